@@ -167,11 +167,9 @@ async function openMoney(folder: string) {
     throw error;
   };
   const { ledger, repositories, close } = await openSqliteStore({ file: join(folder, 'micro.db'), onFatal: fail });
-  const account = await createFirstAccount(
-    { ledger, repositories, secret, newId, now: Date.now, directory },
-    10n ** 15n,
-  );
+  const account = await createFirstAccount({ ledger, repositories, secret, newId, now: Date.now }, 10n ** 15n);
   if (account === undefined) throw new Error('a new database has no account');
+  directory.load(await repositories.loadKeys({}));
   const { accountId, key } = account;
   const keyId = (await repositories.listKeys({ limit: 1 }))[0]!.id;
   const billing = new Billing({ ledger, newId, topupUrl: () => 'http://127.0.0.1/topup', log: () => {} });

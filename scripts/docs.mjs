@@ -56,7 +56,8 @@ function rowsOf(schema, at, isRequired = false, engine = undefined) {
     choices?.every((choice) => choice.properties !== undefined),
   );
   if (groups !== undefined) return groups.flatMap((group) => rowsOf(group, anyOf ? at : `${at}[]`, isRequired, engine));
-  return [{ key: at, isRequired, engine, byDefault: schema.default, what: whatOf(schema) }];
+  const what = `${whatOf(schema)}${schema['x-restart'] ? ' (a change needs a restart)' : ''}`;
+  return [{ key: at, isRequired, engine, byDefault: schema.default, what }];
 }
 
 function whatOf({ description = '', anyOf, const: only }) {

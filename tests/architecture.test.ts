@@ -18,7 +18,7 @@ const arrows: Readonly<Record<string, readonly string[]>> = {
   // Countries, rates, and who is taxed how.
   tax: [],
   store: ['platform', 'tax'],
-  catalog: ['generation'],
+  catalog: ['generation', 'platform'],
   config: ['catalog', 'platform', 'tax'],
   'notifications/mail': ['config', 'platform', 'store'],
   'notifications/webhooks': ['platform', 'store'],
@@ -86,7 +86,7 @@ const arrows: Readonly<Record<string, readonly string[]>> = {
     'tax',
   ],
   // The socket through which the command line reaches a running service.
-  'app/control': ['accounts', 'config', 'tax'],
+  'app/control': ['accounts', 'config'],
 };
 
 /** The only places where concrete engines and stores are named; they may import everything. */
@@ -96,7 +96,7 @@ const compositionRoots: ReadonlySet<string> = new Set(['main', 'app', 'cli']);
 const narrowArrows: Readonly<Record<string, string>> = {
   'inference/pipeline → inference/dialects': 'inference/dialects/dialect.ts',
   'inference/pipeline → inference/engines': 'inference/engines/engine.ts',
-  'config → catalog': 'catalog/model.ts',
+  'config → catalog': 'catalog/card-flags.ts',
   'app/control → config': 'config/reload-outcome.ts',
 };
 
@@ -168,7 +168,7 @@ test('each rule finds what it is for', () => {
       { 'inference/pipeline/a.ts': "import { b } from '../engines/usage.ts';" },
       /only 'inference\/engines\/engine\.ts'/,
     ],
-    [{ 'config/a.ts': "import { b } from '../catalog/card.ts';" }, /only 'catalog\/model\.ts'/],
+    [{ 'config/a.ts': "import { b } from '../catalog/card.ts';" }, /only 'catalog\/card-flags\.ts'/],
     [{ 'inference/http/a.ts': "import { b } from '../../store/ledger.ts';" }, /http may import/],
     [{ 'billing/a.ts': "import { b } from './payments/provider.ts';" }, /billing may import/],
     [{ 'accounts/users/a.ts': "import { b } from '../owner.ts';" }, null],
@@ -365,7 +365,6 @@ const replacedWords: Readonly<Record<string, string>> = {
 function vocabularyFaults(files: Sources): string[] {
   const faults = new Set<string>();
   for (const [file, text] of files) {
-    if (file.startsWith('store/migrations/')) continue;
     walk(parse(file, text), (node) => {
       if (!ts.isIdentifier(node) || node.text.includes('_')) return;
       const words = node.text.split(/(?=[A-Z])/).map((word) => word.toLowerCase());

@@ -3,33 +3,39 @@ import type { Static } from 'typebox';
 
 import { readAccountLimits } from '../accounts/key-limits.ts';
 import type { Repositories } from '../store/repositories/repositories.ts';
-import type { Account } from '../store/repositories/queries.ts';
+import type { Account, BillingDetails } from '../store/repositories/queries.ts';
 import { taxStatuses } from '../tax/tax.ts';
 import { centsOf, nullable, secondsOf, secondsOrNull, wholeOf } from './wire.ts';
 
-const billingFields = {
+const billingSchema = Type.Object({
   legal_name: nullable(Type.String()),
   address_lines: nullable(Type.Array(Type.String())),
-  country: nullable(Type.String({ description: 'ISO 3166-1, such as `DE`: what is bought is taxed by its rate.' })),
+  country: nullable(Type.String({ description: 'ISO 3166-1, such as `DE`: its tax rate applies to purchases.' })),
   tax_id: nullable(Type.String()),
   tax_status: Type.Enum([...taxStatuses], {
     description:
-      '`exempt`: from tax, entered by an operator. `reverse_charge`: the customer accounts for the tax, with a tax id of another country than the seller.',
+      '`exempt`: from tax, set by an operator. `reverse_charge`: the customer accounts for the tax, with a tax id of another country than the seller.',
   }),
   invoice_email: nullable(Type.String()),
-};
+});
 
 export const spendIntervals = ['day', 'week', 'month'] as const;
 
 export const spendLimitSchema = Type.Object({
   object: Type.Literal('spend_limit'),
-  threshold_amount: Type.Integer({ description: 'What may be spent in an interval, in cents.' }),
+  threshold_amount: Type.Integer({ description: 'The most that may be spent in an interval, in cents.' }),
   threshold_microcents: Type.Integer({ description: 'The same, exactly.' }),
   currency: Type.Literal('USD'),
-  interval: nullable(Type.Enum([...spendIntervals], { description: 'In UTC, weeks from Monday; null: for good.' })),
-  enforcement: Type.Literal('hard', { description: 'Requests beyond it are refused, and answers end at it.' }),
-  spent_microcents: Type.Integer({ description: 'In the interval that runs.' }),
-  held_microcents: Type.Integer({ description: 'By requests that run.' }),
+  interval: nullable(
+    Type.Enum([...spendIntervals], {
+      description: 'In UTC, weeks begin on Monday; null: the limit is for the whole life of the account.',
+    }),
+  ),
+  enforcement: Type.Literal('hard', {
+    description: 'Requests beyond the limit are refused, and running answers end when they reach it.',
+  }),
+  spent_microcents: Type.Integer({ description: 'In the current interval.' }),
+  held_microcents: Type.Integer({ description: 'By running requests.' }),
   resets_at: nullable(Type.Integer({ description: 'Unix seconds; null: never.' })),
 });
 
@@ -38,16 +44,18 @@ export const accountSchema = Type.Object({
   object: Type.Literal('account'),
   name: Type.String(),
   status: Type.Enum(['active', 'suspended', 'deleted']),
-  plan_tier: nullable(Type.String({ description: 'A plan of the server; null: none.' })),
+  plan_tier: nullable(Type.String({ description: 'The account’s plan; null: it has none.' })),
   balance_cents: Type.Integer(),
-  balance_microcents: Type.Integer({ description: 'Credit less what has been charged.' }),
-  held_microcents: Type.Integer({ description: 'Of it, by requests that run.' }),
+  balance_microcents: Type.Integer({ description: 'Credit minus charges.' }),
+  held_microcents: Type.Integer({ description: 'The part of it that running requests hold.' }),
   credit_limit_cents: Type.Integer({ description: 'How far below zero the balance may go.' }),
-  max_concurrency: nullable(Type.Integer({ description: 'null: what its plan or the server says.' })),
+  max_concurrency: nullable(Type.Integer({ description: 'null: the limit of its plan, or of the server.' })),
   allowed_models: nullable(Type.Array(Type.String(), { description: 'null: all.' })),
   spend_limit: nullable(spendLimitSchema),
-  billing: Type.Object(billingFields),
-  time_zone: Type.String({ description: 'Whose days its reports, and whose months its invoices have.' }),
+  billing: billingSchema,
+  time_zone: Type.String({
+    description: 'Decides where the days of reports and the months of invoices begin and end.',
+  }),
   created_at: Type.Integer({ description: 'Unix seconds.' }),
   deleted_at: nullable(Type.Integer()),
 });
@@ -105,16 +113,19 @@ export async function accountObjects(
     max_concurrency: readAccountLimits(account.limits).concurrencyMax ?? null,
     allowed_models: account.models === null ? null : [...account.models],
     spend_limit: limits.get(account.id) ?? null,
-    billing: {
-      legal_name: account.billing.legalName,
-      address_lines: account.billing.addressLines === null ? null : [...account.billing.addressLines],
-      country: account.billing.country,
-      tax_id: account.billing.taxId,
-      tax_status: account.billing.taxStatus,
-      invoice_email: account.billing.invoiceEmail,
-    },
+    billing: billingObject(account.billing),
     time_zone: account.timeZone,
     created_at: secondsOf(account.createdAt),
     deleted_at: secondsOrNull(account.deletedAt),
   }));
 }
+
+/** The party that documents are made out to, and its tax status. */
+export const billingObject = (billing: BillingDetails): Static<typeof billingSchema> => ({
+  legal_name: billing.legalName,
+  address_lines: billing.addressLines === null ? null : [...billing.addressLines],
+  country: billing.country,
+  tax_id: billing.taxId,
+  tax_status: billing.taxStatus,
+  invoice_email: billing.invoiceEmail,
+});

@@ -48,21 +48,10 @@ export function createAccountHost(
   const { newRequestId, metrics, limits } = options;
   const { accountUrl } = services;
   const api = new AccountApi(routes, services, limits, options.trustedProxies);
-  let document: { readonly url: string; readonly text: string } | undefined;
+  const document = documentOf(routes, options.version);
   const onRequest: Handler = (request, response) => {
     const { publicId } = requestIds(request.headers['x-request-id'], newRequestId());
-    const refuse = (error: ApiError): void => {
-      const body = JSON.stringify({ error: errorBody(error, publicId, accountUrl()) });
-      const { retryAfterSeconds } = error;
-      const wait = retryAfterSeconds === undefined ? {} : { 'retry-after': String(retryAfterSeconds) };
-      if (response.headersSent) response.destroy();
-      else if (isFormOfPerson(request))
-        send(response, error.status, htmlType, refusedFormPage(error), publicId, {
-          ...wait,
-          ...error.headers,
-        });
-      else send(response, error.status, 'application/json', body, publicId, { ...wait, ...error.headers });
-    };
+    const refuse = (error: ApiError): void => sendRefusal(error, request, response, publicId, accountUrl());
     const failed = (error: unknown): void => {
       const mapped = toApiError(error);
       if (mapped.code === 'internal_error') options.failed(error, publicId);
@@ -89,23 +78,16 @@ export function createAccountHost(
       case '/healthz':
         send(response, 200, 'application/json', '{"status":"ok"}', publicId);
         return;
-      case '/openapi.json': {
-        const url = accountUrl();
-        if (document?.url !== url)
-          document = {
-            url,
-            text: JSON.stringify(accountDocument({ version: options.version, routes, accountUrl: url })),
-          };
-        send(response, 200, 'application/json', document.text, publicId);
+      case '/openapi.json':
+        send(response, 200, 'application/json', document(accountUrl()), publicId);
         return;
-      }
       case '/metrics':
         if (mayReadMetrics(request, metrics)) void sendMetrics(metrics, response, publicId);
         else
           refuse(
             new ApiError(
               'http_403',
-              'Metrics are shown to this computer only, or to whoever presents the token of TOKENHOUSE_METRICS_TOKEN.',
+              'Metrics are for requests from this computer, or with the token of TOKENHOUSE_METRICS_TOKEN.',
             ),
           );
         return;
@@ -131,6 +113,37 @@ export function createAccountHost(
     send(response, html === undefined ? 404 : 200, htmlType, html ?? notFoundPage(), publicId);
   };
   return createListener(onRequest, { newRequestId, accountUrl }, limits);
+}
+
+/** The API's document as text, printed anew when the address of this host is another one. */
+function documentOf(routes: readonly AccountRoute[], version: string): (accountUrl: string) => string {
+  let printed: { readonly url: string; readonly text: string } | undefined;
+  return (accountUrl) => {
+    if (printed?.url !== accountUrl)
+      printed = { url: accountUrl, text: JSON.stringify(accountDocument({ version, routes, accountUrl })) };
+    return printed.text;
+  };
+}
+
+function sendRefusal(
+  error: ApiError,
+  request: IncomingMessage,
+  response: ServerResponse,
+  publicId: string,
+  accountUrl: string,
+): void {
+  if (response.headersSent) {
+    response.destroy();
+    return;
+  }
+  const { status, retryAfterSeconds } = error;
+  const wait = retryAfterSeconds === undefined ? {} : { 'retry-after': String(retryAfterSeconds) };
+  const headers = { ...wait, ...error.headers };
+  if (isFormOfPerson(request)) send(response, status, htmlType, refusedFormPage(error), publicId, headers);
+  else {
+    const body = JSON.stringify({ error: errorBody(error, publicId, accountUrl) });
+    send(response, status, 'application/json', body, publicId, headers);
+  }
 }
 
 /** The form of one of our pages was submitted: the result is displayed, not parsed. */

@@ -185,7 +185,7 @@ function idempotencyKeyOf({ headers }: IncomingMessage): string | undefined {
   if (typeof key !== 'string' || key === '' || key.length > idempotencyKeyLengthMax || !/^[!-~]+$/.test(key))
     throw new ApiError(
       'unsupported_value',
-      `Idempotency-Key has 1 to ${idempotencyKeyLengthMax} visible ASCII characters.`,
+      `Idempotency-Key must have 1 to ${idempotencyKeyLengthMax} visible ASCII characters.`,
       { param: 'Idempotency-Key' },
     );
   return key;

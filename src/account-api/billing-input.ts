@@ -36,7 +36,7 @@ export function billingChange(
   if (by === 'customer' && input.tax_status === 'exempt' && before.taxStatus !== 'exempt')
     throw new ApiError(
       'http_403',
-      'The exemption from tax is entered by whoever runs this server: send them the proof.',
+      'Only the operator of this server can set the exemption from tax: send them the proof.',
       {
         param: 'billing.tax_status',
       },

@@ -15,7 +15,7 @@ export function refuseCrossSite(request: IncomingMessage, accountUrl: string): v
     site === undefined
       ? origin === undefined || isOwn(origin, request.headers.host, accountUrl)
       : site === 'same-origin' || site === 'none';
-  if (!isOurs) throw new ApiError('http_403', 'Requests from pages of other sites are refused.');
+  if (!isOurs) throw new ApiError('http_403', 'Requests from pages of other sites are not allowed.');
 }
 
 /**

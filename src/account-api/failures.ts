@@ -14,12 +14,12 @@ export function operateError(error: unknown): ApiError {
         return notThere();
       case 'conflict':
       case 'insufficient':
-        return new ApiError('http_409', isRequested ? error.message : 'This conflicts with what is there already.', {
+        return new ApiError('http_409', isRequested ? error.message : 'This conflicts with existing data.', {
           cause: error,
         });
       case 'busy':
       case 'full':
-        return new ApiError('internal_error', 'The database does not take this now. Try again shortly.', {
+        return new ApiError('internal_error', 'The database cannot save this at the moment. Try again shortly.', {
           retryAfterSeconds: 1,
           cause: error,
         });

@@ -45,11 +45,11 @@ const token: Field = {
 const pages: Readonly<Record<string, FormPage>> = {
   '/welcome': {
     title: 'Welcome',
-    intro: '<p>Whoever opens this link first runs this server: create your account.</p>',
+    intro: '<p>The first person to open this link becomes the operator of this server: create your account.</p>',
     post: '/v1/owner',
     fields: [name, { name: 'email', label: 'E-mail address', type: 'email', autocomplete: 'username' }, newPassword],
     button: 'Create the owner account',
-    done: 'Done. You run this server now, and are signed in.',
+    done: 'Done. You are now the operator of this server, and signed in.',
     link: '/',
   },
   '/sign-in': {
@@ -67,9 +67,9 @@ const pages: Readonly<Record<string, FormPage>> = {
   },
   '/sign-in/code': {
     title: 'Sign in',
-    intro: '<p>Your authenticator shows the code.</p>',
+    intro: '<p>Enter the code that your authenticator app shows.</p>',
     post: '/v1/auth/two-factor/verify',
-    fields: [{ name: 'code', label: 'Code of six digits', type: 'text', autocomplete: 'one-time-code' }],
+    fields: [{ name: 'code', label: 'Six-digit code', type: 'text', autocomplete: 'one-time-code' }],
     button: 'Sign in',
     done: 'You are signed in.',
     next: 'requested',
@@ -90,7 +90,7 @@ const pages: Readonly<Record<string, FormPage>> = {
     post: '/v1/auth/password/forgot',
     fields: [{ name: 'email', label: 'E-mail address', type: 'email', autocomplete: 'username' }],
     button: 'Send the link',
-    done: 'If somebody here has this address, a mail is on its way to it.',
+    done: 'If an account uses this address, we have sent a mail to it.',
     hasNoToken: true,
   },
   '/verify-email': {
@@ -136,7 +136,7 @@ export function formPageAt(path: string, signIn: SignInConfig): string | undefin
   const leadsTo = (next === undefined ? '' : ' data-next=""') + (link === undefined ? '' : ` data-link="${link}"`);
   return page(
     title,
-    `${intro}<noscript><p>This page needs its script, which comes from this server. Whoever runs the server can also use <code>tokenhouse owner create</code>.</p></noscript>
+    `${intro}<noscript><p>This page needs JavaScript, which comes from this server. The operator of the server can also run <code>tokenhouse owner create</code>.</p></noscript>
 <form data-post="${post}" data-done="${done}"${leadsTo} method="post">
 ${inputs.map(input).join('')}<p><button>${button}</button></p>
 </form>
@@ -156,7 +156,7 @@ function otherWays({ signUp, oidc }: SignInConfig): string {
   );
   return `<p><button type="button" data-passkey="sign-in" hidden>Sign in with a passkey</button></p>
 ${providers.join('')}<p><a href="/forgot-password">Forgot your password?</a></p>
-<p>${signUp === 'open' ? 'No account yet? <a href="/sign-up">Sign up</a>' : 'New here? You need an invitation of somebody who has an account, or of whoever runs this server.'}</p>
+<p>${signUp === 'open' ? 'No account yet? <a href="/sign-up">Sign up</a>' : 'New here? Ask somebody who has an account, or the operator of this server, for an invitation.'}</p>
 `;
 }
 

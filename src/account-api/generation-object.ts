@@ -10,16 +10,18 @@ const microcents = Type.Integer({ description: '1 cent = 1,000,000 microcents.' 
 
 const summaryFields = {
   object: Type.Literal('generation'),
-  id: Type.String({ description: 'Of the ledger: unique, for good.' }),
-  request_id: Type.String({ description: '`x-request-id` of the answer. Short, so two requests may have the same.' }),
-  client_request_id: nullable(Type.String({ description: '`x-request-id` that the client sent.' })),
+  id: Type.String({ description: 'Id in the ledger: unique for all time.' }),
+  request_id: Type.String({
+    description: '`x-request-id` of the answer. It is short, so two requests may have the same one.',
+  }),
+  client_request_id: nullable(Type.String({ description: 'The `x-request-id` that the client sent.' })),
   created_at: Type.Integer({ description: 'Unix seconds of its start.' }),
-  ended_at: Type.Integer({ description: 'Unix seconds of its end: what reports go by.' }),
+  ended_at: Type.Integer({ description: 'Unix seconds of its end, by which reports count it.' }),
   model: Type.String(),
   api_type: Type.String({ description: 'chat, completions, messages or responses.' }),
   streamed: Type.Boolean(),
   cancelled: Type.Boolean({
-    description: 'It ended before its answer was complete, by the client or for want of a key.',
+    description: 'The answer was cut short because the client left or the key was revoked.',
   }),
   ending: Type.String({ description: 'How it ended, by the table of endings.' }),
   finish_reason: nullable(Type.String()),
@@ -29,7 +31,7 @@ const summaryFields = {
   tokens_completion: Type.Integer({ description: 'Reasoning included.' }),
   tokens_reasoning: Type.Integer(),
   total_cost_microcents: microcents,
-  refunded_microcents: Type.Integer({ description: 'What of the cost was given back since.' }),
+  refunded_microcents: Type.Integer({ description: 'The part of the cost that was refunded since.' }),
   latency_ms: nullable(Type.Integer({ description: 'Until the first token.' })),
   generation_time_ms: nullable(Type.Integer({ description: 'From the first token to the end.' })),
   total_ms: Type.Integer(),
@@ -50,22 +52,24 @@ export const receiptSchema = Type.Object({
   ...summaryFields,
   key_name: nullable(Type.String()),
   backend: nullable(Type.String()),
-  tokens_counted: Type.Boolean({ description: 'Counted by the service, because no backend told.' }),
-  lines: Type.Array(lineSchema, { description: 'Tokens times prices, at the rates that held when it started.' }),
-  sum_microcents: Type.String({ description: 'Of the lines, before it is rounded up once.' }),
-  list_cost_microcents: Type.Integer({ description: 'The sum, rounded up: what it would cost when it ends well.' }),
-  uncharged_microcents: Type.Integer({ description: 'What of that was not charged.' }),
-  hold_microcents: Type.Integer({ description: 'What was set aside for it in the end; a charge is never more.' }),
-  plan: nullable(Type.String({ description: 'The plan that covers it.' })),
+  tokens_counted: Type.Boolean({ description: 'Counted by the service, because the backend reported no usage.' }),
+  lines: Type.Array(lineSchema, { description: 'Tokens times prices, at the rates in force when it started.' }),
+  sum_microcents: Type.String({ description: 'Sum of the lines, before it is rounded up once.' }),
+  list_cost_microcents: Type.Integer({ description: 'The sum, rounded up: the cost of a complete answer.' }),
+  uncharged_microcents: Type.Integer({ description: 'The part of it that was not charged.' }),
+  hold_microcents: Type.Integer({
+    description: 'The credit held for the request when it ended; a charge is never more.',
+  }),
+  plan: nullable(Type.String({ description: 'The plan that pays for it.' })),
   explanation: Type.String({ description: 'How it ended, and why that is the charge.' }),
   ledger: Type.Array(
     Type.Object({
       id: Type.String(),
       type: Type.Enum(['usage', 'refund']),
-      amount_microcents: Type.Integer({ description: 'Below 0 where it is taken from the account.' }),
+      amount_microcents: Type.Integer({ description: 'Negative when it is taken from the account.' }),
       created_at: Type.Integer(),
     }),
-    { description: 'Rows of the ledger: the charge, and what was given back of it.' },
+    { description: 'Rows of the ledger: the charge and its refunds.' },
   ),
 });
 export type GenerationReceipt = Static<typeof receiptSchema>;
@@ -181,27 +185,27 @@ function decimal(millionths: bigint): string {
 
 /** The table of endings (docs/money.md), in words. */
 const endings: Readonly<Record<Ending, string>> = {
-  finished: 'The answer was completed: charged is what was used.',
-  credit: 'Credit or a budget ran out in the middle of the answer: charged is what was delivered.',
-  client_left:
-    'The client left before the end: charged are the input, and the output that had been generated until then.',
-  reader_stalled:
-    'The client stopped reading: charged are the input, and the output that had been generated until then.',
+  finished: 'The answer is complete: all used tokens are charged.',
+  credit: 'Credit or a budget ran out in the middle of the answer: the delivered part is charged.',
+  client_left: 'The client left before the end: the input and the output generated until then are charged.',
+  reader_stalled: 'The client stopped reading: the input and the output generated until then are charged.',
   revoked:
-    'The key was revoked or the account suspended in the middle of the answer: charged are the input, and the output that had been generated until then.',
+    'The key was revoked or the account suspended in the middle of the answer: the input and the output generated until then are charged.',
   failed: 'The service or the model failed: nothing is charged.',
-  deadline: 'It ran longer than a request may: nothing is charged.',
+  deadline: 'The request exceeded the time limit: nothing is charged.',
   drained: 'The service was stopped: nothing is charged.',
   lost: 'The charge could not be recorded: nothing is charged.',
-  crashed: 'The process that answered it died: nothing is charged.',
+  crashed: 'The process that served it ended unexpectedly: nothing is charged.',
 };
 
 function explanationOf(row: UsageRow, listCost: bigint): string {
   const sentences = [endings[row.ending]];
-  if (row.plan !== null) sentences.push(`The plan "${row.plan}" covers it, so it takes nothing from the credit.`);
+  if (row.plan !== null) sentences.push(`The plan "${row.plan}" pays for this request, so no credit is used.`);
   else if (row.costMicrocents > 0n && row.costMicrocents < listCost)
-    sentences.push('The backend reported more than had been set aside; a charge is never more than that.');
+    sentences.push(
+      'The backend reported more usage than the credit held for the request covers; a charge is never more than the hold.',
+    );
   if (row.counted && row.costMicrocents > 0n)
-    sentences.push('No backend told the tokens, so the service counted them, on the low side.');
+    sentences.push('The backend reported no token counts, so the service estimated them, on the low side.');
   return sentences.join(' ');
 }

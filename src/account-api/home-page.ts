@@ -36,7 +36,7 @@ async function signedIn({ userId, name, email }: SignedIn, { operations }: Accou
   const more = memberships.length - rows.length;
   const accounts =
     rows.length === 0
-      ? '<p>You belong to no account yet.</p>'
+      ? '<p>You do not belong to an account yet.</p>'
       : `<table><tr><th>Account</th><th>Role</th><th>Credit</th></tr>${rows.join('')}</table>${more > 0 ? `<p>And ${more} more.</p>` : ''}`;
   return `<p>Signed in as <strong>${escaped(name)}</strong> (${escaped(email)}).</p>
 ${accounts}

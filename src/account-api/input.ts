@@ -39,7 +39,7 @@ export function inputChecksOf(route: AccountRoute): InputChecks {
     body: async (request, budget, signal) => {
       if (body === undefined) return undefined;
       if (body !== 'raw' && request.headers['content-type'] !== 'application/json')
-        throw new ApiError('http_415', 'Send the body as `content-type: application/json`, exactly so.');
+        throw new ApiError('http_415', 'Send the body with exactly this header: `content-type: application/json`.');
       if (request.headers['content-encoding'] !== undefined)
         throw new ApiError('http_415', 'Compressed request bodies are not supported.');
       checkDeclaredLength(request, bodyBytesMax);
@@ -55,7 +55,7 @@ export function inputChecksOf(route: AccountRoute): InputChecks {
 }
 
 /** One answer for what does not exist and what belongs to another account (reliability §3.5). */
-export const notThere = (): ApiError => new ApiError('http_404', 'There is nothing with this id.');
+export const notThere = (): ApiError => new ApiError('http_404', 'Nothing with this id was found.');
 
 /** Like `bodyCheck`, but a field not in the schema is `unsupported_parameter`: what a client requests is done or refused. */
 function objectCheck(schema: TSchema): (value: unknown) => unknown {
@@ -63,7 +63,7 @@ function objectCheck(schema: TSchema): (value: unknown) => unknown {
   return (value) => {
     const unknown = unknownField(schema as Shape, value, '');
     if (unknown !== undefined)
-      throw new ApiError('unsupported_parameter', `There is no field '${unknown}' here.`, { param: unknown });
+      throw new ApiError('unsupported_parameter', `The field '${unknown}' is unknown here.`, { param: unknown });
     return check(value);
   };
 }
@@ -113,14 +113,14 @@ function queryValues(text: string, schema: TObject | undefined): Readonly<Record
     const name = written.endsWith('[]') ? written.slice(0, -2) : written;
     const property = Object.hasOwn(properties, name) ? properties[name] : undefined;
     if (property === undefined)
-      throw new ApiError('unsupported_parameter', `There is no parameter '${written.slice(0, namePartMax)}' here.`, {
+      throw new ApiError('unsupported_parameter', `The parameter '${written.slice(0, namePartMax)}' is unknown here.`, {
         param: written.slice(0, namePartMax),
       });
     if (property.type === 'array') {
       const list = (values[name] ??= []) as unknown[];
       list.push(typed(value, property.items));
     } else if (Object.hasOwn(values, name)) {
-      throw new ApiError('schema_validation_failed', `'${name}' stands more than once.`, { param: name });
+      throw new ApiError('schema_validation_failed', `'${name}' is given more than once.`, { param: name });
     } else {
       values[name] = typed(value, property);
     }

@@ -19,7 +19,9 @@ export const keySchema = Type.Object({
   id: Type.String(),
   object: Type.Literal('key'),
   name: Type.String(),
-  label: Type.String({ description: 'What may be shown of the secret: its beginning and its last four characters.' }),
+  label: Type.String({
+    description: 'The part of the secret that may be shown: its beginning and its last four characters.',
+  }),
   type: Type.Enum(['serverless', 'plan', 'management'], {
     description: 'Paid from credit, paid by the plan of the account, or for the account host.',
   }),
@@ -27,20 +29,22 @@ export const keySchema = Type.Object({
   is_management_key: Type.Boolean(),
   is_operator: Type.Boolean(),
   user_id: nullable(Type.String()),
-  user_scoped: Type.Boolean({ description: 'It is a person’s; only such keys upload files.' }),
+  user_scoped: Type.Boolean({ description: 'The key belongs to a person; only such keys can upload files.' }),
   disabled: Type.Boolean(),
-  limit_cents: nullable(Type.Integer({ description: 'What it may spend in a period.' })),
+  limit_cents: nullable(Type.Integer({ description: 'The most that it may spend in a period.' })),
   limit_microcents: nullable(Type.Integer()),
-  limit_remaining_microcents: nullable(amount('What is left of it in the period that runs, running requests aside')),
-  limit_reset: nullable(
-    Type.Enum([...limitResets], { description: 'When the limit begins anew, in UTC; null: never.' }),
+  limit_remaining_microcents: nullable(
+    amount('What is left of the limit in the current period, without what running requests hold'),
   ),
-  limit_resets_at: nullable(time('When that is next')),
+  limit_reset: nullable(
+    Type.Enum([...limitResets], { description: 'How often the limit renews, in UTC; null: never.' }),
+  ),
+  limit_resets_at: nullable(time('When it renews next')),
   usage: amount('What its requests have cost'),
-  usage_daily: amount('The same since midnight UTC'),
-  usage_weekly: amount('The same since Monday'),
-  usage_monthly: amount('The same since the first of the month'),
-  allowed_models: nullable(Type.Array(Type.String(), { description: 'null: all that the account may use.' })),
+  usage_daily: amount('What they have cost since midnight UTC'),
+  usage_weekly: amount('What they have cost since Monday'),
+  usage_monthly: amount('What they have cost since the first of the month'),
+  allowed_models: nullable(Type.Array(Type.String(), { description: 'null: all models that the account may use.' })),
   allowed_endpoints: nullable(Type.Array(Type.String(), { description: 'null: all.' })),
   ip_ranges: nullable(Type.Array(Type.String(), { description: 'null: from everywhere.' })),
   zdr_only: Type.Boolean(),
@@ -48,14 +52,14 @@ export const keySchema = Type.Object({
   requests_per_minute: nullable(Type.Integer()),
   tokens_per_minute: nullable(Type.Integer()),
   tags: Type.Array(Type.String()),
-  created_at: time('When it was made'),
-  updated_at: time('When something else than its limit was last changed'),
-  expires_at: nullable(time('When it ends')),
+  created_at: time('When it was created'),
+  updated_at: time('When it was last changed, changes of its limit aside'),
+  expires_at: nullable(time('When it expires')),
   revoked_at: nullable(time('When it was deleted')),
   last_used_at: nullable(
-    time('When its last request ended; to the end of the hour where that is more than an hour or two ago'),
+    time('When its last request ended; rounded up to the hour when that is more than an hour or two ago'),
   ),
-  previous_secret_ends_at: nullable(time('Until when the secret of before the last rotation works')),
+  previous_secret_ends_at: nullable(time('Until when the secret before the last rotation works')),
 });
 export type KeyObject = Static<typeof keySchema>;
 

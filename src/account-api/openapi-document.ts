@@ -31,10 +31,10 @@ export function accountDocument({ version, routes, accountUrl }: DocumentFacts):
     info: {
       title: 'Tokenhouse account API',
       version,
-      description: `Accounts, people, keys, credit, billing and usage. Programs send a management key; people have a session. Answers gain fields over time: ignore those that you do not know. A field or parameter of a request that is not described here is refused. Codes of errors: ${accountUrl}/docs/errors`,
+      description: `Accounts, people, keys, credit, billing and usage. Programs send a management key; people have a session. Answers gain fields over time: ignore fields that you do not know. Unknown fields and parameters in requests are refused. Error codes: ${accountUrl}/docs/errors`,
       license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
     },
-    servers: [{ url: '/', description: 'Where this document was read.' }],
+    servers: [{ url: '/', description: 'The address that this document was read from.' }],
     security: [{ managementKey: [] }, { session: [] }],
     tags: [...new Set(routes.map(({ tag }) => tag))].map((name) => ({ name })),
     paths,
@@ -44,15 +44,15 @@ export function accountDocument({ version, routes, accountUrl }: DocumentFacts):
       headers: {
         'cache-control': { description: 'Always `no-store`.', schema: { type: 'string' } },
         'x-request-id': {
-          description: 'Id of the request: the one that it was sent with, or a new one.',
+          description: 'Id of the request: the one that the client sent, or a new one.',
           schema: { type: 'string' },
         },
         'request-id': { description: 'The same as `x-request-id`.', schema: { type: 'string' } },
         'ratelimit-limit': {
-          description: 'Requests that the sender may make in a minute.',
+          description: 'Requests that the sender may make per minute.',
           schema: { type: 'integer' },
         },
-        'ratelimit-remaining': { description: 'What is left of them.', schema: { type: 'integer' } },
+        'ratelimit-remaining': { description: 'Requests left in this minute.', schema: { type: 'integer' } },
         'ratelimit-reset': { description: 'Seconds until the next minute begins.', schema: { type: 'integer' } },
       },
       parameters: {
@@ -60,13 +60,13 @@ export function accountDocument({ version, routes, accountUrl }: DocumentFacts):
           name: 'x-account-id',
           in: 'header',
           description:
-            'Of a person who belongs to several accounts: the one that is meant. Else the first they joined.',
+            'Id of the account, for people who belong to several. When absent: the account that they joined first.',
           schema: { type: 'string' },
         },
         'idempotency-key': {
           name: 'Idempotency-Key',
           in: 'header',
-          description: 'A text of your choice. The same request with the same key is carried out once.',
+          description: 'A text of your choice. The same request with the same key takes effect once.',
           schema: { type: 'string', minLength: 1, maxLength: 255 },
         },
       },
@@ -157,7 +157,7 @@ function accessText(access: Access, stepUp: boolean): string {
       : access === 'user'
         ? 'For people who are signed in.'
         : access === 'operator'
-          ? 'For whoever runs the server.'
+          ? 'For the operator of the server.'
           : `Roles: ${access.join(', ')}.`;
   return stepUp ? `${who} People must have signed in within the last 15 minutes.` : who;
 }

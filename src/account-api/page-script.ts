@@ -40,7 +40,7 @@ function finish(told) {
   if (leadsTo !== undefined) location.assign(leadsTo === '' ? next : leadsTo);
   if (link !== undefined) {
     const a = document.createElement('a');
-    [a.href, a.textContent] = [link, 'Go on'];
+    [a.href, a.textContent] = [link, 'Continue'];
     status.append(' ', a);
   }
 }
@@ -74,7 +74,7 @@ for (const button of document.querySelectorAll('[data-provider]'))
 if (location.pathname === '/') {
   const wished = sessionStorage.getItem('next');
   sessionStorage.removeItem('next');
-  if (query.get('sign_in') === 'failed') status.textContent = 'Signing in there did not work. Try again, or another way.';
+  if (query.get('sign_in') === 'failed') status.textContent = 'The provider did not sign you in. Try again, or sign in another way.';
   else if (wished !== '/' && pages.includes(wished)) location.replace(wished);
 }
 

@@ -13,7 +13,7 @@ export function errorIndexPage(): string {
   );
   return page(
     'Errors',
-    `<p>Branch on <code>error.code</code>; statuses and messages may say more.</p><table class="codes"><tr><th>Code</th><th>Status</th><th>When</th></tr>${rows.join('')}</table>`,
+    `<p>Branch on <code>error.code</code>; statuses and messages are for people.</p><table class="codes"><tr><th>Code</th><th>Status</th><th>When</th></tr>${rows.join('')}</table>`,
   );
 }
 
@@ -43,7 +43,7 @@ export function errorPage(code: string, accountUrl: string): string | undefined 
 <dt>Type</dt><dd><code>${row.type}</code></dd>
 <dt>Retry</dt><dd>${row.retry}</dd>
 <dt>Charge</dt><dd>${chargeOf(row)}</dd>
-<dt>Field at fault</dt><dd>${param === undefined ? 'None: <code>param</code> is absent.' : 'In <code>param</code>: the path of the field, the name of the header, or absent where there is none to name.'}</dd>
+<dt>Field at fault</dt><dd>${param === undefined ? 'None: <code>param</code> is absent.' : 'In <code>param</code>: the path of the field, the name of the header, or absent where no field is at fault.'}</dd>
 </dl>
 ${factsTable(
   'Fields of this code',
@@ -53,7 +53,7 @@ content-type: application/json
 x-request-id: req_0123456789ab
 
 ${escaped(JSON.stringify(body, null, 2))}</pre>
-<p>On <code>/v1/messages</code> the same object stands inside <code>{"type":"error","error":{…}}</code>. In the middle of a stream it is the last event.</p>
+<p>On <code>/v1/messages</code> the same object is inside <code>{"type":"error","error":{…}}</code>. In the middle of a stream it is the last event.</p>
 <p><a href="/docs/errors">All codes</a></p>`,
   );
 }
@@ -64,18 +64,21 @@ function factsTable(title: string, facts: readonly (readonly [string, string])[]
   return `<h2>${title}</h2><table class="facts">${rows.join('')}</table>\n`;
 }
 
+/** Dollars as people write them: `10`, `$12.50`, `1,250.00`; at most eight digits before the point. */
+export const dollarPattern = String.raw`\$?(?:\d{1,8}|\d{1,2}(?:,\d{3}){1,2}|\d{3},\d{3})(?:\.\d{1,2})?`;
+
 /** `topup_url` of the 402. */
 export function topupPage(key: string, takesPayments: boolean): string {
   const form = takesPayments
-    ? `<p>Whoever is signed in here, as owner, admin or billing member of an account, pays on the next page (<a href="/sign-in?next=/topup">sign in</a>):</p>
+    ? `<p>If you are signed in here as owner, admin or billing member of an account, you pay on the next page (<a href="/sign-in?next=/topup">sign in</a>):</p>
 <form method="post" action="/v1/credits/topup_form"><input type="hidden" name="key" value="${escaped(key)}">
-<label>Amount in cents <input name="amount_cents" inputmode="numeric" pattern="[0-9]+" value="1000" required></label>
+<label>Amount in dollars <input name="amount" inputmode="decimal" pattern="${escaped(dollarPattern)}" value="10.00" autocomplete="off" required></label>
 <p><label><input type="checkbox" name="save_payment_method" value="1"> Keep this card for automatic top-ups</label></p>
-<button>Go on to payment</button></form>
+<button>Continue to payment</button></form>
 <p>Programs call <code>POST /v1/credits/topups</code> with a management key. The credit is there as soon as the payment is
 reported; <code>GET /v1/credits</code> shows it.</p>
-<p>Whoever runs this server can also give credit, on its command line:</p>`
-    : '<p>Credit is added by whoever runs this server, on its command line:</p>';
+<p>The operator of this server can also add credit on its command line:</p>`
+    : '<p>The operator of this server adds credit on its command line:</p>';
   return page(
     'Add credit',
     `${form}
@@ -96,7 +99,7 @@ export function refusedFormPage(error: ApiError): string {
 export function notFoundPage(): string {
   return page(
     'Not found',
-    '<p>There is no such page. <a href="/docs/errors">Error codes</a> · <a href="/topup">Add credit</a></p>',
+    '<p>Page not found. <a href="/docs/errors">Error codes</a> · <a href="/topup">Add credit</a></p>',
   );
 }
 
@@ -115,14 +118,14 @@ export function demoCheckoutPage(checkout: DemoCheckout): string {
           button('expire', 'Let this page expire'),
         ]
       : status === 'paid'
-        ? [button('refund', 'Refund what is left of it'), button('dispute', 'Have the bank take it back')]
+        ? [button('refund', 'Refund the rest'), button('dispute', 'Charge it back (dispute by the bank)')]
         : status === 'disputed'
-          ? [button('win', 'Decide the dispute for this server'), button('lose', 'Decide the dispute for the payer')]
+          ? [button('win', 'Dispute: the seller wins'), button('lose', 'Dispute: the payer wins')]
           : [];
-  const refunded = (checkout.refunds ?? []).length > 0 ? [button('refund_failure', 'Let the last refund fail')] : [];
+  const refunded = (checkout.refunds ?? []).length > 0 ? [button('refund_failure', 'Make the last refund fail')] : [];
   return page(
     'Demonstration payment',
-    `<p><strong>No money moves here.</strong> This page stands for that of a provider of payments.</p>
+    `<p><strong>No money moves here.</strong> This page stands in for the page of a payment provider.</p>
 <dl><dt>Amount</dt><dd>${(amountCents / 100).toFixed(2)} ${escaped(currency.toUpperCase())}</dd><dt>Top-up</dt><dd><code>${escaped(topupId)}</code></dd><dt>State</dt><dd>${status}</dd></dl>
 <form method="post" action="/v1/payments/demo/${escaped(id)}">${[...choices, ...refunded].join('')}</form>
 <p><a href="${escaped(status === 'open' || status === 'failed' ? cancelUrl : successUrl)}">Back</a></p>`,

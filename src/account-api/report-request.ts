@@ -17,9 +17,11 @@ const dimensions = { model: 'model', api_key_id: 'key', user_id: 'user', tag: 't
 >;
 
 export const filterQuery = {
-  model: Type.Optional(Type.String({ minLength: 1, maxLength: 128, description: 'Of this model only.' })),
-  api_key_id: Type.Optional(Type.String({ minLength: 1, maxLength: 100, description: 'By this key only.' })),
-  user_id: Type.Optional(Type.String({ minLength: 1, maxLength: 100, description: 'By keys of this person only.' })),
+  model: Type.Optional(Type.String({ minLength: 1, maxLength: 128, description: 'Only requests to this model.' })),
+  api_key_id: Type.Optional(Type.String({ minLength: 1, maxLength: 100, description: 'Only requests of this key.' })),
+  user_id: Type.Optional(
+    Type.String({ minLength: 1, maxLength: 100, description: 'Only requests of this person’s keys.' }),
+  ),
   tag: Type.Optional(Type.String({ minLength: 1, maxLength: 32, description: 'With this label only.' })),
 };
 
@@ -27,8 +29,8 @@ const seconds = (description: string) =>
   Type.Optional(Type.Integer({ minimum: 0, maximum: 100_000_000_000, description }));
 
 export const spanQuery = {
-  start_time: seconds('Unix seconds; requests that ended then or later.'),
-  end_time: seconds('Unix seconds; requests that ended before. Now, where it is left out.'),
+  start_time: seconds('Unix seconds; requests that ended at this time or later.'),
+  end_time: seconds('Unix seconds; requests that ended before this time. Now, when left out.'),
 };
 
 export const reportQuery = Type.Object({
@@ -42,7 +44,8 @@ export const reportQuery = Type.Object({
   group_by: Type.Optional(
     Type.Array(Type.Enum(Object.keys(dimensions) as (keyof typeof dimensions)[]), {
       maxItems: 4,
-      description: 'A result for each. A request with several labels counts under each, one without under none.',
+      description:
+        'One result per group. A request with several tags counts under each of them, a request without tags under none.',
     }),
   ),
   ...filterQuery,
@@ -76,12 +79,16 @@ export async function askedReport(call: Asked): Promise<AskedReport> {
   if (start >= to)
     throw new ApiError('unsupported_value', 'start_time must be before end_time.', { param: 'start_time' });
   if (width === '1m' && to - start > dayMs)
-    throw new ApiError('unsupported_value', 'Minutes are told for a day at most: ask for fewer, or for hours.', {
-      param: 'bucket_width',
-    });
+    throw new ApiError(
+      'unsupported_value',
+      'Buckets of a minute cover a day at most: ask for a shorter time, or for hours.',
+      {
+        param: 'bucket_width',
+      },
+    );
   const from = query.page === undefined ? start : Number(query.page) * 1000;
   if (from < start || from >= to)
-    throw new ApiError('unsupported_value', 'There is no such page of this report.', { param: 'page' });
+    throw new ApiError('unsupported_value', 'This report has no such page.', { param: 'page' });
   const [usual, most] = pages[width];
   const bounds = bucketBounds(timeZone, width, { from, to }, Math.min(query.limit ?? usual, most));
   const end = bounds.at(-1)!;

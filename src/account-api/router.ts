@@ -74,7 +74,7 @@ export class Router {
   }
 }
 
-const noRoute = (): ApiError => new ApiError('http_404', 'There is no such route.');
+const noRoute = (): ApiError => new ApiError('http_404', 'Route not found.');
 const segmentsOf = (path: string): readonly string[] => path.split('/').slice(1);
 
 function decoded(segment: string): string {

@@ -44,10 +44,10 @@ async function senderOfKey(presented: string, address: string, { operations }: A
   // Junk costs no look-up.
   const found =
     key === undefined ? undefined : await repositories.findPresentedKey({ hash: hashKey(key, secret), at: now() });
-  if (found === undefined) throw new ApiError('invalid_api_key', 'This key does not exist, or has been revoked.');
+  if (found === undefined) throw new ApiError('invalid_api_key', 'This key does not exist or has been revoked.');
   const role = roles.find((known) => known === found.role);
   if (role === undefined)
-    throw new ApiError('http_403', 'This is a key for inference. The account API takes management keys.');
+    throw new ApiError('http_403', 'This is an inference key. The account API needs a management key.');
   if (!keyAccess(readLimits(found.limits)).mayComeFrom(address))
     throw new ApiError('http_403', 'This key may not be used from the address that the request comes from.');
   return {
@@ -78,19 +78,19 @@ export async function admit(
   if (access === 'user') {
     if (principal.kind !== 'user') throw new ApiError('http_403', 'This route is for people who are signed in.');
   } else if (access === 'operator') {
-    if (!principal.isOperator) throw new ApiError('http_403', 'This route is for whoever runs the server.');
+    if (!principal.isOperator) throw new ApiError('http_403', 'This route is for the operator of the server.');
     if (principal.kind === 'key' && principal.isSuspended)
-      throw new ApiError('http_403', 'The account of this key is suspended, so it operates nothing.');
+      throw new ApiError('http_403', 'The account of this key is suspended, so the key cannot be used for operations.');
   }
   if (route.stepUp === true && principal.kind === 'user' && operations.now() - principal.provedAt > provedForMs)
-    throw new ApiError('http_403', 'Prove again who you are: sign in once more, then repeat this.', {
+    throw new ApiError('http_403', 'Sign in again to confirm who you are, then repeat this.', {
       extra: { step_up_required: true },
     });
   if (access === 'user' || access === 'operator') return undefined;
 
   const scope = await scopeOf(principal, named, users);
   if (!access.includes(scope.role))
-    throw new ApiError('http_403', `This takes the role ${listOf(access)}; yours is ${scope.role}.`);
+    throw new ApiError('http_403', `This needs the role ${listOf(access)}; yours is ${scope.role}.`);
   if (scope.isSuspended) refuseSuspended(route, principal);
   return scope;
 }
@@ -104,7 +104,7 @@ function refuseSuspended({ method, stepUp, evenSuspended }: AccountRoute, princi
   if (isAllowed && (principal.kind === 'user' || stepUp !== true)) return;
   throw new ApiError(
     'http_403',
-    'This account is suspended: it can be looked at, and not changed. Write to whoever runs this server.',
+    'This account is suspended: it can be read but not changed. Write to the operator of this server.',
   );
 }
 

@@ -21,7 +21,9 @@ export const nullable = <Schema extends TSchema>(schema: Schema) => Type.Union([
 
 export const pageQuery = {
   limit: Type.Optional(Type.Integer({ minimum: 1, maximum: 100, default: 20 })),
-  after: Type.Optional(Type.String({ minLength: 1, maxLength: 100, description: '`next_after` of the page before.' })),
+  after: Type.Optional(
+    Type.String({ minLength: 1, maxLength: 100, description: '`next_after` of the previous page.' }),
+  ),
 };
 export const pageLimit = (limit: number | undefined): number => limit ?? 20;
 
@@ -33,25 +35,32 @@ export const listSchema = (of: TObject) =>
     next_after: Type.Optional(Type.String()),
   });
 
+/** Of lists that are never cut into pages. */
+export const wholeListSchema = (of: TObject) =>
+  Type.Object({ object: Type.Literal('list'), data: Type.Array(of), has_more: Type.Literal(false) });
+
+interface Page<Shown> {
+  readonly object: 'list';
+  readonly data: readonly Shown[];
+  readonly has_more: boolean;
+  readonly next_after?: string;
+}
+
+/** A page; the next one begins after `nextAfter`, and without it there is none. */
+export const page = <Shown>(data: readonly Shown[], nextAfter?: string): Page<Shown> => ({
+  object: 'list',
+  data,
+  has_more: nextAfter !== undefined,
+  ...(nextAfter === undefined ? {} : { next_after: nextAfter }),
+});
+
 /** A page, from rows that include one more than its limit. */
 export function listOf<Row, Shown>(
   rows: readonly Row[],
   limit: number,
   shown: (row: Row) => Shown,
   idOf: (row: Row) => string,
-): {
-  readonly object: 'list';
-  readonly data: readonly Shown[];
-  readonly has_more: boolean;
-  readonly next_after?: string;
-} {
-  const page = rows.slice(0, limit);
-  const last = page.at(-1);
-  const hasMore = rows.length > limit;
-  return {
-    object: 'list',
-    data: page.map(shown),
-    has_more: hasMore,
-    ...(hasMore && last !== undefined ? { next_after: idOf(last) } : {}),
-  };
+): Page<Shown> {
+  const last = rows.length > limit ? rows[limit - 1] : undefined;
+  return page(rows.slice(0, limit).map(shown), last === undefined ? undefined : idOf(last));
 }

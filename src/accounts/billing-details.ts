@@ -15,16 +15,18 @@ export function checkedBilling(details: Changed): Changed {
   if (legalName !== undefined && legalName !== null) checkedText(legalName, 'A legal name', lineLengthMax);
   if (addressLines !== undefined && addressLines !== null) {
     if (addressLines.length === 0 || addressLines.length > addressLinesMax)
-      throw new OperationError(`An address has 1 to ${addressLinesMax} lines.`);
+      throw new OperationError(`An address must have 1 to ${addressLinesMax} lines.`);
     for (const line of addressLines) checkedText(line, 'A line of an address', lineLengthMax);
   }
   if (country !== undefined && country !== null && !isCountry(country))
-    throw new OperationError('A country is two capital letters of ISO 3166-1, such as DE; the United Kingdom is GB.');
+    throw new OperationError(
+      'A country must be a two-letter ISO 3166-1 code in capitals, such as DE; the United Kingdom is GB.',
+    );
   if (taxStatus !== undefined && !taxStatuses.includes(taxStatus))
-    throw new OperationError(`A tax status is one of ${taxStatuses.join(', ')}.`);
+    throw new OperationError(`A tax status must be one of ${taxStatuses.join(', ')}.`);
   if (taxId !== undefined && taxId !== null && !/^[A-Za-z0-9][A-Za-z0-9 ./-]{1,39}$/.test(taxId))
-    throw new OperationError('A tax id has 2 to 40 letters, digits, blanks and the characters . / -');
+    throw new OperationError('A tax id must have 2 to 40 characters: letters, digits, spaces, and . / -');
   if (invoiceEmail !== undefined && invoiceEmail !== null && !isMailAddress(invoiceEmail))
-    throw new OperationError('That is no e-mail address; write for example accounts@example.com.');
+    throw new OperationError('This is not an e-mail address; write for example accounts@example.com.');
   return details;
 }

@@ -1,30 +1,53 @@
-import { newAccountId } from './base62.ts';
-import { hashLinkToken, newLinkToken } from './link-token.ts';
-import { checkedText, OperationError } from './operation.ts';
-import type { OperationServices } from './operation.ts';
-import type { AccountMade, NewAccountInput, Operation, OperationAnswer } from './operation-kinds.ts';
-import { checkedMailAddress } from './mail-address.ts';
+import Type from 'typebox';
 
-type Operate = (operation: Operation, services: OperationServices) => Promise<OperationAnswer>;
+import { newAccountId } from './base62.ts';
+import { checkedName } from './checks.ts';
+import { hashLinkToken, newLinkToken } from './link-token.ts';
+import { checkedMailAddress } from './mail-address.ts';
+import { OperationError } from './operation.ts';
+import type { OperationServices } from './operation.ts';
+import { creditOperations } from './operations/credit.ts';
+import { keyOperations } from './operations/keys.ts';
+import { perform } from './perform.ts';
+import { microcents, text } from './request-schema.ts';
+import type { Input } from './request-schema.ts';
+
+export const newAccountSchema = Type.Object({
+  name: text,
+  /** The address invited to own it. */
+  ownerEmail: Type.Optional(text),
+  /** A grant, above 0. */
+  creditMicrocents: Type.Optional(microcents),
+  /** Name of its first key. */
+  keyName: Type.Optional(text),
+});
+
+export interface AccountMade {
+  readonly accountId: string;
+  readonly name: string;
+  /** The token is stored nowhere. */
+  readonly invitation?: { readonly email: string; readonly token: string; readonly expiresAt: number };
+  readonly creditMicrocents?: string;
+  /** Displayed once and stored nowhere. */
+  readonly key?: { readonly keyId: string; readonly key: string };
+}
 
 const invitedForMs = 7 * 86_400_000;
 /** The same maximum as for a grant: 10¹² cents. */
 const creditMax = 10n ** 18n;
-const nameLengthMax = 100;
 
 /**
- * Checks everything that can be refused before anything is made, so that no customer is created in part. `operate` makes the
- * credit and the key, each with its own entry in the audit log.
+ * Checks everything that can be refused before anything is made, so that no customer is created in part. The credit and
+ * the key are operations of their own, each with its own entry in the audit log.
  */
 export async function createAccount(
-  input: NewAccountInput,
+  input: Input<typeof newAccountSchema>,
   services: OperationServices,
-  operate: Operate,
 ): Promise<AccountMade> {
-  const name = checkedText(input.name, 'A name', nameLengthMax);
+  const name = checkedName(input.name);
   const email = input.ownerEmail === undefined ? undefined : checkedMailAddress(input.ownerEmail);
   const credit = checkedCredit(input.creditMicrocents);
-  const keyName = input.keyName === undefined ? undefined : checkedText(input.keyName, 'A name', nameLengthMax);
+  const keyName = input.keyName === undefined ? undefined : checkedName(input.keyName);
   const accountId = newAccountId();
   const at = services.now();
   const invitation = email === undefined ? undefined : { email, ...newLinkToken(), expiresAt: at + invitedForMs };
@@ -37,10 +60,9 @@ export async function createAccount(
     ...(invitation === undefined ? {} : { recording: [recordingOf(invitation, accountId, at, services)] }),
   });
   try {
-    if (credit !== undefined) await giveCredit(accountId, credit, services, operate);
-    const key = keyName === undefined ? undefined : await makeKey(accountId, keyName, services, operate);
+    if (credit !== undefined) await giveCredit(accountId, credit, services);
+    const key = keyName === undefined ? undefined : await makeKey(accountId, keyName, services);
     return {
-      kind: 'account',
       accountId,
       name,
       ...(invitation === undefined
@@ -51,16 +73,18 @@ export async function createAccount(
     };
   } catch (error) {
     // The input is valid, so the disk or the database has failed: the caller must not create a second account.
-    throw new Error(`The account ${accountId} is there, and not all of what was to come with it.`, { cause: error });
+    throw new Error(`The account ${accountId} exists already, but its owner, credit or key is incomplete.`, {
+      cause: error,
+    });
   }
 }
 
-function checkedCredit(text: string | undefined): bigint | undefined {
-  if (text === undefined) return undefined;
-  const microcents = BigInt(text);
-  if (microcents <= 0n || microcents > creditMax)
-    throw new OperationError('Credit is more than nothing, and at most ten billion dollars.');
-  return microcents;
+function checkedCredit(asked: string | undefined): bigint | undefined {
+  if (asked === undefined) return undefined;
+  const amount = BigInt(asked);
+  if (amount <= 0n || amount > creditMax)
+    throw new OperationError('Credit must be more than 0 and at most ten billion dollars.');
+  return amount;
 }
 
 function recordingOf(
@@ -77,32 +101,17 @@ function recordingOf(
   };
 }
 
-async function giveCredit(
-  accountId: string,
-  microcents: bigint,
-  services: OperationServices,
-  operate: Operate,
-): Promise<void> {
-  await operate(
-    {
-      kind: 'move_credit',
-      movement: 'grant',
-      accountId,
-      microcents: String(microcents),
-      reference: 'first credit',
-      idempotencyKey: `first-credit:${accountId}`,
-    },
+async function giveCredit(accountId: string, amount: bigint, services: OperationServices): Promise<void> {
+  const reference = 'first credit';
+  const idempotencyKey = `first-credit:${accountId}`;
+  await perform(
+    creditOperations,
+    { kind: 'move_credit', movement: 'grant', accountId, microcents: String(amount), reference, idempotencyKey },
     services,
   );
 }
 
-async function makeKey(
-  accountId: string,
-  name: string,
-  services: OperationServices,
-  operate: Operate,
-): Promise<{ readonly keyId: string; readonly key: string }> {
-  const answer = await operate({ kind: 'create_key', accountId, name, expiresAt: undefined }, services);
-  if (answer.kind !== 'key') throw new Error('creating a key answered something else');
-  return { keyId: answer.keyId, key: answer.key };
+async function makeKey(accountId: string, name: string, services: OperationServices) {
+  const { keyId, key } = await perform(keyOperations, { kind: 'create_key', accountId, name }, services);
+  return { keyId, key };
 }

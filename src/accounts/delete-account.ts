@@ -5,20 +5,6 @@ import { StoreError } from '../store/store-error.ts';
 import { accountMeant, OperationError } from './operation.ts';
 import type { OperationServices } from './operation.ts';
 
-/** Ends an account: nothing of it works any more, and nothing of its users is left (docs/operator.md). */
-export interface AccountDeletion {
-  readonly kind: 'delete_account';
-  readonly accountId: string;
-  /** Lets its remaining credit expire; left out: there must be none. */
-  readonly forfeitCredit?: boolean | undefined;
-}
-
-export interface AccountDeleted {
-  readonly kind: 'account_deleted';
-  readonly accountId: string;
-  readonly forfeitedMicrocents: string;
-}
-
 /** Cut requests need a moment until they are settled; leases of other processes until they are returned. */
 const forfeitTriesMax = 60;
 const forfeitPauseMs = 250;
@@ -27,31 +13,29 @@ const forfeitPauseMs = 250;
  * Suspends the account, which cuts its running requests, then removes its credit, then erases it. Each step can be repeated: a
  * deletion cut off by a crash leaves a suspended account, and the same request continues from there. Throws OperationError.
  */
-export async function deleteAccount(input: AccountDeletion, services: OperationServices): Promise<AccountDeleted> {
-  const { ledger, repositories, directory, newId, now } = services;
+export async function deleteAccount(
+  input: { readonly accountId: string; readonly forfeitCredit?: boolean | undefined },
+  services: OperationServices,
+): Promise<{ readonly accountId: string; readonly forfeitedMicrocents: string }> {
+  const { ledger, repositories, followed, newId, now } = services;
   const accountId = await accountMeant(input.accountId, repositories);
   const balance = await balanceOf(accountId, services);
   if (balance > 0n && input.forfeitCredit !== true)
-    throw conflict(
-      `The account has ${balance} microcents of credit: pay them back first, or say that they are forfeited.`,
-    );
-  if (balance < 0n) throw conflict(`The account owes ${-balance} microcents: settle that first.`);
+    throw conflict(`The account has ${balance} microcents of credit: refund it first, or forfeit it.`);
+  if (balance < 0n) throw conflict(`The account owes ${-balance} microcents: settle the debt first.`);
 
   await ledger.setAccountStatus(accountId, 'suspended', now(), newId());
-  directory?.apply({ kind: 'account_status', accountId, status: 'suspended' });
-  await services.caughtUp?.();
+  await followed?.([{ kind: 'account_status', ref: accountId }]);
   for (;;) {
     const keys = await repositories.listAccountKeys({ accountId, limit: 100 });
     if (keys.length === 0) break;
-    for (const { id } of keys) {
-      await repositories.revokeKey({ keyId: id, at: now(), changeId: newId() });
-      directory?.apply({ kind: 'key_revoked', keyId: id });
-    }
+    for (const { id } of keys) await repositories.revokeKey({ keyId: id, at: now(), changeId: newId() });
+    await followed?.(keys.map(({ id }) => ({ kind: 'key_revoked', ref: id })));
   }
   const forfeited = await forfeit(accountId, services);
   if (!(await repositories.eraseAccount({ accountId, at: now(), changeId: newId() })))
-    throw conflict('The account was changed meanwhile. Look at it, and try again.');
-  return { kind: 'account_deleted', accountId, forfeitedMicrocents: String(forfeited) };
+    throw conflict('The account was changed meanwhile. Check it, and try again.');
+  return { accountId, forfeitedMicrocents: String(forfeited) };
 }
 
 async function forfeit(accountId: string, services: OperationServices): Promise<bigint> {

@@ -59,18 +59,16 @@ interface KnownKey {
   readonly previous: { readonly hash: string; readonly endsAt: number } | undefined;
 }
 
-/** A change that has been written to the database. */
-export type DirectoryChange =
-  | { readonly kind: 'key_created' | 'key_changed'; readonly key: LoadedKey }
-  | { readonly kind: 'key_revoked'; readonly keyId: string }
-  | { readonly kind: 'key_models'; readonly keyId: string; readonly models: readonly string[] | null }
-  | { readonly kind: 'key_limits'; readonly keyId: string; readonly limits: string | null }
-  | { readonly kind: 'key_budget'; readonly keyId: string; readonly budget: Budget | null }
-  | { readonly kind: 'account_budget'; readonly accountId: string; readonly budget: Budget | null }
-  | { readonly kind: 'account_plan'; readonly accountId: string; readonly plan: string | null }
-  | { readonly kind: 'account_limits'; readonly accountId: string; readonly limits: string | null }
-  | { readonly kind: 'account_models'; readonly accountId: string; readonly models: readonly string[] | null }
-  | { readonly kind: 'account_status'; readonly accountId: string; readonly status: AccountStatus };
+/** What the database has of an account that its keys work by. */
+export interface KnownAccount {
+  readonly id: string;
+  readonly status: AccountStatus;
+  readonly models: readonly string[] | null;
+  readonly plan: string | null;
+  /** JSON; see accounts/key-limits.ts. */
+  readonly limits: string | null;
+  readonly budget: Budget | null;
+}
 
 /** What running requests must learn at once: they end as `revoked`. */
 export type Cut =
@@ -121,9 +119,9 @@ export class Directory {
     const strange = keys.filter((key) => !this.isOwn(key));
     if (strange.length > 0) {
       throw new Error(
-        `${strange.length} of ${keys.length} API keys in the database were made with another secret (${strange[0]!.pepperId}; ` +
+        `${strange.length} of ${keys.length} API keys in the database were created with another secret (${strange[0]!.pepperId}; ` +
           `this is ${this.#secret.id}, from ${this.#secret.source === 'environment' ? 'TOKENHOUSE_SECRET' : 'the file `secret` in the data folder'}). ` +
-          'Set TOKENHOUSE_SECRET, or the file, to what it was when the keys were made; or revoke these keys and make new ones.',
+          'Restore TOKENHOUSE_SECRET, or the file, to the secret that the keys were created with; or revoke these keys and create new ones.',
       );
     }
     for (const key of keys) this.#add(key);
@@ -153,43 +151,18 @@ export class Directory {
     };
   }
 
-  /** Follows the database; called after the change is durable there. */
-  apply(change: DirectoryChange): void {
-    switch (change.kind) {
-      case 'key_created':
-      case 'key_changed':
-        this.load([change.key]);
-        return;
-      case 'key_revoked': {
-        if (!this.#forget(change.keyId)) return;
-        this.#report({ kind: 'key_revoked', keyId: change.keyId });
-        return;
-      }
-      case 'key_models':
-        this.#changeKey(change.keyId, { models: setOf(change.models) });
-        return;
-      case 'key_limits':
-        this.#changeKey(change.keyId, limitsOf(change.limits));
-        return;
-      case 'key_budget':
-        this.#changeKey(change.keyId, { budget: change.budget ?? undefined });
-        return;
-      case 'account_budget':
-        setOrDelete(this.#budgetsOfAccounts, change.accountId, change.budget ?? undefined);
-        return;
-      case 'account_plan':
-        setOrDelete(this.#plansOfAccounts, change.accountId, change.plan ?? undefined);
-        return;
-      case 'account_limits':
-        setOrDelete(this.#concurrencyOfAccounts, change.accountId, readAccountLimits(change.limits).concurrencyMax);
-        return;
-      case 'account_models':
-        setOrDelete(this.#modelsOfAccounts, change.accountId, setOf(change.models));
-        return;
-      case 'account_status':
-        this.#setStatus(change.accountId, change.status);
-        return;
-    }
+  /** The key is no longer live in the database. */
+  revoke(keyId: string): void {
+    if (this.#forget(keyId)) this.#report({ kind: 'key_revoked', keyId });
+  }
+
+  /** The account as it is in the database. */
+  setAccount({ id, status, models, plan, limits, budget }: KnownAccount): void {
+    setOrDelete(this.#modelsOfAccounts, id, setOf(models));
+    setOrDelete(this.#plansOfAccounts, id, plan ?? undefined);
+    setOrDelete(this.#concurrencyOfAccounts, id, readAccountLimits(limits).concurrencyMax);
+    setOrDelete(this.#budgetsOfAccounts, id, budget ?? undefined);
+    this.#setStatus(id, status);
   }
 
   /** Calls the listener for each key revoked or paused and each account suspended, until the returned function is called. */
@@ -226,11 +199,14 @@ export class Directory {
     this.#ids.set(known.hash, id);
     if (known.previous !== undefined) this.#ids.set(known.previous.hash, id);
     if (isPaused && !wasPaused) this.#report({ kind: 'key_paused', keyId: id });
-    setOrDelete(this.#modelsOfAccounts, accountId, setOf(key.accountModels));
-    setOrDelete(this.#plansOfAccounts, accountId, key.accountPlan ?? undefined);
-    setOrDelete(this.#concurrencyOfAccounts, accountId, readAccountLimits(key.accountLimits).concurrencyMax);
-    setOrDelete(this.#budgetsOfAccounts, accountId, key.accountBudget ?? undefined);
-    this.#setStatus(accountId, key.accountStatus);
+    this.setAccount({
+      id: accountId,
+      status: key.accountStatus,
+      models: key.accountModels,
+      plan: key.accountPlan,
+      limits: key.accountLimits,
+      budget: key.accountBudget,
+    });
   }
 
   /** `false`: it was not there. */
@@ -251,12 +227,6 @@ export class Directory {
     if (this.#suspended.has(accountId)) return;
     this.#suspended.add(accountId);
     this.#report({ kind: 'account_suspended', accountId });
-  }
-
-  #changeKey(keyId: string, change: Partial<LiveKey>): void {
-    const known = this.#keys.get(keyId);
-    // A new object: running requests keep the one they began with.
-    if (known !== undefined) this.#keys.set(keyId, { ...known, key: { ...known.key, ...change } });
   }
 
   #isLive(known: KnownKey, hash: string): boolean {

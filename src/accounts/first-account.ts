@@ -19,29 +19,17 @@ export async function createFirstAccount(
   const accountId = known?.id ?? (await newAccount(services));
   if (creditMicrocents > 0n) {
     const idempotencyKey = `first-credit:${accountId}`;
+    const [reference, microcents] = ['first credit', String(creditMicrocents)];
     await operate(
-      {
-        kind: 'move_credit',
-        movement: 'grant',
-        accountId,
-        microcents: String(creditMicrocents),
-        reference: 'first credit',
-        idempotencyKey,
-      },
+      { kind: 'move_credit', movement: 'grant', accountId, microcents, reference, idempotencyKey },
       services,
     );
   }
   // The key belongs to the owner, so it can upload files (specification §5.5).
-  const answer = await operate(
-    { kind: 'create_key', accountId, name: 'first key', userId: 'owner', expiresAt: undefined },
-    services,
-  );
-  if (answer.kind !== 'key') throw new Error('creating a key answered something else');
-  return { accountId, key: answer.key, creditMicrocents };
+  const { key } = await operate({ kind: 'create_key', accountId, name: 'first key', userId: 'owner' }, services);
+  return { accountId, key, creditMicrocents };
 }
 
 async function newAccount(services: OperationServices): Promise<string> {
-  const answer = await operate({ kind: 'create_account', name: 'first account' }, services);
-  if (answer.kind !== 'account') throw new Error('creating an account answered something else');
-  return answer.accountId;
+  return (await operate({ kind: 'create_account', name: 'first account' }, services)).accountId;
 }

@@ -69,7 +69,7 @@ export class Follower implements Follows {
       const found = await repositories.loadKeys({ ids: some });
       this.#load(found);
       const live = new Set(found.map(({ id }) => id));
-      for (const keyId of some) if (!live.has(keyId)) this.#options.directory.apply({ kind: 'key_revoked', keyId });
+      for (const keyId of some) if (!live.has(keyId)) this.#options.directory.revoke(keyId);
     }
   }
 
@@ -77,15 +77,7 @@ export class Follower implements Follows {
     const { directory, prices } = this.#options;
     const account = await repositories.getAccount({ accountId });
     if (account === undefined || account.house) return;
-    directory.apply({ kind: 'account_status', accountId, status: account.status });
-    directory.apply({ kind: 'account_models', accountId, models: account.models });
-    directory.apply({ kind: 'account_plan', accountId, plan: account.plan });
-    directory.apply({ kind: 'account_limits', accountId, limits: account.limits });
-    directory.apply({
-      kind: 'account_budget',
-      accountId,
-      budget: await repositories.getBudget({ subject: accountId }),
-    });
+    directory.setAccount({ ...account, budget: await repositories.getBudget({ subject: accountId }) });
     prices.replace(accountId, await ratesOf(accountId, repositories, this.#options.now()));
   }
 
@@ -96,8 +88,8 @@ export class Follower implements Follows {
     directory.load(own);
     if (own.length < keys.length)
       warn(
-        `${keys.length - own.length} API keys were made with another secret than this service has, and do not work here. ` +
-          'Revoke them, and make new ones where TOKENHOUSE_SECRET is the same.',
+        `${keys.length - own.length} API keys were created with another secret than this service has, and do not work here. ` +
+          'Revoke them, and create new ones with the present TOKENHOUSE_SECRET.',
       );
   }
 }

@@ -1,21 +1,32 @@
+import Type from 'typebox';
+
 import { AddressRanges, rangeOf } from '../platform/ip/ranges.ts';
+import { eachOrNull, texts } from './request-schema.ts';
+import type { Input } from './request-schema.ts';
+
+const limitFields = {
+  /** Paths of the inference host, such as `/v1/messages`, each with everything below it. The model list is open to every key. */
+  endpoints: texts,
+  /** Addresses that requests may come from: single ones, or ranges such as `10.0.0.0/8`. */
+  addresses: texts,
+  /** Only requests with `Service-ZDR: required`. */
+  zdrOnly: Type.Boolean(),
+  /** The plan of its account pays for its requests (money.md, "Plans"). */
+  planKey: Type.Boolean(),
+  /** Requests that may run at the same time. */
+  concurrencyMax: Type.Integer(),
+  requestsPerMinute: Type.Integer(),
+  /** Tokens of prompts and answers together. */
+  tokensPerMinute: Type.Integer(),
+};
 
 /** The restrictions of a key, besides models. Stored as JSON beside the key; absent: unrestricted. */
-export interface KeyLimits {
-  /** Paths of the inference host, such as `/v1/messages`, each with everything below it. The model list is open to every key. */
-  readonly endpoints?: readonly string[] | undefined;
-  /** Addresses that requests may come from: single ones, or ranges such as `10.0.0.0/8`. */
-  readonly addresses?: readonly string[] | undefined;
-  /** Only requests with `Service-ZDR: required`. */
-  readonly zdrOnly?: boolean | undefined;
-  /** The plan of its account pays for its requests (money.md, "Plans"). */
-  readonly planKey?: boolean | undefined;
-  /** Requests that may run at the same time. */
-  readonly concurrencyMax?: number | undefined;
-  readonly requestsPerMinute?: number | undefined;
-  /** Tokens of prompts and answers together. */
-  readonly tokensPerMinute?: number | undefined;
-}
+export const keyLimitsSchema = Type.Partial(Type.Object(limitFields));
+export type KeyLimits = Input<typeof keyLimitsSchema>;
+
+/** null removes a limit, and what is left out stays. */
+export const limitsChangeSchema = Type.Partial(Type.Object(eachOrNull(limitFields)));
+export type LimitsChange = Input<typeof limitsChangeSchema>;
 
 export type KeyRates = Pick<KeyLimits, 'concurrencyMax' | 'requestsPerMinute' | 'tokensPerMinute'>;
 
@@ -60,14 +71,15 @@ export function keyRates({ concurrencyMax, requestsPerMinute, tokensPerMinute }:
 export function faultOfLimits({ endpoints = [], addresses = [], ...limits }: KeyLimits): string | undefined {
   const rates = Object.values(keyRates(limits) ?? {}) as readonly (number | undefined)[];
   if (!rates.every((rate) => rate === undefined || isLimit(rate)))
-    return `A limit is a whole number from 1 to ${limitMax}.`;
-  if (endpoints.length > listMax || addresses.length > listMax) return `At most ${listMax} of each can be named.`;
+    return `A limit must be a whole number from 1 to ${limitMax}.`;
+  if (endpoints.length > listMax || addresses.length > listMax)
+    return `A key can have at most ${listMax} paths and ${listMax} addresses.`;
   const endpoint = endpoints.find((path) => !/^\/v1(\/[a-z_]{1,32}){1,4}$/.test(path));
-  if (endpoint !== undefined) return `"${endpoint}" is no endpoint; write a path such as /v1/messages.`;
+  if (endpoint !== undefined) return `"${endpoint}" is not an endpoint; write a path such as /v1/messages.`;
   const address = addresses.find((each) => rangeOf(each) === undefined);
   return address === undefined
     ? undefined
-    : `"${address}" is neither an address nor a range of them; write for example 192.0.2.7, 10.0.0.0/8 or 2001:db8::/32.`;
+    : `"${address}" is neither an IP address nor a range; write for example 192.0.2.7, 10.0.0.0/8 or 2001:db8::/32.`;
 }
 
 /** In the database's format. */

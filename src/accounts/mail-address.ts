@@ -19,6 +19,6 @@ export const isMailAddress = (text: string): boolean => text.length <= mailAddre
 /** In lower case, as it is stored. Throws OperationError for text that is not an address. */
 export function checkedMailAddress(text: string): string {
   const address = text.toLowerCase();
-  if (!isMailAddress(address)) throw new OperationError('This is no e-mail address.');
+  if (!isMailAddress(address)) throw new OperationError('This is not an e-mail address.');
   return address;
 }

@@ -1,9 +1,8 @@
 import type { BudgetChange, Ledger, NewAccount } from '../store/ledger.ts';
 import type { Repositories } from '../store/repositories/repositories.ts';
-import type { AccountPrice } from '../store/repositories/queries.ts';
+import type { Change } from '../store/feed.ts';
 import { StoreError } from '../store/store-error.ts';
 import type { OperationActor } from './actor.ts';
-import type { Directory } from './directory.ts';
 import type { Secret } from './secret.ts';
 
 /** The account part of the store: the ledger thread's writes besides money. */
@@ -29,20 +28,13 @@ export interface OperationServices {
   readonly newId: () => Uint8Array;
   /** The time shared by all processes on the books. */
   readonly now: () => number;
-  /** The live keys of the running service; a command that works on the database alone has none. */
-  readonly directory: Directory | undefined;
-  /** The rates of the running service; also undefined without one. */
-  readonly prices?: PriceFollower | undefined;
   /** The actor; left out: the service itself. */
   readonly actor?: OperationActor | undefined;
-  /** Instead of both, where changes come back through the feed: waits for it. */
-  readonly caughtUp?: (() => Promise<unknown>) | undefined;
-}
-
-/** The part that charges: follows the database, after a change is durable there. */
-export interface PriceFollower {
-  add(price: AccountPrice): void;
-  end(accountId: string, modelId: string, at: number): void;
+  /**
+   * Brings what was changed into force in the memory of the service, which reads it again. A command that works on the database
+   * alone has none.
+   */
+  readonly followed?: ((changes: readonly Change[]) => Promise<unknown>) | undefined;
 }
 
 /** A request of the operator that cannot be fulfilled; the message is for display. */
@@ -68,7 +60,7 @@ export async function accountMeant(
   if (only === undefined) throw new OperationError('There is no account yet. Start the service once: npm start');
   if (accounts.length > 1)
     throw new OperationError(
-      'There are several accounts: say which with --account. List them with: tokenhouse credits show',
+      'There are several accounts: choose one with --account. List them with: tokenhouse credits show',
     );
   return only.id;
 }
@@ -76,7 +68,7 @@ export async function accountMeant(
 /** For text displayed in terminals and pages: no control characters, nothing that PostgreSQL refuses (reliability D9). */
 export function checkedText(text: string, what: string, lengthMax: number): string {
   if (text === '' || text.length > lengthMax || /\p{Cc}/u.test(text) || !text.isWellFormed()) {
-    throw new OperationError(`${what} has 1 to ${lengthMax} characters, none of them control characters.`);
+    throw new OperationError(`${what} must have 1 to ${lengthMax} characters, without control characters.`);
   }
   return text;
 }

@@ -5,29 +5,13 @@ import { checkedMailAddress } from './mail-address.ts';
 import { checkedText } from './operation.ts';
 import type { OperationServices } from './operation.ts';
 
-/** Makes a new link for the future operator, which replaces the one before. */
-export interface OwnerLinkInput {
-  readonly kind: 'owner_link';
-}
-
-/** Creates a user who operates the server and owns its first account. */
-export interface OwnerInput {
-  readonly kind: 'create_owner';
-  readonly email: string;
-  readonly name: string;
-  /** Made by `Passwords`: the password itself stays where it was typed. */
-  readonly passwordHash: string;
-}
-
 export interface OwnerLink {
-  readonly kind: 'owner_link';
   /** Stored nowhere. */
   readonly token: string;
   readonly expiresAt: number;
 }
 
 export interface OwnerMade {
-  readonly kind: 'owner';
   readonly userId: string;
   readonly email: string;
 }
@@ -44,7 +28,7 @@ export async function makeOwnerLink({ repositories, now }: Services): Promise<Ow
   const token = newLinkToken();
   const expiresAt = now() + ownerLinkMs;
   await repositories.setOwnerLink({ tokenHash: token.hash, expiresAt });
-  return { kind: 'owner_link', token: token.text, expiresAt };
+  return { token: token.text, expiresAt };
 }
 
 /**
@@ -60,7 +44,7 @@ export async function firstOwnerLink({
   if (await repositories.hasOperator({})) return undefined;
   const linkUntil = (expiresAt: number): OwnerLink & { readonly hash: Uint8Array } => {
     const token = createHmac('sha256', secret.signIn).update(`first owner link ${expiresAt}`).digest('base64url');
-    return { kind: 'owner_link', token, hash: hashLinkToken(token), expiresAt };
+    return { token, hash: hashLinkToken(token), expiresAt };
   };
   const known = await repositories.getOwnerLink({});
   if (known !== undefined && known.expiresAt > now()) {
@@ -77,7 +61,7 @@ export async function firstOwnerLink({
  * for an invalid address or name.
  */
 export async function createOwner(
-  input: Omit<OwnerInput, 'kind'>,
+  input: { readonly email: string; readonly name: string; readonly passwordHash: string },
   { repositories, now }: Services,
   token?: string,
 ): Promise<OwnerMade | undefined> {
@@ -91,7 +75,7 @@ export async function createOwner(
     tokenHash: token === undefined ? undefined : hashLinkToken(token),
     at: now(),
   });
-  return made === undefined ? undefined : { kind: 'owner', userId: made.userId, email };
+  return made === undefined ? undefined : { userId: made.userId, email };
 }
 
 /** In the format that better-auth is configured to use. */

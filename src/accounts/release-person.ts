@@ -2,14 +2,7 @@ import { StoreError } from '../store/store-error.ts';
 import { OperationError } from './operation.ts';
 import type { OperationServices } from './operation.ts';
 
-/** Removes the codes and passkeys of a user who has lost them, and ends their sessions. Their password stays. */
-export interface PersonRelease {
-  readonly kind: 'release_person';
-  readonly email: string;
-}
-
 export interface PersonReleased {
-  readonly kind: 'released';
   readonly userId: string;
   readonly email: string;
   readonly hadTwoFactor: boolean;
@@ -17,9 +10,9 @@ export interface PersonReleased {
   readonly sessions: number;
 }
 
-/** The user is notified by mail: no second factor disappears silently. Throws OperationError when there is no such user. */
+/** Their password stays. The user is notified by mail: no second factor disappears silently. Throws OperationError when there is no such user. */
 export async function releasePerson(
-  input: Omit<PersonRelease, 'kind'>,
+  input: { readonly email: string },
   { repositories, newId, now }: Pick<OperationServices, 'repositories' | 'newId' | 'now'>,
 ): Promise<PersonReleased> {
   const email = input.email.toLowerCase();
@@ -27,16 +20,16 @@ export async function releasePerson(
   const mailId = `mail_${Buffer.from(newId()).toString('hex')}`;
   const released = await repositories.releasePerson({ email, at, notice: { id: mailId, ...notice } });
   if (released === undefined)
-    throw new OperationError(`Nobody here has the address ${email}.`, {
+    throw new OperationError(`No person here has the address ${email}.`, {
       cause: new StoreError('not_found', 'there is no such person'),
     });
-  return { kind: 'released', email, ...released };
+  return { email, ...released };
 }
 
 const notice = {
   subject: 'Your codes and passkeys were removed',
   body:
-    'Whoever runs this server has removed the codes of your authenticator and your passkeys, and has signed you out ' +
-    'everywhere. You sign in with your password alone until you set them up anew.\n\nIf you did not ask for it, tell ' +
-    'whoever runs this server, and choose a new password.\n',
+    'The operator of this server has removed your authenticator and your passkeys, and has signed you out ' +
+    'everywhere. You sign in with your password alone until you set them up again.\n\nIf you did not ask for it, tell ' +
+    'the operator of this server, and choose a new password.\n',
 };

@@ -92,7 +92,7 @@ function readSecret(file: string, warn: (message: string) => void): string | und
     if (process.platform !== 'win32' && (mode & 0o077) !== 0) {
       chmodSync(file, 0o600);
       warn(
-        `${file} could be read by others (mode ${(mode & 0o777).toString(8)}); it is 600 now. If it may have been copied, make new keys.`,
+        `${file} was readable by other users (mode ${(mode & 0o777).toString(8)}); its mode is 600 now. If it may have been copied, create new keys.`,
       );
     }
     const text = readFileSync(descriptor, 'utf8').trim();
@@ -124,9 +124,9 @@ function createSecret(file: string): boolean {
 function refuseWeak(text: string, where: string): void {
   if (text.length >= secretLengthMin) return;
   throw new Error(
-    `${where} is shorter than ${secretLengthMin} characters. Use a random one, for example of \`openssl rand -base64 32\`` +
+    `${where} is shorter than ${secretLengthMin} characters. Use a random one, for example from \`openssl rand -base64 32\`` +
       (where === 'TOKENHOUSE_SECRET'
         ? '.'
-        : ', or restore the file from a backup: keys that exist need the secret they were made with.'),
+        : ', or restore the file from a backup: existing keys need the secret that they were created with.'),
   );
 }

@@ -5,4 +5,4 @@ export const tagsMax = 8;
 export const isTag = (text: string): boolean => /^[a-z0-9_-]{1,32}$/.test(text);
 
 /** Error text for an invalid tag. */
-export const tagRule = `A tag has 1 to 32 of a-z, 0-9, _ and -, and there are at most ${tagsMax}.`;
+export const tagRule = `A tag must have 1 to 32 characters of a-z, 0-9, _ and -; at most ${tagsMax} tags are allowed.`;

@@ -100,17 +100,19 @@ export async function openOperating(options: OperatingOptions, opened: (() => un
   const startedAt = Date.now();
   const control = await listenForControl(controlSocketPath(config.storage.directory), {
     operations,
-    reload: configWatcher.reload,
-    report: (input) => notifications.report(input),
-    status: async () => ({
-      version: options.version,
-      pid: process.pid,
-      startedAt,
-      inferenceUrl: urls?.inferenceUrl,
-      accountUrl: urls?.accountUrl,
-      localUrl: urls?.localUrl,
-      backends: await options.backends(),
-    }),
+    service: {
+      ...notifications.handlers,
+      reload: () => configWatcher.reload(),
+      service_status: async () => ({
+        version: options.version,
+        pid: process.pid,
+        startedAt,
+        inferenceUrl: urls?.inferenceUrl,
+        accountUrl: urls?.accountUrl,
+        localUrl: urls?.localUrl,
+        backends: await options.backends(),
+      }),
+    },
   });
   opened.push(() => control.close());
 

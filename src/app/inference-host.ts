@@ -78,8 +78,6 @@ export interface Serving {
   readonly store: Store;
   readonly feed: Feed;
   readonly secret: Secret;
-  readonly directory: Directory;
-  readonly prices: AccountPrices;
   readonly metrics: ServiceMetrics;
   readonly rollout: ConfigRollout;
   /** Makes UUIDv7s. */
@@ -104,10 +102,82 @@ const tidyItemsEveryMs = 60_000;
  * Wires up what answers requests, except for the account host and the operator's side. `opened` is given what closes each part,
  * as soon as the part is open.
  */
-export async function openServing(options: ServingOptions, opened: (() => unknown)[]): Promise<Serving> {
+export async function openServing(options: ServingOptions, opened: Opened): Promise<Serving> {
+  const { config } = options;
+  // The parts report to the metrics, which read the parts.
+  const reported = (): ServiceMetrics => metrics;
+  const accounts = await openAccounts(options, opened, reported);
+  const kept = await openKept(options, accounts, opened, reported);
+  const limits = await openLimits(options, accounts, opened);
+  const models = openModels(options, kept, limits, opened);
+  const processReadings = readProcess();
+  opened.push(() => processReadings.stop());
+  let inferenceSockets = (): number => 0;
+  const metrics: ServiceMetrics = metricsOf(options, accounts, limits, models, processReadings, () =>
+    inferenceSockets(),
+  );
+
+  let stopping = false;
+  const jsonThreads = new JsonThreads();
+  opened.push(() => jsonThreads.close());
+  const constraints = new Constraints();
+  opened.push(() => constraints.close());
+  let inferenceHost: Server | undefined;
+  let endMonitor = (): void => {};
+  const { running, store, feed, secret, newId, now } = accounts;
+  return {
+    store,
+    feed,
+    secret,
+    metrics,
+    rollout: models.rollout,
+    newId,
+    now,
+    listen: async () => {
+      const parts = { accounts, kept, limits, models, metrics, jsonThreads, constraints };
+      const host = hostOf(options, parts, () => !stopping);
+      inferenceHost = host;
+      inferenceSockets = countSockets(host);
+      const port = await listen(host, config.server.inference);
+      opened.push(() => host.close());
+      endMonitor = judgeLoad(options, limits.admission, host);
+      opened.push(() => endMonitor());
+      return port;
+    },
+    cut: () => running.cancelAll('drain'),
+    drain: async (limitMs) => {
+      stopping = true;
+      kept.stopTidying();
+      processReadings.stop();
+      endMonitor();
+      models.downloads.abort(new Error('the service is being stopped'));
+      // Closed ports refuse new work; running requests go on.
+      inferenceHost?.close();
+      inferenceHost?.closeIdleConnections();
+      await running.drain(limitMs, drainGraceMs);
+      inferenceHost?.closeAllConnections();
+    },
+    close: async () => {
+      await Promise.all([jsonThreads.close(), models.close()]);
+      kept.pdfs.close();
+      await kept.files.close();
+      await feed.close();
+      await limits.counts.close();
+      await store.close();
+    },
+  };
+}
+
+type Opened = (() => unknown)[];
+type Accounts = Awaited<ReturnType<typeof openAccounts>>;
+type Kept = Awaited<ReturnType<typeof openKept>>;
+type RunningLimits = Awaited<ReturnType<typeof openLimits>>;
+type Models = ReturnType<typeof openModels>;
+
+/** Who may ask and what it costs them: the store, the keys in memory, and the money. */
+async function openAccounts(options: ServingOptions, opened: Opened, metrics: () => ServiceMetrics) {
   const { config, environment, log, accountUrl } = options;
   const running = new ActiveRequests();
-
   const store = await options.openStore({
     free: {
       // The ledger needs free balances, and they live in billing, which needs the ledger.
@@ -117,7 +187,7 @@ export async function openServing(options: ServingOptions, opened: (() => unknow
       forget: () => billing.forget(),
     },
     onFatal: options.onFatal,
-    onBatch: (rows, elapsedMs, isRefused) => metrics.ledgerBatch(rows, elapsedMs, isRefused),
+    onBatch: (rows, elapsedMs, isRefused) => metrics().ledgerBatch(rows, elapsedMs, isRefused),
     log: (level, message) => log.service({ level, event: 'store', detail: { message } }),
   });
   opened.push(() => store.close());
@@ -130,7 +200,7 @@ export async function openServing(options: ServingOptions, opened: (() => unknow
     now,
     topupUrl: () => `${accountUrl()}/topup`,
     log: (event) => {
-      metrics.settlement(event.event === 'settlement_repaired' ? 'repaired' : 'unrepaired');
+      metrics().settlement(event.event === 'settlement_repaired' ? 'repaired' : 'unrepaired');
       log.service({
         level: event.event === 'settlement_repaired' ? 'warn' : 'error',
         event: event.event,
@@ -161,23 +231,34 @@ export async function openServing(options: ServingOptions, opened: (() => unknow
     }),
   );
   opened.push(() => feed.close());
+  return { running, store, now, newId, billing, secret, directory, prices, feed };
+}
+
+/** What is kept of requests and for them: items, answers to repeat, files. */
+async function openKept(
+  { config, environment, log }: ServingOptions,
+  { running, store, now, secret }: Accounts,
+  opened: Opened,
+  metrics: () => ServiceMetrics,
+) {
+  const { repositories } = store;
   const items = new KeptItems({
-    repositories: store.repositories,
+    repositories,
     keepDays: config.items.keepDays,
     now,
     failed: (what, code) => log.service({ level: 'warn', event: `items_${what}_failed`, detail: { code } }),
   });
   const idempotency = new Idempotency({
-    repositories: store.repositories,
+    repositories,
     secret: secret.fingerprints,
     owner: () => store.ledger.replicaId,
     running,
     now,
-    counted: (outcome) => metrics.idempotent(outcome),
+    counted: (outcome) => metrics().idempotent(outcome),
     failed: (what, code) => log.service({ level: 'warn', event: `idempotency_${what}_failed`, detail: { code } }),
   });
   const files = new Files({
-    repositories: store.repositories,
+    repositories,
     bytes: fileBytes(config, environment),
     bounds: boundsOf(config),
     log: (event, reason) => log.service({ level: 'warn', event, detail: { reason } }),
@@ -187,129 +268,6 @@ export async function openServing(options: ServingOptions, opened: (() => unknow
   await files.start();
   const pdfs = new PdfTexts();
   opened.push(() => pdfs.close());
-  const downloads = new AbortController();
-  const { limits } = config.server;
-  const backendServices = {
-    environment,
-    log,
-    memory: memoryBudgetOf(config.models, limits),
-    onDownload: options.onDownload,
-    stopping: downloads.signal,
-  };
-  const admission = new Admission(limits.requestsRunningMax);
-  // A machine's own clock may be set while requests are counted; the shared time of several is never set.
-  const windowClock = store.limitClock ?? (feed.isShared ? now : steadyClock(now()));
-  const counts = await openCounts(store, windowClock, log, () => running.cancelAll('lost'));
-  opened.push(() => counts.close());
-  const { concurrencyPerAccountMax } = limits;
-  const callerLimits = new Limits({ counts: counts.of, concurrencyPerAccountMax, plans: config.plans, wall: now });
-  const bodyBudget = new BodyBudget(limits.bodiesInFlightBytesMax);
-  const listener = listenerLimitsOf(limits);
-  const closing = new Set<Promise<void>>();
-  const rollout = new ConfigRollout(config, {
-    backendServices,
-    apply: (next, backends) => {
-      runtimeConfigs.swap(runtimeConfigOf(next, backends, runtimeConfigs.current));
-      // Limits that span requests apply to all of them from now on.
-      callerLimits.concurrencyPerAccountMax = next.server.limits.concurrencyPerAccountMax;
-      callerLimits.plans = next.plans;
-      bodyBudget.bytesMax = next.server.limits.bodiesInFlightBytesMax;
-      admission.runningMax = next.server.limits.requestsRunningMax;
-      items.keepDays = next.items.keepDays;
-      files.bounds = boundsOf(next);
-      listener.readerStallMs = next.server.limits.readerStallTimeoutMs;
-    },
-  });
-  const runtimeConfigs = new RuntimeConfigs(runtimeConfigOf(config, rollout.backends), (backend) => {
-    const closed = backend.engine.close().finally(() => closing.delete(closed));
-    closing.add(closed);
-  });
-  opened.push(async () => {
-    downloads.abort(new Error('the service could not start'));
-    await Promise.all(rollout.backends.map((backend) => backend.engine.close()));
-  });
-  const processReadings = readProcess();
-  opened.push(() => processReadings.stop());
-  const metrics: ServiceMetrics = new ServiceMetrics({
-    version: options.version,
-    process: processReadings,
-    requestsRunning: () => running.count,
-    openHolds: () => billing.openHolds,
-    heldMicrocents: () => billing.heldMicrocents,
-    settlementsWaiting: () => store.ledger.backlog,
-    bodyBytes: () => bodyBudget.bytes,
-    sockets: () => ({ inference: inferenceSockets(), account: options.readings().accountSockets }),
-    logLinesDropped: () => log.linesDropped,
-    backends: () => rollout.backends.map(readingOf),
-    lines: () => [...runtimeConfigs.current.places].map(([model, { line }]) => ({ model, length: line.length })),
-    config: () => ({ ...options.readings().config, leaving: runtimeConfigs.leaving }),
-    workers: () => 1,
-    workersEnded: () => 0,
-    jobs: () => options.readings().jobs,
-  });
-
-  let stopping = false;
-  const jsonThreads = new JsonThreads();
-  opened.push(() => jsonThreads.close());
-  const constraints = new Constraints();
-  opened.push(() => constraints.close());
-  const fetcher = new ImageFetcher();
-  let inferenceSockets = (): number => 0;
-  let inferenceHost: Server | undefined;
-  let endMonitor = (): void => {};
-  const open = (): Server =>
-    createInferenceHost(
-      {
-        directory,
-        feed,
-        constraints,
-        prices,
-        seals: new SealKeys(secret.sealSigning, secret.sealEncryption),
-        lease: () => runtimeConfigs.lease(),
-        bodyBudget,
-        items,
-        idempotency,
-        imageFetcher: fetcher,
-        files,
-        fileParts: new FileParts(files, pdfs, fetcher),
-        newId,
-        now,
-        running,
-        log,
-        metrics,
-        billing,
-        limits: callerLimits,
-        admission,
-        jsonThreads,
-        ready: () => !stopping,
-        storeAnswers: () => store.isAnswering?.() ?? true,
-      },
-      { version: options.version, accountUrl: accountUrl(), listener },
-    );
-  const judge = (host: Server): (() => void) =>
-    monitorLoad({
-      limits: limits.shedding,
-      memoryBytesMax: limits.memoryBytesMax,
-      processes: options.processes,
-      judged: (shedLevel, sample) => {
-        const before = admission.shedLevel;
-        admission.judged(shedLevel, lacksMemory(sample, limits.shedding));
-        if (shedLevel === 3) host.closeIdleConnections();
-        const taken = admission.shedLevel;
-        if (taken !== before)
-          log.service({
-            level: taken >= 2 ? 'warn' : 'info',
-            event: 'load',
-            detail: {
-              shedLevel: taken,
-              lag_ms: Math.round(sample.lagMs),
-              busy_percent: Math.round(sample.busyShare * 100),
-              memory_percent: Math.round(sample.memoryShare * 100),
-              running: admission.running,
-            },
-          });
-      },
-    });
 
   let tidying: Promise<void> | undefined;
   const tidyItems = setInterval(() => {
@@ -317,51 +275,164 @@ export async function openServing(options: ServingOptions, opened: (() => unknow
     void idempotency.tidy();
   }, tidyItemsEveryMs);
   tidyItems.unref();
-  opened.push(() => clearInterval(tidyItems));
+  const stopTidying = (): void => clearInterval(tidyItems);
+  opened.push(stopTidying);
+  return { items, idempotency, files, pdfs, stopTidying };
+}
 
+/** What may run at the same time, and be read: of the process, and of each caller. */
+async function openLimits({ config, log }: ServingOptions, { running, store, now, feed }: Accounts, opened: Opened) {
+  const { limits } = config.server;
+  // A machine's own clock may be set while requests are counted; the shared time of several is never set.
+  const windowClock = store.limitClock ?? (feed.isShared ? now : steadyClock(now()));
+  const counts = await openCounts(store, windowClock, log, () => running.cancelAll('lost'));
+  opened.push(() => counts.close());
+  const { concurrencyPerAccountMax } = limits;
   return {
-    store,
-    feed,
-    secret,
-    directory,
-    prices,
-    metrics,
-    rollout,
-    newId,
-    now,
-    listen: async () => {
-      const host = open();
-      inferenceHost = host;
-      inferenceSockets = countSockets(host);
-      const port = await listen(host, config.server.inference);
-      opened.push(() => host.close());
-      endMonitor = judge(host);
-      opened.push(() => endMonitor());
-      return port;
-    },
-    cut: () => running.cancelAll('drain'),
-    drain: async (limitMs) => {
-      stopping = true;
-      clearInterval(tidyItems);
-      processReadings.stop();
-      endMonitor();
-      downloads.abort(new Error('the service is being stopped'));
-      // Closed ports refuse new work; running requests go on.
-      inferenceHost?.close();
-      inferenceHost?.closeIdleConnections();
-      await running.drain(limitMs, drainGraceMs);
-      inferenceHost?.closeAllConnections();
-    },
-    close: async () => {
-      const engines = rollout.backends.map((backend) => backend.engine.close());
-      await Promise.all([jsonThreads.close(), ...engines, ...closing]);
-      pdfs.close();
-      await files.close();
-      await feed.close();
-      await counts.close();
-      await store.close();
-    },
+    counts,
+    admission: new Admission(limits.requestsRunningMax),
+    callers: new Limits({ counts: counts.of, concurrencyPerAccountMax, plans: config.plans, wall: now }),
+    bodyBudget: new BodyBudget(limits.bodiesInFlightBytesMax),
+    listener: listenerLimitsOf(limits),
   };
+}
+
+/** The models' backends, and what requests read of the configuration; a new configuration changes both. */
+function openModels(options: ServingOptions, kept: Kept, limits: RunningLimits, opened: Opened) {
+  const { config, environment, log, onDownload } = options;
+  const downloads = new AbortController();
+  const rollout = new ConfigRollout(config, {
+    backendServices: {
+      environment,
+      log,
+      memory: memoryBudgetOf(config.models, config.server.limits),
+      onDownload,
+      stopping: downloads.signal,
+    },
+    apply: (next, backends) => {
+      runtimeConfigs.swap(runtimeConfigOf(next, backends, runtimeConfigs.current));
+      // Limits that span requests apply to all of them from now on.
+      limits.callers.concurrencyPerAccountMax = next.server.limits.concurrencyPerAccountMax;
+      limits.callers.plans = next.plans;
+      limits.bodyBudget.bytesMax = next.server.limits.bodiesInFlightBytesMax;
+      limits.admission.runningMax = next.server.limits.requestsRunningMax;
+      kept.items.keepDays = next.items.keepDays;
+      kept.files.bounds = boundsOf(next);
+      limits.listener.readerStallMs = next.server.limits.readerStallTimeoutMs;
+    },
+  });
+  const closing = new Set<Promise<void>>();
+  const runtimeConfigs = new RuntimeConfigs(runtimeConfigOf(config, rollout.backends), (backend) => {
+    const closed = backend.engine.close().finally(() => closing.delete(closed));
+    closing.add(closed);
+  });
+  const closeEngines = (): Promise<unknown> => Promise.all(rollout.backends.map((backend) => backend.engine.close()));
+  opened.push(async () => {
+    downloads.abort(new Error('the service could not start'));
+    await closeEngines();
+  });
+  return { rollout, runtimeConfigs, downloads, close: () => Promise.all([closeEngines(), ...closing]) };
+}
+
+function metricsOf(
+  { version, log, readings }: ServingOptions,
+  { running, store, billing }: Accounts,
+  { bodyBudget }: RunningLimits,
+  { rollout, runtimeConfigs }: Models,
+  process: ReturnType<typeof readProcess>,
+  inferenceSockets: () => number,
+): ServiceMetrics {
+  return new ServiceMetrics({
+    version,
+    process,
+    requestsRunning: () => running.count,
+    openHolds: () => billing.openHolds,
+    heldMicrocents: () => billing.heldMicrocents,
+    settlementsWaiting: () => store.ledger.backlog,
+    bodyBytes: () => bodyBudget.bytes,
+    sockets: () => ({ inference: inferenceSockets(), account: readings().accountSockets }),
+    logLinesDropped: () => log.linesDropped,
+    backends: () => rollout.backends.map(readingOf),
+    lines: () => [...runtimeConfigs.current.places].map(([model, { line }]) => ({ model, length: line.length })),
+    config: () => ({ ...readings().config, leaving: runtimeConfigs.leaving }),
+    workers: () => 1,
+    workersEnded: () => 0,
+    jobs: () => readings().jobs,
+  });
+}
+
+interface HostParts {
+  readonly accounts: Accounts;
+  readonly kept: Kept;
+  readonly limits: RunningLimits;
+  readonly models: Models;
+  readonly metrics: ServiceMetrics;
+  readonly jsonThreads: JsonThreads;
+  readonly constraints: Constraints;
+}
+
+function hostOf({ version, log, accountUrl }: ServingOptions, parts: HostParts, ready: () => boolean): Server {
+  const { running, store, now, newId, billing, secret, directory, prices, feed } = parts.accounts;
+  const { items, idempotency, files, pdfs } = parts.kept;
+  const { callers, admission, bodyBudget, listener } = parts.limits;
+  const { metrics, jsonThreads, constraints } = parts;
+  const imageFetcher = new ImageFetcher();
+  return createInferenceHost(
+    {
+      directory,
+      feed,
+      constraints,
+      prices,
+      seals: new SealKeys(secret.sealSigning, secret.sealEncryption),
+      lease: () => parts.models.runtimeConfigs.lease(),
+      bodyBudget,
+      items,
+      idempotency,
+      imageFetcher,
+      files,
+      fileParts: new FileParts(files, pdfs, imageFetcher),
+      newId,
+      now,
+      running,
+      log,
+      metrics,
+      billing,
+      limits: callers,
+      admission,
+      jsonThreads,
+      ready,
+      storeAnswers: () => store.isAnswering?.() ?? true,
+    },
+    { version, accountUrl: accountUrl(), listener },
+  );
+}
+
+/** Judges the load of the process from now on, until the returned function is called. */
+function judgeLoad({ config, processes, log }: ServingOptions, admission: Admission, host: Server): () => void {
+  const { shedding, memoryBytesMax } = config.server.limits;
+  return monitorLoad({
+    limits: shedding,
+    memoryBytesMax,
+    processes,
+    judged: (shedLevel, sample) => {
+      const before = admission.shedLevel;
+      admission.judged(shedLevel, lacksMemory(sample, shedding));
+      if (shedLevel === 3) host.closeIdleConnections();
+      const taken = admission.shedLevel;
+      if (taken === before) return;
+      log.service({
+        level: taken >= 2 ? 'warn' : 'info',
+        event: 'load',
+        detail: {
+          shedLevel: taken,
+          lag_ms: Math.round(sample.lagMs),
+          busy_percent: Math.round(sample.busyShare * 100),
+          memory_percent: Math.round(sample.memoryShare * 100),
+          running: admission.running,
+        },
+      });
+    },
+  });
 }
 
 /** Everything that requests read of a configuration, in one object: a request keeps the one that it began with. */

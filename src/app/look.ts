@@ -29,7 +29,7 @@ export async function lookAtBackend(
     if (problem === undefined) return { ...look, state: 'ready', problem: null };
     return { ...look, state: isUsable ? 'wrong' : 'down', problem };
   } catch {
-    const problem = `${new URL(backend.url).origin} does not answer within ${lookTimeoutMs / 1_000} seconds. Check the address, and firewalls in between.`;
+    const problem = `${new URL(backend.url).origin} does not answer within ${lookTimeoutMs / 1_000} seconds. Check the address and any firewall in between.`;
     return { ...look, state: 'down', problem };
   }
 }

@@ -2,7 +2,7 @@ import { OperationError } from '../accounts/operation.ts';
 import type { OperationServices } from '../accounts/operation.ts';
 import { Alerts } from '../billing/alerts/alerts.ts';
 import type { Config } from '../config/config.ts';
-import type { NotificationRequest, Reported } from './control/notification-request.ts';
+import type { NotificationKind, ServiceHandlers } from './control/service-requests.ts';
 import { createNameResolver } from '../platform/outbound/resolver.ts';
 import type { NameResolver } from '../platform/outbound/resolver.ts';
 import { Invoices } from '../billing/invoices/invoices.ts';
@@ -53,8 +53,8 @@ export interface Notifications {
   readonly webhookSecret: (endpointId: string, version: number) => string;
   /** Throws `unsupported_value` for an address to which nothing is sent. */
   readonly checkWebhookUrl: (url: string) => void;
-  /** The command line's requests. Throws OperationError. */
-  report(input: NotificationRequest): Promise<Reported>;
+  /** The command line's requests. */
+  readonly handlers: ServiceHandlers<NotificationKind>;
 }
 
 const minuteMs = 60_000;
@@ -139,37 +139,39 @@ export function openNotifications(options: NotificationsOptions): Notifications 
     print,
     webhookSecret,
     checkWebhookUrl: (url) => void webhookTarget(url, rules(), 'url'),
-    report: async (input) => {
-      switch (input.kind) {
-        case 'issue_invoices': {
-          if (!(await jobs.run('invoices'))) throw new OperationError('It failed; the log of the service says why.');
-          return { done: 'Every month that is over is closed.', id: null };
-        }
-        case 'invite': {
-          const { accountId, email, token } = input;
-          const { name = accountId } = (await repositories.getAccount({ accountId })) ?? {};
-          const mail = invitationMail(accountUrl(), token, { account: name, role: 'owner', days: 7 });
-          await mailer.send({ to: email, kind: 'invitation', accountId, ...mail });
-          return { done: `An invitation is on its way to ${email}.`, id: null };
-        }
-        case 'test_webhook': {
-          const endpoint = await repositories.getWebhookEndpoint({ id: input.endpointId });
-          if (endpoint?.status !== 'active')
-            throw new OperationError(
-              `There is no active endpoint ${input.endpointId}. List them with: tokenhouse webhooks list`,
-            );
-          const { waiting, eventId } = await events.ping(endpoint.accountId, endpoint.id);
-          if (waiting === 0) throw new OperationError('Too many deliveries of the account are waiting.');
-          return { done: `A ping is on its way to ${endpoint.url}.`, id: eventId };
-        }
-        case 'replay_webhook': {
-          const delivery = await repositories.replayDelivery({ id: input.deliveryId, at: now() });
-          if (delivery === undefined)
-            throw new OperationError(`There is no delivery ${input.deliveryId} to an active endpoint.`);
-          void jobs.run('webhooks');
-          return { done: `${delivery.type} is on its way again.`, id: delivery.id };
-        }
-      }
+    handlers: handlersOf(options, events),
+  };
+}
+
+function handlersOf(
+  { operations, accountUrl, mailer, jobs }: NotificationsOptions,
+  events: WebhookEvents,
+): ServiceHandlers<NotificationKind> {
+  const { repositories, now } = operations;
+  return {
+    issue_invoices: async () => {
+      if (!(await jobs.run('invoices'))) throw new OperationError('It failed; see the log of the service.');
+      return { done: 'All past months are closed.', id: null };
+    },
+    invite: async ({ accountId, email, token }) => {
+      const { name = accountId } = (await repositories.getAccount({ accountId })) ?? {};
+      const mail = invitationMail(accountUrl(), token, { account: name, role: 'owner', days: 7 });
+      await mailer.send({ to: email, kind: 'invitation', accountId, ...mail });
+      return { done: `An invitation is on its way to ${email}.`, id: null };
+    },
+    test_webhook: async ({ endpointId }) => {
+      const endpoint = await repositories.getWebhookEndpoint({ id: endpointId });
+      if (endpoint?.status !== 'active')
+        throw new OperationError(`There is no active endpoint ${endpointId}. List them with: tokenhouse webhooks list`);
+      const { waiting, eventId } = await events.ping(endpoint.accountId, endpoint.id);
+      if (waiting === 0) throw new OperationError('Too many deliveries of the account are waiting.');
+      return { done: `A ping is on its way to ${endpoint.url}.`, id: eventId };
+    },
+    replay_webhook: async ({ deliveryId }) => {
+      const delivery = await repositories.replayDelivery({ id: deliveryId, at: now() });
+      if (delivery === undefined) throw new OperationError(`There is no delivery ${deliveryId} to an active endpoint.`);
+      void jobs.run('webhooks');
+      return { done: `${delivery.type} is being sent again.`, id: delivery.id };
     },
   };
 }

@@ -42,8 +42,7 @@ async function start(options: ServiceOptions, opened: (() => unknown)[]): Promis
     },
     opened,
   );
-  const { store, feed, secret, directory, prices, newId, now, rollout } = serving;
-  const memory = feed.isShared ? { directory: undefined, caughtUp: () => feed.catchUp() } : { directory, prices };
+  const { store, feed, secret, newId, now, rollout } = serving;
   const operating = await openOperating(
     {
       config,
@@ -53,7 +52,14 @@ async function start(options: ServiceOptions, opened: (() => unknown)[]): Promis
       readConfig: options.readConfig,
       configFile: options.configFile,
       store,
-      operations: { ledger: store.ledger, repositories: store.repositories, secret, newId, now, ...memory },
+      operations: {
+        ledger: store.ledger,
+        repositories: store.repositories,
+        secret,
+        newId,
+        now,
+        followed: (changes) => feed.catchUp(changes),
+      },
       prepare: (next, signal) => rollout.prepare(next, signal),
       metricsText: () => serving.metrics.text(),
       backends: () =>

@@ -8,7 +8,7 @@ import type { Feed, Follows } from '../store/feed.ts';
 import type { AccountLedger, LeasedBalances } from '../store/ledger.ts';
 import type { LimitLeases } from '../store/limit-leases.ts';
 import type { Repositories } from '../store/repositories/repositories.ts';
-import type { Port } from '../store/workers/port.ts';
+import type { OwnerPort, WorkerPort } from '../store/workers/protocol.ts';
 
 /** The common interface of the stores, for the service and the command line. */
 export interface Store {
@@ -63,7 +63,7 @@ export interface SharedStore {
   readonly store: Omit<Store, 'follow'>;
   /** Lets the worker at the other end of the connection use it, under an id that no other has had. */
   serve(
-    port: Port,
+    port: WorkerPort,
     replicaId: Uint8Array,
   ): Promise<{
     /** The worker is gone: what it had comes back, and its running requests are recorded. */
@@ -86,7 +86,7 @@ export async function openSharedStore(
 /** The other end: the store that a worker opens. */
 export async function openStoreOfWorker(
   storage: StorageConfig,
-  line: { readonly port: Port; readonly replicaId: Uint8Array; readonly limitClock: () => number },
+  line: { readonly port: OwnerPort; readonly replicaId: Uint8Array; readonly limitClock: () => number },
   options: StoreOptions,
 ): Promise<Store> {
   if (storage.type !== 'sqlite') return await openStore(storage, options);

@@ -9,20 +9,10 @@ import type { Prices } from '../catalog/pricing.ts';
 export class AccountPrices {
   readonly #byAccountAndModel = new Map<string, readonly AccountPrice[]>();
 
-  add(price: AccountPrice): void {
-    const key = keyOf(price.accountId, price.modelId);
-    const others = this.#byAccountAndModel.get(key) ?? [];
-    // Newest beginning first, so that the first one that applies is the one that began last.
-    this.#byAccountAndModel.set(
-      key,
-      [...others, price].sort((a, b) => b.validFrom - a.validFrom),
-    );
-  }
-
   /** Replaces all rates of all accounts. */
   load(prices: readonly AccountPrice[]): void {
     this.#byAccountAndModel.clear();
-    for (const price of prices) this.add(price);
+    for (const price of prices) this.#add(price);
   }
 
   /** Replaces all rates of an account. */
@@ -30,17 +20,7 @@ export class AccountPrices {
     const ofAccount = keyOf(accountId, '');
     for (const key of this.#byAccountAndModel.keys())
       if (key.startsWith(ofAccount)) this.#byAccountAndModel.delete(key);
-    for (const price of prices) this.add(price);
-  }
-
-  /** Rates in force end, future ones never begin. */
-  end(accountId: string, modelId: string, at: number): void {
-    const key = keyOf(accountId, modelId);
-    const left = (this.#byAccountAndModel.get(key) ?? [])
-      .filter(({ validFrom }) => validFrom < at)
-      .map((price) => (price.validTo === null || price.validTo > at ? { ...price, validTo: at } : price));
-    if (left.length === 0) this.#byAccountAndModel.delete(key);
-    else this.#byAccountAndModel.set(key, left);
+    for (const price of prices) this.#add(price);
   }
 
   /** What a request of this account to this model costs, when it starts at this time. */
@@ -51,6 +31,16 @@ export class AccountPrices {
     if (rates === undefined) return model.prices;
     const { input, output, cacheRead } = rates;
     return { input, output, cacheRead };
+  }
+
+  #add(price: AccountPrice): void {
+    const key = keyOf(price.accountId, price.modelId);
+    const others = this.#byAccountAndModel.get(key) ?? [];
+    // Newest beginning first, so that the first one that applies is the one that began last.
+    this.#byAccountAndModel.set(
+      key,
+      [...others, price].sort((a, b) => b.validFrom - a.validFrom),
+    );
   }
 }
 

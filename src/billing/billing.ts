@@ -299,7 +299,7 @@ export class Billing {
     if (lack !== 'credit') return budgetRefusal(lack, amounts);
     return new ApiError(
       'insufficient_credits',
-      'The prepaid balance does not cover this request. Add credit, or ask for less with max_tokens.',
+      'The prepaid balance does not cover this request. Add credit, or lower max_tokens.',
       { extra: amounts },
     );
   }

@@ -16,7 +16,7 @@ export function budgetRefusal(
     'insufficient_credits',
     `The budget of this ${of === 'key' ? 'key' : 'account'}, ${dollars(budget.amountMicrocents)} ${inWords[budget.per]}, does not cover this request. ` +
       `${renewsAt === undefined ? 'It does not renew' : `It renews at ${renewsAt}`}. ` +
-      'Have the budget raised, or ask for less with max_tokens.',
+      'Raise the budget, or lower max_tokens.',
     {
       extra: {
         ...amounts,

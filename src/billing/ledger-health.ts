@@ -1,3 +1,4 @@
+import { withDeadline } from '../platform/deadline.ts';
 import type { Ledger } from '../store/ledger.ts';
 import { StoreError } from '../store/store-error.ts';
 
@@ -56,19 +57,11 @@ export class LedgerHealth {
   async #ask(): Promise<boolean> {
     // A write takes the whole path of a settlement: the thread, the lock of the file, and room on the disk.
     const sign = this.watch(this.#ledger.probe());
-    let timer: NodeJS.Timeout | undefined;
-    const silence = new Promise<boolean>((resolve) => {
-      timer = setTimeout(resolve, silenceMaxMs, false);
-    });
     const answered = sign.then(
       () => true,
       () => false,
     );
-    try {
-      return await Promise.race([answered, silence]);
-    } finally {
-      clearTimeout(timer);
-    }
+    return await withDeadline(answered, silenceMaxMs, () => false);
   }
 
   #onAnswer(): void {

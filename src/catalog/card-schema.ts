@@ -1,81 +1,50 @@
 import Type from 'typebox';
 
+import { chatFlags, generalFlags, messagesFlags, responsesFlags, type CardFlag } from './card-flags.ts';
+
 /** The answer of `GET /v1/models` (specification §2.1 to §2.4), for the API description; `card.ts` makes it. */
 const flag = (description: string) => Type.Boolean({ description });
 const count = (description: string) => Type.Integer({ description });
 const text = (description: string) => Type.String({ description });
 
-const endpoint = 'Whether the endpoint takes this model.';
-const streaming = 'Whether `stream: true` is taken.';
-const tools = 'Whether tools are taken.';
-const toolStreaming = 'Whether tools are taken with `stream: true`.';
+const flagsOf = (flags: Readonly<Record<string, CardFlag>>) =>
+  Object.fromEntries(
+    Object.entries(flags).flatMap(([key, { onCard: description, values }]) => {
+      if (description === undefined) return [];
+      return [[key, values === undefined ? flag(description) : Type.Array(Type.String(), { description })]];
+    }),
+  );
 
 const capabilities = Type.Object(
   {
-    vision: flag('Takes images.'),
-    tools: flag('Calls functions.'),
-    reasoning: flag('Returns its reasoning apart from the answer.'),
-    chat_completions: Type.Object(
-      {
-        supported: flag(endpoint),
-        streaming: flag(streaming),
-        tools: flag(tools),
-        tool_streaming: flag(toolStreaming),
-        json_object: flag('Whether `response_format` may be `json_object`.'),
-        json_schema: flag('Whether `response_format` may be `json_schema`.'),
-        json_schema_refs: flag('Whether schemas may have local `$ref`s.'),
-        tools_with_response_format: flag('Whether tools and `response_format` may be sent together.'),
-        n: flag('Whether `n` may be above 1.'),
-        regex: flag('Whether `regex` is taken.'),
-        grammar: flag('Whether `response_format` may be `grammar`.'),
-      },
-      { description: 'On /v1/chat/completions.' },
-    ),
-    responses: Type.Object(
-      {
-        supported: flag(endpoint),
-        streaming: flag(streaming),
-        tools: flag(tools),
-        text_format: Type.Array(Type.String(), { description: 'Values that `text.format.type` may have.' }),
-        raw_json_schema_text: flag('Whether JSON comes as it is, without Markdown fences.'),
-      },
-      { description: 'On /v1/responses.' },
-    ),
-    messages: Type.Object(
-      {
-        supported: flag(endpoint),
-        streaming: flag(streaming),
-        tools: flag(tools),
-        tool_streaming: flag(toolStreaming),
-        vision: flag('Whether images are taken.'),
-        reasoning: flag('Whether reasoning comes in blocks of its own.'),
-      },
-      { description: 'On /v1/messages.' },
-    ),
+    ...flagsOf(generalFlags),
+    chat_completions: Type.Object(flagsOf(chatFlags), { description: 'On /v1/chat/completions.' }),
+    responses: Type.Object(flagsOf(responsesFlags), { description: 'On /v1/responses.' }),
+    messages: Type.Object(flagsOf(messagesFlags), { description: 'On /v1/messages.' }),
     zdr: Type.Object(
       {
         supported: flag('Whether `Service-ZDR: required` is taken.'),
-        same_capabilities: flag('Whether the same features are there with it.'),
+        same_capabilities: flag('Whether all features are available with it.'),
       },
       { description: 'Zero data retention.' },
     ),
     reasoning_effort: Type.Object(
       {
-        efforts: Type.Array(Type.String(), { description: 'Tiers that the model has.' }),
-        default: text('The tier of requests that name none.'),
+        efforts: Type.Array(Type.String(), { description: 'Reasoning efforts of the model.' }),
+        default: text('The effort of requests that do not set one.'),
       },
-      { description: 'How much the model can be told to reason.' },
+      { description: 'The choices of reasoning effort.' },
     ),
   },
-  { description: 'What requests with this model may use; more is refused.' },
+  { description: 'Features that requests may use with this model; others are refused.' },
 );
 
 const pricing = Type.Object(
   {
     currency: text('Always `usd`: prices are in US cents.'),
-    input_cents_per_million: Type.Number({ description: 'For a million tokens of prompts that no cache had.' }),
+    input_cents_per_million: Type.Number({ description: 'For a million uncached prompt tokens.' }),
     output_cents_per_million: Type.Number({ description: 'For a million generated tokens, reasoning included.' }),
-    cache_read_cents_per_million: count('For a million tokens of prompts from a cache, rounded to whole cents.'),
+    cache_read_cents_per_million: count('For a million cached prompt tokens, rounded to whole cents.'),
     cache_read_microcents_per_million: count('The same, exactly: a cent has 1,000,000 microcents.'),
   },
   { description: 'List prices without a key; with one, the rates of its account.' },
@@ -83,9 +52,9 @@ const pricing = Type.Object(
 
 export const cardSchema = Type.Object(
   {
-    id: text('What requests say in `model`, in any case.'),
+    id: text('The value of `model` in requests, in any case.'),
     object: Type.Literal('model', { description: 'Always `model`.' }),
-    created: count('When the list was asked for, in seconds since 1970: not a date of release.'),
+    created: count('When the list was requested, in seconds since 1970: not a release date.'),
     type: Type.Literal('model', { description: 'Always `model`.' }),
     display_name: text('Name for people.'),
     created_at: text('`created` as a date.'),

@@ -1,4 +1,5 @@
 import { isDeepStrictEqual } from 'node:util';
+import { chatFlags, flagsOnCard, generalFlags, messagesFlags, responsesFlags } from './card-flags.ts';
 import type { Model } from './model.ts';
 import { roundedCents } from './pricing.ts';
 import type { Prices } from './pricing.ts';
@@ -27,37 +28,10 @@ export function modelCard(model: Model, prices: Prices, created: number) {
       max_output_tokens: model.maxOutputTokens,
       ...(model.deprecationDate === undefined ? {} : { deprecation_date: model.deprecationDate }),
       capabilities: {
-        vision: capabilities.vision,
-        tools: capabilities.tools,
-        reasoning: capabilities.reasoning,
-        chat_completions: {
-          supported: chat.supported,
-          streaming: chat.streaming,
-          tools: chat.tools,
-          tool_streaming: chat.toolStreaming,
-          json_object: chat.jsonObject,
-          json_schema: chat.jsonSchema,
-          json_schema_refs: chat.jsonSchemaRefs,
-          tools_with_response_format: chat.toolsWithResponseFormat,
-          n: chat.n,
-          regex: chat.regex,
-          grammar: chat.grammar,
-        },
-        responses: {
-          supported: responses.supported,
-          streaming: responses.streaming,
-          tools: responses.tools,
-          text_format: responses.textFormats,
-          raw_json_schema_text: responses.rawJsonSchemaText,
-        },
-        messages: {
-          supported: messages.supported,
-          streaming: messages.streaming,
-          tools: messages.tools,
-          tool_streaming: messages.toolStreaming,
-          vision: messages.vision,
-          reasoning: messages.reasoning,
-        },
+        ...flagsOnCard(generalFlags, capabilities),
+        chat_completions: flagsOnCard(chatFlags, chat),
+        responses: flagsOnCard(responsesFlags, responses),
+        messages: flagsOnCard(messagesFlags, messages),
         zdr: {
           supported: capabilities.zdr,
           same_capabilities: capabilities.zdr && isDeepStrictEqual(capabilities, model.zdrCapabilities),

@@ -1,11 +1,11 @@
-import type { AccountMade } from '../accounts/operation-kinds.ts';
+import type { AccountMade } from '../accounts/create-account.ts';
 import { exportAccount } from '../accounts/export-account.ts';
 import { readAccountLimits } from '../accounts/key-limits.ts';
 import { OperationError } from '../accounts/operation.ts';
 import { dollars } from '../billing/cents.ts';
 import { publicUrl } from '../config/public-url.ts';
 import { suggestion } from '../config/suggestion.ts';
-import { askForStatus, notifyThroughService } from '../app/control/control-client.ts';
+import { askForStatus, askService } from '../app/control/control-client.ts';
 import { controlSocketPath } from '../app/control/socket-path.ts';
 import { budgetCell, budgetJson, readBudgets } from './budgets.ts';
 import type { Context } from './context.ts';
@@ -67,7 +67,7 @@ interface CreateOptions {
 export async function createAccount(context: Context, options: CreateOptions, named?: string): Promise<number> {
   const { print } = context;
   if ((named === undefined) === (options.name === undefined))
-    throw new OperationError('Say once what the account is called: tokenhouse accounts create "Example Ltd"');
+    throw new OperationError('Name the account once: tokenhouse accounts create "Example Ltd"');
   const answer = await writing(context, {
     kind: 'create_account',
     name: (named ?? options.name)!,
@@ -75,7 +75,6 @@ export async function createAccount(context: Context, options: CreateOptions, na
     creditMicrocents: options.credit === undefined ? undefined : String(options.credit),
     keyName: options.key === true ? 'first key' : options.key,
   });
-  if (answer.kind !== 'account') throw new Error('unexpected answer');
   const { accountId, name, key, invitation } = answer;
   const owner = invitation === undefined ? undefined : await invite(context, accountId, invitation);
   const credit = answer.creditMicrocents === undefined ? undefined : BigInt(answer.creditMicrocents);
@@ -98,11 +97,11 @@ export async function createAccount(context: Context, options: CreateOptions, na
   if (key !== undefined) print.say('The key is shown once; the database keeps only a keyed hash.');
   if (owner !== undefined)
     print.say(
-      `The link makes ${owner.email} the owner; it works once, for seven days. ${owner.is_mailed ? 'It is on its way by mail, too.' : 'It is not mailed: hand it over.'}`,
+      `The link makes ${owner.email} the owner. It works once, within seven days. ${owner.is_mailed ? 'It is also sent by mail.' : 'It is not mailed: pass it on yourself.'}`,
     );
   if (key === undefined && credit === undefined)
     print.say(
-      `It has no key and no credit yet: tokenhouse keys create --account ${accountId}, and tokenhouse credits grant --account ${accountId} --dollars 5.00`,
+      `The account has no key and no credit yet: tokenhouse keys create --account ${accountId}, and tokenhouse credits grant --account ${accountId} --dollars 5.00`,
     );
   return 0;
 }
@@ -119,9 +118,9 @@ async function invite(
   let isMailed = false;
   if (status !== undefined && config.mail.smtp !== undefined) {
     try {
-      isMailed = (await notifyThroughService(socket, { kind: 'invite', accountId, email, token })) !== undefined;
+      isMailed = (await askService(socket, { kind: 'invite', accountId, email, token })) !== undefined;
     } catch (error) {
-      print.say(`The mail could not be written: ${error instanceof Error ? error.message : String(error)}`);
+      print.say(`The mail could not be queued: ${error instanceof Error ? error.message : String(error)}`);
     }
   }
   return {
@@ -149,7 +148,6 @@ export async function deleteAccount(
   accountId: string,
 ): Promise<number> {
   const answer = await writing(context, { kind: 'delete_account', accountId, forfeitCredit });
-  if (answer.kind !== 'account_deleted') throw new Error('unexpected answer');
   context.print.result({ id: answer.accountId, forfeited_microcents: Number(answer.forfeitedMicrocents) }, [
     `${answer.accountId} is deleted. Its ledger and usage stay, without names.`,
   ]);
@@ -163,10 +161,9 @@ export async function setAccountStatus(
   reason: string | undefined,
 ): Promise<number> {
   const answer = await writing(context, { kind, accountId, reason });
-  if (answer.kind !== 'status') throw new Error('unexpected answer');
   context.print.result({ id: answer.accountId, status: answer.status }, [
     answer.status === 'suspended'
-      ? `${answer.accountId} is suspended: its keys are refused, and what ran on them was cut.`
+      ? `${answer.accountId} is suspended: its keys are refused, and their running requests were cut.`
       : `${answer.accountId} is active again.`,
   ]);
   return 0;
@@ -179,7 +176,7 @@ interface PlanOptions {
 
 /** Sets an account's plan to one of the configuration, or removes it. */
 export async function planAccount(context: Context, options: PlanOptions, named?: string): Promise<number> {
-  if ((named === undefined) === (options.none !== true)) throw new OperationError('Say which plan, or --none.');
+  if ((named === undefined) === (options.none !== true)) throw new OperationError('Name a plan, or give --none.');
   const plans = context.config.plans.map(({ name }) => name);
   if (named !== undefined && !plans.includes(named)) {
     const near = suggestion(named, plans);
@@ -188,11 +185,10 @@ export async function planAccount(context: Context, options: PlanOptions, named?
     );
   }
   const answer = await writing(context, { kind: 'plan_account', accountId: options.account, plan: named });
-  if (answer.kind !== 'planned') throw new Error('unexpected answer');
   context.print.result({ account: answer.accountId, plan: answer.plan }, [
     answer.plan === null
-      ? `${answer.accountId} has no plan from now on; what runs goes on.`
-      : `${answer.accountId} has the plan ${answer.plan} from now on; what runs goes on. Keys that it pays for are made with: tokenhouse keys create --plan`,
+      ? `${answer.accountId} has no plan from now on; running requests continue.`
+      : `${answer.accountId} has the plan ${answer.plan} from now on; running requests continue. Create keys that it pays for with: tokenhouse keys create --plan`,
   ]);
   return 0;
 }
@@ -209,12 +205,11 @@ export async function limitAccount(context: Context, options: LimitOptions): Pro
     accountId: options.account,
     concurrencyMax: options.concurrency === 'none' ? undefined : options.concurrency,
   });
-  if (answer.kind !== 'account_limited') throw new Error('unexpected answer');
   const { accountId, concurrencyMax } = answer;
   context.print.result({ account: accountId, max_concurrency: concurrencyMax }, [
     concurrencyMax === null
-      ? `${accountId} may run as many requests as its plan or the configuration says; what runs goes on.`
-      : `${accountId} may run ${concurrencyMax} requests at the same time from now on; what runs goes on.`,
+      ? `${accountId} may run as many requests as its plan or the configuration allows; running requests continue.`
+      : `${accountId} may run ${concurrencyMax} requests at the same time from now on; running requests continue.`,
   ]);
   return 0;
 }

@@ -1,4 +1,5 @@
 import { OperationError } from '../accounts/operation.ts';
+import type { OperationAnswer } from '../accounts/operations.ts';
 import { configuredModels } from './configured-model.ts';
 import type { Context } from './context.ts';
 import { writing } from './database.ts';
@@ -10,8 +11,7 @@ interface AllowOptions {
 
 /** Sets the models that a key may use, out of those of its account. */
 export async function allowKey(context: Context, options: AllowOptions, keyId: string): Promise<number> {
-  const answer = await writing(context, { kind: 'allow_key', keyId, models: wanted(context, options) });
-  return reported(context, answer);
+  return reported(context, await writing(context, { kind: 'allow_key', keyId, models: wanted(context, options) }));
 }
 
 /** Sets the models that the keys of an account may use. */
@@ -25,14 +25,13 @@ export async function allowAccount(
 
 function wanted(context: Context, { model, all }: AllowOptions): readonly string[] | undefined {
   if ((model === undefined) === (all !== true))
-    throw new OperationError('Say which: --model for each of them, or --all.');
+    throw new OperationError('Give --model for each allowed model, or --all.');
   return model === undefined ? undefined : configuredModels(context, model);
 }
 
-function reported(context: Context, answer: Awaited<ReturnType<typeof writing>>): number {
-  if (answer.kind !== 'allowed') throw new Error('unexpected answer');
+function reported(context: Context, answer: OperationAnswer<'allow_key' | 'allow_account'>): number {
   context.print.result({ id: answer.id, models: answer.models }, [
-    `${answer.id} may use ${answer.models === null ? 'all models' : answer.models.join(', ')} from now on; what runs goes on.`,
+    `${answer.id} may use ${answer.models === null ? 'all models' : answer.models.join(', ')} from now on; running requests continue.`,
   ]);
   return 0;
 }

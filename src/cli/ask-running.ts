@@ -1,13 +1,16 @@
 import { OperationError } from '../accounts/operation.ts';
-import { notifyThroughService } from '../app/control/control-client.ts';
+import { askService } from '../app/control/control-client.ts';
 import { controlSocketPath } from '../app/control/socket-path.ts';
-import type { NotificationRequest } from '../app/control/notification-request.ts';
+import type { NotificationKind, ServiceRequest } from '../app/control/service-requests.ts';
 import type { Context } from './context.ts';
 
 /** Makes the service of this folder notify customers; only the service has what that takes. */
-export async function askRunning({ config, print }: Context, input: NotificationRequest): Promise<number> {
-  const reported = await notifyThroughService(controlSocketPath(config.storage.directory), input);
-  if (reported === undefined) throw new OperationError('No service runs here. Start it: npm start');
+export async function askRunning<Kind extends NotificationKind>(
+  { config, print }: Context,
+  input: ServiceRequest<Kind>,
+): Promise<number> {
+  const reported = await askService(controlSocketPath(config.storage.directory), input);
+  if (reported === undefined) throw new OperationError('No service is running here. Start it: npm start');
   print.result(reported, [reported.done]);
   return 0;
 }

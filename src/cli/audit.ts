@@ -1,40 +1,28 @@
-import { auditId, readPrinted } from '../accounts/audit.ts';
+import { auditObject } from '../account-api/audit-object.ts';
 import type { Context } from './context.ts';
 import { reading } from './database.ts';
-import { table } from './output.ts';
+import { table, timeText } from './output.ts';
 
-/** The audit log, newest first. */
+/** The audit log, newest first, in the form of GET /v1/admin/audit. */
 export async function listAudit(
   context: Context,
   options: { readonly account?: string; readonly limit: number },
 ): Promise<number> {
-  const entries = await reading(context, (repositories) =>
+  const rows = await reading(context, (repositories) =>
     repositories.listAudit({ accountId: options.account, limit: options.limit }),
   );
+  const entries = rows.map(auditObject);
   context.print.result(
-    entries.map((entry) => ({
-      id: auditId(entry),
-      at: new Date(entry.at).toISOString(),
-      account: entry.accountId,
-      actor: entry.actor,
-      action: entry.action,
-      target: entry.target,
-      outcome: entry.outcome ?? 'done',
-      asked: readPrinted(entry.wish),
-      before: readPrinted(entry.before),
-      after: readPrinted(entry.after),
-      request: entry.requestId,
-      address: entry.address,
-    })),
+    entries,
     table(
       ['at', 'account', 'who', 'action', 'of', 'outcome'],
-      entries.map(({ at, accountId, actor, action, target, outcome }) => [
-        new Date(at).toISOString(),
-        accountId ?? '-',
-        actor.id === null ? actor.kind : `${actor.name ?? actor.id}`,
+      entries.map(({ at, account_id: account, actor, action, target, outcome }) => [
+        timeText(at),
+        account ?? '-',
+        actor.id === null ? actor.kind : (actor.name ?? actor.id),
         action,
         target ?? '-',
-        outcome ?? 'done',
+        outcome,
       ]),
     ),
   );

@@ -7,7 +7,7 @@ export function lookLines({ model, backend, url, state, problem }: BackendLook):
     case 'ready':
       return [`${name} · ready`];
     case 'wrong':
-      return [`${name} · answers, but not as configured`, ...whyLines(problem)];
+      return [`${name} · answers, but does not match the configuration`, ...whyLines(problem)];
     case 'down':
       return [`${name} · not available now`, ...whyLines(problem)];
   }

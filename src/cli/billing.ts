@@ -1,3 +1,4 @@
+import { billingObject } from '../account-api/account-object.ts';
 import { accountMeant, OperationError } from '../accounts/operation.ts';
 import type { BillingDetails } from '../store/repositories/queries.ts';
 import { reverseChargeFault } from '../tax/tax.ts';
@@ -35,31 +36,19 @@ export async function setBilling(context: Context, options: BillingOptions): Pro
   const { sellerCountry } = context.config.invoices.tax;
   const fault = after.taxStatus === 'reverse_charge' ? reverseChargeFault(after, sellerCountry) : undefined;
   if (given.length > 0) {
-    if (fault !== undefined) throw new OperationError(`${fault} Correct it, or say --tax-status standard.`);
-    const answer = await writing(context, { kind: 'edit_account', accountId, billing });
-    if (answer.kind !== 'account_edited') throw new Error('unexpected answer');
+    if (fault !== undefined) throw new OperationError(`${fault} Correct it, or give --tax-status standard.`);
+    await writing(context, { kind: 'edit_account', accountId, billing });
   }
-  const { legalName, addressLines, country, taxId, taxStatus, invoiceEmail } = after;
-  context.print.result(
-    {
-      account: accountId,
-      legal_name: legalName,
-      address_lines: addressLines,
-      country,
-      tax_id: taxId,
-      tax_status: taxStatus,
-      invoice_email: invoiceEmail,
-    },
-    [
-      `account     ${accountId}`,
-      `name        ${legalName ?? '-'}`,
-      `address     ${addressLines?.join(', ') ?? '-'}`,
-      `country     ${country ?? '-'}`,
-      `tax id      ${taxId ?? '-'}`,
-      `tax status  ${taxStatus}`,
-      `e-mail      ${invoiceEmail ?? '-'}`,
-    ],
-  );
+  const shown = billingObject(after);
+  context.print.result({ account: accountId, ...shown }, [
+    `account     ${accountId}`,
+    `name        ${shown.legal_name ?? '-'}`,
+    `address     ${shown.address_lines?.join(', ') ?? '-'}`,
+    `country     ${shown.country ?? '-'}`,
+    `tax id      ${shown.tax_id ?? '-'}`,
+    `tax status  ${shown.tax_status}`,
+    `e-mail      ${shown.invoice_email ?? '-'}`,
+  ]);
   return 0;
 }
 

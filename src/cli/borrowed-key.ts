@@ -26,17 +26,16 @@ export async function borrowKey(context: Context): Promise<BorrowedKey | undefin
     accountId,
     name: 'tokenhouse chat',
     userId: 'owner',
-    expiresAt: undefined,
     expiresAfterMs,
   });
-  if (made?.kind !== 'key') return undefined;
+  if (made === undefined) return undefined;
   return {
     key: made.key,
     giveBack: async () => {
       try {
         await askRunningService(socket, { kind: 'revoke_key', keyId: made.keyId });
       } catch {
-        context.print.say(`The key ${made.keyId} could not be revoked; it expires by itself within 12 hours.`);
+        context.print.say(`The key ${made.keyId} could not be revoked; it expires within 12 hours.`);
       }
     },
   };

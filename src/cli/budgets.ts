@@ -21,17 +21,16 @@ export async function setBudget(
   amountMicrocents: bigint | undefined,
 ): Promise<number> {
   if ((amountMicrocents === undefined) === (options.none !== true))
-    throw new OperationError('Say how many dollars, or --none.');
+    throw new OperationError('Give an amount in dollars, or --none.');
   const budget = amountMicrocents === undefined ? undefined : inputOf(amountMicrocents, options.per);
   const answer = await writing(
     context,
     of === 'key' ? { kind: 'budget_key', keyId: id, budget } : { kind: 'budget_account', accountId: id, budget },
   );
-  if (answer.kind !== 'budgeted') throw new Error('unexpected answer');
   context.print.result({ id: answer.id, budget: answer.budget === null ? null : budgetJson(statusOf(answer)) }, [
     answer.budget === null
       ? `${answer.id} has no budget from now on.`
-      : `${answer.id} may spend ${inWords(statusOf(answer))} from now on; what runs goes on. ` +
+      : `${answer.id} may spend ${inWords(statusOf(answer))} from now on; running requests continue. ` +
         `${dollars(statusOf(answer).spentMicrocents)} is spent${renewal(statusOf(answer))}.`,
   ]);
   return 0;

@@ -21,8 +21,8 @@ export async function reach(url: string, path: string, init: RequestInit): Promi
 
 export const notOurs = (url: string): CommandFailure =>
   new CommandFailure({
-    what: [`What answers at ${url} lists no models.`],
-    why: 'another program may listen there',
+    what: [`The server at ${url} lists no models.`],
+    why: 'it may be another program',
     repair: ['tokenhouse doctor'],
     exitCode: exitCodes.unavailable,
   });

@@ -128,8 +128,8 @@ export async function streamAnswer(request: ChatRequest, signal: AbortSignal, to
 
 const brokenOff = (requestId: string | undefined): CommandFailure =>
   new CommandFailure({
-    what: [`The answer broke off${requestId === undefined ? '' : ` (${requestId})`}.`],
-    why: 'the connection ended before the service had said that it is done',
+    what: [`The answer ended unexpectedly${requestId === undefined ? '' : ` (${requestId})`}.`],
+    why: 'the connection closed before the end of the answer',
     repair: ['tokenhouse usage --limit 1', 'ask again'],
     exitCode: exitCodes.unavailable,
   });

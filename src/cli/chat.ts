@@ -50,7 +50,7 @@ export async function chat(
   if (!isConversation && question.trim() === '') {
     throw new CommandFailure({
       what: ['There is nothing to ask: standard input is empty.'],
-      why: 'without a question there is no answer',
+      why: 'chat needs a question',
       repair: ['tokenhouse chat "What is the capital of France?"'],
       exitCode: exitCodes.usage,
     });
@@ -132,7 +132,7 @@ async function askOnce(talk: Talk, question: string): Promise<number> {
 /** Until `/exit` or the end of the input. An interrupt ends the answer, not the conversation. */
 async function converse(talk: Talk): Promise<number> {
   const { print } = talk.context;
-  print.say(`${talk.card.id} · /exit leaves, Ctrl-C cuts an answer`);
+  print.say(`${talk.card.id} · /exit ends the chat, Ctrl-C stops an answer`);
   // Remembers the lines of this session for the arrow keys.
   const lines = createInterface({ input: process.stdin, output: process.stderr, terminal: true, historySize: 1000 });
   let running: AbortController | undefined;
@@ -215,7 +215,7 @@ function summaryOf(answer: Answer, card: Card): string {
     ...(isFast ? [`${(((usage.completion_tokens - 1) * 1000) / generatingMs).toFixed(1)} tok/s`] : []),
     ...(usage === undefined ? [] : [`${usage.prompt_tokens} → ${usage.completion_tokens} tokens`]),
     cost === undefined ? 'cost: npx tokenhouse usage' : dollars(cost),
-    ...(finish === 'length' ? ['cut at --max-tokens or the window'] : []),
+    ...(finish === 'length' ? ['cut at --max-tokens or at the context window'] : []),
   ].join(' · ');
 }
 
@@ -293,7 +293,7 @@ function modelMeant(
   if (rest.length === 0 || /\s/.test(first)) return { model: fallback, words: [first, ...rest].join(' ') };
   throw new CommandFailure({
     what: [`There is no model ${JSON.stringify(first.slice(0, 100))} at this service.`],
-    why: `it has ${cards
+    why: `its models are ${cards
       .map(({ id }) => id)
       .join(', ')
       .slice(0, 500)}`,

@@ -60,12 +60,14 @@ const keyRoles: readonly Role[] = ['owner', 'admin', 'billing', 'developer', 'vi
 const budgetPeriods: readonly BudgetPeriod[] = ['day', 'week', 'month', 'total'];
 
 const periodOption = (flags: string): Option =>
-  new Option(flags, 'of how long; weeks begin on Monday, all at midnight UTC').choices(budgetPeriods).default('month');
+  new Option(flags, 'the period; weeks begin on Monday, all periods at midnight UTC')
+    .choices(budgetPeriods)
+    .default('month');
 
 const exitCodeHelp = `
-Exit codes: 0 done; 1 refused, or something was found wrong; 64 wrong usage; 69 something that is needed is not
-available; 70 a fault in the service itself; 78 the configuration is wrong; 130 interrupted.
-Results go to standard output, talk to standard error.`;
+Exit codes: 0 success; 1 refused, or problems were found; 64 wrong usage; 69 something that is needed is not
+available; 70 internal error; 78 invalid configuration; 130 interrupted.
+Results go to standard output, messages to standard error.`;
 
 /**
  * `tokenhouse …`: reads the arguments, runs one command, resolves with its exit code. Each command is imported when it
@@ -167,18 +169,18 @@ export function commandProgram(exit: (code: number) => void = () => {}, around =
     )
     .action(enoughFilesFor(action(() => import('./serve.ts').then(({ serveCommand }) => serveCommand))));
 
-  command(program, 'reload', 'have the running service take over the changed configuration').action(
+  command(program, 'reload', 'make the running service load the changed configuration').action(
     action(() => import('./reload.ts').then(({ reloadService }) => reloadService)),
   );
 
-  command(program, 'init', 'write a commented tokenhouse.yaml that says the defaults, and its schema for editors')
-    .argument('[file]', 'where to (default: ./tokenhouse.yaml)')
-    .option('--force', 'overwrite what is there')
+  command(program, 'init', 'write a commented tokenhouse.yaml with all defaults, and its schema for editors')
+    .argument('[file]', 'target file (default: ./tokenhouse.yaml)')
+    .option('--force', 'overwrite an existing file')
     .action(bare(() => import('./init.ts').then(({ writeConfiguration }) => writeConfiguration)));
 
   const config = group('config', 'the configuration');
-  command(config, 'check', 'say everything that is wrong with a configuration, as the start of the service would')
-    .argument('[file]', 'which one (default: ./tokenhouse.yaml)')
+  command(config, 'check', 'report every problem of a configuration, as the service would at its start')
+    .argument('[file]', 'the file to check (default: ./tokenhouse.yaml)')
     .action(bare(() => import('./config.ts').then(({ checkConfiguration }) => checkConfiguration)));
   command(config, 'show', 'list the settings in force, and where each comes from; secrets are masked').action(
     bare(() => import('./config.ts').then(({ showConfiguration }) => showConfiguration)),
@@ -189,62 +191,54 @@ export function commandProgram(exit: (code: number) => void = () => {}, around =
 
   command(program, 'chat', 'talk to a model of the running service')
     .argument('[model]', 'id of the model (default: the first one of the service)')
-    .argument('[prompt...]', 'what to ask (default: from standard input, or a conversation)')
+    .argument('[prompt...]', 'the question (default: standard input, or a conversation)')
     .option('--url <url>', 'the service (default: TOKENHOUSE_URL, else the one that runs here)', serviceUrl)
     .option(
       '--key <key>',
-      'API key; others can see it in the list of processes, so rather set TOKENHOUSE_KEY (default: a key of the first account for the while, where the service runs)',
+      'API key; others can see it in the list of processes, so rather set TOKENHOUSE_KEY (default: a temporary key of the first account, on the computer of the service)',
     )
     .option('--max-tokens <number>', 'longest answer', wholeNumber(1, 100_000_000))
     .option(
       '--temperature <number>',
-      'from 0, the likeliest words, to 2 (default: that of the model)',
+      'from 0 (the likeliest words) to 2 (default: the default of the model)',
       decimalNumber(0, 2),
     )
-    .option('--system <text>', 'a system message')
+    .option('--system <text>', 'the system message')
     .action(bare(() => import('./chat.ts').then(({ chat }) => chat)));
 
-  command(program, 'doctor', 'look at everything a service here needs, and say what repairs what is wrong').action(
+  command(program, 'doctor', 'check everything that a service needs here, and suggest repairs').action(
     bare(() => import('./doctor/doctor.ts').then(({ doctor }) => doctor)),
   );
 
   const keys = group('keys', 'API keys');
-  command(keys, 'create', 'make a key; it is shown once')
-    .option('--account <account-id>', 'whose key (default: the only account)')
-    .option('--name <name>', 'what it is for', 'unnamed')
-    .option('--user <name>', 'whose it is; only the keys of a user can upload files')
+  command(keys, 'create', 'create a key; it is shown only once')
+    .option('--account <account-id>', 'account of the key (default: the only account)')
+    .option('--name <name>', 'name of the key', 'unnamed')
+    .option('--user <name>', 'user that the key belongs to; only keys of users can upload files')
     .option('--expires <duration>', 'for example 12h or 30d', duration)
-    .option('--model <model>', 'a model that it may use; several times for several (default: all)', collected)
-    .option(
-      '--endpoint <path>',
-      'a path that it may use, such as /v1/messages; several times for several (default: all)',
-      collected,
-    )
-    .option(
-      '--ip <range>',
-      'an address or range that it may be used from; several times for several (default: all)',
-      collected,
-    )
+    .option('--model <model>', 'allowed model; repeatable (default: all)', collected)
+    .option('--endpoint <path>', 'allowed path, such as /v1/messages; repeatable (default: all)', collected)
+    .option('--ip <range>', 'allowed client address or range; repeatable (default: all)', collected)
     .option('--zdr-only', 'only for requests with Service-ZDR: required')
-    .option('--tag <tag>', 'a label of all of its requests; several times for several', collected)
-    .addOption(new Option('--role <role>', 'a management key, which may do what this role may').choices(keyRoles))
-    .option('--operator', 'a management key that also does what whoever runs the server may')
-    .option('--plan', "paid by the account's plan, and counted against the requests it includes")
-    .option('--concurrency <number>', 'requests that may run at the same time', wholeNumber(1, 1e6))
-    .option('--requests-per-minute <number>', 'requests in a minute', wholeNumber(1, 1e9))
-    .option('--tokens-per-minute <number>', 'tokens of prompts and answers in a minute', wholeNumber(1, 1e12))
+    .option('--tag <tag>', 'tag of all its requests; repeatable', collected)
+    .addOption(new Option('--role <role>', 'create a management key with this role').choices(keyRoles))
+    .option('--operator', 'create a management key that may also do what the operator of the server may')
+    .option('--plan', "requests are paid by the account's plan, and count against its included requests")
+    .option('--concurrency <number>', 'maximum of concurrent requests', wholeNumber(1, 1e6))
+    .option('--requests-per-minute <number>', 'maximum of requests per minute', wholeNumber(1, 1e9))
     .option(
-      '--budget <dollars>',
-      'what it may spend in a period, for example 10.00 (default: any)',
-      dollarsToMicrocents,
+      '--tokens-per-minute <number>',
+      'maximum of tokens per minute, in prompts and answers',
+      wholeNumber(1, 1e12),
     )
+    .option('--budget <dollars>', 'budget for a period, for example 10.00 (default: no budget)', dollarsToMicrocents)
     .addOption(periodOption('--budget-per <period>'))
     .action(action(() => import('./keys.ts').then(({ createKey }) => createKey)));
   command(keys, 'list', 'list keys')
-    .option('--account <account-id>', 'of one account')
+    .option('--account <account-id>', 'only this account')
     .action(action(() => import('./keys.ts').then(({ listKeys }) => listKeys)));
-  command(keys, 'revoke', 'revoke a key at once; what runs on it is cut')
-    .argument('<key-id>', 'as keys list shows it')
+  command(keys, 'revoke', 'revoke a key at once; its running requests are cut')
+    .argument('<key-id>', 'id of the key, from keys list')
     .action(
       action(async () => {
         const { revokeKey } = await import('./keys.ts');
@@ -252,9 +246,13 @@ export function commandProgram(exit: (code: number) => void = () => {}, around =
       }),
     );
 
-  command(keys, 'rotate', 'give a key another secret; it is shown once, and the key keeps its id')
-    .argument('<key-id>', 'as keys list shows it')
-    .option('--overlap <duration>', 'so long the earlier secret works on, at most 7d (default: not at all)', duration)
+  command(keys, 'rotate', 'rotate the secret of a key; the new one is shown only once, and the key keeps its id')
+    .argument('<key-id>', 'id of the key, from keys list')
+    .option(
+      '--overlap <duration>',
+      'how long the earlier secret stays valid, at most 7d (default: not at all)',
+      duration,
+    )
     .action(
       action<{ readonly overlap?: number }>(async () => {
         const { rotateKey } = await import('./keys.ts');
@@ -262,11 +260,11 @@ export function commandProgram(exit: (code: number) => void = () => {}, around =
       }),
     );
   for (const [name, isPaused, about] of [
-    ['pause', true, 'refuse a key until it is resumed; what runs on it is cut'],
-    ['resume', false, 'take a paused key again'],
+    ['pause', true, 'refuse a key until it is resumed; its running requests are cut'],
+    ['resume', false, 'accept a paused key again'],
   ] as const) {
     command(keys, name, about)
-      .argument('<key-id>', 'as keys list shows it')
+      .argument('<key-id>', 'id of the key, from keys list')
       .action(
         action(async () => {
           const { pauseKey } = await import('./keys.ts');
@@ -275,10 +273,10 @@ export function commandProgram(exit: (code: number) => void = () => {}, around =
       );
   }
 
-  command(keys, 'allow', 'say which models a key may use, of those that its account may')
-    .argument('<key-id>', 'as keys list shows it')
-    .option('--model <model>', 'one of them; several times for several', collected)
-    .option('--all', 'all of them')
+  command(keys, 'allow', 'set the models that a key may use, among those of its account')
+    .argument('<key-id>', 'id of the key, from keys list')
+    .option('--model <model>', 'an allowed model; repeatable', collected)
+    .option('--all', 'allow all models')
     .action(
       action<{ readonly model?: readonly string[]; readonly all?: boolean }>(async () => {
         const { allowKey } = await import('./allow.ts');
@@ -286,23 +284,23 @@ export function commandProgram(exit: (code: number) => void = () => {}, around =
       }),
     );
 
-  command(keys, 'limit', 'change what a key is kept to, beside its account; none takes a limit away')
-    .argument('<key-id>', 'as keys list shows it')
-    .option('--concurrency <number>', 'requests that may run at the same time', wholeNumberOrNone(1, 1e6))
-    .option('--requests-per-minute <number>', 'requests in a minute', wholeNumberOrNone(1, 1e9))
-    .option('--tokens-per-minute <number>', 'tokens of prompts and answers in a minute', wholeNumberOrNone(1, 1e12))
+  command(keys, 'limit', 'change the limits of a key, in addition to those of its account; none removes a limit')
+    .argument('<key-id>', 'id of the key, from keys list')
+    .option('--concurrency <number>', 'maximum of concurrent requests', wholeNumberOrNone(1, 1e6))
+    .option('--requests-per-minute <number>', 'maximum of requests per minute', wholeNumberOrNone(1, 1e9))
     .option(
-      '--endpoint <path>',
-      'a path that it may use, in place of those before; several times for several, none for all',
-      collected,
+      '--tokens-per-minute <number>',
+      'maximum of tokens per minute, in prompts and answers',
+      wholeNumberOrNone(1, 1e12),
     )
+    .option('--endpoint <path>', 'allowed path, replacing the earlier ones; repeatable; none allows all', collected)
     .option(
       '--ip <range>',
-      'where it may be used from, in place of those before; several times for several, none for everywhere',
+      'allowed client address or range, replacing the earlier ones; repeatable; none allows all',
       collected,
     )
     .option('--zdr-only', 'only for requests with Service-ZDR: required')
-    .option('--no-zdr-only', 'for all requests')
+    .option('--no-zdr-only', 'for requests with any header')
     .option('--plan', "paid by the account's plan")
     .option('--no-plan', 'paid from credit')
     .action(
@@ -311,11 +309,11 @@ export function commandProgram(exit: (code: number) => void = () => {}, around =
         return (context, options, id) => limitKey(context, options, id ?? '');
       }),
     );
-  command(keys, 'edit', 'name a key anew, move its end, or change its tags')
-    .argument('<key-id>', 'as keys list shows it')
-    .option('--name <name>', 'what it is for')
-    .option('--expires <duration>', 'from now on, for example 12h or 30d, or never', durationOrNever)
-    .option('--tag <tag>', 'in place of those before; several times for several, none for none', collected)
+  command(keys, 'edit', 'rename a key, or change its expiry or its tags')
+    .argument('<key-id>', 'id of the key, from keys list')
+    .option('--name <name>', 'name of the key')
+    .option('--expires <duration>', 'time from now, for example 12h or 30d, or never', durationOrNever)
+    .option('--tag <tag>', 'tag, replacing the earlier ones; repeatable; none removes all', collected)
     .action(
       action<{ readonly name?: string; readonly expires?: number | 'never'; readonly tag?: readonly string[] }>(
         async () => {
@@ -327,8 +325,8 @@ export function commandProgram(exit: (code: number) => void = () => {}, around =
 
   const budget = (parent: Command, of: 'key' | 'account', about: string): Command =>
     command(parent, 'budget', about)
-      .argument(`<${of}-id>`, `as ${of}s list shows it`)
-      .argument('[dollars]', 'how much, for example 10.00', dollarsToMicrocents)
+      .argument(`<${of}-id>`, `id of the ${of}, from ${of}s list`)
+      .argument('[dollars]', 'the amount, for example 10.00', dollarsToMicrocents)
       .addOption(periodOption('--per <period>'))
       .option('--none', 'no budget')
       .action(
@@ -339,30 +337,26 @@ export function commandProgram(exit: (code: number) => void = () => {}, around =
             setBudget(context, options, of, id ?? '', dollars as unknown as bigint | undefined);
         }),
       );
-  budget(keys, 'key', 'say what a key may spend in a period');
+  budget(keys, 'key', 'set the budget of a key for a period');
 
   const accounts = group('accounts', 'accounts');
   command(accounts, 'list', 'list accounts with their plans and limits').action(
     action(() => import('./accounts.ts').then(({ listAccounts }) => listAccounts)),
   );
-  command(
-    accounts,
-    'create',
-    'make an account, with its owner, credit and key where they are wished: all of it or nothing',
-  )
-    .argument('[name]', 'whose it is')
+  command(accounts, 'create', 'create an account, optionally with owner, credit and key; all of it or nothing')
+    .argument('[name]', 'name of the account')
     .option('--name <name>', 'the same')
-    .option('--owner <address>', 'invite somebody to own it; the link is printed, and mailed where mail is configured')
-    .option('--credit <dollars>', 'credit, as a present, for example 20.00', movedDollars)
-    .option('--key [name]', 'make a key; it is shown once')
+    .option('--owner <address>', 'invite its owner; the link is printed, and mailed if mail is configured')
+    .option('--credit <dollars>', 'free credit, for example 20.00', movedDollars)
+    .option('--key [name]', 'create a key; it is shown only once')
     .action(action(() => import('./accounts.ts').then(({ createAccount }) => createAccount)));
   for (const [name, kind, about] of [
-    ['suspend', 'suspend_account', 'refuse all keys of an account at once; what runs on them is cut'],
-    ['revive', 'revive_account', 'take the keys of a suspended account again'],
+    ['suspend', 'suspend_account', 'refuse all keys of an account at once; their running requests are cut'],
+    ['revive', 'revive_account', 'accept the keys of a suspended account again'],
   ] as const) {
     command(accounts, name, about)
-      .argument('<account-id>', 'as accounts list shows it')
-      .option('--reason <text>', 'for the audit log')
+      .argument('<account-id>', 'id of the account, from accounts list')
+      .option('--reason <text>', 'reason, for the audit log')
       .action(
         action<{ readonly reason?: string }>(async () => {
           const { setAccountStatus } = await import('./accounts.ts');
@@ -370,8 +364,8 @@ export function commandProgram(exit: (code: number) => void = () => {}, around =
         }),
       );
   }
-  command(accounts, 'export', 'print everything that the service has of an account, as JSON')
-    .argument('<account-id>', 'as accounts list shows it')
+  command(accounts, 'export', 'print all data of an account, as JSON')
+    .argument('<account-id>', 'id of the account, from accounts list')
     .action(
       action(async () => {
         const { exportAccountData } = await import('./accounts.ts');
@@ -379,17 +373,17 @@ export function commandProgram(exit: (code: number) => void = () => {}, around =
       }),
     );
   command(accounts, 'delete', 'delete an account for good: its keys, people, files and names; the ledger stays')
-    .argument('<account-id>', 'as accounts list shows it')
-    .option('--forfeit-credit', 'what is left of its credit expires')
+    .argument('<account-id>', 'id of the account, from accounts list')
+    .option('--forfeit-credit', 'let its remaining credit expire')
     .action(
       action<{ readonly forfeitCredit?: boolean }>(async () => {
         const { deleteAccount } = await import('./accounts.ts');
         return (context, options, id) => deleteAccount(context, options, id ?? '');
       }),
     );
-  command(accounts, 'plan', 'give an account a plan of the configuration')
+  command(accounts, 'plan', 'set the plan of an account')
     .argument('[plan]', 'which plan')
-    .option('--account <account-id>', 'whose (default: the only account)')
+    .option('--account <account-id>', 'the account (default: the only one)')
     .option('--none', 'no plan')
     .action(
       action<{ readonly account?: string; readonly none?: boolean }>(async () => {
@@ -397,46 +391,46 @@ export function commandProgram(exit: (code: number) => void = () => {}, around =
         return (context, options, plan) => planAccount(context, options, plan);
       }),
     );
-  command(accounts, 'limit', 'say how many requests of an account may run at the same time')
-    .option('--account <account-id>', 'whose (default: the only account)')
+  command(accounts, 'limit', 'set how many requests of an account may run at the same time')
+    .option('--account <account-id>', 'the account (default: the only one)')
     .requiredOption(
       '--concurrency <number>',
-      'how many; none: as many as its plan or the configuration says',
+      'the number; none: the limit of its plan, or of the configuration',
       wholeNumberOrNone(1, 1e6),
     )
     .action(action(() => import('./accounts.ts').then(({ limitAccount }) => limitAccount)));
-  command(accounts, 'billing', 'show to whom documents of an account are made out and how it is taxed, or change it')
-    .option('--account <account-id>', 'which (default: the only account)')
-    .option('--name <name>', 'legal name; none: that of the account')
-    .option('--address-line <line>', 'a line of the address; several times for several; none: no address', collected)
-    .option('--country <code>', 'ISO 3166-1, for example DE; its rate of tax holds; none: not known')
-    .option('--tax-id <id>', 'number by which the tax office knows the customer; none: not known')
+  command(accounts, 'billing', 'show or change the recipient and the tax of an account’s invoices')
+    .option('--account <account-id>', 'the account (default: the only one)')
+    .option('--name <name>', 'legal name; none: the name of the account')
+    .option('--address-line <line>', 'a line of the address; repeatable; none: no address', collected)
+    .option('--country <code>', 'ISO 3166-1 code, for example DE, which sets the tax rate; none: unknown')
+    .option('--tax-id <id>', 'tax number of the customer; none: unknown')
     .addOption(
-      new Option('--tax-status <status>', 'how it is taxed: exempt with a proof that you have seen').choices(
+      new Option('--tax-status <status>', 'how it is taxed: exempt needs a proof that you have checked').choices(
         taxStatuses,
       ),
     )
-    .option('--email <address>', 'where invoices and receipts are sent; none: nowhere')
+    .option('--email <address>', 'address for invoices and receipts; none: they are not sent')
     .action(action(() => import('./billing.ts').then(({ setBilling }) => setBilling)));
-  budget(accounts, 'account', 'say what an account may spend in a period with all of its keys');
-  command(accounts, 'allow', 'say which models the keys of an account may use')
-    .option('--account <account-id>', 'which (default: the only account)')
-    .option('--model <model>', 'one of them; several times for several', collected)
-    .option('--all', 'all of them')
+  budget(accounts, 'account', 'set the budget of an account for a period, for all its keys together');
+  command(accounts, 'allow', 'set the models that the keys of an account may use')
+    .option('--account <account-id>', 'the account (default: the only one)')
+    .option('--model <model>', 'an allowed model; repeatable', collected)
+    .option('--all', 'allow all models')
     .action(action(() => import('./allow.ts').then(({ allowAccount }) => allowAccount)));
 
-  const prices = group('prices', 'what accounts pay instead of the list prices');
-  command(prices, 'set', 'give an account rates of its own for a model')
+  const prices = group('prices', 'account-specific rates, instead of the list prices');
+  command(prices, 'set', 'set an account’s rates for a model')
     .argument('<model>', 'which model')
     .requiredOption(
       '--input <price>',
-      'for a million prompt tokens: cents, or dollars with a $, for example $0.125',
+      'price of a million prompt tokens: cents, or dollars with a $, for example $0.125',
       pricePerMillion,
     )
-    .requiredOption('--output <price>', 'for a million generated tokens', pricePerMillion)
-    .option('--cache-read <price>', 'for a million cached prompt tokens (default: as --input)', pricePerMillion)
-    .option('--account <account-id>', 'whose rates (default: the only account)')
-    .option('--from <time>', 'when they begin, in UTC (default: now)', moment)
+    .requiredOption('--output <price>', 'price of a million generated tokens', pricePerMillion)
+    .option('--cache-read <price>', 'price of a million cached prompt tokens (default: as --input)', pricePerMillion)
+    .option('--account <account-id>', 'account of the rates (default: the only account)')
+    .option('--from <time>', 'when they start, in UTC (default: now)', moment)
     .option('--to <time>', 'when they end, in UTC (default: never)', moment)
     .action(
       action(async () => {
@@ -444,12 +438,12 @@ export function commandProgram(exit: (code: number) => void = () => {}, around =
         return (context, options: Parameters<typeof setPrice>[1], model) => setPrice(context, options, model ?? '');
       }),
     );
-  command(prices, 'list', 'list rates that hold now or will')
-    .option('--account <account-id>', 'of one account')
+  command(prices, 'list', 'list present and future rates')
+    .option('--account <account-id>', 'only this account')
     .action(action(() => import('./prices.ts').then(({ listPrices }) => listPrices)));
-  command(prices, 'remove', "end an account's rates for a model; the list prices hold again")
+  command(prices, 'remove', "end an account's rates for a model; the list prices apply again")
     .argument('<model>', 'which model')
-    .option('--account <account-id>', 'whose rates (default: the only account)')
+    .option('--account <account-id>', 'account of the rates (default: the only account)')
     .action(
       action(async () => {
         const { removePrice } = await import('./prices.ts');
@@ -466,28 +460,30 @@ export function commandProgram(exit: (code: number) => void = () => {}, around =
   ): Command =>
     parent
       .addOption(new Option('--dollars <amount>', about).argParser(dollars))
-      .addOption(new Option('--cents <amount>', 'the same in cents, instead').argParser(cents).conflicts('dollars'));
+      .addOption(
+        new Option('--cents <amount>', 'the amount in cents, instead of dollars').argParser(cents).conflicts('dollars'),
+      );
   command(credits, 'show', 'list accounts with their balances').action(
     action(() => import('./credits.ts').then(({ showCredits }) => showCredits)),
   );
   for (const [movement, about] of [
-    ['grant', 'add credit to an account, as a present'],
+    ['grant', 'add free credit to an account'],
     ['topup', 'record a payment that has arrived'],
-    ['payback', 'record a payment that was returned to its payer'],
-    ['chargeback', 'record a payment that the bank has taken back'],
-    ['expire', 'end promotional credit that was not used'],
+    ['payback', 'record a payment that was refunded to its payer'],
+    ['chargeback', 'record a payment that the bank has charged back'],
+    ['expire', 'let unused promotional credit expire'],
   ] as const) {
     const move = amount(
       command(credits, movement, about),
-      'how much, for example 5.00',
+      'the amount, for example 5.00',
       movedDollars,
       centsToMicrocents,
     )
-      .option('--account <account-id>', 'whose (default: the only account)')
-      .option('--reason <text>', 'kept with the transfer')
-      .option('--idempotency-key <key>', 'the same key twice does it once');
+      .option('--account <account-id>', 'the account (default: the only one)')
+      .option('--reason <text>', 'note that is kept with the transfer')
+      .option('--idempotency-key <key>', 'idempotency key: the same key twice moves credit only once');
     if (movement === 'grant')
-      move.option('--expires <duration>', 'what is not used until then is taken back, for example 30d', duration);
+      move.option('--expires <duration>', 'unused credit expires after this time, for example 30d', duration);
     move.action(
       action<MoveOptions>(async () => {
         const { moveCredit } = await import('./credits.ts');
@@ -497,25 +493,25 @@ export function commandProgram(exit: (code: number) => void = () => {}, around =
   }
   amount(
     command(credits, 'adjust', 'correct a balance, up or down'),
-    'how much, for example 5.00 or -0.25',
+    'the amount, for example 5.00 or -0.25',
     signedDollars,
     signedCentsToMicrocents,
   )
-    .requiredOption('--reason <text>', 'kept with the transfer')
-    .option('--account <account-id>', 'whose (default: the only account)')
-    .option('--idempotency-key <key>', 'the same key twice does it once')
+    .requiredOption('--reason <text>', 'note that is kept with the transfer')
+    .option('--account <account-id>', 'the account (default: the only one)')
+    .option('--idempotency-key <key>', 'idempotency key: the same key twice moves credit only once')
     .action(action(() => import('./credits.ts').then(({ adjustCredit }) => adjustCredit)));
   amount(
-    command(credits, 'refund', 'give back what a request has cost, or a part of it; once').argument(
+    command(credits, 'refund', 'refund the cost of a request, or a part of it; possible once').argument(
       '<request-id>',
-      'as usage lists it, or x-request-id said it',
+      'id of the request, from usage or x-request-id',
     ),
-    'how much of it (default: all)',
+    'the amount (default: the whole cost)',
     movedDollars,
     centsToMicrocents,
   )
-    .option('--account <account-id>', 'whose request (default: of the only account)')
-    .option('--reason <text>', 'kept with the transfer')
+    .option('--account <account-id>', 'account of the request (default: the only one)')
+    .option('--reason <text>', 'note that is kept with the transfer')
     .action(
       action<Pick<MoveOptions, 'account' | 'reason' | 'dollars' | 'cents'>>(async () => {
         const { refundRequest } = await import('./credits.ts');
@@ -523,27 +519,27 @@ export function commandProgram(exit: (code: number) => void = () => {}, around =
       }),
     );
   amount(
-    command(credits, 'limit', 'say how far below zero an account may go; 0 is prepaid'),
-    'how far, for example 100.00',
+    command(credits, 'limit', 'set how far below zero the balance of an account may go; 0 is prepaid'),
+    'the limit, for example 100.00',
     dollarsToMicrocents,
     centsToMicrocentsOrNone,
   )
-    .option('--account <account-id>', 'whose (default: the only account)')
+    .option('--account <account-id>', 'the account (default: the only one)')
     .action(action(() => import('./credits.ts').then(({ limitCredit }) => limitCredit)));
-  command(credits, 'history', 'list what moved besides the charges of requests, the newest first')
-    .option('--account <account-id>', 'whose (default: of the only account)')
+  command(credits, 'history', 'list movements of credit other than charges of requests, newest first')
+    .option('--account <account-id>', 'the account (default: the only one)')
     .option('--limit <number>', 'how many', wholeNumber(1, 1000), 20)
     .action(action(() => import('./credits.ts').then(({ listMovements }) => listMovements)));
-  command(credits, 'topups', 'list payments that were asked for, the newest first')
-    .option('--account <account-id>', 'whose (default: of the only account)')
+  command(credits, 'topups', 'list requested payments, newest first')
+    .option('--account <account-id>', 'the account (default: the only one)')
     .option('--limit <number>', 'how many', wholeNumber(1, 100), 20)
     .action(action(() => import('./credits.ts').then(({ listTopups }) => listTopups)));
 
-  const pay = group('pay', 'payments at the built-in provider');
-  command(pay, 'simulate', 'play a payment at the built-in provider')
-    .argument('<topup-id>', 'as credits topups lists it')
+  const pay = group('pay', 'payments at the built-in payment provider');
+  command(pay, 'simulate', 'play a payment at the built-in payment provider')
+    .argument('<topup-id>', 'id of the top-up, from credits topups')
     .addOption(
-      new Option('--outcome <what>', 'what happens to it')
+      new Option('--outcome <what>', 'outcome of the payment')
         .choices([
           'success',
           'duplicate',
@@ -560,22 +556,22 @@ export function commandProgram(exit: (code: number) => void = () => {}, around =
     )
     .action(action(() => import('./pay.ts').then(({ simulatePayment }) => simulatePayment)));
 
-  const owner = group('owner', 'who runs the server');
+  const owner = group('owner', 'the owner of the server');
   command(
     owner,
     'link',
-    'print a link that makes the owner: one use, 30 minutes; an earlier one no longer works',
+    'print a link that makes its user the owner: works once, for 30 minutes; earlier links end',
   ).action(action(() => import('./owner.ts').then(({ printOwnerLink }) => printOwnerLink)));
-  command(owner, 'create', 'make the owner, or give them a new password; it is shown once')
-    .requiredOption('--email <address>', 'whom to sign in as')
-    .option('--name <name>', 'as others read it', 'Owner')
+  command(owner, 'create', 'create the owner, or set a new password for them; it is shown only once')
+    .requiredOption('--email <address>', 'e-mail address to sign in with')
+    .option('--name <name>', 'name, as others see it', 'Owner')
     .action(action(() => import('./owner.ts').then(({ createOwner }) => createOwner)));
 
-  const users = group('people', 'whoever signs in');
+  const users = group('people', 'people who sign in');
   command(
     users,
     'release',
-    'remove the codes and passkeys of a person who has lost them; they sign in with their password',
+    'remove the second factors and passkeys of a person who has lost them; they then sign in with their password',
   )
     .argument('<email>', 'their address')
     .action(
@@ -586,60 +582,60 @@ export function commandProgram(exit: (code: number) => void = () => {}, around =
     );
 
   const invoices = group('invoices', 'monthly statements and credit notes');
-  command(invoices, 'list', 'list what was issued, the newest first')
-    .option('--account <account-id>', 'only of this account')
+  command(invoices, 'list', 'list them, newest first')
+    .option('--account <account-id>', 'only this account')
     .option('--limit <number>', 'how many', wholeNumber(1, 100), 20)
     .action(action(() => import('./invoices.ts').then(({ listInvoices }) => listInvoices)));
-  command(invoices, 'show', 'show one with all that it says')
+  command(invoices, 'show', 'show one with all its contents')
     .argument('<number>', 'its number or its id')
     .option('--pdf <file>', 'write it to this file too')
     .action(action(() => import('./invoices.ts').then(({ showInvoice }) => showInvoice)));
-  command(invoices, 'issue', 'have the running service close the months that are over, now').action(
+  command(invoices, 'issue', 'make the running service close past months now').action(
     action(() => import('./invoices.ts').then(({ issueInvoices }) => issueInvoices)),
   );
 
-  const receipts = group('receipts', 'receipts of payments, and what corrects them');
-  command(receipts, 'list', 'list what was issued, the newest first')
-    .option('--account <account-id>', 'only of this account')
+  const receipts = group('receipts', 'receipts of payments, and their corrections');
+  command(receipts, 'list', 'list them, newest first')
+    .option('--account <account-id>', 'only this account')
     .option('--limit <number>', 'how many', wholeNumber(1, 100), 20)
     .action(action(() => import('./invoices.ts').then(({ listReceipts }) => listReceipts)));
-  command(receipts, 'show', 'show one with all that it says')
+  command(receipts, 'show', 'show one with all its contents')
     .argument('<number>', 'its number or its id')
     .option('--pdf <file>', 'write it to this file too')
     .action(action(() => import('./invoices.ts').then(({ showReceiptOfPayment }) => showReceiptOfPayment)));
 
-  const webhooks = group('webhooks', 'endpoints of customers, and what is sent there');
+  const webhooks = group('webhooks', 'webhook endpoints of customers, and their deliveries');
   command(webhooks, 'list', 'list endpoints with their newest deliveries')
-    .option('--account <account-id>', 'only of this account')
-    .option('--limit <number>', 'how many endpoints', wholeNumber(1, 100), 20)
+    .option('--account <account-id>', 'only this account')
+    .option('--limit <number>', 'maximum of endpoints', wholeNumber(1, 100), 20)
     .action(action(() => import('./webhooks.ts').then(({ listWebhooks }) => listWebhooks)));
   command(webhooks, 'test', 'send a ping to an endpoint')
-    .argument('<endpoint-id>', 'as webhooks list shows it')
+    .argument('<endpoint-id>', 'id from webhooks list')
     .action(action(() => import('./webhooks.ts').then(({ testWebhook }) => testWebhook)));
   command(webhooks, 'replay', 'send a delivery again')
-    .argument('<delivery-id>', 'as webhooks list shows it')
+    .argument('<delivery-id>', 'id from webhooks list')
     .action(action(() => import('./webhooks.ts').then(({ replayWebhook }) => replayWebhook)));
 
   const mail = group('mail', 'the outbox');
-  command(mail, 'list', 'list the newest mails, and whether they were sent')
-    .option('--limit <number>', 'how many mails', wholeNumber(1, 100), 20)
+  command(mail, 'list', 'list the newest mails and their state')
+    .option('--limit <number>', 'maximum of mails', wholeNumber(1, 100), 20)
     .action(action(() => import('./mail.ts').then(({ listMail }) => listMail)));
   command(mail, 'show', 'show a mail that was not sent, with its text')
-    .argument('<mail-id>', 'as mail list shows it')
+    .argument('<mail-id>', 'id of the mail, from mail list')
     .action(action(() => import('./mail.ts').then(({ showMail }) => showMail)));
 
   command(program, 'usage', 'list the newest requests with their cost, and the balance')
-    .option('--account <account-id>', 'of one account')
-    .option('--tag <tag>', 'of requests with this label, to a model that is dedicated')
-    .option('--limit <number>', 'how many requests', wholeNumber(1, 1000), 20)
-    .option('--csv', 'print CSV, all requests without a limit')
+    .option('--account <account-id>', 'only this account')
+    .option('--tag <tag>', 'only requests with this tag, to a dedicated model')
+    .option('--limit <number>', 'maximum of requests', wholeNumber(1, 1000), 20)
+    .option('--csv', 'print all requests as CSV, without a limit')
     .action(action(() => import('./usage.ts').then(({ showUsage }) => showUsage)));
-  command(program, 'costs', 'add up what requests took and cost')
+  command(program, 'costs', 'sum the usage and cost of requests')
     .addOption(
-      new Option('--by <what>', 'a line for each').choices(['model', 'key', 'account', 'day', 'tag']).default('model'),
+      new Option('--by <what>', 'group by').choices(['model', 'key', 'account', 'day', 'tag']).default('model'),
     )
-    .option('--account <account-id>', 'of one account')
-    .option('--days <number>', 'of so many days until now', wholeNumber(1, 3660), 30)
+    .option('--account <account-id>', 'only this account')
+    .option('--days <number>', 'how many days back', wholeNumber(1, 3660), 30)
     .action(action(() => import('./costs.ts').then(({ showCosts }) => showCosts)));
 
   const models = group('models', 'models and their files');
@@ -647,48 +643,48 @@ export function commandProgram(exit: (code: number) => void = () => {}, around =
     action(() => import('./models.ts').then(({ listModels }) => listModels)),
   );
   command(models, 'pull', 'fetch the file of a model')
-    .argument('[model]', 'a configured one (default: all), or any source such as hf:owner/repository:Q8_0')
-    .option('--sha256 <hex>', 'what the file must have, for a source')
+    .argument('[model]', 'a configured model (default: all), or any source such as hf:owner/repository:Q8_0')
+    .option('--sha256 <hex>', 'expected SHA-256 of the file, for a source')
     .action(action(() => import('./models.ts').then(({ pullModel }) => pullModel)));
 
   const ledger = group('ledger', 'the ledger');
-  command(ledger, 'verify', 'derive every balance again from its rows; exit 1 on any difference').action(
+  command(ledger, 'verify', 'recompute every balance from its ledger rows; exit 1 on any difference').action(
     action(() => import('./ledger.ts').then(({ verify }) => verify)),
   );
 
-  const audit = group('audit', 'who changed what');
-  command(audit, 'list', 'list changes, newest first, whoever made them')
-    .option('--account <account-id>', 'of one account')
+  const audit = group('audit', 'the audit log');
+  command(audit, 'list', 'list all changes, newest first')
+    .option('--account <account-id>', 'only this account')
     .option('--limit <number>', 'how many', wholeNumber(1, 1000), 50)
     .action(action(() => import('./audit.ts').then(({ listAudit }) => listAudit)));
 
   const db = group('db', 'the database');
-  command(db, 'status', 'what is in it, and whether a service runs on it').action(
+  command(db, 'status', 'show what it contains, and whether a service is using it').action(
     action(() => import('./db.ts').then(({ showDatabase }) => showDatabase)),
   );
-  command(db, 'backup', 'copy it, also while the service runs, and verify the copy')
+  command(db, 'backup', 'copy it, even while the service is running, and verify the copy')
     .argument('<file>', 'where to')
     .option('--force', 'overwrite the file')
-    .option('--no-secret', 'do not copy the secret of the keys beside it')
+    .option('--no-secret', 'do not copy the secret of the keys')
     .action(action(() => import('./db.ts').then(({ backUpDatabase }) => backUpDatabase)));
-  command(db, 'restore', 'put a verified backup in its place; the service must not run')
+  command(db, 'restore', 'replace it by a verified backup; the service must be stopped')
     .argument('<file>', 'the backup')
-    .option('--force', 'replace the database that is there; it is kept under another name')
+    .option('--force', 'replace an existing database; it is kept under another name')
     .action(action(() => import('./db.ts').then(({ restoreDatabase }) => restoreDatabase)));
 
   const explainCode = bare(() => import('./explain.ts').then(({ explainCode }) => explainCode));
   const explainRequest = action(() => import('./receipt.ts').then(({ showReceipt }) => showReceipt));
-  command(program, 'explain', 'tell what an error code means and what to do about it, or what a request cost and why')
+  command(program, 'explain', 'explain an error code and its remedy, or the cost of a request')
     .argument(
       '[code]',
-      'as error.code has it; or the id of a request: req_…, client_…, or that of the ledger (default: list all codes)',
+      'value of error.code; or the id of a request: req_…, client_…, or its ledger id (default: list all codes)',
     )
-    .option('--account <account-id>', 'whose request (default: of the only account)')
+    .option('--account <account-id>', 'account of the request (default: the only one)')
     .action((...given: unknown[]) => (isRequestId(given[0]) ? explainRequest : explainCode)(...given));
 
   program
     .command('completion')
-    .description('print what makes a shell complete commands, options, models and keys')
+    .description('print the shell completion of commands, options, models and keys')
     .exitOverride()
     .addHelpText(
       'after',

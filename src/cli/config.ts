@@ -1,6 +1,7 @@
 import { readEnvironment } from '../config/environment.ts';
 import { findConfig, loadConfig } from '../config/load.ts';
 import { ConfigError } from '../config/problem.ts';
+import { readSettings } from '../config/read.ts';
 import { configSchema } from '../config/schema.ts';
 import { settingsOf } from '../config/settings.ts';
 import { scriptSchema } from '../inference/engines/scripted/script-schema.ts';
@@ -58,11 +59,11 @@ function placeOf(where: string) {
 /** `config show`: the settings in force, and the source of each. */
 export async function showConfiguration({ around: { directory }, configPath, print }: BareContext): Promise<number> {
   const environment = readEnvironment();
-  const options = { environment, path: configPath, directory, scriptSchema };
-  const config = loadConfig(options);
-  const settings = settingsOf(config, findConfig(options), configSchema(scriptSchema), environment);
+  const { text, ...found } = findConfig({ environment, path: configPath, directory });
+  const read = readSettings(text, { ...found, environment, scriptSchema });
+  const settings = settingsOf(read, found.shownAs, configSchema(scriptSchema), environment);
   print.result(
-    { file: config.file ?? null, settings: settings.map((setting) => ({ ...setting, value: setting.value ?? null })) },
+    { file: found.file ?? null, settings: settings.map((setting) => ({ ...setting, value: setting.value ?? null })) },
     table(
       ['setting', 'value', 'from'],
       settings.map(({ key, value, source }) => [key, value === undefined ? '–' : String(value), source]),

@@ -1,8 +1,7 @@
 import { randomUUID } from 'node:crypto';
 
-import type { Movement } from '../accounts/credit.ts';
 import { accountMeant } from '../accounts/operation.ts';
-import type { OperationAnswer } from '../accounts/operation-kinds.ts';
+import type { Moved, Movement } from '../accounts/operations/credit.ts';
 import { dollars } from '../billing/cents.ts';
 import { uuidText } from '../platform/ids/uuid.ts';
 import { CommandFailure } from './command-failure.ts';
@@ -42,7 +41,7 @@ function amountOf({ dollars: inDollars, cents: inCents }: Amount): bigint {
   if (microcents !== undefined) return microcents;
   throw new CommandFailure({
     what: ['The amount is missing.'],
-    why: 'nothing moves without one',
+    why: 'a movement of credit needs an amount',
     repair: ['--dollars 5.00, or --cents 500'],
     exitCode: exitCodes.usage,
   });
@@ -62,7 +61,7 @@ const done: Readonly<Record<Movement, (amount: string) => string>> = {
   topup: (amount) => `a payment of ${amount} recorded`,
   payback: (amount) => `a payment of ${amount} recorded as returned`,
   chargeback: (amount) => `a payment of ${amount} recorded as taken back`,
-  expire: (amount) => `${amount} of promotional credit ended`,
+  expire: (amount) => `${amount} of promotional credit expired`,
   adjust_up: (amount) => `${amount} added`,
   adjust_down: (amount) => `${amount} taken away`,
 };
@@ -103,11 +102,10 @@ export async function refundRequest(context: Context, options: RefundOptions, re
     microcents: part === undefined ? undefined : String(part),
     reference: options.reason,
   });
-  return showMoved(context, answer, (amount) => `${amount} given back for ${requestId}`);
+  return showMoved(context, answer, (amount) => `${amount} refunded for ${requestId}`);
 }
 
-function showMoved({ print }: Context, answer: OperationAnswer, words: (amount: string) => string): number {
-  if (answer.kind !== 'moved') throw new Error('unexpected answer');
+function showMoved({ print }: Context, answer: Moved, words: (amount: string) => string): number {
   const { accountId, again } = answer;
   const microcents = BigInt(answer.microcents);
   const balance = BigInt(answer.balanceMicrocents);
@@ -121,7 +119,7 @@ function showMoved({ print }: Context, answer: OperationAnswer, words: (amount: 
     },
     [
       again
-        ? `This had been done already, so nothing moved. ${accountId} has ${dollars(balance)}.`
+        ? `This was done before with the same key, so nothing moved. ${accountId} has ${dollars(balance)}.`
         : `${what.charAt(0).toUpperCase()}${what.slice(1)}. ${accountId} has ${dollars(balance)}.`,
     ],
   );
@@ -211,11 +209,10 @@ export async function limitCredit(context: Context, options: Amount & { readonly
     accountId: options.account,
     microcents: String(microcents),
   });
-  if (answer.kind !== 'credit_limited') throw new Error('unexpected answer');
   const { accountId } = answer;
   context.print.result({ account: accountId, credit_limit_microcents: microcents }, [
     microcents === 0n
-      ? `${accountId} is prepaid: it may use what it has.`
+      ? `${accountId} is prepaid: it may use only its credit.`
       : `${accountId} may owe ${dollars(microcents)} from now on.`,
   ]);
   return 0;

@@ -1,7 +1,7 @@
 import { commandLine } from '../accounts/actor.ts';
 import { OperationError } from '../accounts/operation.ts';
 import { operate } from '../accounts/operations.ts';
-import type { Operation, OperationAnswer } from '../accounts/operation-kinds.ts';
+import type { OperationAnswer, OperationKind, OperationRequest } from '../accounts/operations.ts';
 import { openSecret } from '../accounts/secret.ts';
 import { askRunningService } from '../app/control/control-client.ts';
 import { controlSocketPath } from '../app/control/socket-path.ts';
@@ -32,7 +32,10 @@ export async function reading<Value>(
 }
 
 /** Makes a change: through the service of this folder, or on the database itself when none runs here. */
-export async function writing({ config, environment, print }: Context, operation: Operation): Promise<OperationAnswer> {
+export async function writing<Kind extends OperationKind>(
+  { config, environment, print }: Context,
+  operation: OperationRequest<Kind>,
+): Promise<OperationAnswer<Kind>> {
   const { directory } = config.storage;
   const answer = await askRunningService(controlSocketPath(directory), operation);
   if (answer !== undefined) return answer;
@@ -50,7 +53,6 @@ export async function writing({ config, environment, print }: Context, operation
       secret,
       newId: uuidMaker(() => store.now()),
       now: () => store.now(),
-      directory: undefined,
       actor: commandLine,
     });
   } finally {

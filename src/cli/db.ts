@@ -26,7 +26,7 @@ export async function backUpDatabase(
   const file = fileOf(config, 'backed up with: pg_dump --format=custom --file=BACKUP');
   refuseMissing(file);
   if (existsSync(target) && options.force !== true)
-    throw new OperationError(`There is a file ${target} already. Choose another name, or overwrite it with --force.`);
+    throw new OperationError(`The file ${target} exists. Choose another name, or overwrite it with --force.`);
   const examined = await backUp(file, target);
   const fromEnvironment = environment.secret !== undefined;
   const copiesSecret = options.secret && !fromEnvironment;
@@ -46,8 +46,8 @@ export async function backUpDatabase(
       `${target}: ${statSync(target).size} bytes, ${examined.accounts} accounts, ${examined.transfers} transfers, ${examined.usageRows} requests; ` +
         (differences.length === 0 ? 'verified' : `${differences.length} DIFFERENCES, see: tokenhouse ledger verify`),
       copiesSecret
-        ? `${secretBeside(target)}: what its keys are hashed with. Whoever has both files can test keys; keep them apart if you can.`
-        : `Its keys need the secret that they were made with: ${fromEnvironment ? 'TOKENHOUSE_SECRET' : secretFile(config)}. It is not in the backup.`,
+        ? `${secretBeside(target)}: the secret that its keys are hashed with. Anyone with both files can test guesses of keys; keep them apart if possible.`
+        : `Its keys need the secret that they were created with: ${fromEnvironment ? 'TOKENHOUSE_SECRET' : secretFile(config)}. The secret is not in the backup.`,
     ],
   );
   return differences.length === 0 ? 0 : 1;
@@ -68,7 +68,7 @@ export async function restoreDatabase(
   try {
     if (existsSync(file) && options.force !== true) {
       throw new OperationError(
-        `There is a database at ${file}. To replace it (it is kept under another name): tokenhouse db restore ${word} --force`,
+        `A database exists at ${file}. To replace it (the old one is kept under another name): tokenhouse db restore ${word} --force`,
       );
     }
     const secret = secretFor((await examine(source)).pepperIds, source, config, environment.secret?.reveal());
@@ -86,8 +86,8 @@ export async function restoreDatabase(
       },
       [
         `${file} is restored: ${examined.accounts} accounts, ${examined.transfers} transfers, ${examined.usageRows} requests; verified.`,
-        ...[kept, keptSecret].flatMap((name) => (name === undefined ? [] : [`What was there before: ${name}`])),
-        'Requests that ran when the backup was made are recorded as crashed, uncharged, at the next start.',
+        ...[kept, keptSecret].flatMap((name) => (name === undefined ? [] : [`The replaced database is kept: ${name}`])),
+        'Requests that were running during the backup are recorded as crashed, without a charge, at the next start.',
       ],
     );
     return 0;
@@ -169,7 +169,7 @@ async function showServer(context: Context, shown: string): Promise<number> {
 function fileOf({ storage }: Config, remedy: string): string {
   if (storage.type === 'sqlite') return storage.path;
   throw new OperationError(
-    `The books are in PostgreSQL, which is ${remedy}. Keep the secret that the keys were made with, too: TOKENHOUSE_SECRET, or ${path.join(storage.directory, 'secret')}.`,
+    `The database is PostgreSQL, which is ${remedy}. Keep the secret that the keys were created with, too: TOKENHOUSE_SECRET, or ${path.join(storage.directory, 'secret')}.`,
   );
 }
 
@@ -186,14 +186,14 @@ function secretFor(
     const { id } = openSecret({ fromEnvironment, dataFolder: config.storage.directory, warn: () => {} });
     if (matches(id)) return 'as it is';
     throw new OperationError(
-      `The keys in ${source} were made with another secret (${pepperIds.join(', ')}) than TOKENHOUSE_SECRET (${id}). Set it to what it was then.`,
+      `The keys in ${source} were created with another secret (${pepperIds.join(', ')}) than TOKENHOUSE_SECRET (${id}). Set it to the earlier secret.`,
     );
   }
   if (matches(secretIdOf(secretFile(config)))) return 'as it is';
   if (matches(secretIdOf(secretBeside(source)))) return 'of the backup';
   throw new OperationError(
-    `The keys in ${source} were made with a secret (${pepperIds.join(', ')}) that is neither in ${secretFile(config)} nor in ${secretBeside(source)}, so none of them would work. ` +
-      'Put the secret of that time into one of the two files, or into TOKENHOUSE_SECRET.',
+    `The keys in ${source} were created with a secret (${pepperIds.join(', ')}) that is neither in ${secretFile(config)} nor in ${secretBeside(source)}, so none of them would work. ` +
+      'Put the earlier secret into one of the two files, or into TOKENHOUSE_SECRET.',
   );
 }
 
@@ -220,5 +220,5 @@ function copySecret(from: string, to: string): void {
 }
 
 function refuseMissing(file: string): void {
-  if (!existsSync(file)) throw new OperationError(`There is no file ${file}.`);
+  if (!existsSync(file)) throw new OperationError(`The file ${file} does not exist.`);
 }

@@ -41,7 +41,7 @@ function unknownCode(code: string): CommandFailure {
   const near = suggestion(code, codes);
   return new CommandFailure({
     what: [`There is no error code ${JSON.stringify(code.slice(0, 60))}.`],
-    why: near === undefined ? 'the table of codes is closed' : `the nearest one is ${near}`,
+    why: near === undefined ? 'tokenhouse explain without a code lists all of them' : `the nearest one is ${near}`,
     repair: [near === undefined ? 'tokenhouse explain' : `tokenhouse explain ${near}`],
     exitCode: exitCodes.usage,
   });

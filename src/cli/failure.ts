@@ -45,7 +45,7 @@ export async function failureOf(error: unknown, directory: string, config?: Conf
   if (/made with another secret|shorter than \d+ characters/.test(message)) return ofSecret(message);
   return {
     what: [message],
-    why: error instanceof SourceProblem ? 'the source does not deliver what was asked for' : 'this was not expected',
+    why: error instanceof SourceProblem ? 'the source does not have the requested file' : 'this is an unexpected error',
     repair: ['tokenhouse doctor'],
     exitCode: exitCodes.unavailable,
   };
@@ -57,7 +57,7 @@ function ofConfig({ problems }: ConfigError): Failure {
   const variable = /^[A-Z_]+$/.test(first?.where ?? '') ? first?.where : undefined;
   return {
     what: problems.map(({ where, what }) => `${where}: ${what}`),
-    why: 'a setting that is not understood would silently not hold, so nothing was done',
+    why: 'an unknown setting would have no effect, so nothing was done',
     repair: [
       variable === 'TOKENHOUSE_SECRET'
         ? 'export TOKENHOUSE_SECRET="$(openssl rand -hex 32)"'
@@ -85,7 +85,7 @@ function ofOperation(error: OperationError): Failure {
 function ofModelFile(error: ModelFileError): Failure {
   return {
     what: [error.message],
-    why: 'a model is loaded only from the very bytes whose sha256 its entry in tokenhouse.yaml has',
+    why: 'a model is loaded only from a file with the sha256 in tokenhouse.yaml',
     repair: [`cp /path/to/the/file.gguf ${quoted(error.directory)}/ && tokenhouse models pull`, ...error.remedies],
     exitCode: exitCodes.unavailable,
   };
@@ -116,7 +116,7 @@ async function ofPort({ code, port, address = 'this computer' }: PortError, conf
     }
     case 'EACCES':
       return {
-        what: [`Port ${port} of ${address} may not be opened by this user.`],
+        what: [`Port ${port} of ${address} cannot be opened by this user.`],
         why: 'ports below 1024 belong to the administrator on most systems',
         repair: [other, forGood],
         exitCode: unavailable,
@@ -152,14 +152,14 @@ function ofDataFolder(error: unknown, from: string, config: Config): Failure | u
   switch (fault.kind) {
     case 'not-writable':
       return {
-        what: [`The data folder ${directory} may not be written by this user.`],
-        why: `accounts, keys and the ledger are kept there, and ${fault.at} belongs to somebody else or has a mode that forbids it`,
+        what: [`This user cannot write to the data folder ${directory}.`],
+        why: `accounts, keys and the ledger are kept there, and ${fault.at} belongs to another user or has a mode that forbids it`,
         repair: [`sudo chown -R "$(id -un)" ${quoted(shown)}`, elsewhere],
         exitCode: exitCodes.unavailable,
       };
     case 'read-only':
       return {
-        what: [`The data folder ${directory} is on a file system that can only be read.`],
+        what: [`The data folder ${directory} is on a read-only file system.`],
         why: 'accounts, keys and the ledger are kept there',
         repair: [`findmnt -T ${quoted(shown)}`, elsewhere],
         exitCode: exitCodes.unavailable,
@@ -167,7 +167,7 @@ function ofDataFolder(error: unknown, from: string, config: Config): Failure | u
     case 'full':
       return {
         what: [`The disk of the data folder ${directory} is full: ${fault.freeBytes} bytes are free.`],
-        why: 'what cannot be written durably is not acknowledged; nothing was lost',
+        why: 'only durable writes are acknowledged, so nothing was lost',
         repair: [`df -h ${quoted(shown)}`, elsewhere],
         exitCode: exitCodes.unavailable,
       };
@@ -176,14 +176,14 @@ function ofDataFolder(error: unknown, from: string, config: Config): Failure | u
 
 function ofStore(error: StoreError): Failure {
   const why: Readonly<Record<StoreError['code'], string>> = {
-    busy: 'balances live in the memory of the owner, and a second one would spend the same money again',
-    full: 'what cannot be written durably is not acknowledged',
-    insufficient: 'a debit would take the account below its limit',
-    conflict: 'the id or idempotency key stands for something else',
-    not_found: 'there is no such row',
-    invalid: 'the rules of the schema forbid it',
+    busy: 'the owning process keeps balances in memory; a second process would spend the same money again',
+    full: 'only durable writes are acknowledged',
+    insufficient: 'the debit would take the account below its limit',
+    conflict: 'the id or idempotency key was used for something else',
+    not_found: 'the row does not exist',
+    invalid: 'it violates a rule of the database schema',
     unusable: 'a service that cannot trust its ledger does not start',
-    failed: 'the database ended the work',
+    failed: 'the database cancelled the operation',
   };
   return {
     what: [error.message],
@@ -196,7 +196,7 @@ function ofStore(error: StoreError): Failure {
 function ofSecret(message: string): Failure {
   return {
     what: [message],
-    why: 'keys are found by a hash that is made with the secret: with another one none of them would ever match',
+    why: 'keys are looked up by a hash that depends on the secret: with another secret no key would match',
     repair: ['tokenhouse keys list', 'restore the secret from a backup, or unset TOKENHOUSE_SECRET'],
     exitCode: exitCodes.configuration,
   };

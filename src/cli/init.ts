@@ -31,7 +31,7 @@ export async function writeConfiguration(
   } catch (error) {
     throw new CommandFailure({
       what: [`${file} cannot be written (${(error as NodeJS.ErrnoException).code ?? 'unknown'}).`],
-      why: 'the folder does not exist, is full, or may not be written by this user',
+      why: 'the folder does not exist, the disk is full, or this user cannot write to it',
       repair: [`mkdir -p ${quoted(path.dirname(file))} && ls -ld ${quoted(path.dirname(file))}`],
       exitCode: exitCodes.unavailable,
     });
@@ -39,7 +39,7 @@ export async function writeConfiguration(
   print.result({ file, schema }, [file, schema]);
   if (!print.json)
     print.say(
-      `Every line says the default. Change it, then: tokenhouse config check ${quoted(path.relative(directory, file))}`,
+      `Every line states a default. Edit the file, then run: tokenhouse config check ${quoted(path.relative(directory, file))}`,
     );
   return 0;
 }
@@ -49,7 +49,7 @@ function refuseOther(target: string, text: string, named: string | undefined): v
   if (!existsSync(target) || readFileSync(target, 'utf8') === text) return;
   throw new CommandFailure({
     what: [`${target} exists already; nothing was written.`],
-    why: 'what is in it would be lost',
+    why: 'its contents would be lost',
     repair: [`tokenhouse init ${quoted(named === undefined ? 'tokenhouse.new.yaml' : `${named}.new`)}`, 'add --force'],
     exitCode: exitCodes.refused,
   });

@@ -25,7 +25,7 @@ export async function verify(context: Context): Promise<number> {
           `${accountId ?? 'ledger'}: ${what}: expected ${expected}, found ${actual}`,
       ),
       differences.length === 0
-        ? `The ledger is right: ${found.accounts} accounts, ${found.transfers} transfers, ${found.usageRows} requests.`
+        ? `The ledger is consistent: ${found.accounts} accounts, ${found.transfers} transfers, ${found.usageRows} requests.`
         : `${differences.length} differences in ${found.accounts} accounts, ${found.transfers} transfers, ${found.usageRows} requests.`,
     ],
   );

@@ -1,23 +1,24 @@
+import { mailObject } from '../account-api/mail-object.ts';
 import { OperationError } from '../accounts/operation.ts';
-import type { OutboxMail } from '../store/repositories/mail.ts';
 import type { Context } from './context.ts';
 import { reading } from './database.ts';
-import { table } from './output.ts';
+import { table, timeText } from './output.ts';
 
-/** The newest mails of the outbox, without their texts. */
+/** The newest mails of the outbox, without their texts, in the form of GET /v1/admin/outbox. */
 export async function listMail(context: Context, { limit }: { readonly limit: number }): Promise<number> {
-  const mails = await reading(context, (repositories) => repositories.listMail({ limit }));
+  const rows = await reading(context, (repositories) => repositories.listMail({ limit }));
+  const mails = rows.map(mailObject);
   context.print.result(
-    mails.map(jsonOf),
+    mails,
     table(
       ['id', 'at', 'to', 'subject', 'kind', 'state', 'attempts'],
       mails.map((mail) => [
         mail.id,
-        timeOf(mail.createdAt),
-        mail.recipient,
+        timeText(mail.created_at),
+        mail.to,
         mail.subject,
         mail.kind,
-        mail.lastError === null ? mail.state : `${mail.state}: ${mail.lastError}`,
+        mail.last_error === null ? mail.state : `${mail.state}: ${mail.last_error}`,
         mail.attempts,
       ]),
     ),
@@ -27,29 +28,15 @@ export async function listMail(context: Context, { limit }: { readonly limit: nu
 
 /** One mail with its text, while it has one. */
 export async function showMail(context: Context, _options: unknown, id: string | undefined): Promise<number> {
-  const mail = await reading(context, (repositories) => repositories.getMail({ id: id ?? '' }));
-  if (mail === undefined) throw new OperationError(`There is no mail ${id}. List them with: tokenhouse mail list`);
-  context.print.result({ ...jsonOf(mail), text: mail.body }, [
-    `To: ${mail.recipient}`,
-    `Date: ${timeOf(mail.createdAt)}`,
+  const row = await reading(context, (repositories) => repositories.getMail({ id: id ?? '' }));
+  if (row === undefined) throw new OperationError(`There is no mail ${id}. List them with: tokenhouse mail list`);
+  const mail = { ...mailObject(row), text: row.body };
+  context.print.result(mail, [
+    `To: ${mail.to}`,
+    `Date: ${timeText(mail.created_at)}`,
     `Subject: ${mail.subject}`,
     '',
-    mail.body ?? `(${mail.state}, so its text is no longer kept)`,
+    mail.text ?? `(${mail.state}, so its text is no longer kept)`,
   ]);
   return 0;
 }
-
-const timeOf = (ms: number): string => new Date(ms).toISOString();
-
-const jsonOf = (mail: OutboxMail) => ({
-  id: mail.id,
-  created_at: timeOf(mail.createdAt),
-  to: mail.recipient,
-  subject: mail.subject,
-  kind: mail.kind,
-  account_id: mail.accountId,
-  state: mail.state,
-  attempts: mail.attempts,
-  sent_at: mail.sentAt === null ? null : timeOf(mail.sentAt),
-  last_error: mail.lastError,
-});

@@ -64,7 +64,8 @@ export async function pullModel(
   context.print.result(
     pulled,
     pulled.map(
-      ({ name, path, source, already_there }) => `${name}: ${path} (${already_there ? 'was there' : `from ${source}`})`,
+      ({ name, path, source, already_there }) =>
+        `${name}: ${path} (${already_there ? 'already there' : `from ${source}`})`,
     ),
   );
   return 0;
@@ -90,14 +91,14 @@ async function wantedFiles(
     throw new OperationError(`'${input}' is neither a configured model with a file nor a source: ${source.problem}`);
   }
   if (sha256 !== undefined) {
-    if (!/^[0-9a-f]{64}$/i.test(sha256)) throw new OperationError('--sha256 takes the 64 hex digits of the file.');
+    if (!/^[0-9a-f]{64}$/i.test(sha256)) throw new OperationError('--sha256 must be 64 hex digits.');
     return [{ name: input, sources: [source], sha256: sha256.toLowerCase(), bytes: undefined }];
   }
   if (source.type !== 'hub-file' && source.type !== 'hub-quantization') {
-    throw new OperationError('This source states no hash: give --sha256 with the 64 hex digits of its file.');
+    throw new OperationError('This source publishes no hash: give --sha256 with the 64 hex digits of the file.');
   }
   const pinned = await pinHubFile(source, environment, AbortSignal.timeout(pinTimeoutMs));
-  print.say(`${pinned.name} · sha256 ${pinned.sha256}, as the hub states it; put it into tokenhouse.yaml`);
+  print.say(`${pinned.name} · sha256 ${pinned.sha256}, as published by the hub; put it into tokenhouse.yaml`);
   return [{ name: input, sources: [source], sha256: pinned.sha256, bytes: pinned.bytes }];
 }
 

@@ -25,7 +25,7 @@ export function tooFewToStart(): readonly string[] | undefined {
   const limit = openFilesLimit();
   if (limit === undefined || limit >= openFilesToStart) return undefined;
   return [
-    `This process may have ${limit} files and connections open at once (ulimit -Hn), and a service needs ${openFilesToStart} to start.`,
+    `This process may open ${limit} files and connections at once (ulimit -Hn), and the service needs ${openFilesToStart} to start.`,
     '  why     its program, its database and each request take one or two',
     `  repair  ulimit -Hn ${openFilesWanted}, or LimitNOFILE= of its unit, then start again`,
   ];

@@ -45,7 +45,7 @@ export function centsToMicrocents(text: string): bigint {
   if (whole === undefined)
     throw new InvalidArgumentError('use cents with at most six decimals, for example 500 or 0.25');
   const microcents = BigInt(whole) * 1_000_000n + BigInt(fraction.padEnd(6, '0'));
-  if (microcents === 0n) throw new InvalidArgumentError('an amount must be more than nothing');
+  if (microcents === 0n) throw new InvalidArgumentError('the amount must be more than 0');
   if (microcents > largestCents * 1_000_000n) throw new InvalidArgumentError(`at most ${largestCents} cents at once`);
   return microcents;
 }
@@ -74,7 +74,7 @@ export function dollarsToMicrocents(text: string): bigint {
 /** A movement of credit in dollars → microcents. Reads the option `--dollars`. */
 export function movedDollars(text: string): bigint {
   const microcents = dollarsToMicrocents(text);
-  if (microcents === 0n) throw new InvalidArgumentError('an amount must be more than nothing');
+  if (microcents === 0n) throw new InvalidArgumentError('the amount must be more than 0');
   return microcents;
 }
 

@@ -33,6 +33,9 @@ export function outliveReaders(): void {
   process.stderr.on('error', onError);
 }
 
+/** A time of the account API for display, in unix seconds there. */
+export const timeText = (seconds: number): string => new Date(seconds * 1000).toISOString();
+
 /** JSON in which a bigint is a plain integer, however large. */
 export function jsonText(value: unknown): string {
   const mark = randomBytes(8).toString('hex');

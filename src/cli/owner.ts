@@ -13,12 +13,11 @@ export async function printOwnerLink(context: Context): Promise<number> {
   const status = await askForStatus(controlSocketPath(config.storage.directory));
   const running = status === 'other' ? undefined : status?.accountUrl;
   const answer = await writing(context, { kind: 'owner_link' });
-  if (answer.kind !== 'owner_link') throw new Error('unexpected answer');
   const url = ownerLinkUrl(running ?? publicUrl(config.server.account), answer.token);
   print.result({ url, expires_at: new Date(answer.expiresAt).toISOString() }, [url]);
   if (!print.json)
     print.say(
-      `It works once, for 30 minutes${status === undefined ? ', when the service runs' : ''}: whoever opens it runs this server.`,
+      `It works once, within 30 minutes${status === undefined ? ', while the service is running' : ''}: the person who opens it becomes the operator of this server.`,
     );
   return 0;
 }
@@ -31,9 +30,8 @@ export async function createOwner(
   const password = randomBase62(20);
   const passwordHash = await new Passwords().hash(password);
   const answer = await writing(context, { kind: 'create_owner', email, name, passwordHash });
-  if (answer.kind !== 'owner') throw new Error('unexpected answer');
   context.print.result({ user_id: answer.userId, email: answer.email, password }, [
-    `${answer.email} runs this server from now on. The password is shown this once:`,
+    `${answer.email} is now an operator of this server. The password is shown only once:`,
     '',
     `  ${password}`,
   ]);

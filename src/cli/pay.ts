@@ -20,7 +20,7 @@ export async function simulatePayment(
     throw new OperationError('Only payments at the built-in provider can be played (payments.provider: demo).');
   const status = await askForStatus(controlSocketPath(config.storage.directory));
   if (status === undefined || status === 'other' || status.accountUrl === undefined)
-    throw new OperationError('No service runs on this data folder. Start it with: tokenhouse serve');
+    throw new OperationError('No service is running on this data folder. Start it with: tokenhouse serve');
   const answer = await fetch(`${status.accountUrl}/v1/payments/demo/${topup.checkoutId}`, {
     method: 'POST',
     redirect: 'manual',

@@ -1,9 +1,10 @@
+import { priceObject } from '../account-api/price-object.ts';
+import type { PriceObject } from '../account-api/price-object.ts';
 import { dollars } from '../billing/cents.ts';
-import type { AccountPrice } from '../store/repositories/queries.ts';
 import { configuredModels } from './configured-model.ts';
 import type { Context } from './context.ts';
 import { reading, writing } from './database.ts';
-import { table } from './output.ts';
+import { table, timeText } from './output.ts';
 
 interface PriceOptions {
   readonly account?: string;
@@ -28,43 +29,34 @@ export async function setPrice(context: Context, options: PriceOptions, named: s
     validFrom: options.from,
     validTo: options.to,
   });
-  if (answer.kind !== 'price') throw new Error('unexpected answer');
-  const { accountId, validFrom, validTo } = answer;
-  const price = {
-    accountId,
-    modelId: model,
-    validFrom,
-    validTo,
-    input: BigInt(answer.input),
-    output: BigInt(answer.output),
-    cacheRead: BigInt(answer.cacheRead),
-  };
-  context.print.result(shown(price), [
-    `${accountId} pays ${dollars(price.input)} / ${dollars(price.output)} / ${dollars(price.cacheRead)} for a million input / output / cached tokens of ${model}, from ${time(validFrom)}${validTo === null ? '' : ` until ${time(validTo)}`}.`,
+  const price = priceObject(answer);
+  const [input, output, cacheRead] = ratesOf(price);
+  const until = price.valid_to === null ? '' : ` until ${timeText(price.valid_to)}`;
+  context.print.result(price, [
+    `${price.account_id} pays ${input} / ${output} / ${cacheRead} for a million input / output / cached tokens of ${model}, from ${timeText(price.valid_from)}${until}.`,
   ]);
   return 0;
 }
 
 export async function listPrices(context: Context, options: { readonly account?: string }): Promise<number> {
-  const prices = await reading(context, async (repositories, _db, now) =>
+  const rows = await reading(context, async (repositories, _db, now) =>
     repositories.listAccountPrices({
       endingAfter: await now(),
       limit: 1000,
       ...(options.account === undefined ? {} : { accountId: options.account }),
     }),
   );
+  const prices = rows.map(priceObject);
   context.print.result(
-    prices.map(shown),
+    prices,
     table(
       ['account', 'model', 'input', 'output', 'cached', 'from', 'until'],
       prices.map((price) => [
-        price.accountId,
-        price.modelId,
-        dollars(price.input),
-        dollars(price.output),
-        dollars(price.cacheRead),
-        time(price.validFrom),
-        price.validTo === null ? 'for good' : time(price.validTo),
+        price.account_id,
+        price.model,
+        ...ratesOf(price),
+        timeText(price.valid_from),
+        price.valid_to === null ? 'for good' : timeText(price.valid_to),
       ]),
     ),
   );
@@ -78,23 +70,17 @@ export async function removePrice(
   model: string,
 ): Promise<number> {
   const answer = await writing(context, { kind: 'remove_price', accountId: options.account, model });
-  if (answer.kind !== 'prices_ended') throw new Error('unexpected answer');
   context.print.result({ account: answer.accountId, model, ended: answer.ended }, [
     answer.ended === 0
       ? `${answer.accountId} has no rates of its own for ${model}.`
-      : `${answer.accountId} pays the list prices for ${model} from now on; what runs is charged as it began.`,
+      : `${answer.accountId} pays the list prices for ${model} from now on; running requests are charged at their old rates.`,
   ]);
   return 0;
 }
 
-const shown = (price: AccountPrice) => ({
-  account: price.accountId,
-  model: price.modelId,
-  input_microcents_per_million: price.input,
-  output_microcents_per_million: price.output,
-  cache_read_microcents_per_million: price.cacheRead,
-  valid_from: time(price.validFrom),
-  valid_to: price.validTo === null ? null : time(price.validTo),
-});
-
-const time = (ms: number): string => new Date(ms).toISOString();
+/** For input, output and cached tokens. */
+const ratesOf = (price: PriceObject): readonly [string, string, string] => [
+  dollars(BigInt(price.input_microcents_per_million)),
+  dollars(BigInt(price.output_microcents_per_million)),
+  dollars(BigInt(price.cache_read_microcents_per_million)),
+];

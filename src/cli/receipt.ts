@@ -30,7 +30,7 @@ export async function showReceipt(
   const several =
     receipts.length === 1
       ? []
-      : [`${receipts.length} requests are called ${id}, newest first; each has its own ledger id.`, ''];
+      : [`${receipts.length} requests have the id ${id}, newest first; each has its own ledger id.`, ''];
   context.print.result(receipts.length === 1 ? receipts[0] : receipts, [
     ...several,
     ...receipts.flatMap((receipt, index) => [...(index === 0 ? [] : ['']), ...linesOf(receipt)]),

@@ -13,10 +13,11 @@ import { openServing, stateOf } from '../app/inference-host.ts';
 import type { Serving } from '../app/inference-host.ts';
 import { openStoreOfWorker } from '../app/stores.ts';
 import type { Prepared } from '../app/config-rollout.ts';
-import { Link } from '../app/workers/link.ts';
-import type { Channel } from '../app/workers/link.ts';
 import { LogLine } from '../app/workers/log-line.ts';
-import type { BeginWorker, WorkerBackends, WorkerBegan, WorkerFigures } from '../app/workers/messages.ts';
+import { workerErrors } from '../app/workers/messages.ts';
+import type { BeginWorker, ParentCalls, ParentConnection, WorkerBegan, WorkerCalls } from '../app/workers/messages.ts';
+import { Rpc } from '../platform/rpc/rpc.ts';
+import { ProcessTransport, type ProcessChannel } from '../platform/rpc/transport.ts';
 import { shareOf } from '../app/workers/share.ts';
 import { crashExitCode, watchForCrashes } from './crash.ts';
 import { outliveReaders } from './output.ts';
@@ -27,9 +28,11 @@ for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal
 // Nothing could be charged any more, and another parent may want the port.
 void once(process, 'disconnect').then(() => process.exit(crashExitCode));
 
-const link = new Link(process as unknown as Channel, () => process.exit(crashExitCode));
-link.on('begin', (value) => begin(value as BeginWorker));
-link.note('awake', null);
+const parent: ParentConnection = new Rpc<ParentCalls, WorkerCalls>(
+  new ProcessTransport(process as unknown as ProcessChannel),
+  { handlers: { begin }, errors: workerErrors, onBroken: () => process.exit(crashExitCode) },
+);
+parent.note('awake', null);
 
 const nsPerMs = 1e6;
 
@@ -44,7 +47,7 @@ async function begin(given: BeginWorker): Promise<WorkerBegan> {
   };
   const { ms, monotonicNs } = given.limitMoment;
   const limitClock = steadyClock(Math.round(ms + Number(process.hrtime.bigint() - monotonicNs) / nsPerMs));
-  const log = createLog(new LogLine(link));
+  const log = createLog(new LogLine(parent));
   /** Empty until it is open. */
   const running: { serving?: Serving } = {};
   let isStopping = false;
@@ -54,7 +57,7 @@ async function begin(given: BeginWorker): Promise<WorkerBegan> {
     await running.serving?.drain(limitMs);
     await running.serving?.close();
     await log.flush();
-    await link.flush();
+    await parent.flush();
     process.exit(exitCode);
   };
   watchForCrashes({
@@ -71,7 +74,7 @@ async function begin(given: BeginWorker): Promise<WorkerBegan> {
       onFatal: () => process.exit(crashExitCode),
       onDownload: () => {},
       openStore: (options) =>
-        openStoreOfWorker(config.storage, { port: link, replicaId: Uint8Array.from(replicaId), limitClock }, options),
+        openStoreOfWorker(config.storage, { port: parent, replicaId: Uint8Array.from(replicaId), limitClock }, options),
       accountUrl: () => given.accountUrl,
       readings: () => ({ config: { version: 0, failures: 0, lastSuccess: true }, accountSockets: 0, jobs: [] }),
       processes: count,
@@ -81,26 +84,23 @@ async function begin(given: BeginWorker): Promise<WorkerBegan> {
   running.serving = serving;
   const { rollout, metrics, feed } = serving;
   let prepared: Prepared | undefined;
-  link.on('prepare', async (value) => {
-    prepared = await rollout.prepare(read(value as PortableConfig), new AbortController().signal);
-    return true;
+  parent.handle({
+    prepare: async (portable) => {
+      prepared = await rollout.prepare(read(portable), new AbortController().signal);
+    },
+    commit: async () => {
+      await prepared?.commit();
+      prepared = undefined;
+    },
+    abandon: async () => {
+      await prepared?.abandon();
+      prepared = undefined;
+    },
+    catch_up: () => feed.catchUp(),
+    figures: () => metrics.figures(),
+    backends: () => rollout.backends.map(({ modelId, label, engine }) => ({ modelId, label, state: stateOf(engine) })),
+    cut: () => serving.cut(),
+    stop: (limitMs) => stop(limitMs, 0),
   });
-  link.on('commit', async () => {
-    await prepared?.commit();
-    prepared = undefined;
-    return true;
-  });
-  link.on('abandon', async () => {
-    await prepared?.abandon();
-    prepared = undefined;
-    return true;
-  });
-  link.on('catch_up', () => feed.catchUp());
-  link.on('figures', (): WorkerFigures => metrics.figures());
-  link.on('backends', (): WorkerBackends =>
-    rollout.backends.map(({ modelId, label, engine }) => ({ modelId, label, state: stateOf(engine) })),
-  );
-  link.on('cut', () => serving.cut());
-  link.on('stop', (limitMs) => stop(limitMs as number, 0));
   return { port: await serving.listen() };
 }

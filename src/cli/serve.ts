@@ -45,18 +45,7 @@ export async function serveCommand(context: Context, options: ServeOptions): Pro
   const { directory } = context.around;
   const startedAt = performance.now();
   print.say(`Tokenhouse ${version} · node ${process.versions.node} · ${processesInWords(config)} · no telemetry`);
-  for (const { where, what } of environment.warnings) print.say(`note     ${where}: ${what}`);
-
-  if (!forbidCoreDumps())
-    print.say(
-      'note     core dumps are on and could not be turned off: a crash may write what requests say to the disk; start with `ulimit -c 0`',
-    );
-
-  const openFiles = openFilesLimit();
-  if (openFiles !== undefined && openFiles < openFilesMin)
-    print.say(
-      `note     ${openFiles} files and connections may be open at once (ulimit -Hn); requests beyond that are refused: start with \`ulimit -Hn ${openFilesWanted}\``,
-    );
+  sayNotes(context);
 
   const stop = stopSignals();
   const named = options.config ?? environment.configFile;
@@ -120,15 +109,29 @@ export async function serveCommand(context: Context, options: ServeOptions): Pro
     if (service.ownerLink !== undefined) sayOwnerLink(service.ownerLink, isShort, options.key, print.say);
   }
   await stop.requested;
-  if (crash.happened)
-    print.say('stopping: a fault in the service itself, see the log; running requests have 10 seconds');
-  else print.say('stopping: no new requests; those that run may finish');
+  if (crash.happened) print.say('stopping: an internal error, see the log; running requests have 10 seconds');
+  else print.say('stopping: new requests are refused, running ones may finish');
   await service.stop();
   crash.end();
   if (crash.happened) return crashExitCode;
   if (fatal === undefined) return 0;
   sayFailure(await failureOf(fatal, directory, config), log, print);
   return exitCodes.unavailable;
+}
+
+/** What the operator should know of this machine, before anything starts. */
+function sayNotes({ environment, print }: Context): void {
+  const note = (what: string): void => print.say(`note     ${what}`);
+  for (const { where, what } of environment.warnings) note(`${where}: ${what}`);
+  if (!forbidCoreDumps())
+    note(
+      'core dumps are on and could not be turned off: a crash may write the contents of requests to the disk; start with `ulimit -c 0`',
+    );
+  const openFiles = openFilesLimit();
+  if (openFiles !== undefined && openFiles < openFilesMin)
+    note(
+      `${openFiles} files and connections may be open at once (ulimit -Hn); connections beyond that are refused: start with \`ulimit -Hn ${openFilesWanted}\``,
+    );
 }
 
 function processesInWords({ server: { workers }, storage }: Config): string {
@@ -157,7 +160,7 @@ function withPorts(config: Config, { port, accountPort }: ServeOptions): Config 
   if (server.inference.port === server.account.port && server.inference.port !== 0) {
     const option = port === undefined ? '--account-port' : '--port';
     throw new CommandFailure({
-      what: [`Both hosts would have port ${server.account.port}.`],
+      what: [`Both hosts are set to port ${server.account.port}.`],
       why: 'only one of them can listen there',
       repair: [`tokenhouse serve ${option} ${server.account.port + 10}`],
       exitCode: exitCodes.usage,
@@ -252,7 +255,8 @@ function sayAddresses(config: Config, service: Service, isShort: boolean, elapse
 
 /** While there is no operator: opening the link makes one. A log must not contain it either (`--no-key`). */
 function sayOwnerLink(link: string, isShort: boolean, isShown: boolean, say: Say): void {
-  if (!isShown) say('note     nobody runs this server yet: npx tokenhouse owner link prints the link for its owner');
+  if (!isShown)
+    say('note     this server has no operator yet: npx tokenhouse owner link prints the link for its owner');
   else if (isShort) say(`  Owner   ${link}        (one use, 30 min)`);
   else {
     say('');
@@ -274,12 +278,12 @@ function welcome(
 ): void {
   const model = config.models[0]?.id ?? '';
   say('');
-  say(`A first account has been made: ${first.accountId}, with ${dollars(first.creditMicrocents)} of credit.`);
+  say(`The first account was created: ${first.accountId}, with ${dollars(first.creditMicrocents)} of credit.`);
   if (!showKey) {
-    say('Its key is not shown (--no-key). Make another one with: npx tokenhouse keys create');
+    say('Its key is not shown (--no-key). Create another one with: npx tokenhouse keys create');
     return;
   }
-  say(`Its key is shown this once; the database keeps only a keyed hash:`);
+  say(`Its key is shown only once; the database keeps only a keyed hash:`);
   say('');
   say(`  ${first.key}`);
   say('');

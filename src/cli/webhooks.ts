@@ -1,9 +1,10 @@
+import { deliveryObject, endpointObject } from '../account-api/webhook-objects.ts';
 import type { Context } from './context.ts';
 import { reading } from './database.ts';
 import { table } from './output.ts';
 import { askRunning } from './ask-running.ts';
 
-/** Destinations of deliveries, and the outcomes of the newest. */
+/** Destinations of deliveries, and the outcomes of the newest, in the form of GET /v1/webhook_endpoints. */
 export async function listWebhooks(
   context: Context,
   { account, limit }: { readonly account?: string; readonly limit: number },
@@ -14,39 +15,20 @@ export async function listWebhooks(
       ...(account === undefined ? {} : { accountId: account }),
     });
     return await Promise.all(
-      found.map(async (endpoint) => ({
-        endpoint,
-        deliveries: await repositories.listDeliveries({
-          accountId: endpoint.accountId,
-          endpointId: endpoint.id,
-          limit: 5,
-        }),
-      })),
+      found.map(async (endpoint) => {
+        const { id: endpointId, accountId } = endpoint;
+        const deliveries = await repositories.listDeliveries({ accountId, endpointId, limit: 5 });
+        return { ...endpointObject(endpoint), account_id: accountId, deliveries: deliveries.map(deliveryObject) };
+      }),
     );
   });
   context.print.result(
-    endpoints.map(({ endpoint, deliveries }) => ({
-      id: endpoint.id,
-      account: endpoint.accountId,
-      url: endpoint.url,
-      events: endpoint.events,
-      status: endpoint.status,
-      reason: endpoint.reason,
-      failing_since: endpoint.failingSince === null ? null : new Date(endpoint.failingSince).toISOString(),
-      deliveries: deliveries.map(({ id, type, state, tries, status, failure }) => ({
-        id,
-        type,
-        state,
-        tries,
-        response_status: status,
-        failure,
-      })),
-    })),
-    endpoints.flatMap(({ endpoint, deliveries }) => [
-      `${endpoint.id}  ${endpoint.accountId}  ${endpoint.status}  ${endpoint.url}`,
+    endpoints,
+    endpoints.flatMap((endpoint) => [
+      `${endpoint.id}  ${endpoint.account_id}  ${endpoint.status}  ${endpoint.url}`,
       ...table(
         ['  delivery', 'type', 'state', 'tries', 'answer', 'failure'],
-        deliveries.map(({ id, type, state, tries, status, failure }) => [
+        endpoint.deliveries.map(({ id, type, state, tries, response_status: status, failure }) => [
           `  ${id}`,
           type,
           state,

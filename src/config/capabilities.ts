@@ -1,12 +1,35 @@
-import type { Capabilities } from '../catalog/model.ts';
-import { extentOf, kindOf } from './abilities.ts';
-import type { Ability } from './abilities.ts';
-import type { BackendConfig } from './config.ts';
+import {
+  chatFlags,
+  extentOf,
+  familyFlags,
+  fieldOf,
+  generalFlags,
+  reasoningOfEarlierTurns,
+  unlistedFlags,
+  type BackendKind,
+  type Capabilities,
+  type CardFlag,
+} from '../catalog/card-flags.ts';
 import type { Path } from './document.ts';
-import type { ModelInFile } from './schema.ts';
+import type { BackendConfig } from './sections/backends.ts';
+import type { ReasoningInFile } from './sections/reasoning.ts';
+import type { Scalar } from './setting.ts';
 
-type Report = (at: Path, what: string) => unknown;
 type Effort = Capabilities['defaultEffort'];
+type Flags = Readonly<Record<string, CardFlag>>;
+
+/** What the file says of a model's card, as it is written. */
+export interface FlagsInFile {
+  readonly capabilities: Readonly<Record<string, unknown>>;
+  readonly zdr: Readonly<Record<string, unknown>>;
+  readonly reasoning: ReasoningInFile;
+}
+
+/** `at` is a place in the model's part of the file. */
+interface Notes {
+  report(at: Path, what: string): void;
+  show(at: Path, value: Scalar): void;
+}
 
 /**
  * What the card of a model promises, once for all requests and once for those with `Service-ZDR: required`, which only the
@@ -14,22 +37,25 @@ type Effort = Capabilities['defaultEffort'];
  * The file disables flags, or asserts what depends on the model; what a backend cannot do is refused.
  */
 export function capabilitiesOf(
-  model: ModelInFile,
+  file: FlagsInFile,
   backends: readonly BackendConfig[],
-  report: Report,
+  { report, show }: Notes,
 ): { readonly capabilities: Capabilities; readonly zdrCapabilities: Capabilities } {
   const zdrBackends = backends.filter(({ zdr }) => zdr);
-  const zdr = zdrOf(model, zdrBackends, report);
-  const capabilities = { ...flagsOf(model, backends, false, report), zdr };
-  if (!zdr) return { capabilities, zdrCapabilities: capabilities };
+  const zdr = zdrOf(file, zdrBackends, report);
+  const capabilities = { ...new Partition(file, backends, {}, report).capabilities(), zdr };
   // The file's settings for all requests have been checked already.
-  const ofZdr: Report = (at, what) => at[0] === 'zdr' && report(at, what);
-  return { capabilities, zdrCapabilities: { ...flagsOf(model, zdrBackends, true, ofZdr), zdr } };
+  const ofZdr: Notes['report'] = (at, what) => void (at[0] === 'zdr' && report(at, what));
+  const zdrCapabilities = zdr
+    ? { ...new Partition(file, zdrBackends, file.zdr, ofZdr).capabilities(), zdr }
+    : capabilities;
+  for (const [at, value] of shownOf(capabilities, zdrCapabilities)) show(at, value);
+  return { capabilities, zdrCapabilities };
 }
 
-function zdrOf({ zdr }: ModelInFile, zdrBackends: readonly BackendConfig[], report: Report): boolean {
-  if (zdrBackends.length > 0) return zdr?.supported ?? true;
-  const [flag] = Object.entries(zdr ?? {}).find(([, value]) => value) ?? [];
+function zdrOf({ zdr }: FlagsInFile, zdrBackends: readonly BackendConfig[], report: Notes['report']): boolean {
+  if (zdrBackends.length > 0) return zdr['supported'] !== false;
+  const [flag] = Object.entries(zdr).find(([, value]) => value === true) ?? [];
   if (flag !== undefined)
     report(
       ['zdr', flag],
@@ -38,153 +64,145 @@ function zdrOf({ zdr }: ModelInFile, zdrBackends: readonly BackendConfig[], repo
   return false;
 }
 
-/** The requirement of a flag, by its name in the file. */
-type Need = readonly [isThere: boolean, name: string];
+/** Every flag by its key in the file: `tools`, `chat_completions.tools`, `responses.text_format.json_object`. */
+const flagsByKey: ReadonlyMap<string, CardFlag> = new Map([
+  ...Object.entries<CardFlag>({ ...generalFlags, ...unlistedFlags }),
+  ...Object.entries<Flags>(familyFlags).flatMap(([family, flags]) =>
+    Object.entries(flags).flatMap(([key, flag]) => withValues(`${family}.${key}`, flag)),
+  ),
+]);
 
-function flagsOf(
-  model: ModelInFile,
-  backends: readonly BackendConfig[],
-  isZdr: boolean,
-  report: Report,
-): Omit<Capabilities, 'zdr'> {
-  const file = model.capabilities ?? {};
-  const { chat_completions: chat = {} } = file;
-  const ofZdr: NonNullable<ModelInFile['zdr']> = isZdr ? (model.zdr ?? {}) : {};
-
-  const flag = (
-    ability: Ability | undefined,
-    requested: boolean | undefined,
-    at: Path,
-    needs: readonly Need[] = [],
-  ): boolean => {
-    const missing = needs.find(([isThere]) => !isThere);
-    if (requested === undefined)
-      return (
-        missing === undefined && backends.every((each) => ability === undefined || extentOf(each, ability) === 'yes')
-      );
-    if (!requested) return false;
-    const unable = backends.find((each) => ability !== undefined && extentOf(each, ability) === 'no');
-    if (unable !== undefined)
-      report(
-        at,
-        `the backend "${unable.name}" (${kindOf(unable)}) cannot do that, so the card would promise what requests do not get; remove this line${isZdr || !backends.some(({ zdr }) => zdr) ? '' : ', or write it under zdr when only the backends marked zdr can'}`,
-      );
-    else if (missing !== undefined)
-      report(at, `${String(at.at(-1))} rests on ${missing[1]}, which is false here; remove this line, or that one`);
-    return missing === undefined;
-  };
-  /** `ofZdr` comes first where it sets the flag. */
-  const input = <Name extends string>(
-    name: Name,
-    own: boolean | undefined,
-    at: Path,
-  ): readonly [boolean | undefined, Path] => {
-    const inZdr = (ofZdr as Readonly<Partial<Record<string, boolean>>>)[name];
-    return inZdr === undefined ? [own, at] : [inZdr, ['zdr', name]];
-  };
-  const general = (name: 'vision' | 'tools' | 'logprobs' | 'logit_bias', ability: Ability): boolean =>
-    flag(ability, ...input(name, file[name], ['capabilities', name]));
-  const ofChat = (name: keyof typeof chat, ability: Ability | undefined, needs: readonly Need[]): boolean =>
-    flag(ability, ...input(name, chat[name], ['capabilities', 'chat_completions', name]), needs);
-
-  const vision = general('vision', 'vision');
-  const tools = general('tools', 'tools');
-  const logprobs = general('logprobs', 'logprobs');
-  const logitBias = general('logit_bias', 'logitBias');
-  // `zdr.supported` is about zero data retention itself.
-  const supported = flag(undefined, chat.supported, ['capabilities', 'chat_completions', 'supported']);
-  const isServed: Need = [supported, 'chat_completions.supported'];
-  const streaming = ofChat('streaming', 'streaming', [isServed]);
-  const chatTools = ofChat('tools', 'tools', [isServed, [tools, 'tools']]);
-  const jsonObject = ofChat('json_object', 'jsonObject', [isServed]);
-  const jsonSchema = ofChat('json_schema', 'jsonSchema', [isServed]);
-  const grammar = ofChat('grammar', 'grammar', [isServed]);
-  const hasTools: Need = [chatTools, 'chat_completions.tools'];
-  const hasFormat: Need = [jsonObject || jsonSchema || grammar, 'chat_completions.json_schema'];
-  const thinking = thinkingOf(
-    model,
-    backends,
-    input('reasoning', file.reasoning, ['capabilities', 'reasoning']),
-    report,
-  );
-  const flags = {
-    vision,
-    tools,
-    ...thinking,
-    chat: {
-      supported,
-      streaming,
-      tools: chatTools,
-      toolStreaming: ofChat('tool_streaming', 'toolStreaming', [hasTools, [streaming, 'chat_completions.streaming']]),
-      jsonObject,
-      jsonSchema,
-      jsonSchemaRefs: ofChat('json_schema_refs', 'jsonSchemaRefs', [
-        isServed,
-        [jsonSchema || chatTools, 'chat_completions.json_schema'],
-      ]),
-      toolsWithResponseFormat: ofChat('tools_with_response_format', 'toolsWithResponseFormat', [hasTools, hasFormat]),
-      n: ofChat('n', 'n', [isServed]),
-      regex: ofChat('regex', 'regex', [isServed]),
-      grammar,
-      logprobs,
-      logitBias,
-    },
-  };
-  return { ...flags, ...otherFamilies(model, flags, report) };
+/** A list is one flag for each of its values. */
+function withValues(key: string, flag: CardFlag): readonly (readonly [string, CardFlag])[] {
+  const { values, needs = [] } = flag;
+  if (values === undefined) return [[key, flag]];
+  return Object.entries(values).map(([value, own]) => [`${key}.${value}`, { ...flag, needs: [...own, ...needs] }]);
 }
 
-/** /v1/responses and /v1/messages: what the model can do, and the file does not disable. */
-function otherFamilies(
-  { capabilities: { responses = {}, messages = {} } = {} }: ModelInFile,
-  { vision, tools, reasoning, chat }: Pick<Capabilities, 'vision' | 'tools' | 'reasoning' | 'chat'>,
-  report: Report,
-): Pick<Capabilities, 'responses' | 'messages'> {
-  const flag = (
-    family: string,
-    name: string,
-    requested: boolean | undefined,
-    canDo: boolean,
-    isServed = true,
-  ): boolean => {
-    const at = ['capabilities', family, name];
-    if (requested === true) {
-      if (!canDo)
-        report(at, `${name} rests on what the model can do, and it cannot; see capabilities.chat_completions`);
-      else if (!isServed)
-        report(at, `${name} rests on ${family}.supported, which is false here; remove this line, or that one`);
-    }
-    return isServed && canDo && (requested ?? true);
-  };
-  const onResponses = flag('responses', 'supported', responses.supported, true);
-  const ofResponses = (name: Exclude<keyof typeof responses, 'text_format'>, canDo: boolean): boolean =>
-    flag('responses', name, responses[name], canDo, onResponses);
-  const onMessages = flag('messages', 'supported', messages.supported, true);
-  const ofMessages = (name: keyof typeof messages, canDo: boolean): boolean =>
-    flag('messages', name, messages[name], canDo, onMessages);
-  const wanted = responses.text_format;
-  const formats = (['text', 'json_object', 'json_schema'] as const).filter((format) => {
-    const canDo = { text: true, json_object: chat.jsonObject, json_schema: chat.jsonSchema }[format];
-    return flag('responses', 'text_format', wanted?.includes(format), canDo, onResponses);
-  });
-  const streamsMessages = ofMessages('streaming', chat.streaming);
-  const callsInMessages = ofMessages('tools', tools);
-  return {
-    responses: {
-      supported: onResponses,
-      streaming: ofResponses('streaming', chat.streaming),
-      tools: ofResponses('tools', tools),
-      textFormats: formats,
-      rawJsonSchemaText: ofResponses('raw_json_schema_text', formats.includes('json_schema')),
-    },
-    messages: {
-      supported: onMessages,
-      streaming: streamsMessages,
-      tools: callsInMessages,
-      toolStreaming: ofMessages('tool_streaming', callsInMessages && streamsMessages && chat.toolStreaming),
-      vision: ofMessages('vision', vision),
-      reasoning: ofMessages('reasoning', reasoning),
-    },
-  };
+/** The backends that requests of one kind get, and what the card promises for them. */
+class Partition {
+  readonly #file: FlagsInFile;
+  readonly #backends: readonly BackendConfig[];
+  /** Empty for requests without zero data retention. */
+  readonly #zdr: Readonly<Record<string, unknown>>;
+  readonly #report: Notes['report'];
+  readonly #known = new Map<string, boolean>();
+
+  constructor(
+    file: FlagsInFile,
+    backends: readonly BackendConfig[],
+    zdr: Readonly<Record<string, unknown>>,
+    report: Notes['report'],
+  ) {
+    this.#file = file;
+    this.#backends = backends;
+    this.#zdr = zdr;
+    this.#report = report;
+  }
+
+  capabilities(): Omit<Capabilities, 'zdr'> {
+    const [requested, at] = this.#requested('reasoning');
+    const thinking = thinkingOf(this.#file.reasoning, this.#backends, requested, at, this.#report);
+    this.#known.set('reasoning', thinking.reasoning);
+    return {
+      ...this.#valuesOf(generalFlags),
+      ...thinking,
+      chat: { ...this.#valuesOf(chatFlags, 'chat_completions.'), ...this.#valuesOf(unlistedFlags) },
+      responses: this.#valuesOf(familyFlags.responses, 'responses.'),
+      messages: this.#valuesOf(familyFlags.messages, 'messages.'),
+    } as Omit<Capabilities, 'zdr'>;
+  }
+
+  #valuesOf(flags: Flags, prefix = ''): Readonly<Record<string, boolean | readonly string[]>> {
+    return Object.fromEntries(
+      Object.entries(flags).map(([key, flag]) => {
+        const is = (value: string): boolean => this.#is(`${prefix}${key}.${value}`);
+        const own = flag.values === undefined ? this.#is(`${prefix}${key}`) : Object.keys(flag.values).filter(is);
+        return [fieldOf(key, flag), own];
+      }),
+    );
+  }
+
+  #is(key: string): boolean {
+    const known = this.#known.get(key);
+    if (known !== undefined) return known;
+    const is = this.#decide(key, flagsByKey.get(key)!);
+    this.#known.set(key, is);
+    return is;
+  }
+
+  #decide(key: string, { backends, needs = [] }: CardFlag): boolean {
+    const missing = needs
+      .map((need) => (typeof need === 'string' ? [need] : need))
+      .find((any) => !any.some((each) => this.#is(each)));
+    const extent = (backend: BackendConfig) => extentOf(kindOf(backend), backends);
+    const [requested, at] = this.#requested(key);
+    if (requested === undefined) return missing === undefined && this.#backends.every((each) => extent(each) === 'yes');
+    if (!requested) return false;
+    const unable = this.#backends.find((each) => extent(each) === 'no');
+    if (unable !== undefined) this.#report(at, this.#cannot(unable));
+    else if (missing !== undefined) this.#report(at, restsOn(key, String(at.at(-1)), missing[0]!));
+    return missing === undefined;
+  }
+
+  /** What the file says of a flag, and where; `zdr` comes first where it sets the flag. */
+  #requested(key: string): readonly [boolean | undefined, Path] {
+    const [family, name, value] = key.includes('.') ? key.split('.') : [undefined, key];
+    // `zdr.supported` is about zero data retention itself.
+    const isForZdr = family === undefined || (family === 'chat_completions' && name !== 'supported');
+    const inZdr = isForZdr ? this.#zdr[name!] : undefined;
+    if (inZdr !== undefined) return [inZdr as boolean, ['zdr', name!]];
+    const { capabilities } = this.#file;
+    const group = family === undefined ? capabilities : ((capabilities[family] ?? {}) as typeof capabilities);
+    const written = group[name!];
+    const at = ['capabilities', ...(family === undefined ? [] : [family]), name!];
+    return [
+      value === undefined ? (written as boolean | undefined) : (written as string[] | undefined)?.includes(value),
+      at,
+    ];
+  }
+
+  #cannot(backend: BackendConfig): string {
+    const isForAll = this.#zdr !== this.#file.zdr && this.#backends.some(({ zdr }) => zdr);
+    const elsewhere = isForAll ? ', or write it under zdr when only the backends marked zdr can' : '';
+    return `the backend "${backend.name}" (${inWords(backend)}) cannot do that, so requests would not get what the card promises; remove this line${elsewhere}`;
+  }
+}
+
+/** `need` is false, and the flag `key`, written as `name`, rests on it. */
+function restsOn(key: string, name: string, need: string): string {
+  const [family] = key.split('.');
+  const isOfModel = (family === 'responses' || family === 'messages') && !need.startsWith(`${family}.`);
+  return isOfModel
+    ? `${name} requires a capability that the model does not have; see capabilities.chat_completions`
+    : `${name} rests on ${need}, which is false here; remove this line, or that one`;
+}
+
+const kindOf = (backend: BackendConfig): BackendKind => (backend.engine === 'openai' ? backend.flavor : backend.engine);
+
+const inWords = (backend: BackendConfig): string =>
+  backend.engine === 'openai' ? `${backend.engine}, flavor ${backend.flavor}` : backend.engine;
+
+/** The flags in force, under the keys of the file. */
+function shownOf(capabilities: Capabilities, zdr: Capabilities): readonly (readonly [Path, Scalar])[] {
+  const of = (flags: Flags, values: object, ...at: readonly string[]): (readonly [Path, Scalar])[] =>
+    Object.entries(flags).map(([key, flag]) => {
+      const value = (values as Readonly<Record<string, boolean | readonly string[]>>)[fieldOf(key, flag)]!;
+      return [[...at, key], typeof value === 'boolean' ? value : value.join(', ')];
+    });
+  return [
+    ...of(generalFlags, capabilities, 'capabilities'),
+    ...of(unlistedFlags, capabilities.chat, 'capabilities'),
+    ...of(chatFlags, capabilities.chat, 'capabilities', 'chat_completions'),
+    ...of(familyFlags.responses, capabilities.responses, 'capabilities', 'responses'),
+    ...of(familyFlags.messages, capabilities.messages, 'capabilities', 'messages'),
+    ...of({ ...chatFlags, ...unlistedFlags }, zdr.chat, 'zdr'),
+    // `tools` of any API; `supported` is about zero data retention, not about chat.
+    ...of(generalFlags, zdr, 'zdr'),
+    [['zdr', 'supported'], capabilities.zdr],
+    [['reasoning', 'efforts'], capabilities.efforts.join(', ')],
+    [['reasoning', 'default'], capabilities.defaultEffort],
+  ];
 }
 
 /** A reasoning model can be switched off, unless the file says otherwise; the tiers in between depend on its template. */
@@ -193,13 +211,7 @@ const defaultEfforts: readonly Effort[] = ['none', 'medium'];
 /** In the order used for distances (specification §4.2.5(3)). */
 const tiers: readonly Effort[] = ['none', 'low', 'medium', 'high', 'xhigh', 'max'];
 
-/** Everything about reasoning: §4.2.1(5) and §4.2.5. */
-function thinkingOf(
-  { reasoning: file }: ModelInFile,
-  backends: readonly BackendConfig[],
-  [requested, requestedAt]: readonly [boolean | undefined, Path],
-  report: Report,
-): Pick<
+type Thinking = Pick<
   Capabilities,
   | 'reasoning'
   | 'efforts'
@@ -208,55 +220,62 @@ function thinkingOf(
   | 'hidesReasoning'
   | 'inlinesReasoning'
   | 'preservesThinking'
-> {
-  const inlines = file?.inlines ?? false;
+>;
+
+/** Everything about reasoning: §4.2.1(5) and §4.2.5. `requested` is what the file says of the flag. */
+function thinkingOf(
+  file: ReasoningInFile,
+  backends: readonly BackendConfig[],
+  requested: boolean | undefined,
+  requestedAt: Path,
+  report: Notes['report'],
+): Thinking {
+  const { inlines, hides, preserves, roomTokens } = file;
   if (inlines && requested === true)
     report(
       requestedAt,
-      'this flag says that reasoning comes apart from the answer, and reasoning.inlines that it does not; remove one of the two',
+      'this flag says that reasoning is separate from the answer, but reasoning.inlines says that it is not; remove one of the two',
     );
   // Listed tiers imply that the model reasons.
-  const reasoning = requested ?? (!inlines && file?.efforts?.some((tier) => tier !== 'none') === true);
+  const reasoning = requested ?? (!inlines && file.efforts?.some((tier) => tier !== 'none') === true);
   const thinks = reasoning || inlines;
-  const needsThinking = (name: keyof NonNullable<typeof file>): void => {
+  const needsThinking = (name: string): void => {
     if (!thinks)
-      report(['reasoning', name], `${name} rests on capabilities.reasoning, which is false; remove one of the two`);
+      report(['reasoning', name], `${name} requires capabilities.reasoning, which is false; remove one of the two`);
   };
 
-  const listed = file?.efforts ?? defaultEfforts;
+  const listed = file.efforts ?? defaultEfforts;
   if (new Set(listed).size < listed.length)
-    report(['reasoning', 'efforts'], 'a tier stands here twice; remove one of them');
-  if (file?.efforts?.some((tier) => tier !== 'none') === true) needsThinking('efforts');
+    report(['reasoning', 'efforts'], 'a tier is listed twice; remove one of them');
+  if (file.efforts?.some((tier) => tier !== 'none') === true) needsThinking('efforts');
   const ordered = thinks ? tiers.filter((tier) => listed.includes(tier)) : (['none'] as const);
-  const byDefault = file?.default ?? nearMedium(ordered);
+  const byDefault = file.default ?? nearMedium(ordered);
   const isListed = ordered.some((tier) => tier === byDefault);
   if (!isListed)
     report(
       ['reasoning', 'default'],
-      `${byDefault} is not among the efforts (${ordered.join(', ')}), so no request could run at it; take one of them`,
+      `${byDefault} is not among the efforts (${ordered.join(', ')}), so no request could use it; choose one of them`,
     );
-  const hides = file?.hides ?? false;
   if (hides && !ordered.some((tier) => tier === 'none'))
     report(
       ['reasoning', 'hides'],
-      'it is about requests with effort none, which is not among the efforts; remove this line, or list none',
+      'it applies to requests with effort none, which is not among the efforts; remove this line, or list none',
     );
-  if ((file?.room_tokens ?? 0) > 0 && !hides) needsThinking('room_tokens');
-  const preserves = file?.preserves ?? false;
+  if (roomTokens > 0 && !hides) needsThinking('room_tokens');
   if (preserves) {
     needsThinking('preserves');
-    const unable = backends.find((backend) => extentOf(backend, 'preservesThinking') === 'no');
+    const unable = backends.find((backend) => extentOf(kindOf(backend), reasoningOfEarlierTurns) === 'no');
     if (unable !== undefined)
       report(
         ['reasoning', 'preserves'],
-        `the backend "${unable.name}" (${kindOf(unable)}) takes no reasoning of earlier turns; remove this line`,
+        `the backend "${unable.name}" (${inWords(unable)}) cannot take reasoning of earlier turns; remove this line`,
       );
   }
   return {
     reasoning,
     efforts: ordered,
     defaultEffort: isListed ? byDefault : nearMedium(ordered),
-    reasoningRoomTokens: file?.room_tokens ?? 0,
+    reasoningRoomTokens: roomTokens,
     hidesReasoning: hides,
     inlinesReasoning: inlines,
     preservesThinking: preserves,

@@ -1,6 +1,5 @@
-import type { TSchema } from 'typebox';
-import Value from 'typebox/value';
 import type { Path } from './document.ts';
+import { matches, type SchemaNode } from '../platform/schema-node.ts';
 import { suggestion } from './suggestion.ts';
 
 /** A violation of the schema. `at: 'key'` means that the key of `path` itself is at fault, not its value. */
@@ -11,16 +10,15 @@ export interface Finding {
 }
 
 /**
- * All violations of `schema` in `value`, in words, in the order of the value. Among alternatives that a constant distinguishes
+ * All violations of the schema in `value`, in words, in the order of the value. Among alternatives that a constant distinguishes
  * (`engine: llama`), the value is checked only against the chosen one.
  */
-export function check(schema: TSchema, value: unknown, path: Path = []): Finding[] {
-  const node = schema as SchemaNode;
+export function check(node: SchemaNode, value: unknown, path: Path = []): Finding[] {
   if (node.type === 'object' && node.properties !== undefined) return checkObject(node, value, path);
   if (node.type === 'array' && node.items !== undefined) return checkArray(node, value, path);
   const tag = node.anyOf === undefined ? undefined : tagOf(node.anyOf);
   if (tag !== undefined) return checkTagged(node.anyOf!, tag, value, path);
-  return Value.Check(schema, value) ? [] : [{ path, at: 'value', what: mismatch(node, value, path) }];
+  return matches(node, value) ? [] : [{ path, at: 'value', what: mismatch(node, value, path) }];
 }
 
 const roundsMax = 16;
@@ -29,7 +27,7 @@ const roundsMax = 16;
  * A copy of `value` without what the schema does not allow, so that the meaning of the rest can be checked as well. Entries of
  * lists become gaps, because their neighbours must keep their index.
  */
-export function withoutFaults(schema: TSchema, value: unknown): unknown {
+export function withoutFaults(schema: SchemaNode, value: unknown): unknown {
   const copy: unknown = structuredClone(value);
   // What is removed may have been required, and then the group around it is removed in the next round.
   for (let round = 0; round < roundsMax; round++) {
@@ -52,28 +50,6 @@ function remove(value: unknown, path: Path): void {
   else delete parent[last];
 }
 
-/** The part of JSON Schema that is handled here; everything else is left to the validator. */
-interface SchemaNode {
-  readonly type?: string;
-  readonly properties?: Readonly<Record<string, SchemaNode>>;
-  readonly required?: readonly string[];
-  readonly additionalProperties?: unknown;
-  readonly items?: SchemaNode;
-  readonly anyOf?: readonly SchemaNode[];
-  readonly const?: unknown;
-  readonly enum?: readonly unknown[];
-  readonly minItems?: number;
-  readonly maxItems?: number;
-  readonly minLength?: number;
-  readonly maxLength?: number;
-  readonly minimum?: number;
-  readonly maximum?: number;
-  readonly exclusiveMinimum?: number;
-  readonly description?: string;
-  readonly examples?: readonly unknown[];
-  readonly writeOnly?: boolean;
-}
-
 function checkObject(schema: SchemaNode, value: unknown, path: Path): Finding[] {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) {
     return [{ path, at: 'value', what: mismatch(schema, value, path) }];
@@ -82,7 +58,7 @@ function checkObject(schema: SchemaNode, value: unknown, path: Path): Finding[] 
   const known = Object.keys(schema.properties!);
   for (const [key, member] of Object.entries(value)) {
     const memberSchema = Object.hasOwn(schema.properties!, key) ? schema.properties![key] : undefined;
-    if (memberSchema !== undefined) findings.push(...check(memberSchema as TSchema, member, [...path, key]));
+    if (memberSchema !== undefined) findings.push(...check(memberSchema, member, [...path, key]));
     else if (schema.additionalProperties === false)
       findings.push({ path: [...path, key], at: 'key', what: unknownKey(key, known, path) });
   }
@@ -107,9 +83,7 @@ function checkArray(schema: SchemaNode, value: unknown, path: Path): Finding[] {
     ];
   }
   // YAML has no undefined entries: they are the gaps that `withoutFaults` leaves.
-  return value.flatMap((item, index) =>
-    item === undefined ? [] : check(schema.items as TSchema, item, [...path, index]),
-  );
+  return value.flatMap((item, index) => (item === undefined ? [] : check(schema.items!, item, [...path, index])));
 }
 
 /** The key that distinguishes all alternatives: each has another constant there. */
@@ -143,7 +117,7 @@ function checkTagged(alternatives: readonly SchemaNode[], tag: string, value: un
       {
         path,
         at: 'value',
-        what: `"${tag}" is missing in ${nameOf(path)}, and it decides what else may stand here; add ${tag}: ${tags.join(' or ')}`,
+        what: `"${tag}" is missing in ${nameOf(path)}, and it decides which other settings are allowed; add ${tag}: ${tags.join(' or ')}`,
       },
     ];
   }
@@ -156,7 +130,7 @@ function checkTagged(alternatives: readonly SchemaNode[], tag: string, value: un
 function unknownKey(key: string, known: readonly string[], path: Path): string {
   const near = suggestion(key, known);
   const repair = near === undefined ? `known here: ${known.join(', ')}` : `did you mean "${near}"?`;
-  return `unknown key ${JSON.stringify(key.slice(0, 60))} in ${nameOf(path)}, nothing reads it; ${repair}`;
+  return `unknown key ${JSON.stringify(key.slice(0, 60))} in ${nameOf(path)}, it has no effect; ${repair}`;
 }
 
 function missingKey(key: string, schema: SchemaNode, path: Path): string {
@@ -200,7 +174,7 @@ function expected(schema: SchemaNode): string {
     case 'null':
       return 'null';
     case 'string':
-      return 'a text of the right form';
+      return 'a text of the expected form';
     case 'integer':
       return `a whole number${range(schema)}`;
     case 'number':

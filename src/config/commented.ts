@@ -1,40 +1,26 @@
-import type { TSchema } from 'typebox';
-import { parse, stringify } from 'yaml';
+import { stringify } from 'yaml';
 import { defaultModels } from './defaults.ts';
-
-/** The part of the schema that decides the layout of a file. */
-interface Node {
-  readonly description?: string;
-  readonly default?: unknown;
-  readonly examples?: readonly unknown[];
-  readonly properties?: Readonly<Record<string, Node>>;
-  readonly required?: readonly string[];
-  readonly items?: Node;
-  readonly anyOf?: readonly Node[];
-  readonly const?: unknown;
-}
+import type { SchemaNode } from '../platform/schema-node.ts';
 
 /**
  * A `tokenhouse.yaml` that states every default, with the purpose of each setting; settings without a default appear as comments
  * with an example. All of it comes from the schema and the defaults, so it cannot deviate from them.
  */
-export function commentedConfig(schema: TSchema, schemaPath: string): string {
-  const root = schema as Node;
-  const models = (parse(defaultModels) as { readonly models: unknown }).models;
+export function commentedConfig(root: SchemaNode, schemaPath: string): string {
   const lines = [
     `# yaml-language-server: $schema=${schemaPath}`,
-    `# ${sentence(root.description ?? '')} Every line says the default, so each may be left out.`,
+    `# ${sentence(root.description ?? '')} Every line states the default, so each may be left out.`,
     '# Check changes with: tokenhouse config check',
     ...Object.entries(root.properties ?? {}).flatMap(([key, node]) => [
       '',
-      ...setting(key, node, key === 'models' ? models : undefined, ''),
+      ...setting(key, node, key === 'models' ? defaultModels : undefined, ''),
     ]),
   ];
   return `${lines.join('\n')}\n`;
 }
 
 /** `given` is the value in the defaults; without it the schema's own default or, as a comment, an example. */
-function setting(key: string, node: Node, given: unknown, indent: string): readonly string[] {
+function setting(key: string, node: SchemaNode, given: unknown, indent: string): readonly string[] {
   const value = given ?? node.default;
   if (node.properties !== undefined) {
     // It would be wrong with only some of its fields.
@@ -65,23 +51,27 @@ function setting(key: string, node: Node, given: unknown, indent: string): reado
   return example === undefined ? [] : [`${indent}# ${key}: ${scalar(example)}${words}`];
 }
 
-function group(node: Node, given: Readonly<Record<string, unknown>> | undefined, indent: string): readonly string[] {
+function group(
+  node: SchemaNode,
+  given: Readonly<Record<string, unknown>> | undefined,
+  indent: string,
+): readonly string[] {
   return Object.entries(node.properties ?? {}).flatMap(([key, member]) => setting(key, member, given?.[key], indent));
 }
 
 /** An entry of a list of groups: its first line has the dash. */
-function item(node: Node, entry: Readonly<Record<string, unknown>>, indent: string): readonly string[] {
+function item(node: SchemaNode, entry: Readonly<Record<string, unknown>>, indent: string): readonly string[] {
   const lines = group(chosen(node, entry), entry, `${indent}  `);
   return lines.map((line, index) => (index === 0 ? `${indent}- ${line.trimStart()}` : line));
 }
 
 /** An absent entry of a list, as a comment. */
-function exampleItem(node: Node, indent: string): readonly string[] {
+function exampleItem(node: SchemaNode, indent: string): readonly string[] {
   return exampleGroup(node, '').map((line, index) => `${indent}  ${index === 0 ? '-' : ' '} ${line}`);
 }
 
 /** An absent group, as a comment. */
-function exampleGroup(node: Node, indent: string): readonly string[] {
+function exampleGroup(node: SchemaNode, indent: string): readonly string[] {
   return Object.entries(node.properties ?? {}).flatMap(([key, { examples, description, items }]) =>
     isOfGroups(items)
       ? [`${indent}${key}: # ${description ?? ''}`, ...exampleItem(items!, indent)]
@@ -90,7 +80,7 @@ function exampleGroup(node: Node, indent: string): readonly string[] {
 }
 
 /** The other kinds of entry, each as a comment with examples. */
-function others(node: Node, given: readonly unknown[], indent: string): readonly string[] {
+function others(node: SchemaNode, given: readonly unknown[], indent: string): readonly string[] {
   const used = new Set(given.map((entry) => chosen(node, entry as Readonly<Record<string, unknown>>)));
   return (node.anyOf ?? [])
     .filter((alternative) => !used.has(alternative) && Object.values(alternative.properties ?? {}).some(hasExample))
@@ -108,20 +98,20 @@ function others(node: Node, given: readonly unknown[], indent: string): readonly
     });
 }
 
-const hasExample = (node: Node): boolean => node.examples !== undefined && node.default === undefined;
+const hasExample = (node: SchemaNode): boolean => node.examples !== undefined && node.default === undefined;
 
-const isOfGroups = (node: Node | undefined): boolean =>
+const isOfGroups = (node: SchemaNode | undefined): boolean =>
   node?.properties !== undefined || node?.anyOf?.every((choice) => choice.properties !== undefined) === true;
 
-function chosen(node: Node, entry: Readonly<Record<string, unknown>>): Node {
-  const matches = (choice: Node): boolean =>
+function chosen(node: SchemaNode, entry: Readonly<Record<string, unknown>>): SchemaNode {
+  const matches = (choice: SchemaNode): boolean =>
     Object.entries(choice.properties ?? {}).every(
       ([key, { const: only }]) => only === undefined || only === entry[key],
     );
   return node.anyOf?.find(matches) ?? node;
 }
 
-const comment = (node: Node, indent: string): string => `${indent}# ${node.description ?? ''}`;
+const comment = (node: SchemaNode, indent: string): string => `${indent}# ${node.description ?? ''}`;
 
 const sentence = (text: string): string => `${text.slice(0, 1).toUpperCase()}${text.slice(1)}.`;
 

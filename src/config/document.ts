@@ -85,7 +85,9 @@ class UnknownAlias extends Error {
   readonly offset: number;
 
   constructor(name: string, offset: number) {
-    super(`the alias *${name.slice(0, 60)} stands for nothing; write &${name.slice(0, 60)} before the value it means`);
+    super(
+      `the alias *${name.slice(0, 60)} is undefined; write &${name.slice(0, 60)} before the value that it refers to`,
+    );
     this.offset = offset;
   }
 }
@@ -103,7 +105,7 @@ function plain(
 ): unknown {
   if (++count.nodes > nodesMax || path.length > depthMax) {
     throw new TooLarge(
-      `the file has more than ${nodesMax} values, or is nested deeper than ${depthMax}; aliases count as often as they are used`,
+      `the file has more than ${nodesMax} values, or is nested deeper than ${depthMax}; each use of an alias counts`,
     );
   }
   if (isAlias(node)) {
@@ -133,14 +135,14 @@ function plain(
 function inWords(code: string, message: string): string {
   switch (code) {
     case 'DUPLICATE_KEY':
-      return 'this key stands twice in the same group, so one of the two would be lost; remove one';
+      return 'this key occurs twice in the same group, so one value would be lost; remove one';
     case 'MULTIPLE_DOCS':
-      return 'a second document begins here, and it would not be read; remove the line `---` and what belongs to it';
+      return 'a second YAML document begins here and would be ignored; remove the line `---` and what follows';
     case 'TAB_AS_INDENT':
-      return 'a tab is used for indentation, which YAML does not allow; use blanks';
+      return 'a tab is used for indentation, which YAML does not allow; use spaces';
     case 'TAG_RESOLVE_FAILED':
       return 'tags such as `!name` have no meaning here; remove it';
     default:
-      return `not valid YAML: ${message.split('\n')[0]}; check indentation, quotes and brackets above this place`;
+      return `not valid YAML: ${message.split('\n')[0]}; check indentation, quotes and brackets above this line`;
   }
 }

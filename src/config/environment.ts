@@ -91,21 +91,22 @@ export function readEnvironment(variables: Readonly<Record<string, string | unde
 
 /** Every variable that decides something, ours and foreign, for the documentation and against misspellings. */
 export const environmentVariables = {
-  TOKENHOUSE_SECRET: 'what keys are hashed with, 32 characters or more; without it a generated one in `data/secret`',
+  TOKENHOUSE_SECRET:
+    'secret that API keys are hashed with, at least 32 characters; when unset, a generated one in `data/secret`',
   TOKENHOUSE_CONFIG: 'path of the configuration, when `--config` does not name it',
-  TOKENHOUSE_POSTGRES_PASSWORD: 'password for the database that `storage: postgres://…` names',
+  TOKENHOUSE_POSTGRES_PASSWORD: 'password of the database in `storage: postgres://…`',
   TOKENHOUSE_SMTP_PASSWORD: 'password of `mail.smtp.user`',
-  TOKENHOUSE_METRICS_TOKEN: 'lets whoever presents it read `/metrics` from elsewhere, 32 characters or more',
+  TOKENHOUSE_METRICS_TOKEN: 'bearer token for `/metrics` from other computers, at least 32 characters',
   TOKENHOUSE_MODEL_DIR: 'folder of the model files; default `~/.cache/tokenhouse/models`',
-  TOKENHOUSE_STRIPE_SECRET_KEY: 'what Stripe knows us by (`sk_…` or `rk_…`), for `payments.provider: stripe`',
-  TOKENHOUSE_STRIPE_WEBHOOK_SECRET: 'what Stripe signs its calls of `/v1/webhooks/payments` with (`whsec_…`)',
-  TOKENHOUSE_KEY: 'the key that `tokenhouse chat` uses',
-  TOKENHOUSE_URL: 'the service that `tokenhouse chat` talks to, when it is not the one that runs here',
-  HF_ENDPOINT: 'another model hub',
+  TOKENHOUSE_STRIPE_SECRET_KEY: 'Stripe API key (`sk_…` or `rk_…`), for `payments.provider: stripe`',
+  TOKENHOUSE_STRIPE_WEBHOOK_SECRET: 'signing secret of Stripe for `/v1/webhooks/payments` (`whsec_…`)',
+  TOKENHOUSE_KEY: 'API key for `tokenhouse chat`',
+  TOKENHOUSE_URL: 'address of the service for `tokenhouse chat`; default: the service on this computer',
+  HF_ENDPOINT: 'address of another model hub',
   HF_TOKEN: 'token for the model hub',
-  AWS_ACCESS_KEY_ID: 'who we are to `files.bucket`',
-  AWS_SECRET_ACCESS_KEY: 'what proves it',
-  AWS_SESSION_TOKEN: 'goes with the two when they are temporary',
+  AWS_ACCESS_KEY_ID: 'access key id for `files.bucket`',
+  AWS_SECRET_ACCESS_KEY: 'secret access key for `files.bucket`',
+  AWS_SESSION_TOKEN: 'session token, when the two are temporary',
 } as const;
 
 const knownVariables = Object.keys(environmentVariables).filter((name) => name.startsWith('TOKENHOUSE_'));
@@ -138,7 +139,7 @@ function secretProblems(get: (name: string) => string | undefined): Problem[] {
   ].flatMap(({ where, threat }) => {
     const secret = get(where);
     if (secret === undefined || secret.length >= secretLengthMin) return [];
-    const what = `has ${secret.length} characters, and whoever guesses it ${threat}; use ${secretLengthMin} random ones or more, for example of: openssl rand -hex 32`;
+    const what = `has ${secret.length} characters, and anyone who guesses it ${threat}; use ${secretLengthMin} random ones or more, for example of: openssl rand -hex 32`;
     return [{ where, what }];
   });
 }
@@ -147,7 +148,10 @@ function endpointProblems(get: (name: string) => string | undefined): Problem[] 
   const endpoint = get('HF_ENDPOINT');
   if (endpoint === undefined || (/^https?:\/\//.test(endpoint) && URL.canParse(endpoint))) return [];
   return [
-    { where: 'HF_ENDPOINT', what: 'is no URL, so no model can be fetched through it; write https://host, or unset it' },
+    {
+      where: 'HF_ENDPOINT',
+      what: 'is not a URL, so models cannot be downloaded through it; write https://host, or unset it',
+    },
   ];
 }
 
@@ -188,7 +192,8 @@ function unknownVariables(variables: Readonly<Record<string, string | undefined>
   );
   return unknown.map((name) => {
     const near = suggestion(name, knownVariables);
-    const repair = near === undefined ? `known are ${knownVariables.join(', ')}` : `did you mean ${near}?`;
-    return { where: name, what: `nothing reads this environment variable; ${repair}` };
+    const repair =
+      near === undefined ? `the known variables are ${knownVariables.join(', ')}` : `did you mean ${near}?`;
+    return { where: name, what: `this environment variable has no effect; ${repair}` };
   });
 }

@@ -1,10 +1,10 @@
 import { existsSync, readFileSync, statSync } from 'node:fs';
 import path from 'node:path';
-import type { TSchema } from 'typebox';
 import type { Config } from './config.ts';
 import type { Environment } from './environment.ts';
 import { ConfigError } from './problem.ts';
 import { readConfig } from './read.ts';
+import type { SchemaNode } from '../platform/schema-node.ts';
 
 export interface LoadOptions {
   readonly environment: Environment;
@@ -13,7 +13,7 @@ export interface LoadOptions {
   /** Where `tokenhouse.yaml` is looked for, and the base of relative paths when there is none. */
   readonly directory: string;
   /** Schema of one script of a `scripted` backend; without it scripts are taken as they are. */
-  readonly scriptSchema?: TSchema | undefined;
+  readonly scriptSchema?: SchemaNode | undefined;
   /** The configuration in use while this one is read: changes that need a restart are refused. */
   readonly running?: Config | undefined;
 }
@@ -57,7 +57,7 @@ function textOf(file: string, shownAs: string): string {
       throw new ConfigError([
         {
           where: shownAs,
-          what: `has ${size} bytes, and a configuration has at most ${fileBytesMax}; is it the right file?`,
+          what: `has ${size} bytes, more than the allowed ${fileBytesMax}; check that this is the right file`,
         },
       ]);
     return new TextDecoder('utf-8', { fatal: true }).decode(readFileSync(file));
@@ -71,10 +71,10 @@ function unreadable(error: unknown): string {
   switch ((error as NodeJS.ErrnoException).code) {
     case 'ENOENT':
     case 'ENOTDIR':
-      return 'there is no such file; correct the path, or leave it out to use the defaults';
+      return 'does not exist; correct the path, or leave it out to use the defaults';
     case 'EACCES':
     case 'EPERM':
-      return 'may not be read by this user; change its owner or its mode';
+      return 'cannot be read by this user; change its owner or its mode';
     case 'EISDIR':
       return 'is a folder; name the file in it';
     case 'ERR_ENCODING_INVALID_ENCODED_DATA':

@@ -35,7 +35,7 @@ export function parseSource(text: string, directory: string): ModelFileSource | 
   if (text.startsWith('file:')) return fileSource(text, directory);
   const scheme = /^([A-Za-z][A-Za-z0-9+.-]+):/.exec(text)?.[1];
   if (scheme !== undefined)
-    return { problem: `"${scheme}:" is no kind of source; use hf:, pypi:, https:, file: or a path` };
+    return { problem: `"${scheme}:" is not a known kind of source; use hf:, pypi:, https:, file: or a path` };
   return pathSource(text, directory);
 }
 
@@ -68,7 +68,7 @@ function hubSource(text: string): ModelFileSource | { problem: string } {
       return { type: 'hub-quantization', label: text, repository, revision, quantization };
     if (file?.toLowerCase().endsWith('.gguf')) return { type: 'hub-file', label: text, repository, revision, file };
   }
-  return { problem: 'not a file of a hub; write hf:owner/repository/file.gguf@revision or hf:owner/repository:QUANT' };
+  return { problem: 'not a file on a hub; write hf:owner/repository/file.gguf@revision or hf:owner/repository:QUANT' };
 }
 
 function packageSource(text: string): ModelFileSource | { problem: string } {

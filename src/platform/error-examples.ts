@@ -12,14 +12,14 @@ export interface ErrorExample {
 }
 
 const model = { model: ['id of the model', 'my-model'] } as const;
-const retryAfter = { 'Retry-After': 'seconds until a retry is worth it; not on every answer' } as const;
+const retryAfter = { 'Retry-After': 'seconds until a retry makes sense; not on every answer' } as const;
 /** The caps of a backend are its own. */
 const ofBackend = 'not on every answer, because what a backend takes at most is often not known' as const;
 const rateLimit = {
-  'Retry-After': 'seconds until a retry is worth it',
+  'Retry-After': 'seconds until a retry makes sense',
   'RateLimit-Limit': 'the cap for the window',
-  'RateLimit-Remaining': 'what is left of it: 0',
-  'RateLimit-Reset': 'seconds until the window begins anew',
+  'RateLimit-Remaining': 'remaining: 0',
+  'RateLimit-Reset': 'seconds until the window renews',
 } as const;
 
 /** One for each code: a code without one does not compile. */
@@ -59,7 +59,7 @@ export const errorExamples: Readonly<Record<ErrorCode, ErrorExample>> = {
       ...model,
       context_length_limit: ['tokens of prompt and answer together', 8192],
       prompt_tokens: ['tokens of the prompt, where they have been counted', 9000],
-      max_tokens: ['tokens that the answer was to have at most', 1000],
+      max_tokens: ['maximum of tokens of the answer', 1000],
       suggested_models: [
         'larger models that this key can use, nearest first',
         [{ id: 'my-larger-model', context_length: 32768 }],
@@ -73,7 +73,7 @@ export const errorExamples: Readonly<Record<ErrorCode, ErrorExample>> = {
   },
   invalid_zdr_header: { message: "The header Service-ZDR must be 'required' or absent.", param: 'Service-ZDR' },
   invalid_request_tag: {
-    message: 'A tag has 1 to 32 of a-z, 0-9, _ and -, and there are at most eight.',
+    message: 'A tag must have 1 to 32 characters of a-z, 0-9, _ and -; at most 8 tags are allowed.',
     param: 'Service-Request-Tag',
   },
   model_zdr_not_supported: { message: "The model 'my-model' does not offer zero data retention.", param: 'model' },
@@ -95,15 +95,15 @@ export const errorExamples: Readonly<Record<ErrorCode, ErrorExample>> = {
   },
   http_403: {
     message: 'This key has no access to this endpoint.',
-    extra: { step_up_required: ['only on the account API: signing in once more is all that is missing', true] },
+    extra: { step_up_required: ['only on the account API: only a fresh sign-in is missing', true] },
   },
   files_require_user_key: { message: 'Files can be uploaded only with a key that belongs to a user.' },
   concurrency_limit_exceeded: {
-    message: 'The account has 64 requests running, and may have no more.',
+    message: 'The account has 64 running requests, which is its limit.',
     headers: rateLimit,
   },
   request_quota_exceeded: {
-    message: 'The account has used the 1000 requests that its plan includes in this window.',
+    message: 'The account has used all 1000 requests that its plan includes in this window.',
     extra: {
       request_limit: ['requests that the window includes', 1000],
       window_end: ['when the next window begins', '2027-01-01T00:00:00.000Z'],
@@ -113,25 +113,25 @@ export const errorExamples: Readonly<Record<ErrorCode, ErrorExample>> = {
   },
   rate_limit_exceeded: { message: 'Too many requests in a short time.', headers: rateLimit },
   backend_at_capacity: {
-    message: 'All places of the model are taken. Try again shortly.',
+    message: 'All slots of the model are in use. Try again shortly.',
     extra: { model: ['id of the model, where one model is full', 'my-model'] },
-    headers: { ...rateLimit, 'RateLimit-Limit': `the cap that was met; ${ofBackend}` },
+    headers: { ...rateLimit, 'RateLimit-Limit': `the cap that was reached; ${ofBackend}` },
   },
   backend_overloaded: {
-    message: 'The backend of the model refuses more work.',
+    message: 'The backend of the model is at its limit.',
     extra: model,
-    headers: { ...rateLimit, 'RateLimit-Limit': `the cap that was met; ${ofBackend}` },
+    headers: { ...rateLimit, 'RateLimit-Limit': `the cap that was reached; ${ofBackend}` },
   },
   insufficient_credits: {
     message: 'The balance does not cover the request.',
     extra: {
-      credits_available_cents: ['what can be spent now, in whole cents', 12],
-      credits_required_cents_estimate: ['what the request may cost, in whole cents', 40],
+      credits_available_cents: ['the available amount, in whole cents', 12],
+      credits_required_cents_estimate: ['the most that the request may cost, in whole cents', 40],
       topup_url: ['where credit is added', 'https://account.example.org/topup'],
-      budget_of: ['`key` or `account`: whose budget it is that is used up; left out when it is the credit', 'key'],
+      budget_of: ['`key` or `account`: whose budget is used up; left out when it is the credit', 'key'],
       budget_period: ['`day`, `week`, `month` or `total`, of that budget', 'month'],
-      budget_limit_cents: ['how much it is, in whole cents; the amounts above are then of the budget', 1000],
-      budget_renews_at: ['when there is a new one, in UTC; left out for a total', '2026-12-01T00:00:00.000Z'],
+      budget_limit_cents: ['the budget, in whole cents; the amounts above then refer to it', 1000],
+      budget_renews_at: ['when the budget renews, in UTC; left out for a total', '2026-12-01T00:00:00.000Z'],
     },
   },
   no_healthy_backends: {
@@ -143,17 +143,17 @@ export const errorExamples: Readonly<Record<ErrorCode, ErrorExample>> = {
   backend_connect_error: { message: 'The connection to the backend could not be opened.', extra: model },
   backend_http_error: { message: 'The backend of the model failed.', extra: model },
   internal_error: { message: 'The service failed while it worked on this request.', headers: retryAfter },
-  http_404: { message: 'There is no such route.' },
+  http_404: { message: 'Route not found.' },
   http_405: { message: 'Use POST here.', headers: { Allow: 'methods that the route has' } },
   http_408: { message: 'The request did not arrive in time.' },
   http_409: {
     message: 'The request with this Idempotency-Key was answered and charged. Its answer was not kept.',
     param: 'Idempotency-Key',
     extra: { first_request_id: ['`x-request-id` of the request that was charged', 'req_0123456789ab'] },
-    headers: { 'x-should-retry': 'false: clients that try again after a 409 need not' },
+    headers: { 'x-should-retry': 'false: a retry after this 409 does not help' },
   },
   http_415: { message: 'The body must be application/json.' },
-  http_417: { message: 'The only expectation that is met is 100-continue.' },
+  http_417: { message: 'The Expect header must be 100-continue.' },
   http_431: { message: 'The headers are too large.' },
   http_505: { message: 'Speak HTTP/1.1.' },
   http_400: { message: 'The request is not well-formed HTTP.' },

@@ -70,7 +70,7 @@ export const errorTable = {
   unsupported_feature: invalid(
     400,
     'The model does not support a feature that the request needs.',
-    'Look at the capabilities in the card of the model (`GET /v1/models`) and choose one that has it.',
+    'Check the capabilities on the cards (`GET /v1/models`) and choose a model that has the feature.',
   ),
   unsupported_response_format: invalid(
     400,
@@ -91,7 +91,7 @@ export const errorTable = {
   duplicate_tool_name: invalid(400, 'Two tools have the same `function.name`.', 'Give every tool a name of its own.'),
   context_length_exceeded: invalid(
     400,
-    'The prompt, with the answer that it asks for, does not fit the context window of the model.',
+    'The prompt and the requested answer do not fit the context window of the model.',
     'Lower `max_tokens`, shorten the prompt, or use one of `suggested_models`.',
   ),
   model_not_found: invalid(
@@ -133,7 +133,7 @@ export const errorTable = {
   ),
   model_request_rejected: invalid(
     400,
-    'An image could not be fetched from its URL, or what came is no image that is supported.',
+    'An image could not be fetched from its URL, or it is not a supported image.',
     'Send the image as a data URI, or make the URL publicly readable.',
   ),
   unsupported_value: invalid(
@@ -153,7 +153,7 @@ export const errorTable = {
     'authentication_error',
     401,
     'no',
-    'The API key does not match a live key: mistyped, revoked, or of another server.',
+    'The API key does not match a live key: it is mistyped, revoked, or from another server.',
     'Check for blanks and missing characters, or create a new key.',
   ),
   // §7.4
@@ -162,7 +162,7 @@ export const errorTable = {
     403,
     'after a change elsewhere',
     'The key is valid, but has no access to this endpoint or resource, or the account has no room for another file. On the account API: a role, a kind of key or a fresh sign-in is missing.',
-    'Use a key that has, delete files, or ask the owner of the account.',
+    'Use a key with access, delete files, or ask the owner of the account.',
   ),
   files_require_user_key: row(
     'permission_error',
@@ -197,14 +197,14 @@ export const errorTable = {
     'rate_limit_error',
     429,
     'with exponential backoff',
-    'All places of the model, or of the service, are taken.',
+    'All slots of the model, or of the service, are in use.',
     'Try again a little later.',
   ),
   backend_overloaded: row(
     'rate_limit_error',
     429,
     'with exponential backoff',
-    'The backend of the model refuses more work.',
+    'The backend of the model is at its limit.',
     'Try again a little later.',
   ),
   // §7.6
@@ -213,7 +213,7 @@ export const errorTable = {
     402,
     'after a change elsewhere',
     'The prepaid balance, or a budget of the key or its account, does not cover the request.',
-    'Add credit (`topup_url`), have the budget raised or wait until `budget_renews_at`, or ask for less with `max_tokens`.',
+    'Add credit (`topup_url`), have the budget raised or wait until `budget_renews_at`, or lower `max_tokens`.',
   ),
   // §7.7
   no_healthy_backends: row(
@@ -250,20 +250,20 @@ export const errorTable = {
     500,
     'with exponential backoff',
     'The service itself failed.',
-    'Try again; if it stays, report the request id.',
+    'Try again; if it persists, report the request id.',
   ),
   // Contracts decision 19: what part 7 does not list is http_<status>.
   http_404: invalid(
     404,
-    'There is no such route, or nothing with this id that is yours.',
+    'The route does not exist, or you have nothing with this id.',
     'Check the path, the base URL and the id.',
   ),
   http_405: invalid(405, 'The route exists, but not with this method.', 'Use a method of the `Allow` header.'),
-  http_408: invalid(408, 'The request did not arrive in time.', 'Send it faster, or check the network.'),
+  http_408: invalid(408, 'The request did not arrive in time.', 'Send the request faster, or check the network.'),
   http_409: invalid(
     409,
-    'A request with this `Idempotency-Key` was answered and charged before, and its answer was not kept: zero data retention, or too long. On the account API: what is asked for conflicts with what is there.',
-    'Look the request up by `first_request_id`; to ask again, use another key. On the account API, read what is there and decide anew.',
+    'A request with this `Idempotency-Key` was answered and charged before, and its answer was not kept: zero data retention, or too long. On the account API: the change conflicts with existing data.',
+    'Look the request up by `first_request_id`; to ask again, use another key. On the account API, read the present state and decide again.',
   ),
   http_415: invalid(
     415,
@@ -284,9 +284,9 @@ export function chargeOf(row: ErrorRow): string {
     case 'server_error':
     case 'routing_error':
     case 'internal_error':
-      return 'Nothing, at whatever moment it happens.';
+      return 'Nothing, whenever it happens.';
     case 'authentication_error':
-      return 'Nothing when the request is refused. A key that is revoked in mid-answer pays for what was produced until then.';
+      return 'Nothing when the request is refused. A key that is revoked in mid-answer pays for the part generated until then.';
     case 'invalid_request_error':
     case 'permission_error':
     case 'rate_limit_error':

@@ -26,7 +26,10 @@ export interface Feed {
   readonly isStale: boolean;
   /** Waits until it is not stale; `false`: the database did not answer in time. */
   freshen(): Promise<boolean>;
-  /** Resolves when all that was durable at the call is in force here; `false`: the database did not answer in time. */
-  catchUp(): Promise<boolean>;
+  /**
+   * Resolves when all that was durable at the call is in force here; `false`: the database did not answer in time. The only
+   * process on its books does not look for what has changed: it is given the changes that it has made.
+   */
+  catchUp(made?: readonly Change[]): Promise<boolean>;
   close(): Promise<void>;
 }

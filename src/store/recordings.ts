@@ -46,7 +46,7 @@ export const recordings = {
   invitation: `insert into invitation (id, account_id, email, role, token_hash, invited_by, created_at, expires_at)
     values (?, ?, ?, ?, ?, ?, ?, ?)`,
   /** The event to be announced. */
-  notice: `insert into notice (id, account_id, type, data, recipients, webhook, at) values (?, ?, ?, ?, ?, ?, ?)`,
+  notice: `insert into notice (id, account_id, type, data, recipients, is_webhook, at) values (?, ?, ?, ?, ?, ?, ?)`,
   promotion: `insert into promotion (transfer_id, account_id, amount, granted_at, expires_at) values (?, ?, ?, ?, ?)`,
   promotion_closed: `update promotion set closed_at = ?, unused = ?, taken = ? where transfer_id = ? and closed_at is null`,
 } as const;

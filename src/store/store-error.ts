@@ -1,3 +1,5 @@
+import type { ErrorMapping } from '../platform/rpc/failure.ts';
+
 /** Why the store refused. Callers decide on the code; the message is for the operator's log, never for a client. */
 export type StoreErrorCode =
   | 'busy' // another process keeps the database locked, or too much is waiting: nothing was written, try again
@@ -33,6 +35,14 @@ export function toFailure(error: unknown): StoreFailure {
 export function fromFailure(failure: StoreFailure): StoreError {
   return new StoreError(failure.code, failure.message);
 }
+
+/** What callers get of a connection to a thread of the store: nothing but StoreErrors. */
+export const storeErrors: ErrorMapping = {
+  ofConnection: (error) =>
+    new StoreError(error.code === 'busy' ? 'busy' : 'failed', error.message, error.cause ?? error),
+  revive: ({ name, code, message }, cause) =>
+    new StoreError(name === 'StoreError' ? (code as StoreErrorCode) : 'failed', message, cause),
+};
 
 /** Converts an error for the callers of the store. */
 export function storeErrorFrom(error: unknown): StoreError {

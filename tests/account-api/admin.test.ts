@@ -1,4 +1,4 @@
-/** What whoever runs the server does over the API, and what an account does with itself; all of it is in the audit log (docs/operator.md). */
+/** What the operator of the server does over the API, and what an account does with itself; all of it is in the audit log (docs/operator.md). */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 
@@ -29,7 +29,6 @@ after(async () => {
 async function managementKey(role: 'owner' | 'billing' | 'viewer', accountId: string, isOperator: boolean) {
   const input = { kind: 'create_key', accountId, name: `${role} key`, expiresAt: undefined, role, isOperator } as const;
   const answer = await report(service, input);
-  assert.ok(answer.kind === 'key');
   return answer.key;
 }
 
@@ -195,7 +194,6 @@ test('a preview of rates is what they would have charged, and rates hold from th
 test('a suspended account is refused at once, with a reason that stays in the log', async () => {
   const id = await newAccount();
   const made = await report(service, { kind: 'create_key', accountId: id, name: 'x', expiresAt: undefined });
-  assert.ok(made.kind === 'key');
   const models = () => fetch(`${service.url}/v1/models`, { headers: { authorization: `Bearer ${made.key}` } });
   assert.equal((await models()).status, 200);
   const suspended = await api('POST', '/v1/admin/suspensions', { json: { account_id: id, reason: 'stolen card' } });

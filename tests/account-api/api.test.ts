@@ -144,7 +144,7 @@ test('a route is for the roles that it names, and no other key', async (t) => {
   }
   const operator = await host.key('a', 'viewer', true);
   assert.equal((await host.ask('GET', '/v1/operators', { key: operator })).status, 200);
-  // Whoever runs the server is in an account what their role says.
+  // The operator of the server is in an account what their role says.
   assertEnvelope(await host.ask('POST', '/v1/things', { key: operator, json: { name: 'n' } }), 'http_403');
   const inference = await host.key('a', null);
   assertEnvelope(await host.ask('GET', '/v1/things/x', { key: inference }), 'http_403');
@@ -385,7 +385,7 @@ test('a change is recorded with who made it', async (t) => {
     requestId: made.headers['x-request-id'],
     address: '127.0.0.1',
     outcome: 'done',
-    wish: null,
+    input: null,
   });
   assert.equal(actor.kind, 'key');
   assert.equal(actor.name, 'admin of a');

@@ -81,7 +81,6 @@ export async function openHost(
       secret,
       newId: uuid,
       now,
-      directory: undefined,
     },
     config: () => ({ invoices: { tax: noTax }, ...config, signIn }) as Config,
     accountUrl: () => url,

@@ -97,7 +97,7 @@ test('each sender is let in where the table says so, and nowhere else', async (t
       const what = `${sender.name}: ${routeName(route)}: ${answer.status} ${answer.body.slice(0, 200)}`;
       if (isLetIn(route, sender)) {
         assert.ok(answer.status === 400 || answer.status === 404, what);
-        assert.match(answer.body, /no_such_parameter|nothing with this id/, what);
+        assert.match(answer.body, /no_such_parameter|Nothing with this id/, what);
       } else {
         const isStranger = sender.isPerson === true && sender.role === undefined && typeof route.access !== 'string';
         assert.equal(answer.status, isStranger ? 404 : sender.refusal, what);
@@ -123,7 +123,7 @@ test('people prove again who they are before what is dangerous, and keys need no
       if (sender.isPerson === true) {
         assert.equal(answer.status, 403, what);
         assert.equal((answer.json()['error'] as Record<string, unknown>)['step_up_required'], true, what);
-      } else assert.match(answer.body, /no_such_parameter|nothing with this id/, what);
+      } else assert.match(answer.body, /no_such_parameter|Nothing with this id/, what);
     }
   }
 });
@@ -146,7 +146,7 @@ test('a suspended account is looked at by its people and keys, and changed by no
         sender.isPerson === true
           ? isLook || routeName(route) === 'DELETE /v1/account'
           : isLook && route.stepUp !== true;
-      if (mayBe) assert.match(answer.body, /no_such_parameter|nothing with this id/, what);
+      if (mayBe) assert.match(answer.body, /no_such_parameter|Nothing with this id/, what);
       else {
         assert.equal(answer.status, 403, what);
         assert.match(answer.body, /http_403.*suspended/s, what);

@@ -96,7 +96,7 @@ test('a receipt has its arithmetic, its hold, its refund and why it is the charg
     [5_000, 35, true, true],
   );
   assert.deepEqual([receipt['latency_ms'], receipt['generation_time_ms'], receipt['total_ms']], [30, 70, 100]);
-  assert.match(String(receipt['explanation']), /client left before the end: charged are the input, and the output/);
+  assert.match(String(receipt['explanation']), /client left before the end: the input and the output/);
   assert.deepEqual(receipt['ledger'], [
     {
       id: uuidText(row.requestId),

@@ -3,10 +3,8 @@ import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { test, type TestContext } from 'node:test';
 
-import { auditedActions } from '../../src/accounts/audit.ts';
 import { OperationError, type OperationServices } from '../../src/accounts/operation.ts';
-import type { Operation, OperationAnswer } from '../../src/accounts/operation-kinds.ts';
-import { operate } from '../../src/accounts/operations.ts';
+import { operate, operations, type Operation } from '../../src/accounts/operations.ts';
 import { openSecret } from '../../src/accounts/secret.ts';
 import { openConnection } from '../../src/store/sqlite/connection.ts';
 import type { SqliteStore } from '../../src/store/sqlite/store.ts';
@@ -25,29 +23,19 @@ async function openLedger(t: TestContext): Promise<OpenLedger> {
   const file = join(temporaryFolder(t), 'x.db');
   const store = await openStore(t, file);
   const { ledger, repositories } = store;
-  const services = { ledger, repositories, secret, newId: uuid, now: Date.now, directory: undefined, actor };
+  const services = { ledger, repositories, secret, newId: uuid, now: Date.now, actor };
   return { store, file, services };
-}
-
-async function done<Kind extends OperationAnswer['kind']>(
-  { services }: OpenLedger,
-  operation: Operation,
-  kind: Kind,
-): Promise<Extract<OperationAnswer, { kind: Kind }>> {
-  const answer = await operate(operation, services);
-  assert.equal(answer.kind, kind);
-  return answer as Extract<OperationAnswer, { kind: Kind }>;
 }
 
 test('every kind of operation is entered with who, what was asked, before and after, and without a secret', async (t) => {
   const books = await openLedger(t);
   const { store } = books;
-  const { accountId } = await done(books, { kind: 'create_account', name: 'one' }, 'account');
-  const made = await done(books, { kind: 'create_key', accountId, name: 'a key', expiresAt: undefined }, 'key');
+  const { accountId } = await operate({ kind: 'create_account', name: 'one' }, books.services);
+  const made = await operate({ kind: 'create_key', accountId, name: 'a key', expiresAt: undefined }, books.services);
   const { keyId } = made;
-  const rotated = await done(books, { kind: 'rotate_key', keyId, overlapMs: 1000 }, 'rotated');
+  const rotated = await operate({ kind: 'rotate_key', keyId, overlapMs: 1000 }, books.services);
   const move = { kind: 'move_credit', movement: 'grant', accountId, reference: 'present' } as const;
-  await done(books, { ...move, microcents: '100', idempotencyKey: 'x' }, 'moved');
+  await operate({ ...move, microcents: '100', idempotencyKey: 'x' }, books.services);
   const row = usage(accountId, 7n);
   await store.ledger.settle(row);
   const budget = { microcents: '1000', per: 'day' } as const;
@@ -74,18 +62,20 @@ test('every kind of operation is entered with who, what was asked, before and af
 
   const entries = (await store.repositories.listAudit({ limit: 100 })).toReversed();
   const used = new Set(entries.map(({ action }) => action));
-  const tested = auditedActions.filter((action) => !/^(?:account\.delete|owner\..+|person\..+)$/.test(action));
+  const tested = Object.values(operations)
+    .map(({ audit }) => audit.action)
+    .filter((action) => !/^(?:account\.delete|owner\..+|person\..+)$/.test(action));
   assert.deepEqual(
     [...used].sort(),
     [...tested].sort(),
     'all kinds are tried here but those of people and the end of an account',
   );
   for (const entry of entries) {
-    const { action, before, after, wish } = entry;
+    const { action, before, after, input } = entry;
     assert.deepEqual([entry.accountId, entry.outcome], [accountId, 'done'], action);
     assert.deepEqual(entry.actor, { kind: 'user', id: 'usr_1', name: 'ada@example.com' });
     assert.deepEqual([entry.requestId, entry.address], ['req_1', '192.0.2.1']);
-    assert.ok(entry.target !== null && wish !== undefined && wish !== null && after !== null, action);
+    assert.ok(entry.target !== null && input !== undefined && input !== null && after !== null, action);
     assert.equal(before === null, action.endsWith('.create'), action);
     if (!action.endsWith('.create')) assert.notEqual(before, after, `${action} changed something`);
   }
@@ -97,12 +87,12 @@ test('every kind of operation is entered with who, what was asked, before and af
 
 test('the link and the making of the owner are entered, without the token and the hash of the password', async (t) => {
   const books = await openLedger(t);
-  await done(books, { kind: 'create_account', name: 'one' }, 'account');
-  const link = await done(books, { kind: 'owner_link' }, 'owner_link');
+  await operate({ kind: 'create_account', name: 'one' }, books.services);
+  const link = await operate({ kind: 'owner_link' }, books.services);
   const passwordHash = 'a-hash-of-a-password';
   const owner = { email: 'ada@example.com', name: 'Ada', passwordHash };
-  const { userId } = await done(books, { kind: 'create_owner', ...owner }, 'owner');
-  await done(books, { kind: 'release_person', email: owner.email }, 'released');
+  const { userId } = await operate({ kind: 'create_owner', ...owner }, books.services);
+  await operate({ kind: 'release_person', email: owner.email }, books.services);
   const [released, made, linked] = await books.store.repositories.listAudit({ limit: 3 });
   assert.ok(released && made && linked);
   assert.deepEqual([released.action, released.outcome, released.target], ['person.release', 'done', userId]);
@@ -110,38 +100,38 @@ test('the link and the making of the owner are entered, without the token and th
   assert.deepEqual([made.action, made.outcome, made.target], ['owner.create', 'done', userId]);
   assert.deepEqual(JSON.parse(made.after!), { user_id: userId });
   for (const text of [link.token, passwordHash])
-    assert.ok(![made, linked].some((entry) => `${entry.wish}${entry.before}${entry.after}`.includes(text)));
+    assert.ok(![made, linked].some((entry) => `${entry.input}${entry.before}${entry.after}`.includes(text)));
 });
 
 test('a change whose process ends before it is confirmed is in the log as begun; a refused and a failed one as such', async (t) => {
   const books = await openLedger(t);
   const { store } = books;
-  const { accountId } = await done(books, { kind: 'create_account', name: 'one' }, 'account');
+  const { accountId } = await operate({ kind: 'create_account', name: 'one' }, books.services);
   const newest = async () => (await store.repositories.listAudit({ accountId, limit: 1 }))[0]!;
 
   const rename = { kind: 'edit_account', accountId, name: 'two' } as const;
   let reached = (): void => {};
   const durable = new Promise<void>((resolve) => (reached = resolve));
   // The change is durable, and whoever waits for it never hears.
-  void operate(rename, { ...books.services, caughtUp: () => (reached(), new Promise(() => {})) });
+  void operate(rename, { ...books.services, followed: () => (reached(), new Promise(() => {})) });
   await durable;
   assert.equal((await store.repositories.getAccount({ accountId }))!.name, 'two');
   const begun = await newest();
   assert.deepEqual([begun.action, begun.outcome, begun.after], ['account.edit', 'begun', null]);
   assert.equal((JSON.parse(begun.before!) as { name: string }).name, 'one');
-  assert.deepEqual(JSON.parse(begun.wish!), { kind: 'edit_account', accountId, name: 'two' });
+  assert.deepEqual(JSON.parse(begun.input!), { kind: 'edit_account', accountId, name: 'two' });
 
   await assert.rejects(operate({ ...rename, name: '' }, books.services), OperationError);
   assert.equal((await newest()).outcome, 'refused');
   await assert.rejects(
-    operate(rename, { ...books.services, caughtUp: () => Promise.reject(new Error('the database is gone')) }),
+    operate(rename, { ...books.services, followed: () => Promise.reject(new Error('the database is gone')) }),
   );
   assert.equal((await newest()).outcome, 'failed');
 });
 
 test('nothing is done that cannot be written down before', async (t) => {
   const books = await openLedger(t);
-  const { accountId } = await done(books, { kind: 'create_account', name: 'one' }, 'account');
+  const { accountId } = await operate({ kind: 'create_account', name: 'one' }, books.services);
   // A log that takes no row: the file as a full disk leaves it.
   const connection = openConnection(books.file);
   connection.exec("create trigger full_disk before insert on audit_log begin select raise(abort, 'disk is full'); end");
@@ -152,7 +142,7 @@ test('nothing is done that cannot be written down before', async (t) => {
 
 test('entries are never changed or deleted; only the names of people can be taken out', async (t) => {
   const books = await openLedger(t);
-  await done(books, { kind: 'create_account', name: 'one' }, 'account');
+  await operate({ kind: 'create_account', name: 'one' }, books.services);
   const connection = openConnection(books.file);
   t.after(() => connection.close());
   for (const statement of [
@@ -160,12 +150,12 @@ test('entries are never changed or deleted; only the names of people can be take
     'insert or replace into audit_log select * from audit_log',
     "update audit_log set action = 'nothing'",
     "update audit_log set actor_name = 'eve'",
-    'update audit_log set actor_name = null, address = null, wish = null, before = null',
-    "update audit_log set actor_name = null, address = null, wish = null, before = null, after = '{}'",
-    "update audit_log set actor_name = null, address = null, wish = null, before = null, after = null, outcome = 'done'",
+    'update audit_log set actor_name = null, address = null, input = null, before = null',
+    "update audit_log set actor_name = null, address = null, input = null, before = null, after = '{}'",
+    "update audit_log set actor_name = null, address = null, input = null, before = null, after = null, outcome = 'done'",
   ])
     assert.throws(() => connection.exec(statement), /append-only|UNIQUE/, statement);
-  connection.exec('update audit_log set actor_name = null, address = null, wish = null, before = null, after = null');
+  connection.exec('update audit_log set actor_name = null, address = null, input = null, before = null, after = null');
   const [entry] = await books.store.repositories.listAudit({ limit: 1 });
   assert.deepEqual([entry!.actor, entry!.action], [{ kind: 'user', id: 'usr_1', name: null }, 'account.create']);
 });

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { Directory, isEntitled, type Cut } from '../../src/accounts/directory.ts';
+import { Directory, isEntitled, type Cut, type KnownAccount } from '../../src/accounts/directory.ts';
 import { issueKey, newKey, type KeyText } from '../../src/accounts/key.ts';
 import { openSecret } from '../../src/accounts/secret.ts';
 import type { LoadedKey } from '../../src/store/repositories/queries.ts';
@@ -25,6 +25,17 @@ function key(accountId = 'acct_a', changes: Partial<LoadedKey> = {}): { text: Ke
     },
   };
 }
+
+/** An account that is active and has no restrictions but these. */
+const account = (id: string, changes: Partial<KnownAccount> = {}): KnownAccount => ({
+  id,
+  status: 'active',
+  models: null,
+  plan: null,
+  limits: null,
+  budget: null,
+  ...changes,
+});
 
 test('a live key is found, junk is malformed, any other key is unknown', () => {
   const directory = new Directory(secret);
@@ -80,8 +91,8 @@ test('budgets of accounts and keys are known, and follow their changes', () => {
     ],
   );
   const before = directory.find(one.text);
-  directory.apply({ kind: 'key_budget', keyId: one.loaded.id, budget: ofAccount });
-  directory.apply({ kind: 'account_budget', accountId: 'acct_a', budget: null });
+  directory.load([{ ...one.loaded, budget: ofAccount }]);
+  directory.setAccount(account('acct_a'));
   assert.deepEqual(
     [found(one.text), found(two.text)],
     [
@@ -95,7 +106,7 @@ test('budgets of accounts and keys are known, and follow their changes', () => {
     [ofKey, ofAccount],
     'what runs keeps what it began with',
   );
-  directory.apply({ kind: 'key_budget', keyId: one.loaded.id, budget: null });
+  directory.load([{ ...one.loaded, budget: null, accountBudget: null }]);
   assert.deepEqual(found(one.text), [undefined, undefined]);
   directory.load([{ ...two.loaded, budget: ofKey }]);
   assert.deepEqual(found(two.text), [ofKey, ofAccount]);
@@ -123,15 +134,14 @@ test('plans and limits of accounts and keys are known, and follow their changes'
   };
   assert.deepEqual(found(), ['standard', 3, true, 5, undefined]);
   const before = directory.find(text);
-  directory.apply({ kind: 'account_plan', accountId: 'acct_a', plan: 'large' });
-  directory.apply({ kind: 'account_limits', accountId: 'acct_a', limits: null });
-  directory.apply({ kind: 'key_limits', keyId: loaded.id, limits: '{"tokensPerMinute":7}' });
+  directory.load([{ ...loaded, limits: '{"tokensPerMinute":7}' }]);
+  directory.setAccount(account('acct_a', { plan: 'large' }));
   assert.deepEqual(found(), ['large', undefined, undefined, undefined, 7]);
   // Requests that run keep what they began with.
   assert.ok(typeof before === 'object');
   assert.deepEqual([before.account.plan, before.key.rates?.requestsPerMinute], ['standard', 5]);
-  directory.apply({ kind: 'account_plan', accountId: 'acct_a', plan: null });
-  directory.apply({ kind: 'key_limits', keyId: loaded.id, limits: null });
+  directory.load([{ ...loaded, limits: null }]);
+  directory.setAccount(account('acct_a'));
   assert.deepEqual(found(), [undefined, undefined, undefined, undefined, undefined]);
 });
 
@@ -140,15 +150,15 @@ test('a new key is found at once; a revoked one never again, and running request
   const { text, loaded } = key();
   const cuts: Cut[] = [];
   const stop = directory.listen((cut) => cuts.push(cut));
-  directory.apply({ kind: 'key_created', key: loaded });
+  directory.load([loaded]);
   assert.notEqual(directory.find(text), undefined);
-  directory.apply({ kind: 'key_revoked', keyId: loaded.id });
-  directory.apply({ kind: 'key_revoked', keyId: loaded.id });
+  directory.revoke(loaded.id);
+  directory.revoke(loaded.id);
   assert.equal(directory.find(text), undefined);
   assert.equal(directory.size, 0);
   assert.deepEqual(cuts, [{ kind: 'key_revoked', keyId: loaded.id }]);
   stop();
-  directory.apply({ kind: 'account_status', accountId: 'acct_a', status: 'suspended' });
+  directory.setAccount(account('acct_a', { status: 'suspended' }));
   assert.equal(cuts.length, 1);
 });
 
@@ -162,12 +172,12 @@ test('a suspended account has no live key, and has them back when it is active a
   directory.load([one.loaded, other.loaded, before.loaded]);
   assert.equal(directory.find(before.text), undefined);
   assert.deepEqual(cuts.splice(0), [{ kind: 'account_suspended', accountId: 'acct_c' }]);
-  directory.apply({ kind: 'account_status', accountId: 'acct_a', status: 'suspended' });
+  directory.setAccount(account('acct_a', { status: 'suspended' }));
   assert.equal(directory.find(one.text), undefined);
   assert.notEqual(directory.find(other.text), undefined);
   assert.deepEqual(cuts, [{ kind: 'account_suspended', accountId: 'acct_a' }]);
-  directory.apply({ kind: 'account_status', accountId: 'acct_a', status: 'active' });
-  directory.apply({ kind: 'account_status', accountId: 'acct_c', status: 'active' });
+  directory.setAccount(account('acct_a'));
+  directory.setAccount(account('acct_c'));
   assert.notEqual(directory.find(one.text), undefined);
   assert.notEqual(directory.find(before.text), undefined);
 });
@@ -185,7 +195,10 @@ test('a key ends at its time, without anybody doing anything', () => {
 test('keys that were made with another secret are reported in words instead of never matching', () => {
   const { loaded } = key();
   const directory = new Directory(secretOf('t'));
-  assert.throws(() => directory.load([loaded]), /1 of 1 API keys .* made with another secret .* Set TOKENHOUSE_SECRET/);
+  assert.throws(
+    () => directory.load([loaded]),
+    /1 of 1 API keys .* created with another secret .* Restore TOKENHOUSE_SECRET/,
+  );
   assert.equal(directory.size, 0);
 });
 
@@ -204,14 +217,14 @@ test('§5.5: a key may use what both its account and itself are allowed, at once
   assert.deepEqual(usable(other), ['One', 'TWO', 'three', 'four']);
 
   const before = directory.find(limited.text);
-  directory.apply({ kind: 'key_models', keyId: limited.loaded.id, models: ['three'] });
+  directory.load([{ ...limited.loaded, models: ['three'] }]);
   assert.deepEqual(usable(limited), ['three']);
   assert.ok(before !== undefined && before !== 'malformed' && isEntitled(before, 'two'), 'what runs keeps what it had');
-  directory.apply({ kind: 'account_models', accountId: 'acct_a', models: null });
+  directory.setAccount(account('acct_a'));
   assert.deepEqual([usable(limited), usable(free)], [['three'], ['One', 'TWO', 'three', 'four']]);
-  directory.apply({ kind: 'account_models', accountId: 'acct_a', models: [] });
+  directory.setAccount(account('acct_a', { models: [] }));
   assert.deepEqual([usable(limited), usable(free)], [[], []]);
-  directory.apply({ kind: 'key_models', keyId: 'key_nobody', models: null });
+  directory.revoke('key_nobody');
 });
 
 test('a rotated key is one key with two secrets, until the earlier one ends or another rotation ends it', () => {
@@ -223,14 +236,13 @@ test('a rotated key is one key with two secrets, until the earlier one ends or a
   const [second, third] = [key(), key()];
   directory.load([first.loaded]);
   const rotate = (to: typeof first, from: typeof first, endsAt: number | null): void =>
-    directory.apply({
-      kind: 'key_changed',
-      key: {
+    directory.load([
+      {
         ...first.loaded,
         hash: to.loaded.hash,
         previous: endsAt === null ? null : { hash: from.loaded.hash, endsAt },
       },
-    });
+    ]);
   const idOf = (text: KeyText): string | undefined => {
     const found = directory.find(text);
     return typeof found === 'object' ? found.key.id : undefined;
@@ -249,7 +261,7 @@ test('a rotated key is one key with two secrets, until the earlier one ends or a
   rotate(third, second, null);
   assert.deepEqual(idsOf(), [undefined, undefined, id]);
   assert.deepEqual(cuts, [], 'requests go on through a rotation');
-  directory.apply({ kind: 'key_revoked', keyId: id });
+  directory.revoke(id);
   assert.deepEqual(idsOf(), [undefined, undefined, undefined]);
   assert.equal(directory.size, 0);
 });
@@ -260,10 +272,10 @@ test('a paused key lets nobody in and is cut once; it is the same key when it go
   directory.listen((cut) => cuts.push(cut));
   const { text, loaded } = key();
   directory.load([loaded]);
-  for (let times = 0; times < 2; times++) directory.apply({ kind: 'key_changed', key: { ...loaded, isPaused: true } });
+  for (let times = 0; times < 2; times++) directory.load([{ ...loaded, isPaused: true }]);
   assert.equal(directory.find(text), undefined);
   assert.deepEqual(cuts, [{ kind: 'key_paused', keyId: loaded.id }]);
-  directory.apply({ kind: 'key_changed', key: loaded });
+  directory.load([loaded]);
   const found = directory.find(text);
   assert.ok(typeof found === 'object');
   assert.equal(found.key.id, loaded.id);

@@ -10,7 +10,9 @@ import { issueKey } from '../../src/accounts/key.ts';
 import { openSecret } from '../../src/accounts/secret.ts';
 import { AccountPrices } from '../../src/billing/account-prices.ts';
 import type { Change } from '../../src/store/feed.ts';
+import { followAlone } from '../../src/store/sqlite/feed.ts';
 import type { SqliteStore } from '../../src/store/sqlite/store.ts';
+import { StoreError } from '../../src/store/store-error.ts';
 import { capableModel } from '../inference/pipeline/models.ts';
 import { customer, openStore, temporaryFolder, uuid } from '../store/fixture.ts';
 
@@ -173,8 +175,8 @@ test('a key of another secret keeps a service from starting, and a running one f
   assert.equal(directory.find(strange.text), undefined);
   await follower.loadAll(store.repositories);
   assert.equal(warnings.length, 2);
-  assert.match(warnings[0]!, /1 API keys were made with another secret/);
-  await assert.rejects(memory().follower.loadAll(store.repositories), /made with another secret/);
+  assert.match(warnings[0]!, /1 API keys were created with another secret/);
+  await assert.rejects(memory().follower.loadAll(store.repositories), /created with another secret/);
 });
 
 test('who keeps purses hears whose budget has changed after the change is in force, and of maybe all when changes were missed', async (t) => {
@@ -210,4 +212,28 @@ test('who keeps purses hears whose budget has changed after the change is in for
     ['acct_a', 5n, 7n],
     [undefined, 6n, 7n],
   ]);
+});
+
+test('the only process reads again what it has changed until it can: a revoked key ends although queries fail', async (t) => {
+  const store = await openStore(t, join(temporaryFolder(t), 'x.db'));
+  await customer(store, 'acct_a', 0n);
+  const { id, text } = await newKey(store, 'acct_a');
+  const { directory, follower, cuts } = memory();
+  let failures = 0;
+  const repositories = new Proxy(store.repositories, {
+    get: (real, name) =>
+      name === 'loadKeys' && failures > 0 && failures-- > 0
+        ? () => Promise.reject(new StoreError('busy', 'too many reports are waiting'))
+        : real[name as keyof typeof real],
+  });
+  const feed = await followAlone(repositories, follower);
+  t.after(() => feed.close());
+  assert.ok(typeof directory.find(text) === 'object');
+  await store.repositories.revokeKey({ keyId: id, at: Date.now(), changeId: uuid() });
+  failures = 2;
+  assert.equal(await feed.catchUp([{ kind: 'key_revoked', ref: id }]), true);
+  assert.equal(directory.find(text), undefined);
+  assert.deepEqual([failures, cuts], [0, [{ kind: 'key_revoked', keyId: id }]]);
+  await feed.close();
+  assert.equal(await feed.catchUp([{ kind: 'key_revoked', ref: id }]), false, 'nothing is read any more');
 });

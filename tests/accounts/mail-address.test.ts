@@ -126,7 +126,7 @@ test('one that does not is the mistake of whoever sent it, everywhere, and nothi
       assert.match(answer.body, /e-?mail/, what);
     }
     const input = { kind: 'create_owner', email: address, name: 'A person', passwordHash: 'x' } as const;
-    await assert.rejects(operate(input, host.services.operations), /no e-mail address/);
+    await assert.rejects(operate(input, host.services.operations), /not an e-mail address/);
   }
   const invites = await host.ask('GET', '/v1/invites', { key: owner });
   assert.deepEqual(invites.json()['data'], []);

@@ -55,7 +55,7 @@ test('a secret that others can read is closed to them, with a warning', { skip: 
   chmodSync(join(dataFolder, 'secret'), 0o644);
   const warnings: string[] = [];
   assert.equal(openSecret({ ...silent, dataFolder, warn: (message) => warnings.push(message) }).id, id);
-  assert.match(warnings.join(), /could be read by others \(mode 644\)/);
+  assert.match(warnings.join(), /was readable by other users \(mode 644\)/);
   assert.equal(statSync(join(dataFolder, 'secret')).mode & 0o777, 0o600);
 });
 

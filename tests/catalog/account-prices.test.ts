@@ -26,9 +26,7 @@ const price = (validFrom: number, validTo: number | null, input: bigint, account
 
 test('the rates that began last and have not ended hold; else the list prices', () => {
   const prices = new AccountPrices();
-  prices.add(price(100, null, 1n));
-  prices.add(price(200, 300, 2n));
-  prices.add(price(250, 260, 3n));
+  prices.load([price(100, null, 1n), price(200, 300, 2n), price(250, 260, 3n)]);
   const inputAt = (at: number, accountId = 'acct_a'): bigint => prices.of(model, accountId, at).input;
   const expected = [
     [99, model.prices.input],
@@ -47,7 +45,7 @@ test('the rates that began last and have not ended hold; else the list prices', 
   assert.equal(inputAt(200, 'acct_b'), model.prices.input, 'they are the account’s own');
   assert.equal(prices.of({ ...model, id: 'model-b' }, 'acct_a', 200), model.prices, 'and of that model');
 
-  prices.end('acct_a', 'model-a', 255);
+  prices.replace('acct_a', [price(100, 255, 1n), price(200, 255, 2n), price(250, 255, 3n)]);
   assert.deepEqual([inputAt(254), inputAt(255), inputAt(400)], [3n, model.prices.input, model.prices.input]);
 });
 
@@ -80,31 +78,38 @@ test('what a service has followed is what the next one loads, and what either ch
       const accountId = `acct_${++accounts}`;
       await customer(store, accountId, 0n);
       const followed = new AccountPrices();
+      let expected: readonly AccountPrice[] = [];
       let now = 1_000;
       for (const { afterMs, step } of list as readonly { readonly afterMs: number; readonly step: Step }[]) {
         now += afterMs;
-        await take(step, accountId, now, store.repositories, followed);
+        expected = await take(step, accountId, now, store.repositories, expected);
+        followed.replace(accountId, await store.repositories.listAccountPrices({ accountId, endingAfter: now }));
       }
+      const charged = new AccountPrices();
+      charged.load(expected);
       const loaded = new AccountPrices();
-      for (const row of await store.repositories.listAccountPrices({ accountId, endingAfter: now })) loaded.add(row);
+      loaded.load(await store.repositories.listAccountPrices({ accountId, endingAfter: now }));
       for (let at = now; at < now + 210; at += 3)
-        assert.deepEqual(loaded.of(model, accountId, at), followed.of(model, accountId, at), `at ${at - now}`);
+        for (const prices of [loaded, followed])
+          assert.deepEqual(prices.of(model, accountId, at), charged.of(model, accountId, at), `at ${at - now}`);
     }),
     { numRuns: 30 },
   );
 });
 
+/** Does it to the database; resolves with the rates that there are then. */
 async function take(
   step: Step,
   accountId: string,
   now: number,
   repositories: Repositories,
-  followed: AccountPrices,
-): Promise<void> {
+  before: readonly AccountPrice[],
+): Promise<readonly AccountPrice[]> {
   if (step.type === 'end') {
     await repositories.endAccountPrices({ accountId, modelId: 'model-a', at: now, changeId: uuid() });
-    followed.end(accountId, 'model-a', now);
-    return;
+    return before
+      .filter(({ validFrom }) => validFrom < now)
+      .map((row) => (row.validTo === null || row.validTo > now ? { ...row, validTo: now } : row));
   }
   const validFrom = now + step.inMs;
   const row = price(validFrom, step.forMs === null ? null : validFrom + step.forMs, step.input, accountId);
@@ -112,9 +117,9 @@ async function take(
     await repositories.addAccountPrice({ price: row, at: now, changeId: uuid() });
   } catch (error) {
     assert.ok(error instanceof StoreError && error.code === 'conflict', String(error));
-    return;
+    return before;
   }
-  followed.add(row);
+  return [...before, row];
 }
 
 test('the database takes no rates that a hold would not cover, and none of nobody', async (t) => {
@@ -128,7 +133,7 @@ test('the database takes no rates that a hold would not cover, and none of nobod
   await assert.rejects(add({ accountId: 'acct_nobody' }), /there is no account/);
   await assert.rejects(add({ accountId: 'house_cash' }), /there is no account/);
   await add({});
-  await assert.rejects(add({ input: 7n }), /from that very moment already/);
+  await assert.rejects(add({ input: 7n }), /at that very time exist already/);
   // No charge is above what the input price would make of it, whatever was cached.
   fc.assert(
     fc.property(

@@ -50,13 +50,16 @@ describe('while it does not', () => {
 describe('in words', () => {
   test('names and accounts that cannot be are refused', async () => {
     for (const [args, said] of [
-      [['keys', 'create', '--name', ''], /A name has 1 to 100 characters/],
-      [['keys', 'create', '--name', 'a\u001b[31mb'], /none of them control characters/],
-      [['keys', 'create', '--name', 'a'.repeat(101)], /A name has 1 to 100 characters/],
+      [['keys', 'create', '--name', ''], /A name must have 1 to 100 characters/],
+      [['keys', 'create', '--name', 'a\u001b[31mb'], /without control characters/],
+      [['keys', 'create', '--name', 'a'.repeat(101)], /A name must have 1 to 100 characters/],
       [['keys', 'create', '--account', 'acct_nothing'], /There is no account acct_nothing/],
       [['credits', 'grant', '--cents', '1', '--account', 'acct_nothing'], /There is no account acct_nothing/],
-      [['credits', 'grant', '--cents', '1', '--idempotency-key', 'a'.repeat(256)], /An idempotency key has 1 to 255/],
-      [['credits', 'grant', '--cents', '1', '--reason', 'a\nb'], /A reason has 1 to 1000/],
+      [
+        ['credits', 'grant', '--cents', '1', '--idempotency-key', 'a'.repeat(256)],
+        /An idempotency key must have 1 to 255/,
+      ],
+      [['credits', 'grant', '--cents', '1', '--reason', 'a\nb'], /A reason must have 1 to 1000/],
     ] as const) {
       const { code, stderr } = await run(...args);
       assert.equal(code, 1, stderr);
@@ -155,7 +158,7 @@ function commands(running: boolean): void {
     const { code, stdout, stderr } = await run('keys', 'create', '--name', 'by hand');
     assert.equal(code, 0, stderr);
     assert.match(stdout, /^tkh_[0-9A-Za-z]{38}\n$/);
-    assert.match(stderr, /key_\w+ for acct_\w+\. It is shown once/);
+    assert.match(stderr, /key_\w+ for acct_\w+\. The key is shown only once/);
     assert.ok(!stderr.includes(stdout.trim()));
     if (running) assert.equal(await ask(stdout.trim()), 200);
   });
@@ -276,7 +279,7 @@ function commands(running: boolean): void {
     assert.match(other.stderr, /stands for another transfer/);
     assert.equal((await service.usage()).balanceMicrocents, first.balance_microcents);
     const words = await run('credits', 'grant', '--cents', '1.25', '--idempotency-key', key);
-    assert.match(words.stdout, /had been done already, so nothing moved/);
+    assert.match(words.stdout, /was done before with the same key, so nothing moved/);
   });
 
   test('two grants at once with one key add once', async () => {
@@ -296,6 +299,6 @@ function commands(running: boolean): void {
     assert.deepEqual(found.differences, []);
     const words = await run('ledger', 'verify');
     assert.equal(words.code, 0);
-    assert.match(words.stdout, /^The ledger is right: 5 accounts, \d+ transfers, \d+ requests\.\n$/);
+    assert.match(words.stdout, /^The ledger is consistent: 5 accounts, \d+ transfers, \d+ requests\.\n$/);
   });
 }

@@ -152,13 +152,13 @@ function commands(running: boolean): void {
     const earlier = await balance();
     const tooMuch = await run('credits', 'refund', request.request_id, '--cents', '100');
     assert.equal(tooMuch.code, 1);
-    assert.match(tooMuch.stderr, new RegExp(`cost ${request.cost_microcents} microcents; no more`));
+    assert.match(tooMuch.stderr, new RegExp(`cost ${request.cost_microcents} microcents; the refund cannot be larger`));
     const first = await moved('refund', request.request_id, '--reason', 'was of no use');
     assert.equal(first.moved_microcents, request.cost_microcents);
     assert.equal((await moved('refund', request.id)).again, true);
     const part = await run('credits', 'refund', request.request_id, '--cents', '0.000001');
     assert.equal(part.code, 1);
-    assert.match(part.stderr, /has been given back already/);
+    assert.match(part.stderr, /has been refunded already/);
     assert.equal(await balance(), earlier + request.cost_microcents);
     const unknown = await run('credits', 'refund', 'req_000000000000');
     assert.equal(unknown.code, 1);

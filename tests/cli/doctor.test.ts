@@ -72,7 +72,7 @@ const found = ({ checks }: Report, check: string): Finding | undefined => checks
 const problemsOf = ({ checks }: Report): readonly string[] =>
   checks.filter(({ state }) => state === 'problem').map(({ check }) => check);
 
-test('beside a running service everything is well', async () => {
+test('beside a running service no problems found', async () => {
   const report = await doctor(service.folder);
   assert.deepEqual(problemsOf(report), []);
   assert.match(found(report, 'service')?.found ?? '', new RegExp(`^running · process ${service.pid} · \\d`));
@@ -100,8 +100,8 @@ test('in an empty folder too, in words', async () => {
   const { code, stdout, stderr } = await folder.run('doctor');
   assert.equal(code, 0, stdout);
   assert.match(stdout, /^ok {7}service {8}not running on this data folder \(npm start\)$/m);
-  assert.match(stdout, /^ok {7}database {7}.*\(will be made\)$/m);
-  assert.match(stderr, /everything is well|0 problems/);
+  assert.match(stdout, /^ok {7}database {7}.*\(will be created\)$/m);
+  assert.match(stderr, /no problems found|0 problems/);
   folder.dispose();
 });
 
@@ -289,7 +289,7 @@ ${['wrong: [ "file:./model.gguf" ]', 'missing: [ "hf:a/b/c.gguf@main" ]']
     await new Promise<void>((resolve) => gone.close(() => resolve()));
     const backends: readonly (readonly [string, Finding['state'], RegExp, string | undefined])[] = [
       [`flavor: vllm, url: "http://127.0.0.1:${closed}/v1"`, 'problem', /^Nothing listens at /, 'curl -i '],
-      [`flavor: vllm, url: "${url}"`, 'problem', /wants a key \(status 401\)/, 'curl -i '],
+      [`flavor: vllm, url: "${url}"`, 'problem', /requires a key \(status 401\)/, 'curl -i '],
       [`flavor: vllm, url: "${url}", api_key: wrong`, 'problem', /does not accept the key/, 'curl -i '],
       [
         `flavor: vllm, url: "${url}", api_key: right`,

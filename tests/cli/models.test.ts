@@ -87,7 +87,7 @@ test('models pull fetches what the configuration names, in any case of its id', 
 test('models pull of a source needs its checksum, and what has another one is refused', async () => {
   const without = await folder.run('models', 'pull', 'file:./model.gguf');
   assert.equal(without.code, 1);
-  assert.match(without.stderr, /states no hash: give --sha256/);
+  assert.match(without.stderr, /publishes no hash: give --sha256/);
   const right = await folder.run('models', 'pull', 'file:./model.gguf', '--sha256', sha256);
   assert.equal(right.code, 0, right.stderr);
   const wrong = await folder.run('models', 'pull', 'file:./model.gguf', '--sha256', 'a'.repeat(64));
@@ -98,7 +98,7 @@ test('models pull of a source needs its checksum, and what has another one is re
 test('models pull says what failed, why, and what to do', async () => {
   const { code, stderr } = await folder.run('models', 'pull', 'file:./nothing.gguf', '--sha256', 'a'.repeat(64));
   assert.equal(code, 69);
-  assert.match(stderr, /nothing\.gguf: there is no such file/);
+  assert.match(stderr, /nothing\.gguf: the file does not exist/);
   assert.match(stderr, /TOKENHOUSE_MODEL_DIR/);
   assert.match(stderr, /another source/);
 });

@@ -65,13 +65,13 @@ for (const isRunning of [true, false]) {
     test('a part that is refused leaves nothing behind', async () => {
       const before = await accountsThere();
       for (const [args, code, said] of [
-        [['Ltd', '--owner', 'no address', '--credit', '20', '--key'], 1, /no e-mail address/],
-        [['Ltd', '--owner', 'a@example.org', '--credit', '0', '--key'], 64, /more than nothing/],
+        [['Ltd', '--owner', 'no address', '--credit', '20', '--key'], 1, /not an e-mail address/],
+        [['Ltd', '--owner', 'a@example.org', '--credit', '0', '--key'], 64, /more than 0/],
         [['Ltd', '--owner', 'a@example.org', '--credit', '99999999999', '--key'], 64, /at most/],
         [['Ltd', '--credit', '20', '--key', 'k'.repeat(101)], 1, /1 to 100 characters/],
         [['L\ntd', '--credit', '20', '--key'], 1, /control characters/],
-        [['--credit', '20'], 1, /Say once what the account is called/],
-        [['Ltd', '--name', 'Ltd'], 1, /Say once/],
+        [['--credit', '20'], 1, /Name the account once/],
+        [['Ltd', '--name', 'Ltd'], 1, /Name the account once/],
       ] as const) {
         const result = await service.command('accounts', 'create', ...args);
         assert.equal(result.code, code, result.stderr);
@@ -87,5 +87,5 @@ test('in words: the id, the credit in dollars, the key and the link, each on its
   const { code, stdout, stderr } = await service.command('accounts', 'create', ...args);
   assert.equal(code, 0, stderr);
   assert.match(stdout, /^acct_\w{12}\ncredit {3}\$1,250\.50\nkey {6}tkh_\w+\nowner {4}http:\/\/\S+\/invitation#\S+\n$/);
-  assert.match(stderr, /hand it over/);
+  assert.match(stderr, /pass it on yourself/);
 });

@@ -20,7 +20,7 @@ test('with 64 files to open, a service says so and nothing else', options, (t) =
     assert.equal(stdout, '');
     const lines = stderr.trimEnd().split('\n');
     assert.equal(lines.length, 3, stderr);
-    assert.match(lines[0]!, new RegExp(`^This process may have ${limit} files and connections open at once`));
+    assert.match(lines[0]!, new RegExp(`^This process may open ${limit} files and connections at once`));
   }
 });
 

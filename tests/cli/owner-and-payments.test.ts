@@ -26,7 +26,7 @@ test('a link of the owner is printed anew, the one before is dead, and after its
   const first = await run('owner', 'link');
   assert.equal(first.code, 0, first.stderr);
   assert.ok(first.stdout.startsWith(service.accountUrl), first.stdout);
-  assert.match(first.stderr, /works once, for 30 minutes/);
+  assert.match(first.stderr, /works once, within 30 minutes/);
   const second = jsonOf(await run('owner', 'link', '--json')) as { readonly url: string; readonly expires_at: string };
   assert.ok(Math.abs(Date.parse(second.expires_at) - Date.now() - 30 * 60_000) < 10 * 60_000, second.expires_at);
 
@@ -86,15 +86,21 @@ test('whoever has lost their codes and passkeys signs in with the password again
   assert.equal((await signIn()).twoFactor, true);
 
   const released = jsonOf(await run('people', 'release', 'Olga@example.org', '--json')) as Record<string, unknown>;
-  const { user_id: id, ...removed } = released;
-  assert.deepEqual(removed, { email: 'olga@example.org', had_two_factor: true, passkeys: 0, sessions: 1 });
+  const { id, ...removed } = released;
+  assert.deepEqual(removed, {
+    object: 'person.released',
+    email: 'olga@example.org',
+    had_two_factor: true,
+    passkeys: 0,
+    sessions: 1,
+  });
   assert.equal((await browser.ask('GET', '/v1/me')).status, 401);
   const again = await signIn();
   assert.equal(again.twoFactor, false);
   const mails = (await run('mail', 'list')).stdout;
   assert.match(mails, /released.*olga@example\.org|olga@example\.org.*released/);
 
-  // The same over the API, for whoever runs the server.
+  // The same over the API, for the operator of the server.
   const release = (email: string) => again.browser.ask('POST', '/v1/admin/people/release', { email });
   assert.equal((await release('nobody@example.org')).status, 404);
   const { status, body } = await release('olga@example.org');
@@ -102,7 +108,7 @@ test('whoever has lost their codes and passkeys signs in with the password again
   assert.equal((await release('olga@example.org')).status, 401, 'with their own session');
   const unknown = await run('people', 'release', 'nobody@example.org');
   assert.equal(unknown.code, 1);
-  assert.match(unknown.stderr, /Nobody here has the address nobody@example\.org/);
+  assert.match(unknown.stderr, /No person here has the address nobody@example\.org/);
   const { browser: last } = await signIn();
   const logged = (await last.get('/v1/admin/audit?action=person.release')).data as {
     outcome: string;
@@ -194,6 +200,6 @@ test('payments are listed and played: paid once, paid back, and failed', async (
   assert.equal((await topups()).length, 2, 'a list needs no service');
   const alone = await run('pay', 'simulate', failed);
   assert.equal(alone.code, 1);
-  assert.match(alone.stderr, /No service runs on this data folder.*tokenhouse serve/);
+  assert.match(alone.stderr, /No service is running on this data folder.*tokenhouse serve/);
   await service.verify();
 });

@@ -64,7 +64,10 @@ for (const workers of [1, 2]) {
       const origin = (url: string): string => new URL(url).origin.replaceAll('.', '\\.');
       const line = (text: string): RegExp => new RegExp(`^${text}$`, 'm');
       assert.match(said, line(`model    right · gpu · ${origin(server.url)} · ready`));
-      assert.match(said, line(`model    wrong · gpu · ${origin(server.url)} · answers, but not as configured`));
+      assert.match(
+        said,
+        line(`model    wrong · gpu · ${origin(server.url)} · answers, but does not match the configuration`),
+      );
       assert.match(said, line(`  why     The server has no model 'thiers'\\. It has: theirs, other\\. .*`));
       assert.match(said, line(`model    dead · gpu · http://127\\.0\\.0\\.1:${closedPort} · not available now`));
       assert.match(said, line('  why     Nothing listens at .*'));

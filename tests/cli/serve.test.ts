@@ -67,7 +67,7 @@ describe('one data folder', () => {
     await service.stop();
     const { code, stderr } = await runCommand(service.folder, ['serve'], { TOKENHOUSE_SECRET: 'another'.repeat(8) });
     assert.equal(code, 78);
-    assert.match(stderr, /API keys in the database were made with another secret/);
+    assert.match(stderr, /API keys in the database were created with another secret/);
     await service.start();
     assert.equal((await service.chat({ model: 'demo', messages: [{ role: 'user', content: 'hi' }] })).status, 200);
   });

@@ -25,7 +25,7 @@ describe('the first start, without a terminal', () => {
       /^ {2}API {5}http:\/\/localhost:\d+\/v1$/,
       /^ {2}Errors {2}http:\/\/localhost:\d+\/docs\/errors$/,
       /^note {5}reachable from this computer only; to publish set server\.inference\.host and public_url$/,
-      /^A first account has been made: acct_/,
+      /^The first account was created: acct_/,
     ];
     for (const [index, pattern] of expected.entries()) assert.match(lines[index] ?? '', pattern);
     assert.match(service.output, /^ {2}tkh_[0-9A-Za-z]{38}$/m);
@@ -70,6 +70,6 @@ test('a later start on a terminal has five lines, and the link for the owner as 
   assert.equal(lines.length, expected.length, terminal.screen);
   for (const [index, pattern] of expected.entries()) assert.match(lines[index] ?? '', pattern);
   terminal.type('\u0003');
-  await terminal.shows(/stopping: no new requests/);
+  await terminal.shows(/stopping: new requests are refused/);
   assert.equal(await terminal.ended(), 0);
 });

@@ -101,5 +101,5 @@ test('without a service here, what takes one says so', async (t) => {
   t.after(() => folder.dispose());
   const { code, stderr } = await folder.run('invoices', 'issue');
   assert.equal(code, 1);
-  assert.match(stderr, /No service runs here/);
+  assert.match(stderr, /No service is running here/);
 });

@@ -18,7 +18,7 @@ describe('64, wrong usage', () => {
     [['credits', 'grant', '--cents', 'much'], /use cents with at most six decimals/],
     [['credits', 'grant', '--cents=-5'], /use cents with at most six decimals/],
     [['credits', 'grant', '--cents', '0.0000001'], /use cents with at most six decimals/],
-    [['credits', 'grant', '--cents', '0'], /more than nothing/],
+    [['credits', 'grant', '--cents', '0'], /more than 0/],
     [['credits', 'grant', '--cents', '99999999999999'], /at most 1000000000000 cents/],
     [['usage', '--limit', '0'], /whole number from 1 to 1000/],
     [['keys', 'create', '--expires', '5'], /minutes, hours or days/],
@@ -108,7 +108,7 @@ describe('78, a wrong configuration, with file, line and column', () => {
   test('a file that is not there', async () => {
     const { code, stderr } = await folder.run('usage', '--config', 'nothing.yaml');
     assert.equal(code, 78);
-    assert.match(stderr, /nothing\.yaml: there is no such file/);
+    assert.match(stderr, /nothing\.yaml: the file does not exist/);
   });
 
   test('a secret that can be guessed', async () => {

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 
 import fc from 'fast-check';
 
-import type { Capabilities } from '../../src/catalog/model.ts';
+import type { Capabilities } from '../../src/catalog/card-flags.ts';
 import { capabilitiesFor } from '../../src/catalog/model.ts';
 import { readEnvironment } from '../../src/config/environment.ts';
 import { ConfigError } from '../../src/config/problem.ts';
@@ -190,7 +190,7 @@ const refused: readonly (readonly [string, RegExp, ...string[]])[] = [
   ['capabilities: { vision: ‸true }', /the backend "llama" \(llama\) cannot do that.*remove this line/, backends.llama],
   [
     'capabilities: { chat_completions: { regex: ‸true } }',
-    /the backend "openai" \(openai, flavor openai\) cannot do that, so the card would promise.*remove this line$/,
+    /the backend "openai" \(openai, flavor openai\) cannot do that, so requests would not get what the card promises.*remove this line$/,
     backends.openai,
   ],
   [
@@ -204,42 +204,42 @@ const refused: readonly (readonly [string, RegExp, ...string[]])[] = [
   ['zdr: { supported: ‸true }', /no backend of this model is marked zdr/, backends.vllm],
   [
     'capabilities: { tools: false, chat_completions: { tools: ‸true } }',
-    /tools rests on tools, which is false here/,
+    /tools requires tools, which is false here/,
     backends.vllm,
   ],
   [
     'capabilities: { chat_completions: { streaming: false, tool_streaming: ‸true } }',
-    /tool_streaming rests on chat_completions.streaming/,
+    /tool_streaming requires chat_completions.streaming/,
     backends.vllm,
   ],
   [
     'capabilities: { messages: { vision: ‸true } }',
-    /vision rests on what the model can do, and it cannot/,
+    /vision requires a capability that the model does not have/,
     backends.vllm,
   ],
   [
     'capabilities: { responses: { supported: false, text_format: ‸[text] } }',
-    /text_format rests on responses.supported, which is false here/,
+    /text_format requires responses.supported, which is false here/,
     backends.vllm,
   ],
   ['reasoning: { efforts: ‸[] }', /has 0 entries, but needs at least 1/, backends.vllm],
   ['reasoning: { efforts: [low, ‸minimal] }', /must be none, low, medium, high, xhigh or max/, backends.vllm],
-  ['reasoning: { efforts: ‸[low, low] }', /stands here twice/, backends.vllm],
+  ['reasoning: { efforts: ‸[low, low] }', /listed twice/, backends.vllm],
   ['reasoning: { efforts: [none, low], default: ‸high }', /high is not among the efforts \(none, low\)/, backends.vllm],
   ['reasoning: { room_tokens: ‸24577 }', /from 0 to 24576/, backends.vllm],
   ['reasoning: { efforts: [low], hides: ‸true }', /effort none, which is not among the efforts/, backends.vllm],
   [
     'capabilities: { reasoning: ‸true }\nreasoning: { inlines: true }',
-    /reasoning\.inlines that it does not; remove one of the two/,
+    /reasoning\.inlines says that it is not; remove one of the two/,
     backends.vllm,
   ],
   [
     'capabilities: { reasoning: false }\nreasoning: { efforts: ‸[none, low] }',
-    /efforts rests on capabilities.reasoning, which is false/,
+    /efforts requires capabilities.reasoning, which is false/,
     backends.vllm,
   ],
-  ['reasoning: { efforts: [none, low], preserves: ‸true }', /takes no reasoning of earlier turns/, backends.openai],
-  ['reasoning: { preserves: ‸true }', /preserves rests on capabilities.reasoning/, backends.vllm],
+  ['reasoning: { efforts: [none, low], preserves: ‸true }', /cannot take reasoning of earlier turns/, backends.openai],
+  ['reasoning: { preserves: ‸true }', /preserves requires capabilities.reasoning/, backends.vllm],
   ['capabilities: { chat_completions: { ‸regexp: true } }', /did you mean "regex"\?/, backends.vllm],
 ];
 

@@ -44,7 +44,7 @@ describe('the environment', () => {
       ['TOKENHOUSE_MODEL_DRI', 'TOKENHOUSE_FROBNICATE'],
     );
     assert.match(warnings[0]!.what, /did you mean TOKENHOUSE_MODEL_DIR\?/);
-    assert.match(warnings[1]!.what, /known are TOKENHOUSE_SECRET/);
+    assert.match(warnings[1]!.what, /known variables are TOKENHOUSE_SECRET/);
   });
 
   it('refuses what cannot be used, in words', () => {

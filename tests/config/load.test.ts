@@ -25,8 +25,8 @@ describe('finding the configuration', () => {
   });
 
   it('never takes the defaults for a file that was named', () => {
-    assert.throws(() => load({}, 'missing.yaml'), /missing\.yaml: there is no such file/);
-    assert.throws(() => load({ TOKENHOUSE_CONFIG: 'missing-too.yaml' }), /missing-too\.yaml: there is no such file/);
+    assert.throws(() => load({}, 'missing.yaml'), /missing\.yaml: the file does not exist/);
+    assert.throws(() => load({ TOKENHOUSE_CONFIG: 'missing-too.yaml' }), /missing-too\.yaml: the file does not exist/);
   });
 
   it('prefers --config, then TOKENHOUSE_CONFIG, then the folder', () => {

@@ -192,7 +192,7 @@ const kinds: Readonly<Record<string, Kind>> = {
   'a port too high': valueOf('port', () => '70000', /from 0 to 65535/),
   'the same port twice': (lines) => {
     const [first, second] = lines.flatMap((line, index) => (line.key === 'port' ? [index] : []));
-    return withValue(lines, second!, lines[first!]!.value, /both hosts have port/);
+    return withValue(lines, second!, lines[first!]!.value, /both hosts are set to port/);
   },
   'the same id twice': (lines, random) => {
     const at = pick(lines, random, (line) => line.key === 'id' && line.value !== 'model-0');
@@ -262,7 +262,7 @@ const kinds: Readonly<Record<string, Kind>> = {
       lines: lines.toSpliced(at + 1, 0, line).map(textOf),
       line: at + 2,
       column: keyColumn(line),
-      words: /this key stands twice/,
+      words: /this key occurs twice/,
     };
   },
   'an alias without an anchor': (lines, random) =>
@@ -272,12 +272,12 @@ const kinds: Readonly<Record<string, Kind>> = {
     return { ...withValue(lines, at, '&here words', /is "words"/), column: undefined };
   },
   'a tag': (lines, random) => withValue(lines, pick(lines, random, isNumber), '!include x', /tags such as/),
-  'a price in too small parts': valueOf('input_cents_per_million', () => '5.1234567', /cannot be counted exactly/),
+  'a price in too small parts': valueOf('input_cents_per_million', () => '5.1234567', /cannot be represented exactly/),
   'a cache that costs more': valueOf('cache_read_cents_per_million', () => '900', /cached tokens would cost more/),
-  'a size that cannot be': valueOf('body_bytes_max', () => '900000000', /largest allowed body could never be taken/),
+  'a size that cannot be': valueOf('body_bytes_max', () => '900000000', /largest allowed body would never be accepted/),
   'a second document': (lines) => {
     const texts = lines.map(textOf);
-    return { lines: [...texts, '---', 'server: {}'], line: texts.length + 1, column: 1, words: /second document/ };
+    return { lines: [...texts, '---', 'server: {}'], line: texts.length + 1, column: 1, words: /second YAML document/ };
   },
 };
 

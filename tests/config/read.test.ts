@@ -159,11 +159,11 @@ const hash = 'ab'.repeat(32);
 /** The text of a file with a mark (‸) at each place that must be named, then words of each problem. */
 const bad: readonly (readonly [string, ...RegExp[]])[] = [
   // The YAML itself.
-  ['server:\n‸\thost: x\n', /tab is used for indentation.*use blanks/],
-  ['server: {}\nstorage: sqlite:a\n‸server: {}\n', /stands twice.*remove one/],
+  ['server:\n‸\thost: x\n', /tab is used for indentation.*use spaces/],
+  ['server: {}\nstorage: sqlite:a\n‸server: {}\n', /occurs twice.*remove one/],
   ['server: [\n‸', /not valid YAML.*check indentation/],
   ['a: ‸b: c\n', /not valid YAML: Nested mappings/],
-  ['server: {}\n‸---\nserver: {}\n', /second document begins here/],
+  ['server: {}\n‸---\nserver: {}\n', /second YAML document begins here/],
   ['storage: ‸!secret x\n', /tags such as `!name`/],
   ['‸- a\n- b\n', /the file is a list, but must be a group of settings/],
   ['‸just words\n', /the file is "just words"/],
@@ -217,20 +217,20 @@ models:
   ['server: { limits: { body_bytes_max: ‸2e9 } }\n', /body_bytes_max is 2000000000/],
   [
     'server: { limits: { body_bytes_max: 5000, bodies_in_flight_bytes_max: ‸4000 } }\n',
-    /largest allowed body could never be taken/,
+    /largest allowed body would never be accepted/,
   ],
   ['server: { limits: { body_timeout_seconds: ‸5 } }\n', /body_timeout_seconds.*is below headers_timeout_seconds/],
   ['server: { limits: { headers_timeout_seconds: ‸301 } }\n', /body_timeout_seconds.*is below headers_timeout/],
-  ['server:\n  inference: { port: ‸8081 }\n', /both hosts have port 8081/],
-  ['server:\n  account: { port: ‸8080 }\n', /both hosts have port 8080/],
+  ['server:\n  inference: { port: ‸8081 }\n', /both hosts are set to port 8081/],
+  ['server:\n  account: { port: ‸8080 }\n', /both hosts are set to port 8080/],
   ['server: { trusted_proxies: ‸127.0.0.1 }\n', /trusted_proxies/],
-  ['server: { trusted_proxies: [10.0.0.1, ‸proxy.lan] }\n', /neither an address nor a range/],
-  ['server: { trusted_proxies: [‸10.0.0.0/33] }\n', /neither an address nor a range/],
-  ['server: { trusted_proxies: [‸"10.0.0.1:80"] }\n', /neither an address nor a range/],
-  ['server: { trusted_proxies: [‸"fe80::1%eth0"] }\n', /neither an address nor a range/],
-  ['server: { trusted_proxies: [‸0.0.0.0/0] }\n', /every address there is/],
-  ['server: { trusted_proxies: [‸"::/0"] }\n', /every address there is/],
-  ['server: { trusted_proxies: [‸"::ffff:0:0/96"] }\n', /every address there is/],
+  ['server: { trusted_proxies: [10.0.0.1, ‸proxy.lan] }\n', /neither an IP address nor a range/],
+  ['server: { trusted_proxies: [‸10.0.0.0/33] }\n', /neither an IP address nor a range/],
+  ['server: { trusted_proxies: [‸"10.0.0.1:80"] }\n', /neither an IP address nor a range/],
+  ['server: { trusted_proxies: [‸"fe80::1%eth0"] }\n', /neither an IP address nor a range/],
+  ['server: { trusted_proxies: [‸0.0.0.0/0] }\n', /covers every address/],
+  ['server: { trusted_proxies: [‸"::/0"] }\n', /covers every address/],
+  ['server: { trusted_proxies: [‸"::ffff:0:0/96"] }\n', /covers every address/],
   // Images.
   ['images: { fetch: ‸5 }\n', /fetch is 5/],
   ['images: { allow_hosts: [a.lan, ‸"https://a.lan"] }\n', /not a host/],
@@ -238,12 +238,12 @@ models:
   ['images: { allow_hosts: [‸"user@a.lan"] }\n', /not a host/],
   ['images: { dns_servers: [‸dns.lan] }\n', /not an address of a name server/],
   // Storage and accounts.
-  ['storage: ‸mysql://root:canary@db/x\n', /must be a text of the right form.*for example storage: sqlite:/],
-  ['storage: ‸postgres://root:canary@db/x\n', /a password in a file.*TOKENHOUSE_POSTGRES_PASSWORD.*storage: env:/],
+  ['storage: ‸mysql://root:canary@db/x\n', /must be a text of the expected form.*for example storage: sqlite:/],
+  ['storage: ‸postgres://root:canary@db/x\n', /a password in this file.*TOKENHOUSE_POSTGRES_PASSWORD.*storage: env:/],
   ['storage: ‸postgres://db\n', /not the address of a PostgreSQL database; write postgres:/],
   ['storage: ‸env:NOT_SET\n', /the environment variable NOT_SET is not set/],
   ['accounts: { first_credit_cents: ‸-1 }\n', /from 0 to/],
-  ['accounts: { first_credit_cents: ‸0.0000001 }\n', /cannot be counted exactly.*six decimal places/],
+  ['accounts: { first_credit_cents: ‸0.0000001 }\n', /cannot be represented exactly.*six decimal places/],
   // Models.
   ['models: ‸[]\n', /models has 0 entries, but needs at least 1/],
   [
@@ -256,7 +256,7 @@ models:
   [model('').replace('id: a', 'id: ‸"a b"'), /models\[0\]\.id is "a b"/],
   [
     `${model('')}${model('').slice('models:\n'.length).replace('id: a', 'id: ‸A')}`,
-    /id "A" is taken by "a".*upper and lower case are the same/,
+    /id "A" is the same as "a".*case is ignored/,
   ],
   [model('').replace('context_length: 100', 'context_length: ‸0'), /context_length is 0/],
   [model('    max_output_tokens: ‸101\n'), /above context_length \(100\)/],
@@ -264,7 +264,7 @@ models:
   [model('    sampling: ‸honour\n'), /must be honor, ignore or fixed; did you mean "honor"\?/],
   [model('    capabilities: { vision: ‸yes }\n'), /vision is "yes", but must be true or false/],
   // The pattern takes it for a day.
-  [model('    deprecation_date: ‸2026-02-30\n'), /there is no day 2026-02-30.*write a date such as/],
+  [model('    deprecation_date: ‸2026-02-30\n'), /the day 2026-02-30 does not exist.*write a date such as/],
   [
     model('    deprecation_date: ‸31.12.2026\n'),
     /deprecation_date is "31.12.2026".*for example deprecation_date: 2027/,
@@ -275,7 +275,10 @@ models:
   [priced('‸{ input_cents_per_million: 5 }'), /"output_cents_per_million" is missing/],
   [priced('{ input_cents_per_million: ‸-5, output_cents_per_million: 1 }'), /from 0 to/],
   [priced('{ input_cents_per_million: ‸"5", output_cents_per_million: 1 }'), /is "5", but must be a number/],
-  [priced('{ input_cents_per_million: ‸1e1, output_cents_per_million: 1 }'), /is 1e1, which cannot be counted exactly/],
+  [
+    priced('{ input_cents_per_million: ‸1e1, output_cents_per_million: 1 }'),
+    /is 1e1, which cannot be represented exactly/,
+  ],
   [priced('{ input_cents_per_million: ‸0x10, output_cents_per_million: 1 }'), /is 0x10/],
   [priced('{ input_cents_per_million: ‸1.0000001, output_cents_per_million: 1 }'), /six decimal places/],
   [priced('{ input_cents_per_million: ‸9999999999, output_cents_per_million: 1 }'), /above the largest amount/],
@@ -292,7 +295,7 @@ models:
     priced(
       '{ input_cents_per_million: 1, output_cents_per_million: 1, cache_read_cents_per_million: 1, cache_read_microcents_per_million: ‸1 }',
     ),
-    /stands here twice/,
+    /(is given|is listed) twice/,
   ],
   [priced('‸{ input_dollars_per_million: 5 }'), /"output_dollars_per_million" is missing in models\[0\]\.pricing/],
   [
@@ -331,11 +334,11 @@ models:
   [model('', '{ engine: openai, flavor: vllm, url: "http://x/v1", api_key_env: ‸NOT_SET }'), /NOT_SET is not set/],
   [
     model('', '{ engine: openai, flavor: vllm, url: "http://x/v1", api_key: ‸canary, api_key_env: UPSTREAM_KEY }'),
-    /stands here twice/,
+    /(is given|is listed) twice/,
   ],
   [
     model('', '{ engine: scripted, name: x, scripts: [{}] }, ‸{ engine: scripted, name: x, scripts: [{}] }'),
-    /another backend of this model is called "x"/,
+    /another backend of this model has the name "x"/,
   ],
   [
     model('', '{ engine: scripted, scripts: [{ ‸txt: hello }] }'),
@@ -349,7 +352,7 @@ models:
     ),
     /context_length is "x"/,
   ],
-  [bomb(), /aliases count as often as they are used/],
+  [bomb(), /each use of an alias counts/],
 ];
 
 /** Nine levels of nine aliases each: 387 million values. */

@@ -186,13 +186,13 @@ describe('5.5 and 5.6 entitlement', () => {
     const { id } = await keyWith();
     for (const [args, words] of [
       [['keys', 'create', '--model', 'bata'], /no model bata; did you mean beta\?/],
-      [['keys', 'allow', id], /--model for each of them, or --all/],
-      [['keys', 'allow', id, '--all', '--model', 'beta'], /--model for each of them, or --all/],
+      [['keys', 'allow', id], /--model for each allowed model, or --all/],
+      [['keys', 'allow', id, '--all', '--model', 'beta'], /--model for each allowed model, or --all/],
       [['keys', 'allow', 'key_nobody', '--all'], /no live key key_nobody/],
       [['prices', 'set', 'nothing', '--input', '1', '--output', '1'], /no model nothing/],
       [['prices', 'set', 'beta', '--input', '1', '--output', '1', '--cache-read', '2'], /may not cost more/],
-      [['prices', 'set', 'beta', '--input', '1', '--output', '1', '--from', '2020-01-01'], /cannot begin in the past/],
-      [['prices', 'set', 'beta', '--input', '1', '--output', '1', '--to', '2020-01-01'], /must end after they begin/],
+      [['prices', 'set', 'beta', '--input', '1', '--output', '1', '--from', '2020-01-01'], /cannot start in the past/],
+      [['prices', 'set', 'beta', '--input', '1', '--output', '1', '--to', '2020-01-01'], /must end after they start/],
     ] as const) {
       const { code, stderr } = await service.command(...args);
       assert.equal(code, 1, args.join(' '));

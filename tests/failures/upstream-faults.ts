@@ -61,7 +61,7 @@ const errorsInAnswer: readonly (readonly [string, string])[] = [
 const call = (fields: object): string => chatChunk({ tool_calls: [fields] });
 const named = { name: 'f', arguments: '{}' };
 const illegal: readonly (readonly [string, string])[] = [
-  ['text after the finish', chatChunk({}, 'stop') + chatChunk({ content: 'late' })],
+  ['text after the finish reason', chatChunk({}, 'stop') + chatChunk({ content: 'late' })],
   ['a tool call with index −1', call({ index: -1, id: 'a', function: named })],
   ['a tool call with index 1e9', call({ index: 1e9, id: 'a', function: named })],
   ['a tool name of 1 MB', call({ index: 0, id: 'a', function: { name: 'x'.repeat(1_000_000), arguments: '' } })],

@@ -1,7 +1,7 @@
 /** Plays a month: settles in lanes as the service does, moves credit through its operations, and runs the jobs when they are due. */
 import assert from 'node:assert/strict';
 import { commandLine } from '../../src/accounts/actor.ts';
-import { moveCredit, refundRequest } from '../../src/accounts/credit.ts';
+import { moveCredit, refundRequest } from '../../src/accounts/operations/credit.ts';
 import type { OperationServices } from '../../src/accounts/operation.ts';
 import type { Billing } from '../../src/billing/billing.ts';
 import { isCharged } from '../../src/billing/endings.ts';
@@ -138,7 +138,6 @@ async function moveOf({ operations, accountId, moved }: Stage, move: PlannedMove
   const { at, movement, microcents, lastsMs } = move;
   const done = await moveCredit(
     {
-      kind: 'move_credit',
       movement,
       accountId,
       microcents: String(microcents),
@@ -167,7 +166,6 @@ async function refunded(
   const { accountId } = row;
   const done = await refundRequest(
     {
-      kind: 'refund_request',
       accountId,
       requestId: uuidText(row.requestId),
       microcents: percent === 100 ? undefined : String(microcents),

@@ -1,6 +1,6 @@
 /** A month of requests and movements of credit, made of a seed: what happens when, before anything has. */
 import type { Prices } from '../../src/catalog/pricing.ts';
-import type { Movement } from '../../src/accounts/credit.ts';
+import type { Movement } from '../../src/accounts/operations/credit.ts';
 import type { Ending } from '../../src/store/ledger.ts';
 import { nextBucket, nextDay, startOfZoneMonth } from '../../src/platform/calendar/time-zone.ts';
 

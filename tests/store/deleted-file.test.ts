@@ -31,7 +31,7 @@ for (const [way, happens] of Object.entries(ways)) {
     assert.equal(await store.ledger.settle(usage('acct_a', 1n)), 'billed');
     happens(file);
     await assert.rejects(store.ledger.settle(usage('acct_a', 1n)), StoreError);
-    assert.match(fatal[0]!.message, /was (deleted or moved|replaced by another file) while the service ran/);
+    assert.match(fatal[0]!.message, /was (deleted or moved|replaced by another file) while the service was running/);
     await assert.rejects(store.ledger.settle(usage('acct_a', 1n)), StoreError);
   });
 
@@ -42,7 +42,7 @@ for (const [way, happens] of Object.entries(ways)) {
     await customer(store, 'acct_a', 1_000n);
     happens(file);
     await until(() => fatal.length > 0, 60_000);
-    assert.match(fatal[0]!.message, /while the service ran/);
+    assert.match(fatal[0]!.message, /while the service was running/);
   });
 }
 

@@ -4,6 +4,7 @@ import {
   copyFileSync,
   existsSync,
   openSync,
+  readdirSync,
   readFileSync,
   truncateSync,
   writeFileSync,
@@ -12,89 +13,169 @@ import {
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { DatabaseSync } from '@photostructure/sqlite';
-import { DummyDriver, Kysely, PostgresAdapter, PostgresIntrospector, PostgresQueryCompiler } from 'kysely';
-import type { Database } from '../../src/store/database.ts';
-import { migrate, migrationNames, runMigration } from '../../src/store/migrations/migrate.ts';
+import { migrate, migrationsThatRan } from '../../src/store/migrations/migrate.ts';
+import { createSchema } from '../../src/store/schema/create-schema.ts';
+import { backUp } from '../../src/store/sqlite/backup.ts';
 import {
   closeConnection,
   openConnection,
   openReadOnlyConnection,
   type Connection,
 } from '../../src/store/sqlite/connection.ts';
-import { kyselyOn } from '../../src/store/sqlite/dialect.ts';
+import { kyselyOn, openReadOnly } from '../../src/store/sqlite/dialect.ts';
 import { openSqliteStore } from '../../src/store/sqlite/store.ts';
 import { StoreError } from '../../src/store/store-error.ts';
-import { customer, differencesOf, openStore, temporaryFolder, usage } from './fixture.ts';
+import { earlierDatabases, writeEarlierFile } from './earlier-databases.ts';
+import { balanceOf, differencesOf, openStore, temporaryFolder, usage } from './fixture.ts';
 
 const unusable = (words: RegExp) => (error: unknown) =>
   error instanceof StoreError && error.code === 'unusable' && words.test(error.message);
 
+/** In one form: renaming prints names with or without quotes. */
 function schemaOf(connection: Connection): unknown[] {
   return connection
     .prepare(`select type, name, sql from sqlite_schema where name not like 'sqlite_%' order by name`)
     .all()
-    .map((row) => ({ ...(row as object) }));
+    .map((row) => {
+      const { type, name, sql } = row as Readonly<Record<'type' | 'name' | 'sql', string | null>>;
+      return {
+        type,
+        name,
+        sql: sql
+          ?.toLowerCase()
+          .replaceAll('"', '')
+          .replaceAll(/\s+/g, ' ')
+          .replaceAll(/\( | (?=\))/g, (at) => at.trim()),
+      };
+    });
 }
 
-async function schemaAfter(file: string, steps: readonly (string | undefined)[]): Promise<unknown[]> {
+async function schemaAfter(file: string): Promise<unknown[]> {
   const connection = openConnection(file);
-  for (const last of steps) await migrate(kyselyOn(connection), 'sqlite', last);
+  await migrate(kyselyOn(connection), 'sqlite');
   const schema = schemaOf(connection);
   closeConnection(connection);
   return schema;
 }
 
-test('every earlier state of the schema comes to the same one, and running again changes nothing', async (t) => {
+test('every earlier database comes to the schema that is described, and starting again changes nothing', async (t) => {
   const folder = temporaryFolder(t);
-  const latest = await schemaAfter(join(folder, 'latest.db'), [undefined]);
-  assert.ok(latest.length >= 10);
-  for (const [index, name] of migrationNames.entries()) {
-    assert.deepEqual(await schemaAfter(join(folder, `${index}.db`), [name, undefined, undefined]), latest, name);
+  const described = await schemaAfter(join(folder, 'new.db'));
+  assert.ok(described.length >= 100);
+  for (const earlier of earlierDatabases) {
+    const file = join(folder, `${earlier}.db`);
+    writeEarlierFile(earlier, file);
+    assert.deepEqual(await schemaAfter(file), described, earlier);
+    const before = readFileSync(file);
+    assert.deepEqual(await schemaAfter(file), described);
+    assert.deepEqual(readFileSync(file), before);
   }
 });
 
-test('the service starts on every earlier state and works', async (t) => {
+test('the service starts on every earlier database: balances, budgets and the log are what they were, and requests are charged', async (t) => {
   const folder = temporaryFolder(t);
-  for (const name of migrationNames) {
-    const file = join(folder, `${name}.db`);
-    await schemaAfter(file, [name]);
+  for (const earlier of earlierDatabases) {
+    const file = join(folder, `${earlier}.db`);
+    writeEarlierFile(earlier, file);
+    const old = new DatabaseSync(file, { readOnly: true });
+    const rowsOf = (query: string) =>
+      old
+        .prepare(query)
+        .all()
+        .map((row) => ({ ...row }));
+    const [customers, balances, inputs] = [
+      rowsOf('select id, available from account where kind = 0 order by created_at') as {
+        id: string;
+        available: number;
+      }[],
+      rowsOf('select id, amount, spent_before, available from purse order by id'),
+      rowsOf('select hex(id) as id, wish as input from audit_log order by id'),
+    ];
+    assert.ok(balances.length >= 2 && inputs.length >= 8 && customers.length === 2);
+    old.close();
+
     const store = await openStore(t, file);
-    await customer(store, 'acct_a', 10n);
-    await store.ledger.settle(usage('acct_a', 1n));
+    assert.deepEqual(store.migrated, ['030-baseline']);
+    const { id, available } = customers[0]!;
+    assert.equal(await balanceOf(store, id), BigInt(available));
+    await store.ledger.slice(id, 1n);
+    assert.equal(await store.ledger.settle(usage(id, 7n)), 'billed');
+    assert.equal(await balanceOf(store, id), BigInt(available) - 7n);
     await store.close();
     assert.deepEqual(await differencesOf(file, false), []);
+
+    const now = new DatabaseSync(file, { readOnly: true });
+    const rowsNow = (query: string) =>
+      now
+        .prepare(query)
+        .all()
+        .map((row) => ({ ...row }));
+    assert.deepEqual(rowsNow('select id, amount, spent_before, available from budget_balance order by id'), balances);
+    assert.deepEqual(rowsNow('select hex(id) as id, input from audit_log order by id'), inputs);
+    now.close();
   }
 });
 
-test('S9: whatever a process leaves that dies at any statement of the migration, the next start completes', async (t) => {
+test('a backup of an earlier version is verified as it is, and stays one of that version', async (t) => {
   const folder = temporaryFolder(t);
-  const file = join(folder, 'x.db');
-  const connection = openConnection(file);
-  // kill -9 leaves what is in the files at that moment, and nothing else: so a copy of them is what a killed process leaves.
-  let statements = 0;
-  const watched = new Proxy(connection, {
-    get(target, name) {
-      if (name === 'prepare') {
-        statements += 1;
-        copyFileSync(file, join(folder, `${statements}.db`));
-        if (existsSync(`${file}-wal`)) copyFileSync(`${file}-wal`, join(folder, `${statements}.db-wal`));
-      }
-      const value: unknown = Reflect.get(target, name, target);
-      return typeof value === 'function' ? (value.bind(target) as unknown) : value;
-    },
-  });
-  await migrate(kyselyOn(watched), 'sqlite');
-  const latest = schemaOf(connection);
-  connection.close();
-  assert.ok(statements > 30);
-  for (let statement = 1; statement <= statements; statement++) {
-    assert.deepEqual(await schemaAfter(join(folder, `${statement}.db`), [undefined]), latest, `statement ${statement}`);
-  }
+  const [file, copy] = [join(folder, 'x.db'), join(folder, 'copy.db')];
+  writeEarlierFile('026', file);
+  const { differences, usageRows } = await backUp(file, copy);
+  assert.deepEqual([differences, usageRows], [[], 4]);
+  assert.deepEqual(
+    readdirSync(folder).filter((name) => name.startsWith('copy')),
+    ['copy.db'],
+  );
+  const db = openReadOnly(copy);
+  t.after(() => db.destroy());
+  assert.equal((await migrationsThatRan(db)).at(-1), '026-hours-of-all');
 });
+
+test('a database from before all that can be upgraded is refused in words, untouched', async (t) => {
+  const file = join(temporaryFolder(t), 'x.db');
+  writeEarlierFile('026', file);
+  const connection = openConnection(file);
+  connection.exec(`delete from kysely_migration where name > '020'`);
+  closeConnection(connection);
+  const before = readFileSync(file);
+  await assert.rejects(
+    openSqliteStore({ file, onFatal: assert.ifError }),
+    unusable(/cannot upgrade: it has nothing after 019-/),
+  );
+  assert.deepEqual(readFileSync(file), before);
+});
+
+for (const earlier of [undefined, '026'] as const)
+  test(`S9: whatever a process leaves that dies at any statement of the migration, the next start completes: ${earlier ?? 'a new database'}`, async (t) => {
+    const folder = temporaryFolder(t);
+    const file = join(folder, 'x.db');
+    if (earlier !== undefined) writeEarlierFile(earlier, file);
+    const connection = openConnection(file);
+    // kill -9 leaves what is in the files at that moment, and nothing else: so a copy of them is what a killed process leaves.
+    let statements = 0;
+    const watched = new Proxy(connection, {
+      get(target, name) {
+        if (name === 'prepare') {
+          statements += 1;
+          copyFileSync(file, join(folder, `${statements}.db`));
+          if (existsSync(`${file}-wal`)) copyFileSync(`${file}-wal`, join(folder, `${statements}.db-wal`));
+        }
+        const value: unknown = Reflect.get(target, name, target);
+        return typeof value === 'function' ? (value.bind(target) as unknown) : value;
+      },
+    });
+    await migrate(kyselyOn(watched), 'sqlite');
+    const latest = schemaOf(connection);
+    connection.close();
+    assert.ok(statements > 20);
+    for (let statement = 1; statement <= statements; statement++) {
+      assert.deepEqual(await schemaAfter(join(folder, `${statement}.db`)), latest, `statement ${statement}`);
+    }
+  });
 
 test('a database of a newer version is refused, untouched', async (t) => {
   const file = join(temporaryFolder(t), 'x.db');
-  await schemaAfter(file, [undefined]);
+  await schemaAfter(file);
   const connection = openConnection(file);
   connection.exec(`insert into kysely_migration (name, timestamp) values ('999-future', '2030-01-01')`);
   closeConnection(connection);
@@ -122,33 +203,22 @@ test('a file that is no database, is damaged, or belongs to another program is r
   assert.throws(() => openReadOnlyConnection(foreign), unusable(/another program/));
 
   const damaged = join(folder, 'damaged.db');
-  await schemaAfter(damaged, [undefined]);
+  await schemaAfter(damaged);
   const descriptor = openSync(damaged, 'r+');
   for (let page = 2; page < 12; page++) writeSync(descriptor, Buffer.alloc(4096, 0x5a), 0, 4096, page * 4096);
   closeSync(descriptor);
   await assert.rejects(start(damaged), unusable(/damaged/));
 
   const short = join(folder, 'short.db');
-  await schemaAfter(short, [undefined]);
+  await schemaAfter(short);
   truncateSync(short, 3 * 4096);
   await assert.rejects(start(short), unusable(/damaged/));
 
-  await assert.rejects(start(join(text, 'x.db')), unusable(/cannot be made/));
+  await assert.rejects(start(join(text, 'x.db')), unusable(/cannot be created/));
 });
 
-test('the migrations speak PostgreSQL too: no type and no clause of SQLite in what they print', async () => {
-  const printed: string[] = [];
-  const db = new Kysely<Database>({
-    dialect: {
-      createAdapter: () => new PostgresAdapter(),
-      createDriver: () => new DummyDriver(),
-      createIntrospector: (on) => new PostgresIntrospector(on),
-      createQueryCompiler: () => new PostgresQueryCompiler(),
-    },
-    log: (event) => void printed.push(event.query.sql),
-  });
-  for (const name of migrationNames) await runMigration(db, 'postgres', name);
-  const all = printed.join('\n');
+test('the schema speaks PostgreSQL too: no type and no clause of SQLite in it', () => {
+  const all = createSchema('postgres').join('\n');
   assert.match(all, /create table "usage" \("request_id" bytea not null primary key/);
   assert.match(all, /"cost" bigint not null/);
   assert.match(all, /create function usage_is_immutable\(\)/);

@@ -215,10 +215,10 @@ test('one microcent is found in a budget, and a charge to none', async (t) => {
   await store.close();
   assert.deepEqual(await differencesOf(file, false), []);
   for (const [statements, ...expected] of [
-    [`update purse set available = available - 1 where id = '${ofKey}'`, `budget ${ofKey}: left`],
-    [`update purse set amount = amount + 1 where id = '${ofAccount}'`, `budget ${ofAccount}: left`],
+    [`update budget_balance set available = available - 1 where id = '${ofKey}'`, `budget ${ofKey}: left`],
+    [`update budget_balance set amount = amount + 1 where id = '${ofAccount}'`, `budget ${ofAccount}: left`],
     [
-      `update purse set spent_before = 8, available = available - 1 where id = '${ofAccount}'`,
+      `update budget_balance set spent_before = 8, available = available - 1 where id = '${ofAccount}'`,
       `budget ${ofAccount}: spent before it was set`,
     ],
     [`update usage set key_budget = null where cost = 5`, `budget ${ofKey}: left`],
@@ -229,10 +229,10 @@ test('one microcent is found in a budget, and a charge to none', async (t) => {
       `budget ${balanceAt('acct_a', 'day', Date.now()).id}`,
     ],
     [
-      `insert into purse_slice (replica_id, purse_id, remaining) values (zeroblob(16), '${ofKey}', 1)`,
+      `insert into budget_lease (replica_id, balance_id, remaining) values (zeroblob(16), '${ofKey}', 1)`,
       `budget ${ofKey}: left`,
     ],
-    [`delete from purse where id = '${ofKey}'`, `budget ${ofKey}`],
+    [`delete from budget_balance where id = '${ofKey}'`, `budget ${ofKey}`],
   ] as const) {
     const found = await planted(file, statements);
     assert.deepEqual(found.map(({ what }) => what).toSorted(), expected.toSorted(), statements);

@@ -33,7 +33,7 @@ export const ownAccountRoutes: readonly AccountRoute[] = [
     operationId: 'getAccount',
     tag: 'Account',
     summary: 'The account',
-    description: 'Its name, plan, balance, limits, time zone, and to whom its invoices go.',
+    description: 'Its name, plan, balance, limits, time zone, and the recipient of its invoices.',
     access: everyRole,
     answers: [{ status: 200, description: 'The account.', schema: accountSchema }],
     handle: async (call) => await ownAccount(call),
@@ -45,13 +45,13 @@ export const ownAccountRoutes: readonly AccountRoute[] = [
     tag: 'Account',
     summary: 'Change the account',
     description:
-      'Its name, to whom its invoices go and how they are taxed, and its time zone. What is left out stays; what is null is taken away.',
+      'Its name, the recipient and tax of its invoices, and its time zone. Fields that are left out stay; null removes a value.',
     access: ['owner', 'admin', 'billing'],
     body: Type.Object(
       {
         name: Type.Optional(line),
         time_zone: Type.Optional(
-          Type.String({ minLength: 1, maxLength: 64, description: 'Of IANA, such as `Europe/Berlin`.' }),
+          Type.String({ minLength: 1, maxLength: 64, description: 'IANA name, such as `Europe/Berlin`.' }),
         ),
         billing: Type.Optional(billingInput),
       },
@@ -61,7 +61,7 @@ export const ownAccountRoutes: readonly AccountRoute[] = [
     handle: async (call) => {
       const { name, billing, time_zone: timeZone } = call.body;
       if (name !== undefined && call.account.role === 'billing')
-        throw new ApiError('http_403', 'Owners and admins name the account.', { param: 'name' });
+        throw new ApiError('http_403', 'Only owners and admins can rename the account.', { param: 'name' });
       await operate(
         {
           kind: 'edit_account',
@@ -86,7 +86,7 @@ export const ownAccountRoutes: readonly AccountRoute[] = [
     path: '/v1/spend_limit',
     operationId: 'getSpendLimit',
     tag: 'Account',
-    summary: 'What the account may spend',
+    summary: 'Get the spending limit of the account',
     description: 'With all of its keys together, in a period. 404: it has no limit.',
     access: everyRole,
     answers: [{ status: 200, description: 'The limit.', schema: spendLimitSchema }],
@@ -97,16 +97,18 @@ export const ownAccountRoutes: readonly AccountRoute[] = [
     path: '/v1/spend_limit',
     operationId: 'setSpendLimit',
     tag: 'Account',
-    summary: 'Say what the account may spend',
+    summary: 'Set the spending limit of the account',
     description:
-      'In the place of the limit before. What was spent in the period counts; what runs goes on. Never more than this is spent and held together.',
+      'Replaces the earlier limit. What was spent in the current period counts; running requests continue. Charges and holds together never exceed it.',
     access: mayPay,
     body: Type.Object(
       {
         threshold_amount: Type.Integer({ minimum: 0, maximum: 1_000_000_000_000, description: 'In cents.' }),
         currency: Type.Optional(Type.Literal('USD')),
         interval: Type.Optional(
-          nullable(Type.Enum([...spendIntervals], { description: 'month where left out; null: for good.' })),
+          nullable(
+            Type.Enum([...spendIntervals], { description: 'month when left out; null: one limit for all time.' }),
+          ),
         ),
         enforcement: Type.Optional(Type.Literal('hard')),
       },
@@ -134,13 +136,13 @@ export const ownAccountRoutes: readonly AccountRoute[] = [
     path: '/v1/spend_limit',
     operationId: 'deleteSpendLimit',
     tag: 'Account',
-    summary: 'Take the limit of the account away',
-    description: 'It spends what it has, from the next request on.',
+    summary: 'Remove the spending limit of the account',
+    description: 'From the next request on, only the credit limits what it spends.',
     access: mayPay,
     answers: [
       {
         status: 200,
-        description: 'There is none.',
+        description: 'The account has no limit.',
         schema: Type.Object({ object: Type.Literal('spend_limit.deleted'), deleted: Type.Literal(true) }),
       },
     ],
@@ -154,9 +156,9 @@ export const ownAccountRoutes: readonly AccountRoute[] = [
     path: '/v1/account/export',
     operationId: 'exportAccount',
     tag: 'Account',
-    summary: 'Everything that the service has of the account',
+    summary: 'Export all data of the account',
     description:
-      'One JSON object, streamed: the account, members, keys without secrets, ledger, usage, invoices, what is known of files, kept items, mail and changes. It is whole when it is valid JSON.',
+      'One JSON object, streamed: the account, members, keys without secrets, ledger, usage, invoices, facts about files, stored items, mail and changes. The export is complete when it is valid JSON.',
     access: ['owner'],
     stepUp: true,
     answers: [{ status: 200, description: 'The export.', contentType: 'application/json' }],
@@ -169,17 +171,20 @@ export const ownAccountRoutes: readonly AccountRoute[] = [
     tag: 'Account',
     summary: 'Delete the account',
     description:
-      'For good, by an owner in person: what runs is cut, keys end, and people, files, kept items, answers, mail and names go at once. Ledger, usage, invoices and the log of changes stay without names. Credit must be zero, or `forfeit_credit` says that it expires.',
+      'Permanent, and only by an owner in person: running requests are cut, keys are revoked, and people, files, stored items, answers, mail and names are deleted at once. Ledger, usage, invoices and the audit log stay, without names. Credit must be zero, unless `forfeit_credit` is true: then it expires.',
     access: ['owner'],
     stepUp: true,
     // A deletion suspends first, and an interrupted one has to continue.
     evenSuspended: true,
     query: deletionQuery,
-    answers: [{ status: 200, description: 'It is gone.', schema: deletedSchema }],
+    answers: [{ status: 200, description: 'The account is deleted.', schema: deletedSchema }],
     errors: ['http_409'],
     handle: async (call) => {
       if (call.principal.kind !== 'user')
-        throw new ApiError('http_403', 'An account is deleted by its owner in person, or by whoever runs the server.');
+        throw new ApiError(
+          'http_403',
+          'Only an owner in person, or the operator of the server, can delete an account.',
+        );
       return await deletedAccount(call, call.account.id, call.query.forfeit_credit);
     },
   }),
@@ -188,9 +193,9 @@ export const ownAccountRoutes: readonly AccountRoute[] = [
     path: '/v1/audit_logs',
     operationId: 'listAuditLogs',
     tag: 'Account',
-    summary: 'Who changed what',
+    summary: 'List changes',
     description:
-      'Changes of the account, and of the sign-in of its members, newest first. Who does not belong to the account, such as whoever runs the server, is shown without name and address.',
+      'Changes of the account, and of the sign-in of its members, newest first. People who do not belong to the account, such as the operator of the server, are shown without name and address.',
     access: mayManage,
     query: Type.Object(pageQuery),
     answers: [{ status: 200, description: 'A page of changes.', schema: listSchema(auditSchema) }],
@@ -234,7 +239,6 @@ export async function deletedAccount(
   forfeitCredit: boolean | undefined,
 ) {
   const answer = await operate({ kind: 'delete_account', accountId: id, forfeitCredit }, operationsOf(call));
-  if (answer.kind !== 'account_deleted') throw new Error('deleting an account answered something else');
   return {
     id,
     object: 'account.deleted',

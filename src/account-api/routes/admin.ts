@@ -1,20 +1,20 @@
 import { createHash } from 'node:crypto';
 
 import Type from 'typebox';
-import type { Static } from 'typebox';
 
 import { auditId } from '../../accounts/audit.ts';
-import type { Movement } from '../../accounts/credit.ts';
 import { operate } from '../../accounts/operations.ts';
-import type { Operation } from '../../accounts/operation-kinds.ts';
+import type { Operation } from '../../accounts/operations.ts';
+import type { Movement } from '../../accounts/operations/credit.ts';
 import { ApiError } from '../../platform/errors.ts';
-import type { AccountPrice } from '../../store/repositories/queries.ts';
 import { accountObjects, accountSchema } from '../account-object.ts';
 import type { AccountObject } from '../account-object.ts';
 import { auditObject, auditSchema } from '../audit-object.ts';
 import { billingChange, billingInput } from '../billing-input.ts';
 import { notThere } from '../input.ts';
 import { operationsOf } from '../operations-of.ts';
+import { priceFields, priceObject, priceSchema } from '../price-object.ts';
+import { releasedObject, releasedSchema } from '../released-object.ts';
 import { route } from '../route.ts';
 import type { AccountRoute, Call } from '../route.ts';
 import {
@@ -22,10 +22,11 @@ import {
   listSchema,
   microcentsPerCent,
   nullable,
+  page,
   pageLimit,
   pageQuery,
   secondsOf,
-  secondsOrNull,
+  wholeListSchema,
   wholeOf,
 } from '../wire.ts';
 import { email } from './sign-in.ts';
@@ -38,24 +39,10 @@ const reason = Type.String({ minLength: 1, maxLength: 1000 });
 const centsMax = 1_000_000_000_000;
 const dayMs = 86_400_000;
 
-const rateFields = {
-  account_id: accountId,
-  model: Type.String({ minLength: 1, maxLength: 128 }),
-  input_microcents_per_million: Type.Integer({ minimum: 0, maximum: 1_000_000_000_000_000 }),
-  output_microcents_per_million: Type.Integer({ minimum: 0, maximum: 1_000_000_000_000_000 }),
+const priceBody = {
+  ...priceFields,
+  cache_read_microcents_per_million: Type.Optional(priceFields.input_microcents_per_million),
 };
-const cacheRead = Type.Integer({ minimum: 0, maximum: 1_000_000_000_000_000 });
-const rateBody = {
-  ...rateFields,
-  cache_read_microcents_per_million: Type.Optional(cacheRead),
-};
-const rateSchema = Type.Object({
-  object: Type.Literal('account_price'),
-  ...rateFields,
-  cache_read_microcents_per_million: Type.Integer(),
-  valid_from: Type.Integer({ description: 'Unix seconds.' }),
-  valid_to: nullable(Type.Integer({ description: 'Unix seconds; null: for good.' })),
-});
 
 const movementsOfType = {
   grant: 'grant',
@@ -71,8 +58,8 @@ export const adminRoutes: readonly AccountRoute[] = [
     path: '/v1/admin/accounts',
     operationId: 'listAccounts',
     tag: 'Server',
-    summary: 'Accounts of the server',
-    description: 'Newest first, with what they have and what is on hold.',
+    summary: 'List accounts',
+    description: 'Newest first, with their balances and holds.',
     access: 'operator',
     query: Type.Object({
       ...pageQuery,
@@ -104,15 +91,14 @@ export const adminRoutes: readonly AccountRoute[] = [
     path: '/v1/admin/accounts',
     operationId: 'createAccount',
     tag: 'Server',
-    summary: 'Make an account',
-    description: 'Without people, keys and credit.',
+    summary: 'Create an account',
+    description: 'The account has no people, keys or credit yet.',
     access: 'operator',
     body: Type.Object({ name }, { additionalProperties: false }),
     answers: [{ status: 201, description: 'The account.', schema: accountSchema }],
     handle: async (call) => {
-      const answer = await operate({ kind: 'create_account', name: call.body.name }, operationsOf(call));
-      if (answer.kind !== 'account') throw new Error('creating an account answered something else');
-      return await shownAccount(call, answer.accountId);
+      const made = await operate({ kind: 'create_account', name: call.body.name }, operationsOf(call));
+      return await shownAccount(call, made.accountId);
     },
   }),
   route({
@@ -121,7 +107,7 @@ export const adminRoutes: readonly AccountRoute[] = [
     operationId: 'getAccountOfServer',
     tag: 'Server',
     summary: 'One account',
-    description: 'Also one that was deleted.',
+    description: 'Deleted accounts too.',
     access: 'operator',
     params,
     answers: [{ status: 200, description: 'The account.', schema: accountSchema }],
@@ -132,9 +118,9 @@ export const adminRoutes: readonly AccountRoute[] = [
     path: '/v1/admin/accounts/{id}',
     operationId: 'changeAccountOfServer',
     tag: 'Server',
-    summary: 'Change what an account may',
+    summary: 'Change the permissions of an account',
     description:
-      'What is left out stays; what is null is nothing from now on. Each field is a change of its own in the audit log.',
+      'Fields that are left out stay; null removes a value. Each field is a change of its own in the audit log.',
     access: 'operator',
     stepUp: true,
     params,
@@ -164,10 +150,12 @@ export const adminRoutes: readonly AccountRoute[] = [
         allowed_models: allowed,
       } = body;
       if (plan !== undefined && plan !== null && !plans.some((known) => known.name === plan))
-        throw new ApiError('unsupported_value', 'The configuration has no such plan.', { param: 'plan_tier' });
+        throw new ApiError('unsupported_value', 'The configuration has no plan of this name.', { param: 'plan_tier' });
       const unknown = allowed?.findIndex((id) => !models.some((model) => model.id.toLowerCase() === id.toLowerCase()));
       if (unknown !== undefined && unknown >= 0)
-        throw new ApiError('unsupported_value', 'There is no such model.', { param: `allowed_models[${unknown}]` });
+        throw new ApiError('unsupported_value', 'The configuration has no model of this id.', {
+          param: `allowed_models[${unknown}]`,
+        });
       const inputs: Operation[] = [];
       // First the part that may be refused: a limit whose credit is in use.
       if (credit !== undefined)
@@ -200,7 +188,7 @@ export const adminRoutes: readonly AccountRoute[] = [
     path: '/v1/admin/accounts/{id}/export',
     operationId: 'exportAccountOfServer',
     tag: 'Server',
-    summary: 'Everything that the service has of an account',
+    summary: 'Export all data of an account',
     description: 'As `GET /v1/account/export`.',
     access: 'operator',
     stepUp: true,
@@ -229,9 +217,9 @@ export const adminRoutes: readonly AccountRoute[] = [
     path: '/v1/admin/people/release',
     operationId: 'releasePerson',
     tag: 'Server',
-    summary: 'Help somebody who has lost their second factor',
+    summary: 'Reset the second factor of a person',
     description:
-      'Removes the codes and passkeys of a person and ends their sessions. They sign in with their password alone until they set them up anew, and are told by mail. See to it that it is them who ask.',
+      'Removes the codes and passkeys of a person and ends their sessions. They sign in with their password alone until they set up a second factor again, and are notified by mail. First make sure that the request really comes from them.',
     access: 'operator',
     stepUp: true,
     body: Type.Object({ email }, { additionalProperties: false }),
@@ -239,28 +227,11 @@ export const adminRoutes: readonly AccountRoute[] = [
       {
         status: 200,
         description: 'What was removed.',
-        schema: Type.Object({
-          object: Type.Literal('person.released'),
-          id: Type.String(),
-          email: Type.String(),
-          had_two_factor: Type.Boolean(),
-          passkeys: Type.Integer(),
-          sessions: Type.Integer(),
-        }),
+        schema: releasedSchema,
       },
     ],
     handle: async (call) => {
-      const answer = await operate({ kind: 'release_person', email: call.body.email }, operationsOf(call));
-      if (answer.kind !== 'released') throw new Error('releasing a person answered something else');
-      const { userId, email: address, hadTwoFactor, passkeys, sessions } = answer;
-      return {
-        object: 'person.released',
-        id: userId,
-        email: address,
-        had_two_factor: hadTwoFactor,
-        passkeys,
-        sessions,
-      };
+      return releasedObject(await operate({ kind: 'release_person', email: call.body.email }, operationsOf(call)));
     },
   }),
   route({
@@ -268,11 +239,11 @@ export const adminRoutes: readonly AccountRoute[] = [
     path: '/v1/admin/suspensions',
     operationId: 'listSuspensions',
     tag: 'Server',
-    summary: 'Who was suspended, and why',
+    summary: 'List suspensions',
     description: 'Suspensions and their ends, newest first, as the audit log has them.',
     access: 'operator',
     query: Type.Object({ ...pageQuery, account_id: Type.Optional(accountId) }),
-    answers: [{ status: 200, description: 'A page of them.', schema: listSchema(auditSchema) }],
+    answers: [{ status: 200, description: 'A page of suspensions.', schema: listSchema(auditSchema) }],
     handle: async ({ query, services }) =>
       await auditPage(services, query, ['account.suspend', 'account.revive'], query.account_id),
   }),
@@ -282,7 +253,7 @@ export const adminRoutes: readonly AccountRoute[] = [
     operationId: 'suspendAccount',
     tag: 'Server',
     summary: 'Suspend an account',
-    description: 'All of its keys are refused within a second on every replica, and what runs on them is cut.',
+    description: 'All of its keys are refused within a second on every replica, and their running requests are cut.',
     access: 'operator',
     stepUp: true,
     body: Type.Object({ account_id: accountId, reason }, { additionalProperties: false }),
@@ -316,9 +287,9 @@ export const adminRoutes: readonly AccountRoute[] = [
     path: '/v1/admin/credits',
     operationId: 'moveCredit',
     tag: 'Server',
-    summary: 'Give credit, or take it away',
+    summary: 'Move credit',
     description:
-      'Once for each `Idempotency-Key`, which is required. `adjust` takes an amount below zero too. What runs keeps what it holds: more than is free is refused with 409.',
+      'Once for each `Idempotency-Key`, which is required. `adjust` takes a negative amount too. Running requests keep their holds: an amount above the free balance is refused with 409.',
     access: 'operator',
     stepUp: true,
     body: Type.Object(
@@ -330,7 +301,7 @@ export const adminRoutes: readonly AccountRoute[] = [
           Type.Integer({ minimum: -Number.MAX_SAFE_INTEGER, maximum: Number.MAX_SAFE_INTEGER }),
         ),
         request_id: Type.Optional(
-          Type.String({ minLength: 1, maxLength: 128, description: 'Of the request that is given back.' }),
+          Type.String({ minLength: 1, maxLength: 128, description: 'Id of the request that is refunded.' }),
         ),
         reason: Type.Optional(reason),
       },
@@ -339,13 +310,13 @@ export const adminRoutes: readonly AccountRoute[] = [
     answers: [
       {
         status: 200,
-        description: 'What has moved.',
+        description: 'The movement of credit.',
         schema: Type.Object({
           object: Type.Literal('credit'),
           account_id: Type.String(),
           moved_microcents: Type.Integer({ description: 'Below zero: taken away.' }),
           balance_microcents: Type.Integer(),
-          again: Type.Boolean({ description: 'It had moved before by the same key; nothing moved now.' }),
+          again: Type.Boolean({ description: 'The movement was made before with the same key; nothing moved now.' }),
         }),
       },
     ],
@@ -353,12 +324,11 @@ export const adminRoutes: readonly AccountRoute[] = [
     handle: async (call) => {
       const key = call.idempotencyKey;
       if (key === undefined)
-        throw new ApiError('unsupported_value', 'Send an Idempotency-Key, so that credit moves once.', {
+        throw new ApiError('unsupported_value', 'Send an Idempotency-Key: it makes sure that credit moves only once.', {
           param: 'Idempotency-Key',
         });
       const account = await liveAccount(call, call.body.account_id);
       const answer = await operate(creditInput(call.body, account, key), operationsOf(call));
-      if (answer.kind !== 'moved') throw new Error('moving credit answered something else');
       return {
         object: 'credit',
         account_id: account,
@@ -373,15 +343,15 @@ export const adminRoutes: readonly AccountRoute[] = [
     path: '/v1/admin/account_prices',
     operationId: 'listAccountPrices',
     tag: 'Server',
-    summary: 'Rates that accounts have instead of the list prices',
-    description: 'Those that hold or will, of one account; at most 1,000.',
+    summary: 'List the account-specific rates',
+    description: 'Present and future rates of one account; at most 1,000.',
     access: 'operator',
     query: Type.Object({ account_id: accountId }),
     answers: [
       {
         status: 200,
-        description: 'Rates by model and beginning.',
-        schema: Type.Object({ object: Type.Literal('list'), data: Type.Array(rateSchema), has_more: Type.Boolean() }),
+        description: 'Rates by model and start.',
+        schema: Type.Object({ object: Type.Literal('list'), data: Type.Array(priceSchema), has_more: Type.Boolean() }),
       },
     ],
     handle: async ({ query, services }) => {
@@ -391,7 +361,7 @@ export const adminRoutes: readonly AccountRoute[] = [
         endingAfter: now(),
         limit: 1000,
       });
-      return { object: 'list', data: rates.map(shownRate), has_more: rates.length === 1000 };
+      return { object: 'list', data: rates.map(priceObject), has_more: rates.length === 1000 };
     },
   }),
   route({
@@ -399,19 +369,19 @@ export const adminRoutes: readonly AccountRoute[] = [
     path: '/v1/admin/account_prices',
     operationId: 'setAccountPrice',
     tag: 'Server',
-    summary: 'Give an account rates of its own for a model',
-    description: 'For requests that begin from then on; what has run keeps what it was charged.',
+    summary: 'Set an account’s rates for a model',
+    description: 'The rates apply to requests that start from then on; earlier charges do not change.',
     access: 'operator',
     stepUp: true,
     body: Type.Object(
       {
-        ...rateBody,
-        valid_from: Type.Optional(Type.Integer({ minimum: 0, description: 'Unix seconds; now where left out.' })),
+        ...priceBody,
+        valid_from: Type.Optional(Type.Integer({ minimum: 0, description: 'Unix seconds; now when left out.' })),
         valid_to: Type.Optional(nullable(Type.Integer({ minimum: 0, description: 'Unix seconds, exclusive.' }))),
       },
       { additionalProperties: false },
     ),
-    answers: [{ status: 201, description: 'The rates.', schema: rateSchema }],
+    answers: [{ status: 201, description: 'The rates.', schema: priceSchema }],
     errors: ['http_409'],
     handle: async (call) => {
       const { body } = call;
@@ -433,17 +403,7 @@ export const adminRoutes: readonly AccountRoute[] = [
         },
         operationsOf(call),
       );
-      if (answer.kind !== 'price') throw new Error('setting a price answered something else');
-      const { validFrom, validTo } = answer;
-      return shownRate({
-        accountId: account,
-        modelId: answer.model,
-        validFrom,
-        validTo,
-        input: BigInt(answer.input),
-        output: BigInt(answer.output),
-        cacheRead: BigInt(answer.cacheRead),
-      });
+      return priceObject(answer);
     },
   }),
   route({
@@ -452,14 +412,14 @@ export const adminRoutes: readonly AccountRoute[] = [
     operationId: 'removeAccountPrices',
     tag: 'Server',
     summary: 'End the rates of an account for a model',
-    description: 'The list prices hold for requests that begin from now on.',
+    description: 'The list prices apply to requests that start from now on.',
     access: 'operator',
     stepUp: true,
     query: Type.Object({ account_id: accountId, model: Type.String({ minLength: 1, maxLength: 128 }) }),
     answers: [
       {
         status: 200,
-        description: 'How many there were.',
+        description: 'The number of removed rates.',
         schema: Type.Object({ object: Type.Literal('account_price.deleted'), ended: Type.Integer() }),
       },
     ],
@@ -469,7 +429,6 @@ export const adminRoutes: readonly AccountRoute[] = [
         { kind: 'remove_price', accountId: account, model: call.query.model },
         operationsOf(call),
       );
-      if (answer.kind !== 'prices_ended') throw new Error('removing prices answered something else');
       return { object: 'account_price.deleted', ended: answer.ended };
     },
   }),
@@ -478,11 +437,11 @@ export const adminRoutes: readonly AccountRoute[] = [
     path: '/v1/admin/account_prices/preview',
     operationId: 'previewAccountPrice',
     tag: 'Server',
-    summary: 'What rates would have charged',
+    summary: 'Preview the charges of rates',
     description:
       'What the account was charged for the model in the last 30 days, and what it would have been by these rates: exact but for the rounding up of each request, less than a microcent each. Nothing is changed.',
     access: 'operator',
-    body: Type.Object(rateBody, { additionalProperties: false }),
+    body: Type.Object(priceBody, { additionalProperties: false }),
     answers: [
       {
         status: 200,
@@ -542,90 +501,83 @@ export const adminRoutes: readonly AccountRoute[] = [
       {
         status: 200,
         description: 'All models.',
-        schema: Type.Object({
-          object: Type.Literal('list'),
-          data: Type.Array(
-            Type.Object({
-              id: Type.String(),
-              object: Type.Literal('model'),
-              display_name: Type.String(),
-              context_length: Type.Integer(),
-              max_output_tokens: nullable(Type.Integer()),
-              deprecation_date: nullable(Type.String()),
-              dedicated_to: Type.Array(Type.String({ description: 'Ids of accounts; none: everybody’s.' })),
-              input_microcents_per_million: Type.Integer(),
-              output_microcents_per_million: Type.Integer(),
-              cache_read_microcents_per_million: Type.Integer(),
-              backends: Type.Array(Type.String()),
-            }),
-          ),
-          has_more: Type.Boolean(),
-        }),
+        schema: wholeListSchema(
+          Type.Object({
+            id: Type.String(),
+            object: Type.Literal('model'),
+            display_name: Type.String(),
+            context_length: Type.Integer(),
+            max_output_tokens: nullable(Type.Integer()),
+            deprecation_date: nullable(Type.String()),
+            dedicated_to: Type.Array(
+              Type.String({ description: 'Ids of accounts; empty: the model is for all accounts.' }),
+            ),
+            input_microcents_per_million: Type.Integer(),
+            output_microcents_per_million: Type.Integer(),
+            cache_read_microcents_per_million: Type.Integer(),
+            backends: Type.Array(Type.String()),
+          }),
+        ),
       },
     ],
     handle: ({ services }) =>
-      Promise.resolve({
-        object: 'list',
-        data: services.config().models.map((model) => ({
-          id: model.id,
-          object: 'model',
-          display_name: model.displayName,
-          context_length: model.contextLength,
-          max_output_tokens: model.maxOutputTokens,
-          deprecation_date: model.deprecationDate ?? null,
-          dedicated_to: [...model.dedicatedTo],
-          input_microcents_per_million: wholeOf(model.pricing.inputMicrocentsPerMillion),
-          output_microcents_per_million: wholeOf(model.pricing.outputMicrocentsPerMillion),
-          cache_read_microcents_per_million: wholeOf(model.pricing.cacheReadMicrocentsPerMillion),
-          backends: model.backends.map((backend) => backend.name),
-        })),
-        has_more: false,
-      }),
+      Promise.resolve(
+        page(
+          services.config().models.map((model) => ({
+            id: model.id,
+            object: 'model',
+            display_name: model.displayName,
+            context_length: model.contextLength,
+            max_output_tokens: model.maxOutputTokens,
+            deprecation_date: model.deprecationDate ?? null,
+            dedicated_to: [...model.dedicatedTo],
+            input_microcents_per_million: wholeOf(model.pricing.inputMicrocentsPerMillion),
+            output_microcents_per_million: wholeOf(model.pricing.outputMicrocentsPerMillion),
+            cache_read_microcents_per_million: wholeOf(model.pricing.cacheReadMicrocentsPerMillion),
+            backends: model.backends.map((backend) => backend.name),
+          })),
+        ),
+      ),
   }),
   route({
     method: 'get',
     path: '/v1/admin/backends',
     operationId: 'listBackends',
     tag: 'Server',
-    summary: 'Where models run',
-    description: 'With several workers: ready where it is at all of them.',
+    summary: 'List the backends',
+    description: 'With several workers, a backend is ready when it is ready in all of them.',
     access: 'operator',
     answers: [
       {
         status: 200,
         description: 'All backends of this process.',
-        schema: Type.Object({
-          object: Type.Literal('list'),
-          data: Type.Array(
-            Type.Object({
-              object: Type.Literal('backend'),
-              model: Type.String(),
-              name: Type.String(),
-              state: Type.Enum(['starting', 'ready', 'failed']),
-            }),
-          ),
-          has_more: Type.Boolean(),
-        }),
+        schema: wholeListSchema(
+          Type.Object({
+            object: Type.Literal('backend'),
+            model: Type.String(),
+            name: Type.String(),
+            state: Type.Enum(['starting', 'ready', 'failed']),
+          }),
+        ),
       },
     ],
-    handle: async ({ services }) => ({
-      object: 'list',
-      data: ((await services.backends?.()) ?? []).map(({ modelId, label, state }) => ({
-        object: 'backend',
-        model: modelId,
-        name: label,
-        state,
-      })),
-      has_more: false,
-    }),
+    handle: async ({ services }) =>
+      page(
+        ((await services.backends?.()) ?? []).map(({ modelId, label, state }) => ({
+          object: 'backend',
+          model: modelId,
+          name: label,
+          state,
+        })),
+      ),
   }),
   route({
     method: 'get',
     path: '/v1/admin/audit',
     operationId: 'listAudit',
     tag: 'Server',
-    summary: 'Who changed what on this server',
-    description: 'Changes of all accounts and of the server, newest first, whoever made them and by which way.',
+    summary: 'List changes on this server',
+    description: 'Changes of all accounts and of the server, newest first, with who made them and how.',
     access: 'operator',
     query: Type.Object({
       ...pageQuery,
@@ -673,7 +625,8 @@ async function liveAccount({ services }: ServerCall, id: string): Promise<string
 /** Its id as in the configuration, which usage has too. Throws `unsupported_value`. */
 function modelNamed({ services }: ServerCall, named: string): string {
   const model = services.config().models.find(({ id }) => id.toLowerCase() === named.toLowerCase());
-  if (model === undefined) throw new ApiError('unsupported_value', 'There is no such model.', { param: 'model' });
+  if (model === undefined)
+    throw new ApiError('unsupported_value', 'The configuration has no model of this id.', { param: 'model' });
   return model.id;
 }
 
@@ -685,23 +638,29 @@ interface CreditBody {
   readonly reason?: string;
 }
 
-function creditInput(body: CreditBody, account: string, idempotencyKey: string): Operation {
+function creditInput(
+  body: CreditBody,
+  account: string,
+  idempotencyKey: string,
+): Operation<'move_credit' | 'refund_request'> {
   const { type, reason: reference, request_id: requestId } = body;
   const { amount_cents: inCents, amount_microcents: exact } = body;
   if (inCents !== undefined && exact !== undefined)
-    throw new ApiError('unsupported_value', 'Say amount_cents or amount_microcents.', { param: 'amount_microcents' });
+    throw new ApiError('unsupported_value', 'Give either amount_cents or amount_microcents.', {
+      param: 'amount_microcents',
+    });
   const amount =
     inCents !== undefined ? BigInt(inCents) * microcentsPerCent : exact === undefined ? undefined : BigInt(exact);
   if (type === 'refund_request') {
     if (requestId === undefined)
-      throw new ApiError('unsupported_value', 'Say which request is given back.', { param: 'request_id' });
+      throw new ApiError('unsupported_value', 'Give the id of the request to refund.', { param: 'request_id' });
     const microcents = amount === undefined ? undefined : String(amount);
     return { kind: 'refund_request', accountId: account, requestId, microcents, reference };
   }
   if (requestId !== undefined)
-    throw new ApiError('unsupported_value', 'Only a refund_request names a request.', { param: 'request_id' });
+    throw new ApiError('unsupported_value', 'Only kind refund_request takes a request id.', { param: 'request_id' });
   if (amount === undefined || amount === 0n || (amount < 0n && type !== 'adjust'))
-    throw new ApiError('unsupported_value', 'Say an amount above zero; only `adjust` takes one below.', {
+    throw new ApiError('unsupported_value', 'The amount must be above zero; only `adjust` takes a negative one.', {
       param: inCents === undefined && exact !== undefined ? 'amount_microcents' : 'amount_cents',
     });
   const movement = type === 'adjust' ? (amount > 0n ? 'adjust_up' : 'adjust_down') : movementsOfType[type];
@@ -715,14 +674,3 @@ function creditInput(body: CreditBody, account: string, idempotencyKey: string):
     idempotencyKey: `operator:${createHash('sha256').update(idempotencyKey).digest('hex')}`,
   };
 }
-
-const shownRate = (rate: AccountPrice): Static<typeof rateSchema> => ({
-  object: 'account_price',
-  account_id: rate.accountId,
-  model: rate.modelId,
-  input_microcents_per_million: wholeOf(rate.input),
-  output_microcents_per_million: wholeOf(rate.output),
-  cache_read_microcents_per_million: wholeOf(rate.cacheRead),
-  valid_from: secondsOf(rate.validFrom),
-  valid_to: secondsOrNull(rate.validTo),
-});

@@ -16,22 +16,24 @@ const text = (lengthMax: number, description: string) =>
   Type.String({ minLength: 1, maxLength: lengthMax, pattern: '^[^\\x00-\\x1f\\x7f]+$', description });
 
 const fields = {
-  name: text(100, 'What mails call it.'),
+  name: text(100, 'The name of the alert in mails.'),
   threshold_amount: Type.Union([Type.Integer({ minimum: 1, maximum: centsMax }), Type.Null()], {
-    description: 'In cents. Of `spend`: fires when so much is spent in the interval. Of `balance`: when less is left.',
+    description:
+      'In cents. A `spend` alert fires when this much is spent in the interval, a `balance` alert when less than this is left.',
   }),
   runway_days: Type.Union([Type.Integer({ minimum: 1, maximum: 365 }), Type.Null()], {
-    description: 'Of `balance`, instead: fires when the credit lasts fewer days at the rate of the last seven.',
+    description:
+      'For `balance` alerts, instead of an amount: fires when the credit lasts fewer days at the rate of the last seven.',
   }),
   interval: Type.Union([Type.Literal('day'), Type.Literal('week'), Type.Literal('month'), Type.Null()], {
-    description: 'Of `spend`; weeks begin on Monday.',
+    description: 'For `spend` alerts; weeks begin on Monday.',
   }),
   subject: Type.Object(
     {
       kind: Type.Union(['account', 'key', 'member', 'tag'].map((kind) => Type.Literal(kind))),
       id: Type.Optional(text(255, 'Id of the key or the member, or the tag.')),
     },
-    { additionalProperties: false, description: 'Whose spending; the whole account when left out.' },
+    { additionalProperties: false, description: 'Whose spending is watched; the whole account when left out.' },
   ),
   recipients: Type.Object(
     {
@@ -46,9 +48,9 @@ const fields = {
         ),
       ),
     },
-    { additionalProperties: false, description: 'Whom mail is sent to.' },
+    { additionalProperties: false, description: 'Who gets mail.' },
   ),
-  webhook: Type.Boolean({ description: 'Whether webhook endpoints are told too; true when left out.' }),
+  webhook: Type.Boolean({ description: 'Whether webhook endpoints are notified too; true when left out.' }),
 };
 
 const kind = Type.Union([Type.Literal('spend'), Type.Literal('balance')]);
@@ -61,7 +63,7 @@ const alertSchema = Type.Object({
   currency: Type.Literal('USD'),
   state: Type.Union([Type.Literal('ok'), Type.Literal('fired')]),
   observed_microcents: Type.Union([Type.Integer(), Type.Null()], {
-    description: 'What was spent in the interval, or is left, at the last look; null: not looked at yet.',
+    description: 'The amount spent in the interval, or left, at the last check; null: not checked yet.',
   }),
   looked_at: Type.Union([Type.Integer(), Type.Null()]),
   fired_at: Type.Union([Type.Integer(), Type.Null()]),
@@ -94,9 +96,9 @@ export const alertRoutes: readonly AccountRoute[] = [
     path: '/v1/spend_alerts',
     operationId: 'listSpendAlerts',
     summary: 'List alerts',
-    description: 'Of spending and of the balance, newest first.',
+    description: 'Alerts on spending and on the balance, newest first.',
     query: Type.Object(pageQuery, { additionalProperties: false }),
-    answers: [{ status: 200, description: 'A page of them.', schema: listSchema(alertSchema) }],
+    answers: [{ status: 200, description: 'A page of alerts.', schema: listSchema(alertSchema) }],
     handle: async ({ account, query: { limit: asked, after }, services }) => {
       const limit = pageLimit(asked);
       return listOf(
@@ -118,7 +120,7 @@ export const alertRoutes: readonly AccountRoute[] = [
     path: '/v1/spend_alerts',
     operationId: 'createSpendAlert',
     summary: 'Add an alert',
-    description: `At most ${alertsMax} of an account. It is looked at each minute, fires once a day at most, and ends by itself.`,
+    description: `At most ${alertsMax} of an account. It is checked every minute, fires at most once a day, and ends by itself.`,
     body: Type.Object({ kind: Type.Optional(kind), ...changeable }, { additionalProperties: false }),
     answers: [{ status: 201, description: 'The alert.', schema: alertSchema }],
     errors: ['http_409', 'unsupported_value'],
@@ -156,7 +158,7 @@ export const alertRoutes: readonly AccountRoute[] = [
     path: '/v1/spend_alerts/{id}',
     operationId: 'changeSpendAlert',
     summary: 'Change an alert',
-    description: 'What is left out stays. It begins anew, as if it had never fired.',
+    description: 'Fields that are left out stay. The alert starts again, as if it had never fired.',
     params,
     body: changeSchema,
     answers: [{ status: 200, description: 'The alert as it is now.', schema: alertSchema }],
@@ -178,9 +180,9 @@ export const alertRoutes: readonly AccountRoute[] = [
     path: '/v1/spend_alerts/{id}',
     operationId: 'deleteSpendAlert',
     summary: 'Delete an alert',
-    description: 'What it has told stays told.',
+    description: 'Notifications that it has sent are not recalled.',
     params,
-    answers: [{ status: 204, description: 'It is gone.' }],
+    answers: [{ status: 204, description: 'The alert is deleted.' }],
     errors: ['http_404'],
     handle: async (call) => {
       const { account, params: at, services } = call;
@@ -230,15 +232,15 @@ function checked(setting: AlertSetting): AlertSetting {
   const { kind: of, thresholdMicrocents, runwayDays, per, subjectKind, subject } = setting;
   if (of === 'spend') {
     if (thresholdMicrocents === null) refuse('threshold_amount', 'A spending alert needs threshold_amount, in cents.');
-    if (runwayDays !== null) refuse('runway_days', 'Days are for alerts of kind balance.');
+    if (runwayDays !== null) refuse('runway_days', 'Only a balance alert takes runway_days.');
     if (per === null) refuse('interval', 'A spending alert needs an interval: day, week or month.');
     if ((subjectKind === 'account') !== (subject === null))
-      refuse('subject.id', 'Say which key, member or tag; the account itself takes no id.');
+      refuse('subject.id', 'Give the id of the key or member, or the tag; scope account takes no id.');
   } else {
     if ((thresholdMicrocents === null) === (runwayDays === null))
       refuse('threshold_amount', 'A balance alert needs either threshold_amount, in cents, or runway_days.');
-    if (per !== null) refuse('interval', 'A balance has no interval.');
-    if (subjectKind !== 'account' || subject !== null) refuse('subject', 'The balance is of the whole account.');
+    if (per !== null) refuse('interval', 'A balance alert takes no interval.');
+    if (subjectKind !== 'account' || subject !== null) refuse('subject', 'A balance alert is for the whole account.');
   }
   return setting;
 }

@@ -6,7 +6,7 @@ import { demoOutcomes } from '../../billing/payments/demo.ts';
 import type { DemoOutcome, DemoProvider } from '../../billing/payments/demo.ts';
 import { PaymentError } from '../../billing/payments/provider.ts';
 import { notThere } from '../input.ts';
-import { demoCheckoutPage } from '../pages.ts';
+import { demoCheckoutPage, dollarPattern } from '../pages.ts';
 import { mayPay, Reply, route } from '../route.ts';
 import type { AccountRoute } from '../route.ts';
 import type { AccountServices } from '../services.ts';
@@ -22,21 +22,19 @@ export const demoPaymentRoutes: readonly AccountRoute[] = [
     tag: 'Credit',
     summary: 'Form of the top-up page',
     description:
-      'What `/topup` sends: `amount_cents`, `key` and, where it is ticked, `save_payment_method` as a form. Leads to the page where it is paid. Programs use `POST /v1/credits/topups`.',
+      'What `/topup` sends as a form: `amount` in dollars (`10`, `12.50`, `1,250.00`) or `amount_cents`, `key`, and `save_payment_method` if it is ticked. Redirects to the payment page. Programs use `POST /v1/credits/topups`.',
     access: mayPay,
     body: 'raw',
-    answers: [{ status: 303, description: 'To the page where it is paid.' }],
+    answers: [{ status: 303, description: 'Redirect to the payment page.' }],
     errors: ['http_409'],
     handle: async (call) => {
       const form = formOf(call.body);
-      const amount = form.get('amount_cents') ?? '';
-      if (!/^\d{1,10}$/.test(amount))
-        throw new ApiError('unsupported_value', 'Write the amount in whole cents.', { param: 'amount_cents' });
+      const amountCents = centsOfForm(form);
       const key = form.get('key') ?? '';
       if (!/^[!-~]{1,200}$/.test(key))
         throw new ApiError('unsupported_value', 'The form is incomplete; load the page again.', { param: 'key' });
       const back = `${call.services.accountUrl()}/topup`;
-      const topup = await begin(call, paymentsOf(call.services), Number(amount), {
+      const topup = await begin(call, paymentsOf(call.services), amountCents, {
         successUrl: back,
         cancelUrl: back,
         idempotencyKey: `form:${key}`,
@@ -50,8 +48,8 @@ export const demoPaymentRoutes: readonly AccountRoute[] = [
     path: '/v1/payments/demo/{id}',
     operationId: 'showDemoCheckout',
     tag: 'Credit',
-    summary: 'Page of the built-in provider of payments',
-    description: 'Where a top-up is paid, or made to fail, without money. Its address is the secret that opens it.',
+    summary: 'Page of the built-in payment provider',
+    description: 'Plays the payment of a top-up, or its failure, without money. The address itself is the secret.',
     access: 'anyone',
     params,
     answers: [{ status: 200, description: 'A page.', contentType: pageHeaders['content-type'] }],
@@ -71,13 +69,13 @@ export const demoPaymentRoutes: readonly AccountRoute[] = [
     access: 'anyone',
     params,
     body: 'raw',
-    answers: [{ status: 303, description: 'Back to where the person came from, or to the page.' }],
+    answers: [{ status: 303, description: 'Redirect to where the person came from, or to the payment page.' }],
     errors: ['http_409'],
     handle: async ({ params: { id }, body, services }) => {
       const demo = demoOf(services);
       const outcome = formOf(body).get('outcome');
       if (!isOutcome(outcome))
-        throw new ApiError('unsupported_value', `An outcome is one of ${demoOutcomes.join(', ')}.`, {
+        throw new ApiError('unsupported_value', `The outcome must be one of ${demoOutcomes.join(', ')}.`, {
           param: 'outcome',
         });
       if ((await demo.getCheckout(id)) === undefined) throw notThere();
@@ -97,6 +95,22 @@ function demoOf({ demo }: AccountServices): DemoProvider {
   if (demo === undefined) throw notThere();
   return demo;
 }
+
+/** `1,250.00` as a person writes it in the page's field, or whole cents. */
+function centsOfForm(form: URLSearchParams): number {
+  const cents = form.get('amount_cents');
+  if (cents !== null) {
+    if (/^\d{1,10}$/.test(cents)) return Number(cents);
+    throw new ApiError('unsupported_value', 'Write the amount in whole cents.', { param: 'amount_cents' });
+  }
+  const written = (form.get('amount') ?? '').trim();
+  if (!dollarAmount.test(written))
+    throw new ApiError('unsupported_value', 'Write the amount in dollars, for example 12.50.', { param: 'amount' });
+  const [whole = '', fraction = ''] = written.replace('$', '').replaceAll(',', '').split('.');
+  return Number(whole) * 100 + Number(fraction.padEnd(2, '0'));
+}
+
+const dollarAmount = new RegExp(`^(?:${dollarPattern})$`);
 
 const formOf = (bytes: Uint8Array): URLSearchParams => new URLSearchParams(Buffer.from(bytes).toString('utf8'));
 

@@ -14,7 +14,7 @@ import { costResult, generationFilter, generationQuery, readable, usageResult } 
 const formats = { csv: 'text/csv; charset=utf-8', json: 'application/json' } as const;
 const tag = 'Export';
 const about =
-  'Exactly what the filter says, as it is read, with the sums of what was printed at its end. CSV is RFC 4180; texts that a spreadsheet would take for formulas have an apostrophe before them. Times are in UTC and in the time zone of the account.';
+  'All rows that match the filter, streamed, with their sums at the end. CSV is RFC 4180; an apostrophe precedes text that a spreadsheet would take for a formula. Times are in UTC and in the time zone of the account.';
 
 const { page: _page, limit: _limit, ...reportProperties } = reportQuery.properties;
 /** For whole reports: they have no pages. */
@@ -26,11 +26,11 @@ export const exportRoutes: readonly AccountRoute[] = (['csv', 'json'] as const).
     path: `/v1/export/generations.${format}`,
     operationId: format === 'csv' ? 'exportGenerationsCsv' : 'exportGenerationsJson',
     tag,
-    summary: `Requests as ${format.toUpperCase()}`,
-    description: `${about} Newest first. Developers and viewers have the requests of their own keys.`,
+    summary: `Export requests as ${format.toUpperCase()}`,
+    description: `${about} Newest first. Developers and viewers get the requests of their own keys.`,
     access: everyRole,
     query: Type.Object(generationQuery),
-    answers: [{ status: 200, description: 'The requests, a row for each.', contentType: formats[format] }],
+    answers: [{ status: 200, description: 'One row per request.', contentType: formats[format] }],
     handle: async (call) => {
       const timeZone = await timeZoneOf(call);
       const { repositories, now } = call.services.operations;
@@ -50,13 +50,11 @@ export const exportRoutes: readonly AccountRoute[] = (['csv', 'json'] as const).
     path: `/v1/export/usage.${format}`,
     operationId: format === 'csv' ? 'exportUsageCsv' : 'exportUsageJson',
     tag,
-    summary: `Usage in buckets of time as ${format.toUpperCase()}`,
+    summary: `Export usage over time as ${format.toUpperCase()}`,
     description: `${about} The same as GET /v1/usage, without pages.`,
     access: everyRole,
     query: wholeReport,
-    answers: [
-      { status: 200, description: 'A row for each bucket and group that has usage.', contentType: formats[format] },
-    ],
+    answers: [{ status: 200, description: 'One row per bucket and group with usage.', contentType: formats[format] }],
     handle: async (call) => {
       const first = await askedReport(call);
       const rowsOf = async (asked: AskedReport) =>
@@ -71,13 +69,11 @@ export const exportRoutes: readonly AccountRoute[] = (['csv', 'json'] as const).
     path: `/v1/export/costs.${format}`,
     operationId: format === 'csv' ? 'exportCostsCsv' : 'exportCostsJson',
     tag,
-    summary: `Costs in buckets of time as ${format.toUpperCase()}`,
+    summary: `Export costs over time as ${format.toUpperCase()}`,
     description: `${about} The same as GET /v1/costs, without pages.`,
     access: everyRole,
     query: wholeReport,
-    answers: [
-      { status: 200, description: 'A row for each bucket, group and line item.', contentType: formats[format] },
-    ],
+    answers: [{ status: 200, description: 'One row per bucket, group and line item.', contentType: formats[format] }],
     handle: async (call) => {
       const first = await askedReport(call);
       const { repositories } = call.services.operations;

@@ -26,13 +26,13 @@ export const taxSchema = Type.Union(
         description: 'null: `percent` has more decimals, or there are several rates.',
       }),
       percent: Type.Union([Type.String(), Type.Null()], { description: 'null: several rates together.' }),
-      cents: Type.Integer({ description: 'How much of the total it is, rounded half up.' }),
+      cents: Type.Integer({ description: 'The tax within the total, rounded half up.' }),
       treatment: Type.Enum([...taxStatuses]),
-      note: Type.Union([Type.String(), Type.Null()], { description: 'What the document says of it.' }),
+      note: Type.Union([Type.String(), Type.Null()], { description: 'The note on the document.' }),
     }),
     Type.Null(),
   ],
-  { description: 'That the total includes.' },
+  { description: 'Taxes that the total includes.' },
 );
 const microcents = (description: string) => Type.Integer({ description: `${description}, in microcents.` });
 
@@ -40,8 +40,8 @@ const invoiceFields = {
   id: Type.String({ description: '`inv_…`' }),
   object: Type.Literal('invoice'),
   kind: Type.Union([Type.Literal('statement'), Type.Literal('credit_note')]),
-  number: Type.String({ description: 'Of a series without gaps: prefix, year, sequence.' }),
-  month: Type.String({ description: '`2026-10`; of a credit note the month in which was given back.' }),
+  number: Type.String({ description: 'From a series without gaps: prefix, year, sequence.' }),
+  month: Type.String({ description: '`2026-10`; for a credit note, the month of the refunds.' }),
   corrects: Type.Union([Type.String(), Type.Null()], {
     description: 'Id of the statement that a credit note corrects.',
   }),
@@ -51,10 +51,12 @@ const invoiceFields = {
   issued_at: Type.Integer({ description: 'Unix seconds.' }),
   currency: Type.Literal('USD'),
   total_cents: Type.Integer({
-    description: 'What was charged, or given back: rounded half up from `total_microcents`.',
+    description: 'The amount charged or refunded: rounded half up from `total_microcents`.',
   }),
-  total_microcents: microcents('What was charged, or given back'),
-  sold_microcents: microcents('What of the total is sold by this document, and by no receipt: `tax` is within it'),
+  total_microcents: microcents('The amount charged or refunded'),
+  sold_microcents: microcents(
+    'The part of the total that this document sells, and no receipt does: `tax` is within it',
+  ),
   tax: taxSchema,
   html_url: Type.String(),
   pdf_url: Type.String(),
@@ -62,9 +64,9 @@ const invoiceFields = {
 
 const statement = Type.Object({
   opening_microcents: microcents('Credit at the beginning'),
-  earlier_microcents: microcents('What was recorded later for earlier periods'),
-  usage_microcents: microcents('What requests cost'),
-  refunds_microcents: microcents('What was given back for requests of this period'),
+  earlier_microcents: microcents('Late entries of earlier periods'),
+  usage_microcents: microcents('Cost of requests'),
+  refunds_microcents: microcents('Refunds for requests of this period'),
   closing_microcents: microcents('Credit at the end'),
   lines: Type.Array(
     Type.Object({
@@ -116,7 +118,7 @@ export const invoiceRoutes: readonly AccountRoute[] = [
       'Monthly statements and credit notes of the account, newest first. Payments have receipts (`/v1/receipts`).',
     access: mayPay,
     query: Type.Object(pageQuery, { additionalProperties: false }),
-    answers: [{ status: 200, description: 'A page of them.', schema: listSchema(Type.Object(invoiceFields)) }],
+    answers: [{ status: 200, description: 'A page of invoices.', schema: listSchema(Type.Object(invoiceFields)) }],
     errors: ['http_404'],
     handle: async ({ account, query: { limit: asked, after }, services }) => {
       const limit = pageLimit(asked);
@@ -140,7 +142,7 @@ export const invoiceRoutes: readonly AccountRoute[] = [
     operationId: 'getInvoice',
     tag: 'Billing',
     summary: 'Get an invoice',
-    description: 'All that it says, as it was issued.',
+    description: 'All its contents, as issued.',
     access: mayPay,
     params,
     answers: [
@@ -165,7 +167,7 @@ export const invoiceRoutes: readonly AccountRoute[] = [
     operationId: 'getInvoicePage',
     tag: 'Billing',
     summary: 'Get an invoice as a page',
-    description: 'HTML without scripts, to be read and printed.',
+    description: 'HTML without scripts, to read or print.',
     access: mayPay,
     params,
     answers: [{ status: 200, description: 'The page.', contentType: 'text/html' }],
@@ -178,7 +180,7 @@ export const invoiceRoutes: readonly AccountRoute[] = [
     operationId: 'getInvoicePdf',
     tag: 'Billing',
     summary: 'Get an invoice as a PDF',
-    description: 'Tagged, and with text that can be searched.',
+    description: 'Tagged, with searchable text.',
     access: mayPay,
     params,
     answers: [{ status: 200, description: 'The file.', contentType: 'application/pdf' }],

@@ -5,7 +5,8 @@ import { checkedBudget } from '../../accounts/budget.ts';
 import type { BudgetInput } from '../../accounts/budget.ts';
 import { faultOfLimits, limitMax, listMax } from '../../accounts/key-limits.ts';
 import type { KeyLimits } from '../../accounts/key-limits.ts';
-import { operate, overlapMsMax } from '../../accounts/operations.ts';
+import { operate } from '../../accounts/operations.ts';
+import { overlapMsMax } from '../../accounts/operations/keys.ts';
 import { isTag, tagRule, tagsMax } from '../../accounts/tags.ts';
 import { ApiError } from '../../platform/errors.ts';
 import type { ApiKey } from '../../store/repositories/queries.ts';
@@ -33,26 +34,30 @@ const settings = {
     nullable(Type.Enum([...limitResets], { description: 'null: the limit is for the whole life of the key.' })),
   ),
   expires_at: Type.Optional(nullable(Type.Integer({ minimum: 0, description: 'Unix seconds; null: never.' }))),
-  allowed_models: Type.Optional(nullable(texts(1000, 'Ids of models; null: all that the account may use.'))),
+  allowed_models: Type.Optional(nullable(texts(1000, 'Ids of models; null: all models that the account may use.'))),
   allowed_endpoints: Type.Optional(nullable(texts(listMax, 'Paths such as `/v1/messages`; null: all.'))),
   ip_ranges: Type.Optional(nullable(texts(listMax, 'Addresses, or ranges such as `10.0.0.0/8`; null: everywhere.'))),
   zdr_only: Type.Optional(Type.Boolean()),
   max_concurrency: Type.Optional(nullable(rate)),
   requests_per_minute: Type.Optional(nullable(rate)),
   tokens_per_minute: Type.Optional(nullable(rate)),
-  tags: Type.Optional(texts(tagsMax, 'Labels of all of its requests, besides those that a request has itself.')),
+  tags: Type.Optional(texts(tagsMax, 'Tags of all requests of the key, in addition to the tags of a request itself.')),
 };
 
 const newKeyBody = Type.Object(
   {
     name,
-    type: Type.Optional(
-      Type.Enum(['serverless', 'plan', 'management'], { description: 'serverless where nothing is said.' }),
+    type: Type.Optional(Type.Enum(['serverless', 'plan', 'management'], { description: 'serverless when left out.' })),
+    role: Type.Optional(
+      Type.Enum([...roles], { description: 'For a management key; at most the role of its creator.' }),
     ),
-    role: Type.Optional(Type.Enum([...roles], { description: 'Of a management key: at most that of who makes it.' })),
     user_id: Type.Optional(
       nullable(
-        Type.String({ minLength: 1, maxLength: 100, description: 'Whose it is; null: of nobody in particular.' }),
+        Type.String({
+          minLength: 1,
+          maxLength: 100,
+          description: 'The person it belongs to; null: it belongs to the account.',
+        }),
       ),
     ),
     ...settings,
@@ -64,7 +69,9 @@ const changeBody = Type.Object(
   {
     name: Type.Optional(name),
     type: Type.Optional(Type.Enum(['serverless', 'plan'])),
-    disabled: Type.Optional(Type.Boolean({ description: 'true: nobody is let in, and what runs is cut.' })),
+    disabled: Type.Optional(
+      Type.Boolean({ description: 'true: all requests with the key are refused, and running ones are cut.' }),
+    ),
     ...settings,
   },
   { additionalProperties: false },
@@ -81,8 +88,8 @@ export const keyRoutes: readonly AccountRoute[] = [
     path: '/v1/key',
     operationId: 'getPresentedKey',
     tag: 'Keys',
-    summary: 'The management key of this request',
-    description: 'What the presented management key is and may do. People have no key, and get 403.',
+    summary: 'Get the management key of this request',
+    description: 'The management key that the request carries, and its permissions. People have no key, and get 403.',
     access: everyRole,
     answers: [
       {
@@ -97,7 +104,10 @@ export const keyRoutes: readonly AccountRoute[] = [
     handle: async (call) => {
       const { principal } = call;
       if (principal.kind !== 'key')
-        throw new ApiError('http_403', 'This route is about a management key; send one, or ask for GET /v1/keys.');
+        throw new ApiError(
+          'http_403',
+          'This route describes the management key of the request: send one, or use GET /v1/keys.',
+        );
       const key = await shownKey(call, await keyThere(call, principal.keyId));
       return { ...key, rate_limit: { requests: perMinute.sender, interval: '1m' } };
     },
@@ -107,9 +117,9 @@ export const keyRoutes: readonly AccountRoute[] = [
     path: '/v1/keys',
     operationId: 'listKeys',
     tag: 'Keys',
-    summary: 'Keys of the account',
+    summary: 'List keys',
     description:
-      'Keys that are not deleted, newest first. Developers see their own. Paused keys are left out unless `include_disabled`.',
+      'Keys that are not deleted, newest first. Developers see only their own. Paused keys are left out unless `include_disabled`.',
     access: everyRole,
     query: Type.Object({ ...pageQuery, include_disabled: Type.Optional(Type.Boolean()) }),
     answers: [{ status: 200, description: 'A page of keys.', schema: listSchema(keySchema) }],
@@ -139,9 +149,9 @@ export const keyRoutes: readonly AccountRoute[] = [
     path: '/v1/keys',
     operationId: 'createKey',
     tag: 'Keys',
-    summary: 'Make a key',
+    summary: 'Create a key',
     description:
-      'The secret is in the answer, and nowhere else ever after. A management key is made by an owner or admin in person. An account has at most 1,000 live keys.',
+      'The secret is in this answer only, and is never shown again. Only an owner or admin in person can create a management key. An account has at most 1,000 live keys.',
     access: mayMakeKeys,
     stepUp: true,
     body: newKeyBody,
@@ -169,7 +179,6 @@ export const keyRoutes: readonly AccountRoute[] = [
         },
         operationsOf(call),
       );
-      if (answer.kind !== 'key') throw new Error('creating a key answered something else');
       return { key: answer.key, data: await shownKey(call, await keyThere(call, answer.keyId)) };
     },
   }),
@@ -179,7 +188,7 @@ export const keyRoutes: readonly AccountRoute[] = [
     operationId: 'getKey',
     tag: 'Keys',
     summary: 'One key',
-    description: 'Also one that was deleted, for the name of what it has used.',
+    description: 'Deleted keys too, so that usage can show their names.',
     access: everyRole,
     params,
     answers: [{ status: 200, description: 'The key.', schema: keySchema }],
@@ -192,7 +201,7 @@ export const keyRoutes: readonly AccountRoute[] = [
     tag: 'Keys',
     summary: 'Change a key',
     description:
-      'What is left out stays; what is null is taken away. It holds from the next request on, on every replica within a second; what runs goes on, unless the key is paused.',
+      'Fields that are left out stay; null removes a value. Changes apply from the next request on, on every replica within a second; running requests continue, unless the key is paused.',
     access: mayMakeKeys,
     params,
     body: changeBody,
@@ -204,7 +213,7 @@ export const keyRoutes: readonly AccountRoute[] = [
       if (key.role !== null && Object.keys(body).some((field) => !ofEveryKey.has(field)))
         throw new ApiError(
           'unsupported_value',
-          'Of a management key only name, expires_at, ip_ranges and disabled can change.',
+          'Only name, expires_at, ip_ranges and disabled of a management key can change.',
         );
       const input = readSettings(call, body, body.type);
       const budget = await changedBudget(call, key.id);
@@ -223,14 +232,14 @@ export const keyRoutes: readonly AccountRoute[] = [
     path: '/v1/keys/{id}',
     operationId: 'deleteKey',
     tag: 'Keys',
-    summary: 'Revoke a key for good',
-    description: 'Both of its secrets are refused within a second on every replica, and what runs on it is cut.',
+    summary: 'Revoke a key permanently',
+    description: 'Both of its secrets are refused within a second on every replica, and its running requests are cut.',
     access: mayMakeKeys,
     params,
     answers: [
       {
         status: 200,
-        description: 'It is revoked.',
+        description: 'The key is revoked.',
         schema: Type.Object({
           id: Type.String(),
           object: Type.Literal('key.deleted'),
@@ -250,16 +259,16 @@ export const keyRoutes: readonly AccountRoute[] = [
     path: '/v1/keys/{id}/rotate',
     operationId: 'rotateKey',
     tag: 'Keys',
-    summary: 'Give a key another secret',
+    summary: 'Rotate the secret of a key',
     description:
-      'The key stays what it is, with its id, limits and usage. The secret it had works on for `overlap_seconds`, by the clock of the database; an earlier one that was still working ends now. What runs goes on.',
+      'The key keeps its id, limits and usage. The old secret works for another `overlap_seconds`, by the clock of the database; a still older one ends now. Running requests continue.',
     access: mayMakeKeys,
     stepUp: true,
     params,
     body: Type.Object(
       {
         overlap_seconds: Type.Optional(
-          Type.Integer({ minimum: 0, maximum: overlapMsMax / 1000, description: '0 where nothing is said.' }),
+          Type.Integer({ minimum: 0, maximum: overlapMsMax / 1000, description: '0 when left out.' }),
         ),
       },
       { additionalProperties: false },
@@ -270,7 +279,6 @@ export const keyRoutes: readonly AccountRoute[] = [
       checkMayChange(call, key, { isOwnAllowed: true });
       const overlapMs = (call.body.overlap_seconds ?? 0) * 1000;
       const answer = await operate({ kind: 'rotate_key', keyId: key.id, overlapMs }, operationsOf(call));
-      if (answer.kind !== 'rotated') throw new Error('rotating a key answered something else');
       return { key: answer.key, data: await shownKey(call, await keyThere(call, key.id)) };
     },
   }),
@@ -315,9 +323,9 @@ const isAtMost = (role: Role, own: Role): boolean => roles.indexOf(role) >= role
 /** To make a management key, or to be able to use it, its sender must have its rights. Throws `http_403`. */
 function checkMayGrant({ account, principal }: KeyCall, role: Role | undefined): void {
   if (principal.kind !== 'user' || (account.role !== 'owner' && account.role !== 'admin'))
-    throw new ApiError('http_403', 'Management keys are made by an owner or admin who is signed in.');
+    throw new ApiError('http_403', 'Only an owner or admin who is signed in can create a management key.');
   if (role === undefined)
-    throw new ApiError('unsupported_value', 'Say which role the management key has.', { param: 'role' });
+    throw new ApiError('unsupported_value', 'Give the role of the management key.', { param: 'role' });
   if (!isAtMost(role, account.role))
     throw new ApiError('http_403', `Your role is ${account.role}; a key can have no higher one.`, { param: 'role' });
 }
@@ -331,7 +339,7 @@ function checkMayChange(
   if (key.role === null) return;
   if (principal.kind === 'key') {
     if (isOwnAllowed && principal.keyId === key.id) return;
-    throw new ApiError('http_403', 'A management key changes inference keys, and can rotate or delete itself.');
+    throw new ApiError('http_403', 'A management key can change only inference keys; it can rotate or delete itself.');
   }
   const role = roles.find((known) => known === key.role);
   const isAllowed =
@@ -339,7 +347,7 @@ function checkMayChange(
     role !== undefined &&
     isAtMost(role, account.role) &&
     (!key.isOperator || (principal.kind === 'user' && principal.isOperator));
-  if (!isAllowed) throw new ApiError('http_403', 'This management key may do more than you.');
+  if (!isAllowed) throw new ApiError('http_403', 'This management key has a higher role than you.');
 }
 
 /** The user of a new key: a member of the account. */
@@ -350,12 +358,14 @@ async function userOfNewKey(
 ): Promise<string | undefined> {
   if (type === 'management') {
     if (asked !== undefined && asked !== null)
-      throw new ApiError('unsupported_value', 'A management key is nobody’s.', { param: 'user_id' });
+      throw new ApiError('unsupported_value', 'A management key belongs to the account: leave user_id out.', {
+        param: 'user_id',
+      });
     return undefined;
   }
   const own = principal.kind === 'user' ? principal.userId : undefined;
   if (account.role === 'developer' && asked !== undefined && asked !== (own ?? null))
-    throw new ApiError('http_403', 'Developers make keys for themselves.', { param: 'user_id' });
+    throw new ApiError('http_403', 'Developers can create keys only for themselves.', { param: 'user_id' });
   if (asked === undefined) return own;
   if (asked === null || asked === own) return asked ?? undefined;
   const member = await services.users.membership(asked, account.id);
@@ -382,7 +392,7 @@ function readSettings(
 ): ReadSettings {
   const { expires_at: expires, allowed_models: models, tags } = body;
   if (expires !== undefined && expires !== null && expires * 1000 <= services.operations.now())
-    throw new ApiError('unsupported_value', 'A key ends in the future.', { param: 'expires_at' });
+    throw new ApiError('unsupported_value', 'expires_at must be in the future.', { param: 'expires_at' });
   if (models !== undefined && models !== null) checkModels(models, account.id, services);
   if (tags !== undefined && !tags.every(isTag)) throw new ApiError('unsupported_value', tagRule, { param: 'tags' });
   const limits = {
@@ -429,7 +439,7 @@ async function changedBudget(
   if (limit === null || (limit === undefined && reset === undefined)) return limit;
   const known = await services.operations.repositories.getBudget({ subject: keyId });
   if (limit === undefined && known === null)
-    throw new ApiError('unsupported_value', 'The key has no limit; say limit_cents too.', { param: 'limit_reset' });
+    throw new ApiError('unsupported_value', 'The key has no limit: give limit_cents too.', { param: 'limit_reset' });
   return {
     microcents: String(limit === undefined ? known!.amountMicrocents : BigInt(limit) * microcentsPerCent),
     per: reset === undefined ? (known?.per ?? 'total') : reset === null ? 'total' : periodOfReset[reset],
@@ -446,7 +456,9 @@ function checkModels(models: readonly string[], accountId: string, services: Cal
   );
   const index = models.findIndex((id) => !usable.has(id.toLowerCase()));
   if (index >= 0)
-    throw new ApiError('unsupported_value', 'There is no such model.', { param: `allowed_models[${index}]` });
+    throw new ApiError('unsupported_value', 'The configuration has no model of this id.', {
+      param: `allowed_models[${index}]`,
+    });
 }
 
 const withoutNulls = (limits: object): KeyLimits =>

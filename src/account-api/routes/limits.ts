@@ -8,13 +8,13 @@ import type { Account, AccountPrice } from '../../store/repositories/queries.ts'
 import { notThere } from '../input.ts';
 import { everyRole, route } from '../route.ts';
 import type { AccountRoute, Call } from '../route.ts';
-import { nullable, secondsOf, secondsOrNull, wholeOf } from '../wire.ts';
+import { nullable, page, secondsOf, secondsOrNull, wholeListSchema, wholeOf } from '../wire.ts';
 
 const windowSchema = (limit: string) =>
   nullable(
     Type.Object({
       [limit]: Type.Integer(),
-      used: Type.Integer({ description: 'Of the window that is now; with several processes at most so much.' }),
+      used: Type.Integer({ description: 'Used in the current window; with several processes an upper bound.' }),
       window_start: Type.Integer({ description: 'Unix seconds.' }),
       window_end: Type.Integer(),
     }),
@@ -32,14 +32,14 @@ export const limitRoutes: readonly AccountRoute[] = [
     path: '/v1/limits',
     operationId: 'getLimits',
     tag: 'Limits',
-    summary: 'What limits the account',
+    summary: 'Get the limits of the account',
     description:
-      'Its plan, what of it is used, requests at the same time and in a minute, which models it may use, and how long their requests may be.',
+      'Its plan and how much of it is used, limits of concurrent requests and of requests per minute, the models it may use, and how long their requests may be.',
     access: everyRole,
     answers: [
       {
         status: 200,
-        description: 'The limits of the account. Its keys can have others besides.',
+        description: 'The limits of the account. Its keys can have limits of their own.',
         schema: Type.Object({
           object: Type.Literal('limits'),
           plan_tier: nullable(Type.String()),
@@ -56,10 +56,10 @@ export const limitRoutes: readonly AccountRoute[] = [
               model: Type.String(),
               context_length: Type.Integer({ description: 'Tokens of a prompt and its answer together.' }),
               max_output_tokens: nullable(
-                Type.Integer({ description: 'Of one answer; null: as many as the context has left.' }),
+                Type.Integer({ description: 'Of one answer; null: as many as the context window leaves.' }),
               ),
             }),
-            { description: 'What one request may have on each model that the account may use, by its id.' },
+            { description: 'Limits of one request, by the id of each model that the account may use.' },
           ),
         }),
       },
@@ -109,33 +109,29 @@ export const limitRoutes: readonly AccountRoute[] = [
     path: '/v1/models/prices',
     operationId: 'listModelPrices',
     tag: 'Limits',
-    summary: 'Rates of the account',
+    summary: 'Get the rates of the account',
     description:
-      'What each model that the account may use costs it, in microcents for a million tokens: now, and from the times on that are set already. A request costs what held when it started.',
+      'The rates of each model that the account may use, in microcents per million tokens: current and scheduled ones. A request is charged by the rates in force when it starts.',
     access: everyRole,
     answers: [
       {
         status: 200,
-        description: 'A row for each model.',
-        schema: Type.Object({
-          object: Type.Literal('list'),
-          data: Type.Array(
-            Type.Object({
-              object: Type.Literal('model_price'),
-              model: Type.String(),
-              list: rateSchema,
-              now: Type.Object({
-                ...rateSchema.properties,
-                source: Type.Enum(['list', 'account']),
-                until: nullable(Type.Integer({ description: 'Unix seconds; null: no end is set.' })),
-              }),
-              upcoming: Type.Array(
-                Type.Object({ ...rateSchema.properties, from: Type.Integer(), until: nullable(Type.Integer()) }),
-              ),
+        description: 'One row per model.',
+        schema: wholeListSchema(
+          Type.Object({
+            object: Type.Literal('model_price'),
+            model: Type.String(),
+            list: rateSchema,
+            now: Type.Object({
+              ...rateSchema.properties,
+              source: Type.Enum(['list', 'account']),
+              until: nullable(Type.Integer({ description: 'Unix seconds; null: no end is set.' })),
             }),
-          ),
-          has_more: Type.Literal(false),
-        }),
+            upcoming: Type.Array(
+              Type.Object({ ...rateSchema.properties, from: Type.Integer(), until: nullable(Type.Integer()) }),
+            ),
+          }),
+        ),
       },
     ],
     handle: async (call) => {
@@ -144,9 +140,8 @@ export const limitRoutes: readonly AccountRoute[] = [
       const account = await accountOf(call);
       const prices = await pricesOf(call, at);
       const models = usableModels(account, services.config());
-      return {
-        object: 'list',
-        data: models.map(({ id, pricing }) => {
+      return page(
+        models.map(({ id, pricing }) => {
           const own = prices.filter((price) => price.modelId === id.toLowerCase() && price.accountId === scope.id);
           const list = rate({
             input: pricing.inputMicrocentsPerMillion,
@@ -174,8 +169,7 @@ export const limitRoutes: readonly AccountRoute[] = [
               })),
           };
         }),
-        has_more: false,
-      };
+      );
     },
   }),
 ];

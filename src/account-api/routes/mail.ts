@@ -1,28 +1,10 @@
 import Type from 'typebox';
 
-import type { OutboxMail } from '../../store/repositories/mail.ts';
 import { notThere } from '../input.ts';
+import { mailFields, mailObject, mailSchema } from '../mail-object.ts';
 import { route } from '../route.ts';
 import type { AccountRoute } from '../route.ts';
-import { secondsOf, secondsOrNull } from '../wire.ts';
-
-const seconds = (description: string) => Type.Union([Type.Integer(), Type.Null()], { description });
-
-const mailFields = {
-  id: Type.String({ description: '`mail_…`' }),
-  object: Type.Literal('mail'),
-  created_at: Type.Integer({ description: 'Unix seconds.' }),
-  to: Type.String(),
-  subject: Type.String(),
-  kind: Type.String({ description: 'What it is about: `invitation`, `verification`, `low_balance`.' }),
-  account_id: Type.Union([Type.String(), Type.Null()]),
-  state: Type.Union([Type.Literal('waiting'), Type.Literal('sent'), Type.Literal('failed')], {
-    description: '`waiting` for its next attempt, or, without `mail.smtp`, for whoever reads it here.',
-  }),
-  attempts: Type.Integer(),
-  sent_at: seconds('Unix seconds; null: it was not sent.'),
-  last_error: Type.Union([Type.String(), Type.Null()], { description: 'What the server said to the last attempt.' }),
-};
+import { listOf, listSchema } from '../wire.ts';
 
 /** The outbox, for the operator. */
 export const mailRoutes: readonly AccountRoute[] = [
@@ -42,24 +24,12 @@ export const mailRoutes: readonly AccountRoute[] = [
       {
         status: 200,
         description: 'A page of the outbox.',
-        schema: Type.Object({
-          object: Type.Literal('list'),
-          data: Type.Array(Type.Object(mailFields)),
-          has_more: Type.Boolean(),
-          next_after: Type.Optional(Type.String()),
-        }),
+        schema: listSchema(mailSchema),
       },
     ],
     handle: async ({ query: { limit = 20, after }, services }) => {
       const mails = await services.operations.repositories.listMail({ limit: limit + 1, after });
-      const page = mails.slice(0, limit);
-      const hasMore = mails.length > limit;
-      return {
-        object: 'list',
-        data: page.map(wireOf),
-        has_more: hasMore,
-        ...(hasMore ? { next_after: page.at(-1)!.id } : {}),
-      };
+      return listOf(mails, limit, mailObject, ({ id }) => id);
     },
   }),
   route({
@@ -83,21 +53,7 @@ export const mailRoutes: readonly AccountRoute[] = [
     handle: async ({ params: { id }, services }) => {
       const mail = await services.operations.repositories.getMail({ id });
       if (mail === undefined) throw notThere();
-      return { ...wireOf(mail), text: mail.body };
+      return { ...mailObject(mail), text: mail.body };
     },
   }),
 ];
-
-const wireOf = (mail: OutboxMail) => ({
-  id: mail.id,
-  object: 'mail' as const,
-  created_at: secondsOf(mail.createdAt),
-  to: mail.recipient,
-  subject: mail.subject,
-  kind: mail.kind,
-  account_id: mail.accountId,
-  state: mail.state,
-  attempts: mail.attempts,
-  sent_at: secondsOrNull(mail.sentAt),
-  last_error: mail.lastError,
-});

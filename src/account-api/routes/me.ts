@@ -50,7 +50,7 @@ export const meRoutes: readonly AccountRoute[] = [
     path: '/v1/me',
     operationId: 'getMe',
     tag,
-    summary: 'Who you are',
+    summary: 'Get the signed-in person',
     description: 'The person who is signed in, and their accounts.',
     access: 'user',
     answers: [you],
@@ -62,7 +62,7 @@ export const meRoutes: readonly AccountRoute[] = [
     operationId: 'editMe',
     tag,
     summary: 'Change your name',
-    description: 'As others in your accounts read it.',
+    description: 'The name that others in your accounts see.',
     access: 'user',
     body: Type.Object({ name: personName }, { additionalProperties: false }),
     answers: [you],
@@ -87,13 +87,13 @@ export const meRoutes: readonly AccountRoute[] = [
     tag,
     summary: 'Delete yourself',
     description:
-      'For good: how you sign in, what you belong to, your mail and your name everywhere; keys that were made in your name are revoked. The log of changes keeps ids alone. An account keeps one owner, and the server one operator: where you are the last, the answer is 409.',
+      'Permanent: deletes how you sign in, your memberships, your mail and your name everywhere; keys in your name are revoked. The audit log keeps ids only. An account needs an owner, and the server an operator: if you are the last one, the answer is 409.',
     access: 'user',
     stepUp: true,
     answers: [
       {
         status: 200,
-        description: 'You are gone, and signed out everywhere.',
+        description: 'You are deleted, and signed out everywhere.',
         schema: Type.Object({ id: Type.String(), object: Type.Literal('user.deleted'), deleted: Type.Literal(true) }),
       },
     ],
@@ -113,7 +113,7 @@ export const meRoutes: readonly AccountRoute[] = [
     tag,
     summary: 'Change your e-mail address',
     description:
-      'Sends a link to the new address; until it is opened, where you are signed in, nothing changes (`verifyEmail`). The old address is told then. The answer is the same for an address that somebody else has.',
+      'Sends a link to the new address; nothing changes until it is opened where you are signed in (`verifyEmail`). The old address is notified then. The answer is the same for an address that somebody else has.',
     access: 'user',
     stepUp: true,
     body: Type.Object({ email }, { additionalProperties: false }),
@@ -148,15 +148,12 @@ export async function confirmChange(call: EmailCall, token: string, change: Emai
   // The link was opened twice.
   if (person?.email === change.to) return;
   if (person?.email !== change.from)
-    throw new ApiError(
-      'http_403',
-      'Sign in first with the address that you had until now, in this browser; then open the link again.',
-    );
+    throw new ApiError('http_403', 'First sign in with your old address in this browser; then open the link again.');
   try {
     await confirmEmail(call, token);
   } catch (error) {
     if (error instanceof StoreError && error.code === 'conflict')
-      throw new ApiError('http_409', 'Somebody else signs in with this address meanwhile.', { cause: error });
+      throw new ApiError('http_409', 'Somebody else has started to use this address meanwhile.', { cause: error });
     throw error;
   }
   const { userId } = person;
@@ -215,4 +212,4 @@ async function erase(call: Call, userId: string): Promise<void> {
 const whyOf = (stays: Exclude<PersonStays, { readonly kind: 'keys' }>): string =>
   stays.kind === 'last_owner'
     ? `You are the last owner of ${stays.accountId}. Make somebody else its owner, or delete the account, first.`
-    : 'You are the last who runs this server. Make somebody else its operator first: tokenhouse owner create.';
+    : 'You are the last operator of this server. Make somebody else its operator first: tokenhouse owner create.';

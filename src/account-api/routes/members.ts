@@ -12,6 +12,7 @@ import { notThere } from '../input.ts';
 import { operationsOf } from '../operations-of.ts';
 import { everyRole, mayManage, roles, route } from '../route.ts';
 import type { AccountRoute, Call, Role } from '../route.ts';
+import { listOf, listSchema, secondsOf } from '../wire.ts';
 import { checkPassword } from './owner.ts';
 import {
   askAuth,
@@ -64,14 +65,15 @@ export const memberRoutes: readonly AccountRoute[] = [
     description: 'Newest first.',
     access: everyRole,
     query: paging,
-    answers: [listOf('Members of the account.', member)],
+    answers: [{ status: 200, description: 'Members of the account.', schema: listSchema(member) }],
     errors: ['http_404'],
     handle: async ({ account, query: { limit = 20, after }, services }) => {
       const { repositories } = services.operations;
-      return pageOf(
+      return listOf(
         await repositories.listMembers({ accountId: account.id, limit: limit + 1, after }),
         limit,
         memberOf,
+        ({ userId }) => userId,
       );
     },
   }),
@@ -94,12 +96,13 @@ export const memberRoutes: readonly AccountRoute[] = [
     operationId: 'editMember',
     tag,
     summary: 'Change a role',
-    description: 'At once, also in sessions that run. Only an owner makes and unmakes owners; an account keeps one.',
+    description:
+      'Takes effect at once, in existing sessions too. Only an owner can add or remove owners; an account needs one.',
     access: mayManage,
     stepUp: true,
     params: memberId,
     body: Type.Object({ role }, { additionalProperties: false }),
-    answers: [{ status: 200, description: 'The member from now on.', schema: member }],
+    answers: [{ status: 200, description: 'The member as they are now.', schema: member }],
     errors: ['http_403', 'http_404', 'http_409'],
     handle: async (call) => {
       const before = await memberMeant(call);
@@ -123,7 +126,7 @@ export const memberRoutes: readonly AccountRoute[] = [
     tag,
     summary: 'Remove a member',
     description:
-      'At once, also from sessions that run. Their keys stay listed; those that were made in their name are revoked. Members may remove themselves; an account keeps one owner.',
+      'Takes effect at once, in existing sessions too. Their keys stay listed; keys in their name are revoked. Members may remove themselves; an account needs one owner.',
     access: everyRole,
     stepUp: true,
     params: memberId,
@@ -146,7 +149,7 @@ export const memberRoutes: readonly AccountRoute[] = [
       const isSelf = principal.kind === 'user' && principal.userId === before.userId;
       if (!isSelf) {
         if (account.role !== 'owner' && account.role !== 'admin')
-          throw new ApiError('http_403', 'Only an owner or an admin removes others.');
+          throw new ApiError('http_403', 'Only an owner or an admin can remove others.');
         refuseBeyond(account.role, before.role);
       }
       await changeRole(call, before, null);
@@ -168,14 +171,14 @@ export const memberRoutes: readonly AccountRoute[] = [
     operationId: 'listInvites',
     tag,
     summary: 'List invitations',
-    description: 'Those that can still be accepted, newest first.',
+    description: 'Invitations that can still be accepted, newest first.',
     access: mayManage,
     query: paging,
-    answers: [listOf('Open invitations.', invitation)],
+    answers: [{ status: 200, description: 'Open invitations.', schema: listSchema(invitation) }],
     handle: async ({ account, query: { limit = 20, after }, services }) => {
       const { repositories, now } = services.operations;
       const found = await repositories.listInvitations({ accountId: account.id, at: now(), limit: limit + 1, after });
-      return pageOf(found, limit, invitationOf);
+      return listOf(found, limit, invitationOf, ({ id }) => id);
     },
   }),
   route({
@@ -184,7 +187,7 @@ export const memberRoutes: readonly AccountRoute[] = [
     operationId: 'createInvite',
     tag,
     summary: 'Invite somebody',
-    description: `Sends a link by mail that works once, for ${invitedFor} days, for this address alone. An earlier one to the same address no longer works. Nobody gives more than they have, and only an owner makes owners.`,
+    description: `Sends a link by mail that works once, for ${invitedFor} days, for this address alone. An earlier one to the same address no longer works. You cannot give a higher role than your own, and only an owner can invite owners.`,
     access: mayManage,
     stepUp: true,
     body: Type.Object({ email, role }, { additionalProperties: false }),
@@ -221,7 +224,7 @@ export const memberRoutes: readonly AccountRoute[] = [
     path: '/v1/invites/{id}',
     operationId: 'deleteInvite',
     tag,
-    summary: 'Take an invitation back',
+    summary: 'Withdraw an invitation',
     description: 'Its link no longer works.',
     access: mayManage,
     params: Type.Object({ id: Type.String({ pattern: '^inv_[0-9a-f]{32}$' }) }),
@@ -282,7 +285,7 @@ export const memberRoutes: readonly AccountRoute[] = [
       }
       const { name, password: text } = call.body;
       if (await repositories.hasPerson({ email: offered.email }))
-        throw new ApiError('invalid_api_key', 'Sign in first: somebody has this address here already.');
+        throw new ApiError('invalid_api_key', 'Sign in first: this address is already registered here.');
       if (name === undefined || text === undefined)
         throw new ApiError('unsupported_value', 'Choose a name and a password.', {
           param: name === undefined ? 'name' : 'password',
@@ -320,7 +323,7 @@ export const memberRoutes: readonly AccountRoute[] = [
 /** A member can neither give nor take a role above their own. */
 function refuseBeyond(own: Role, other: Role): void {
   if (roles.indexOf(other) < roles.indexOf(own))
-    throw new ApiError('http_403', `This takes the role ${other}; yours is ${own}.`);
+    throw new ApiError('http_403', `This needs the role ${other}; yours is ${own}.`);
 }
 
 async function memberMeant(call: Pick<Call, 'account' | 'services'> & { readonly params: { readonly id: string } }) {
@@ -339,36 +342,10 @@ async function changeRole(
     await services.operations.repositories.setMemberRole({ accountId: account.id, userId, role: to });
   } catch (error) {
     if (error instanceof StoreError && error.code === 'conflict')
-      throw new ApiError('http_409', 'An account keeps one owner: make somebody else one first.', { cause: error });
+      throw new ApiError('http_409', 'An account needs an owner: make somebody else an owner first.', { cause: error });
     throw error;
   }
 }
-
-function listOf(description: string, item: typeof member | typeof invitation) {
-  return {
-    status: 200,
-    description,
-    schema: Type.Object({
-      object: Type.Literal('list'),
-      data: Type.Array(item),
-      has_more: Type.Boolean(),
-      next_after: Type.Optional(Type.String()),
-    }),
-  };
-}
-
-/** A page of `limit` rows, of which one more was requested. */
-function pageOf<Row, Item extends { readonly id: string }>(
-  rows: readonly Row[],
-  limit: number,
-  itemOf: (row: Row) => Item,
-) {
-  const data = rows.slice(0, limit).map(itemOf);
-  const hasMore = rows.length > limit;
-  return { object: 'list', data, has_more: hasMore, ...(hasMore ? { next_after: data.at(-1)!.id } : {}) };
-}
-
-const secondsOf = (ms: number): number => Math.floor(ms / 1000);
 
 const memberOf = ({ userId, name, email, role, joinedAt }: MemberRow) => ({
   id: userId,

@@ -18,7 +18,7 @@ export const oidcRoutes: readonly AccountRoute[] = [
     operationId: 'listProviders',
     tag,
     summary: 'List ways to sign in',
-    description: 'The providers that the configuration names, and whether everybody may sign up.',
+    description: 'The configured providers, and whether everybody may sign up.',
     access: 'anyone',
     answers: [
       {
@@ -40,8 +40,9 @@ export const oidcRoutes: readonly AccountRoute[] = [
     path: '/v1/auth/oidc/{provider}',
     operationId: 'beginOidc',
     tag,
-    summary: 'Begin to sign in at a provider',
-    description: 'Where to send the browser. The way back is bound to this browser by a cookie, for ten minutes.',
+    summary: 'Start to sign in at a provider',
+    description:
+      'Returns the address to send the browser to. A cookie binds the way back to this browser, for ten minutes.',
     access: 'anyone',
     params: providerId,
     answers: [{ status: 200, description: 'Go there.', schema: Type.Object({ url: Type.String() }) }],
@@ -69,9 +70,9 @@ export const oidcRoutes: readonly AccountRoute[] = [
     path: '/v1/auth/callback/{provider}',
     operationId: 'endOidc',
     tag,
-    summary: 'Come back from a provider',
+    summary: 'Return from a provider',
     description:
-      'Where the provider sends the browser: signs in who is known there by their subject, or by a confirmed address of an allowed domain, and goes to the start page, with `sign_in=failed` where it could not.',
+      'The provider sends the browser here. Signs in a person who is known by their subject, or by a confirmed address of an allowed domain, and redirects to the start page, with `sign_in=failed` on failure.',
     access: 'anyone',
     params: providerId,
     query: Type.Object({
@@ -87,7 +88,7 @@ export const oidcRoutes: readonly AccountRoute[] = [
       hd: sent,
       prompt: sent,
     }),
-    answers: [{ status: 302, description: 'To the start page, signed in or not.' }],
+    answers: [{ status: 302, description: 'Redirect to the start page, signed in or not.' }],
     errors: ['http_404'],
     handle: async (call) => {
       const { params, query, services } = call;

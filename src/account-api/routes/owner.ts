@@ -14,7 +14,7 @@ export function checkPassword(text: string): void {
   if (text.length < passwordLength.min || text.length > passwordLength.max)
     throw new ApiError(
       'unsupported_value',
-      `A password has ${passwordLength.min} to ${passwordLength.max} characters.`,
+      `A password must have ${passwordLength.min} to ${passwordLength.max} characters.`,
       { param: 'password' },
     );
 }

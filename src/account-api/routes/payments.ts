@@ -2,6 +2,7 @@ import Type from 'typebox';
 
 import { uuidText } from '../../platform/ids/uuid.ts';
 import { ApiError } from '../../platform/errors.ts';
+import { dollars } from '../../billing/cents.ts';
 import { startOfMonth } from '../../billing/payments/auto-topup.ts';
 import type { Payments, TopupInput } from '../../billing/payments/payments.ts';
 import { PaymentError } from '../../billing/payments/provider.ts';
@@ -33,30 +34,33 @@ const topupSchema = Type.Object({
   amount_cents: Type.Integer(),
   currency: Type.String(),
   status: Type.Enum(['pending', 'paid', 'failed', 'expired', 'refunded', 'disputed'], {
-    description: '`paid` also where a part was refunded. Credit is there when it says so.',
+    description: '`paid` also when a part was refunded. The credit is available as soon as the status is `paid`.',
   }),
   origin: Type.Enum(['checkout', 'auto'], { description: '`auto`: charged by automatic top-up.' }),
-  checkout_url: nullable(Type.String({ description: 'Where it is paid, while it is pending.' })),
-  refunded_cents: Type.Integer({ description: 'What refunds have returned and disputes have taken.' }),
+  checkout_url: nullable(Type.String({ description: 'The payment page, while the top-up is pending.' })),
+  refunded_cents: Type.Integer({ description: 'The sum of refunds and disputes.' }),
   created_at: Type.Integer(),
   paid_at: nullable(Type.Integer()),
-  receipt_id: nullable(Type.String({ description: 'Of its receipt, a moment after it was paid.' })),
+  receipt_id: nullable(Type.String({ description: 'Number of its receipt, available shortly after the payment.' })),
 });
 
 const autoTopupSchema = Type.Object({
   enabled: Type.Boolean(),
   state: Type.Enum(['off', 'on', 'stopped'], {
-    description: '`stopped`: three charges in a row have failed. PUT switches it on again.',
+    description: '`stopped`: three charges in a row have failed. PUT turns it on again.',
   }),
-  threshold_cents: nullable(Type.Integer({ description: 'Below so much that nothing holds, it charges.' })),
+  threshold_cents: nullable(
+    Type.Integer({ description: 'A charge is made when the balance without holds falls below this.' }),
+  ),
   amount_cents: nullable(Type.Integer()),
-  monthly_cap_cents: nullable(Type.Integer({ description: 'In a calendar month, UTC.' })),
+  monthly_cap_cents: nullable(Type.Integer({ description: 'The most that is charged in a calendar month, UTC.' })),
   charged_this_month_cents: Type.Integer(),
-  failures: Type.Integer({ description: 'In a row.' }),
+  failures: Type.Integer({ description: 'Failed charges in a row.' }),
   stop_reason: nullable(Type.String()),
-  has_payment_method: Type.Boolean({ description: 'A checkout that was paid with `save_payment_method` saves it.' }),
+  has_payment_method: Type.Boolean({ description: 'A paid checkout with `save_payment_method` saves it.' }),
   proposed_threshold_cents: Type.Integer({
-    description: 'Twice the largest recent hold of a request: below it, one request may find too little.',
+    description:
+      'Twice the largest recent hold of a request: with a lower threshold, a single request may be refused for lack of credit.',
   }),
 });
 
@@ -67,12 +71,12 @@ const entrySchema = Type.Object({
   id: Type.String(),
   object: Type.Literal('ledger_entry'),
   type: Type.Enum([...ledgerTypes]),
-  amount_microcents: Type.Integer({ description: 'Below zero: taken from the account.' }),
+  amount_microcents: Type.Integer({ description: 'Negative: taken from the account.' }),
   balance_after_microcents: Type.Integer(),
-  at: Type.Integer({ description: 'Unix seconds; of usage, where it ends.' }),
+  at: Type.Integer({ description: 'Unix seconds; for usage, the end of its span.' }),
   reference: nullable(Type.String()),
-  requests: Type.Optional(Type.Integer({ description: 'Of usage: how many ended in its span.' })),
-  from: Type.Optional(Type.Integer({ description: 'Of usage: where its span begins.' })),
+  requests: Type.Optional(Type.Integer({ description: 'For usage: how many requests ended in its span.' })),
+  from: Type.Optional(Type.Integer({ description: 'For usage: the start of its span.' })),
 });
 
 const topupBody = Type.Object(
@@ -82,8 +86,7 @@ const topupBody = Type.Object(
     cancel_url: Type.Optional(Type.String({ minLength: 1, maxLength: 2000 })),
     save_payment_method: Type.Optional(
       Type.Boolean({
-        description:
-          'Keep the card for automatic top-ups. When left out, it is kept where automatic top-up is on, and not otherwise.',
+        description: 'Keep the card for automatic top-ups. When left out, it is kept only if automatic top-up is on.',
       }),
     ),
   },
@@ -96,9 +99,9 @@ export const paymentRoutes: readonly AccountRoute[] = [
     path: '/v1/credits',
     operationId: 'getCredits',
     tag: 'Credit',
-    summary: 'Credit of the account',
+    summary: 'Get the credit of the account',
     description:
-      'What was credited, used, and is left, all of one moment. `held`: what requests hold that have been running for a quarter of a second or longer, on any process of this service; younger ones are not in it. `available` is the balance without it; new requests may use it, and the credit limit.',
+      'The credited, used and remaining amounts at one moment. `held` is what running requests hold, on all processes of this service; requests younger than a quarter of a second are not included. `available` is the balance without holds; new requests may use it, and the credit limit.',
     access: everyRole,
     answers: [
       {
@@ -106,7 +109,7 @@ export const paymentRoutes: readonly AccountRoute[] = [
         description: 'The credit.',
         schema: Type.Object({
           object: Type.Literal('credits'),
-          total_credits_cents: Type.Integer({ description: 'Credited, less what was taken back.' }),
+          total_credits_cents: Type.Integer({ description: 'Credited amounts minus reversals.' }),
           total_usage_cents: Type.Integer(),
           balance_cents: Type.Integer(),
           reserved_cents: Type.Integer({ description: 'As `held_microcents`.' }),
@@ -164,7 +167,7 @@ export const paymentRoutes: readonly AccountRoute[] = [
     tag: 'Credit',
     summary: 'Pay for credit',
     description:
-      'Makes a top-up and the page where it is paid (`checkout_url`). Credit is given when the provider of payments has reported the payment, never before. The same `Idempotency-Key` again answers with the same top-up; with another amount 409.',
+      'Creates a top-up and its payment page (`checkout_url`). Credit is added when the payment provider has reported the payment, never before. Sending the same `Idempotency-Key` again returns the same top-up; with another amount the answer is 409.',
     access: mayPay,
     body: topupBody,
     answers: [{ status: 201, description: 'The top-up, pending.', schema: topupSchema }],
@@ -214,7 +217,7 @@ export const paymentRoutes: readonly AccountRoute[] = [
     operationId: 'getTopup',
     tag: 'Credit',
     summary: 'Read a top-up',
-    description: 'For whoever comes back from the page where it is paid.',
+    description: 'Shows the state of a top-up after the return from the payment page.',
     access: everyRole,
     params: Type.Object({ id: Type.String({ pattern: '^top_[0-9a-f]{32}$' }) }),
     answers: [{ status: 200, description: 'The top-up.', schema: topupSchema }],
@@ -230,9 +233,9 @@ export const paymentRoutes: readonly AccountRoute[] = [
     path: '/v1/webhooks/payments',
     operationId: 'receivePaymentEvent',
     tag: 'Credit',
-    summary: 'Called by the provider of payments',
+    summary: 'Called by the payment provider',
     description:
-      'An event, signed as Stripe signs (`Stripe-Signature: t=…,v1=…`), within five minutes. Each event, and each payment, counts once. 409: the event is about a payment that has not been seen yet; send it again.',
+      'Takes an event, signed as Stripe signs (`Stripe-Signature: t=…,v1=…`), within five minutes. Each event, and each payment, counts once. 409: the event is about a payment that has not been seen yet; send it again.',
     access: 'anyone',
     // A provider has few addresses and reports events of every customer; a forged one costs one HMAC.
     perMinute: 6_000,
@@ -240,7 +243,7 @@ export const paymentRoutes: readonly AccountRoute[] = [
     answers: [
       {
         status: 200,
-        description: 'It is recorded.',
+        description: 'The event is recorded.',
         schema: Type.Object({
           received: Type.Literal(true),
           outcome: Type.Enum(['applied', 'again', 'ignored', 'refused']),
@@ -267,7 +270,7 @@ export const paymentRoutes: readonly AccountRoute[] = [
     operationId: 'getAutoTopup',
     tag: 'Credit',
     summary: 'Automatic top-up',
-    description: 'Its settings and state.',
+    description: 'The settings and state of automatic top-up.',
     access: everyRole,
     answers: [{ status: 200, description: 'Automatic top-up.', schema: autoTopupSchema }],
     handle: shownAutoTopup,
@@ -279,7 +282,7 @@ export const paymentRoutes: readonly AccountRoute[] = [
     tag: 'Credit',
     summary: 'Set automatic top-up',
     description:
-      'Charges the saved payment method when less is available than the threshold, up to the ceiling of a calendar month. It also starts anew what has stopped after three failures.',
+      'Charges the saved payment method when less is available than the threshold, up to the ceiling of a calendar month. It also restarts automatic top-up that has stopped after three failures.',
     access: mayPay,
     body: Type.Object(
       {
@@ -305,7 +308,7 @@ export const paymentRoutes: readonly AccountRoute[] = [
       if (body.enabled && method === undefined)
         throw new ApiError(
           'http_409',
-          'There is no saved payment method: pay once by POST /v1/credits/topups with save_payment_method first.',
+          'No payment method is saved: first pay once by POST /v1/credits/topups with save_payment_method.',
         );
       const before = await repositories.getAutoTopup({ accountId: account.id });
       await repositories.setAutoTopup({
@@ -331,9 +334,9 @@ export const paymentRoutes: readonly AccountRoute[] = [
     path: '/v1/ledger',
     operationId: 'listLedger',
     tag: 'Credit',
-    summary: 'Movements of credit',
+    summary: 'List movements of credit',
     description:
-      'Newest first, with the balance after each. Charges of requests are summed up from one movement, or the start of a day in the account’s time zone, to the next; only the newest sum still grows. `after` is the id of the last entry of the page before.',
+      'Newest first, with the balance after each. Charges of requests are summed between two movements, or from the start of a day in the account’s time zone; only the newest sum still grows. `after` is the id of the last entry of the page before.',
     access: everyRole,
     query: Type.Object(
       { ...pageQuery, type: Type.Optional(Type.Enum([...ledgerTypes])) },
@@ -361,14 +364,14 @@ export const paymentRoutes: readonly AccountRoute[] = [
     tag: 'Server',
     summary: 'Refund a top-up',
     description:
-      'Asks the provider of payments to pay a top-up back, or a part of it. The credit is taken back when the provider reports the refund. The same `Idempotency-Key` again is the same refund.',
+      'Asks the payment provider to refund a top-up, or a part of it. The credit is removed when the provider reports the refund. Sending the same `Idempotency-Key` again does not refund twice.',
     access: 'operator',
     stepUp: true,
     body: Type.Object(
       {
         topup_id: Type.String({ pattern: '^top_[0-9a-f]{32}$' }),
         amount_cents: Type.Optional(
-          Type.Integer({ minimum: 1, maximum: 1_000_000_000, description: 'Left out: all of it.' }),
+          Type.Integer({ minimum: 1, maximum: 1_000_000_000, description: 'When left out: the whole amount.' }),
         ),
       },
       { additionalProperties: false },
@@ -376,9 +379,9 @@ export const paymentRoutes: readonly AccountRoute[] = [
     answers: [
       {
         status: 202,
-        description: 'The provider has taken it on.',
+        description: 'The provider has accepted the refund.',
         schema: Type.Object({
-          id: Type.String({ description: "The provider's name for it." }),
+          id: Type.String({ description: "The provider's id of the refund." }),
           object: Type.Literal('refund'),
           topup_id: Type.String(),
           amount_cents: Type.Integer(),
@@ -392,7 +395,7 @@ export const paymentRoutes: readonly AccountRoute[] = [
       const topup = await services.operations.repositories.getTopup({ id: body.topup_id });
       if (topup === undefined) throw notThere();
       if (topup.paymentId === null || topup.provider !== payments.provider.name)
-        throw new ApiError('http_409', `This top-up is ${topup.status}: nothing was paid here that could be refunded.`);
+        throw new ApiError('http_409', `This top-up is ${topup.status}: it has no payment to refund.`);
       const amountCents = body.amount_cents ?? centsOf(topup.amountMicrocents);
       let id: string;
       try {
@@ -419,7 +422,7 @@ export function paymentsOf({ payments }: AccountServices): Payments {
   if (payments === undefined)
     throw new ApiError(
       'http_409',
-      'Nobody takes payments here: credit is added by whoever runs the server (payments.provider in its configuration).',
+      'This server takes no payments: ask its operator to add credit (setting payments.provider).',
     );
   return payments;
 }
@@ -462,16 +465,20 @@ async function payerEmail({ account, principal, services }: Pick<Call, 'account'
 function checkAmount(amountCents: number, { config }: AccountServices): void {
   const { topupCentsMin, topupCentsMax } = config().payments;
   if (amountCents < topupCentsMin || amountCents > topupCentsMax)
-    throw new ApiError('unsupported_value', `A payment is ${topupCentsMin} to ${topupCentsMax} cents.`, {
-      param: 'amount_cents',
-    });
+    throw new ApiError(
+      'unsupported_value',
+      `A payment is from ${shown(topupCentsMin)} to ${shown(topupCentsMax)} (${topupCentsMin} to ${topupCentsMax} cents).`,
+      { param: 'amount_cents' },
+    );
 }
+
+const shown = (cents: number): string => dollars(BigInt(cents) * microcentsPerCent);
 
 /** Users return to where they came from: a page over HTTP(S), or this host. */
 function returnUrl(text: string | undefined, param: string, { accountUrl }: AccountServices): string {
   if (text === undefined) return `${accountUrl()}/topup`;
   if (!/^https?:\/\//i.test(text) || !URL.canParse(text))
-    throw new ApiError('unsupported_value', 'An address to come back to begins with https:// or http://.', { param });
+    throw new ApiError('unsupported_value', 'The return address must begin with https:// or http://.', { param });
   return text;
 }
 
@@ -479,10 +486,14 @@ function paymentFailure(error: unknown): unknown {
   if (!(error instanceof PaymentError)) return error;
   return error.code === 'declined'
     ? new ApiError('http_409', error.message, { cause: error })
-    : new ApiError('internal_error', 'The provider of payments does not answer. Send the same again, with its key.', {
-        retryAfterSeconds: 5,
-        cause: error,
-      });
+    : new ApiError(
+        'internal_error',
+        'The payment provider does not answer. Send the same request again with the same Idempotency-Key.',
+        {
+          retryAfterSeconds: 5,
+          cause: error,
+        },
+      );
 }
 
 const byOf = (principal: Principal): string => actorOf(principal).id ?? 'system';

@@ -4,6 +4,7 @@ import { ApiError } from '../../platform/errors.ts';
 import { notThere } from '../input.ts';
 import { route } from '../route.ts';
 import type { AccountRoute } from '../route.ts';
+import { page, secondsOf, wholeListSchema } from '../wire.ts';
 import { personOf } from './me.ts';
 import {
   askAuth,
@@ -18,7 +19,7 @@ import {
 
 const tag = 'Sign-in';
 const codes = Type.Array(Type.String(), {
-  description: 'Each works once in place of a code. Shown now and never again.',
+  description: 'Each works once instead of a code. Shown only now.',
 });
 const withPassword = Type.Object({ password }, { additionalProperties: false });
 
@@ -47,15 +48,15 @@ export const secondFactorRoutes: readonly AccountRoute[] = [
     path: '/v1/auth/two-factor',
     operationId: 'beginTwoFactor',
     tag,
-    summary: 'Set up codes of an authenticator',
-    description: 'It counts from the first right code on (`verifyTwoFactor`).',
+    summary: 'Set up an authenticator app',
+    description: 'It takes effect with the first correct code (`verifyTwoFactor`).',
     access: 'user',
     stepUp: true,
     body: withPassword,
     answers: [
       {
         status: 200,
-        description: 'What the authenticator is given, and backup codes.',
+        description: 'The data for the authenticator app, and backup codes.',
         schema: Type.Object({ totp_uri: Type.String(), backup_codes: codes }),
       },
     ],
@@ -79,9 +80,9 @@ export const secondFactorRoutes: readonly AccountRoute[] = [
     path: '/v1/auth/two-factor/verify',
     operationId: 'verifyTwoFactor',
     tag,
-    summary: 'Give a code',
+    summary: 'Verify a code',
     description:
-      'Ends a sign-in that wants a second factor, or a set-up. Five wrong codes end the sign-in; ten in a row close codes for 15 minutes.',
+      'Completes a sign-in that needs a second factor, or a set-up. Five wrong codes end the sign-in; after ten in a row, codes are refused for 15 minutes.',
     access: 'anyone',
     body: Type.Object(
       {
@@ -95,7 +96,7 @@ export const secondFactorRoutes: readonly AccountRoute[] = [
     handle: async (call) => {
       const { code, backup_code: backupCode } = call.body;
       if ((code === undefined) === (backupCode === undefined))
-        throw new ApiError('unsupported_value', 'Send code or backup_code, one of the two.', { param: 'code' });
+        throw new ApiError('unsupported_value', 'Send either code or backup_code.', { param: 'code' });
       const right = await beginAttempt(call, 'code');
       const before = await signedInBefore(call);
       const answered = await askAuth(call, (auth, headers) =>
@@ -115,8 +116,8 @@ export const secondFactorRoutes: readonly AccountRoute[] = [
     path: '/v1/auth/two-factor/disable',
     operationId: 'disableTwoFactor',
     tag,
-    summary: 'Do without codes',
-    description: 'The authenticator and the backup codes no longer count.',
+    summary: 'Turn codes off',
+    description: 'The authenticator and the backup codes no longer work.',
     access: 'user',
     stepUp: true,
     body: withPassword,
@@ -138,7 +139,7 @@ export const secondFactorRoutes: readonly AccountRoute[] = [
     operationId: 'makeBackupCodes',
     tag,
     summary: 'Make new backup codes',
-    description: 'Those from before no longer work.',
+    description: 'Earlier backup codes no longer work.',
     access: 'user',
     stepUp: true,
     body: withPassword,
@@ -159,8 +160,8 @@ export const secondFactorRoutes: readonly AccountRoute[] = [
     path: '/v1/auth/passkeys/options',
     operationId: 'beginPasskey',
     tag,
-    summary: 'Begin to register a passkey',
-    description: 'What to give to the browser.',
+    summary: 'Start to register a passkey',
+    description: 'The options for the browser.',
     access: 'user',
     stepUp: true,
     answers: [options],
@@ -212,17 +213,13 @@ export const secondFactorRoutes: readonly AccountRoute[] = [
       {
         status: 200,
         description: 'Your passkeys.',
-        schema: Type.Object({
-          object: Type.Literal('list'),
-          data: Type.Array(
-            Type.Object({
-              id: Type.String(),
-              name: Type.Union([Type.String(), Type.Null()]),
-              created_at: Type.Integer(),
-            }),
-          ),
-          has_more: Type.Literal(false),
-        }),
+        schema: wholeListSchema(
+          Type.Object({
+            id: Type.String(),
+            name: Type.Union([Type.String(), Type.Null()]),
+            created_at: Type.Integer(),
+          }),
+        ),
       },
     ],
     handle: async (call) => {
@@ -233,15 +230,13 @@ export const secondFactorRoutes: readonly AccountRoute[] = [
         limit: 100,
         sortBy: { column: 'createdAt', direction: 'desc' },
       });
-      return {
-        object: 'list',
-        data: rows.map((row) => ({
+      return page(
+        rows.map((row) => ({
           id: String(row['id']),
           name: row['name'] ?? null,
-          created_at: Math.floor(Number(row['createdAt'] ?? 0) / 1000),
+          created_at: secondsOf(Number(row['createdAt'] ?? 0)),
         })),
-        has_more: false,
-      };
+      );
     },
   }),
   route({
@@ -250,7 +245,7 @@ export const secondFactorRoutes: readonly AccountRoute[] = [
     operationId: 'deletePasskey',
     tag,
     summary: 'Delete a passkey',
-    description: 'Nobody signs in with it any more.',
+    description: 'It can no longer be used to sign in.',
     access: 'user',
     stepUp: true,
     params: Type.Object({ id: Type.String({ pattern: '^[0-9a-f]{32}$' }) }),
@@ -276,8 +271,8 @@ export const secondFactorRoutes: readonly AccountRoute[] = [
     path: '/v1/auth/sign-in/passkey/options',
     operationId: 'beginPasskeySignIn',
     tag,
-    summary: 'Begin to sign in with a passkey',
-    description: 'What to give to the browser; the same for everybody.',
+    summary: 'Start to sign in with a passkey',
+    description: 'The options for the browser; the same for everybody.',
     access: 'anyone',
     answers: [options],
     handle: async (call) => {
@@ -324,5 +319,5 @@ function refuseUnchecked({ authenticatorData }: { readonly authenticatorData?: u
   const flags =
     typeof authenticatorData === 'string' ? Buffer.from(authenticatorData, 'base64url')[flagsAt] : undefined;
   if (flags === undefined || (flags & userVerified) === 0)
-    throw new ApiError('invalid_api_key', 'The authenticator did not check who you are. Use its PIN, face or finger.');
+    throw new ApiError('invalid_api_key', 'The authenticator did not verify you. Use its PIN, face or fingerprint.');
 }

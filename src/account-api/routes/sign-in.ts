@@ -17,11 +17,11 @@ export const personName = Type.String({
   minLength: 1,
   maxLength: 100,
   pattern: '^[^\\u0000-\\u001f\\u007f<>]+$',
-  description: 'Of the person, as others read it.',
+  description: 'The name of the person, as others see it.',
 });
 export const linkToken = Type.String({
   pattern: '^[A-Za-z0-9._-]{16,1000}$',
-  description: 'Behind the `#` of the link.',
+  description: 'The part of the link after `#`.',
 });
 
 export const done = { status: 200, description: 'Done.', schema: Type.Object({ done: Type.Literal(true) }) } as const;
@@ -30,7 +30,7 @@ export const personSchema = Type.Object({ id: Type.String(), name: Type.String()
 
 export const signedInAnswer = {
   status: 200,
-  description: 'Signed in, with a session in a cookie; or the password was right and a second factor is wanted.',
+  description: 'Signed in, with a session in a cookie; or the password was right and a second factor is needed.',
   schema: Type.Object({
     object: Type.Literal('sign_in'),
     two_factor_required: Type.Boolean(),
@@ -97,12 +97,12 @@ function refusalOf(error: unknown): unknown {
       return deadLink();
     case 'PASSWORD_TOO_SHORT':
     case 'PASSWORD_TOO_LONG':
-      return new ApiError('unsupported_value', 'A password has 10 to 200 characters.', {
+      return new ApiError('unsupported_value', 'A password must have 10 to 200 characters.', {
         ...details,
         param: 'password',
       });
     case 'INVALID_EMAIL':
-      return new ApiError('unsupported_value', 'This is no e-mail address.', { ...details, param: 'email' });
+      return new ApiError('unsupported_value', 'This is not an e-mail address.', { ...details, param: 'email' });
     case 'INVALID_PASSWORD':
       return new ApiError('invalid_api_key', 'The password is wrong.', details);
     case 'CREDENTIAL_ACCOUNT_NOT_FOUND':
@@ -118,11 +118,12 @@ function refusalOf(error: unknown): unknown {
       ...details,
       retryAfterSeconds: 900,
     });
-  if (error.statusCode === 401) return new ApiError('invalid_api_key', 'That was not right, or too late.', details);
+  if (error.statusCode === 401)
+    return new ApiError('invalid_api_key', 'The code or passkey was wrong, or it came too late.', details);
   if (error.statusCode >= 500) return error;
   return new ApiError(
     'unsupported_value',
-    `This could not be done (${/^[A-Z_]{1,60}$/.exec(code)?.[0] ?? 'refused'}).`,
+    `The sign-in service refused this (${/^[A-Z_]{1,60}$/.exec(code)?.[0] ?? 'refused'}).`,
     details,
   );
 }

@@ -13,7 +13,7 @@ import type { AskedReport } from '../report-request.ts';
 import { everyRole, route } from '../route.ts';
 import type { AccountRoute, Call } from '../route.ts';
 import { visibleUsage } from '../visible-usage.ts';
-import { listSchema, nullable, pageLimit, pageQuery, secondsOf, wholeOf } from '../wire.ts';
+import { listSchema, nullable, page, pageLimit, pageQuery, secondsOf, wholeOf } from '../wire.ts';
 
 const tag = 'Usage';
 const seen = 'Developers and viewers see requests of their own keys, and the sums of the whole account.';
@@ -117,8 +117,8 @@ export const usageRoutes: readonly AccountRoute[] = [
     path: '/v1/generation',
     operationId: 'getGeneration',
     tag,
-    summary: 'The receipt of a request',
-    description: `What a request took and cost, and why: tokens times prices, what was set aside, how it ended, and its rows of the ledger. Never what was said in it. ${seen}`,
+    summary: 'Get the receipt of a request',
+    description: `The tokens, cost and ending of a request: tokens times prices, the hold, how it ended, and its rows of the ledger. Never its contents. ${seen}`,
     access: everyRole,
     query: Type.Object({
       id: Type.String({
@@ -159,7 +159,7 @@ export const usageRoutes: readonly AccountRoute[] = [
       }
       if (receipts.length === 0) throw notThere();
       if (receipts.length === 1) return receipts[0];
-      const message = `${receipts.length} requests have this id, newest first; ask for one by its id of the ledger.`;
+      const message = `${receipts.length} requests have this id, newest first; ask for one by its ledger id.`;
       return { object: 'list', message, data: receipts, has_more: false };
     },
   }),
@@ -168,8 +168,8 @@ export const usageRoutes: readonly AccountRoute[] = [
     path: '/v1/generations',
     operationId: 'listGenerations',
     tag,
-    summary: 'Requests of the account',
-    description: `Requests by their end, newest first. A page may have fewer than \`limit\`, and a next one. ${seen}`,
+    summary: 'List requests',
+    description: `Requests by their end, newest first. A page may have fewer than \`limit\` rows although another page follows. ${seen}`,
     access: everyRole,
     query: Type.Object({ ...pageQuery, ...generationQuery }),
     answers: [{ status: 200, description: 'A page of requests.', schema: listSchema(generationSummarySchema) }],
@@ -186,12 +186,8 @@ export const usageRoutes: readonly AccountRoute[] = [
         accountId: account.id,
         requestIds: rows.map(({ requestId }) => requestId),
       });
-      return {
-        object: 'list',
-        data: rows.map((row) => generationSummary(row, refunds)),
-        has_more: next !== undefined,
-        ...(next === undefined ? {} : { next_after: uuidText(next.requestId) }),
-      };
+      const shown = rows.map((row) => generationSummary(row, refunds));
+      return page(shown, next === undefined ? undefined : uuidText(next.requestId));
     },
   }),
   route({
@@ -200,10 +196,10 @@ export const usageRoutes: readonly AccountRoute[] = [
     operationId: 'getActivity',
     tag,
     summary: 'Usage by day and model',
-    description: `The last 30 days of the time zone of the account, newest first, a row for each day and model. ${seen}`,
+    description: `The last 30 days in the time zone of the account, newest first, one row per day and model. ${seen}`,
     access: everyRole,
     query: Type.Object({
-      date: Type.Optional(Type.String({ pattern: '^[0-9]{4}-[0-9]{2}-[0-9]{2}$', description: 'This day only.' })),
+      date: Type.Optional(Type.String({ pattern: '^[0-9]{4}-[0-9]{2}-[0-9]{2}$', description: 'Only this day.' })),
       ...filterQuery,
     }),
     answers: [
@@ -259,8 +255,8 @@ export const usageRoutes: readonly AccountRoute[] = [
     path: '/v1/usage',
     operationId: 'getUsage',
     tag,
-    summary: 'Usage in buckets of time',
-    description: `Tokens and requests by when requests ended. The first bucket begins at start_time, the last ends at end_time. ${seen}`,
+    summary: 'Get usage over time',
+    description: `Tokens and requests, by the time when requests ended. The first bucket begins at start_time, the last ends at end_time. ${seen}`,
     access: everyRole,
     query: reportQuery,
     answers: [{ status: 200, description: 'A page of buckets.', schema: pageSchema(usageFields) }],
@@ -275,8 +271,8 @@ export const usageRoutes: readonly AccountRoute[] = [
     path: '/v1/costs',
     operationId: 'getCosts',
     tag,
-    summary: 'Costs in buckets of time',
-    description: `What requests were charged, by when they ended, and what was given back of charges, by when it was. ${seen}`,
+    summary: 'Get costs over time',
+    description: `Charges of requests, by the time when they ended, and refunds of charges, by the time of the refund. ${seen}`,
     access: everyRole,
     query: reportQuery,
     answers: [{ status: 200, description: 'A page of buckets.', schema: pageSchema(costFields) }],
@@ -348,10 +344,14 @@ export async function readable<Rows>(report: Promise<Rows>): Promise<Rows> {
     return await report;
   } catch (error) {
     if (!(error instanceof Error && 'code' in error && error.code === 'invalid')) throw error;
-    throw new ApiError('unsupported_value', 'There are too many groups: ask for fewer buckets, or group by less.', {
-      param: 'group_by',
-      cause: error,
-    });
+    throw new ApiError(
+      'unsupported_value',
+      'The report has too many groups: ask for fewer buckets, or group by fewer fields.',
+      {
+        param: 'group_by',
+        cause: error,
+      },
+    );
   }
 }
 
@@ -362,7 +362,7 @@ async function cursorAt({ account, services }: Pick<Call, 'account' | 'services'
       ? undefined
       : await services.operations.repositories.cursorOf({ accountId: account.id, requestId });
   if (cursor === undefined)
-    throw new ApiError('unsupported_value', 'There is no such page: use `next_after` of the page before.', {
+    throw new ApiError('unsupported_value', 'This page does not exist: use `next_after` of the previous page.', {
       param: 'after',
     });
   return cursor;
@@ -380,7 +380,7 @@ function lastDays(timeZone: string, now: number): readonly number[] {
 function dayNamed(timeZone: string, date: string): readonly number[] {
   const midnight = Date.parse(`${date}T00:00:00Z`);
   if (Number.isNaN(midnight) || new Date(midnight).toISOString().slice(0, 10) !== date)
-    throw new ApiError('unsupported_value', 'There is no such day.', { param: 'date' });
+    throw new ApiError('unsupported_value', 'This day does not exist.', { param: 'date' });
   const from = startOfDate(timeZone, midnight);
   return [from, nextDay(timeZone, from)];
 }

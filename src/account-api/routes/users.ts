@@ -5,7 +5,7 @@ import { resetPassword } from '../../accounts/users/password-reset.ts';
 import { notThere } from '../input.ts';
 import { route } from '../route.ts';
 import type { AccountRoute } from '../route.ts';
-import { secondsOf } from '../wire.ts';
+import { page, secondsOf, wholeListSchema } from '../wire.ts';
 import { confirmChange, confirmEmail, meRoutes, personOf } from './me.ts';
 import {
   askAuth,
@@ -32,7 +32,7 @@ export const userRoutes: readonly AccountRoute[] = [
     tag,
     summary: 'Sign up',
     description:
-      'Makes a person, who gets a mail with a link to confirm the address. The answer is the same for an address that is known, and where only invited people may sign up.',
+      'Registers a person, and mails a link to confirm the address. The answer is the same for a known address, and where only invited people may sign up.',
     access: 'anyone',
     body: Type.Object({ email, password, name: personName }, { additionalProperties: false }),
     answers: [done],
@@ -51,7 +51,7 @@ export const userRoutes: readonly AccountRoute[] = [
     tag,
     summary: 'Sign in with a password',
     description:
-      'Begins a session, in a cookie. Failed attempts are answered slower and slower, by person and by network. The session that the cookie had before ends.',
+      'Starts a session, in a cookie. Failed attempts are answered more and more slowly, per person and per network. An earlier session of the cookie ends.',
     access: 'anyone',
     body: Type.Object({ email, password }, { additionalProperties: false }),
     answers: [signedInAnswer],
@@ -87,35 +87,30 @@ export const userRoutes: readonly AccountRoute[] = [
     operationId: 'listSessions',
     tag,
     summary: 'List sessions',
-    description: 'Where you are signed in, newest first.',
+    description: 'Your sessions, newest first.',
     access: 'user',
     answers: [
       {
         status: 200,
         description: 'Your sessions.',
-        schema: Type.Object({
-          object: Type.Literal('list'),
-          data: Type.Array(
-            Type.Object({
-              id: Type.String(),
-              created_at: Type.Integer(),
-              expires_at: Type.Integer(),
-              address: Type.Union([Type.String(), Type.Null()]),
-              user_agent: Type.Union([Type.String(), Type.Null()]),
-              is_current: Type.Boolean(),
-            }),
-          ),
-          has_more: Type.Literal(false),
-        }),
+        schema: wholeListSchema(
+          Type.Object({
+            id: Type.String(),
+            created_at: Type.Integer(),
+            expires_at: Type.Integer(),
+            address: Type.Union([Type.String(), Type.Null()]),
+            user_agent: Type.Union([Type.String(), Type.Null()]),
+            is_current: Type.Boolean(),
+          }),
+        ),
       },
     ],
     handle: async (call) => {
       const { userId, sessionId } = personOf(call);
       const { repositories, now } = call.services.operations;
       const sessions = await repositories.listSessions({ userId, at: now() });
-      return {
-        object: 'list',
-        data: sessions.map(({ id, createdAt, expiresAt, ipAddress, userAgent }) => ({
+      return page(
+        sessions.map(({ id, createdAt, expiresAt, ipAddress, userAgent }) => ({
           id,
           created_at: secondsOf(createdAt),
           expires_at: secondsOf(expiresAt),
@@ -123,8 +118,7 @@ export const userRoutes: readonly AccountRoute[] = [
           user_agent: userAgent === '' ? null : userAgent,
           is_current: id === sessionId,
         })),
-        has_more: false,
-      };
+      );
     },
   }),
   route({
@@ -133,7 +127,7 @@ export const userRoutes: readonly AccountRoute[] = [
     operationId: 'endOtherSessions',
     tag,
     summary: 'End all other sessions',
-    description: 'You stay signed in here alone.',
+    description: 'Only this session stays signed in.',
     access: 'user',
     answers: [done],
     handle: async (call) => {
@@ -149,7 +143,7 @@ export const userRoutes: readonly AccountRoute[] = [
     operationId: 'endSession',
     tag,
     summary: 'End a session',
-    description: 'At once, wherever it is.',
+    description: 'The session ends at once.',
     access: 'user',
     params: Type.Object({ id: Type.String({ pattern: '^[A-Za-z0-9]{16,64}$' }) }),
     answers: [done],
@@ -195,8 +189,7 @@ export const userRoutes: readonly AccountRoute[] = [
     operationId: 'forgotPassword',
     tag,
     summary: 'Ask for a new password',
-    description:
-      'Sends a link that can be used once within an hour. The answer is the same for an address that nobody has.',
+    description: 'Sends a link that can be used once within an hour. The answer is the same for an unknown address.',
     access: 'anyone',
     body: Type.Object({ email }, { additionalProperties: false }),
     answers: [done],

@@ -1,67 +1,23 @@
 import Type from 'typebox';
 
 import { ApiError } from '../../platform/errors.ts';
-import type { WebhookDelivery, WebhookEndpoint } from '../../store/repositories/webhooks.ts';
-import { endpointsMax, eventTypes, hexOf } from '../../notifications/webhooks/events.ts';
-import { urlCharactersMax } from '../../notifications/webhooks/target.ts';
+import type { WebhookEndpoint } from '../../store/repositories/webhooks.ts';
+import { endpointsMax, hexOf } from '../../notifications/webhooks/events.ts';
 import { notThere } from '../input.ts';
-import { pageLimit, listOf, pageQuery, listSchema, secondsOf, secondsOrNull } from '../wire.ts';
+import {
+  deliveryObject,
+  deliverySchema,
+  endpointFields,
+  endpointObject,
+  endpointSchema,
+  endpointSettings,
+} from '../webhook-objects.ts';
+import { pageLimit, listOf, pageQuery, listSchema } from '../wire.ts';
 import { mayManage, Reply, route } from '../route.ts';
 import type { AccountRoute } from '../route.ts';
 
 const endpointId = Type.String({ pattern: '^whe_[0-9a-f]{32}$' });
 const params = Type.Object({ id: endpointId });
-const types = Type.Union(eventTypes.map((type) => Type.Literal(type)));
-
-const fields = {
-  url: Type.String({
-    minLength: 1,
-    maxLength: urlCharactersMax,
-    description: '`https://…` on port 443, outside of private networks. Redirects are not followed.',
-  }),
-  description: Type.String({ maxLength: 200, pattern: '^[^\\x00-\\x1f\\x7f]*$' }),
-  events: Type.Union([Type.Array(types, { maxItems: eventTypes.length }), Type.Null()], {
-    description: 'What is sent there; null: everything, what is added later too.',
-  }),
-};
-
-const endpointFields = {
-  id: Type.String({ description: '`whe_…`' }),
-  object: Type.Literal('webhook_endpoint'),
-  ...fields,
-  status: Type.Union([Type.Literal('active'), Type.Literal('disabled')]),
-  disabled_reason: Type.Union([Type.Literal('asked'), Type.Literal('failing'), Type.Null()], {
-    description: '`failing`: nothing has arrived for days. `PATCH` with `enabled: true` begins anew.',
-  }),
-  failing_since: Type.Union([Type.Integer(), Type.Null()], {
-    description: 'Unix seconds; null: what was sent last has arrived.',
-  }),
-  created_at: Type.Integer({ description: 'Unix seconds.' }),
-};
-const endpointSchema = Type.Object(endpointFields);
-
-const deliveryFields = {
-  id: Type.String({ description: '`whd_…`' }),
-  object: Type.Literal('webhook_delivery'),
-  endpoint_id: Type.String(),
-  event_id: Type.String({ description: '`Webhook-Id`: the same in each try.' }),
-  type: Type.String(),
-  state: Type.Union(
-    ['waiting', 'delivered', 'failed', 'dropped'].map((state) => Type.Literal(state)),
-    { description: '`dropped`: too many were waiting, or the endpoint was deleted.' },
-  ),
-  tries: Type.Integer(),
-  created_at: Type.Integer(),
-  tried_at: Type.Union([Type.Integer(), Type.Null()]),
-  delivered_at: Type.Union([Type.Integer(), Type.Null()]),
-  next_try_at: Type.Union([Type.Integer(), Type.Null()]),
-  response_status: Type.Union([Type.Integer(), Type.Null()]),
-  response_body: Type.Union([Type.String(), Type.Null()], { description: 'The first kilobyte.' }),
-  failure: Type.Union([Type.String(), Type.Null()]),
-  body: Type.String({ description: 'As it is sent.' }),
-};
-const deliverySchema = Type.Object(deliveryFields);
-
 const idOf = ({ id }: { readonly id: string }): string => id;
 const common = { tag: 'Webhooks', access: mayManage } as const;
 
@@ -74,7 +30,7 @@ export const webhookRoutes: readonly AccountRoute[] = [
     summary: 'List webhook endpoints',
     description: 'Newest first. Their secrets are not shown.',
     query: Type.Object(pageQuery, { additionalProperties: false }),
-    answers: [{ status: 200, description: 'A page of them.', schema: listSchema(endpointSchema) }],
+    answers: [{ status: 200, description: 'A page of webhook endpoints.', schema: listSchema(endpointSchema) }],
     handle: async ({ account, query: { limit: asked, after }, services }) => {
       const limit = pageLimit(asked);
       return listOf(
@@ -84,7 +40,7 @@ export const webhookRoutes: readonly AccountRoute[] = [
           ...(after === undefined ? {} : { after }),
         }),
         limit,
-        endpointShown,
+        endpointObject,
         idOf,
       );
     },
@@ -95,13 +51,13 @@ export const webhookRoutes: readonly AccountRoute[] = [
     path: '/v1/webhook_endpoints',
     operationId: 'createWebhookEndpoint',
     summary: 'Add a webhook endpoint',
-    description: `At most ${endpointsMax} of an account. The answer has the secret that its deliveries are signed with, which is shown this once.`,
+    description: `At most ${endpointsMax} of an account. The answer has the secret that signs its deliveries; it is shown only now.`,
     stepUp: true,
     body: Type.Object(
       {
-        url: fields.url,
-        description: Type.Optional(fields.description),
-        events: Type.Optional(fields.events),
+        url: endpointSettings.url,
+        description: Type.Optional(endpointSettings.description),
+        events: Type.Optional(endpointSettings.events),
       },
       { additionalProperties: false },
     ),
@@ -131,7 +87,7 @@ export const webhookRoutes: readonly AccountRoute[] = [
         throw new ApiError('http_409', `An account has at most ${endpointsMax} webhook endpoints. Delete one first.`);
       const endpoint = await repositories.getWebhookEndpoint({ accountId: account.id, id });
       if (endpoint === undefined) throw notThere();
-      const shown = endpointShown(endpoint);
+      const shown = endpointObject(endpoint);
       await call.audit({ action: 'webhook_endpoint.create', target: id, after: shown });
       return { ...shown, secret: services.webhookSecret(id, endpoint.secretVersion) };
     },
@@ -147,7 +103,7 @@ export const webhookRoutes: readonly AccountRoute[] = [
     answers: [{ status: 200, description: 'The endpoint.', schema: endpointSchema }],
     errors: ['http_404'],
     handle: async ({ account, params: { id }, services }) =>
-      endpointShown(found(await services.operations.repositories.getWebhookEndpoint({ accountId: account.id, id }))),
+      endpointObject(found(await services.operations.repositories.getWebhookEndpoint({ accountId: account.id, id }))),
   }),
   route({
     ...common,
@@ -155,13 +111,13 @@ export const webhookRoutes: readonly AccountRoute[] = [
     path: '/v1/webhook_endpoints/{id}',
     operationId: 'changeWebhookEndpoint',
     summary: 'Change a webhook endpoint',
-    description: 'What is left out stays. `enabled: true` makes one active that was disabled.',
+    description: 'Fields that are left out stay. `enabled: true` activates a disabled endpoint.',
     params,
     body: Type.Object(
       {
-        url: Type.Optional(fields.url),
-        description: Type.Optional(fields.description),
-        events: Type.Optional(fields.events),
+        url: Type.Optional(endpointSettings.url),
+        description: Type.Optional(endpointSettings.description),
+        events: Type.Optional(endpointSettings.events),
         enabled: Type.Optional(Type.Boolean()),
       },
       { additionalProperties: false },
@@ -182,11 +138,11 @@ export const webhookRoutes: readonly AccountRoute[] = [
         ...(body.events === undefined ? {} : { events: body.events }),
         ...(body.enabled === undefined ? {} : { isEnabled: body.enabled }),
       });
-      const shown = endpointShown(found(changed));
+      const shown = endpointObject(found(changed));
       await call.audit({
         action: 'webhook_endpoint.change',
         target: at.id,
-        before: endpointShown(before),
+        before: endpointObject(before),
         after: shown,
       });
       return shown;
@@ -198,9 +154,9 @@ export const webhookRoutes: readonly AccountRoute[] = [
     path: '/v1/webhook_endpoints/{id}',
     operationId: 'deleteWebhookEndpoint',
     summary: 'Delete a webhook endpoint',
-    description: 'What waits for it is not sent any more.',
+    description: 'Waiting deliveries are no longer sent.',
     params,
-    answers: [{ status: 204, description: 'It is gone.' }],
+    answers: [{ status: 204, description: 'The endpoint is deleted.' }],
     errors: ['http_404'],
     handle: async (call) => {
       const { account, params: at, services } = call;
@@ -217,12 +173,12 @@ export const webhookRoutes: readonly AccountRoute[] = [
     path: '/v1/webhook_endpoints/{id}/test',
     operationId: 'testWebhookEndpoint',
     summary: 'Send a ping',
-    description: 'Sends an event of type `ping` there, whatever the endpoint asks for.',
+    description: 'Sends an event of type `ping`, even if the endpoint does not subscribe to it.',
     params,
     answers: [
       {
         status: 202,
-        description: 'It is on its way; what becomes of it stands in the deliveries.',
+        description: 'The ping is on its way; the list of deliveries shows the outcome.',
         schema: Type.Object({ event_id: Type.String() }),
       },
     ],
@@ -233,7 +189,7 @@ export const webhookRoutes: readonly AccountRoute[] = [
         await services.operations.repositories.getWebhookEndpoint({ accountId: account.id, id: at.id }),
       );
       if (endpoint.status !== 'active')
-        throw new ApiError('http_409', 'This endpoint is disabled. Make it active first: PATCH with `enabled: true`.');
+        throw new ApiError('http_409', 'This endpoint is disabled. Activate it first: PATCH with `enabled: true`.');
       const pinged = await services.events.ping(account.id, at.id);
       if (pinged.waiting === 0)
         throw new ApiError('http_409', 'Too many deliveries of the account are waiting. Try again later.');
@@ -247,10 +203,10 @@ export const webhookRoutes: readonly AccountRoute[] = [
     path: '/v1/webhook_endpoints/{id}/deliveries',
     operationId: 'listWebhookDeliveries',
     summary: 'List deliveries',
-    description: 'Of the last 30 days, newest first.',
+    description: 'Deliveries of the last 30 days, newest first.',
     params,
     query: Type.Object(pageQuery, { additionalProperties: false }),
-    answers: [{ status: 200, description: 'A page of them.', schema: listSchema(deliverySchema) }],
+    answers: [{ status: 200, description: 'A page of webhook endpoints.', schema: listSchema(deliverySchema) }],
     errors: ['http_404'],
     handle: async ({ account, params: { id }, query: { limit: asked, after }, services }) => {
       const limit = pageLimit(asked);
@@ -262,7 +218,7 @@ export const webhookRoutes: readonly AccountRoute[] = [
         limit: limit + 1,
         ...(after === undefined ? {} : { after }),
       });
-      return listOf(rows, limit, deliveryShown, idOf);
+      return listOf(rows, limit, deliveryObject, idOf);
     },
   }),
   route({
@@ -271,9 +227,9 @@ export const webhookRoutes: readonly AccountRoute[] = [
     path: '/v1/webhook_deliveries/{id}/replay',
     operationId: 'replayWebhookDelivery',
     summary: 'Send a delivery again',
-    description: 'The same body with the same `Webhook-Id`; its tries begin anew.',
+    description: 'The same body with the same `Webhook-Id`; its attempts start again.',
     params: Type.Object({ id: Type.String({ pattern: '^whd_[0-9a-f]{32}$' }) }),
-    answers: [{ status: 202, description: 'It is on its way.', schema: deliverySchema }],
+    answers: [{ status: 202, description: 'The delivery is on its way.', schema: deliverySchema }],
     errors: ['http_404'],
     handle: async (call) => {
       const { account, params: at, services } = call;
@@ -281,7 +237,7 @@ export const webhookRoutes: readonly AccountRoute[] = [
       const delivery = await repositories.replayDelivery({ accountId: account.id, id: at.id, at: now() });
       if (delivery === undefined) throw notThere();
       await call.audit({ action: 'webhook_delivery.replay', target: at.id });
-      return deliveryShown(delivery);
+      return deliveryObject(delivery);
     },
   }),
 ];
@@ -290,33 +246,3 @@ function found(endpoint: WebhookEndpoint | undefined): WebhookEndpoint {
   if (endpoint === undefined) throw notThere();
   return endpoint;
 }
-
-const endpointShown = (endpoint: WebhookEndpoint) => ({
-  id: endpoint.id,
-  object: 'webhook_endpoint' as const,
-  url: endpoint.url,
-  description: endpoint.description,
-  events: endpoint.events,
-  status: endpoint.status,
-  disabled_reason: endpoint.reason,
-  failing_since: secondsOrNull(endpoint.failingSince),
-  created_at: secondsOf(endpoint.createdAt),
-});
-
-const deliveryShown = (delivery: WebhookDelivery) => ({
-  id: delivery.id,
-  object: 'webhook_delivery' as const,
-  endpoint_id: delivery.endpointId,
-  event_id: delivery.eventId,
-  type: delivery.type,
-  state: delivery.state,
-  tries: delivery.tries,
-  created_at: secondsOf(delivery.createdAt),
-  tried_at: secondsOrNull(delivery.triedAt),
-  delivered_at: secondsOrNull(delivery.deliveredAt),
-  next_try_at: secondsOrNull(delivery.nextAt),
-  response_status: delivery.status,
-  response_body: delivery.answer,
-  failure: delivery.failure,
-  body: delivery.body,
-});

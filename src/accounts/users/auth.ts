@@ -1,6 +1,7 @@
 import { passkey } from '@better-auth/passkey';
 import { APIError } from 'better-auth/api';
 import { betterAuth } from 'better-auth/minimal';
+import type { BetterAuthOptions } from 'better-auth';
 import { genericOAuth } from 'better-auth/plugins/generic-oauth';
 import { twoFactor } from 'better-auth/plugins/two-factor';
 
@@ -42,7 +43,7 @@ export type Auth = ReturnType<typeof createAuth>;
  * (decision 014). None of its endpoints is reachable by itself: our routes call them one by one.
  */
 export function createAuth(options: AuthOptions) {
-  const { repositories, signIn, accountUrl, passwords, now } = options;
+  const { repositories, signIn, accountUrl } = options;
   const prefix = cookiePrefix(accountUrl);
   const isSecure = accountUrl.startsWith('https://');
   const { hostname, origin } = new URL(accountUrl);
@@ -70,32 +71,7 @@ export function createAuth(options: AuthOptions) {
       accountLinking: { enabled: true, trustedProviders: [], allowDifferentEmails: false },
     },
     verification: { modelName: 'auth_verification', storeIdentifier: 'hashed' },
-    emailAndPassword: {
-      enabled: true,
-      requireEmailVerification: true,
-      autoSignIn: false,
-      minPasswordLength: passwordLength.min,
-      maxPasswordLength: passwordLength.max,
-      revokeSessionsOnPasswordReset: true,
-      resetPasswordTokenExpiresIn: resetMinutes * 60,
-      password: {
-        hash: (password) => passwords.hash(password),
-        verify: ({ hash, password }) => passwords.verify(hash, password),
-      },
-      sendResetPassword: ({ user, token }) => options.sendReset(user, token),
-      // The link came by mail, so the address belongs to the user.
-      onPasswordReset: async ({ user }) => {
-        passwordWasSet(user);
-        await repositories.authStore({
-          act: 'update',
-          table: 'auth_user',
-          where: [{ column: 'id', operator: 'eq', value: user.id, connector: 'AND' }],
-          set: { emailVerified: 1, updatedAt: now() },
-          many: false,
-        });
-      },
-      onExistingUserSignUp: ({ user }) => options.sendKnown(user),
-    },
+    emailAndPassword: passwordRules(options),
     emailVerification: {
       sendOnSignUp: true,
       sendOnSignIn: true,
@@ -103,34 +79,7 @@ export function createAuth(options: AuthOptions) {
       expiresIn: verificationHours * 3600,
       sendVerificationEmail: ({ user, token }) => options.sendVerification(user, token),
     },
-    databaseHooks: {
-      session: {
-        create: {
-          // By the clock that all processes on the database share: step-up and the end are judged by it.
-          before: (session) => {
-            const at = now();
-            const times = {
-              createdAt: new Date(at),
-              updatedAt: new Date(at),
-              expiresAt: new Date(at + sessionDays * 86_400_000),
-            };
-            return Promise.resolve({ data: { ...session, ...times } });
-          },
-        },
-      },
-      user: {
-        create: {
-          before: async (user) => {
-            if (signIn.signUp === 'open') return;
-            if (!(await repositories.isInvited({ email: user.email, at: now() })))
-              throw new APIError('FORBIDDEN', {
-                message: 'Only who was invited can sign up here.',
-                code: 'NOT_INVITED',
-              });
-          },
-        },
-      },
-    },
+    databaseHooks: hooksOf(options),
     advanced: {
       // Names and attributes are ours: the switch of better-auth does not give `__Host-`.
       useSecureCookies: false,
@@ -154,6 +103,66 @@ export function createAuth(options: AuthOptions) {
   });
 }
 
+function passwordRules({ repositories, passwords, now, sendReset, sendKnown }: AuthOptions) {
+  return {
+    enabled: true,
+    requireEmailVerification: true,
+    autoSignIn: false,
+    minPasswordLength: passwordLength.min,
+    maxPasswordLength: passwordLength.max,
+    revokeSessionsOnPasswordReset: true,
+    resetPasswordTokenExpiresIn: resetMinutes * 60,
+    password: {
+      hash: (password) => passwords.hash(password),
+      verify: ({ hash, password }) => passwords.verify(hash, password),
+    },
+    sendResetPassword: ({ user, token }) => sendReset(user, token),
+    // The link came by mail, so the address belongs to the user.
+    onPasswordReset: async ({ user }) => {
+      passwordWasSet(user);
+      await repositories.authStore({
+        act: 'update',
+        table: 'auth_user',
+        where: [{ column: 'id', operator: 'eq', value: user.id, connector: 'AND' }],
+        set: { emailVerified: 1, updatedAt: now() },
+        many: false,
+      });
+    },
+    onExistingUserSignUp: ({ user }) => sendKnown(user),
+  } satisfies BetterAuthOptions['emailAndPassword'];
+}
+
+function hooksOf({ repositories, signIn, now }: AuthOptions) {
+  return {
+    session: {
+      create: {
+        // By the clock that all processes on the database share: step-up and the end are judged by it.
+        before: (session) => {
+          const at = now();
+          const times = {
+            createdAt: new Date(at),
+            updatedAt: new Date(at),
+            expiresAt: new Date(at + sessionDays * 86_400_000),
+          };
+          return Promise.resolve({ data: { ...session, ...times } });
+        },
+      },
+    },
+    user: {
+      create: {
+        before: async (user) => {
+          if (signIn.signUp === 'open') return;
+          if (!(await repositories.isInvited({ email: user.email, at: now() })))
+            throw new APIError('FORBIDDEN', {
+              message: 'Only invited people can sign up here.',
+              code: 'NOT_INVITED',
+            });
+        },
+      },
+    },
+  } satisfies BetterAuthOptions['databaseHooks'];
+}
+
 function providerOf({ id, name, issuer, clientId, clientSecret, domains }: OidcConfig) {
   return {
     providerId: id,
@@ -171,7 +180,10 @@ function providerOf({ id, name, issuer, clientId, clientSecret, domains }: OidcC
       const { email, email_verified: isVerified } = profile;
       const domain = typeof email === 'string' ? email.slice(email.lastIndexOf('@') + 1).toLowerCase() : '';
       if (isVerified !== true || !domains.includes(domain) || !isMailAddress(String(email)))
-        throw new APIError('FORBIDDEN', { message: 'This address may not sign in from there.', code: 'NOT_ALLOWED' });
+        throw new APIError('FORBIDDEN', {
+          message: 'This address may not sign in through this provider.',
+          code: 'NOT_ALLOWED',
+        });
       return { emailVerified: true };
     },
   };

@@ -74,7 +74,7 @@ export class Passwords {
   async #enter(): Promise<void> {
     if (this.#running >= atOnceMax) {
       if (this.#waiting.length >= waitingMax)
-        throw new ApiError('rate_limit_exceeded', 'Too many people sign in at this moment. Try again in 5 s.', {
+        throw new ApiError('rate_limit_exceeded', 'Too many people are signing in at the moment. Try again in 5 s.', {
           retryAfterSeconds: 5,
         });
       // A caller that leaves hands its slot over.

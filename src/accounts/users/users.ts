@@ -201,4 +201,4 @@ async function knows(auth: Auth, provider: string): Promise<boolean> {
 
 /** The one answer for a link that was forged, used, withdrawn, or has expired. */
 export const deadLink = (): ApiError =>
-  new ApiError('http_404', 'This link is not valid, or not any more. Ask for a new one.');
+  new ApiError('http_404', 'This link is invalid or has expired. Ask for a new one.');

@@ -1,60 +1,53 @@
 import { connect } from 'node:net';
 
 import { OperationError } from '../../accounts/operation.ts';
-import type { Operation, OperationAnswer } from '../../accounts/operation-kinds.ts';
-import type { ReloadOutcome } from '../../config/reload-outcome.ts';
+import type { OperationAnswer, OperationKind, OperationRequest } from '../../accounts/operations.ts';
 import type { ControlReply } from './control-server.ts';
-import { statusRequest } from './status.ts';
-import type { NotificationRequest, Reported } from './notification-request.ts';
+import { serviceRequests } from './service-requests.ts';
+import type { ServiceAnswer, ServiceRequest, ServiceRequestKind } from './service-requests.ts';
 import type { ServiceStatus } from './status.ts';
 
-const answerTimeoutMs = 30_000;
-/** New engines may have to load first; the service gives up after fifteen minutes. */
-const reloadTimeoutMs = 960_000;
-/** Many months of many accounts take time. */
-const notifyTimeoutMs = 600_000;
+const operationTimeoutMs = 30_000;
 
 /** Asks the running service to carry out an operation; `undefined` when none runs on this data folder. */
-export async function askRunningService(path: string, operation: Operation): Promise<OperationAnswer | undefined> {
-  const reply = await ask(path, operation, answerTimeoutMs);
-  if (reply === undefined || 'answer' in reply) return reply?.answer;
-  throw new Error('The running service answered something else.');
+export async function askRunningService<Kind extends OperationKind>(
+  path: string,
+  operation: OperationRequest<Kind>,
+): Promise<OperationAnswer<Kind> | undefined> {
+  return (await ask(path, operation, operationTimeoutMs)) as OperationAnswer<Kind> | undefined;
+}
+
+/** Asks the running service for something else; `undefined` when none runs on this data folder. */
+export async function askService<Kind extends ServiceRequestKind>(
+  path: string,
+  request: ServiceRequest<Kind>,
+): Promise<ServiceAnswer<Kind> | undefined> {
+  const { timeoutMs } = serviceRequests[request.kind];
+  return (await ask(path, request, timeoutMs)) as ServiceAnswer<Kind> | undefined;
 }
 
 /** The running service's status; `undefined` when none runs on this data folder, `'other'` for another version. */
 export async function askForStatus(path: string): Promise<ServiceStatus | 'other' | undefined> {
-  const line = await exchange(path, `${JSON.stringify(statusRequest)}\n`, answerTimeoutMs);
-  if (line === undefined) return undefined;
-  const reply = JSON.parse(line) as ControlReply;
-  return 'status' in reply ? reply.status : 'other';
+  const kind = 'service_status';
+  const reply = await exchange(path, { kind }, serviceRequests[kind].timeoutMs);
+  if (reply === undefined) return undefined;
+  return 'answer' in reply ? (reply.answer as ServiceStatus) : 'other';
 }
 
-/** Makes the running service read its configuration again; `undefined` when none runs on this data folder. */
-export async function reloadRunningService(path: string): Promise<ReloadOutcome | undefined> {
-  const reply = await ask(path, { kind: 'reload' }, reloadTimeoutMs);
-  if (reply === undefined || 'reload' in reply) return reply?.reload;
-  throw new Error('The running service answered something else.');
-}
-
-/** Makes the running service notify customers; `undefined` when none runs on this data folder. */
-export async function notifyThroughService(path: string, input: NotificationRequest): Promise<Reported | undefined> {
-  const reply = await ask(path, input, notifyTimeoutMs);
-  if (reply === undefined || 'reported' in reply) return reply?.reported;
-  throw new Error('The running service answered something else.');
-}
-
-type Answered = Exclude<ControlReply, { readonly refused: string } | { readonly failed: string }>;
-
-async function ask(path: string, request: object, timeoutMs: number): Promise<Answered | undefined> {
-  const line = await exchange(path, `${JSON.stringify(request)}\n`, timeoutMs);
-  if (line === undefined) return undefined;
-  const reply = JSON.parse(line) as ControlReply;
+async function ask(path: string, request: object, timeoutMs: number): Promise<unknown> {
+  const reply = await exchange(path, request, timeoutMs);
+  if (reply === undefined) return undefined;
   if ('refused' in reply) throw new OperationError(reply.refused);
-  if ('failed' in reply) throw new Error(`The running service could not do it: ${reply.failed}`);
-  return reply;
+  if ('failed' in reply) throw new Error(`The running service failed to do this: ${reply.failed}`);
+  return reply.answer;
 }
 
-function exchange(path: string, request: string, timeoutMs: number): Promise<string | undefined> {
+async function exchange(path: string, request: object, timeoutMs: number): Promise<ControlReply | undefined> {
+  const line = await exchangeLines(path, `${JSON.stringify(request)}\n`, timeoutMs);
+  return line === undefined ? undefined : (JSON.parse(line) as ControlReply);
+}
+
+function exchangeLines(path: string, request: string, timeoutMs: number): Promise<string | undefined> {
   return new Promise((resolve, reject) => {
     let text = '';
     let connected = false;

@@ -16,6 +16,3 @@ export interface ServiceStatus {
     readonly file?: { readonly path: string; readonly sha256: string } | undefined;
   }[];
 }
-
-/** Requests the status; every other message is an `Operation`. */
-export const statusRequest = { kind: 'service_status' } as const;

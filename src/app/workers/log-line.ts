@@ -1,19 +1,19 @@
 import type { LineSink } from '../../platform/log.ts';
-import type { Link } from './link.ts';
+import type { ParentConnection } from './messages.ts';
 
 /** Sends a worker's log to its parent, the one that writes, so that lines of several processes are not torn. */
 export class LogLine implements LineSink {
-  readonly #link: Link;
+  readonly #parent: ParentConnection;
   #waiting: (() => void) | undefined;
 
-  constructor(link: Link) {
-    this.#link = link;
+  constructor(parent: ParentConnection) {
+    this.#parent = parent;
   }
 
   /** Signals backpressure until the lines are sent, so that what waits is bounded where lines are made. */
   write(lines: string): boolean {
-    this.#link.note('log', lines);
-    void this.#link.flush().then(() => {
+    this.#parent.note('log', lines);
+    void this.#parent.flush().then(() => {
       const waiting = this.#waiting;
       this.#waiting = undefined;
       waiting?.();

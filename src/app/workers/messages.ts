@@ -1,5 +1,8 @@
 import type { PortableConfig } from '../../config/portable.ts';
-import type { Problem } from '../../config/problem.ts';
+import type { ErrorMapping } from '../../platform/rpc/failure.ts';
+import type { Rpc } from '../../platform/rpc/rpc.ts';
+import { storeErrors } from '../../store/store-error.ts';
+import type { OwnerCalls, WorkerCalls as WorkerCallsOfStore } from '../../store/workers/protocol.ts';
 import type { ServiceStatus } from '../control/status.ts';
 import type { FamilyFigures } from '../../platform/metrics/figures.ts';
 
@@ -23,8 +26,37 @@ export interface WorkerBegan {
   readonly port: number;
 }
 
-/** The outcome of a configuration that a worker was to prepare. */
-export type WorkerPrepared = { readonly ready: true } | { readonly problems: readonly Problem[] };
-
 export type WorkerBackends = ServiceStatus['backends'];
 export type WorkerFigures = readonly FamilyFigures[];
+
+/** What a worker calls at its parent. */
+export type ParentCalls = OwnerCalls & {
+  /** A note: the worker listens to its parent. */
+  readonly awake: (nothing: null) => void;
+  /** A note: whole lines of the log. */
+  readonly log: (lines: string) => void;
+};
+
+/** What the parent calls at a worker: `begin` first; the others when it has been answered. */
+export type WorkerCalls = WorkerCallsOfStore & {
+  readonly begin: (given: BeginWorker) => WorkerBegan;
+  /** Rejects with the reason why this configuration cannot come into force. */
+  readonly prepare: (config: PortableConfig) => void;
+  readonly commit: (nothing: null) => void;
+  readonly abandon: (nothing: null) => void;
+  readonly catch_up: (nothing: null) => boolean;
+  readonly figures: (nothing: null) => WorkerFigures;
+  readonly backends: (nothing: null) => WorkerBackends;
+  /** A note: ends what runs. */
+  readonly cut: (nothing: null) => void;
+  readonly stop: (limitMs: number) => void;
+};
+
+export type WorkerConnection = Rpc<WorkerCalls, ParentCalls>;
+export type ParentConnection = Rpc<ParentCalls, WorkerCalls>;
+
+/** Errors of the store stay what they are; others, such as a port that is in use, keep their code. */
+export const workerErrors: ErrorMapping = {
+  ofConnection: storeErrors.ofConnection,
+  revive: (failure, cause) => (failure.name === 'StoreError' ? storeErrors.revive(failure, cause) : undefined),
+};

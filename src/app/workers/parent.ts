@@ -1,14 +1,16 @@
 import { openSecret } from '../../accounts/secret.ts';
+import type { Config } from '../../config/config.ts';
 import { openLimitServer } from '../counts.ts';
 import { uuidMaker } from '../../platform/ids/uuid.ts';
+import type { LimitServer } from '../../billing/rate-limits/limit-server.ts';
 import { steadyClock } from '../../billing/rate-limits/steady-clock.ts';
 import { printFigures } from '../../platform/metrics/figures.ts';
 import { readProcess } from '../../platform/metrics/process-readings.ts';
 import { ServiceMetrics } from '../../platform/metrics/service-metrics.ts';
 import { openOperating } from '../account-host.ts';
 import type { Operating } from '../account-host.ts';
-import type { Service, ServiceOptions } from '../service.ts';
-import { openSharedStore } from '../stores.ts';
+import type { Service, ServiceOptions, StartedBackend } from '../service.ts';
+import { openSharedStore, type SharedStore } from '../stores.ts';
 import { leaseLimits } from './worker-limits.ts';
 import { Pool } from './pool.ts';
 
@@ -43,43 +45,14 @@ export async function startWithWorkers(options: ServiceOptions, opened: (() => u
     version,
     accountUrl: () => operating.accountUrl,
     log,
-    serve: async (link, replicaId) => {
-      const served = await serve(link, replicaId);
-      if (limits === undefined) return served;
-      const holder = Buffer.from(replicaId).toString('hex');
-      leaseLimits(link, limits.limitServer, holder);
-      return {
-        end: async () => {
-          limits.limitServer.drop(holder);
-          await served.end();
-        },
-      };
-    },
+    serve: limits === undefined ? serve : servingLimits(serve, limits.limitServer),
     newId,
     limitClock,
     onFatal,
   });
   const processReadings = readProcess();
   opened.push(() => processReadings.stop());
-  // The workers have the requests; there are none here, which adds nothing.
-  const none = (): number => 0;
-  const metrics: ServiceMetrics = new ServiceMetrics({
-    version,
-    process: processReadings,
-    requestsRunning: none,
-    openHolds: none,
-    heldMicrocents: () => 0n,
-    settlementsWaiting: none,
-    bodyBytes: none,
-    sockets: () => ({ inference: 0, account: operating.accountSockets() }),
-    logLinesDropped: () => log.linesDropped,
-    backends: () => [],
-    lines: () => [],
-    config: () => ({ ...operating.configReading(), leaving: 0 }),
-    workers: () => pool.serving,
-    workersEnded: () => pool.ended,
-    jobs: () => operating.jobs.readings,
-  });
+  const metrics: ServiceMetrics = parentMetrics(options, processReadings, () => operating, pool);
   const operating: Operating = await openOperating(
     {
       config,
@@ -95,8 +68,7 @@ export async function startWithWorkers(options: ServiceOptions, opened: (() => u
         secret,
         newId,
         now,
-        directory: undefined,
-        caughtUp: () => pool.catchUp(),
+        followed: () => pool.catchUp(),
       },
       prepare: (next, signal) => pool.prepare(next, signal),
       metricsText: async () => printFigures(await pool.figures(metrics.figures())),
@@ -106,30 +78,75 @@ export async function startWithWorkers(options: ServiceOptions, opened: (() => u
   );
   opened.push(() => pool.stop(0));
   const begun = await operating.begin(await pool.start());
-  let isStopping = false;
+  const close = async (): Promise<void> => {
+    await Promise.all([operating.quiet(), pool.stop(operating.config().server.limits.drainTimeoutMs)]);
+    operating.close();
+    processReadings.stop();
+    await limits?.close();
+    await store.close();
+  };
+  let stopped: Promise<void> | undefined;
   return {
     ...begun,
-    backends: config.models.flatMap(({ id, contextLength, backends }) =>
-      backends.map((backend) => ({
-        modelId: id,
-        contextLength,
-        label: backend.name,
-        config: backend,
-        ready: Promise.resolve(),
-        modelFile: undefined,
-      })),
-    ),
+    backends: backendsOf(config),
     migrated: store.migrated,
     reload: () => operating.reload(),
     cut: () => pool.cut(),
-    stop: async () => {
-      if (isStopping) return;
-      isStopping = true;
-      await Promise.all([operating.quiet(), pool.stop(operating.config().server.limits.drainTimeoutMs)]);
-      operating.close();
-      processReadings.stop();
-      await limits?.close();
-      await store.close();
-    },
+    stop: () => (stopped ??= close()),
   };
 }
+
+/** Lets a worker lease shares of the limits that this process has whole, for as long as it works on the books. */
+function servingLimits(serve: SharedStore['serve'], limitServer: LimitServer): SharedStore['serve'] {
+  return async (port, replicaId) => {
+    const served = await serve(port, replicaId);
+    const holder = Buffer.from(replicaId).toString('hex');
+    leaseLimits(port, limitServer, holder);
+    return {
+      end: async () => {
+        limitServer.drop(holder);
+        await served.end();
+      },
+    };
+  };
+}
+
+/** The workers have the requests; there are none here, which adds nothing. */
+function parentMetrics(
+  { version, log }: ServiceOptions,
+  processReadings: ReturnType<typeof readProcess>,
+  operating: () => Operating,
+  pool: Pool,
+): ServiceMetrics {
+  const none = (): number => 0;
+  return new ServiceMetrics({
+    version,
+    process: processReadings,
+    requestsRunning: none,
+    openHolds: none,
+    heldMicrocents: () => 0n,
+    settlementsWaiting: none,
+    bodyBytes: none,
+    sockets: () => ({ inference: 0, account: operating().accountSockets() }),
+    logLinesDropped: () => log.linesDropped,
+    backends: () => [],
+    lines: () => [],
+    config: () => ({ ...operating().configReading(), leaving: 0 }),
+    workers: () => pool.serving,
+    workersEnded: () => pool.ended,
+    jobs: () => operating().jobs.readings,
+  });
+}
+
+/** Backends of workers are servers, which are ready at once: their models are nothing that this service loads. */
+const backendsOf = ({ models }: Config): readonly StartedBackend[] =>
+  models.flatMap(({ id, contextLength, backends }) =>
+    backends.map((backend) => ({
+      modelId: id,
+      contextLength,
+      label: backend.name,
+      config: backend,
+      ready: Promise.resolve(),
+      modelFile: undefined,
+    })),
+  );

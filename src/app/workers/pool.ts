@@ -4,13 +4,17 @@ import { fileURLToPath } from 'node:url';
 
 import type { Config } from '../../config/config.ts';
 import { portableConfig } from '../../config/portable.ts';
+import { withDeadline } from '../../platform/deadline.ts';
 import type { LogOutput } from '../../platform/log.ts';
 import { countsOf, mergedFigures } from '../../platform/metrics/figures.ts';
 import type { FamilyFigures } from '../../platform/metrics/figures.ts';
+import { RestartPace } from '../../platform/rpc/restart-pace.ts';
+import { Rpc } from '../../platform/rpc/rpc.ts';
+import { ProcessTransport } from '../../platform/rpc/transport.ts';
 import type { SharedStore } from '../stores.ts';
 import type { Prepared } from '../config-rollout.ts';
-import { Link } from './link.ts';
-import type { BeginWorker, WorkerBackends, WorkerBegan, WorkerFigures } from './messages.ts';
+import { workerErrors } from './messages.ts';
+import type { ParentCalls, WorkerBackends, WorkerCalls, WorkerConnection, WorkerFigures } from './messages.ts';
 
 export interface PoolOptions {
   /** The program of a worker. */
@@ -31,23 +35,23 @@ export interface PoolOptions {
 
 /** A worker that does not answer in this time is left out: of a page of metrics, of a wait for a change. */
 const answerTimeoutMs = 1_000;
+const inTime = { timeoutMs: answerTimeoutMs } as const;
 const beginTimeoutMs = 120_000;
 const prepareTimeoutMs = 30_000;
 /** In addition to the time for running requests: for last bytes, and closing. */
 const stopGraceMs = 12_000;
-/** A worker that ends earlier than this has not survived its start. */
+/** A worker that ends earlier than this has not survived its start; after this many in a row the service ends. */
 const youngMs = 10_000;
-/** After this many in a row the service ends: the cause would persist. */
 const youngEndsMax = 5;
-const pauseMs = 100;
+const restarts = { firstMs: 100, mostMs: Infinity, provenMs: youngMs, provenCounts: 0 } as const;
 
 /** One worker process, from its birth to its end. */
 interface Member {
   readonly place: Place;
   readonly child: ClusterWorker;
-  readonly link: Link;
+  readonly rpc: WorkerConnection;
   readonly bornMs: number;
-  isServing: boolean;
+  state: 'starting' | 'serving' | 'ended';
   /** Resolves when the process has ended and all its messages were read. */
   readonly gone: Promise<HowEnded>;
   /** Its last report, for when it does not answer or has ended. */
@@ -59,7 +63,7 @@ interface Member {
 interface Place {
   readonly index: number;
   member: Member | undefined;
-  youngEnds: number;
+  readonly pace: RestartPace;
   restart: NodeJS.Timeout | undefined;
 }
 
@@ -84,8 +88,8 @@ export class Pool {
   #ended = 0;
   /** Set while a configuration is coming into force: no worker is started with the one before. */
   #changing: Promise<void> | undefined;
-  #isStopping = false;
-  #isFatal = false;
+  /** `failed`: workers keep dying, and the service is about to end. */
+  #state: 'running' | 'stopping' | 'failed' = 'running';
 
   constructor(options: PoolOptions) {
     this.#options = options;
@@ -94,7 +98,7 @@ export class Pool {
     this.#places = Array.from({ length: options.count }, (_, index) => ({
       index,
       member: undefined,
-      youngEnds: 0,
+      pace: new RestartPace(restarts),
       restart: undefined,
     }));
     cluster.schedulingPolicy = cluster.SCHED_NONE;
@@ -129,21 +133,20 @@ export class Pool {
     };
     await Promise.allSettled(this.#starting);
     const members = this.#members();
-    const report = async (name: string): Promise<void> => {
-      await Promise.all(
-        members.map((member) => inTime(member.link.call(name, null), answerTimeoutMs).catch(() => undefined)),
-      );
+    const report = async (name: 'commit' | 'abandon'): Promise<void> => {
+      await Promise.all(members.map(({ rpc }) => rpc.call(name, null, inTime).catch(() => undefined)));
     };
     const portable = portableConfig(next);
     const answers = await Promise.all(
       members.map(async (member) => {
         try {
-          const answer = await inTime(member.link.call('prepare', portable), prepareTimeoutMs);
-          if (answer === undefined) throw new Error(`worker ${member.place.index + 1} does not answer`);
+          await withDeadline(member.rpc.call('prepare', portable), prepareTimeoutMs, () => {
+            throw new Error(`worker ${member.place.index + 1} does not answer`);
+          });
           return undefined;
         } catch (error) {
           // A worker that has ended meanwhile restarts, with whichever configuration is in force then.
-          return member.isServing ? error : undefined;
+          return member.state === 'serving' ? error : undefined;
         }
       }),
     );
@@ -166,7 +169,7 @@ export class Pool {
 
   /** Resolves when changes of others in the database are in force at all workers, or one does not answer. */
   async catchUp(): Promise<void> {
-    await this.#askAll('catch_up');
+    await this.#askAll((rpc) => rpc.call('catch_up', null, inTime));
   }
 
   /** The sums of all workers, past and present. */
@@ -184,7 +187,7 @@ export class Pool {
   async backends(): Promise<WorkerBackends> {
     const states = ['ready', 'starting', 'failed'] as const;
     const seen = new Map<string, WorkerBackends[number]>();
-    for (const backend of ((await this.#askAll('backends')) as readonly WorkerBackends[]).flat()) {
+    for (const backend of (await this.#askAll((rpc) => rpc.call('backends', null, inTime))).flat()) {
       const name = `${backend.modelId} ${backend.label}`;
       const known = seen.get(name);
       if (known === undefined || states.indexOf(backend.state) > states.indexOf(known.state)) seen.set(name, backend);
@@ -193,21 +196,21 @@ export class Pool {
   }
 
   cut(): void {
-    for (const { link } of this.#members()) link.note('cut', null);
+    for (const { rpc } of this.#members()) rpc.note('cut', null);
   }
 
   /** Lets running requests end, within this time, and ends all workers. */
   async stop(limitMs: number): Promise<void> {
-    this.#isStopping = true;
+    this.#state = 'stopping';
     await Promise.all(
       this.#places.map(async (place) => {
         clearTimeout(place.restart);
         const { member } = place;
         if (member === undefined) return;
         const kill = (): void => void member.child.process.kill('SIGKILL');
-        if (!member.isServing) kill();
+        if (member.state !== 'serving') kill();
         const timer = setTimeout(kill, limitMs + stopGraceMs);
-        member.link.call('stop', limitMs).catch(() => {});
+        member.rpc.call('stop', limitMs).catch(() => {});
         await member.gone;
         clearTimeout(timer);
       }),
@@ -215,66 +218,42 @@ export class Pool {
   }
 
   #members(): readonly Member[] {
-    return this.#places.flatMap(({ member }) => (member?.isServing === true ? [member] : []));
+    return this.#places.flatMap(({ member }) => (member?.state === 'serving' ? [member] : []));
   }
 
   /** Resolves when it listens; rejects, with nothing left of it, when that fails. */
   async #spawn(place: Place): Promise<void> {
-    const { log, serve, newId, count, version, accountUrl } = this.#options;
+    const { log, serve, newId } = this.#options;
     if (this.#port !== undefined && this.#places.every(({ member: other }) => other === undefined))
       this.#askedPort = this.#port;
     const child = cluster.fork();
     const kill = (): void => void child.process.kill('SIGKILL');
-    const link = new Link(child.process, (why) => {
-      log.service({ level: 'error', event: 'worker_not_understood', detail: { worker: place.index + 1, why } });
-      kill();
+    const rpc = new Rpc<WorkerCalls, ParentCalls>(new ProcessTransport(child.process), {
+      errors: workerErrors,
+      onBroken: (why) => {
+        log.service({ level: 'error', event: 'worker_not_understood', detail: { worker: place.index + 1, why } });
+        kill();
+      },
     });
-    link.on('log', (lines) => log.pass(String(lines)));
     // A message to a process that does not listen yet may be lost.
-    const awake = new Promise<void>((resolve) => link.on('awake', () => resolve()));
+    const awake = new Promise<void>((resolve) =>
+      rpc.handle({ log: (lines: unknown) => log.pass(String(lines)), awake: () => resolve() }),
+    );
     const replicaId = newId();
     let served: Awaited<ReturnType<SharedStore['serve']>> | undefined;
     const gone = endOf(child).then(async (how) => {
-      link.close();
-      if (place.member === member) place.member = undefined;
-      this.#counted = mergedFigures([
-        { process: 'ended', families: this.#counted },
-        { process: 'ended', families: countsOf(member.figures) },
-      ]);
-      if (member.isServing && !this.#isStopping) this.#hasEnded(member, how);
-      member.isServing = false;
+      rpc.close('the other process is gone');
+      this.#hasGone(member, how);
       await served?.end().catch(this.#options.onFatal);
       return how;
     });
-    const member: Member = {
-      place,
-      child,
-      link,
-      gone,
-      bornMs: performance.now(),
-      isServing: false,
-      figures: [],
-      isAsked: false,
-    };
+    const bornMs = performance.now();
+    const member: Member = { place, child, rpc, gone, bornMs, state: 'starting', figures: [], isAsked: false };
     place.member = member;
     try {
-      await inTime(Promise.race([awake, gone]), beginTimeoutMs);
-      served = await serve(link, replicaId);
-      const begin: BeginWorker = {
-        index: place.index,
-        count,
-        replicaId,
-        config: portableConfig(this.#config),
-        limitMoment: { ms: this.#options.limitClock(), monotonicNs: process.hrtime.bigint() },
-        version,
-        accountUrl: accountUrl(),
-        port: this.#askedPort,
-      };
-      const began = (await inTime(link.call('begin', begin), beginTimeoutMs)) as WorkerBegan | undefined;
-      if (began === undefined) throw new Error(`worker ${place.index + 1} did not begin within ${beginTimeoutMs} ms`);
-      this.#port ??= began.port;
-      if (began.port !== this.#port) throw new Error(`worker ${place.index + 1} listens on another port`);
-      member.isServing = true;
+      await withDeadline(Promise.race([awake, gone]), beginTimeoutMs, () => {});
+      served = await serve(rpc, replicaId);
+      await this.#begin(member, replicaId);
     } catch (error) {
       const hasEnded = child.isDead();
       kill();
@@ -284,30 +263,62 @@ export class Pool {
     }
   }
 
+  async #begin(member: Member, replicaId: Uint8Array): Promise<void> {
+    const { count, version, accountUrl, limitClock } = this.#options;
+    const { index } = member.place;
+    const given = {
+      index,
+      count,
+      replicaId,
+      config: portableConfig(this.#config),
+      limitMoment: { ms: limitClock(), monotonicNs: process.hrtime.bigint() },
+      version,
+      accountUrl: accountUrl(),
+      port: this.#askedPort,
+    };
+    const began = await withDeadline(member.rpc.call('begin', given), beginTimeoutMs, () => {
+      throw new Error(`worker ${index + 1} did not begin within ${beginTimeoutMs} ms`);
+    });
+    this.#port ??= began.port;
+    if (began.port !== this.#port) throw new Error(`worker ${index + 1} listens on another port`);
+    member.state = 'serving';
+  }
+
+  #hasGone(member: Member, how: HowEnded): void {
+    const { place } = member;
+    if (place.member === member) place.member = undefined;
+    this.#counted = mergedFigures([
+      { process: 'ended', families: this.#counted },
+      { process: 'ended', families: countsOf(member.figures) },
+    ]);
+    const wasServing = member.state === 'serving';
+    member.state = 'ended';
+    if (wasServing && this.#state !== 'stopping') this.#hasEnded(member, how);
+  }
+
   #hasEnded({ place, child, bornMs }: Member, { code, signal }: HowEnded): void {
     this.#ended++;
     const { log } = this.#options;
     const detail = { worker: place.index + 1, pid: child.process.pid ?? 0, code, signal };
     log.service({ level: 'error', event: 'worker_ended', detail });
-    this.#again(place, performance.now() - bornMs < youngMs);
+    this.#again(place, performance.now() - bornMs);
   }
 
-  #again(place: Place, isYoung: boolean): void {
-    if (this.#isFatal) return;
-    place.youngEnds = isYoung ? place.youngEnds + 1 : 0;
-    if (place.youngEnds >= youngEndsMax) {
-      this.#isFatal = true;
-      const words = `Worker ${place.index + 1} has ended ${youngEndsMax} times in a row soon after its start; the log says how (worker_ended, crash).`;
+  #again(place: Place, livedMs: number): void {
+    if (this.#state === 'failed') return;
+    const pauseMs = place.pace.died(livedMs);
+    if (place.pace.deathsInRow >= youngEndsMax) {
+      this.#state = 'failed';
+      const words = `Worker ${place.index + 1} ended ${youngEndsMax} times in a row soon after its start; see the log (worker_ended, crash).`;
       this.#options.onFatal(new Error(words));
       return;
     }
-    const pause = place.youngEnds === 0 ? 0 : pauseMs * 2 ** (place.youngEnds - 1);
-    place.restart = setTimeout(() => void this.#restart(place), pause);
+    place.restart = setTimeout(() => void this.#restart(place), pauseMs);
   }
 
   async #restart(place: Place): Promise<void> {
     while (this.#changing !== undefined) await this.#changing;
-    if (this.#isStopping || this.#isFatal) return;
+    if (this.#state !== 'running') return;
     const starting = this.#spawn(place);
     this.#starting.add(starting);
     try {
@@ -315,35 +326,39 @@ export class Pool {
       const { log } = this.#options;
       log.service({ level: 'info', event: 'worker_started', detail: { worker: place.index + 1 } });
     } catch (error) {
-      if (this.#isStopping) return;
+      if (this.#isStopping()) return;
       const reason = error instanceof Error ? error.message : String(error);
       this.#options.log.service({
         level: 'error',
         event: 'worker_not_started',
         detail: { worker: place.index + 1, reason },
       });
-      this.#again(place, true);
+      this.#again(place, 0);
     } finally {
       this.#starting.delete(starting);
     }
   }
 
+  #isStopping(): boolean {
+    return this.#state === 'stopping';
+  }
+
+  /** A worker is not asked again before it has answered, however long that takes. */
   async #look(member: Member): Promise<void> {
     if (member.isAsked) return;
     member.isAsked = true;
-    const answer = member.link
+    const answer = member.rpc
       .call('figures', null)
-      .then((figures) => void (member.figures = figures as WorkerFigures))
+      .then((figures) => void (member.figures = figures))
       .catch(() => {})
       .finally(() => (member.isAsked = false));
-    await inTime(answer, answerTimeoutMs);
+    await withDeadline(answer, answerTimeoutMs, () => {});
   }
 
-  async #askAll(name: string): Promise<readonly unknown[]> {
-    const answers = await Promise.all(
-      this.#members().map(({ link }) => inTime(link.call(name, null), answerTimeoutMs).catch(() => undefined)),
-    );
-    return answers.filter((answer) => answer !== undefined);
+  /** The answers of those that answer in time. */
+  async #askAll<Answer>(ask: (rpc: WorkerConnection) => Promise<Answer>): Promise<readonly Answer[]> {
+    const answers = await Promise.allSettled(this.#members().map(({ rpc }) => ask(rpc)));
+    return answers.flatMap((answer) => (answer.status === 'fulfilled' ? [answer.value] : []));
   }
 }
 
@@ -362,17 +377,4 @@ async function endOf(child: ClusterWorker): Promise<HowEnded> {
     new Promise<void>((resolve) => void child.process.once('disconnect', () => resolve())),
   ]);
   return how;
-}
-
-/** `undefined`: there was no answer in time. No answer is undefined. */
-async function inTime<Value>(answer: Promise<Value>, limitMs: number): Promise<Value | undefined> {
-  let timer: NodeJS.Timeout | undefined;
-  const silence = new Promise<undefined>((resolve) => {
-    timer = setTimeout(resolve, limitMs, undefined);
-  });
-  try {
-    return await Promise.race([answer, silence]);
-  } finally {
-    clearTimeout(timer);
-  }
 }

@@ -1,13 +1,15 @@
 import type { LimitServer } from '../../billing/rate-limits/limit-server.ts';
 import type { LimitExchange, LimitName } from '../../store/limit-leases.ts';
 import { StoreError } from '../../store/store-error.ts';
-import type { Port } from '../../store/workers/port.ts';
+import type { WorkerPort } from '../../store/workers/protocol.ts';
 
 /** Lets a worker lease shares of the limits that this process has whole. `holder` names it. */
-export function leaseLimits(port: Port, limitServer: LimitServer, holder: string): void {
-  port.on('exchange_limits', (asks) => limitServer.exchange(holder, exchangesOf(asks)));
-  port.on('wanted_limits', () => limitServer.wanted(holder));
-  port.on('held_limits', () => limitServer.sharesOf(holder));
+export function leaseLimits(port: WorkerPort, limitServer: LimitServer, holder: string): void {
+  port.handle({
+    exchange_limits: (asks: unknown) => limitServer.exchange(holder, exchangesOf(asks)),
+    wanted_limits: () => limitServer.wanted(holder),
+    held_limits: () => limitServer.sharesOf(holder),
+  });
 }
 
 const kinds: ReadonlySet<unknown> = new Set<LimitName['kind']>(['running', 'quota', 'requests', 'tokens']);

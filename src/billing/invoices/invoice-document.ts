@@ -38,11 +38,13 @@ export function paperOf(invoice: Invoice): Paper {
     notes: [
       ...noteOf(tax),
       ...(creditNote !== null && creditNote.count > creditNote.refunds.length
-        ? [`The list shows the first ${creditNote.refunds.length} of ${creditNote.count} amounts; the total has all.`]
+        ? [
+            `The list shows the first ${creditNote.refunds.length} of ${creditNote.count} amounts; the total includes all of them.`,
+          ]
         : []),
       ...(isSale(data)
         ? []
-        : ['Credit is sold when it is paid for, and each payment has its own receipt: nothing is sold here.']),
+        : ['Credit is sold when it is paid for, and each payment has its own receipt: this document sells nothing.']),
       creditNote === null
         ? 'Paid from the credit of the account. Amounts are exact to the millionth of a cent; only the total is rounded.'
         : 'Added to the credit of the account when it was given back.',

@@ -66,7 +66,7 @@ export async function paperPdf(paper: Paper, { font }: PdfOptions): Promise<Uint
   for (const note of paper.notes) page.line(note);
   if (letters.isIncomplete)
     page.line(
-      'Letters that the font of this file does not have are printed as "?". The HTML page of the same document has them.',
+      'Letters that are missing in the font of this file are printed as "?". The HTML page of the same document shows them.',
     );
   page.end(paper.number);
   return await bytes;

@@ -107,10 +107,10 @@ export class Notices {
     const { repositories, accountUrl } = this.#services;
     const money = (name: string): string => dollars(BigInt(Number(data[name])));
     const text = [
-      `The refund of ${money('amount_microcents')} of ${String(data['topup_id'])} has failed: the bank did not take it.`,
-      `${money('given_back_microcents')} that it had taken from the credit of account ${accountId} was put back.`,
+      `The refund of ${money('amount_microcents')} of ${String(data['topup_id'])} has failed: the bank rejected it.`,
+      `${money('given_back_microcents')} is back in the credit of account ${accountId}.`,
       '',
-      'The credit can be used, or another way to be paid back can be agreed on with whoever runs the service.',
+      'You can use the credit, or agree on another way of refund with the operator of the service.',
       '',
       `${accountUrl()}/`,
     ].join('\n');
@@ -166,8 +166,8 @@ function wordsOf(notice: Notice, data: Readonly<Record<string, unknown>>, accoun
         `Account ${notice.accountId}`,
         '',
         `The last ${Number(data['failures'])} charges have failed: ${String(data['reason'])}`,
-        'No further charge is tried. Requests are answered until the credit is used up.',
-        'To go on, pay once by hand, which also saves the payment method anew, and switch automatic top-up on again.',
+        'No further charge will be attempted. Requests are served until the credit is used up.',
+        'To continue, pay once by hand, which also saves the payment method again, and turn automatic top-up back on.',
         '',
         `${accountUrl}/topup`,
       ].join('\n'),
@@ -185,18 +185,18 @@ function alertWords(type: string, data: Readonly<Record<string, unknown>>, accou
       : `${money(data['threshold_microcents'])}${typeof data['interval'] === 'string' ? ` a ${data['interval']}` : ''}`;
   const subjectOf = data['subject'] as { readonly kind: string; readonly id?: string } | undefined;
   const whom = subjectOf?.id === undefined ? 'The account' : `The ${subjectOf.kind} ${subjectOf.id}`;
-  const foot = ['', `The rule is: ${rule}. Rules are changed at:`, `${accountUrl}/`];
+  const foot = ['', `The rule is: ${rule}. You can change your alerts at:`, `${accountUrl}/`];
   switch (type) {
     case 'spend_alert.fired':
       return {
         subject: `Spending alert: ${name}`,
-        text: [`${whom} has spent ${seen} in this ${String(data['interval'])}.`, ...foot].join('\n'),
+        text: [`${whom} has spent ${seen} in the current ${String(data['interval'])}.`, ...foot].join('\n'),
       };
     case 'spend_alert.ended':
       return {
         subject: `Spending alert has ended: ${name}`,
         text: [
-          `${whom} has spent ${seen} in this ${String(data['interval'])}, which is below the threshold.`,
+          `${whom} has spent ${seen} in the current ${String(data['interval'])}, which is below the threshold.`,
           ...foot,
         ].join('\n'),
       };

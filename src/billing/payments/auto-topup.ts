@@ -73,7 +73,7 @@ export class AutoTopups {
     if (claim.kind === 'none') return;
     if (claim.kind === 'cap') {
       await this.#report(accountId, `cap:${startOfMonth(at)}`, 'Automatic top-up has reached its monthly ceiling', [
-        'The balance is below the threshold, and another top-up would pass the ceiling of this month, so none was made.',
+        'The balance is below the threshold, but another top-up would exceed the ceiling of this month, so none was made.',
       ]);
       return;
     }
@@ -107,16 +107,12 @@ export class AutoTopups {
     // The provider has it, and an event reports how it ends.
     if (topup.checkoutId !== null && !isOld) return;
     if (isOld) {
-      await this.#fail(
-        accountId,
-        id,
-        'nobody knows whether the last charge was made; look at the provider of payments',
-      );
+      await this.#fail(accountId, id, 'the outcome of the last charge is unknown; check at the payment provider');
       return;
     }
     const method = await repositories.getPaymentMethod({ accountId, provider: payments.provider.name });
     if (method === undefined) {
-      await this.#fail(accountId, id, 'there is no saved payment method');
+      await this.#fail(accountId, id, 'no payment method is saved');
       return;
     }
     try {

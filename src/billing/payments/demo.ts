@@ -340,7 +340,7 @@ export class DemoProvider implements PaymentProvider {
       else for (let copy = 0; copy < copies; copy++) await this.#deliver(events);
       return after;
     }
-    throw new PaymentError('unavailable', 'Somebody else changes this checkout. Try again.');
+    throw new PaymentError('unavailable', 'This checkout was changed at the same time. Try again.');
   }
 
   #later(events: readonly NewDemoObject[], delayMs: number): void {
@@ -397,4 +397,4 @@ const disputeOf = (checkout: DemoCheckout, status: string) => ({
 });
 
 const unfit = ({ status }: DemoCheckout, input: string): PaymentError =>
-  new PaymentError('declined', `This checkout is ${status}, so '${input}' cannot happen to it.`);
+  new PaymentError('declined', `This checkout is ${status}, so '${input}' is not possible.`);

@@ -7,7 +7,7 @@ export function readEvent(text: string): PaymentEvent {
   try {
     value = JSON.parse(text);
   } catch (error) {
-    throw new PaymentError('refused', 'This event is refused: it is no JSON.', error);
+    throw new PaymentError('refused', 'The event was rejected: it is not JSON.', error);
   }
   return eventOf(value);
 }
@@ -18,7 +18,7 @@ export function eventOf(value: unknown): PaymentEvent {
   const { id, type, created } = event;
   const data = objectOf(objectOf(event['data'])['object']);
   if (typeof id !== 'string' || id === '' || id.length > 255 || typeof type !== 'string' || typeof created !== 'number')
-    throw new PaymentError('refused', 'This event is refused: it has no id, type or time.');
+    throw new PaymentError('refused', 'The event was rejected: id, type or time is missing.');
   const { api_version: version } = event;
   return {
     id,
@@ -118,4 +118,4 @@ function idOf(value: unknown): string | undefined {
 
 const isCents = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) > 0;
 
-const unfit = (): PaymentError => new PaymentError('refused', 'This event is refused: it is of no known form.');
+const unfit = (): PaymentError => new PaymentError('refused', 'The event was rejected: its form is unknown.');

@@ -176,7 +176,7 @@ export class Payments {
             : news.currency !== currency
               ? foreignCurrency(news.currency, currency)
               : topup.amountMicrocents !== BigInt(news.amountCents) * microcentsPerCent
-                ? 'another amount was paid than was asked for'
+                ? 'the paid amount differs from the requested amount'
                 : undefined;
     if (topup === undefined || fault !== undefined) return await this.#refuse(event, news.topupId, fault ?? '');
     if (news.method !== undefined)
@@ -238,13 +238,13 @@ export class Payments {
     const payment = await repositories.findPayment({ provider: provider.name, id: news.paymentId });
     if (payment === undefined) {
       // The provider's account may have other payments; this one is ours and has to wait for its payment.
-      throw new PaymentError('unavailable', `The payment that ${news.returnId} is about has not been seen yet.`);
+      throw new PaymentError('unavailable', `The payment that ${news.returnId} refers to has not been reported yet.`);
     }
     const amountMicrocents = BigInt(news.amountCents) * microcentsPerCent;
     if (news.currency !== currency)
       return await this.#refuse(event, news.returnId, foreignCurrency(news.currency, currency));
     if (amountMicrocents > payment.amountMicrocents)
-      return await this.#refuse(event, news.returnId, 'more is taken back than was paid');
+      return await this.#refuse(event, news.returnId, 'the return is larger than the payment');
     const record = this.#record(event, news.returnId);
     const isTaken = news.kind === 'refunded' || news.kind === 'disputed';
     const kind = news.kind === 'refunded' || news.kind === 'refund_failed' ? 'refund' : 'dispute';
@@ -275,6 +275,6 @@ export class Payments {
 }
 
 const foreignCurrency = (found: string, own: string): string =>
-  `it is in ${found.slice(0, 3)}, and this service takes ${own} only: settle it at the provider of payments`;
+  `it is in ${found.slice(0, 3)}, and this service takes ${own} only: settle it at the payment provider`;
 
 export const newTopupId = (newId: () => Uint8Array): string => `top_${uuidText(newId()).replaceAll('-', '')}`;

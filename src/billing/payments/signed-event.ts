@@ -22,17 +22,17 @@ export async function readSignedEvent(
   secret: string,
   nowMs: number,
 ): Promise<PaymentEvent> {
-  if (header === undefined || header.length > headerLengthMax) throw refused('it has no signature');
+  if (header === undefined || header.length > headerLengthMax) throw refused('the signature is missing');
   const time = headerForm.exec(header)?.[1];
-  if (time === undefined) throw refused('its signature has no time or no digest');
+  if (time === undefined) throw refused('the signature has no time or no digest');
   const webhooks = await signer();
   let event: unknown;
   try {
     event = webhooks.constructEvent(bytes, header, secret, windowSeconds, undefined, nowMs);
   } catch (error) {
-    if (error instanceof SyntaxError) throw refused('it is no JSON', error);
+    if (error instanceof SyntaxError) throw refused('it is not JSON', error);
     const isOld = nowMs / 1000 - Number(time) > windowSeconds;
-    throw refused(isOld ? 'it was signed more than five minutes ago' : 'its signature is another one', error);
+    throw refused(isOld ? 'it was signed more than five minutes ago' : 'the signature does not match', error);
   }
   // The library accepts signatures from the future.
   if (Number(time) - nowMs / 1000 > windowSeconds) throw refused('it was signed in the future');
@@ -51,4 +51,4 @@ async function signer(): Promise<Stripe['webhooks']> {
 }
 
 const refused = (why: string, cause?: unknown): PaymentError =>
-  new PaymentError('refused', `This event is refused: ${why}.`, cause);
+  new PaymentError('refused', `The event was rejected: ${why}.`, cause);

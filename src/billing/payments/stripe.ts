@@ -110,7 +110,7 @@ export class StripeProvider implements PaymentProvider {
         },
         { idempotencyKey },
       );
-      if (session.url === null) throw new PaymentError('declined', 'Stripe has made a checkout without a page.');
+      if (session.url === null) throw new PaymentError('declined', 'Stripe created a checkout without a page.');
       return { checkoutId: session.id, checkoutUrl: session.url };
     });
   }
@@ -354,6 +354,6 @@ function paymentErrorOf(error: unknown): PaymentError {
     ![401, 403, 409, 429].includes(statusCode);
   const reason = typeof code === 'string' ? code : 'no reason given';
   return isNo
-    ? new PaymentError('declined', `Stripe has declined: ${reason}.`, error)
-    : new PaymentError('unavailable', `Stripe did not take the call: ${reason}.`, error);
+    ? new PaymentError('declined', `Stripe declined the payment: ${reason}.`, error)
+    : new PaymentError('unavailable', `Stripe rejected the call: ${reason}.`, error);
 }

@@ -82,7 +82,7 @@ export class Admission {
   check(bodyBytes: number | undefined, largeBodyBytes: number): void {
     this.#checkCap();
     if (this.#shedLevel >= 1 && bodyBytes !== undefined && bodyBytes > largeBodyBytes)
-      throw atCapacity('The service is busy and takes no large requests now.', this.#cap);
+      throw atCapacity('The service is busy and does not accept large requests at the moment.', this.#cap);
   }
 
   /** Registers that a request has a large body, until its end. Throws like `check`. */
@@ -113,7 +113,7 @@ export class Admission {
   #checkCap(): void {
     if (this.#running < this.#cap) return;
     this.#refusedSinceLook = true;
-    throw atCapacity('The service has as many requests as it can take.', this.#cap);
+    throw atCapacity('The service is at its maximum number of requests.', this.#cap);
   }
 }
 

@@ -8,6 +8,7 @@ import type {
   LimitShare,
   WantedLimit,
 } from '../../store/limit-leases.ts';
+import { withDeadline } from '../../platform/deadline.ts';
 import { StoreError } from '../../store/store-error.ts';
 import { nameOf } from './counts.ts';
 import type { Claim, LimitCounts, LimitRule, Taken, Taking } from './counts.ts';
@@ -197,10 +198,7 @@ export class LeasedLimits implements LimitCounts {
     clearTimeout(this.#tick);
     for (const waiter of this.#waiters) this.#reject(waiter, new StoreError('failed', 'the limits are closed'));
     for (const pool of this.#pools.values()) this.#note(pool);
-    let timer: NodeJS.Timeout | undefined;
-    const timeout = new Promise<void>((resolve) => (timer = setTimeout(resolve, closeMaxMs)));
-    await Promise.race([this.#rest(), timeout]);
-    clearTimeout(timer);
+    await withDeadline(this.#rest(), closeMaxMs, () => {});
     this.#due.clear();
   }
 

@@ -103,7 +103,7 @@ export class Limits {
     if (key.isPlanKey !== true) return undefined;
     const plan = this.#planOf(account);
     if (plan !== undefined) return plan.name;
-    throw new ApiError('http_403', 'This key is paid by a plan, and its account has none.');
+    throw new ApiError('http_403', 'The plan of the account pays for this key, but the account has no plan.');
   }
 
   /**
@@ -254,7 +254,7 @@ function sharesOf(
 
 /** Nothing is admitted while it is unknown what the others have admitted. */
 const silent = (cause: StoreError): ApiError =>
-  new ApiError('internal_error', 'The limits cannot be looked up.', { retryAfterSeconds: 1, cause });
+  new ApiError('internal_error', 'The rate limits cannot be read at the moment.', { retryAfterSeconds: 1, cause });
 
 /** Whole seconds after which it is over. */
 const wholeSeconds = (ms: number): number => Math.max(1, Math.ceil(ms / 1000));
@@ -266,7 +266,7 @@ const rateLimitHeaders = (limit: number, remaining: number, seconds: number): Re
 });
 
 function concurrencyExceeded({ limit }: LimitRule, who: string): ApiError {
-  const message = `${who} has ${limit} requests running, as many as it may.`;
+  const message = `${who} has ${limit} running requests, which is its limit.`;
   return new ApiError('concurrency_limit_exceeded', message, atCap(limit, 1));
 }
 
@@ -276,7 +276,7 @@ function quotaExceeded({ limit }: LimitRule, seconds: number, endsAt: number, pl
     window_end: new Date(endsAt).toISOString(),
     ...(plan === undefined ? {} : { plan_tier: plan }),
   };
-  const message = `The account has used the ${limit} requests that its plan includes in this window.`;
+  const message = `The account has used all ${limit} requests that its plan includes in this window.`;
   const details: ErrorDetails = { ...atCap(limit, seconds), extra };
   return new ApiError('request_quota_exceeded', message, details);
 }

@@ -4,7 +4,7 @@ import { sql } from 'kysely';
 
 import type { PostgresStorageConfig } from '../../config/config.ts';
 import { repositoriesOn } from '../../store/repositories/repositories.ts';
-import { migrationNames, migrationsThatRan } from '../../store/migrations/migrate.ts';
+import { migrationNames, migrationsThatRan, newerThanThis } from '../../store/migrations/migrate.ts';
 import { openReadOnlyConnection, readPragma } from '../../store/sqlite/connection.ts';
 import { kyselyOn } from '../../store/sqlite/dialect.ts';
 import { isOwned } from '../../store/sqlite/lock.ts';
@@ -29,7 +29,7 @@ export async function lookAtDatabase({ config, status }: Patient): Promise<Looke
   if (config.storage.type === 'postgres') return await lookAtServer(config.storage);
   const { path: file } = config.storage;
   if (!existsSync(file))
-    return { findings: [{ check: 'database', state: 'ok', found: `${file} (will be made)` }], newestAt: undefined };
+    return { findings: [{ check: 'database', state: 'ok', found: `${file} (will be created)` }], newestAt: undefined };
   try {
     return await lookInto(file, status !== undefined);
   } catch (error) {
@@ -84,8 +84,8 @@ async function lookInto(file: string, running: boolean): Promise<Looked> {
     findings.push({
       check: 'owner',
       state: 'warning',
-      found: 'a process owns the database, and no service answers on its control socket',
-      why: 'a command is writing, or a service is starting or hangs; another one cannot start meanwhile',
+      found: 'a process has the database locked, but no service answers on its control socket',
+      why: 'a command is writing, or a service is starting or not responding; no other service can start meanwhile',
       repair: `fuser ${quoted(`${file}.lock`)}`,
     });
   }
@@ -98,7 +98,7 @@ async function lookInto(file: string, running: boolean): Promise<Looked> {
         check: 'database',
         state: 'problem',
         found: `${file} is damaged (${String(damage)})`,
-        why: 'what is read from it cannot be trusted',
+        why: 'its data cannot be trusted',
         repair: `cp -p ${quoted(file)} ${quoted(`${file}.damaged`)} (then restore the last backup)`,
       });
       return { findings, newestAt: undefined };
@@ -126,13 +126,13 @@ const upToDate = 'up to date';
 
 function lookAtMigrations(ran: readonly string[]): Finding {
   const check = 'schema';
-  const unknown = ran.filter((name) => !migrationNames.includes(name));
+  const unknown = newerThanThis(ran);
   if (unknown.length > 0) {
     return {
       check,
       state: 'problem',
       found: `made by a newer version: ${unknown.join(', ')}`,
-      why: 'this version does not know what they changed, and does not start',
+      why: 'this version does not know these migrations, so it does not start',
       repair: 'git pull && npm start',
     };
   }
@@ -148,7 +148,7 @@ async function lookAtLedger(db: Parameters<typeof verifyLedger>[0], owned: boole
     check: 'ledger',
     state: 'problem',
     found: `${differences.length} differences in ${found}`,
-    why: 'a balance is not what its rows say',
+    why: 'a balance does not match its ledger rows',
     repair: 'tokenhouse ledger verify',
   };
 }
@@ -156,5 +156,5 @@ async function lookAtLedger(db: Parameters<typeof verifyLedger>[0], owned: boole
 const tooLarge = (size: number): Finding => ({
   check: 'ledger',
   state: 'ok',
-  found: `not derived again, because the file has ${bytesInWords(size)}: tokenhouse ledger verify does`,
+  found: `not verified here, because the file has ${bytesInWords(size)}; run tokenhouse ledger verify`,
 });

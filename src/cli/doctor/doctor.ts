@@ -39,7 +39,7 @@ export async function doctor(bare: BareContext): Promise<number> {
   const problems = findings.filter(({ state }) => state === 'problem').length;
   const warnings = findings.filter(({ state }) => state === 'warning').length;
   if (print.json) print.result({ ok: problems === 0, problems, warnings, checks: findings }, []);
-  else print.say(problems + warnings === 0 ? 'everything is well' : `${problems} problems, ${warnings} warnings`);
+  else print.say(problems + warnings === 0 ? 'no problems found' : `${problems} problems, ${warnings} warnings`);
   return problems === 0 ? 0 : 1;
 }
 
@@ -86,8 +86,8 @@ function lookAtService({ status }: Patient): Finding {
     return {
       check,
       state: 'warning',
-      found: 'running, but it does not tell its state',
-      why: 'it is of another version than this command, or it hangs',
+      found: 'running, but it does not report its state',
+      why: 'its version differs from the version of this command, or it does not respond',
       repair: 'npm start (after stopping it)',
     };
   }

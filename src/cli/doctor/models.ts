@@ -55,13 +55,13 @@ async function lookAtFile(
     return { finding: { check, state, found: missing, why, repair }, size };
   }
   if (size > freeBytesOf(modelDirectory)) {
-    const why = `it has ${bytesInWords(size)}, and ${bytesInWords(freeBytesOf(modelDirectory))} are free in ${modelDirectory}`;
+    const why = `the file has ${bytesInWords(size)}, and ${bytesInWords(freeBytesOf(modelDirectory))} are free in ${modelDirectory}`;
     return {
       finding: { check, state: 'problem', found: missing, why, repair: `df -h ${quoted(modelDirectory)}` },
       size,
     };
   }
-  const why = `the first start fetches ${size === 0 ? 'it' : bytesInWords(size)}, and its requests wait for that`;
+  const why = `the first start downloads ${size === 0 ? 'it' : bytesInWords(size)}, and requests to the model wait for it`;
   return { finding: { check, state: 'warning', found: missing, why, repair }, size };
 }
 
@@ -80,7 +80,7 @@ function inService(
     return {
       state: 'warning',
       found: `${id} · ${path} · in use by the running service, and gone from its folder`,
-      why: 'the next start does not find it, and fetches it again',
+      why: 'the next start will download it again',
       repair: `tokenhouse models pull ${quoted(id)}`,
       size: bytes,
     };
@@ -88,8 +88,8 @@ function inService(
   if (served?.state !== 'starting' || served.file !== undefined) return undefined;
   return {
     state: 'warning',
-    found: `${id} · the running service is fetching its file`,
-    why: 'its requests get 503 no_healthy_backends until it is there',
+    found: `${id} · the running service is downloading its file`,
+    why: 'requests to it get 503 no_healthy_backends until then',
     repair: 'tokenhouse doctor (in a moment)',
     size: bytes,
   };
@@ -135,7 +135,7 @@ export function lookAtMemory(modelBytes: number, totalBytes: number, freeBytes: 
     return { check, state: 'problem', found, why: `with their caches they need about ${bytesInWords(needed)}`, repair };
   }
   if (!isLoaded && needed > freeBytes) {
-    const why = `about ${bytesInWords(needed)} are needed, more than what is free now`;
+    const why = `the models need about ${bytesInWords(needed)}, which is more than the free memory`;
     return { check, state: 'warning', found, why, repair };
   }
   return { check, state: 'ok', found };

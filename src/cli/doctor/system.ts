@@ -18,7 +18,7 @@ export function lookAtNode(nodeVersion: string): Finding {
       check: 'node',
       state: 'problem',
       found,
-      why: 'Node 20.19 is the oldest that has everything needed',
+      why: 'Node 20.19 or later is required',
       repair: 'nvm install 24',
     };
   }
@@ -48,7 +48,7 @@ export async function lookAtOpenFiles(): Promise<readonly Finding[]> {
       check: 'open files',
       state: limit < openFilesMin ? 'problem' : 'warning',
       found,
-      why: `a request takes one or two; beyond the limit connections are refused`,
+      why: `a request needs one or two; beyond the limit connections are refused`,
       repair: `ulimit -Hn ${openFilesWanted} && npm start`,
     },
   ];
@@ -63,7 +63,7 @@ export function lookAtClock(nowMs: number, newestAt: number | undefined): Findin
   const found = new Date(nowMs).toISOString();
   const repair = 'sudo timedatectl set-ntp true';
   if (nowMs < earliestMs) {
-    const why = 'it stands before the first release: keys expire, and requests are dated, by it';
+    const why = 'it is before the first release; expiry of keys and dates of requests depend on it';
     return { check: 'clock', state: 'problem', found, why, repair };
   }
   if (newestAt !== undefined && nowMs < newestAt - slackMs) {
@@ -80,7 +80,7 @@ export function lookAtFolders({ config, environment }: Patient): readonly Findin
   const secretFile = path.join(directory, 'secret');
   return [
     lookAtFolder('data', directory, 'accounts, keys and the ledger are kept there'),
-    lookAtFolder('model folder', environment.modelDirectory, 'models that are not there yet are fetched into it'),
+    lookAtFolder('model folder', environment.modelDirectory, 'model files are downloaded into it'),
     ...(environment.secret === undefined && existsSync(secretFile) ? [lookAtSecret(secretFile)] : []),
   ];
 }
@@ -93,7 +93,7 @@ function lookAtFolder(check: string, folder: string, use: string): Finding {
       return {
         check,
         state: 'problem',
-        found: `${folder} may not be written by this user`,
+        found: `this user cannot write to ${folder}`,
         why: use,
         repair: `sudo chown -R "$(id -un)" ${at}`,
       };
@@ -101,7 +101,7 @@ function lookAtFolder(check: string, folder: string, use: string): Finding {
       return {
         check,
         state: 'problem',
-        found: `${folder} is on a file system that can only be read`,
+        found: `${folder} is on a read-only file system`,
         why: use,
         repair: `findmnt -T ${at}`,
       };
@@ -109,7 +109,7 @@ function lookAtFolder(check: string, folder: string, use: string): Finding {
       return { check, state: 'problem', found: `${folder}: the disk is full`, why: use, repair: `df -h ${at}` };
     case undefined: {
       const freeBytes = freeBytesOf(folder);
-      const there = existsSync(folder) ? '' : ' (will be made)';
+      const there = existsSync(folder) ? '' : ' (will be created)';
       const found = `${folder}${there} · ${bytesInWords(freeBytes)} free`;
       if (freeBytes >= freeBytesWanted) return { check, state: 'ok', found };
       const why = `less than ${bytesInWords(freeBytesWanted)} is free, and ${use}`;
@@ -125,7 +125,7 @@ function lookAtSecret(file: string): Finding {
     check: 'secret',
     state: 'problem',
     found: `${file} has mode ${mode.toString(8)}`,
-    why: 'whoever reads it can make keys that are found in the database',
+    why: 'anyone who reads it can forge API keys',
     repair: `chmod 600 ${quoted(file)}`,
   };
 }
@@ -149,7 +149,7 @@ async function lookAtPort(check: string, option: string, listen: ListenConfig, r
   if (code === undefined) return { check, state: 'ok', found: `${host}:${port} is free` };
   const holder = portHolder(port);
   if (code === 'EADDRINUSE' && running)
-    return { check, state: 'ok', found: `${host}:${port} is in use, and the service runs` };
+    return { check, state: 'ok', found: `${host}:${port} is in use, and the service is running` };
   if (code === 'EADDRINUSE') {
     return {
       check,
@@ -178,7 +178,7 @@ async function lookAtPublicUrl(url: string): Promise<Finding> {
       check,
       state: 'warning',
       found: `${url} answers ${answer.status}`,
-      why: 'what stands in front of the service does not hand requests on to it',
+      why: 'the proxy in front of the service does not forward requests to it',
       repair: `curl -i ${url}/healthz`,
     };
   } catch {
@@ -186,7 +186,7 @@ async function lookAtPublicUrl(url: string): Promise<Finding> {
       check,
       state: 'warning',
       found: `${url} cannot be reached from here`,
-      why: 'errors and answers name it, so clients go there',
+      why: 'errors and answers contain this address, so clients use it',
       repair: `curl -i ${url}/healthz`,
     };
   }

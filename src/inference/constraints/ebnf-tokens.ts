@@ -79,5 +79,5 @@ function unreadable(next: string): string {
   if (next.startsWith('?')) return "'?', a special sequence, is not supported";
   if (next.startsWith('{')) return "'{' without a count like {2,5}";
   if (next.startsWith('<') || next.startsWith('!')) return 'tokens by name or id are not supported';
-  return 'a character that no grammar has here';
+  return 'this character is not expected here';
 }

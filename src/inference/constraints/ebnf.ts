@@ -31,12 +31,12 @@ export function ebnfGrammar(text: string, at: string): Grammar {
   if (text.length > grammarCharactersMax) {
     refuseAt(`the grammar is longer than ${grammarCharactersMax} characters`, start, at);
   }
-  if (!text.isWellFormed()) refuseAt('the grammar has half a surrogate pair', start, at);
+  if (!text.isWellFormed()) refuseAt('the grammar has an unpaired surrogate', start, at);
   const notation = notationOf(text);
   const rules = new EbnfReader(ebnfTokens(text, notation, at, work), notation, at, work).read();
   const [first] = rules.keys();
   const root = rules.has('root') || notation === 'gbnf' ? 'root' : first;
-  if (root === undefined || !rules.has(root)) return refuseAt("no rule is called 'root'", start, at);
+  if (root === undefined || !rules.has(root)) return refuseAt("the grammar has no rule 'root'", start, at);
   const named = checkEbnfRules(rules, root, at, work);
   const grammar = normalForm(named, work);
   checkGrammarSize(grammar, at);
@@ -139,7 +139,7 @@ class EbnfReader {
   #times(): { readonly min: number; readonly max: number | undefined } | undefined {
     const next = this.#next;
     if (next.kind === 'count') {
-      if (next.max !== undefined && next.max < next.min) this.#refuse('a count whose end is below its start');
+      if (next.max !== undefined && next.max < next.min) this.#refuse('the end of a count is below its start');
       this.#index++;
       return next;
     }
@@ -161,12 +161,12 @@ class EbnfReader {
         return this.#class(token);
       case 'character':
         if (token.point > lastCodePoint || (token.point >= 0xd800 && token.point <= 0xdfff)) {
-          this.#refuse('a number that is no character', token);
+          this.#refuse('a number that is not a character', token);
         }
         return literal(String.fromCodePoint(token.point));
       case 'number': {
         // ISO: 3 * item.
-        if (!this.#take('*')) this.#refuse("'*' is expected behind a number");
+        if (!this.#take('*')) this.#refuse("'*' is expected after a number");
         return repetition(this.#item(), token.value, token.value);
       }
       case 'sign':
@@ -176,7 +176,7 @@ class EbnfReader {
         if (token.text === '.') return { kind: 'characters', set: dot };
         return this.#refuse(`'${token.text}' is not expected here`, token);
       case 'count':
-        return this.#refuse('a count without anything to repeat', token);
+        return this.#refuse('a count has nothing to repeat', token);
       case 'end':
         return this.#refuse('the grammar ends too early', token);
     }
@@ -209,7 +209,7 @@ class EbnfReader {
         ranges.push([first.point, first.point]);
         continue;
       }
-      if (last.point < first.point) this.#refuse('a range whose end is below its start', token);
+      if (last.point < first.point) this.#refuse('the end of a range is below its start', token);
       ranges.push([first.point, last.point]);
       index += 2;
     }

@@ -26,7 +26,7 @@ export function jsonSchemaGrammar(schema: unknown, at: string): Grammar {
   const writer = new ShapeWriter(work);
   const root = writer.root(shape);
   if (root === undefined) {
-    throw new ApiError('unsupported_value', `'${at}' allows no value that could be written.`, { param: at });
+    throw new ApiError('unsupported_value', `'${at}' allows no value.`, { param: at });
   }
   const grammar = normalForm(withJsonRules(root, writer.rules), work);
   checkGrammarSize(grammar, at);

@@ -64,7 +64,7 @@ export class PatternText {
     this.#work.spend(1);
     const { next } = this;
     this.#position += 1;
-    if (!next.isWellFormed()) this.refuse('half a surrogate pair', this.#position - 1);
+    if (!next.isWellFormed()) this.refuse('an unpaired surrogate', this.#position - 1);
     return [onePoint(next)];
   }
 
@@ -94,7 +94,7 @@ export class PatternText {
     }
     if (this.take('<') || this.take('P<')) {
       const name = this.until('>', 'the name of a group');
-      if (!/^[\p{ID_Start}$_][\p{ID_Continue}$]*$/u.test(name)) this.refuse('the name of a group is not one', position);
+      if (!/^[\p{ID_Start}$_][\p{ID_Continue}$]*$/u.test(name)) this.refuse('the name of a group is invalid', position);
       return;
     }
     this.refuse("'(?' with a flag or in a form that is not supported", position);
@@ -116,7 +116,7 @@ export class PatternText {
     const [first = '', second] = this.until('}', 'a count').slice(1).split(',');
     const min = Number(first);
     const max = second === undefined ? min : second === '' ? undefined : Number(second);
-    if (max !== undefined && max < min) this.refuse('a count whose end is below its start', start);
+    if (max !== undefined && max < min) this.refuse('the end of a count is below its start', start);
     return { min, max };
   }
 
@@ -261,7 +261,7 @@ export function classEscape(text: PatternText, inClass: boolean): CodePoints {
   }
   if (/^[0-9]$/.test(text.next))
     text.refuse(`'\\${text.next}', a back-reference or octal escape, is not supported`, position);
-  if (/^[A-Za-z]$/.test(text.next)) text.refuse(`'\\${text.next}' is no escape`, position);
+  if (/^[A-Za-z]$/.test(text.next)) text.refuse(`'\\${text.next}' is not an escape`, position);
   return text.character();
 }
 
@@ -274,7 +274,7 @@ function utf16Escape(text: PatternText, position: number): CodePoints {
 
 function point(text: PatternText, number: number, position: number): CodePoints {
   if (number > lastCodePoint || (number >= 0xd800 && number <= 0xdfff)) {
-    text.refuse('an escape that is no character', position);
+    text.refuse('an escape that is not a character', position);
   }
   return [[number, number]];
 }
@@ -298,7 +298,7 @@ export function readClass(text: PatternText, position: number): CodePoints {
     const to = single(last);
     // A set on one side of the hyphen: JavaScript then reads the hyphen as a character.
     if (from === undefined || to === undefined) ranges.push(...first, ...last, onePoint('-'));
-    else if (to < from) text.refuse('a range whose end is below its start', rangeAt);
+    else if (to < from) text.refuse('the end of a range is below its start', rangeAt);
     else ranges.push([from, to]);
   }
   const set = text.folded(codePoints(ranges));

@@ -78,10 +78,11 @@ class Inliner {
       const name = this.#unescaped(part, position);
       // Only own members: `#/__proto__` and `#/constructor` name nothing.
       const isThere = typeof value === 'object' && value !== null && Object.hasOwn(value, name);
-      if (!isThere) return this.#refuse('a $ref names nothing in the schema', position);
+      if (!isThere) return this.#refuse('a $ref points to nothing in the schema', position);
       value = (value as Readonly<Record<string, unknown>>)[name];
     }
-    if (!isRecord(value) && typeof value !== 'boolean') return this.#refuse('a $ref names no schema', position);
+    if (!isRecord(value) && typeof value !== 'boolean')
+      return this.#refuse('a $ref does not point to a schema', position);
     return value;
   }
 

@@ -117,7 +117,7 @@ export class SchemaReader {
     const named = schema['type'];
     const types = named === undefined ? undefined : Array.isArray(named) ? named : [named];
     if (types?.some((type) => typeof type !== 'string' || !typeNames.has(type)) || types?.length === 0) {
-      this.#refuse("'type' names no type of JSON", `${place}/type`);
+      this.#refuse("'type' is not a JSON type", `${place}/type`);
     }
     const said = new Set(keywordTypes.flatMap(([keyword, type]) => (Object.hasOwn(schema, keyword) ? [type] : [])));
     if (types === undefined && said.size === 0) return anything;

@@ -75,7 +75,7 @@ export function checkFreeForm(value: unknown, param: string): void {
 function freeFormFault(value: unknown, levels: number): string | undefined {
   // 1e999 is valid JSON, becomes infinite, and would be printed as null.
   if (typeof value === 'number')
-    return Number.isFinite(value) ? undefined : 'must not hold a number beyond all doubles';
+    return Number.isFinite(value) ? undefined : 'must not contain a number outside the range of doubles';
   if (typeof value === 'string') return value.isWellFormed() ? undefined : 'must be well-formed text';
   if (typeof value !== 'object' || value === null) return undefined;
   if (levels === 0) return `must not nest deeper than ${nestingMax} levels`;
@@ -160,7 +160,7 @@ function findFaultOfFields(schema: SchemaNode, value: Readonly<Record<string, un
   if (additionalProperties === undefined) return undefined;
   for (const name of Object.keys(value)) {
     if (Object.hasOwn(properties, name)) continue;
-    if (additionalProperties === false) return { path: [name], wordings: ['is not a field that there is'] };
+    if (additionalProperties === false) return { path: [name], wordings: ['is an unknown field'] };
     const fault = findFault(additionalProperties, value[name]);
     if (fault !== undefined) return within(name, fault);
   }

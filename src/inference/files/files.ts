@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import type { Readable } from 'node:stream';
-import { setTimeout as delay } from 'node:timers/promises';
+import { withDeadline } from '../../platform/deadline.ts';
 import { ApiError, atCap } from '../../platform/errors.ts';
 import type { FileBounds, FileListRequest, FilePage, FileRow } from '../../store/repositories/files.ts';
 import type { Repositories } from '../../store/repositories/repositories.ts';
@@ -70,14 +70,14 @@ export class Files {
 
   /** Deletes what an earlier process has left, and from now on whatever expires. An unreachable bucket delays nothing. */
   async start(): Promise<void> {
-    await Promise.race([this.sweep(), delay(patienceMs, undefined, { ref: false })]);
+    await withDeadline(this.sweep(), patienceMs, () => {});
     this.#timer = setInterval(() => void this.sweep(), sweepEveryMs);
     this.#timer.unref();
   }
 
   async close(): Promise<void> {
     clearInterval(this.#timer);
-    await Promise.race([this.#sweeping, delay(patienceMs, undefined, { ref: false })]);
+    await withDeadline(this.#sweeping, patienceMs, () => {});
     await this.#bytes.close();
   }
 
@@ -231,13 +231,17 @@ export class Files {
       if (error instanceof BytesError) {
         this.#log('file_bytes_failed', error.message);
         const message =
-          error.code === 'full' ? 'There is no room to store files now.' : 'Files cannot be stored or read now.';
+          error.code === 'full'
+            ? 'There is no space left to store files.'
+            : 'Files cannot be stored or read at the moment.';
         throw new ApiError('internal_error', message, { retryAfterSeconds: 1, cause: error });
       }
       if (error instanceof StoreError) {
         this.#log('file_rows_failed', error.code);
         const message =
-          error.code === 'full' ? 'There is no room to store files now.' : 'The list of files does not answer.';
+          error.code === 'full'
+            ? 'There is no space left to store files.'
+            : 'The list of files cannot be read at the moment.';
         throw new ApiError('internal_error', message, { retryAfterSeconds: 1, cause: error });
       }
       throw error;
@@ -258,5 +262,5 @@ async function* sniffed(source: ByteStream, sniffer: TypeSniffer): AsyncGenerato
 const noRoom = ({ filesMax, bytesMax }: FileBounds): ApiError =>
   new ApiError(
     'http_403',
-    `The account may have ${filesMax} files of ${bytesMax} bytes together, and this one does not fit. Delete some first.`,
+    `The account may have at most ${filesMax} files with ${bytesMax} bytes in total, and this one exceeds that. Delete some files first.`,
   );

@@ -4,6 +4,7 @@ import { readFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import { entryUrl } from '../../platform/entries.ts';
 import { ApiError, atCap } from '../../platform/errors.ts';
+import { Semaphore } from '../../platform/semaphore.ts';
 import type { PdfVerdict } from './pdf-child.ts';
 
 export interface PdfLimits {
@@ -39,12 +40,13 @@ export class UnreadablePdf extends Error {
 export class PdfTexts {
   readonly #limits: PdfLimits;
   readonly #children = new Set<ChildProcess>();
-  readonly #waiting = new Set<() => void>();
-  #running = 0;
+  readonly #semaphore: Semaphore;
   #isClosed = false;
 
   constructor(limits: PdfLimits = defaultPdfLimits) {
     this.#limits = limits;
+    const { childrenMax, waitingMax } = limits;
+    this.#semaphore = new Semaphore(childrenMax, { waitingMax, refusal: () => atCapacity(waitingMax) });
   }
 
   /** Number of live processes. */
@@ -58,47 +60,18 @@ export class PdfTexts {
    */
   async read(bytes: Uint8Array, signal: AbortSignal): Promise<string> {
     if (isBlank(bytes)) return '';
-    const leave = await this.#enter(signal);
+    const release = await this.#semaphore.acquire(signal);
     try {
+      if (this.#isClosed) throw atCapacity(this.#limits.waitingMax);
       return await this.#readInChild(bytes, signal);
     } finally {
-      leave();
+      release();
     }
   }
 
   close(): void {
     this.#isClosed = true;
     for (const child of this.#children) child.kill('SIGKILL');
-  }
-
-  async #enter(signal: AbortSignal): Promise<() => void> {
-    signal.throwIfAborted();
-    if (this.#isClosed) throw atCapacity(this.#limits.waitingMax);
-    if (this.#running < this.#limits.childrenMax) this.#running++;
-    else {
-      if (this.#waiting.size >= this.#limits.waitingMax) throw atCapacity(this.#limits.waitingMax);
-      await new Promise<void>((resolve, reject) => {
-        const settle = (): void => {
-          this.#waiting.delete(go);
-          signal.removeEventListener('abort', give);
-        };
-        const go = (): void => {
-          settle();
-          resolve();
-        };
-        const give = (): void => {
-          settle();
-          reject(signal.reason as Error);
-        };
-        this.#waiting.add(go);
-        signal.addEventListener('abort', give, { once: true });
-      });
-    }
-    return () => {
-      const [next] = this.#waiting;
-      if (next === undefined) this.#running--;
-      else next();
-    };
   }
 
   #readInChild(bytes: Uint8Array, signal: AbortSignal): Promise<string> {
@@ -174,7 +147,7 @@ function answer(
     case 'text':
       return resolve(text.slice(end + 1));
     case 'damaged':
-      return reject(new UnreadablePdf('is damaged or cut off'));
+      return reject(new UnreadablePdf('is damaged or truncated'));
     case 'encrypted':
       return reject(new UnreadablePdf('is encrypted; send it without a password'));
     case 'too-many-pages':
@@ -208,4 +181,8 @@ function watchMemory(child: ChildProcess, bytesMax: number, exceeded: () => void
 }
 
 const atCapacity = (waitingMax: number): ApiError =>
-  new ApiError('backend_at_capacity', 'Too many PDFs are being read. Try again shortly.', atCap(waitingMax, 1));
+  new ApiError(
+    'backend_at_capacity',
+    'Too many PDFs are being read at the moment. Try again shortly.',
+    atCap(waitingMax, 1),
+  );

@@ -38,7 +38,7 @@ export class BodyBudget {
 export function checkContentType(request: IncomingMessage): void {
   const type = request.headers['content-type'];
   if (type !== undefined && /^\s*multipart\//i.test(type)) {
-    throw new ApiError('http_415', 'This route takes application/json, not multipart.');
+    throw new ApiError('http_415', 'This route needs application/json, not multipart.');
   }
   const encoding = request.headers['content-encoding'];
   if (encoding !== undefined && encoding.toLowerCase() !== 'identity') {

@@ -42,7 +42,7 @@ export interface FileCall {
 export async function answerFiles(path: string, call: FileCall, services: FileRouteServices): Promise<void> {
   const { request } = call;
   const [, id, content] = /^\/v1\/files(?:\/([^/]+)(\/content)?)?$/.exec(path) ?? [path, '', undefined];
-  if (id === '') throw new ApiError('http_404', 'There is no such route.');
+  if (id === '') throw new ApiError('http_404', 'Route not found.');
   const isRead = request.method === 'GET' || request.method === 'HEAD';
   if (id === undefined) {
     if (request.method !== 'POST' && !isRead) throw methodNotAllowed('GET, HEAD, POST');
@@ -78,12 +78,12 @@ async function found(accountId: string, id: string, files: Files): Promise<FileR
   return file;
 }
 
-const noSuchFile = (): ApiError => new ApiError('http_404', 'There is no such file.', { param: 'file_id' });
+const noSuchFile = (): ApiError => new ApiError('http_404', 'File not found.', { param: 'file_id' });
 
 /** The reverse of inference: files come as multipart only. */
 function checkMultipart(request: IncomingMessage): void {
   if (!/^\s*multipart\/form-data\s*(;|$)/i.test(request.headers['content-type'] ?? '')) {
-    throw new ApiError('http_415', 'A file is uploaded as multipart/form-data, with the field `file`.');
+    throw new ApiError('http_415', 'Upload a file as multipart/form-data, in the field `file`.');
   }
   const encoding = request.headers['content-encoding'];
   if (encoding !== undefined && encoding.toLowerCase() !== 'identity') {
@@ -95,7 +95,7 @@ function checkMultipart(request: IncomingMessage): void {
 function checkUpload({ request, limits }: FileCall, { key }: Caller, zdr: boolean, services: FileRouteServices): void {
   // Specification §5.5.
   if (key.userId === null) {
-    throw new ApiError('files_require_user_key', 'This key belongs to no user, so it cannot upload files.');
+    throw new ApiError('files_require_user_key', 'This key does not belong to a user, so it cannot upload files.');
   }
   // Reliability part 4: storing a file is exactly the retention that the header forbids.
   if (zdr) {
@@ -225,7 +225,7 @@ async function cursorOf(
 }
 
 const unknownPlace = (param: string): ApiError =>
-  new ApiError('unsupported_value', `'${param}' names no place in the list of files.`, { param });
+  new ApiError('unsupported_value', `'${param}' is not a position in the list of files.`, { param });
 
 async function remove(call: FileCall, accountId: string, id: string, files: Files): Promise<void> {
   const file = await found(accountId, id, files);

@@ -43,7 +43,7 @@ export function readMultipart(
 ): Promise<MultipartUpload> {
   const contentType = request.headers['content-type'] ?? '';
   if (!/;\s*boundary=("[^"]{1,200}"|[^\s";,]{1,200})\s*(;|$)/i.test(contentType)) {
-    return Promise.reject(malformed('its Content-Type names no boundary'));
+    return Promise.reject(malformed('its Content-Type has no boundary'));
   }
   return new Promise((resolve, reject) => {
     const { bytesMax } = options;
@@ -98,7 +98,7 @@ export function readMultipart(
       }
       if (file !== undefined) {
         stream.resume();
-        fail(invalidField('file', 'is there twice; send one file at a time'));
+        fail(invalidField('file', 'is given twice; send one file at a time'));
         return;
       }
       file = stream;
@@ -119,7 +119,7 @@ export function readMultipart(
     parser.on('field', (field, value, _nameTruncated, valueTruncated) => {
       if (!options.fields.has(field)) return;
       if (valueTruncated) fail(invalidField(field, `has more than ${fieldBytesMax} bytes`));
-      else if (values.has(field)) fail(invalidField(field, 'is there twice'));
+      else if (values.has(field)) fail(invalidField(field, 'is given twice'));
       else values.set(field, value);
     });
     parser.on('partsLimit', () => fail(malformed(`it has more than ${partsMax} parts`)));
@@ -176,10 +176,10 @@ async function* bytesOf(
 }
 
 export const fileTooLarge = (bytesMax: number): ApiError =>
-  new ApiError('request_body_too_large', `A file may have ${bytesMax} bytes at most.`);
+  new ApiError('request_body_too_large', `A file may have at most ${bytesMax} bytes.`);
 
 export const invalidField = (param: string, why: string): ApiError =>
   new ApiError('schema_validation_failed', `'${param}' ${why}.`, { param });
 
 const malformed = (why: string): ApiError =>
-  new ApiError('schema_validation_failed', `The body is not whole multipart/form-data: ${why}.`);
+  new ApiError('schema_validation_failed', `The body is not complete multipart/form-data: ${why}.`);

@@ -44,7 +44,7 @@ const accountPages: ReadonlySet<string> = new Set(['docs', 'metrics', 'sign-in',
 export function noInferenceRoute(path: string, accountUrl: string): ApiError {
   const [, first = '', second = ''] = path.split('/');
   if (first === 'v1' && accountSegments.has(second))
-    return notHere(`Accounts, keys and credit have a host of their own: use ${accountUrl}/v1/${second}.`);
+    return notHere(`Accounts, keys and credit are on the account host: use ${accountUrl}/v1/${second}.`);
   if (accountPages.has(first)) return notHere(`This page is at ${accountUrl}/${first}.`);
   const meant = inferencePath(path);
   if (meant !== undefined)
@@ -74,4 +74,4 @@ function inferencePath(path: string): string | undefined {
   });
 }
 
-const notHere = (where: string): ApiError => new ApiError('http_404', `There is no such route. ${where}`);
+const notHere = (where: string): ApiError => new ApiError('http_404', `Route not found. ${where}`);

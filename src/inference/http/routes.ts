@@ -1,4 +1,4 @@
-import type { Capabilities } from '../../catalog/model.ts';
+import type { Capabilities } from '../../catalog/card-flags.ts';
 import { chat } from '../dialects/chat/chat.ts';
 import { completions } from '../dialects/completions/completions.ts';
 import { messageCount, messages } from '../dialects/messages/messages.ts';

@@ -27,7 +27,7 @@ export async function readDataUri(uri: string, at: string, signal: StopSignal): 
   }
   const base64 = uri.slice(head[0].length);
   if (base64 === '') throw refuse('is empty');
-  if (base64.length % 4 !== 0) throw refuse('is not base64: its length is no multiple of 4');
+  if (base64.length % 4 !== 0) throw refuse('is not base64: its length is not a multiple of 4');
   for (let start = 0; start < base64.length; start += decodeStepCharacters) {
     if (start > 0) {
       await setImmediate();
@@ -43,7 +43,7 @@ export async function readDataUri(uri: string, at: string, signal: StopSignal): 
   const { mediaType, size } = found;
   // Many programs write the ending of the file's name.
   if (declared.toLowerCase().replace('image/jpg', 'image/jpeg') !== mediaType) {
-    throw refuse(`is ${mediaType}, but its data URI says something else`);
+    throw refuse(`is ${mediaType}, but its data URI declares another type`);
   }
   return { type: 'image', mediaType, base64, size, at };
 }

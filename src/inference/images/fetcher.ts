@@ -2,7 +2,7 @@ import type { Dispatcher } from 'undici';
 import { ApiError } from '../../platform/errors.ts';
 import { clientTo, judgedAddresses } from '../../platform/outbound/dial.ts';
 import type { DialOptions } from '../../platform/outbound/dial.ts';
-import { Gate } from '../../platform/outbound/gate.ts';
+import { Semaphore } from '../../platform/semaphore.ts';
 import { checkUrl, fetchedImage } from '../../platform/outbound/check-url.ts';
 import type { Fetched, FetchTarget, ImageRules } from '../../platform/outbound/check-url.ts';
 import type { NameResolver } from '../../platform/outbound/resolver.ts';
@@ -54,13 +54,13 @@ interface Subject {
 export class ImageFetcher {
   readonly #limits: FetchLimits;
   readonly #dial: DialOptions;
-  readonly #gate: Gate;
-  readonly #gatesOfHosts = new Map<string, Gate>();
+  readonly #gate: Semaphore;
+  readonly #gatesOfHosts = new Map<string, Semaphore>();
 
   constructor(options: ImageFetcherOptions = {}) {
     this.#limits = { ...defaultFetchLimits, ...options.limits };
     this.#dial = { httpsPort: options.httpsPort ?? 443, certificates: options.certificates };
-    this.#gate = new Gate(this.#limits.parallelMax);
+    this.#gate = new Semaphore(this.#limits.parallelMax);
   }
 
   /**
@@ -97,11 +97,11 @@ export class ImageFetcher {
   ): Promise<Buffer | { readonly location: string }> {
     const leaveHost = await this.#enterHost(target.host, signal);
     try {
-      const leave = await this.#gate.enter(signal);
+      const leave = await this.#gate.acquire(signal);
       try {
         const { at, what } = subject;
         const addresses = await judgedAddresses(target, resolver, { at, noun: what.noun }, signal);
-        if (addresses.length === 0) throw rejected('could not be fetched: its host is not known', subject);
+        if (addresses.length === 0) throw rejected('could not be fetched: its host name cannot be resolved', subject);
         return await this.#request(target, addresses, subject, count, signal);
       } finally {
         leave();
@@ -113,13 +113,13 @@ export class ImageFetcher {
 
   /** So that no client can flood a host through us. */
   async #enterHost(host: string, signal: AbortSignal): Promise<() => void> {
-    const gate = this.#gatesOfHosts.get(host) ?? new Gate(this.#limits.parallelPerHostMax);
+    const gate = this.#gatesOfHosts.get(host) ?? new Semaphore(this.#limits.parallelPerHostMax);
     this.#gatesOfHosts.set(host, gate);
     const forget = (): void => {
       if (gate.isIdle && this.#gatesOfHosts.get(host) === gate) this.#gatesOfHosts.delete(host);
     };
     try {
-      const leave = await gate.enter(signal);
+      const leave = await gate.acquire(signal);
       return () => {
         leave();
         forget();
@@ -154,7 +154,7 @@ export class ImageFetcher {
       signal.throwIfAborted();
       if (error instanceof ApiError) throw error;
       // The exact failure would reveal details of our network.
-      throw rejected('could not be fetched: the connection failed or broke off', subject, error);
+      throw rejected('could not be fetched: the connection failed', subject, error);
     } finally {
       await client.destroy();
     }
@@ -163,10 +163,10 @@ export class ImageFetcher {
   #checkHead({ statusCode, headers }: Dispatcher.ResponseData, subject: Subject): void {
     if (statusCode !== 200) throw rejected(`could not be fetched: its server answered ${statusCode}`, subject);
     const encoding = single(headers['content-encoding'])?.trim().toLowerCase() ?? 'identity';
-    if (encoding !== 'identity') throw rejected('is sent compressed, which was not asked for', subject);
+    if (encoding !== 'identity') throw rejected('is sent compressed, although that was not requested', subject);
     const type = single(headers['content-type'])?.split(';')[0]?.trim().toLowerCase();
     if (type !== undefined && !subject.what.types.test(type))
-      throw rejected(`is not ${subject.what.wanted} by what its server says`, subject);
+      throw rejected(`is not ${subject.what.wanted}, according to its server`, subject);
     const length = Number(single(headers['content-length']) ?? 0);
     if (length > this.#limits.bytesMax) throw this.#tooLarge(subject);
   }

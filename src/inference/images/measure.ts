@@ -38,8 +38,8 @@ function headerOf(file: ByteSource): Measured | string {
   return 'is not a PNG, JPEG, WebP or GIF file';
 }
 
-const damaged = 'is damaged or cut off';
-const animated = 'is animated; send one picture';
+const damaged = 'is damaged or truncated';
+const animated = 'is animated; send a still image';
 
 /** Chunks before the pixels; ordinary files have fewer than ten. */
 const pngChunksMax = 256;

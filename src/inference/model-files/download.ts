@@ -52,7 +52,7 @@ async function gather(order: Download, part: Part): Promise<void> {
       if (outcome === 'whole' && (order.sha256 === undefined || part.sha256 === order.sha256)) return;
       if (outcome === 'no-ranges') ranges = false;
       else if (!part.pieced || begunAnew)
-        throw new WrongBytes(`delivers another file: its sha256 is ${part.sha256}, wanted is ${order.sha256}`);
+        throw new WrongBytes(`delivers another file: its sha256 is ${part.sha256}, expected ${order.sha256}`);
       else begunAnew = true;
       await part.restart();
     } catch (error) {
@@ -172,7 +172,7 @@ function received(body: Readable): AsyncIterable<Buffer> {
   };
   body.on('end', () => ending(undefined));
   body.on('error', ending);
-  body.on('close', () => ending(new Error('the connection broke off')));
+  body.on('close', () => ending(new Error('the connection was closed')));
   body.on('data', (chunk: Buffer) => {
     chunks.push(chunk);
     bytes += chunk.length;
@@ -198,7 +198,7 @@ function refuseOtherFiles(order: Download, answer: HttpAnswer, size: number | un
   if (encoding !== undefined && encoding !== 'identity')
     throw new SourceProblem(`${hostOf(answer)} sends the file encoded as ${encoding.slice(0, 40)}, unasked`);
   if (order.bytes === undefined || size === undefined || size === order.bytes) return;
-  throw new SourceProblem(`delivers another file: it has ${size} bytes, wanted are ${order.bytes}`);
+  throw new SourceProblem(`delivers another file: it has ${size} bytes, expected ${order.bytes}`);
 }
 
 /** The rest of the file and 5 % must fit. */
@@ -208,7 +208,7 @@ async function refuseFullDisk(file: string, size: number | undefined, present: n
   const needed = Math.ceil(size * 1.05) - present;
   if (bavail * bsize >= needed) return;
   throw new SourceProblem(
-    `${needed} bytes must fit into ${path.dirname(file)}, and ${bavail * bsize} are free there; make room, or name another folder with TOKENHOUSE_MODEL_DIR`,
+    `${needed} bytes are needed in ${path.dirname(file)}, and ${bavail * bsize} are free there; free some space, or name another folder with TOKENHOUSE_MODEL_DIR`,
   );
 }
 

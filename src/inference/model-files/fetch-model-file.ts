@@ -203,12 +203,12 @@ async function hashOf(file: string, size: number, order: Search): Promise<string
 /** A file elsewhere on this computer is used where it is. */
 async function inPlace(file: string, label: string, order: Search): Promise<FetchedModelFile> {
   const found = await stat(file).catch(() => undefined);
-  if (found === undefined || !found.isFile()) throw new SourceProblem('there is no such file');
+  if (found === undefined || !found.isFile()) throw new SourceProblem('the file does not exist');
   if (order.bytes !== undefined && found.size !== order.bytes)
-    throw new SourceProblem(`is another file: it has ${found.size} bytes, wanted are ${order.bytes}`);
+    throw new SourceProblem(`is another file: it has ${found.size} bytes, expected ${order.bytes}`);
   const sha256 = await hashOf(file, found.size, order);
   if (sha256 !== order.sha256)
-    throw new SourceProblem(`is another file: its sha256 is ${sha256}, wanted is ${order.sha256}`);
+    throw new SourceProblem(`is another file: its sha256 is ${sha256}, expected ${order.sha256}`);
   return { path: file, source: label, resumed: false, alreadyThere: true };
 }
 
@@ -256,9 +256,7 @@ async function fromHub(source: HubSource, endpoint: string, order: Order): Promi
   const token = order.environment.hub.token?.reveal();
   const file = await hubFile(source, { http: order.http, endpoint, token, signal: order.signal });
   if (file.sha256 !== undefined && file.sha256 !== order.sha256) {
-    throw new SourceProblem(
-      `has another file under this name: its sha256 is ${file.sha256}, wanted is ${order.sha256}`,
-    );
+    throw new SourceProblem(`has another file under this name: its sha256 is ${file.sha256}, expected ${order.sha256}`);
   }
   return fromUrl(source.label, file.url, token === undefined ? undefined : `Bearer ${token}`, order);
 }

@@ -98,19 +98,20 @@ export function statusInWords(status: number, host: string): string {
   switch (status) {
     case 401:
     case 403:
-      return `${host} answers ${status}: it wants credentials, or others than it got (HF_TOKEN for a hub)`;
+      return `${host} answers ${status}: the credentials are missing or wrong (HF_TOKEN for a hub)`;
     case 404:
     case 410:
       return `${host} answers ${status}: it does not have the file`;
     case 407:
-      return 'the proxy answers 407: it wants credentials in HTTPS_PROXY';
+      return 'the proxy answers 407: it needs credentials in HTTPS_PROXY';
     default:
       return `${host} answers ${status}`;
   }
 }
 
 function redirected(from: URL, location: string): URL {
-  if (!URL.canParse(location, from.href)) throw new SourceProblem(`${from.host} redirects to something that is no URL`);
+  if (!URL.canParse(location, from.href))
+    throw new SourceProblem(`${from.host} redirects to something that is not a URL`);
   const to = new URL(location, from);
   if (to.protocol !== 'https:' && to.protocol !== from.protocol)
     throw new SourceProblem(`${from.host} redirects to ${to.protocol}, which is not safe to follow`);

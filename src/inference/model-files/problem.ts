@@ -36,13 +36,13 @@ export function inWords(error: unknown): string {
   switch (code ?? cause?.code) {
     case 'ENOTFOUND':
     case 'EAI_AGAIN':
-      return 'the name of the host cannot be resolved; is this computer connected?';
+      return 'the name of the host cannot be resolved; check the network connection';
     case 'ECONNREFUSED':
       return 'the host refuses the connection';
     case 'ECONNRESET':
     case 'EPIPE':
     case 'UND_ERR_SOCKET':
-      return 'the connection broke off';
+      return 'the connection was closed';
     case 'UND_ERR_CONNECT_TIMEOUT':
     case 'ETIMEDOUT':
     case 'EHOSTUNREACH':
@@ -50,14 +50,14 @@ export function inWords(error: unknown): string {
       return 'the host cannot be reached';
     case 'UND_ERR_HEADERS_TIMEOUT':
     case 'UND_ERR_BODY_TIMEOUT':
-      return 'the host sent nothing for too long';
+      return 'the host did not send data in time';
     case 'ENOSPC':
     case 'EDQUOT':
       return 'the disk is full';
     case 'EACCES':
     case 'EPERM':
     case 'EROFS':
-      return 'the folder of the model files may not be written to';
+      return 'the folder of the model files is not writable';
     case undefined:
     default:
       return (message ?? String(error)).split('\n')[0]!.slice(0, 200);

@@ -86,12 +86,14 @@ const rowOf = (code: ErrorCode): ErrorRow => errorTable[code];
 export const errorSchema: Type.TObject = Type.Object(
   {
     type: Type.Enum([...new Set(codes.map((code) => rowOf(code).type))], {
-      description: 'The kind of failure, coarsely.',
+      description: 'The general kind of failure.',
     }),
-    code: Type.Enum([...codes], { description: 'What to branch on. Codes may be added.' }),
+    code: Type.Enum([...codes], { description: 'The code to branch on. Codes may be added.' }),
     message: Type.String({ description: 'For people.' }),
     param: Type.Optional(
-      Type.String({ description: 'Path of the field at fault, or the name of the header; absent when there is none.' }),
+      Type.String({
+        description: 'Path of the field at fault, or the name of the header; absent when no field is at fault.',
+      }),
     ),
     request_id: Type.String({ description: 'The value of `x-request-id`.' }),
     docs_url: Type.String({ format: 'uri', description: 'A page about the code.' }),

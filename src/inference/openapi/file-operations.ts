@@ -13,12 +13,12 @@ const purposes = ['assistants', 'batch', 'evals', 'fine-tune', 'user_data', 'vis
 
 const openAiFile = Type.Object(
   {
-    id: text('What requests say in `file_id`.'),
+    id: text('The value for `file_id` in requests.'),
     object: Type.Literal('file', { description: 'Always `file`.' }),
     bytes: Type.Integer({ description: 'Its length.' }),
-    created_at: seconds('When it came'),
+    created_at: seconds('When it was uploaded'),
     expires_at: Type.Optional(seconds('When it is deleted')),
-    filename: text('Its name, without anything that could be a path.'),
+    filename: text('Its name, without path separators.'),
     purpose: Type.Enum(purposes, { description: 'As it was uploaded.' }),
     status: Type.Literal('processed', { description: 'Always `processed`.' }),
   },
@@ -27,12 +27,12 @@ const openAiFile = Type.Object(
 
 const anthropicFile = Type.Object(
   {
-    id: text('What requests say in `file_id`.'),
+    id: text('The value for `file_id` in requests.'),
     type: Type.Literal('file', { description: 'Always `file`.' }),
-    filename: text('Its name, without anything that could be a path.'),
-    mime_type: text('What it is, as its bytes show.'),
+    filename: text('Its name, without path separators.'),
+    mime_type: text('Media type, detected from its bytes.'),
     size_bytes: Type.Integer({ description: 'Its length.' }),
-    created_at: time('When it came.'),
+    created_at: time('When it was uploaded.'),
     downloadable: Type.Literal(true, { description: 'Always true.' }),
     expires_at: Type.Union([Type.String({ format: 'date-time' }), Type.Null()], { description: 'When it is deleted.' }),
   },
@@ -42,14 +42,14 @@ const anthropicFile = Type.Object(
 const file = Type.Union([openAiFile, anthropicFile]);
 
 const idOrNull = (description: string) => Type.Union([Type.String(), Type.Null()], { description });
-const hasMore = Type.Boolean({ description: 'Whether there are more.' });
+const hasMore = Type.Boolean({ description: 'Whether another page follows.' });
 
 const openAiList = Type.Object(
   {
     object: Type.Literal('list', { description: 'Always `list`.' }),
     data: Type.Array(openAiFile, { description: 'The files.' }),
-    first_id: text('Id of the first one; empty when there is none.'),
-    last_id: text('Id of the last one; empty when there is none.'),
+    first_id: text('Id of the first file; empty when the page is empty.'),
+    last_id: text('Id of the last file; empty when the page is empty.'),
     has_more: hasMore,
   },
   { description: 'A page of files.' },
@@ -59,9 +59,9 @@ const anthropicList = Type.Object(
   {
     data: Type.Array(anthropicFile, { description: 'The files.' }),
     has_more: hasMore,
-    first_id: idOrNull('Id of the first one.'),
-    last_id: idOrNull('Id of the last one.'),
-    next_page: idOrNull('For `page` of the next request; null: there are no more.'),
+    first_id: idOrNull('Id of the first file.'),
+    last_id: idOrNull('Id of the last file.'),
+    next_page: idOrNull('The value of `page` for the next request; null: this is the last page.'),
   },
   { description: 'A page of files, with `anthropic-version`.' },
 );
@@ -72,7 +72,7 @@ const openAiDeleted = Type.Object(
     object: Type.Literal('file', { description: 'Always `file`.' }),
     deleted: Type.Literal(true, { description: 'Always true.' }),
   },
-  { description: 'The file is gone.' },
+  { description: 'The file is deleted.' },
 );
 
 const anthropicDeleted = Type.Object(
@@ -80,14 +80,16 @@ const anthropicDeleted = Type.Object(
     id: text('Id of the file.'),
     type: Type.Literal('file_deleted', { description: 'Always `file_deleted`.' }),
   },
-  { description: 'The file is gone, with `anthropic-version`.' },
+  { description: 'The file is deleted, with `anthropic-version`.' },
 );
 
 const upload = Type.Object(
   {
     file: Type.Unsafe<string>({ type: 'string', format: 'binary', description: 'The file, with its name.' }),
     purpose: Type.Optional(Type.Enum(purposes, { description: 'Required without `anthropic-version`.' })),
-    'expires_after[anchor]': Type.Optional(Type.Literal('created_at', { description: 'Together with the seconds.' })),
+    'expires_after[anchor]': Type.Optional(
+      Type.Literal('created_at', { description: 'Required together with the seconds.' }),
+    ),
     'expires_after[seconds]': Type.Optional(
       Type.Integer({ minimum: 3600, maximum: 2_592_000, description: 'When the file is deleted.' }),
     ),
@@ -99,7 +101,7 @@ const upload = Type.Object(
       }),
     ),
   },
-  { description: 'A file and what is said of it, in any order.' },
+  { description: 'A file and its fields, in any order.' },
 );
 
 const error: ErrorForm = {
@@ -137,7 +139,7 @@ export const fileOperations: readonly PlainOperation[] = [
     operationId: 'uploadFile',
     summary: 'Upload a file',
     description:
-      'Images, text, CSV, JSON, Markdown and PDF can then be named by id in the content of messages on every API, with every backend. Needs a key that belongs to a user. Not with zero data retention.',
+      'Images, text, CSV, JSON, Markdown and PDF can then be named by id in the content of messages on every API, with every backend. Needs a key that belongs to a user. Not available with zero data retention.',
     exposure: 'upload',
     parameters: [version],
     body: { contentType: 'multipart/form-data', schema: upload },
@@ -157,8 +159,8 @@ export const fileOperations: readonly PlainOperation[] = [
     path: '/v1/files',
     method: 'get',
     operationId: 'listFiles',
-    summary: 'List the files',
-    description: 'Those of the account, newest first.',
+    summary: 'List files',
+    description: 'Files of the account, newest first.',
     exposure: 'files',
     parameters: [
       version,
@@ -166,11 +168,11 @@ export const fileOperations: readonly PlainOperation[] = [
       {
         name: 'limit',
         in: 'query',
-        description: 'Most files of a page: 10,000, or 20 with `anthropic-version`, when absent.',
+        description: 'Maximum of files per page; when absent 10,000, or 20 with `anthropic-version`.',
         schema: Type.Integer({ minimum: 1, maximum: 10_000 }),
       },
       { name: 'order', in: 'query', description: 'By time.', schema: Type.Enum(['asc', 'desc']) },
-      { name: 'after', in: 'query', description: 'Id of the file that the page begins behind.', schema: Type.String() },
+      { name: 'after', in: 'query', description: 'Id of the file after which the page starts.', schema: Type.String() },
       {
         name: 'page',
         in: 'query',
@@ -205,8 +207,8 @@ export const fileOperations: readonly PlainOperation[] = [
     path: '/v1/files/{file_id}',
     method: 'get',
     operationId: 'getFile',
-    summary: 'Facts about a file',
-    description: 'Its name, length and times.',
+    summary: 'Get a file',
+    description: 'Its name, size and times.',
     exposure: 'files',
     parameters: [fileId, version],
     answers: [{ status: 200, description: 'The file.', contentType: json, schema: file }],
@@ -217,13 +219,13 @@ export const fileOperations: readonly PlainOperation[] = [
     method: 'delete',
     operationId: 'deleteFile',
     summary: 'Delete a file',
-    description: 'It is gone at once.',
+    description: 'The file is deleted at once.',
     exposure: 'files',
     parameters: [fileId, version],
     answers: [
       {
         status: 200,
-        description: 'It is gone.',
+        description: 'The file is deleted.',
         contentType: json,
         schema: Type.Union([openAiDeleted, anthropicDeleted]),
       },
@@ -234,14 +236,14 @@ export const fileOperations: readonly PlainOperation[] = [
     path: '/v1/files/{file_id}/content',
     method: 'get',
     operationId: 'getFileContent',
-    summary: 'The bytes of a file',
-    description: 'As they were uploaded, as something to save.',
+    summary: 'Get the contents of a file',
+    description: 'The bytes as uploaded, as a download.',
     exposure: 'files',
     parameters: [fileId, version],
     answers: [
       {
         status: 200,
-        description: 'The bytes, with the type that they were found to have.',
+        description: 'The bytes, with their detected type.',
         contentType: '*/*',
         schema: Type.Unknown(),
         headers: {

@@ -1,6 +1,7 @@
 import Type from 'typebox';
 
-import type { Capabilities, Model } from '../../catalog/model.ts';
+import type { Capabilities } from '../../catalog/card-flags.ts';
+import type { Model } from '../../catalog/model.ts';
 import type { EndpointDescription, ErrorForm, Need } from '../dialects/description.ts';
 import { self } from '../dialects/description.ts';
 import { commonHeaders, errorResponses, errorSchema, headersOf, limitHeaders } from './errors.ts';
@@ -64,10 +65,10 @@ export function openApiDocument(facts: DocumentFacts): JsonObject {
     info: {
       title: 'Tokenhouse inference API',
       version: facts.version,
-      description: `Every route of the inference host. Routes that take GET also take HEAD. Answers gain fields over time: ignore those that you do not know. Bodies must be smaller than ${facts.bodyBytesMax} bytes. Codes of errors: ${facts.accountUrl}/docs/errors`,
+      description: `Every route of the inference host. Routes that take GET also take HEAD. Answers gain fields over time: ignore fields that you do not know. Bodies must be smaller than ${facts.bodyBytesMax} bytes. Error codes: ${facts.accountUrl}/docs/errors`,
       license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
     },
-    servers: [{ url: '/', description: 'Where this document was read.' }],
+    servers: [{ url: '/', description: 'The address that this document was read from.' }],
     security: eitherKey,
     tags: tags.map((name) => ({ name })),
     paths,
@@ -97,24 +98,24 @@ const eitherKey: readonly Json[] = [{ bearer: [] }, { apiKey: [] }];
 const headerComponents: JsonObject = {
   'cache-control': { description: 'Always `no-cache`.', schema: { type: 'string' } },
   vary: {
-    description: '`origin`: to pages of allowed origins, CORS adds which may read the answer and which headers of it.',
+    description: '`origin`: for pages of allowed origins, CORS headers allow them to read the answer and its headers.',
     schema: { type: 'string' },
   },
   'x-request-id': {
-    description: 'Id of the request: the one that it was sent with, or a new one.',
+    description: 'Id of the request: the one that the client sent, or a new one.',
     schema: { type: 'string' },
   },
   'request-id': { description: 'The same as `x-request-id`.', schema: { type: 'string' } },
   'ratelimit-limit': {
     description:
-      'Of all limits that are set for the account or the key, the one of which the smallest share is left: its cap. Absent where none is set.',
+      'The cap of the limit that is nearest to being used up, among all limits of the account and the key. Absent when no limit is set.',
     schema: { type: 'integer' },
   },
-  'ratelimit-remaining': { description: 'What is left of it.', schema: { type: 'integer' } },
-  'ratelimit-reset': { description: 'Seconds until it begins anew.', schema: { type: 'integer' } },
+  'ratelimit-remaining': { description: 'What is left of that limit.', schema: { type: 'integer' } },
+  'ratelimit-reset': { description: 'Seconds until that limit renews.', schema: { type: 'integer' } },
 };
 
-const streamHeaders = { 'X-Accel-Buffering': 'Of a stream: `no`, so that proxies pass on each event at once.' };
+const streamHeaders = { 'X-Accel-Buffering': 'On streams: `no`, so that proxies forward each event at once.' };
 
 const commonParameters: JsonObject = {
   'x-request-id': {
@@ -134,7 +135,7 @@ const commonParameters: JsonObject = {
     name: 'Idempotency-Key',
     in: 'header',
     description:
-      'A text of your choice for this request, unique in the account, for example a UUID. Sent again within 24 hours with the same body, it is not generated or charged again: the answer is the first one, with `idempotent-replayed: true`.',
+      'A text of your choice for this request, unique in the account, for example a UUID. When the request is sent again within 24 hours with the same key and body, it is not generated or charged again: the answer is the first one, with `idempotent-replayed: true`.',
     schema: { type: 'string', minLength: 1, maxLength: 255, pattern: '^[!-~]+$' },
   },
   'service-request-tag': {
@@ -149,7 +150,7 @@ const commonParameters: JsonObject = {
 const replayHeader: JsonObject = {
   'idempotent-replayed': {
     description:
-      'The answer is that of an earlier request with the same `Idempotency-Key`, whose id `x-request-id` is.',
+      'The answer belongs to an earlier request with the same `Idempotency-Key`; `x-request-id` is the id of that request.',
     schema: { type: 'string', enum: ['true'] },
   },
 };
@@ -215,8 +216,7 @@ const streamOf = (event: JsonObject): JsonObject => ({
   schema: {
     type: 'string',
     contentMediaType: 'text/event-stream',
-    description:
-      'Server-sent events. What stands behind `data:` is JSON, as `x-item-schema` beside this schema has it.',
+    description: 'Server-sent events. The value of `data:` is JSON, described by `x-item-schema` beside this schema.',
   },
   'x-item-schema': event,
 });

@@ -17,7 +17,7 @@ export interface Origin {
  */
 export function checkAccess({ key }: Caller, { path, address }: Origin): void {
   if (key.isManagement === true)
-    throw new ApiError('http_403', 'This is a management key, for the account host. Requests take an inference key.');
+    throw new ApiError('http_403', 'This is a management key, for the account host. Inference needs an inference key.');
   if (key.access === undefined) return;
   if (!key.access.mayComeFrom(address))
     throw new ApiError('http_403', 'This key may not be used from the address that the request comes from.');

@@ -48,7 +48,7 @@ export function errorOfCancel(reason: CancelReason, model: string | undefined): 
     case 'lost':
       return new ApiError(
         'internal_error',
-        'The database has not heard of this process for too long. Nothing is charged.',
+        'This process lost contact with the database for too long. Nothing is charged.',
         {
           retryAfterSeconds: 1,
         },

@@ -41,7 +41,9 @@ function enforceable(constraint: Constraint | undefined, at: string, flags: Fami
 function inlined(schema: unknown, at: string, flags: FamilyFlags): unknown {
   if (!hasReference(schema)) return schema;
   if (flags.jsonSchemaRefs) return inlineRefs(schema, at);
-  throw new ApiError('json_schema_refs_unsupported', 'The model takes no references in a JSON Schema.', { param: at });
+  throw new ApiError('json_schema_refs_unsupported', 'The model does not support references in a JSON Schema.', {
+    param: at,
+  });
 }
 
 /** Decoding has bounded how deeply it nests. */

@@ -78,7 +78,7 @@ export async function dispatch(
 function allTaken(order: Order, places: BackendPool, tried: ReadonlySet<Backend>): ApiError {
   const bounded = places.backends.filter((backend) => !tried.has(backend) && Number.isFinite(backend.concurrencyMax));
   const count = bounded.reduce((sum, { concurrencyMax }) => sum + concurrencyMax, 0);
-  return new ApiError('backend_at_capacity', `All places of the model '${order.model.id}' are taken.`, atCap(count, 1));
+  return new ApiError('backend_at_capacity', `All slots of the model '${order.model.id}' are in use.`, atCap(count, 1));
 }
 
 /**

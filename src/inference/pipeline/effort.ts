@@ -1,4 +1,5 @@
-import type { Capabilities, Model } from '../../catalog/model.ts';
+import type { Capabilities } from '../../catalog/card-flags.ts';
+import type { Model } from '../../catalog/model.ts';
 import { ApiError } from '../../platform/errors.ts';
 import { continuesLast, efforts } from '../../generation/request.ts';
 import type { Effort, GenerationRequest, ReasoningForm, RequestedEffort } from '../../generation/request.ts';

@@ -2,6 +2,7 @@ import { createHmac } from 'node:crypto';
 import type { KeyObject } from 'node:crypto';
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
 
+import { withDeadline } from '../../platform/deadline.ts';
 import type { Headers } from '../dialects/dialect.ts';
 import { ApiError } from '../../platform/errors.ts';
 import type { ErrorBody } from '../../platform/errors.ts';
@@ -289,10 +290,11 @@ export class Idempotency {
           expiredAt: at - keptMs,
         }),
         claimTimeoutMs,
+        noAnswer(claimTimeoutMs),
       );
     } catch (error) {
       // Without the claim no promise can be kept.
-      throw new ApiError('internal_error', `The store does not answer, which the ${headerName} needs.`, {
+      throw new ApiError('internal_error', `The database does not answer, and requests with ${headerName} need it.`, {
         retryAfterSeconds: 1,
         cause: error,
       });
@@ -316,6 +318,7 @@ export class Idempotency {
       isOwn = await withDeadline(
         repositories.keepAnswer({ accountId, keyHash, requestId: order.id, answer }),
         keepTimeoutMs,
+        noAnswer(keepTimeoutMs),
       );
     } catch (error) {
       // The claim stands: later requests learn that it was answered.
@@ -324,7 +327,7 @@ export class Idempotency {
     }
     // Its process was taken for dead, and another one runs the request.
     if (!isOwn)
-      throw new ApiError('internal_error', 'Another process has taken this request over; nothing is charged here.', {
+      throw new ApiError('internal_error', 'Another process has taken over this request; nothing is charged here.', {
         retryAfterSeconds: 1,
       });
     const grown = (this.#grown.get(accountId) ?? 0) + rowBytes + (answer?.byteLength ?? 0);
@@ -365,12 +368,12 @@ const nameOf = (order: Pick<Order, 'account'>, { keyHash }: KeyedRequest): strin
 const otherRequest = (): ApiError =>
   new ApiError(
     'schema_validation_failed',
-    `This ${headerName} stands for another request of the last 24 hours: with another body, on another endpoint, or with other headers. Use a new key for each request, and the same one only to repeat it.`,
+    `This ${headerName} was used for another request in the last 24 hours: with another body, endpoint or headers. Use a new key for each request, and the same key only for retries.`,
     { param: headerName },
   );
 
 const tooManyTwins = (): ApiError =>
-  new ApiError('backend_at_capacity', `Too many requests wait for the answer of this ${headerName}.`, {
+  new ApiError('backend_at_capacity', `Too many requests are waiting for the answer of this ${headerName}.`, {
     retryAfterSeconds: 1,
   });
 
@@ -378,16 +381,12 @@ const tooManyTwins = (): ApiError =>
 const answered = (publicId: string): ApiError =>
   new ApiError(
     'http_409',
-    `The request with this ${headerName} was answered and charged as ${publicId}. Its answer was not kept, because of zero data retention or of its length, so it cannot be sent again.`,
+    `The request with this ${headerName} was answered and charged as ${publicId}. Its answer was not stored, because of zero data retention or its length, so it cannot be sent again.`,
     { param: headerName, extra: { first_request_id: publicId }, headers: { 'x-should-retry': 'false' } },
   );
 
 const codeOf = (error: unknown): string => (error instanceof StoreError ? error.code : 'unexpected');
 
-function withDeadline<Value>(promise: Promise<Value>, deadlineMs: number): Promise<Value> {
-  let timer: NodeJS.Timeout | undefined;
-  const timeout = new Promise<never>((_resolve, reject) => {
-    timer = setTimeout(() => reject(new StoreError('failed', `no answer within ${deadlineMs} ms`)), deadlineMs);
-  });
-  return Promise.race([promise, timeout]).finally(() => clearTimeout(timer));
-}
+const noAnswer = (deadlineMs: number) => (): never => {
+  throw new StoreError('failed', `no answer within ${deadlineMs} ms`);
+};

@@ -31,7 +31,7 @@ function opened({ text, seal }: ReasoningText, seals: SealKeys, accountId: strin
   if (found !== undefined) return found;
   throw new ApiError(
     'unsupported_value',
-    'The reasoning was not sealed here for this account, or was changed since. Send it back as it came, or leave it out.',
+    'The signature of the reasoning is not valid for this account, or the reasoning was changed. Send it back unchanged, or leave it out.',
     { param: seal.at },
   );
 }

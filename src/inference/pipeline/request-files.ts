@@ -10,7 +10,7 @@ import type { ImagePart, Part } from '../../generation/request.ts';
 import type { FetchSettings, ImageFetcher } from '../images/fetcher.ts';
 import { checkUrl, fetchedDocument } from '../../platform/outbound/check-url.ts';
 import { decodeStep, decodeStepCharacters } from '../images/data-uri.ts';
-import { Gate } from '../../platform/outbound/gate.ts';
+import { Semaphore } from '../../platform/semaphore.ts';
 import { imageFrom } from './request-images.ts';
 
 export type FilePart = Extract<Part, { type: 'file' }>;
@@ -51,7 +51,7 @@ export class FileParts {
   readonly #files: Pick<Files, 'find' | 'read'>;
   readonly #pdfs: Pick<PdfTexts, 'read'>;
   readonly #fetcher: Pick<ImageFetcher, 'fetch'>;
-  readonly #gate = new Gate(readingMax);
+  readonly #gate = new Semaphore(readingMax);
   readonly #inside = new Map<string, number>();
   #insideCount = 0;
 
@@ -82,7 +82,7 @@ export class FileParts {
       checkUrl(url, call.fetching.rules, at, fetchedDocument);
       return { kind: 'fetched', url };
     }
-    if (fileId === undefined && data === undefined) throw refused('needs an id or its data', at);
+    if (fileId === undefined && data === undefined) throw refused('needs an id or data', at);
     if (fileId === undefined) return inlineSource(data ?? '', at);
     if (data !== undefined) throw refused('has an id and data; send one of the two', at);
     // Reliability part 4: a stored file is retained data.
@@ -92,7 +92,7 @@ export class FileParts {
       });
     }
     const file = await this.#files.find(call.accountId, fileId);
-    if (file === undefined) throw refused('does not exist: no file of this account has this id', at);
+    if (file === undefined) throw refused('does not exist in this account', at);
     const kind = kindOf(file.mediaType);
     if (kind === 'other') throw refused(unusable, at);
     return { kind, file };
@@ -101,7 +101,7 @@ export class FileParts {
   async #read(part: FilePart, source: Source, call: FileCall): Promise<Part> {
     // Outside of the gate: servers may be slow, and must not keep other requests from reading.
     const fetched = 'url' in source ? await this.#fetched(source.url, part.at, call) : undefined;
-    const leave = await this.#gate.enter(call.signal);
+    const leave = await this.#gate.acquire(call.signal);
     try {
       return await this.#content(part, source, fetched, call);
     } finally {
@@ -183,7 +183,7 @@ export class FileParts {
     const own = this.#inside.get(accountId) ?? 0;
     const max = readingMax + waitingMax;
     if (this.#insideCount >= max || own >= perAccountMax) {
-      const message = 'Too many requests with files are being read. Try again shortly.';
+      const message = 'Too many requests with files are being read at the moment. Try again shortly.';
       throw new ApiError('backend_at_capacity', message, atCap(own >= perAccountMax ? perAccountMax : max, 1));
     }
     this.#insideCount++;
@@ -212,7 +212,7 @@ function kindOfDocument(bytes: Buffer, at: string): 'pdf' | 'text' {
   const sniffer = new TypeSniffer();
   sniffer.push(bytes.subarray(0, headCharacters));
   const kind = kindOf(sniffer.mediaType(''));
-  if (kind === 'image') throw refused('is an image; send it as one', at, 'document');
+  if (kind === 'image') throw refused('is an image; send it as an image', at, 'document');
   return kind === 'pdf' ? 'pdf' : 'text';
 }
 
@@ -223,7 +223,7 @@ function inlineSource(data: string, at: string): Source {
     throw refused('must be a data URI of base64, such as data:application/pdf;base64,…', at);
   }
   const base64 = data.slice(head.length);
-  if (base64.length % 4 !== 0) throw refused('is not base64: its length is no multiple of 4', at);
+  if (base64.length % 4 !== 0) throw refused('is not base64: its length is not a multiple of 4', at);
   const sniffer = new TypeSniffer();
   sniffer.push(Buffer.from(base64.slice(0, headCharacters), 'base64'));
   const kind = kindOf(sniffer.mediaType(''));
@@ -297,9 +297,7 @@ function textPart(part: FilePart, source: Source, text: string): Part {
  * silently would make the model guess.
  */
 const emptiness = (kind: Source['kind']): string =>
-  kind === 'pdf'
-    ? 'is a PDF without any text: it is empty, or a scan, whose pages would have to be sent as images.'
-    : 'is empty.';
+  kind === 'pdf' ? 'is a PDF without text: it is empty, or a scan. Send its pages as images.' : 'is empty.';
 
 const refused = (why: string, at: string, what = 'file'): ApiError =>
   new ApiError('unsupported_value', `The ${what} ${why}.`, { param: at });

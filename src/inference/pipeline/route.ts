@@ -1,4 +1,4 @@
-import type { Capabilities } from '../../catalog/model.ts';
+import type { Capabilities } from '../../catalog/card-flags.ts';
 import type { CountFormat, Dialect } from '../dialects/dialect.ts';
 
 /** The capabilities on a model's card for clients of one API family. */

@@ -58,7 +58,7 @@ export function authenticate(headers: Headers, directory: Directory, from: Origi
     throw new ApiError(
       'invalid_api_key',
       found === 'malformed'
-        ? 'The API key is malformed: check that it was copied whole, without blanks.'
+        ? 'The API key is malformed: check that it was copied completely, without spaces.'
         : 'The API key does not match a live key: it may be revoked, or belong to another server.',
     );
   }
@@ -79,7 +79,7 @@ export function zdrRequired(headers: Headers, key: Caller['key']): boolean {
   const value = headers['service-zdr'];
   if (value === undefined) {
     if (key.access?.zdrOnly !== true) return false;
-    throw new ApiError('http_403', 'This key is for requests with the header Service-ZDR: required only.', {
+    throw new ApiError('http_403', 'This key is only for requests with the header Service-ZDR: required.', {
       param: 'Service-ZDR',
     });
   }

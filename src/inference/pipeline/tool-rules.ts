@@ -71,7 +71,9 @@ function checkToolMessages(messages: readonly Message[], at: FieldPaths): void {
     if (message.role !== 'tool') return;
     const param = at.toolCallId(index);
     if (message.toolCallId === undefined || message.toolCallId === '') {
-      throw new ApiError('missing_tool_call_id', 'A tool message needs the id of the call that it answers.', { param });
+      throw new ApiError('missing_tool_call_id', 'A tool message needs the tool_call_id of the call that it answers.', {
+        param,
+      });
     }
     if (!issued.has(message.toolCallId)) {
       throw new ApiError(

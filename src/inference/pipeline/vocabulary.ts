@@ -10,7 +10,7 @@ export function checkTokenIds({ prompt, tokens, at }: GenerationRequest, backend
   const size = vocabularySize(backends);
   if (size === undefined) return;
   const refused = (param: string): ApiError =>
-    new ApiError('unsupported_value', `A token id is not between 0 and ${size - 1}, as those of the model are.`, {
+    new ApiError('unsupported_value', `A token id must be between 0 and ${size - 1}, the vocabulary of the model.`, {
       param,
     });
   if (prompt.type === 'token-ids') {

@@ -149,9 +149,9 @@ export class Outbox implements Mailer {
 const addressForm = /^[^\s<>@,;:"()[\]\\\p{Cc}]{1,64}@[^\s<>@,;:"()[\]\\\p{Cc}]{1,255}$/u;
 
 function check({ to, subject, text, attachments = [] }: Mail): void {
-  if (!addressForm.test(to)) throw new TypeError('this is not an address that mail can be sent to');
+  if (!addressForm.test(to)) throw new TypeError('mail cannot be sent to this address');
   if (subject.length > mailBounds.subject || /\p{Cc}/u.test(subject))
-    throw new TypeError('this is no subject of a mail');
+    throw new TypeError('this is not a valid subject');
   if (text.length > mailBounds.text) throw new TypeError(`a mail has at most ${mailBounds.text} characters`);
   const bytes = attachments.reduce((sum, { content }) => sum + content.byteLength, 0);
   if (attachments.length > mailBounds.attachments || bytes > mailBounds.attachmentBytes)

@@ -35,7 +35,7 @@ export async function post(
   try {
     const target = webhookTarget(url, services.rules, 'url');
     const addresses = await judgedAddresses(target, services.resolver, { at: 'url', noun: 'webhook' }, signal);
-    if (addresses.length === 0) return failed('the host of its URL is not known');
+    if (addresses.length === 0) return failed('the host name of the URL cannot be resolved');
     const client = clientTo(target, addresses, services.dial, signal);
     try {
       const response = await client.request({
@@ -54,7 +54,7 @@ export async function post(
       const { statusCode: status } = response;
       const answer = await beginningOf(response.body as AsyncIterable<Buffer>).catch(() => '');
       if (status >= 200 && status < 300) return { status, answer, failure: null };
-      const what = status >= 300 && status < 400 ? 'a redirect, which is not followed' : 'not with success';
+      const what = status >= 300 && status < 400 ? 'a redirect, which is not followed' : 'which is not a success';
       return { status, answer, failure: `the endpoint answered ${status}, ${what}` };
     } finally {
       await client.destroy();
@@ -63,7 +63,7 @@ export async function post(
     if (stop.aborted) throw stop.reason;
     if (signal.aborted) return failed(`no answer within ${tryTimeoutMs / 1_000} seconds`);
     if (error instanceof ApiError) return failed(error.message);
-    return failed('the connection failed or broke off');
+    return failed('the connection failed');
   }
 }
 

@@ -18,7 +18,7 @@ export function checkHead(request: IncomingMessage): ApiError | undefined {
   if (request.httpVersionMajor !== 1) return new ApiError('http_505', 'Speak HTTP/1.1.');
   const { rawHeaders, httpVersionMinor } = request;
   if (rawHeaders.length > 2 * headersMax) {
-    return new ApiError('http_431', `A request may have ${headersMax} headers.`);
+    return new ApiError('http_431', `A request may have at most ${headersMax} headers.`);
   }
   // Absolute and asterisk forms: the host would be named twice, and routes know paths only.
   if (request.url?.charCodeAt(0) !== slash) return badRequest('The request target must be a path.');
@@ -35,12 +35,12 @@ export function checkHead(request: IncomingMessage): ApiError | undefined {
     const header = headerOf(name);
     if (header === 0) {
       if (!isPlainName(name) && decisive.has(name.toLowerCase().replaceAll(/[^0-9a-z]/g, '-'))) {
-        return badRequest('The name of a header is not one of ours, but looks like one.');
+        return badRequest('The name of a header can be confused with a known header.');
       }
       continue;
     }
     if ((seen & header) !== 0 && header !== repeatable) {
-      return badRequest(`The header ${name.toLowerCase()} stands there twice.`);
+      return badRequest(`The header ${name.toLowerCase()} is given twice.`);
     }
     seen |= header;
     switch (header) {
@@ -54,22 +54,24 @@ export function checkHead(request: IncomingMessage): ApiError | undefined {
         break;
       case bits.transferEncoding:
         if (value !== 'chunked') return badRequest("The Transfer-Encoding must be 'chunked'.");
-        if (httpVersionMinor === 0) return badRequest('HTTP/1.0 has no Transfer-Encoding.');
+        if (httpVersionMinor === 0) return badRequest('HTTP/1.0 does not allow Transfer-Encoding.');
         bodyBytes = Infinity;
         break;
       case bits.expect:
         if (value.toLowerCase() !== '100-continue') {
-          return new ApiError('http_417', 'Only 100-continue can be expected.');
+          return new ApiError('http_417', 'The Expect header must be 100-continue.');
         }
         break;
       case bits.connection:
-        if (!isPlainConnection(value)) return badRequest('The Connection header names a header that is read here.');
+        if (!isPlainConnection(value))
+          return badRequest('The Connection header must not name a header that this server reads.');
         break;
       default:
     }
   }
   if ((seen & bits.host) === 0 && httpVersionMinor > 0) return badRequest('The Host header is missing.');
-  if ((seen & framed) === framed) return badRequest('A request has one length.');
+  if ((seen & framed) === framed)
+    return badRequest('A request must have either Content-Length or Transfer-Encoding, not both.');
   // RFC 9110 §9.3.1: such a body means nothing; its only use is to smuggle what it holds.
   if (bodyBytes > 0 && (request.method === 'GET' || request.method === 'HEAD')) {
     return badRequest(`A ${request.method} request has no body; use POST to send one.`);

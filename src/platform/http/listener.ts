@@ -199,7 +199,7 @@ function take(connection: Connection, turn: Turn, listener: Listener): void {
   const { waitingPerConnectionMax } = listener.limits;
   if (waiting.length + connection.ignored >= waitingPerConnectionMax) {
     // Node keeps what it has parsed until the connection closes, so it is closed now (I8).
-    refuse(connection, new ApiError('http_400', 'Too many requests were sent ahead on one connection.'), listener);
+    refuse(connection, new ApiError('http_400', 'Too many pipelined requests on one connection.'), listener);
   } else if (connection.isClosing || !isSmall(turn.request)) {
     closeAfterLast(connection);
     connection.ignored++;
@@ -411,4 +411,6 @@ function errorOfParser({ code, reason }: { readonly code?: string; readonly reas
 }
 
 const noTunnel = (): ApiError =>
-  new ApiError('http_405', 'This is no proxy.', { headers: { allow: 'GET, HEAD, POST' } });
+  new ApiError('http_405', 'This server is not a proxy: send the path of the request only.', {
+    headers: { allow: 'GET, HEAD, POST' },
+  });

@@ -1,3 +1,4 @@
+import { withDeadline } from '../deadline.ts';
 import type { Log } from '../log.ts';
 
 /** Recurring work beside the requests. */
@@ -99,10 +100,7 @@ export class Jobs {
     this.#end.abort();
     for (const kept of this.#jobs.values()) clearTimeout(kept.timer);
     const running = [...this.#jobs.values()].flatMap(({ running: run }) => (run === undefined ? [] : [run]));
-    let timer: NodeJS.Timeout | undefined;
-    const limit = new Promise((resolve) => (timer = setTimeout(resolve, closingMaxMs)));
-    await Promise.race([limit, Promise.allSettled(running)]);
-    clearTimeout(timer);
+    await withDeadline(Promise.allSettled(running), closingMaxMs, () => {});
   }
 
   #schedule(kept: Kept): void {

@@ -100,7 +100,7 @@ export class ServiceMetrics {
     const registry = this.#registry;
     this.#requests = registry.counter(
       'tokenhouse_requests_total',
-      'Requests for inference. `ending` is that of the usage row, or `refused` before there was one; `code` the error code; `status` that of the head, 0 when none went out.',
+      'Inference requests. `ending` as in the usage row, or `refused` when there is none; `code` is the error code; `status` of the response head, 0 when none was sent.',
       ['api', 'model', 'streamed', 'ending', 'status', 'code'],
     );
     this.#http = registry.counter('tokenhouse_http_requests_total', 'Answers of the inference host, by route.', [
@@ -109,36 +109,36 @@ export class ServiceMetrics {
     ]);
     this.#tokens = registry.counter(
       'tokenhouse_tokens_total',
-      'Tokens of usage rows. `prompt` has `cached` in it, `completion` has `reasoning` in it.',
+      'Tokens of usage rows. `prompt` includes `cached`, `completion` includes `reasoning`.',
       ['api', 'model', 'kind'],
     );
-    this.#charged = registry.counter('tokenhouse_charged_microcents_total', 'What requests were charged.', ['model']);
+    this.#charged = registry.counter('tokenhouse_charged_microcents_total', 'Charges of requests.', ['model']);
     this.#uncharged = registry.counter(
       'tokenhouse_uncharged_microcents_total',
-      'List cost of what was done and not charged.',
+      'List cost of work that was not charged.',
       ['model'],
     );
     this.#duration = registry.histogram(
       'tokenhouse_request_seconds',
-      'From the arrival of a request to its end.',
+      'Time from the arrival of a request to its end.',
       ['api', 'model', 'streamed'],
       requestSeconds,
     );
     this.#firstToken = registry.histogram(
       'tokenhouse_first_token_seconds',
-      'From the arrival of a request to its first content.',
+      'Time from the arrival of a request to its first content.',
       ['model'],
       requestSeconds,
     );
     this.#gaps = registry.histogram(
       'tokenhouse_chunk_gap_seconds',
-      'Between two batches of an answer as they come from the engine; a reader that is slow widens them.',
+      'Time between two batches of an answer from the engine; slow readers increase it.',
       ['model'],
       gapSeconds,
     );
     this.#own = registry.histogram(
       'tokenhouse_own_seconds',
-      'What the service itself adds: from the whole request to asking an engine, and from its last word to the end of the answer, settlement included.',
+      'Time that the service itself adds: from the complete request to the call of an engine, and from its last batch to the end of the answer, settlement included.',
       ['api'],
       ownSeconds,
     );
@@ -150,7 +150,7 @@ export class ServiceMetrics {
     );
     this.#batchSeconds = registry.histogram(
       'tokenhouse_ledger_commit_seconds',
-      "Of a transaction, from the main thread's point of view.",
+      'Duration of a transaction, as seen by the main thread.',
       [],
       commitSeconds,
     );
@@ -160,12 +160,12 @@ export class ServiceMetrics {
     );
     this.#settlementsRepaired = registry.counter(
       'tokenhouse_settlements_repaired_total',
-      'Settlements whose outcome was unknown, put right later (`repaired`) or not (`unrepaired`: look at the log).',
+      'Settlements with an unknown outcome that were repaired later (`repaired`) or not (`unrepaired`: see the log).',
       ['outcome'],
     );
     this.#idempotent = registry.counter(
       'tokenhouse_idempotent_requests_total',
-      'Requests with an `Idempotency-Key`: run (`generated`), given the answer of one under way (`joined`) or of an earlier one (`replayed`), or refused (`refused`).',
+      'Requests with an `Idempotency-Key`: executed (`generated`), answered from a running request (`joined`) or an earlier one (`replayed`), or refused (`refused`).',
       ['outcome'],
     );
     registerReadings(registry, readings);
@@ -248,30 +248,31 @@ function registerReadings(registry: Registry, readings: ServiceReadings): void {
       across,
     );
 
-  gauge('tokenhouse_requests_running', 'Requests of the inference host that are under way.', readings.requestsRunning);
-  gauge('tokenhouse_holds_open', 'Requests that have money set aside.', readings.openHolds);
-  gauge('tokenhouse_held_microcents', 'Money set aside for running requests.', () => Number(readings.heldMicrocents()));
-  gauge('tokenhouse_settlements_waiting', 'Settlements handed in and not yet durable.', readings.settlementsWaiting);
+  gauge('tokenhouse_requests_running', 'Requests in progress on the inference host.', readings.requestsRunning);
+  gauge('tokenhouse_holds_open', 'Requests with a credit hold.', readings.openHolds);
+  gauge('tokenhouse_held_microcents', 'Credit held for running requests.', () => Number(readings.heldMicrocents()));
+  gauge(
+    'tokenhouse_settlements_waiting',
+    'Settlements that are submitted and not yet durable.',
+    readings.settlementsWaiting,
+  );
   gauge('tokenhouse_body_bytes', 'Bytes of request bodies in memory.', readings.bodyBytes);
   perBackend(
     'tokenhouse_backend_ready',
-    '1 when the backend can take work; with several workers, of all of them.',
+    '1 when the backend can take work; with several workers, when all of them can use it.',
     ({ isReady }) => (isReady ? 1 : 0),
     'least',
   );
   perBackend('tokenhouse_backend_running', 'Requests that run on the backend.', ({ running }) => running);
   perBackend(
     'tokenhouse_backend_waiting',
-    'Answers that wait for a place in the embedded engine.',
+    'Answers that wait for a slot in the embedded engine.',
     ({ waiting }) => waiting,
   );
-  registry.gauge(
-    'tokenhouse_model_waiting',
-    'Requests in the line in front of the backends of a model.',
-    ['model'],
-    () => readings.lines().map(({ model, length }) => [[model], length]),
+  registry.gauge('tokenhouse_model_waiting', 'Requests in the wait queue of a model.', ['model'], () =>
+    readings.lines().map(({ model, length }) => [[model], length]),
   );
-  registry.gauge('tokenhouse_open_sockets', 'Connections of clients.', ['host'], () => {
+  registry.gauge('tokenhouse_open_sockets', 'Client connections.', ['host'], () => {
     const { inference, account } = readings.sockets();
     return [
       [['inference'], inference],
@@ -280,18 +281,18 @@ function registerReadings(registry: Registry, readings: ServiceReadings): void {
   });
   registry.count(
     'tokenhouse_log_lines_dropped_total',
-    'Lines that were lost because their reader was too slow.',
+    'Log lines that were lost because their reader was too slow.',
     readings.logLinesDropped,
   );
   gauge(
     'tokenhouse_config_version',
-    'Configurations that came into force since the start, the first included.',
+    'Configurations that took effect since the start, the first included.',
     () => readings.config().version,
     'first',
   );
   gauge(
     'tokenhouse_config_last_reload_success',
-    '1 when the configuration that was read last is in force.',
+    '1 when the most recently read configuration is in force.',
     () => (readings.config().lastSuccess ? 1 : 0),
     'first',
   );
@@ -303,26 +304,26 @@ function registerReadings(registry: Registry, readings: ServiceReadings): void {
   );
   gauge(
     'tokenhouse_backends_leaving',
-    'Backends of earlier configurations that still have requests.',
+    'Backends of earlier configurations with running requests.',
     () => readings.config().leaving,
   );
   registry.gauge(
     'tokenhouse_job_last_success_timestamp_seconds',
-    'When a job that runs beside the requests last did what it is for; 0: not since the start.',
+    'Time of the last success of a background job; 0: none since the start.',
     ['job'],
     () => readings.jobs().map(({ name, lastSuccessSeconds }) => [[name], lastSuccessSeconds]),
     'first',
   );
   registry.gauge(
     'tokenhouse_job_failures',
-    'How often a job has failed since the start; it is tried again.',
+    'Failures of a background job since the start; it is retried.',
     ['job'],
     () => readings.jobs().map(({ name, failures }) => [[name], failures]),
     'first',
   );
   registry.gauge(
     'tokenhouse_event_loop_delay_seconds',
-    'How late the main thread was, over the last 15 s; `max`, and two quantiles.',
+    'Event loop lag of the main thread over the last 15 s: `max`, and two quantiles.',
     ['quantile'],
     () => {
       const { p50, p99, max } = readings.process.delay;
@@ -336,13 +337,13 @@ function registerReadings(registry: Registry, readings: ServiceReadings): void {
   );
   gauge(
     'tokenhouse_event_loop_utilization',
-    'Share of the last 15 s in which the main thread worked.',
+    'Share of the last 15 s in which the main thread was busy.',
     () => readings.process.utilization,
     'each',
   );
   gauge(
     'process_resident_memory_bytes',
-    'Memory of this process; embedded engines have processes of their own.',
+    'Memory of this process, without those of embedded engines.',
     () => process.memoryUsage.rss(),
     'each',
   );
@@ -354,7 +355,7 @@ function registerReadings(registry: Registry, readings: ServiceReadings): void {
   );
   registry.count(
     'process_cpu_seconds_total',
-    'Processor time of this process, all threads.',
+    'CPU time of this process, all threads.',
     () => {
       const { user, system } = process.cpuUsage();
       return (user + system) / 1e6;
@@ -363,21 +364,21 @@ function registerReadings(registry: Registry, readings: ServiceReadings): void {
   );
   registry.gauge(
     'process_open_fds',
-    'Open files and sockets; where the system tells.',
+    'Open files and sockets, where the system reports them.',
     [],
     () => (readings.process.openFiles === undefined ? [] : [[[], readings.process.openFiles]]),
     'each',
   );
   gauge(
     'process_start_time_seconds',
-    'When the process began, in seconds since 1970.',
+    'Start time of the process, in seconds since 1970.',
     () => Math.round(Date.now() / 1_000 - process.uptime()),
     'each',
   );
-  gauge('tokenhouse_workers', 'Processes that answer requests.', readings.workers, 'first');
+  gauge('tokenhouse_workers', 'Worker processes.', readings.workers, 'first');
   registry.count(
     'tokenhouse_workers_ended_total',
-    'Workers that ended though nobody had stopped them, and were started again.',
+    'Workers that ended unexpectedly and were restarted.',
     readings.workersEnded,
     'first',
   );

@@ -63,14 +63,14 @@ export function checkUrl(
   const refuse = (why: string): ApiError =>
     new ApiError('unsupported_value', `The ${what.noun} URL ${why}`, { param: at });
   if (!/^https:\/\//i.test(text)) throw refuse(`must begin with https://${what.otherwise}.`);
-  if (!rules.fetches) throw refuse('cannot be used: this service fetches nothing. Send a data URI of base64.');
+  if (!rules.fetches) throw refuse('cannot be used: this service does not fetch URLs. Send a base64 data URI.');
   if (text.length > urlCharactersMax) throw refuse(`is longer than ${urlCharactersMax} characters.`);
   // A parser that drops or converts these reads another address than the one that is written.
   if (/[\u0000-\u001f\u007f\\]/.test(text)) throw refuse('contains control characters or backslashes.');
   const authority = /^https:\/\/([^/?#]*)/i.exec(text)?.[1] ?? '';
   if (authority === '' || !URL.canParse(text)) throw refuse('is not a URL.');
   if (authority.includes('@')) throw refuse('must not contain a user name or password.');
-  if (authority.includes('%')) throw refuse('must not have escapes in its host.');
+  if (authority.includes('%')) throw refuse('must not have percent escapes in its host.');
   const url = new URL(text);
   const host = url.hostname.replace(/^\[|\]$/g, '').replace(/\.$/, '');
   if (rules.allowedHosts.has(url.host.replace(/\.(?=$|:\d+$)/, ''))) return { url, host, isAllowed: true };

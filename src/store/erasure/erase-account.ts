@@ -78,7 +78,7 @@ export async function eraseAccount(
       .execute();
     await transaction
       .updateTable('audit_log')
-      .set({ actor_name: null, address: null, before: null, after: null, wish: null })
+      .set({ actor_name: null, address: null, before: null, after: null, input: null })
       .where('account_id', '=', accountId)
       .execute();
     await transaction

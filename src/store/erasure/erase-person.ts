@@ -171,7 +171,7 @@ async function leaveRecipients(
 
 /** Entries by them, about them, or with one of their addresses, for which the whole log is read: it happens rarely. */
 async function eraseFromLog(transaction: Db, userId: string, emails: readonly string[]): Promise<void> {
-  const nothing = { actor_name: null, address: null, before: null, after: null, wish: null };
+  const nothing = { actor_name: null, address: null, before: null, after: null, input: null };
   await transaction
     .updateTable('audit_log')
     .set(nothing)
@@ -186,7 +186,7 @@ async function eraseFromLog(transaction: Db, userId: string, emails: readonly st
     .set(nothing)
     .where(({ or, fn }) =>
       or(
-        (['before', 'after', 'wish'] as const).flatMap((column) =>
+        (['before', 'after', 'input'] as const).flatMap((column) =>
           isNamed.map((named) => sql<SqlBool>`${fn('lower', [column])} like ${named} escape '\\'`),
         ),
       ),

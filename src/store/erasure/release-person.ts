@@ -1,6 +1,7 @@
 /** How the operator helps a user who can no longer sign in. */
 import type { Kysely } from 'kysely';
 import type { Database } from '../database.ts';
+import { rowsOn } from '../schema/codec.ts';
 import { addMail } from '../repositories/mail.ts';
 
 /** Removes all proofs of identity but the password, ends the sessions, and leaves a mail. Undefined: no such user. */
@@ -40,7 +41,7 @@ export async function releasePerson(
       .where('id', '=', userId)
       .execute();
     const mail = { recipient: email, kind: 'released', accountId: null, attachments: null, idempotencyKey: null, at };
-    await addMail(transaction, { ...notice, ...mail });
+    await addMail(rowsOn(transaction), { ...notice, ...mail });
     return { userId, hadTwoFactor: twoFactorEnabled === 1n, passkeys, sessions };
   });
 }

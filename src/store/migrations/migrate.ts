@@ -1,153 +1,125 @@
-import { Migrator, type Kysely, type Migration } from 'kysely';
+/**
+ * Brings a database to the schema of this version. An empty one gets the tables as they are described (schema/), at once. One of
+ * an earlier version goes through the steps that it has not seen; `tests/store/migration.test.ts` holds that both are the same.
+ */
+import { sql, SqliteAdapter, type Kysely } from 'kysely';
 import type { Database } from '../database.ts';
+import { systemAccounts } from '../ledger.ts';
+import { createSchema, type SchemaDialect } from '../schema/create-schema.ts';
 import { StoreError } from '../store-error.ts';
-import type { SchemaDialect } from './columns.ts';
-import * as accounts from './001-accounts.ts';
-import * as ledger from './002-ledger.ts';
-import * as usageHour from './003-usage-hour.ts';
-import * as entitlement from './004-entitlement.ts';
-import * as accountPrice from './005-account-price.ts';
-import * as keptItem from './006-kept-item.ts';
-import * as file from './007-file.ts';
-import * as replicas from './008-replicas.ts';
-import * as limits from './009-limits.ts';
-import * as idempotency from './010-idempotency.ts';
-import * as severalReplicas from './011-several-replicas.ts';
-import * as budgets from './012-budgets.ts';
-import * as limitShares from './013-limit-shares.ts';
-import * as usagePartitions from './014-usage-partitions.ts';
-import * as prunedChanges from './015-pruned-changes.ts';
-import * as managementKeys from './016-management-keys.ts';
-import * as users from './017-people.ts';
-import * as payments from './018-payments.ts';
-import * as usageReports from './019-usage-reports.ts';
-import * as keysAndOperator from './020-keys-and-operator.ts';
-import * as alertsAndInvoices from './021-alerts-and-invoices.ts';
-import * as usageQuarters from './022-usage-quarters.ts';
-import * as auditOfUsers from './023-audit-of-people.ts';
-import * as signInAttempts from './024-sign-in-attempts.ts';
-import * as returnsUndone from './025-returns-undone.ts';
-import * as hoursOfAll from './026-hours-of-all.ts';
-import * as sealedAnswers from './027-sealed-answers.ts';
-import * as taxStatus from './028-tax-status.ts';
-import * as receipts from './029-receipts.ts';
+import * as baseline from './030-baseline.ts';
 
-interface MigrationSteps {
-  up(db: Kysely<Database>, dialect: SchemaDialect): Promise<void>;
-  /** Runs before the common transaction: for work that takes long and disturbs no one. It may find itself done already. */
-  prepare?(db: Kysely<Database>, dialect: SchemaDialect): Promise<void>;
-  /** Undoes `prepare`, because the transaction has failed. */
-  abandon?(db: Kysely<Database>, dialect: SchemaDialect): Promise<void>;
+interface Step {
+  /** In its own words, not from the description, which later versions change. */
+  up(db: Kysely<Database>, dialect: SchemaDialect, ran: readonly string[]): Promise<void>;
 }
 
-/** All migrations in their order. A released one is never changed. */
-const migrations: Readonly<Record<string, MigrationSteps>> = {
-  '001-accounts': accounts,
-  '002-ledger': ledger,
-  '003-usage-hour': usageHour,
-  '004-entitlement': entitlement,
-  '005-account-price': accountPrice,
-  '006-kept-item': keptItem,
-  '007-file': file,
-  '008-replicas': replicas,
-  '009-limits': limits,
-  '010-idempotency': idempotency,
-  '011-several-replicas': severalReplicas,
-  '012-budgets': budgets,
-  '013-limit-shares': limitShares,
-  '014-usage-partitions': usagePartitions,
-  '015-pruned-changes': prunedChanges,
-  '016-management-keys': managementKeys,
-  '017-people': users,
-  '018-payments': payments,
-  '019-usage-reports': usageReports,
-  '020-keys-and-operator': keysAndOperator,
-  '021-alerts-and-invoices': alertsAndInvoices,
-  '022-usage-quarters': usageQuarters,
-  '023-audit-of-people': auditOfUsers,
-  '024-sign-in-attempts': signInAttempts,
-  '025-returns-undone': returnsUndone,
-  '026-hours-of-all': hoursOfAll,
-  '027-sealed-answers': sealedAnswers,
-  '028-tax-status': taxStatus,
-  '029-receipts': receipts,
-};
+/** All steps in their order. A released one is never changed. */
+const steps: Readonly<Record<string, Step>> = { '030-baseline': baseline };
 
-export const migrationNames: readonly string[] = Object.keys(migrations);
+export const migrationNames: readonly string[] = Object.keys(steps);
+const newest = migrationNames.at(-1)!;
 
 /**
- * Brings the schema up to date, up to `last` when given, and returns the names of what ran. All of them run in one transaction,
- * after their `prepare` steps: a process that dies in the middle leaves the state from before (reliability S9).
+ * Returns the names of the steps that ran. All of them run in one transaction: a process that dies in the middle leaves the state
+ * from before (reliability S9).
  */
-export async function migrate(db: Kysely<Database>, dialect: SchemaDialect, last?: string): Promise<readonly string[]> {
+export async function migrate(db: Kysely<Database>, dialect: SchemaDialect): Promise<readonly string[]> {
   await refuseNewer(db);
-  const provider = {
-    getMigrations: () =>
-      Promise.resolve(
-        Object.fromEntries(
-          Object.entries(migrations).map(([name, { up }]): [string, Migration] => [
-            name,
-            { up: (db) => up(db, dialect) },
-          ]),
-        ),
-      ),
-  };
-  const migrator = new Migrator({ db, provider });
-  const wanted = Object.entries(migrations).filter(([name]) => last === undefined || name <= last);
-  for (const [, { prepare }] of wanted) await prepare?.(db, dialect);
-  const { error, results } = await (last === undefined ? migrator.migrateToLatest() : migrator.migrateTo(last));
-  if (error !== undefined) {
-    // What is left disturbs no one, or the next try finds it.
-    for (const [, { abandon }] of wanted) await abandon?.(db, dialect).catch(() => {});
-    const failed = results?.find((result) => result.status === 'Error')?.migrationName;
+  if (pendingAfter(await migrationsThatRan(db)).length === 0) return [];
+  let at: string | undefined;
+  try {
+    return await db.transaction().execute(async (transaction) => {
+      const ran = await migrationsThatRan(transaction);
+      const pending = pendingAfter(ran);
+      if (ran.length === 0) await createDatabase(transaction, dialect);
+      else for (const name of pending) await steps[(at = name)]!.up(transaction, dialect, ran);
+      const timestamp = new Date().toISOString();
+      const rows = pending.map((name) => ({ name, timestamp }));
+      await withHistory(transaction).insertInto('kysely_migration').values(rows).execute();
+      return pending;
+    });
+  } catch (error) {
+    if (error instanceof StoreError) throw error;
     const reason = error instanceof Error ? error.message : String(error);
-    const where = failed === undefined ? '' : ` at ${failed}`;
     throw new StoreError(
       'unusable',
-      `The database could not be brought up to date: the migration failed${where} (${reason}). Nothing was changed. ` +
-        `Make a copy of the ${dialect === 'sqlite' ? 'file' : 'database'} before trying anything else, and report this.`,
+      `The database could not be brought up to date: the migration failed${at === undefined ? '' : ` at ${at}`} (${reason}). ` +
+        `Nothing was changed. Make a copy of the ${dialect === 'sqlite' ? 'file' : 'database'} before trying anything else, and report this.`,
       error,
     );
   }
-  return (results ?? []).map((result) => result.migrationName);
 }
 
-/** Runs one migration as it is, without a transaction or a record of it: to see what it prints. */
-export async function runMigration(db: Kysely<Database>, dialect: SchemaDialect, name: string): Promise<void> {
-  await migrations[name]!.up(db, dialect);
+export const isUpToDate = async (db: Kysely<Database>): Promise<boolean> =>
+  pendingAfter(await migrationsThatRan(db)).length === 0;
+
+const pendingAfter = (ran: readonly string[]): readonly string[] =>
+  migrationNames.filter((name) => !ran.includes(name));
+
+async function createDatabase(db: Kysely<Database>, dialect: SchemaDialect): Promise<void> {
+  // The name is of the library that ran the steps of earlier versions; they look for it.
+  await sql`create table kysely_migration (name varchar(255) not null primary key, timestamp varchar(255) not null)`.execute(
+    db,
+  );
+  for (const statement of createSchema(dialect)) await sql.raw(statement).execute(db);
+  const kinds = {
+    [systemAccounts.cash]: 1,
+    [systemAccounts.promo]: 2,
+    [systemAccounts.revenue]: 3,
+    [systemAccounts.badDebt]: 4,
+  };
+  const empty = { name: '', status: 'active', available: 0n, credit_limit: 0n, version: 1, created_at: 0 } as const;
+  const accounts = Object.entries(kinds).map(([id, kind]) => ({ id, kind, ...empty }));
+  await db.insertInto('account').values(accounts).execute();
+  await db.insertInto('usage_tags').values({ since: 0 }).execute();
+  await db.insertInto('usage_quarters').values({ since: 0 }).execute();
 }
 
-/** Names of the migrations that a database of ours has seen, in order. */
+const withHistory = (db: Kysely<Database>) =>
+  db.withTables<{ kysely_migration: { name: string; timestamp: string } }>();
+
+/** Names of the steps that a database of ours has seen, also those of earlier versions, in order; none: it is empty. */
 export async function migrationsThatRan(db: Kysely<Database>): Promise<readonly string[]> {
-  const ran = await db
-    .withTables<{ kysely_migration: { name: string } }>()
-    .selectFrom('kysely_migration')
-    .select('name')
-    .orderBy('name')
-    .execute();
+  if (!(await hasHistory(db))) return [];
+  const ran = await withHistory(db).selectFrom('kysely_migration').select('name').orderBy('name').execute();
   return ran.map(({ name }) => name);
 }
 
-/** When a migration ran here, by the clock of the machine; undefined: it has not. Milliseconds since 1970. */
+async function hasHistory(db: Kysely<Database>): Promise<boolean> {
+  const count =
+    db.getExecutor().adapter instanceof SqliteAdapter
+      ? sql<{ tables: bigint }>`select count(*) as tables from sqlite_schema where name = 'kysely_migration'`
+      : sql<{ tables: bigint }>`select count(to_regclass('kysely_migration')) as tables`;
+  const { rows } = await count.execute(db);
+  return rows[0]?.tables === 1n;
+}
+
+/**
+ * When a database of ours got what came with a step, by the clock of the machine; undefined: it has not. Where the step was not
+ * run by its name, it was the next later one, at the latest the creation of the database. Milliseconds since 1970.
+ */
 export async function ranAt(db: Kysely<Database>, name: string): Promise<number | undefined> {
-  const row = await db
-    .withTables<{ kysely_migration: { name: string; timestamp: string } }>()
+  const row = await withHistory(db)
     .selectFrom('kysely_migration')
     .select('timestamp')
-    .where('name', '=', name)
+    .where('name', '>=', name)
+    .orderBy('name')
+    .limit(1)
     .executeTakeFirst();
   return row === undefined ? undefined : Date.parse(row.timestamp);
 }
 
 /** Throws when a newer version has written the database. */
 export async function refuseNewer(db: Kysely<Database>): Promise<void> {
-  const tables = await db.introspection.getTables({ withInternalKyselyTables: true });
-  if (!tables.some((table) => table.name === 'kysely_migration')) return;
-  const unknown = (await migrationsThatRan(db)).filter((name) => !migrationNames.includes(name));
+  const unknown = newerThanThis(await migrationsThatRan(db));
   if (unknown.length === 0) return;
   throw new StoreError(
     'unusable',
     `The database was written by a newer version of Tokenhouse: it has ${unknown.join(', ')}, and this version knows ` +
-      `nothing after ${migrationNames.at(-1)}. Start the newer version again, or restore the backup that was made before the upgrade.`,
+      `nothing after ${newest}. Start the newer version again, or restore the backup that was made before the upgrade.`,
   );
 }
+
+/** Steps that this version does not know. */
+export const newerThanThis = (ran: readonly string[]): readonly string[] => ran.filter((name) => name > newest);

@@ -28,7 +28,7 @@ export async function changeBudget(run: Run, change: BudgetChange): Promise<void
     );
     await run(
       {
-        text: `update purse set available = available + $1::bigint - amount, amount = $1::bigint
+        text: `update budget_balance set available = available + $1::bigint - amount, amount = $1::bigint
           where subject = $2 and per = $3 and (ends_at is null or ends_at > $4)`,
       },
       [amountMicrocents, subject, per, at],
@@ -36,9 +36,9 @@ export async function changeBudget(run: Run, change: BudgetChange): Promise<void
     const { id, startsAt, endsAt } = balanceAt(subject, per, at);
     await run(
       {
-        text: `insert into purse (id, subject, per, starts_at, ends_at, amount, spent_before, available)
+        text: `insert into budget_balance (id, subject, per, starts_at, ends_at, amount, spent_before, available)
           values ($1, $2, $3, $4, $5, $6::bigint, $7::bigint, $6::bigint - $7::bigint) on conflict (id) do update
-          set available = purse.available + purse.spent_before - excluded.spent_before, spent_before = excluded.spent_before`,
+          set available = budget_balance.available + budget_balance.spent_before - excluded.spent_before, spent_before = excluded.spent_before`,
       },
       [id, subject, per, startsAt, endsAt, amountMicrocents, spentBeforeMicrocents],
     );

@@ -40,7 +40,7 @@ const parsers: Readonly<Record<number, (text: string) => unknown>> = {
   17: bytesOf,
 };
 
-/** Every integer is read as bigint, as on SQLite (store/database.ts); all else stays text. */
+/** Every integer is read as bigint, as on SQLite (store/schema/column.ts); all else stays text. */
 function typeParser(oid: number): (text: string) => unknown {
   return parsers[oid] ?? String;
 }
@@ -71,12 +71,12 @@ export async function refuseUnfitServer(client: pg.ClientBase): Promise<void> {
   if (encoding !== 'UTF8')
     throw new StoreError(
       'unusable',
-      `The database has the encoding ${encoding}. Make one with: createdb --encoding UTF8 --template template0 …`,
+      `The database has the encoding ${encoding}. Create one with: createdb --encoding UTF8 --template template0 …`,
     );
   if (writable === 'on')
     throw new StoreError(
       'unusable',
-      'The database takes no writes: it is a standby, or set to read only. Name the primary in `storage`.',
+      'The database is read-only: it is a standby, or set to read only. Set `storage` to the primary.',
     );
 }
 
@@ -107,20 +107,16 @@ export function unreachable(error: unknown, shown: string): StoreError {
     case '3D000':
       return new StoreError(
         'unusable',
-        `${shown}: there is no such database. Make it once: createdb --encoding UTF8 …`,
+        `${shown}: the database does not exist. Create it once: createdb --encoding UTF8 …`,
         error,
       );
     case '28P01':
     case '28000':
-      return new StoreError(
-        'unusable',
-        `${shown} does not let this user in: ${reason}. Check user and password.`,
-        error,
-      );
+      return new StoreError('unusable', `${shown} refuses this user: ${reason}. Check user and password.`, error);
   }
   return new StoreError(
     'unusable',
-    `${shown} cannot be reached: ${reason}. Check that PostgreSQL runs there and that \`storage\` names it.`,
+    `${shown} cannot be reached: ${reason}. Check that PostgreSQL is running there and that \`storage\` is its address.`,
     error,
   );
 }

@@ -1,4 +1,5 @@
 import type { Kysely } from 'kysely';
+import { withDeadline } from '../../platform/deadline.ts';
 import type { Database } from '../database.ts';
 import type { Change, Feed, FollowedRepositories, Follows } from '../feed.ts';
 import { repositoriesOn } from '../repositories/repositories.ts';
@@ -87,11 +88,15 @@ export class PostgresFeed implements Feed {
 
   freshen(): Promise<boolean> {
     // A look that is under way suffices, where the database is slow.
-    return inTime(this.#last.then(() => !this.isStale || this.#look()));
+    return withDeadline(
+      this.#last.then(() => !this.isStale || this.#look()),
+      staleAfterMs,
+      () => false,
+    );
   }
 
   catchUp(): Promise<boolean> {
-    return inTime(this.#look());
+    return withDeadline(this.#look(), staleAfterMs, () => false);
   }
 
   async close(): Promise<void> {
@@ -141,17 +146,5 @@ export class PostgresFeed implements Feed {
     this.#isReported = true;
     const reason = this.#failure instanceof Error ? this.#failure.message : 'no answer';
     this.#log('warn', `changes of keys and prices are not heard of, so new requests are refused: ${reason}`);
-  }
-}
-
-async function inTime(answer: Promise<boolean>): Promise<boolean> {
-  let timer: NodeJS.Timeout | undefined;
-  const silence = new Promise<boolean>((resolve) => {
-    timer = setTimeout(resolve, staleAfterMs, false);
-  });
-  try {
-    return await Promise.race([answer, silence]);
-  } finally {
-    clearTimeout(timer);
   }
 }

@@ -21,7 +21,7 @@ import { changeBudget } from './change-budget.ts';
 import { move, record } from './move.ts';
 import { isConnectionLost, isWorthAnotherTry, storeErrorOf } from './postgres-error.ts';
 import { Settlements } from './settlements.ts';
-import { beat, readUsage, recordChange } from './statements.ts';
+import { heartbeat, readUsage, recordChange } from './statements.ts';
 
 const operationTimeoutMs = 5_000;
 const probeTimeoutMs = 1_000;
@@ -155,7 +155,7 @@ export class PostgresLedger implements AccountLedger {
 
   /** A write on the connection that settles: it meets what a settlement would meet. */
   async probe(): Promise<void> {
-    await this.#inWords(this.#settling.query(beat, [this.#membership.id], probeTimeoutMs));
+    await this.#inWords(this.#settling.query(heartbeat, [this.#membership.id], probeTimeoutMs));
   }
 
   async transfer(transfer: Transfer): Promise<boolean> {

@@ -1,6 +1,6 @@
 import type { Session } from './connection.ts';
 import { returnShares } from './limit-statements.ts';
-import { beat, declareDead, recordCrashes, register, returnLeases } from './statements.ts';
+import { heartbeat, declareDead, recordCrashes, register, returnLeases } from './statements.ts';
 
 export const heartbeatEveryMs = 250;
 /** A replica with an older heartbeat is dead (money, "BACK / REAP"). */
@@ -21,7 +21,7 @@ export interface MembershipOptions {
 }
 
 interface HeartbeatRow {
-  readonly beat: bigint;
+  readonly heartbeat_at: bigint;
 }
 
 /** This process among the others on the database: reports that it is alive, and reclaims what dead replicas have left. */
@@ -63,17 +63,17 @@ export class Membership {
   #schedule(): void {
     if (this.#closed) return;
     this.#timer = setTimeout(() => {
-      this.#heartbeating = this.#beat()
-        .catch(() => {}) // the next beat tries again, on another connection
+      this.#heartbeating = this.#heartbeat()
+        .catch(() => {}) // the next heartbeat tries again, on another connection
         .finally(() => this.#schedule());
     }, heartbeatEveryMs);
     this.#timer.unref();
   }
 
-  async #beat(): Promise<void> {
+  async #heartbeat(): Promise<void> {
     const { session, newId, onExpired, onHeartbeat } = this.#options;
     let askedMs = performance.now();
-    const { rows } = await session.query<HeartbeatRow>(beat, [this.#id], answerTimeoutMs);
+    const { rows } = await session.query<HeartbeatRow>(heartbeat, [this.#id], answerTimeoutMs);
     const nowMs = performance.now();
     if (rows[0] === undefined) {
       const id = newId();
@@ -82,7 +82,7 @@ export class Membership {
       this.#id = id;
       onExpired(id);
     } else {
-      onHeartbeat(Number(rows[0].beat), askedMs);
+      onHeartbeat(Number(rows[0].heartbeat_at), askedMs);
     }
     if (nowMs - this.#heardMs > deadAfterMs / 2) this.#steadySinceMs = nowMs;
     this.#heardMs = nowMs;
@@ -97,7 +97,7 @@ export class Membership {
     const { session, onHeartbeat } = this.#options;
     const askedMs = performance.now();
     const { rows } = await session.query<HeartbeatRow>(register, [id], timeoutMs);
-    onHeartbeat(Number(rows[0]!.beat), askedMs);
+    onHeartbeat(Number(rows[0]!.heartbeat_at), askedMs);
   }
 
   /**

@@ -6,6 +6,7 @@ import {
   type TransactionSettings,
 } from 'kysely';
 import pg from 'pg';
+import { withDeadline } from '../../platform/deadline.ts';
 import { clientConfig, dropSocket, durable, inTimeOf, type PostgresAddress } from './connection.ts';
 import { isConnectionLost } from './postgres-error.ts';
 
@@ -109,15 +110,7 @@ export class PoolDriver implements Driver {
 
   /** Never takes longer than its timeout, whatever the server and the users of a connection do. */
   async destroy(): Promise<void> {
-    let timer: NodeJS.Timeout | undefined;
-    const late = new Promise<void>((resolve) => {
-      timer = setTimeout(() => {
-        this.#open.forEach(dropSocket);
-        resolve();
-      }, closeTimeoutMs);
-    });
-    await Promise.race([this.#pool.end(), late]);
-    clearTimeout(timer);
+    await withDeadline(this.#pool.end(), closeTimeoutMs, () => this.#open.forEach(dropSocket));
   }
 }
 

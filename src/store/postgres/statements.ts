@@ -2,6 +2,8 @@
  * The statements of the hot path and of the life of a replica, each one round trip and one transaction of its own. The row of a
  * replica is the fence: a lease to it locks that row, and declaring it dead deletes it.
  */
+import { columnTypes } from '../schema/create-schema.ts';
+import { tables } from '../schema/tables.ts';
 import { usageColumns } from '../reports/usage-columns.ts';
 import { longestRequestMs } from '../reports/usage-months.ts';
 
@@ -10,13 +12,13 @@ export const databaseNow = `(extract(epoch from clock_timestamp()) * 1000)::bigi
 
 export const register = {
   name: 'register',
-  text: `insert into replica (id, beat) values ($1::bytea, ${databaseNow}) returning beat`,
+  text: `insert into replica (id, heartbeat_at) values ($1::bytea, ${databaseNow}) returning heartbeat_at`,
 };
 
 /** No row: this replica was declared dead. Else the time. */
-export const beat = {
-  name: 'beat',
-  text: `update replica set beat = ${databaseNow} where id = $1::bytea returning beat`,
+export const heartbeat = {
+  name: 'heartbeat',
+  text: `update replica set heartbeat_at = ${databaseNow} where id = $1::bytea returning heartbeat_at`,
 };
 
 interface BalanceTable {
@@ -24,27 +26,27 @@ interface BalanceTable {
   /** What can be leased of a row of the table. */
   readonly spendable: string;
   readonly condition: string;
-  readonly slice: { readonly table: string; readonly column: string };
+  readonly lease: { readonly table: string; readonly column: string };
 }
 
 const credit: BalanceTable = {
   name: 'account',
   spendable: 'available + credit_limit',
   condition: `kind = 0 and status = 'active'`,
-  slice: { table: 'slice', column: 'account_id' },
+  lease: { table: 'credit_lease', column: 'account_id' },
 };
 const budget: BalanceTable = {
-  name: 'purse',
+  name: 'budget_balance',
   spendable: 'available',
   condition: 'true',
-  slice: { table: 'purse_slice', column: 'purse_id' },
+  lease: { table: 'budget_lease', column: 'balance_id' },
 };
 
 /**
  * Leases a part of what a balance $2 has: at least $3 or nothing, up to $4, in steps of $5, and at most a sixteenth of what there
  * is where less would do, so that others find some too. `$3` may be 0: whatever there is, ahead of need.
  */
-const grantOf = ({ name, spendable, condition, slice: { table, column } }: BalanceTable) => `
+const grantOf = ({ name, spendable, condition, lease: { table, column } }: BalanceTable) => `
     with me as (
       select id from replica where id = $1::bytea for key share
     ), source as (
@@ -64,10 +66,10 @@ const grantOf = ({ name, spendable, condition, slice: { table, column } }: Balan
       exists (select 1 from ${name} where id = $2) as "isThere"`;
 
 /**
- * Gives $3 of a slice back to the balance $2; no row when this replica no longer owns the slice. Locks the balance before the
- * slice, as a grant does.
+ * Gives $3 of a lease back to the balance $2; no row when this replica no longer owns the lease. Locks the balance before the
+ * lease, as a grant does.
  */
-const giveBackOf = ({ name, slice: { table, column } }: BalanceTable) => `
+const giveBackOf = ({ name, lease: { table, column } }: BalanceTable) => `
     with source as (
       select id from ${name} where id = $2 for no key update
     ), returned as (
@@ -86,60 +88,29 @@ export const giveBackToBudget = { name: 'give_back_to_budget', text: giveBackOf(
  * budget wait for each other, so that the balance has what the budget then says.
  */
 export const beginBalance = {
-  name: 'begin_purse',
+  name: 'begin_balance',
   text: `
     with source as (
       select subject, per, amount from budget where subject = $2 and per = $3 for share
     )
-    insert into purse (id, subject, per, starts_at, ends_at, amount, spent_before, available)
+    insert into budget_balance (id, subject, per, starts_at, ends_at, amount, spent_before, available)
     select $1, subject, per, $4::bigint, $5::bigint, amount, 0, amount from source on conflict (id) do nothing`,
 };
 
-const columnTypes: Readonly<Record<(typeof usageColumns)[number], 'text' | 'bigint'>> = {
-  public_id: 'text',
-  client_id: 'text',
-  account_id: 'text',
-  key_id: 'text',
-  model_id: 'text',
-  api: 'text',
-  streamed: 'bigint',
-  started_at: 'bigint',
-  ended_at: 'bigint',
-  prompt_tokens: 'bigint',
-  cached_tokens: 'bigint',
-  completion_tokens: 'bigint',
-  reasoning_tokens: 'bigint',
-  cost: 'bigint',
-  uncharged: 'bigint',
-  hold: 'bigint',
-  ending: 'text',
-  finish: 'text',
-  error_code: 'text',
-  counted: 'bigint',
-  input_price: 'bigint',
-  output_price: 'bigint',
-  cache_read_price: 'bigint',
-  backend: 'text',
-  first_token_ms: 'bigint',
-  total_ms: 'bigint',
-  tags: 'text',
-  plan: 'text',
-  key_budget: 'text',
-  account_budget: 'text',
-  zdr: 'bigint',
-};
+const typeOf = (column: keyof typeof tables.usage.columns): string =>
+  columnTypes[tables.usage.columns[column].kind].postgres;
 
 /**
  * Writes a batch: $1 the replica, $2 the accounts in it, $3 the request ids, from $4 the columns of usage. Rows with a cost are
- * written only where the replica still owns the slice that the cost was held from (M6); rows without a cost always. Answers with
- * the ids that are new. The account's row is not touched, so replicas do not wait for each other; slices are locked in the order
+ * written only where the replica still owns the lease that the cost was held from (M6); rows without a cost always. Answers with
+ * the ids that are new. The account's row is not touched, so replicas do not wait for each other; leases are locked in the order
  * of accounts, so they cannot deadlock.
  */
 const settleOf = ({ owned, isRefused, charged }: Readonly<Record<'owned' | 'isRefused' | 'charged', string>>) => `
     with owned as materialized (
-      select account_id from slice where replica_id = $1::bytea and account_id = any($2::text[]) order by account_id for no key update
+      select account_id from credit_lease where replica_id = $1::bytea and account_id = any($2::text[]) order by account_id for no key update
     ), ${owned} batch as (
-      select * from unnest($3::bytea[], ${usageColumns.map((column, index) => `$${index + 4}::${columnTypes[column]}[]`).join(', ')})
+      select * from unnest($3::bytea[], ${usageColumns.map((column, index) => `$${index + 4}::${typeOf(column)}[]`).join(', ')})
         as of_usage (request_id, ${usageColumns.join(', ')})
     ), written as (
       insert into usage (request_id, ${usageColumns.join(', ')})
@@ -147,9 +118,9 @@ const settleOf = ({ owned, isRefused, charged }: Readonly<Record<'owned' | 'isRe
       where cost = 0 or account_id in (select account_id from owned) ${isRefused}
       on conflict (request_id) do nothing returning request_id, account_id, cost
     ), debited as (
-      update slice set remaining = remaining - total.cost
+      update credit_lease set remaining = remaining - total.cost
       from (select account_id, sum(cost)::bigint as cost from written where cost > 0 group by account_id) as total
-      where slice.replica_id = $1::bytea and slice.account_id = total.account_id
+      where credit_lease.replica_id = $1::bytea and credit_lease.account_id = total.account_id
     ), ${charged} closed as (
       delete from open_request where request_id = any($3::bytea[])
     )
@@ -161,25 +132,25 @@ const [balances, chargedRequests, chargedBalances] = [4, 5, 6].map((place) => `$
 
 /**
  * The same for a batch with rows that are charged to budgets too, after the columns of usage: the balances in it, and the
- * request ids and the balances of each charge. The replica must own the slices of those balances as well.
+ * request ids and the balances of each charge. The replica must own the leases of those balances as well.
  */
 export const settleWithBudgets = {
   name: 'settle_with_budgets',
   text: settleOf({
-    owned: `owned_purse as materialized (
-      select purse_id from purse_slice where replica_id = $1::bytea and purse_id = any(${balances}::text[]) order by purse_id for no key update
+    owned: `owned_balance as materialized (
+      select balance_id from budget_lease where replica_id = $1::bytea and balance_id = any(${balances}::text[]) order by balance_id for no key update
     ), charge as materialized (
-      select * from unnest(${chargedRequests}::bytea[], ${chargedBalances}::text[]) as charge (request_id, purse_id)
+      select * from unnest(${chargedRequests}::bytea[], ${chargedBalances}::text[]) as charge (request_id, balance_id)
     ), `,
     isRefused: `and request_id not in (
-        select request_id from charge where purse_id not in (select purse_id from owned_purse)
+        select request_id from charge where balance_id not in (select balance_id from owned_balance)
       )`,
-    charged: `debited_purse as (
-      update purse_slice set remaining = remaining - total.cost
+    charged: `debited_balance as (
+      update budget_lease set remaining = remaining - total.cost
       from (
-        select purse_id, sum(cost)::bigint as cost from written join charge using (request_id) where cost > 0 group by purse_id
+        select balance_id, sum(cost)::bigint as cost from written join charge using (request_id) where cost > 0 group by balance_id
       ) as total
-      where purse_slice.replica_id = $1::bytea and purse_slice.purse_id = total.purse_id
+      where budget_lease.replica_id = $1::bytea and budget_lease.balance_id = total.balance_id
     ), `,
   }),
 };
@@ -210,7 +181,7 @@ export const open = {
 /** Declares replicas dead whose last heartbeat is older than $1 milliseconds. */
 export const declareDead = {
   name: 'declare_dead',
-  text: `delete from replica where beat < ${databaseNow} - $1::bigint`,
+  text: `delete from replica where heartbeat_at < ${databaseNow} - $1::bigint`,
 };
 
 /**
@@ -218,20 +189,20 @@ export const declareDead = {
  * that was being handed out meanwhile is in it, because \`grant\` and the deletion wait for each other.
  */
 export const returnLeases = {
-  name: 'return_slices',
+  name: 'return_leases',
   text: `
     with stranded as (
-      delete from slice where not exists (select 1 from replica where replica.id = slice.replica_id)
+      delete from credit_lease where not exists (select 1 from replica where replica.id = credit_lease.replica_id)
       returning account_id, remaining
     ), total as (
       select account_id, sum(remaining)::bigint as remaining from stranded group by account_id
-    ), stranded_purse as (
-      delete from purse_slice where not exists (select 1 from replica where replica.id = purse_slice.replica_id)
-      returning purse_id, remaining
-    ), purse_total as (
-      select purse_id, sum(remaining)::bigint as remaining from stranded_purse group by purse_id
+    ), stranded_balance as (
+      delete from budget_lease where not exists (select 1 from replica where replica.id = budget_lease.replica_id)
+      returning balance_id, remaining
+    ), balance_total as (
+      select balance_id, sum(remaining)::bigint as remaining from stranded_balance group by balance_id
     ), returned as (
-      update purse set available = available + purse_total.remaining from purse_total where purse.id = purse_total.purse_id
+      update budget_balance set available = available + balance_total.remaining from balance_total where budget_balance.id = balance_total.balance_id
     )
     update account set available = available + total.remaining from total where account.id = total.account_id`,
 };

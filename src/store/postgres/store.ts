@@ -3,6 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
 import { uuidMaker } from '../../platform/ids/uuid.ts';
 import type { Database } from '../database.ts';
+import { rowsOn } from '../schema/codec.ts';
 import type { Feed, Follows } from '../feed.ts';
 import { nothingFree, type LeasedBalances } from '../ledger.ts';
 import type { LimitLeases } from '../limit-leases.ts';
@@ -183,8 +184,8 @@ function repositoriesOf(db: Kysely<Database>, ledger: PostgresLedger): Repositor
   });
   const repositories: Repositories = {
     ...repositoriesOn(db),
-    beginFile: (request) => beginFile(db, request, among()),
-    unreadyFiles: (request) => unreadyFiles(db, request, among()),
+    beginFile: (request) => beginFile(rowsOn(db), request, among()),
+    unreadyFiles: (request) => unreadyFiles(rowsOn(db), request, among()),
   };
   const inWords = (name: RepositoryOperation) => async (request: unknown) => {
     try {

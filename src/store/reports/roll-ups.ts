@@ -4,7 +4,7 @@
  * never incremented, so that the job may run at any time and any number of times.
  */
 import { sql, type Insertable, type Kysely, type Selectable } from 'kysely';
-import type { Database, UsageDayTable, UsageHourTable, UsageTagDayTable, UsageTagHourTable } from '../database.ts';
+import type { Database } from '../database.ts';
 import { hourMs, nextDay, startOfDay } from '../../platform/calendar/time-zone.ts';
 import {
   addSums,
@@ -187,10 +187,10 @@ async function addDays(
 const rowsAtOnce = 500;
 
 interface Inserted {
-  readonly usage_hour: UsageHourTable;
-  readonly usage_tag_hour: UsageTagHourTable;
-  readonly usage_day: UsageDayTable;
-  readonly usage_tag_day: UsageTagDayTable;
+  readonly usage_hour: Database['usage_hour'];
+  readonly usage_tag_hour: Database['usage_tag_hour'];
+  readonly usage_day: Database['usage_day'];
+  readonly usage_tag_day: Database['usage_tag_day'];
 }
 
 async function insertAll<Table extends keyof Inserted>(
@@ -214,7 +214,7 @@ export async function sumTagsByHour(
 ): Promise<
   readonly (Sums &
     QuarterSums &
-    Pick<Selectable<UsageTagHourTable>, 'account_id' | 'hour' | 'tag' | 'model_id' | 'key_id'>)[]
+    Pick<Selectable<Database['usage_tag_hour']>, 'account_id' | 'hour' | 'tag' | 'model_id' | 'key_id'>)[]
 > {
   const hour = sql<bigint>`ended_at - ended_at % ${sql.lit(hourMs)}`;
   const rows = await db

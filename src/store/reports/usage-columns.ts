@@ -1,42 +1,14 @@
 import { balanceAt, type BudgetPeriod } from '../budget.ts';
 import type { UsageRow } from '../ledger.ts';
+import { tables } from '../schema/tables.ts';
 
 export type SqlValue = string | number | bigint | null;
 
 /** The columns of usage behind `request_id`, in the order in which `usageValues` gives them. */
-export const usageColumns = [
-  'public_id',
-  'client_id',
-  'account_id',
-  'key_id',
-  'model_id',
-  'api',
-  'streamed',
-  'started_at',
-  'ended_at',
-  'prompt_tokens',
-  'cached_tokens',
-  'completion_tokens',
-  'reasoning_tokens',
-  'cost',
-  'uncharged',
-  'hold',
-  'ending',
-  'finish',
-  'error_code',
-  'counted',
-  'input_price',
-  'output_price',
-  'cache_read_price',
-  'backend',
-  'first_token_ms',
-  'total_ms',
-  'tags',
-  'plan',
-  'key_budget',
-  'account_budget',
-  'zdr',
-] as const;
+export const usageColumns = (Object.keys(tables.usage.columns) as UsageColumn[]).filter(
+  (column): column is Exclude<UsageColumn, 'request_id'> => column !== 'request_id',
+);
+type UsageColumn = keyof typeof tables.usage.columns;
 
 export const accountColumn = usageColumns.indexOf('account_id');
 export const costColumn = usageColumns.indexOf('cost');

@@ -19,7 +19,7 @@ export type Sums = Readonly<Record<SumColumn, bigint>>;
 
 export const quarters = [1, 2, 3] as const;
 export type QuarterColumn = `${SumColumn}_q${(typeof quarters)[number]}`;
-/** Columns for what fell into each of an hour's first three quarters (database.ts, `UsageHourTable`). */
+/** Columns for what fell into each of an hour's first three quarters (schema/tables.ts). */
 export const quarterColumns: readonly QuarterColumn[] = quarters.flatMap((quarter) =>
   sumColumns.map((column): QuarterColumn => `${column}_q${quarter}`),
 );

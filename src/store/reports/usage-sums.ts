@@ -93,7 +93,7 @@ export async function sumBuckets(
 }
 
 const tooManyGroups = (): StoreError =>
-  new StoreError('invalid', `there are more than ${groupsMax} groups: ask for fewer at a time`);
+  new StoreError('invalid', `the report has more than ${groupsMax} groups: ask for fewer at a time`);
 
 const compare = (a: string | null, b: string | null): number => (a === b ? 0 : (a ?? '') < (b ?? '') ? -1 : 1);
 

@@ -1,38 +1,35 @@
 /** Alerts of accounts. Every statement about an account names it. */
-import type { Kysely, Selectable } from 'kysely';
-import type { AlertInterval, AlertKind, AlertSubject, AlertTable, Database } from '../database.ts';
+import type { Kysely } from 'kysely';
+import type { Row, Rows } from '../schema/codec.ts';
 import { addNotice } from './notices.ts';
-import type { Notice, Recipients } from './notices.ts';
+import type { Notice } from './notices.ts';
 
-type Db = Kysely<Database>;
+type Db = Kysely<Rows>;
+
+export type Alert = Row<'alert'>;
 
 /** The settings of an alert. */
-export interface AlertSetting {
-  readonly kind: AlertKind;
-  readonly name: string;
-  /** Threshold of spending or of the balance; null: `runwayDays` is the threshold. */
-  readonly thresholdMicrocents: bigint | null;
-  readonly runwayDays: number | null;
-  readonly per: AlertInterval | null;
-  readonly subjectKind: AlertSubject;
-  readonly subject: string | null;
-  readonly recipients: Recipients;
-  readonly isWebhook: boolean;
-}
+export type AlertSetting = Pick<
+  Alert,
+  | 'kind'
+  | 'name'
+  | 'thresholdMicrocents'
+  | 'runwayDays'
+  | 'per'
+  | 'subjectKind'
+  | 'subject'
+  | 'recipients'
+  | 'isWebhook'
+>;
 
-export interface Alert extends AlertSetting {
-  readonly id: string;
-  readonly accountId: string;
-  readonly createdAt: number;
-  readonly updatedAt: number;
-  readonly state: 'ok' | 'fired';
-  /** Seen at the last look: microcents; null: nothing yet. */
-  readonly observedMicrocents: bigint | null;
-  readonly lookedAt: number | null;
-  readonly firedAt: number | null;
-  readonly endedAt: number | null;
-  readonly version: number;
-}
+/** No look has seen it yet. */
+const unseen = {
+  state: 'ok',
+  observedMicrocents: null,
+  lookedAt: null,
+  firedAt: null,
+  endedAt: null,
+} as const;
 
 /** False: the account has the maximum already. */
 export async function addAlert(
@@ -49,7 +46,7 @@ export async function addAlert(
   return await db.transaction().execute(async (transaction) => {
     const { count } = await transaction
       .selectFrom('alert')
-      .where('account_id', '=', accountId)
+      .where('accountId', '=', accountId)
       .select((of) => of.fn.countAll<bigint>().as('count'))
       .executeTakeFirstOrThrow();
     if (Number(count) >= max) return false;
@@ -57,15 +54,11 @@ export async function addAlert(
       .insertInto('alert')
       .values({
         id,
-        account_id: accountId,
-        ...columnsOf(setting),
-        created_at: at,
-        updated_at: at,
-        state: 'ok',
-        observed: null,
-        looked_at: null,
-        fired_at: null,
-        ended_at: null,
+        accountId: accountId,
+        ...setting,
+        ...unseen,
+        createdAt: at,
+        updatedAt: at,
         version: 1,
       })
       .execute();
@@ -81,11 +74,11 @@ export async function listAlerts(
   let query = db
     .selectFrom('alert')
     .selectAll()
-    .where('account_id', '=', request.accountId)
+    .where('accountId', '=', request.accountId)
     .orderBy('id', 'desc')
     .limit(request.limit);
   if (request.after !== undefined) query = query.where('id', '<', request.after);
-  return (await query.execute()).map(toAlert);
+  return await query.execute();
 }
 
 export async function getAlert(
@@ -96,9 +89,9 @@ export async function getAlert(
     .selectFrom('alert')
     .selectAll()
     .where('id', '=', id)
-    .where('account_id', '=', accountId)
+    .where('accountId', '=', accountId)
     .executeTakeFirst();
-  return row === undefined ? undefined : toAlert(row);
+  return row;
 }
 
 /** undefined: no such alert. It is `ok` again, and may fire again the same day: it is another rule. */
@@ -110,20 +103,16 @@ export async function changeAlert(
   const row = await db
     .updateTable('alert')
     .set((is) => ({
-      ...columnsOf(setting),
-      updated_at: at,
-      state: 'ok',
-      observed: null,
-      looked_at: null,
-      fired_at: null,
-      ended_at: null,
-      version: is('version', '+', 1n),
+      ...setting,
+      ...unseen,
+      updatedAt: at,
+      version: is('version', '+', 1),
     }))
     .where('id', '=', id)
-    .where('account_id', '=', accountId)
+    .where('accountId', '=', accountId)
     .returningAll()
     .executeTakeFirst();
-  return row === undefined ? undefined : toAlert(row);
+  return row;
 }
 
 export async function deleteAlert(
@@ -133,7 +122,7 @@ export async function deleteAlert(
   const { numDeletedRows } = await db
     .deleteFrom('alert')
     .where('id', '=', id)
-    .where('account_id', '=', accountId)
+    .where('accountId', '=', accountId)
     .executeTakeFirst();
   return numDeletedRows === 1n;
 }
@@ -145,14 +134,14 @@ export async function alertsToLookAt(
 ): Promise<readonly Alert[]> {
   const rows = await db
     .selectFrom('alert')
-    .innerJoin('account', 'account.id', 'alert.account_id')
+    .innerJoin('account', 'account.id', 'alert.accountId')
     .selectAll('alert')
     .where('account.status', '=', 'active')
     .where('alert.id', '>', after)
     .orderBy('alert.id')
     .limit(limit)
     .execute();
-  return rows.map(toAlert);
+  return rows;
 }
 
 /** Records what a look at an alert has seen, and the event that follows. False: it was changed meanwhile; nothing was done. */
@@ -174,53 +163,17 @@ export async function noteLook(
       .updateTable('alert')
       .set((is) => ({
         state: request.state,
-        observed: request.observedMicrocents,
-        looked_at: request.at,
-        fired_at: request.firedAt,
-        ended_at: request.endedAt,
-        version: is('version', '+', 1n),
+        observedMicrocents: request.observedMicrocents,
+        lookedAt: request.at,
+        firedAt: request.firedAt,
+        endedAt: request.endedAt,
+        version: is('version', '+', 1),
       }))
       .where('id', '=', alert.id)
-      .where('version', '=', BigInt(alert.version))
+      .where('version', '=', alert.version)
       .executeTakeFirst();
     if (numUpdatedRows !== 1n) return false;
     if (notice !== null) await addNotice(transaction, notice);
     return true;
   });
 }
-
-const columnsOf = (setting: AlertSetting) => ({
-  kind: setting.kind,
-  name: setting.name,
-  threshold: setting.thresholdMicrocents,
-  runway_days: setting.runwayDays,
-  per: setting.per,
-  subject_kind: setting.subjectKind,
-  subject: setting.subject,
-  recipients: JSON.stringify(setting.recipients),
-  webhook: setting.isWebhook ? 1 : 0,
-});
-
-const toAlert = (row: Selectable<AlertTable>): Alert => ({
-  id: row.id,
-  accountId: row.account_id,
-  kind: row.kind,
-  name: row.name,
-  thresholdMicrocents: row.threshold,
-  runwayDays: numberOrNull(row.runway_days),
-  per: row.per,
-  subjectKind: row.subject_kind,
-  subject: row.subject,
-  recipients: JSON.parse(row.recipients) as Recipients,
-  isWebhook: row.webhook !== 0n,
-  createdAt: Number(row.created_at),
-  updatedAt: Number(row.updated_at),
-  state: row.state,
-  observedMicrocents: row.observed,
-  lookedAt: numberOrNull(row.looked_at),
-  firedAt: numberOrNull(row.fired_at),
-  endedAt: numberOrNull(row.ended_at),
-  version: Number(row.version),
-});
-
-const numberOrNull = (value: bigint | null): number | null => (value === null ? null : Number(value));

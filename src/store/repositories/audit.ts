@@ -1,6 +1,6 @@
 /** Who changed what (`audit_log`). */
 import { sql, type Kysely, type Selectable } from 'kysely';
-import type { AuditLogTable, AuditOutcome, Database } from '../database.ts';
+import type { AuditOutcome, Database } from '../database.ts';
 
 /** Who makes a change: a signed-in user, a key, the command line, or the service itself. */
 export interface Actor {
@@ -29,7 +29,7 @@ export interface AuditEntry {
   /** `begun`: written before the change; its outcome was never written, or is not yet. Left out: done. */
   readonly outcome?: AuditOutcome;
   /** JSON: the input of the change. */
-  readonly wish?: string | null;
+  readonly input?: string | null;
 }
 
 /** As it is written: the outcome of a change that was written as begun is an entry that references that one. */
@@ -55,7 +55,7 @@ export async function recordAudit(db: Kysely<Database>, entry: NewAuditEntry): P
       address: entry.address,
       completes: entry.completes ?? null,
       outcome: entry.outcome ?? null,
-      wish: entry.wish ?? null,
+      input: entry.input ?? null,
     })
     .execute();
 }
@@ -159,7 +159,7 @@ function idsOf(
   return all(own, 'own').union(all(completed, 'completed')).union(all(ofMembers, 'of_members')).as('about');
 }
 
-const toEntry = (row: Omit<Selectable<AuditLogTable>, 'completes'>): AuditEntry => ({
+const toEntry = (row: Omit<Selectable<Database['audit_log']>, 'completes'>): AuditEntry => ({
   id: row.id,
   at: Number(row.at),
   accountId: row.account_id,
@@ -171,5 +171,5 @@ const toEntry = (row: Omit<Selectable<AuditLogTable>, 'completes'>): AuditEntry 
   requestId: row.request_id,
   address: row.address,
   outcome: row.outcome ?? 'done',
-  wish: row.wish,
+  input: row.input,
 });

@@ -1,34 +1,15 @@
 /** Automatic top-ups: their settings, the charge under way, and how often it failed. */
-import { sql, type Kysely, type Selectable } from 'kysely';
-import type { AutoTopupTable, Database } from '../database.ts';
+import { sql, type Kysely } from 'kysely';
+import { storedOn, type Row, type Rows } from '../schema/codec.ts';
 import { addNotice } from './notices.ts';
 import { getTopup, type Topup } from './payments.ts';
 
-type Db = Kysely<Database>;
+type Db = Kysely<Rows>;
 
-export interface AutoTopup {
-  readonly accountId: string;
-  readonly enabled: boolean;
-  readonly thresholdMicrocents: bigint;
-  readonly amountMicrocents: bigint;
-  /** In a calendar month, UTC. */
-  readonly monthlyCapMicrocents: bigint;
-  /** Consecutive. */
-  readonly failures: number;
-  /** It has given up, until it is set anew. */
-  readonly stoppedAt: number | null;
-  readonly stopReason: string | null;
-  readonly pendingTopup: string | null;
-  readonly by: string;
-}
+export type AutoTopup = Row<'auto_topup'>;
 
 export async function getAutoTopup(db: Db, request: { readonly accountId: string }): Promise<AutoTopup | undefined> {
-  const row = await db
-    .selectFrom('auto_topup')
-    .selectAll()
-    .where('account_id', '=', request.accountId)
-    .executeTakeFirst();
-  return row === undefined ? undefined : toAutoTopup(row);
+  return await db.selectFrom('auto_topup').selectAll().where('accountId', '=', request.accountId).executeTakeFirst();
 }
 
 /** Sets it anew: failures are forgotten; a charge under way stays. */
@@ -39,27 +20,18 @@ export async function setAutoTopup(
     'accountId' | 'enabled' | 'thresholdMicrocents' | 'amountMicrocents' | 'monthlyCapMicrocents' | 'by'
   > & { readonly at: number },
 ): Promise<void> {
-  const input = {
-    enabled: request.enabled ? 1 : 0,
-    threshold: request.thresholdMicrocents,
-    amount: request.amountMicrocents,
-    monthly_cap: request.monthlyCapMicrocents,
-    failures: 0,
-    stopped_at: null,
-    stop_reason: null,
-    updated_at: request.at,
-    by: request.by,
-  };
+  const { accountId, at, ...setting } = request;
+  const input = { ...setting, failures: 0, stoppedAt: null, stopReason: null, updatedAt: at };
   await db
     .insertInto('auto_topup')
-    .values({ account_id: request.accountId, charges: 0, pending_topup: null, ...input })
-    .onConflict((on) => on.column('account_id').doUpdateSet(input))
+    .values({ accountId, charges: 0, pendingTopup: null, ...input })
+    .onConflict((on) => on.column('accountId').doUpdateSet(input))
     .execute();
 }
 
 /** Less than the threshold is free of holds; of `account` joined with `auto_topup`. */
 const isBelowThreshold = sql<boolean>`available
-  + coalesce((select sum(remaining) from slice where slice.account_id = account.id), 0)
+  + coalesce((select sum(remaining) from credit_lease where credit_lease.account_id = account.id), 0)
   - coalesce((select sum(hold) from open_request where open_request.account_id = account.id), 0) < threshold`;
 
 /** Accounts with a charge under way, or with less than their threshold free of holds. Bounded; `after` for the next ones. */
@@ -69,17 +41,17 @@ export async function dueAutoTopups(
 ): Promise<readonly string[]> {
   const rows = await db
     .selectFrom('auto_topup')
-    .innerJoin('account', 'account.id', 'auto_topup.account_id')
+    .innerJoin('account', 'account.id', 'auto_topup.accountId')
     .select('account.id')
-    .where('auto_topup.account_id', '>', request.after ?? '')
+    .where('auto_topup.accountId', '>', request.after ?? '')
     .where((is) =>
       is.or([
-        is('pending_topup', 'is not', null),
+        is('pendingTopup', 'is not', null),
         is.and([
-          is('enabled', '=', 1n),
-          is('stopped_at', 'is', null),
+          is('enabled', '=', true),
+          is('stoppedAt', 'is', null),
           is('account.status', '=', 'active'),
-          is.or([is('failures', '=', 0n), is('updated_at', '<=', BigInt(request.retryBefore))]),
+          is.or([is('failures', '=', 0), is('updatedAt', '<=', request.retryBefore)]),
           isBelowThreshold,
         ]),
       ]),
@@ -116,30 +88,33 @@ export async function claimAutoTopup(
     const row = await transaction
       .selectFrom('auto_topup')
       .selectAll()
-      .where('account_id', '=', accountId)
+      .where('accountId', '=', accountId)
       .executeTakeFirst();
     if (row === undefined) return { kind: 'none' };
-    if (row.pending_topup !== null) {
-      const topup = await getTopup(transaction, { id: row.pending_topup, accountId });
+    if (row.pendingTopup !== null) {
+      const topup = await getTopup(transaction, { id: row.pendingTopup, accountId });
       return topup === undefined ? { kind: 'none' } : { kind: 'charge', topup };
     }
-    if (row.enabled !== 1n || row.stopped_at !== null) return { kind: 'none' };
+    if (!row.enabled || row.stoppedAt !== null) return { kind: 'none' };
     // It was listed while another process ended the charge under way: what that has credited may be enough.
     const stillDue = await transaction
       .selectFrom('auto_topup')
-      .innerJoin('account', 'account.id', 'auto_topup.account_id')
+      .innerJoin('account', 'account.id', 'auto_topup.accountId')
       .select('account.id')
-      .where('auto_topup.account_id', '=', accountId)
+      .where('auto_topup.accountId', '=', accountId)
       .where(isBelowThreshold)
       .executeTakeFirst();
     if (stillDue === undefined) return { kind: 'none' };
-    if ((await chargedSince(transaction, { accountId, from: monthFrom })) + row.amount > row.monthly_cap)
+    if (
+      (await chargedSince(transaction, { accountId, from: monthFrom })) + row.amountMicrocents >
+      row.monthlyCapMicrocents
+    )
       return { kind: 'cap' };
     const claimed = await transaction
       .updateTable('auto_topup')
-      .set({ pending_topup: topupId, charges: row.charges + 1n })
-      .where('account_id', '=', accountId)
-      .where('pending_topup', 'is', null)
+      .set({ pendingTopup: topupId, charges: row.charges + 1 })
+      .where('accountId', '=', accountId)
+      .where('pendingTopup', 'is', null)
       .where('charges', '=', row.charges)
       .executeTakeFirst();
     if (claimed.numUpdatedRows !== 1n) return { kind: 'none' };
@@ -147,20 +122,20 @@ export async function claimAutoTopup(
       .insertInto('topup')
       .values({
         id: topupId,
-        account_id: accountId,
-        amount: row.amount,
+        accountId,
+        amountMicrocents: row.amountMicrocents,
         status: 'pending',
         origin: 'auto',
         provider,
-        checkout_id: null,
-        checkout_url: null,
-        payment_id: null,
-        returned: 0n,
-        idempotency_key: `auto:${row.charges + 1n}`,
-        success_url: null,
-        cancel_url: null,
-        created_at: at,
-        paid_at: null,
+        checkoutId: null,
+        checkoutUrl: null,
+        paymentId: null,
+        returnedMicrocents: 0n,
+        idempotencyKey: `auto:${row.charges + 1}`,
+        successUrl: null,
+        cancelUrl: null,
+        createdAt: at,
+        paidAt: null,
         by: row.by,
       })
       .execute();
@@ -175,13 +150,13 @@ export async function chargedSince(
 ): Promise<bigint> {
   const row = await db
     .selectFrom('topup')
-    .select((of) => of.fn.sum<bigint | null>('amount').as('amount'))
-    .where('account_id', '=', request.accountId)
+    .select((of) => of.fn.sum<bigint | null>('amountMicrocents').as('amountMicrocents'))
+    .where('accountId', '=', request.accountId)
     .where('origin', '=', 'auto')
     .where('status', 'not in', ['failed', 'expired'])
-    .where('created_at', '>=', BigInt(request.from))
+    .where('createdAt', '>=', request.from)
     .executeTakeFirstOrThrow();
-  return row.amount ?? 0n;
+  return row.amountMicrocents ?? 0n;
 }
 
 /** The charge under way was paid. */
@@ -191,9 +166,9 @@ export async function endAutoTopup(
 ): Promise<void> {
   await db
     .updateTable('auto_topup')
-    .set({ pending_topup: null, failures: 0 })
-    .where('account_id', '=', request.accountId)
-    .where('pending_topup', '=', request.topupId)
+    .set({ pendingTopup: null, failures: 0 })
+    .where('accountId', '=', request.accountId)
+    .where('pendingTopup', '=', request.topupId)
     .execute();
 }
 
@@ -221,16 +196,16 @@ export async function failAutoTopup(
       .execute();
     const counted = await transaction
       .updateTable('auto_topup')
-      .set((of) => ({ pending_topup: null, failures: of('failures', '+', 1n), updated_at: at }))
-      .where('account_id', '=', accountId)
-      .where('pending_topup', '=', topupId)
+      .set((of) => ({ pendingTopup: null, failures: of('failures', '+', 1), updatedAt: at }))
+      .where('accountId', '=', accountId)
+      .where('pendingTopup', '=', topupId)
       .executeTakeFirst();
     if (counted.numUpdatedRows !== 1n) return undefined;
     const stopped = await transaction
       .updateTable('auto_topup')
-      .set({ stopped_at: at, stop_reason: reason })
-      .where('account_id', '=', accountId)
-      .where('failures', '>=', BigInt(failuresMax))
+      .set({ stoppedAt: at, stopReason: reason })
+      .where('accountId', '=', accountId)
+      .where('failures', '>=', failuresMax)
       .executeTakeFirst();
     const after = (await getAutoTopup(transaction, { accountId }))!;
     if (stopped.numUpdatedRows === 1n)
@@ -255,7 +230,7 @@ export async function payersOf(db: Db, request: { readonly accountId: string }):
 }
 
 const payers = (db: Db, accountId: string) =>
-  db
+  storedOn(db)
     .selectFrom('member')
     .innerJoin('auth_user', 'auth_user.id', 'member.user_id')
     .select(['auth_user.email as email', 'auth_user.id as userId'])
@@ -265,16 +240,3 @@ const payers = (db: Db, accountId: string) =>
     .orderBy('auth_user.email')
     .limit(payersMax)
     .execute();
-
-const toAutoTopup = (row: Selectable<AutoTopupTable>): AutoTopup => ({
-  accountId: row.account_id,
-  enabled: row.enabled === 1n,
-  thresholdMicrocents: row.threshold,
-  amountMicrocents: row.amount,
-  monthlyCapMicrocents: row.monthly_cap,
-  failures: Number(row.failures),
-  stoppedAt: row.stopped_at === null ? null : Number(row.stopped_at),
-  stopReason: row.stop_reason,
-  pendingTopup: row.pending_topup,
-  by: row.by,
-});

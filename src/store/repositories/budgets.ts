@@ -54,7 +54,7 @@ export async function budgetsOf(
 
 async function spentOf(db: Db, balanceIds: readonly string[]): Promise<ReadonlyMap<string, bigint>> {
   const rows = await db
-    .selectFrom('purse')
+    .selectFrom('budget_balance')
     .select(['id', 'amount', 'available', leasedOfBalance()])
     .where('id', 'in', balanceIds)
     .execute();
@@ -63,7 +63,9 @@ async function spentOf(db: Db, balanceIds: readonly string[]): Promise<ReadonlyM
 
 /** What replicas have leased of the balance and not spent. */
 export const leasedOfBalance = () =>
-  sql<bigint>`coalesce((select sum(remaining) from purse_slice where purse_slice.purse_id = purse.id), 0)`.as('leased');
+  sql<bigint>`coalesce((select sum(remaining) from budget_lease where budget_lease.balance_id = budget_balance.id), 0)`.as(
+    'leased',
+  );
 
 async function heldOf(db: Db, subjects: readonly string[]): Promise<ReadonlyMap<string, bigint>> {
   const held = new Map<string, bigint>();

@@ -1,48 +1,30 @@
 /** What the built-in payment provider stores: JSON objects with ids, as an external provider would. */
-import type { Kysely, Selectable } from 'kysely';
-import type { Database, DemoPaymentObjectTable } from '../database.ts';
+import type { Kysely } from 'kysely';
+import type { Row, Rows } from '../schema/codec.ts';
 
-type Db = Kysely<Database>;
+type Db = Kysely<Rows>;
 
-export interface DemoObject {
-  readonly id: string;
-  /** checkout, payment, refund, dispute, event. */
-  readonly kind: string;
-  readonly version: number;
-  readonly createdAt: number;
-  /** JSON. */
-  readonly body: string;
-}
-
-export interface NewDemoObject extends Omit<DemoObject, 'version'> {
-  readonly idempotencyKey: string | null;
-}
+/** `kind`: checkout, payment, refund, dispute, event. */
+export type DemoObject = Omit<Row<'demo_payment_object'>, 'idempotencyKey'>;
+export type NewDemoObject = Omit<Row<'demo_payment_object'>, 'version'>;
 
 /** Makes an object, or resolves with the one that this idempotency key has already made. */
 export async function makeDemoObject(db: Db, request: NewDemoObject): Promise<DemoObject> {
   await db
     .insertInto('demo_payment_object')
-    .values({
-      id: request.id,
-      kind: request.kind,
-      idempotency_key: request.idempotencyKey,
-      version: 1,
-      created_at: request.createdAt,
-      body: request.body,
-    })
+    .values({ ...request, version: 1 })
     .onConflict((on) => on.doNothing())
     .execute();
   let query = db.selectFrom('demo_payment_object').selectAll();
   query =
     request.idempotencyKey === null
       ? query.where('id', '=', request.id)
-      : query.where('idempotency_key', '=', request.idempotencyKey);
-  return toObject(await query.executeTakeFirstOrThrow());
+      : query.where('idempotencyKey', '=', request.idempotencyKey);
+  return await query.executeTakeFirstOrThrow();
 }
 
 export async function getDemoObject(db: Db, request: { readonly id: string }): Promise<DemoObject | undefined> {
-  const row = await db.selectFrom('demo_payment_object').selectAll().where('id', '=', request.id).executeTakeFirst();
-  return row === undefined ? undefined : toObject(row);
+  return await db.selectFrom('demo_payment_object').selectAll().where('id', '=', request.id).executeTakeFirst();
 }
 
 /** Changes an object and makes others that follow from it, all or nothing; false: it was changed since `version`. */
@@ -60,13 +42,13 @@ export async function changeDemoObject(
       .updateTable('demo_payment_object')
       .set({ body: request.body, version: request.version + 1 })
       .where('id', '=', request.id)
-      .where('version', '=', BigInt(request.version))
+      .where('version', '=', request.version)
       .executeTakeFirst();
     if (changed.numUpdatedRows === 0n) return false;
-    for (const { idempotencyKey, createdAt, ...rest } of request.also)
+    for (const made of request.also)
       await transaction
         .insertInto('demo_payment_object')
-        .values({ ...rest, idempotency_key: idempotencyKey, created_at: createdAt, version: 1 })
+        .values({ ...made, version: 1 })
         .execute();
     return true;
   });
@@ -81,17 +63,9 @@ export async function listDemoObjects(
     .selectFrom('demo_payment_object')
     .selectAll()
     .where('kind', '=', request.kind)
-    .where('created_at', '>=', BigInt(request.from))
+    .where('createdAt', '>=', request.from)
     .orderBy('id')
     .limit(request.limit);
   if (request.after !== undefined) query = query.where('id', '>', request.after);
-  return (await query.execute()).map(toObject);
+  return await query.execute();
 }
-
-const toObject = (row: Selectable<DemoPaymentObjectTable>): DemoObject => ({
-  id: row.id,
-  kind: row.kind,
-  version: Number(row.version),
-  createdAt: Number(row.created_at),
-  body: row.body,
-});

@@ -1,24 +1,11 @@
 /** Queries about files. Every statement names the account: another account's file is not there (reliability §3.5). */
-import type { Kysely, Selectable } from 'kysely';
-import type { Database, FileTable } from '../database.ts';
+import type { Kysely } from 'kysely';
+import type { Row, Rows } from '../schema/codec.ts';
 
-type Db = Kysely<Database>;
+type Db = Kysely<Rows>;
 
 /** A complete file. */
-export interface FileRow {
-  /** 32 hex digits. */
-  readonly id: string;
-  readonly accountId: string;
-  /** Cleaned; a label, never a path. */
-  readonly name: string;
-  /** As detected from its bytes. */
-  readonly mediaType: string;
-  /** `null`: the client's family has no purposes. */
-  readonly purpose: string | null;
-  readonly bytes: number;
-  readonly createdAt: number;
-  readonly expiresAt: number | null;
-}
+export type FileRow = Omit<Row<'file'>, 'state' | 'replicaId'>;
 
 /** What an account may have. */
 export interface FileBounds {
@@ -55,7 +42,7 @@ export async function beginFile(
     const held = await transaction
       .selectFrom('file')
       .select(({ fn }) => [fn.countAll<bigint>().as('files'), fn.sum<bigint | null>('bytes').as('bytes')])
-      .where('account_id', '=', accountId)
+      .where('accountId', '=', accountId)
       .executeTakeFirstOrThrow();
     const bytes = Number(held.bytes ?? 0n) + bytesMax;
     if (Number(held.files) >= bounds.filesMax || bytes > bounds.bytesMax) return false;
@@ -63,15 +50,15 @@ export async function beginFile(
       .insertInto('file')
       .values({
         id,
-        account_id: accountId,
+        accountId,
         state: 'arriving',
         name: '',
-        media_type: '',
+        mediaType: '',
         purpose: null,
         bytes: bytesMax,
-        created_at: at,
-        expires_at: null,
-        replica_id: among?.replica ?? null,
+        createdAt: at,
+        expiresAt: null,
+        replicaId: among?.replica ?? null,
       })
       .execute();
     return true;
@@ -79,20 +66,12 @@ export async function beginFile(
 }
 
 /** From here on it is a file; false: it was given up meanwhile. */
-export async function finishFile(db: Db, request: FileRow): Promise<boolean> {
+export async function finishFile(db: Db, { id, accountId, ...changes }: FileRow): Promise<boolean> {
   const updated = await db
     .updateTable('file')
-    .set({
-      state: 'ready',
-      name: request.name,
-      media_type: request.mediaType,
-      purpose: request.purpose,
-      bytes: request.bytes,
-      created_at: request.createdAt,
-      expires_at: request.expiresAt,
-    })
-    .where('id', '=', request.id)
-    .where('account_id', '=', request.accountId)
+    .set({ ...changes, state: 'ready' })
+    .where('id', '=', id)
+    .where('accountId', '=', accountId)
     .where('state', '=', 'arriving')
     .executeTakeFirst();
   return updated.numUpdatedRows === 1n;
@@ -102,8 +81,7 @@ export async function getFile(
   db: Db,
   request: { readonly accountId: string; readonly id: string; readonly now: number },
 ): Promise<FileRow | undefined> {
-  const row = await readable(db, request).where('id', '=', request.id).executeTakeFirst();
-  return row === undefined ? undefined : toFile(row);
+  return await readable(db, request).where('id', '=', request.id).executeTakeFirst();
 }
 
 /** Where a page begins: after, or before, this position in the order. */
@@ -136,7 +114,7 @@ export async function listFiles(db: Db, request: FileListRequest): Promise<FileP
   const isBackward = before !== undefined;
   const isDescending = (order === 'newest') !== isBackward;
   let query = readable(db, request)
-    .orderBy('created_at', isDescending ? 'desc' : 'asc')
+    .orderBy('createdAt', isDescending ? 'desc' : 'asc')
     .orderBy('id', isDescending ? 'desc' : 'asc')
     .limit(limit + 1);
   if (purpose !== undefined) query = query.where('purpose', '=', purpose);
@@ -146,12 +124,12 @@ export async function listFiles(db: Db, request: FileListRequest): Promise<FileP
     const beyond = isDescending ? ('<' as const) : ('>' as const);
     query = query.where(({ eb, and, or }) =>
       or([
-        eb('created_at', beyond, BigInt(from.createdAt)),
-        and([eb('created_at', '=', BigInt(from.createdAt)), eb('id', beyond, from.id)]),
+        eb('createdAt', beyond, from.createdAt),
+        and([eb('createdAt', '=', from.createdAt), eb('id', beyond, from.id)]),
       ]),
     );
   }
-  const rows = (await query.execute()).map(toFile);
+  const rows = await query.execute();
   const page = rows.slice(0, limit);
   return { files: isBackward ? page.reverse() : page, hasMore: rows.length > limit };
 }
@@ -165,7 +143,7 @@ export async function leaveFile(
     const row = await readable(transaction, request).where('id', '=', request.id).executeTakeFirst();
     if (row === undefined) return undefined;
     await transaction.updateTable('file').set({ state: 'leaving' }).where('id', '=', request.id).execute();
-    return toFile(row);
+    return row;
   });
 }
 
@@ -188,13 +166,13 @@ export async function unreadyFiles(
     .updateTable('file')
     .set({ state: 'leaving' })
     .where('state', '=', 'ready')
-    .where('expires_at', '<=', BigInt(request.now))
+    .where('expiresAt', '<=', request.now)
     .execute();
   let unready = db.selectFrom('file').select('id').where('state', '<>', 'ready').orderBy('id').limit(request.limit);
   if (among !== undefined) {
     const others = db.selectFrom('replica').select('id').where('id', '<>', among.replica);
     unready = unready.where(({ eb, or }) =>
-      or([eb('state', '=', 'leaving'), eb('replica_id', 'is', null), eb('replica_id', 'not in', others)]),
+      or([eb('state', '=', 'leaving'), eb('replicaId', 'is', null), eb('replicaId', 'not in', others)]),
     );
   }
   return (await unready.execute()).map(({ id }) => id);
@@ -204,18 +182,7 @@ export async function unreadyFiles(
 const readable = (db: Db, { accountId, now }: { readonly accountId: string; readonly now: number }) =>
   db
     .selectFrom('file')
-    .selectAll()
-    .where('account_id', '=', accountId)
+    .select(['id', 'accountId', 'name', 'mediaType', 'purpose', 'bytes', 'createdAt', 'expiresAt'])
+    .where('accountId', '=', accountId)
     .where('state', '=', 'ready')
-    .where(({ eb, or }) => or([eb('expires_at', 'is', null), eb('expires_at', '>', BigInt(now))]));
-
-const toFile = (row: Selectable<FileTable>): FileRow => ({
-  id: row.id,
-  accountId: row.account_id,
-  name: row.name,
-  mediaType: row.media_type,
-  purpose: row.purpose,
-  bytes: Number(row.bytes),
-  createdAt: Number(row.created_at),
-  expiresAt: row.expires_at === null ? null : Number(row.expires_at),
-});
+    .where(({ eb, or }) => or([eb('expiresAt', 'is', null), eb('expiresAt', '>', now)]));

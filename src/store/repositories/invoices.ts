@@ -1,11 +1,12 @@
 /** Statements of accounts: the ledger's figures for a period, and the documents issued. */
 import { sql, type Kysely, type Selectable } from 'kysely';
-import type { Database, InvoiceKind, InvoiceTable } from '../database.ts';
+import type { Database, InvoiceKind } from '../database.ts';
 import { systemAccounts } from '../ledger.ts';
 import type { TransferKind } from '../ledger.ts';
 import { ranAt } from '../migrations/migrate.ts';
 import { addNotice, nobody } from './notices.ts';
 import { receiptsSince } from './receipts.ts';
+import { rowsOn } from '../schema/codec.ts';
 import { StoreError } from '../store-error.ts';
 import { inMonthsOf } from '../reports/usage-months.ts';
 
@@ -183,7 +184,7 @@ async function receiptless(db: Db, { accountId, from, to }: Span): Promise<bigin
   return row.amount ?? 0n;
 }
 
-/** A refund names its request in its idempotency key (`accounts/credit.ts`, `billing/repair.ts`). */
+/** A refund names its request in its idempotency key (`accounts/operations/credit.ts`, `billing/repair.ts`). */
 async function refunds(db: Db, { accountId, from, to }: Span): Promise<readonly LedgerRefund[]> {
   const found: LedgerRefund[] = [];
   let last: { readonly at: bigint; readonly id: Uint8Array } | undefined;
@@ -389,7 +390,7 @@ export async function closePeriod(
         })
         .execute();
       if (invoice.noticeId === null) continue;
-      await addNotice(transaction, {
+      await addNotice(rowsOn(transaction), {
         id: invoice.noticeId,
         accountId,
         type: 'invoice.issued',
@@ -433,7 +434,7 @@ export async function listInvoices(
   if (request.accountId !== undefined) query = query.where('account_id', '=', request.accountId);
   if (request.after !== undefined) {
     const after = await getInvoice(db, { ...request, id: request.after });
-    if (after === undefined) throw new StoreError('not_found', 'There is no such invoice.');
+    if (after === undefined) throw new StoreError('not_found', 'Invoice not found.');
     const { year, sequence } = after;
     query = query.where((is) => is(is.refTuple('year', 'sequence'), '<', is.tuple(BigInt(year), BigInt(sequence))));
   }
@@ -486,7 +487,7 @@ export async function lastStatement(
   return row === undefined ? undefined : toInvoice(row);
 }
 
-const toInvoice = (row: Selectable<InvoiceTable>): Invoice => ({
+const toInvoice = (row: Selectable<Database['invoice']>): Invoice => ({
   id: row.id,
   accountId: row.account_id,
   kind: row.kind,

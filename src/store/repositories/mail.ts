@@ -1,56 +1,26 @@
 /** The outbox; runs like the queries of `queries.ts`. */
-import type { Kysely, Selectable } from 'kysely';
-import type { Database, MailState, MailTable } from '../database.ts';
+import type { Kysely } from 'kysely';
+import type { Row, Rows } from '../schema/codec.ts';
 
-type Db = Kysely<Database>;
+type Db = Kysely<Rows>;
 
 /** A mail in the outbox. */
-export interface OutboxMail {
-  readonly id: string;
-  readonly createdAt: number;
-  readonly recipient: string;
-  readonly subject: string;
-  /** Null once it is sent or given up. */
-  readonly body: string | null;
-  readonly kind: string;
-  readonly accountId: string | null;
-  /** JSON, as in `MailTable`. */
-  readonly attachments: string | null;
-  readonly state: MailState;
-  readonly attempts: number;
-  readonly dueAt: number;
-  readonly sentAt: number | null;
-  readonly lastError: string | null;
-}
+export type OutboxMail = Omit<Row<'mail'>, 'idempotencyKey'>;
 
 /** Puts a mail into the outbox; false: one with the same idempotency key is or was there. */
 export async function addMail(
   db: Db,
-  mail: Pick<OutboxMail, 'id' | 'recipient' | 'subject' | 'kind' | 'accountId' | 'attachments'> & {
+  request: Pick<OutboxMail, 'id' | 'recipient' | 'subject' | 'kind' | 'accountId' | 'attachments'> & {
     readonly body: string;
     readonly idempotencyKey: string | null;
     readonly at: number;
   },
 ): Promise<boolean> {
+  const { at, ...mail } = request;
   const { numInsertedOrUpdatedRows } = await db
     .insertInto('mail')
-    .values({
-      id: mail.id,
-      idempotency_key: mail.idempotencyKey,
-      created_at: mail.at,
-      recipient: mail.recipient,
-      subject: mail.subject,
-      body: mail.body,
-      kind: mail.kind,
-      account_id: mail.accountId,
-      attachments: mail.attachments,
-      state: 'waiting',
-      attempts: 0,
-      due_at: mail.at,
-      sent_at: null,
-      last_error: null,
-    })
-    .onConflict((conflict) => conflict.column('idempotency_key').doNothing())
+    .values({ ...mail, createdAt: at, state: 'waiting', attempts: 0, dueAt: at, sentAt: null, lastError: null })
+    .onConflict((conflict) => conflict.column('idempotencyKey').doNothing())
     .executeTakeFirst();
   return numInsertedOrUpdatedRows === 1n;
 }
@@ -67,19 +37,19 @@ export async function claimMail(
     .selectFrom('mail')
     .selectAll()
     .where('state', '=', 'waiting')
-    .where('due_at', '<=', BigInt(now))
-    .orderBy('due_at')
+    .where('dueAt', '<=', now)
+    .orderBy('dueAt')
     .limit(claimTriesMax)
     .execute();
   for (const mail of due) {
     const { numUpdatedRows } = await db
       .updateTable('mail')
-      .set({ due_at: untilAt, attempts: mail.attempts + 1n })
+      .set({ dueAt: untilAt, attempts: mail.attempts + 1 })
       .where('id', '=', mail.id)
       .where('state', '=', 'waiting')
-      .where('due_at', '=', mail.due_at)
+      .where('dueAt', '=', mail.dueAt)
       .executeTakeFirst();
-    if (numUpdatedRows === 1n) return { ...toMail(mail), attempts: Number(mail.attempts) + 1 };
+    if (numUpdatedRows === 1n) return { ...mail, attempts: mail.attempts + 1 };
   }
   return undefined;
 }
@@ -101,13 +71,13 @@ export async function noteMailAttempt(
   const { id, at, outcome } = request;
   const changes =
     outcome.kind === 'again'
-      ? { due_at: outcome.dueAt, last_error: outcome.error }
+      ? { dueAt: outcome.dueAt, lastError: outcome.error }
       : {
           body: null,
           attachments: null,
           ...(outcome.kind === 'sent'
-            ? { state: 'sent' as const, sent_at: at, last_error: null }
-            : { state: 'failed' as const, last_error: outcome.error }),
+            ? { state: 'sent' as const, sentAt: at, lastError: null }
+            : { state: 'failed' as const, lastError: outcome.error }),
         };
   await db.updateTable('mail').set(changes).where('id', '=', id).where('state', '=', 'waiting').execute();
 }
@@ -121,28 +91,27 @@ export async function listMail(
     .selectFrom('mail')
     .select([
       'id',
-      'created_at',
+      'createdAt',
       'recipient',
       'subject',
       'kind',
-      'account_id',
+      'accountId',
       'state',
       'attempts',
-      'due_at',
-      'sent_at',
-      'last_error',
+      'dueAt',
+      'sentAt',
+      'lastError',
     ]);
   if (after !== undefined) query = query.where('id', '<', after);
   const rows = await query
     .orderBy('id', 'desc')
     .limit(Math.max(1, Math.min(limit, 101)))
     .execute();
-  return rows.map((row) => toMail({ ...row, body: null, attachments: null }));
+  return rows.map((row) => ({ ...row, body: null, attachments: null }));
 }
 
 export async function getMail(db: Db, { id }: { readonly id: string }): Promise<OutboxMail | undefined> {
-  const row = await db.selectFrom('mail').selectAll().where('id', '=', id).executeTakeFirst();
-  return row === undefined ? undefined : toMail(row);
+  return await db.selectFrom('mail').selectAll().where('id', '=', id).executeTakeFirst();
 }
 
 /** Deletes mail from before a time, and the oldest beyond a number; a bounded number, and returns how many. */
@@ -161,7 +130,7 @@ export async function forgetMail(
     .selectFrom('mail')
     .select('id')
     .where((is) =>
-      is.or([is('created_at', '<', BigInt(before)), ...(surplus === undefined ? [] : [is('id', '<=', surplus.id)])]),
+      is.or([is('createdAt', '<', before), ...(surplus === undefined ? [] : [is('id', '<=', surplus.id)])]),
     )
     .orderBy('id')
     .limit(forgottenAtOnce);
@@ -170,21 +139,3 @@ export async function forgetMail(
 }
 
 const forgottenAtOnce = 500;
-
-type Row = Omit<Selectable<MailTable>, 'idempotency_key'>;
-
-const toMail = (row: Row): OutboxMail => ({
-  id: row.id,
-  createdAt: Number(row.created_at),
-  recipient: row.recipient,
-  subject: row.subject,
-  body: row.body,
-  kind: row.kind,
-  accountId: row.account_id,
-  attachments: row.attachments,
-  state: row.state,
-  attempts: Number(row.attempts),
-  dueAt: Number(row.due_at),
-  sentAt: row.sent_at === null ? null : Number(row.sent_at),
-  lastError: row.last_error,
-});

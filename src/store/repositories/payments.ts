@@ -1,30 +1,12 @@
 /** Top-ups, and what the payment provider has reported about them. What moves money rides with a transfer (recordings.ts). */
-import type { Kysely, Selectable } from 'kysely';
+import type { Kysely } from 'kysely';
 import { addNotice } from './notices.ts';
 import type { Notice } from './notices.ts';
-import type { Database, PaymentReturnTable, TopupStatus, TopupTable } from '../database.ts';
+import type { Row, Rows } from '../schema/codec.ts';
 
-type Db = Kysely<Database>;
+type Db = Kysely<Rows>;
 
-export interface Topup {
-  /** `top_…`, sorts by time. */
-  readonly id: string;
-  readonly accountId: string;
-  readonly amountMicrocents: bigint;
-  readonly status: TopupStatus;
-  readonly origin: 'checkout' | 'auto';
-  readonly provider: string;
-  readonly checkoutId: string | null;
-  readonly checkoutUrl: string | null;
-  readonly paymentId: string | null;
-  readonly returnedMicrocents: bigint;
-  readonly idempotencyKey: string;
-  readonly successUrl: string | null;
-  readonly cancelUrl: string | null;
-  readonly createdAt: number;
-  readonly paidAt: number | null;
-  readonly by: string;
-}
+export type Topup = Row<'topup'>;
 
 export type NewTopup = Pick<
   Topup,
@@ -45,32 +27,22 @@ export async function beginTopup(db: Db, request: NewTopup): Promise<Topup> {
   await db
     .insertInto('topup')
     .values({
-      id: request.id,
-      account_id: request.accountId,
-      amount: request.amountMicrocents,
+      ...request,
       status: 'pending',
-      origin: request.origin,
-      provider: request.provider,
-      checkout_id: null,
-      checkout_url: null,
-      payment_id: null,
-      returned: 0n,
-      idempotency_key: request.idempotencyKey,
-      success_url: request.successUrl,
-      cancel_url: request.cancelUrl,
-      created_at: request.createdAt,
-      paid_at: null,
-      by: request.by,
+      checkoutId: null,
+      checkoutUrl: null,
+      paymentId: null,
+      returnedMicrocents: 0n,
+      paidAt: null,
     })
-    .onConflict((on) => on.columns(['account_id', 'idempotency_key']).doNothing())
+    .onConflict((on) => on.columns(['accountId', 'idempotencyKey']).doNothing())
     .execute();
-  const row = await db
+  return await db
     .selectFrom('topup')
     .selectAll()
-    .where('account_id', '=', request.accountId)
-    .where('idempotency_key', '=', request.idempotencyKey)
+    .where('accountId', '=', request.accountId)
+    .where('idempotencyKey', '=', request.idempotencyKey)
     .executeTakeFirstOrThrow();
-  return toTopup(row);
 }
 
 /** Records where it is paid. The first call wins. */
@@ -80,9 +52,9 @@ export async function noteCheckout(
 ): Promise<void> {
   await db
     .updateTable('topup')
-    .set({ checkout_id: request.checkoutId, checkout_url: request.checkoutUrl })
+    .set({ checkoutId: request.checkoutId, checkoutUrl: request.checkoutUrl })
     .where('id', '=', request.id)
-    .where('checkout_id', 'is', null)
+    .where('checkoutId', 'is', null)
     .execute();
 }
 
@@ -92,9 +64,8 @@ export async function getTopup(
   request: { readonly id: string; readonly accountId?: string },
 ): Promise<Topup | undefined> {
   let query = db.selectFrom('topup').selectAll().where('id', '=', request.id);
-  if (request.accountId !== undefined) query = query.where('account_id', '=', request.accountId);
-  const row = await query.executeTakeFirst();
-  return row === undefined ? undefined : toTopup(row);
+  if (request.accountId !== undefined) query = query.where('accountId', '=', request.accountId);
+  return await query.executeTakeFirst();
 }
 
 /** Newest first. */
@@ -105,44 +76,28 @@ export async function listTopups(
   let query = db
     .selectFrom('topup')
     .selectAll()
-    .where('account_id', '=', request.accountId)
+    .where('accountId', '=', request.accountId)
     .orderBy('id', 'desc')
     .limit(request.limit);
   if (request.after !== undefined) query = query.where('id', '<', request.after);
-  return (await query.execute()).map(toTopup);
+  return await query.execute();
 }
 
-export interface PaymentRow {
-  readonly id: string;
-  readonly topupId: string;
-  readonly accountId: string;
-  readonly amountMicrocents: bigint;
-}
+export type PaymentRow = Row<'payment'>;
 
 export async function findPayment(
   db: Db,
   request: { readonly provider: string; readonly id: string },
 ): Promise<PaymentRow | undefined> {
-  const row = await db
+  return await db
     .selectFrom('payment')
     .selectAll()
     .where('provider', '=', request.provider)
     .where('id', '=', request.id)
     .executeTakeFirst();
-  if (row === undefined) return undefined;
-  return { id: row.id, topupId: row.topup_id, accountId: row.account_id, amountMicrocents: row.amount };
 }
 
-export interface EventToRecord {
-  readonly provider: string;
-  readonly id: string;
-  readonly kind: string;
-  readonly subject: string | null;
-  /** `applied`, or why it changed nothing. */
-  readonly outcome: string;
-  readonly createdAt: number;
-  readonly receivedAt: number;
-}
+export type EventToRecord = Row<'payment_event'>;
 
 /** The outcome of an event that was recorded before. */
 export async function findPaymentEvent(
@@ -178,18 +133,13 @@ export async function recordPaymentEvent(
 }
 
 /** False: it was recorded already. */
-async function insertEvent(db: Db, event: EventToRecord): Promise<boolean> {
+async function insertEvent(
+  db: Db,
+  { provider, id, kind, subject, outcome, createdAt, receivedAt }: EventToRecord,
+): Promise<boolean> {
   const { numInsertedOrUpdatedRows } = await db
     .insertInto('payment_event')
-    .values({
-      provider: event.provider,
-      id: event.id,
-      kind: event.kind,
-      subject: event.subject,
-      outcome: event.outcome,
-      created_at: event.createdAt,
-      received_at: event.receivedAt,
-    })
+    .values({ provider, id, kind, subject, outcome, createdAt, receivedAt })
     .onConflict((on) => on.columns(['provider', 'id']).doNothing())
     .executeTakeFirst();
   return numInsertedOrUpdatedRows === 1n;
@@ -202,18 +152,17 @@ const seenRow = 'seen_until';
 export async function paymentsSeenUntil(db: Db, request: { readonly provider: string }): Promise<number | undefined> {
   const seen = await db
     .selectFrom('payment_event')
-    .select('created_at')
+    .select('createdAt')
     .where('provider', '=', request.provider)
     .where('id', '=', seenRow)
     .executeTakeFirst();
-  if (seen !== undefined) return Number(seen.created_at);
+  if (seen !== undefined) return seen.createdAt;
   const first = await db
     .selectFrom('topup')
-    .select((of) => of.fn.min('created_at').as('at'))
+    .select((of) => of.fn.min('createdAt').as('at'))
     .where('provider', '=', request.provider)
     .executeTakeFirst();
-  const at = first?.at ?? null;
-  return at === null ? undefined : Number(at);
+  return first?.at ?? undefined;
 }
 
 export async function notePaymentsSeen(
@@ -223,44 +172,24 @@ export async function notePaymentsSeen(
   const { provider, at } = request;
   await db
     .insertInto('payment_event')
-    .values({ provider, id: seenRow, kind: seenRow, subject: null, outcome: seenRow, created_at: at, received_at: at })
-    .onConflict((on) => on.columns(['provider', 'id']).doUpdateSet({ created_at: at, received_at: at }))
+    .values({ provider, id: seenRow, kind: seenRow, subject: null, outcome: seenRow, createdAt: at, receivedAt: at })
+    .onConflict((on) => on.columns(['provider', 'id']).doUpdateSet({ createdAt: at, receivedAt: at }))
     .execute();
 }
 
-export interface PaymentReturn {
-  readonly id: string;
-  readonly kind: PaymentReturnTable['kind'];
-  readonly paymentId: string;
-  readonly topupId: string;
-  readonly accountId: string;
-  readonly amountMicrocents: bigint;
-  readonly takenMicrocents: bigint;
-  /** When the refund failed or the dispute was won, and everything was given back; null: it stands. */
-  readonly undoneAt: number | null;
-}
+/** `undoneAt`: when the refund failed or the dispute was won, and everything was given back; null: it stands. */
+export type PaymentReturn = Row<'payment_return'>;
 
 export async function findPaymentReturn(
   db: Db,
   request: { readonly provider: string; readonly id: string },
 ): Promise<PaymentReturn | undefined> {
-  const row = await db
+  return await db
     .selectFrom('payment_return')
     .selectAll()
     .where('provider', '=', request.provider)
     .where('id', '=', request.id)
     .executeTakeFirst();
-  if (row === undefined) return undefined;
-  return {
-    id: row.id,
-    kind: row.kind,
-    paymentId: row.payment_id,
-    topupId: row.topup_id,
-    accountId: row.account_id,
-    amountMicrocents: row.amount,
-    takenMicrocents: row.taken,
-    undoneAt: row.undone_at === null ? null : Number(row.undone_at),
-  };
 }
 
 /**
@@ -270,7 +199,7 @@ export async function findPaymentReturn(
 export async function recordUndoneReturn(
   db: Db,
   request: {
-    readonly undone: Omit<PaymentReturn, 'takenMicrocents' | 'undoneAt'> & { readonly provider: string };
+    readonly undone: Omit<PaymentReturn, 'takenMicrocents' | 'at' | 'undoneAt'>;
     readonly event: EventToRecord;
     readonly notice: Notice | null;
     readonly at: number;
@@ -280,18 +209,7 @@ export async function recordUndoneReturn(
   return await db.transaction().execute(async (transaction) => {
     const { numInsertedOrUpdatedRows } = await transaction
       .insertInto('payment_return')
-      .values({
-        provider: undone.provider,
-        id: undone.id,
-        kind: undone.kind,
-        payment_id: undone.paymentId,
-        topup_id: undone.topupId,
-        account_id: undone.accountId,
-        amount: undone.amountMicrocents,
-        taken: 0n,
-        at,
-        undone_at: at,
-      })
+      .values({ ...undone, takenMicrocents: 0n, at, undoneAt: at })
       .onConflict((on) => on.columns(['provider', 'id']).doNothing())
       .executeTakeFirst();
     if (numInsertedOrUpdatedRows !== 1n) return false;
@@ -302,21 +220,18 @@ export async function recordUndoneReturn(
 }
 
 /** The provider's references of a payment method that may be charged in its owner's absence. */
-export interface SavedMethod {
-  readonly customerId: string;
-  readonly methodId: string;
-}
+export type SavedMethod = Pick<Row<'payment_method'>, 'customerId' | 'methodId'>;
 
 /** The newest one wins. */
 export async function savePaymentMethod(
   db: Db,
   request: SavedMethod & { readonly accountId: string; readonly provider: string; readonly savedAt: number },
 ): Promise<void> {
-  const saved = { customer_id: request.customerId, method_id: request.methodId, saved_at: request.savedAt };
+  const saved = { customerId: request.customerId, methodId: request.methodId, savedAt: request.savedAt };
   await db
     .insertInto('payment_method')
-    .values({ account_id: request.accountId, provider: request.provider, ...saved })
-    .onConflict((on) => on.columns(['account_id', 'provider']).doUpdateSet(saved))
+    .values({ accountId: request.accountId, provider: request.provider, ...saved })
+    .onConflict((on) => on.columns(['accountId', 'provider']).doUpdateSet(saved))
     .execute();
 }
 
@@ -324,30 +239,10 @@ export async function getPaymentMethod(
   db: Db,
   request: { readonly accountId: string; readonly provider: string },
 ): Promise<SavedMethod | undefined> {
-  const row = await db
+  return await db
     .selectFrom('payment_method')
-    .selectAll()
-    .where('account_id', '=', request.accountId)
+    .select(['customerId', 'methodId'])
+    .where('accountId', '=', request.accountId)
     .where('provider', '=', request.provider)
     .executeTakeFirst();
-  return row === undefined ? undefined : { customerId: row.customer_id, methodId: row.method_id };
 }
-
-const toTopup = (row: Selectable<TopupTable>): Topup => ({
-  id: row.id,
-  accountId: row.account_id,
-  amountMicrocents: row.amount,
-  status: row.status,
-  origin: row.origin,
-  provider: row.provider,
-  checkoutId: row.checkout_id,
-  checkoutUrl: row.checkout_url,
-  paymentId: row.payment_id,
-  returnedMicrocents: row.returned,
-  idempotencyKey: row.idempotency_key,
-  successUrl: row.success_url,
-  cancelUrl: row.cancel_url,
-  createdAt: Number(row.created_at),
-  paidAt: row.paid_at === null ? null : Number(row.paid_at),
-  by: row.by,
-});

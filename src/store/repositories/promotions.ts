@@ -1,23 +1,14 @@
 /** Promotional credit that ends: its unused part is derived from the ledger alone. */
-import type { Kysely, Selectable } from 'kysely';
+import type { Kysely } from 'kysely';
 import { costsSince } from '../reports/account-usage.ts';
-import type { Database, PromotionTable } from '../database.ts';
 import { inOneMoment } from '../one-moment.ts';
+import { storedOn, type Row, type Rows } from '../schema/codec.ts';
+import type { Database } from '../database.ts';
 
-type Db = Kysely<Database>;
+type Db = Kysely<Rows>;
 
-export interface Promotion {
-  /** The movement that granted it. */
-  readonly transferId: Uint8Array;
-  readonly accountId: string;
-  readonly amountMicrocents: bigint;
-  readonly grantedAt: number;
-  /** It no longer pays for requests that end at this time or later. */
-  readonly expiresAt: number;
-  readonly closedAt: number | null;
-  readonly unusedMicrocents: bigint | null;
-  readonly takenMicrocents: bigint | null;
-}
+/** It no longer pays for requests that end at `expiresAt` or later. */
+export type Promotion = Row<'promotion'>;
 
 /** Promotions that ended before a time and are not closed, the earliest first. */
 export async function duePromotions(
@@ -27,13 +18,13 @@ export async function duePromotions(
   const rows = await db
     .selectFrom('promotion')
     .selectAll()
-    .where('closed_at', 'is', null)
-    .where('expires_at', '<', BigInt(request.expiredBefore))
-    .orderBy('expires_at')
-    .orderBy('transfer_id')
+    .where('closedAt', 'is', null)
+    .where('expiresAt', '<', request.expiredBefore)
+    .orderBy('expiresAt')
+    .orderBy('transferId')
     .limit(request.limit)
     .execute();
-  return rows.map(toPromotion);
+  return rows;
 }
 
 /** The promotions of an account, the earliest end first. */
@@ -42,7 +33,7 @@ export async function listPromotions(
   request: { readonly accountId: string },
 ): Promise<readonly (Promotion & { readonly leftMicrocents: bigint })[]> {
   const promotions = await promotionsOf(db, request.accountId);
-  const left = await inOneMoment(db, (moment) => leftOf(moment, promotions));
+  const left = await inOneMoment(storedOn(db), (moment) => leftOf(moment, promotions));
   return promotions.map((promotion) => ({ ...promotion, leftMicrocents: left.get(promotion)! }));
 }
 
@@ -54,7 +45,7 @@ export async function promotionUnused(
   const promotions = await promotionsOf(db, request.accountId);
   const own = promotions.find(({ transferId }) => Buffer.compare(transferId, request.transferId) === 0);
   if (own === undefined) throw new Error('there is no such promotion');
-  return (await inOneMoment(db, (moment) => leftOf(moment, promotions))).get(own)!;
+  return (await inOneMoment(storedOn(db), (moment) => leftOf(moment, promotions))).get(own)!;
 }
 
 /** None of it was left to be taken. */
@@ -64,9 +55,9 @@ export async function closePromotion(
 ): Promise<void> {
   await db
     .updateTable('promotion')
-    .set({ closed_at: request.at, unused: request.unusedMicrocents, taken: 0n })
-    .where('transfer_id', '=', request.transferId)
-    .where('closed_at', 'is', null)
+    .set({ closedAt: request.at, unusedMicrocents: request.unusedMicrocents, takenMicrocents: 0n })
+    .where('transferId', '=', request.transferId)
+    .where('closedAt', 'is', null)
     .execute();
 }
 
@@ -74,12 +65,12 @@ async function promotionsOf(db: Db, accountId: string): Promise<readonly Promoti
   const rows = await db
     .selectFrom('promotion')
     .selectAll()
-    .where('account_id', '=', accountId)
-    .orderBy('expires_at')
-    .orderBy('granted_at')
-    .orderBy('transfer_id')
+    .where('accountId', '=', accountId)
+    .orderBy('expiresAt')
+    .orderBy('grantedAt')
+    .orderBy('transferId')
     .execute();
-  return rows.map(toPromotion);
+  return rows;
 }
 
 /**
@@ -87,7 +78,10 @@ async function promotionsOf(db: Db, accountId: string): Promise<readonly Promoti
  * and among several from the one that ends first. Between two of those times the same promotions hold, so the sum of the charges
  * is all that has to be known.
  */
-async function leftOf(moment: Db, promotions: readonly Promotion[]): Promise<ReadonlyMap<Promotion, bigint>> {
+async function leftOf(
+  moment: Kysely<Database>,
+  promotions: readonly Promotion[],
+): Promise<ReadonlyMap<Promotion, bigint>> {
   const left = new Map(promotions.map((promotion) => [promotion, promotion.amountMicrocents]));
   const times = [...new Set(promotions.flatMap(({ grantedAt, expiresAt }) => [grantedAt, expiresAt]))];
   times.sort((one, other) => one - other);
@@ -108,14 +102,3 @@ async function leftOf(moment: Db, promotions: readonly Promotion[]): Promise<Rea
   }
   return left;
 }
-
-const toPromotion = (row: Selectable<PromotionTable>): Promotion => ({
-  transferId: row.transfer_id,
-  accountId: row.account_id,
-  amountMicrocents: row.amount,
-  grantedAt: Number(row.granted_at),
-  expiresAt: Number(row.expires_at),
-  closedAt: row.closed_at === null ? null : Number(row.closed_at),
-  unusedMicrocents: row.unused,
-  takenMicrocents: row.taken,
-});

@@ -6,7 +6,6 @@ import {
   sql,
   type Expression,
   type ExpressionBuilder,
-  type Insertable,
   type Kysely,
   type RawBuilder,
   type Selectable,
@@ -15,17 +14,10 @@ import {
 } from 'kysely';
 import type { TaxStatus } from '../../tax/tax.ts';
 import type { Budget } from '../budget.ts';
-import type {
-  AccountStatus,
-  AccountTable,
-  ApiKeyTable,
-  ChangeTable,
-  Database,
-  KeyStatus,
-  UsageTable,
-} from '../database.ts';
+import type { AccountStatus, ChangeKind, Database, KeyStatus } from '../database.ts';
 import type { Ending, TransferKind, UsageRow } from '../ledger.ts';
 import { addNotice, nobody } from './notices.ts';
+import { rowsOn } from '../schema/codec.ts';
 import { StoreError } from '../store-error.ts';
 import { hourMs } from '../../platform/calendar/time-zone.ts';
 import { closedBefore, hourOfAll, listOf, sumsOf, tagPattern, type TokenColumn } from '../reports/usage-expressions.ts';
@@ -86,7 +78,9 @@ export async function listAccounts(
 
 /** What replicas have leased of the account and not spent; 0 where one process owns all balances. */
 export const leased = () =>
-  sql<bigint>`coalesce((select sum(remaining) from slice where slice.account_id = account.id), 0)`.as('leased');
+  sql<bigint>`coalesce((select sum(remaining) from credit_lease where credit_lease.account_id = account.id), 0)`.as(
+    'leased',
+  );
 
 export async function getAccount(db: Db, request: { readonly accountId: string }): Promise<Account | undefined> {
   const row = await db
@@ -236,7 +230,7 @@ export async function revokeKey(
     if (row === undefined) return undefined;
     if (revoked.numUpdatedRows === 1n) {
       await recordChange(transaction, changeId, at, 'key_revoked', keyId);
-      await addNotice(transaction, {
+      await addNotice(rowsOn(transaction), {
         id: `evt_${keyId}`,
         accountId: row.account_id,
         type: 'key.revoked',
@@ -440,7 +434,7 @@ function changeAccount(
   db: Db,
   accountId: string,
   set: Pick<
-    Updateable<AccountTable>,
+    Updateable<Database['account']>,
     | 'models'
     | 'plan'
     | 'limits'
@@ -453,7 +447,7 @@ function changeAccount(
     | 'invoice_email'
     | 'time_zone'
   >,
-  { changeId, at, kind }: { readonly changeId: Uint8Array; readonly at: number; readonly kind: ChangeTable['kind'] },
+  { changeId, at, kind }: { readonly changeId: Uint8Array; readonly at: number; readonly kind: ChangeKind },
 ): Promise<Account | undefined> {
   return db.transaction().execute(async (transaction) => {
     const row = await transaction
@@ -578,8 +572,8 @@ function limitsText(before: string | null, changed: Readonly<Record<string, unkn
 async function changeKey(
   transaction: Db,
   keyId: string,
-  set: Pick<Updateable<ApiKeyTable>, 'models' | 'limits' | 'name' | 'expires_at' | 'tags' | 'disabled_at'>,
-  { changeId, at, kind }: { readonly changeId: Uint8Array; readonly at: number; readonly kind: ChangeTable['kind'] },
+  set: Pick<Updateable<Database['api_key']>, 'models' | 'limits' | 'name' | 'expires_at' | 'tags' | 'disabled_at'>,
+  { changeId, at, kind }: { readonly changeId: Uint8Array; readonly at: number; readonly kind: ChangeKind },
 ): Promise<ApiKey | undefined> {
   const row = await transaction
     .updateTable('api_key')
@@ -627,7 +621,7 @@ export async function addAccountPrice(
       .where('valid_from', '=', BigInt(price.validFrom))
       .executeTakeFirst();
     if (begins !== undefined)
-      throw new StoreError('conflict', 'There are rates from that very moment already. Remove them first.');
+      throw new StoreError('conflict', 'Rates that start at that very time exist already. Remove them first.');
     await transaction
       .insertInto('account_price')
       .values({
@@ -988,13 +982,7 @@ function matching(filter: UsageFilter) {
   };
 }
 
-async function recordChange(
-  db: Db,
-  id: Uint8Array,
-  at: number,
-  kind: Insertable<Database['change']>['kind'],
-  ref: string,
-): Promise<void> {
+async function recordChange(db: Db, id: Uint8Array, at: number, kind: ChangeKind, ref: string): Promise<void> {
   await db.insertInto('change').values({ id, at, kind, ref }).execute();
 }
 
@@ -1027,7 +1015,7 @@ export function toAccount(row: Selectable<Database['account']> & { readonly leas
   };
 }
 
-export function toKey(row: Selectable<ApiKeyTable>): ApiKey {
+export function toKey(row: Selectable<Database['api_key']>): ApiKey {
   return {
     id: row.id,
     accountId: row.account_id,
@@ -1049,7 +1037,7 @@ export function toKey(row: Selectable<ApiKeyTable>): ApiKey {
   };
 }
 
-export function toUsageRow(row: Selectable<UsageTable>): UsageRow {
+export function toUsageRow(row: Selectable<Database['usage']>): UsageRow {
   return {
     requestId: row.request_id,
     publicId: row.public_id,

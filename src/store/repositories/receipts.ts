@@ -1,8 +1,9 @@
 /** Receipts of payments, and the documents that correct them when a payment is returned. */
 import type { Kysely, Selectable } from 'kysely';
-import type { Database, ReceiptKind, ReceiptTable } from '../database.ts';
+import type { Database, ReceiptKind } from '../database.ts';
 import { ranAt } from '../migrations/migrate.ts';
 import { addNotice, nobody } from './notices.ts';
+import { rowsOn } from '../schema/codec.ts';
 import { StoreError } from '../store-error.ts';
 
 type Db = Kysely<Database>;
@@ -220,7 +221,7 @@ export async function issueReceipt(
         .executeTakeFirst();
       // The number or the document is taken: the next look tells which.
       if (numInsertedOrUpdatedRows !== 1n) return undefined;
-      await addNotice(transaction, {
+      await addNotice(rowsOn(transaction), {
         id: receipt.noticeId,
         accountId: receipt.accountId,
         type: 'receipt.issued',
@@ -271,7 +272,7 @@ export async function listReceipts(
   if (request.accountId !== undefined) query = query.where('account_id', '=', request.accountId);
   if (request.after !== undefined) {
     const after = await rowOf(db, { ...request, id: request.after });
-    if (after === undefined) throw new StoreError('not_found', 'There is no such receipt.');
+    if (after === undefined) throw new StoreError('not_found', 'Receipt not found.');
     const { year, sequence } = after;
     query = query.where((is) => is(is.refTuple('year', 'sequence'), '<', is.tuple(year, sequence)));
   }
@@ -306,7 +307,7 @@ export async function receiptsOfTopups(
 async function rowOf(
   db: Db,
   request: { readonly accountId?: string; readonly id: string },
-): Promise<Selectable<ReceiptTable> | undefined> {
+): Promise<Selectable<Database['receipt']> | undefined> {
   let query = db
     .selectFrom('receipt')
     .selectAll()
@@ -317,7 +318,7 @@ async function rowOf(
 
 const toReceipt = (
   row: Pick<
-    Selectable<ReceiptTable>,
+    Selectable<Database['receipt']>,
     'id' | 'account_id' | 'kind' | 'number' | 'corrects' | 'topup_id' | 'issued_at' | 'total' | 'method' | 'data'
   >,
 ): Receipt => ({

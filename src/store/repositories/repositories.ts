@@ -10,6 +10,7 @@ import * as erasing from '../erasure/erase-account.ts';
 import * as persons from '../erasure/erase-person.ts';
 import { releasePerson } from '../erasure/release-person.ts';
 import type { Database } from '../database.ts';
+import { rowsOn } from '../schema/codec.ts';
 import * as changes from './changes.ts';
 import * as keys from './keys.ts';
 import * as generations from './generations.ts';
@@ -32,7 +33,74 @@ import * as rollUps from '../reports/roll-ups.ts';
 import * as webhooks from './webhooks.ts';
 
 /** What the repositories do for the main thread, by name: an entry here makes a query callable from there. */
-const repositoryOperations = {
+const rowOperations = {
+  beginFile: files.beginFile,
+  finishFile: files.finishFile,
+  getFile: files.getFile,
+  listFiles: files.listFiles,
+  leaveFile: files.leaveFile,
+  forgetFiles: files.forgetFiles,
+  unreadyFiles: files.unreadyFiles,
+  addAlert: alerts.addAlert,
+  listAlerts: alerts.listAlerts,
+  getAlert: alerts.getAlert,
+  changeAlert: alerts.changeAlert,
+  deleteAlert: alerts.deleteAlert,
+  alertsToLookAt: alerts.alertsToLookAt,
+  noteLook: alerts.noteLook,
+  listNotices: notices.listNotices,
+  forgetNotice: notices.forgetNotice,
+  memberAddresses: notices.memberAddresses,
+  addWebhookEndpoint: webhooks.addWebhookEndpoint,
+  listWebhookEndpoints: webhooks.listWebhookEndpoints,
+  getWebhookEndpoint: webhooks.getWebhookEndpoint,
+  changeWebhookEndpoint: webhooks.changeWebhookEndpoint,
+  deleteWebhookEndpoint: webhooks.deleteWebhookEndpoint,
+  addWebhookEvent: webhooks.addWebhookEvent,
+  claimDeliveries: webhooks.claimDeliveries,
+  noteTry: webhooks.noteTry,
+  listDeliveries: webhooks.listDeliveries,
+  replayDelivery: webhooks.replayDelivery,
+  forgetDeliveries: webhooks.forgetDeliveries,
+  addMail: mail.addMail,
+  claimMail: mail.claimMail,
+  noteMailAttempt: mail.noteMailAttempt,
+  listMail: mail.listMail,
+  getMail: mail.getMail,
+  forgetMail: mail.forgetMail,
+  getAutoTopup: autoTopups.getAutoTopup,
+  setAutoTopup: autoTopups.setAutoTopup,
+  dueAutoTopups: autoTopups.dueAutoTopups,
+  claimAutoTopup: autoTopups.claimAutoTopup,
+  chargedSince: autoTopups.chargedSince,
+  endAutoTopup: autoTopups.endAutoTopup,
+  failAutoTopup: autoTopups.failAutoTopup,
+  payersOf: autoTopups.payersOf,
+  duePromotions: promotions.duePromotions,
+  listPromotions: promotions.listPromotions,
+  promotionUnused: promotions.promotionUnused,
+  closePromotion: promotions.closePromotion,
+  beginTopup: payments.beginTopup,
+  noteCheckout: payments.noteCheckout,
+  getTopup: payments.getTopup,
+  listTopups: payments.listTopups,
+  findPayment: payments.findPayment,
+  findPaymentEvent: payments.findPaymentEvent,
+  recordPaymentEvent: payments.recordPaymentEvent,
+  paymentsSeenUntil: payments.paymentsSeenUntil,
+  notePaymentsSeen: payments.notePaymentsSeen,
+  findPaymentReturn: payments.findPaymentReturn,
+  recordUndoneReturn: payments.recordUndoneReturn,
+  savePaymentMethod: payments.savePaymentMethod,
+  getPaymentMethod: payments.getPaymentMethod,
+  makeDemoObject: demoPayments.makeDemoObject,
+  getDemoObject: demoPayments.getDemoObject,
+  changeDemoObject: demoPayments.changeDemoObject,
+  listDemoObjects: demoPayments.listDemoObjects,
+} as const;
+
+/** The same, on the columns as SQL has them: sums, and what reaches better-auth's tables. */
+const storedOperations = {
   listAccounts: queries.listAccounts,
   getAccount: queries.getAccount,
   listCustomers: accounts.listCustomers,
@@ -76,13 +144,6 @@ const repositoryOperations = {
   findKeptItems: keptItems.findKeptItems,
   tidyKeptItems: keptItems.tidyKeptItems,
   deleteKeptItems: keptItems.deleteKeptItems,
-  beginFile: files.beginFile,
-  finishFile: files.finishFile,
-  getFile: files.getFile,
-  listFiles: files.listFiles,
-  leaveFile: files.leaveFile,
-  forgetFiles: files.forgetFiles,
-  unreadyFiles: files.unreadyFiles,
   claimRequest: idempotency.claimRequest,
   keepAnswer: idempotency.keepAnswer,
   leaveRequest: idempotency.leaveRequest,
@@ -103,27 +164,6 @@ const repositoryOperations = {
   listReceipts: receipts.listReceipts,
   getReceipt: receipts.getReceipt,
   receiptsOfTopups: receipts.receiptsOfTopups,
-  addAlert: alerts.addAlert,
-  listAlerts: alerts.listAlerts,
-  getAlert: alerts.getAlert,
-  changeAlert: alerts.changeAlert,
-  deleteAlert: alerts.deleteAlert,
-  alertsToLookAt: alerts.alertsToLookAt,
-  noteLook: alerts.noteLook,
-  listNotices: notices.listNotices,
-  forgetNotice: notices.forgetNotice,
-  memberAddresses: notices.memberAddresses,
-  addWebhookEndpoint: webhooks.addWebhookEndpoint,
-  listWebhookEndpoints: webhooks.listWebhookEndpoints,
-  getWebhookEndpoint: webhooks.getWebhookEndpoint,
-  changeWebhookEndpoint: webhooks.changeWebhookEndpoint,
-  deleteWebhookEndpoint: webhooks.deleteWebhookEndpoint,
-  addWebhookEvent: webhooks.addWebhookEvent,
-  claimDeliveries: webhooks.claimDeliveries,
-  noteTry: webhooks.noteTry,
-  listDeliveries: webhooks.listDeliveries,
-  replayDelivery: webhooks.replayDelivery,
-  forgetDeliveries: webhooks.forgetDeliveries,
   findPresentedKey: keys.findPresentedKey,
   getKey: keys.getKey,
   listAccountKeys: keys.listAccountKeys,
@@ -133,44 +173,9 @@ const repositoryOperations = {
   forgetAttempts: attempts.forgetAttempts,
   recordAudit: audit.recordAudit,
   listAudit: audit.listAudit,
-  addMail: mail.addMail,
-  claimMail: mail.claimMail,
-  noteMailAttempt: mail.noteMailAttempt,
-  listMail: mail.listMail,
-  getMail: mail.getMail,
-  forgetMail: mail.forgetMail,
   heldOf: credits.heldOf,
   creditSummary: credits.creditSummary,
   listLedger: credits.listLedger,
-  getAutoTopup: autoTopups.getAutoTopup,
-  setAutoTopup: autoTopups.setAutoTopup,
-  dueAutoTopups: autoTopups.dueAutoTopups,
-  claimAutoTopup: autoTopups.claimAutoTopup,
-  chargedSince: autoTopups.chargedSince,
-  endAutoTopup: autoTopups.endAutoTopup,
-  failAutoTopup: autoTopups.failAutoTopup,
-  payersOf: autoTopups.payersOf,
-  duePromotions: promotions.duePromotions,
-  listPromotions: promotions.listPromotions,
-  promotionUnused: promotions.promotionUnused,
-  closePromotion: promotions.closePromotion,
-  beginTopup: payments.beginTopup,
-  noteCheckout: payments.noteCheckout,
-  getTopup: payments.getTopup,
-  listTopups: payments.listTopups,
-  findPayment: payments.findPayment,
-  findPaymentEvent: payments.findPaymentEvent,
-  recordPaymentEvent: payments.recordPaymentEvent,
-  paymentsSeenUntil: payments.paymentsSeenUntil,
-  notePaymentsSeen: payments.notePaymentsSeen,
-  findPaymentReturn: payments.findPaymentReturn,
-  recordUndoneReturn: payments.recordUndoneReturn,
-  savePaymentMethod: payments.savePaymentMethod,
-  getPaymentMethod: payments.getPaymentMethod,
-  makeDemoObject: demoPayments.makeDemoObject,
-  getDemoObject: demoPayments.getDemoObject,
-  changeDemoObject: demoPayments.changeDemoObject,
-  listDemoObjects: demoPayments.listDemoObjects,
   spendSince: reports.spendSince,
   spendOfKeys: reports.spendOfKeys,
   reportUsage: reports.reportUsage,
@@ -207,7 +212,7 @@ const repositoryOperations = {
   cursorOf: generations.cursorOf,
 } as const;
 
-type Operations = typeof repositoryOperations;
+type Operations = typeof rowOperations & typeof storedOperations;
 export type RepositoryOperation = keyof Operations;
 export type RepositoryRequest<Name extends RepositoryOperation> = Parameters<Operations[Name]>[1];
 export type RepositoryAnswer<Name extends RepositoryOperation> = Awaited<ReturnType<Operations[Name]>>;
@@ -219,9 +224,13 @@ export type Repositories = {
 
 /** The same operations on a given connection, without a thread: for the command line. */
 export function repositoriesOn(db: Kysely<Database>): Repositories {
-  const call = (name: RepositoryOperation) => (request: unknown) =>
-    (repositoryOperations[name] as (db: Kysely<Database>, request: unknown) => Promise<unknown>)(db, request);
-  return Object.fromEntries(
-    (Object.keys(repositoryOperations) as RepositoryOperation[]).map((name) => [name, call(name)]),
-  ) as unknown as Repositories;
+  const rows = rowsOn(db);
+  const callable = <On>(operations: object, on: On) =>
+    Object.entries(operations as Readonly<Record<string, (on: On, request: unknown) => Promise<unknown>>>).map(
+      ([name, run]) => [name, (request: unknown) => run(on, request)],
+    );
+  return Object.fromEntries([
+    ...callable(rowOperations, rows),
+    ...callable(storedOperations, db),
+  ]) as unknown as Repositories;
 }

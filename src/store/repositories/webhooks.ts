@@ -1,24 +1,10 @@
 /** Webhook endpoints and their deliveries. Every statement about an account names it. */
-import { sql, type Kysely, type Selectable } from 'kysely';
-import type { Database, DeliveryState, WebhookDeliveryTable, WebhookEndpointTable } from '../database.ts';
-import { StoreError } from '../store-error.ts';
+import { sql, type Kysely } from 'kysely';
+import type { Row, Rows } from '../schema/codec.ts';
 
-type Db = Kysely<Database>;
+type Db = Kysely<Rows>;
 
-export interface WebhookEndpoint {
-  readonly id: string;
-  readonly accountId: string;
-  readonly url: string;
-  readonly description: string;
-  /** null: all, including future ones. */
-  readonly events: readonly string[] | null;
-  readonly secretVersion: number;
-  readonly status: 'active' | 'disabled';
-  readonly reason: 'asked' | 'failing' | null;
-  readonly createdAt: number;
-  readonly updatedAt: number;
-  readonly failingSince: number | null;
-}
+export type WebhookEndpoint = Row<'webhook_endpoint'>;
 
 /** False: the account has the maximum already. */
 export async function addWebhookEndpoint(
@@ -32,7 +18,7 @@ export async function addWebhookEndpoint(
   return await db.transaction().execute(async (transaction) => {
     const { count } = await transaction
       .selectFrom('webhook_endpoint')
-      .where('account_id', '=', accountId)
+      .where('accountId', '=', accountId)
       .where('status', '<>', 'deleted')
       .select((of) => of.fn.countAll<bigint>().as('count'))
       .executeTakeFirstOrThrow();
@@ -41,16 +27,16 @@ export async function addWebhookEndpoint(
       .insertInto('webhook_endpoint')
       .values({
         id,
-        account_id: accountId,
+        accountId,
         url,
         description,
-        events: events === null ? null : JSON.stringify(events),
-        secret_version: 1,
+        events,
+        secretVersion: 1,
         status: 'active',
         reason: null,
-        created_at: at,
-        updated_at: at,
-        failing_since: null,
+        createdAt: at,
+        updatedAt: at,
+        failingSince: null,
       })
       .execute();
     return true;
@@ -68,9 +54,9 @@ export async function listWebhookEndpoints(
     .where('status', '<>', 'deleted')
     .orderBy('id', 'desc')
     .limit(request.limit);
-  if (request.accountId !== undefined) query = query.where('account_id', '=', request.accountId);
+  if (request.accountId !== undefined) query = query.where('accountId', '=', request.accountId);
   if (request.after !== undefined) query = query.where('id', '<', request.after);
-  return (await query.execute()).map(toEndpoint);
+  return await query.execute();
 }
 
 /** An endpoint of one account, or of any. */
@@ -83,9 +69,8 @@ export async function getWebhookEndpoint(
     .selectAll()
     .where('id', '=', request.id)
     .where('status', '<>', 'deleted');
-  if (request.accountId !== undefined) query = query.where('account_id', '=', request.accountId);
-  const row = await query.executeTakeFirst();
-  return row === undefined ? undefined : toEndpoint(row);
+  if (request.accountId !== undefined) query = query.where('accountId', '=', request.accountId);
+  return await query.executeTakeFirst();
 }
 
 /** Fields that are undefined stay. undefined: there is no such endpoint. Activating one resets its failures. */
@@ -102,25 +87,24 @@ export async function changeWebhookEndpoint(
   },
 ): Promise<WebhookEndpoint | undefined> {
   const { url, description, events, isEnabled } = request;
-  const row = await db
+  return await db
     .updateTable('webhook_endpoint')
     .set({
-      updated_at: request.at,
+      updatedAt: request.at,
       ...(url === undefined ? {} : { url }),
       ...(description === undefined ? {} : { description }),
-      ...(events === undefined ? {} : { events: events === null ? null : JSON.stringify(events) }),
+      ...(events === undefined ? {} : { events }),
       ...(isEnabled === undefined
         ? {}
         : isEnabled
-          ? { status: 'active', reason: null, failing_since: null }
+          ? { status: 'active', reason: null, failingSince: null }
           : { status: 'disabled', reason: 'asked' }),
     })
     .where('id', '=', request.id)
-    .where('account_id', '=', request.accountId)
+    .where('accountId', '=', request.accountId)
     .where('status', '<>', 'deleted')
     .returningAll()
     .executeTakeFirst();
-  return row === undefined ? undefined : toEndpoint(row);
 }
 
 /** False: there is no such endpoint. Its waiting deliveries are dropped. */
@@ -131,16 +115,16 @@ export async function deleteWebhookEndpoint(
   return await db.transaction().execute(async (transaction) => {
     const { numUpdatedRows } = await transaction
       .updateTable('webhook_endpoint')
-      .set({ status: 'deleted', updated_at: at })
+      .set({ status: 'deleted', updatedAt: at })
       .where('id', '=', id)
-      .where('account_id', '=', accountId)
+      .where('accountId', '=', accountId)
       .where('status', '<>', 'deleted')
       .executeTakeFirst();
     if (numUpdatedRows !== 1n) return false;
     await transaction
       .updateTable('webhook_delivery')
-      .set({ state: 'dropped', next_at: null })
-      .where('endpoint_id', '=', id)
+      .set({ state: 'dropped', nextAt: null })
+      .where('endpointId', '=', id)
       .where('state', '=', 'waiting')
       .execute();
     return true;
@@ -178,20 +162,18 @@ export async function addWebhookEvent(
     const endpoints = await transaction
       .selectFrom('webhook_endpoint')
       .select(['id', 'events'])
-      .where('account_id', '=', accountId)
+      .where('accountId', '=', accountId)
       .where('status', '=', 'active')
       .orderBy('id')
       .limit(ids.length)
       .execute();
     const wanted = endpoints.filter(({ id, events }) =>
-      endpointId === undefined
-        ? events === null || (JSON.parse(events) as readonly string[]).includes(type)
-        : id === endpointId,
+      endpointId === undefined ? events === null || events.includes(type) : id === endpointId,
     );
     if (wanted.length === 0) return { waiting: 0, dropped: 0 };
     const { count } = await transaction
       .selectFrom('webhook_delivery')
-      .where('account_id', '=', accountId)
+      .where('accountId', '=', accountId)
       .where('state', '=', 'waiting')
       .select((of) => of.fn.countAll<bigint>().as('count'))
       .executeTakeFirstOrThrow();
@@ -203,22 +185,22 @@ export async function addWebhookEvent(
         .insertInto('webhook_delivery')
         .values({
           id: ids[index]!,
-          endpoint_id: id,
-          account_id: accountId,
-          event_id: eventId,
+          endpointId: id,
+          accountId,
+          eventId,
           type,
           body,
           state: isRoom ? 'waiting' : 'dropped',
           tries: 0,
-          next_at: isRoom ? at : null,
-          created_at: at,
-          tried_at: null,
-          delivered_at: null,
+          nextAt: isRoom ? at : null,
+          createdAt: at,
+          triedAt: null,
+          deliveredAt: null,
           status: null,
           answer: null,
           failure: isRoom ? null : 'too many deliveries of the account were waiting',
         })
-        .onConflict((conflict) => conflict.columns(['endpoint_id', 'event_id']).doNothing())
+        .onConflict((conflict) => conflict.columns(['endpointId', 'eventId']).doNothing())
         .executeTakeFirst();
       if (numInsertedOrUpdatedRows !== 1n) continue;
       if (isRoom) waiting++;
@@ -228,23 +210,7 @@ export async function addWebhookEvent(
   });
 }
 
-export interface WebhookDelivery {
-  readonly id: string;
-  readonly endpointId: string;
-  readonly accountId: string;
-  readonly eventId: string;
-  readonly type: string;
-  readonly body: string;
-  readonly state: DeliveryState;
-  readonly tries: number;
-  readonly nextAt: number | null;
-  readonly createdAt: number;
-  readonly triedAt: number | null;
-  readonly deliveredAt: number | null;
-  readonly status: number | null;
-  readonly answer: string | null;
-  readonly failure: string | null;
-}
+export type WebhookDelivery = Row<'webhook_delivery'>;
 
 /** A delivery that is due, and its destination. */
 export interface DueDelivery extends WebhookDelivery {
@@ -268,21 +234,21 @@ export async function claimDeliveries(
   const { now, claimedUntil, limit, perAccountMax } = request;
   const due = db
     .selectFrom('webhook_delivery')
-    .innerJoin('webhook_endpoint', 'webhook_endpoint.id', 'webhook_delivery.endpoint_id')
+    .innerJoin('webhook_endpoint', 'webhook_endpoint.id', 'webhook_delivery.endpointId')
     .selectAll('webhook_delivery')
-    .select(['webhook_endpoint.url', 'webhook_endpoint.secret_version'])
+    .select(['webhook_endpoint.url', 'webhook_endpoint.secretVersion'])
     .select(
       sql<bigint>`row_number() over (partition by webhook_delivery.account_id order by next_at, webhook_delivery.id)`.as(
         'place',
       ),
     )
-    .where('next_at', '<=', BigInt(now))
+    .where('nextAt', '<=', now)
     .where('webhook_endpoint.status', '=', 'active');
   const rows = await db
     .selectFrom(due.as('due'))
     .selectAll()
     .where('place', '<=', BigInt(perAccountMax))
-    .orderBy('next_at')
+    .orderBy('nextAt')
     .orderBy('id')
     .limit(limit)
     .execute();
@@ -290,17 +256,12 @@ export async function claimDeliveries(
   for (const row of rows) {
     const { numUpdatedRows } = await db
       .updateTable('webhook_delivery')
-      .set({ next_at: claimedUntil })
+      .set({ nextAt: claimedUntil })
       .where('id', '=', row.id)
       // One of several that find it at once.
-      .where('next_at', '=', row.next_at)
+      .where('nextAt', '=', row.nextAt)
       .executeTakeFirst();
-    if (numUpdatedRows === 1n)
-      claimed.push({
-        ...toDelivery({ ...row, next_at: BigInt(claimedUntil) }),
-        url: row.url,
-        secretVersion: Number(row.secret_version),
-      });
+    if (numUpdatedRows === 1n) claimed.push({ ...row, nextAt: claimedUntil });
   }
   return claimed;
 }
@@ -329,28 +290,28 @@ export async function noteTry(db: Db, tried: Tried): Promise<'noted' | 'disabled
       .updateTable('webhook_delivery')
       .set((is) => ({
         state: isDelivered ? 'delivered' : nextAt === null ? 'failed' : 'waiting',
-        tries: is('tries', '+', 1n),
-        next_at: isDelivered ? null : nextAt,
-        tried_at: at,
-        delivered_at: isDelivered ? at : null,
+        tries: is('tries', '+', 1),
+        nextAt: isDelivered ? null : nextAt,
+        triedAt: at,
+        deliveredAt: isDelivered ? at : null,
         status: tried.status,
         answer: tried.answer,
         failure: tried.failure,
       }))
       .where('id', '=', tried.id)
-      .where('next_at', '=', BigInt(tried.claimedUntil))
+      .where('nextAt', '=', tried.claimedUntil)
       .executeTakeFirst();
     if (numUpdatedRows !== 1n) return 'taken';
     const endpoint = transaction.updateTable('webhook_endpoint').where('id', '=', tried.endpointId);
     if (isDelivered) {
-      await endpoint.set({ failing_since: null }).where('failing_since', 'is not', null).execute();
+      await endpoint.set({ failingSince: null }).where('failingSince', 'is not', null).execute();
       return 'noted';
     }
-    await endpoint.set({ failing_since: at }).where('failing_since', 'is', null).execute();
+    await endpoint.set({ failingSince: at }).where('failingSince', 'is', null).execute();
     const disabled = await endpoint
-      .set({ status: 'disabled', reason: 'failing', updated_at: at })
+      .set({ status: 'disabled', reason: 'failing', updatedAt: at })
       .where('status', '=', 'active')
-      .where('failing_since', '<=', BigInt(tried.disableBefore))
+      .where('failingSince', '<=', tried.disableBefore)
       .executeTakeFirst();
     return disabled.numUpdatedRows === 1n ? 'disabled' : 'noted';
   });
@@ -364,12 +325,12 @@ export async function listDeliveries(
   let query = db
     .selectFrom('webhook_delivery')
     .selectAll()
-    .where('endpoint_id', '=', request.endpointId)
-    .where('account_id', '=', request.accountId)
+    .where('endpointId', '=', request.endpointId)
+    .where('accountId', '=', request.accountId)
     .orderBy('id', 'desc')
     .limit(request.limit);
   if (request.after !== undefined) query = query.where('id', '<', request.after);
-  return (await query.execute()).map(toDelivery);
+  return await query.execute();
 }
 
 /** Sends one again, from the beginning of its pauses. undefined: there is none, or its endpoint is gone or disabled. */
@@ -379,14 +340,13 @@ export async function replayDelivery(
 ): Promise<WebhookDelivery | undefined> {
   let query = db
     .updateTable('webhook_delivery')
-    .set({ state: 'waiting', next_at: at, tries: 0, failure: null })
+    .set({ state: 'waiting', nextAt: at, tries: 0, failure: null })
     .where('id', '=', id)
-    .where('endpoint_id', 'in', (of) =>
+    .where('endpointId', 'in', (of) =>
       of.selectFrom('webhook_endpoint').select('webhook_endpoint.id').where('status', '=', 'active'),
     );
-  if (accountId !== undefined) query = query.where('account_id', '=', accountId);
-  const row = await query.returningAll().executeTakeFirst();
-  return row === undefined ? undefined : toDelivery(row);
+  if (accountId !== undefined) query = query.where('accountId', '=', accountId);
+  return await query.returningAll().executeTakeFirst();
 }
 
 /** Deletes a bounded number of old deliveries, and those that wait for disabled endpoints. Returns how many. */
@@ -397,50 +357,8 @@ export async function forgetDeliveries(
   const { numDeletedRows } = await db
     .deleteFrom('webhook_delivery')
     .where('id', 'in', (of) =>
-      of
-        .selectFrom('webhook_delivery')
-        .select('id')
-        .where('created_at', '<', BigInt(before))
-        .orderBy('created_at')
-        .limit(limit),
+      of.selectFrom('webhook_delivery').select('id').where('createdAt', '<', before).orderBy('createdAt').limit(limit),
     )
     .executeTakeFirst();
   return Number(numDeletedRows);
 }
-
-function toEndpoint(row: Selectable<WebhookEndpointTable>): WebhookEndpoint {
-  if (row.status === 'deleted') throw new StoreError('not_found', 'this endpoint is deleted');
-  return {
-    id: row.id,
-    accountId: row.account_id,
-    url: row.url,
-    description: row.description,
-    events: row.events === null ? null : (JSON.parse(row.events) as readonly string[]),
-    secretVersion: Number(row.secret_version),
-    status: row.status,
-    reason: row.reason,
-    createdAt: Number(row.created_at),
-    updatedAt: Number(row.updated_at),
-    failingSince: numberOrNull(row.failing_since),
-  };
-}
-
-const toDelivery = (row: Selectable<WebhookDeliveryTable>): WebhookDelivery => ({
-  id: row.id,
-  endpointId: row.endpoint_id,
-  accountId: row.account_id,
-  eventId: row.event_id,
-  type: row.type,
-  body: row.body,
-  state: row.state,
-  tries: Number(row.tries),
-  nextAt: numberOrNull(row.next_at),
-  createdAt: Number(row.created_at),
-  triedAt: numberOrNull(row.tried_at),
-  deliveredAt: numberOrNull(row.delivered_at),
-  status: numberOrNull(row.status),
-  answer: row.answer,
-  failure: row.failure,
-});
-
-const numberOrNull = (value: bigint | null): number | null => (value === null ? null : Number(value));

@@ -10,8 +10,10 @@ import {
   statSync,
 } from 'node:fs';
 import { dirname } from 'node:path';
+import type { Kysely } from 'kysely';
+import type { Database } from '../database.ts';
 import { contentStatus, livePepperIds, type ContentStatus } from '../repositories/content-status.ts';
-import { refuseNewer } from '../migrations/migrate.ts';
+import { isUpToDate, migrate, refuseNewer } from '../migrations/migrate.ts';
 import { StoreError } from '../store-error.ts';
 import { verifyLedger, type Verification } from '../verify/verify.ts';
 import {
@@ -62,16 +64,37 @@ export async function examine(file: string): Promise<Examined> {
   const connection = openReadOnlyConnection(file);
   try {
     if (refuseForeignFile(connection, file) === 'empty')
-      throw new StoreError('unusable', `${file} is empty: there is nothing in it to restore.`);
+      throw new StoreError('unusable', `${file} is empty: it contains nothing to restore.`);
     refuseDamaged(connection, file, 'thorough');
     const db = kyselyOn(connection);
     await refuseNewer(db);
-    // Requests may have been running when the copy was made: they become `crashed` at the next start.
-    const verification = await verifyLedger(db, { owned: true });
-    const pepperIds = await livePepperIds(db);
-    return { ...verification, pepperIds };
+    return (await isUpToDate(db)) ? await verify(db) : await verifyUpgraded(file);
   } finally {
     connection.close();
+  }
+}
+
+async function verify(db: Kysely<Database>): Promise<Examined> {
+  // Requests may have been running when the copy was made: they become `crashed` at the next start.
+  const verification = await verifyLedger(db, { owned: true });
+  return { ...verification, pepperIds: await livePepperIds(db) };
+}
+
+/** Of an earlier version a copy is brought up to date: the file stays one that its own version reads. */
+async function verifyUpgraded(file: string): Promise<Examined> {
+  const copy = `${file}.upgraded`;
+  copyFileSync(file, copy);
+  try {
+    const connection = openConnection(copy);
+    try {
+      const db = kyselyOn(connection);
+      await migrate(db, 'sqlite');
+      return await verify(db);
+    } finally {
+      closeConnection(connection);
+    }
+  } finally {
+    for (const ending of ['', '-wal', '-shm']) rmSync(`${copy}${ending}`, { force: true });
   }
 }
 

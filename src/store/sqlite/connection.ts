@@ -88,7 +88,7 @@ export function refuseForeignFile(connection: Connection, file: string): 'ours' 
   if (id === BigInt(applicationId)) return 'ours';
   const { tables } = connection.prepare('select count(*) as tables from sqlite_schema').get() as { tables: bigint };
   if (id === 0n && tables === 0n) return 'empty';
-  throw new StoreError('unusable', `${file} is a database of another program. Set \`storage\` to another path.`);
+  throw new StoreError('unusable', `${file} is the database of another program. Set \`storage\` to another path.`);
 }
 
 /** Runs the steps of opening and turns errors of SQLite and the file system into instructions for the operator. */
@@ -106,7 +106,7 @@ function inWords<T>(file: string, open: () => T): T {
       case 13:
         throw new StoreError(
           'full',
-          `The disk of ${file} is full. Make room and start again; nothing was lost.`,
+          `The disk of ${file} is full. Free some space and start again; nothing was lost.`,
           error,
         );
       case 26:
@@ -118,7 +118,7 @@ function inWords<T>(file: string, open: () => T): T {
     }
     throw new StoreError(
       'unusable',
-      `${file} cannot be opened: ${reason}. Check that the folder exists and may be written.`,
+      `${file} cannot be opened: ${reason}. Check that the folder exists and is writable.`,
       error,
     );
   }

@@ -4,55 +4,49 @@
  */
 import '../../platform/stack-traces.ts';
 
-import { parentPort, workerData } from 'node:worker_threads';
-import { toFailure } from '../store-error.ts';
+import { parentPort } from 'node:worker_threads';
+import { serveParent } from '../../platform/rpc/thread.ts';
 import { assertDurable, openConnection } from './connection.ts';
-import type { LedgerBatch } from './ledger-batch.ts';
+import type { LedgerBatch, LedgerReply } from './ledger-batch.ts';
 import { LedgerWriter } from './ledger-writer.ts';
 import { StandingFile } from './standing-file.ts';
 
-/** The first message of the main side, once the schema is up to date. */
-export interface LedgerStart {
-  readonly now: number;
-}
-
-export type LedgerStarted = { readonly recovered: number } | { readonly failure: ReturnType<typeof toFailure> };
+/** What the main thread calls: `start` first, once the schema is up to date, and `close` last. */
+export type LedgerCalls = {
+  /** Answers with the number of requests that had crashed. */
+  readonly start: (options: { readonly file: string; readonly now: number }) => number;
+  readonly write: (batch: LedgerBatch) => LedgerReply;
+  readonly close: (nothing: null) => null;
+};
 
 /** Besides the check after each batch: an idle service must not go on either. */
 const lookEveryMs = 1_000;
 
-const port = parentPort!;
-const { file } = workerData as { readonly file: string };
+const rpc = serveParent<LedgerCalls>({
+  handlers: { start: ({ file, now }) => start(file, now) },
+  // Any other error ends the thread, and with it the process.
+  isAnswer: (_error, name) => name === 'start',
+});
 
-port.once('message', (start: LedgerStart | 'close') => {
-  if (start === 'close') {
-    port.close();
-    return;
-  }
-  let writer: LedgerWriter;
-  let standing: StandingFile;
-  try {
-    const connection = openConnection(file);
-    standing = new StandingFile(file);
-    assertDurable(connection);
-    writer = new LedgerWriter(connection);
-    port.postMessage({ recovered: writer.recover(start.now) } satisfies LedgerStarted);
-  } catch (error) {
-    port.postMessage({ failure: toFailure(error) } satisfies LedgerStarted);
-    port.close();
-    return;
-  }
-  // An error thrown here ends the thread, and with it the process.
+function start(file: string, now: number): number {
+  const connection = openConnection(file);
+  const standing = new StandingFile(file);
+  assertDurable(connection);
+  const writer = new LedgerWriter(connection);
+  const recovered = writer.recover(now);
   const looking = setInterval(() => standing.check(), lookEveryMs);
-  port.on('message', (batch: LedgerBatch | 'close') => {
-    if (batch !== 'close') {
+  rpc.handle({
+    write: (batch) => {
       const reply = writer.write(batch);
       standing.check(); // before anything of it is acknowledged
-      port.postMessage(reply);
-      return;
-    }
-    clearInterval(looking);
-    writer.close();
-    port.close();
+      return reply;
+    },
+    close: () => {
+      clearInterval(looking);
+      writer.close();
+      setImmediate(() => parentPort!.close()); // after the answer
+      return null;
+    },
   });
-});
+  return recovered;
+}

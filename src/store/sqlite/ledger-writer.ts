@@ -439,7 +439,7 @@ function prepare(connection: Connection) {
     ),
     readUsage: connection.prepare('select cost, ending from usage where request_id = ?'),
     debit: connection.prepare('update account set available = available - ? where id = ?'),
-    debitBalance: connection.prepare('update purse set available = available - ? where id = ?'),
+    debitBalance: connection.prepare('update budget_balance set available = available - ? where id = ?'),
     // A late entry of a settled request must not come back as crashed.
     insertOpen: connection.prepare(
       `insert into open_request (request_id, account_id, key_id, model_id, hold, started_at, replica_id)
@@ -452,26 +452,26 @@ function prepare(connection: Connection) {
     openRequestsOf: connection.prepare(
       'select request_id, account_id, key_id, model_id, hold, started_at from open_request where replica_id = ?',
     ),
-    insertReplica: connection.prepare('insert into replica (id, beat) values (?, ?)'),
+    insertReplica: connection.prepare('insert into replica (id, heartbeat_at) values (?, ?)'),
     deleteReplica: connection.prepare('delete from replica where id = ?'),
     forgetReplicas: connection.prepare('delete from replica'),
     readSpendable: connection.prepare(
       `select available + credit_limit as spendable from account where id = ? and kind = 0 and status = 'active'`,
     ),
-    readBalance: connection.prepare('select available from purse where id = ?'),
+    readBalance: connection.prepare('select available from budget_balance where id = ?'),
     beginBalance: connection.prepare(
-      `insert into purse (id, subject, per, starts_at, ends_at, amount, spent_before, available)
+      `insert into budget_balance (id, subject, per, starts_at, ends_at, amount, spent_before, available)
        select ?, subject, per, ?, ?, amount, 0, amount from budget where subject = ? and per = ?`,
     ),
     insertBalance: connection.prepare(
-      `insert into purse (id, subject, per, starts_at, ends_at, amount, spent_before, available)
+      `insert into budget_balance (id, subject, per, starts_at, ends_at, amount, spent_before, available)
        values (?, ?, ?, ?, ?, ?, 0, ?) on conflict (id) do nothing`,
     ),
     balancesFrom: connection.prepare(
-      'select id, amount, spent_before from purse where subject = ? and per = ? and (ends_at is null or ends_at > ?)',
+      'select id, amount, spent_before from budget_balance where subject = ? and per = ? and (ends_at is null or ends_at > ?)',
     ),
     setBalance: connection.prepare(
-      'update purse set amount = ?, spent_before = ?, available = available + ? where id = ?',
+      'update budget_balance set amount = ?, spent_before = ?, available = available + ? where id = ?',
     ),
     liveKey: connection.prepare(`select 1 from api_key where id = ? and status = 'active'`),
     customer: connection.prepare('select 1 from account where id = ? and kind = 0'),

@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto';
-import { Worker } from 'node:worker_threads';
+import { withDeadline } from '../../platform/deadline.ts';
 import { entryUrl } from '../../platform/entries.ts';
+import { Thread } from '../../platform/rpc/thread.ts';
 import { isOfBudget } from '../budget.ts';
 import type { AccountStatus } from '../database.ts';
 import type {
@@ -12,7 +13,7 @@ import type {
   Transfer,
   UsageRow,
 } from '../ledger.ts';
-import { fromFailure, StoreError, toFailure } from '../store-error.ts';
+import { fromFailure, StoreError, storeErrorFrom, storeErrors } from '../store-error.ts';
 import { usageValues, type SqlValue } from '../reports/usage-columns.ts';
 import type {
   LedgerBatch,
@@ -22,7 +23,7 @@ import type {
   OperationAnswers,
   OperationResult,
 } from './ledger-batch.ts';
-import type { LedgerStart, LedgerStarted } from './ledger-worker.ts';
+import type { LedgerCalls } from './ledger-worker.ts';
 
 /** Settlements in one transaction; the rest wait for the next. */
 const batchRowsMax = 1000;
@@ -59,11 +60,11 @@ interface PendingOperation {
 export class SqliteLedger implements AccountLedger {
   /** Alone with its books: any id will do that no earlier process had. */
   readonly replicaId = Uint8Array.from(randomBytes(16));
-  readonly #worker: Worker;
+  readonly #file: string;
+  readonly #thread: Thread<LedgerCalls>;
   readonly #free: FreeBalances;
   readonly #onFatal: (error: Error) => void;
   readonly #onBatch: SqliteLedgerOptions['onBatch'];
-  readonly #started: Promise<number>;
 
   #ids: Uint8Array[] = [];
   #rows: (readonly SqlValue[])[] = [];
@@ -91,30 +92,20 @@ export class SqliteLedger implements AccountLedger {
     this.#free = options.free;
     this.#onFatal = options.onFatal;
     this.#onBatch = options.onBatch;
-    this.#worker = new Worker(entryUrl('ledger-worker'), { name: 'ledger', workerData: { file: options.file } });
-    this.#started = new Promise((resolve, reject) => {
-      this.#worker.once('message', (started: LedgerStarted) => {
-        this.#worker.on('message', (reply: LedgerReply) => this.#receive(reply));
-        if ('failure' in started) {
-          reject(fromFailure(started.failure));
-          return;
-        }
-        this.#state = 'open';
-        resolve(started.recovered);
-      });
-      this.#worker.on('error', reject);
-      this.#worker.on('exit', () => reject(new StoreError('failed', 'the ledger ended while it started')));
+    this.#file = options.file;
+    this.#thread = new Thread({
+      program: entryUrl('ledger-worker'),
+      name: 'ledger',
+      errors: storeErrors,
+      onDied: (error) => this.#die(error),
     });
-    this.#started.catch(() => {}); // the caller of start sees it
-    this.#worker.on('error', (error) => this.#die(error instanceof Error ? error : new Error(String(error))));
-    this.#worker.on('messageerror', (error) => this.#die(error));
-    this.#worker.on('exit', (code) => this.#die(new Error(`the ledger's thread has ended (${code})`)));
   }
 
   /** Opens the database, whose schema is up to date, and recovers: resolves with the number of requests that had crashed. */
-  start(now: number): Promise<number> {
-    this.#worker.postMessage({ now } satisfies LedgerStart);
-    return this.#started;
+  async start(now: number): Promise<number> {
+    const recovered = await this.#thread.rpc.call('start', { file: this.#file, now });
+    if (this.#state === 'starting') this.#state = 'open';
+    return recovered;
   }
 
   get backlog(): number {
@@ -247,13 +238,12 @@ export class SqliteLedger implements AccountLedger {
   async close(): Promise<void> {
     if (this.#state === 'open') {
       this.#state = 'closing';
-      let timer: NodeJS.Timeout | undefined;
-      const timeout = new Promise<void>((resolve) => (timer = setTimeout(resolve, closeTimeoutMs)));
-      await Promise.race([this.#drain().then(() => this.#end()), timeout]);
-      clearTimeout(timer);
+      const lastMs = performance.now() + closeTimeoutMs;
+      const isDrained = await withDeadline(this.#drain(), closeTimeoutMs, () => false);
+      if (isDrained) await this.#thread.close(() => this.#thread.rpc.call('close', null), lastMs - performance.now());
     }
     this.#state = 'closed';
-    await this.#worker.terminate();
+    await this.#thread.terminate();
     this.#rejectAll(new StoreError('failed', 'the ledger is closed'));
   }
 
@@ -314,12 +304,12 @@ export class SqliteLedger implements AccountLedger {
     this.#areOpensDue = this.#opens.length > 0;
     const operations = take(this.#operations, Math.min(this.#operations.length, batchRowsMax));
     this.#flying = { sentMs: performance.now(), waiters: take(this.#waiters, count), opens, operations };
-    this.#worker.postMessage({
-      ids,
-      rows,
-      opens,
-      operations: operations.map((pending) => pending.operation),
-    } satisfies LedgerBatch);
+    const batch: LedgerBatch = { ids, rows, opens, operations: operations.map((pending) => pending.operation) };
+    // Rejects only when the thread has died, which `#die` handles.
+    this.#thread.rpc.call('write', batch).then(
+      (reply) => this.#receive(reply),
+      () => {},
+    );
   }
 
   #receive(reply: LedgerReply): void {
@@ -358,26 +348,18 @@ export class SqliteLedger implements AccountLedger {
     }
   }
 
-  #drain(): Promise<void> {
+  /** False: it died over its last batch. */
+  #drain(): Promise<boolean> {
     return new Promise((resolve) => {
-      this.#idle = resolve;
+      this.#idle = () => resolve(this.#state === 'closing');
       this.#schedule();
-    });
-  }
-
-  #end(): Promise<void> {
-    if (this.#state !== 'closing') return Promise.resolve(); // it died over its last batch
-    this.#state = 'closed';
-    return new Promise((resolve) => {
-      this.#worker.once('exit', () => resolve());
-      this.#worker.postMessage('close');
     });
   }
 
   #die(error: Error): void {
     if (this.#state === 'starting' || this.#state === 'closed') return; // while it starts, `start` reports it
     this.#state = 'closed';
-    const failed = new StoreError('failed', toFailure(error).message, error);
+    const failed = storeErrorFrom(error);
     this.#rejectAll(failed);
     this.#idle?.();
     this.#onFatal(failed);

@@ -1,57 +1,74 @@
 /** The thread for everything that is not the hot path: brings the schema up to date at start, then answers one request at a time. */
 import '../../platform/stack-traces.ts';
 
-import { parentPort, workerData } from 'node:worker_threads';
+import { parentPort } from 'node:worker_threads';
 import type { Kysely } from 'kysely';
+import { serveParent } from '../../platform/rpc/thread.ts';
 import type { Database } from '../database.ts';
+import { rowsOn } from '../schema/codec.ts';
 import { beginFile, unreadyFiles, type AmongReplicas } from '../repositories/files.ts';
+import { carryOut } from '../repositories/forwarded.ts';
 import { migrate } from '../migrations/migrate.ts';
 import { repositoriesOn, type Repositories, type RepositoryOperation } from '../repositories/repositories.ts';
-import { StoreError, toFailure, type StoreFailure } from '../store-error.ts';
+import { StoreError } from '../store-error.ts';
 import { closeConnection, openConnection, refuseDamaged, sqliteCode, type Connection } from './connection.ts';
 import { kyselyOn } from './dialect.ts';
 
-export type QueryWorkerStarted = { readonly migrated: readonly string[] } | { readonly failure: StoreFailure };
+/** What the main thread calls: `start` first, `close` last. */
+export type QueryCalls = {
+  /** Answers with the names of the migrations that ran. */
+  readonly start: (file: string) => readonly string[];
+  readonly close: (nothing: null) => null;
+} & Asked;
 
-export interface QueryCall {
-  readonly id: number;
-  readonly name: RepositoryOperation;
+/** The operations of the repositories. */
+type Asked = { readonly [Name in RepositoryOperation]: (call: QueryCall) => unknown };
+
+interface QueryCall {
   readonly request: unknown;
   /** The caller, where several processes work on the books through this one. */
-  readonly replica?: Uint8Array;
+  readonly replica: Uint8Array | undefined;
 }
 
-export type QueryReply =
-  { readonly id: number; readonly value: unknown } | { readonly id: number; readonly failure: StoreFailure };
+const rpc = serveParent<QueryCalls>({ handlers: { start } });
 
-const port = parentPort!;
-const { file } = workerData as { readonly file: string };
-
-try {
-  const connection = openConnection(file);
-  refuseDamaged(connection, file);
-  const db = kyselyOn(connection);
-  const migrated = await migrate(db, 'sqlite');
-  serve(db, connection);
-  port.postMessage({ migrated } satisfies QueryWorkerStarted);
-} catch (error) {
-  port.postMessage({ failure: toFailure(startFailure(error)) } satisfies QueryWorkerStarted);
+async function start(file: string): Promise<readonly string[]> {
+  try {
+    const connection = openConnection(file);
+    refuseDamaged(connection, file);
+    const db = kyselyOn(connection);
+    const migrated = await migrate(db, 'sqlite');
+    serve(db, connection);
+    return migrated;
+  } catch (error) {
+    throw startFailure(error, file);
+  }
 }
 
+/** One call after the other: they share the connection, and some of them are transactions. */
 function serve(db: Kysely<Database>, connection: Connection): void {
   const own = repositoriesOn(db);
-  const repositoriesFor = (replica: Uint8Array | undefined): Repositories =>
-    replica === undefined ? own : among(own, db, replica);
-  let last: Promise<void> = Promise.resolve();
-  port.on('message', (call: QueryCall | 'close') => {
-    last = last.then(async () => {
-      if (call !== 'close') {
-        port.postMessage(await answer(repositoriesFor(call.replica), call));
-        return;
-      }
-      closeConnection(connection);
-      port.close();
-    });
+  let last: Promise<unknown> = Promise.resolve();
+  const inOrder = <Value>(work: () => Value | Promise<Value>): Promise<Value> => {
+    const turn = last.then(work);
+    last = turn.catch(() => {});
+    return turn;
+  };
+  const asked = Object.keys(own).map((name) => [
+    name,
+    ({ request, replica }: QueryCall) =>
+      inOrder(() =>
+        answer(replica === undefined ? own : among(own, db, replica), name as RepositoryOperation, request),
+      ),
+  ]);
+  rpc.handle({
+    ...(Object.fromEntries(asked) as Asked),
+    close: () =>
+      inOrder(() => {
+        closeConnection(connection);
+        setImmediate(() => parentPort!.close()); // after the answer
+        return null;
+      }),
   });
 }
 
@@ -60,16 +77,16 @@ function among(repositories: Repositories, db: Kysely<Database>, replica: Uint8A
   const others: AmongReplicas = { replica, queue: () => Promise.resolve() };
   return {
     ...repositories,
-    beginFile: (request) => beginFile(db, request, others),
-    unreadyFiles: (request) => unreadyFiles(db, request, others),
+    beginFile: (request) => beginFile(rowsOn(db), request, others),
+    unreadyFiles: (request) => unreadyFiles(rowsOn(db), request, others),
   };
 }
 
-async function answer(repositories: Repositories, { id, name, request }: QueryCall): Promise<QueryReply> {
+async function answer(repositories: Repositories, name: RepositoryOperation, request: unknown): Promise<unknown> {
   try {
-    return { id, value: await (repositories[name] as (request: unknown) => Promise<unknown>)(request) };
+    return await carryOut(repositories, name, request);
   } catch (error) {
-    return { id, failure: toFailure(queryFailure(error)) };
+    throw queryFailure(error);
   }
 }
 
@@ -86,7 +103,7 @@ function queryFailure(error: unknown): unknown {
   return error;
 }
 
-function startFailure(error: unknown): unknown {
+function startFailure(error: unknown, file: string): StoreError {
   if (error instanceof StoreError) return error;
   const message = error instanceof Error ? error.message : String(error);
   return new StoreError('unusable', `${file} cannot be used: ${message}`, error);

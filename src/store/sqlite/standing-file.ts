@@ -26,8 +26,8 @@ export class StandingFile {
       else if (found !== known)
         throw new StoreError(
           'failed',
-          `${path} was ${found === 'none' ? 'deleted or moved' : 'replaced by another file'} while the service ran. What it writes ` +
-            'would be lost, so it stops: nothing was acknowledged after this was seen. Put the file back where it was, or restore ' +
+          `${path} was ${found === 'none' ? 'deleted or moved' : 'replaced by another file'} while the service was running. New writes ` +
+            'would be lost, so it stops: nothing was acknowledged after this was detected. Put the file back, or restore ' +
             'a backup with: tokenhouse db restore',
         );
     }

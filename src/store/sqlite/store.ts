@@ -65,7 +65,7 @@ export async function openSqliteStore(options: SqliteStoreOptions): Promise<Sqli
     migrated = await repositories.start();
     if (migrated.length > 0) log('info', 'database schema brought up to date', { migrations: migrated });
     const recovered = await ledger.start(now());
-    if (recovered > 0) log('warn', 'requests had crashed; they are not charged', { requests: recovered });
+    if (recovered > 0) log('warn', 'requests were running at the crash; they are not charged', { requests: recovered });
   } catch (error) {
     await close(ledger, repositories, lock);
     throw error;
@@ -96,6 +96,6 @@ function makeFolder(file: string): void {
   try {
     mkdirSync(dirname(file), { recursive: true, mode: 0o700 });
   } catch (error) {
-    throw new StoreError('unusable', `The folder of ${file} cannot be made: ${String(error)}`, error);
+    throw new StoreError('unusable', `The folder of ${file} cannot be created: ${String(error)}`, error);
   }
 }

@@ -38,7 +38,7 @@ export class BudgetTotals {
     const balances = new Map<string, LedgerSpan>();
     for (let last = ''; ;) {
       const rows = await db
-        .selectFrom('purse')
+        .selectFrom('budget_balance')
         .select(['id', 'amount', 'spent_before', 'available', leasedOfBalance()])
         .where('id', '>', last)
         .orderBy('id')

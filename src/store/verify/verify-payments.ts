@@ -1,5 +1,6 @@
 import { sql, type Kysely, type RawBuilder } from 'kysely';
 import type { Database } from '../database.ts';
+import { rowsOn } from '../schema/codec.ts';
 import { systemAccounts } from '../ledger.ts';
 import { promotionUnused } from '../repositories/promotions.ts';
 import { uuidText } from '../../platform/ids/uuid.ts';
@@ -14,11 +15,12 @@ type Report = (difference: {
 
 const pageRows = 1000;
 
-/** Compares what was recorded with movements of money against the movements: payments, returns, and promotions that ended. */
+/** Compares what was recorded with movements of money against the movements: payments, returns, promotions that ended, and receipts. */
 export async function verifyPayments(db: Kysely<Database>, report: Report): Promise<void> {
   await comparePayments(db, report);
   await compareReturns(db, report);
   await comparePromotions(db, report);
+  await compareReceipts(db, report);
 }
 
 /** A payment corresponds to one movement, and its top-up says so; no other movement stands for a payment. */
@@ -186,11 +188,52 @@ async function comparePromotions(db: Kysely<Database>, report: Report): Promise<
       const found = taken?.amount ?? 0n;
       if (found !== (row.taken ?? 0n)) report({ accountId, what: `${what}: taken`, expected: row.taken ?? 0n, found });
       if (row.unused === null) continue;
-      const unused = await promotionUnused(db, { accountId, transferId: row.transfer_id });
+      const unused = await promotionUnused(rowsOn(db), { accountId, transferId: row.transfer_id });
       if (unused !== row.unused) report({ accountId, what: `${what}: unused`, expected: unused, found: row.unused });
       if (found > unused) report({ accountId, what, expected: `at most ${unused}`, found });
     }
     if (rows.length < pageRows) return;
     last = Uint8Array.from(rows.at(-1)!.transfer_id);
   }
+}
+
+/**
+ * A receipt says what its payment moved, a correction what the return did, and the numbers of a year have no gap. A payment without
+ * a receipt is no difference: its receipt comes a moment after it.
+ */
+async function compareReceipts(db: Kysely<Database>, report: Report): Promise<void> {
+  const wrong = await db
+    .selectFrom('receipt')
+    .leftJoin('transfer', 'transfer.id', 'receipt.transfer_id')
+    .leftJoin('payment_return', (join) =>
+      join
+        .onRef('payment_return.provider', '=', 'receipt.provider')
+        .onRef('payment_return.id', '=', 'receipt.return_id'),
+    )
+    .select(['receipt.number', 'receipt.account_id', 'receipt.total'])
+    .select(['transfer.amount as moved', 'payment_return.amount as returned'])
+    .where(
+      sql<boolean>`case when receipt.kind = 'receipt'
+        then transfer.amount is null or transfer.kind <> 'topup' or transfer.amount <> receipt.total
+          or transfer.credit_account <> receipt.account_id
+        else payment_return.amount is null or payment_return.amount <> receipt.total
+          or payment_return.account_id <> receipt.account_id end`,
+    )
+    .limit(pageRows)
+    .execute();
+  for (const row of wrong)
+    report({
+      accountId: row.account_id,
+      what: `receipt ${row.number}`,
+      expected: row.moved ?? row.returned ?? 'a payment or a return',
+      found: row.total,
+    });
+  const years = await db
+    .selectFrom('receipt')
+    .groupBy('year')
+    .select((of) => ['year', of.fn.max('sequence').as('last'), of.fn.countAll<bigint>().as('count')])
+    .execute();
+  for (const { year, last, count } of years)
+    if (BigInt(last) !== BigInt(count))
+      report({ accountId: null, what: `receipts of ${year}`, expected: BigInt(last), found: BigInt(count) });
 }

@@ -1,3 +1,4 @@
+import { withDeadline } from '../../platform/deadline.ts';
 import type { FreeBalances } from '../ledger.ts';
 import { leaseOf, type LeaseRequest } from '../leases.ts';
 import { StoreError } from '../store-error.ts';
@@ -172,18 +173,10 @@ export class Balances implements FreeBalances {
   }
 
   async #ask(leaseClient: LeaseClient, balanceId: string): Promise<void> {
-    let timer: NodeJS.Timeout | undefined;
-    const silence = new Promise<void>((resolve) => {
-      timer = setTimeout(() => {
-        this.#silent.add(leaseClient);
-        resolve();
-      }, returnTimeoutMs);
-    });
     const answer = leaseClient
       .releaseUnused(balanceId)
       .catch(() => {})
       .then(() => void this.#silent.delete(leaseClient));
-    await Promise.race([answer, silence]);
-    clearTimeout(timer);
+    await withDeadline(answer, returnTimeoutMs, () => void this.#silent.add(leaseClient));
   }
 }

@@ -1,14 +1,16 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { withDeadline } from '../../platform/deadline.ts';
 import { isOfBudget, readBalanceId } from '../budget.ts';
 import type { Change } from '../feed.ts';
 import type { AccountLedger, OpenRequest, Transfer } from '../ledger.ts';
 import type { LeaseRequest } from '../leases.ts';
+import { carryOut, forwardedRepositories } from '../repositories/forwarded.ts';
 import type { Repositories, RepositoryOperation } from '../repositories/repositories.ts';
 import { openSqliteStore, type SqliteStore, type SqliteStoreOptions } from '../sqlite/store.ts';
 import { StoreError } from '../store-error.ts';
 import { accountColumn, costColumn, balancesOf, usageColumns, type SqlValue } from '../reports/usage-columns.ts';
 import { Balances, type LeaseClient } from './balances.ts';
-import type { Port } from './port.ts';
+import type { WorkerPort } from './protocol.ts';
 
 /** A worker that hears nothing for four of these admits no request. */
 export const heartbeatEveryMs = 250;
@@ -53,7 +55,7 @@ export interface LedgerServer {
   /** For this process, which answers no requests itself. */
   readonly store: Omit<SqliteStore, 'ledger' | 'follow' | 'repositoriesOf'> & { readonly ledger: AccountLedger };
   /** Lets a worker at the other end of the line work on the books, as one of the replicas. */
-  serve(port: Port, replicaId: Uint8Array): Promise<Served>;
+  serve(port: WorkerPort, replicaId: Uint8Array): Promise<Served>;
 }
 
 /**
@@ -116,7 +118,7 @@ export async function openLedgerServer(options: Omit<SqliteStoreOptions, 'free'>
 
 /** One worker, as seen by the process that owns the books. */
 class Worker implements LeaseClient {
-  readonly port: Port;
+  readonly port: WorkerPort;
   readonly #replicaId: Uint8Array;
   readonly #sqlite: SqliteStore;
   readonly #repositories: Repositories;
@@ -124,7 +126,7 @@ class Worker implements LeaseClient {
   /** Settlements under way: what was lent for them must not come back before they are written. */
   readonly #settling = new Set<Promise<unknown>>();
 
-  constructor(port: Port, replicaId: Uint8Array, sqlite: SqliteStore, balances: Balances) {
+  constructor(port: WorkerPort, replicaId: Uint8Array, sqlite: SqliteStore, balances: Balances) {
     this.port = port;
     this.#replicaId = replicaId;
     this.#sqlite = sqlite;
@@ -132,24 +134,26 @@ class Worker implements LeaseClient {
     this.#balances = balances;
     balances.join(this);
     const { ledger } = sqlite;
-    port.on('settle', (value) => {
-      const settling = this.#settle(value);
-      this.#settling.add(settling);
-      const settled = (): void => void this.#settling.delete(settling);
-      settling.then(settled, settled);
-      return settling;
+    port.handle({
+      settle: (value: unknown) => {
+        const settling = this.#settle(value);
+        this.#settling.add(settling);
+        const settled = (): void => void this.#settling.delete(settling);
+        settling.then(settled, settled);
+        return settling;
+      },
+      open: (value: unknown) => ledger.openOf(replicaId, openRequestOf(value)),
+      grant: (value: unknown) => balances.lease(this, inputOf(value)),
+      give_back: (value: unknown) => {
+        const { balanceId, microcents } = value as { readonly balanceId: unknown; readonly microcents: unknown };
+        balances.giveBack(this, textOf(balanceId), amountOf(microcents));
+      },
+      read_back: (value: unknown) => ledger.readBack(bytesOf(value)),
+      probe: () => ledger.probe(),
+      transfer: (value: unknown) => ledger.transfer(refundOf(value)),
+      repositories: (value: unknown) => this.#ask(value),
+      look: () => null,
     });
-    port.on('open', (value) => ledger.openOf(replicaId, openRequestOf(value)));
-    port.on('grant', (value) => balances.lease(this, inputOf(value)));
-    port.on('give_back', (value) => {
-      const { balanceId, microcents } = value as { readonly balanceId: unknown; readonly microcents: unknown };
-      balances.giveBack(this, textOf(balanceId), amountOf(microcents));
-    });
-    port.on('read_back', (value) => ledger.readBack(bytesOf(value)));
-    port.on('probe', () => ledger.probe());
-    port.on('transfer', (value) => ledger.transfer(refundOf(value)));
-    port.on('repositories', (value) => this.#ask(value));
-    port.on('look', () => null);
   }
 
   releaseUnused(balanceId: string): Promise<unknown> {
@@ -158,10 +162,11 @@ class Worker implements LeaseClient {
 
   /** Resolves when the changes are in force there, or the worker does not answer. */
   async reported(changes: readonly Change[]): Promise<void> {
-    let timer: NodeJS.Timeout | undefined;
-    const silence = new Promise<void>((resolve) => (timer = setTimeout(resolve, changeTimeoutMs)));
-    await Promise.race([this.port.call('changes', changes).catch(() => {}), silence]);
-    clearTimeout(timer);
+    await withDeadline(
+      this.port.call('changes', changes).catch(() => {}),
+      changeTimeoutMs,
+      () => {},
+    );
   }
 
   async end(): Promise<void> {
@@ -201,9 +206,7 @@ class Worker implements LeaseClient {
     const { name, request } = value as { readonly name: unknown; readonly request: unknown };
     if (typeof name !== 'string' || !repositoriesOfWorkers.has(name))
       throw new StoreError('invalid', `a worker may not ask for '${String(name)}'`);
-    return await (this.#repositories[name as RepositoryOperation] as (request: unknown) => Promise<unknown>)(
-      ownBytes(request),
-    );
+    return await carryOut(this.#repositories, name as RepositoryOperation, ownBytes(request));
   }
 }
 
@@ -262,18 +265,11 @@ function ownLedger(
 
 /** Repositories whose changes are in force at the workers when it answers. */
 function notifications(repositories: Repositories, report: (changeId: Uint8Array) => Promise<void>): Repositories {
-  return new Proxy({} as Repositories, {
-    get: (_target, name) => {
-      if (name === 'then') return undefined;
-      return async (request: unknown): Promise<unknown> => {
-        const answer = await (repositories[name as RepositoryOperation] as (request: unknown) => Promise<unknown>)(
-          request,
-        );
-        const { changeId } = (request ?? {}) as { readonly changeId?: Uint8Array };
-        if (changeId !== undefined) await report(changeId);
-        return answer;
-      };
-    },
+  return forwardedRepositories(async (name, request) => {
+    const answer = await carryOut(repositories, name, request);
+    const { changeId } = (request ?? {}) as { readonly changeId?: Uint8Array };
+    if (changeId !== undefined) await report(changeId);
+    return answer;
   });
 }
 

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { withDeadline } from '../../platform/deadline.ts';
 import type { Change, Feed, FollowedRepositories, Follows } from '../feed.ts';
-import type { Port } from './port.ts';
+import type { OwnerPort } from './protocol.ts';
 
 /** When the owner was last heard of earlier, or a change takes longer to arrive, nothing is admitted from memory. */
 const staleAfterMs = 1_000;
@@ -11,7 +12,7 @@ const changesMax = 1_000;
 /** Changes as the owner of the books reports them. What it reported before a heartbeat is known here at the heartbeat. */
 export class RemoteFeed implements Feed {
   readonly isShared = true;
-  readonly #port: Port;
+  readonly #port: OwnerPort;
   readonly #repositories: FollowedRepositories;
   readonly #log: (level: 'info' | 'warn', message: string) => void;
   #follower: Follows | undefined;
@@ -23,12 +24,18 @@ export class RemoteFeed implements Feed {
   #isReported = false;
   #isClosed = false;
 
-  constructor(port: Port, repositories: FollowedRepositories, log: (level: 'info' | 'warn', message: string) => void) {
+  constructor(
+    port: OwnerPort,
+    repositories: FollowedRepositories,
+    log: (level: 'info' | 'warn', message: string) => void,
+  ) {
     this.#port = port;
     this.#repositories = repositories;
     this.#log = log;
-    port.on('beat', () => void (this.#heardMs = performance.now()));
-    port.on('changes', (changes) => this.#reported(changes as readonly Change[]));
+    port.handle({
+      beat: () => void (this.#heardMs = performance.now()),
+      changes: (changes) => this.#reported(changes),
+    });
   }
 
   /** Resolves when all is loaded. Rejects when that failed. */
@@ -50,16 +57,8 @@ export class RemoteFeed implements Feed {
     return this.catchUp();
   }
 
-  async catchUp(): Promise<boolean> {
-    let timer: NodeJS.Timeout | undefined;
-    const silence = new Promise<boolean>((resolve) => {
-      timer = setTimeout(resolve, staleAfterMs, false);
-    });
-    try {
-      return await Promise.race([this.#look(), silence]);
-    } finally {
-      clearTimeout(timer);
-    }
+  catchUp(): Promise<boolean> {
+    return withDeadline(this.#look(), staleAfterMs, () => false);
   }
 
   close(): Promise<void> {

@@ -3,10 +3,11 @@ import type { Feed, Follows } from '../feed.ts';
 import { nothingFree, type AccountLedger, type Ending, type LeasedBalances, type NewAccount } from '../ledger.ts';
 import { type OpenRequest, type Transfer, type UsageRow } from '../ledger.ts';
 import { Leases } from '../leases.ts';
+import { forwardedRepositories } from '../repositories/forwarded.ts';
 import type { Repositories } from '../repositories/repositories.ts';
 import { StoreError } from '../store-error.ts';
 import { balancesCharged, usageValues } from '../reports/usage-columns.ts';
-import type { Port } from './port.ts';
+import type { OwnerPort } from './protocol.ts';
 import { RemoteLimitLeases } from './remote-limits.ts';
 import { RemoteFeed } from './remote-feed.ts';
 
@@ -14,7 +15,7 @@ import { RemoteFeed } from './remote-feed.ts';
 const queueMax = 100_000;
 
 export interface RemoteStoreOptions {
-  readonly port: Port;
+  readonly port: OwnerPort;
   /** The id that the owner of the books has given this process. */
   readonly replicaId: Uint8Array;
   /** The clock by which the owner times the windows of limits. */
@@ -44,11 +45,7 @@ export function openRemoteStore({
   free = nothingFree(),
   log,
 }: RemoteStoreOptions): RemoteStore {
-  const repositories = new Proxy({} as Repositories, {
-    // `then` would make it look like a promise to `await`.
-    get: (_target, name) =>
-      name === 'then' ? undefined : (request: unknown) => port.call('repositories', { name, request }),
-  });
+  const repositories = forwardedRepositories((name, request) => port.call('repositories', { name, request }));
   const feed = new RemoteFeed(port, repositories, (level, message) => log?.(level, message, {}));
   const ledger = new RemoteLedger(port, replicaId, free, () => feed.silentMs);
   return {
@@ -73,12 +70,12 @@ export function openRemoteStore({
 /** Spends out of leases, like a replica on PostgreSQL; everything else goes to the owner. */
 class RemoteLedger implements AccountLedger {
   readonly replicaId: Uint8Array;
-  readonly #port: Port;
+  readonly #port: OwnerPort;
   readonly #leases: Leases;
   readonly #silentMs: () => number;
   #settling = 0;
 
-  constructor(port: Port, replicaId: Uint8Array, free: LeasedBalances, silentMs: () => number) {
+  constructor(port: OwnerPort, replicaId: Uint8Array, free: LeasedBalances, silentMs: () => number) {
     this.replicaId = replicaId;
     this.#port = port;
     this.#silentMs = silentMs;
@@ -86,21 +83,19 @@ class RemoteLedger implements AccountLedger {
       free,
       leaseServer: {
         // The owner has called on all others before it refuses, and begins balances by itself.
-        grant: async (input) => ({
-          leased: (await port.call('grant', input)) as bigint,
-          isElsewhere: false,
-          isThere: true,
-        }),
+        grant: async (input) => ({ leased: await port.call('grant', input), isElsewhere: false, isThere: true }),
         giveBack: (balanceId, microcents) => port.call('give_back', { balanceId, microcents }),
         callOthers: () => Promise.resolve(),
       },
     });
-    port.on('return_free', async (balanceId) => {
-      // What has arrived before this call is in the free balance in the next turn.
-      await nextTurn();
-      await this.#leases.called(balanceId as string);
+    port.handle({
+      return_free: async (balanceId) => {
+        // What has arrived before this call is in the free balance in the next turn.
+        await nextTurn();
+        await this.#leases.called(balanceId);
+      },
+      credited: (balanceId) => free.credit(balanceId, 0n),
     });
-    port.on('credited', (balanceId) => free.credit(balanceId as string, 0n));
   }
 
   get backlog(): number {
@@ -133,7 +128,7 @@ class RemoteLedger implements AccountLedger {
     for (const balanceId of [row.accountId, ...balancesCharged(row)]) this.#leases.spent(balanceId, row.costMicrocents);
     this.#settling++;
     try {
-      return (await this.#port.call('settle', { requestId: row.requestId, values })) as 'billed' | 'lost';
+      return await this.#port.call('settle', { requestId: row.requestId, values });
     } finally {
       this.#settling--;
     }
@@ -144,15 +139,15 @@ class RemoteLedger implements AccountLedger {
   }
 
   readBack(requestId: Uint8Array): Promise<{ costMicrocents: bigint; ending: Ending } | undefined> {
-    return this.#port.call('read_back', requestId) as Promise<{ costMicrocents: bigint; ending: Ending } | undefined>;
+    return this.#port.call('read_back', requestId);
   }
 
-  async probe(): Promise<void> {
-    await this.#port.call('probe', null);
+  probe(): Promise<void> {
+    return this.#port.call('probe', null);
   }
 
   transfer(transfer: Transfer): Promise<boolean> {
-    return this.#port.call('transfer', transfer) as Promise<boolean>;
+    return this.#port.call('transfer', transfer);
   }
 
   createAccount(_account: NewAccount): Promise<void> {

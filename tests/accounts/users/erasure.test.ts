@@ -111,7 +111,7 @@ test('an owner who is not the last may go, and the last who runs the server may 
   connection.prepare('insert into server_operator (user_id, created_at) values (?, 1)').run(me);
   const refused = await one.ask('DELETE', '/v1/me');
   assert.equal(refused.status, 409);
-  assert.match(refused.body['error'].message, /runs this server/);
+  assert.match(refused.body['error'].message, /last operator of this server/);
   // Both want to go: one of them stays, for the account.
   connection.prepare('delete from server_operator').run();
   const statuses = (await Promise.all([one, two].map((each) => each.ask('DELETE', '/v1/me')))).map(

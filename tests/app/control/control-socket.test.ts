@@ -47,6 +47,11 @@ describe('nonsense is refused and changes nothing', () => {
     ['a grant of nothing', '{"kind":"move_credit","movement":"grant","microcents":"0","idempotencyKey":"a"}'],
     ['a grant without a key', '{"kind":"move_credit","movement":"grant","microcents":"5"}'],
     ['a key with a name that is none', '{"kind":"create_key","name":7}'],
+    ['the name of something that every object has', '{"kind":"constructor"}'],
+    ['a prototype', '{"kind":"__proto__","name":"a"}'],
+    ['a list of kinds', '{"kind":["create_key"],"name":"a"}'],
+    ['a time zone that is a number', '{"kind":"edit_account","timeZone":7}'],
+    ['an invitation without a token', '{"kind":"invite","accountId":"a","email":"a@example.org"}'],
     ['a key of the house', '{"kind":"create_key","name":"a","accountId":"house:cash"}'],
   ] as const) {
     test(what, async () => {

@@ -15,8 +15,8 @@ const good = (more: string = models(demo())): string =>
 const broken: readonly (readonly [string, string, number, RegExp])[] = [
   ['no YAML', `${good()}  : [`, 17, /not valid YAML/],
   ['a tab', good().replace('  inference', '\tinference'), 2, /tab|not valid YAML/],
-  ['a key twice', `${good()}models: []\n`, 17, /stands twice/],
-  ['a second document', `${good()}---\n{}\n`, 17, /second document/],
+  ['a key twice', `${good()}models: []\n`, 17, /occurs twice/],
+  ['a second document', `${good()}---\n{}\n`, 17, /second YAML document/],
   ['nothing', '', 1, /empty/],
   ['only a comment', '# later\n', 1, /empty/],
   ['a list', '- models\n', 1, /must be a group/],
@@ -29,9 +29,14 @@ const broken: readonly (readonly [string, string, number, RegExp])[] = [
     /"input_cents_per_million" is missing/,
   ],
   ['a negative price', good(models(demo({ input: -1 }))), 8, /must be a number/],
-  ['a price that cannot be counted', good(models(demo()).replace('5,', '0.0000001,')), 8, /cannot be counted exactly/],
+  [
+    'a price that cannot be counted',
+    good(models(demo()).replace('5,', '0.0000001,')),
+    8,
+    /cannot be represented exactly/,
+  ],
   ['a window that is none', good(models(demo()).replace('8192', 'large')), 7, /whole number/],
-  ['two models of one name', good(models(demo(), demo({ id: 'DEMO' }))), 17, /is taken/],
+  ['two models of one name', good(models(demo(), demo({ id: 'DEMO' }))), 17, /is the same as/],
   ['an unknown engine', good(models(demo()).replace('scripted', 'skripted')), 10, /did you mean "scripted"/],
   ['a model without backends', good(models(demo({ backends: '      []' }))), 10, /backends/],
   [
@@ -139,21 +144,18 @@ test('`tokenhouse reload` prints what changed, that nothing did, and what is wro
   t.after(() => service.dispose());
   const alone = await service.command('reload');
   assert.deepEqual([alone.code, alone.stdout], [1, '']);
-  assert.match(alone.stderr, /No service runs on the data folder/);
+  assert.match(alone.stderr, /No service is running on the data folder/);
   await service.start();
 
   const same = await service.command('reload');
-  assert.deepEqual([same.code, same.stdout], [0, 'Configuration 1 is in force already; the file says the same.\n']);
+  assert.deepEqual([same.code, same.stdout], [0, 'Configuration 1 is in force already; the file has not changed.\n']);
 
   const file = join(service.folder, 'tokenhouse.yaml');
   const text = readFileSync(file, 'utf8');
   service.writeConfig(`${text.replace('account: { port: 0 }', 'account: { port: 1 }')}`);
   const refused = await service.command('reload');
   assert.equal(refused.code, 78, refused.stdout);
-  assert.match(
-    refused.stderr,
-    /keeps configuration 1 as it is:\ntokenhouse\.yaml:3:\d+: server\.account\.port cannot change/,
-  );
+  assert.match(refused.stderr, /keeps configuration 1:\ntokenhouse\.yaml:3:\d+: server\.account\.port cannot change/);
 
   service.writeConfig(text.replace('input_cents_per_million: 5', 'input_cents_per_million: 6'));
   // The service may have noticed by itself before the command asked.

@@ -3,13 +3,13 @@ import assert from 'node:assert/strict';
 import { join } from 'node:path';
 
 import type { ReloadOutcome } from '../../../src/config/reload-outcome.ts';
-import { reloadRunningService } from '../../../src/app/control/control-client.ts';
+import { askService } from '../../../src/app/control/control-client.ts';
 import { controlSocketPath } from '../../../src/app/control/socket-path.ts';
 import type { TestService } from '../../support/service.ts';
 
 /** As `tokenhouse reload`, which would judge the file itself before it asks. */
 export async function reload(service: TestService): Promise<ReloadOutcome> {
-  const outcome = await reloadRunningService(controlSocketPath(join(service.folder, 'data')));
+  const outcome = await askService(controlSocketPath(join(service.folder, 'data')), { kind: 'reload' });
   assert.ok(outcome);
   return outcome;
 }

@@ -249,7 +249,7 @@ test('a worker that does not stay alive ends the service, in words', async (t) =
     return service.hasEnded;
   }, longMs);
   assert.deepEqual(await exited, { code: 69, signal: null });
-  assert.match(service.output, /Worker \d has ended 5 times in a row soon after its start/);
+  assert.match(service.output, /Worker \d ended 5 times in a row soon after its start/);
   assert.ok(killed >= 5);
   await service.verify();
 });

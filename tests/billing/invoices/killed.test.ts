@@ -8,6 +8,7 @@ import { test } from 'node:test';
 
 import { openSqliteStore } from '../../../src/store/sqlite/store.ts';
 import { openStore, temporaryFolder } from '../../store/fixture.ts';
+import { receiptsOn } from './receipts-on.ts';
 import { account, dayMs, moved, paperOn, spent } from './house.ts';
 import { accountsOfKill, october, september } from './kill-accounts.ts';
 import { built } from '../../support/built.ts';
@@ -29,18 +30,7 @@ test('each account has one statement, and the numbers have no gap, however often
     await spent(before, id, 7n, september + dayMs);
   }
   await store.close();
-  const said = new Set<string>();
-  for (let kills = 0; kills < 4; kills++) {
-    const child = spawn(process.execPath, [program, file], { stdio: ['ignore', 'pipe', 'inherit'] });
-    const ended = once(child, 'exit');
-    let lines = 0;
-    for await (const line of createInterface({ input: child.stdout })) {
-      if (line.startsWith('acct_')) said.add(line);
-      // Somewhere in the next one.
-      if (++lines === 8 + 9 * kills) child.kill('SIGKILL');
-    }
-    await ended;
-  }
+  const said = await issueUntilKilled(file, 'statements', [8, 17, 26, 35]);
   assert.ok(said.size > 8);
   const after = paperOn(await openStore(t, file), october + dayMs);
   const { repositories } = after.store;
@@ -63,3 +53,63 @@ test('each account has one statement, and the numbers have no gap, however often
     'each is to be told once',
   );
 });
+
+test('each credited payment has one receipt, and the numbers have no gap, however often the issuer is killed between the two', async (t) => {
+  const file = join(temporaryFolder(t), 'x.db');
+  const store = await openSqliteStore({
+    file,
+    onFatal: (error) => {
+      throw error;
+    },
+  });
+  const at = store.now();
+  const before = paperOn(store, at);
+  for (const id of accountsOfKill) {
+    await account(before, id, at);
+    await moved(before, id, 100n, at);
+  }
+  await store.close();
+  const begun = await issueUntilKilled(file, 'receipts', [8, 8, 8, 8]);
+  assert.ok(begun.size > 8 && begun.size < accountsOfKill.length, 'it was killed among them');
+  const after = await openStore(t, file);
+  const issued = async () => (await after.repositories.listReceipts({ limit: 100 })).toReversed();
+  const survivors = new Set((await issued()).map(({ accountId }) => accountId));
+  // The last one that each process began may be there or not.
+  assert.ok(begun.size - survivors.size <= 4);
+  const receipts = receiptsOn(after);
+  for (let times = 0; times < 2; times++) await receipts.issueDue(AbortSignal.timeout(60_000));
+  const all = await issued();
+  assert.deepEqual(all.map(({ accountId }) => accountId).sort(), accountsOfKill);
+  const year = new Date().getUTCFullYear();
+  assert.deepEqual(
+    all.map(({ number }) => number),
+    accountsOfKill.map((_, index) => `TH-R${year}-${String(index + 1).padStart(6, '0')}`),
+  );
+  for (const { totalMicrocents } of all) assert.equal(totalMicrocents, 100n);
+  const notices = await after.repositories.listNotices({ after: '', limit: 1_000 });
+  assert.deepEqual(
+    notices.map(({ data }) => (JSON.parse(data) as { receipt_id: string }).receipt_id).sort(),
+    all.map(({ id }) => id).sort(),
+    'each is announced once',
+  );
+});
+
+/** Runs the issuer several times, and kills it somewhere in the document after a line; the accounts that it has printed. */
+async function issueUntilKilled(
+  file: string,
+  documents: 'statements' | 'receipts',
+  killedAfter: readonly number[],
+): Promise<ReadonlySet<string>> {
+  const printed = new Set<string>();
+  for (const last of killedAfter) {
+    const child = spawn(process.execPath, [program, file, documents], { stdio: ['ignore', 'pipe', 'inherit'] });
+    const ended = once(child, 'exit');
+    let lines = 0;
+    for await (const line of createInterface({ input: child.stdout })) {
+      if (line.startsWith('acct_')) printed.add(line);
+      if (++lines === last) child.kill('SIGKILL');
+    }
+    await ended;
+  }
+  return printed;
+}

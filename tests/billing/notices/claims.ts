@@ -89,7 +89,6 @@ export function noticeClaims(open: (t: TestContext) => Promise<OpenLedger>): voi
             secret,
             newId: uuid,
             now: () => store.now(),
-            directory: undefined,
           },
         );
         await tellers(store).notices.notify();

@@ -499,7 +499,7 @@ export function paymentClaims(open: (t: TestContext) => Promise<OpenLedger>): vo
     const topup = await till.payments.createTopup(input(accountId));
     const abroad = event('checkout.session.completed', session(topup, 'pi_abroad', { currency: 'eur' }));
     assert.equal(await say(till, abroad), 'refused');
-    const why = 'refused: it is in eur, and this service takes usd only: settle it at the provider of payments';
+    const why = 'refused: it is in eur, and this service takes usd only: settle it at the payment provider';
     const outcomeOf = (id: string) => books.store.repositories.findPaymentEvent({ provider: 'demo', id });
     assert.equal(await outcomeOf(abroad.id), why);
     assert.equal(await balanceOf(books, accountId), 0n);

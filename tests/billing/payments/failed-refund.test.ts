@@ -83,7 +83,7 @@ test('a refund of one month that fails in the next is a line of both statements,
     ['owner@example.org', 'payer@example.org'],
   );
   assert.match(mails[0]!.text, new RegExp(`refund of \\$5\\.00 of ${topup.id} has failed`));
-  assert.match(mails[0]!.text, /\$5\.00 that it had taken .* acct_a was put back/);
+  assert.match(mails[0]!.text, /\$5\.00 is back in the credit of account acct_a/);
   const [reported, ...more] = await repositories.listDeliveries({
     accountId: 'acct_a',
     endpointId: 'whk_1',

@@ -27,6 +27,7 @@ interface Shown {
   readonly refunded_cents: number;
   readonly threshold_cents: number;
   readonly proposed_threshold_cents: number;
+  readonly amount_cents: number;
   readonly amount_microcents: number;
   readonly balance_after_microcents: number;
   readonly error: { readonly code: string; readonly param?: string };
@@ -187,7 +188,7 @@ test('the form of /topup leads to the page where it is paid, once however often 
   const submit = () =>
     host.ask('POST', '/v1/credits/topup_form', {
       key,
-      body: `key=${hidden}&amount_cents=700`,
+      body: `key=${hidden}&amount=7.00`,
       headers: [['content-type', 'application/x-www-form-urlencoded']],
     });
   const [one, two] = [await submit(), await submit()];
@@ -203,6 +204,39 @@ test('the form of /topup leads to the page where it is paid, once however often 
   });
   await play(String(ticked.headers['location']), 'success');
   assert.notEqual(await repositories.getPaymentMethod({ accountId, provider: 'demo' }), undefined);
+});
+
+test('the form of /topup reads dollars as people write them, and refuses everything else', async (t) => {
+  const { host, key, json } = await open(t);
+  const cases: readonly [written: string, cents: number | undefined][] = [
+    ['10', 1000],
+    ['12.5', 1250],
+    [' $1,250.00 ', 125_000],
+    ['999,999.99', 99_999_999],
+    ['1,000,000', 100_000_000],
+    ['', undefined],
+    ['10,50', undefined],
+    ['1.234', undefined],
+    ['1,00', undefined],
+    ['-5', undefined],
+    ['1e3', undefined],
+    ['0x10', undefined],
+    ['999999999', undefined],
+  ];
+  for (const [index, [written, cents]] of cases.entries()) {
+    const { status, body } = await host.ask('POST', '/v1/credits/topup_form', {
+      key,
+      body: new URLSearchParams({ key: `amount-${index}`, amount: written }).toString(),
+      headers: [['content-type', 'application/x-www-form-urlencoded']],
+    });
+    const { data } = (await json('GET', '/v1/credits/topups?limit=1')).body;
+    if (cents === undefined) {
+      assert.equal(status, 400, written);
+      assert.match(body, /unsupported_value/, written);
+    } else if (status === 303) assert.equal(data[0]?.amount_cents, cents, written);
+    // Above what one payment may be: the amount was read, and is named.
+    else assert.match(body, /A payment is from \$1\.00 to \$1,000\.00/, written);
+  }
 });
 
 test('automatic top-up is set, shown, and needs a saved payment method', async (t) => {

@@ -91,7 +91,7 @@ const rows: readonly {
     letsIn: 3,
     code: 'concurrency_limit_exceeded',
     limit: 3,
-    message: /^The account has 3 requests running/,
+    message: /^The account has 3 running requests/,
   },
   {
     name: 'running requests of an account, by its plan',
@@ -99,7 +99,7 @@ const rows: readonly {
     letsIn: 5,
     code: 'concurrency_limit_exceeded',
     limit: 5,
-    message: /^The account has 5 requests running/,
+    message: /^The account has 5 running requests/,
   },
   {
     name: 'running requests of a key',
@@ -107,7 +107,7 @@ const rows: readonly {
     letsIn: 2,
     code: 'concurrency_limit_exceeded',
     limit: 2,
-    message: /^This key has 2 requests running/,
+    message: /^This key has 2 running requests/,
   },
   {
     name: 'requests that a plan includes',
@@ -115,7 +115,7 @@ const rows: readonly {
     letsIn: 2,
     code: 'request_quota_exceeded',
     limit: 2,
-    message: /used the 2 requests/,
+    message: /used all 2 requests/,
   },
   {
     name: 'requests in a minute, of an account',

@@ -262,8 +262,8 @@ const refused: readonly (readonly [string, unknown, RegExp])[] = [
 
 const faultyReferences: readonly (readonly [string, unknown, RegExp])[] = [
   ['remote', { $ref: 'https://example.com/s.json' }, /remote/],
-  ['unresolved', { properties: { a: { $ref: '#/$defs/none' } } }, /#\/properties\/a: .*names nothing/],
-  ['of a prototype', { $ref: '#/constructor' }, /names nothing/],
+  ['unresolved', { properties: { a: { $ref: '#/$defs/none' } } }, /#\/properties\/a: .*points to nothing/],
+  ['of a prototype', { $ref: '#/constructor' }, /points to nothing/],
   ['recursive', { $defs: { a: { items: { $ref: '#/$defs/a' } } }, $ref: '#/$defs/a' }, /back to itself/],
   ['to the root', { properties: { a: { $ref: '#' } } }, /back to itself/],
   ['to an anchor', { $ref: '#a' }, /anchor/],

@@ -37,7 +37,7 @@ test('the start says which sources failed, why, and what to do', () => {
   assert.match(said, /ready in/);
   assert.match(said, /model +demo · scripted · ready/);
   assert.match(said, /model +unfetched · llama · not available, its requests get 503 no_healthy_backends/);
-  assert.match(said, /missing\.gguf: there is no such file/);
+  assert.match(said, /missing\.gguf: the file does not exist/);
   assert.match(said, new RegExp(`127\\.0\\.0\\.1:${closedPort}/model\\.gguf: .*refuses the connection`));
   assert.match(said, new RegExp(`or {3}put the file \\(sha256 ${sha256}\\) into .*TOKENHOUSE_MODEL_DIR`));
   assert.match(said, /or {3}add another source to the model in tokenhouse\.yaml/);

@@ -138,7 +138,7 @@ describe('a connection that breaks off', () => {
   it('or never answers ends after the allowed time', async () => {
     const server = await serving(() => {});
     const error = await failure(order(server, { limits: { ...quick, idleTimeoutMs: 50, fruitlessTriesMax: 2 } }));
-    assert.match(error.attempts[0]!.problem, /sent nothing for too long/);
+    assert.match(error.attempts[0]!.problem, /did not send data in time/);
     assert.equal(server.seen.length, 2);
   });
 
@@ -295,7 +295,7 @@ describe('wrong bytes', () => {
       error.attempts.map(({ source }) => source),
       [`${server.url}/m.gguf`],
     );
-    assert.match(error.attempts[0]!.problem, new RegExp(`its sha256 is [0-9a-f]{64}, wanted is ${sha256}`));
+    assert.match(error.attempts[0]!.problem, new RegExp(`its sha256 is [0-9a-f]{64}, expected ${sha256}`));
     assert.match(error.remedies.join('\n'), /TOKENHOUSE_MODEL_DIR[^]*another source/);
     assert.deepEqual(left(options.directory), []);
   });
@@ -303,7 +303,7 @@ describe('wrong bytes', () => {
   it('of another length are refused before they are fetched', async () => {
     const server = await serving(inTurn({ body: someBytes(size + 1).body }));
     const options = order(server);
-    assert.match((await failure(options)).attempts[0]!.problem, /it has 3000001 bytes, wanted are 3000000/);
+    assert.match((await failure(options)).attempts[0]!.problem, /it has 3000001 bytes, expected 3000000/);
     assert.deepEqual(left(options.directory), []);
   });
 
@@ -326,8 +326,8 @@ describe('a server that does not deliver', () => {
   for (const [status, words] of [
     [404, /does not have the file/],
     [410, /does not have the file/],
-    [401, /wants credentials/],
-    [403, /wants credentials/],
+    [401, /credentials are missing or wrong/],
+    [403, /credentials are missing or wrong/],
     [400, /answers 400/],
   ] as const) {
     it(`is asked once when it answers ${status}`, async () => {
@@ -364,7 +364,10 @@ describe('a server that does not deliver', () => {
       response.flushHeaders();
     });
     const options = order(server, { bytes: undefined });
-    assert.match((await failure(options)).attempts[0]!.problem, /bytes must fit into .* are free there; make room/);
+    assert.match(
+      (await failure(options)).attempts[0]!.problem,
+      /bytes are needed in .* are free there; free some space/,
+    );
     assert.deepEqual(left(options.directory), []);
   });
 });
@@ -400,7 +403,7 @@ describe('redirects', () => {
   for (const location of ['ftp://127.0.0.1/m.gguf', 'file:///etc/passwd', 'http://[::bad/m.gguf']) {
     it(`to ${location} are not followed`, async () => {
       const server = await serving((_request, response) => response.writeHead(302, { location }).end());
-      assert.match((await failure(order(server))).attempts[0]!.problem, /not safe to follow|no URL/);
+      assert.match((await failure(order(server))).attempts[0]!.problem, /not safe to follow|not a URL/);
       assert.equal(server.seen.length, 1);
     });
   }

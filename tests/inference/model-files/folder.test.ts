@@ -110,9 +110,9 @@ describe('a path', () => {
       assert.deepEqual(
         error.attempts.map(({ problem }) => problem.replaceAll(/[0-9a-f]{64}/g, '…')),
         [
-          'there is no such file',
-          'is another file: it has 399999 bytes, wanted are 400000',
-          'is another file: its sha256 is …, wanted is …',
+          'the file does not exist',
+          'is another file: it has 399999 bytes, expected 400000',
+          'is another file: its sha256 is …, expected …',
         ],
       );
       return true;

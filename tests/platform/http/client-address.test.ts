@@ -30,7 +30,7 @@ const table: readonly (readonly [what: string, header: string | undefined, clien
   ['a chain of proxies', `198.51.100.1, ${stranger}, 10.0.0.2,10.0.0.3`, stranger],
   ['a chain, IPv4 inside IPv6', `${stranger}, ::ffff:10.0.0.2`, stranger],
   ['a chain over IPv6', `${stranger},2001:db8:ffff::1,10.0.0.2`, stranger],
-  ['proxies alone', '10.0.0.1, 10.0.0.2', '127.0.0.1'],
+  ['only the proxies', '10.0.0.1, 10.0.0.2', '127.0.0.1'],
   ['one proxy alone', '10.0.0.1', '127.0.0.1'],
   ['the proxy itself', '127.0.0.1', '127.0.0.1'],
   // Ports and brackets.

@@ -1,4 +1,4 @@
-/** Every page there is, in both colour schemes, on a phone and on repositories: readable, in one piece, and quiet. */
+/** Every page there is, in both colour schemes, on a phone and on a desktop: readable, in one piece, and quiet. */
 import { after, before, describe, test } from 'node:test';
 
 import { formPaths } from '../../../src/account-api/form-pages.ts';

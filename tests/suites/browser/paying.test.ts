@@ -27,7 +27,7 @@ test('the link of the first start makes the owner, who is led on and signs out',
   await person.fill('E-mail address', owner.email);
   await person.fill('Password (10 characters or more)', owner.password);
   await person.press('Create the owner account');
-  await person.reads('You run this server now');
+  await person.reads('You are now the operator of this server');
   await person.page.getByRole('link', { name: 'Go on' }).click();
   await person.arrives(`${service.accountUrl}/`);
   await person.reads('Signed in as Olga (owner@example.org).');
@@ -46,7 +46,7 @@ describe('signing in, paying and signing out', { concurrency: false }, () => {
 
       await person.open(`${service.accountUrl}/topup`);
       person.expects(401);
-      await person.press('Go on to payment');
+      await person.press('Continue to payment');
       await person.arrives(/\/v1\/credits\/topup_form$/);
       await person.reads('Sign in first');
       await page.getByRole('link', { name: 'Sign in' }).click();
@@ -62,14 +62,14 @@ describe('signing in, paying and signing out', { concurrency: false }, () => {
       await person.arrives(`${service.accountUrl}/topup`);
 
       // What is no amount is said on a page.
-      await person.fill('Amount in cents', '1');
+      await person.fill('Amount in dollars', '0.01');
       person.expects(400);
-      await person.press('Go on to payment');
+      await person.press('Continue to payment');
       await person.arrives(/\/v1\/credits\/topup_form$/);
       await person.reads('This did not work');
       await person.open(`${service.accountUrl}/topup`);
 
-      await person.fill('Amount in cents', '700');
+      await person.fill('Amount in dollars', '7.00');
       await person.press('Go on to payment');
       await person.arrives(/\/v1\/payments\/demo\/cs_demo_/);
       await person.press('Fail');
@@ -97,20 +97,20 @@ describe('signing in, paying and signing out', { concurrency: false }, () => {
 
       // Each form of the page of a payment that is there: a refund, a dispute and its end.
       await person.open(`${service.accountUrl}/topup`);
-      await person.fill('Amount in cents', '500');
+      await person.fill('Amount in dollars', '5.00');
       await person.press('Go on to payment');
       await person.arrives(/\/v1\/payments\/demo\/cs_demo_/);
       const checkout = page.url();
       await person.press('Pay, and report it three times');
       await person.arrives(`${service.accountUrl}/topup`);
       await person.open(checkout);
-      await person.press('Have the bank take it back');
+      await person.press('Charge it back (dispute by the bank)');
       await person.reads('disputed');
       await person.look();
-      await person.press('Decide the dispute for this server');
+      await person.press('Dispute: the seller wins');
       await person.reads('paid');
-      await person.press('Refund what is left of it');
-      await page.getByRole('button', { name: 'Let the last refund fail' }).waitFor();
+      await person.press('Refund the rest');
+      await page.getByRole('button', { name: 'Make the last refund fail' }).waitFor();
       await person.look();
 
       // The receipt, and a credit note for the refund at least: a dispute that is won at once needs none.

@@ -39,7 +39,7 @@ test('signing up, confirming the address, forgetting the password, all by links 
   await person.arrives(`${host.url}/forgot-password`);
   await person.fill('E-mail address', 'ada@example.org');
   await person.press('Send the link');
-  await person.reads('a mail is on its way');
+  await person.reads('we have sent a mail');
   await person.open(`${host.url}/reset-password#${tokenOf(host, 'reset')}`);
   await person.fill('Password', 'another horse battery');
   await person.press('Set the password');
@@ -73,7 +73,7 @@ test('a provider signs in, and leads on to where the person came from; one that 
   await person.open(`${host.url}/sign-in`);
   await person.press('Sign in with Company');
   await person.arrives(`${host.url}/?sign_in=failed`);
-  await person.reads('Signing in there did not work.');
+  await person.reads('The provider did not sign you in.');
   await person.leave();
 });
 
@@ -138,7 +138,7 @@ test('a passkey is registered and signs in, and the code of an authenticator is 
   await person.fill('Password', owner.password);
   await person.press('Sign in');
   await person.arrives(/\/sign-in\/code\?next=/);
-  await person.fill('Code of six digits', code());
+  await person.fill('Six-digit code', code());
   await person.press('Sign in');
   await person.arrives(`${service.accountUrl}/topup`);
   await person.leave();

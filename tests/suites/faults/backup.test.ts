@@ -135,7 +135,7 @@ describe('a restore is refused, and changes nothing', () => {
     const backup = join(service.folder, 'backup.db');
     await run(service, 'db', 'backup', backup);
     const again = await service.command('db', 'backup', backup);
-    assert.deepEqual([again.code, /already.*--force/.test(again.stderr)], [1, true], again.stderr);
+    assert.deepEqual([again.code, /exists.*--force/.test(again.stderr)], [1, true], again.stderr);
 
     const running = await service.command('db', 'restore', backup, '--force');
     assert.equal(running.code, 69);
@@ -146,7 +146,7 @@ describe('a restore is refused, and changes nothing', () => {
 
     const refusals: readonly (readonly [string, number, RegExp, () => string[]])[] = [
       ['a database is there', 1, /--force/, () => [backup]],
-      ['no such file', 1, /There is no file/, () => [join(service.folder, 'nothing.db'), '--force']],
+      ['no such file', 1, /does not exist/, () => [join(service.folder, 'nothing.db'), '--force']],
       ['no database', 69, /not a database/, () => [write('text.db', 'hello '.repeat(1_000)), '--force']],
       ['cut short', 69, /damaged|malformed/, () => [cut('short.db'), '--force']],
       ['a damaged page', 69, /damaged|malformed/, () => [spoilt('spoilt.db'), '--force']],
@@ -209,7 +209,7 @@ test('over a database with --force: what was there is kept, with its secret, and
   await (await second.chat(ask('hi'))).text();
   await second.stop();
   const { stdout } = await run(second, 'db', 'restore', backup, '--force');
-  const [kept, keptSecret] = [...stdout.matchAll(/What was there before: (\S+)/g)].map((match) => match[1]!);
+  const [kept, keptSecret] = [...stdout.matchAll(/The replaced database is kept: (\S+)/g)].map((match) => match[1]!);
   assert.ok(kept !== undefined && keptSecret !== undefined, stdout);
   await second.start();
   assert.equal((await second.chat(ask('hi'), { key: first.key })).status, 200);

@@ -75,13 +75,13 @@ const bombs: Readonly<Record<string, Bomb>> = {
     code: 'schema_validation_failed',
     param: 'tools[0].function.parameters',
   },
-  'half a surrogate pair in a schema': {
+  'an unpaired surrogate in a schema': {
     body: () =>
       `{${valid},"tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object","properties":{"\\ud800":{}}}}}]}`,
     code: 'schema_validation_failed',
     param: 'tools[0].function.parameters',
   },
-  'half a surrogate pair in a text': {
+  'an unpaired surrogate in a text': {
     body: () => '{"model":"demo","messages":[{"role":"user","content":"\\ud800"}]}',
   },
   'a number beyond 2^53 in an unknown field': { body: () => `{${valid},"unknown":9007199254740993}` },

@@ -286,7 +286,7 @@ test('what is idle on a replica comes to one who lacks it at once, and goes back
   const mine = await soon(() => hold(replicas[1], keyId, { key }, at));
   t.diagnostic(`after ${(performance.now() - begun).toFixed(0)} ms`);
   await mine.fail();
-  const leased = async () => await server.sql(url, 'select 1 from purse_slice where remaining > 0');
+  const leased = async () => await server.sql(url, 'select 1 from budget_lease where remaining > 0');
   assert.equal((await leased()).length, 1);
   await until(async () => (await leased()).length === 0, longMs);
   await assertRight(url);
@@ -305,7 +305,7 @@ test('what a dead replica had of a budget comes back, and what it held is charge
   await until(() => replicas[0].store.ledger.replicaId !== gone, longMs);
   await until(
     async () =>
-      (await server.sql(url, 'select 1 from purse_slice where replica_id not in (select id from replica)')).length ===
+      (await server.sql(url, 'select 1 from budget_lease where replica_id not in (select id from replica)')).length ===
       0,
     longMs,
   );
@@ -317,7 +317,7 @@ test('what a dead replica had of a budget comes back, and what it held is charge
   await assertRight(url);
 });
 
-test('a budget that is changed while its next period is begun: the purse has what the budget says', async (t) => {
+test('a budget that is changed while its next period is begun: the balance has what the budget says', async (t) => {
   const scene = await setScene(t);
   const { replicas, keyId, url } = scene;
   const now = Date.UTC(2028, 1, 29);
@@ -330,7 +330,10 @@ test('a budget that is changed while its next period is begun: the purse has wha
       ...[1, 2].map((index) => hold(replicas[index]!, keyId, { key: old }, at)),
     ]);
     for (const one of begun) await one?.settle();
-    const rows = await server.sql(url, `select amount::text from purse where id = '${balanceAt(keyId, 'day', at).id}'`);
+    const rows = await server.sql(
+      url,
+      `select amount::text from budget_balance where id = '${balanceAt(keyId, 'day', at).id}'`,
+    );
     assert.deepEqual(rows, [{ amount: String(amountMicrocents) }]);
     await assertRight(url);
   }

@@ -47,7 +47,6 @@ async function newKey(
   account = accountId,
 ): Promise<{ readonly id: string; readonly key: string }> {
   const answer = await report(through, { kind: 'create_key', accountId: account, name: 'x', expiresAt: undefined });
-  assert.ok(answer.kind === 'key');
   return { id: answer.keyId, key: answer.key };
 }
 
@@ -121,7 +120,6 @@ async function streaming(
 
 test('streams of a revoked key and of a suspended account are cut on every replica, with the error of the key', async () => {
   const made = await report(replicas[0], { kind: 'create_account', name: 'another' });
-  assert.ok(made.kind === 'account');
   const another = made.accountId;
   await report(replicas[0], {
     kind: 'move_credit',
@@ -155,7 +153,7 @@ test('both secrets of a rotated key are known on every replica, also without cal
   const { id, key } = await newKey(replicas[0]);
   const rotate = async (through: TestService, overlapMs: number): Promise<string> => {
     const answer = await report(through, { kind: 'rotate_key', keyId: id, overlapMs });
-    assert.ok(answer.kind === 'rotated' && answer.keyId === id);
+    assert.ok(answer.keyId === id);
     return answer.key;
   };
   for (const replica of replicas) await timeUntil(200, replica, key);
@@ -276,12 +274,12 @@ test('budgets of keys and accounts reach every replica, and what was leased of o
   };
   await set(replicas[0], '100000000');
   await everywhere(200);
-  await until(async () => (await server.sql(url, 'select 1 from purse_slice where remaining > 0')).length > 0, longMs);
+  await until(async () => (await server.sql(url, 'select 1 from budget_lease where remaining > 0')).length > 0, longMs);
   await set(replicas[1], '1');
   await everywhere(402);
   // Nothing of the first budget is left to be spent on any of them.
   await until(
-    async () => (await server.sql(url, 'select 1 from purse_slice where remaining > 0')).length === 0,
+    async () => (await server.sql(url, 'select 1 from budget_lease where remaining > 0')).length === 0,
     longMs,
   );
   for (const replica of replicas) assert.equal(await statusFrom(replica), 402);
@@ -407,12 +405,12 @@ test('S7: a replica that is stopped lets its answers end, gives back what it had
   }
   assert.equal(await ended, 0);
   assert.deepEqual(await server.sql(url, 'select count(*)::int as count from replica'), [{ count: 2 }]);
-  const stranded = `select 1 from slice where replica_id not in (select id from replica)`;
+  const stranded = `select 1 from credit_lease where replica_id not in (select id from replica)`;
   assert.deepEqual(await server.sql(url, stranded), []);
   assert.equal((await asked(one)).status, 200);
   assert.equal(await one.stop(), 0);
   assert.equal(await three.stop(), 0);
-  assert.deepEqual(await server.sql(url, 'select 1 from slice union all select 1 from open_request'), []);
+  assert.deepEqual(await server.sql(url, 'select 1 from credit_lease union all select 1 from open_request'), []);
   const unended = await server.sql(url, `select 1 from usage where ending in ('drained', 'crashed')`);
   assert.deepEqual(unended, []);
   await assertRight(url, false);

@@ -38,7 +38,7 @@ after(() => server.dispose());
 
 interface Scene {
   readonly accountId: string;
-  /** Has a slice of 300, and an old beat: a reaper takes it for dead. */
+  /** Has a lease of 300, and an old heartbeat: a reaper takes it for dead. */
   readonly replica: Uint8Array;
 }
 
@@ -148,13 +148,14 @@ async function allOrders(steps: Readonly<Record<string, Step>>): Promise<void> {
     if (order.includes('reap')) {
       // The next sweep of anybody alive.
       await steps['reap']!(stage, scene);
-      const text = 'select 1 from slice where account_id = $1 union all select 1 from purse_slice where purse_id = $2';
+      const text =
+        'select 1 from credit_lease where account_id = $1 union all select 1 from budget_lease where balance_id = $2';
       const left = await stage({ text }, [scene.accountId, balanceOf(scene.accountId)]);
       assert.equal(left.count, 0, `${order.join(' · ')}: nothing is stranded`);
     }
     const { rows } = await stage<{ money: bigint }>(
       {
-        text: `select available + coalesce((select sum(remaining) from slice where account_id = $1), 0)
+        text: `select available + coalesce((select sum(remaining) from credit_lease where account_id = $1), 0)
             + coalesce((select sum(cost) from usage where account_id = $1), 0)
             - coalesce((select sum(amount) from transfer where credit_account = $1), 0) as money
           from account where id = $1`,
@@ -165,9 +166,9 @@ async function allOrders(steps: Readonly<Record<string, Step>>): Promise<void> {
     const { rows: balances } = await stage<{ left: bigint; charged: bigint }>(
       {
         text: `select amount - spent_before - available
-            - coalesce((select sum(remaining) from purse_slice where purse_id = purse.id), 0) as left,
+            - coalesce((select sum(remaining) from budget_lease where balance_id = budget_balance.id), 0) as left,
             coalesce((select sum(cost) from usage where account_id = $1 and account_budget = 'total'), 0) as charged
-          from purse where subject = $1`,
+          from budget_balance where subject = $1`,
       },
       [scene.accountId],
     );
@@ -193,7 +194,7 @@ async function setScene(run: Run, { accountId, replica }: Scene): Promise<void> 
   await run(grantStatement, [replica, accountId, 300n, 300n, 1n]);
   await changeBudget(run, budgetChange(accountId, 1000n));
   await run(grantOfBudget, [replica, balanceOf(accountId), 300n, 300n, 1n]);
-  await run({ text: 'update replica set beat = 0 where id = $1' }, [replica]);
+  await run({ text: 'update replica set heartbeat_at = 0 where id = $1' }, [replica]);
 }
 
 /** Whether the session waits for another one's lock. */

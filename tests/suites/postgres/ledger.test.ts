@@ -39,7 +39,7 @@ test('a database of a newer version is refused in words, untouched', async (t) =
 
 test('what cannot be used is refused in words', async () => {
   const opening = (url: string) => openPostgresStore({ address: { url }, shown: 'the test' });
-  await assert.rejects(opening(server.url('nowhere')), /there is no such database/);
+  await assert.rejects(opening(server.url('nowhere')), /the database does not exist/);
   await assert.rejects(opening('postgres://tokenhouse@127.0.0.1:1/x'), /the test cannot be reached: .*Check that/);
   await server.sql('postgres', `create database latin encoding 'LATIN1' template template0`);
   await assert.rejects(opening(server.url('latin')), /encoding LATIN1/);
@@ -179,7 +179,7 @@ test('M7: usage and transfer refuse to be changed, deleted or emptied', async (t
   }
   for (const statement of [
     `update account set available = -1 where id = 'acct_a'`,
-    `update slice set remaining = -1`, // M2
+    `update credit_lease set remaining = -1`, // M2
   ])
     await assert.rejects(server.sql(url, statement), /violates check constraint/, statement);
   await assert.rejects(
@@ -205,7 +205,7 @@ test('who leaves gives everything back; what it was running is recorded as crash
   assert.deepEqual(await two.store.ledger.readBack(request.requestId), { costMicrocents: 0n, ending: 'crashed' }); // M8
   const [found] = await two.store.repositories.listUsage({ accountId: 'acct_a' });
   assert.equal(found?.publicId, publicIdOf(request.requestId));
-  assert.deepEqual(await server.sql(url, 'select 1 from slice'), []);
+  assert.deepEqual(await server.sql(url, 'select 1 from credit_lease'), []);
   assert.ok(await hold(two, 'acct_a', 1000n));
   two.free.credit('acct_a', 1000n);
   await two.store.close();

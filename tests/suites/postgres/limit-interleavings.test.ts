@@ -216,7 +216,7 @@ async function setScene(run: Run, { subject, replicas }: Scene): Promise<void> {
     const three = { least: 3, need: 3, want: 3 };
     await ask(run, replica, subject, [three, quota(three)]);
   }
-  await run({ text: 'update replica set beat = 0' }, []);
+  await run({ text: 'update replica set heartbeat_at = 0' }, []);
 }
 
 /** Whether the session waits for another one's lock. */

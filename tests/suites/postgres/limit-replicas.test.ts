@@ -6,7 +6,7 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 
-import type { Operation } from '../../../src/accounts/operation-kinds.ts';
+import type { Operation } from '../../../src/accounts/operations.ts';
 import { TestService, until } from '../../support/service.ts';
 import { Upstream } from '../../support/upstream.ts';
 import { report } from './replica-service.ts';
@@ -112,12 +112,11 @@ let customers = 0;
 
 /** An account with credit and a key, known to all replicas. */
 async function customer(
-  limits: { readonly account?: number; readonly plan?: string; readonly key?: Operation & { kind: 'create_key' } } = {},
+  limits: { readonly account?: number; readonly plan?: string; readonly key?: Operation<'create_key'> } = {},
 ): Promise<Customer> {
   const [first] = replicas;
   const name = `customer-${++customers}`;
   const account = await report(first, { kind: 'create_account', name });
-  assert.ok(account.kind === 'account');
   const { accountId } = account;
   const credit = { microcents: '100000000000', reference: undefined, idempotencyKey: name };
   await report(first, { kind: 'move_credit', movement: 'grant', accountId, ...credit });
@@ -125,10 +124,9 @@ async function customer(
     await report(first, { kind: 'limit_account', accountId, concurrencyMax: limits.account });
   if (limits.plan !== undefined) await report(first, { kind: 'plan_account', accountId, plan: limits.plan });
   const key = await report(first, {
-    ...(limits.key ?? { kind: 'create_key', name, expiresAt: undefined }),
+    ...(limits.key ?? { kind: 'create_key', name }),
     accountId,
-  } as Operation);
-  assert.ok(key.kind === 'key');
+  });
   for (const replica of replicas) {
     await until(async () => {
       const answer = await fetch(`${replica.url}/v1/models`, { headers: { authorization: `Bearer ${key.key}` } });
@@ -139,7 +137,7 @@ async function customer(
   return { name, accountId, keyId: key.keyId, key: key.key };
 }
 
-const keyWith = (limits: NonNullable<(Operation & { kind: 'create_key' })['limits']>) =>
+const keyWith = (limits: NonNullable<Operation<'create_key'>['limits']>) =>
   ({ kind: 'create_key', accountId: undefined, name: 'limited', expiresAt: undefined, limits }) as const;
 
 interface Answered {

@@ -126,7 +126,8 @@ test('an outage that is longer than the others wait: what ran was given up by th
   await until(async () => (await rowsOf(url, `'crashed'`)).length === 1, longMs);
   await until(
     async () =>
-      (await server.sql(url, 'select 1 from slice where replica_id not in (select id from replica)')).length === 0,
+      (await server.sql(url, 'select 1 from credit_lease where replica_id not in (select id from replica)')).length ===
+      0,
     longMs,
   );
   assert.equal((await asked(other)).status, 200);

@@ -1,6 +1,6 @@
 /** The whole program as one of several replicas. */
 import { join } from 'node:path';
-import type { Operation, OperationAnswer } from '../../../src/accounts/operation-kinds.ts';
+import type { OperationAnswer, OperationKind, OperationRequest } from '../../../src/accounts/operations.ts';
 import { askRunningService } from '../../../src/app/control/control-client.ts';
 import { controlSocketPath } from '../../../src/app/control/socket-path.ts';
 import { noFeatures, scriptedModel, TestService } from '../../support/service.ts';
@@ -49,7 +49,10 @@ export const stream = (content: string) => ({
 });
 
 /** What the command line asks of a running service, without a process for it. */
-export async function report(service: TestService, operation: Operation): Promise<OperationAnswer> {
+export async function report<Kind extends OperationKind>(
+  service: TestService,
+  operation: OperationRequest<Kind>,
+): Promise<OperationAnswer<Kind>> {
   const answer = await askRunningService(controlSocketPath(join(service.folder, 'data')), operation);
   if (answer === undefined) throw new Error('no service runs there');
   return answer;

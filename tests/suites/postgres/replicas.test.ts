@@ -91,7 +91,7 @@ test('M6: who was declared dead loses its holds, charges nothing, and begins ane
   const late = await one.store.ledger.settle(usage('acct_a', 100n));
   if (late === 'billed') t.diagnostic('settled before the sweep');
   await until(() => one.free.lives > 0 && two.free.lives > 0, 30_000);
-  await until(async () => (await server.sql(url, 'select 1 from slice')).length === 0, 30_000);
+  await until(async () => (await server.sql(url, 'select 1 from credit_lease')).length === 0, 30_000);
   assert.equal(one.free.freeMicrocents('acct_a'), 0n);
   assert.equal(await one.store.ledger.settle(beforeDeath), 'billed', 'what is there stays');
   const spent = late === 'billed' ? 200n : 100n;
@@ -185,7 +185,8 @@ test('two ledgers agree with a few lines of TypeScript over thousands of random 
       await until(() => replicas.some(({ free }, index) => free.lives > before[index]!), 30_000);
       await until(
         async () =>
-          (await server.sql(url, 'select 1 from slice where replica_id not in (select id from replica)')).length === 0,
+          (await server.sql(url, 'select 1 from credit_lease where replica_id not in (select id from replica)'))
+            .length === 0,
         30_000,
       );
       // Its holds are void.

@@ -45,7 +45,7 @@ test('a service answers from PostgreSQL, its commands work beside it and without
   assert.match(refused.stderr, /pg_dump/);
 
   assert.equal(await service.stop(), 0);
-  assert.deepEqual(await server.sql(url, 'select 1 from slice union all select 1 from replica'), []);
+  assert.deepEqual(await server.sql(url, 'select 1 from credit_lease union all select 1 from replica'), []);
   await assertRight(url, false);
   await said('keys', 'create', '--name', 'another');
   await said('credits', 'grant', '--cents', '100');
@@ -99,6 +99,6 @@ test('three replicas that start at once make one account, serve its key, and one
   await two.verify();
   assert.equal(await two.stop(), 0);
   assert.equal(await three.stop(), 0);
-  assert.deepEqual(await server.sql(url, 'select 1 from slice'), []);
+  assert.deepEqual(await server.sql(url, 'select 1 from credit_lease'), []);
   await assertRight(url, false);
 });

@@ -103,7 +103,10 @@ test(`kill -9 of one of three replicas, ${kills} times: no acknowledged charge i
   assert.equal(await balanceOf(server, url, first.accountId), credit - spent + BigInt(String(refunds!['sum'])));
   for (const replica of replicas) assert.equal(await replica.stop(), 0);
   assert.deepEqual(
-    await server.sql(url, 'select 1 from slice union all select 1 from open_request union all select 1 from replica'),
+    await server.sql(
+      url,
+      'select 1 from credit_lease union all select 1 from open_request union all select 1 from replica',
+    ),
     [],
   );
   await assertRight(url, false);
@@ -128,7 +131,7 @@ async function oneRequest(replica: TestService, id: string, script: string, isSt
 async function balanceOf(server: PostgresServer, url: string, accountId: string): Promise<bigint> {
   const [row] = await server.sql(
     url,
-    `select (available + coalesce((select sum(remaining) from slice where account_id = account.id), 0))::text as balance
+    `select (available + coalesce((select sum(remaining) from credit_lease where account_id = account.id), 0))::text as balance
      from account where id = '${accountId}'`,
   );
   return BigInt(String(row!['balance']));

@@ -136,7 +136,7 @@ test('a later start installs nothing, needs no network, and goes on with the sam
   await stop(first);
   const second = await start({ npm_config_offline: 'true' });
   assert.doesNotMatch(second.said, /^install/m);
-  assert.doesNotMatch(second.said, /A first account has been made/);
+  assert.doesNotMatch(second.said, /The first account was created/);
   await stop(second);
 });
 

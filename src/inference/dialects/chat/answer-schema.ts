@@ -13,15 +13,17 @@ export const chatUsage = Type.Object(
     completion_tokens: Type.Integer({ description: 'Generated tokens of all choices, reasoning included.' }),
     total_tokens: Type.Integer({ description: 'The sum of both.' }),
     prompt_tokens_details: Type.Object(
-      { cached_tokens: Type.Integer({ description: 'Of the prompt: read from a cache, at its own price.' }) },
-      { description: 'What the tokens of the prompt are made of.' },
+      {
+        cached_tokens: Type.Integer({ description: 'Prompt tokens that were read from a cache, at their own price.' }),
+      },
+      { description: 'Details of the prompt tokens.' },
     ),
     completion_tokens_details: Type.Object(
-      { reasoning_tokens: Type.Integer({ description: 'Of the generated tokens: spent on reasoning.' }) },
-      { description: 'What the generated tokens are made of.' },
+      { reasoning_tokens: Type.Integer({ description: 'Generated tokens that were spent on reasoning.' }) },
+      { description: 'Details of the generated tokens.' },
     ),
   },
-  { description: 'What is billed.' },
+  { description: 'The billed tokens.' },
 );
 
 const tokenFields = {
@@ -54,22 +56,22 @@ const finishText =
 
 export const chatToolCall = Type.Object(
   {
-    id: Type.String({ description: 'What the result names in `tool_call_id`.' }),
+    id: Type.String({ description: 'Id of the call, for `tool_call_id` of its result.' }),
     type: Type.Literal('function', { description: 'Always `function`.' }),
     function: Type.Object(
       {
         name: Type.String({ description: 'The name of the tool.' }),
         arguments: Type.String({ description: 'JSON text of the arguments.' }),
       },
-      { description: 'What is called.' },
+      { description: 'The called function.' },
     ),
   },
-  { description: 'A call of a tool.' },
+  { description: 'A tool call.' },
 );
 
 const head = {
   id: Type.String({ description: 'Id of the completion.' }),
-  created: Type.Integer({ description: 'When the request came, in seconds since 1970.' }),
+  created: Type.Integer({ description: 'When the request arrived, in seconds since 1970.' }),
   model: Type.String({ description: 'Id of the model, as its card writes it.' }),
 };
 const index = Type.Integer({ minimum: 0, description: 'Which of the `n` choices this is.' });
@@ -85,13 +87,13 @@ export const chatCompletion = Type.Object(
           {
             role: Type.Literal('assistant', { description: 'Always `assistant`.' }),
             content: nullable(Type.String(), 'The text of the answer; null when the model only calls tools.'),
-            reasoning_content: nullable(Type.String(), 'What the model thought, apart from its answer.'),
+            reasoning_content: nullable(Type.String(), 'The reasoning of the model, separate from its answer.'),
             refusal: Type.Null({ description: 'Always null.' }),
-            tool_calls: nullable(Type.Array(chatToolCall), 'Calls of tools.'),
+            tool_calls: nullable(Type.Array(chatToolCall), 'Tool calls.'),
           },
           { description: 'The answer, ready to be sent back as a message of the next request.' },
         ),
-        logprobs: nullable(chatLogprobs, 'When `logprobs` was asked for.'),
+        logprobs: nullable(chatLogprobs, 'Present when the request has `logprobs`.'),
         finish_reason: { ...finishReason, description: finishText },
       }),
       { description: 'One for each of `n`.' },
@@ -120,14 +122,14 @@ const delta = Type.Object(
               name: Type.Optional(Type.String({ description: 'In the first piece of a call.' })),
               arguments: Type.String({ description: 'The next piece of the JSON text of the arguments.' }),
             },
-            { description: 'What is called.' },
+            { description: 'The called function.' },
           ),
         }),
-        { description: 'Pieces of calls of tools.' },
+        { description: 'Pieces of tool calls.' },
       ),
     ),
   },
-  { description: 'What is new.' },
+  { description: 'The new part.' },
 );
 
 const chunkHead = {
@@ -142,7 +144,7 @@ export const chatChunk = Type.Object(
       Type.Object({
         index,
         delta,
-        logprobs: nullable(chatLogprobs, 'Of the tokens of this piece, when `logprobs` was asked for.'),
+        logprobs: nullable(chatLogprobs, 'Logprobs of the tokens of this piece, when the request has `logprobs`.'),
         finish_reason: nullable(finishReason, `Null until the choice ends. ${finishText}`),
       }),
       { description: 'One choice; none in the chunk that carries the usage.' },

@@ -1,11 +1,10 @@
 import Type from 'typebox';
 
+import { logitBiasText, modelText, samplingTexts, streamText } from '../common-fields.ts';
 import { citySchema, named, plainError, self } from '../description.ts';
 import type { EndpointDescription } from '../description.ts';
 import { chatChunk, chatCompletion, chatLogprobs, chatToolCall, chatUsage } from './answer-schema.ts';
 import { chatMessage, chatPart, chatRequestSchema, chatTool, chatToolCallSent } from './schema.ts';
-
-const sampling = 'Most models ignore it and use their own default.';
 
 /** `POST /v1/chat/completions` in the API description. */
 export const chatDescription: EndpointDescription = {
@@ -24,35 +23,28 @@ export const chatDescription: EndpointDescription = {
   error: plainError,
   named: {
     ChatRequest: named(chatRequestSchema, {
-      model: 'Id of a model of `GET /v1/models`, in any case.',
+      model: modelText,
       messages: 'The conversation so far.',
       max_tokens:
-        'Most tokens to generate, reasoning included. Absent: the `max_output_tokens` of the model, or the smaller of 65,536 and half its window. Lowered to the cap of the model; ignored when larger than its window.',
+        'Maximum of tokens to generate, reasoning included. When absent: the `max_output_tokens` of the model, or the smaller of 65,536 and half its context window. Lowered to the maximum of the model; ignored when larger than its context window.',
       max_completion_tokens: 'Another name of `max_tokens`, which wins when both are sent.',
-      temperature: `How far the choice of tokens strays from the likeliest. ${sampling}`,
-      top_p: `Share of the probability that tokens are chosen from. ${sampling}`,
-      top_k: 'Number of the likeliest tokens that the next one is chosen from; 0 and -1: all.',
-      min_p: 'Tokens less likely than this share of the likeliest one are left out.',
-      frequency_penalty: `Makes tokens less likely for every time that they have come. ${sampling}`,
-      presence_penalty: `Makes tokens less likely once they have come. ${sampling}`,
-      repetition_penalty: 'Divides the likelihood of tokens that have come; 1 changes nothing.',
-      stop: 'Texts that end the answer; they are not part of it.',
-      seed: 'The same seed gives the same answer, as far as the backend can.',
+      ...samplingTexts,
       n: 'Number of answers. Above 1 only on models whose card has `chat_completions.n`.',
       logprobs: 'Whether to report the probabilities of the tokens of the text. Not on every model.',
-      top_logprobs: 'How many of the likeliest tokens to report at each position.',
-      logit_bias: 'Added to the logits of tokens, by token id. Only on some backends.',
-      stream: 'Whether the answer comes in events while it is generated.',
-      stream_options: 'Not needed: the usage always comes.',
+      top_logprobs: 'How many of the most likely tokens to report at each position.',
+      logit_bias: logitBiasText,
+      stream: streamText,
+      stream_options: 'Not needed: the usage is always included.',
       tools: 'Functions that the model may call. Their names are unique.',
       tool_choice:
         '`auto` (default): the model decides; `none`: no tool; `required`: some tool; or the function to call. Models that always reason take only `auto` and `none`.',
       'tool_choice.type': 'Always `function`.',
       'tool_choice.function': 'The function to call.',
       'tool_choice.function.name': 'Its name, one of those in `tools`.',
-      parallel_tool_calls: 'Whether one answer may call several tools. false ends it with the first call.',
+      parallel_tool_calls:
+        'Whether one answer may call several tools. With false the answer ends after the first call.',
       response_format:
-        'The form of the answer. With tools and `tool_choice: auto` it wins; with a forced choice it is ignored.',
+        'The format of the answer. With tools and `tool_choice: auto` it takes precedence; with a forced choice it is ignored.',
       'response_format.type':
         '`text`, `json_object`, `json_schema`, or `grammar`, as far as the card of the model has them.',
       'response_format.json_schema': 'With the type `json_schema`: what the answer must match.',
@@ -64,26 +56,26 @@ export const chatDescription: EndpointDescription = {
       regex:
         'A regular expression that the whole answer matches. Only on models whose card has `chat_completions.regex`.',
       reasoning_effort:
-        'How much the model reasons: `none`, `low`, `medium`, `high`, `xhigh` or `max`. A tier that the card does not list runs at the nearest one that it does.',
+        'How much the model reasons: `none`, `low`, `medium`, `high`, `xhigh` or `max`. A value that the card does not list is replaced by the nearest one that it does.',
       reasoning: 'Another way to say `reasoning_effort`.',
       'reasoning.effort': 'The values of `reasoning_effort`.',
       thinking: 'Whether the model reasons: true or false, or an object.',
       'thinking.type': '`enabled` or `disabled`.',
-      'thinking.keep': '`all`: as `preserve_thinking`.',
+      'thinking.keep': '`all`: same as `preserve_thinking`.',
       enable_thinking: 'Whether the model reasons.',
       preserve_thinking:
         'Whether the model sees the reasoning of its earlier turns, from their `reasoning_content`. Only on models that support it.',
-      chat_template_kwargs: 'Read for one switch.',
+      chat_template_kwargs: 'Only `enable_thinking` is read.',
       'chat_template_kwargs.enable_thinking': 'Another way to say `enable_thinking`.',
     }),
     ChatMessage: named(
       chatMessage,
       {
-        role: 'Who speaks. `developer` is the same as `system`; `tool` answers a call.',
+        role: 'Role of the author. `developer` is the same as `system`; `tool` answers a call.',
         content: 'Text, or parts. Null where an assistant only calls tools; in a `tool` message it is an empty result.',
-        reasoning_content: 'Of an assistant: what it thought. Used only with `preserve_thinking`.',
-        tool_calls: 'Of an assistant: the calls that it made.',
-        tool_call_id: 'Of a `tool` message: the `id` of the call that it answers.',
+        reasoning_content: 'Reasoning of an assistant message. Used only with `preserve_thinking`.',
+        tool_calls: 'Tool calls of an assistant message.',
+        tool_call_id: 'In a `tool` message: the `id` of the call that it answers.',
       },
       'One turn of a conversation.',
     ),
@@ -100,18 +92,18 @@ export const chatDescription: EndpointDescription = {
         'file.file_data': 'A data URI of base64.',
         'file.filename': 'Name of the file in `file_data`.',
       },
-      'A piece of a message.',
+      'A part of a message.',
     ),
     ChatToolCallSent: named(
       chatToolCallSent,
       {
         id: 'The id that the answer gave it.',
         type: 'Always `function`.',
-        function: 'What was called.',
+        function: 'The called function.',
         'function.name': 'The name of the tool.',
         'function.arguments': 'JSON text of the arguments.',
       },
-      'A call of an earlier answer, as it came.',
+      'A tool call of an earlier answer, unchanged.',
     ),
     ChatTool: named(
       chatTool,
@@ -200,7 +192,7 @@ export const chatDescription: EndpointDescription = {
     },
     {
       name: 'reasoning',
-      summary: 'More thought',
+      summary: 'More reasoning',
       needs: ['reasoning'],
       body: (model) => ({
         model,

@@ -9,6 +9,7 @@ import type {
   Tool,
   ToolChoice,
 } from '../../../generation/request.ts';
+import { decodeLogitBias, decodeResponseFormat, decodeSampling, decodeStop, present } from '../common-fields.ts';
 import { bodyCheck, checkFreeForm } from '../validate.ts';
 import { chatRequestSchema } from './schema.ts';
 import type { ChatMessage, ChatRequestBody } from './schema.ts';
@@ -25,16 +26,7 @@ export function decodeChatRequest(json: unknown): GenerationRequest {
     choices: body.n ?? 1,
     // §4.2: both sent → max_tokens wins.
     maxTokens: body.max_tokens ?? body.max_completion_tokens ?? undefined,
-    sampling: {
-      temperature: body.temperature ?? undefined,
-      topP: body.top_p ?? undefined,
-      topK: body.top_k ?? undefined,
-      minP: body.min_p ?? undefined,
-      presencePenalty: body.presence_penalty ?? undefined,
-      frequencyPenalty: body.frequency_penalty ?? undefined,
-      repetitionPenalty: body.repetition_penalty ?? undefined,
-      seed: decodeSeed(body.seed),
-    },
+    sampling: decodeSampling(body),
     stop: decodeStop(body.stop),
     tools: (body.tools ?? []).map(decodeTool),
     toolChoice: decodeToolChoice(body.tool_choice),
@@ -62,22 +54,6 @@ const paths: FieldPaths = {
 };
 const grammarPaths: FieldPaths = { ...paths, constraintText: 'response_format.grammar' };
 const regexPaths: FieldPaths = { ...paths, constraintType: 'regex', constraintText: 'regex', constraint: 'regex' };
-
-/** A 64-bit seed does not survive JSON and not every engine; the same seed always becomes the same one. */
-function decodeSeed(seed: ChatRequestBody['seed']): number | undefined {
-  return seed === undefined || seed === null ? undefined : seed % (Number.MAX_SAFE_INTEGER + 1);
-}
-
-/** By token id. An empty map asks for nothing. */
-function decodeLogitBias(bias: ChatRequestBody['logit_bias']): GenerationRequest['logitBias'] {
-  const tokens = Object.keys(bias ?? {});
-  if (!tokens.every((token) => /^(0|[1-9][0-9]{0,8})$/.test(token))) {
-    throw new ApiError('schema_validation_failed', "'logit_bias' must be a map from token ids to numbers.", {
-      param: 'logit_bias',
-    });
-  }
-  return tokens.length === 0 ? undefined : (bias ?? undefined);
-}
 
 function decodeMessage(message: ChatMessage, index: number): Message {
   const content = decodeContent(message.content, `messages[${index}].content`);
@@ -138,17 +114,6 @@ function decodeContent(content: ChatMessage['content'], at: string): readonly Pa
   });
 }
 
-function present<Value>(value: Value | undefined | null, param: string): Value {
-  if (value === undefined || value === null)
-    throw new ApiError('schema_validation_failed', `'${param}' is required.`, { param });
-  return value;
-}
-
-function decodeStop(stop: ChatRequestBody['stop']): readonly string[] {
-  const list = typeof stop === 'string' ? [stop] : (stop ?? []);
-  return list.filter((sequence) => sequence !== '').map((sequence) => sequence.toWellFormed());
-}
-
 function decodeTool(tool: NonNullable<ChatRequestBody['tools']>[number], index: number): Tool {
   if (tool.type === 'function') present(tool.function, `tools[${index}].function`);
   checkFreeForm(tool.function?.parameters, `tools[${index}].function.parameters`);
@@ -175,26 +140,7 @@ function decodeConstraint(body: ChatRequestBody): Constraint | undefined {
         param: 'regex',
       });
     }
-    switch (format.type) {
-      case 'json_object':
-        return { type: 'json-object' };
-      case 'json_schema': {
-        const definition = present(format.json_schema, 'response_format.json_schema');
-        const schema = present(definition.schema, 'response_format.json_schema.schema');
-        checkFreeForm(schema, 'response_format.json_schema.schema');
-        return { type: 'json-schema', schema, name: definition.name?.toWellFormed() };
-      }
-      case 'grammar':
-        return { type: 'grammar', text: present(format.grammar, 'response_format.grammar').toWellFormed() };
-      default:
-        throw new ApiError(
-          'unsupported_response_format',
-          "'response_format.type' must be one of text, json_object, json_schema, grammar.",
-          {
-            param: 'response_format.type',
-          },
-        );
-    }
+    return decodeResponseFormat(format)?.constraint;
   }
   return body.regex === undefined || body.regex === null
     ? undefined

@@ -10,15 +10,17 @@ export const completionUsage = Type.Object(
     completion_tokens: Type.Integer({ description: 'Generated tokens of all choices.' }),
     total_tokens: Type.Integer({ description: 'The sum of both.' }),
     prompt_tokens_details: Type.Object(
-      { cached_tokens: Type.Integer({ description: 'Of the prompts: read from a cache, at its own price.' }) },
-      { description: 'What the tokens of the prompts are made of.' },
+      {
+        cached_tokens: Type.Integer({ description: 'Prompt tokens that were read from a cache, at their own price.' }),
+      },
+      { description: 'Details of the prompt tokens.' },
     ),
     completion_tokens_details: Type.Object(
-      { reasoning_tokens: Type.Integer({ description: 'Of the generated tokens: spent on reasoning.' }) },
-      { description: 'What the generated tokens are made of.' },
+      { reasoning_tokens: Type.Integer({ description: 'Generated tokens that were spent on reasoning.' }) },
+      { description: 'Details of the generated tokens.' },
     ),
   },
-  { description: 'What is billed.' },
+  { description: 'The billed tokens.' },
 );
 
 export const completionLogprobs = Type.Object(
@@ -38,7 +40,7 @@ export const completionLogprobs = Type.Object(
 const head = {
   id: Type.String({ description: 'Id of the completion.' }),
   object: Type.Literal('text_completion', { description: 'Always `text_completion`.' }),
-  created: Type.Integer({ description: 'When the request came, in seconds since 1970.' }),
+  created: Type.Integer({ description: 'When the request arrived, in seconds since 1970.' }),
   model: Type.String({ description: 'Id of the model, as its card writes it.' }),
 };
 const stopText =
@@ -47,7 +49,7 @@ const stop = (description: string) => Type.Union([Type.String(), Type.Integer(),
 const finish = '`stop`: the model ended, or a stop sequence came; `length`: `max_tokens` was reached.';
 const choice = {
   index: Type.Integer({ minimum: 0, description: 'Number of the prompt times `n`, plus the number of the answer.' }),
-  logprobs: nullable(completionLogprobs, 'When `logprobs` was asked for.'),
+  logprobs: nullable(completionLogprobs, 'Present when the request has `logprobs`.'),
 };
 const promptIds = Type.Array(Type.Integer(), { description: 'With `return_token_ids`: the tokens of the prompt.' });
 

@@ -1,20 +1,20 @@
 import Type from 'typebox';
 
+import { logitBiasText, modelText, samplingTexts, streamText } from '../common-fields.ts';
 import { named, plainError, self } from '../description.ts';
 import type { EndpointDescription } from '../description.ts';
 import { completion, completionChunk, completionLogprobs, completionUsage } from './answer-schema.ts';
 import { completionRequestSchema } from './schema.ts';
 
-const sampling = 'Most models ignore it and use their own default.';
 const oneForm = 'At most one of `ebnf`, `regex`, `json_schema`, `response_format` and `structured_outputs` is taken.';
 
 /** `POST /v1/completions` in the API description. */
 export const completionsDescription: EndpointDescription = {
   operationId: 'createCompletion',
   tag: 'Completions',
-  summary: 'Go on with a text',
+  summary: 'Continue a text',
   description:
-    'Prompts as text or as token ids, without a chat template, one or several at once; answers in a form that is enforced token by token. Fields that are not listed here are accepted and have no effect; a field that is null counts as absent.',
+    'Prompts as text or as token ids, without a chat template, one or several at once; answers in a form that is enforced token by token. Fields that are not listed here are accepted and have no effect; null counts as absent.',
   request: completionRequestSchema,
   answer: completion,
   events: {
@@ -25,48 +25,41 @@ export const completionsDescription: EndpointDescription = {
   error: plainError,
   named: {
     CompletionRequest: named(completionRequestSchema, {
-      model: 'Id of a model of `GET /v1/models`, in any case.',
+      model: modelText,
       prompt: 'A text, the ids of its tokens, or a list of either. No template is applied.',
       max_tokens:
-        'Most tokens to generate for each answer; 16 when absent. 0 is taken with `echo`: the prompt is only scored.',
-      temperature: `How far the choice of tokens strays from the likeliest. ${sampling}`,
-      top_p: `Share of the probability that tokens are chosen from. ${sampling}`,
-      top_k: 'Number of the likeliest tokens that the next one is chosen from; 0 and -1: all.',
-      min_p: 'Tokens less likely than this share of the likeliest one are left out.',
-      frequency_penalty: `Makes tokens less likely for every time that they have come. ${sampling}`,
-      presence_penalty: `Makes tokens less likely once they have come. ${sampling}`,
-      repetition_penalty: 'Divides the likelihood of tokens that have come; 1 changes nothing.',
+        'Maximum of tokens to generate for each answer; 16 when absent. 0 is accepted with `echo`: the prompt is only scored.',
+      ...samplingTexts,
       stop: 'Texts that end the answer.',
-      seed: 'The same seed gives the same answer, as far as the backend can.',
       n: 'Number of answers to each prompt.',
-      best_of: 'Refused above 1.',
-      suffix: 'Refused.',
-      logprobs: 'How many of the likeliest tokens to report at each position; 0: the chosen one only.',
+      best_of: 'Not supported above 1.',
+      suffix: 'Not supported.',
+      logprobs: 'How many of the most likely tokens to report at each position; 0: only the chosen one.',
       echo: 'Whether the text begins with the prompt; with `logprobs` its tokens are reported too.',
-      logit_bias: 'Added to the logits of tokens, by token id. Only on some backends.',
-      stream: 'Whether the answer comes in events while it is generated.',
-      stream_options: 'Not needed: the usage always comes.',
+      logit_bias: logitBiasText,
+      stream: streamText,
+      stream_options: 'Not needed: the usage is always included.',
       ebnf: `Rules in EBNF that the answer follows; the start rule is \`root\`. ${oneForm}`,
       regex: `A regular expression that the whole answer matches. ${oneForm}`,
       json_schema: `The text of a JSON Schema that the answer matches. ${oneForm}`,
-      response_format: `The form of the answer, as on chat completions. ${oneForm}`,
+      response_format: `The format of the answer, as on chat completions. ${oneForm}`,
       'response_format.type': '`text`, `json_object`, `json_schema` or `grammar`.',
       'response_format.json_schema': 'With the type `json_schema`.',
       'response_format.json_schema.name': 'Name of the schema.',
       'response_format.json_schema.strict': 'Accepted; the schema is always enforced.',
       'response_format.json_schema.schema': 'A JSON Schema.',
       'response_format.grammar': 'With the type `grammar`: rules in EBNF.',
-      structured_outputs: `The form of the answer, as vLLM calls it. ${oneForm}`,
+      structured_outputs: `The format of the answer, in the form of vLLM. ${oneForm}`,
       'structured_outputs.json': 'A JSON Schema, or its text.',
       'structured_outputs.json_object': 'Whether the answer is any JSON object.',
       'structured_outputs.regex': 'A regular expression.',
       'structured_outputs.choice': 'Texts, of which the answer is one.',
       'structured_outputs.grammar': 'Rules in EBNF.',
-      'structured_outputs.structural_tag': 'Refused.',
-      return_token_ids: 'Whether the ids of the tokens are told.',
+      'structured_outputs.structural_tag': 'Not supported.',
+      return_token_ids: 'Whether the ids of the tokens are returned.',
       return_tokens_as_token_ids: 'Whether tokens in `logprobs` are written `token_id:<id>`.',
       stop_token_ids: 'Tokens that end the answer.',
-      ignore_eos: 'Whether the answer goes on when the model would end it.',
+      ignore_eos: 'Whether to continue when the model would end the answer.',
       min_tokens: 'Tokens to generate before the answer may end.',
       skip_special_tokens: 'Whether special tokens are left out of the text; true when absent.',
       include_stop_str_in_output: 'Whether the stop sequence that ended the answer is part of it.',
@@ -82,7 +75,7 @@ export const completionsDescription: EndpointDescription = {
   examples: [
     {
       name: 'text',
-      summary: 'Go on with a text',
+      summary: 'Continue a text',
       needs: [],
       body: (model) => ({ model, prompt: 'The sky is blue because', max_tokens: 64 }),
     },

@@ -1,5 +1,6 @@
 import { ApiError } from '../../../platform/errors.ts';
 import type { Constraint, FieldPaths, GenerationRequest, Prompt, TokenControls } from '../../../generation/request.ts';
+import { decodeLogitBias, decodeResponseFormat, decodeSampling, decodeStop } from '../common-fields.ts';
 import { bodyCheck, checkFreeForm } from '../validate.ts';
 import { completionRequestSchema, promptsMax } from './schema.ts';
 import type { CompletionRequestBody } from './schema.ts';
@@ -34,16 +35,7 @@ export function decodeCompletionRequest(json: unknown): CompletionRequest {
     prompt,
     choices,
     maxTokens: decodeMaxTokens(body),
-    sampling: {
-      temperature: body.temperature ?? undefined,
-      topP: body.top_p ?? undefined,
-      topK: body.top_k ?? undefined,
-      minP: body.min_p ?? undefined,
-      presencePenalty: body.presence_penalty ?? undefined,
-      frequencyPenalty: body.frequency_penalty ?? undefined,
-      repetitionPenalty: body.repetition_penalty ?? undefined,
-      seed: decodeSeed(body.seed),
-    },
+    sampling: decodeSampling(body),
     stop: decodeStop(body.stop),
     tools: [],
     toolChoice: undefined,
@@ -63,7 +55,7 @@ function refuseUnsupported({ suffix, best_of, structured_outputs }: CompletionRe
   const refused = (param: string, message: string): ApiError =>
     new ApiError('unsupported_parameter', message, { param });
   if (suffix !== undefined && suffix !== null && suffix !== '')
-    throw refused('suffix', "'suffix' is not supported: no text is inserted between two others.");
+    throw refused('suffix', "'suffix' is not supported: this endpoint cannot insert text.");
   if ((best_of ?? 1) > 1)
     throw refused('best_of', "'best_of' above 1 is not supported: ask for 'n' answers and choose.");
   if (structured_outputs?.structural_tag !== undefined && structured_outputs.structural_tag !== null)
@@ -82,7 +74,9 @@ function decodePrompt(prompt: CompletionRequestBody['prompt']): ReadyPrompt {
   for (const [index, ids] of prompts.entries()) {
     const at = ids.findIndex((id) => id < 0);
     if (at >= 0) {
-      throw new ApiError('unsupported_value', 'A token id is not negative.', { param: tokenIdAt(isSingle)(index, at) });
+      throw new ApiError('unsupported_value', 'A token id cannot be negative.', {
+        param: tokenIdAt(isSingle)(index, at),
+      });
     }
   }
   return { type: 'token-ids', prompts };
@@ -120,27 +114,6 @@ const decodeTokens = (body: CompletionRequestBody): TokenControls => ({
   addsSpecial: body.add_special_tokens ?? true,
 });
 
-/** A 64-bit seed does not survive JSON and not every engine; the same seed always becomes the same one. */
-function decodeSeed(seed: CompletionRequestBody['seed']): number | undefined {
-  return seed === undefined || seed === null ? undefined : seed % (Number.MAX_SAFE_INTEGER + 1);
-}
-
-function decodeStop(stop: CompletionRequestBody['stop']): readonly string[] {
-  const list = typeof stop === 'string' ? [stop] : (stop ?? []);
-  return list.filter((sequence) => sequence !== '').map((sequence) => sequence.toWellFormed());
-}
-
-/** By token id. An empty map asks for nothing. */
-function decodeLogitBias(bias: CompletionRequestBody['logit_bias']): GenerationRequest['logitBias'] {
-  const tokens = Object.keys(bias ?? {});
-  if (!tokens.every((token) => /^(0|[1-9][0-9]{0,8})$/.test(token))) {
-    throw new ApiError('schema_validation_failed', "'logit_bias' must be a map from token ids to numbers.", {
-      param: 'logit_bias',
-    });
-  }
-  return tokens.length === 0 ? undefined : (bias ?? undefined);
-}
-
 /** A constraint, and the fields that carry it. */
 interface Form {
   readonly constraint: Constraint;
@@ -166,7 +139,11 @@ function* formsOf({ ebnf, regex, json_schema, ...body }: CompletionRequestBody):
   if (isThere(ebnf)) yield formAt('ebnf', { type: 'grammar', text: ebnf.toWellFormed() });
   if (isThere(regex)) yield formAt('regex', { type: 'regex', pattern: regex.toWellFormed() });
   if (isThere(json_schema)) yield formAt('json_schema', schemaOf(parsed(json_schema, 'json_schema'), 'json_schema'));
-  if (isThere(body.response_format)) yield* responseFormat(body.response_format);
+  const format = decodeResponseFormat(body.response_format);
+  if (format !== undefined) {
+    const at = { constraintType: 'response_format.type', constraintText: format.textAt, constraint: 'response_format' };
+    yield { constraint: format.constraint, at };
+  }
   if (!isThere(body.structured_outputs)) return;
   const { json, json_object, regex: pattern, choice, grammar } = body.structured_outputs;
   if (isThere(json)) {
@@ -186,40 +163,9 @@ const formAt = (at: string, constraint: Constraint): Form => ({
   at: { constraintType: at, constraintText: at, constraint: at },
 });
 
-/** As on chat. */
-function* responseFormat(format: NonNullable<CompletionRequestBody['response_format']>): Generator<Form> {
-  const at = { constraintType: 'response_format.type', constraint: 'response_format' };
-  switch (format.type) {
-    case 'text':
-      return;
-    case 'json_object':
-      yield { constraint: { type: 'json-object' }, at: { ...at, constraintText: 'response_format' } };
-      return;
-    case 'json_schema': {
-      const definition = present(format.json_schema, 'response_format.json_schema');
-      const path = 'response_format.json_schema.schema';
-      const constraint = schemaOf(present(definition.schema, path), path, definition.name?.toWellFormed());
-      yield { constraint, at: { ...at, constraintText: path } };
-      return;
-    }
-    case 'grammar': {
-      const path = 'response_format.grammar';
-      const text = present(format.grammar, path).toWellFormed();
-      yield { constraint: { type: 'grammar', text }, at: { ...at, constraintText: path } };
-      return;
-    }
-    default:
-      throw new ApiError(
-        'unsupported_response_format',
-        "'response_format.type' must be one of text, json_object, json_schema, grammar.",
-        { param: 'response_format.type' },
-      );
-  }
-}
-
-function schemaOf(schema: unknown, at: string, name?: string): Constraint {
+function schemaOf(schema: unknown, at: string): Constraint {
   checkFreeForm(schema, at);
-  return { type: 'json-schema', schema, name };
+  return { type: 'json-schema', schema, name: undefined };
 }
 
 /** JSON Schema as text, like SGLang's. A broken one is treated like a broken grammar (contracts decision 13). */
@@ -245,12 +191,6 @@ const escaped = (text: string): string =>
       ? `\\${character}`
       : `\\x${character.charCodeAt(0).toString(16).padStart(2, '0').toUpperCase()}`,
   );
-
-function present<Value>(value: Value | undefined | null, param: string): Value {
-  if (value === undefined || value === null)
-    throw new ApiError('schema_validation_failed', `'${param}' is required.`, { param });
-  return value;
-}
 
 /** No tools are asked for here, so no error names them. */
 const toolPaths = {

@@ -1,16 +1,8 @@
 import Type from 'typebox';
 
-/**
- * The body of `POST /v1/completions` (specification §4.3, contracts §1.1). Unknown fields are accepted and ignored (§1); an
- * optional field that is null counts as absent.
- */
-const optional = <Schema extends Type.TSchema>(schema: Schema) => Type.Optional(Type.Union([schema, Type.Null()]));
+import { integer, jsonSchema, logitBias, modelId, optional, responseFormat, samplingFields } from '../common-fields.ts';
 
-const integer = (minimum: number, maximum: number) => Type.Integer({ minimum, maximum });
-const number = (minimum: number, maximum: number) => Type.Number({ minimum, maximum });
-/** Seeds are 64-bit numbers to several clients. */
-const largestSeed = 2 ** 63;
-
+/** The body of `POST /v1/completions` (specification §4.3, contracts §1.1). Unknown fields are accepted and ignored (§1). */
 /** Prompts of one request, and answers to all of them. */
 export const promptsMax = 128;
 
@@ -20,50 +12,26 @@ const tokenIds = Type.Array(tokenId, { minItems: 1 });
 const text = Type.String({ minLength: 1 });
 
 export const completionRequestSchema = Type.Object({
-  model: Type.String({ minLength: 1, maxLength: 512 }),
+  model: modelId,
   prompt: Type.Union([text, tokenIds, Type.Array(text, { minItems: 1 }), Type.Array(tokenIds, { minItems: 1 })]),
   // §4.2.1(3): a limit beyond any window is ignored, not refused.
   max_tokens: optional(integer(0, Number.MAX_VALUE)),
-  temperature: optional(number(0, 2)),
-  top_p: optional(number(0, 1)),
-  // −1 and 0 mean "no limit" to several servers.
-  top_k: optional(integer(-1, 1_000_000)),
-  min_p: optional(number(0, 1)),
-  frequency_penalty: optional(number(-2, 2)),
-  presence_penalty: optional(number(-2, 2)),
-  repetition_penalty: optional(Type.Number({ exclusiveMinimum: 0, maximum: 10 })),
-  stop: optional(Type.Union([Type.String(), Type.Array(Type.String(), { maxItems: 16 })])),
-  seed: optional(integer(-largestSeed, largestSeed)),
+  ...samplingFields,
   n: optional(integer(1, promptsMax)),
   best_of: optional(integer(0, Number.MAX_VALUE)),
   suffix: optional(Type.String()),
   logprobs: optional(integer(0, 5)),
   echo: optional(Type.Boolean()),
-  // Not `Type.Record`: its pattern for names does not match one with a line feed, whose value then goes unchecked.
-  logit_bias: optional(
-    Type.Unsafe<Record<string, number>>(Type.Object({}, { additionalProperties: number(-100, 100) })),
-  ),
+  logit_bias: logitBias,
   stream: optional(Type.Boolean()),
   stream_options: optional(Type.Object({})),
   ebnf: optional(Type.String()),
   regex: optional(Type.String()),
   json_schema: optional(Type.String()),
-  response_format: optional(
-    Type.Object({
-      type: Type.String(),
-      json_schema: optional(
-        Type.Object({
-          name: optional(Type.String()),
-          strict: optional(Type.Boolean()),
-          schema: optional(Type.Union([Type.Object({}), Type.Boolean()])),
-        }),
-      ),
-      grammar: optional(Type.String()),
-    }),
-  ),
+  response_format: responseFormat,
   structured_outputs: optional(
     Type.Object({
-      json: optional(Type.Union([Type.Object({}), Type.Boolean(), Type.String()])),
+      json: optional(Type.Union([...jsonSchema.anyOf, Type.String()])),
       json_object: optional(Type.Boolean()),
       regex: optional(Type.String()),
       choice: optional(Type.Array(Type.String(), { minItems: 1 })),

@@ -10,14 +10,16 @@ const unused = 'Always null.';
 
 const inputUsage = {
   input_tokens: Type.Integer({ description: 'Tokens of the prompt that were not in a cache.' }),
-  cache_creation_input_tokens: Type.Integer({ description: 'Always 0: writing to the cache is not billed apart.' }),
+  cache_creation_input_tokens: Type.Integer({
+    description: 'Always 0: writing to the cache is not billed separately.',
+  }),
   cache_read_input_tokens: Type.Integer({ description: 'Tokens of the prompt from a cache, at its own price.' }),
 };
 const outputUsage = {
   output_tokens: Type.Integer({ description: 'Generated tokens, thinking included.' }),
   output_tokens_details: Type.Object(
-    { thinking_tokens: Type.Integer({ description: 'Of them: spent on thinking.' }) },
-    { description: 'What the generated tokens are made of.' },
+    { thinking_tokens: Type.Integer({ description: 'Generated tokens that were spent on thinking.' }) },
+    { description: 'Details of the generated tokens.' },
   ),
 };
 
@@ -31,7 +33,7 @@ export const messageUsage = Type.Object(
     server_tool_use: recent(unused),
     speed: recent(unused),
   },
-  { description: 'What is billed. The whole prompt is the sum of the three kinds of input tokens.' },
+  { description: 'The billed tokens. The whole prompt is the sum of the three kinds of input tokens.' },
 );
 
 const textBlock = Type.Object({
@@ -41,12 +43,14 @@ const textBlock = Type.Object({
 });
 const thinkingBlock = Type.Object({
   type: Type.Literal('thinking', { description: 'Always `thinking`.' }),
-  thinking: Type.String({ description: 'What the model thought; empty with `display: omitted`.' }),
-  signature: Type.String({ description: 'Proves that the thinking is ours; send it back unchanged.' }),
+  thinking: Type.String({ description: 'The thinking of the model; empty with `display: omitted`.' }),
+  signature: Type.String({
+    description: 'Signature which proves that this service produced the thinking; send it back unchanged.',
+  }),
 });
 const toolUseBlock = Type.Object({
   type: Type.Literal('tool_use', { description: 'Always `tool_use`.' }),
-  id: Type.String({ description: 'What the result names in `tool_use_id`.' }),
+  id: Type.String({ description: 'Id of the call, for `tool_use_id` of its result.' }),
   name: Type.String({ description: 'The name of the tool.' }),
   input: Type.Object({}, { description: 'The arguments.' }),
   caller: Type.Optional(
@@ -78,7 +82,7 @@ export const message = Type.Object(
     type: Type.Literal('message', { description: 'Always `message`.' }),
     role: Type.Literal('assistant', { description: 'Always `assistant`.' }),
     model: Type.String({ description: 'Id of the model, as its card writes it.' }),
-    content: Type.Array(messageBlock, { description: 'The answer; empty when the model said nothing.' }),
+    content: Type.Array(messageBlock, { description: 'The answer; empty when the model generated nothing.' }),
     ...stopFields,
     container: recent(unused),
     diagnostics: recent(unused),
@@ -92,7 +96,7 @@ const event = <Name extends string, Fields extends Type.TProperties>(type: Name,
 const index = { index: Type.Integer({ minimum: 0, description: 'Which block of the answer this is.' }) };
 const delta = <Name extends string>(type: Name, field: string, description: string) =>
   Type.Object({
-    type: Type.Literal(type, { description: 'What is new.' }),
+    type: Type.Literal(type, { description: 'The new part.' }),
     [field]: Type.String({ description }),
   });
 
@@ -116,7 +120,7 @@ export const messageEvents = {
           delta('signature_delta', 'signature', 'The signature: once, at the end of a block of thinking.'),
           delta('input_json_delta', 'partial_json', 'The next piece of the JSON text of `input`.'),
         ],
-        { description: 'What is new.' },
+        { description: 'The new part.' },
       ),
     },
     'A block grows.',
@@ -128,7 +132,7 @@ export const messageEvents = {
       delta: Type.Object({ ...stopFields, container: recent(unused) }, { description: 'What ended the answer.' }),
       usage: Type.Object(
         { ...inputUsage, ...outputUsage, server_tool_use: recent(unused) },
-        { description: 'What is billed, for the whole answer.' },
+        { description: 'The billed tokens of the whole answer.' },
       ),
     },
     'The answer has ended.',
@@ -137,6 +141,6 @@ export const messageEvents = {
 };
 
 export const tokenCount = Type.Object(
-  { input_tokens: Type.Integer({ description: 'Tokens of the prompt, those that a cache would have included.' }) },
+  { input_tokens: Type.Integer({ description: 'Tokens of the prompt, cacheable ones included.' }) },
   { description: 'How long the prompt is.' },
 );

@@ -1,5 +1,6 @@
 import { ApiError } from '../../../platform/errors.ts';
 import type { Part } from '../../../generation/request.ts';
+import { present } from '../common-fields.ts';
 import type { WireInnerBlock, WireSource, WireTextBlock } from './schema.ts';
 
 /** A block that is content: of a user's turn, or of the result of a tool. `at` is its path in the body. */
@@ -36,13 +37,9 @@ export const textParts = (text: string): readonly Part[] =>
   text === '' ? [] : [{ type: 'text', text: text.toWellFormed() }];
 
 export const unknownBlock = (at: string): ApiError =>
-  new ApiError('unsupported_value', `'${at}.type' is no block that can stand here.`, { param: `${at}.type` });
-
-export function present<Value>(value: Value | undefined | null, param: string): Value {
-  if (value === undefined || value === null)
-    throw new ApiError('schema_validation_failed', `'${param}' is required.`, { param });
-  return value;
-}
+  new ApiError('unsupported_value', `'${at}.type' is not a kind of block that is allowed here.`, {
+    param: `${at}.type`,
+  });
 
 function sourceOf({ source }: WireInnerBlock, at: string): WireSource {
   if (typeof source !== 'string') return present(source, `${at}.source`);
@@ -115,7 +112,7 @@ const fileById = (source: WireSource, filename: string | undefined, at: string):
 });
 
 const unknownSource = (at: string): ApiError =>
-  new ApiError('unsupported_value', `'${at}.type' is no source that this block can have.`, { param: `${at}.type` });
+  new ApiError('unsupported_value', `'${at}.type' is not a source that this block can have.`, { param: `${at}.type` });
 
 function searchResultText({ title, source, content }: WireInnerBlock, at: string): string {
   const texts = present(content, `${at}.content`).map(({ text }, index) =>

@@ -1,7 +1,8 @@
 import { ApiError } from '../../../platform/errors.ts';
 import type { Message, Part, ReasoningText, ToolCall } from '../../../generation/request.ts';
+import { present } from '../common-fields.ts';
 import { checkFreeForm } from '../validate.ts';
-import { decodeContentBlock, decodeTextBlocks, present, textParts, unknownBlock } from './content.ts';
+import { decodeContentBlock, decodeTextBlocks, textParts, unknownBlock } from './content.ts';
 import type { MessagesRequestBody, WireBlock, WireInnerBlock, WireMessage } from './schema.ts';
 
 /** A conversation, read. */

@@ -1,5 +1,6 @@
 import Type from 'typebox';
 
+import { modelText, samplingTexts, streamText } from '../common-fields.ts';
 import { named, self } from '../description.ts';
 import type { EndpointDescription, ErrorForm, NamedSchema } from '../description.ts';
 import { message, messageBlock, messageEvents, messageUsage, tokenCount } from './answer-schema.ts';
@@ -29,7 +30,7 @@ const error: ErrorForm = {
 };
 
 const inStream = Type.Enum(['overloaded_error', 'timeout_error', 'authentication_error', 'api_error'], {
-  description: 'In a stream: whether it is worth trying again, as clients of this wire read it.',
+  description: 'In a stream: tells clients of this API whether a retry makes sense.',
 });
 
 const wireMessage = messagesRequestSchema.properties.messages.items;
@@ -42,25 +43,26 @@ const tool = messagesRequestSchema.properties.tools.anyOf[0].items;
 const outputFormat = messagesRequestSchema.properties.output_format.anyOf[0];
 
 const promptTexts = {
-  model: 'Id of a model of `GET /v1/models`, in any case.',
+  model: modelText,
   messages:
-    'The conversation so far. Turns of one role in a row are joined; a last turn of the assistant is gone on with.',
+    'The conversation so far. Turns of one role in a row are joined; if the last turn is the assistant’s, the answer continues it.',
   system: 'Instructions, as text or blocks of text.',
-  tools: 'Tools that the model may call. Those of a `type` that the vendor runs are accepted and not offered.',
+  tools:
+    'Tools that the model may call. Tools of a `type` that the vendor would run are accepted, but not offered to the model.',
   tool_choice: 'Whether the model calls tools. Models that always reason take only `auto` and `none`.',
-  'tool_choice.type': '`auto`: the model decides; `any`: some tool; `tool`: the one that is named; `none`.',
+  'tool_choice.type': '`auto`: the model decides; `any`: some tool; `tool`: the tool of this name; `none`: no tool.',
   'tool_choice.name': 'With the type `tool`.',
-  'tool_choice.disable_parallel_tool_use': 'Whether the answer ends with its first call.',
-  thinking: 'Whether the model thinks first.',
-  'thinking.type': '`disabled`, or one of the others: it thinks, as much as `output_config.effort` says.',
-  'thinking.budget_tokens': 'Accepted.',
-  'thinking.display': '`omitted`: blocks of thinking come without their text.',
+  'tool_choice.disable_parallel_tool_use': 'Whether the answer ends after its first tool call.',
+  thinking: 'Whether the model thinks before it answers.',
+  'thinking.type': '`disabled`; with the other values the model thinks, as much as `output_config.effort` says.',
+  'thinking.budget_tokens': 'Accepted; no effect.',
+  'thinking.display': '`omitted`: thinking blocks have no text.',
   output_config: 'How much the model reasons, and the form of its answer.',
   'output_config.effort':
-    '`low`, `medium`, `high`, `xhigh` or `max`; what the card does not list runs at the nearest tier.',
+    '`low`, `medium`, `high`, `xhigh` or `max`; a value that the card does not list is replaced by the nearest one that it does.',
   'output_config.format': 'A JSON Schema that the answer matches.',
   output_format: 'An older name of `output_config.format`.',
-  thread: 'Refused with 400: clients then send the whole conversation.',
+  thread: 'Not supported (400): clients then send the whole conversation.',
 };
 
 const sourceTexts = {
@@ -72,40 +74,43 @@ const sourceTexts = {
 };
 
 const innerTexts = {
-  type: 'Which of the other fields count.',
-  text: 'Of `text`.',
-  source: 'Of `image` and `document` what it is; of `search_result` its address.',
-  title: 'Of `document` and `search_result`.',
-  context: 'Of `document`: what the model is told of it.',
-  tool_name: 'Of `tool_reference`.',
+  type: 'Decides which of the other fields apply.',
+  text: 'For `text`.',
+  source: 'For `image` and `document`, the contents; for `search_result`, its address.',
+  title: 'For `document` and `search_result`.',
+  context: 'For `document`: context for the model.',
+  tool_name: 'For `tool_reference`.',
 };
 
 const shared: Readonly<Record<string, NamedSchema>> = {
   MessagesMessage: named(
     wireMessage,
-    { role: 'Who speaks. `system` keeps its place in the conversation.', content: 'Text, or blocks.' },
+    {
+      role: 'Role of the author. A `system` message keeps its position in the conversation.',
+      content: 'Text, or blocks.',
+    },
     'One turn of a conversation.',
   ),
   MessagesBlock: named(
     block,
     {
       ...innerTexts,
-      type: '`text`, `image`, `document`, `search_result`; of an assistant also `thinking`, `redacted_thinking`, `tool_use`; of a user also `tool_result`. `cache_control` may stand on any block and has no effect.',
-      thinking: 'Of `thinking`.',
-      signature: 'Of `thinking`: as it came.',
-      data: 'Of `redacted_thinking`: as it came.',
-      id: 'Of `tool_use`: as it came.',
-      name: 'Of `tool_use`: the tool.',
-      input: 'Of `tool_use`: the arguments.',
-      tool_use_id: 'Of `tool_result`: the `id` of the call that it answers.',
-      is_error: 'Of `tool_result`: whether the tool failed.',
-      content: 'Of `tool_result`: text or blocks; of `search_result`: blocks of text.',
+      type: '`text`, `image`, `document`, `search_result`; in assistant turns also `thinking`, `redacted_thinking`, `tool_use`; in user turns also `tool_result`. `cache_control` is accepted on any block and has no effect.',
+      thinking: 'For `thinking`.',
+      signature: 'For `thinking`: unchanged from the answer.',
+      data: 'For `redacted_thinking`: unchanged from the answer.',
+      id: 'For `tool_use`: unchanged from the answer.',
+      name: 'For `tool_use`: name of the tool.',
+      input: 'For `tool_use`: the arguments.',
+      tool_use_id: 'For `tool_result`: the `id` of the call that it answers.',
+      is_error: 'For `tool_result`: whether the tool failed.',
+      content: 'For `tool_result`: text or blocks; for `search_result`: blocks of text.',
     },
-    'A piece of a turn.',
+    'A part of a turn.',
   ),
   MessagesResultBlock: named(
     innerBlock,
-    { ...innerTexts, content: 'Of `search_result`: blocks of text.' },
+    { ...innerTexts, content: 'For `search_result`: blocks of text.' },
     'A piece of the result of a tool: `text`, `image`, `document`, `search_result` or `tool_reference`.',
   ),
   MessagesTextBlock: named(textBlock, { type: 'Always `text`.', text: 'The text.' }, 'A text.'),
@@ -118,8 +123,8 @@ const shared: Readonly<Record<string, NamedSchema>> = {
     pieceBlock,
     {
       type: '`text` or `image`.',
-      text: 'Of `text`.',
-      source: 'Of `image`.',
+      text: 'For `text`.',
+      source: 'For `image`.',
       'source.type': sourceTexts.type,
       'source.media_type': sourceTexts.media_type,
       'source.data': sourceTexts.data,
@@ -141,7 +146,7 @@ const shared: Readonly<Record<string, NamedSchema>> = {
   MessagesOutputFormat: named(
     outputFormat,
     { type: 'Always `json_schema`.', schema: 'A JSON Schema.' },
-    'The form of the answer.',
+    'The format of the answer.',
   ),
 };
 
@@ -188,13 +193,12 @@ export const messagesDescription: EndpointDescription = {
     ...shared,
     MessagesRequest: named(messagesRequestSchema, {
       ...promptTexts,
-      max_tokens: 'Most tokens to generate, thinking included. Lowered to the cap of the model.',
-      temperature:
-        'How far the choice of tokens strays from the likeliest. Most models ignore it and use their own default.',
-      top_p: 'Share of the probability that tokens are chosen from. Most models ignore it and use their own default.',
-      top_k: 'Number of the likeliest tokens that the next one is chosen from.',
-      stop_sequences: 'Texts that end the answer; they are not part of it.',
-      stream: 'Whether the answer comes in events while it is generated.',
+      max_tokens: 'Maximum of tokens to generate, thinking included. Lowered to the maximum of the model.',
+      temperature: samplingTexts.temperature,
+      top_p: samplingTexts.top_p,
+      top_k: samplingTexts.top_k,
+      stop_sequences: samplingTexts.stop,
+      stream: streamText,
     }),
     Message: self(message),
     MessageBlock: self(messageBlock),
@@ -240,7 +244,7 @@ export const messagesDescription: EndpointDescription = {
     },
     {
       name: 'reasoning',
-      summary: 'More thought',
+      summary: 'More reasoning',
       needs: ['reasoning'],
       body: (model) => ({
         model,
@@ -258,7 +262,7 @@ export const messageCountDescription: EndpointDescription = {
   operationId: 'countMessageTokens',
   tag: 'Messages',
   summary: 'Count the tokens of a prompt',
-  description: 'How many tokens the prompt of such a request has. Free of charge; nothing is generated.',
+  description: 'Number of prompt tokens of such a request. Free of charge; nothing is generated.',
   request: countRequestSchema,
   answer: tokenCount,
   error,

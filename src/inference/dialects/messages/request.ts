@@ -4,12 +4,11 @@ import type {
   FieldPaths,
   GenerationRequest,
   RequestedEffort,
-  Sampling,
   Tool,
   ToolChoice,
 } from '../../../generation/request.ts';
+import { decodeSampling, decodeStop, present } from '../common-fields.ts';
 import { bodyCheck, checkFreeForm } from '../validate.ts';
-import { present } from './content.ts';
 import { decodeConversation } from './conversation.ts';
 import { countRequestSchema, messagesRequestSchema } from './schema.ts';
 import type { CountRequestBody, MessagesRequestBody } from './schema.ts';
@@ -23,35 +22,19 @@ export function decodeMessagesRequest(json: unknown): GenerationRequest {
   return decode(body, {
     stream: body.stream ?? false,
     maxTokens: body.max_tokens,
-    sampling: {
-      ...noSampling,
-      temperature: body.temperature ?? undefined,
-      topP: body.top_p ?? undefined,
-      topK: body.top_k ?? undefined,
-    },
-    stop: (body.stop_sequences ?? []).filter((sequence) => sequence !== '').map((sequence) => sequence.toWellFormed()),
+    sampling: decodeSampling(body),
+    stop: decodeStop(body.stop_sequences),
   });
 }
 
 /** Body of `POST /v1/messages/count_tokens` → the request whose input is counted. */
 export function decodeCountRequest(json: unknown): GenerationRequest {
-  return decode(checkCount(json), { stream: false, maxTokens: undefined, sampling: noSampling, stop: [] });
+  return decode(checkCount(json), { stream: false, maxTokens: undefined, sampling: decodeSampling({}), stop: [] });
 }
 
 /** Whether thinking is reported without its text (contracts §1.2, `display`). */
 export const omitsThinking = (json: unknown): boolean =>
   (json as Partial<MessagesRequestBody>).thinking?.display === 'omitted';
-
-const noSampling: Sampling = {
-  temperature: undefined,
-  topP: undefined,
-  topK: undefined,
-  minP: undefined,
-  presencePenalty: undefined,
-  frequencyPenalty: undefined,
-  repetitionPenalty: undefined,
-  seed: undefined,
-};
 
 /** Fields that only a generating request has. */
 type Generating = Pick<GenerationRequest, 'stream' | 'maxTokens' | 'sampling' | 'stop'>;

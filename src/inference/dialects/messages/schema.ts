@@ -1,14 +1,11 @@
 import Type from 'typebox';
 
+import { integer, modelId, optional, samplingFields, tokenLimit } from '../common-fields.ts';
+
 /**
  * The body of `POST /v1/messages` and of its `count_tokens` (contracts §1.2). Unknown fields are accepted and ignored, so
- * `cache_control`, `metadata`, `context_management` and their like stand nowhere here; an optional field that is null counts
- * as absent. Which fields a block needs depends on its type: `blocks.ts` of this folder says it.
+ * `cache_control`, `metadata`, `context_management` and their like stand nowhere here. Which fields a block needs depends on its type: `blocks.ts` of this folder says it.
  */
-const optional = <Schema extends Type.TSchema>(schema: Schema) => Type.Optional(Type.Union([schema, Type.Null()]));
-
-const integer = (minimum: number, maximum: number) => Type.Integer({ minimum, maximum });
-const number = (minimum: number, maximum: number) => Type.Number({ minimum, maximum });
 const text = optional(Type.String());
 
 const textBlock = Type.Object({ type: Type.String(), text });
@@ -54,7 +51,7 @@ const message = Type.Object({
 const outputFormat = Type.Object({ type: Type.String(), schema: Type.Optional(Type.Unknown()) });
 
 const promptFields = {
-  model: Type.String({ minLength: 1, maxLength: 512 }),
+  model: modelId,
   messages: Type.Array(message, { minItems: 1 }),
   system: optional(Type.Union([Type.String(), Type.Array(textBlock)])),
   tools: optional(
@@ -88,18 +85,16 @@ const promptFields = {
 };
 
 const generationFields = {
-  temperature: optional(number(0, 2)),
-  top_p: optional(number(0, 1)),
-  // −1 and 0 mean "no limit" to several clients.
-  top_k: optional(integer(-1, 1_000_000)),
+  temperature: samplingFields.temperature,
+  top_p: samplingFields.top_p,
+  top_k: samplingFields.top_k,
   stop_sequences: optional(Type.Array(Type.String(), { maxItems: 64 })),
   stream: optional(Type.Boolean()),
 };
 
 export const messagesRequestSchema = Type.Object({
   ...promptFields,
-  // §4.2.1(3): a limit beyond any window is ignored, not refused.
-  max_tokens: integer(1, Number.MAX_VALUE),
+  max_tokens: tokenLimit,
   ...generationFields,
 });
 

@@ -5,7 +5,7 @@ const nullable = <Schema extends Type.TSchema>(schema: Schema, description: stri
   Type.Union([schema, Type.Null()], { description });
 const literal = <Value extends string>(value: Value) => Type.Literal(value, { description: `Always \`${value}\`.` });
 const text = (description: string) => Type.String({ description });
-const status = Type.Enum(['in_progress', 'completed', 'incomplete'], { description: 'How far the item is.' });
+const status = Type.Enum(['in_progress', 'completed', 'incomplete'], { description: 'State of the item.' });
 
 const tokenFields = {
   token: text('The text of the token.'),
@@ -25,13 +25,13 @@ export const responseTextPart = Type.Object(
         bytes,
         top_logprobs: Type.Array(Type.Object({ ...tokenFields, bytes }), { description: topLogprobs }),
       }),
-      { description: 'Of the tokens, when `include` asks for `message.output_text.logprobs`.' },
+      { description: 'Logprobs of the tokens, when `include` has `message.output_text.logprobs`.' },
     ),
   },
   { description: 'A text of an answer.' },
 );
 const summaryPart = Type.Object(
-  { type: literal('summary_text'), text: text('What the model thought, in full.') },
+  { type: literal('summary_text'), text: text('The full reasoning of the model.') },
   { description: 'The reasoning.' },
 );
 
@@ -40,22 +40,26 @@ const messageItem = Type.Object({
   type: literal('message'),
   status,
   role: literal('assistant'),
-  content: Type.Array(responseTextPart, { description: 'The text; empty while the item begins.' }),
+  content: Type.Array(responseTextPart, { description: 'The text; empty in the first event of the item.' }),
 });
 const reasoningItem = Type.Object({
   id: text('Id of the item.'),
   type: literal('reasoning'),
   status: Type.Optional(status),
-  summary: Type.Array(summaryPart, { description: 'What the model thought; empty while the item begins.' }),
+  summary: Type.Array(summaryPart, {
+    description: 'The reasoning of the model; empty in the first event of the item.',
+  }),
   encrypted_content: Type.Optional(
-    text('When `include` asks for `reasoning.encrypted_content`: the same for us alone, to be sent back unchanged.'),
+    text(
+      'When `include` has `reasoning.encrypted_content`: the reasoning, encrypted for this service; send it back unchanged.',
+    ),
   ),
 });
 const callItem = Type.Object({
   id: text('Id of the item.'),
   type: literal('function_call'),
   status,
-  call_id: text('What the result names in `call_id`.'),
+  call_id: text('Id of the call, for `call_id` of its result.'),
   name: text('The name of the function.'),
   arguments: text('JSON text of the arguments.'),
 });
@@ -69,31 +73,31 @@ export const responseUsage = Type.Object(
     input_tokens: Type.Integer({ description: 'Tokens of the input, cached ones included.' }),
     input_tokens_details: Type.Object(
       {
-        cached_tokens: Type.Integer({ description: 'Of the input: read from a cache, at its own price.' }),
-        cache_write_tokens: Type.Integer({ description: 'Always 0: writing to the cache is not billed apart.' }),
+        cached_tokens: Type.Integer({ description: 'Input tokens that were read from a cache, at their own price.' }),
+        cache_write_tokens: Type.Integer({ description: 'Always 0: writing to the cache is not billed separately.' }),
       },
-      { description: 'What the tokens of the input are made of.' },
+      { description: 'Details of the input tokens.' },
     ),
     output_tokens: Type.Integer({ description: 'Generated tokens, reasoning included.' }),
     output_tokens_details: Type.Object(
-      { reasoning_tokens: Type.Integer({ description: 'Of the generated tokens: spent on reasoning.' }) },
-      { description: 'What the generated tokens are made of.' },
+      { reasoning_tokens: Type.Integer({ description: 'Generated tokens that were spent on reasoning.' }) },
+      { description: 'Details of the generated tokens.' },
     ),
     total_tokens: Type.Integer({ description: 'The sum of both.' }),
   },
-  { description: 'What is billed.' },
+  { description: 'The billed tokens.' },
 );
 
-const echoed = 'As the request said.';
+const echoed = 'The value of the request.';
 const never = (description = 'Always null.') => Type.Null({ description });
 
 export const response = Type.Object(
   {
     id: text('Id of the response.'),
     object: literal('response'),
-    created_at: Type.Integer({ description: 'When the request came, in seconds since 1970.' }),
-    completed_at: nullable(Type.Integer(), 'When the answer was whole.'),
-    status: Type.Enum(['in_progress', 'completed', 'incomplete', 'failed'], { description: 'How far the answer is.' }),
+    created_at: Type.Integer({ description: 'When the request arrived, in seconds since 1970.' }),
+    completed_at: nullable(Type.Integer(), 'When the answer was complete.'),
+    status: Type.Enum(['in_progress', 'completed', 'incomplete', 'failed'], { description: 'State of the answer.' }),
     error: nullable(
       Type.Object({
         code: text('`server_error`, `rate_limit_exceeded` or `invalid_prompt`.'),
@@ -106,7 +110,7 @@ export const response = Type.Object(
       'Why it is incomplete: the cap or the window was reached.',
     ),
     output: Type.Array(responseItem, { description: 'The answer.' }),
-    usage: nullable(responseUsage, 'What is billed; null until the answer is whole.'),
+    usage: nullable(responseUsage, 'The billed tokens; null until the answer is complete.'),
     model: text('Id of the model, as its card writes it.'),
     instructions: nullable(Type.String(), echoed),
     max_output_tokens: nullable(Type.Integer(), echoed),
@@ -116,7 +120,7 @@ export const response = Type.Object(
     prompt_cache_key: nullable(Type.String(), echoed),
     reasoning: Type.Object(
       {
-        effort: nullable(Type.String(), 'As the request said; `none` where it said what is no tier.'),
+        effort: nullable(Type.String(), 'The value of the request; `none` for an unknown value.'),
         summary: nullable(Type.String(), echoed),
       },
       { description: echoed },
@@ -125,11 +129,11 @@ export const response = Type.Object(
     service_tier: literal('default'),
     store: Type.Boolean({ description: echoed }),
     background: Type.Literal(false, { description: 'Always false.' }),
-    temperature: Type.Number({ description: 'As the request said, or 1.' }),
-    top_p: Type.Number({ description: 'As the request said, or 1.' }),
-    presence_penalty: Type.Number({ description: 'As the request said, or 0.' }),
-    frequency_penalty: Type.Number({ description: 'As the request said, or 0.' }),
-    top_logprobs: Type.Integer({ description: 'As the request said, or 0.' }),
+    temperature: Type.Number({ description: 'The value of the request, or 1.' }),
+    top_p: Type.Number({ description: 'The value of the request, or 1.' }),
+    presence_penalty: Type.Number({ description: 'The value of the request, or 0.' }),
+    frequency_penalty: Type.Number({ description: 'The value of the request, or 0.' }),
+    top_logprobs: Type.Integer({ description: 'The value of the request, or 0.' }),
     text: Type.Object(
       {
         format: Type.Object(
@@ -146,13 +150,13 @@ export const response = Type.Object(
       },
       { description: echoed },
     ),
-    tool_choice: Type.Unknown({ description: 'As the request said, or `auto`.' }),
+    tool_choice: Type.Unknown({ description: 'The value of the request, or `auto`.' }),
     tools: Type.Array(Type.Unknown(), { description: echoed }),
-    truncation: text('As the request said, or `disabled`.'),
+    truncation: text('The value of the request, or `disabled`.'),
     metadata: Type.Object({}, { additionalProperties: Type.String(), description: echoed }),
     user: Type.Optional(text(echoed)),
   },
-  { description: 'An answer, or the state of one.' },
+  { description: 'An answer, or its present state.' },
 );
 
 const event = <Fields extends Type.TProperties>(type: string, fields: Fields, description: string) =>
@@ -168,13 +172,13 @@ const outputIndex = { output_index: Type.Integer({ minimum: 0, description: 'Whi
 const ofItem = { item_id: text('Id of the item.'), ...outputIndex };
 const inContent = { ...ofItem, content_index: Type.Integer({ description: 'Which part of its `content`.' }) };
 const inSummary = { ...ofItem, summary_index: Type.Integer({ description: 'Which part of its `summary`.' }) };
-const delta = text('What is new.');
+const delta = text('The new part.');
 const eventLogprobs = Type.Array(
   Type.Object({
     ...tokenFields,
     top_logprobs: Type.Array(Type.Object(tokenFields), { description: topLogprobs }),
   }),
-  { description: 'Of the tokens, when `include` asks for `message.output_text.logprobs`.' },
+  { description: 'Logprobs of the tokens, when `include` has `message.output_text.logprobs`.' },
 );
 const part = (schema: Type.TSchema) => ({ part: schema });
 const state = { response };

@@ -1,5 +1,6 @@
 import Type from 'typebox';
 
+import { modelText, samplingTexts, streamText } from '../common-fields.ts';
 import { citySchema, named, plainError, self } from '../description.ts';
 import type { EndpointDescription, NamedSchema } from '../description.ts';
 import {
@@ -88,77 +89,69 @@ const request = Type.Object({
   ),
 });
 
-const sampling = 'Most models ignore it and use their own default.';
 const noEffect = 'Accepted; no effect.';
 
 const shared: Readonly<Record<string, NamedSchema>> = {
   ResponsesRequest: named(request, {
-    model: 'Id of a model of `GET /v1/models`, in any case.',
-    input: 'A text, or the items of the conversation so far. Items of tools that others run are skipped.',
-    instructions: 'What the model is told first.',
-    stream: 'Whether the answer comes in events while it is generated.',
+    model: modelText,
+    input: 'A text, or the items of the conversation so far. Items of tools that the vendor would run are skipped.',
+    instructions: 'Instructions for the model, before the conversation.',
+    stream: streamText,
     stream_options: noEffect,
     store:
-      'Whether later requests of the account may name the items of the answer by their id, for 30 days; true when absent. With zero data retention `true` is refused, and absent is false.',
+      'Whether later requests of the account may reference the items of the answer by id, for 30 days; true when absent. With zero data retention `true` is refused, and the default is false.',
     max_output_tokens:
-      'Most tokens to generate, reasoning included. Absent: what the window leaves. Lowered to the cap of the model.',
+      'Maximum of tokens to generate, reasoning included. When absent: what the context window leaves. Lowered to the maximum of the model.',
     max_tool_calls: noEffect,
-    temperature: `How far the choice of tokens strays from the likeliest. ${sampling}`,
-    top_p: `Share of the probability that tokens are chosen from. ${sampling}`,
-    top_logprobs: 'How many of the likeliest tokens to report, when `include` asks for logprobs.',
-    top_k: 'Number of the likeliest tokens that the next one is chosen from; 0 and -1: all.',
-    min_p: 'Tokens less likely than this share of the likeliest one are left out.',
-    frequency_penalty: `Makes tokens less likely for every time that they have come. ${sampling}`,
-    presence_penalty: `Makes tokens less likely once they have come. ${sampling}`,
-    repetition_penalty: 'Divides the likelihood of tokens that have come; 1 changes nothing.',
-    stop: 'Texts that end the answer; they are not part of it.',
-    seed: 'The same seed gives the same answer, as far as the backend can.',
+    ...samplingTexts,
+    top_logprobs: 'How many of the most likely tokens to report, when `include` has logprobs.',
     preserve_thinking: 'Whether the model sees the reasoning of its earlier turns. Only on models that support it.',
-    tools: 'Functions are offered to the model; tools of other types are accepted, echoed and not offered.',
+    tools: 'Functions are offered to the model; tools of other types are accepted and echoed, but not offered.',
     'tools.type': 'The type of a tool that is not offered.',
     tool_choice:
-      '`auto` (default): the model decides; `none`: no tool; `required`: some tool; a function; or which of the tools are allowed.',
-    parallel_tool_calls: 'Whether one answer may call several functions. false ends it with the first call.',
-    text: 'The form of the answer.',
-    'text.format': 'As far as `responses.text_format` of the card has it.',
+      '`auto` (default): the model decides; `none`: no tool; `required`: some tool; or an object that names a function or the allowed tools.',
+    parallel_tool_calls:
+      'Whether one answer may call several functions. With false the answer ends after the first call.',
+    text: 'The format of the answer.',
+    'text.format': 'One of the formats in `responses.text_format` of the card.',
     'text.format.type': '`text`, `json_object` or `json_schema`.',
     'text.format.name': 'Name of the schema.',
     'text.format.description': 'What the schema is for.',
-    'text.format.schema': 'With the type `json_schema`: a JSON Schema. The answer is JSON without fences.',
+    'text.format.schema': 'With the type `json_schema`: a JSON Schema. The answer is JSON without Markdown fences.',
     'text.format.strict': 'Accepted; the schema is always enforced.',
     'text.verbosity': noEffect,
     reasoning: 'How much the model reasons.',
     'reasoning.effort':
       '`none`, `low`, `medium`, `high`, `xhigh` or `max`; any other value turns reasoning off. Absent: the default of the model.',
-    'reasoning.summary': 'Accepted: the reasoning comes as its own summary, in full.',
-    'reasoning.context': '`all_turns`: as `preserve_thinking`.',
-    include: '`reasoning.encrypted_content` and `message.output_text.logprobs` are read, others ignored.',
-    truncation: 'Accepted: what is too long is refused with `context_length_exceeded`.',
+    'reasoning.summary': 'Accepted; no effect: the summary is always the full reasoning.',
+    'reasoning.context': '`all_turns`: same as `preserve_thinking`.',
+    include: '`reasoning.encrypted_content` and `message.output_text.logprobs`; other values are ignored.',
+    truncation: 'Accepted; no effect: an input that is too long is refused with `context_length_exceeded`.',
     metadata: 'Up to 16 pairs; echoed.',
     prompt_cache_key: 'Echoed; no other effect.',
     safety_identifier: 'Echoed; no other effect.',
     user: 'Echoed; no other effect.',
-    background: 'Refused when true.',
-    previous_response_id: 'Refused: send the whole conversation.',
-    conversation: 'Refused: send the whole conversation.',
-    prompt: 'Refused: send its text.',
+    background: 'true is not supported.',
+    previous_response_id: 'Not supported: send the whole conversation.',
+    conversation: 'Not supported: send the whole conversation.',
+    prompt: 'Not supported: send the text of the prompt.',
   }),
   ResponsesMessage: named(
     message,
     {
       type: '`message`, or absent.',
-      id: 'As it came.',
-      role: 'Who speaks. `developer` is the same as `system`.',
+      id: 'Unchanged from the answer.',
+      role: 'Role of the author. `developer` is the same as `system`.',
       content: 'Text, or parts.',
     },
-    'What somebody said.',
+    'A message.',
   ),
   ResponsesFunctionCall: named(
     functionCall,
     {
       type: 'Always `function_call`.',
-      id: 'As it came.',
-      call_id: 'As it came.',
+      id: 'Unchanged from the answer.',
+      call_id: 'Unchanged from the answer.',
       name: 'The name of the function.',
       arguments: 'JSON text of the arguments.',
     },
@@ -168,10 +161,10 @@ const shared: Readonly<Record<string, NamedSchema>> = {
     customCall,
     {
       type: 'Always `custom_tool_call`.',
-      id: 'As it came.',
-      call_id: 'As it came.',
+      id: 'Unchanged from the answer.',
+      call_id: 'Unchanged from the answer.',
       name: 'The name of the tool.',
-      input: 'What the tool was given.',
+      input: 'The input of the tool.',
     },
     'A call of a tool that takes text.',
   ),
@@ -179,7 +172,7 @@ const shared: Readonly<Record<string, NamedSchema>> = {
     callOutput,
     {
       type: 'Which kind of call it answers.',
-      id: 'Of this item.',
+      id: 'Id of this item.',
       call_id: 'The `call_id` of the call that it answers.',
       output: 'Text, or parts.',
     },
@@ -189,19 +182,19 @@ const shared: Readonly<Record<string, NamedSchema>> = {
     reasoning,
     {
       type: 'Always `reasoning`.',
-      id: 'As it came.',
-      summary: 'As it came.',
+      id: 'Unchanged from the answer.',
+      summary: 'Unchanged from the answer.',
       'summary.text': 'The text.',
-      content: 'As it came.',
+      content: 'Unchanged from the answer.',
       'content.text': 'The text.',
-      encrypted_content: 'As it came.',
+      encrypted_content: 'Unchanged from the answer.',
     },
-    'What the model thought. Used only where thinking is preserved.',
+    'Reasoning of the model. Used only when thinking is preserved.',
   ),
   ResponsesItemReference: named(
     reference,
     { type: '`item_reference`, or absent.', id: 'Id of the item.' },
-    'An item of an earlier answer of the same account. One that is not kept is refused, except for reasoning.',
+    'An item of an earlier answer of the same account. A reference to an item that is not stored is refused, except for reasoning.',
   ),
   ResponsesTextPart: named(textPart, { type: '`output_text` in earlier answers.', text: 'The text.' }, 'A text.'),
   ResponsesRefusalPart: named(
@@ -250,12 +243,12 @@ const shared: Readonly<Record<string, NamedSchema>> = {
     allowedTools,
     {
       type: 'Always `allowed_tools`.',
-      mode: 'Whether some tool is called.',
-      tools: 'Those that may be called.',
+      mode: '`auto`: the model decides; `required`: some tool.',
+      tools: 'The allowed tools.',
       'tools.type': '`function`; others are ignored.',
       'tools.name': 'The name of the function.',
     },
-    'Which of the tools may be called.',
+    'The tools that the model may call.',
   ),
 };
 
@@ -335,7 +328,7 @@ export const responsesDescription: EndpointDescription = {
     },
     {
       name: 'reasoning',
-      summary: 'More thought, to be sent back',
+      summary: 'More reasoning, to be sent back',
       needs: ['reasoning'],
       body: (model) => ({
         model,
@@ -353,7 +346,7 @@ export const inputTokensDescription: EndpointDescription = {
   operationId: 'countResponseInputTokens',
   tag: 'Responses',
   summary: 'Count the tokens of an input',
-  description: 'How many tokens the input of such a request has. Free of charge; nothing is generated.',
+  description: 'Number of input tokens of such a request. Free of charge; nothing is generated.',
   request,
   answer: inputTokens,
   error: plainError,

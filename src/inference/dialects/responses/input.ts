@@ -59,7 +59,7 @@ export function decodeInput(
       return;
     }
     const { id } = checkReference(item, at);
-    if (references.has(id)) throw refused(at, 'The same item is referred to twice.');
+    if (references.has(id)) throw refused(at, 'The same item is referenced twice.');
     references.add(id);
     if (references.size > referencesMax) {
       throw refused(at, `There are more than ${referencesMax} references to items; send the items themselves.`);
@@ -80,8 +80,8 @@ export function decodeInput(
 const unresolved = (at: string): ApiError =>
   new ApiError(
     'unsupported_parameter',
-    'The item that this refers to is not kept: items of answers are kept for the account that asked, for a limited time, ' +
-      "and not with 'store': false or zero data retention. Send the item itself, or set 'store' to false so that your client does.",
+    'The referenced item is not stored: items of answers are stored for the account of the request, for a limited time, ' +
+      "and never with 'store': false or zero data retention. Send the item itself, or set 'store' to false so that your client does.",
     { param: at },
   );
 
@@ -126,7 +126,7 @@ function kindOf(item: Item, at: string): Kind {
       return type;
   }
   if (hostedItems.has(type)) return 'skipped';
-  throw refused(`${at}.type`, 'There is no such type of item, or it is not supported.');
+  throw refused(`${at}.type`, 'This type of item is unknown or not supported.');
 }
 
 const checkMessage = shapeCheck(messageSchema);
@@ -167,7 +167,7 @@ function decodeItem(item: Item, index: number, at: string, turns: Turns): void {
       turns.thought(index, decodeReasoning(item, at));
       return;
     case 'item_reference':
-      throw refused(at, 'A reference leads to a reference.');
+      throw refused(at, 'A stored item cannot be a reference.');
     case 'skipped':
       return;
   }
@@ -253,7 +253,7 @@ function decodePart(part: { readonly type: string }, at: string): Part {
     case 'input_audio':
       throw refused(`${at}.type`, 'Audio input is not supported.');
     default:
-      throw refused(`${at}.type`, 'There is no such type of content, or it is not supported.');
+      throw refused(`${at}.type`, 'This type of content is unknown or not supported.');
   }
 }
 

@@ -8,6 +8,7 @@ import type {
   Tool,
   ToolChoice,
 } from '../../../generation/request.ts';
+import { decodeSampling, decodeStop, present } from '../common-fields.ts';
 import type { DecodeContext, Decoded } from '../dialect.ts';
 import { bodyCheck, checkFreeForm, shapeCheck } from '../validate.ts';
 import type { Asked } from './asked.ts';
@@ -39,16 +40,7 @@ export function decodeResponsesRequest(
     prompt: { type: 'messages', messages: [...instructions, ...input.messages] },
     choices: 1,
     maxTokens: body.max_output_tokens ?? undefined,
-    sampling: {
-      temperature: body.temperature ?? undefined,
-      topP: body.top_p ?? undefined,
-      topK: body.top_k ?? undefined,
-      minP: body.min_p ?? undefined,
-      presencePenalty: body.presence_penalty ?? undefined,
-      frequencyPenalty: body.frequency_penalty ?? undefined,
-      repetitionPenalty: body.repetition_penalty ?? undefined,
-      seed: typeof body.seed === 'number' ? body.seed % (Number.MAX_SAFE_INTEGER + 1) : undefined,
-    },
+    sampling: decodeSampling(body),
     stop: decodeStop(body.stop),
     tools: choice.offered.map(({ tool }) => tool),
     toolChoice: choice.choice,
@@ -121,11 +113,6 @@ function checkMetadata(metadata: ResponsesRequestBody['metadata']): void {
     throw new ApiError('schema_validation_failed', `'metadata' ${fault}.`, { param: 'metadata' });
 }
 
-function decodeStop(stop: ResponsesRequestBody['stop']): readonly string[] {
-  const list = typeof stop === 'string' ? [stop] : (stop ?? []);
-  return list.filter((sequence) => sequence !== '').map((sequence) => sequence.toWellFormed());
-}
-
 type ToolsInBody = NonNullable<ResponsesRequestBody['tools']>;
 
 /** A tool that can be offered, and its position in the body. */
@@ -193,12 +180,7 @@ function decodeConstraint(format: FormatInBody): Constraint | undefined {
     case 'json_object':
       return { type: 'json-object' };
     case 'json_schema': {
-      const { schema } = format ?? {};
-      if (schema === undefined || schema === null) {
-        throw new ApiError('schema_validation_failed', "'text.format.schema' is required.", {
-          param: 'text.format.schema',
-        });
-      }
+      const schema = present(format?.schema, 'text.format.schema');
       checkFreeForm(schema, 'text.format.schema');
       return { type: 'json-schema', schema, name: format?.name?.toWellFormed() };
     }

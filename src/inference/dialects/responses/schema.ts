@@ -1,43 +1,31 @@
 import Type from 'typebox';
 
+import { integer, jsonSchema, mapOf, modelId, optional, samplingFields, tokenLimit } from '../common-fields.ts';
+
 /**
- * The body of `POST /v1/responses` (contracts §1.3). Unknown fields are accepted and ignored; an optional field that is null
- * counts as absent. Items of `input` and parts of their content have a schema for each kind, checked one by one: only the value
+ * The body of `POST /v1/responses` (contracts §1.3). Unknown fields are accepted and ignored. Items of `input` and parts of their content have a schema for each kind, checked one by one: only the value
  * itself shows its kind, and skipped kinds may have any shape.
  */
-const optional = <Schema extends Type.TSchema>(schema: Schema) => Type.Optional(Type.Union([schema, Type.Null()]));
-
-const integer = (minimum: number, maximum: number) => Type.Integer({ minimum, maximum });
-const number = (minimum: number, maximum: number) => Type.Number({ minimum, maximum });
-/** Seeds are 64-bit numbers to several clients. */
-const largestSeed = 2 ** 63;
-const jsonSchema = Type.Union([Type.Object({}), Type.Boolean()]);
+/** The further ones are not of this wire, but honoured as on chat completions. */
+const { temperature, top_p, ...furtherSamplingFields } = samplingFields;
 
 /** What all kinds have. */
 const anyItem = Type.Object({ type: optional(Type.String()), id: optional(Type.String()) });
 const anyPart = Type.Object({ type: Type.String() });
 
 export const responsesRequestSchema = Type.Object({
-  model: Type.String({ minLength: 1, maxLength: 512 }),
+  model: modelId,
   input: Type.Union([Type.String(), Type.Array(anyItem, { minItems: 1 })]),
   instructions: optional(Type.String()),
   stream: optional(Type.Boolean()),
   stream_options: optional(Type.Object({})),
   store: optional(Type.Boolean()),
-  // §4.2.1(3): a limit beyond any window is ignored, not refused.
-  max_output_tokens: optional(integer(1, Number.MAX_VALUE)),
+  max_output_tokens: optional(tokenLimit),
   max_tool_calls: optional(integer(0, Number.MAX_SAFE_INTEGER)),
-  temperature: optional(number(0, 2)),
-  top_p: optional(number(0, 1)),
+  temperature,
+  top_p,
   top_logprobs: optional(integer(0, 20)),
-  // Not of this wire, but honoured as on chat completions.
-  top_k: optional(integer(-1, 1_000_000)),
-  min_p: optional(number(0, 1)),
-  frequency_penalty: optional(number(-2, 2)),
-  presence_penalty: optional(number(-2, 2)),
-  repetition_penalty: optional(Type.Number({ exclusiveMinimum: 0, maximum: 10 })),
-  stop: optional(Type.Union([Type.String(), Type.Array(Type.String(), { maxItems: 16 })])),
-  seed: optional(integer(-largestSeed, largestSeed)),
+  ...furtherSamplingFields,
   preserve_thinking: optional(Type.Boolean()),
   tools: optional(Type.Array(Type.Object({ type: Type.String() }), { maxItems: 1024 })),
   tool_choice: optional(
@@ -67,10 +55,7 @@ export const responsesRequestSchema = Type.Object({
   ),
   include: optional(Type.Array(Type.String(), { maxItems: 64 })),
   truncation: optional(Type.Enum(['auto', 'disabled'])),
-  // Not `Type.Record`: its pattern for names does not match one with a line feed, whose value then goes unchecked.
-  metadata: optional(
-    Type.Unsafe<Record<string, string>>(Type.Object({}, { additionalProperties: Type.String({ maxLength: 512 }) })),
-  ),
+  metadata: optional(mapOf(Type.String({ maxLength: 512 }))),
   prompt_cache_key: optional(Type.String()),
   safety_identifier: optional(Type.String()),
   user: optional(Type.String()),

@@ -399,7 +399,7 @@ class GrammarStateHandle implements GrammarState {
 }
 
 function grammarHandleOf(state: GrammarState): GrammarStateHandle {
-  if (!(state instanceof GrammarStateHandle)) throw new Error('a grammar of another model');
+  if (!(state instanceof GrammarStateHandle)) throw new Error('the grammar belongs to another model');
   return state;
 }
 
@@ -435,7 +435,7 @@ class LogprobsHandle implements Logprobs {
       context.sampleToken(logits, this.#best, true, false),
     ]);
     const [first] = ratiosOf(listed);
-    if (share === undefined || first === undefined) throw new Error('the addon tells no probabilities');
+    if (share === undefined || first === undefined) throw new Error('the addon reports no probabilities');
     const best = Math.log(share);
     const top = ratiosOf(listed).map(({ id, ratio }) => ({
       id,
@@ -471,7 +471,7 @@ class LogprobsHandle implements Logprobs {
 }
 
 function logprobsHandleOf(logprobs: Logprobs): LogprobsHandle {
-  if (!(logprobs instanceof LogprobsHandle)) throw new Error('odds of another model');
+  if (!(logprobs instanceof LogprobsHandle)) throw new Error('the logprobs belong to another model');
   return logprobs;
 }
 
@@ -484,7 +484,7 @@ function ratiosOf(listed: readonly number[] | undefined): readonly { readonly id
 }
 
 function samplerOf(sampler: Sampler): AddonSampler {
-  if (!(sampler instanceof SamplerHandle)) throw new Error('a sampler of another model');
+  if (!(sampler instanceof SamplerHandle)) throw new Error('the sampler belongs to another model');
   return sampler.addon;
 }
 

@@ -80,7 +80,7 @@ export class ChatTemplate {
   #beginningOf({ content }: Message, { effort }: RenderOptions): readonly Piece[] {
     const { thinking } = this.shape;
     if (thinking.type === 'channels') {
-      throw new ApiError('unsupported_feature', 'This model cannot go on with a message of the assistant.', {
+      throw new ApiError('unsupported_feature', 'This model cannot continue an assistant message.', {
         param: 'messages',
       });
     }
@@ -149,7 +149,7 @@ export class ChatTemplate {
       // The error may quote the template; its text is of no use to a client.
       throw new ApiError(
         'unsupported_value',
-        'The chat template of the model does not accept this conversation: look at the order of the roles.',
+        'The chat template of the model does not accept this conversation: check the order of the roles.',
         {
           param: 'messages',
         },
@@ -361,7 +361,7 @@ interface Turn {
 function textOf(content: readonly Part[]): string {
   const texts = content.map((part) => {
     if (part.type === 'text') return part.text;
-    throw new ApiError('unsupported_feature', 'This model takes text only.', { param: part.at });
+    throw new ApiError('unsupported_feature', 'This model accepts only text.', { param: part.at });
   });
   return texts.join('\n');
 }
@@ -524,7 +524,7 @@ function escapedLike(backslashes: string, text: string): string {
 function refusal(): ApiError {
   return new ApiError(
     'unsupported_feature',
-    'The chat template of the model leaves out or changes a text of this conversation, so it cannot be answered.',
+    'The chat template of the model drops or changes a text of this conversation, so the request was refused.',
     {
       param: 'messages',
     },

@@ -109,7 +109,7 @@ export class Supervisor {
     this.#usedMs = performance.now();
     this.#worked = true;
     if (this.#process === undefined) {
-      this.#state = { state: 'ready', detail: 'The model was unloaded and is being loaded again.' };
+      this.#state = { state: 'ready', detail: 'The model was unloaded and is being reloaded.' };
       this.#start();
     }
     this.#report(message);
@@ -241,7 +241,7 @@ export class Supervisor {
       child.kill('SIGKILL');
     } else if (this.#loaded && nowMs - this.#usedMs >= (this.#options.idleUnloadMs ?? Infinity)) {
       this.#options.onEvent({ event: 'unloaded', pid: child.pid, idleMs: Math.round(nowMs - this.#usedMs) });
-      this.#letGo(child, 'The model is unloaded; the next request loads it again.');
+      this.#letGo(child, 'The model is unloaded; the next request reloads it.');
     } else this.#report({ type: 'ping' });
   }
 
@@ -249,7 +249,7 @@ export class Supervisor {
     // A child that is large before it has worked would not be smaller the next time.
     if (!this.#loaded || !this.#worked || rssBytes <= this.#options.rssBytesMax || !this.#options.isIdle()) return;
     this.#options.onEvent({ event: 'recycled', pid: child.pid, rssBytes });
-    this.#letGo(child, 'The engine is replaced, because its memory has grown.');
+    this.#letGo(child, 'The engine is restarted because its memory has grown.');
     this.#start();
   }
 
@@ -275,8 +275,8 @@ export class Supervisor {
       Math.min(restartMostMs, restartFirstMs * 2 ** (this.#deathsInRow - 1)) * (0.8 + Math.random() * 0.4),
     );
     this.#state = this.#everReady
-      ? { state: 'down', detail: `The engine stopped (${reason}) and is started again.` }
-      : { state: 'starting', detail: `The engine stopped while it loaded the model (${reason}) and is started again.` };
+      ? { state: 'down', detail: `The engine stopped (${reason}) and is restarting.` }
+      : { state: 'starting', detail: `The engine stopped while it loaded the model (${reason}) and is restarting.` };
     this.#options.onEvent({ event: 'lost', pid: child.pid, reason, restartMs });
     this.#restart = setTimeout(() => this.#start(), restartMs);
     this.#options.onLost({ loaded });

@@ -193,8 +193,7 @@ function failure(detail: string): Refusal {
 function tooSlow(param: string | undefined): Refusal {
   return {
     code: 'unsupported_value',
-    message:
-      'Keeping the answer to this grammar takes too long: a token took more than two seconds. Make it less ambiguous.',
+    message: 'The grammar is too slow to enforce: a token took more than two seconds. Make it less ambiguous.',
     param,
     extra: {},
     detail: 'the constraint takes too long',

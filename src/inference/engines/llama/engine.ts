@@ -140,7 +140,7 @@ class ForkedLlamaEngine implements LlamaEngine {
       ? [request.prompt, request.logitBias, request.constraint?.gbnf, request.tools]
       : undefined;
     if (content !== undefined && this.#quarantine.isQuarantined(content))
-      throw failed('This request has ended the engine of the model twice and is not tried again.');
+      throw failed('This request crashed the engine of the model twice and is not tried again.');
     const exchange: Exchange = { channel: new Channel(), jobs: promptCount(request.prompt) * request.choices, content };
     const id = this.#open(exchange);
     const abandon = () => {
@@ -352,17 +352,17 @@ function refuseUnfit(request: EngineRequest): void {
     });
   }
   const jobs = promptCount(request.prompt) * request.choices;
-  if (promptCount(request.prompt) === 0) throw unfit('prompt', 'There is no prompt.');
-  if (!(jobs >= 1 && jobs <= jobsMax)) throw unfit('n', `A request may ask for ${jobsMax} answers at most.`);
-  if (!Number.isFinite(maxTokens)) throw unfit('max_tokens', '`max_tokens` is no number.');
+  if (promptCount(request.prompt) === 0) throw unfit('prompt', 'The prompt is missing.');
+  if (!(jobs >= 1 && jobs <= jobsMax)) throw unfit('n', `A request may have at most ${jobsMax} answers.`);
+  if (!Number.isFinite(maxTokens)) throw unfit('max_tokens', '`max_tokens` must be a number.');
   for (const [name, value] of Object.entries(sampling))
-    if (value !== undefined && !Number.isFinite(value)) throw unfit(name, `\`${name}\` is no number.`);
+    if (value !== undefined && !Number.isFinite(value)) throw unfit(name, `\`${name}\` must be a number.`);
   if (logprobs !== undefined && !(Number.isInteger(logprobs) && logprobs >= 0 && logprobs <= logprobsMax))
     throw unfit('top_logprobs', `\`top_logprobs\` must be between 0 and ${logprobsMax}.`);
   if (stop.length > stopsMax || stop.some((sequence) => sequence.length > stopLengthMax))
-    throw unfit('stop', `There may be ${stopsMax} stop sequences of ${stopLengthMax} characters each.`);
+    throw unfit('stop', `At most ${stopsMax} stop sequences of ${stopLengthMax} characters each are allowed.`);
   if (Object.keys(logitBias ?? {}).length > biasesMax)
-    throw unfit('logit_bias', `\`logit_bias\` may name ${biasesMax} tokens.`);
+    throw unfit('logit_bias', `\`logit_bias\` may have at most ${biasesMax} tokens.`);
 }
 
 function constraintParam(source: Constraint): string {
@@ -413,5 +413,5 @@ function timedOut(): ApiError {
 }
 
 function atCapacity(jobsMax: number): ApiError {
-  return new ApiError('backend_at_capacity', 'All places of this model are taken.', atCap(jobsMax, 1));
+  return new ApiError('backend_at_capacity', 'All slots of this model are in use.', atCap(jobsMax, 1));
 }

@@ -26,7 +26,7 @@ export async function readGgufHeader(path: string): Promise<GgufHeader> {
   const file = await open(path, 'r');
   try {
     const stat = await file.stat();
-    if (!stat.isFile()) throw new ModelRefused('it is no file');
+    if (!stat.isFile()) throw new ModelRefused('it is not a file');
     return await readHeader(new Reader(file, stat.size));
   } finally {
     await file.close();
@@ -37,13 +37,13 @@ async function readHeader(reader: Reader): Promise<GgufHeader> {
   if (reader.fileBytes < fixedBytes)
     throw new ModelRefused(`it has ${reader.fileBytes} bytes, too few for a GGUF file`);
   await reader.need(fixedBytes);
-  if (reader.uint32() !== magic) throw new ModelRefused('it is no GGUF file');
+  if (reader.uint32() !== magic) throw new ModelRefused('it is not a GGUF file');
   const version = reader.uint32();
   if (version !== 2 && version !== 3) {
     throw new ModelRefused(
       version === 0x02000000 || version === 0x03000000
         ? 'it is a GGUF file for big-endian computers'
-        : `it has version ${version} of GGUF, and only 2 and 3 are known`,
+        : `it has version ${version} of GGUF, and only 2 and 3 are supported`,
     );
   }
   const tensorCount = reader.count('tensors', tensorsMax);
@@ -53,7 +53,7 @@ async function readHeader(reader: Reader): Promise<GgufHeader> {
 
   const architecture = metadata.get('general.architecture');
   if (typeof architecture !== 'string' || architecture === '')
-    throw new ModelRefused('it does not say which architecture it has');
+    throw new ModelRefused('it does not state its architecture');
   if (architecture === 'clip') throw new ModelRefused('it is the image part of a model, not a model');
   const vocabulary = metadata.get('tokenizer.ggml.tokens');
   if (!(vocabulary instanceof Elements) || vocabulary.count === 0) throw new ModelRefused('it has no vocabulary');
@@ -86,7 +86,7 @@ async function readMetadata(reader: Reader, entryCount: number): Promise<Readonl
   for (let entry = 0; entry < entryCount; entry++) {
     const key = await reader.text(keyBytesMax);
     if (key === undefined) throw new ModelRefused(`it has a key of more than ${keyBytesMax} bytes`);
-    if (metadata.has(key)) throw new ModelRefused('it has a key twice');
+    if (metadata.has(key)) throw new ModelRefused('it has a duplicate key');
     await reader.need(4);
     metadata.set(key, await readValue(reader, reader.uint32()));
   }
@@ -157,7 +157,7 @@ function alignmentOf(metadata: ReadonlyMap<string, Kept>): number {
   const alignment = metadata.get('general.alignment') ?? 32;
   if (isCount(alignment) && alignment >= 8 && alignment <= 2 ** 20 && (alignment & (alignment - 1)) === 0)
     return alignment;
-  throw new ModelRefused('its alignment is no power of two');
+  throw new ModelRefused('its alignment is not a power of two');
 }
 
 /** Every tensor has to lie inside the file: llama.cpp maps the file and reads where the table points. */
@@ -176,14 +176,14 @@ async function checkTensors(reader: Reader, count: number, alignment: number): P
     const elements = sides.reduce((product, side) => product * side, 1);
     if (!sides.every(isCount) || elements > Number.MAX_SAFE_INTEGER)
       throw new ModelRefused('it has a tensor of impossible size');
-    if (offset % alignment !== 0) throw new ModelRefused('it has a tensor at an odd place');
+    if (offset % alignment !== 0) throw new ModelRefused('it has a tensor at an unaligned offset');
     const [blockElements, blockBytes] = blockOf.get(type) ?? [1, 0];
     if ((sides[0] ?? 0) % blockElements !== 0) throw new ModelRefused('it has a tensor of impossible size');
     end = Math.max(end, offset + (elements / blockElements) * blockBytes);
   }
   const start = Math.ceil(reader.position / alignment) * alignment;
   if (start + end > reader.fileBytes)
-    throw new ModelRefused(`it ends too early: it has ${reader.fileBytes} bytes and its tensors need ${start + end}`);
+    throw new ModelRefused(`it is truncated: it has ${reader.fileBytes} bytes and its tensors need ${start + end}`);
 }
 
 function cacheBytesPerToken(metadata: ReadonlyMap<string, Kept>, architecture: string): number {
@@ -227,7 +227,7 @@ class Reader {
   }
 
   mustHold(bytes: number): void {
-    if (!(bytes <= this.fileBytes - this.position)) throw new ModelRefused('it ends in the middle of its header');
+    if (!(bytes <= this.fileBytes - this.position)) throw new ModelRefused('it is truncated in its header');
     if (this.position + bytes > headerBytesMax)
       throw new ModelRefused(`its header has more than ${headerBytesMax} bytes`);
   }
@@ -241,7 +241,7 @@ class Reader {
     let filled = 0;
     while (filled < window.length) {
       const { bytesRead } = await this.#file.read(window, filled, window.length - filled, this.#windowStart + filled);
-      if (bytesRead === 0) throw new ModelRefused('it became shorter while it was read');
+      if (bytesRead === 0) throw new ModelRefused('it was truncated while it was read');
       filled += bytesRead;
     }
     this.#window = window;

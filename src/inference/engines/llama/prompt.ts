@@ -80,7 +80,7 @@ export class PromptTokenizer {
     prompt: Extract<Prompt, { type: 'messages' }>,
   ): Generator<void, readonly number[]> {
     if (this.#template === undefined) {
-      throw new ApiError('unsupported_feature', 'This model has no chat template: use text completions.', {
+      throw new ApiError('unsupported_feature', 'This model has no chat template: use /v1/completions.', {
         param: 'messages',
       });
     }
@@ -146,7 +146,7 @@ export class PromptTokenizer {
       if (broken.length === parts.length) break;
       parts = broken;
     }
-    throw new ApiError('unsupported_value', 'The prompt has text that this model cannot take as plain text.');
+    throw new ApiError('unsupported_value', 'The prompt contains text that this model cannot process as plain text.');
   }
 
   /** Ids of a part that follows another: SentencePiece would put a blank before it, so a line break is prefixed and removed. */
@@ -188,7 +188,7 @@ export function refuseOversized(prompt: Prompt, contextLength: number, tools: re
     );
     // Each takes a template some 50 µs without interruption, during which no other request is served.
     if (turns > turnsMax) {
-      throw new ApiError('unsupported_value', `A conversation may have ${turnsMax} messages and calls at most.`, {
+      throw new ApiError('unsupported_value', `A conversation may have at most ${turnsMax} messages and tool calls.`, {
         param: 'messages',
       });
     }
@@ -327,7 +327,7 @@ function refuseBomb(text: string, param: string): void {
   if (hasLongRun(text)) {
     throw new ApiError(
       'unsupported_value',
-      `A text has more than ${runLengthMax} letters, digits, blanks or signs in a row.`,
+      `A text has more than ${runLengthMax} letters, digits, spaces or symbols in a row.`,
       { param },
     );
   }

@@ -107,7 +107,7 @@ export class TextGuard {
       case 'inside':
         return;
       case 'left':
-        throw new UnboundFault('the text left its form', true);
+        throw new UnboundFault('the text violates its constraint', true);
       case 'unknown':
         // The server may still keep a form beyond our bounds; failing the answer would let clients generate for nothing.
         this.#isUnchecked = true;
@@ -126,7 +126,7 @@ export class TextGuard {
     if (this.#isUnchecked || this.#acceptor.isComplete || this.#ends.byUntoldStop) return;
     if (typeof stop === 'string' && stop !== '') return;
     if (this.#ends.stopIds.some((id) => id === stop)) return;
-    throw new UnboundFault('the text ended before its form did', !this.#hasThought);
+    throw new UnboundFault('the text ended before its constraint was complete', !this.#hasThought);
   }
 }
 
@@ -136,10 +136,11 @@ export class ArgumentsGuard {
 
   arguments(piece: string): void {
     if (this.#acceptor.push(piece) === 'left')
-      throw new UnboundFault('the arguments of a forced call are no object', true);
+      throw new UnboundFault('the arguments of a forced tool call are not an object', true);
   }
 
   end(): void {
-    if (!this.#acceptor.isComplete) throw new UnboundFault('the arguments of a forced call are no object', true);
+    if (!this.#acceptor.isComplete)
+      throw new UnboundFault('the arguments of a forced tool call are not an object', true);
   }
 }

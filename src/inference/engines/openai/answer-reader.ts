@@ -147,7 +147,7 @@ export class AnswerReader {
     const [, minor, digits] = statusLine.exec(lines[0]!) ?? [];
     if (digits === undefined) throw new HttpFault('the status line is not HTTP/1');
     const status = Number(digits);
-    if (status < 100 || status === 101) throw new HttpFault('the status is none of an answer');
+    if (status < 100 || status === 101) throw new HttpFault('the status is not a final status');
     const fields = new Map<string, string>();
     for (let i = 1; i < lines.length; i++) takeField(lines[i]!, fields);
     // Another head follows (RFC 9110 §15.2).
@@ -162,10 +162,10 @@ export class AnswerReader {
   /** RFC 9112 §6.3, without the allowances for old servers. */
   #frame(status: number, isOld: boolean, coding: string | undefined, declared: string | undefined): void {
     if (coding !== undefined && (isOld || declared !== undefined || coding.toLowerCase() !== 'chunked')) {
-      throw new HttpFault('the length of the answer is in doubt');
+      throw new HttpFault('the length of the answer is ambiguous');
     }
     if (declared !== undefined && !/^\d{1,15}$/.test(declared)) {
-      throw new HttpFault('the length of the answer is no number');
+      throw new HttpFault('the length of the answer is not a number');
     }
     // These have no body, whatever the head says. Bytes that follow end the connection.
     if (status === 204 || status === 304) this.#phase = 'over';
@@ -209,7 +209,7 @@ export class AnswerReader {
         this.#phase = 'size-end';
         return at + 1;
       }
-      if (byte < 32 && byte !== 9) throw new HttpFault('the extension of a chunk is no text');
+      if (byte < 32 && byte !== 9) throw new HttpFault('the extension of a chunk is malformed');
     }
     return at;
   }
@@ -250,12 +250,12 @@ const fieldLine = /^([!#$%&'*+\-.^_`|~0-9A-Za-z]+):([\t\x20-\x7e\x80-\xff]*)$/;
 
 function takeField(line: string, fields: Map<string, string>): void {
   const [, name, value] = fieldLine.exec(line) ?? [];
-  if (name === undefined || value === undefined) throw new HttpFault('a line of the head is no field');
+  if (name === undefined || value === undefined) throw new HttpFault('a line of the head is not a field');
   const key = name.toLowerCase();
   // Two lengths, even equal ones, or two codings are a means of response smuggling.
   if (!fields.has(key)) fields.set(key, value.trim());
   else if (key === 'content-length' || key === 'transfer-encoding') {
-    throw new HttpFault('the length of the answer is in doubt');
+    throw new HttpFault('the length of the answer is ambiguous');
   }
 }
 

@@ -13,14 +13,16 @@ export function completionRefusal(
   if (constraint !== undefined && (names.constrains === 'never' || (reasons && names.constrains !== 'always'))) {
     return new ApiError(
       constraint.source.type === 'regex' ? 'unsupported_regex' : 'unsupported_response_format',
-      'The model cannot keep the continuation of a text to a form.',
+      'The model cannot enforce a format on the continuation of a text.',
       { param: constraint.source.type === 'regex' ? 'regex' : 'response_format' },
     );
   }
   // A form decides where its text ends, and these options prevent that.
   if (constraint !== undefined && tokens !== undefined && (tokens.ignoresEnd || tokens.tokensMin > 0)) {
     const param = tokens.ignoresEnd ? 'ignore_eos' : 'min_tokens';
-    return new ApiError('unsupported_parameter', `'${param}' does not go with an answer that has a form.`, { param });
+    return new ApiError('unsupported_parameter', `'${param}' cannot be combined with a format of the answer.`, {
+      param,
+    });
   }
   const param = tokens === undefined ? undefined : unsupported(request, tokens, names);
   return param === undefined

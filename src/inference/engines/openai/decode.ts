@@ -157,7 +157,7 @@ export class ChunkDecoder {
   event(data: string, name: string): void {
     if (this.#sawDone) return;
     if (data === '[DONE]') {
-      if (!this.isFinished) throw new StreamFault('the stream is done without a finish');
+      if (!this.isFinished) throw new StreamFault('the stream ended without a finish reason');
       this.#sawDone = true;
       return;
     }
@@ -184,8 +184,8 @@ export class ChunkDecoder {
     if (isErrorBody(answer) || !Array.isArray(answer['choices'])) throw new InBandError(answer);
     this.chunk(answer);
     // One delta is no count of a whole answer, so the usage must be reported here.
-    if (!this.#options.tally.isReported) throw new StreamFault('a whole answer without usage');
-    if (!this.isFinished) throw new StreamFault('a whole answer without a finish');
+    if (!this.#options.tally.isReported) throw new StreamFault('expected usage in the answer');
+    if (!this.isFinished) throw new StreamFault('expected a finish reason in the answer');
     this.#sawDone = true;
   }
 
@@ -232,7 +232,7 @@ export class ChunkDecoder {
   }
 
   #choice(choice: unknown): void {
-    if (!isObject(choice)) throw new StreamFault('a choice is no object');
+    if (!isObject(choice)) throw new StreamFault('expected an object in choices');
     const index = this.#index(choice['index']);
     const state = this.#choices[index]!;
     if (state.isCut) return;
@@ -271,7 +271,7 @@ export class ChunkDecoder {
         tokens = 1;
         this.#text(state, index, content, logprobs);
       }
-    } else if (delta !== undefined && delta !== null) throw new StreamFault('a delta is no object');
+    } else if (delta !== undefined && delta !== null) throw new StreamFault('expected an object at delta');
     // Written, but held back by a call parser (`return_token_ids`): a client that leaves now pays for it.
     const kept: unknown = tokens === 0 ? choice['token_ids'] : undefined;
     if (Array.isArray(kept) && kept.length > 0) {
@@ -404,7 +404,7 @@ export class ChunkDecoder {
   }
 
   #toolCall(state: ChoiceState, choice: number, raw: unknown, position: number): void {
-    if (!isObject(raw)) throw new StreamFault('a tool call is no object');
+    if (!isObject(raw)) throw new StreamFault('expected an object in tool_calls');
     this.#endReading(state, choice);
     this.#endThinking(state, choice);
     const fn = isObject(raw['function']) ? raw['function'] : {};
@@ -421,7 +421,7 @@ export class ChunkDecoder {
     if (call.number === undefined) {
       call.id ??= idOf(raw);
       call.early += piece;
-      if (call.early.length > earlyArgumentsCharactersMax) throw new StreamFault('a tool call has no name');
+      if (call.early.length > earlyArgumentsCharactersMax) throw new StreamFault('expected a name in a tool call');
       if (name === '') return;
       if (name.length > toolNameCharactersMax) throw new StreamFault('the name of a tool is too long');
       call.number = state.calls.named++;
@@ -485,15 +485,15 @@ export class ChunkDecoder {
   }
 
   #finishReason(state: ChoiceState, choice: number, raw: unknown, fields: JsonObject): void {
-    if (typeof raw !== 'string') throw new StreamFault('the finish reason is no text');
+    if (typeof raw !== 'string') throw new StreamFault('expected a string at finish_reason');
     if (state.isFinished) return;
     if (state.calls.all.some((call) => call.number === undefined)) {
-      throw new StreamFault('a tool call has no name');
+      throw new StreamFault('expected a name in a tool call');
     }
     const held = this.#options.echo?.rest() ?? '';
     if (held !== '') this.#content(state, choice, held, undefined);
     const reason = finishReasonOf(raw);
-    if (reason === undefined) throw new StreamFault('the backend gave up on the answer');
+    if (reason === undefined) throw new StreamFault('the backend aborted the answer');
     // vLLM names the stop in `stop_reason`, SGLang in `matched_stop`; both give a token id or a text.
     const stop = fields['stop_reason'] ?? fields['matched_stop'];
     // Held text belongs to the answer, so it is added before the check for completeness.
@@ -514,7 +514,7 @@ export class ChunkDecoder {
   #checkWhole(state: ChoiceState, stop: unknown): void {
     state.guard?.end(stop);
     if (this.#options.bound?.type !== 'call') return;
-    if (state.calls.named === 0) throw new UnboundFault('a forced call was not made', false);
+    if (state.calls.named === 0) throw new UnboundFault('the forced tool call is missing', false);
     for (const call of state.calls.all) call.guard?.end();
   }
 
@@ -532,7 +532,7 @@ export class ChunkDecoder {
   }
 
   #emit(state: ChoiceState, characters: string, event: GenerationEvent): void {
-    if (state.isFinished) throw new StreamFault('text after the finish');
+    if (state.isFinished) throw new StreamFault('text after the finish reason');
     if (!this.#started) this.#start();
     state.characters += characters.length;
     this.#out.push(event);
@@ -663,7 +663,7 @@ function parseObject(json: string): JsonObject {
     // Without the parser's message, which quotes the text.
     throw new StreamFault('invalid JSON');
   }
-  if (!isObject(value)) throw new StreamFault('an event is no object');
+  if (!isObject(value)) throw new StreamFault('expected an object as event');
   return value;
 }
 
@@ -679,7 +679,7 @@ function isErrorBody(chunk: JsonObject): boolean {
 function text(value: unknown): string {
   if (typeof value === 'string') return value;
   if (value === undefined || value === null) return '';
-  throw new StreamFault('a text is no text');
+  throw new StreamFault('expected a string as text');
 }
 
 /** The chunk that only names the role carries the logprobs of a token whose text is elsewhere or hidden. */
@@ -732,7 +732,7 @@ function withId(token: TokenProbability): TokenProbability {
 function idsOf(raw: unknown): readonly number[] | undefined {
   if (raw === undefined || raw === null) return undefined;
   const isId = (id: unknown): id is number => Number.isSafeInteger(id) && Number(id) >= 0;
-  if (!Array.isArray(raw) || !raw.every(isId)) throw new StreamFault('the ids of tokens are no ids');
+  if (!Array.isArray(raw) || !raw.every(isId)) throw new StreamFault('expected token ids as integers');
   return raw;
 }
 
@@ -766,7 +766,7 @@ function logprobsOf(raw: unknown, topMax: number): readonly TokenLogprob[] | und
 }
 
 function chatLogprob(raw: unknown, topMax: number): TokenLogprob {
-  if (!isObject(raw)) throw new StreamFault('a logprob is no object');
+  if (!isObject(raw)) throw new StreamFault('expected an object as logprob');
   const top: unknown[] = Array.isArray(raw['top_logprobs']) ? raw['top_logprobs'] : [];
   return { ...tokenOf(raw), top: top.filter(isObject).slice(0, topMax).map(tokenOf) };
 }

@@ -36,7 +36,7 @@ export function splitEcho(
     const beginning = text.slice(0, text.length - answer.length);
     split = [shown ?? (beginning === '' ? joined : beginning), answer];
   }
-  if (split === undefined) throw new StreamFault('the echo cannot be told from the answer');
+  if (split === undefined) throw new StreamFault('the echo cannot be separated from the answer');
   return {
     prompt: {
       text: split[0],

@@ -262,7 +262,7 @@ export class Exchange implements AnswerHandler {
     }
     if (this.#fault !== undefined) throw this.#fault.error;
     if (this.#ended?.error !== undefined) throw this.#brokenError(this.#ended.error);
-    if (hasEnded) throw new StreamFault('the stream ended without a finish');
+    if (hasEnded) throw new StreamFault('the stream ended without a finish reason');
     return undefined;
   }
 

@@ -45,7 +45,7 @@ export function answerError(
   if (overflow !== undefined && (status === 400 || status === 413 || status === 422 || status === 200)) {
     return new ApiError(
       'context_length_exceeded',
-      'The prompt, with the answer that it asks for, does not fit the context window of the model. Lower `max_tokens`, shorten the prompt, or choose a model with a larger context.',
+      'The prompt and the requested answer do not fit the context window of the model. Lower `max_tokens`, shorten the prompt, or choose a model with a larger context.',
       { extra: { model, ...overflow } },
     );
   }
@@ -58,18 +58,20 @@ export function answerError(
   if (status === 404) {
     return new ApiError(
       'no_healthy_backends',
-      'No backend of the model is available, because of how it is set up here. Use another model, or tell whoever runs the service.',
+      'No backend of the model is available, because it is misconfigured here. Use another model, or tell the operator of the service.',
       { extra: { model } },
     );
   }
   const refused = status === 400 || status === 422 ? fieldOf(fault, sent) : undefined;
   if (refused !== undefined) {
     // §7.2: the client's request is at fault, and a retry would not help (§7.7).
-    return new ApiError('unsupported_value', `The model does not take this value of '${refused}'.`, { param: refused });
+    return new ApiError('unsupported_value', `The model does not accept this value of '${refused}'.`, {
+      param: refused,
+    });
   }
   const retryAfterSeconds = retryAfterOf(answer.retryAfter);
   if (status === 429) {
-    return new ApiError('backend_overloaded', 'The backend of the model refuses more work. Try again a little later.', {
+    return new ApiError('backend_overloaded', 'The backend of the model is at its limit. Try again a little later.', {
       extra: { model },
       // §7.5: every 429 says when to retry.
       retryAfterSeconds: retryAfterSeconds ?? 1,
@@ -78,7 +80,7 @@ export function answerError(
   if (status === 503) {
     const isFull = answer.retryAfter !== undefined || queueFull.test(fault.message);
     if (isFull && !isLoading(answer, flavor)) {
-      return new ApiError('backend_at_capacity', 'All places of the model are taken. Try again a little later.', {
+      return new ApiError('backend_at_capacity', 'All slots of the model are in use. Try again a little later.', {
         extra: { model },
         retryAfterSeconds: retryAfterSeconds ?? 1,
       });
@@ -133,7 +135,7 @@ export function unavailable(model: string, retryAfterSeconds?: number): ApiError
 }
 
 export function atCapacity(model: string, maxConcurrency: number): ApiError {
-  return new ApiError('backend_at_capacity', 'All places of the model are taken. Try again a little later.', {
+  return new ApiError('backend_at_capacity', 'All slots of the model are in use. Try again a little later.', {
     extra: { model },
     ...atCap(maxConcurrency, 1),
   });

@@ -123,14 +123,14 @@ function isJson(type: Constraint['type']): boolean {
 const noImages: Refusal = {
   text: /(image|audio|video) input is not supported|is not a multimodal model|At most 0 image/i,
   code: 'unsupported_feature',
-  message: 'The model does not take images. Leave them out, or choose a model whose card has `vision`.',
+  message: 'The model does not accept images. Leave them out, or choose a model whose card has `vision`.',
 };
 
 /** For a prompt of ids; the token's path is put in its place. */
 const foreignToken: Refusal = {
   text: /out of vocabulary|prompt contains invalid tokens|greater than or equal to the vocab|exceeds? (the )?vocab(ulary)?[ _]size/i,
   code: 'unsupported_value',
-  message: "A token id is not one of the model's.",
+  message: "A token id is not in the model's vocabulary.",
   param: 'prompt',
 };
 
@@ -138,7 +138,7 @@ const foreignToken: Refusal = {
 const foreignTokenIn = (param: string): Refusal => ({
   text: new RegExp(`in ${param} contain out-of-vocab`, 'i'),
   code: 'unsupported_value',
-  message: `A token id in '${param}' is not one of the model's.`,
+  message: `A token id in '${param}' is not in the model's vocabulary.`,
   param,
 });
 
@@ -221,7 +221,7 @@ const llamaServer: Flavor = {
     {
       text: /logprobs is not supported with tools/i,
       code: 'unsupported_parameter',
-      message: 'The model gives no logprobs beside tools.',
+      message: 'The model does not support logprobs together with tools.',
       param: 'logprobs',
     },
     {
@@ -392,7 +392,7 @@ const openai: Flavor = {
     {
       text: /not supported in the v1\/completions endpoint/i,
       code: 'unsupported_feature',
-      message: 'The model takes messages only, and cannot go on with a text.',
+      message: 'The model accepts only messages and cannot continue a text.',
       param: 'prompt',
     },
   ],

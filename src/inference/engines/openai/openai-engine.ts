@@ -205,7 +205,7 @@ class OpenAiEngine implements Engine {
       const seconds = Math.ceil(pauseMs / 1_000);
       return {
         state: 'down',
-        detail: `cannot be connected to; next look in ${seconds} s`,
+        detail: `no connection; next attempt in ${seconds} s`,
         retryAfterSeconds: Math.max(1, seconds),
       };
     }

@@ -156,22 +156,22 @@ function problemOf(
   const { status } = listing;
   if (status === 401 || status === 403) {
     return apiKey === undefined
-      ? `The server wants a key (status ${status}). Set api_key_env, or api_key.`
+      ? `The server requires a key (status ${status}). Set api_key_env, or api_key.`
       : `The server does not accept the key (status ${status}). Check the variable that api_key_env names.`;
   }
-  if (status === 503) return 'The server is there but not ready (status 503): it may still be loading its model.';
+  if (status === 503) return 'The server is running but not ready (status 503): it may still be loading its model.';
   if (status === 404) {
     const hint = base.endsWith('/v1')
       ? 'Check the path of the url.'
-      : `Does the url lack the version path, as in ${url.replace(/\/+$/, '')}/v1?`;
-    return `The server is there, but has no ${base}/models (status 404). ${hint}`;
+      : `Is the version path missing in the url, as in ${url.replace(/\/+$/, '')}/v1?`;
+    return `The server is running, but has no ${base}/models (status 404). ${hint}`;
   }
   if (status !== undefined && status >= 300 && status < 400) {
-    return `The server redirects (status ${status}), which is not followed. Write the address that it leads to.`;
+    return `The server redirects (status ${status}), and redirects are not followed. Write the address that it redirects to.`;
   }
-  if (status !== 200) return `The server answers ${base}/models with status ${status}. Look at its own log.`;
+  if (status !== 200) return `The server answers ${base}/models with status ${status}. See the server's log.`;
   if (!Array.isArray((listing.body as { data?: unknown } | undefined)?.data)) {
-    return `What answers ${base}/models does not speak the OpenAI interface. Check the address and the path of the url.`;
+    return `The server at ${base}/models does not speak the OpenAI API. Check the address and the path of the url.`;
   }
   // llama-server serves the one model that it has under every name.
   if (flavor !== 'llama-server' && models.length > 0 && !models.includes(model)) {
@@ -183,7 +183,7 @@ function problemOf(
   }
   const windowTokens = windowOf(listing.body, model);
   if (windowTokens !== undefined && contextLength > windowTokens) {
-    return `The server's window is ${windowTokens} tokens, but context_length is ${contextLength}, so the card promises what requests do not get. Set context_length: ${windowTokens}, or start the server with a larger window.`;
+    return `The server's window is ${windowTokens} tokens, but context_length is ${contextLength}, so the card promises more than requests get. Set context_length: ${windowTokens}, or start the server with a larger window.`;
   }
   return undefined;
 }
@@ -197,22 +197,22 @@ function windowOf(body: unknown, model: string): number | undefined {
 function unreachable(origin: string, code: string | null): string {
   switch (code) {
     case 'ECONNREFUSED':
-      return `Nothing listens at ${origin} (connection refused). Is the server running, and is the port right?`;
+      return `Nothing listens at ${origin} (connection refused). Check that the server is running and that the port is right.`;
     case 'ENOTFOUND':
     case 'EAI_AGAIN':
       return `The name in ${origin} cannot be resolved (${code}). Check the spelling and the DNS of this machine.`;
     case 'TIMEOUT':
-      return `${origin} does not answer in time. Check the address, and firewalls in between.`;
+      return `${origin} does not answer in time. Check the address and any firewall in between.`;
     case 'EHOSTUNREACH':
     case 'ENETUNREACH':
-      return `There is no way to ${origin} from this machine (${code}). Check the network.`;
+      return `${origin} cannot be reached from this machine (${code}). Check the network.`;
     case null:
-      return `${origin} broke the connection off. Check that it speaks HTTP there.`;
+      return `${origin} closed the connection. Check that it speaks HTTP there.`;
     default:
       if (/CERT|TLS|SSL|SELF_SIGNED|UNABLE_TO/.test(code) || code === 'EPROTO') {
-        return `No TLS connection to ${origin} (${code}). Is it https there, and is its certificate trusted here (NODE_EXTRA_CA_CERTS)?`;
+        return `No TLS connection to ${origin} (${code}). Check that the server speaks https and that its certificate is trusted here (NODE_EXTRA_CA_CERTS).`;
       }
-      return `${origin} broke the connection off (${code}). Check that it speaks HTTP there.`;
+      return `${origin} closed the connection (${code}). Check that it speaks HTTP there.`;
   }
 }
 

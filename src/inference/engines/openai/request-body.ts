@@ -170,7 +170,7 @@ function continuationRefusal({ prompt }: EngineRequest, { continuation }: Flavor
   if (continuation !== undefined || !continuesLast(prompt)) return undefined;
   return new ApiError(
     'unsupported_feature',
-    'The backend of the model cannot go on with a message of the assistant: let the conversation end with one of the user.',
+    'The backend of the model cannot continue an assistant message: end the conversation with a user message.',
     { param: 'messages' },
   );
 }
@@ -245,8 +245,8 @@ function constraintFields(request: EngineRequest, flavor: Flavor): Readonly<Reco
 /** The client's error for a constraint that no backend keeps. */
 export const cannotKeep = (type: Constraint['type']): ApiError =>
   type === 'regex'
-    ? new ApiError('unsupported_regex', 'The model cannot keep an answer to a regular expression.', { param: 'regex' })
-    : new ApiError('unsupported_response_format', 'The model cannot keep an answer to this format.', {
+    ? new ApiError('unsupported_regex', 'The model cannot enforce a regular expression.', { param: 'regex' })
+    : new ApiError('unsupported_response_format', 'The model cannot enforce this format.', {
         param: 'response_format.type',
       });
 
@@ -282,7 +282,7 @@ function contentOf(parts: readonly Part[]): string | readonly Readonly<Record<st
         // Backends are in networks of their own, and would fetch it without any of our checks.
         throw new Error('an image was not fetched before its request went to a backend');
       case 'file':
-        throw new ApiError('unsupported_feature', 'The model takes no files.', { param: part.at });
+        throw new ApiError('unsupported_feature', 'The model does not accept files.', { param: part.at });
     }
   });
 }

@@ -74,7 +74,9 @@ function breakToken(token: string): string {
 }
 
 const refused = (param: string): ApiError =>
-  new ApiError('unsupported_value', 'The text holds a special token of the model, which is not accepted.', { param });
+  new ApiError('unsupported_value', 'The text contains a special token of the model, which is not accepted.', {
+    param,
+  });
 
 function guardPrompt(prompt: Prompt, guard: Guard): Prompt {
   switch (prompt.type) {

@@ -136,7 +136,7 @@ export class SseReader {
     const value = colon === -1 ? '' : line.slice(line.charCodeAt(colon + 1) === 32 ? colon + 2 : colon + 1);
     if (field === 'data') return this.#addData(value);
     if (field === 'event') this.#name = value;
-    else if (field !== 'id' && field !== 'retry') throw new StreamFault('a line is not part of an event stream');
+    else if (field !== 'id' && field !== 'retry') throw new StreamFault('expected a line of an event stream');
   }
 
   #addData(value: string): void {

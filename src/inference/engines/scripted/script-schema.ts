@@ -1,5 +1,5 @@
-import Type from 'typebox';
 import type { ErrorCode } from '../../../platform/errors.ts';
+import type { FromSchema, SchemaNode } from '../../../platform/schema-node.ts';
 import { words, type ScriptRule, type ScriptStep } from './script.ts';
 
 /** Codes that an engine may fail with; the others would blame the client falsely. */
@@ -14,113 +14,103 @@ const faultCodes = [
   'internal_error',
 ] as const satisfies readonly ErrorCode[];
 
-const strict = { additionalProperties: false } as const;
-const milliseconds = (description: string) => Type.Integer({ minimum: 0, maximum: 3_600_000, description, default: 0 });
+type Properties = Readonly<Record<string, SchemaNode>>;
+const group = <const Of extends Properties, const Rest extends Pick<SchemaNode, 'required' | 'description'>>(
+  properties: Of,
+  rest: Rest,
+) => ({ type: 'object' as const, properties, additionalProperties: false, ...rest });
+const oneOf = <const Word extends string>(...words: readonly Word[]) => ({
+  anyOf: words.map((word) => ({ type: 'string' as const, const: word })),
+});
+const string = (description: string) => ({ type: 'string', description }) as const;
+const count = (description: string) => ({ type: 'integer', minimum: 0, description }) as const;
+const milliseconds = (description: string) =>
+  ({ type: 'integer', minimum: 0, maximum: 3_600_000, description, default: 0 }) as const;
 /** A text is cut into words; a list is played piece by piece, unchanged. */
 const text = (description: string) =>
-  Type.Union([Type.String(), Type.Array(Type.String(), { maxItems: 100_000 })], { description });
+  ({
+    anyOf: [{ type: 'string' }, { type: 'array', items: { type: 'string' }, maxItems: 100_000 }],
+    description,
+  }) as const;
 
-/** One rule of `scripts` in tokenhouse.yaml. */
-export const scriptSchema = Type.Object(
+/** One rule of `scripts` in tokenhouse.yaml: plain JSON, so that reading a configuration loads no library for it. */
+export const scriptSchema = group(
   {
-    when: Type.Optional(
-      Type.Object(
-        {
-          model: Type.Optional(Type.String({ description: 'id of the model' })),
-          last_text: Type.Optional(Type.String({ description: 'a part of the text of the last message' })),
-          last_role: Type.Optional(
-            Type.Union(
-              [Type.Literal('system'), Type.Literal('user'), Type.Literal('assistant'), Type.Literal('tool')],
-              {
-                description: 'role of the last message',
-              },
-            ),
-          ),
-          tools: Type.Optional(Type.Boolean({ description: 'whether tools are offered' })),
-          turn: Type.Optional(
-            Type.Integer({ minimum: 0, description: 'how many assistant messages the conversation has' }),
-          ),
-        },
-        { ...strict, description: 'Conditions, all of which must hold. A rule without them always applies.' },
-      ),
+    when: group(
+      {
+        model: string('id of the model'),
+        last_text: string('a part of the text of the last message'),
+        last_role: { ...oneOf('system', 'user', 'assistant', 'tool'), description: 'role of the last message' },
+        tools: { type: 'boolean', description: 'whether tools are offered' },
+        turn: count('how many assistant messages the conversation has'),
+      },
+      { description: 'Conditions, all of which must hold. A rule without them always applies.' },
     ),
-    say: Type.Array(
-      Type.Union([
-        Type.Object({ reasoning: text('thought; cut into words, or a list of pieces as they stand') }, strict),
-        Type.Object({ text: text('said; cut into words, or a list of pieces as they stand') }, strict),
-        Type.Object(
-          {
-            tool_call: Type.Object(
-              {
-                name: Type.String({ minLength: 1, maxLength: 256, description: 'called' }),
-                arguments: Type.Optional(
-                  Type.Union([text('JSON, whole or in pieces'), Type.Record(Type.String(), Type.Unknown())], {
+    say: {
+      type: 'array',
+      items: {
+        anyOf: [
+          group(
+            { reasoning: text('reasoning; split into words, or a list of pieces that are kept') },
+            { required: ['reasoning'] },
+          ),
+          group({ text: text('text; split into words, or a list of pieces that are kept') }, { required: ['text'] }),
+          group(
+            {
+              tool_call: group(
+                {
+                  name: { type: 'string', minLength: 1, maxLength: 256, description: 'called' },
+                  arguments: {
+                    anyOf: [text('JSON, complete or in pieces'), { type: 'object' }],
                     description: 'with these arguments',
                     default: {},
-                  }),
-                ),
-              },
-              strict,
-            ),
-          },
-          strict,
-        ),
-      ]),
-      { maxItems: 1_000, description: 'What is said, in order.' },
-    ),
-    repeat: Type.Optional(
-      Type.Integer({ minimum: 1, maximum: 1_000_000, description: 'how often `say` is played', default: 1 }),
-    ),
-    first_token_ms: Type.Optional(milliseconds('wait before the first token')),
-    pace_ms: Type.Optional(milliseconds('time between tokens')),
-    chunk: Type.Optional(
-      Type.Union([Type.Literal('word'), Type.Literal('character'), Type.Literal('whole')], {
-        description: 'how texts are cut into tokens; `character` with a long pace is a slow drip',
-        default: 'word',
-      }),
-    ),
-    fault: Type.Optional(
-      Type.Object(
-        {
-          after_tokens: Type.Integer({ minimum: 0, description: 'something goes wrong after so many tokens' }),
-          type: Type.Union([Type.Literal('cut'), Type.Literal('hang'), Type.Literal('error')], {
-            description: 'ends without a finish, falls silent, or fails with the code',
-          }),
-          code: Type.Optional(
-            Type.Enum(faultCodes, { description: 'code of the error', default: 'backend_http_error' }),
-          ),
-        },
-        {
-          ...strict,
-          description: 'Ends without a finish, falls silent, or fails, after so many tokens of each choice.',
-        },
-      ),
-    ),
-    usage: Type.Optional(
-      Type.Union(
-        [
-          Type.Literal('none'),
-          Type.Object(
-            {
-              prompt_tokens: Type.Optional(Type.Unknown()),
-              cached_tokens: Type.Optional(Type.Unknown()),
-              completion_tokens: Type.Optional(Type.Unknown()),
-              reasoning_tokens: Type.Optional(Type.Unknown()),
+                  },
+                },
+                { required: ['name'] },
+              ),
             },
-            strict,
+            { required: ['tool_call'] },
           ),
         ],
-        { description: 'figures to report instead of the true ones, possible or not; none reports nothing' },
-      ),
+      },
+      maxItems: 1_000,
+      description: 'The answer, in order.',
+    },
+    repeat: { type: 'integer', minimum: 1, maximum: 1_000_000, description: 'how often `say` is played', default: 1 },
+    first_token_ms: milliseconds('wait before the first token'),
+    pace_ms: milliseconds('time between tokens'),
+    chunk: {
+      ...oneOf('word', 'character', 'whole'),
+      description: 'how texts are cut into tokens; `character` with a long pace is a slow drip',
+      default: 'word',
+    },
+    fault: group(
+      {
+        after_tokens: count('the answer fails after this number of tokens'),
+        type: {
+          ...oneOf('cut', 'hang', 'error'),
+          description: 'ends without a finish, stalls, or fails with the code',
+        },
+        code: { enum: faultCodes, description: 'code of the error', default: 'backend_http_error' },
+      },
+      {
+        required: ['after_tokens', 'type'],
+        description: 'Ends without a finish, stalls, or fails, after this number of tokens of each choice.',
+      },
     ),
-    prompt_tokens: Type.Optional(
-      Type.Integer({ minimum: 0, description: 'length of the prompt, instead of counting' }),
-    ),
+    usage: {
+      anyOf: [
+        { type: 'string', const: 'none' },
+        group({ prompt_tokens: {}, cached_tokens: {}, completion_tokens: {}, reasoning_tokens: {} }, {}),
+      ],
+      description: 'usage to report instead of the true one, possible or not; none reports nothing',
+    },
+    prompt_tokens: count('length of the prompt, instead of counting'),
   },
-  strict,
+  { required: ['say'] },
 );
 
-export type ScriptSettings = Type.Static<typeof scriptSchema>;
+export type ScriptSettings = FromSchema<typeof scriptSchema>;
 
 /** Most tokens that one rule may play. */
 const tokensMax = 1_000_000;
@@ -147,7 +137,7 @@ export function scriptRule(settings: ScriptSettings): ScriptRule {
         ? undefined
         : { afterTokens: fault.after_tokens, type: fault.type, code: fault.code ?? 'backend_http_error' },
     usage:
-      usage === undefined || usage === 'none'
+      usage === undefined || typeof usage === 'string'
         ? usage
         : {
             promptTokens: usage.prompt_tokens,

@@ -45,7 +45,7 @@ class ScriptedEngine implements Engine {
 
   constructor(options: ScriptedEngineOptions) {
     if (options.scripts.at(-1)?.when !== undefined || options.scripts.length === 0) {
-      throw new RangeError('the last script must be one without `when`, for requests that no other script is for');
+      throw new RangeError('the last script must have no `when`: it is the default for all other requests');
     }
     this.#options = options;
     this.#tokens = new Map(

@@ -2,13 +2,13 @@
 import '../../stack-traces.ts';
 
 import { setPriority } from 'node:os';
-import { parentPort } from 'node:worker_threads';
 
 import { ApiError } from '../../errors.ts';
 import { differentNamesMax, hasTooManyNames } from './names.ts';
+import { serveParent } from '../../rpc/thread.ts';
 import { parseJson } from './parse.ts';
 
-export type JsonReply = { readonly value: unknown } | { readonly refusal: string };
+export type JsonCalls = { readonly parse: (blocks: readonly Uint8Array[]) => unknown };
 
 /** A tenth of the CPU while others need it. */
 const behindOthers = 10;
@@ -16,19 +16,13 @@ const behindOthers = 10;
 // is the calling thread; to other systems it is the process.
 if (process.platform === 'linux') setPriority(0, behindOthers);
 
-const port = parentPort!;
-port.on('message', (blocks: readonly Uint8Array[]) => {
-  port.postMessage(reply(blocks));
+serveParent<JsonCalls>({
+  handlers: {
+    parse: (blocks) => {
+      const value = parseJson(Buffer.concat(blocks));
+      if (!hasTooManyNames(value)) return value;
+      throw new ApiError('invalid_json_request', `The body has more than ${differentNamesMax} different names.`);
+    },
+  },
+  isAnswer: (error) => error instanceof ApiError && error.code === 'invalid_json_request',
 });
-
-function reply(blocks: readonly Uint8Array[]): JsonReply {
-  try {
-    const value = parseJson(Buffer.concat(blocks));
-    return hasTooManyNames(value)
-      ? { refusal: `The body has more than ${differentNamesMax} different names.` }
-      : { value };
-  } catch (error) {
-    if (error instanceof ApiError && error.code === 'invalid_json_request') return { refusal: error.message };
-    throw error;
-  }
-}

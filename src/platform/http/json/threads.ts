@@ -1,10 +1,11 @@
 import { availableParallelism } from 'node:os';
-import { Worker } from 'node:worker_threads';
 
+import { combineSignals } from '../../combine-signals.ts';
 import { entryUrl } from '../../entries.ts';
 import { ApiError, atCap } from '../../errors.ts';
-import type { JsonReply } from './json-thread.ts';
-import type { StopSignal } from '../../stop-signal.ts';
+import { ThreadPool } from '../../rpc/thread-pool.ts';
+import { abortSignalOf, type StopSignal } from '../../stop-signal.ts';
+import type { JsonCalls } from './json-thread.ts';
 
 export interface JsonThreadsOptions {
   /** Default: two; one where the main thread would have to share its CPU core with them. */
@@ -15,19 +16,6 @@ export interface JsonThreadsOptions {
   readonly timeLimitMs?: number;
   /** An idle thread ends after this long and releases its memory. */
   readonly idleMs?: number;
-}
-
-interface Job {
-  blocks: readonly Uint8Array<ArrayBuffer>[];
-  readonly signal: StopSignal;
-  resolve(value: unknown): void;
-  reject(error: unknown): void;
-}
-
-interface Thread {
-  readonly worker: Worker;
-  job: Job | undefined;
-  timer: NodeJS.Timeout | undefined;
 }
 
 /**
@@ -41,136 +29,49 @@ interface Thread {
  * with it.
  */
 export class JsonThreads {
-  readonly #threadsMax: number;
-  readonly #waitingMax: number;
+  readonly #pool: ThreadPool<JsonCalls>;
   readonly #timeLimitMs: number;
-  readonly #idleMs: number;
-  readonly #threads = new Set<Thread>();
-  readonly #waiting = new Set<Job>();
-  #isClosed = false;
+  readonly #waitingMax: number;
 
-  constructor(options: JsonThreadsOptions = {}) {
-    this.#threadsMax = options.threadsMax ?? (availableParallelism() > 2 ? 2 : 1);
-    this.#waitingMax = options.waitingMax ?? 32;
-    this.#timeLimitMs = options.timeLimitMs ?? 10_000;
-    this.#idleMs = options.idleMs ?? 10_000;
+  constructor({ threadsMax, waitingMax = 32, timeLimitMs = 10_000, idleMs = 10_000 }: JsonThreadsOptions = {}) {
+    this.#timeLimitMs = timeLimitMs;
+    this.#waitingMax = waitingMax;
+    this.#pool = new ThreadPool({
+      program: entryUrl('json-thread'),
+      name: 'json',
+      resourceLimits: { maxOldGenerationSizeMb: heapMegabytes },
+      threadsMax: threadsMax ?? (availableParallelism() > 2 ? 2 : 1),
+      waitingMax,
+      timeLimitMs,
+      idleMs,
+      refusal: () => atCapacity(waitingMax),
+    });
   }
 
   /** Threads that are alive. */
   get count(): number {
-    return this.#threads.size;
+    return this.#pool.count;
   }
 
   /**
    * The value of a body in blocks, whose bytes are transferred. Rejects with `invalid_json_request`, with `backend_at_capacity`
    * when it takes too long or the threads are busy, or with the reason of the signal.
    */
-  parse(blocks: readonly Uint8Array<ArrayBuffer>[], signal: StopSignal): Promise<unknown> {
-    return new Promise((resolve, reject) => {
-      const free = [...this.#threads].find((thread) => thread.job === undefined);
-      const canRun = free !== undefined || this.#threads.size < this.#threadsMax;
-      if (this.#isClosed || (!canRun && this.#waiting.size >= this.#waitingMax)) {
-        reject(atCapacity(this.#waitingMax));
-        return;
-      }
-      signal.throwIfAborted();
-      const settled = (): void => {
-        clearTimeout(timer);
-        signal.removeEventListener('abort', onAbort);
-        this.#waiting.delete(job);
-        // The promise must not keep 50 MB alive.
-        job.blocks = [];
-      };
-      const job: Job = {
-        blocks,
-        signal,
-        resolve: (value) => {
-          settled();
-          resolve(value);
-        },
-        reject: (error) => {
-          settled();
-          reject(error as Error);
-        },
-      };
-      // A body whose client leaves during parsing is parsed to its end, for no one: a new thread costs more.
-      const onAbort = (): void => job.reject(signal.reason);
-      signal.addEventListener('abort', onAbort, { once: true });
-      const timer = setTimeout(() => job.reject(atCapacity(this.#waitingMax)), this.#timeLimitMs);
-      if (!canRun) {
-        this.#waiting.add(job);
-        return;
-      }
-      this.#run(free ?? this.#start(), job);
-    });
-  }
-
-  async close(): Promise<void> {
-    this.#isClosed = true;
-    for (const job of this.#waiting) job.reject(atCapacity(this.#waitingMax));
-    await Promise.all([...this.#threads].map((thread) => this.#end(thread)));
-  }
-
-  #start(): Thread {
-    const thread: Thread = { worker: this.#newWorker(), job: undefined, timer: undefined };
-    this.#threads.add(thread);
-    thread.worker.on('message', (reply: JsonReply) => {
-      const { job } = thread;
-      thread.job = undefined;
-      clearTimeout(thread.timer);
-      if ('value' in reply) job?.resolve(reply.value);
-      else job?.reject(new ApiError('invalid_json_request', reply.refusal));
-      this.#next(thread);
-    });
-    // A fault of our own: the next body gets a new thread.
-    const died = (): void => void this.#end(thread);
-    thread.worker.on('error', died).on('exit', died).on('messageerror', died);
-    return thread;
-  }
-
-  #newWorker(): Worker {
-    return new Worker(entryUrl('json-thread'), {
-      name: 'json',
-      resourceLimits: { maxOldGenerationSizeMb: heapMegabytes },
-    });
-  }
-
-  #run(thread: Thread, job: Job): void {
-    thread.job = job;
-    thread.worker.ref();
-    clearTimeout(thread.timer);
-    thread.timer = setTimeout(() => void this.#end(thread), this.#timeLimitMs);
-    const { blocks } = job;
-    job.blocks = [];
-    thread.worker.postMessage(
-      blocks,
-      blocks.map((block) => block.buffer),
-    );
-  }
-
-  /** Starts the longest waiting body, or idles. */
-  #next(thread: Thread): void {
-    const [job] = this.#waiting;
-    if (job !== undefined) {
-      this.#waiting.delete(job);
-      this.#run(thread, job);
-      return;
+  async parse(blocks: readonly Uint8Array<ArrayBuffer>[], signal: StopSignal): Promise<unknown> {
+    const late = new AbortController();
+    const timer = setTimeout(() => late.abort(atCapacity(this.#waitingMax)), this.#timeLimitMs);
+    try {
+      return await this.#pool.call('parse', blocks, {
+        transfer: blocks.map((block) => block.buffer),
+        signal: combineSignals([abortSignalOf(signal), late.signal]),
+      });
+    } finally {
+      clearTimeout(timer);
     }
-    thread.worker.unref();
-    thread.timer = setTimeout(() => void this.#end(thread), this.#idleMs).unref();
   }
 
-  async #end(thread: Thread): Promise<void> {
-    if (!this.#threads.delete(thread)) return;
-    clearTimeout(thread.timer);
-    thread.job?.reject(atCapacity(this.#waitingMax));
-    thread.job = undefined;
-    const [job] = this.#waiting;
-    if (job !== undefined && !this.#isClosed) {
-      this.#waiting.delete(job);
-      this.#run(this.#start(), job);
-    }
-    await thread.worker.terminate();
+  close(): Promise<void> {
+    return this.#pool.close();
   }
 }
 
@@ -182,4 +83,8 @@ export class JsonThreads {
 const heapMegabytes = 256 + Math.ceil((16 * 1e9) / 2 ** 20);
 
 const atCapacity = (waitingMax: number): ApiError =>
-  new ApiError('backend_at_capacity', 'Large bodies cannot be read now. Try again shortly.', atCap(waitingMax, 1));
+  new ApiError(
+    'backend_at_capacity',
+    'Large bodies cannot be read at the moment. Try again shortly.',
+    atCap(waitingMax, 1),
+  );

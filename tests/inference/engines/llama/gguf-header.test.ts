@@ -57,7 +57,7 @@ describe('the header of a GGUF file', () => {
       truncateSync(path, bytes);
       await assert.rejects(
         readGgufHeader(path),
-        refused(/^(it ends too early|it ends in the middle|it has \d+ bytes)/),
+        refused(/^(it is truncated|it has \d+ bytes)/),
         `${bytes} of ${whole} bytes`,
       );
     }
@@ -78,32 +78,32 @@ describe('the header of a GGUF file', () => {
     const eight = (value: number) => Array.from({ length: 8 }, () => value);
     for (const [what, file, words] of [
       ['nothing', Buffer.alloc(0), /too few/],
-      ['text', Buffer.from('this is no model, and has more than twenty-four bytes'), /no GGUF file/],
-      ['a zip', Buffer.concat([Buffer.from('PK\x03\x04'), Buffer.alloc(100)]), /no GGUF file/],
+      ['text', Buffer.from('this is no model, and has more than twenty-four bytes'), /not a GGUF file/],
+      ['a zip', Buffer.concat([Buffer.from('PK\x03\x04'), Buffer.alloc(100)]), /not a GGUF file/],
       ['version 1', changed(4, 1), /version 1/],
       ['big-endian', changed(4, 0, 0, 0, 3), /big-endian/],
       ['2^64 - 1 tensors', changed(8, ...eight(255)), /claims to have .* tensors/],
       ['2^64 - 1 entries', changed(16, ...eight(255)), /claims to have .* entries/],
       ['no tensors', changed(8, ...eight(0)), /no tensors/],
       ['no entries', changed(16, ...eight(0)), /./],
-      ['an endless key', changed(24, ...eight(255)), /ends in the middle/],
+      ['an endless key', changed(24, ...eight(255)), /truncated in its header/],
       [
         'an endless list',
         changed(bytes.indexOf('tokenizer.ggml.tokens') + 29, ...eight(127)),
-        /claims|ends in the middle/,
+        /claims|truncated in its header/,
       ],
       ['a list of lists', changed(bytes.indexOf('tokenizer.ggml.tokens') + 25, 9), /list of lists/],
       ['an unknown type', changed(bytes.indexOf('llama.block_count') + 17, 99), /unknown type 99/],
-      ['a key twice', renamed('tokenizer.ggml.bos_token_id', 'tokenizer.ggml.eos_token_id'), /a key twice/],
+      ['a key twice', renamed('tokenizer.ggml.bos_token_id', 'tokenizer.ggml.eos_token_id'), /a duplicate key/],
       ['no vocabulary', renamed('tokenizer.ggml.tokens', 'tokenizer.ggml.tokenz'), /no vocabulary/],
-      ['no architecture', renamed('general.architecture', 'general.architectura'), /which architecture/],
+      ['no architecture', renamed('general.architecture', 'general.architectura'), /its architecture/],
     ] as const) {
       await assert.rejects(readGgufHeader(written(file)), refused(words), what);
     }
   });
 
   test('of what is no file is refused', async () => {
-    await assert.rejects(readGgufHeader(folder), refused(/no file/));
+    await assert.rejects(readGgufHeader(folder), refused(/not a file/));
     await assert.rejects(readGgufHeader(join(folder, 'missing.gguf')), { code: 'ENOENT' });
   });
 

@@ -333,7 +333,7 @@ describe('a server that ignores a constraint', { timeout: 60_000 }, () => {
     assert.equal(engine.refusal?.(bound), undefined);
     assert.deepEqual(
       reported.map(({ incident, cause }) => [incident, cause]),
-      [['constraint_not_kept', 'the text ended before its form did']],
+      [['constraint_not_kept', 'the text ended before its constraint was complete']],
     );
   });
 

@@ -92,7 +92,7 @@ const cases: readonly Case[] = [
     name: 'a key is wanted',
     handler: (exchange) => exchange.json(401, { error: { message: secret }, ...listOf(['m']) }),
     expected: { reachable: true, models: [] },
-    problem: /wants a key \(status 401\). Set api_key_env/,
+    problem: /requires a key \(status 401\). Set api_key_env/,
   },
   {
     name: 'the key is wrong',
@@ -123,7 +123,7 @@ const cases: readonly Case[] = [
     name: 'a page',
     handler: (exchange) => exchange.write(`HTTP/1.1 200 OK\r\ncontent-length: ${secret.length}\r\n\r\n${secret}`),
     expected: { reachable: true, models: [] },
-    problem: /does not speak the OpenAI interface/,
+    problem: /does not speak the OpenAI API/,
   },
   {
     name: 'model ids that are none',
@@ -151,7 +151,7 @@ const cases: readonly Case[] = [
     url: (upstream) => `https://127.0.0.1:${upstream.port}/v1`,
     options: { timeoutMs: 1_000 },
     expected: { reachable: false },
-    problem: /(No TLS connection|does not answer in time|broke the connection off)/,
+    problem: /(No TLS connection|does not answer in time|closed the connection)/,
   },
   {
     name: 'nobody there',

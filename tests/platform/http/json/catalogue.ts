@@ -315,7 +315,7 @@ export const eitherAccepted: Readonly<Record<string, Text>> = {
     '[0.4e00669999999999999999999999999999999999999999999999999999999999999999999999999969999999006]',
   'number, very large negative integer': '[-237462374673276894279832749832423479823246327846]',
   'number, too small for a double': '[123.456e-789]',
-  'object, half a surrogate pair as a name': '{"\\uDFAA":0}',
+  'object, an unpaired surrogate as a name': '{"\\uDFAA":0}',
   'string, first half of a pair, then a character': '["\\uDADA"]',
   'string, second half missing': '["\\uD888\\u1234"]',
   'string, incomplete pair': '["\\uD800\\n"]',

@@ -1,0 +1,153 @@
+/** What operations change, for their entries in the audit log. */
+import type { Repositories } from '../store/repositories/repositories.ts';
+import type { Account, ApiKey } from '../store/repositories/queries.ts';
+import type { AuditSubject, Subject } from './audit.ts';
+import { readAccountLimits, readLimits } from './key-limits.ts';
+import { accountMeant, OperationError } from './operation.ts';
+import type { OperationServices } from './operation.ts';
+
+interface OfAccount {
+  readonly accountId?: string | undefined;
+}
+
+const nothing: Subject = { accountId: null, target: null };
+
+/** The key that the request names. */
+export const theKey: AuditSubject<{ readonly keyId: string }, unknown> = {
+  before: async ({ keyId }, { repositories }) => ({
+    accountId: (await repositories.getKey({ keyId }))?.accountId ?? null,
+    keyId,
+    target: keyId,
+  }),
+  facts: keyFacts,
+};
+
+/** A key that is made. */
+export const madeKey: AuditSubject<OfAccount, { readonly accountId: string; readonly keyId: string }> = {
+  before: async (input, services) => ({ accountId: await accountOf(input, services), target: null }),
+  after: (_before, { accountId, keyId }) => ({ accountId, keyId, target: keyId }),
+  facts: keyFacts,
+};
+
+/** The account that the request names, or the only one. */
+export const theAccount: AuditSubject<OfAccount, unknown> = {
+  before: async (input, services) => {
+    const accountId = await accountOf(input, services);
+    return { accountId, target: accountId };
+  },
+  facts: accountFacts,
+};
+
+/** An account that is made. */
+export const madeAccount: AuditSubject<unknown, { readonly accountId: string }> = {
+  before: () => Promise.resolve(nothing),
+  after: (_before, { accountId }) => ({ accountId, target: accountId }),
+  facts: accountFacts,
+};
+
+/** The rates of an account for a model. */
+export const theRates: AuditSubject<OfAccount & { readonly model: string }, unknown> = {
+  before: async (input, services) => ({ accountId: await accountOf(input, services), target: input.model }),
+  facts: async ({ accountId, target }, { repositories, now }) => {
+    if (accountId === null || target === null) return null;
+    const rates = await repositories.listAccountPrices({ accountId, endingAfter: now() });
+    const modelId = target.toLowerCase();
+    return { rates: rates.filter((rate) => rate.modelId === modelId) };
+  },
+};
+
+interface Movement {
+  readonly microcents: string;
+  readonly again: boolean;
+}
+
+/** The credit of an account. */
+export const theCredit: AuditSubject<OfAccount, Movement> = { before: theAccount.before, facts: creditFacts };
+
+/** The credit of an account, of which the cost of a request is given back. */
+export const theRequest: AuditSubject<OfAccount & { readonly requestId: string }, Movement> = {
+  before: async (input, services) => ({ accountId: await accountOf(input, services), target: input.requestId }),
+  facts: creditFacts,
+};
+
+/** The server itself. */
+export const theServer: AuditSubject<unknown, unknown> = {
+  before: () => Promise.resolve(nothing),
+  facts: () => Promise.resolve(null),
+};
+
+/**
+ * A user, known by id when it is done: their address, which is known before, could not be removed from an entry again.
+ * `facts` of the answer are what an entry has of the change.
+ */
+export const theUser = <Answer extends { readonly userId: string }>(
+  facts: (answer: Answer) => object,
+): AuditSubject<unknown, Answer> => ({
+  before: () => Promise.resolve(nothing),
+  after: (_before, { userId }) => ({ accountId: null, target: userId }),
+  facts: (_subject, _services, answer) => Promise.resolve(answer === undefined ? null : facts(answer)),
+});
+
+/** An id that names no account is in the entry as it was given. */
+async function accountOf({ accountId }: OfAccount, { repositories }: OperationServices): Promise<string | null> {
+  try {
+    return await accountMeant(accountId, repositories);
+  } catch (error) {
+    if (error instanceof OperationError) return accountId ?? null;
+    throw error;
+  }
+}
+
+async function keyFacts({ keyId }: Subject, { repositories }: OperationServices): Promise<object | null> {
+  const key = keyId === undefined ? undefined : await repositories.getKey({ keyId });
+  return key === undefined ? null : { ...shownKey(key), budget: await budgetOf(key.id, repositories) };
+}
+
+async function accountFacts({ accountId }: Subject, { repositories }: OperationServices): Promise<object | null> {
+  const account = accountId === null ? undefined : await repositories.getAccount({ accountId });
+  return account === undefined ? null : { ...shownAccount(account), budget: await budgetOf(account.id, repositories) };
+}
+
+async function creditFacts(
+  { accountId }: Subject,
+  { repositories }: OperationServices,
+  answer?: Movement,
+): Promise<object> {
+  const account = accountId === null ? undefined : await repositories.getAccount({ accountId });
+  const balance = { balance_microcents: account?.balanceMicrocents ?? null };
+  return answer === undefined ? balance : { ...balance, moved: answer.microcents, again: answer.again };
+}
+
+async function budgetOf(subject: string, repositories: Repositories) {
+  const budget = await repositories.getBudget({ subject });
+  return budget === null ? null : { microcents: budget.amountMicrocents, per: budget.per };
+}
+
+const seconds = (ms: number | null): number | null => (ms === null ? null : Math.floor(ms / 1000));
+
+const shownKey = (key: ApiKey) => ({
+  name: key.name,
+  secret: key.display,
+  status: key.status,
+  user_id: key.userId,
+  role: key.role,
+  is_operator: key.isOperator,
+  models: key.models,
+  limits: readLimits(key.limits),
+  tags: key.tags,
+  disabled_at: seconds(key.disabledAt),
+  expires_at: seconds(key.expiresAt),
+  previous_secret_ends_at: seconds(key.previousEndsAt),
+});
+
+const shownAccount = (account: Account) => ({
+  name: account.name,
+  status: account.status,
+  models: account.models,
+  plan: account.plan,
+  limits: readAccountLimits(account.limits),
+  credit_limit_microcents: account.creditLimitMicrocents,
+  billing: account.billing,
+  time_zone: account.timeZone,
+  deleted_at: seconds(account.deletedAt),
+});

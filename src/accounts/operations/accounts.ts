@@ -1,0 +1,152 @@
+import Type from 'typebox';
+
+import { timeZoneNamed } from '../../platform/calendar/time-zone.ts';
+import { taxStatuses } from '../../tax/tax.ts';
+import { madeAccount, theAccount } from '../audit-subjects.ts';
+import { checkedBilling } from '../billing-details.ts';
+import { budgetSchema, setBudget } from '../budget.ts';
+import { checkedModels, checkedName } from '../checks.ts';
+import { createAccount, newAccountSchema } from '../create-account.ts';
+import { deleteAccount } from '../delete-account.ts';
+import { isLimit, limitMax, printAccountLimits } from '../key-limits.ts';
+import { accountMeant, checkedText, OperationError } from '../operation.ts';
+import type { OperationServices } from '../operation.ts';
+import { operation } from '../perform.ts';
+import { ofAccount, orNull, text, texts } from '../request-schema.ts';
+
+const planLengthMax = 64;
+const reasonLengthMax = 1000;
+
+/** The reason is for readers of the audit log. */
+const statusSchema = Type.Object({ accountId: text, reason: Type.Optional(text) });
+
+export const accountOperations = {
+  /** Creates an account and, where requested, its owner's invitation, its first credit and its first key. */
+  create_account: operation({
+    schema: newAccountSchema,
+    audit: { action: 'account.create', subject: madeAccount, unwritten: ['ownerEmail'] },
+    run: createAccount,
+  }),
+
+  /** Renames an account, or sets its billing details or the zone of its days and months; left out: stays, null: removed. */
+  edit_account: operation({
+    schema: Type.Object({
+      ...ofAccount,
+      name: Type.Optional(text),
+      billing: Type.Optional(
+        Type.Object({
+          legalName: Type.Optional(orNull(text)),
+          addressLines: Type.Optional(orNull(texts)),
+          country: Type.Optional(orNull(text)),
+          taxId: Type.Optional(orNull(text)),
+          taxStatus: Type.Optional(Type.Enum([...taxStatuses])),
+          invoiceEmail: Type.Optional(orNull(text)),
+        }),
+      ),
+      /** IANA name, such as `Europe/Berlin`. */
+      timeZone: Type.Optional(text),
+    }),
+    audit: { action: 'account.edit', subject: theAccount },
+    run: async ({ accountId: named, name, billing, timeZone }, { repositories, now, newId }) => {
+      const accountId = await accountMeant(named, repositories);
+      const account = await repositories.editAccount({
+        accountId,
+        name: name === undefined ? undefined : checkedName(name),
+        billing: billing === undefined ? undefined : checkedBilling(billing),
+        timeZone: timeZone === undefined ? undefined : checkedTimeZone(timeZone),
+        at: now(),
+        changeId: newId(),
+      });
+      if (account === undefined) throw new OperationError(`There is no account ${accountId}.`);
+      return { accountId, name: account.name };
+    },
+  }),
+
+  /** Sets the models that an account may use; without `models`, all of them. */
+  allow_account: operation({
+    schema: Type.Object({ ...ofAccount, models: Type.Optional(texts) }),
+    audit: { action: 'account.models', subject: theAccount },
+    run: async ({ accountId: named, models: ids }, { repositories, now, newId }) => {
+      const accountId = await accountMeant(named, repositories);
+      const models = checkedModels(ids);
+      await repositories.allowAccount({ accountId, models, at: now(), changeId: newId() });
+      return { id: accountId, models };
+    },
+  }),
+
+  /** Sets the plan of an account; without `plan`, removes it. */
+  plan_account: operation({
+    schema: Type.Object({ ...ofAccount, plan: Type.Optional(text) }),
+    audit: { action: 'account.plan', subject: theAccount },
+    run: async ({ accountId: named, plan: chosen }, { repositories, now, newId }) => {
+      const accountId = await accountMeant(named, repositories);
+      const plan = chosen === undefined ? null : checkedText(chosen, 'A plan', planLengthMax);
+      await repositories.planAccount({ accountId, plan, at: now(), changeId: newId() });
+      return { accountId, plan };
+    },
+  }),
+
+  /** Sets how many requests of an account may run; left out: the limit of its plan or the configuration. */
+  limit_account: operation({
+    schema: Type.Object({ ...ofAccount, concurrencyMax: Type.Optional(Type.Integer()) }),
+    audit: { action: 'account.limits', subject: theAccount },
+    run: async ({ accountId: named, concurrencyMax }, { repositories, now, newId }) => {
+      const accountId = await accountMeant(named, repositories);
+      if (concurrencyMax !== undefined && !isLimit(concurrencyMax))
+        throw new OperationError(`A limit must be a whole number from 1 to ${limitMax}.`);
+      const limits = printAccountLimits({ concurrencyMax });
+      await repositories.limitAccount({ accountId, limits, at: now(), changeId: newId() });
+      return { accountId, concurrencyMax: concurrencyMax ?? null };
+    },
+  }),
+
+  /** Sets, replaces or removes the budget for all keys of an account together. */
+  budget_account: operation({
+    schema: Type.Object({ ...ofAccount, budget: Type.Optional(budgetSchema) }),
+    audit: { action: 'account.budget', subject: theAccount },
+    run: async ({ accountId, budget }, services) =>
+      setBudget('account', await accountMeant(accountId, services.repositories), budget, services),
+  }),
+
+  /** Refuses its keys, and cuts what runs on them. */
+  suspend_account: operation({
+    schema: statusSchema,
+    audit: { action: 'account.suspend', subject: theAccount },
+    run: (input, services) => setStatus('suspended', input, services),
+  }),
+
+  revive_account: operation({
+    schema: statusSchema,
+    audit: { action: 'account.revive', subject: theAccount },
+    run: (input, services) => setStatus('active', input, services),
+  }),
+
+  /** Ends an account: nothing of it works any more, and nothing of its users is left (docs/operator.md). */
+  delete_account: operation({
+    schema: Type.Object({
+      accountId: text,
+      /** Lets its remaining credit expire; left out: there must be none. */
+      forfeitCredit: Type.Optional(Type.Boolean()),
+    }),
+    audit: { action: 'account.delete', subject: theAccount },
+    run: deleteAccount,
+  }),
+};
+
+async function setStatus(
+  status: 'active' | 'suspended',
+  { accountId, reason }: { readonly accountId: string; readonly reason?: string | undefined },
+  { ledger, repositories, now, newId }: OperationServices,
+) {
+  if (reason !== undefined) checkedText(reason, 'A reason', reasonLengthMax);
+  await accountMeant(accountId, repositories);
+  await ledger.setAccountStatus(accountId, status, now(), newId());
+  return { accountId, status };
+}
+
+function checkedTimeZone(name: string): string {
+  const zone = timeZoneNamed(name);
+  if (zone === undefined)
+    throw new OperationError('Unknown time zone; write an IANA name, such as Europe/Berlin or UTC.');
+  return zone;
+}

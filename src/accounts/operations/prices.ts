@@ -1,0 +1,76 @@
+import Type from 'typebox';
+
+import type { AccountPrice } from '../../store/repositories/queries.ts';
+import { theRates } from '../audit-subjects.ts';
+import { checkedModel } from '../checks.ts';
+import { accountMeant, OperationError } from '../operation.ts';
+import { operation } from '../perform.ts';
+import { microcents, ofAccount, text, time } from '../request-schema.ts';
+import type { Input } from '../request-schema.ts';
+
+/** Prices are for a million tokens. */
+const priceSchema = Type.Object({
+  ...ofAccount,
+  model: text,
+  input: microcents,
+  output: microcents,
+  /** Left out: the input price. */
+  cacheRead: Type.Optional(microcents),
+  /** Left out: from now on. */
+  validFrom: Type.Optional(time),
+  /** Exclusive; left out: for good. */
+  validTo: Type.Optional(time),
+});
+
+export const priceOperations = {
+  /** Gives an account rates of its own. */
+  set_price: operation({
+    schema: priceSchema,
+    audit: { action: 'price.set', subject: theRates },
+    run: async (input, { repositories, now, newId }) => {
+      const accountId = await accountMeant(input.accountId, repositories);
+      const at = now();
+      const price = priceOf(input, accountId, at);
+      await repositories.addAccountPrice({ price, at, changeId: newId() });
+      const { validFrom, validTo } = price;
+      const rates = {
+        input: String(price.input),
+        output: String(price.output),
+        cacheRead: String(price.cacheRead),
+      };
+      // With the model's name as it was given, which is that of its card.
+      return { accountId, modelId: input.model, validFrom, validTo, ...rates };
+    },
+  }),
+
+  /** Rates in force end, and future ones never begin. */
+  remove_price: operation({
+    schema: Type.Object({ ...ofAccount, model: text }),
+    audit: { action: 'price.remove', subject: theRates },
+    run: async ({ accountId: named, model }, { repositories, now, newId }) => {
+      const accountId = await accountMeant(named, repositories);
+      const modelId = checkedModel(model);
+      const ended = await repositories.endAccountPrices({ accountId, modelId, at: now(), changeId: newId() });
+      return { accountId, model, ended };
+    },
+  }),
+};
+
+/** The same as in the configuration: 10¹⁵ microcents for a million tokens. */
+const priceMax = 10n ** 15n;
+
+function priceOf(given: Input<typeof priceSchema>, accountId: string, now: number): AccountPrice {
+  const input = BigInt(given.input);
+  const output = BigInt(given.output);
+  const cacheRead = given.cacheRead === undefined ? input : BigInt(given.cacheRead);
+  for (const price of [input, output, cacheRead])
+    if (price < 0n || price > priceMax) throw new OperationError(`A price must be 0 to ${priceMax} microcents.`);
+  // A hold is taken at the input price, and a charge never exceeds its hold (reliability I2).
+  if (cacheRead > input) throw new OperationError('Cached tokens may not cost more than uncached ones.');
+  const { validFrom = now, validTo } = given;
+  // What has been charged stays charged: rates apply from the start of future requests.
+  if (validFrom < now) throw new OperationError('Rates cannot start in the past.');
+  if (validTo !== undefined && validTo <= validFrom) throw new OperationError('Rates must end after they start.');
+  const modelId = checkedModel(given.model);
+  return { accountId, modelId, validFrom, validTo: validTo ?? null, input, output, cacheRead };
+}

@@ -1,0 +1,33 @@
+/** The parts that schemas of operations are made of. */
+import Type from 'typebox';
+import type { Static, TNull, TProperties, TSchema, TUnion } from 'typebox';
+
+/** What a value of this schema is; a field that may be left out may be `undefined`, too. */
+export type Input<Schema extends TSchema> = Frozen<Static<Schema>>;
+
+type Frozen<Value> = Value extends readonly (infer Item)[]
+  ? readonly Frozen<Item>[]
+  : Value extends object
+    ? {
+        readonly [Name in keyof Value]: Frozen<Value[Name]> | (object extends Pick<Value, Name> ? undefined : never);
+      }
+    : Value;
+
+export const text = Type.String();
+export const texts = Type.Array(text);
+/** An amount that money moves by, as decimal text. */
+export const microcents = Type.String({ pattern: '^[0-9]{1,18}$' });
+/** Milliseconds since 1970. */
+export const time = Type.Integer();
+/** Milliseconds from now on, by the clock of the process that makes the change. */
+export const duration = Type.Integer({ minimum: 1 });
+
+/** Of an account; left out: the only one there is. */
+export const ofAccount = { accountId: Type.Optional(text) };
+
+export const orNull = <Schema extends TSchema>(schema: Schema) => Type.Union([schema, Type.Null()]);
+
+export const eachOrNull = <Fields extends TProperties>(fields: Fields) =>
+  Object.fromEntries(Object.entries(fields).map(([name, schema]) => [name, orNull(schema)])) as unknown as {
+    [Name in keyof Fields]: TUnion<[Fields[Name], TNull]>;
+  };

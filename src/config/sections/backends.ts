@@ -1,0 +1,237 @@
+import type { Path } from '../document.ts';
+import { parseSource } from '../model-source.ts';
+import type { SchemaNode } from '../../platform/schema-node.ts';
+import { Secret } from '../secret.ts';
+import {
+  choice,
+  flag,
+  group,
+  hidden,
+  integer,
+  list,
+  milliseconds,
+  number,
+  oneOf,
+  reportTwins,
+  required,
+  tag,
+  text,
+  textLike,
+  value,
+  wordSchema,
+  type Reading,
+  type ValueOf,
+} from '../setting.ts';
+import { serverUrl } from './server-url.ts';
+
+const engine = <Name extends string>(name: Name) => tag(name, 'the engine; it decides which other settings apply');
+
+const common = {
+  name: textLike(
+    '^[ -~]{1,64}$',
+    'name of the backend in logs and usage; when left out, the engine, numbered if there are several',
+    { example: 'gpu-1' },
+  ),
+  // The operator's assurance (reliability §4).
+  zdr: flag('true when this backend retains nothing of a request that asks for it', { default: false, example: true }),
+};
+
+const queue = integer(0, 1e6, 'maximum of requests that wait for a slot at this backend', { default: 64 });
+
+/** Places that have the model file, in the order of tries. */
+const sources = required(
+  list(
+    text('a source of the model file', { example: 'hf:owner/repository/file.gguf@revision' }),
+    {
+      minItems: 1,
+      maxItems: 16,
+      description: 'sources of the model file, tried in order',
+      example: ['hf:owner/repository/file.gguf@revision'],
+    },
+    (written, at, { directory, report, show }) =>
+      written.flatMap(([index, source]) => {
+        const parsed = parseSource(source, directory);
+        if ('problem' in parsed) {
+          report([...at, index], parsed.problem);
+          return [];
+        }
+        // The label of a source holds no credentials.
+        show([...at, index], parsed.label);
+        return [parsed];
+      }),
+  ),
+);
+
+const llama = group(
+  'the embedded llama.cpp',
+  {
+    engine: engine('llama'),
+    ...common,
+    sources,
+    sha256: required(
+      textLike('^[0-9a-fA-F]{64}$', 'SHA-256 of the model file; a different file is never loaded', {
+        example: 'b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53',
+      }),
+    ),
+    bytes: integer(1, 1e13, 'size of the model file', { example: 98_362_432 }),
+    queue,
+    slots: integer(1, 256, 'requests that generate at the same time; 4 when left out, fewer when memory is short', {
+      example: 4,
+    }),
+    threads: integer(1, 1024, 'maximum of processor threads for prefill; one per core when left out', {
+      example: 2,
+    }),
+    decode_threads: integer(1, 1024, 'processor threads for decoding; when left out, one or all, whichever is faster', {
+      example: 1,
+    }),
+    idle_unload_minutes: number(
+      { exclusiveMinimum: 0, maximum: 100_000 },
+      'idle time after which the model is unloaded until the next request; never when left out',
+      { example: 30 },
+      (minutes) => milliseconds(minutes, 60_000),
+    ),
+    memory_bytes_max: integer(
+      1,
+      1e15,
+      'an idle engine process that uses more memory is replaced; when left out, twice the file plus the cache plus 1 GiB',
+      { example: 4_294_967_296 },
+    ),
+  },
+  ({ queue: queueMax, ...others }) => ({ ...others, sha256: others.sha256.toLowerCase(), queueMax }),
+);
+
+/** In use always a list: what a server takes beyond the fields of its flavor. */
+const forwarded = ['top_k', 'min_p', 'repetition_penalty'] as const;
+
+const openai = group(
+  'a server that speaks the OpenAI API',
+  {
+    engine: engine('openai'),
+    ...common,
+    flavor: required(
+      choice(['llama-server', 'openai', 'sglang', 'vllm'], 'what kind of server it is', { example: 'vllm' }),
+    ),
+    url: required(serverUrl('base URL of the server, with its version path', 'http://10.0.0.5:8000/v1')),
+    model: text('id of the model on that server; the id of the model here when left out', {
+      example: 'Qwen/Qwen3-32B',
+    }),
+    api_key: hidden(textLike('^[!-~]{1,4096}$', 'key for that server', { example: 'sk-...' })),
+    api_key_env: textLike('^[A-Za-z_][A-Za-z0-9_]{0,127}$', 'environment variable that holds the key for that server', {
+      example: 'UPSTREAM_KEY',
+    }),
+    max_concurrency: integer(1, 1e6, 'maximum of concurrent requests to this server; 64 when left out', {
+      example: 128,
+    }),
+    queue,
+    // Reliability §3.4.
+    special_tokens: choice(
+      ['pass', 'refuse', 'break'],
+      'handling of client text that spells a special token such as `<|im_end|>`, which the server would read as the token: passed on, refused, or broken by a zero-width character',
+      { default: 'pass', example: 'break' },
+    ),
+    special_token_texts: list(text('a special token', { example: '[INST]' }), {
+      maxItems: 256,
+      description: 'special tokens of the model other than the forms `<|…|>` and `<｜…｜>`',
+      example: ['[INST]', '[/INST]'],
+    }),
+    system_messages: choice(
+      ['anywhere', 'first'],
+      "where the model's template accepts system messages: with `first`, later ones, which some agents send, become user messages",
+      { default: 'anywhere', example: 'first' },
+    ),
+    forward: list(value<(typeof forwarded)[number]>({ anyOf: forwarded.map(wordSchema) }), {
+      maxItems: 3,
+      description: 'sampling fields beyond the OpenAI API that a server of flavor openai accepts',
+      example: ['top_k', 'min_p'],
+    }),
+  },
+  (
+    { apiKey, apiKeyEnv, maxConcurrency: concurrencyMax, queue: queueMax, specialTokens, specialTokenTexts, ...others },
+    at,
+    reading,
+  ) => ({
+    ...others,
+    apiKey: apiKeyInUse(apiKey, apiKeyEnv, at, reading),
+    concurrencyMax,
+    queueMax,
+    specialTokens: { mode: specialTokens, texts: specialTokenTexts },
+  }),
+);
+
+function apiKeyInUse(
+  key: string | undefined,
+  variable: string | undefined,
+  at: Path,
+  { environment, report, show }: Reading,
+): Secret | undefined {
+  if (variable === undefined) return key === undefined ? undefined : new Secret(key);
+  if (key !== undefined)
+    report([...at, 'api_key'], 'the key is given twice, as api_key and as api_key_env; keep one of the two');
+  const inVariable = environment.variable(variable);
+  if (inVariable === undefined) {
+    report(
+      [...at, 'api_key_env'],
+      `the environment variable ${variable} is not set, so the server would refuse every request; set it, or remove this line`,
+    );
+    return undefined;
+  }
+  show([...at, 'api_key'], '(secret)');
+  return new Secret(inVariable);
+}
+
+/** `scriptSchema` describes one script; the engine owns it. */
+const scripted = (scriptSchema: SchemaNode) =>
+  group(
+    'plays prepared answers',
+    {
+      engine: engine('scripted'),
+      ...common,
+      scripts: required(
+        list(value(scriptSchema), {
+          minItems: 1,
+          maxItems: 10_000,
+          description: 'the answers and when they are given',
+        }),
+      ),
+    },
+    (values, at, { report }) => {
+      const last = values.scripts.at(-1);
+      if (typeof last === 'object' && last !== null && Object.hasOwn(last, 'when'))
+        report(
+          [...at, 'scripts', values.scripts.length - 1, 'when'],
+          'the last script is the default for all other requests, so it must not have `when`; remove `when`, or add a last script',
+        );
+      return values;
+    },
+  );
+
+/** What generates for a model, in the order of tries; each has a name of its own for logs and usage rows. */
+export const backends = (scriptSchema: SchemaNode) =>
+  list(
+    oneOf('engine', [llama, openai, scripted(scriptSchema)]),
+    { minItems: 1, maxItems: 64, description: 'the backends of this model, tried in order' },
+    (entries, at, { report, show }) => {
+      const isAlone = entries.length === 1 && entries[0]![0] === 0;
+      const named = entries.map(([index, backend]) => {
+        const name = backend.name ?? (isAlone ? backend.engine : `${backend.engine}-${index + 1}`);
+        show([...at, index, 'name'], name);
+        return [index, { ...backend, name }] as const;
+      });
+      reportTwins(
+        named,
+        ({ name }) => name,
+        ([index, { name }]) =>
+          report(
+            [...at, index],
+            `another backend of this model has the name "${name}", so logs could not distinguish them; give it another name`,
+          ),
+      );
+      return named.map(([, backend]) => backend);
+    },
+  );
+
+export type BackendConfig = ValueOf<ReturnType<typeof backends>>[number];
+export type LlamaBackendConfig = Extract<BackendConfig, { readonly engine: 'llama' }>;
+export type OpenAiBackendConfig = Extract<BackendConfig, { readonly engine: 'openai' }>;
+export type ScriptedBackendConfig = Extract<BackendConfig, { readonly engine: 'scripted' }>;
+export type OpenAiFlavor = OpenAiBackendConfig['flavor'];

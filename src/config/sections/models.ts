@@ -1,0 +1,258 @@
+import { chatFlags, familyFlags, generalFlags, unlistedFlags, type CardFlag } from '../../catalog/card-flags.ts';
+import { camel } from '../../platform/camel-case.ts';
+import { capabilitiesOf } from '../capabilities.ts';
+import { decimalText } from '../decimal.ts';
+import type { Path } from '../document.ts';
+import type { SchemaNode } from '../../platform/schema-node.ts';
+import {
+  choice,
+  flag,
+  group,
+  integer,
+  list,
+  number,
+  reportTwins,
+  required,
+  text,
+  textLike,
+  value,
+  wordSchema,
+  type Reading,
+  type Setting,
+  type ValueOf,
+} from '../setting.ts';
+import { backends } from './backends.ts';
+import { microcents, type Unit } from './money.ts';
+import { reasoning } from './reasoning.ts';
+
+const price = (unit: Unit, description: string, example: number) =>
+  number({ minimum: 0, maximum: 1e15 }, description, { example }, (written, at, reading) =>
+    microcents(unit, written, at, reading),
+  );
+
+/** The forms of each price in the file; the first is that of `config show`. */
+const priceForms = {
+  input: ['input_dollars_per_million', 'input_cents_per_million'],
+  output: ['output_dollars_per_million', 'output_cents_per_million'],
+  cache_read: ['cache_read_dollars_per_million', 'cache_read_cents_per_million', 'cache_read_microcents_per_million'],
+} as const;
+
+/** 1 cent per million tokens is 1,000,000 microcents per million tokens. */
+const pricing = group(
+  'prices of tokens; give each price in one unit',
+  {
+    input_dollars_per_million: price('dollars', 'dollars per million prompt tokens; 0 is free', 0.05),
+    output_dollars_per_million: price('dollars', 'dollars per million generated tokens; 0 is free', 0.2),
+    cache_read_dollars_per_million: price(
+      'dollars',
+      'dollars per million cached prompt tokens; the input price when left out',
+      0.025,
+    ),
+    input_cents_per_million: price('cents', 'the input price in cents, instead', 5),
+    output_cents_per_million: price('cents', 'the output price in cents, instead', 20),
+    cache_read_cents_per_million: price('cents', 'the price of cached tokens in cents, instead', 2.5),
+    cache_read_microcents_per_million: price(
+      'microcents',
+      'the same in microcents (1 cent = 1,000,000 microcents), instead',
+      2_500_000,
+    ),
+  },
+  (values, at, reading) => pricesInUse((form) => values[camel(form)], at, reading),
+);
+
+type PriceForm = (typeof priceForms)[keyof typeof priceForms][number];
+
+function pricesInUse(
+  amountIn: (form: PriceForm) => bigint | undefined,
+  at: Path,
+  { isWritten, report, show }: Reading,
+) {
+  const given = (which: keyof typeof priceForms): readonly PriceForm[] =>
+    priceForms[which].filter((form) => amountIn(form) !== undefined);
+  const isInCents = Object.values(priceForms).some((forms) =>
+    forms.some((form) => form.includes('cents') && amountIn(form) !== undefined),
+  );
+  const priceOf = (which: keyof typeof priceForms): bigint | undefined => {
+    const [form, other] = given(which);
+    if (other !== undefined) report([...at, other], `this price is given twice, as ${form} too; keep one of the two`);
+    return form === undefined ? undefined : amountIn(form);
+  };
+  const needed = (which: 'input' | 'output'): bigint => {
+    const inUse = priceOf(which);
+    // An invalid price has been reported already.
+    if (inUse === undefined && !priceForms[which].some((form) => isWritten([...at, form]))) {
+      const [inDollars, inCents] = priceForms[which];
+      const [form, example] = isInCents ? [inCents, 5] : [inDollars, 0.05];
+      report(
+        at,
+        `"${form}" is missing in models[${at[1]}].pricing; add it, for example ${form}: ${example}, or 0 to give these tokens away`,
+      );
+    }
+    return inUse ?? 0n;
+  };
+  const input = needed('input');
+  const output = needed('output');
+  const cacheRead = priceOf('cache_read') ?? input;
+  if (cacheRead > input) {
+    // A hold is taken at the input price, and a charge never exceeds its hold (reliability I2).
+    report(
+      [...at, given('cache_read')[0]!],
+      'cached tokens would cost more than uncached ones, which holds do not cover; lower it to the input price or below',
+    );
+  }
+  for (const [which, inUse] of Object.entries({ input, output, cache_read: cacheRead }))
+    show([...at, `${which}_dollars_per_million`], Number(decimalText(inUse, 8)));
+  return {
+    inputMicrocentsPerMillion: input,
+    outputMicrocentsPerMillion: output,
+    cacheReadMicrocentsPerMillion: cacheRead,
+  };
+}
+
+/** Without a default: what is left out is derived from what the backends can do (`capabilities.ts`). */
+const flagSetting = ({ inFile, example = false, values }: CardFlag): Setting<unknown> =>
+  values === undefined
+    ? flag(inFile, { example })
+    : list(value({ anyOf: Object.keys(values).map(wordSchema) }), {
+        maxItems: Object.keys(values).length,
+        description: inFile,
+        example: Object.keys(values).slice(0, 2),
+      });
+
+const flagSettings = (flags: Readonly<Record<string, CardFlag>>) =>
+  Object.fromEntries(Object.entries(flags).map(([key, each]) => [key, flagSetting(each)]));
+
+/** A group whose members depend on each other: in use as it is written. */
+const asWritten = ({ schema, isRequired }: Setting<unknown>): Setting<Readonly<Record<string, unknown>>> => ({
+  schema,
+  isRequired,
+  read: (written) => (written ?? {}) as Readonly<Record<string, unknown>>,
+});
+
+const capabilities = asWritten(
+  group(
+    'capabilities on the card; a flag that is left out is true when every backend can do it; requests that need a false flag are refused',
+    {
+      ...flagSettings({ ...generalFlags, ...unlistedFlags }),
+      chat_completions: group('on /v1/chat/completions', flagSettings(chatFlags)),
+      responses: group(
+        'on /v1/responses; the flags of chat completions above apply here too',
+        flagSettings(familyFlags.responses),
+      ),
+      messages: group(
+        'on /v1/messages; the flags of chat completions above apply here too',
+        flagSettings(familyFlags.messages),
+      ),
+    },
+  ),
+);
+
+const zdr = asWritten(
+  group('differences for requests with `Service-ZDR: required`, which are sent only to backends marked `zdr`', {
+    ...flagSettings({
+      ...chatFlags,
+      ...generalFlags,
+      ...unlistedFlags,
+      supported: { inFile: 'such requests are accepted; when left out, true if a backend is marked `zdr`' },
+    }),
+  }),
+);
+
+const maxOutputTokens: Setting<number | null> = {
+  schema: {
+    anyOf: [integer(1, 1e8, 'longest answer in tokens', { example: 4096 }).schema, { type: 'null' }],
+    description: 'longest answer in tokens; null: as long as the window allows',
+    examples: [4096],
+    default: null,
+  },
+  isRequired: false,
+  read: (written = null) => written as number | null,
+};
+
+const model = (scriptSchema: SchemaNode) =>
+  group(
+    'a model that is served',
+    {
+      id: required(
+        textLike('^[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,127}$', 'the value of `model` in requests', {
+          example: 'my-model',
+        }),
+      ),
+      display_name: text('name for people; the id when left out', { example: 'My Model' }),
+      description: text('a sentence about the model', { example: 'Good at short answers.' }),
+      owned_by: text('owner label of the card', { default: 'tokenhouse' }),
+      tier: text('tier label of the card', { example: 'standard' }),
+      deprecation_date: textLike(
+        '^[0-9]{4}-[0-9]{2}-[0-9]{2}$',
+        'the day on which the model is retired, at 00:00:00 UTC, without a restart; announced on its card',
+        { example: '2027-06-30' },
+      ),
+      dedicated_to: list(textLike('^acct_[0-9A-Za-z]{1,32}$', 'an account', { example: 'acct_1C9VER1i2IGG' }), {
+        minItems: 1,
+        maxItems: 1000,
+        example: ['acct_1C9VER1i2IGG'],
+        description: 'the only accounts that can see and use the model; their requests may carry `Service-Request-Tag`',
+      }),
+      context_length: required(integer(16, 1e8, 'tokens of prompt and answer together', { example: 8192 })),
+      max_output_tokens: maxOutputTokens,
+      pricing: required(pricing),
+      sampling: choice(['honor', 'ignore', 'fixed'], "handling of the client's temperature, top_p and penalties", {
+        default: 'honor',
+      }),
+      capabilities,
+      reasoning,
+      zdr,
+      template: group('how messages become a prompt', {
+        default_system: choice(
+          ['none', 'template'],
+          'whether the system message that the template adds by default is used',
+          { default: 'template', example: 'none' },
+        ),
+      }),
+      backends: required(backends(scriptSchema)),
+    },
+    ({ capabilities: flags, reasoning: thinking, zdr: flagsOfZdr, ...others }, at, reading) => {
+      const { maxOutputTokens: longest, contextLength, deprecationDate, id, displayName = id } = others;
+      if (longest !== null && longest > contextLength)
+        reading.report(
+          [...at, 'max_output_tokens'],
+          `max_output_tokens is above context_length (${contextLength}), so no answer can reach it; lower it, or write null`,
+        );
+      reportUnknownDay(deprecationDate, [...at, 'deprecation_date'], reading);
+      reading.show([...at, 'display_name'], displayName);
+      const promised = capabilitiesOf({ capabilities: flags, zdr: flagsOfZdr, reasoning: thinking }, others.backends, {
+        report: (inside, what) => reading.report([...at, ...inside], what),
+        show: (inside, inUse) => reading.show([...at, ...inside], inUse),
+      });
+      return { ...others, displayName, ...promised };
+    },
+  );
+
+/** The pattern accepts the 31st of February. */
+function reportUnknownDay(day: string | undefined, at: Path, { report }: Reading): void {
+  const time = Date.parse(`${day}T00:00:00Z`);
+  if (day !== undefined && !(Number.isFinite(time) && new Date(time).toISOString().startsWith(day)))
+    report(at, `there is no day ${day}, so the model would never be retired; write a date such as 2027-06-30`);
+}
+
+/** At least one; ids are unique also when case is ignored (specification §2.2). */
+export const models = (scriptSchema: SchemaNode) =>
+  list(
+    model(scriptSchema),
+    { minItems: 1, maxItems: 1000, description: 'the served models' },
+    (entries, at, { report }) => {
+      reportTwins(
+        entries,
+        ({ id }) => id.toLowerCase(),
+        ([index, { id }], earlier) =>
+          report(
+            [...at, index, 'id'],
+            `the id "${id}" is taken by "${earlier.id}" (upper and lower case are the same), so requests could mean either; rename one`,
+          ),
+      );
+      return entries.map(([, each]) => each);
+    },
+  );
+
+export type ModelConfig = ValueOf<ReturnType<typeof models>>[number];
+export type PricingConfig = ModelConfig['pricing'];

@@ -1,0 +1,156 @@
+import path from 'node:path';
+import { Secret } from '../secret.ts';
+import type { Path } from '../document.ts';
+import { flag, group, integer, hidden, partUntilRestart, textLike, type Reading, type Setting } from '../setting.ts';
+import { serverUrl } from './server-url.ts';
+
+/** One process, which owns the file. */
+export interface SqliteStorageConfig {
+  readonly type: 'sqlite';
+  /** Absolute path of the database file. */
+  readonly path: string;
+  /** Absolute path of the folder that holds it, and the generated secret beside it. */
+  readonly directory: string;
+}
+
+/** One or several processes, replicas of each other. */
+export interface PostgresStorageConfig {
+  readonly type: 'postgres';
+  readonly url: Secret;
+  /** The password when it is not in the URL. */
+  readonly password: Secret | undefined;
+  /** The address without user, password and options: for messages. */
+  readonly shown: string;
+  /** Absolute path of the folder of this replica's control socket and, if generated, its secret. */
+  readonly directory: string;
+}
+
+export type StorageConfig = SqliteStorageConfig | PostgresStorageConfig;
+
+const address = textLike(
+  '^(sqlite:.+|postgres(ql)?://.+|env:[A-Za-z_][A-Za-z0-9_]*)$',
+  'where accounts, keys and usage are kept: a file (a relative path counts from this one), `postgres://user@host/database`, or `env:NAME` for a variable with either',
+  { default: 'sqlite:./data/tokenhouse.db' },
+);
+
+export const storage: Setting<StorageConfig> = {
+  ...hidden(partUntilRestart(address)),
+  read: (written, at, reading) => {
+    const given = address.read(written, at, reading);
+    const variable = /^env:(.+)$/.exec(given)?.[1];
+    const inUse = variable === undefined ? given : variableWithAddress(variable, at, reading);
+    const config = /^postgres(ql)?:/.test(inUse)
+      ? postgresOf(inUse, variable !== undefined, at, reading)
+      : sqliteOf(inUse, reading);
+    reading.show(at, config.type === 'sqlite' ? `sqlite:${config.path}` : config.shown);
+    reading.fix(at, config.type === 'sqlite' ? config.path : config.url);
+    return config;
+  },
+};
+
+function variableWithAddress(variable: string, at: Path, { environment, report }: Reading): string {
+  const value = environment.variable(variable) ?? '';
+  if (!/^(sqlite:.|postgres(ql)?:\/\/)/.test(value)) {
+    const state = value === '' ? 'is not set' : 'is neither sqlite:… nor postgres://…';
+    report(at, `the environment variable ${variable} ${state}, so the storage is unknown`);
+  }
+  return value;
+}
+
+function sqliteOf(address: string, { directory }: Reading): SqliteStorageConfig {
+  const absolute = path.resolve(directory, address.slice('sqlite:'.length));
+  return { type: 'sqlite', path: absolute, directory: path.dirname(absolute) };
+}
+
+function postgresOf(
+  address: string,
+  isFromVariable: boolean,
+  at: Path,
+  { directory, environment, report }: Reading,
+): PostgresStorageConfig {
+  const parsed = URL.canParse(address) ? new URL(address) : undefined;
+  // The URL may hold a password, so it is not repeated.
+  if (parsed === undefined || parsed.host === '' || parsed.pathname.length < 2)
+    report(at, 'not the address of a PostgreSQL database; write postgres://user@host:5432/database');
+  else if (parsed.password !== '' && !isFromVariable)
+    report(
+      at,
+      'a password in this file ends up in backups and logs; put it into the environment variable ' +
+        'TOKENHOUSE_POSTGRES_PASSWORD or the PostgreSQL password file (~/.pgpass), or the whole URL into a variable: storage: env:DATABASE_URL',
+    );
+  return {
+    type: 'postgres',
+    url: new Secret(address),
+    password: environment.postgresPassword,
+    shown: parsed === undefined ? '' : `postgres://${parsed.host}${parsed.pathname}`,
+    directory: path.resolve(directory, 'data'),
+  };
+}
+
+export const items = group('stored items of /v1/responses, which later requests may reference by id', {
+  // Contracts decision 2.
+  keep_days: integer(
+    0,
+    365,
+    'how many days they are kept, unless a request has store: false or requires zero data retention; 0: never',
+    { default: 30 },
+  ),
+});
+
+export const files = group(
+  'files that clients upload',
+  {
+    files_per_account_max: integer(0, 1e6, 'maximum of files per account', { default: 1000 }),
+    bytes_per_account_max: integer(0, 1e15, 'maximum of bytes of all files of an account', { default: 10_737_418_240 }),
+    bucket: partUntilRestart(
+      textLike(
+        '^[A-Za-z0-9._-]{3,255}$',
+        'S3-compatible bucket for their bytes, instead of the folder beside the database; credentials in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY',
+        { example: 'tokenhouse-files' },
+      ),
+    ),
+    endpoint: partUntilRestart(
+      serverUrl('URL of the S3 service; when left out, Amazon S3', 'https://s3.example.lan:9000'),
+    ),
+    region: partUntilRestart(textLike('^[A-Za-z0-9-]{1,64}$', 'region of the bucket', { default: 'us-east-1' })),
+    prefix: partUntilRestart(
+      textLike('^[A-Za-z0-9._/-]{0,200}$', 'prefix of object names; services that share a bucket need different ones', {
+        default: 'tokenhouse/',
+      }),
+    ),
+    path_style: partUntilRestart(
+      flag('put the bucket name into the path of the URL; when left out, true with an endpoint', {
+        example: true,
+      }),
+    ),
+  },
+  ({ filesPerAccountMax: perAccountMax, bytesPerAccountMax, bucket: name, ...place }, at, reading) => {
+    if (name !== undefined && reading.environment.bucketKeys === undefined)
+      reading.report(
+        [...at, 'bucket'],
+        'nobody could sign in there; set the environment variables AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY',
+      );
+    const bucket = name === undefined ? undefined : bucketOf(name, place);
+    // Where there is no bucket, its place changes nothing.
+    reading.fix([...at, 'bucket'], bucket);
+    return { perAccountMax, bytesPerAccountMax, bucket };
+  },
+);
+
+interface BucketPlace {
+  readonly endpoint: string | undefined;
+  readonly region: string;
+  readonly prefix: string;
+  readonly pathStyle: boolean | undefined;
+}
+
+/** The prefix ends with a slash unless it is empty. */
+const bucketOf = (name: string, { endpoint, region, prefix, pathStyle }: BucketPlace) => ({
+  name,
+  endpoint,
+  region,
+  prefix: prefix === '' || prefix.endsWith('/') ? prefix : `${prefix}/`,
+  pathStyle: pathStyle ?? endpoint !== undefined,
+});
+
+export type BucketConfig = ReturnType<typeof bucketOf>;

@@ -1,0 +1,130 @@
+/**
+ * Reads and writes rows as the program has them: names in camelCase, times and counts as numbers, flags as booleans, JSON as what
+ * it says, money as bigint with its unit in the name. A column of one name is of one kind in all tables
+ * (tests/store/codec.test.ts), so that a row needs no more than its names to be read.
+ */
+import {
+  OperationNodeTransformer,
+  type AliasNode,
+  type IdentifierNode,
+  type Kysely,
+  type KyselyPlugin,
+  type OperationNode,
+  type PrimitiveValueListNode,
+  type QueryId,
+  type Selectable,
+  type UnknownRow,
+  type ValueNode,
+} from 'kysely';
+import type { Database } from '../database.ts';
+import type { Kind, ProgramTables } from './column.ts';
+import { columnsOf, tables, type TableName } from './tables.ts';
+
+/** All but better-auth's, which have its own names (repositories/auth.ts). */
+export type Rows = ProgramTables<Omit<typeof tables, `auth_${string}`>>;
+/** A row of a table, as the program has it. */
+export type Row<Name extends keyof Rows> = Readonly<Selectable<Rows[Name]>>;
+
+export const rowsOn = (db: Kysely<Database>): Kysely<Rows> => db.withPlugin(codec) as unknown as Kysely<Rows>;
+
+/** The same connection with the columns as SQL has them. */
+export const storedOn = (db: Kysely<Rows>): Kysely<Database> => db.withoutPlugins() as unknown as Kysely<Database>;
+
+interface Described {
+  /** In the program. */
+  readonly name: string;
+  readonly kind: Kind;
+}
+
+/** By the name in SQL. */
+const columns: ReadonlyMap<string, Described> = new Map(
+  (Object.keys(tables) as TableName[])
+    .filter((table) => !table.startsWith('auth_'))
+    .flatMap((table) => Object.entries(columnsOf(table)))
+    .map(([stored, { kind }]) => {
+      const name = stored.replaceAll(/_(\w)/g, (_, letter: string) => letter.toUpperCase());
+      return [stored, { kind, name: kind === 'money' ? `${name}Microcents` : name }];
+    }),
+);
+const storedNames: ReadonlyMap<string, string> = new Map([...columns].map(([stored, { name }]) => [name, stored]));
+
+/** What the columns of a query's answer are that have another name than their column: `account.models as accountModels`. */
+const aliases = new WeakMap<QueryId, Map<string, Described>>();
+
+class RowTransformer extends OperationNodeTransformer {
+  protected override transformIdentifier(node: IdentifierNode): IdentifierNode {
+    const stored = storedNames.get(node.name);
+    return stored === undefined ? node : { ...node, name: stored };
+  }
+
+  protected override transformAlias(node: AliasNode, queryId?: QueryId): AliasNode {
+    const transformed = super.transformAlias(node, queryId);
+    const column = columnOf(transformed.node as Node);
+    if (queryId !== undefined && column !== undefined && transformed.alias.kind === 'IdentifierNode') {
+      const name = (transformed.alias as IdentifierNode).name;
+      const known = aliases.get(queryId) ?? new Map<string, Described>();
+      aliases.set(queryId, known.set(name, { name: columns.get(name)?.name ?? name, kind: column.kind }));
+    }
+    return transformed;
+  }
+
+  protected override transformValue(node: ValueNode): ValueNode {
+    return { ...node, value: written(node.value) };
+  }
+
+  protected override transformPrimitiveValueList(node: PrimitiveValueListNode): PrimitiveValueListNode {
+    return { ...node, values: node.values.map(written) };
+  }
+}
+
+type Node = OperationNode & Readonly<Record<string, unknown>>;
+
+/** The column that an expression is, or the greatest or least value of. */
+function columnOf(node: Node): Described | undefined {
+  if (node.kind === 'ReferenceNode') return columnOf(node['column'] as Node);
+  if (node.kind === 'ColumnNode') return columns.get((node['column'] as IdentifierNode).name);
+  if (node.kind === 'AggregateFunctionNode' && (node['func'] === 'max' || node['func'] === 'min'))
+    return columnOf((node['aggregated'] as readonly Node[])[0]!);
+  return undefined;
+}
+
+function written(value: unknown): unknown {
+  if (typeof value === 'boolean') return value ? 1 : 0;
+  return typeof value === 'object' && value !== null && !(value instanceof Uint8Array) ? JSON.stringify(value) : value;
+}
+
+function read(kind: Kind, value: unknown): unknown {
+  switch (kind) {
+    case 'count':
+    case 'time':
+      return typeof value === 'bigint' ? Number(value) : value;
+    case 'flag':
+      return typeof value === 'bigint' ? value !== 0n : value;
+    case 'json':
+      return typeof value === 'string' ? (JSON.parse(value) as unknown) : value;
+    case 'text':
+    case 'money':
+    case 'price':
+    case 'bytes':
+      return value;
+  }
+}
+
+const transformer = new RowTransformer();
+
+const codec: KyselyPlugin = {
+  transformQuery: ({ node, queryId }) => transformer.transformNode(node, queryId),
+  transformResult: ({ result, queryId }) => {
+    const [first] = result.rows;
+    if (first === undefined) return Promise.resolve(result);
+    const known = aliases.get(queryId);
+    const plan = Object.keys(first).map((stored) => ({ stored, column: known?.get(stored) ?? columns.get(stored) }));
+    const rows = result.rows.map((row) => {
+      const values: UnknownRow = {};
+      for (const { stored, column } of plan)
+        values[column?.name ?? stored] = column === undefined ? row[stored] : read(column.kind, row[stored]);
+      return values;
+    });
+    return Promise.resolve({ ...result, rows });
+  },
+};

@@ -1,0 +1,1042 @@
+/**
+ * The one description of every table, the same for SQLite and PostgreSQL. From it come the statements that create them
+ * (create-schema.ts) and the types of their rows (../database.ts). Columns are in the order in which databases have them: a new
+ * one comes last in its table, and gets a step in ../migrations/migrate.ts.
+ */
+import type { BudgetPeriod } from '../budget.ts';
+import { bytes, count, flag, json, money, price, table, text, time, type Columns } from './column.ts';
+
+/** Recipients of mail: members by id, and addresses. */
+export interface Recipients {
+  readonly members: readonly string[];
+  readonly addresses: readonly string[];
+}
+
+const accountStatus = text.of('active', 'suspended');
+const role = text.of('owner', 'admin', 'billing', 'developer', 'viewer');
+
+const account = table(
+  {
+    id: text.primary,
+    /** 0: a customer; anything else: a system account. */
+    kind: count,
+    name: text,
+    status: accountStatus,
+    /** Neither spent nor leased. */
+    available: money,
+    credit_limit: money.check('credit_limit >= 0'),
+    /** Grows with every change of status, name or limit; not with money. */
+    version: count,
+    created_at: time,
+    /** The models that its keys may use, in lower case; null: all. */
+    models: json<readonly string[]>().null,
+    /** Name of a plan of the configuration. */
+    plan: text.null,
+    /** JSON object; null when the account has no limits of its own. */
+    limits: text.null,
+    /** IANA name; its reports use the days of this zone. */
+    time_zone: text.default(`'UTC'`),
+    /** Name that invoices are made out to. */
+    legal_name: text.null,
+    address_lines: json<readonly string[]>().null,
+    /** ISO 3166-1, two capital letters. */
+    country: text.null,
+    tax_id: text.null,
+    invoice_email: text.null,
+    /** When its users, files and names were erased; what it was charged stays. */
+    deleted_at: time.null,
+    tax_status: text.of('standard', 'exempt', 'reverse_charge').default(`'standard'`),
+  },
+  // M2: holds come out of what is free, so no settlement ever violates this.
+  { checks: { not_overdrawn: 'kind <> 0 or available >= -credit_limit' } },
+);
+
+const api_key = table(
+  {
+    id: text.primary,
+    account_id: text.references('account'),
+    user_id: text.null,
+    name: text,
+    /** The displayable part of the key: `tkh_…` and its last four characters. */
+    display: text,
+    /** HMAC-SHA-256 of the whole key with the pepper that `pepper_id` names. */
+    hash: bytes.unique.check('length(hash) = 32'),
+    pepper_id: text,
+    status: text.of('active', 'revoked'),
+    /** JSON object; null when the key has no limits of its own. */
+    limits: text.null,
+    created_at: time,
+    expires_at: time.null,
+    revoked_at: time.null,
+    /** As the account's. */
+    models: json<readonly string[]>().null,
+    /** What it may do on the account host; null: an inference key. */
+    role: text.null,
+    /** It may also do what the operator of the server may. */
+    is_operator: flag.default('0'),
+    /** Hash of the secret before the last rotation, which works until then. */
+    previous_hash: bytes.null,
+    previous_hash_until: time.null,
+    /** JSON list of the tags that its requests get besides their own. */
+    tags: text.null,
+    /** When it was paused. */
+    disabled_at: time.null,
+    updated_at: time.null,
+  },
+  {
+    checks: { revoked_once: `(status = 'revoked') = (revoked_at is not null)` },
+    indexes: {
+      account: ['account_id', 'created_at'],
+      previous_hash: { on: ['previous_hash'], where: 'previous_hash is not null', isUnique: true },
+    },
+  },
+);
+
+/** What other replicas must hear of within a second. PostgreSQL adds the transaction and notifies them (triggers.ts). */
+const change = table(
+  {
+    id: bytes.primary,
+    at: time,
+    kind: text.as<
+      | 'key_created'
+      | 'key_revoked'
+      | 'key_models'
+      | 'key_limits'
+      | 'key_edited'
+      | 'key_rotated'
+      | 'key_budget'
+      | 'account_created'
+      | 'account_edited'
+      | 'account_deleted'
+      | 'account_status'
+      | 'account_limit'
+      | 'account_models'
+      | 'account_plan'
+      | 'account_limits'
+      | 'account_budget'
+      | 'account_price'
+    >(),
+    ref: text,
+  },
+  { indexes: { at: ['at'] } },
+);
+
+const transfer = table(
+  {
+    id: bytes.primary,
+    debit_account: text.references('account'),
+    credit_account: text.references('account'),
+    amount: money.check('amount > 0'),
+    kind: text,
+    idempotency_key: text.unique,
+    reference: text.null,
+    by: text,
+    at: time,
+  },
+  {
+    checks: { between_two: 'debit_account <> credit_account' },
+    indexes: {
+      debit: ['debit_account', 'at'],
+      credit: ['credit_account', 'at'],
+      // Finds payments that have no receipt yet.
+      topup: { on: ['at'], where: `kind = 'topup'` },
+    },
+    isImmutable: true, // M7
+  },
+);
+
+const usage = table(
+  {
+    request_id: bytes.primary.check('length(request_id) = 16'),
+    public_id: text,
+    client_id: text.null,
+    // No foreign keys: on PostgreSQL they would lock the account's row for every request.
+    account_id: text,
+    key_id: text,
+    model_id: text,
+    api: text,
+    streamed: flag,
+    started_at: time,
+    ended_at: time,
+    prompt_tokens: count,
+    cached_tokens: count,
+    completion_tokens: count,
+    reasoning_tokens: count,
+    cost: money,
+    uncharged: money.check('uncharged >= 0'),
+    hold: money,
+    ending: text,
+    finish: text.null,
+    error_code: text.null,
+    counted: flag,
+    input_price: price,
+    output_price: price,
+    cache_read_price: price,
+    backend: text.null,
+    first_token_ms: count.null,
+    total_ms: count,
+    /** JSON list. */
+    tags: text.null,
+    /** The plan that covered it, with its list cost in `uncharged`; null: paid from credit. */
+    plan: text.null,
+    /** The period of the key's budget that it was charged to; null: the key had none. */
+    key_budget: text.as<BudgetPeriod>().null,
+    /** The same of its account. */
+    account_budget: text.as<BudgetPeriod>().null,
+    /** With zero data retention; null: from before it was recorded. */
+    zdr: flag.null,
+  },
+  {
+    checks: {
+      within_hold: 'cost >= 0 and cost <= hold', // M2
+      cached: 'cached_tokens >= 0 and cached_tokens <= prompt_tokens',
+      reasoning: 'reasoning_tokens >= 0 and reasoning_tokens <= completion_tokens',
+    },
+    indexes: {
+      account: ['account_id', 'ended_at'],
+      // 48 bits are not unique: look-ups by the public id stay inside an account.
+      client_id: { on: ['account_id', 'client_id'], where: 'client_id is not null' },
+    },
+    isImmutable: true, // M7
+    partitionedBy: 'request_id',
+  },
+);
+
+const open_request = table({
+  request_id: bytes.primary.check('length(request_id) = 16'),
+  account_id: text,
+  key_id: text,
+  model_id: text,
+  hold: money.check('hold >= 0'),
+  started_at: time,
+  /** The replica that runs it; null in a one-process store. */
+  replica_id: bytes.null,
+});
+
+/** What a roll-up of usage adds up. Recomputed from usage, never incremented. */
+const sums = {
+  requests: count,
+  prompt_tokens: count,
+  cached_tokens: count,
+  completion_tokens: count,
+  reasoning_tokens: count,
+  cost: money,
+  uncharged: money,
+};
+
+type QuarterSums<Quarter extends 1 | 2 | 3> = {
+  readonly [Sum in keyof typeof sums as `${Sum}_q${Quarter}`]: (typeof sums)[Sum]['null'];
+};
+
+const quarter = <Quarter extends 1 | 2 | 3>(number: Quarter): QuarterSums<Quarter> =>
+  Object.fromEntries(
+    Object.entries(sums).map(([name, column]) => [`${name}_q${number}`, column.null]),
+  ) as unknown as QuarterSums<Quarter>;
+
+/**
+ * The part of the sums that fell into the first, second and third quarter of the hour, so that hours and days of zones at :30 and
+ * :45 are read from roll-ups too: null is 0, but for `requests_q1`, where null says that none of the row's quarters have been
+ * added up.
+ */
+const quarters = { ...quarter(1), ...quarter(2), ...quarter(3) };
+
+/**
+ * The job's index over the hours of all accounts is on `hour + 0`, so that no report can use it: hours lie in the table in the
+ * order of time, so PostgreSQL estimated that index cheaper than the key, and read the hours of all accounts for one account's.
+ */
+const hoursOfAll = { on: '(hour + 0)' };
+
+/** Sums by the hour in which requests ended; `hour` is its start. */
+const usage_hour = table(
+  { account_id: text, hour: time, model_id: text, key_id: text, ...sums, ...quarters },
+  { key: ['account_id', 'hour', 'model_id', 'key_id'], indexes: { of_all: hoursOfAll } },
+);
+
+/** Sums by the day of the account's time zone; `usage_days` says which days are here. */
+const usage_day = table(
+  { account_id: text, day: time, model_id: text, key_id: text, ...sums },
+  { key: ['account_id', 'day', 'model_id', 'key_id'] },
+);
+
+/** Sums by label: a request with several labels is in several rows. */
+const usage_tag_hour = table(
+  { account_id: text, hour: time, tag: text, model_id: text, key_id: text, ...sums, ...quarters },
+  {
+    key: ['account_id', 'hour', 'tag', 'model_id', 'key_id'],
+    indexes: { tag: ['account_id', 'tag', 'hour'], of_all: hoursOfAll },
+  },
+);
+
+const usage_tag_day = table(
+  { account_id: text, day: time, tag: text, model_id: text, key_id: text, ...sums },
+  { key: ['account_id', 'day', 'tag', 'model_id', 'key_id'], indexes: { tag: ['account_id', 'tag', 'day'] } },
+);
+
+const usage_days = table({
+  account_id: text.primary,
+  /** The zone of the days: if it is not the account's, they are worthless. */
+  time_zone: text,
+  /** Start of the first day that is not in usage_day yet; all before it are. */
+  until: time,
+});
+
+/** One row: labels have been summed up from this hour on; 0: for all hours. */
+const usage_tags = table({ since: time });
+
+/** One row: hours before it may predate quarters and labels; 0: none do. */
+const usage_quarters = table({ since: time.primary });
+
+/** Rates that an account has instead of the list prices, in microcents per million tokens. */
+const account_price = table(
+  {
+    account_id: text.references('account'),
+    /** In lower case: ids match in any case. */
+    model_id: text,
+    valid_from: time,
+    /** Exclusive; null: for good. */
+    valid_to: time.null,
+    input_price: price.check('input_price >= 0'),
+    output_price: price.check('output_price >= 0'),
+    cache_read_price: price.check('cache_read_price >= 0'),
+  },
+  {
+    key: ['account_id', 'model_id', 'valid_from'],
+    checks: {
+      span: 'valid_to is null or valid_to > valid_from',
+      // A hold is taken at the input price, and a charge never exceeds its hold (I2).
+      cached: 'cache_read_price <= input_price',
+    },
+  },
+);
+
+/** An item of an answer that its account may name by its id: content, for a limited time. */
+const kept_item = table(
+  {
+    account_id: text.references('account'),
+    id: text,
+    kept_at: time,
+    /** Size of `body`. */
+    bytes: count,
+    /** JSON. */
+    body: text,
+  },
+  {
+    key: ['account_id', 'id'],
+    // For expiry, and for an account's sum, which must not read the bodies.
+    indexes: { at: ['kept_at'], size: ['account_id', 'kept_at', 'bytes'] },
+  },
+);
+
+/**
+ * The metadata of each file; its bytes are elsewhere. A row exists from before the first byte until after the last one, so that
+ * whatever a crash leaves behind has a name: only `ready` rows are files.
+ */
+const file = table(
+  {
+    /** 128 random bits as hex digits, also the name of the bytes. */
+    id: text.primary.check('length(id) = 32'),
+    account_id: text.references('account'),
+    /** `arriving`: its bytes are on their way, or were when the process died. `leaving`: deleted, its bytes are not yet gone. */
+    state: text.of('arriving', 'ready', 'leaving'),
+    /** A label, cleaned; never a path. */
+    name: text,
+    media_type: text,
+    purpose: text.null,
+    /** While it arrives, its maximum size. */
+    bytes: count.check('bytes >= 0'),
+    created_at: time,
+    expires_at: time.null,
+    /** The replica that receives or has received it: others must not take it for one that was cut off. Null with one process. */
+    replica_id: bytes.null,
+  },
+  {
+    indexes: {
+      account: ['account_id', 'created_at', 'id'],
+      expiry: { on: ['expires_at'], where: 'expires_at is not null' },
+      unready: { on: ['id'], where: `state <> 'ready'` },
+    },
+  },
+);
+
+/** A process that uses the database with others; it is dead when its heartbeat is old. Empty in a one-process store. */
+const replica = table({
+  /** Made at each start, so that it is the fencing token: what an earlier life of the process held does not belong to this one. */
+  id: bytes.primary,
+  /** By the clock of the database. */
+  heartbeat_at: time,
+  /** Grows with every connection that limits are exchanged on, so that what was sent on an earlier one is not carried out late. */
+  limits_epoch: count.default('0'),
+});
+
+/**
+ * What a replica has leased of an account's balance and not spent: what is free there and what it holds. On SQLite it stays
+ * empty, because one process owns every balance whole; it is there so that every sum is one query on both.
+ */
+const credit_lease = table(
+  {
+    // No foreign keys: they would lock the rows of replicas and accounts with every settlement.
+    replica_id: bytes,
+    account_id: text,
+    remaining: money.check('remaining >= 0'), // M2
+  },
+  { key: ['replica_id', 'account_id'], indexes: { account: ['account_id'] }, isRewritten: true },
+);
+
+/** The budget of a key or an account. */
+const budget = table({
+  /** Id of the key or the account. */
+  subject: text.primary,
+  amount: money.check('amount >= 0'),
+  per: text.of('day', 'week', 'month', 'total'),
+  set_at: time,
+});
+
+/** What a budget has for one period: `amount` − `spent_before` − what was charged to it = `available` + what is leased. */
+const budget_balance = table(
+  {
+    /** As `balanceAt` makes it. */
+    id: text.primary,
+    subject: text,
+    per: text.as<BudgetPeriod>(),
+    starts_at: time,
+    /** Exclusive; null: never. */
+    ends_at: time.null,
+    /** The budget's amount, as of its last change in the period. */
+    amount: money,
+    /** Charged in the period before the budget was set. */
+    spent_before: money.check('spent_before >= 0'),
+    /** Neither spent nor leased; below zero when the budget was lowered below that. */
+    available: money,
+  },
+  { indexes: { subject: ['subject', 'per'] } },
+);
+
+/** What a replica has leased of a budget's balance and not spent. */
+const budget_lease = table(
+  { replica_id: bytes, balance_id: text, remaining: money.check('remaining >= 0') },
+  { key: ['replica_id', 'balance_id'], indexes: { balance: ['balance_id'] }, isRewritten: true },
+);
+
+/** What was used in the newest window of a limit, or the running requests; with several processes: what they have leased. */
+const limit_window = table(
+  {
+    /** Id of an account or a key, without a foreign key: counting must not lock either. */
+    subject: text,
+    kind: text,
+    /** In milliseconds. */
+    length: time,
+    starts_at: time,
+    used: count,
+  },
+  { key: ['subject', 'kind', 'length'] },
+);
+
+/** What a replica has leased of a limit. Empty in a one-process store. */
+const limit_share = table(
+  {
+    replica_id: bytes,
+    subject: text,
+    kind: text,
+    length: time,
+    starts_at: time,
+    held: count.check('held >= 0'),
+    /** When it had less than it needed, by the clock of the database; 0: it has what it needs. */
+    wanted_at: time.default('0'),
+  },
+  {
+    key: ['replica_id', 'subject', 'kind', 'length'],
+    indexes: { limit: ['subject', 'kind', 'length'], wanted: { on: ['wanted_at'], where: 'wanted_at > 0' } },
+    isRewritten: true,
+  },
+);
+
+/** A request that carried an `Idempotency-Key`, and its answer. Holds content, for a day. */
+const idempotent_request = table(
+  {
+    // No foreign key: on PostgreSQL it would lock the account's row for every request.
+    account_id: text,
+    /** Hash of the key, which is the client's text and is not kept. */
+    key_hash: bytes,
+    /** Hash of the body and of everything else that decides the answer. */
+    fingerprint: bytes,
+    /** Its row in `usage` says whether it was answered and charged. */
+    request_id: bytes,
+    public_id: text,
+    /** The process that runs it, or ran it. */
+    owner: bytes,
+    created_at: time,
+    /** Bytes that the row takes. */
+    bytes: count,
+    /** The answer in clear text, as kept by versions before `sealed_answer`. */
+    answer: text.null,
+    /** Readable only with the request that it answers; null: there is none yet, or it is not kept. */
+    sealed_answer: bytes.null,
+  },
+  {
+    key: ['account_id', 'key_hash'],
+    // For expiry, and for sums, which must not read the answers.
+    indexes: { at: ['created_at', 'bytes'], size: ['account_id', 'created_at', 'bytes'] },
+  },
+);
+
+/** Who changed what. Rows are never changed, except that names of users are removed from them (triggers.ts). */
+const audit_log = table(
+  {
+    /** UUIDv7, so it sorts by time. */
+    id: bytes.primary,
+    at: time,
+    /** null: a change of the server. */
+    account_id: text.null,
+    actor_kind: text.of('user', 'key', 'cli', 'system'),
+    actor_id: text.null,
+    actor_name: text.null,
+    action: text,
+    target: text.null,
+    /** JSON. */
+    before: text.null,
+    after: text.null,
+    request_id: text.null,
+    address: text.null,
+    /** A change is written as `begun` before it is made; the row that references that one says what became of it. */
+    completes: bytes.null,
+    /** null: done, and written afterwards. */
+    outcome: text.as<'begun' | 'done' | 'refused' | 'failed'>().null,
+    /** JSON: the input of the change. */
+    input: text.null,
+  },
+  {
+    indexes: {
+      account: ['account_id', 'id'],
+      completes: { on: ['completes'], where: 'completes is not null', isUnique: true },
+      // Finds what users did to their own sign-in, and the outcomes of changes, without reading the whole log.
+      actor: ['actor_id', 'id'],
+      completed: { on: ['account_id', 'completes'], where: 'completes is not null' },
+    },
+  },
+);
+
+/** A mail on its way, and for a bounded time afterwards. */
+const mail = table(
+  {
+    /** `mail_` and a UUIDv7 as hex digits: grows with time, so that the newest are last. */
+    id: text.primary,
+    /** Mail with the same key is written once. */
+    idempotency_key: text.null.unique,
+    created_at: time,
+    recipient: text,
+    subject: text,
+    /** Null once it is sent or given up: links in it open accounts. */
+    body: text.null,
+    kind: text,
+    account_id: text.null.references('account'),
+    /** JSON list of `{name, contentType, content}`, the content in base64; null: none, or no body either. */
+    attachments: text.null,
+    /** `waiting`: for its next attempt, or, where nothing sends, for someone who reads the outbox. `failed`: given up. */
+    state: text.of('waiting', 'sent', 'failed'),
+    attempts: count,
+    due_at: time,
+    sent_at: time.null,
+    last_error: text.null,
+  },
+  { indexes: { due: ['state', 'due_at'], age: ['created_at'] } },
+);
+
+/** better-auth works on the tables `auth_…`, column by column, with its names (decision 014). */
+const auth_user = table({
+  id: text.primary,
+  name: text,
+  /** In lower case. */
+  email: text.unique,
+  emailVerified: flag.check('"emailVerified" in (0, 1)'),
+  image: text.null,
+  createdAt: time,
+  updatedAt: time,
+  twoFactorEnabled: flag.null.check('"twoFactorEnabled" in (0, 1)'),
+});
+
+const auth_session = table(
+  {
+    id: text.primary,
+    expiresAt: time,
+    /** The cookie is this with a signature, so a row alone opens nothing. */
+    token: text.unique,
+    createdAt: time,
+    updatedAt: time,
+    ipAddress: text.null,
+    userAgent: text.null,
+    userId: text.within('auth_user'),
+  },
+  { indexes: { user: ['userId'], end: ['expiresAt'] } },
+);
+
+/** A way to sign in: a password, or a subject at a provider. */
+const auth_account = table(
+  {
+    id: text.primary,
+    accountId: text,
+    providerId: text,
+    userId: text.within('auth_user'),
+    accessToken: text.null,
+    refreshToken: text.null,
+    idToken: text.null,
+    accessTokenExpiresAt: time.null,
+    refreshTokenExpiresAt: time.null,
+    scope: text.null,
+    password: text.null,
+    createdAt: time,
+    updatedAt: time,
+  },
+  {
+    // Else two concurrent sign-ups could give one subject to two users.
+    unique: { subject: ['providerId', 'accountId'] },
+    indexes: { user: ['userId'] },
+  },
+);
+
+const auth_verification = table(
+  { id: text.primary, identifier: text, value: text, expiresAt: time, createdAt: time, updatedAt: time },
+  { indexes: { name: ['identifier'], end: ['expiresAt'] } },
+);
+
+const auth_two_factor = table(
+  {
+    id: text.primary,
+    secret: text,
+    backupCodes: text,
+    userId: text.within('auth_user'),
+    verified: flag.null.check('"verified" in (0, 1)'),
+    failedVerificationCount: count.null,
+    lockedUntil: time.null,
+  },
+  { indexes: { user: ['userId'] } },
+);
+
+const auth_passkey = table(
+  {
+    id: text.primary,
+    name: text.null,
+    publicKey: text,
+    userId: text.within('auth_user'),
+    credentialID: text.unique,
+    counter: count,
+    deviceType: text,
+    backedUp: flag.check('"backedUp" in (0, 1)'),
+    transports: text.null,
+    createdAt: time.null,
+    aaguid: text.null,
+  },
+  { indexes: { user: ['userId'] } },
+);
+
+/** Failed attempts to sign in, counted by all replicas together: by user, by network, and by both. */
+const sign_in_attempt = table(
+  {
+    /** A keyed hash of the subject: no names and no addresses. */
+    who: text.primary,
+    failures: count,
+    /** No attempt is allowed before then. */
+    open_at: time,
+    last_at: time,
+  },
+  { indexes: { last: ['last_at'] } },
+);
+
+/** The operators of the server. A table of its own: nothing that users submit about themselves comes near it. */
+const server_operator = table({ user_id: text.primary.within('auth_user'), created_at: time });
+
+const member = table(
+  { account_id: text.references('account'), user_id: text.within('auth_user'), role, created_at: time },
+  { key: ['account_id', 'user_id'], indexes: { user: ['user_id', 'created_at'] } },
+);
+
+/** An offer to join an account, until it is accepted, withdrawn or expired. */
+const invitation = table(
+  {
+    id: text.primary,
+    account_id: text.references('account'),
+    /** In lower case. */
+    email: text,
+    role,
+    token_hash: bytes.unique,
+    /** Id of the user or the management key. */
+    invited_by: text,
+    created_at: time,
+    expires_at: time,
+  },
+  { indexes: { account: ['account_id', 'id'], email: ['email'], end: ['expires_at'] } },
+);
+
+/** The link that creates the owner; one row at most. */
+const owner_link = table({ id: count.primary.check('id = 1'), token_hash: bytes, expires_at: time });
+
+/** A payment that was asked for. */
+const topup = table(
+  {
+    /** `top_` and the 32 hex digits of a UUIDv7, so it sorts by time. */
+    id: text.primary,
+    account_id: text,
+    amount: money.check('amount > 0'),
+    /** `paid` also where a part was returned; `refunded`: all of it. */
+    status: text.of('pending', 'paid', 'failed', 'expired', 'refunded', 'disputed'),
+    /** `auto`: charged to the saved payment method, without the user present. */
+    origin: text.of('checkout', 'auto'),
+    provider: text,
+    checkout_id: text.null,
+    checkout_url: text.null,
+    payment_id: text.null,
+    /** How much of it refunds have returned and disputes taken. */
+    returned: money.default('0'),
+    /** Unique within the account. */
+    idempotency_key: text,
+    success_url: text.null,
+    cancel_url: text.null,
+    created_at: time,
+    paid_at: time.null,
+    by: text,
+  },
+  {
+    indexes: {
+      account: ['account_id', 'id'],
+      idempotency: { on: ['account_id', 'idempotency_key'], isUnique: true },
+    },
+  },
+);
+
+/** A payment that has arrived, written with the movement that credits it. */
+const payment = table(
+  {
+    provider: text,
+    id: text,
+    /** A top-up is paid once. */
+    topup_id: text.unique,
+    account_id: text,
+    amount: money.check('amount > 0'),
+    /** The movement that has credited it. */
+    transfer_id: bytes,
+    at: time,
+  },
+  { key: ['provider', 'id'] },
+);
+
+/** What the provider has reported, each event once. */
+const payment_event = table(
+  {
+    provider: text,
+    id: text,
+    kind: text,
+    /** The top-up, refund or dispute. */
+    subject: text.null,
+    /** `applied`, or why it changed nothing. */
+    outcome: text,
+    /** By the provider's clock. */
+    created_at: time,
+    received_at: time,
+  },
+  { key: ['provider', 'id'], indexes: { time: ['provider', 'created_at'] } },
+);
+
+/** A refund or a dispute: what it takes, and how much of that the account had; the rest is bad debt. */
+const payment_return = table(
+  {
+    provider: text,
+    /** Id of the refund or the dispute. */
+    id: text,
+    kind: text.of('refund', 'dispute'),
+    payment_id: text,
+    topup_id: text,
+    account_id: text,
+    amount: money.check('amount > 0'),
+    taken: money.check('taken >= 0 and taken <= amount'),
+    at: time,
+    /** When the refund failed or the dispute was won; null: it stands. */
+    undone_at: time.null,
+  },
+  { key: ['provider', 'id'], indexes: { topup: ['topup_id'] } },
+);
+
+/** The provider's references of a payment method that may be charged in its owner's absence; the provider has what they mean. */
+const payment_method = table(
+  { account_id: text, provider: text, customer_id: text, method_id: text, saved_at: time },
+  { key: ['account_id', 'provider'] },
+);
+
+const auto_topup = table({
+  account_id: text.primary,
+  enabled: flag,
+  threshold: money.check('threshold >= 0'),
+  amount: money.check('amount > 0'),
+  monthly_cap: money.check('monthly_cap >= amount'),
+  /** Consecutive failures; it stops at three. */
+  failures: count,
+  stopped_at: time.null,
+  stop_reason: text.null,
+  /** Counts the charges: the next one's number is part of its idempotency key. */
+  charges: count,
+  /** The charge that is under way. */
+  pending_topup: text.null,
+  updated_at: time,
+  by: text,
+});
+
+/** Promotional credit with an end. */
+const promotion = table(
+  {
+    /** The movement that has granted it. */
+    transfer_id: bytes.primary,
+    account_id: text,
+    amount: money.check('amount > 0'),
+    granted_at: time,
+    expires_at: time,
+    closed_at: time.null,
+    /** What was left of it at its end, and how much of that the account still had. */
+    unused: money.null,
+    taken: money.null,
+  },
+  {
+    checks: { span: 'expires_at > granted_at' },
+    indexes: { account: ['account_id', 'granted_at'], due: { on: ['expires_at'], where: 'closed_at is null' } },
+  },
+);
+
+/** What the built-in provider keeps, as a provider elsewhere would: checkouts, payments, refunds, disputes and events. */
+const demo_payment_object = table(
+  {
+    id: text.primary,
+    kind: text,
+    /** Two requests with the same key make one object. */
+    idempotency_key: text.null.unique,
+    /** Grows with every change. */
+    version: count,
+    created_at: time,
+    /** JSON. */
+    body: text,
+  },
+  { indexes: { kind: ['kind', 'created_at'] } },
+);
+
+/** A monthly statement, or a credit note that corrects one. */
+const invoice = table(
+  {
+    id: text.primary,
+    account_id: text,
+    kind: text.of('statement', 'credit_note'),
+    /** As it is printed: prefix, year and sequence. */
+    number: text.unique,
+    /** Numbers have no gaps within a year. */
+    year: count,
+    sequence: count.check('sequence > 0'),
+    /** `2026-10`: the month that it closes; for a credit note, the month of the refunds. */
+    month: text,
+    /** Id of the statement that a credit note corrects; else empty. */
+    corrects: text,
+    period_start: time,
+    /** Exclusive. */
+    period_end: time,
+    issued_at: time,
+    total: money,
+    closing: money,
+    /** JSON: all its content, so that it always prints the same. */
+    data: text,
+  },
+  {
+    unique: { sequence: ['year', 'sequence'], once: ['account_id', 'month', 'corrects'] },
+    indexes: { account: ['account_id', 'year', 'sequence'] },
+    isImmutable: true,
+  },
+);
+
+/** The document for a payment or its return. */
+const receipt = table(
+  {
+    id: text.primary,
+    account_id: text,
+    /** `credit_note_reversal`: the return that the credit note was about was undone. */
+    kind: text.of('receipt', 'credit_note', 'credit_note_reversal'),
+    /** As it is printed: prefix, year and sequence. */
+    number: text.unique,
+    /** Numbers have no gaps within a year. */
+    year: count,
+    sequence: count.check('sequence > 0'),
+    /** The movement of the payment; null: it is about a return. */
+    transfer_id: bytes.null.unique,
+    /** Provider of the return; null: it is about a payment. */
+    provider: text.null,
+    return_id: text.null,
+    /** Id of the document that it corrects; else empty. */
+    corrects: text,
+    topup_id: text.null,
+    issued_at: time,
+    total: money,
+    /** How it was paid, in words. */
+    method: text,
+    /** JSON: all its content, so that it always prints the same. */
+    data: text,
+  },
+  {
+    unique: { sequence: ['year', 'sequence'], return: ['provider', 'return_id', 'kind'] },
+    indexes: { account: ['account_id', 'year', 'sequence'], topup: ['topup_id'] },
+    isImmutable: true,
+  },
+);
+
+/** Until when the books of an account have been closed: where its next statement begins. */
+const closed_until = table({ account_id: text.primary, at: time });
+
+const alert = table(
+  {
+    id: text.primary,
+    account_id: text,
+    kind: text.of('spend', 'balance'),
+    name: text,
+    /** Of spending or of the balance; null: `runway_days` is the threshold. */
+    threshold: money.null.check('threshold >= 0'),
+    runway_days: count.null,
+    per: text.of('day', 'week', 'month').null,
+    subject_kind: text.of('account', 'key', 'member', 'tag'),
+    /** Id of the key or the member, or the tag; null: the whole account. */
+    subject: text.null,
+    recipients: json<Recipients>(),
+    is_webhook: flag,
+    created_at: time,
+    updated_at: time,
+    state: text.of('ok', 'fired'),
+    /** The value at the last look; null: none yet. */
+    observed: money.null,
+    looked_at: time.null,
+    fired_at: time.null,
+    ended_at: time.null,
+    /** Grows with every change: a look that began before one changes nothing. */
+    version: count,
+  },
+  { indexes: { account: ['account_id', 'id'] } },
+);
+
+/** An event that is still to be announced by mail and webhooks, written in the transaction that caused it. */
+const notice = table({
+  /** Also the id of the event. */
+  id: text.primary,
+  account_id: text,
+  type: text,
+  /** JSON: the `data` of the event. */
+  data: text,
+  /** Who gets mail, besides the webhooks. */
+  recipients: json<Recipients>(),
+  is_webhook: flag,
+  at: time,
+});
+
+const webhook_endpoint = table(
+  {
+    id: text.primary,
+    account_id: text,
+    url: text,
+    description: text,
+    /** Types; null: all, including future ones. */
+    events: json<readonly string[]>().null,
+    /** The signing secret is derived from this number and stored nowhere. */
+    secret_version: count,
+    status: text.of('active', 'disabled', 'deleted'),
+    /** Why it is disabled. */
+    reason: text.as<'asked' | 'failing'>().null,
+    created_at: time,
+    updated_at: time,
+    /** Since when deliveries have failed; null: the last one has arrived. */
+    failing_since: time.null,
+  },
+  { indexes: { account: ['account_id', 'id'] } },
+);
+
+const webhook_delivery = table(
+  {
+    id: text.primary,
+    endpoint_id: text,
+    account_id: text,
+    /** The same for all endpoints and tries: `Webhook-Id`. */
+    event_id: text,
+    type: text,
+    /** As it is sent. */
+    body: text,
+    state: text.of('waiting', 'delivered', 'failed', 'dropped'),
+    tries: count,
+    /** When it is tried next, or, during a try, when another process may take over; null: never. */
+    next_at: time.null,
+    created_at: time,
+    tried_at: time.null,
+    delivered_at: time.null,
+    status: count.null,
+    /** The beginning of the last answer. */
+    answer: text.null,
+    /** Why the last try failed, in our words. */
+    failure: text.null,
+  },
+  {
+    unique: { once: ['endpoint_id', 'event_id'] },
+    indexes: {
+      next: { on: ['next_at'], where: 'next_at is not null' },
+      endpoint: ['endpoint_id', 'id'],
+      account: ['account_id', 'state'],
+      age: ['created_at'],
+    },
+  },
+);
+
+/** By name; a table comes after those that it references. */
+export const tables = {
+  account,
+  api_key,
+  change,
+  transfer,
+  usage,
+  open_request,
+  usage_hour,
+  usage_day,
+  usage_tag_hour,
+  usage_tag_day,
+  usage_days,
+  usage_tags,
+  usage_quarters,
+  account_price,
+  kept_item,
+  file,
+  replica,
+  credit_lease,
+  budget,
+  budget_balance,
+  budget_lease,
+  limit_window,
+  limit_share,
+  idempotent_request,
+  audit_log,
+  mail,
+  auth_user,
+  auth_session,
+  auth_account,
+  auth_verification,
+  auth_two_factor,
+  auth_passkey,
+  server_operator,
+  sign_in_attempt,
+  member,
+  invitation,
+  owner_link,
+  topup,
+  payment,
+  payment_event,
+  payment_return,
+  payment_method,
+  auto_topup,
+  promotion,
+  demo_payment_object,
+  invoice,
+  receipt,
+  closed_until,
+  alert,
+  notice,
+  webhook_endpoint,
+  webhook_delivery,
+};
+
+export type TableName = keyof typeof tables;
+
+/** The columns of a table, in their order. */
+export const columnsOf = (name: TableName): Columns => tables[name].columns;

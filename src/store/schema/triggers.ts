@@ -1,0 +1,101 @@
+/** What the databases themselves hold to, whoever writes: an earlier version and a human with a shell too. */
+
+type Dialect = 'sqlite' | 'postgres';
+
+/** M7: rows of the ledger, and documents that have been issued, are only added. */
+export function immutable(table: string, dialect: Dialect, isPartitioned: boolean): readonly string[] {
+  if (dialect === 'sqlite')
+    return ['update', 'delete'].map(
+      (change) =>
+        `create trigger ${table}_no_${change} before ${change} on ${table} begin select raise(abort, '${table} is immutable'); end`,
+    );
+  return [
+    `create function ${table}_is_immutable() returns trigger language plpgsql as $$ begin raise exception '${table} is immutable'; end $$`,
+    // Row triggers do not see it.
+    `create trigger ${table}_no_truncate before truncate on ${table} for each statement execute function ${table}_is_immutable()`,
+    // Partitions have their own.
+    ...(isPartitioned ? [] : ['update', 'delete']).map(
+      (change) =>
+        `create trigger ${table}_no_${change} before ${change} on ${table} for each row execute function ${table}_is_immutable()`,
+    ),
+  ];
+}
+
+const fixed = ['id', 'at', 'account_id', 'actor_kind', 'actor_id', 'action', 'target', 'request_id'];
+const isDifferent = (operator: string): string =>
+  [...fixed, 'completes', 'outcome'].map((column) => `new.${column} ${operator} old.${column}`).join(' or ');
+/** Columns of the audit log that may hold a user's name. It can be removed, but not replaced with something else. */
+export const auditNames = ['actor_name', 'address', 'before', 'after', 'input'] as const;
+const keptName = auditNames.map((column) => `new."${column}" is not null`).join(' or ');
+
+/** Rows of the audit log are only added; deleting an account removes users' names from its own. */
+export const appendOnly: Readonly<Record<Dialect, readonly string[]>> = {
+  sqlite: [
+    `create trigger audit_log_no_delete before delete on audit_log
+     begin select raise(abort, 'audit_log is append-only'); end`,
+    `create trigger audit_log_no_update before update on audit_log when ${isDifferent('is not')} or ${keptName}
+     begin select raise(abort, 'audit_log is append-only'); end`,
+  ],
+  postgres: [
+    `create or replace function audit_log_is_append_only() returns trigger language plpgsql as $$ begin
+       if tg_op = 'UPDATE' then
+         if not (${isDifferent('is distinct from')} or ${keptName}) then return new; end if;
+       end if;
+       raise exception 'audit_log is append-only';
+     end $$`,
+    `create trigger audit_log_no_change before update or delete on audit_log
+     for each row execute function audit_log_is_append_only()`,
+    `create trigger audit_log_no_truncate before truncate on audit_log
+     for each statement execute function audit_log_is_append_only()`,
+  ],
+};
+
+/**
+ * PostgreSQL: every row of `change` carries its transaction, so that a reader finds exactly what has been committed since it last
+ * looked, however long a transaction took; the time is the database's own, and listeners are notified. `change_pruned` is the
+ * newest transaction whose changes have been deleted: a reader that has not seen it has missed some. On SQLite one process makes
+ * every change, and no reader follows them.
+ */
+export const notifiedChanges: readonly string[] = [
+  'alter table change add column tx bigint not null default txid_current()',
+  'create index change_tx on change (tx)',
+  `create function notify_of_change() returns trigger language plpgsql as $$ begin
+       new.at := (extract(epoch from clock_timestamp()) * 1000)::bigint;
+       perform pg_notify('tokenhouse_change', '');
+       return new;
+     end $$`,
+  'create trigger change_notifies before insert on change for each row execute function notify_of_change()',
+  'create table change_pruned (id smallint primary key check (id = 1), tx bigint not null)',
+  'insert into change_pruned (id, tx) values (1, 0)',
+];
+
+/**
+ * PostgreSQL: makes an empty partition of usage, the default one without bounds. Created apart and then attached, so that
+ * settlements do not wait; the triggers are its own (M7), because those of a partitioned table are not inherited before
+ * PostgreSQL 13.
+ */
+export const makeUsagePartition = `
+  create or replace function make_usage_partition(name text, first_id bytea, end_id bytea) returns void language plpgsql as $$
+  begin
+    execute format('create table %I (like usage including defaults including constraints including indexes including storage)', name);
+    execute format('create trigger usage_no_update before update on %I for each row execute function usage_is_immutable()', name);
+    execute format('create trigger usage_no_delete before delete on %I for each row execute function usage_is_immutable()', name);
+    execute format('create trigger usage_no_truncate before truncate on %I for each statement execute function usage_is_immutable()', name);
+    if end_id is null then
+      execute format('alter table usage attach partition %I default', name);
+    elsif first_id is null then
+      execute format('alter table usage attach partition %I for values from (minvalue) to (%L)', name, end_id);
+    else
+      execute format('alter table usage attach partition %I for values from (%L) to (%L)', name, first_id, end_id);
+    end if;
+  end $$`;
+
+const month = `date_trunc('month', timezone('UTC', now()))`;
+
+/** Everything before this month is one partition; the months follow ahead of time (postgres/partitions.ts). */
+export const usagePartitions: readonly string[] = [
+  makeUsagePartition,
+  `select make_usage_partition('usage_before_' || to_char(${month}, 'YYYY_MM'), null,
+     decode(lpad(to_hex((extract(epoch from ${month}) * 1000)::bigint), 12, '0'), 'hex'))`,
+  `select make_usage_partition('usage_default', null, null)`,
+];
