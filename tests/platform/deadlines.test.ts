@@ -15,12 +15,11 @@ test('limits come due after their length, in the order in which they began, and 
   begin('first');
   const ended = begin('ended');
   begin('sooner', 10);
-  const sooner = begin('ended sooner', 10);
+  begin('ended sooner', 10).end();
   await delay(30);
   begin('second');
   ended.end();
   ended.end();
-  sooner.end();
   while (due.length < 3 && performance.now() - begunMs < 10_000) await delay(5);
   await delay(100);
   assert.deepEqual(
