@@ -1,3 +1,5 @@
+import type { StopSignal } from './stop-signal.ts';
+
 /**
  * The outcome of a promise, or what `late` returns or throws when the promise takes longer. The work that it stands for goes on;
  * an outcome that comes too late is ignored, and a late rejection is no unhandled one.
@@ -29,7 +31,7 @@ export function withDeadline<Value, Late>(
 }
 
 /** The outcome of a promise, or a rejection with the signal's reason when it aborts first. The work goes on. */
-export function orAborted<Value>(promise: Promise<Value>, signal: AbortSignal): Promise<Value> {
+export function orAborted<Value>(promise: Promise<Value>, signal: StopSignal): Promise<Value> {
   return new Promise((resolve, reject) => {
     const onAbort = (): void => reject(signal.reason as Error);
     if (signal.aborted) onAbort();

@@ -321,7 +321,7 @@ test('an account names itself, says to whom its invoices go, and bounds what it 
   const largest = { threshold_amount: 9_007_199_254, interval: 'day' };
   assert.equal((await api('POST', '/v1/spend_limit', { key: payer, json: largest })).status, 200);
   const more = { ...largest, threshold_amount: 9_007_199_255 };
-  assert.equal((await api('POST', '/v1/spend_limit', { key: payer, json: more })).status, 400);
+  assert.equal((await api('POST', '/v1/spend_limit', { key: payer, json: more })).status, 422);
   assert.equal((await api('DELETE', '/v1/spend_limit', { key: owner })).status, 200);
   assert.equal((await service.chat(ask)).status, 200);
 });

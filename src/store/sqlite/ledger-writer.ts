@@ -377,6 +377,7 @@ export class LedgerWriter {
   /** Runs one step so that its failure undoes only that step. Failures of the disk or a lock end the whole transaction. */
   #savepoint(step: () => void): StoreFailure | undefined {
     const { savepoint, release, rollbackTo } = this.#statements;
+    const unlisted = this.#unlisted.length;
     savepoint.run();
     try {
       step();
@@ -387,6 +388,8 @@ export class LedgerWriter {
       if (!this.#connection.isTransaction || failure.code === 'busy' || failure.code === 'full') throw error;
       rollbackTo.run();
       release.run();
+      // What the step took from the list is on it again.
+      this.#unlisted.length = unlisted;
       return failure;
     }
   }

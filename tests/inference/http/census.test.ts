@@ -19,8 +19,8 @@ const chunks = [chatChunk({ content: 'a' }), chatChunk({ content: 'b' }), chatCh
  * A request that begins to make more shows here, whatever else the machine does. A figure that has become smaller is a reason to lower its bound.
  */
 const most: Readonly<Record<'whole' | 'streamed', Census>> = {
-  whole: { promises: 31, timers: 3, abortControllers: 0, abortListeners: 0, messagesToThreads: 1 },
-  streamed: { promises: 34, timers: 5, abortControllers: 0, abortListeners: 0, messagesToThreads: 1 },
+  whole: { promises: 31, timers: 2, abortControllers: 0, abortListeners: 0, messagesToThreads: 1 },
+  streamed: { promises: 33, timers: 2, abortControllers: 0, abortListeners: 0, messagesToThreads: 1 },
 };
 
 test(
@@ -71,9 +71,9 @@ test(
       context.diagnostic(JSON.stringify(each));
       for (const [name, bounds] of Object.entries(most))
         for (const [what, bound] of Object.entries(bounds))
-          // Below one half: what the service makes every second or so, whatever it is asked.
+          // Below one: what the service makes every second or so, whatever it is asked, on a machine that is slow.
           assert.ok(
-            each[name]![what]! < bound + 0.5,
+            each[name]![what]! < bound + 1,
             `${name}: ${each[name]![what]} ${what} a request, at most ${bound}`,
           );
     } finally {

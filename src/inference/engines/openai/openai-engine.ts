@@ -32,6 +32,7 @@ import type { SpecialTokens } from './special-tokens.ts';
 import { causeCode, ThrottledLog, type ReportedIncident } from './incidents.ts';
 import type { StopSignal } from '../../../platform/stop-signal.ts';
 import { abortSignalOf } from '../../../platform/stop-signal.ts';
+import { orAborted } from '../../../platform/deadline.ts';
 import { Deadlines } from '../../../platform/deadlines.ts';
 
 export interface OpenAiEngineOptions {
@@ -173,7 +174,7 @@ class OpenAiEngine implements Engine {
   generate(request: EngineRequest, signal: StopSignal, take: TakeBatch): Promise<void> {
     const wait = signal.aborted ? undefined : this.#preparation(request, signal);
     if (wait === undefined) return this.#exchange(request, signal, take, undefined);
-    return unlessAborted(wait, signal).then((written) => this.#exchange(request, signal, take, written));
+    return orAborted(wait, signal).then((written) => this.#exchange(request, signal, take, written));
   }
 
   async countTokens(request: EngineRequest, signal: StopSignal): Promise<number | undefined> {
@@ -474,15 +475,6 @@ function messageCharacters(message: Message): number {
   for (const part of message.content) if (part.type === 'text') sum += part.text.length;
   if (message.role === 'assistant') for (const call of message.toolCalls) sum += call.arguments.length;
   return sum;
-}
-
-/** An abort ends the wait at once; the awaited work continues. */
-function unlessAborted<Value>(wait: Promise<Value>, signal: StopSignal): Promise<Value> {
-  return new Promise((resolve, reject) => {
-    const onAbort = (): void => reject(signal.reason as Error);
-    signal.addEventListener('abort', onAbort, { once: true });
-    wait.then(resolve, reject).finally(() => signal.removeEventListener('abort', onAbort));
-  });
 }
 
 /** Without their values, which can be large and must not stay as long as the answer. */
