@@ -3,7 +3,7 @@ import type { Static } from 'typebox';
 
 import { readAccountLimits } from '../accounts/key-limits.ts';
 import type { Repositories } from '../store/repositories/repositories.ts';
-import type { Account, BillingDetails } from '../store/repositories/queries.ts';
+import type { Account, BillingDetails } from '../store/repositories/accounts.ts';
 import { taxStatuses } from '../tax/tax.ts';
 import { centsOf, nullable, secondsOf, secondsOrNull, wholeOf } from './wire.ts';
 

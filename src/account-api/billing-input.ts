@@ -3,7 +3,7 @@ import type { Static } from 'typebox';
 
 import { addressLinesMax } from '../accounts/billing-details.ts';
 import { ApiError } from '../platform/errors.ts';
-import type { BillingDetails } from '../store/repositories/queries.ts';
+import type { BillingDetails } from '../store/repositories/accounts.ts';
 import { ownReverseChargeFault, reverseChargeFault, taxStatuses } from '../tax/tax.ts';
 import { nullable } from './wire.ts';
 

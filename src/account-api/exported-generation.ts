@@ -2,7 +2,7 @@ import { uuidText } from '../platform/ids/uuid.ts';
 import type { GenerationFilter } from '../store/repositories/generations.ts';
 import type { UsageRow } from '../store/ledger.ts';
 import type { Repositories } from '../store/repositories/repositories.ts';
-import type { UsageCursor } from '../store/repositories/queries.ts';
+import type { UsageCursor } from '../store/repositories/usage-rows.ts';
 import type { Refund } from '../store/reports/reports.ts';
 import { localText } from '../platform/calendar/time-zone.ts';
 import type { Exported } from './export.ts';

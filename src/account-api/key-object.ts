@@ -6,7 +6,7 @@ import { roles } from '../accounts/role.ts';
 import { periodOf } from '../store/budget.ts';
 import type { BudgetPeriod } from '../store/budget.ts';
 import type { Repositories } from '../store/repositories/repositories.ts';
-import type { ApiKey } from '../store/repositories/queries.ts';
+import type { ApiKey } from '../store/repositories/keys.ts';
 import { centsOf, nullable, secondsOf, secondsOrNull, wholeOf } from './wire.ts';
 
 const time = (description: string) => Type.Integer({ description: `${description}, in unix seconds.` });

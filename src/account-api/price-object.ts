@@ -1,7 +1,7 @@
 import Type from 'typebox';
 import type { Static } from 'typebox';
 
-import type { AccountPrice } from '../store/repositories/queries.ts';
+import type { AccountPrice } from '../store/repositories/account-prices.ts';
 import { nullable, secondsOf, secondsOrNull, wholeOf } from './wire.ts';
 
 const rate = () => Type.Integer({ minimum: 0, maximum: 1_000_000_000_000_000 });

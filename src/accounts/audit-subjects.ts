@@ -1,6 +1,7 @@
 /** What operations change, for their entries in the audit log. */
 import type { Repositories } from '../store/repositories/repositories.ts';
-import type { Account, ApiKey } from '../store/repositories/queries.ts';
+import type { Account } from '../store/repositories/accounts.ts';
+import type { ApiKey } from '../store/repositories/keys.ts';
 import type { AuditSubject, Subject } from './audit.ts';
 import { readAccountLimits, readLimits } from './key-limits.ts';
 import { accountMeant, OperationError } from './operation.ts';

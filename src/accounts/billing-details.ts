@@ -1,4 +1,4 @@
-import type { BillingDetails } from '../store/repositories/queries.ts';
+import type { BillingDetails } from '../store/repositories/accounts.ts';
 import { isCountry } from '../tax/countries.ts';
 import { taxStatuses } from '../tax/tax.ts';
 import { isMailAddress } from './mail-address.ts';

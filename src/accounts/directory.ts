@@ -1,6 +1,6 @@
 import type { Budget } from '../store/budget.ts';
 import type { AccountStatus } from '../store/database.ts';
-import type { LoadedKey } from '../store/repositories/queries.ts';
+import type { LoadedKey } from '../store/repositories/keys.ts';
 import { keyAccess, keyRates, readAccountLimits, readLimits } from './key-limits.ts';
 import type { KeyAccess, KeyRates } from './key-limits.ts';
 import { lookUpHash, parseKey } from './key.ts';

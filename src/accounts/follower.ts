@@ -1,5 +1,5 @@
 import type { Change, FollowedRepositories, Follows } from '../store/feed.ts';
-import type { AccountPrice } from '../store/repositories/queries.ts';
+import type { AccountPrice } from '../store/repositories/account-prices.ts';
 import type { Directory } from './directory.ts';
 
 /** The rates of accounts in memory. */

@@ -1,6 +1,6 @@
 import { createHmac } from 'node:crypto';
 import { crc32 } from 'node:zlib';
-import type { NewKey } from '../store/repositories/queries.ts';
+import type { NewKey } from '../store/repositories/keys.ts';
 import { newKeyId, randomBase62, toBase62 } from './base62.ts';
 import type { Role } from './role.ts';
 import type { Secret } from './secret.ts';

@@ -1,4 +1,4 @@
-import type { AccountPrice } from '../store/repositories/queries.ts';
+import type { AccountPrice } from '../store/repositories/account-prices.ts';
 import type { Model } from '../catalog/model.ts';
 import type { Prices } from '../catalog/pricing.ts';
 

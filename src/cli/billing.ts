@@ -1,6 +1,6 @@
 import { billingObject } from '../account-api/account-object.ts';
 import { accountMeant, OperationError } from '../accounts/operation.ts';
-import type { BillingDetails } from '../store/repositories/queries.ts';
+import type { BillingDetails } from '../store/repositories/accounts.ts';
 import { reverseChargeFault } from '../tax/tax.ts';
 import type { TaxStatus } from '../tax/tax.ts';
 import type { Context } from './context.ts';

@@ -3,7 +3,7 @@ import { OperationError } from '../accounts/operation.ts';
 import type { KeyLimits } from '../accounts/key-limits.ts';
 import type { Role } from '../accounts/role.ts';
 import type { BudgetPeriod } from '../store/budget.ts';
-import type { ApiKey } from '../store/repositories/queries.ts';
+import type { ApiKey } from '../store/repositories/keys.ts';
 import { configuredModels } from './configured-model.ts';
 import { budgetCell, budgetJson, readBudgets, inputOf } from './budgets.ts';
 import type { Context } from './context.ts';

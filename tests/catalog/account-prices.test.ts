@@ -7,7 +7,7 @@ import fc from 'fast-check';
 import { AccountPrices } from '../../src/billing/account-prices.ts';
 import { costMicrocents } from '../../src/catalog/pricing.ts';
 import type { Repositories } from '../../src/store/repositories/repositories.ts';
-import type { AccountPrice } from '../../src/store/repositories/queries.ts';
+import type { AccountPrice } from '../../src/store/repositories/account-prices.ts';
 import { StoreError } from '../../src/store/store-error.ts';
 import { capableModel } from '../inference/pipeline/models.ts';
 import { customer, openStore, temporaryFolder, uuid } from '../store/fixture.ts';

@@ -95,6 +95,12 @@ test('what is written is read again: names, times, flags, JSON, money above 2^53
     .executeTakeFirst();
   assert.deepEqual(changed, { isWebhook: false, version: 2 });
 
+  // Kinds are text elsewhere.
+  assert.deepEqual(
+    await db.selectFrom('account').select(['kind', 'version']).where('id', '=', 'house_cash').execute(),
+    [{ kind: 1, version: 1 }],
+  );
+
   await db.transaction().execute(async (transaction) => {
     await transaction.deleteFrom('alert').where('id', '=', 'alert_1').execute();
     assert.deepEqual(await storedOn(transaction).selectFrom('alert').selectAll().execute(), []);

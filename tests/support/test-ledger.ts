@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import type { UsageRow } from '../../src/store/ledger.ts';
 import { repositoriesOn } from '../../src/store/repositories/repositories.ts';
 import type { Repositories } from '../../src/store/repositories/repositories.ts';
-import { toUsageRow } from '../../src/store/repositories/queries.ts';
+import { toUsageRow } from '../../src/store/repositories/usage-rows.ts';
 import { openReadOnly } from '../../src/store/sqlite/dialect.ts';
 import { verifyLedger } from '../../src/store/verify/verify.ts';
 import { until } from './service.ts';

@@ -4,7 +4,8 @@ import type { Kysely } from 'kysely';
 import type { Database } from '../../src/store/database.ts';
 import type { UsageRow } from '../../src/store/ledger.ts';
 import { lastUseOfKeys } from '../../src/store/repositories/keys.ts';
-import { editAccount } from '../../src/store/repositories/queries.ts';
+import { rowsOn } from '../../src/store/schema/codec.ts';
+import { editAccount } from '../../src/store/repositories/accounts.ts';
 import { reportUsage, spendOfKeys, spendSince, type ReportDimension } from '../../src/store/reports/reports.ts';
 import { recomputeUsageDays, recomputeUsageHours } from '../../src/store/reports/roll-ups.ts';
 import { bucketBounds, bucketWidths } from '../../src/platform/calendar/time-zone.ts';
@@ -117,7 +118,7 @@ export async function compareWithRows(db: Kysely<Database>, seed: number, questi
   }
   for (const timeZone of zones) {
     for (const accountId of ['acct_a', 'acct_b'])
-      await editAccount(db, { accountId, timeZone, at: Date.now(), changeId: uuid() });
+      await editAccount(rowsOn(db), { accountId, timeZone, at: Date.now(), changeId: uuid() });
     await recomputeUsageDays(db);
     await recomputeUsageHours(db, { now: span.to + hourMs });
     await ask(`${timeZone} on its way`);

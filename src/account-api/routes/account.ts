@@ -5,7 +5,7 @@ import { exportAccount } from '../../accounts/export-account.ts';
 import { operate } from '../../accounts/operations.ts';
 import { ApiError } from '../../platform/errors.ts';
 import type { AuditEntry } from '../../store/repositories/audit.ts';
-import type { BillingDetails } from '../../store/repositories/queries.ts';
+import type { BillingDetails } from '../../store/repositories/accounts.ts';
 import { accountObjects, accountSchema, spendIntervals, spendLimits, spendLimitSchema } from '../account-object.ts';
 import type { AccountObject } from '../account-object.ts';
 import { auditObject, auditSchema } from '../audit-object.ts';

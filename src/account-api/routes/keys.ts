@@ -9,7 +9,7 @@ import { operate } from '../../accounts/operations.ts';
 import { overlapMsMax } from '../../accounts/operations/keys.ts';
 import { isTag, tagRule, tagsMax } from '../../accounts/tags.ts';
 import { ApiError } from '../../platform/errors.ts';
-import type { ApiKey } from '../../store/repositories/queries.ts';
+import type { ApiKey } from '../../store/repositories/keys.ts';
 import { perMinute } from '../api.ts';
 import { notThere } from '../input.ts';
 import { keyObjects, keySchema, limitResets, periodOfReset } from '../key-object.ts';

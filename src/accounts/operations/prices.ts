@@ -1,6 +1,6 @@
 import Type from 'typebox';
 
-import type { AccountPrice } from '../../store/repositories/queries.ts';
+import type { AccountPrice } from '../../store/repositories/account-prices.ts';
 import { theRates } from '../audit-subjects.ts';
 import { checkedModel } from '../checks.ts';
 import { accountMeant, OperationError } from '../operation.ts';

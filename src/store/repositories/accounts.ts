@@ -1,13 +1,68 @@
-/** Accounts as the operator queries them. */
-import { sql, type Kysely } from 'kysely';
-import type { AccountStatus, Database } from '../database.ts';
-import { leased, toAccount } from './queries.ts';
-import type { Account } from './queries.ts';
+/** Accounts, as the account host, the command line and the operator query them. */
+import { sql, type Kysely, type Updateable } from 'kysely';
+import type { AccountStatus, ChangeKind, Database } from '../database.ts';
 import { inMonthsOf } from '../reports/usage-months.ts';
+import type { Row, Rows } from '../schema/codec.ts';
+import { recordChange } from './changes.ts';
+import { pageOf } from './page.ts';
+
+type Db = Kysely<Rows>;
+
+export type Account = Pick<
+  Row<'account'>,
+  | 'id'
+  | 'name'
+  | 'status'
+  | 'creditLimitMicrocents'
+  | 'models'
+  | 'plan'
+  | 'limits'
+  | 'timeZone'
+  | 'createdAt'
+  | 'deletedAt'
+> & {
+  readonly house: boolean;
+  /** Credits less debits less the cost of what has been settled; holds of running requests are not included. */
+  readonly balanceMicrocents: bigint;
+  readonly billing: BillingDetails;
+};
+
+/** The party that invoices are made out to; null where unknown. */
+export type BillingDetails = Pick<
+  Row<'account'>,
+  'legalName' | 'addressLines' | 'country' | 'taxId' | 'taxStatus' | 'invoiceEmail'
+>;
+
+/** What replicas have leased of the account and not spent; 0 where one process owns all balances. */
+export const leased = () =>
+  sql<bigint>`coalesce((select sum(remaining) from credit_lease where credit_lease.account_id = account.id), 0)`.as(
+    'leased',
+  );
+
+export async function getAccount(db: Db, request: { readonly accountId: string }): Promise<Account | undefined> {
+  const row = await db
+    .selectFrom('account')
+    .selectAll()
+    .select(leased())
+    .where('id', '=', request.accountId)
+    .executeTakeFirst();
+  return row === undefined ? undefined : toAccount(row);
+}
+
+/** Customers in the order of their creation; `house` adds the other side of their transfers. */
+export async function listAccounts(
+  db: Db,
+  request: { readonly house?: boolean; readonly after?: string; readonly limit?: number },
+): Promise<readonly Account[]> {
+  let query = db.selectFrom('account').selectAll().select(leased()).orderBy('id').limit(pageOf(request.limit));
+  if (request.house !== true) query = query.where('kind', '=', 0);
+  if (request.after !== undefined) query = query.where('id', '>', request.after);
+  return (await query.execute()).map(toAccount);
+}
 
 /** Customers, newest first, after the one that is named. */
 export async function listCustomers(
-  db: Kysely<Database>,
+  db: Db,
   request: {
     readonly status?: AccountStatus | undefined;
     readonly after?: string | undefined;
@@ -21,19 +76,126 @@ export async function listCustomers(
     .selectFrom('account')
     .selectAll()
     .select(leased())
-    .where('kind', '=', 0n)
-    .orderBy('created_at', 'desc')
+    .where('kind', '=', 0)
+    .orderBy('createdAt', 'desc')
     .orderBy('id', 'desc')
     .limit(limit);
   if (status !== undefined) query = query.where('status', '=', status);
-  if (withDeleted !== true) query = query.where('deleted_at', 'is', null);
+  if (withDeleted !== true) query = query.where('deletedAt', 'is', null);
   if (after !== undefined) {
-    const last = await db.selectFrom('account').select('created_at').where('id', '=', after).executeTakeFirst();
+    const last = await db.selectFrom('account').select('createdAt').where('id', '=', after).executeTakeFirst();
     if (last === undefined) return [];
-    query = query.where((is) => is(is.refTuple('created_at', 'id'), '<', is.tuple(last.created_at, after)));
+    query = query.where((is) => is(is.refTuple('createdAt', 'id'), '<', is.tuple(last.createdAt, after)));
   }
   return (await query.execute()).map(toAccount);
 }
+
+/** Sets the models that the keys of a customer may use; undefined when there is no such account. */
+export async function allowAccount(
+  db: Db,
+  request: {
+    readonly accountId: string;
+    readonly models: readonly string[] | null;
+    readonly at: number;
+    readonly changeId: Uint8Array;
+  },
+): Promise<Account | undefined> {
+  const { accountId, models, at, changeId } = request;
+  return changeAccount(db, accountId, { models: models }, { changeId, at, kind: 'account_models' });
+}
+
+/** Sets or removes the plan of a customer; undefined when there is no such account. */
+export async function planAccount(
+  db: Db,
+  request: {
+    readonly accountId: string;
+    readonly plan: string | null;
+    readonly at: number;
+    readonly changeId: Uint8Array;
+  },
+): Promise<Account | undefined> {
+  const { accountId, plan, at, changeId } = request;
+  return changeAccount(db, accountId, { plan }, { changeId, at, kind: 'account_plan' });
+}
+
+/** Sets the limits of a customer, a JSON object; undefined when there is no such account. */
+export async function limitAccount(
+  db: Db,
+  request: {
+    readonly accountId: string;
+    readonly limits: string | null;
+    readonly at: number;
+    readonly changeId: Uint8Array;
+  },
+): Promise<Account | undefined> {
+  const { accountId, limits, at, changeId } = request;
+  return changeAccount(db, accountId, { limits }, { changeId, at, kind: 'account_limits' });
+}
+
+/** Renames a customer, or sets its billing details; fields that are undefined stay. undefined when there is no such account. */
+export async function editAccount(
+  db: Db,
+  request: {
+    readonly accountId: string;
+    readonly name?: string | undefined;
+    readonly billing?: { readonly [Detail in keyof BillingDetails]?: BillingDetails[Detail] | undefined } | undefined;
+    /** The zone for the days of the account's reports; they are summed up anew in the background. */
+    readonly timeZone?: string | undefined;
+    readonly at: number;
+    readonly changeId: Uint8Array;
+  },
+): Promise<Account | undefined> {
+  const { accountId, name, billing = {}, timeZone, at, changeId } = request;
+  const { legalName, addressLines, country, taxId, taxStatus, invoiceEmail } = billing;
+  const set = { name, timeZone, legalName, addressLines, country, taxId, taxStatus, invoiceEmail };
+  return changeAccount(db, accountId, set, { changeId, at, kind: 'account_edited' });
+}
+
+function changeAccount(
+  db: Db,
+  accountId: string,
+  // What is undefined stays.
+  set: { readonly [Name in keyof Updateable<Rows['account']>]: Updateable<Rows['account']>[Name] | undefined },
+  { changeId, at, kind }: { readonly changeId: Uint8Array; readonly at: number; readonly kind: ChangeKind },
+): Promise<Account | undefined> {
+  return db.transaction().execute(async (transaction) => {
+    const row = await transaction
+      .updateTable('account')
+      .set((is) => ({ ...set, version: is('version', '+', 1) }))
+      .where('id', '=', accountId)
+      .where('kind', '=', 0)
+      .where('deletedAt', 'is', null)
+      .returningAll()
+      .returning(leased())
+      .executeTakeFirst();
+    if (row === undefined) return undefined;
+    await recordChange(transaction, changeId, at, kind, accountId);
+    return toAccount(row);
+  });
+}
+
+const toAccount = (row: Row<'account'> & { readonly leased: bigint }): Account => ({
+  id: row.id,
+  name: row.name,
+  house: row.kind !== 0,
+  status: row.status,
+  balanceMicrocents: row.availableMicrocents + row.leased,
+  creditLimitMicrocents: row.creditLimitMicrocents,
+  models: row.models,
+  plan: row.plan,
+  limits: row.limits,
+  billing: {
+    legalName: row.legalName,
+    addressLines: row.addressLines,
+    country: row.country,
+    taxId: row.taxId,
+    taxStatus: row.taxStatus,
+    invoiceEmail: row.invoiceEmail,
+  },
+  timeZone: row.timeZone,
+  createdAt: row.createdAt,
+  deletedAt: row.deletedAt,
+});
 
 /** What the running requests of these accounts hold: those that have run for a quarter of a second. */
 export async function heldByAccounts(

@@ -1,6 +1,6 @@
 /**
  * The store of better-auth (decision 014): each of its calls is one request here, one statement or one short transaction, on
- * tables and columns that are listed. Runs like the queries of `queries.ts`.
+ * tables and columns that are listed.
  */
 import { sql, type ExpressionBuilder, type Expression, type Kysely, type SqlBool } from 'kysely';
 import type { Database } from '../database.ts';

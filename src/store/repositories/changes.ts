@@ -1,6 +1,7 @@
 /** The rows of `change`, which say what has been changed, for as long as a follower may look for them. */
 import type { Kysely } from 'kysely';
-import type { Database } from '../database.ts';
+import type { ChangeKind, Database } from '../database.ts';
+import type { Rows } from '../schema/codec.ts';
 
 /** Followers of changes look a few times a second. */
 export const changesKeptMs = 3_600_000;
@@ -25,4 +26,15 @@ export async function findChange(
   request: { readonly id: Uint8Array },
 ): Promise<{ readonly kind: string; readonly ref: string } | undefined> {
   return await db.selectFrom('change').where('id', '=', request.id).select(['kind', 'ref']).executeTakeFirst();
+}
+
+/** Notes a change, in its transaction. */
+export async function recordChange(
+  transaction: Kysely<Rows>,
+  id: Uint8Array,
+  at: number,
+  kind: ChangeKind,
+  ref: string,
+): Promise<void> {
+  await transaction.insertInto('change').values({ id, at, kind, ref }).execute();
 }

@@ -4,7 +4,7 @@ import { costsSince, placesOf, timeZoneOf } from '../reports/account-usage.ts';
 import type { Database } from '../database.ts';
 import type { TransferKind } from '../ledger.ts';
 import { inOneMoment } from '../one-moment.ts';
-import { leased } from './queries.ts';
+import { leased } from './accounts.ts';
 import { bucketBounds, startOfDay } from '../../platform/calendar/time-zone.ts';
 import { inMonthsOf } from '../reports/usage-months.ts';
 import { sumBuckets } from '../reports/usage-sums.ts';

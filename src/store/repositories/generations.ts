@@ -2,7 +2,7 @@
 import { sql, type Kysely, type SqlBool } from 'kysely';
 import type { Database } from '../database.ts';
 import type { Ending, UsageRow } from '../ledger.ts';
-import { toUsageRow, type UsageCursor } from './queries.ts';
+import { toUsageRow, type UsageCursor } from './usage-rows.ts';
 import { tagPattern } from '../reports/usage-expressions.ts';
 import { inMonthsOf } from '../reports/usage-months.ts';
 import { isKeyOf, type SumFilter } from '../reports/usage-sums.ts';

@@ -1,4 +1,4 @@
-/** Requests with an `Idempotency-Key`, and their answers; runs like the queries of `queries.ts`. */
+/** Requests with an `Idempotency-Key`, and their answers. */
 import { sql, type Kysely } from 'kysely';
 import type { Database } from '../database.ts';
 import { StoreError } from '../store-error.ts';

@@ -1,60 +1,128 @@
-/** Keys as the account host queries them. */
-import { sql, type Kysely } from 'kysely';
-import type { AccountStatus, Database } from '../database.ts';
-import { placesOf, timeZoneOf } from '../reports/account-usage.ts';
+/** API keys, as the account host, the command line and every process's directory query them. */
+import { sql, type Kysely, type Updateable } from 'kysely';
+import type { Budget } from '../budget.ts';
+import type { AccountStatus, ChangeKind, Database } from '../database.ts';
 import { inOneMoment } from '../one-moment.ts';
-import { toKey } from './queries.ts';
-import type { ApiKey } from './queries.ts';
 import { hourMs, nextDay } from '../../platform/calendar/time-zone.ts';
+import { placesOf, timeZoneOf } from '../reports/account-usage.ts';
+import { listOf } from '../reports/usage-expressions.ts';
 import { inMonthsOf } from '../reports/usage-months.ts';
 import { rollUpRange } from '../reports/usage-range.ts';
+import type { Row, Rows } from '../schema/codec.ts';
+import { StoreError } from '../store-error.ts';
+import { recordChange } from './changes.ts';
+import { addNotice, nobody } from './notices.ts';
+import { pageOf } from './page.ts';
 
-type Db = Kysely<Database>;
+type Db = Kysely<Rows>;
+
+/** A key without what identifies it: nothing here grants access. */
+export type ApiKey = Omit<
+  Row<'api_key'>,
+  'hash' | 'pepperId' | 'previousHash' | 'previousHashUntil' | 'tags' | 'updatedAt'
+> & {
+  /** Its requests get these besides their own. */
+  readonly tags: readonly string[];
+  /** Until when the secret before its last rotation works. */
+  readonly previousEndsAt: number | null;
+  readonly updatedAt: number;
+};
+
+export type NewKey = Pick<
+  Row<'api_key'>,
+  | 'id'
+  | 'accountId'
+  | 'userId'
+  | 'name'
+  | 'display'
+  | 'hash'
+  | 'pepperId'
+  | 'limits'
+  | 'models'
+  | 'createdAt'
+  | 'expiresAt'
+> & { readonly role?: string | null; readonly isOperator?: boolean; readonly tags?: readonly string[] };
+
+/** Live keys of one account at the same time: every process has all of them in memory. */
+export const liveKeysMax = 1000;
+
+/** Rejects as `not_found` when there is no such account, and as `conflict` when it has the maximum of live keys. */
+export async function createKey(
+  db: Db,
+  request: { readonly key: NewKey; readonly budget?: Budget | null; readonly changeId: Uint8Array },
+): Promise<void> {
+  const { key, budget = null, changeId } = request;
+  await db.transaction().execute(async (transaction) => {
+    // A write, not a read, takes the lock, so that keys that are made at the same time are counted.
+    const account = await transaction
+      .updateTable('account')
+      .set((is) => ({ version: is('version', '+', 1) }))
+      .where('id', '=', key.accountId)
+      .where('kind', '=', 0)
+      .where('deletedAt', 'is', null)
+      .returning('id')
+      .executeTakeFirst();
+    if (account === undefined) throw new StoreError('not_found', `there is no account ${key.accountId}`);
+    const { live } = await transaction
+      .selectFrom('api_key')
+      .select((is) => is.fn.countAll<bigint>().as('live'))
+      .where('accountId', '=', key.accountId)
+      .where('status', '=', 'active')
+      .where((is) => is.or([is('expiresAt', 'is', null), is('expiresAt', '>', key.createdAt)]))
+      .executeTakeFirstOrThrow();
+    if (live >= BigInt(liveKeysMax))
+      throw new StoreError('conflict', `An account has at most ${liveKeysMax} live keys. Revoke some first.`);
+    await transaction
+      .insertInto('api_key')
+      .values({ ...key, tags: tagsText(key.tags), status: 'active', updatedAt: key.createdAt, revokedAt: null })
+      .execute();
+    // Its first request begins the balance: nothing can have been spent before.
+    if (budget !== null)
+      await transaction
+        .insertInto('budget')
+        .values({ ...budget, subject: key.id, setAt: key.createdAt })
+        .execute();
+    await recordChange(transaction, changeId, key.createdAt, 'key_created', key.id);
+  });
+}
+
+/** Newest first. */
+export async function listKeys(
+  db: Db,
+  request: { readonly accountId?: string; readonly limit?: number },
+): Promise<readonly ApiKey[]> {
+  let query = db
+    .selectFrom('api_key')
+    .selectAll()
+    .orderBy('createdAt', 'desc')
+    .orderBy('id')
+    .limit(pageOf(request.limit));
+  if (request.accountId !== undefined) query = query.where('accountId', '=', request.accountId);
+  return (await query.execute()).map(toKey);
+}
 
 /** A live key, as the account host needs it. */
-export interface PresentedKey {
-  readonly id: string;
-  readonly accountId: string;
-  readonly name: string;
-  /** null: an inference key, which manages nothing. */
-  readonly role: string | null;
-  readonly isOperator: boolean;
-  /** JSON; see accounts/key-limits.ts. */
-  readonly limits: string | null;
+export type PresentedKey = Pick<ApiKey, 'id' | 'accountId' | 'name' | 'role' | 'isOperator' | 'limits'> & {
   readonly accountStatus: AccountStatus;
-}
+};
 
 /** The live key with this hash, also by a previous secret that a rotation has left valid for a while. */
 export async function findPresentedKey(
   db: Db,
   { hash, at }: { readonly hash: Uint8Array; readonly at: number },
 ): Promise<PresentedKey | undefined> {
-  const row = await db
+  return await db
     .selectFrom('api_key')
-    .innerJoin('account', 'account.id', 'api_key.account_id')
-    .select(['api_key.id', 'api_key.account_id', 'api_key.name', 'api_key.role', 'api_key.is_operator'])
-    .select(['api_key.limits', 'account.status'])
+    .innerJoin('account', 'account.id', 'api_key.accountId')
+    .select(['api_key.id', 'api_key.accountId', 'api_key.name', 'api_key.role', 'api_key.isOperator'])
+    .select(['api_key.limits', 'account.status as accountStatus'])
     .where('api_key.status', '=', 'active')
-    .where('api_key.disabled_at', 'is', null)
-    .where((by) => by.or([by('expires_at', 'is', null), by('expires_at', '>', BigInt(at))]))
+    .where('api_key.disabledAt', 'is', null)
+    .where((by) => by.or([by('expiresAt', 'is', null), by('expiresAt', '>', at)]))
     .where((by) =>
-      by.or([
-        by('hash', '=', hash),
-        by.and([by('previous_hash', '=', hash), by('previous_hash_until', '>', BigInt(at))]),
-      ]),
+      by.or([by('hash', '=', hash), by.and([by('previousHash', '=', hash), by('previousHashUntil', '>', at)])]),
     )
     .executeTakeFirst();
-  return row === undefined
-    ? undefined
-    : {
-        id: row.id,
-        accountId: row.account_id,
-        name: row.name,
-        role: row.role,
-        isOperator: row.is_operator !== 0n,
-        limits: row.limits,
-        accountStatus: row.status,
-      };
 }
 
 /** Also a revoked one; undefined when the account has no such key. */
@@ -63,7 +131,7 @@ export async function getKey(
   { keyId, accountId }: { readonly keyId: string; readonly accountId?: string },
 ): Promise<ApiKey | undefined> {
   let query = db.selectFrom('api_key').selectAll().where('id', '=', keyId);
-  if (accountId !== undefined) query = query.where('account_id', '=', accountId);
+  if (accountId !== undefined) query = query.where('accountId', '=', accountId);
   const row = await query.executeTakeFirst();
   return row === undefined ? undefined : toKey(row);
 }
@@ -85,27 +153,292 @@ export async function listAccountKeys(
   let query = db
     .selectFrom('api_key')
     .selectAll()
-    .where('account_id', '=', accountId)
+    .where('accountId', '=', accountId)
     .where('status', '=', 'active')
-    .orderBy('created_at', 'desc')
+    .orderBy('createdAt', 'desc')
     .orderBy('id', 'desc')
     .limit(limit);
   if (userId !== undefined) query = query.where('role', 'is', null);
-  if (userId !== undefined && userId !== null) query = query.where('user_id', '=', userId);
-  if (userId === null) query = query.where('user_id', 'is', null);
-  if (request.isEnabled === true) query = query.where('disabled_at', 'is', null);
+  if (userId !== undefined && userId !== null) query = query.where('userId', '=', userId);
+  if (userId === null) query = query.where('userId', 'is', null);
+  if (request.isEnabled === true) query = query.where('disabledAt', 'is', null);
   if (after !== undefined) {
     const last = await db
       .selectFrom('api_key')
-      .select('created_at')
+      .select('createdAt')
       .where('id', '=', after)
-      .where('account_id', '=', accountId)
+      .where('accountId', '=', accountId)
       .executeTakeFirst();
     if (last === undefined) return [];
-    query = query.where((is) => is(is.refTuple('created_at', 'id'), '<', is.tuple(last.created_at, after)));
+    query = query.where((is) => is(is.refTuple('createdAt', 'id'), '<', is.tuple(last.createdAt, after)));
   }
   return (await query.execute()).map(toKey);
 }
+
+/** Sets the models that a key may use, out of those of its account; undefined when there is no such live key. */
+export async function allowKey(
+  db: Db,
+  request: {
+    readonly keyId: string;
+    readonly models: readonly string[] | null;
+    readonly at: number;
+    readonly changeId: Uint8Array;
+  },
+): Promise<ApiKey | undefined> {
+  const { keyId, models, at, changeId } = request;
+  return db
+    .transaction()
+    .execute((transaction) => changeKey(transaction, keyId, { models: models }, { changeId, at, kind: 'key_models' }));
+}
+
+/** Sets some of the limits of a live key; null removes one. undefined when there is no such key. */
+export async function limitKey(
+  db: Db,
+  request: {
+    readonly keyId: string;
+    readonly limits: Readonly<Record<string, unknown>>;
+    readonly at: number;
+    readonly changeId: Uint8Array;
+  },
+): Promise<ApiKey | undefined> {
+  const { keyId, limits, at, changeId } = request;
+  return db.transaction().execute(async (transaction) => {
+    const live = transaction.selectFrom('api_key').select('limits').where('id', '=', keyId);
+    const known = await live.where('status', '=', 'active').executeTakeFirst();
+    if (known === undefined) return undefined;
+    const limitsNow = limitsText(known.limits, limits);
+    return changeKey(transaction, keyId, { limits: limitsNow }, { changeId, at, kind: 'key_limits' });
+  });
+}
+
+/** Changes the details of a live key, all at once; fields that are undefined stay. undefined when there is no such key. */
+export async function editKey(
+  db: Db,
+  request: {
+    readonly keyId: string;
+    readonly name?: string | undefined;
+    /** null: never. */
+    readonly expiresAt?: number | null | undefined;
+    readonly models?: readonly string[] | null | undefined;
+    /** Those that are null are removed. */
+    readonly limits?: Readonly<Record<string, unknown>> | undefined;
+    readonly tags?: readonly string[] | undefined;
+    /** Paused, or not. A key that was paused before keeps its first time. */
+    readonly disabled?: boolean | undefined;
+    readonly at: number;
+    readonly changeId: Uint8Array;
+  },
+): Promise<ApiKey | undefined> {
+  const { keyId, name, expiresAt, models, limits, tags, disabled, at, changeId } = request;
+  return db.transaction().execute(async (transaction) => {
+    const known = await transaction
+      .selectFrom('api_key')
+      .select(['limits', 'disabledAt'])
+      .where('id', '=', keyId)
+      .where('status', '=', 'active')
+      .executeTakeFirst();
+    if (known === undefined) return undefined;
+    const set = {
+      ...(name === undefined ? {} : { name }),
+      ...(expiresAt === undefined ? {} : { expiresAt }),
+      ...(models === undefined ? {} : { models: models }),
+      ...(limits === undefined ? {} : { limits: limitsText(known.limits, limits) }),
+      ...(tags === undefined ? {} : { tags: tagsText(tags) }),
+      ...(disabled === undefined ? {} : { disabledAt: disabled ? (known.disabledAt ?? at) : null }),
+    };
+    return changeKey(transaction, keyId, set, { changeId, at, kind: 'key_edited' });
+  });
+}
+
+/**
+ * Gives a live key another secret; the current one works on until a time, or no longer (null). An earlier one that still worked
+ * ends. undefined when there is no such key.
+ */
+export async function rotateKey(
+  db: Db,
+  request: {
+    readonly keyId: string;
+    readonly hash: Uint8Array;
+    readonly pepperId: string;
+    readonly display: string;
+    readonly previousEndsAt: number | null;
+    readonly at: number;
+    readonly changeId: Uint8Array;
+  },
+): Promise<ApiKey | undefined> {
+  const { keyId, hash, pepperId, display, previousEndsAt, at, changeId } = request;
+  return db.transaction().execute(async (transaction) => {
+    const row = await transaction
+      .updateTable('api_key')
+      .set((is) => ({
+        previousHash: previousEndsAt === null ? null : is.ref('hash'),
+        previousHashUntil: previousEndsAt,
+        hash,
+        pepperId,
+        display,
+        updatedAt: at,
+      }))
+      .where('id', '=', keyId)
+      .where('status', '=', 'active')
+      .returningAll()
+      .executeTakeFirst();
+    if (row === undefined) return undefined;
+    await recordChange(transaction, changeId, at, 'key_rotated', keyId);
+    return toKey(row);
+  });
+}
+
+/**
+ * Revokes for good, and notes the event; undefined when there is no such key. A key that was revoked before keeps its first time.
+ */
+export async function revokeKey(
+  db: Db,
+  request: { readonly keyId: string; readonly at: number; readonly changeId: Uint8Array },
+): Promise<ApiKey | undefined> {
+  const { keyId, at, changeId } = request;
+  return db.transaction().execute(async (transaction) => {
+    const revoked = await transaction
+      .updateTable('api_key')
+      .set({ status: 'revoked', revokedAt: at, updatedAt: at, previousHash: null, previousHashUntil: null })
+      .where('id', '=', keyId)
+      .where('status', '=', 'active')
+      .executeTakeFirst();
+    const row = await transaction.selectFrom('api_key').selectAll().where('id', '=', keyId).executeTakeFirst();
+    if (row === undefined) return undefined;
+    if (revoked.numUpdatedRows === 1n) {
+      await recordChange(transaction, changeId, at, 'key_revoked', keyId);
+      await addNotice(transaction, {
+        id: `evt_${keyId}`,
+        accountId: row.accountId,
+        type: 'key.revoked',
+        data: JSON.stringify({ key_id: keyId, name: row.name }),
+        recipients: nobody,
+        isWebhook: true,
+        at,
+      });
+    }
+    return toKey(row);
+  });
+}
+
+/** Changes a live key; undefined when there is no such key. */
+async function changeKey(
+  transaction: Db,
+  keyId: string,
+  set: Pick<Updateable<Rows['api_key']>, 'models' | 'limits' | 'name' | 'expiresAt' | 'tags' | 'disabledAt'>,
+  { changeId, at, kind }: { readonly changeId: Uint8Array; readonly at: number; readonly kind: ChangeKind },
+): Promise<ApiKey | undefined> {
+  const row = await transaction
+    .updateTable('api_key')
+    .set({ ...set, updatedAt: at })
+    .where('id', '=', keyId)
+    .where('status', '=', 'active')
+    .returningAll()
+    .executeTakeFirst();
+  if (row === undefined) return undefined;
+  await recordChange(transaction, changeId, at, kind, keyId);
+  return toKey(row);
+}
+
+function limitsText(before: string | null, changed: Readonly<Record<string, unknown>>): string | null {
+  const known = before === null ? {} : (JSON.parse(before) as Readonly<Record<string, unknown>>);
+  const next = Object.entries({ ...known, ...changed }).filter(([, value]) => value !== null);
+  return next.length === 0 ? null : JSON.stringify(Object.fromEntries(next));
+}
+
+/** An entry for the directory of live keys. */
+export interface LoadedKey {
+  readonly id: string;
+  readonly accountId: string;
+  readonly userId: string | null;
+  readonly accountStatus: AccountStatus;
+  readonly name: string;
+  readonly hash: Uint8Array;
+  readonly pepperId: string;
+  readonly limits: string | null;
+  readonly models: readonly string[] | null;
+  readonly accountModels: readonly string[] | null;
+  readonly accountPlan: string | null;
+  readonly accountLimits: string | null;
+  readonly budget: Budget | null;
+  readonly accountBudget: Budget | null;
+  readonly expiresAt: number | null;
+  /** It manages accounts and makes no requests. */
+  readonly isManagement?: boolean;
+  readonly tags?: readonly string[];
+  readonly isPaused?: boolean;
+  /** The secret before its last rotation, and until when it works. */
+  readonly previous?: { readonly hash: Uint8Array; readonly endsAt: number } | null;
+}
+
+/** A page of the keys that are not revoked, in the order of their ids: the whole set lives in memory, but arrives in pieces. */
+export async function loadKeys(
+  db: Db,
+  request: {
+    readonly after?: string;
+    /** Only these, at most as many as fit a page. */
+    readonly ids?: readonly string[];
+    readonly limit?: number;
+  },
+): Promise<readonly LoadedKey[]> {
+  let query = db
+    .selectFrom('api_key')
+    .innerJoin('account', 'account.id', 'api_key.accountId')
+    .leftJoin('budget', 'budget.subject', 'api_key.id')
+    .leftJoin('budget as accountBudget', 'accountBudget.subject', 'account.id')
+    .select(['api_key.id', 'api_key.accountId', 'userId', 'api_key.name', 'hash', 'pepperId', 'expiresAt'])
+    .select(['api_key.limits', 'api_key.models', 'api_key.role', 'api_key.tags', 'disabledAt'])
+    .select(['previousHash', 'previousHashUntil'])
+    .select(['account.status as accountStatus', 'account.models as accountModels', 'account.plan as accountPlan'])
+    .select(['account.limits as accountLimits', 'budget.amountMicrocents', 'budget.per'])
+    .select(['accountBudget.amountMicrocents as accountAmount', 'accountBudget.per as accountPer'])
+    .where('api_key.status', '=', 'active')
+    .where('api_key.id', '>', request.after ?? '')
+    .orderBy('api_key.id')
+    .limit(pageOf(request.limit ?? request.ids?.length));
+  if (request.ids !== undefined) query = query.where('api_key.id', 'in', request.ids);
+  return (await query.execute()).map((row) => ({
+    id: row.id,
+    accountId: row.accountId,
+    userId: row.userId,
+    accountStatus: row.accountStatus,
+    name: row.name,
+    hash: row.hash,
+    pepperId: row.pepperId,
+    limits: row.limits,
+    models: row.models,
+    accountModels: row.accountModels,
+    accountPlan: row.accountPlan,
+    accountLimits: row.accountLimits,
+    budget: budgetOf(row.amountMicrocents, row.per),
+    accountBudget: budgetOf(row.accountAmount, row.accountPer),
+    expiresAt: row.expiresAt,
+    isManagement: row.role !== null,
+    tags: listOf(row.tags) ?? [],
+    isPaused: row.disabledAt !== null,
+    previous:
+      row.previousHash === null || row.previousHashUntil === null
+        ? null
+        : { hash: row.previousHash, endsAt: row.previousHashUntil },
+  }));
+}
+
+const budgetOf = (amountMicrocents: bigint | null, per: Budget['per'] | null): Budget | null =>
+  amountMicrocents === null || per === null ? null : { amountMicrocents, per };
+
+function toKey(row: Row<'api_key'>): ApiKey {
+  // What identifies it stays here.
+  const { hash: _hash, pepperId: _pepperId, previousHash: _previousHash, previousHashUntil, ...key } = row;
+  return {
+    ...key,
+    tags: listOf(key.tags) ?? [],
+    previousEndsAt: previousHashUntil,
+    updatedAt: key.updatedAt ?? key.createdAt,
+  };
+}
+
+const tagsText = (tags: readonly string[] | undefined): string | null =>
+  tags === undefined || tags.length === 0 ? null : JSON.stringify(tags);
 
 /**
  * When each of these keys of an account last ended a request: to the millisecond since the hour before the last one with
@@ -113,7 +446,7 @@ export async function listAccountKeys(
  * summed-up days of the account, so that an idle key costs a look at its days and not at all hours ever recorded.
  */
 export async function lastUseOfKeys(
-  db: Db,
+  db: Kysely<Database>,
   request: { readonly accountId: string; readonly keyIds: readonly string[] },
 ): Promise<readonly { readonly keyId: string; readonly at: number }[]> {
   const { accountId, keyIds } = request;
@@ -149,7 +482,7 @@ export async function lastUseOfKeys(
 
 /** The newest hour or day with usage in a span, by key. */
 async function newest(
-  db: Db,
+  db: Kysely<Database>,
   time: 'hour' | 'day',
   request: {
     readonly accountId: string;

@@ -1,4 +1,4 @@
-/** The outbox; runs like the queries of `queries.ts`. */
+/** The outbox. */
 import type { Kysely } from 'kysely';
 import type { Row, Rows } from '../schema/codec.ts';
 

@@ -27,13 +27,38 @@ import * as demoPayments from './demo-payments.ts';
 import * as invoices from './invoices.ts';
 import * as receipts from './receipts.ts';
 import * as users from './users.ts';
-import * as queries from './queries.ts';
+import * as accountPrices from './account-prices.ts';
+import * as transfers from './transfers.ts';
+import * as usageRows from './usage-rows.ts';
+import * as usageTotals from './usage-totals.ts';
 import * as reports from '../reports/reports.ts';
 import * as rollUps from '../reports/roll-ups.ts';
 import * as webhooks from './webhooks.ts';
 
 /** What the repositories do for the main thread, by name: an entry here makes a query callable from there. */
 const rowOperations = {
+  listAccounts: accounts.listAccounts,
+  getAccount: accounts.getAccount,
+  listCustomers: accounts.listCustomers,
+  createKey: keys.createKey,
+  listKeys: keys.listKeys,
+  revokeKey: keys.revokeKey,
+  loadKeys: keys.loadKeys,
+  allowKey: keys.allowKey,
+  allowAccount: accounts.allowAccount,
+  planAccount: accounts.planAccount,
+  limitAccount: accounts.limitAccount,
+  limitKey: keys.limitKey,
+  editKey: keys.editKey,
+  rotateKey: keys.rotateKey,
+  editAccount: accounts.editAccount,
+  addAccountPrice: accountPrices.addAccountPrice,
+  endAccountPrices: accountPrices.endAccountPrices,
+  listAccountPrices: accountPrices.listAccountPrices,
+  listTransfers: transfers.listTransfers,
+  findPresentedKey: keys.findPresentedKey,
+  getKey: keys.getKey,
+  listAccountKeys: keys.listAccountKeys,
   beginFile: files.beginFile,
   finishFile: files.finishFile,
   getFile: files.getFile,
@@ -101,42 +126,23 @@ const rowOperations = {
 
 /** The same, on the columns as SQL has them: sums, and what reaches better-auth's tables. */
 const storedOperations = {
-  listAccounts: queries.listAccounts,
-  getAccount: queries.getAccount,
-  listCustomers: accounts.listCustomers,
   heldByAccounts: accounts.heldByAccounts,
   chargedUsage: accounts.chargedUsage,
   eraseAccount: erasing.eraseAccount,
   exportPage: erasing.exportPage,
   whyPersonStays: persons.whyPersonStays,
   erasePerson: persons.erasePerson,
-  createKey: queries.createKey,
-  listKeys: queries.listKeys,
-  revokeKey: queries.revokeKey,
-  loadKeys: queries.loadKeys,
-  allowKey: queries.allowKey,
-  allowAccount: queries.allowAccount,
-  planAccount: queries.planAccount,
-  limitAccount: queries.limitAccount,
-  limitKey: queries.limitKey,
-  editKey: queries.editKey,
-  rotateKey: queries.rotateKey,
-  editAccount: queries.editAccount,
   getBudget: budgets.getBudget,
   budgetsOf: budgets.budgetsOf,
   spentBesideBudget: budgets.spentBesideBudget,
   loadLimitWindows: limitWindows.loadLimitWindows,
   addLimitWindows: limitWindows.addLimitWindows,
   limitWindowsOf: limitWindows.limitWindowsOf,
-  addAccountPrice: queries.addAccountPrice,
-  endAccountPrices: queries.endAccountPrices,
-  listAccountPrices: queries.listAccountPrices,
   findChange: changes.findChange,
-  listTransfers: queries.listTransfers,
-  listUsage: queries.listUsage,
-  findUsage: queries.findUsage,
-  sumUsage: queries.sumUsage,
-  sumUsageByTag: queries.sumUsageByTag,
+  listUsage: usageRows.listUsage,
+  findUsage: usageRows.findUsage,
+  sumUsage: usageTotals.sumUsage,
+  sumUsageByTag: usageTotals.sumUsageByTag,
   recomputeUsageHours: rollUps.recomputeUsageHours,
   recomputeUsageDays: (db: Kysely<Database>, _request: object) => rollUps.recomputeUsageDays(db),
   forgetChanges: changes.forgetChanges,
@@ -164,9 +170,6 @@ const storedOperations = {
   listReceipts: receipts.listReceipts,
   getReceipt: receipts.getReceipt,
   receiptsOfTopups: receipts.receiptsOfTopups,
-  findPresentedKey: keys.findPresentedKey,
-  getKey: keys.getKey,
-  listAccountKeys: keys.listAccountKeys,
   lastUseOfKeys: keys.lastUseOfKeys,
   beginAttempt: attempts.beginAttempt,
   attemptWasRight: attempts.attemptWasRight,

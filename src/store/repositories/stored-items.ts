@@ -1,4 +1,4 @@
-/** Items of answers that requests of the same account may reference by id; runs like the queries of `queries.ts`. */
+/** Items of answers that requests of the same account may reference by id. */
 import { sql, type Kysely } from 'kysely';
 import type { Database } from '../database.ts';
 

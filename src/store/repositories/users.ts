@@ -1,4 +1,4 @@
-/** Users, their role in each account, and how they join; runs like the queries of `queries.ts`. */
+/** Users, their role in each account, and how they join. */
 import { sql, type Kysely } from 'kysely';
 import type { AccountStatus, Database, MemberRole } from '../database.ts';
 import { StoreError } from '../store-error.ts';

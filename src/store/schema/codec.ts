@@ -17,7 +17,7 @@ import {
   type ValueNode,
 } from 'kysely';
 import type { Database } from '../database.ts';
-import type { Kind, ProgramTables } from './column.ts';
+import type { Column, Kind, ProgramTables } from './column.ts';
 import { columnsOf, tables, type TableName } from './tables.ts';
 
 /** All but better-auth's, which have its own names (repositories/auth.ts). */
@@ -36,11 +36,15 @@ interface Described {
   readonly kind: Kind;
 }
 
+/** Of this name there may also be text or bytes, which are read as they are whatever the kind: so the other kind is known last. */
+const isReadAsItIs = ({ kind }: Column): boolean => kind === 'text' || kind === 'bytes';
+
 /** By the name in SQL. */
 const columns: ReadonlyMap<string, Described> = new Map(
   (Object.keys(tables) as TableName[])
     .filter((table) => !table.startsWith('auth_'))
     .flatMap((table) => Object.entries(columnsOf(table)))
+    .toSorted(([, one], [, other]) => Number(isReadAsItIs(other)) - Number(isReadAsItIs(one)))
     .map(([stored, { kind }]) => {
       const name = stored.replaceAll(/_(\w)/g, (_, letter: string) => letter.toUpperCase());
       return [stored, { kind, name: kind === 'money' ? `${name}Microcents` : name }];

@@ -1,7 +1,7 @@
 import type { Kysely } from 'kysely';
 import type { Database } from '../database.ts';
 import type { Ending } from '../ledger.ts';
-import { leased } from '../repositories/queries.ts';
+import { leased } from '../repositories/accounts.ts';
 import { isInMonthsOf } from '../reports/usage-months.ts';
 import { verifyPayments } from './verify-payments.ts';
 import { verifyRollUps } from './verify-usage.ts';

@@ -8,7 +8,7 @@ import type { OperationServices } from '../../../src/accounts/operation.ts';
 import { operate } from '../../../src/accounts/operations.ts';
 import { openSecret } from '../../../src/accounts/secret.ts';
 import type { StoreError } from '../../../src/store/store-error.ts';
-import { liveKeysMax } from '../../../src/store/repositories/queries.ts';
+import { liveKeysMax } from '../../../src/store/repositories/keys.ts';
 import { usage, uuid } from '../../store/fixture.ts';
 import { assertRight, customer, hold, openReplica } from './fixture.ts';
 import { PostgresServer } from './server.ts';

@@ -1,0 +1,116 @@
+/** What accounts pay instead of the list prices. */
+import type { Kysely } from 'kysely';
+import type { Row, Rows } from '../schema/codec.ts';
+import { StoreError } from '../store-error.ts';
+import { recordChange } from './changes.ts';
+import { pageOf } from './page.ts';
+
+type Db = Kysely<Rows>;
+
+/** What an account pays for a model instead of the list prices, in microcents per million tokens. */
+export interface AccountPrice extends Omit<Row<'account_price'>, 'inputPrice' | 'outputPrice' | 'cacheReadPrice'> {
+  readonly input: bigint;
+  readonly output: bigint;
+  readonly cacheRead: bigint;
+}
+
+/** Adds rates. Rates with another beginning stay: at each moment those that began last apply. */
+export async function addAccountPrice(
+  db: Db,
+  request: { readonly price: AccountPrice; readonly at: number; readonly changeId: Uint8Array },
+): Promise<void> {
+  const { price, at, changeId } = request;
+  const { input, output, cacheRead, ...rest } = price;
+  await db.transaction().execute(async (transaction) => {
+    const account = await transaction
+      .selectFrom('account')
+      .select('kind')
+      .where('id', '=', price.accountId)
+      .executeTakeFirst();
+    if (account?.kind !== 0) throw new StoreError('not_found', `there is no account ${price.accountId}`);
+    const begins = await transaction
+      .selectFrom('account_price')
+      .select('validFrom')
+      .where('accountId', '=', price.accountId)
+      .where('modelId', '=', price.modelId)
+      .where('validFrom', '=', price.validFrom)
+      .executeTakeFirst();
+    if (begins !== undefined)
+      throw new StoreError('conflict', 'Rates that start at that very time exist already. Remove them first.');
+    await transaction
+      .insertInto('account_price')
+      .values({ ...rest, inputPrice: input, outputPrice: output, cacheReadPrice: cacheRead })
+      .execute();
+    await recordChange(transaction, changeId, at, 'account_price', price.accountId);
+  });
+}
+
+/** Ends an account's rates for a model: those in force stop now, future ones never begin. Returns how many. */
+export async function endAccountPrices(
+  db: Db,
+  request: {
+    readonly accountId: string;
+    readonly modelId: string;
+    readonly at: number;
+    readonly changeId: Uint8Array;
+  },
+): Promise<number> {
+  const { accountId, modelId, at, changeId } = request;
+  return db.transaction().execute(async (transaction) => {
+    const begun = await transaction
+      .updateTable('account_price')
+      .set({ validTo: at })
+      .where('accountId', '=', accountId)
+      .where('modelId', '=', modelId)
+      .where('validFrom', '<', at)
+      .where((is) => is.or([is('validTo', 'is', null), is('validTo', '>', at)]))
+      .executeTakeFirst();
+    const toCome = await transaction
+      .deleteFrom('account_price')
+      .where('accountId', '=', accountId)
+      .where('modelId', '=', modelId)
+      .where('validFrom', '>=', at)
+      .executeTakeFirst();
+    const ended = Number(begun.numUpdatedRows + toCome.numDeletedRows);
+    if (ended > 0) await recordChange(transaction, changeId, at, 'account_price', accountId);
+    return ended;
+  });
+}
+
+/** Rates that are or will be in force at a time, in pages by account, model and beginning. */
+export async function listAccountPrices(
+  db: Db,
+  request: {
+    readonly accountId?: string;
+    readonly endingAfter: number;
+    readonly after?: Pick<AccountPrice, 'accountId' | 'modelId' | 'validFrom'>;
+    readonly limit?: number;
+  },
+): Promise<readonly AccountPrice[]> {
+  const { accountId, endingAfter, after } = request;
+  let query = db
+    .selectFrom('account_price')
+    .selectAll()
+    .where((is) => is.or([is('validTo', 'is', null), is('validTo', '>', endingAfter)]))
+    .orderBy('accountId')
+    .orderBy('modelId')
+    .orderBy('validFrom')
+    .limit(pageOf(request.limit));
+  if (accountId !== undefined) query = query.where('accountId', '=', accountId);
+  if (after !== undefined) {
+    query = query.where((is) =>
+      is(
+        is.refTuple('accountId', 'modelId', 'validFrom'),
+        '>',
+        is.tuple(after.accountId, after.modelId, after.validFrom),
+      ),
+    );
+  }
+  const rows = await query.execute();
+  return rows.map(({ inputPrice: input, outputPrice: output, cacheReadPrice: cacheRead, ...price }) => ({
+    ...price,
+    input,
+    output,
+    cacheRead,
+  }));
+}

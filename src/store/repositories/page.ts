@@ -1,0 +1,6 @@
+/** How long a list is that is asked for. */
+const pageMax = 1000;
+
+export function pageOf(limit: number | undefined): number {
+  return Math.max(1, Math.min(Math.trunc(limit ?? 100), pageMax));
+}

@@ -1,0 +1,160 @@
+/** Sums of the requests of the ledger. */
+import { sql, type Kysely, type RawBuilder } from 'kysely';
+import type { Database } from '../database.ts';
+import { hourMs } from '../../platform/calendar/time-zone.ts';
+import { closedBefore, hourOfAll, listOf, sumsOf, type TokenColumn } from '../reports/usage-expressions.ts';
+import { inMonthsOf } from '../reports/usage-months.ts';
+import type { UsageFilter } from './usage-rows.ts';
+
+type Db = Kysely<Database>;
+
+/** Sums of usage. `group` is the model, the key, the account or the start of the UTC day, as requested; empty for one total. */
+export interface UsageSum {
+  readonly group: string;
+  readonly requests: number;
+  readonly promptTokens: number;
+  readonly cachedTokens: number;
+  readonly completionTokens: number;
+  readonly reasoningTokens: number;
+  readonly costMicrocents: bigint;
+  readonly unchargedMicrocents: bigint;
+}
+
+/**
+ * Adds usage up between two times. Whole hours that are closed come from usage_hour, the ends and the open hours from
+ * usage itself: 2 ms instead of 400 for the largest account's month in ten million rows.
+ */
+export async function sumUsage(
+  db: Db,
+  request: UsageFilter & {
+    readonly from: number;
+    readonly to: number;
+    readonly by?: 'model' | 'key' | 'account' | 'day';
+  },
+): Promise<readonly UsageSum[]> {
+  const { from, to, by } = request;
+  return (
+    db
+      .transaction()
+      // One snapshot for both tables: the job may move rows from one part to the other. SQLite has no other kind.
+      .setAccessMode('read only')
+      .setIsolationLevel('repeatable read')
+      .execute(async (transaction) => {
+        const closed = await closedBefore(transaction);
+        const hoursFrom = Math.min(Math.ceil(from / hourMs) * hourMs, to);
+        const hoursTo = Math.max(hoursFrom, Math.min(Math.floor(to / hourMs) * hourMs, closed));
+        const parts = [
+          ...(await sumRaw(transaction, { ...request, to: hoursFrom }, by)),
+          ...(await sumHours(transaction, { ...request, from: hoursFrom, to: hoursTo }, by)),
+          ...(await sumRaw(transaction, { ...request, from: hoursTo }, by)),
+        ];
+        return addUp(parts);
+      })
+  );
+}
+
+/**
+ * Adds usage up between two times by the labels of its requests: one with several labels counts under each, one without under
+ * none. Only usage has labels, so it costs a look at each row of the span.
+ */
+export async function sumUsageByTag(
+  db: Db,
+  request: UsageFilter & { readonly from: number; readonly to: number },
+): Promise<readonly UsageSum[]> {
+  const rows = await rawUsage(db, request)
+    .where('tags', 'is not', null)
+    .select((of) => of.ref('tags').$notNull().as('tags'))
+    .select(sumsOf(sql`count(*)`))
+    .groupBy('tags')
+    .execute();
+  return addUp(rows.flatMap(({ tags, ...sums }) => listOf(tags)!.map((group) => ({ ...sums, group }))));
+}
+
+type Grouping = 'model' | 'key' | 'account' | 'day' | undefined;
+
+type SumRow = Readonly<Record<'requests' | TokenColumn | 'cost' | 'uncharged', bigint>> & {
+  readonly group: string | bigint;
+};
+
+function sumRaw(
+  db: Db,
+  filter: UsageFilter & { readonly from: number; readonly to: number },
+  by: Grouping,
+): Promise<readonly SumRow[]> {
+  if (filter.from >= filter.to) return Promise.resolve([]);
+  const group = groupOf(by, 'ended_at');
+  return rawUsage(db, filter)
+    .select(group.as('group'))
+    .select(sumsOf(sql`count(*)`))
+    .groupBy(group)
+    .execute();
+}
+
+function rawUsage(db: Db, filter: UsageFilter & { readonly from: number; readonly to: number }) {
+  let query = db
+    .selectFrom('account')
+    .crossJoin('usage') // by account, as in sumUsageByHour
+    .whereRef('usage.account_id', '=', 'account.id')
+    .where('ended_at', '>=', BigInt(filter.from))
+    .where('ended_at', '<', BigInt(filter.to))
+    .where(inMonthsOf(db, filter));
+  if (filter.accountId !== undefined) query = query.where('account.id', '=', filter.accountId);
+  if (filter.keyId !== undefined) query = query.where('key_id', '=', filter.keyId);
+  if (filter.modelId !== undefined) query = query.where('model_id', '=', filter.modelId);
+  return query;
+}
+
+function sumHours(
+  db: Db,
+  filter: UsageFilter & { readonly from: number; readonly to: number },
+  by: Grouping,
+): Promise<readonly SumRow[]> {
+  if (filter.from >= filter.to) return Promise.resolve([]);
+  const group = groupOf(by, 'hour');
+  const hour = filter.accountId === undefined ? hourOfAll : sql<bigint>`hour`;
+  let query = db
+    .selectFrom('usage_hour')
+    .select(group.as('group'))
+    .select(sumsOf(sql`sum(requests)`))
+    .where(hour, '>=', BigInt(filter.from))
+    .where(hour, '<', BigInt(filter.to))
+    .groupBy(group);
+  if (filter.accountId !== undefined) query = query.where('account_id', '=', filter.accountId);
+  if (filter.keyId !== undefined) query = query.where('key_id', '=', filter.keyId);
+  if (filter.modelId !== undefined) query = query.where('model_id', '=', filter.modelId);
+  return query.execute();
+}
+
+function groupOf(by: Grouping, timeColumn: 'ended_at' | 'hour'): RawBuilder<string | bigint> {
+  switch (by) {
+    case 'model':
+      return sql<string>`model_id`;
+    case 'key':
+      return sql<string>`key_id`;
+    case 'account':
+      return sql<string>`account_id`;
+    case 'day':
+      return sql<bigint>`${sql.ref(timeColumn)} - ${sql.ref(timeColumn)} % ${sql.lit(24 * hourMs)}`;
+    case undefined:
+      return sql<string>`cast('' as text)`; // PostgreSQL refuses a bare constant in group by
+  }
+}
+
+function addUp(rows: readonly SumRow[]): readonly UsageSum[] {
+  const sums = new Map<string, UsageSum>();
+  for (const row of rows) {
+    const group = String(row.group);
+    const sum = sums.get(group);
+    sums.set(group, {
+      group,
+      requests: (sum?.requests ?? 0) + Number(row.requests),
+      promptTokens: (sum?.promptTokens ?? 0) + Number(row.prompt_tokens),
+      cachedTokens: (sum?.cachedTokens ?? 0) + Number(row.cached_tokens),
+      completionTokens: (sum?.completionTokens ?? 0) + Number(row.completion_tokens),
+      reasoningTokens: (sum?.reasoningTokens ?? 0) + Number(row.reasoning_tokens),
+      costMicrocents: (sum?.costMicrocents ?? 0n) + row.cost,
+      unchargedMicrocents: (sum?.unchargedMicrocents ?? 0n) + row.uncharged,
+    });
+  }
+  return [...sums.values()].sort((a, b) => (a.group < b.group ? -1 : 1));
+}
