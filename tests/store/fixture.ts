@@ -13,9 +13,15 @@ import { verifyLedger } from '../../src/store/verify/verify.ts';
 
 export const uuid = uuidMaker();
 
+/** Stores to be closed before the folders of a test are removed: Node runs a test's `after` hooks in the order of their registration. */
+const openStores = new WeakMap<TestContext, Set<SqliteStore>>();
+
 export function temporaryFolder(t: TestContext): string {
   const folder = mkdtempSync(join(tmpdir(), 'tokenhouse-store-'));
-  t.after(() => rmSync(folder, { recursive: true, force: true }));
+  t.after(async () => {
+    await Promise.all([...(openStores.get(t) ?? [])].map((store) => store.close()));
+    rmSync(folder, { recursive: true, force: true });
+  });
   return folder;
 }
 
@@ -32,6 +38,9 @@ export async function openStore(
     },
     ...options,
   });
+  const stores = openStores.get(t) ?? new Set();
+  openStores.set(t, stores.add(store));
+  // Closing is idempotent; there may be no folder of the test's own.
   t.after(() => store.close());
   return store;
 }
