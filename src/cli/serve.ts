@@ -175,8 +175,8 @@ function sayPlaces(config: Config, service: Service, isShort: boolean, say: Say)
   const { storage } = config;
   const { directory } = storage;
   const configuration = config.file === undefined ? undefined : shownPath(config.file);
-  const done = service.migrated.length === 0 ? [] : [`${service.migrated.length} migrations`];
   const isNew = service.firstAccount !== undefined;
+  const done = service.migrated.length === 0 || isNew ? [] : ['schema brought up to date'];
   const data =
     storage.type === 'postgres'
       ? [storage.shown, ...(isNew ? ['created'] : []), ...done]

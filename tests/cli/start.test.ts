@@ -19,7 +19,7 @@ describe('the first start, without a terminal', () => {
     const expected = [
       /^Tokenhouse \d+\.\d+\.\d+ · node \d+.* · one process, SQLite · no telemetry$/,
       /^config {3}\.\/tokenhouse\.yaml$/,
-      /^data {5}\.\/data · created · \d+ migrations · [\d.]+ [GT]B free$/,
+      /^data {5}\.\/data · created · [\d.]+ [GT]B free$/,
       /^model {4}demo · scripted · ready$/,
       /^ready in [\d.]+ s$/,
       /^ {2}API {5}http:\/\/localhost:\d+\/v1$/,
