@@ -4,6 +4,7 @@ import type { LoadedKey } from '../store/repositories/keys.ts';
 import { keyAccess, keyRates, readAccountLimits, readLimits } from './key-limits.ts';
 import type { KeyAccess, KeyRates } from './key-limits.ts';
 import { lookUpHash, parseKey } from './key.ts';
+import { SecretError } from './secret.ts';
 import type { Secret } from './secret.ts';
 
 /** The sender of a request. */
@@ -118,7 +119,7 @@ export class Directory {
   load(keys: readonly LoadedKey[]): void {
     const strange = keys.filter((key) => !this.isOwn(key));
     if (strange.length > 0) {
-      throw new Error(
+      throw new SecretError(
         `${strange.length} of ${keys.length} API keys in the database were created with another secret (${strange[0]!.pepperId}; ` +
           `this is ${this.#secret.id}, from ${this.#secret.source === 'environment' ? 'TOKENHOUSE_SECRET' : 'the file `secret` in the data folder'}). ` +
           'Restore TOKENHOUSE_SECRET, or the file, to the secret that the keys were created with; or revoke these keys and create new ones.',

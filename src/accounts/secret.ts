@@ -40,6 +40,11 @@ export interface SecretOptions {
   readonly warn: (message: string) => void;
 }
 
+/** The secret cannot be used: too short, or not the one that the keys were made with. */
+export class SecretError extends Error {
+  override readonly name = 'SecretError';
+}
+
 const secretLengthMin = 32;
 
 /** The secret from the environment if there is one, else from `secret` in the data folder, else a new one there. */
@@ -123,7 +128,7 @@ function createSecret(file: string): boolean {
 
 function refuseWeak(text: string, where: string): void {
   if (text.length >= secretLengthMin) return;
-  throw new Error(
+  throw new SecretError(
     `${where} is shorter than ${secretLengthMin} characters. Use a random one, for example from \`openssl rand -base64 32\`` +
       (where === 'TOKENHOUSE_SECRET'
         ? '.'

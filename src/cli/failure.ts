@@ -1,6 +1,7 @@
 import path from 'node:path';
 
 import { OperationError } from '../accounts/operation.ts';
+import { SecretError } from '../accounts/secret.ts';
 import type { Config } from '../config/config.ts';
 import { runnable } from '../config/environment.ts';
 import { ConfigError } from '../config/problem.ts';
@@ -41,10 +42,9 @@ export async function failureOf(error: unknown, directory: string, config?: Conf
   const ofFolder = config === undefined ? undefined : ofDataFolder(error, directory, config);
   if (ofFolder !== undefined) return ofFolder;
   if (error instanceof StoreError) return ofStore(error);
-  const message = error instanceof Error ? error.message : String(error);
-  if (/made with another secret|shorter than \d+ characters/.test(message)) return ofSecret(message);
+  if (error instanceof SecretError) return ofSecret(error);
   return {
-    what: [message],
+    what: [error instanceof Error ? error.message : String(error)],
     why: error instanceof SourceProblem ? 'the source does not have the requested file' : 'this is an unexpected error',
     repair: ['tokenhouse doctor'],
     exitCode: exitCodes.unavailable,
@@ -57,7 +57,7 @@ function ofConfig({ problems }: ConfigError): Failure {
   const variable = /^[A-Z_]+$/.test(first?.where ?? '') ? first?.where : undefined;
   return {
     what: problems.map(({ where, what }) => `${where}: ${what}`),
-    why: 'an unknown setting would have no effect, so nothing was done',
+    why: 'a configuration with a problem is not used, not even in part, so nothing was done',
     repair: [
       variable === 'TOKENHOUSE_SECRET'
         ? 'export TOKENHOUSE_SECRET="$(openssl rand -hex 32)"'
@@ -193,7 +193,7 @@ function ofStore(error: StoreError): Failure {
   };
 }
 
-function ofSecret(message: string): Failure {
+function ofSecret({ message }: SecretError): Failure {
   return {
     what: [message],
     why: 'keys are looked up by a hash that depends on the secret: with another secret no key would match',

@@ -74,7 +74,7 @@ function commands(running: boolean): void {
     assert.match(
       set.stdout,
       new RegExp(
-        `^${made.id} may spend \\$0\\.00000001 in total from now on; what runs goes on\\. \\$0\\.\\d+ is spent\\.\n$`,
+        `^${made.id} may spend \\$0\\.00000001 in total from now on; running requests continue\\. \\$0\\.\\d+ is spent\\.\n$`,
       ),
     );
     if (running) assert.equal(await ask(made.key), 402);

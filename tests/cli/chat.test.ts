@@ -234,7 +234,7 @@ test('a conversation on a terminal: remembers, survives an interrupt, and ends w
   });
   await terminal.shows(/API key: /);
   terminal.type(`${service.key}\r`);
-  await terminal.shows(/demo · \/exit leaves[^]*> /);
+  await terminal.shows(/demo · \/exit ends the chat[^]*> /);
   assert.ok(!terminal.screen.includes(service.key), 'the key was shown');
   terminal.type('hello\r');
   await terminal.shows(/Hello, you\.[^]*\$0\.\d+\n[^]*> /);

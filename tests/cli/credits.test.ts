@@ -209,7 +209,7 @@ describe('a key, after it was made', () => {
     assert.deepEqual((await listed())?.['limits'], {});
     const wrong = await run('keys', 'limit', id, '--ip', '300.1.2.3');
     assert.equal(wrong.code, 1);
-    assert.match(wrong.stderr, /"300\.1\.2\.3" is neither an address nor a range/);
+    assert.match(wrong.stderr, /"300\.1\.2\.3" is neither an IP address nor a range/);
     assert.equal((await run('keys', 'limit', id)).code, 1);
   });
 

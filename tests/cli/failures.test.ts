@@ -39,7 +39,7 @@ const rows: readonly Row[] = [
     config: `${anyPorts}modles: []\n`,
     code: 78,
     says: /^tokenhouse\.yaml:2:1: unknown key "modles".*did you mean "models"\?$/m,
-    why: /would have no effect/,
+    why: /is not used, not even in part/,
     repair: /^\$\{EDITOR:-vi\} \+2 tokenhouse\.yaml && tokenhouse config check tokenhouse\.yaml$/,
   },
   {
@@ -47,7 +47,7 @@ const rows: readonly Row[] = [
     environment: { TOKENHOUSE_SECRET: 'short' },
     code: 78,
     says: /^TOKENHOUSE_SECRET: has 5 characters/m,
-    why: /would have no effect/,
+    why: /is not used, not even in part/,
     repair: /^export TOKENHOUSE_SECRET="\$\(openssl rand -hex 32\)"$/,
   },
   {
@@ -55,7 +55,7 @@ const rows: readonly Row[] = [
     environment: { HF_ENDPOINT: 'mirror' },
     code: 78,
     says: /^HF_ENDPOINT: is not a URL/m,
-    why: /would have no effect/,
+    why: /is not used, not even in part/,
     repair: /^unset HF_ENDPOINT$/,
   },
   {
@@ -74,7 +74,7 @@ const rows: readonly Row[] = [
     args: ['serve', '--config', 'nothing.yaml'],
     code: 78,
     says: /^nothing\.yaml: does not exist/m,
-    why: /would have no effect/,
+    why: /is not used, not even in part/,
     repair: /^tokenhouse init$/,
   },
   {

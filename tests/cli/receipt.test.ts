@@ -24,7 +24,7 @@ test('explain prints the receipt of a request, and usage --csv all of them with 
   for (const words of [
     `${id} · scripted-model · chat · whole`,
     'end      finished, stop',
-    'why      The answer was completed',
+    'why      The answer is complete',
   ])
     assert.ok(stdout.includes(words), stdout);
   const receipt = JSON.parse((await service.command('explain', '--json', id)).stdout) as Record<string, unknown>;

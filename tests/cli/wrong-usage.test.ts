@@ -75,7 +75,7 @@ describe('78, a wrong configuration, with file, line and column', () => {
     [
       'the same id twice',
       model(`  - id: DEMO\n    context_length: 16\n    ${pricing}\n    ${backends}\n`),
-      /^tokenhouse\.yaml:6:9: .*taken/m,
+      /^tokenhouse\.yaml:6:9: the id "DEMO" is the same as "demo"/m,
     ],
     ['an unknown engine', model('').replace('engine: scripted', 'engine: magic'), /^tokenhouse\.yaml:5:\d+: .*magic/m],
     [

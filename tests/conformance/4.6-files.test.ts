@@ -391,7 +391,7 @@ describe('files in requests', () => {
 
   test('of a PDF without text, as a scan is, the model is told so', async () => {
     const { content } = await ask('blind', { file_data: inline(pdfOf([''])), filename: 'scan.pdf' });
-    assert.match(String(content), /^Look\.\nAttached file scan\.pdf is a PDF without any text/);
+    assert.match(String(content), /^Look\.\nAttached file scan\.pdf is a PDF without text: it is empty, or a scan/);
   });
 
   test('an image is one for a model with vision, and removed for the others, whatever its name says', async () => {

@@ -79,5 +79,5 @@ test('the service takes no more work, says why, and its exit code is not 0', asy
   }
   assert.ok(!statuses.has(200), [...statuses].join());
   assert.equal((await ended).code, 69);
-  assert.match(service.output, /tokenhouse\.db was deleted or moved while the service ran/);
+  assert.match(service.output, /tokenhouse\.db was deleted or moved while the service was running/);
 });

@@ -70,7 +70,7 @@ describe('signing in, paying and signing out', { concurrency: false }, () => {
       await person.open(`${service.accountUrl}/topup`);
 
       await person.fill('Amount in dollars', '7.00');
-      await person.press('Go on to payment');
+      await person.press('Continue to payment');
       await person.arrives(/\/v1\/payments\/demo\/cs_demo_/);
       await person.press('Fail');
       await person.reads('failed');
@@ -98,7 +98,7 @@ describe('signing in, paying and signing out', { concurrency: false }, () => {
       // Each form of the page of a payment that is there: a refund, a dispute and its end.
       await person.open(`${service.accountUrl}/topup`);
       await person.fill('Amount in dollars', '5.00');
-      await person.press('Go on to payment');
+      await person.press('Continue to payment');
       await person.arrives(/\/v1\/payments\/demo\/cs_demo_/);
       const checkout = page.url();
       await person.press('Pay, and report it three times');

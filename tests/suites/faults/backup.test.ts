@@ -87,7 +87,7 @@ test('under load: every charge that was acknowledged before the backup began is 
   const before = [...acknowledged];
   const { stdout } = await run(service, 'db', 'backup', backup);
   assert.match(stdout, /backup\.db: \d+ bytes, \d+ accounts.*; verified\n/);
-  assert.match(stdout, /backup\.db\.secret: what its keys are hashed with/);
+  assert.match(stdout, /backup\.db\.secret: the secret that its keys are hashed with/);
   over = true;
   await load;
   assert.deepEqual([statSync(backup).mode & 0o777, statSync(`${backup}.secret`).mode & 0o777], [0o600, 0o600]);

@@ -63,7 +63,7 @@ export class MemoryBudget {
     if (cacheBytes > left) {
       const limit = this.#isConfigured ? 'cache_bytes_max' : 'a quarter of the free memory';
       throw new ModelRefused(
-        `the cache for ${places} needs ${inWords(cacheBytes)}, and ${inWords(left)} of ${limit} are free: lower slots or context_length, or raise cache_bytes_max`,
+        `the cache for ${places} needs ${inWords(cacheBytes)}, and ${inWords(left)} of ${limit} is free: lower slots or context_length, or raise cache_bytes_max`,
       );
     }
     const allBytes = fileBytes + cacheBytes;
