@@ -13,6 +13,8 @@ if (file === undefined || !file.endsWith('.ts') || !fs.existsSync(path.join(root
 setup();
 await buildProgram();
 const folder = fs.mkdtempSync(path.join(dist, 'run-'));
+// What tests share finds the program beside it.
+fs.symlinkSync(dist, path.join(folder, 'program'), 'junction');
 const beside = fs.readdirSync(path.join(root, path.dirname(file))).filter((name) => name.endsWith('-process.ts'));
 await buildFiles({
   files: [file, 'src/platform/stack-traces.ts', ...beside.map((name) => path.join(path.dirname(file), name))],
