@@ -13,7 +13,7 @@ export function errorIndexPage(): string {
   );
   return page(
     'Errors',
-    `<p>Branch on <code>error.code</code>; statuses and messages are for people.</p><table class="codes"><tr><th>Code</th><th>Status</th><th>When</th></tr>${rows.join('')}</table>`,
+    `<p>Branch on <code>error.code</code>; a status stands for several codes, and messages may change.</p><table class="codes"><tr><th>Code</th><th>Status</th><th>When</th></tr>${rows.join('')}</table>`,
   );
 }
 

@@ -28,7 +28,7 @@ test('the link of the first start makes the owner, who is led on and signs out',
   await person.fill('Password (10 characters or more)', owner.password);
   await person.press('Create the owner account');
   await person.reads('You are now the operator of this server');
-  await person.page.getByRole('link', { name: 'Go on' }).click();
+  await person.page.getByRole('link', { name: 'Continue' }).click();
   await person.arrives(`${service.accountUrl}/`);
   await person.reads('Signed in as Olga (owner@example.org).');
   await person.press('Sign out');

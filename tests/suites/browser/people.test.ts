@@ -32,7 +32,7 @@ test('signing up, confirming the address, forgetting the password, all by links 
   assert.equal(page.url(), `${host.url}/verify-email`, 'the token is out of the address bar');
   await person.press('Confirm');
   await person.reads('Confirmed.');
-  await page.getByRole('link', { name: 'Go on' }).click();
+  await page.getByRole('link', { name: 'Continue' }).click();
   await person.arrives(`${host.url}/sign-in`);
 
   await page.getByRole('link', { name: 'Forgot your password?' }).click();
@@ -44,7 +44,7 @@ test('signing up, confirming the address, forgetting the password, all by links 
   await person.fill('Password', 'another horse battery');
   await person.press('Set the password');
   await person.reads('Sign in with the new password.');
-  await page.getByRole('link', { name: 'Go on' }).click();
+  await page.getByRole('link', { name: 'Continue' }).click();
   await person.arrives(`${host.url}/sign-in`);
   await person.fill('E-mail address', 'ada@example.org');
   await person.fill('Password', 'another horse battery');
@@ -115,7 +115,7 @@ test('a passkey is registered and signs in, and the code of an authenticator is 
   await person.fill('E-mail address', owner.email);
   await person.fill('Password', owner.password);
   await person.press('Create the owner account');
-  await page.getByRole('link', { name: 'Go on' }).click();
+  await page.getByRole('link', { name: 'Continue' }).click();
   await person.press('Add a passkey');
   await person.reads('The passkey is registered');
   await person.press('Sign out');
