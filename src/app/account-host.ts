@@ -23,7 +23,7 @@ import { Jobs } from '../platform/jobs/jobs.ts';
 import type { Job } from '../platform/jobs/jobs.ts';
 import type { Log } from '../platform/log.ts';
 import { Outbox } from '../notifications/mail/outbox.ts';
-import type { ConfigReading } from '../platform/metrics/service-metrics.ts';
+import type { ConfigReading } from '../platform/metrics/service-readings.ts';
 import { Users } from '../accounts/users/users.ts';
 import type { ReloadServices } from './reload.ts';
 import { StoreError } from '../store/store-error.ts';

@@ -4,7 +4,7 @@ import { watchFile } from '../config/watch.ts';
 import type { ListenerLimits } from '../platform/http/listener.ts';
 import type { AddressRanges } from '../platform/ip/ranges.ts';
 import type { Log } from '../platform/log.ts';
-import type { ConfigReading } from '../platform/metrics/service-metrics.ts';
+import type { ConfigReading } from '../platform/metrics/service-readings.ts';
 import { listenerLimitsOf, trustedProxiesOf } from './listening.ts';
 import { Reloader } from './reload.ts';
 import type { ReloadServices } from './reload.ts';

@@ -35,7 +35,7 @@ import type { FetchProgress } from '../inference/model-files/meter.ts';
 import type { JobReading } from '../platform/jobs/jobs.ts';
 import { readProcess } from '../platform/metrics/process-readings.ts';
 import { ServiceMetrics } from '../platform/metrics/service-metrics.ts';
-import type { BackendReading, ConfigReading } from '../platform/metrics/service-metrics.ts';
+import type { BackendReading, ConfigReading } from '../platform/metrics/service-readings.ts';
 import { Constraints } from '../inference/pipeline/constraints.ts';
 import { Idempotency } from '../inference/pipeline/idempotency.ts';
 import { KeptItems } from '../inference/pipeline/stored-items.ts';

@@ -79,71 +79,12 @@ export interface LineSink {
   once(event: 'drain', listener: () => void): unknown;
 }
 
-/** Characters that may wait for a slow consumer; lines beyond that are dropped and counted (reliability S11). */
-const waitingCharactersMax = 4 * 1024 * 1024;
-
-/** Lines of one turn of the event loop are written together: standard output may be a file, and then each write blocks. */
 export function createLog(sink: LineSink): LogOutput {
-  let waiting = '';
-  let isScheduled = false;
-  let isBlocked = false;
-  let dropped = 0;
-  let droppedAndReported = 0;
-  const idle: (() => void)[] = [];
-
-  const flush = (): void => {
-    isScheduled = false;
-    if (isBlocked) return;
-    if (waiting === '') {
-      for (const resolve of idle.splice(0)) resolve();
-      return;
-    }
-    const lines = waiting;
-    waiting = '';
-    try {
-      if (sink.write(lines)) return reportDropped();
-    } catch {
-      // A full disk: the log must not end any part of the service (reliability S3).
-      dropped += lines.split('\n').length - 1;
-      return;
-    }
-    isBlocked = true;
-    sink.once('drain', () => {
-      isBlocked = false;
-      noteDropped();
-      flush();
-    });
-  };
-  /** Not by `write`: lines were dropped for lack of room, and this one must get through. */
-  const noteDropped = (): void => {
-    const count = dropped - droppedAndReported;
-    if (count === 0) return;
-    droppedAndReported = dropped;
-    waiting += `${JSON.stringify({ time: now(), level: 'warn', event: 'log_lines_dropped', count })}\n`;
-  };
-  /** There is room again. */
-  const reportDropped = (): void => {
-    noteDropped();
-    if (waiting !== '' || idle.length > 0) setImmediate(flush);
-  };
-  const schedule = (): void => {
-    if (isScheduled || isBlocked) return;
-    isScheduled = true;
-    setImmediate(flush);
-  };
-  const write = (record: Readonly<Record<string, unknown>>): void => {
-    if (waiting.length > waitingCharactersMax) {
-      dropped++;
-      return;
-    }
-    waiting += `${JSON.stringify(record)}\n`;
-    schedule();
-  };
-  const now = (): string => new Date().toISOString();
-
+  const output = new LineOutput(sink);
+  const write = (record: Readonly<Record<string, unknown>>): void => output.add(lineOf(record));
   return {
     get linesDropped() {
-      return dropped;
+      return output.dropped;
     },
     answer: (record) =>
       write({
@@ -194,17 +135,90 @@ export function createLog(sink: LineSink): LogOutput {
         total_ms: record.totalMs,
       }),
     service: (record) => write({ time: now(), ...record, ...record.detail, detail: undefined }),
-    pass: (lines) => {
-      if (waiting.length > waitingCharactersMax) dropped += lines.split('\n').length - 1;
-      else {
-        waiting += lines;
-        schedule();
-      }
-    },
-    flush: () =>
-      new Promise((resolve) => {
-        idle.push(resolve);
-        schedule();
-      }),
+    pass: (lines) => output.add(lines),
+    flush: () => output.flushed(),
   };
+}
+
+const lineOf = (record: Readonly<Record<string, unknown>>): string => `${JSON.stringify(record)}\n`;
+
+const now = (): string => new Date().toISOString();
+
+/** Characters that may wait for a slow consumer; lines beyond that are dropped and counted (reliability S11). */
+const waitingCharactersMax = 4 * 1024 * 1024;
+
+/** Lines of one turn of the event loop are written together: standard output may be a file, and then each write blocks. */
+class LineOutput {
+  readonly #sink: LineSink;
+  /** `scheduled`: written in the next turn. `blocked`: the consumer is behind, so nothing is written until it has drained. */
+  #state: 'idle' | 'scheduled' | 'blocked' = 'idle';
+  #waiting = '';
+  #dropped = 0;
+  #droppedAndReported = 0;
+  readonly #flushes: (() => void)[] = [];
+
+  constructor(sink: LineSink) {
+    this.#sink = sink;
+  }
+
+  get dropped(): number {
+    return this.#dropped;
+  }
+
+  /** Whole lines. */
+  add(lines: string): void {
+    if (this.#waiting.length > waitingCharactersMax) this.#drop(lines);
+    else {
+      this.#waiting += lines;
+      this.#schedule();
+    }
+  }
+
+  flushed(): Promise<void> {
+    return new Promise((resolve) => {
+      this.#flushes.push(resolve);
+      this.#schedule();
+    });
+  }
+
+  #schedule(): void {
+    if (this.#state !== 'idle') return;
+    this.#state = 'scheduled';
+    setImmediate(() => this.#write());
+  }
+
+  #write(): void {
+    const lines = this.#waiting;
+    this.#waiting = '';
+    try {
+      if (lines === '') for (const resolve of this.#flushes.splice(0)) resolve();
+      else if (this.#sink.write(lines)) this.#noteDropped();
+      else return this.#block();
+    } catch {
+      // A full disk: the log must not end any part of the service (reliability S3).
+      this.#drop(lines);
+    }
+    this.#state = 'idle';
+    if (this.#waiting !== '' || this.#flushes.length > 0) this.#schedule();
+  }
+
+  #block(): void {
+    this.#state = 'blocked';
+    this.#sink.once('drain', () => {
+      this.#noteDropped();
+      this.#write();
+    });
+  }
+
+  #drop(lines: string): void {
+    this.#dropped += lines.split('\n').length - 1;
+  }
+
+  /** There is room again. Not by `add`: lines were dropped for lack of room, and this one must get through. */
+  #noteDropped(): void {
+    const count = this.#dropped - this.#droppedAndReported;
+    if (count === 0) return;
+    this.#droppedAndReported = this.#dropped;
+    this.#waiting += lineOf({ time: now(), level: 'warn', event: 'log_lines_dropped', count });
+  }
 }

@@ -80,7 +80,7 @@ test('lines that cannot be written are lost and counted, and the log goes on whe
   });
   log.service({ level: 'info', event: 'lost' });
   log.service({ level: 'info', event: 'lost too' });
-  await turn();
+  await log.flush();
   assert.equal(log.linesDropped, 2);
   isDiskFull = false;
   log.service({ level: 'info', event: 'kept' });

@@ -3,7 +3,7 @@
  * that a client has chosen (reliability §4).
  */
 import { labelsText, printFigures } from './figures.ts';
-import type { Across, BucketFigures, Description, FamilyFigures, SeriesFigures } from './figures.ts';
+import type { BucketFigures, Description, FamilyFigures, SeriesFigures } from './figures.ts';
 
 export interface Counter {
   /** Integers above 2^53 lose their last digits, as in Prometheus itself. */
@@ -15,7 +15,7 @@ export interface Histogram {
   observe(value: number): void;
 }
 
-/** Value of a gauge for one combination of labels. */
+/** Value of a metric for one combination of labels. */
 export type Reading = readonly [labels: readonly string[], value: number];
 
 interface Family {
@@ -49,20 +49,15 @@ export class Registry {
     return (...values) => series.at(values);
   }
 
-  /** Read on each scrape. */
-  gauge(
-    name: string,
-    help: string,
-    labels: readonly string[],
-    read: () => Iterable<Reading>,
-    across: Across = 'sum',
-  ): void {
-    this.#read({ name, type: 'gauge', labels, help, across }, read);
-  }
-
-  /** A count that is kept elsewhere and only grows. */
-  count(name: string, help: string, read: () => number, across: Across = 'sum'): void {
-    this.#read({ name, type: 'counter', labels: [], help, across }, () => [[[], read()]]);
+  /** A figure that is kept elsewhere, read on each scrape: one, or one for each combination of labels. */
+  reading(description: Description, read: () => number | readonly Reading[]): void {
+    const { labels } = description;
+    const readings = (figure: number | readonly Reading[]): readonly Reading[] =>
+      typeof figure === 'number' ? [[[], figure]] : figure;
+    this.#families.push({
+      description,
+      series: () => readings(read()).map(([values, value]) => [labelsText(labels, values), value] as const),
+    });
   }
 
   /** `bounds` are the upper ends of the buckets, ascending. */
@@ -87,14 +82,6 @@ export class Registry {
 
   text(): string {
     return printFigures(this.figures());
-  }
-
-  #read(description: Description, read: () => Iterable<Reading>): void {
-    const { labels } = description;
-    this.#families.push({
-      description,
-      series: () => [...read()].map(([values, value]) => [labelsText(labels, values), value] as const),
-    });
   }
 }
 

@@ -28,7 +28,7 @@ function registryOf({ counts, observed, gauge }: Counted): Registry {
   const histogram = registry.histogram('h', 'Help', [], [0.5, 1, 10]);
   for (const value of observed) histogram().observe(value);
   for (const across of ['sum', 'least', 'each', 'first'] satisfies readonly Across[])
-    registry.gauge(`g_${across}`, 'Help', [], () => [[[], gauge]], across);
+    registry.reading({ name: `g_${across}`, type: 'gauge', help: 'Help', labels: [], across }, () => gauge);
   return registry;
 }
 

@@ -1,0 +1,244 @@
+import type { Description } from './figures.ts';
+import type { ProcessReadings } from './process-readings.ts';
+import type { Reading } from './registry.ts';
+
+/** Read from the parts of the service on each scrape. */
+export interface ServiceReadings {
+  readonly version: string;
+  readonly process: ProcessReadings;
+  readonly requestsRunning: () => number;
+  readonly openHolds: () => number;
+  readonly heldMicrocents: () => bigint;
+  readonly settlementsWaiting: () => number;
+  readonly bodyBytes: () => number;
+  readonly sockets: () => { readonly inference: number; readonly account: number };
+  readonly logLinesDropped: () => number;
+  readonly backends: () => readonly BackendReading[];
+  /** Requests that wait in the queue, by model. */
+  lines(): readonly { readonly model: string; readonly length: number }[];
+  readonly config: () => ConfigReading & { readonly leaving: number };
+  /** Processes that answer requests. */
+  readonly workers: () => number;
+  readonly workersEnded: () => number;
+  /** The recurring work beside the requests. */
+  readonly jobs: () => readonly {
+    readonly name: string;
+    readonly lastSuccessSeconds: number;
+    readonly failures: number;
+  }[];
+}
+
+export interface ConfigReading {
+  readonly version: number;
+  readonly failures: number;
+  readonly lastSuccess: boolean;
+}
+
+export interface BackendReading {
+  readonly model: string;
+  readonly backend: string;
+  readonly isReady: boolean;
+  readonly running: number;
+  /** Undefined where the backend has no queue of ours. */
+  readonly waiting: number | undefined;
+}
+
+/** A metric that is read on each scrape: a gauge without labels that is added up across processes, if it does not say otherwise. */
+interface ReadingMetric
+  extends Pick<Description, 'name' | 'help'>, Partial<Pick<Description, 'type' | 'labels' | 'across'>> {
+  readonly read: (service: ServiceReadings) => number | readonly Reading[];
+}
+
+const backendLabels = ['model', 'backend'];
+
+const perBackend =
+  (read: (backend: BackendReading) => number | undefined) =>
+  (service: ServiceReadings): readonly Reading[] =>
+    service.backends().flatMap((backend): Reading[] => {
+      const value = read(backend);
+      return value === undefined ? [] : [[[backend.model, backend.backend], value]];
+    });
+
+/** In the order of the page. */
+export const readingMetrics: readonly ReadingMetric[] = [
+  {
+    name: 'tokenhouse_requests_running',
+    help: 'Requests in progress on the inference host.',
+    read: (service) => service.requestsRunning(),
+  },
+  {
+    name: 'tokenhouse_holds_open',
+    help: 'Requests with a credit hold.',
+    read: (service) => service.openHolds(),
+  },
+  {
+    name: 'tokenhouse_held_microcents',
+    help: 'Credit held for running requests.',
+    read: (service) => Number(service.heldMicrocents()),
+  },
+  {
+    name: 'tokenhouse_settlements_waiting',
+    help: 'Settlements that are submitted and not yet durable.',
+    read: (service) => service.settlementsWaiting(),
+  },
+  {
+    name: 'tokenhouse_body_bytes',
+    help: 'Bytes of request bodies in memory.',
+    read: (service) => service.bodyBytes(),
+  },
+  {
+    name: 'tokenhouse_backend_ready',
+    help: '1 when the backend can take work; with several workers, when all of them can use it.',
+    labels: backendLabels,
+    across: 'least',
+    read: perBackend(({ isReady }) => (isReady ? 1 : 0)),
+  },
+  {
+    name: 'tokenhouse_backend_running',
+    help: 'Requests that run on the backend.',
+    labels: backendLabels,
+    read: perBackend(({ running }) => running),
+  },
+  {
+    name: 'tokenhouse_backend_waiting',
+    help: 'Answers that wait for a slot in the embedded engine.',
+    labels: backendLabels,
+    read: perBackend(({ waiting }) => waiting),
+  },
+  {
+    name: 'tokenhouse_model_waiting',
+    help: 'Requests in the wait queue of a model.',
+    labels: ['model'],
+    read: (service) => service.lines().map(({ model, length }) => [[model], length]),
+  },
+  {
+    name: 'tokenhouse_open_sockets',
+    help: 'Client connections.',
+    labels: ['host'],
+    read: (service) => {
+      const { inference, account } = service.sockets();
+      return [
+        [['inference'], inference],
+        [['account'], account],
+      ];
+    },
+  },
+  {
+    name: 'tokenhouse_log_lines_dropped_total',
+    help: 'Log lines that were lost because their reader was too slow.',
+    type: 'counter',
+    read: (service) => service.logLinesDropped(),
+  },
+  {
+    name: 'tokenhouse_config_version',
+    help: 'Configurations that took effect since the start, the first included.',
+    across: 'first',
+    read: (service) => service.config().version,
+  },
+  {
+    name: 'tokenhouse_config_last_reload_success',
+    help: '1 when the most recently read configuration is in force.',
+    across: 'first',
+    read: (service) => (service.config().lastSuccess ? 1 : 0),
+  },
+  {
+    name: 'tokenhouse_config_reload_failures_total',
+    help: 'Configurations that were refused while running.',
+    type: 'counter',
+    across: 'first',
+    read: (service) => service.config().failures,
+  },
+  {
+    name: 'tokenhouse_backends_leaving',
+    help: 'Backends of earlier configurations with running requests.',
+    read: (service) => service.config().leaving,
+  },
+  {
+    name: 'tokenhouse_job_last_success_timestamp_seconds',
+    help: 'Time of the last success of a background job; 0: none since the start.',
+    labels: ['job'],
+    across: 'first',
+    read: (service) => service.jobs().map(({ name, lastSuccessSeconds }) => [[name], lastSuccessSeconds]),
+  },
+  {
+    name: 'tokenhouse_job_failures',
+    help: 'Failures of a background job since the start; it is retried.',
+    labels: ['job'],
+    across: 'first',
+    read: (service) => service.jobs().map(({ name, failures }) => [[name], failures]),
+  },
+  {
+    name: 'tokenhouse_event_loop_delay_seconds',
+    help: 'Event loop lag of the main thread over the last 15 s: `max`, and two quantiles.',
+    labels: ['quantile'],
+    across: 'each',
+    read: (service) => {
+      const { p50, p99, max } = service.process.delay;
+      return [
+        [['0.5'], p50],
+        [['0.99'], p99],
+        [['max'], max],
+      ];
+    },
+  },
+  {
+    name: 'tokenhouse_event_loop_utilization',
+    help: 'Share of the last 15 s in which the main thread was busy.',
+    across: 'each',
+    read: (service) => service.process.utilization,
+  },
+  {
+    name: 'process_resident_memory_bytes',
+    help: 'Memory of this process, without those of embedded engines.',
+    across: 'each',
+    read: () => process.memoryUsage.rss(),
+  },
+  {
+    name: 'process_heap_used_bytes',
+    help: 'Memory of the JavaScript heap in use.',
+    across: 'each',
+    read: () => process.memoryUsage().heapUsed,
+  },
+  {
+    name: 'process_cpu_seconds_total',
+    help: 'CPU time of this process, all threads.',
+    type: 'counter',
+    across: 'each',
+    read: () => {
+      const { user, system } = process.cpuUsage();
+      return (user + system) / 1e6;
+    },
+  },
+  {
+    name: 'process_open_fds',
+    help: 'Open files and sockets, where the system reports them.',
+    across: 'each',
+    read: (service) => service.process.openFiles ?? [],
+  },
+  {
+    name: 'process_start_time_seconds',
+    help: 'Start time of the process, in seconds since 1970.',
+    across: 'each',
+    read: () => Math.round(Date.now() / 1_000 - process.uptime()),
+  },
+  {
+    name: 'tokenhouse_workers',
+    help: 'Worker processes.',
+    across: 'first',
+    read: (service) => service.workers(),
+  },
+  {
+    name: 'tokenhouse_workers_ended_total',
+    help: 'Workers that ended unexpectedly and were restarted.',
+    type: 'counter',
+    across: 'first',
+    read: (service) => service.workersEnded(),
+  },
+  {
+    name: 'tokenhouse_build_info',
+    help: 'Always 1.',
+    labels: ['version', 'node'],
+    across: 'first',
+    read: (service) => [[[service.version, process.versions.node], 1]],
+  },
+];
