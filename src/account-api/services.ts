@@ -11,7 +11,7 @@ export type AccountEvents = Pick<WebhookEvents, 'emit' | 'ping'>;
 
 /** The services of the account host's routes. A part of the host adds its own entry here. */
 export interface AccountServices {
-  /** The books and their operations: the same as the command line's. */
+  /** The ledger and its operations: the same as the command line's. */
   readonly operations: OperationServices;
   readonly config: () => Config;
   /** Address of this host, without a slash at the end. */

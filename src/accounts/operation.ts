@@ -26,7 +26,7 @@ export interface OperationServices {
   readonly secret: Secret;
   /** Makes UUIDv7s. */
   readonly newId: () => Uint8Array;
-  /** The time shared by all processes on the books. */
+  /** The time shared by all processes on the ledger. */
   readonly now: () => number;
   /** The actor; left out: the service itself. */
   readonly actor?: OperationActor | undefined;

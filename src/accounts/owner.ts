@@ -32,7 +32,7 @@ export async function makeOwnerLink({ repositories, now }: Services): Promise<Ow
 }
 
 /**
- * The link that a start prints while the server has no operator. All processes that start on the same books within its half hour
+ * The link that a start prints while the server has no operator. All processes that start on the same ledger within its half hour
  * print the same one: it is derived from their secret and its end, and is useless without its row. Call it under `Store.alone`.
  * Undefined: there is an operator, or a link from `makeOwnerLink`, which stays valid.
  */

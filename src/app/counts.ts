@@ -11,7 +11,7 @@ export interface OpenCounts {
   close(): Promise<void>;
 }
 
-/** Counts of limits: of this process alone, or of all on its books. */
+/** Counts of limits: of this process alone, or of all on its ledger. */
 export async function openCounts(
   store: Pick<Store, 'repositories' | 'limits'>,
   now: () => number,

@@ -82,7 +82,7 @@ export interface Serving {
   readonly rollout: ConfigRollout;
   /** Makes UUIDv7s. */
   readonly newId: () => Uint8Array;
-  /** The time shared by all processes on the same books. */
+  /** The time shared by all processes on the same ledger. */
   readonly now: () => number;
   /** Opens the inference host; resolves with its port. */
   listen(): Promise<number>;

@@ -21,13 +21,13 @@ export interface Store {
   /** Names of the migrations that this opening ran. */
   readonly migrated: readonly string[];
   /**
-   * The time shared by all processes on the same books, in milliseconds since 1970: the database's where it is a server, else
+   * The time shared by all processes on the same ledger, in milliseconds since 1970: the database's where it is a server, else
    * this machine's. Everything that others will see, or judge by, is dated with it (reliability S5).
    */
   now(): number;
   /** Loads what the follower keeps in memory, and keeps it in line with what others change until the feed is closed. */
   follow(follower: Follows): Promise<Feed>;
-  /** Runs what must not run twice at once, here or in another process on the same books. */
+  /** Runs what must not run twice at once, here or in another process on the same ledger. */
   alone<Value>(work: () => Promise<Value>): Promise<Value>;
   /** Keeps the tables in shape: bounded work that disturbs no one. Call it each minute. */
   tidy(): Promise<void>;
@@ -52,7 +52,7 @@ export async function openStore(storage: StorageConfig, options: StoreOptions): 
     const { openSqliteStore } = await import('../store/sqlite/store.ts');
     return await openSqliteStore({ file: storage.path, ...options });
   }
-  // Not for the books: for the control socket, and the secret where none is given.
+  // Not for the ledger: for the control socket, and the secret where none is given.
   mkdirSync(storage.directory, { recursive: true, mode: 0o700 });
   const { openPostgresStore } = await import('../store/postgres/store.ts');
   return await openPostgresStore({ address: addressOf(storage), shown: storage.shown, ...options });

@@ -28,7 +28,7 @@ export interface Feed {
   freshen(): Promise<boolean>;
   /**
    * Resolves when all that was durable at the call is in force here; `false`: the database did not answer in time. The only
-   * process on its books does not look for what has changed: it is given the changes that it has made.
+   * process on its ledger does not look for what has changed: it is given the changes that it has made.
    */
   catchUp(made?: readonly Change[]): Promise<boolean>;
   close(): Promise<void>;

@@ -10,7 +10,7 @@ import type { FamilyFigures } from '../../platform/metrics/figures.ts';
 export interface BeginWorker {
   readonly index: number;
   readonly count: number;
-  /** The id of the process, among those that share the books. */
+  /** The id of the process, among those that share the ledger. */
   readonly replicaId: Uint8Array;
   readonly config: PortableConfig;
   /** The same moment by the clock that times the windows of limits, and by the one that all processes of a machine share. */

@@ -15,7 +15,7 @@ import { leaseLimits } from './worker-limits.ts';
 import { Pool } from './pool.ts';
 
 /**
- * The service as one parent with workers that answer its requests. The parent owns the books and has the operator's side;
+ * The service as one parent with workers that answer its requests. The parent owns the ledger and has the operator's side;
  * `opened` is given what closes each part, as soon as the part is open.
  */
 export async function startWithWorkers(options: ServiceOptions, opened: (() => unknown)[]): Promise<Service> {
@@ -96,7 +96,7 @@ export async function startWithWorkers(options: ServiceOptions, opened: (() => u
   };
 }
 
-/** Lets a worker lease shares of the limits that this process has whole, for as long as it works on the books. */
+/** Lets a worker lease shares of the limits that this process has whole, for as long as it works on the ledger. */
 function servingLimits(serve: SharedStore['serve'], limitServer: LimitServer): SharedStore['serve'] {
   return async (port, replicaId) => {
     const served = await serve(port, replicaId);

@@ -91,8 +91,8 @@ export class Invoices {
     const to = endOfPeriod(from, timeZone);
     const at = now();
     if (to + settlingMs > at) return false;
-    const books = await repositories.readLedgerSpan({ accountId, from, to });
-    const invoices = isEmpty(books) ? [] : await this.#documents(account, { from, to, timeZone, books });
+    const span = await repositories.readLedgerSpan({ accountId, from, to });
+    const invoices = isEmpty(span) ? [] : await this.#documents(account, { from, to, timeZone, span });
     // Months that were over before there were invoices here: they can be found, but are not all sent at once.
     const isReported = to > (await since());
     // Where another process was first, the next look finds what it left.
@@ -114,8 +114,8 @@ export class Invoices {
       from,
       to,
       timeZone,
-      books,
-    }: { readonly from: number; readonly to: number; readonly timeZone: string; readonly books: LedgerSpan },
+      span,
+    }: { readonly from: number; readonly to: number; readonly timeZone: string; readonly span: LedgerSpan },
   ): Promise<readonly Omit<NewInvoice, 'noticeId'>[]> {
     const { repositories, settings, buyerOf } = this.#services;
     const { seller, tax } = settings();
@@ -125,14 +125,14 @@ export class Invoices {
     const recorded = await this.#balanceBefore(accountId, from);
     const last = await repositories.lastStatement({ accountId });
     const opening = last?.closingMicrocents ?? recorded;
-    const { own, earlier } = await this.#refunds(accountId, from, books.refunds);
+    const { own, earlier } = await this.#refunds(accountId, from, span.refunds);
     // Sold on a statement and refunded: it is credit without a receipt again.
     const notes = earlier.map(({ corrects, sold, refunds }) => {
       const microcents = sum(refunds.map((refund) => refund.microcents));
       return { corrects, refunds, sold: soldOf(sold, microcents) };
     });
     const data = statementData(
-      books,
+      span,
       {
         openingMicrocents: opening,
         earlierMicrocents: recorded - opening,

@@ -142,29 +142,29 @@ export interface StatementFigures {
 }
 
 /** A monthly statement. It charges the cost of requests, less the refunds of the same requests. */
-export function statementData(books: LedgerSpan, figures: StatementFigures, parties: Parties): InvoiceData {
-  const usage = sum(books.usage.map((line) => line.costMicrocents));
-  const moved = sum(books.movements.map((movement) => movement.microcents));
+export function statementData(span: LedgerSpan, figures: StatementFigures, parties: Parties): InvoiceData {
+  const usage = sum(span.usage.map((line) => line.costMicrocents));
+  const moved = sum(span.movements.map((movement) => movement.microcents));
   const { openingMicrocents, earlierMicrocents, refundsMicrocents } = figures;
   const closing = openingMicrocents + earlierMicrocents - usage + moved;
   const charged = usage - refundsMicrocents;
   // Older credit is used first.
-  const receiptless = figures.receiptlessMicrocents + books.receiptlessMicrocents;
+  const receiptless = figures.receiptlessMicrocents + span.receiptlessMicrocents;
   const sold = least(most(charged, 0n), receiptless);
   return {
     ...frame(charged, sold, parties),
     statement: {
       openingMicrocents: String(openingMicrocents),
       earlierMicrocents: String(earlierMicrocents),
-      lines: linesOf(books),
+      lines: linesOf(span),
       usageMicrocents: String(usage),
       refundsMicrocents: String(refundsMicrocents),
-      movements: books.movements.map(({ kind, ofRevenue, count, microcents }) => ({
+      movements: span.movements.map(({ kind, ofRevenue, count, microcents }) => ({
         name: nameOf({ kind, ofRevenue, microcents }),
         count,
         microcents: String(microcents),
       })),
-      payments: books.payments.map(({ at, microcents, reference, receipt, method }: LedgerPayment) => ({
+      payments: span.payments.map(({ at, microcents, reference, receipt, method }: LedgerPayment) => ({
         at,
         microcents: String(microcents),
         reference,
@@ -225,8 +225,8 @@ function frame(totalMicrocents: bigint, sold: bigint, { timeZone, seller, buyer,
 }
 
 /** The largest first; those beyond the bound are summed up in one line. */
-function linesOf(books: LedgerSpan): readonly StatementLine[] {
-  const sorted = [...books.usage].sort(
+function linesOf(span: LedgerSpan): readonly StatementLine[] {
+  const sorted = [...span.usage].sort(
     (a, b) =>
       (a.costMicrocents > b.costMicrocents ? -1 : a.costMicrocents < b.costMicrocents ? 1 : 0) ||
       (a.modelId < b.modelId ? -1 : a.modelId > b.modelId ? 1 : 0) ||

@@ -136,7 +136,7 @@ export class Payments {
     return found;
   }
 
-  /** Applies an authentic event of the provider to the books; safe to repeat, here and concurrently elsewhere. */
+  /** Applies an authentic event of the provider to the ledger; safe to repeat, here and concurrently elsewhere. */
   async apply(event: PaymentEvent): Promise<EventOutcome> {
     const { repositories, provider } = this.#services;
     const { news } = event;

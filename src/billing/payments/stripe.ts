@@ -101,7 +101,7 @@ export class StripeProvider implements PaymentProvider {
           ],
           ...payer,
           ...(automaticTax ? { automatic_tax: { enabled: true }, tax_id_collection: { enabled: true } } : {}),
-          // Payments, refunds and disputes are in one currency: that of the books.
+          // Payments, refunds and disputes are in one currency: that of the ledger.
           adaptive_pricing: { enabled: false },
           payment_intent_data: { ...(keepsCard ? { setup_future_usage: 'off_session' } : {}), metadata },
           metadata,

@@ -8,7 +8,7 @@ export interface Job {
   /** From the end of one run to the beginning of the next. */
   readonly everyMs: number;
   /**
-   * - `alone`: one run at a time among all processes on the same books (`Store.alone`), and one at a time here. For short work on
+   * - `alone`: one run at a time among all processes on the same ledger (`Store.alone`), and one at a time here. For short work on
    *   the database, never for work that waits for the network.
    * - `anywhere`: every process runs it by itself; its queries ensure that nothing is done twice.
    */

@@ -59,7 +59,7 @@ export const durable = `select set_config('synchronous_commit',
   set_config('default_transaction_isolation', 'read committed', false),
   set_config('idle_in_transaction_session_timeout', '10000', false)`;
 
-/** Throws when the server cannot keep our books. */
+/** Throws when the server cannot keep our ledger. */
 export async function refuseUnfitServer(client: pg.ClientBase): Promise<void> {
   const { rows } = await client.query<{ version: string; encoding: string; writable: string }>(
     `select current_setting('server_version_num') as version, current_setting('server_encoding') as encoding,

@@ -17,7 +17,7 @@ export interface Held {
 }
 
 /**
- * What running requests hold, in any process on these books, once they have run for a quarter of a second: younger ones are in no
+ * What running requests hold, in any process on this ledger, once they have run for a quarter of a second: younger ones are in no
  * table (money.md, "Durability"). It is what they held when they were listed, without extensions.
  */
 export async function heldOf(db: Db, request: { readonly accountId: string }): Promise<Held> {
@@ -146,7 +146,7 @@ export async function listLedger(
       .sort((one, other) => placeOrder(other) - placeOrder(one))
       .filter((entry) => kind !== 'usage' || !('row' in entry))
       .slice(0, limit);
-    // From the newest balance back to each entry, in the order of the books.
+    // From the newest balance back to each entry, in the order of the ledger.
     let balance = account.available + account.leased;
     const placed = merged.map((entry) => {
       const place: Place = 'row' in entry ? { at: entry.at, id: entry.row.id } : { at: entry.from, id: undefined };
@@ -189,7 +189,7 @@ export async function listLedger(
 const beforeAll = new Uint8Array(0);
 
 /**
- * A position in the books. With an id: just before that movement. Without: before the charges of that millisecond, and after its
+ * A position in the ledger. With an id: just before that movement. Without: before the charges of that millisecond, and after its
  * movements.
  */
 interface Place {

@@ -879,7 +879,7 @@ const receipt = table(
   },
 );
 
-/** Until when the books of an account have been closed: where its next statement begins. */
+/** Until when the account's movements have been closed into statements: where its next statement begins. */
 const closed_until = table({ account_id: text.primary, at: time });
 
 const alert = table(

@@ -44,7 +44,7 @@ export type LedgerOperation =
   | { readonly kind: 'read_limit'; readonly accountId: string }
   | { readonly kind: 'budget'; readonly change: BudgetChange }
   | { readonly kind: 'probe' }
-  /** A process begins to work on the books through this one. */
+  /** A process begins to work on the ledger through this one. */
   | { readonly kind: 'replica_begins'; readonly replicaId: Uint8Array; readonly at: number }
   /** It is gone: its running requests have crashed. */
   | { readonly kind: 'replica_ended'; readonly replicaId: Uint8Array; readonly at: number }

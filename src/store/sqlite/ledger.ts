@@ -58,7 +58,7 @@ interface PendingOperation {
 
 /** The main thread's side: queues, and hands the thread one batch at a time, with everything gathered meanwhile. */
 export class SqliteLedger implements AccountLedger {
-  /** Alone with its books: any id will do that no earlier process had. */
+  /** Alone with its ledger: any id will do that no earlier process had. */
   readonly replicaId = Uint8Array.from(randomBytes(16));
   readonly #file: string;
   readonly #thread: Thread<LedgerCalls>;
@@ -157,7 +157,7 @@ export class SqliteLedger implements AccountLedger {
     this.openOf(null, request);
   }
 
-  /** Opens a request of a process that works on the books through this one. */
+  /** Opens a request of a process that works on the ledger through this one. */
   openOf(replicaId: Uint8Array | null, request: OpenRequest): void {
     if (this.#refuse(this.#opens.length) !== undefined) return; // only a list for crash recovery
     this.#opens.push({ ...request, requestId: Uint8Array.from(request.requestId), replicaId });
@@ -182,7 +182,7 @@ export class SqliteLedger implements AccountLedger {
     await this.#operate({ kind: 'probe' });
   }
 
-  /** A process begins to work on the books through this one: it counts as alive. */
+  /** A process begins to work on the ledger through this one: it counts as alive. */
   beginReplica(replicaId: Uint8Array, at: number): Promise<undefined> {
     return this.#operate({ kind: 'replica_begins', replicaId, at });
   }

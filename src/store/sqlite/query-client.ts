@@ -44,7 +44,7 @@ export class QueryWorker {
     this.repositories = this.repositoriesOf(undefined);
   }
 
-  /** The repositories for a process that works on the books through this one. */
+  /** The repositories for a process that works on the ledger through this one. */
   repositoriesOf(replica: Uint8Array | undefined): Repositories {
     return forwardedRepositories((name, request) =>
       this.#thread.rpc.call(name, { request, replica }, { timeoutMs: callTimeoutMs }),

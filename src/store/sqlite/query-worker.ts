@@ -26,7 +26,7 @@ type Asked = { readonly [Name in RepositoryOperation]: (call: QueryCall) => unkn
 
 interface QueryCall {
   readonly request: unknown;
-  /** The caller, where several processes work on the books through this one. */
+  /** The caller, where several processes work on the ledger through this one. */
   readonly replica: Uint8Array | undefined;
 }
 

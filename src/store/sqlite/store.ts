@@ -25,7 +25,7 @@ export interface SqliteStoreOptions {
 export interface SqliteStore {
   readonly ledger: SqliteLedger;
   readonly repositories: Repositories;
-  /** The repositories for a process that works on the books through this one. */
+  /** The repositories for a process that works on the ledger through this one. */
   repositoriesOf(replicaId: Uint8Array): Repositories;
   /** Names of the migrations that this opening ran. */
   readonly migrated: readonly string[];

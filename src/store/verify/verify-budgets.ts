@@ -61,11 +61,11 @@ export class BudgetTotals {
     if (cost === 0n || (chargedPer === null && !this.#subjects.has(subject))) return;
     for (const per of budgetPeriods) {
       const { id } = balanceAt(subject, per, Number(started_at));
-      const books = this.#balances.get(id);
-      if (books === undefined) {
+      const totals = this.#balances.get(id);
+      if (totals === undefined) {
         if (per === chargedPer) this.#unknown.set(id, { accountId, cost: (this.#unknown.get(id)?.cost ?? 0n) + cost });
-      } else if (per === chargedPer) books.charged += cost;
-      else books.beside += cost;
+      } else if (per === chargedPer) totals.charged += cost;
+      else totals.beside += cost;
     }
   }
 

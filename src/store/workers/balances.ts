@@ -22,7 +22,7 @@ interface Balance {
 }
 
 /**
- * Whole balances (store/budget.ts), in the one process that owns the books, and what it has lent of them to others
+ * Whole balances (store/budget.ts), in the one process that owns the ledger, and what it has lent of them to others
  * (docs/money.md, "Several workers"). Nothing is lent twice: what is free here plus what each lease client has is what the ledger
  * has. A budget that was lowered may have less than nothing free.
  */

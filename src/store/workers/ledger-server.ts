@@ -45,7 +45,7 @@ const repositoriesOfWorkers: ReadonlySet<string> = new Set<RepositoryOperation>(
   'tidyRequests',
 ]);
 
-/** A worker that works on the books. */
+/** A worker that works on the ledger. */
 export interface Served {
   /** Its process is gone, and no message of it is still to come. Resolves when its running requests are recorded as crashed. */
   end(): Promise<void>;
@@ -54,12 +54,12 @@ export interface Served {
 export interface LedgerServer {
   /** For this process, which answers no requests itself. */
   readonly store: Omit<SqliteStore, 'ledger' | 'follow' | 'repositoriesOf'> & { readonly ledger: AccountLedger };
-  /** Lets a worker at the other end of the line work on the books, as one of the replicas. */
+  /** Lets a worker at the other end of the line work on the ledger, as one of the replicas. */
   serve(port: WorkerPort, replicaId: Uint8Array): Promise<Served>;
 }
 
 /**
- * The books of one file, for several processes on this machine: this one owns them, as it would alone, and is to its workers what
+ * The ledger of one file, for several processes on this machine: this one owns it, as it would alone, and is to its workers what
  * PostgreSQL is to its replicas (docs/money.md, "Several workers"). Rejects like `openSqliteStore`.
  */
 export async function openLedgerServer(options: Omit<SqliteStoreOptions, 'free'>): Promise<LedgerServer> {
@@ -116,7 +116,7 @@ export async function openLedgerServer(options: Omit<SqliteStoreOptions, 'free'>
   };
 }
 
-/** One worker, as seen by the process that owns the books. */
+/** One worker, as seen by the process that owns the ledger. */
 class Worker implements LeaseClient {
   readonly port: WorkerPort;
   readonly #replicaId: Uint8Array;
@@ -234,7 +234,7 @@ function ownLedger(
       return ledger.backlog;
     },
     silentMs: 0,
-    slice: () => Promise.reject(new StoreError('invalid', 'the owner of shared books answers no requests')),
+    slice: () => Promise.reject(new StoreError('invalid', 'the owner of a shared ledger answers no requests')),
     left: () => {},
     release: () => {},
     budgetChanged: () => {},

@@ -6,7 +6,7 @@ import type { SqlValue } from '../reports/usage-columns.ts';
 import type { RepositoryOperation } from '../repositories/repositories.ts';
 import type { Rpc } from '../../platform/rpc/rpc.ts';
 
-/** What a worker calls at the process that owns the books, which trusts none of it. Rejections are StoreErrors. */
+/** What a worker calls at the process that owns the ledger, which trusts none of it. Rejections are StoreErrors. */
 export type OwnerCalls = {
   readonly settle: (row: { readonly requestId: Uint8Array; readonly values: readonly SqlValue[] }) => 'billed' | 'lost';
   /** A note. */
@@ -26,7 +26,7 @@ export type OwnerCalls = {
   readonly held_limits: (nothing: null) => readonly LimitShare[];
 };
 
-/** What the owner of the books calls at a worker. */
+/** What the owner of the ledger calls at a worker. */
 export type WorkerCalls = {
   /** Has it return what is idle of the balance; answered when that has arrived. */
   readonly return_free: (balanceId: string) => void;
@@ -38,6 +38,6 @@ export type WorkerCalls = {
   readonly beat: (nothing: null) => void;
 };
 
-/** The connection as a worker sees it, and as the owner of the books does. Messages arrive in the order of their sending. */
+/** The connection as a worker sees it, and as the owner of the ledger does. Messages arrive in the order of their sending. */
 export type OwnerPort = Pick<Rpc<OwnerCalls, WorkerCalls>, 'call' | 'note' | 'handle'>;
 export type WorkerPort = Pick<Rpc<WorkerCalls, OwnerCalls>, 'call' | 'note' | 'handle'>;

@@ -9,7 +9,7 @@ const againMs = 100;
 /** Up to this many changes are followed one by one; beyond that everything is read anew. */
 const changesMax = 1_000;
 
-/** Changes as the owner of the books reports them. What it reported before a heartbeat is known here at the heartbeat. */
+/** Changes as the owner of the ledger reports them. What it reported before a heartbeat is known here at the heartbeat. */
 export class RemoteFeed implements Feed {
   readonly isShared = true;
   readonly #port: OwnerPort;

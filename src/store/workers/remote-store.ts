@@ -16,7 +16,7 @@ const queueMax = 100_000;
 
 export interface RemoteStoreOptions {
   readonly port: OwnerPort;
-  /** The id that the owner of the books has given this process. */
+  /** The id that the owner of the ledger has given this process. */
   readonly replicaId: Uint8Array;
   /** The clock by which the owner times the windows of limits. */
   readonly limitClock: () => number;
@@ -37,7 +37,7 @@ export interface RemoteStore {
   close(): Promise<void>;
 }
 
-/** Books that another process on this machine owns (`openLedgerServer`). Its end is the end of this one. */
+/** A ledger that another process on this machine owns (`openLedgerServer`). Its end is the end of this one. */
 export function openRemoteStore({
   port,
   replicaId,
@@ -172,4 +172,4 @@ class RemoteLedger implements AccountLedger {
   }
 }
 
-const notHere = (): StoreError => new StoreError('invalid', 'accounts are changed by the owner of the books');
+const notHere = (): StoreError => new StoreError('invalid', 'accounts are changed by the owner of the ledger');
