@@ -67,7 +67,7 @@ test(`kill -9 of one of three replicas, ${kills} times: no acknowledged charge i
       assert.ok(readyMs.at(-1)! < readyMsMax);
       const ofTheDead = (table: string): string =>
         `select 1 from ${table} where replica_id not in (select id from replica)`;
-      const left = `${ofTheDead('slice')} union all ${ofTheDead('open_request')}`;
+      const left = `${ofTheDead('credit_lease')} union all ${ofTheDead('open_request')}`;
       await until(
         async () =>
           (await server.sql(url, left)).length === 0 &&
