@@ -71,6 +71,15 @@ describe('one data folder', () => {
     await service.start();
     assert.equal((await service.chat({ model: 'demo', messages: [{ role: 'user', content: 'hi' }] })).status, 200);
   });
+
+  test('with another secret is refused in the same way where workers read the keys', async () => {
+    await service.stop();
+    service.configure({ config: model, workers: 2 });
+    const { code, stderr } = await runCommand(service.folder, ['serve'], { TOKENHOUSE_SECRET: 'another'.repeat(8) });
+    assert.equal(code, 78, stderr);
+    assert.match(stderr, /API keys in the database were created with another secret/);
+    assert.match(stderr, /^ {2}why {5}keys are looked up by a hash that depends on the secret/m);
+  });
 });
 
 test('--no-key shows none, and says how to make one', async () => {

@@ -1,3 +1,4 @@
+import { SecretError } from '../../accounts/secret.ts';
 import type { PortableConfig } from '../../config/portable.ts';
 import type { ErrorMapping } from '../../platform/rpc/failure.ts';
 import type { Rpc } from '../../platform/rpc/rpc.ts';
@@ -55,8 +56,11 @@ export type WorkerCalls = WorkerCallsOfStore & {
 export type WorkerConnection = Rpc<WorkerCalls, ParentCalls>;
 export type ParentConnection = Rpc<ParentCalls, WorkerCalls>;
 
-/** Errors of the store stay what they are; others, such as a port that is in use, keep their code. */
+/** Errors of the store and of the secret stay what they are; others, such as a port that is in use, keep their code. */
 export const workerErrors: ErrorMapping = {
   ofConnection: storeErrors.ofConnection,
-  revive: (failure, cause) => (failure.name === 'StoreError' ? storeErrors.revive(failure, cause) : undefined),
+  revive: (failure, cause) => {
+    if (failure.name === 'SecretError') return new SecretError(failure.message, { cause });
+    return failure.name === 'StoreError' ? storeErrors.revive(failure, cause) : undefined;
+  },
 };
