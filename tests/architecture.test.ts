@@ -111,6 +111,14 @@ const entryPoints = [
   'inference/files/pdf-child.ts',
 ];
 
+/** From its first line to its last one, with what it has of comments and empty lines. */
+const functionLinesMax = 90;
+
+/** Functions that may be longer, and why. */
+const longFunctions: Readonly<Record<string, string>> = {
+  'cli/command-line.ts commandProgram': 'a table of the commands, in the form that commander has for one',
+};
+
 const sources = readSources();
 
 test('every import follows the arrows of the architecture', () => {
@@ -131,6 +139,10 @@ test('no name of a file stands for three different jobs', () => {
 
 test('identifiers are made of the words of the glossary, and not of those that they have replaced', () => {
   assert.deepEqual(vocabularyFaults(sources), []);
+});
+
+test(`no function is longer than ${functionLinesMax} lines, but for those that are tables`, () => {
+  assert.deepEqual(lengthFaults(sources, longFunctions), []);
 });
 
 test('nothing in src is dead', () => {
@@ -241,6 +253,21 @@ test('each rule finds what it is for', () => {
   ]);
   assert.deepEqual(deadFiles(tree, ['main.ts']), ['src/store/lonely.ts is dead: no entry point reaches it']);
   assert.match(deadFiles(tree, ['main.ts', 'gone.ts']).join(), /src\/gone\.ts is listed as an entry point/);
+
+  const lines = '\n'.repeat(functionLinesMax - 1);
+  const lengths = new Map([
+    ['a.ts', `function fits() {${lines}}\nfunction long() {\n${lines}}`],
+    ['b.ts', `const arrow = () => {\n${lines}};\nclass C { #method() {\n${lines}} }\nrun(() => {\n${lines}});`],
+  ]);
+  assert.deepEqual(
+    lengthFaults(lengths, { 'a.ts long': 'a table', 'b.ts gone': 'a table' }).map((fault) => fault.slice(0, 37)),
+    [
+      'src/b.ts: arrow has 91 lines, of at m',
+      'src/b.ts: #method has 91 lines, of at',
+      'src/b.ts: (anonymous) has 91 lines, o',
+      "src/b.ts: 'gone' is listed as long bu",
+    ],
+  );
 });
 
 type Sources = ReadonlyMap<string, string>;
@@ -375,6 +402,27 @@ function vocabularyFaults(files: Sources): string[] {
     });
   }
   return [...faults];
+}
+
+function lengthFaults(files: Sources, exempt: Readonly<Record<string, string>>): string[] {
+  const faults: string[] = [];
+  const stale = new Set(Object.keys(exempt));
+  for (const [file, text] of files) {
+    const source = parse(file, text);
+    const lineAt = (position: number): number => source.getLineAndCharacterOfPosition(position).line;
+    walk(source, (node) => {
+      if (!ts.isFunctionLike(node) || !('body' in node) || node.body === undefined) return;
+      const lines = lineAt(node.end) - lineAt(node.getStart()) + 1;
+      if (lines <= functionLinesMax) return;
+      const named = node.name ?? (ts.isVariableDeclaration(node.parent) ? node.parent.name : undefined);
+      const name = named?.getText() ?? (ts.isConstructorDeclaration(node) ? 'constructor' : '(anonymous)');
+      if (Object.hasOwn(exempt, `${file} ${name}`)) stale.delete(`${file} ${name}`);
+      else faults.push(`src/${file}: ${name} has ${lines} lines, of at most ${functionLinesMax}`);
+    });
+  }
+  for (const entry of stale)
+    faults.push(`src/${entry.replace(' ', ": '")}' is listed as long but is not, or does not exist`);
+  return faults;
 }
 
 function wordFaults(files: Sources): string[] {

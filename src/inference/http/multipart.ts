@@ -3,6 +3,7 @@ import type { Readable } from 'node:stream';
 
 import { Busboy } from '@fastify/busboy';
 
+import { deferred } from '../../platform/deferred.ts';
 import { ApiError } from '../../platform/errors.ts';
 
 /** A multipart body being read: its file and its other fields. */
@@ -45,92 +46,87 @@ export function readMultipart(
   if (!/;\s*boundary=("[^"]{1,200}"|[^\s";,]{1,200})\s*(;|$)/i.test(contentType)) {
     return Promise.reject(malformed('its Content-Type has no boundary'));
   }
-  return new Promise((resolve, reject) => {
-    const { bytesMax } = options;
-    const values = new Map<string, string>();
-    let file: Readable | undefined;
-    let failure: { readonly error: unknown } | undefined;
-    let settleFields: { resolve(): void; reject(error: unknown): void } | undefined;
-    let isWhole = false;
-    let bytes = 0;
+  const { bytesMax } = options;
+  const begun = deferred<MultipartUpload>();
+  const whole = deferred<ReadonlyMap<string, string>>();
+  const values = new Map<string, string>();
+  let state: UploadState = { kind: 'reading' };
+  let file: Readable | undefined;
+  let bytes = 0;
 
-    const parser = parserOf(request, contentType, bytesMax);
-    const stop = (): void => {
-      request.off('data', onData).off('close', onClose).off('error', onClose);
-      signal.removeEventListener('abort', onAbort);
-      request.unpipe(parser);
-      // Whatever still arrives is discarded, and the connection can be used again.
-      request.resume();
-    };
-    const fail = (error: unknown): void => {
-      if (failure !== undefined || isWhole) return;
-      failure = { error };
-      stop();
-      // Not from inside the parser, which would go on with what it has.
-      const ended = file;
-      if (ended !== undefined)
-        process.nextTick(() => ended.destroy(error instanceof Error ? error : new Stopped(error)));
-      reject(error as Error);
-      settleFields?.reject(error);
-    };
-    const finish = (): void => {
-      if (failure !== undefined || isWhole) return;
-      if (file === undefined) return fail(invalidField('file', 'is required: the bytes of the file'));
-      isWhole = true;
-      stop();
-      settleFields?.resolve();
-    };
-    const onData = (chunk: Buffer): void => {
-      bytes += chunk.length;
-      if (bytes > bytesMax + framingBytesMax) fail(fileTooLarge(bytesMax));
-    };
-    const onClose = (): void => {
-      if (!request.complete) fail(new ApiError('http_408', 'The client left before its request had arrived.'));
-    };
-    const onAbort = (): void => fail(signal.reason);
+  const parser = parserOf(request, contentType, bytesMax);
+  const stop = (): void => {
+    request.off('data', onData).off('close', onClose).off('error', onClose);
+    signal.removeEventListener('abort', onAbort);
+    request.unpipe(parser);
+    // Whatever still arrives is discarded, and the connection can be used again.
+    request.resume();
+  };
+  const fail = (error: unknown): void => {
+    if (state.kind !== 'reading') return;
+    state = { kind: 'failed', error };
+    stop();
+    // Not from inside the parser, which would go on with what it has.
+    const ended = file;
+    if (ended !== undefined) process.nextTick(() => ended.destroy(error instanceof Error ? error : new Stopped(error)));
+    begun.reject(error);
+    whole.reject(error);
+  };
+  const finish = (): void => {
+    if (state.kind !== 'reading') return;
+    if (file === undefined) return fail(invalidField('file', 'is required: the bytes of the file'));
+    state = { kind: 'whole' };
+    stop();
+    whole.resolve(values);
+  };
+  const onData = (chunk: Buffer): void => {
+    bytes += chunk.length;
+    if (bytes > bytesMax + framingBytesMax) fail(fileTooLarge(bytesMax));
+  };
+  const onClose = (): void => {
+    if (!request.complete) fail(new ApiError('http_408', 'The client left before its request had arrived.'));
+  };
+  const onAbort = (): void => fail(signal.reason);
 
-    parser.on('file', (field, stream, name) => {
-      // Its failures are those of the body, which are reported below.
-      stream.on('error', () => undefined);
-      if (field !== 'file') {
-        stream.resume();
-        return;
-      }
-      if (file !== undefined) {
-        stream.resume();
-        fail(invalidField('file', 'is given twice; send one file at a time'));
-        return;
-      }
-      file = stream;
-      stream.on('limit', () => fail(fileTooLarge(bytesMax)));
-      if (failure !== undefined) return;
-      resolve({
-        name,
-        file: bytesOf(stream, () => failure),
-        fields: () =>
-          new Promise((done, failed) => {
-            if (failure !== undefined) failed(failure.error as Error);
-            else if (isWhole) done(values);
-            else settleFields = { resolve: () => done(values), reject: failed };
-          }),
-        abandon: () => fail(new Error('nobody wants the upload any more')),
-      });
+  parser.on('file', (field, stream, name) => {
+    // Its failures are those of the body, which are reported below.
+    stream.on('error', () => undefined);
+    if (field !== 'file') {
+      stream.resume();
+      return;
+    }
+    if (file !== undefined) {
+      stream.resume();
+      fail(invalidField('file', 'is given twice; send one file at a time'));
+      return;
+    }
+    file = stream;
+    stream.on('limit', () => fail(fileTooLarge(bytesMax)));
+    begun.resolve({
+      name,
+      file: bytesOf(stream, () => state),
+      fields: () => whole.promise,
+      abandon: () => fail(new Error('nobody wants the upload any more')),
     });
-    parser.on('field', (field, value, _nameTruncated, valueTruncated) => {
-      if (!options.fields.has(field)) return;
-      if (valueTruncated) fail(invalidField(field, `has more than ${fieldBytesMax} bytes`));
-      else if (values.has(field)) fail(invalidField(field, 'is given twice'));
-      else values.set(field, value);
-    });
-    parser.on('partsLimit', () => fail(malformed(`it has more than ${partsMax} parts`)));
-    parser.on('error', () => fail(malformed('it is broken, or ends before its last boundary')));
-    parser.on('finish', finish);
-    request.on('data', onData).on('close', onClose).on('error', onClose);
-    signal.addEventListener('abort', onAbort, { once: true });
-    if (signal.aborted) onAbort();
-    else request.pipe(parser);
   });
+  parser.on('field', (field, value, _nameTruncated, valueTruncated) => {
+    if (!options.fields.has(field)) return;
+    if (valueTruncated) fail(invalidField(field, `has more than ${fieldBytesMax} bytes`));
+    else if (values.has(field)) fail(invalidField(field, 'is given twice'));
+    else values.set(field, value);
+  });
+  parser.on('partsLimit', () => fail(malformed(`it has more than ${partsMax} parts`)));
+  parser.on('error', () => fail(malformed('it is broken, or ends before its last boundary')));
+  parser.on('finish', finish);
+  request.on('data', onData).on('close', onClose).on('error', onClose);
+  signal.addEventListener('abort', onAbort, { once: true });
+  if (signal.aborted) onAbort();
+  else request.pipe(parser);
+  return begun.promise;
 }
+
+type UploadState =
+  { readonly kind: 'reading' } | { readonly kind: 'whole' } | { readonly kind: 'failed'; readonly error: unknown };
 
 const parserOf = (request: IncomingMessage, contentType: string, bytesMax: number): InstanceType<typeof Busboy> =>
   new Busboy({
@@ -158,21 +154,21 @@ class Stopped extends Error {
 }
 
 /** Fails with the body's one failure, whatever the stream itself reports. */
-async function* bytesOf(
-  stream: Readable,
-  failure: () => { readonly error: unknown } | undefined,
-): AsyncGenerator<Uint8Array> {
+async function* bytesOf(stream: Readable, stateOf: () => UploadState): AsyncGenerator<Uint8Array> {
+  const check = (): void => {
+    const state = stateOf();
+    if (state.kind === 'failed') throw state.error;
+  };
   try {
     for await (const chunk of stream) {
-      const failed = failure();
-      if (failed !== undefined) throw failed.error;
+      check();
       yield chunk as Uint8Array;
     }
   } catch (error) {
-    throw failure()?.error ?? error;
+    check();
+    throw error;
   }
-  const failed = failure();
-  if (failed !== undefined) throw failed.error;
+  check();
 }
 
 export const fileTooLarge = (bytesMax: number): ApiError =>

@@ -1,5 +1,6 @@
 import { fork, type ChildProcess } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
+import { deferred } from '../../../platform/deferred.ts';
 import { entryUrl } from '../../../platform/entries.ts';
 import { RpcError } from '../../../platform/rpc/failure.ts';
 import { RestartPace } from '../../../platform/rpc/restart-pace.ts';
@@ -83,16 +84,16 @@ export class Supervisor {
   #heartbeat: NodeJS.Timeout | undefined;
   #restart: NodeJS.Timeout | undefined;
   #closed = false;
-  /** Settles with the first ready child, or rejects when there will be none. */
-  readonly ready: Promise<void>;
-  #settleReady: { readonly resolve: () => void; readonly reject: (error: Error) => void };
+  readonly #firstReady = deferred();
 
   constructor(options: SupervisorOptions) {
     this.#options = options;
-    const { promise, resolve, reject } = deferred();
-    this.ready = promise;
-    this.#settleReady = { resolve, reject };
     this.#start();
+  }
+
+  /** Settles with the first ready child, or rejects when there will be none. */
+  get ready(): Promise<void> {
+    return this.#firstReady.promise;
   }
 
   get state(): ChildState {
@@ -130,7 +131,7 @@ export class Supervisor {
       this.#closed = true;
       this.#state = { state: 'down', detail: 'The engine is closed.' };
       clearTimeout(this.#restart);
-      this.#settleReady.reject(new Error('The engine was closed before it was ready.'));
+      this.#firstReady.reject(new Error('The engine was closed before it was ready.'));
     }
     const children = this.#process === undefined ? [...this.#leaving] : [this.#process, ...this.#leaving];
     await Promise.all(children.map(ended));
@@ -203,7 +204,7 @@ export class Supervisor {
     const { slots, contextLength, removesDefaultSystem } = facts;
     const loadMs = Math.round(this.#readyMs - this.#startedMs);
     this.#options.onEvent({ event: 'ready', pid: child.pid, loadMs, slots, contextLength, removesDefaultSystem });
-    this.#settleReady.resolve();
+    this.#firstReady.resolve();
     this.#options.onReady(facts);
   }
 
@@ -272,7 +273,7 @@ export class Supervisor {
   #failForGood(reason: string): void {
     this.#state = { state: 'down', detail: `The model cannot be used: ${reason}` };
     this.#options.onEvent({ event: 'failed', reason });
-    this.#settleReady.reject(new Error(reason));
+    this.#firstReady.reject(new Error(reason));
   }
 }
 
@@ -289,16 +290,4 @@ async function ended(child: ChildProcess): Promise<void> {
   const gone = new Promise<void>((resolve) => child.once('exit', () => resolve()));
   child.kill('SIGKILL');
   await gone;
-}
-
-function deferred() {
-  let resolve: () => void = () => {};
-  let reject: (error: Error) => void = () => {};
-  const promise = new Promise<void>((onResolve, onReject) => {
-    resolve = onResolve;
-    reject = onReject;
-  });
-  // A rejection must not end a caller that does not await it.
-  promise.catch(() => {});
-  return { promise, resolve, reject };
 }
