@@ -40,7 +40,7 @@ import { Constraints } from '../inference/pipeline/constraints.ts';
 import { Idempotency } from '../inference/pipeline/idempotency.ts';
 import { KeptItems } from '../inference/pipeline/stored-items.ts';
 import { FileParts } from '../inference/pipeline/request-files.ts';
-import { placesOf } from '../inference/pipeline/backend-pool.ts';
+import { openBackendPool } from '../inference/pipeline/backend-pool.ts';
 import type { BackendPool } from '../inference/pipeline/backend-pool.ts';
 import { ActiveRequests } from '../inference/pipeline/active-requests.ts';
 import { SealKeys } from '../inference/pipeline/seals.ts';
@@ -353,7 +353,7 @@ function metricsOf(
     sockets: () => ({ inference: inferenceSockets(), account: readings().accountSockets }),
     logLinesDropped: () => log.linesDropped,
     backends: () => rollout.backends.map(readingOf),
-    lines: () => [...runtimeConfigs.current.places].map(([model, { line }]) => ({ model, length: line.length })),
+    lines: () => [...runtimeConfigs.current.pools].map(([model, { queue: line }]) => ({ model, length: line.length })),
     config: () => ({ ...readings().config, leaving: runtimeConfigs.leaving }),
     workers: () => 1,
     workersEnded: () => 0,
@@ -451,17 +451,17 @@ function runtimeConfigOf(config: Config, backends: readonly OpenBackend[], befor
       },
       resolver: createNameResolver(config.images.dnsServers),
     },
-    places: new Map(
+    pools: new Map(
       config.models.map(({ id }) => {
         const own = backends.filter((backend) => backend.modelId === id);
-        return [id, samePlaces(before?.places.get(id), own) ?? placesOf(own, waitMaxMs)];
+        return [id, samePool(before?.pools.get(id), own) ?? openBackendPool(own, waitMaxMs)];
       }),
     ),
   };
 }
 
 /** Requests that wait at backends that stay keep waiting in the same queue. */
-const samePlaces = (before: BackendPool | undefined, backends: readonly OpenBackend[]): BackendPool | undefined =>
+const samePool = (before: BackendPool | undefined, backends: readonly OpenBackend[]): BackendPool | undefined =>
   before?.backends.length === backends.length && backends.every((backend, index) => before.backends[index] === backend)
     ? before
     : undefined;

@@ -37,7 +37,7 @@ export interface Store {
 }
 
 export interface StoreOptions {
-  /** The free balances in memory. A command that never calls `slice` needs none. */
+  /** The free balances in memory. A command that never calls `lease` needs none. */
   readonly free?: LeasedBalances;
   /** An indispensable part of the store has died: report it and end the process. Called once. */
   readonly onFatal: (error: Error) => void;

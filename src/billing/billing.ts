@@ -107,21 +107,21 @@ export class Billing {
     if (this.#loading.has(accountId)) return undefined;
     const first = estimate(bill, bill.promptTokensMax);
     if (!this.reserve(accountId, first.amount)) return undefined;
-    this.#options.ledger.left(accountId, this.#free.get(accountId) ?? 0n);
+    this.#options.ledger.noteRemaining(accountId, this.#free.get(accountId) ?? 0n);
     return this.#open(bill, first, undefined);
   }
 
   /** Takes up to `amount` for a growing hold: what there is, possibly after asking the store for more. */
   take(balanceId: string, amount: bigint): bigint | Promise<bigint> {
     if (this.reserve(balanceId, amount)) {
-      this.#options.ledger.left(balanceId, this.#free.get(balanceId) ?? 0n);
+      this.#options.ledger.noteRemaining(balanceId, this.#free.get(balanceId) ?? 0n);
       return amount;
     }
     if (this.#isRefused(balanceId)) return this.#takeFree(balanceId, amount);
-    return this.#slice(balanceId, amount).then(
-      (slice) => {
-        this.#add(balanceId, slice);
-        if (slice === 0n) this.#refuse(balanceId);
+    return this.#lease(balanceId, amount).then(
+      (leased) => {
+        this.#add(balanceId, leased);
+        if (leased === 0n) this.#refuse(balanceId);
         return this.#takeFree(balanceId, amount);
       },
       () => this.#takeFree(balanceId, amount),
@@ -247,11 +247,11 @@ export class Billing {
   async #fund(balanceId: string, amount: bigint): Promise<boolean> {
     if (this.#loading.has(balanceId) || !this.#free.has(balanceId)) await this.#load(balanceId, amount);
     if (this.reserve(balanceId, amount)) {
-      this.#options.ledger.left(balanceId, this.#free.get(balanceId) ?? 0n);
+      this.#options.ledger.noteRemaining(balanceId, this.#free.get(balanceId) ?? 0n);
       return true;
     }
     if (this.#isRefused(balanceId)) return false;
-    this.#add(balanceId, await this.#slice(balanceId, amount));
+    this.#add(balanceId, await this.#lease(balanceId, amount));
     if (this.reserve(balanceId, amount)) return true;
     this.#refuse(balanceId);
     return false;
@@ -265,16 +265,16 @@ export class Billing {
   #load(balanceId: string, need: bigint): Promise<void> {
     const running = this.#loading.get(balanceId);
     if (running !== undefined) return running;
-    const loading = this.#slice(balanceId, need)
-      .then((slice) => this.#add(balanceId, slice))
+    const loading = this.#lease(balanceId, need)
+      .then((leased) => this.#add(balanceId, leased))
       .finally(() => this.#loading.delete(balanceId));
     this.#loading.set(balanceId, loading);
     return loading;
   }
 
-  async #slice(balanceId: string, need: bigint): Promise<bigint> {
+  async #lease(balanceId: string, need: bigint): Promise<bigint> {
     try {
-      return await this.#ledgerHealth.watch(this.#options.ledger.slice(balanceId, need));
+      return await this.#ledgerHealth.watch(this.#options.ledger.lease(balanceId, need));
     } catch (error) {
       throw ledgerSilent(error);
     }

@@ -20,7 +20,7 @@ export interface LeaseServer {
   /** Rejects with a StoreError. */
   grant(input: LeaseRequest): Promise<Granted>;
   /** Takes back what is not needed. Without an answer it is unknown whether it is back. */
-  giveBack(balanceId: string, microcents: bigint): Promise<unknown>;
+  returnUnused(balanceId: string, microcents: bigint): Promise<unknown>;
   /** Calls on all others to return what is idle of the balance. */
   callOthers(balanceId: string): Promise<unknown>;
 }
@@ -98,7 +98,7 @@ export class Leases {
   }
 
   /** One request for each balance at a time; callers that come meanwhile share the next. */
-  slice(balanceId: string, needMicrocents: bigint): Promise<bigint> {
+  lease(balanceId: string, needMicrocents: bigint): Promise<bigint> {
     if (this.#closed) return Promise.reject(new StoreError('failed', 'the ledger is closed'));
     const lease = this.#leaseOf(balanceId);
     lease.activeMs = performance.now();
@@ -110,7 +110,7 @@ export class Leases {
   }
 
   /** Leases more in the background when less than half of what is wanted is left, so that a busy balance never waits. */
-  left(balanceId: string, freeMicrocents: bigint): void {
+  noteRemaining(balanceId: string, freeMicrocents: bigint): void {
     const lease = this.#leases.get(balanceId);
     if (lease === undefined) return;
     lease.activeMs = performance.now();
@@ -153,7 +153,7 @@ export class Leases {
     if (amount <= 0n || !free.reserve(balanceId, amount)) return Promise.resolve();
     // Without an answer it is unknown whether it is back in the balance; it is not spent here again, and what is stranded goes
     // back when this process ends.
-    const returning = leaseServer.giveBack(balanceId, amount).then(
+    const returning = leaseServer.returnUnused(balanceId, amount).then(
       () => {},
       () => {},
     );

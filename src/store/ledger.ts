@@ -114,7 +114,7 @@ export const systemAccounts = {
  * Makes settlements durable, in groups, and hands out the right to spend. The hot path's only store.
  *
  * - A balance is the credit of an account, by the account's id, or what a budget has for a period (store/budget.ts).
- * - `slice` resolves with a credit lease: microcents that this process may spend of the balance without asking again; 0n = not
+ * - `lease` resolves with a credit lease: microcents that this process may spend of the balance without asking again; 0n = not
  *   funded. SQLite hands out the whole of it, once, at the first call; PostgreSQL leases a part of it. A budget that was lowered
  *   below what is spent has less than nothing.
  * - `settle` resolves when the row is durable: `billed`, also when it was there already (settling twice is settling once), or
@@ -126,7 +126,7 @@ export const systemAccounts = {
  *   carries (`recording`) is written if and only if money moved now; where that cannot be, nothing moves: `conflict`.
  */
 export interface Ledger {
-  slice(balanceId: string, needMicrocents: bigint): Promise<bigint>;
+  lease(balanceId: string, needMicrocents: bigint): Promise<bigint>;
   settle(row: UsageRow): Promise<'billed' | 'lost'>;
   readBack(requestId: Uint8Array): Promise<{ readonly costMicrocents: bigint; readonly ending: Ending } | undefined>;
   /** Resolves when something was written, whose content means nothing: proof that a settlement could be written too. */
@@ -138,7 +138,7 @@ export interface Ledger {
   /** How long ago the store last answered; 0 where it is in this process. Nothing is admitted from memory without it. */
   readonly silentMs: number;
   /** Reports what is left of a balance's lease after a hold, so that it can be renewed before it is used up. */
-  left(balanceId: string, freeMicrocents: bigint): void;
+  noteRemaining(balanceId: string, freeMicrocents: bigint): void;
   /** The period of a budget's balance is over and nothing is held from it any more: what is free of it goes back. */
   release(balanceId: string): void;
   /** The budget of a key or an account has changed, or possibly any budget: what is free of leases goes back. */
@@ -187,7 +187,7 @@ export interface NewAccount {
  *
  * A debit of a customer (adjustment, chargeback, refund of a top-up, a lower credit limit) must not take money that running
  * requests hold, and only this side knows the holds. So the ledger reserves first, then writes; and gives the reservation back
- * through `credit` when nothing was written. Accounts whose `slice` was never called have no holds: nothing is reserved for them,
+ * through `credit` when nothing was written. Accounts whose `lease` was never called have no holds: nothing is reserved for them,
  * and the database alone decides.
  */
 export interface FreeBalances {
@@ -208,7 +208,7 @@ export interface LeasedBalances extends FreeBalances {
   forget(): void;
 }
 
-/** For a command that never calls `slice`. */
+/** For a command that never calls `lease`. */
 export const nothingFree = (): LeasedBalances => ({
   credit: () => {},
   reserve: () => false,

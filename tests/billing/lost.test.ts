@@ -32,7 +32,7 @@ class Faults {
       return answer;
     };
     return {
-      slice: (balanceId, need) => ledger.slice(balanceId, need),
+      lease: (balanceId, need) => ledger.lease(balanceId, need),
       open: (request) => ledger.open(request),
       close: () => ledger.close(),
       get backlog() {
@@ -41,7 +41,7 @@ class Faults {
       get silentMs() {
         return ledger.silentMs;
       },
-      left: (balanceId, free) => ledger.left(balanceId, free),
+      noteRemaining: (balanceId, free) => ledger.noteRemaining(balanceId, free),
       release: (balanceId) => ledger.release(balanceId),
       budgetChanged: (subject) => ledger.budgetChanged(subject),
       settle: (row) => meet(() => ledger.settle(row)),

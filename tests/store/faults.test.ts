@@ -30,7 +30,7 @@ test('D1: while another program locks the file, settlements fail as busy and wri
     free: { credit: (...credit) => void credits.push(credit), reserve: () => true },
   });
   await customer(store, 'acct_a', 100n);
-  await store.ledger.slice('acct_a', 1n);
+  await store.ledger.lease('acct_a', 1n);
   const other = new DatabaseSync(file);
   t.after(() => other.close());
   other.exec('begin immediate');
@@ -41,7 +41,7 @@ test('D1: while another program locks the file, settlements fail as busy and wri
     store.ledger.settle(row),
     store.ledger.settle(usage('acct_a', 1n)),
     store.ledger.transfer(grant('acct_a', 5n)),
-    store.ledger.slice('acct_a', 1n),
+    store.ledger.lease('acct_a', 1n),
     store.ledger.transfer({ ...grant('acct_a', 4n), debitAccount: 'acct_a', creditAccount: 'house_promo' }),
   ]);
   assert.ok(performance.now() - started < 10_000);

@@ -86,7 +86,7 @@ const step = fc.oneof(
       ),
     }),
   },
-  { weight: 1, arbitrary: fc.record({ do: fc.constant('slice' as const), accountId: account }) },
+  { weight: 1, arbitrary: fc.record({ do: fc.constant('lease' as const), accountId: account }) },
 );
 type Step = typeof step extends fc.Arbitrary<infer S> ? S : never;
 const plan = fc.array(
@@ -144,7 +144,7 @@ async function compare(file: string, batches: readonly (readonly Step[] | 'resta
 function write(writer: LedgerWriter, model: Model, steps: readonly Step[], ids: readonly Uint8Array[]): void {
   const opens = steps.filter((one) => one.do === 'open');
   const settlements = steps.filter((one) => one.do === 'settle');
-  const operations = steps.filter((one) => one.do === 'transfer' || one.do === 'slice');
+  const operations = steps.filter((one) => one.do === 'transfer' || one.do === 'lease');
 
   for (const { request, hold } of opens) {
     if (!model.settled.has(request) && !model.open.has(request)) model.open.set(request, BigInt(hold));
@@ -175,10 +175,10 @@ function write(writer: LedgerWriter, model: Model, steps: readonly Step[], ids: 
   const expected: unknown[] = [];
   const sent = operations.map((one): LedgerOperation => {
     const spendable = model.balance.get(one.accountId)!;
-    if (one.do === 'slice') {
+    if (one.do === 'lease') {
       expected.push(model.free.has(one.accountId) ? 0n : spendable);
       if (!model.free.has(one.accountId)) model.free.set(one.accountId, spendable);
-      return { kind: 'slice', balanceId: one.accountId };
+      return { kind: 'lease', balanceId: one.accountId };
     }
     // The owner of the free balance reserves first; credits of the same batch have not reached it yet.
     const free = model.free.get(one.accountId);

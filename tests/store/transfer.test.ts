@@ -75,9 +75,9 @@ test('a slice is the whole spendable balance, once; later credits are reported a
   await customer(store, 'acct_a', 100n);
   assert.equal(free.of.size, 0, 'nobody has asked for a slice: it will be in the slice');
   const [slice, , again] = await Promise.all([
-    store.ledger.slice('acct_a', 1n),
+    store.ledger.lease('acct_a', 1n),
     store.ledger.transfer(grant('acct_a', 7n)),
-    store.ledger.slice('acct_a', 1n),
+    store.ledger.lease('acct_a', 1n),
   ]);
   assert.equal(slice, 100n);
   assert.equal(again, 0n);
@@ -85,7 +85,7 @@ test('a slice is the whole spendable balance, once; later credits are reported a
   assert.equal(await store.ledger.transfer(grant('acct_a', 3n, 'k')), true);
   assert.equal(await store.ledger.transfer(grant('acct_a', 3n, 'k')), false);
   assert.equal(free.of.get('acct_a'), 10n);
-  assert.equal(await store.ledger.slice('acct_none', 1n), 0n);
+  assert.equal(await store.ledger.lease('acct_none', 1n), 0n);
   await store.ledger.setAccountStatus('acct_a', 'suspended', Date.now(), uuid());
   await assert.rejects(store.ledger.setAccountStatus('acct_none', 'active', Date.now(), uuid()), refused('not_found'));
 });
@@ -96,7 +96,7 @@ test('a debit takes only what is free in memory: money on hold stays with the re
   const store = await openStore(t, file, { free });
   await customer(store, 'acct_a', 100n);
   // A debit that is asked for beside the slice waits until the slice has arrived.
-  const asked = store.ledger.slice('acct_a', 1n).then((slice) => free.credit('acct_a', slice));
+  const asked = store.ledger.lease('acct_a', 1n).then((slice) => free.credit('acct_a', slice));
   const early = store.ledger.transfer(chargeback('acct_a', 10n));
   await asked;
   assert.equal(await early, true);
@@ -123,7 +123,7 @@ test('a credit limit is spendable, and can be taken away only while it is not in
   const store = await openStore(t, file, { free });
   await customer(store, 'acct_a', 10n);
   await store.ledger.setCreditLimit('acct_a', 40n, Date.now(), uuid());
-  free.credit('acct_a', await store.ledger.slice('acct_a', 1n));
+  free.credit('acct_a', await store.ledger.lease('acct_a', 1n));
   assert.equal(free.of.get('acct_a'), 50n);
   assert.ok(free.reserve('acct_a', 30n));
   await store.ledger.settle(usage('acct_a', 30n));

@@ -209,7 +209,7 @@ test('one microcent is found in a budget, and a charge to none', async (t) => {
     changeId: uuid(),
   });
   const [ofKey, ofAccount] = [`${key.id}:total`, balanceAt('acct_a', 'month', Date.now()).id];
-  assert.deepEqual([await store.ledger.slice(ofKey, 1n), await store.ledger.slice(ofAccount, 1n)], [100n, 43n]);
+  assert.deepEqual([await store.ledger.lease(ofKey, 1n), await store.ledger.lease(ofAccount, 1n)], [100n, 43n]);
   const charged = { keyId: key.id, keyBudget: 'total', accountBudget: 'month' } as const;
   await store.ledger.settle(usage('acct_a', 5n, charged));
   await store.close();

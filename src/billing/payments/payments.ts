@@ -8,7 +8,7 @@ import { PaymentError } from './provider.ts';
 import type { PaymentEvent, PaymentNews, PaymentProvider } from './provider.ts';
 import { recordingOf } from './payment-services.ts';
 import type { EventOutcome, PaymentServices } from './payment-services.ts';
-import { giveBack, takeBack } from './returns.ts';
+import { reinstate, reverse } from './returns.ts';
 
 export const microcentsPerCent = 1_000_000n;
 
@@ -249,7 +249,7 @@ export class Payments {
     const isTaken = news.kind === 'refunded' || news.kind === 'disputed';
     const kind = news.kind === 'refunded' || news.kind === 'refund_failed' ? 'refund' : 'dispute';
     const taken = { kind, id: news.returnId, payment, amountMicrocents } as const;
-    return await (isTaken ? takeBack : giveBack)(this.#services, taken, record);
+    return await (isTaken ? reverse : reinstate)(this.#services, taken, record);
   }
 
   /** It is recorded, so that it is handled once; nothing moves, and the log says so loudly. */

@@ -21,7 +21,7 @@ export interface PaymentTaken {
  * once the house's loss (`house_bad_debt`). How much the account had is decided once, in the transaction that takes it; a second
  * caller, or a retry after a kill, finds the decision and finishes it.
  */
-export async function takeBack(
+export async function reverse(
   services: PaymentServices,
   { kind, id, payment, amountMicrocents }: PaymentTaken,
   event: EventToRecord,
@@ -79,7 +79,7 @@ export async function takeBack(
  * A refund that has failed, or a dispute that was won: what was taken goes back to where it came from, with the event in one
  * transaction. A return that has taken nothing yet never will, so that the order of the events does not matter.
  */
-export async function giveBack(
+export async function reinstate(
   services: PaymentServices,
   { kind, id, payment, amountMicrocents }: PaymentTaken,
   event: EventToRecord,
@@ -114,7 +114,7 @@ export async function giveBack(
       return 'applied';
     }
     // Another process has decided it meanwhile.
-    return await giveBack(services, { kind, id, payment, amountMicrocents }, event);
+    return await reinstate(services, { kind, id, payment, amountMicrocents }, event);
   }
   if (decided.undoneAt !== null) {
     await repositories.recordPaymentEvent({ ...event, outcome: 'again' });

@@ -34,18 +34,18 @@ export interface BackendPool {
   readonly backends: readonly Backend[];
   /** The same, in the order in which they are tried: a kind stands where its first backend does. */
   readonly peers: readonly Peers[];
-  readonly line: WaitQueue<Backend>;
+  readonly queue: WaitQueue<Backend>;
   readonly promptLengths: PromptLengths;
 }
 
 /** `waitMax`: how long a request may wait for a slot; it equals a backend's time limit for its first token. */
-export function placesOf(backends: readonly Backend[], waitMaxMs: number): BackendPool {
-  const line = new WaitQueue<Backend>({
+export function openBackendPool(backends: readonly Backend[], waitMaxMs: number): BackendPool {
+  const queue = new WaitQueue<Backend>({
     lengthMax: backends.reduce((sum, backend) => sum + backend.queueMax, 0),
     timeoutMs: waitMaxMs,
     mayHaveChanged: () => backends.some(isFree) || !backends.some(isReady),
   });
-  return { backends, peers: peersOf(backends), line, promptLengths: new PromptLengths() };
+  return { backends, peers: peersOf(backends), queue, promptLengths: new PromptLengths() };
 }
 
 function peersOf(backends: readonly Backend[]): readonly Peers[] {

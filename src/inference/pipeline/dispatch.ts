@@ -22,7 +22,7 @@ export interface DispatchTrace {
  */
 export async function dispatch(
   order: Order,
-  places: BackendPool,
+  pool: BackendPool,
   trace: DispatchTrace,
   signal: StopSignal,
   take: TakeBatch,
@@ -32,9 +32,9 @@ export async function dispatch(
   let refitted = false;
   let failure: unknown;
   for (;;) {
-    const placing = places.line.place(() => freePlace(order, places, tried, failure), signal);
+    const placing = pool.queue.acquire(() => freeBackend(order, pool, tried, failure), signal);
     const backend = placing instanceof Promise ? await placing : placing;
-    if (typeof backend === 'string') throw allTaken(order, places, tried);
+    if (typeof backend === 'string') throw allTaken(order, pool, tried);
     let content = false;
     /** Failures from here on are not the backend's. */
     let isTaking = false;
@@ -69,14 +69,14 @@ export async function dispatch(
       }
     } finally {
       backend.running--;
-      places.line.offer();
+      pool.queue.offer();
     }
   }
 }
 
 /** §7.5: a request that waited in vain gets the same error as one that may not wait. */
-function allTaken(order: Order, places: BackendPool, tried: ReadonlySet<Backend>): ApiError {
-  const bounded = places.backends.filter((backend) => !tried.has(backend) && Number.isFinite(backend.concurrencyMax));
+function allTaken(order: Order, pool: BackendPool, tried: ReadonlySet<Backend>): ApiError {
+  const bounded = pool.backends.filter((backend) => !tried.has(backend) && Number.isFinite(backend.concurrencyMax));
   const count = bounded.reduce((sum, { concurrencyMax }) => sum + concurrencyMax, 0);
   return new ApiError('backend_at_capacity', `All slots of the model '${order.model.id}' are in use.`, atCap(count, 1));
 }
@@ -86,14 +86,14 @@ function allTaken(order: Order, places: BackendPool, tried: ReadonlySet<Backend>
  * has a free slot, the backend with the fewest requests. One pass and no allocation, because every request comes through here,
  * and waiters again and again.
  */
-function freePlace(
+function freeBackend(
   order: Order,
-  places: Pick<BackendPool, 'backends' | 'peers'>,
+  pool: Pick<BackendPool, 'backends' | 'peers'>,
   tried: ReadonlySet<Backend>,
   failure: unknown,
 ): Backend | undefined {
   let isAnyReady = false;
-  for (const peers of places.peers) {
+  for (const peers of pool.peers) {
     const { backends } = peers;
     let least: Backend | undefined;
     for (let step = 0; step < backends.length; step++) {
@@ -112,8 +112,8 @@ function freePlace(
   if (failure !== undefined) throw withModel(failure, order);
   throw new ApiError(
     'no_healthy_backends',
-    `No backend of the model '${order.model.id}' is available. ${waitingFor(places.backends)}`.trim(),
-    { extra: { model: order.model.id }, retryAfterSeconds: retryAfterSeconds(places.backends) },
+    `No backend of the model '${order.model.id}' is available. ${waitingFor(pool.backends)}`.trim(),
+    { extra: { model: order.model.id }, retryAfterSeconds: retryAfterSeconds(pool.backends) },
   );
 }
 

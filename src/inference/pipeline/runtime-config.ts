@@ -1,7 +1,7 @@
 import type { Catalog } from '../../catalog/catalog.ts';
 import type { FetchSettings } from '../images/fetcher.ts';
 import type { AddressRanges } from '../../platform/ip/ranges.ts';
-import { placesOf } from './backend-pool.ts';
+import { openBackendPool } from './backend-pool.ts';
 import type { Backend, BackendPool } from './backend-pool.ts';
 
 /** Sizes and times that bound one request. */
@@ -28,20 +28,20 @@ export interface RuntimeConfig {
   /** Origins whose pages may call from a browser, besides those of this computer; `*`: all. */
   readonly allowedOrigins: ReadonlySet<string>;
   /** By the id of the model. */
-  readonly places: ReadonlyMap<string, BackendPool>;
+  readonly pools: ReadonlyMap<string, BackendPool>;
 }
 
 /** A request's hold on the runtime config that it began with, so that it never sees half of two. */
 export interface Lease {
   readonly runtimeConfig: RuntimeConfig;
-  placesOf(modelId: string): BackendPool;
+  poolOf(modelId: string): BackendPool;
   /** From here on only the backends of this model are used: other backends need not wait for this request. */
   narrow(modelId: string): void;
   /** Called once, when the request has ended. */
   release(): void;
 }
 
-const none = placesOf([], 0);
+const none = openBackendPool([], 0);
 
 /** One runtime config is current; earlier ones, and their backends, stay for as long as requests use them. */
 export class RuntimeConfigs {
@@ -91,10 +91,10 @@ export class RuntimeConfigs {
     };
     return {
       runtimeConfig: holding.runtimeConfig,
-      placesOf: (modelId) => holding.runtimeConfig.places.get(modelId) ?? none,
+      poolOf: (modelId) => holding.runtimeConfig.pools.get(modelId) ?? none,
       narrow: (modelId) => {
         if (list !== undefined) throw new Error('a lease is narrowed once');
-        list = (holding.runtimeConfig.places.get(modelId) ?? none).backends;
+        list = (holding.runtimeConfig.pools.get(modelId) ?? none).backends;
         this.#narrowed.set(list, (this.#narrowed.get(list) ?? 0) + 1);
         giveBack();
         this.#sweep();
@@ -123,7 +123,7 @@ export class RuntimeConfigs {
   }
 }
 
-const backendsOf = ({ places }: RuntimeConfig): readonly Backend[] =>
+const backendsOf = ({ pools: places }: RuntimeConfig): readonly Backend[] =>
   [...places.values()].flatMap(({ backends }) => backends);
 
 interface Holding {

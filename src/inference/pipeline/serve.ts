@@ -96,7 +96,7 @@ export interface Call<On extends Route = InferenceRoute> {
   readonly headers: Headers;
   readonly signal: StopSignal;
   /** The configuration that it sees. */
-  readonly lease: Pick<Lease, 'runtimeConfig' | 'placesOf'>;
+  readonly lease: Pick<Lease, 'runtimeConfig' | 'poolOf'>;
   /** Reports time spent waiting for others: a backend that counted the prompt, servers of documents. */
   waited(engineMs: number): void;
   /** Reports that no limit refuses a request which `run` never sees. */
@@ -186,7 +186,7 @@ export async function serveCount(json: unknown, call: Call<CountingRoute>, servi
     const tokens =
       counted ??
       call.lease
-        .placesOf(prepared.model.id)
+        .poolOf(prepared.model.id)
         .promptLengths.likely(call.facts.account.id, promptTokenBound(prepared.prompt, prepared.tools));
     return format.encodeCount(tokens + prepared.images.likely);
   } finally {
@@ -253,7 +253,7 @@ async function prepare(asked: GenerationRequest, call: Call<Route>, services: Se
   // Part 1: `n` is one of the fields that are stripped for such a model.
   const choices = model.sampling === 'fixed' ? 1 : asked.choices;
   checkFeatures(choices === asked.choices ? asked : { ...asked, choices }, model, flags);
-  const { backends } = lease.placesOf(model.id);
+  const { backends } = lease.poolOf(model.id);
   checkTokenIds(asked, backends);
   const { effort, reasoningForm } = reasoningOf(asked, model, call.route, flags);
   const constraint =
@@ -313,7 +313,7 @@ async function count({ model, prompt, engineRequest }: Prepared, call: Call<Rout
   const askedMs = performance.now();
   const counted = await countPrompt(
     { ...engineRequest(1), prompt: only },
-    call.lease.placesOf(model.id).backends,
+    call.lease.poolOf(model.id).backends,
     call.signal,
   );
   call.waited(performance.now() - askedMs);

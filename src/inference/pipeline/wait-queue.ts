@@ -1,5 +1,5 @@
 import type { StopSignal } from '../../platform/stop-signal.ts';
-export interface LineOptions {
+export interface WaitQueueOptions {
   /** Requests that may wait; one more is refused. */
   readonly lengthMax: number;
   readonly timeoutMs: number;
@@ -8,14 +8,14 @@ export interface LineOptions {
 }
 
 /** How a wait ended without a slot. When the signal was aborted, its own reason is thrown instead. */
-export type Refusal = 'line-full' | 'line-timed-out';
+export type Refusal = 'queue-full' | 'queue-timed-out';
 
 /** Takes a slot, if there is one for this request now; throws when there will be none. Must be synchronous. */
-export type Take<Place extends object> = () => Place | undefined;
+export type Take<Slot extends object> = () => Slot | undefined;
 
-interface Waiter<Place extends object> {
-  readonly take: Take<Place>;
-  readonly settle: (outcome: Place | Refusal) => void;
+interface Waiter<Slot extends object> {
+  readonly take: Take<Slot>;
+  readonly settle: (outcome: Slot | Refusal) => void;
   readonly fail: (error: unknown) => void;
 }
 
@@ -25,11 +25,11 @@ interface Waiter<Place extends object> {
  * before a new one gets it. A waiter that cannot use the free slot (it has failed there, or needs zero data retention) lets the
  * next one pass.
  */
-export class WaitQueue<Place extends object> {
-  readonly #options: LineOptions;
-  readonly #waiters = new Set<Waiter<Place>>();
+export class WaitQueue<Slot extends object> {
+  readonly #options: WaitQueueOptions;
+  readonly #waiters = new Set<Waiter<Slot>>();
 
-  constructor(options: LineOptions) {
+  constructor(options: WaitQueueOptions) {
     this.#options = options;
   }
 
@@ -38,12 +38,12 @@ export class WaitQueue<Place extends object> {
   }
 
   /** A slot, at once or after a wait. The caller gives it back and then calls `offer`. */
-  place(take: Take<Place>, signal: StopSignal): Place | Promise<Place | Refusal> | Refusal {
+  acquire(take: Take<Slot>, signal: StopSignal): Slot | Promise<Slot | Refusal> | Refusal {
     signal.throwIfAborted();
     if (this.#waiters.size > 0) this.offer();
-    const place = take();
-    if (place !== undefined) return place;
-    return this.#waiters.size < this.#options.lengthMax ? this.#wait(take, signal) : 'line-full';
+    const slot = take();
+    if (slot !== undefined) return slot;
+    return this.#waiters.size < this.#options.lengthMax ? this.#wait(take, signal) : 'queue-full';
   }
 
   /** Something may have changed: a slot was given back, or a backend came or went. */
@@ -51,15 +51,15 @@ export class WaitQueue<Place extends object> {
     if (this.#waiters.size === 0 || !this.#options.mayHaveChanged()) return;
     for (const waiter of this.#waiters) {
       try {
-        const place = waiter.take();
-        if (place !== undefined) waiter.settle(place);
+        const slot = waiter.take();
+        if (slot !== undefined) waiter.settle(slot);
       } catch (error) {
         waiter.fail(error);
       }
     }
   }
 
-  #wait(take: Take<Place>, signal: StopSignal): Promise<Place | Refusal> {
+  #wait(take: Take<Slot>, signal: StopSignal): Promise<Slot | Refusal> {
     return new Promise((resolve, reject) => {
       // A waiter with an outcome leaves the queue in the same moment, so that no slot goes to one that is gone.
       const leave = (): void => {
@@ -67,7 +67,7 @@ export class WaitQueue<Place extends object> {
         clearTimeout(timer);
         signal.removeEventListener('abort', abort);
       };
-      const waiter: Waiter<Place> = {
+      const waiter: Waiter<Slot> = {
         take,
         settle: (outcome) => {
           leave();
@@ -79,7 +79,7 @@ export class WaitQueue<Place extends object> {
         },
       };
       const abort = (): void => waiter.fail(signal.reason);
-      const timer = setTimeout(() => waiter.settle('line-timed-out'), this.#options.timeoutMs);
+      const timer = setTimeout(() => waiter.settle('queue-timed-out'), this.#options.timeoutMs);
       signal.addEventListener('abort', abort, { once: true });
       this.#waiters.add(waiter);
     });

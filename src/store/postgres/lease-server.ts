@@ -4,7 +4,7 @@ import type { Granted, LeaseServer } from '../leases.ts';
 import type { Session } from './connection.ts';
 import { isWorthAnotherTry, sqlState, storeErrorOf } from './postgres-error.ts';
 import { hexOf } from './settlements.ts';
-import { beginBalance, giveBack, giveBackToBudget, grant, grantOfBudget } from './statements.ts';
+import { beginBalance, returnCredit, returnBudget, grant, grantOfBudget } from './statements.ts';
 
 const answerTimeoutMs = 2_000;
 const conflictTriesMax = 5;
@@ -39,8 +39,8 @@ export function postgresLeaseServer(session: Session, replica: () => Uint8Array)
         }
       }
     },
-    giveBack: (balanceId, microcents) => {
-      const statement = isOfBudget(balanceId) ? giveBackToBudget : giveBack;
+    returnUnused: (balanceId, microcents) => {
+      const statement = isOfBudget(balanceId) ? returnBudget : returnCredit;
       return session.query(statement, [replica(), balanceId, microcents], answerTimeoutMs);
     },
     callOthers: async (balanceId) => {

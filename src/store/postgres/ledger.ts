@@ -121,12 +121,12 @@ export class PostgresLedger implements AccountLedger {
     return this.#membership.id;
   }
 
-  slice(balanceId: string, needMicrocents: bigint): Promise<bigint> {
-    return this.#leases.slice(balanceId, needMicrocents);
+  lease(balanceId: string, needMicrocents: bigint): Promise<bigint> {
+    return this.#leases.lease(balanceId, needMicrocents);
   }
 
-  left(balanceId: string, freeMicrocents: bigint): void {
-    this.#leases.left(balanceId, freeMicrocents);
+  noteRemaining(balanceId: string, freeMicrocents: bigint): void {
+    this.#leases.noteRemaining(balanceId, freeMicrocents);
   }
 
   release(balanceId: string): void {

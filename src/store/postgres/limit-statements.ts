@@ -106,7 +106,7 @@ export const readWanted = {
 
 /**
  * Running requests of dead replicas have ended with them, so their slots are free; what they had of a window stays counted. As
- * for slices: a separate statement, whose snapshot is younger than the deletion of their rows.
+ * for leases: a separate statement, whose snapshot is younger than the deletion of their rows.
  */
 export const returnShares = {
   name: 'limit_return',

@@ -79,9 +79,9 @@ const giveBackOf = ({ name, lease: { table, column } }: BalanceTable) => `
     update ${name} set available = available + $3::bigint where id = (select ${column} from returned)`;
 
 export const grant = { name: 'grant', text: grantOf(credit) };
-export const giveBack = { name: 'give_back', text: giveBackOf(credit) };
+export const returnCredit = { name: 'give_back', text: giveBackOf(credit) };
 export const grantOfBudget = { name: 'grant_of_budget', text: grantOf(budget) };
-export const giveBackToBudget = { name: 'give_back_to_budget', text: giveBackOf(budget) };
+export const returnBudget = { name: 'give_back_to_budget', text: giveBackOf(budget) };
 
 /**
  * Begins the balance $1 of $2's budget per $3 for the period from $4 to $5, where there is none yet. It and a change of the

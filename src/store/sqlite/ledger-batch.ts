@@ -20,7 +20,7 @@ export interface ListedRequest extends OpenRequest {
 }
 
 export type LedgerOperation =
-  | { readonly kind: 'slice'; readonly balanceId: string }
+  | { readonly kind: 'lease'; readonly balanceId: string }
   | { readonly kind: 'release'; readonly balanceId: string }
   | { readonly kind: 'transfer'; readonly transfer: Transfer; readonly reserved: boolean }
   | { readonly kind: 'create_account'; readonly account: NewAccount }
@@ -52,7 +52,7 @@ export type LedgerOperation =
 
 /** The answer of an operation, by its kind. */
 export interface OperationAnswers {
-  readonly slice: bigint;
+  readonly lease: bigint;
   readonly release: undefined;
   readonly transfer: boolean;
   readonly create_account: undefined;

@@ -191,8 +191,8 @@ export class LedgerWriter {
     let value: OperationAnswers[keyof OperationAnswers];
     const failure = this.#savepoint(() => {
       switch (operation.kind) {
-        case 'slice':
-          value = this.#slice(operation.balanceId, handedOut);
+        case 'lease':
+          value = this.#lease(operation.balanceId, handedOut);
           return;
         case 'release':
           this.#handedOut.delete(operation.balanceId);
@@ -246,7 +246,7 @@ export class LedgerWriter {
     return failure === undefined ? { value } : { failure };
   }
 
-  #slice(balanceId: string, handedOut: string[]): bigint {
+  #lease(balanceId: string, handedOut: string[]): bigint {
     if (this.#handedOut.has(balanceId) || handedOut.includes(balanceId)) return 0n;
     const { readSpendable } = this.#statements;
     const spendable = isOfBudget(balanceId)

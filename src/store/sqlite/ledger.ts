@@ -86,7 +86,7 @@ export class SqliteLedger implements AccountLedger {
   #state: 'starting' | 'open' | 'closing' | 'closed' = 'starting';
   #idle: (() => void) | undefined;
   /** Leases of accounts that were asked for; a debit of such an account waits for the answer, then reserves. */
-  readonly #slices = new Map<string, Promise<unknown>>();
+  readonly #leases = new Map<string, Promise<unknown>>();
 
   constructor(options: SqliteLedgerOptions) {
     this.#free = options.free;
@@ -117,7 +117,7 @@ export class SqliteLedger implements AccountLedger {
     return 0;
   }
 
-  left(): void {
+  noteRemaining(): void {
     // The whole balance is in memory; there is nothing more to lease.
   }
 
@@ -168,10 +168,10 @@ export class SqliteLedger implements AccountLedger {
     }, openWaitMs).unref();
   }
 
-  slice(balanceId: string, _needMicrocents: bigint): Promise<bigint> {
-    const slice = this.#operate({ kind: 'slice', balanceId });
-    if (!isOfBudget(balanceId)) this.#slices.set(balanceId, slice);
-    return slice;
+  lease(balanceId: string, _needMicrocents: bigint): Promise<bigint> {
+    const lease = this.#operate({ kind: 'lease', balanceId });
+    if (!isOfBudget(balanceId)) this.#leases.set(balanceId, lease);
+    return lease;
   }
 
   readBack(requestId: Uint8Array): Promise<OperationAnswers['read_back']> {
@@ -262,9 +262,9 @@ export class SqliteLedger implements AccountLedger {
   }
 
   async #reserve(accountId: string, microcents: bigint): Promise<boolean> {
-    const slice = this.#slices.get(accountId);
-    if (slice === undefined || microcents <= 0n) return false;
-    await slice.catch(() => {});
+    const lease = this.#leases.get(accountId);
+    if (lease === undefined || microcents <= 0n) return false;
+    await lease.catch(() => {});
     // The caller that asked for the lease adds it to the free balance in the promise's own turn; look after that.
     await new Promise((resolve) => setImmediate(resolve));
     return this.#free.reserve(accountId, microcents);

@@ -12,7 +12,7 @@ import { takeLock, type Lock } from './lock.ts';
 
 export interface SqliteStoreOptions {
   readonly file: string;
-  /** The free balances in memory; see `FreeBalances`. A command that never calls `slice` needs none. */
+  /** The free balances in memory; see `FreeBalances`. A command that never calls `lease` needs none. */
   readonly free?: FreeBalances;
   /** A thread of the store has died: report it and end the process. Called once. */
   readonly onFatal: (error: Error) => void;

@@ -73,7 +73,7 @@ export class Balances implements FreeBalances {
   }
 
   /** Takes back what the lease client does not need. Throws when it has no such lease. */
-  giveBack(leaseClient: LeaseClient, balanceId: string, microcents: bigint): void {
+  returnUnused(leaseClient: LeaseClient, balanceId: string, microcents: bigint): void {
     if (microcents < 0n || !this.spend(leaseClient, [balanceId], microcents))
       throw new StoreError('invalid', `more of ${balanceId} comes back than was lent`);
     this.#free(balanceId, microcents);

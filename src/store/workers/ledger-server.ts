@@ -64,7 +64,7 @@ export interface LedgerServer {
  */
 export async function openLedgerServer(options: Omit<SqliteStoreOptions, 'free'>): Promise<LedgerServer> {
   const workers = new Set<Worker>();
-  const balances = new Balances((balanceId) => sqlite.ledger.slice(balanceId, 0n));
+  const balances = new Balances((balanceId) => sqlite.ledger.lease(balanceId, 0n));
   const sqlite = await openSqliteStore({
     ...options,
     free: {
@@ -146,7 +146,7 @@ class Worker implements LeaseClient {
       grant: (value: unknown) => balances.lease(this, inputOf(value)),
       give_back: (value: unknown) => {
         const { balanceId, microcents } = value as { readonly balanceId: unknown; readonly microcents: unknown };
-        balances.giveBack(this, textOf(balanceId), amountOf(microcents));
+        balances.returnUnused(this, textOf(balanceId), amountOf(microcents));
       },
       read_back: (value: unknown) => ledger.readBack(bytesOf(value)),
       probe: () => ledger.probe(),
@@ -234,8 +234,8 @@ function ownLedger(
       return ledger.backlog;
     },
     silentMs: 0,
-    slice: () => Promise.reject(new StoreError('invalid', 'the owner of a shared ledger answers no requests')),
-    left: () => {},
+    lease: () => Promise.reject(new StoreError('invalid', 'the owner of a shared ledger answers no requests')),
+    noteRemaining: () => {},
     release: () => {},
     budgetChanged: () => {},
     settle: (row) => ledger.settle(row),

@@ -84,7 +84,7 @@ class RemoteLedger implements AccountLedger {
       leaseServer: {
         // The owner has called on all others before it refuses, and begins balances by itself.
         grant: async (input) => ({ leased: await port.call('grant', input), isElsewhere: false, isThere: true }),
-        giveBack: (balanceId, microcents) => port.call('give_back', { balanceId, microcents }),
+        returnUnused: (balanceId, microcents) => port.call('give_back', { balanceId, microcents }),
         callOthers: () => Promise.resolve(),
       },
     });
@@ -106,12 +106,12 @@ class RemoteLedger implements AccountLedger {
     return this.#silentMs();
   }
 
-  slice(balanceId: string, needMicrocents: bigint): Promise<bigint> {
-    return this.#leases.slice(balanceId, needMicrocents);
+  lease(balanceId: string, needMicrocents: bigint): Promise<bigint> {
+    return this.#leases.lease(balanceId, needMicrocents);
   }
 
-  left(balanceId: string, freeMicrocents: bigint): void {
-    this.#leases.left(balanceId, freeMicrocents);
+  noteRemaining(balanceId: string, freeMicrocents: bigint): void {
+    this.#leases.noteRemaining(balanceId, freeMicrocents);
   }
 
   release(balanceId: string): void {

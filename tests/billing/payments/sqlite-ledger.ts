@@ -20,7 +20,7 @@ export const openBooks = async (t: TestContext): Promise<OpenLedger> => {
     differences: () => differencesOf(file),
     hold: async (accountId, microcents) => {
       if (reserve(accountId, microcents)) return;
-      credit(accountId, await store.ledger.slice(accountId, microcents));
+      credit(accountId, await store.ledger.lease(accountId, microcents));
       if (!reserve(accountId, microcents)) throw new Error('there is not enough to be held');
     },
   };

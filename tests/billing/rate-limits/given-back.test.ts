@@ -14,7 +14,7 @@ import { ImageFetcher } from '../../../src/inference/images/fetcher.ts';
 import { LimitServer } from '../../../src/billing/rate-limits/limit-server.ts';
 import { Limits } from '../../../src/billing/rate-limits/rate-limits.ts';
 import { Windows } from '../../../src/billing/rate-limits/windows.ts';
-import { placesOf } from '../../../src/inference/pipeline/backend-pool.ts';
+import { openBackendPool } from '../../../src/inference/pipeline/backend-pool.ts';
 import type { Backend } from '../../../src/inference/pipeline/backend-pool.ts';
 import { run } from '../../../src/inference/pipeline/run.ts';
 import type { Deliver } from '../../../src/inference/pipeline/run.ts';
@@ -153,7 +153,7 @@ function servicesFor(settings: ScriptSettings, { billing }: Counter) {
     tier: undefined,
     deprecationDate: undefined,
   };
-  const places = placesOf([backend], 1_000);
+  const places = openBackendPool([backend], 1_000);
   const ended: string[] = [];
   return {
     ended,

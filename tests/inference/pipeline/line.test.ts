@@ -19,7 +19,7 @@ function lineBefore(places: number, { lengthMax = 100, timeoutMs = 60_000 } = {}
   return {
     line,
     place,
-    ask: async (signal = new AbortController().signal, by = take) => line.place(by, signal),
+    ask: async (signal = new AbortController().signal, by = take) => line.acquire(by, signal),
     giveBack: () => {
       place.running--;
       line.offer();
@@ -51,15 +51,15 @@ describe('the line in front of backends', () => {
     const { line, ask } = lineBefore(1, { lengthMax: 2, timeoutMs: 20 });
     await ask();
     const waiting = [ask(), ask()];
-    assert.equal(await ask(), 'line-full');
-    assert.deepEqual(await Promise.all(waiting), ['line-timed-out', 'line-timed-out']);
+    assert.equal(await ask(), 'queue-full');
+    assert.deepEqual(await Promise.all(waiting), ['queue-timed-out', 'queue-timed-out']);
     assert.equal(line.length, 0);
   });
 
   it('without a length, refuses at once', async () => {
     const { ask } = lineBefore(1, { lengthMax: 0 });
     await ask();
-    assert.equal(await ask(), 'line-full');
+    assert.equal(await ask(), 'queue-full');
   });
 
   it('is left at an abort, with its reason, and nobody behind is held up', async () => {

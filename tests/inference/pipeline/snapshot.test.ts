@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { Catalog } from '../../../src/catalog/catalog.ts';
-import { placesOf } from '../../../src/inference/pipeline/backend-pool.ts';
+import { openBackendPool } from '../../../src/inference/pipeline/backend-pool.ts';
 import type { Backend } from '../../../src/inference/pipeline/backend-pool.ts';
 import { RuntimeConfigs } from '../../../src/inference/pipeline/runtime-config.ts';
 import type { Lease, RequestLimits, RuntimeConfig } from '../../../src/inference/pipeline/runtime-config.ts';
@@ -21,10 +21,10 @@ const runtimeConfigOf = (choice: readonly number[]): RuntimeConfig => ({
   images: defaultFetchSettings,
   trustedProxies: undefined,
   allowedOrigins: new Set(),
-  places: new Map(
+  pools: new Map(
     modelIds.map((id, index) => [
       id,
-      placesOf(
+      openBackendPool(
         pool.filter((_, which) => which % 2 === index && choice.includes(which)),
         0,
       ),
@@ -32,7 +32,7 @@ const runtimeConfigOf = (choice: readonly number[]): RuntimeConfig => ({
   ),
 });
 
-const backendsOf = ({ places }: RuntimeConfig): readonly Backend[] =>
+const backendsOf = ({ pools: places }: RuntimeConfig): readonly Backend[] =>
   [...places.values()].flatMap(({ backends }) => backends);
 const labels = (backends: readonly Backend[]): readonly string[] => backends.map(({ label }) => label).sort();
 
@@ -54,7 +54,7 @@ test('whatever is leased, narrowed, swapped and released: a backend is let go ex
       const leases: { lease: Lease; model: string | undefined }[] = [];
       const left = new Set<Backend>();
       const reach = ({ lease, model }: (typeof leases)[number]): readonly Backend[] =>
-        (model === undefined ? modelIds : [model]).flatMap((id) => lease.placesOf(id).backends);
+        (model === undefined ? modelIds : [model]).flatMap((id) => lease.poolOf(id).backends);
       for (const taken of steps) {
         if (taken.type === 'swap') {
           const before = backendsOf(runtimeConfigs.current);

@@ -15,8 +15,8 @@ import { changeBudget } from '../../../src/store/postgres/change-budget.ts';
 import {
   beginBalance,
   declareDead,
-  giveBack,
-  giveBackToBudget,
+  returnCredit,
+  returnBudget,
   grant as grantStatement,
   grantOfBudget,
   register,
@@ -52,7 +52,7 @@ const steps: Readonly<Record<string, Step>> = {
     assert.equal(columns.length, usageColumns.length);
     return run(settle, [replica, [accountId], [row.requestId], ...columns]);
   },
-  back: async (run, { accountId, replica }) => run(giveBack, [replica, accountId, 30n]),
+  back: async (run, { accountId, replica }) => run(returnCredit, [replica, accountId, 30n]),
   reap: async (run) => {
     await run(declareDead, [5_000]);
     await run(returnLeases, []);
@@ -71,7 +71,7 @@ const budgetSteps: Readonly<Record<string, Step>> = {
     const charges = [[balanceOf(accountId)], [row.requestId], [balanceOf(accountId)]];
     return run(settleWithBudgets, [replica, [accountId], [row.requestId], ...columns, ...charges]);
   },
-  back: async (run, { accountId, replica }) => run(giveBackToBudget, [replica, balanceOf(accountId), 30n]),
+  back: async (run, { accountId, replica }) => run(returnBudget, [replica, balanceOf(accountId), 30n]),
   reap: steps['reap']!,
   lower: (run, { accountId }) => changeBudget(run, budgetChange(accountId, 200n)),
   begin: (run, { accountId }) => run(beginBalance, [balanceOf(accountId), accountId, 'total', 0, null]),
