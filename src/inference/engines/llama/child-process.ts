@@ -61,29 +61,17 @@ export interface SupervisorOptions {
  */
 export class Supervisor {
   readonly #options: SupervisorOptions;
-  /** `undefined` while it is unloaded. */
-  #process: ChildProcess | undefined;
+  /** The present child, or the last one, until its successor starts; `undefined` while the model is unloaded. */
+  #child: Child | undefined;
   /** Children that were let go and have not exited yet. */
   readonly #leaving = new Set<ChildProcess>();
   /** To the present child, or the last one: then it is closed. */
   #rpc!: ChildConnection;
   #state: ChildState = { state: 'starting', detail: 'The engine is loading the model.' };
-  /** Whether the present child can work. */
-  #loaded = false;
-  #everReady = false;
+  /** `proven`: a child was ready once, so that the model can be used. */
+  #life: 'unproven' | 'proven' | 'closed' = 'unproven';
   readonly #pace = new RestartPace(restarts);
-  #startedMs = 0;
-  #readyMs = 0;
-  /** Silence counts from here, or from when the child was last heard. */
-  #silentSinceMs = 0;
-  #tickMs = 0;
-  /** When it last had something to do. */
-  #usedMs = 0;
-  #worked = false;
-  #unusable: string | undefined;
-  #heartbeat: NodeJS.Timeout | undefined;
   #restart: NodeJS.Timeout | undefined;
-  #closed = false;
   readonly #firstReady = deferred();
 
   constructor(options: SupervisorOptions) {
@@ -101,7 +89,7 @@ export class Supervisor {
   }
 
   get pid(): number | undefined {
-    return this.#process?.pid;
+    return this.#child?.process.pid;
   }
 
   /**
@@ -109,12 +97,13 @@ export class Supervisor {
    * that.
    */
   forWork(): ChildConnection {
-    if (this.#closed) return this.#rpc;
-    this.#usedMs = performance.now();
-    this.#worked = true;
-    if (this.#process === undefined) {
+    if (this.#life === 'closed') return this.#rpc;
+    if (this.#child === undefined) {
       this.#state = { state: 'ready', detail: 'The model was unloaded and is being reloaded.' };
       this.#start();
+    } else {
+      this.#child.usedMs = performance.now();
+      this.#child.worked = true;
     }
     return this.#rpc;
   }
@@ -122,105 +111,117 @@ export class Supervisor {
   /** Asks the child now; an unloaded child is not asked, and a lost one has no answer. */
   async measure(): Promise<ChildMeasure> {
     const nothing = { rssBytes: 0, working: 0 };
-    if (!this.#loaded) return nothing;
+    if (this.#child?.phase.kind !== 'ready') return nothing;
     return await this.#rpc.call('ping', null).catch(() => nothing);
   }
 
   async close(): Promise<void> {
-    if (!this.#closed) {
-      this.#closed = true;
+    if (this.#life !== 'closed') {
+      this.#life = 'closed';
       this.#state = { state: 'down', detail: 'The engine is closed.' };
       clearTimeout(this.#restart);
+      clearInterval(this.#child?.heartbeat);
       this.#firstReady.reject(new Error('The engine was closed before it was ready.'));
     }
-    const children = this.#process === undefined ? [...this.#leaving] : [this.#process, ...this.#leaving];
+    const children = this.#child === undefined ? [...this.#leaving] : [this.#child.process, ...this.#leaving];
     await Promise.all(children.map(ended));
   }
 
   /** Ends an idle child without anyone noticing. */
-  #letGo(child: ChildProcess, detail: string): void {
-    clearInterval(this.#heartbeat);
-    this.#process = undefined;
-    this.#loaded = false;
+  #letGo({ process, heartbeat }: Child, detail: string): void {
+    clearInterval(heartbeat);
+    this.#child = undefined;
     this.#state = { state: 'ready', detail };
     this.#rpc.close();
-    this.#leaving.add(child);
-    void ended(child).then(() => this.#leaving.delete(child));
+    this.#leaving.add(process);
+    void ended(process).then(() => this.#leaving.delete(process));
   }
 
   #start(): void {
-    this.#startedMs = this.#silentSinceMs = this.#tickMs = this.#usedMs = performance.now();
-    this.#unusable = undefined;
-    this.#loaded = false;
-    this.#worked = false;
     // No flags of ours (the package forks a self-test that inherits them), no environment (it holds secrets), no output
     // (libraries print prompts).
-    const child = fork(fileURLToPath(entryUrl('llama-child')), [], {
+    const process = fork(fileURLToPath(entryUrl('llama-child')), [], {
       execArgv: [],
       env: {},
       serialization: 'advanced',
       stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
     });
-    this.#process = child;
-    let lost = false;
-    const onLost = (reason: string) => {
-      if (lost) return;
-      lost = true;
-      // A child that was let go is not a loss.
-      if (child === this.#process) this.#lost(child, reason);
+    const nowMs = performance.now();
+    const child: Child = {
+      process,
+      phase: { kind: 'loading' },
+      startedMs: nowMs,
+      silentSinceMs: nowMs,
+      tickMs: nowMs,
+      usedMs: nowMs,
+      worked: false,
+      heartbeat: setInterval(() => this.#checkHeartbeat(child), heartbeatMs),
     };
-    child.on('error', (error) => {
+    this.#child = child;
+    const onLost = (reason: string) => {
+      // A child that was let go is not a loss.
+      if (child === this.#child && child.phase.kind !== 'lost') this.#lost(child, reason);
+    };
+    process.on('error', (error) => {
       // The spawn failed: there will be no exit event.
-      if (child.pid === undefined) onLost(error.message);
+      if (process.pid === undefined) onLost(error.message);
     });
-    child.on('exit', (code, signal) =>
+    process.on('exit', (code, signal) =>
       onLost(signal === null ? `it exited with code ${code}` : `it ended by ${signal}`),
     );
     // When someone kills it, the channel may close first: its work is lost already.
-    child.on('disconnect', () => child.kill('SIGKILL'));
-    const rpc = new Rpc<ChildCalls, HostCalls>(new ProcessTransport(child), {
+    process.on('disconnect', () => process.kill('SIGKILL'));
+    const rpc = new Rpc<ChildCalls, HostCalls>(new ProcessTransport(process), {
       handlers: this.#options.handlers,
-      onBroken: () => child.kill('SIGKILL'),
+      onBroken: () => process.kill('SIGKILL'),
     });
     this.#rpc = rpc;
     rpc.call('load', this.#options.load).then(
       (facts) => this.#isReady(child, facts),
       (error: Error) => {
         // It has died, which is reported as its end.
-        if (error instanceof RpcError || child !== this.#process || this.#closed) return;
-        this.#unusable = error.message;
-        child.kill('SIGKILL');
+        if (error instanceof RpcError || !this.#isCurrent(child)) return;
+        child.phase = { kind: 'unusable', reason: error.message };
+        process.kill('SIGKILL');
       },
     );
-    this.#heartbeat = setInterval(() => this.#checkHeartbeat(child), heartbeatMs);
   }
 
-  #isReady(child: ChildProcess, facts: ModelFacts): void {
-    if (child !== this.#process || this.#closed) return;
-    this.#readyMs = this.#usedMs = performance.now();
-    this.#everReady = true;
-    this.#loaded = true;
+  #isCurrent(child: Child): boolean {
+    return child === this.#child && this.#life !== 'closed';
+  }
+
+  #isReady(child: Child, facts: ModelFacts): void {
+    if (!this.#isCurrent(child)) return;
+    const nowMs = performance.now();
+    child.usedMs = nowMs;
+    child.phase = { kind: 'ready', sinceMs: nowMs };
+    this.#life = 'proven';
     this.#state = { state: 'ready' };
     const { slots, contextLength, removesDefaultSystem } = facts;
-    const loadMs = Math.round(this.#readyMs - this.#startedMs);
-    this.#options.onEvent({ event: 'ready', pid: child.pid, loadMs, slots, contextLength, removesDefaultSystem });
+    const { pid } = child.process;
+    const loadMs = Math.round(nowMs - child.startedMs);
+    this.#options.onEvent({ event: 'ready', pid, loadMs, slots, contextLength, removesDefaultSystem });
     this.#firstReady.resolve();
     this.#options.onReady(facts);
   }
 
-  #checkHeartbeat(child: ChildProcess): void {
+  #checkHeartbeat(child: Child): void {
+    const { silenceMs, loadTimeoutMs, idleUnloadMs = Infinity, isIdle, onEvent } = this.#options;
+    const { pid } = child.process;
     const nowMs = performance.now();
     // If this process itself was suspended, its silence is not the child's fault.
-    if (nowMs - this.#tickMs > heartbeatMs * 3) this.#silentSinceMs = nowMs;
-    this.#tickMs = nowMs;
-    if (!this.#options.isIdle()) this.#usedMs = nowMs;
-    const silentMs = nowMs - Math.max(this.#silentSinceMs, this.#rpc.heardMs);
-    const allowedMs = this.#loaded ? this.#options.silenceMs : Math.max(this.#options.silenceMs, loadingSilenceMs);
-    if (silentMs > allowedMs || (!this.#loaded && nowMs - this.#startedMs > this.#options.loadTimeoutMs)) {
-      this.#options.onEvent({ event: 'unresponsive', pid: child.pid, silentMs: Math.round(silentMs) });
-      child.kill('SIGKILL');
-    } else if (this.#loaded && nowMs - this.#usedMs >= (this.#options.idleUnloadMs ?? Infinity)) {
-      this.#options.onEvent({ event: 'unloaded', pid: child.pid, idleMs: Math.round(nowMs - this.#usedMs) });
+    if (nowMs - child.tickMs > heartbeatMs * 3) child.silentSinceMs = nowMs;
+    child.tickMs = nowMs;
+    if (!isIdle()) child.usedMs = nowMs;
+    const loaded = child.phase.kind === 'ready';
+    const silentMs = nowMs - Math.max(child.silentSinceMs, this.#rpc.heardMs);
+    const allowedMs = loaded ? silenceMs : Math.max(silenceMs, loadingSilenceMs);
+    if (silentMs > allowedMs || (!loaded && nowMs - child.startedMs > loadTimeoutMs)) {
+      onEvent({ event: 'unresponsive', pid, silentMs: Math.round(silentMs) });
+      child.process.kill('SIGKILL');
+    } else if (loaded && nowMs - child.usedMs >= idleUnloadMs) {
+      onEvent({ event: 'unloaded', pid, idleMs: Math.round(nowMs - child.usedMs) });
       this.#letGo(child, 'The model is unloaded; the next request reloads it.');
     } else
       this.#rpc.call('ping', null).then(
@@ -229,43 +230,46 @@ export class Supervisor {
       );
   }
 
-  #recycleWhenLarge(child: ChildProcess, rssBytes: number): void {
+  #recycleWhenLarge(child: Child, rssBytes: number): void {
+    const { rssBytesMax, isIdle, onEvent } = this.#options;
     // A child that is large before it has worked would not be smaller the next time.
     if (
-      child !== this.#process ||
-      !this.#loaded ||
-      !this.#worked ||
-      rssBytes <= this.#options.rssBytesMax ||
-      !this.#options.isIdle()
+      !this.#isCurrent(child) ||
+      child.phase.kind !== 'ready' ||
+      !child.worked ||
+      rssBytes <= rssBytesMax ||
+      !isIdle()
     )
       return;
-    this.#options.onEvent({ event: 'recycled', pid: child.pid, rssBytes });
+    onEvent({ event: 'recycled', pid: child.process.pid, rssBytes });
     this.#letGo(child, 'The engine is restarted because its memory has grown.');
     this.#start();
   }
 
-  #lost(child: ChildProcess, how: string): void {
-    clearInterval(this.#heartbeat);
-    const reason = this.#unusable ?? how;
-    const loaded = this.#loaded;
-    this.#loaded = false;
+  #lost(child: Child, how: string): void {
+    clearInterval(child.heartbeat);
+    const { phase, process } = child;
+    child.phase = { kind: 'lost' };
+    const reason = phase.kind === 'unusable' ? phase.reason : how;
+    const loaded = phase.kind === 'ready';
     this.#rpc.close();
-    if (child.connected) child.disconnect();
-    if (this.#closed) {
+    if (process.connected) process.disconnect();
+    if (this.#life === 'closed') {
       this.#options.onLost({ loaded });
       return;
     }
-    const pauseMs = this.#pace.died(loaded ? performance.now() - this.#readyMs : 0);
-    if (!this.#everReady && (this.#unusable !== undefined || this.#pace.deathsInRow >= firstDeathsMax)) {
+    const pauseMs = this.#pace.died(phase.kind === 'ready' ? performance.now() - phase.sinceMs : 0);
+    const proven = this.#life === 'proven';
+    if (!proven && (phase.kind === 'unusable' || this.#pace.deathsInRow >= firstDeathsMax)) {
       this.#failForGood(reason);
       this.#options.onLost({ loaded });
       return;
     }
     const restartMs = Math.round(pauseMs * (0.8 + Math.random() * 0.4));
-    this.#state = this.#everReady
+    this.#state = proven
       ? { state: 'down', detail: `The engine stopped (${reason}) and is restarting.` }
       : { state: 'starting', detail: `The engine stopped while it loaded the model (${reason}) and is restarting.` };
-    this.#options.onEvent({ event: 'lost', pid: child.pid, reason, restartMs });
+    this.#options.onEvent({ event: 'lost', pid: process.pid, reason, restartMs });
     this.#restart = setTimeout(() => this.#start(), restartMs);
     this.#options.onLost({ loaded });
   }
@@ -275,6 +279,26 @@ export class Supervisor {
     this.#options.onEvent({ event: 'failed', reason });
     this.#firstReady.reject(new Error(reason));
   }
+}
+
+/** One process, from its start until it is lost or let go. */
+interface Child {
+  readonly process: ChildProcess;
+  phase:
+    | { readonly kind: 'loading' }
+    /** It can work. */
+    | { readonly kind: 'ready'; readonly sinceMs: number }
+    /** It has reported that it cannot use the model, and is killed. */
+    | { readonly kind: 'unusable'; readonly reason: string }
+    | { readonly kind: 'lost' };
+  readonly startedMs: number;
+  /** Silence counts from here, or from when the child was last heard. */
+  silentSinceMs: number;
+  tickMs: number;
+  /** When it last had something to do. */
+  usedMs: number;
+  worked: boolean;
+  readonly heartbeat: NodeJS.Timeout;
 }
 
 const heartbeatMs = 1000;
