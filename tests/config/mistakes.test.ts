@@ -20,7 +20,7 @@ const folder = mkdtempSync(join(tmpdir(), 'tokenhouse-mistakes-'));
 after(() => rmSync(folder, { recursive: true, force: true }));
 
 /** A line `key: value` of a block; the first one of a list entry carries the dash. */
-interface WaitQueue {
+interface TextLine {
   readonly indent: number;
   readonly dash: boolean;
   readonly key: string;
@@ -52,14 +52,14 @@ function randomOf(seed: number): Random {
   };
 }
 
-const keyColumn = ({ indent, dash }: WaitQueue): number => indent + (dash ? 2 : 0) + 1;
-const valueColumn = (line: WaitQueue): number => keyColumn(line) + line.key.length + 2;
-const textOf = ({ indent, dash, key, value }: WaitQueue): string =>
+const keyColumn = ({ indent, dash }: TextLine): number => indent + (dash ? 2 : 0) + 1;
+const valueColumn = (line: TextLine): number => keyColumn(line) + line.key.length + 2;
+const textOf = ({ indent, dash, key, value }: TextLine): string =>
   `${' '.repeat(indent)}${dash ? '- ' : ''}${key}${key.startsWith('#') ? '' : ':'}${value === '' ? '' : ` ${value}`}`;
 
 /** A file that is right. */
-function goodLines(random: Random): WaitQueue[] {
-  const lines: WaitQueue[] = [];
+function goodLines(random: Random): TextLine[] {
+  const lines: TextLine[] = [];
   const maybe = (): boolean => random(2) === 0;
   const add = (indent: number, key: string, value: string | number = '', dash = false): void => {
     if (random(6) === 0 && !dash) lines.push({ indent, dash: false, key: '# a remark', value: '' });
@@ -109,20 +109,20 @@ function goodLines(random: Random): WaitQueue[] {
 }
 
 /** One of the lines that can take the mistake. */
-function pick(lines: readonly WaitQueue[], random: Random, fits: (line: WaitQueue, index: number) => boolean): number {
+function pick(lines: readonly TextLine[], random: Random, fits: (line: TextLine, index: number) => boolean): number {
   const found = lines.flatMap((line, index) => (fits(line, index) ? [index] : []));
   assert.ok(found.length > 0);
   return found[random(found.length)]!;
 }
 
-const isNumber = ({ value }: WaitQueue): boolean => /^\d+(\.\d+)?$/.test(value);
-const isRemark = ({ key }: WaitQueue): boolean => key.startsWith('#');
+const isNumber = ({ value }: TextLine): boolean => /^\d+(\.\d+)?$/.test(value);
+const isRemark = ({ key }: TextLine): boolean => key.startsWith('#');
 
 /** The file with one line put in the place of another, and the place of its key or value. */
 function changed(
-  lines: readonly WaitQueue[],
+  lines: readonly TextLine[],
   at: number,
-  line: WaitQueue,
+  line: TextLine,
   of: 'key' | 'value',
   words: RegExp,
 ): Mistake {
@@ -134,15 +134,15 @@ function changed(
   };
 }
 
-function withValue(lines: readonly WaitQueue[], at: number, value: string, words: RegExp): Mistake {
+function withValue(lines: readonly TextLine[], at: number, value: string, words: RegExp): Mistake {
   return changed(lines, at, { ...lines[at]!, value }, 'value', words);
 }
 
-type Kind = (lines: readonly WaitQueue[], random: Random) => Mistake;
+type Kind = (lines: readonly TextLine[], random: Random) => Mistake;
 
 /** A value of its own for a key, whichever line of that key is taken. */
 const valueOf =
-  (key: string, value: (line: WaitQueue) => string, words: RegExp): Kind =>
+  (key: string, value: (line: TextLine) => string, words: RegExp): Kind =>
   (lines, random) => {
     const at = pick(lines, random, (line) => line.key === key);
     return withValue(lines, at, value(lines[at]!), words);
@@ -282,7 +282,7 @@ const kinds: Readonly<Record<string, Kind>> = {
 };
 
 /** A line in the middle of a group of scalars, where a wrong indentation cannot mean anything else. */
-function follows(lines: readonly WaitQueue[], index: number): boolean {
+function follows(lines: readonly TextLine[], index: number): boolean {
   const [before, line] = [lines[index - 1], lines[index]!];
   if (before === undefined || line.dash || isRemark(line) || isRemark(before) || before.value === '') return false;
   return before.indent === line.indent;

@@ -153,14 +153,14 @@ function servicesFor(settings: ScriptSettings, { billing }: Counter) {
     tier: undefined,
     deprecationDate: undefined,
   };
-  const places = openBackendPool([backend], 1_000);
+  const pool = openBackendPool([backend], 1_000);
   const ended: string[] = [];
   return {
     ended,
     backend,
     lease: {
       runtimeConfig: { catalog: new Catalog([model]), images: defaultFetchSettings },
-      placesOf: () => places,
+      poolOf: () => pool,
     } as unknown as Parameters<typeof serve>[1]['lease'],
     limits: new Limits({ counts: new LimitServer(unused()), concurrencyPerAccountMax: 64, plans: [] }),
     billing,
@@ -171,7 +171,7 @@ function servicesFor(settings: ScriptSettings, { billing }: Counter) {
       budget: { take: () => {}, give: () => {} },
     },
     newId: uuid,
-    placesOf: () => places,
+    poolOf: () => pool,
   };
 }
 
