@@ -119,13 +119,7 @@ const isNumber = ({ value }: TextLine): boolean => /^\d+(\.\d+)?$/.test(value);
 const isRemark = ({ key }: TextLine): boolean => key.startsWith('#');
 
 /** The file with one line put in the place of another, and the place of its key or value. */
-function changed(
-  lines: readonly TextLine[],
-  at: number,
-  line: TextLine,
-  of: 'key' | 'value',
-  words: RegExp,
-): Mistake {
+function changed(lines: readonly TextLine[], at: number, line: TextLine, of: 'key' | 'value', words: RegExp): Mistake {
   return {
     lines: lines.with(at, line).map(textOf),
     line: at + 1,

@@ -384,8 +384,8 @@ async function answer(
     };
     const chunkGaps = (modelId: string) => metrics.chunkGaps(modelId);
     const admitted = (by: Admitted): void => void (exchange.admitted = by);
-    const { poolOf: placesOf } = lease;
-    const runServices = { billing, limits: callerLimits, images, placesOf, admitted, ended, chunkGaps };
+    const { poolOf } = lease;
+    const runServices = { billing, limits: callerLimits, images, poolOf, admitted, ended, chunkGaps };
     const kept = (deliver: Deliver): Deliver => keepingItems(order, head, services.items, deliver);
     const respond = { ...limits, accountUrl: options.accountUrl, deadlines: host.deadlines };
     if (keyed !== undefined) {

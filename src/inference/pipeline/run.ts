@@ -22,7 +22,7 @@ export interface RunServices {
   readonly limits: Pick<Limits, 'admit'>;
   readonly billing: Billing;
   readonly images: ImageServices;
-  placesOf(modelId: string): BackendPool;
+  poolOf(modelId: string): BackendPool;
   /** Called once for an order that no limit has refused. */
   admitted(admitted: Admitted): void;
   /**
@@ -56,7 +56,7 @@ export async function run(taken: Order, services: RunServices, signal: StopSigna
   let spent: Spent | undefined;
   try {
     // Contracts decision 10: after the limits, before the credit, which needs the sizes.
-    const { backends } = services.placesOf(taken.model.id);
+    const { backends } = services.poolOf(taken.model.id);
     if (hasImageUrls(taken)) images = await fetchImages(taken, services.images, backends, signal); // 400
     const { order, fetchMs } = images ?? { order: taken, fetchMs: 0 };
     const { billing } = services;
@@ -97,7 +97,7 @@ export async function run(taken: Order, services: RunServices, signal: StopSigna
       return covered.then((isCovered) => (isCovered ? pass(usage) : cut(usage)));
     };
     try {
-      await dispatch(order, services.placesOf(order.model.id), trace, signal, take);
+      await dispatch(order, services.poolOf(order.model.id), trace, signal, take);
       engineMs = performance.now() - askedMs;
       // The reader has left; what was delivered until now is charged (see below).
       if (!isRead) return;
@@ -108,7 +108,7 @@ export async function run(taken: Order, services: RunServices, signal: StopSigna
       if (services.settling !== undefined) await services.settling(closing);
       await hold.settle(receipt);
       settled = receipt;
-      learnLength(order, receipt, services.placesOf(order.model.id));
+      learnLength(order, receipt, services.poolOf(order.model.id));
       await deliver(closing);
     } catch (error) {
       engineMs ??= performance.now() - askedMs;
@@ -173,7 +173,7 @@ async function unfinished(
 const countTimeoutMs = 2_000;
 
 async function counted(order: Order, services: RunServices, imageTokens: number): Promise<number | undefined> {
-  const { backends } = services.placesOf(order.model.id);
+  const { backends } = services.poolOf(order.model.id);
   const count = await countPrompt(order.request, backends, AbortSignal.timeout(countTimeoutMs));
   return count === 'too-long' || count === undefined ? undefined : count + imageTokens;
 }
