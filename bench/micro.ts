@@ -117,7 +117,7 @@ const head: ResponseHead = {
   id: '0'.repeat(32),
   created: 1_763_687_000,
   model: 'bench',
-  seals: { sign: (text) => text, encrypt: (text) => text },
+  signer: { sign: (text) => text, encrypt: (text) => text },
 };
 const textBatch = (index: number): GenerationBatch => [{ type: 'text', choice: 0, text: ` t${index}` }];
 const textBatches = Array.from({ length: chunks }, (_, index) => textBatch(index));

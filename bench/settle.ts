@@ -46,7 +46,7 @@ interface Result {
 
 /**
  * How many settlements the ledger takes, and what one costs: a closed loop in the ledger's own process, on its real classes,
- * on one account. Every round is a new database, whose books are verified afterwards. Resolves with a table.
+ * on one account. Every round is a new database, whose ledger is verified afterwards. Resolves with a table.
  */
 export async function settle(options: {
   readonly root: string;
@@ -91,7 +91,7 @@ async function onSqlite(job: SettleJob & { readonly place: { readonly file: stri
   const db = openReadOnly(file);
   const { differences } = await verifyLedger(db, { owned: false });
   await db.destroy();
-  if (differences.length > 0) throw new Error('the books are wrong');
+  if (differences.length > 0) throw new Error('the ledger is inconsistent');
   return resultOf([reading!], 0);
 }
 
@@ -114,7 +114,7 @@ async function onPostgres(
   const db = kyselyOnPostgres({ url }, 1);
   const { differences } = await verifyLedger(db, { owned: false });
   await db.destroy();
-  if (differences.length > 0) throw new Error('the books are wrong');
+  if (differences.length > 0) throw new Error('the ledger is inconsistent');
   return resultOf(readings, usedAfter - usedBefore);
 }
 

@@ -76,7 +76,7 @@ export class Follower implements Follows {
   async #followAccount(accountId: string, repositories: FollowedRepositories): Promise<void> {
     const { directory, prices } = this.#options;
     const account = await repositories.getAccount({ accountId });
-    if (account === undefined || account.house) return;
+    if (account === undefined || account.isSystem) return;
     directory.setAccount({ ...account, budget: await repositories.getBudget({ subject: accountId }) });
     prices.replace(accountId, await ratesOf(accountId, repositories, this.#options.now()));
   }

@@ -49,7 +49,7 @@ export async function accountMeant(
 ): Promise<string> {
   if (named !== undefined) {
     const account = await repositories.getAccount({ accountId: named });
-    if (account === undefined || account.house || account.deletedAt !== null)
+    if (account === undefined || account.isSystem || account.deletedAt !== null)
       throw new OperationError(`There is no account ${named}. List them with: tokenhouse credits show`, {
         cause: new StoreError('not_found', `there is no account ${named}`),
       });

@@ -17,9 +17,9 @@ import { join } from 'node:path';
 export interface Secret {
   /** For the hashes of API keys. */
   readonly pepper: KeyObject;
-  /** For seals on reasoning that clients keep: to sign with, and to encrypt with; 32 bytes each. */
-  readonly sealSigning: KeyObject;
-  readonly sealEncryption: KeyObject;
+  /** For reasoning that clients keep: to sign it with, and to encrypt it with; 32 bytes each. */
+  readonly reasoningSigning: KeyObject;
+  readonly reasoningEncryption: KeyObject;
   /** For the hashes that stand for idempotency keys and bodies. */
   readonly fingerprints: KeyObject;
   /** For the events of the built-in payment provider. */
@@ -73,8 +73,8 @@ function secretOf(text: string, source: Secret['source']): Secret {
   const id = createHmac('sha256', pepper).update('tokenhouse pepper id').digest('hex').slice(0, 16);
   return {
     pepper: createSecretKey(pepper),
-    sealSigning: createSecretKey(derived('tokenhouse reasoning signatures')),
-    sealEncryption: createSecretKey(derived('tokenhouse reasoning encryption')),
+    reasoningSigning: createSecretKey(derived('tokenhouse reasoning signatures')),
+    reasoningEncryption: createSecretKey(derived('tokenhouse reasoning encryption')),
     fingerprints: createSecretKey(derived('tokenhouse request fingerprints')),
     demoPayments: createSecretKey(derived('tokenhouse demo payments')),
     signIn: createSecretKey(derived('tokenhouse sign-in')),

@@ -43,7 +43,7 @@ import { FileParts } from '../inference/pipeline/request-files.ts';
 import { openBackendPool } from '../inference/pipeline/backend-pool.ts';
 import type { BackendPool } from '../inference/pipeline/backend-pool.ts';
 import { ActiveRequests } from '../inference/pipeline/active-requests.ts';
-import { SealKeys } from '../inference/pipeline/seals.ts';
+import { ReasoningKeys } from '../inference/pipeline/reasoning-keys.ts';
 import { RuntimeConfigs } from '../inference/pipeline/runtime-config.ts';
 import type { RequestLimits, RuntimeConfig } from '../inference/pipeline/runtime-config.ts';
 import type { Feed } from '../store/feed.ts';
@@ -383,7 +383,7 @@ function hostOf({ version, log, accountUrl }: ServingOptions, parts: HostParts, 
       feed,
       constraints,
       prices,
-      seals: new SealKeys(secret.sealSigning, secret.sealEncryption),
+      reasoningKeys: new ReasoningKeys(secret.reasoningSigning, secret.reasoningEncryption),
       lease: () => parts.models.runtimeConfigs.lease(),
       bodyBudget,
       items,

@@ -135,7 +135,7 @@ async function invite(
 export async function exportAccountData(context: Context, accountId: string): Promise<number> {
   await reading(context, async (repositories) => {
     const account = await repositories.getAccount({ accountId });
-    if (account === undefined || account.house)
+    if (account === undefined || account.isSystem)
       throw new OperationError(`There is no account ${accountId}. List them with: tokenhouse accounts list`);
     for await (const piece of exportAccount(accountId, repositories)) await context.print.raw(piece);
   });

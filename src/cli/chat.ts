@@ -8,7 +8,7 @@ import { localUrl } from '../config/public-url.ts';
 import { askForStatus } from '../app/control/control-client.ts';
 import { controlSocketPath } from '../app/control/socket-path.ts';
 import { secondsInWords } from './amount.ts';
-import { borrowKey } from './borrowed-key.ts';
+import { createTemporaryKey } from './temporary-key.ts';
 import { notOurs, reach, refusal, withoutControls } from './chat-request.ts';
 import { streamAnswer } from './chat-stream.ts';
 import type { Answer, AnswerReader, ChatRequest, Message } from './chat-stream.ts';
@@ -56,12 +56,13 @@ export async function chat(
     });
   }
   const given = options.key ?? environment.variable('TOKENHOUSE_KEY');
-  const borrowed = given === undefined && here?.isRunning === true ? await borrowKey(here.context) : undefined;
+  const temporary =
+    given === undefined && here?.isRunning === true ? await createTemporaryKey(here.context) : undefined;
   const talk: Talk = {
     context,
     request: {
       url: service,
-      key: given ?? borrowed?.key ?? (await askForKey()),
+      key: given ?? temporary?.key ?? (await askForKey()),
       model: card.id,
       ...(options.maxTokens === undefined ? {} : { maxTokens: options.maxTokens }),
       ...(options.temperature === undefined ? {} : { temperature: options.temperature }),
@@ -72,7 +73,7 @@ export async function chat(
   try {
     return isConversation ? await converse(talk) : await askOnce(talk, question);
   } finally {
-    await borrowed?.giveBack();
+    await temporary?.revoke();
   }
 }
 

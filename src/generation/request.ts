@@ -61,13 +61,13 @@ export interface ImageTokens {
 
 /** Reasoning that comes back from an earlier turn. */
 export interface ReasoningText {
-  /** Empty where only the seal contains it. */
+  /** Empty where only the signature contains it, encrypted. */
   readonly text: string;
-  readonly seal: Seal | undefined;
+  readonly signature: ReasoningSignature | undefined;
 }
 
 /** What an encoder attached to reasoning, as the client sent it back: not yet checked. `at` is the field that held it. */
-export interface Seal {
+export interface ReasoningSignature {
   readonly value: string;
   readonly at: string;
 }

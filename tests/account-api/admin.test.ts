@@ -165,8 +165,8 @@ test('a request is given back once', async () => {
 });
 
 test('a preview of rates is what they would have charged, and rates hold from then on', async () => {
-  const books = new TestLedger(service);
-  const rows = (await books.everyRow()).filter(({ costMicrocents }) => costMicrocents > 0n);
+  const ledger = new TestLedger(service);
+  const rows = (await ledger.everyRow()).filter(({ costMicrocents }) => costMicrocents > 0n);
   assert.ok(rows.length > 0);
   const rates = { input_microcents_per_million: 9_000_000, output_microcents_per_million: 70_000_000 };
   const json = { account_id: service.accountId, model: 'DEMO', ...rates };
@@ -183,7 +183,7 @@ test('a preview of rates is what they would have charged, and rates hold from th
   assert.equal(set.status, 201);
   const answer = await service.chat(ask);
   await answer.arrayBuffer();
-  const row = await books.row(answer.headers.get('x-request-id')!);
+  const row = await ledger.row(answer.headers.get('x-request-id')!);
   assert.deepEqual([row.inputPrice, row.outputPrice], [9_000_000n, 70_000_000n]);
   const listed = await api('GET', `/v1/admin/account_prices?account_id=${service.accountId}`);
   assert.equal(listed.body.data[0].cache_read_microcents_per_million, 9_000_000);

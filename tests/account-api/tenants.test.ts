@@ -5,7 +5,7 @@ import type { TestContext } from 'node:test';
 import { accountRoutes } from '../../src/account-api/routes.ts';
 import type { Config } from '../../src/config/config.ts';
 import { uuidMaker } from '../../src/platform/ids/uuid.ts';
-import { account, dayMs, moved } from '../billing/invoices/house.ts';
+import { account, dayMs, moved } from '../billing/invoices/invoicing.ts';
 import { withDemoPayments } from '../billing/payments/demo-services.ts';
 import { Browser, password, person } from '../accounts/users/person.ts';
 import { usage } from '../store/fixture.ts';

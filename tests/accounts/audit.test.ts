@@ -28,14 +28,14 @@ async function openLedger(t: TestContext): Promise<OpenLedger> {
 }
 
 test('every kind of operation is entered with who, what was asked, before and after, and without a secret', async (t) => {
-  const books = await openLedger(t);
-  const { store } = books;
-  const { accountId } = await operate({ kind: 'create_account', name: 'one' }, books.services);
-  const made = await operate({ kind: 'create_key', accountId, name: 'a key', expiresAt: undefined }, books.services);
+  const opened = await openLedger(t);
+  const { store } = opened;
+  const { accountId } = await operate({ kind: 'create_account', name: 'one' }, opened.services);
+  const made = await operate({ kind: 'create_key', accountId, name: 'a key', expiresAt: undefined }, opened.services);
   const { keyId } = made;
-  const rotated = await operate({ kind: 'rotate_key', keyId, overlapMs: 1000 }, books.services);
+  const rotated = await operate({ kind: 'rotate_key', keyId, overlapMs: 1000 }, opened.services);
   const move = { kind: 'move_credit', movement: 'grant', accountId, reference: 'present' } as const;
-  await operate({ ...move, microcents: '100', idempotencyKey: 'x' }, books.services);
+  await operate({ ...move, microcents: '100', idempotencyKey: 'x' }, opened.services);
   const row = usage(accountId, 7n);
   await store.ledger.settle(row);
   const budget = { microcents: '1000', per: 'day' } as const;
@@ -58,7 +58,7 @@ test('every kind of operation is entered with who, what was asked, before and af
     { kind: 'refund_request', accountId, requestId: row.publicId, microcents: undefined, reference: undefined },
     { kind: 'revoke_key', keyId },
   ];
-  for (const operation of others) await operate(operation, books.services);
+  for (const operation of others) await operate(operation, opened.services);
 
   const entries = (await store.repositories.listAudit({ limit: 100 })).toReversed();
   const used = new Set(entries.map(({ action }) => action));
@@ -86,14 +86,14 @@ test('every kind of operation is entered with who, what was asked, before and af
 });
 
 test('the link and the making of the owner are entered, without the token and the hash of the password', async (t) => {
-  const books = await openLedger(t);
-  await operate({ kind: 'create_account', name: 'one' }, books.services);
-  const link = await operate({ kind: 'owner_link' }, books.services);
+  const opened = await openLedger(t);
+  await operate({ kind: 'create_account', name: 'one' }, opened.services);
+  const link = await operate({ kind: 'owner_link' }, opened.services);
   const passwordHash = 'a-hash-of-a-password';
   const owner = { email: 'ada@example.com', name: 'Ada', passwordHash };
-  const { userId } = await operate({ kind: 'create_owner', ...owner }, books.services);
-  await operate({ kind: 'release_person', email: owner.email }, books.services);
-  const [released, made, linked] = await books.store.repositories.listAudit({ limit: 3 });
+  const { userId } = await operate({ kind: 'create_owner', ...owner }, opened.services);
+  await operate({ kind: 'release_person', email: owner.email }, opened.services);
+  const [released, made, linked] = await opened.store.repositories.listAudit({ limit: 3 });
   assert.ok(released && made && linked);
   assert.deepEqual([released.action, released.outcome, released.target], ['person.release', 'done', userId]);
   assert.deepEqual([linked.action, linked.outcome], ['owner.link', 'done']);
@@ -104,16 +104,16 @@ test('the link and the making of the owner are entered, without the token and th
 });
 
 test('a change whose process ends before it is confirmed is in the log as begun; a refused and a failed one as such', async (t) => {
-  const books = await openLedger(t);
-  const { store } = books;
-  const { accountId } = await operate({ kind: 'create_account', name: 'one' }, books.services);
+  const opened = await openLedger(t);
+  const { store } = opened;
+  const { accountId } = await operate({ kind: 'create_account', name: 'one' }, opened.services);
   const newest = async () => (await store.repositories.listAudit({ accountId, limit: 1 }))[0]!;
 
   const rename = { kind: 'edit_account', accountId, name: 'two' } as const;
   let reached = (): void => {};
   const durable = new Promise<void>((resolve) => (reached = resolve));
   // The change is durable, and whoever waits for it never hears.
-  void operate(rename, { ...books.services, followed: () => (reached(), new Promise(() => {})) });
+  void operate(rename, { ...opened.services, followed: () => (reached(), new Promise(() => {})) });
   await durable;
   assert.equal((await store.repositories.getAccount({ accountId }))!.name, 'two');
   const begun = await newest();
@@ -121,29 +121,29 @@ test('a change whose process ends before it is confirmed is in the log as begun;
   assert.equal((JSON.parse(begun.before!) as { name: string }).name, 'one');
   assert.deepEqual(JSON.parse(begun.input!), { kind: 'edit_account', accountId, name: 'two' });
 
-  await assert.rejects(operate({ ...rename, name: '' }, books.services), OperationError);
+  await assert.rejects(operate({ ...rename, name: '' }, opened.services), OperationError);
   assert.equal((await newest()).outcome, 'refused');
   await assert.rejects(
-    operate(rename, { ...books.services, followed: () => Promise.reject(new Error('the database is gone')) }),
+    operate(rename, { ...opened.services, followed: () => Promise.reject(new Error('the database is gone')) }),
   );
   assert.equal((await newest()).outcome, 'failed');
 });
 
 test('nothing is done that cannot be written down before', async (t) => {
-  const books = await openLedger(t);
-  const { accountId } = await operate({ kind: 'create_account', name: 'one' }, books.services);
+  const opened = await openLedger(t);
+  const { accountId } = await operate({ kind: 'create_account', name: 'one' }, opened.services);
   // A log that takes no row: the file as a full disk leaves it.
-  const connection = openConnection(books.file);
+  const connection = openConnection(opened.file);
   connection.exec("create trigger full_disk before insert on audit_log begin select raise(abort, 'disk is full'); end");
   connection.close();
-  await assert.rejects(operate({ kind: 'edit_account', accountId, name: 'two' }, books.services), /disk is full/);
-  assert.equal((await books.store.repositories.getAccount({ accountId }))!.name, 'one');
+  await assert.rejects(operate({ kind: 'edit_account', accountId, name: 'two' }, opened.services), /disk is full/);
+  assert.equal((await opened.store.repositories.getAccount({ accountId }))!.name, 'one');
 });
 
 test('entries are never changed or deleted; only the names of people can be taken out', async (t) => {
-  const books = await openLedger(t);
-  await operate({ kind: 'create_account', name: 'one' }, books.services);
-  const connection = openConnection(books.file);
+  const opened = await openLedger(t);
+  await operate({ kind: 'create_account', name: 'one' }, opened.services);
+  const connection = openConnection(opened.file);
   t.after(() => connection.close());
   for (const statement of [
     'delete from audit_log',
@@ -156,6 +156,6 @@ test('entries are never changed or deleted; only the names of people can be take
   ])
     assert.throws(() => connection.exec(statement), /append-only|UNIQUE/, statement);
   connection.exec('update audit_log set actor_name = null, address = null, input = null, before = null, after = null');
-  const [entry] = await books.store.repositories.listAudit({ limit: 1 });
+  const [entry] = await opened.store.repositories.listAudit({ limit: 1 });
   assert.deepEqual([entry!.actor, entry!.action], [{ kind: 'user', id: 'usr_1', name: null }, 'account.create']);
 });

@@ -50,7 +50,7 @@ async function charged() {
 }
 
 describe('while the service runs', () => {
-  for (const [command, microcents, kind, house] of [
+  for (const [command, microcents, kind, systemAccount] of [
     ['grant', 2_000_000, 'grant', 'house_promo'],
     ['topup', 2_000_000, 'topup', 'house_cash'],
     ['payback', -2_000_000, 'refund', 'house_cash'],
@@ -72,7 +72,7 @@ describe('while the service runs', () => {
         ...listed,
         kind,
         microcents,
-        other: house,
+        other: systemAccount,
         reference: 'for a test',
         by: 'cli',
       });

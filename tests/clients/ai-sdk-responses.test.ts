@@ -155,7 +155,7 @@ for (const [name, modelOf] of providers) {
   });
 }
 
-test('openai, with store: false: what was thought comes back sealed', async () => {
+test('openai, with store: false: what was thought comes back encrypted', async () => {
   const cities: string[] = [];
   bodies.length = 0;
   const result = await generateText({

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 
-import { ChatHouse, tools } from './chat-house.ts';
+import { ChatService, tools } from './chat-service.ts';
 
 /** Specification 2.6, a tool call, and 4.2.2(6), its deltas. */
-const house = new ChatHouse([
+const chat = new ChatService([
   {
     id: 'scripted',
     scripts: `
@@ -18,17 +18,17 @@ const house = new ChatHouse([
 `,
   },
 ]);
-before(() => house.start());
-after(() => house.dispose());
+before(() => chat.start());
+after(() => chat.dispose());
 
 const offered = { tools: tools('get_weather', 'get_time') };
 
 async function wholeCalls(content: string) {
-  return (await house.whole('scripted', content, offered)).choices[0]?.message.tool_calls ?? [];
+  return (await chat.whole('scripted', content, offered)).choices[0]?.message.tool_calls ?? [];
 }
 
 async function deltas(content: string) {
-  const { chunks } = await house.streamed('scripted', content, offered);
+  const { chunks } = await chat.streamed('scripted', content, offered);
   return chunks.flatMap(({ choices }) => choices[0]?.delta.tool_calls ?? []);
 }
 
@@ -91,7 +91,7 @@ test('§4.2.2(6) later deltas with the same `index` carry fragments of `function
 });
 
 test('§4.2.2(6) concatenated by index until the finish `tool_calls` they are the call of the whole answer', async () => {
-  const { read } = await house.streamed('scripted', 'two', offered);
+  const { read } = await chat.streamed('scripted', 'two', offered);
   assert.equal(read.choices[0]?.finishReason, 'tool_calls');
   assert.deepEqual(
     read.choices[0]?.toolCalls.map(({ name, arguments: text }) => [name, text]),
@@ -106,7 +106,7 @@ test('§2.6 ids of a stream are unlike any other too', async () => {
 
 test('§4.2.2(2) the results of calls go back by their ids', async () => {
   const calls = await wholeCalls('two');
-  const answer = await house.service.chat({
+  const answer = await chat.service.chat({
     model: 'scripted',
     ...offered,
     messages: [

@@ -1,15 +1,15 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { readChatCompletion } from './chat-reader.ts';
-import { ChatHouse } from './chat-house.ts';
+import { ChatService } from './chat-service.ts';
 
 /** What the sampling fields of §4.2 do on the embedded engine, from the client's side. */
-const house = new ChatHouse([
+const chat = new ChatService([
   { id: 'speaker', says: ['Hé', 'llo', ' 😀', ' wor', 'ld', '!'] },
   { id: 'parrot', says: [' once', ' more', ' and', ' again'], isEndless: true },
 ]);
-before(() => house.start());
-after(() => house.dispose());
+before(() => chat.start());
+after(() => chat.dispose());
 
 interface WireLogprob {
   readonly token: string;
@@ -24,8 +24,8 @@ interface WireLogprob {
 
 test('§4.2 logprobs with top_logprobs: a token, its logprob, its bytes and the likeliest ones, streamed as whole', async () => {
   const fields = { logprobs: true, top_logprobs: 3, seed: 1 };
-  const whole = readChatCompletion(await (await house.ask('speaker', 'Hi', fields)).text()).choices[0];
-  const streamed = (await house.streamed('speaker', 'Hi', fields)).read.choices[0];
+  const whole = readChatCompletion(await (await chat.ask('speaker', 'Hi', fields)).text()).choices[0];
+  const streamed = (await chat.streamed('speaker', 'Hi', fields)).read.choices[0];
   assert.equal(whole?.content, 'Héllo 😀 world!');
   assert.equal(streamed?.content, whole.content);
   assert.deepEqual(streamed.logprobs, whole.logprobs);
@@ -42,7 +42,7 @@ test('§4.2 logprobs with top_logprobs: a token, its logprob, its bytes and the 
 test('§4.2 logprobs alone tells no alternatives; without it nothing is told', async () => {
   const [alone, without] = await Promise.all(
     [{ logprobs: true }, {}].map(async (fields) =>
-      readChatCompletion(await (await house.ask('speaker', 'Hi', fields)).text()),
+      readChatCompletion(await (await chat.ask('speaker', 'Hi', fields)).text()),
     ),
   );
   const reported = (alone?.choices[0]?.logprobs ?? []) as readonly WireLogprob[];
@@ -53,19 +53,19 @@ test('§4.2 logprobs alone tells no alternatives; without it nothing is told', a
 
 test('§4.2 logit_bias -100 keeps a token from coming, 100 makes it come; an unknown id is 400', async () => {
   // Single bytes are the first tokens: 33 is `!`, 126 is `~`.
-  const banned = await house.whole('speaker', 'Hi', { logit_bias: { '33': -100 }, max_tokens: 6 });
+  const banned = await chat.whole('speaker', 'Hi', { logit_bias: { '33': -100 }, max_tokens: 6 });
   assert.ok(!(banned.choices[0]?.message.content ?? '').includes('!'));
-  const certain = await house.whole('speaker', 'Hi', { logit_bias: { '126': 100 }, max_tokens: 4 });
+  const certain = await chat.whole('speaker', 'Hi', { logit_bias: { '126': 100 }, max_tokens: 4 });
   assert.equal(certain.choices[0]?.message.content, '~~~~');
-  const unknown = await house.ask('speaker', 'Hi', { logit_bias: { '99999999': 1 } });
+  const unknown = await chat.ask('speaker', 'Hi', { logit_bias: { '99999999': 1 } });
   assert.equal(unknown.status, 400);
   const { error } = (await unknown.json()) as { error: { code: string; param: string } };
   assert.deepEqual([error.code, error.param], ['unsupported_value', 'logit_bias']);
 });
 
 test('§4.2 n: so many choices, the prompt counted once', async () => {
-  const one = await house.whole('speaker', 'Hi');
-  const three = await house.whole('speaker', 'Hi', { n: 3 });
+  const one = await chat.whole('speaker', 'Hi');
+  const three = await chat.whole('speaker', 'Hi', { n: 3 });
   assert.deepEqual(
     three.choices.map(({ index, message }) => [index, message.content]),
     [0, 1, 2].map((index) => [index, 'Héllo 😀 world!']),
@@ -76,18 +76,18 @@ test('§4.2 n: so many choices, the prompt counted once', async () => {
 
 test('§4.2 stop ends the answer before it, streamed as whole', async () => {
   const stop = ['nothing', 'o w'];
-  assert.equal((await house.whole('speaker', 'Hi', { stop: 'o w' })).choices[0]?.message.content, 'Héllo 😀 world!');
-  assert.equal((await house.whole('speaker', 'Hi', { stop: [...stop, '😀 w'] })).choices[0]?.message.content, 'Héllo ');
-  const { read } = await house.streamed('speaker', 'Hi', { stop: [...stop, '😀 w'] });
+  assert.equal((await chat.whole('speaker', 'Hi', { stop: 'o w' })).choices[0]?.message.content, 'Héllo 😀 world!');
+  assert.equal((await chat.whole('speaker', 'Hi', { stop: [...stop, '😀 w'] })).choices[0]?.message.content, 'Héllo ');
+  const { read } = await chat.streamed('speaker', 'Hi', { stop: [...stop, '😀 w'] });
   assert.deepEqual([read.choices[0]?.content, read.choices[0]?.finishReason], ['Héllo ', 'stop']);
 });
 
 test('§2.5 length: the generation was stopped because the model began repeating itself', async () => {
-  const whole = await house.whole('parrot', 'Hi', { max_tokens: 1000 });
+  const whole = await chat.whole('parrot', 'Hi', { max_tokens: 1000 });
   assert.equal(whole.choices[0]?.finish_reason, 'length');
   // The same 20 tokens for the fifth time, none of them counted twice.
   assert.equal(whole.usage.completion_tokens, 100);
-  const { read } = await house.streamed('parrot', 'Hi', { max_tokens: 1000 });
+  const { read } = await chat.streamed('parrot', 'Hi', { max_tokens: 1000 });
   assert.equal(read.choices[0]?.finishReason, 'length');
   assert.equal(read.choices[0].content, whole.choices[0]?.message.content);
 });

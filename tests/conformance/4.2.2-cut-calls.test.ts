@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
-import { ChatHouse } from './chat-house.ts';
+import { ChatService } from './chat-service.ts';
 
-const house = new ChatHouse([{ id: 'tiny', says: ['hello'] }]);
+const chat = new ChatService([{ id: 'tiny', says: ['hello'] }]);
 const parameters = {
   type: 'object',
   properties: { to: { type: 'string', enum: ['a', 'b'] } },
@@ -118,9 +118,9 @@ const families: Readonly<Record<string, Family>> = {
 };
 
 async function ask({ path, body, whole, streamed }: Family, tokens: number, stream: boolean): Promise<Said> {
-  const answer = await fetch(house.service.url + path, {
+  const answer = await fetch(chat.service.url + path, {
     method: 'POST',
-    headers: { authorization: `Bearer ${house.service.key}`, 'content-type': 'application/json' },
+    headers: { authorization: `Bearer ${chat.service.key}`, 'content-type': 'application/json' },
     body: JSON.stringify({ model: 'tiny', temperature: 0, ...body(tokens), ...(stream ? { stream } : {}) }),
   });
   const text = await answer.text();
@@ -135,8 +135,8 @@ async function ask({ path, body, whole, streamed }: Family, tokens: number, stre
  * the cut is, and nobody reads a call that the model has not begun to write.
  */
 describe('a forced call of the embedded engine that is cut', () => {
-  before(() => house.start());
-  after(() => house.dispose());
+  before(() => chat.start());
+  after(() => chat.dispose());
 
   for (const [title, family] of Object.entries(families)) {
     for (const stream of [false, true]) {

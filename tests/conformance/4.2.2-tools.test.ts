@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { Check } from 'typebox/schema';
-import { ChatHouse, tools } from './chat-house.ts';
+import { ChatService, tools } from './chat-service.ts';
 
 /** Specification 4.2.2, tools, on embedded models that say a known text and on scripted ones. */
 const templateOf = (shown: string): string =>
@@ -21,7 +21,7 @@ const call = [
   '</tool_call>',
 ];
 
-const house = new ChatHouse([
+const chat = new ChatService([
   { id: 'calls', says: ['Let me look.', '\n', ...call], chatTemplate: hermes },
   {
     id: 'calls-twice',
@@ -53,24 +53,24 @@ const house = new ChatHouse([
     more: '    capabilities: { tools: false }\n',
   },
 ]);
-before(() => house.start());
-after(() => house.dispose());
+before(() => chat.start());
+after(() => chat.dispose());
 
 const offered = { tools: tools('get_weather', 'get_time') };
 const schema = offered.tools[0]?.function.parameters as object;
 
 async function refusal(model: string, more: object): Promise<readonly [status: number, code: unknown, param: unknown]> {
-  const answer = await house.ask(model, 'Weather?', more);
+  const answer = await chat.ask(model, 'Weather?', more);
   const { error } = (await answer.json()) as { readonly error: Readonly<Record<string, unknown>> };
   return [answer.status, error['code'], error['param']];
 }
 
 async function conversation(messages: readonly object[]): Promise<Response> {
-  return house.service.chat({ model: 'talks', messages, ...offered });
+  return chat.service.chat({ model: 'talks', messages, ...offered });
 }
 
 test('§4.2.2(1) when the model calls a tool, finish_reason is tool_calls and the message carries tool_calls', async () => {
-  const { choices } = await house.whole('calls', 'Weather?', offered);
+  const { choices } = await chat.whole('calls', 'Weather?', offered);
   const [choice] = choices;
   assert.equal(choice?.finish_reason, 'tool_calls');
   assert.equal(choice.message.content, 'Let me look.\n');
@@ -81,19 +81,19 @@ test('§4.2.2(1) when the model calls a tool, finish_reason is tool_calls and th
 });
 
 test('§4.2.2(1) a model that calls none ends with stop and has no tool_calls', async () => {
-  const { choices } = await house.whole('talks', 'Weather?', offered);
+  const { choices } = await chat.whole('talks', 'Weather?', offered);
   assert.equal(choices[0]?.finish_reason, 'stop');
   assert.equal((choices[0]?.message.tool_calls ?? []).length, 0);
 });
 
 test('§4.2.2(1) a call that max_tokens cuts ends with length', async () => {
-  const { choices } = await house.whole('calls', 'Weather?', { ...offered, max_tokens: 7 });
+  const { choices } = await chat.whole('calls', 'Weather?', { ...offered, max_tokens: 7 });
   assert.equal(choices[0]?.finish_reason, 'length');
   assert.equal(choices[0]?.message.tool_calls?.[0]?.function.arguments, '{"city": "Pa');
 });
 
 test('§4.2.2(2) the assistant message and a tool message with the id of the call come back and are answered', async () => {
-  const { choices } = await house.whole('calls', 'Weather?', offered);
+  const { choices } = await chat.whole('calls', 'Weather?', offered);
   const message = choices[0]?.message;
   const id = message?.tool_calls?.[0]?.id;
   assert.match(id ?? '', /^call_/);
@@ -106,7 +106,7 @@ test('§4.2.2(2) the assistant message and a tool message with the id of the cal
 });
 
 test('§4.2.2(2) several calls may be returned at once; results are matched by id, in any order', async () => {
-  const { choices } = await house.whole('calls-twice', 'Weather?', offered);
+  const { choices } = await chat.whole('calls-twice', 'Weather?', offered);
   const calls = choices[0]?.message.tool_calls ?? [];
   assert.deepEqual(
     calls.map((one) => `${one.function.name} ${one.function.arguments}`),
@@ -157,12 +157,12 @@ test('§4.2.2(5) a model with reasoning always on rejects required and a named f
   for (const tool_choice of ['required', named])
     assert.deepEqual(await refusal('always-reasons', { ...offered, tool_choice }), expected);
   for (const tool_choice of ['auto', 'none'])
-    assert.equal((await house.ask('always-reasons', '?', { ...offered, tool_choice })).status, 200);
+    assert.equal((await chat.ask('always-reasons', '?', { ...offered, tool_choice })).status, 200);
 });
 
 test('§4.2.2(6) the first delta of a call carries id, type and name, later ones with its index fragments of the arguments', async () => {
   for (const model of ['calls', 'calls-twice']) {
-    const { chunks } = await house.streamed(model, 'Weather?', offered);
+    const { chunks } = await chat.streamed(model, 'Weather?', offered);
     const deltas = chunks.flatMap(({ choices }) => choices[0]?.delta.tool_calls ?? []);
     const args: string[] = [];
     for (const { index, id, type, function: fn } of deltas) {
@@ -185,8 +185,8 @@ test('§4.2.2(6) the first delta of a call carries id, type and name, later ones
 
 test('§4.2.2(6) what streams is what a whole answer holds', async () => {
   for (const model of ['calls', 'calls-twice', 'talks']) {
-    const { read } = await house.streamed(model, 'Weather?', offered);
-    const whole = await house.whole(model, 'Weather?', offered);
+    const { read } = await chat.streamed(model, 'Weather?', offered);
+    const whole = await chat.whole(model, 'Weather?', offered);
     const [choice] = read.choices;
     const [other] = whole.choices;
     assert.equal(choice?.content, other?.message.content ?? '');
@@ -200,7 +200,7 @@ test('§4.2.2(6) what streams is what a whole answer holds', async () => {
 test('§4.2.2(6) a model without streaming tools rejects a streaming request with tools, and takes a whole one', async () => {
   const streaming = await refusal('whole-calls', { ...offered, stream: true });
   assert.deepEqual(streaming, [400, 'unsupported_feature', 'tools']);
-  const { choices } = await house.whole('whole-calls', 'Weather?', offered);
+  const { choices } = await chat.whole('whole-calls', 'Weather?', offered);
   assert.equal(choices[0]?.finish_reason, 'tool_calls');
 });
 
@@ -209,14 +209,14 @@ test('§4.2 tools on a model without them are rejected with param tools', async 
 });
 
 test('§4.2 tool_choice none: no call is made', async () => {
-  const { choices } = await house.whole('calls', 'Weather?', { ...offered, tool_choice: 'none' });
+  const { choices } = await chat.whole('calls', 'Weather?', { ...offered, tool_choice: 'none' });
   assert.equal(choices[0]?.finish_reason, 'stop');
   assert.equal((choices[0]?.message.tool_calls ?? []).length, 0);
 });
 
 test('§4.2 tool_choice required: a call is made, and its arguments match the schema', async () => {
   const more = { ...offered, tool_choice: 'required', parallel_tool_calls: false, temperature: 0, max_tokens: 400 };
-  const { choices } = await house.whole('calls', 'Weather?', more);
+  const { choices } = await chat.whole('calls', 'Weather?', more);
   assert.equal(choices[0]?.finish_reason, 'tool_calls');
   const [one] = choices[0]?.message.tool_calls ?? [];
   assert.ok(Check(schema, JSON.parse(one?.function.arguments ?? '')));
@@ -225,7 +225,7 @@ test('§4.2 tool_choice required: a call is made, and its arguments match the sc
 test('§4.2 tool_choice with a function: that function is called', async () => {
   const time = { type: 'function', function: { name: 'now', parameters: { type: 'object' } } };
   const more = { tools: [...offered.tools, time], tool_choice: { type: 'function', function: { name: 'now' } } };
-  const { choices } = await house.whole('talks', 'Weather?', more);
+  const { choices } = await chat.whole('talks', 'Weather?', more);
   assert.equal(choices[0]?.finish_reason, 'tool_calls');
   assert.deepEqual(
     choices[0]?.message.tool_calls?.map((one) => one.function),
@@ -234,7 +234,7 @@ test('§4.2 tool_choice with a function: that function is called', async () => {
 });
 
 test('§4.2 parallel_tool_calls false: one call at most', async () => {
-  const { choices } = await house.whole('calls-twice', 'Weather?', { ...offered, parallel_tool_calls: false });
+  const { choices } = await chat.whole('calls-twice', 'Weather?', { ...offered, parallel_tool_calls: false });
   assert.equal(choices[0]?.finish_reason, 'tool_calls');
   assert.deepEqual(
     choices[0]?.message.tool_calls?.map((one) => one.function.name),

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { ChatHouse } from './chat-house.ts';
+import { ChatService } from './chat-service.ts';
 import type { WireUsage } from './chat-wire.ts';
 
 /** Reasoning as the embedded engine makes it, from the model's tokens to the client (the controls: 4.2.5-controls). */
-const house = new ChatHouse([
+const chat = new ChatService([
   {
     id: 'thinker',
     says: ['<think>', 'Two', ' and', ' two', '</think>', 'Four', '.'],
@@ -16,11 +16,11 @@ const house = new ChatHouse([
     more: '    reasoning: { efforts: [none, max], default: max, inlines: true }\n',
   },
 ]);
-before(() => house.start());
-after(() => house.dispose());
+before(() => chat.start());
+after(() => chat.dispose());
 
 test('§4.2.5(1) reasoning text is in message.reasoning_content, its tokens in usage', async () => {
-  const { choices, usage } = await house.whole('thinker', '2+2?');
+  const { choices, usage } = await chat.whole('thinker', '2+2?');
   assert.equal(choices[0]?.message.content, 'Four.');
   assert.equal(choices[0].message.reasoning_content, 'Two and two');
   assert.equal(choices[0].finish_reason, 'stop');
@@ -30,8 +30,8 @@ test('§4.2.5(1) reasoning text is in message.reasoning_content, its tokens in u
 });
 
 test('§4.2.5(1) …and in delta.reasoning_content when streaming, the same as whole', async () => {
-  const { read } = await house.streamed('thinker', '2+2?');
-  const whole = await house.whole('thinker', '2+2?');
+  const { read } = await chat.streamed('thinker', '2+2?');
+  const whole = await chat.whole('thinker', '2+2?');
   const { completion_tokens, completion_tokens_details } = read.usage as WireUsage;
   assert.deepEqual([completion_tokens, completion_tokens_details.reasoning_tokens], [7, 5]);
   assert.deepEqual(read.choices[0]?.content, whole.choices[0]?.message.content);
@@ -39,21 +39,21 @@ test('§4.2.5(1) …and in delta.reasoning_content when streaming, the same as w
 });
 
 test('§4.2.5(1) some models instead inline reasoning in content between think tags', async () => {
-  const { choices, usage } = await house.whole('inliner', '2+2?');
+  const { choices, usage } = await chat.whole('inliner', '2+2?');
   assert.equal(choices[0]?.message.content, '<think>\nTwo and two\n</think>\n\nFour.');
   assert.equal(choices[0].message.reasoning_content, null);
   assert.equal(usage.completion_tokens_details.reasoning_tokens, 0);
 });
 
 test('§4.2.5(4) none turns reasoning off: what the model begins all the same is ended at once', async () => {
-  const { choices, usage } = await house.whole('thinker', '2+2?', { reasoning_effort: 'none' });
+  const { choices, usage } = await chat.whole('thinker', '2+2?', { reasoning_effort: 'none' });
   assert.equal(choices[0]?.message.content, 'Four.');
   assert.equal(choices[0].message.reasoning_content, null);
   assert.ok(usage.completion_tokens_details.reasoning_tokens <= 2);
 });
 
 test('§4.2.5(5) reasoning tokens count toward max_tokens; length with empty content', async () => {
-  const { choices, usage } = await house.whole('thinker', '2+2?', { max_tokens: 3 });
+  const { choices, usage } = await chat.whole('thinker', '2+2?', { max_tokens: 3 });
   assert.deepEqual([choices[0]?.message.content, choices[0]?.finish_reason], ['', 'length']);
   assert.equal(choices[0]?.message.reasoning_content, 'Two and');
   assert.equal(usage.completion_tokens, 3);
@@ -61,7 +61,7 @@ test('§4.2.5(5) reasoning tokens count toward max_tokens; length with empty con
 
 test('§4.2.3(1) with reasoning on, the answer behind it is the JSON that was asked for', async () => {
   const schema = { type: 'object', properties: { sum: { type: 'integer' } }, required: ['sum'] };
-  const { choices } = await house.whole('thinker', '2+2?', {
+  const { choices } = await chat.whole('thinker', '2+2?', {
     max_tokens: 400,
     response_format: { type: 'json_schema', json_schema: { name: 'sum', schema } },
   });

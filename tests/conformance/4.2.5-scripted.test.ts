@@ -1,22 +1,22 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { ChatHouse } from './chat-house.ts';
+import { ChatService } from './chat-service.ts';
 
 const scripts = `- say: [ { reasoning: "Let me see." }, { text: "It is fine." } ]`;
 const reasoning = (more: string) =>
   `    capabilities: { reasoning: true }\n    reasoning: { efforts: [none, low], ${more} }\n`;
-const house = new ChatHouse([
+const chat = new ChatService([
   { id: 'thinks', scripts, more: reasoning('default: low') },
   { id: 'hides', scripts, more: reasoning('default: low, hides: true') },
 ]);
-before(() => house.start());
-after(() => house.dispose());
+before(() => chat.start());
+after(() => chat.dispose());
 
 /** Reasoning, answer, completion tokens and reasoning tokens. */
 async function ask(model: string, more: Readonly<Record<string, unknown>>): Promise<readonly unknown[]> {
-  const answer = await fetch(`${house.service.url}/v1/chat/completions`, {
+  const answer = await fetch(`${chat.service.url}/v1/chat/completions`, {
     method: 'POST',
-    headers: { authorization: `Bearer ${house.service.key}`, 'content-type': 'application/json' },
+    headers: { authorization: `Bearer ${chat.service.key}`, 'content-type': 'application/json' },
     body: JSON.stringify({ model, messages: [{ role: 'user', content: 'How is it?' }], ...more }),
   });
   const { choices, usage } = (await answer.json()) as {

@@ -5,13 +5,13 @@ import { after, before, describe, test } from 'node:test';
 
 import { errorTable } from '../../src/platform/errors.ts';
 import type { ErrorCode } from '../../src/platform/errors.ts';
-import { ChatHouse } from './chat-house.ts';
+import { ChatService } from './chat-service.ts';
 import { readCompletion, readCompletionStream } from './completions-reader.ts';
 import type { ReadCompletion, ReadCompletionChoice } from './completions-reader.ts';
 import { inRepository } from '../support/repository.ts';
 
 /** Text completions from the client's side (specification §4.3, contracts §1.1). */
-const house = new ChatHouse([
+const chat = new ChatService([
   { id: 'speaker', says: ['Hé', 'llo', ' 😀', ' wor', 'ld', '!'] },
   { id: 'random', says: ['<think>', 'hm', '</think>', ' four'] },
   {
@@ -30,13 +30,13 @@ const house = new ChatHouse([
   },
   { id: 'short', scripts: '- say: [ { text: "a b c" } ]', more: '    max_output_tokens: 2\n' },
 ]);
-before(() => house.start());
-after(() => house.dispose());
+before(() => chat.start());
+after(() => chat.dispose());
 
 const ask = (body: object): Promise<Response> =>
-  fetch(`${house.service.url}/v1/completions`, {
+  fetch(`${chat.service.url}/v1/completions`, {
     method: 'POST',
-    headers: { authorization: `Bearer ${house.service.key}`, 'content-type': 'application/json' },
+    headers: { authorization: `Bearer ${chat.service.key}`, 'content-type': 'application/json' },
     body: JSON.stringify(body),
   });
 
@@ -419,7 +419,7 @@ describe('the rest of the table', () => {
 
   test('unknown model, no key, wrong method', async () => {
     await refused({ model: 'nobody' }, 'model_not_found', 'model');
-    const url = `${house.service.url}/v1/completions`;
+    const url = `${chat.service.url}/v1/completions`;
     assert.equal((await fetch(url, { method: 'POST', body: '{}' })).status, 401);
     assert.equal((await fetch(url)).status, 405);
   });
@@ -427,10 +427,10 @@ describe('the rest of the table', () => {
 
 describe('money', () => {
   test('the same generation costs the same on chat and here', async () => {
-    const chat = await house.whole('scripted', 'x', { max_tokens: 5, reasoning_effort: 'none' });
+    const answer = await chat.whole('scripted', 'x', { max_tokens: 5, reasoning_effort: 'none' });
     const text = await whole({ model: 'scripted', prompt: 'x', max_tokens: 5 });
-    assert.equal(text.usage?.completion_tokens, chat.usage.completion_tokens);
-    const { requests } = await house.service.usage(2);
+    assert.equal(text.usage?.completion_tokens, answer.usage.completion_tokens);
+    const { requests } = await chat.service.usage(2);
     const [ofText, ofChat] = requests;
     const price = ({
       prompt_tokens,

@@ -1,20 +1,20 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 
-import { ChatHouse } from './chat-house.ts';
+import { ChatService } from './chat-service.ts';
 import { MessagesClient, assistant, inputTokensOf, user, weather } from './messages-ask.ts';
 
 /** Contracts §1.2, `count_tokens`: free of charge, near to what is charged, and never less for more. */
-const house = new ChatHouse([
+const chat = new ChatService([
   { id: 'demo', scripts: '- say: [ { text: "hello world" } ]' },
   { id: 'near', says: ['Hello', ' there'] },
 ]);
 let client: MessagesClient;
 before(async () => {
-  await house.start();
-  client = new MessagesClient(house.service);
+  await chat.start();
+  client = new MessagesClient(chat.service);
 });
-after(() => house.dispose());
+after(() => chat.dispose());
 
 const models = ['demo', 'near'];
 
@@ -68,9 +68,9 @@ describe('the count', () => {
   }
 
   test('is free of charge and leaves no row', async () => {
-    const before = await house.service.usage();
+    const before = await chat.service.usage();
     for (const model of models) await client.count({ model });
-    const after = await house.service.usage();
+    const after = await chat.service.usage();
     assert.deepEqual(
       [after.balanceMicrocents, after.requests.length],
       [before.balanceMicrocents, before.requests.length],

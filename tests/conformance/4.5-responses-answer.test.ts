@@ -137,7 +137,7 @@ describe('output', () => {
     assert.equal(usage.total_tokens, usage.input_tokens + 2);
   });
 
-  test('reasoning goes out as a summary with its full text, before the message, and sealed when that is included', async () => {
+  test('reasoning goes out as a summary with its full text, before the message, and encrypted when that is included', async () => {
     const asked = { model: 'demo', input: 'think' };
     const bare = await wholeResponse(service, asked);
     assert.deepEqual(

@@ -397,7 +397,7 @@ describe('reasoning', () => {
     for (const effort of ['minimal', 'gigantic', '']) assert.deepEqual(await effortOf({ effort }), off);
   });
 
-  test('§4.2.5(7): earlier reasoning is kept when the client says so, and sealed text restores it', async () => {
+  test('§4.2.5(7): earlier reasoning is kept when the client says so, and encrypted text restores it', async () => {
     relay.reply = [{ reasoning_content: 'Seven.' }, { content: 'Hello.' }];
     const include = ['reasoning.encrypted_content'];
     const answer = await wholeResponse(relay.service, { model: 'able', include, store: false });

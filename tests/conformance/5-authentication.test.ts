@@ -153,8 +153,8 @@ describe('5.5 and 5.6 entitlement', () => {
   test('a change holds from the next request on; what runs goes on', async () => {
     const { id, key } = await keyWith();
     const running = ask(key, 'gamma', { messages: [{ role: 'user', content: 'paced' }] });
-    const books = new TestLedger(service);
-    await until(async () => (await books.openRequests()) > 0, 60_000);
+    const ledger = new TestLedger(service);
+    await until(async () => (await ledger.openRequests()) > 0, 60_000);
     await run('keys', 'allow', id, '--model', 'beta');
     assert.deepEqual(await listOf(key), ['beta']);
     assertEnvelope(await ask(key, 'gamma'), 'model_not_allowed', { param: 'model' });
@@ -216,9 +216,9 @@ describe('5.5 and 5.6 entitlement', () => {
 
 describe('§2.4 the rates of an account are what it is charged', () => {
   test('from the start of a request: one that runs is charged as it began', async () => {
-    const books = new TestLedger(service);
+    const ledger = new TestLedger(service);
     const before = ask(service.key, 'gamma', { messages: [{ role: 'user', content: 'paced' }] });
-    await until(async () => (await books.openRequests()) > 0, 60_000);
+    await until(async () => (await ledger.openRequests()) > 0, 60_000);
     await run('prices', 'set', 'gamma', '--input', '1', '--output', '2', '--cache-read', '0.5');
     const [first, second] = [await ask(service.key, 'gamma'), await before];
     assert.deepEqual([first.status, second.status], [200, 200]);

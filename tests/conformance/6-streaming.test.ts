@@ -3,13 +3,13 @@ import { after, before, describe, test } from 'node:test';
 
 import { RawClient, chatBytes, newRequestId } from '../support/raw-client.ts';
 import { until } from '../support/service.ts';
-import { ChatHouse, tools } from './chat-house.ts';
+import { ChatService, tools } from './chat-service.ts';
 
 /**
  * Specification part 6, sentence by sentence, and what contracts §1.0 decides where part 7.9 is silent: on scripts, which
  * can fail anywhere, and on the embedded engine, which really generates.
  */
-const house = new ChatHouse(
+const chat = new ChatService(
   [
     {
       id: 'scripted',
@@ -66,13 +66,13 @@ const house = new ChatHouse(
   ],
   '  prime_timeout_seconds: 1',
 );
-before(() => house.start());
-after(() => house.dispose());
+before(() => chat.start());
+after(() => chat.dispose());
 
 for (const model of ['scripted', 'embedded']) {
   describe(`on the ${model} engine`, () => {
     test('§6.1 each event is a line `data: <chunk JSON>` followed by a blank line', async () => {
-      const { body, headers } = await house.streamed(model, 'hi');
+      const { body, headers } = await chat.streamed(model, 'hi');
       // A comment comes before the first event when that takes a second, which it may on a busy machine.
       assert.match(body, /^(: keep-alive\n\n)*(data: \{[^\n\r]+\}\n\n)+data: \[DONE\]\n\n$/);
       assert.equal(headers.get('content-type'), 'text/event-stream; charset=utf-8');
@@ -83,19 +83,19 @@ for (const model of ['scripted', 'embedded']) {
     });
 
     test('§6.1 the stream ends with the line `data: [DONE]`', async () => {
-      const { body } = await house.streamed(model, 'hi');
+      const { body } = await chat.streamed(model, 'hi');
       assert.ok(body.endsWith('\n\ndata: [DONE]\n\n'));
       assert.equal(body.split('[DONE]').length, 2);
     });
 
     test('§6.2 first chunk sets `delta.role` (content may be empty)', async () => {
-      const { chunks } = await house.streamed(model, 'hi');
+      const { chunks } = await chat.streamed(model, 'hi');
       assert.deepEqual(chunks[0]?.choices[0]?.delta, { role: 'assistant', content: '' });
       assert.ok(chunks.slice(1).every(({ choices }) => choices[0]?.delta.role === undefined));
     });
 
     test('§6.2 then deltas, then a chunk with non-null `finish_reason` and an empty delta', async () => {
-      const { chunks } = await house.streamed(model, 'hi');
+      const { chunks } = await chat.streamed(model, 'hi');
       const finishes = chunks.filter(({ choices }) => choices.some(({ finish_reason: reason }) => reason !== null));
       assert.equal(finishes.length, 1);
       assert.equal(chunks.indexOf(finishes[0]!), chunks.length - 2);
@@ -103,7 +103,7 @@ for (const model of ['scripted', 'embedded']) {
     });
 
     test('§6.2 then a final chunk with an empty `choices` array carrying `usage`; then `[DONE]`', async () => {
-      const { chunks, body } = await house.streamed(model, 'hi');
+      const { chunks, body } = await chat.streamed(model, 'hi');
       const last = chunks.at(-1);
       assert.deepEqual(last?.choices, []);
       assert.ok(last.usage);
@@ -113,7 +113,7 @@ for (const model of ['scripted', 'embedded']) {
 
     test('§6.3 the usage chunk is sent on every successful stream without `stream_options`', async () => {
       for (const content of ['hi', 'silent', 'think']) {
-        const { chunks } = await house.streamed(model, content);
+        const { chunks } = await chat.streamed(model, content);
         assert.equal(chunks.filter(({ usage }) => usage !== undefined).length, 1, content);
       }
     });
@@ -126,15 +126,15 @@ for (const model of ['scripted', 'embedded']) {
         {},
         null,
       ]) {
-        const { chunks } = await house.streamed(model, 'hi', { stream_options: options });
+        const { chunks } = await chat.streamed(model, 'hi', { stream_options: options });
         assert.ok(chunks.at(-1)?.usage, JSON.stringify(options));
         assert.equal(chunks.filter(({ usage }) => usage !== undefined).length, 1, JSON.stringify(options));
       }
     });
 
     test('§6.4 text is in `delta.content`, and is that of the whole answer', async () => {
-      const { read, chunks } = await house.streamed(model, 'hi', { temperature: 0 });
-      const whole = await house.whole(model, 'hi', { temperature: 0 });
+      const { read, chunks } = await chat.streamed(model, 'hi', { temperature: 0 });
+      const whole = await chat.whole(model, 'hi', { temperature: 0 });
       assert.equal(read.choices[0]?.content, whole.choices[0]?.message.content);
       assert.equal(read.choices[0]?.content, model === 'scripted' ? 'hello world' : 'hello world of ours');
       const { prompt_tokens: prompt, completion_tokens: completion } = chunks.at(-1)?.usage ?? {};
@@ -142,15 +142,15 @@ for (const model of ['scripted', 'embedded']) {
     });
 
     test('§6.5 `finish_reason` is as in 2.5: `stop` at the end, `length` at the limit', async () => {
-      const ended = await house.streamed(model, 'hi');
+      const ended = await chat.streamed(model, 'hi');
       assert.equal(ended.read.choices[0]?.finishReason, 'stop');
-      const cut = await house.streamed(model, 'hi', { max_tokens: 1 });
+      const cut = await chat.streamed(model, 'hi', { max_tokens: 1 });
       assert.equal(cut.read.choices[0]?.finishReason, 'length');
       assert.equal(cut.chunks.at(-1)?.usage?.completion_tokens, 1);
     });
 
     test('§1 four clients of one stream each get the whole of their own', async () => {
-      const answers = await Promise.all([1, 2, 3, 4].map(() => house.streamed(model, 'hi')));
+      const answers = await Promise.all([1, 2, 3, 4].map(() => chat.streamed(model, 'hi')));
       assert.equal(new Set(answers.map(({ chunks }) => chunks[0]?.id)).size, 4);
       assert.equal(new Set(answers.map(({ read }) => read.choices[0]?.content)).size, 1);
     });
@@ -158,7 +158,7 @@ for (const model of ['scripted', 'embedded']) {
 }
 
 test('§6.4 reasoning is in `delta.reasoning_content`, before the text', async () => {
-  const { read, chunks } = await house.streamed('scripted', 'think');
+  const { read, chunks } = await chat.streamed('scripted', 'think');
   assert.equal(read.choices[0]?.reasoning, 'hm well');
   assert.equal(read.choices[0]?.content, 'yes sir');
   const kinds = chunks.flatMap(({ choices }) => (choices[0]?.delta.role ? [] : Object.keys(choices[0]?.delta ?? {})));
@@ -166,7 +166,7 @@ test('§6.4 reasoning is in `delta.reasoning_content`, before the text', async (
 });
 
 test('§6.4 tool calls are in `delta.tool_calls`, and the finish says so', async () => {
-  const { read } = await house.streamed('scripted', 'call', { tools: tools('get_weather', 'get_time') });
+  const { read } = await chat.streamed('scripted', 'call', { tools: tools('get_weather', 'get_time') });
   assert.deepEqual(
     read.choices[0]?.toolCalls.map(({ name, arguments: text }) => [name, text]),
     [
@@ -178,20 +178,20 @@ test('§6.4 tool calls are in `delta.tool_calls`, and the finish says so', async
 });
 
 test('§6.2 every choice of `n` has its role and ends with its own finish chunk', async () => {
-  const { read, chunks } = await house.streamed('scripted', 'hi', { n: 3 });
+  const { read, chunks } = await chat.streamed('scripted', 'hi', { n: 3 });
   assert.deepEqual(read.choices.map(({ index }) => index).toSorted(), [0, 1, 2]);
   assert.ok(read.choices.every(({ content, finishReason }) => content === 'hello world' && finishReason === 'stop'));
   assert.equal(chunks.at(-1)?.usage?.completion_tokens, 6);
 });
 
 test('§6.1 whatever the text holds, an event stays one line', async () => {
-  const { read, body } = await house.streamed('scripted', 'awkward');
+  const { read, body } = await chat.streamed('scripted', 'awkward');
   assert.equal(read.choices[0]?.content, 'hé🌍\n\ndata: [DONE]\n\n\r\u2028"\\');
   assert.match(body, /^(data: [^\n\r]+\n\n)+$/);
 });
 
 test('§6.2 an answer without any text has its role, its finish and its usage', async () => {
-  const { chunks } = await house.streamed('scripted', 'silent');
+  const { chunks } = await chat.streamed('scripted', 'silent');
   assert.equal(chunks.length, 3);
   assert.equal(chunks[0]?.choices[0]?.delta.role, 'assistant');
   assert.equal(chunks[1]?.choices[0]?.finish_reason, 'stop');
@@ -199,9 +199,9 @@ test('§6.2 an answer without any text has its role, its finish and its usage', 
 });
 
 test('§6.1 events arrive as they are generated, each whole', async () => {
-  const client = await RawClient.connect(house.service.url);
+  const client = await RawClient.connect(chat.service.url);
   const body = { model: 'scripted', messages: [{ role: 'user', content: 'pauses' }], stream: true };
-  client.send(chatBytes(house.service.key, newRequestId(), body));
+  client.send(chatBytes(chat.service.key, newRequestId(), body));
   await until(() => client.events.some((event) => event.includes('"content":"one"')), 60_000);
   assert.ok(!client.text.includes('two'), 'the second word comes three seconds later');
   for (const event of client.events) JSON.parse(event);
@@ -211,13 +211,13 @@ test('§6.1 events arrive as they are generated, each whole', async () => {
 
 describe('comments keep a silent line alive (contracts §0.17, §1.0)', () => {
   test('while the first token is late, after the head', async () => {
-    const { body, read } = await house.streamed('scripted', 'late');
+    const { body, read } = await chat.streamed('scripted', 'late');
     assert.match(body, /^(: keep-alive\n\n)+data: /);
     assert.equal(read.choices[0]?.content, 'at last');
   });
 
   test('a comment is a line that begins with a colon and an event of its own', async () => {
-    const { body } = await house.streamed('scripted', 'late');
+    const { body } = await chat.streamed('scripted', 'late');
     assert.ok(
       body
         .split('\n\n')
@@ -229,7 +229,7 @@ describe('comments keep a silent line alive (contracts §0.17, §1.0)', () => {
 
 describe('an error', () => {
   test('§7.9 before the first token is an ordinary HTTP error, also of a stream', async () => {
-    const answer = await house.ask('scripted', 'fails at once', { stream: true });
+    const answer = await chat.ask('scripted', 'fails at once', { stream: true });
     assert.match(answer.headers.get('content-type') ?? '', /^application\/json/);
     const { error } = (await answer.json()) as { error: Record<string, unknown> };
     assert.deepEqual([answer.status, error['code']], [503, 'no_healthy_backends']);
@@ -246,17 +246,17 @@ describe('an error', () => {
   ] as const;
   for (const [code, type] of matrix) {
     test(`§7.9 after the first token: ${code} is a line of its own, then [DONE]; no usage, no finish, no charge`, async () => {
-      const { body, chunks, read, headers } = await house.streamed('scripted', `fails: ${code}`);
+      const { body, chunks, read, headers } = await chat.streamed('scripted', `fails: ${code}`);
       const error = read.error as Record<string, unknown>;
       assert.deepEqual([error['code'], error['type']], [code, type]);
       assert.equal(error['request_id'], headers.get('x-request-id'));
-      assert.equal(error['docs_url'], `${house.service.accountUrl}/docs/errors/${code}`);
+      assert.equal(error['docs_url'], `${chat.service.accountUrl}/docs/errors/${code}`);
       assert.ok(typeof error['message'] === 'string' && error['message'] !== '');
       assert.match(body, /\n\ndata: \{"error":\{[^\n]+\}\}\n\ndata: \[DONE\]\n\n$/);
       assert.ok(chunks.every(({ usage }) => usage === undefined));
       assert.ok(chunks.every((chunk) => chunk.choices?.every(({ finish_reason: reason }) => reason === null) ?? true));
       assert.match(`${read.choices[0]?.reasoning}${read.choices[0]?.content}`, /^(one two|hmone)$/);
-      const { requests } = await house.service.usage();
+      const { requests } = await chat.service.usage();
       const receipt = requests.find(({ request_id: id }) => id === error['request_id']);
       assert.deepEqual([receipt?.ending, receipt?.cost_microcents], ['failed', 0]);
       assert.equal(receipt?.error, code);
@@ -264,19 +264,19 @@ describe('an error', () => {
   }
 
   test('§7.9 a backend that ends without a finish is an error, not a stop', async () => {
-    const { read } = await house.streamed('scripted', 'cut');
+    const { read } = await chat.streamed('scripted', 'cut');
     assert.equal((read.error as Record<string, unknown>)['code'], 'backend_http_error');
     assert.equal(read.choices[0]?.finishReason, null);
   });
 
   test('§7.9 after the head and before the first token is an event of the stream too', async () => {
-    const { body, read } = await house.streamed('scripted', 'breaks off');
+    const { body, read } = await chat.streamed('scripted', 'breaks off');
     assert.match(body, /^(: keep-alive\n\n)+data: \{"error":/);
     assert.equal((read.error as Record<string, unknown>)['code'], 'backend_timeout');
   });
 
   test('§7.9 the same failure of a whole answer has its own status, and none of its text', async () => {
-    const answer = await house.ask('scripted', 'fails: backend_timeout');
+    const answer = await chat.ask('scripted', 'fails: backend_timeout');
     const body = await answer.text();
     assert.equal(answer.status, 504);
     assert.ok(!body.includes('one'), body);

@@ -13,7 +13,7 @@ import { InnerService, scriptedModel } from '../support/service.ts';
 import { inRepository } from '../support/repository.ts';
 import { wires } from './dialects.ts';
 import { print, readStreamCase, streamCaseNames } from './stream-case.ts';
-import { plainSeals } from '../support/seals.ts';
+import { plainSigner } from '../support/plain-signer.ts';
 import { eventsOf } from './responses-reader.ts';
 import type { WireEvent } from './responses-reader.ts';
 import { sendResponses } from './responses-relay.ts';
@@ -146,7 +146,7 @@ describe('by the schemas of OpenAI', { skip }, () => {
       id: '00'.repeat(16),
       created: 1_790_000_000,
       model: 'a"model',
-      seals: plainSeals,
+      signer: plainSigner,
     };
     fc.assert(
       fc.property(legalStream, (stream) => {

@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import fc from 'fast-check';
 
 import { responses } from '../../src/inference/dialects/responses/responses.ts';
-import { plainSeals } from '../support/seals.ts';
+import { plainSigner } from '../support/plain-signer.ts';
 import { wires } from './dialects.ts';
 import { readResponseStream, responseKeys, textOf } from './responses-reader.ts';
 import type { WireResponse } from './responses-reader.ts';
@@ -49,7 +49,7 @@ test('what a client reads is what the engine said', () => {
         said.flatMap((event) => (event.type === 'tool-call' ? [[event.id, event.name]] : [])),
       );
       for (const item of response.output)
-        if (item.type === 'reasoning') assert.equal(item.encrypted_content, plainSeals.encrypt(textOf(item)));
+        if (item.type === 'reasoning') assert.equal(item.encrypted_content, plainSigner.encrypt(textOf(item)));
       const isCut = said.some((event) => event.type === 'finish' && event.reason === 'length');
       assert.equal(response.status, isCut ? 'incomplete' : 'completed');
       assert.deepEqual(response.incomplete_details, isCut ? { reason: 'max_output_tokens' } : null);
@@ -98,7 +98,7 @@ test('what is kept of an answer, sent back, is what was answered', () => {
       const decode = (input: readonly unknown[], items: ReadonlyMap<string, unknown> | undefined) =>
         responses.decodeRequest({ model: 'm', input }, { headers: {}, items }).request.prompt;
       const references = [...kept.keys()].map((id) => ({ type: 'item_reference', id }));
-      // The seal is for those who keep nothing with us.
+      // The encrypted text is for clients that keep nothing with us.
       const output = whole.output.map(({ encrypted_content: _, ...item }) => item);
       const known = JSON.parse(JSON.stringify(Object.fromEntries(kept))) as Record<string, unknown>;
       assert.deepEqual(decode(references, new Map(Object.entries(known))), decode(output, undefined));

@@ -7,7 +7,7 @@ import type { ErrorCode } from '../../src/platform/errors.ts';
 import type { GenerationBatch } from '../../src/generation/event.ts';
 import { Fold } from '../../src/generation/fold.ts';
 import { Meter } from '../../src/inference/pipeline/meter.ts';
-import { plainSeals } from '../support/seals.ts';
+import { plainSigner } from '../support/plain-signer.ts';
 import type { Wire } from './dialects.ts';
 import { inRepository } from '../support/repository.ts';
 
@@ -15,7 +15,7 @@ import { inRepository } from '../support/repository.ts';
 export interface StreamCase {
   /** What the case is about, for its reader. */
   readonly about: string;
-  readonly head: Omit<ResponseHead, 'seals' | 'now'>;
+  readonly head: Omit<ResponseHead, 'signer' | 'now'>;
   readonly choices: number;
   readonly batches: readonly GenerationBatch[];
   /** How the stream breaks after the last batch. */
@@ -45,7 +45,7 @@ export const readStreamCase = (name: string): StreamCase =>
 /** Takes the events the way of every request: meter, then encoder or fold. */
 export function print(script: StreamCase, { dialect, body, headers }: Wire): Printed {
   const { format } = dialect.decodeRequest(body, { headers, items: undefined });
-  const head = { ...script.head, seals: plainSeals, now: () => script.head.created + 2 };
+  const head = { ...script.head, signer: plainSigner, now: () => script.head.created + 2 };
   const meter = new Meter({
     choices: script.choices,
     promptTokensLikely: 0,

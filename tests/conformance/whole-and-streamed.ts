@@ -6,14 +6,14 @@ import type { Generation } from '../../src/generation/fold.ts';
 import { Meter } from '../../src/inference/pipeline/meter.ts';
 import { legalStream } from '../generation/legal-streams.ts';
 import type { LegalStream } from '../generation/legal-streams.ts';
-import { plainSeals } from '../support/seals.ts';
+import { plainSigner } from '../support/plain-signer.ts';
 
 export const head: ResponseHead = {
   requestId: 'req_0123456789ab',
   id: '00'.repeat(16),
   created: 1_790_000_000,
   model: 'a"model',
-  seals: plainSeals,
+  signer: plainSigner,
   now: () => 1_790_000_001,
 };
 

@@ -11,13 +11,13 @@ import {
   ask,
   assertNothingLeft,
   cost,
-  house,
+  endingsService,
   inputPrice,
   outputPrice,
   promptTokensOf,
   send,
-  closeHouse,
-} from './house.ts';
+  verifyAndDispose,
+} from './endings-service.ts';
 
 /** What the test's backend does with the next request, after it has arrived. */
 let play: (exchange: UpstreamExchange) => void = () => {};
@@ -25,7 +25,7 @@ const upstream = await Upstream.start((exchange) => {
   if (exchange.path.endsWith('/tokenize')) exchange.json(200, { count: 11, max_model_len: 16_384, tokens: [] });
   else play(exchange);
 });
-const service = house({
+const service = endingsService({
   models: `
 - id: remote
   context_length: 16384
@@ -34,7 +34,7 @@ const service = house({
 `,
 });
 before(() => service.start());
-after(() => closeHouse(service).finally(() => upstream.close()));
+after(() => verifyAndDispose(service).finally(() => upstream.close()));
 
 const leave = {
   FIN: (client: RawClient) => client.close(),
@@ -51,16 +51,16 @@ for (const by of ['FIN', 'RST'] as const) {
     ['in the body', (bytes: string) => bytes.slice(0, -10)],
   ] as const) {
     test(`left ${phase} by ${by}: no row, nothing charged`, async () => {
-      const books = new TestLedger(service);
-      const balance = await books.balance();
+      const ledger = new TestLedger(service);
+      const balance = await ledger.balance();
       const id = newRequestId();
       const client = await RawClient.connect(service.url);
       client.send(part(chatBytes(service.key, id, ask('three words'))));
       leave[by](client);
       await client.closed;
       // Whatever came before on this service has been worked off when this answer is there.
-      await assertNothingLeftButProofs(books, balance);
-      assert.deepEqual(await books.rows(id), []);
+      await assertNothingLeftButProofs(ledger, balance);
+      assert.deepEqual(await ledger.rows(id), []);
     });
   }
 
@@ -68,26 +68,26 @@ for (const by of ['FIN', 'RST'] as const) {
     const how = `${stream ? 'streamed' : 'whole'}, by ${by}`;
 
     test(`left before the prompt's length was known, ${how}: pays the counted input, and the backend is let go`, async () => {
-      const books = new TestLedger(service);
-      const balance = await books.balance();
+      const ledger = new TestLedger(service);
+      const balance = await ledger.balance();
       let seen: UpstreamExchange | undefined;
       play = (exchange) => (seen = exchange);
       const { client, id } = await send(service, ask('three words', { model: 'remote', stream }));
       await until(() => seen !== undefined);
       leave[by](client);
       await within(abortWithinMs, seen!.closed);
-      const row = await books.row(id);
+      const row = await ledger.row(id);
       assert.deepEqual(
         [row.ending, row.errorCode, row.promptTokens, row.completionTokens, row.counted, row.costMicrocents],
         ['client_left', null, 11, 0, true, cost(11, 0)],
       );
-      assert.equal(await books.balance(), balance - row.costMicrocents);
+      assert.equal(await ledger.balance(), balance - row.costMicrocents);
       await assertNothingLeft(service);
     });
 
     test(`left in mid-answer, ${how}: pays the input and what was produced, and the backend is let go`, async () => {
-      const books = new TestLedger(service);
-      const balance = await books.balance();
+      const ledger = new TestLedger(service);
+      const balance = await ledger.balance();
       let seen: UpstreamExchange | undefined;
       play = (exchange) => {
         exchange.events();
@@ -111,17 +111,17 @@ for (const by of ['FIN', 'RST'] as const) {
       if (stream) await until(() => client.events.length >= 6);
       leave[by](client);
       await within(abortWithinMs, seen!.closed);
-      const row = await books.row(id);
+      const row = await ledger.row(id);
       assert.deepEqual(
         [row.ending, row.promptTokens, row.completionTokens, row.costMicrocents],
         ['client_left', 7, 5, cost(7, 5)],
       );
-      assert.equal(await books.balance(), balance - row.costMicrocents);
+      assert.equal(await ledger.balance(), balance - row.costMicrocents);
       await assertNothingLeft(service);
     });
 
     test(`left while the backend keeps writing, ${how}: it is cut off`, async () => {
-      const books = new TestLedger(service);
+      const ledger = new TestLedger(service);
       let seen: UpstreamExchange | undefined;
       play = (exchange) => {
         exchange.events();
@@ -136,17 +136,17 @@ for (const by of ['FIN', 'RST'] as const) {
       await untilRead();
       leave[by](client);
       await within(abortWithinMs, seen!.closed);
-      assert.equal((await books.row(id)).ending, 'client_left');
+      assert.equal((await ledger.row(id)).ending, 'client_left');
       await assertNothingLeft(service);
     });
 
     test(`left before the first token of a scripted model, ${how}: pays the counted input`, async () => {
-      const books = new TestLedger(service);
+      const ledger = new TestLedger(service);
       const { client, id } = await send(service, ask('silence', { stream }));
       // The request runs for as long as it stands in the list of what a crash would leave.
-      await until(async () => (await books.openRequests()) === 1);
+      await until(async () => (await ledger.openRequests()) === 1);
       leave[by](client);
-      const row = await books.row(id);
+      const row = await ledger.row(id);
       assert.deepEqual(
         [row.ending, row.promptTokens, row.completionTokens, row.counted],
         ['client_left', promptTokensOf('silence'), 0, true],
@@ -156,11 +156,11 @@ for (const by of ['FIN', 'RST'] as const) {
     });
 
     test(`left with the answer complete, ${how}: pays what was shown`, async () => {
-      const books = new TestLedger(service);
+      const ledger = new TestLedger(service);
       const { client, id } = await send(service, ask('three words', { stream }));
       await until(() => (stream ? client.events.at(-1) === '[DONE]' : client.text.endsWith('}')));
       leave[by](client);
-      const row = await books.row(id);
+      const row = await ledger.row(id);
       assert.deepEqual(
         [row.ending, row.completionTokens, row.costMicrocents],
         ['finished', 3, cost(promptTokensOf('three words'), 3)],
@@ -170,23 +170,23 @@ for (const by of ['FIN', 'RST'] as const) {
   }
 
   test(`left around the last bytes, by ${by}: finished, or left, and never more than the price, once`, async () => {
-    const books = new TestLedger(service);
+    const ledger = new TestLedger(service);
     const price = cost(promptTokensOf('three words'), 3);
     // The kernel decides how far each of them gets: before the settlement, in it, between the usage and [DONE], after it.
     const marks = ['', 'HTTP/1.1 200', '"finish_reason":"stop"', '"usage":{'];
     for (let round = 0; round < 40; round++) {
-      const balance = await books.balance();
+      const balance = await ledger.balance();
       const mark = marks[round % marks.length]!;
       const { client, id } = await send(service, ask('three words', { stream: round % 8 < 4 }));
       await until(() => client.text.includes(mark));
       leave[by](client);
-      const row = await books.row(id);
+      const row = await ledger.row(id);
       // What comes with or after the finish is only sent once the charge is on disk.
       if (mark.startsWith('"')) assert.equal(row.ending, 'finished');
       if (row.ending === 'finished') assert.equal(row.costMicrocents, price);
       else assert.equal(row.ending, 'client_left');
       assert.ok(row.costMicrocents <= price);
-      assert.equal(await books.balance(), balance - row.costMicrocents);
+      assert.equal(await ledger.balance(), balance - row.costMicrocents);
     }
     await assertNothingLeft(service);
   });
@@ -207,7 +207,7 @@ async function within(limitMs: number, promise: Promise<unknown>): Promise<void>
   assert.ok(tookMs < limitMs, `took ${Math.round(tookMs)} ms`);
 }
 
-async function assertNothingLeftButProofs(books: TestLedger, balance: bigint): Promise<void> {
-  assert.equal(await books.balance(), balance);
+async function assertNothingLeftButProofs(ledger: TestLedger, balance: bigint): Promise<void> {
+  assert.equal(await ledger.balance(), balance);
   await assertNothingLeft(service);
 }

@@ -13,12 +13,12 @@ import {
   assertNothingLeft,
   cost,
   exchange,
-  house,
+  endingsService,
   outputPrice,
   promptTokensOf,
   send,
-  closeHouse,
-} from './house.ts';
+  verifyAndDispose,
+} from './endings-service.ts';
 
 /** Pays for the prompt and some 2,490 tokens: the first hold (2,048) and a part of its first extension. */
 const creditCents = '50';
@@ -36,10 +36,10 @@ const scripts = `
 describe('one answer takes all the credit', () => {
   let service: TestService;
   beforeEach(() => {
-    service = house({ firstCreditCents: creditCents, scripts });
+    service = endingsService({ firstCreditCents: creditCents, scripts });
     return service.start();
   });
-  afterEach(() => closeHouse(service));
+  afterEach(() => verifyAndDispose(service));
 
   for (const [text, stream, tokensLeftMax] of [
     ['long', true, 256n],
@@ -47,7 +47,7 @@ describe('one answer takes all the credit', () => {
     ['drip', true, 16n],
   ] as const) {
     test(`credit runs out in mid-answer (${text}), ${stream ? 'streamed' : 'whole'}: finish_reason length, what was delivered is charged`, async () => {
-      const books = new TestLedger(service);
+      const ledger = new TestLedger(service);
       const { id, status, body, events } = await exchange(service, text, stream);
       assert.equal(status, 200);
       const delivered = [...body.matchAll(/word /g)].length;
@@ -59,19 +59,19 @@ describe('one answer takes all the credit', () => {
       const [first, last] = [shown[0] as Shown, shown.findLast((one) => one !== '[DONE]') as Shown];
       assert.equal(first.choices[0]?.finish_reason, 'length');
       assert.deepEqual([last.usage?.prompt_tokens, last.usage?.completion_tokens], [promptTokensOf(text), delivered]);
-      const row = await books.row(id);
+      const row = await ledger.row(id);
       assert.deepEqual(
         [row.ending, row.finish, row.errorCode, row.promptTokens, row.completionTokens, row.costMicrocents],
         ['credit', 'length', null, promptTokensOf(text), delivered, cost(promptTokensOf(text), delivered)],
       );
-      const balance = await books.balance();
+      const balance = await ledger.balance();
       assert.equal(balance, creditMicrocents - row.costMicrocents);
       assert.ok(balance >= 0n && balance <= tokensLeftMax * outputPrice, `${balance} microcents are left`);
       assert.equal((await service.chat(ask('long'))).status, 402, 'what is left pays for no further hold');
 
       const granted = await service.command('credits', 'grant', '--cents', '400');
       assert.equal(granted.code, 0, granted.stderr);
-      assert.equal(await books.balance(), balance + 400_000_000n);
+      assert.equal(await ledger.balance(), balance + 400_000_000n);
       assert.equal((await service.chat(ask('three words'))).status, 200, 'new credit can be spent at once');
       await assertNothingLeft(service);
     });
@@ -79,10 +79,10 @@ describe('one answer takes all the credit', () => {
 });
 
 test('credit that is granted in mid-answer carries the answer on', async (t) => {
-  const service = house({ firstCreditCents: creditCents, scripts });
+  const service = endingsService({ firstCreditCents: creditCents, scripts });
   t.after(() => service.dispose());
   await service.start();
-  const books = new TestLedger(service);
+  const ledger = new TestLedger(service);
   const { client, id } = await send(service, ask('drip', { stream: true, max_tokens: 2_800 }));
   await until(() => client.events.length > 1);
   // Straight through the control socket: the command line needs a while to start.
@@ -95,7 +95,7 @@ test('credit that is granted in mid-answer carries the answer on', async (t) => 
     idempotencyKey: 'in mid-answer',
   });
   await until(() => client.events.at(-1) === '[DONE]', 30_000);
-  const row = await books.row(id);
+  const row = await ledger.row(id);
   assert.deepEqual([row.ending, row.finish, row.completionTokens], ['finished', 'length', 2_800]);
   assert.ok(row.costMicrocents > creditMicrocents, 'more than there was when it began');
   client.reset();
@@ -104,24 +104,24 @@ test('credit that is granted in mid-answer carries the answer on', async (t) => 
 });
 
 describe('several answers share the last credit', () => {
-  const service = house({ firstCreditCents: '150', scripts });
+  const service = endingsService({ firstCreditCents: '150', scripts });
   before(() => service.start());
-  after(() => closeHouse(service));
+  after(() => verifyAndDispose(service));
 
   test('credit runs out in three answers at once: none is charged more than was delivered, and the balance stays above zero', async () => {
-    const books = new TestLedger(service);
+    const ledger = new TestLedger(service);
     const sent = await Promise.all([1, 2, 3].map(() => send(service, ask('drip', { stream: true }))));
     let charged = 0n;
     for (const { client, id } of sent) {
       await until(() => client.events.at(-1) === '[DONE]', 30_000);
       const delivered = client.events.filter((event) => event.includes('word ')).length;
-      const row = await books.row(id);
+      const row = await ledger.row(id);
       assert.deepEqual([row.ending, row.completionTokens], ['credit', delivered]);
       assert.equal(row.costMicrocents, cost(promptTokensOf('drip'), delivered));
       charged += row.costMicrocents;
       client.reset();
     }
-    const balance = await books.balance();
+    const balance = await ledger.balance();
     assert.equal(balance, 150_000_000n - charged);
     assert.ok(balance >= 0n);
     await service.command('credits', 'grant', '--cents', '200');
@@ -130,7 +130,7 @@ describe('several answers share the last credit', () => {
 });
 
 describe('a budget that is less than the credit', () => {
-  const service = house({ firstCreditCents: '5000', scripts });
+  const service = endingsService({ firstCreditCents: '5000', scripts });
   const path = join(service.folder, 'data');
   let key = '';
   let keyId = '';
@@ -146,15 +146,15 @@ describe('a budget that is less than the credit', () => {
     assert.ok(made !== undefined);
     ({ key, keyId } = made);
   });
-  after(() => closeHouse(service));
+  after(() => verifyAndDispose(service));
   const budget = (microcents: bigint) => ({ microcents: String(microcents), per: 'total' }) as const;
 
   test('runs out in mid-answer: finish_reason length, what was delivered is charged, to the token', async () => {
-    const books = new TestLedger(service);
+    const ledger = new TestLedger(service);
     const answer = await service.chat(ask('long'), { key });
     const { choices, usage } = (await answer.json()) as Shown;
     assert.deepEqual([answer.status, choices[0]?.finish_reason], [200, 'length']);
-    const [row] = await books.newest(1);
+    const [row] = await ledger.newest(1);
     const price = cost(promptTokensOf('long'), usage!.completion_tokens);
     assert.deepEqual([row?.ending, row?.keyBudget, row?.costMicrocents], ['credit', 'total', price]);
     assert.ok(price <= creditMicrocents && creditMicrocents - price <= 256n * outputPrice, String(price));
@@ -166,7 +166,7 @@ describe('a budget that is less than the credit', () => {
   });
 
   test('is raised in mid-answer, which carries the answer on', async () => {
-    const books = new TestLedger(service);
+    const ledger = new TestLedger(service);
     await askRunningService(controlSocketPath(path), {
       kind: 'budget_key',
       keyId,
@@ -180,7 +180,7 @@ describe('a budget that is less than the credit', () => {
       budget: budget(creditMicrocents * 4n),
     });
     await until(() => client.events.at(-1) === '[DONE]', 30_000);
-    const row = await books.row(id);
+    const row = await ledger.row(id);
     assert.deepEqual([row.ending, row.finish, row.completionTokens], ['finished', 'length', 2_800]);
     client.reset();
     await service.verify();

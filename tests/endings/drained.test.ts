@@ -5,10 +5,19 @@ import { test } from 'node:test';
 import { TestLedger } from '../support/test-ledger.ts';
 import { RawClient, chatBytes, newRequestId } from '../support/raw-client.ts';
 import { until } from '../support/service.ts';
-import { ask, assertNothingLeft, cost, errorOf, house, promptTokensOf, send, streamError } from './house.ts';
+import {
+  ask,
+  assertNothingLeft,
+  cost,
+  errorOf,
+  endingsService,
+  promptTokensOf,
+  send,
+  streamError,
+} from './endings-service.ts';
 
 test('while the service stops: the port is closed, it is not ready, takes no new work, and what runs goes on and finishes', async (t) => {
-  const service = house({
+  const service = endingsService({
     limits: 'drain_timeout_seconds: 60',
     scripts: `
 - when: { last_text: soon done }
@@ -19,7 +28,7 @@ test('while the service stops: the port is closed, it is not ready, takes no new
   });
   t.after(() => service.dispose());
   await service.start();
-  const books = new TestLedger(service);
+  const ledger = new TestLedger(service);
   const streamed = await send(service, ask('paced', { stream: true }));
   // Connections whose request has begun are no idle ones: they can still ask whether the service is ready, and for work.
   const lateReady = await RawClient.connect(service.url);
@@ -44,30 +53,30 @@ test('while the service stops: the port is closed, it is not ready, takes no new
   assert.equal(lateChat.status, 503);
   assert.match(lateChat.text, /"code":"no_healthy_backends"/);
   assert.match(lateChat.text, /\r\nconnection: close\r\n/i);
-  assert.deepEqual(await books.rows(lateId), []);
+  assert.deepEqual(await ledger.rows(lateId), []);
 
   for (const { client, id } of finishing) {
     await until(() => client.text.includes('[DONE]') || client.text.endsWith('}}}'));
     assert.equal(client.status, 200);
-    const row = await books.row(id);
+    const row = await ledger.row(id);
     assert.deepEqual([row.ending, row.costMicrocents], ['finished', cost(promptTokensOf('soon done'), 60)]);
   }
   streamed.client.reset();
   assert.equal(await exit, 0, 'with the last request gone there is nothing to wait for');
-  assert.equal((await books.row(streamed.id)).ending, 'client_left');
-  await books.verify({ owned: false });
+  assert.equal((await ledger.row(streamed.id)).ending, 'client_left');
+  await ledger.verify({ owned: false });
 });
 
 test('drained: what does not finish in time ends in no_healthy_backends and costs nothing', async (t) => {
-  const service = house({ limits: 'drain_timeout_seconds: 0.5' });
+  const service = endingsService({ limits: 'drain_timeout_seconds: 0.5' });
   t.after(() => service.dispose());
   await service.start();
-  const books = new TestLedger(service);
-  const balance = await books.balance();
+  const ledger = new TestLedger(service);
+  const balance = await ledger.balance();
   const streamed = await send(service, ask('paced', { stream: true }));
   const whole = await send(service, ask('paced'));
   const silent = await send(service, ask('silence', { stream: true }));
-  await until(async () => streamed.client.events.length > 1 && (await books.openRequests()) === 3);
+  await until(async () => streamed.client.events.length > 1 && (await ledger.openRequests()) === 3);
 
   assert.equal(await service.stop('SIGTERM'), 0);
   await until(() => streamed.client.events.at(-1) === '[DONE]');
@@ -82,19 +91,19 @@ test('drained: what does not finish in time ends in no_healthy_backends and cost
     assert.equal(errorOf(client.text.slice(client.text.indexOf('\r\n\r\n') + 4)).code, 'no_healthy_backends');
   }
   for (const { id } of [streamed, whole, silent]) {
-    const row = await books.row(id);
+    const row = await ledger.row(id);
     assert.deepEqual([row.ending, row.errorCode, row.costMicrocents], ['drained', 'no_healthy_backends', 0n]);
     if (id !== silent.id) assert.equal(row.unchargedMicrocents, cost(promptTokensOf('paced'), row.completionTokens));
   }
-  assert.equal(await books.balance(), balance);
-  await books.verify({ owned: false });
+  assert.equal(await ledger.balance(), balance);
+  await ledger.verify({ owned: false });
   await service.start();
   await assertNothingLeft(service);
   await service.verify();
 });
 
 test('drained with nothing to wait for: exits at once, though connections are open', async (t) => {
-  const service = house({ limits: 'drain_timeout_seconds: 60' });
+  const service = endingsService({ limits: 'drain_timeout_seconds: 60' });
   t.after(() => service.dispose());
   await service.start();
   await (await service.chat(ask('three words'))).text();
@@ -107,21 +116,21 @@ test('drained with nothing to wait for: exits at once, though connections are op
 });
 
 test('a second signal ends a service that drains at once; what ran is crashed, not charged', async (t) => {
-  const service = house({ limits: 'drain_timeout_seconds: 60' });
+  const service = endingsService({ limits: 'drain_timeout_seconds: 60' });
   t.after(() => service.dispose());
   await service.start();
-  const books = new TestLedger(service);
-  const balance = await books.balance();
+  const ledger = new TestLedger(service);
+  const balance = await ledger.balance();
   const { client } = await send(service, ask('paced', { stream: true }));
-  await until(async () => client.events.length > 1 && (await books.openRequests()) === 1);
+  await until(async () => client.events.length > 1 && (await ledger.openRequests()) === 1);
   process.kill(service.pid, 'SIGTERM');
   await until(() => /stopping/.test(service.output));
   assert.equal(await service.stop('SIGTERM'), 130);
   await client.closed;
   await service.start();
-  const [row] = await books.newest(1);
+  const [row] = await ledger.newest(1);
   assert.deepEqual([row?.ending, row?.costMicrocents], ['crashed', 0n]);
-  assert.equal(await books.balance(), balance);
+  assert.equal(await ledger.balance(), balance);
   await assertNothingLeft(service);
   await service.verify();
 });

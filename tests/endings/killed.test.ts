@@ -4,33 +4,33 @@ import { test } from 'node:test';
 
 import { TestLedger } from '../support/test-ledger.ts';
 import { until } from '../support/service.ts';
-import { ask, assertNothingLeft, cost, exchange, house, promptTokensOf, send } from './house.ts';
+import { ask, assertNothingLeft, cost, exchange, endingsService, promptTokensOf, send } from './endings-service.ts';
 
 for (const stream of [true, false]) {
   test(`process killed in mid-answer, ${stream ? 'streamed' : 'whole'}: nothing charged, and recorded when it ran for long`, async (t) => {
-    const service = house();
+    const service = endingsService();
     t.after(() => service.dispose());
     await service.start();
-    const books = new TestLedger(service);
+    const ledger = new TestLedger(service);
     const finished = await exchange(service, 'three words', stream);
-    const balance = await books.balance();
+    const balance = await ledger.balance();
     const long = await send(service, ask('paced', { stream }));
-    await until(async () => (await books.openRequests()) === 1);
+    await until(async () => (await ledger.openRequests()) === 1);
     const short = await send(service, ask('silence', { stream }));
     await service.stop('SIGKILL');
     await Promise.all([long.client.closed, short.client.closed]);
 
     await service.start();
     // The list of open requests does not know what the client saw as its id.
-    const [row] = await books.newest(1);
+    const [row] = await ledger.newest(1);
     assert.deepEqual([row?.ending, row?.costMicrocents], ['crashed', 0n]);
     assert.ok((row?.holdMicrocents ?? 0n) > 0n);
     assert.equal(row?.unchargedMicrocents, row?.holdMicrocents);
-    assert.equal(await books.balance(), balance);
-    const kept = await books.row(finished.id);
+    assert.equal(await ledger.balance(), balance);
+    const kept = await ledger.row(finished.id);
     assert.deepEqual([kept.ending, kept.costMicrocents], ['finished', cost(promptTokensOf('three words'), 3)]);
-    assert.equal(await books.openRequests(), 0);
-    await books.verify({ owned: true });
+    assert.equal(await ledger.openRequests(), 0);
+    await ledger.verify({ owned: true });
     await assertNothingLeft(service);
     await service.verify();
   });

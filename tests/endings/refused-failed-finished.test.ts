@@ -8,19 +8,19 @@ import {
   cost,
   errorOf,
   exchange,
-  house,
+  endingsService,
   promptTokensOf,
   streamError,
-  closeHouse,
+  verifyAndDispose,
   failingScripts,
-} from './house.ts';
+} from './endings-service.ts';
 
-const service = house({
+const service = endingsService({
   firstCreditCents: '450',
   scripts: failingScripts,
 });
 before(() => service.start());
-after(() => closeHouse(service));
+after(() => verifyAndDispose(service));
 
 describe('refused before the hold: the error, no row, nothing charged', () => {
   const refusals = [
@@ -38,13 +38,13 @@ describe('refused before the hold: the error, no row, nothing charged', () => {
   for (const [name, fields, status, code] of refusals) {
     for (const stream of [false, true]) {
       test(`${name}, ${stream ? 'streamed' : 'whole'}`, async () => {
-        const books = new TestLedger(service);
-        const balance = await books.balance();
+        const ledger = new TestLedger(service);
+        const balance = await ledger.balance();
         const { id, status: got, body } = await exchange(service, 'three words', stream, fields);
         assert.equal(got, status);
         assert.equal(errorOf(body).code, code);
-        assert.deepEqual(await books.rows(id), []);
-        assert.equal(await books.balance(), balance);
+        assert.deepEqual(await ledger.rows(id), []);
+        assert.equal(await ledger.balance(), balance);
         await assertNothingLeft(service);
       });
     }
@@ -55,43 +55,43 @@ for (const stream of [false, true]) {
   const how = stream ? 'streamed' : 'whole';
 
   test(`failed before the first token, ${how}: the status of its code, nothing charged`, async () => {
-    const books = new TestLedger(service);
-    const balance = await books.balance();
+    const ledger = new TestLedger(service);
+    const balance = await ledger.balance();
     const { id, status, body } = await exchange(service, 'fails at once', stream);
     const error = errorOf(body);
     assert.equal(error.code, 'backend_overloaded');
     assert.equal(status, 429);
-    const row = await books.row(id);
+    const row = await ledger.row(id);
     assert.equal(row.ending, 'failed');
     assert.equal(row.errorCode, 'backend_overloaded');
     assert.equal(row.costMicrocents, 0n);
-    assert.equal(await books.balance(), balance);
+    assert.equal(await ledger.balance(), balance);
     await assertNothingLeft(service);
   });
 
   for (const text of ['fails later', 'is cut later']) {
     test(`failed after the first token (${text}), ${how}: the error, nothing charged, list cost recorded`, async () => {
-      const books = new TestLedger(service);
-      const balance = await books.balance();
+      const ledger = new TestLedger(service);
+      const balance = await ledger.balance();
       const { id, status, body, events } = await exchange(service, text, stream);
       const error = stream ? streamError(events) : errorOf(body);
       assert.equal(error.code, 'backend_http_error');
       assert.equal(error.request_id, id);
       assert.equal(status, stream ? 200 : 502);
-      const row = await books.row(id);
+      const row = await ledger.row(id);
       assert.deepEqual(
         [row.ending, row.errorCode, row.promptTokens, row.completionTokens, row.costMicrocents, row.finish],
         ['failed', 'backend_http_error', promptTokensOf(text), 2, 0n, null],
       );
       assert.equal(row.unchargedMicrocents, cost(promptTokensOf(text), 2));
-      assert.equal(await books.balance(), balance);
+      assert.equal(await ledger.balance(), balance);
       await assertNothingLeft(service);
     });
   }
 
   test(`finished, ${how}: what was shown is what is recorded and charged`, async () => {
-    const books = new TestLedger(service);
-    const balance = await books.balance();
+    const ledger = new TestLedger(service);
+    const balance = await ledger.balance();
     const { id, status, body, events } = await exchange(service, 'three words', stream);
     assert.equal(status, 200);
     if (stream) assert.equal(events.at(-1), '[DONE]');
@@ -100,7 +100,7 @@ for (const stream of [false, true]) {
     };
     assert.deepEqual([usage.prompt_tokens, usage.completion_tokens], [promptTokensOf('three words'), 3]);
     // I4: the row is there when the client has the last byte, not later.
-    const [row] = await books.rows(id);
+    const [row] = await ledger.rows(id);
     assert.deepEqual(
       [
         row?.ending,
@@ -113,7 +113,7 @@ for (const stream of [false, true]) {
       ],
       ['finished', 'stop', usage.prompt_tokens, usage.completion_tokens, cost(usage.prompt_tokens, 3), 0n, false],
     );
-    assert.equal(await books.balance(), balance - cost(usage.prompt_tokens, 3));
+    assert.equal(await ledger.balance(), balance - cost(usage.prompt_tokens, 3));
     await assertNothingLeft(service);
   });
 }

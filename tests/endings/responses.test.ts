@@ -7,14 +7,21 @@ import { newRequestId } from '../support/raw-client.ts';
 import { until } from '../support/service.ts';
 import { sendResponses } from '../conformance/responses-relay.ts';
 import { readResponseStream } from '../conformance/responses-reader.ts';
-import { assertNothingLeft, closeHouse, cost, house, promptTokensOf, failingScripts } from './house.ts';
+import {
+  assertNothingLeft,
+  verifyAndDispose,
+  cost,
+  endingsService,
+  promptTokensOf,
+  failingScripts,
+} from './endings-service.ts';
 
-const service = house({
+const service = endingsService({
   firstCreditCents: '450',
   scripts: failingScripts,
 });
 before(() => service.start());
-after(() => closeHouse(service));
+after(() => verifyAndDispose(service));
 
 /** A request with an id of its own, and what became of it. */
 async function exchange(input: string, stream: boolean, more: object = {}) {
@@ -35,14 +42,14 @@ describe('refused before the hold: the error, no row, nothing charged', () => {
     ['more than the balance pays for', { model: 'probe', max_output_tokens: 2_000 }, 402, 'insufficient_credits'],
   ] as const) {
     test(name, async () => {
-      const books = new TestLedger(service);
-      const balance = await books.balance();
+      const ledger = new TestLedger(service);
+      const balance = await ledger.balance();
       for (const stream of [false, true]) {
         const { id, status: got, body } = await exchange('three words', stream, fields);
         assert.deepEqual([got, codeOf(body)], [status, code]);
-        assert.deepEqual(await books.rows(id), []);
+        assert.deepEqual(await ledger.rows(id), []);
       }
-      assert.equal(await books.balance(), balance);
+      assert.equal(await ledger.balance(), balance);
       await assertNothingLeft(service);
     });
   }
@@ -50,9 +57,9 @@ describe('refused before the hold: the error, no row, nothing charged', () => {
 
 /** What the one row of a request says. */
 async function rowOf(id: string) {
-  const books = new TestLedger(service);
-  await until(async () => (await books.rows(id)).length === 1);
-  const [row] = await books.rows(id);
+  const ledger = new TestLedger(service);
+  await until(async () => (await ledger.rows(id)).length === 1);
+  const [row] = await ledger.rows(id);
   assert.ok(row);
   return row;
 }

@@ -13,16 +13,16 @@ import {
   assertNothingLeft,
   cost,
   errorOf,
-  house,
+  endingsService,
   promptTokensOf,
   send,
   streamError,
-  closeHouse,
-} from './house.ts';
+  verifyAndDispose,
+} from './endings-service.ts';
 
-const service = house();
+const service = endingsService();
 before(() => service.start());
-after(() => closeHouse(service));
+after(() => verifyAndDispose(service));
 
 async function newKey(): Promise<{ readonly id: string; readonly key: string }> {
   const { stdout } = await service.command('keys', 'create', '--json');
@@ -32,8 +32,8 @@ async function newKey(): Promise<{ readonly id: string; readonly key: string }> 
 const bodyOf = (client: RawClient): string => client.text.slice(client.text.indexOf('\r\n\r\n') + 4);
 
 test('key revoked in mid-answer: the error comes last, and what was produced is charged', async () => {
-  const books = new TestLedger(service);
-  const balance = await books.balance();
+  const ledger = new TestLedger(service);
+  const balance = await ledger.balance();
   const { id: keyId, key } = await newKey();
   const streamed = await send(service, ask('paced', { stream: true }), { key });
   const whole = await send(service, ask('paced'), { key });
@@ -57,33 +57,33 @@ test('key revoked in mid-answer: the error comes last, and what was produced is 
     [streamed, streamed.client.events.filter((event) => event.includes('word')).length],
     [whole, 0],
   ] as const) {
-    const row = await books.row(id);
+    const row = await ledger.row(id);
     assert.deepEqual([row.ending, row.errorCode, row.keyId], ['revoked', 'invalid_api_key', keyId]);
     assert.equal(row.promptTokens, promptTokensOf('paced'));
     assert.ok(row.completionTokens >= Math.max(saw, 1), 'all that was delivered is charged');
     assert.equal(row.costMicrocents, cost(row.promptTokens, row.completionTokens));
     paid += row.costMicrocents;
   }
-  assert.equal(await books.balance(), balance - paid);
+  assert.equal(await ledger.balance(), balance - paid);
   const again = await service.chat(ask('three words'), { key });
   assert.equal(again.status, 401);
   other.client.reset();
-  await books.row(other.id);
+  await ledger.row(other.id);
   for (const { client } of [streamed, whole]) client.reset();
   await assertNothingLeft(service);
 });
 
 test('key revoked before the first token: an ordinary 401, and the counted input is charged', async () => {
-  const books = new TestLedger(service);
+  const ledger = new TestLedger(service);
   const { id: keyId, key } = await newKey();
   const sent = await Promise.all([true, false].map((stream) => send(service, ask('silence', { stream }), { key })));
-  await until(async () => (await books.openRequests()) === 2);
+  await until(async () => (await ledger.openRequests()) === 2);
   await service.command('keys', 'revoke', keyId);
   for (const { client, id } of sent) {
     await until(() => client.text.endsWith('}}'));
     assert.equal(client.status, 401);
     assert.equal(errorOf(bodyOf(client)).code, 'invalid_api_key');
-    const row = await books.row(id);
+    const row = await ledger.row(id);
     assert.deepEqual(
       [row.ending, row.promptTokens, row.completionTokens, row.counted, row.costMicrocents],
       ['revoked', promptTokensOf('silence'), 0, true, cost(promptTokensOf('silence'), 0)],
@@ -94,7 +94,7 @@ test('key revoked before the first token: an ordinary 401, and the counted input
 });
 
 test('key revoked while the body arrives: 401, nothing is asked of a backend, nothing charged', async () => {
-  const books = new TestLedger(service);
+  const ledger = new TestLedger(service);
   const { id: keyId, key } = await newKey();
   const id = newRequestId();
   const bytes = chatBytes(key, id, ask('x'.repeat(40_000)));
@@ -106,20 +106,20 @@ test('key revoked while the body arrives: 401, nothing is asked of a backend, no
   await until(() => client.text.endsWith('}}'));
   assert.equal(client.status, 401);
   assert.equal(errorOf(bodyOf(client)).code, 'invalid_api_key');
-  for (const row of await books.rows(id)) assert.equal(row.costMicrocents, 0n);
+  for (const row of await ledger.rows(id)) assert.equal(row.costMicrocents, 0n);
   client.reset();
   await assertNothingLeft(service);
 });
 
 test('account suspended in mid-answer: as a revoked key, until it is revived', async () => {
-  const books = new TestLedger(service);
+  const ledger = new TestLedger(service);
   const control = controlSocketPath(join(service.folder, 'data'));
   const { client, id } = await send(service, ask('paced', { stream: true }));
   await until(() => client.events.length > 2);
   await askRunningService(control, { kind: 'suspend_account', accountId: service.accountId });
   await until(() => client.events.at(-1) === '[DONE]');
   assert.equal(streamError(client.events).code, 'invalid_api_key');
-  const row = await books.row(id);
+  const row = await ledger.row(id);
   assert.equal(row.ending, 'revoked');
   assert.equal(row.costMicrocents, cost(row.promptTokens, row.completionTokens));
   assert.equal((await service.chat(ask('three words'))).status, 401);

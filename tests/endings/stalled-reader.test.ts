@@ -6,7 +6,7 @@ import { after, before, test } from 'node:test';
 import { TestLedger } from '../support/test-ledger.ts';
 import { until } from '../support/service.ts';
 import type { TestService } from '../support/service.ts';
-import { ask, assertNothingLeft, house, send, closeHouse } from './house.ts';
+import { ask, assertNothingLeft, endingsService, send, verifyAndDispose } from './endings-service.ts';
 
 /** 400 MB of text, as fast as the reader takes it, in tokens of 2 kB, and cheap. */
 const models = `
@@ -24,22 +24,22 @@ const models = `
 `;
 const flood = (text: string, stream: boolean) => ask(text, { model: 'flood', stream, max_tokens: 200_000 });
 
-const patient = house({ models });
-const strict = house({ models, limits: 'reader_stall_timeout_seconds: 0.5\n  drain_timeout_seconds: 0.2' });
+const patient = endingsService({ models });
+const strict = endingsService({ models, limits: 'reader_stall_timeout_seconds: 0.5\n  drain_timeout_seconds: 0.2' });
 before(() => Promise.all([patient.start(), strict.start()]));
-after(() => Promise.all([closeHouse(patient), closeHouse(strict)]));
+after(() => Promise.all([verifyAndDispose(patient), verifyAndDispose(strict)]));
 
 test('reader stalled: the stream is cut after the time, and pays the input and what was produced', async () => {
-  const books = new TestLedger(strict);
-  const balance = await books.balance();
+  const ledger = new TestLedger(strict);
+  const balance = await ledger.balance();
   const { client, id } = await send(strict, flood('go', true), { keepsBytes: false });
   await until(() => client.bytesReceived > 0);
   client.pause();
-  const row = await books.row(id);
+  const row = await ledger.row(id);
   assert.equal(row.ending, 'reader_stalled');
   assert.ok(row.completionTokens > 0 && row.completionTokens < 100_000, `${row.completionTokens} tokens`);
   assert.equal(row.costMicrocents, BigInt(row.promptTokens + row.completionTokens));
-  assert.equal(await books.balance(), balance - row.costMicrocents);
+  assert.equal(await ledger.balance(), balance - row.costMicrocents);
   client.resume();
   await client.closed;
   await assertNothingLeft(strict);
@@ -47,13 +47,13 @@ test('reader stalled: the stream is cut after the time, and pays the input and w
 
 for (const stream of [false, true]) {
   test(`reader stalled at the last bytes, ${stream ? 'streamed' : 'whole'}: the answer is paid for, and the connection is not kept`, async () => {
-    const books = new TestLedger(strict);
+    const ledger = new TestLedger(strict);
     // 16 MB: more than the kernel takes for a reader that reads nothing.
     const { client, id } = await send(strict, flood('once', stream), { keepsBytes: false });
     client.pause();
     const { localPort } = client;
     assert.ok(isConnected(strict, localPort));
-    const row = await books.row(id);
+    const row = await ledger.row(id);
     assert.equal(row.ending, stream ? 'reader_stalled' : 'finished');
     await until(() => !isConnected(strict, localPort));
     client.reset();
@@ -62,7 +62,7 @@ for (const stream of [false, true]) {
 }
 
 test('a slow reader of an endless answer keeps the memory of the service bounded, and the backend waiting', async () => {
-  const books = new TestLedger(patient);
+  const ledger = new TestLedger(patient);
   await (await patient.chat(ask('three words'))).text();
   const baseBytes = residentBytes(patient);
   let peakBytes = 0;
@@ -79,7 +79,7 @@ test('a slow reader of an endless answer keeps the memory of the service bounded
   const growthBytes = peakBytes - baseBytes;
   assert.ok(growthBytes < 100e6, `grew by ${Math.round(growthBytes / 1e6)} MB`);
   client.reset();
-  const row = await books.row(id);
+  const row = await ledger.row(id);
   assert.equal(row.ending, 'client_left');
   // Every token is 2 kB of text: what was produced is what was read, and what the buffers on the way hold.
   const aheadBytes = row.completionTokens * 2_000 - client.bytesReceived;

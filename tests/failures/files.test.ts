@@ -43,7 +43,7 @@ import type { TestServiceOptions } from '../support/service.ts';
 
 const config = scriptedModel('- say: [ { text: "hello" } ]');
 
-async function house(t: TestContext, options: Partial<TestServiceOptions> = {}): Promise<TestService> {
+async function startService(t: TestContext, options: Partial<TestServiceOptions> = {}): Promise<TestService> {
   const service = new TestService({ config, ...options });
   t.after(() => service.dispose());
   return await service.start();
@@ -56,7 +56,7 @@ const namesBelow = (folder: string): readonly string[] =>
 const storedOf = ({ folder }: TestService): readonly string[] => namesBelow(join(folder, 'data', 'files'));
 
 test('S1: kill -9 at random moments of uploads: what was acknowledged is whole, nothing else is there', async (t) => {
-  const service = await house(t);
+  const service = await startService(t);
   const random = mulberry32(7);
   const acknowledged = new Map<string, number>();
   for (let round = 0; round < 8; round++) {
@@ -106,7 +106,7 @@ test('S1: kill -9 at random moments of uploads: what was acknowledged is whole, 
 
 test('S3: the disk is full: 500 with Retry-After, nothing is left, and with room again all goes on', async (t) => {
   if (!canCause(t, 'mount')) return;
-  const service = await house(t, {
+  const service = await startService(t, {
     within: [
       'unshare',
       '-rm',
@@ -143,7 +143,7 @@ test('S3: the disk is full: 500 with Retry-After, nothing is left, and with room
 });
 
 test('the folder is no folder: uploads fail in words, everything else goes on', async (t) => {
-  const service = await house(t);
+  const service = await startService(t);
   const folder = join(service.folder, 'data', 'files');
   rmSync(folder, { recursive: true, force: true });
   writeFileSync(folder, '');

@@ -4,15 +4,23 @@ import { execFileSync } from 'node:child_process';
 import { existsSync, readdirSync } from 'node:fs';
 import { after, before, test } from 'node:test';
 
-import { ask, closeHouse, errorOf, send } from '../endings/house.ts';
+import { ask, verifyAndDispose, errorOf, send } from '../endings/endings-service.ts';
 import { RawClient, chatBytes, newRequestId } from '../support/raw-client.ts';
 import { until } from '../support/service.ts';
-import { answerWell, askFor, assertAnswered, remote, serviceBefore, settled, upstreamThat } from './upstream-house.ts';
+import {
+  answerWell,
+  askFor,
+  assertAnswered,
+  remote,
+  serviceBefore,
+  settled,
+  upstreamThat,
+} from './upstream-service.ts';
 
 const sound = await upstreamThat((exchange) => answerWell(exchange));
 const service = serviceBefore([remote('far', [sound.url])]);
 before(() => service.start());
-after(() => closeHouse(service).finally(() => sound.close()));
+after(() => verifyAndDispose(service).finally(() => sound.close()));
 
 /** The lowest number that is free: the next file or socket of the service would get it. */
 function nextDescriptor(): number {
@@ -30,7 +38,7 @@ const limitTo = (count: number): void => {
 const canLimit = existsSync('/proc/self/fd') && ['/usr/bin/prlimit', '/bin/prlimit'].some((path) => existsSync(path));
 
 test('S4: out of descriptors for the upstream: 502, charged 0; then as before', { skip: !canLimit }, async () => {
-  await settled(service, async (books) => {
+  await settled(service, async (ledger) => {
     let failed: string | undefined;
     await until(async () => {
       // The client's connection is there before the last descriptor goes.
@@ -53,14 +61,14 @@ test('S4: out of descriptors for the upstream: 502, charged 0; then as before', 
       failed = id;
       return true;
     }, 60_000);
-    const row = await books.row(failed ?? '');
+    const row = await ledger.row(failed ?? '');
     assert.deepEqual([row.ending, row.errorCode, row.costMicrocents], ['failed', 'backend_connect_error', 0n]);
-    await assertAnswered(books, await askFor(service, 'far', true), { text: 'Hello', stream: true });
+    await assertAnswered(ledger, await askFor(service, 'far', true), { text: 'Hello', stream: true });
   });
 });
 
 test('S4: out of descriptors at accept: others wait or are refused; then as before', { skip: !canLimit }, async () => {
-  await settled(service, async (books) => {
+  await settled(service, async (ledger) => {
     limitTo(nextDescriptor());
     const late = await send(service, ask('hi', { model: 'far' })).catch(() => undefined);
     late?.client.reset();
@@ -68,7 +76,7 @@ test('S4: out of descriptors at accept: others wait or are refused; then as befo
     await until(async () => {
       const answer = await askFor(service, 'far', false).catch(() => undefined);
       if (answer?.status !== 200) return false;
-      await assertAnswered(books, answer, { text: 'Hello', stream: false });
+      await assertAnswered(ledger, answer, { text: 'Hello', stream: false });
       return true;
     });
   });

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 
-import { closeHouse } from '../endings/house.ts';
+import { verifyAndDispose } from '../endings/endings-service.ts';
 import type { Upstream, UpstreamHandler } from '../support/upstream.ts';
 import { upstreamFaults } from './upstream-faults.ts';
 import {
@@ -15,7 +15,7 @@ import {
   serviceBefore,
   settled,
   upstreamThat,
-} from './upstream-house.ts';
+} from './upstream-service.ts';
 
 /** What the broken upstream does with the next requests. */
 let play: UpstreamHandler = () => {};
@@ -23,16 +23,16 @@ const broken: Upstream = await upstreamThat((exchange) => play(exchange));
 const sound: Upstream = await upstreamThat((exchange) => answerWell(exchange));
 const service = serviceBefore([remote('alone', [broken.url]), remote('pair', [broken.url, sound.url])]);
 before(() => service.start());
-after(() => closeHouse(service).finally(() => Promise.all([broken.close(), sound.close()])));
+after(() => verifyAndDispose(service).finally(() => Promise.all([broken.close(), sound.close()])));
 
 for (const fault of upstreamFaults) {
   for (const stream of [true, false]) {
     test(`${fault.id}: ${fault.name}, ${stream ? 'streamed' : 'whole'}`, async () => {
       play = fault.play;
-      await settled(service, async (books) => {
+      await settled(service, async (ledger) => {
         const seen = broken.exchanges.length;
         const answer = await askFor(service, 'alone', stream);
-        await assertFailed(books, answer, { ...fault, stream });
+        await assertFailed(ledger, answer, { ...fault, stream });
         const asked = broken.exchanges.slice(seen).filter(({ method }) => method === 'POST');
         const generations = asked.filter(({ path }) => !path.endsWith('/tokenize'));
         assert.equal(generations.length, 1, 'neither asked again nor led elsewhere');
@@ -44,12 +44,12 @@ for (const fault of upstreamFaults) {
 
 describe('another backend', () => {
   test('takes over whatever failed before the first text, for one charge', async () => {
-    await settled(service, async (books) => {
+    await settled(service, async (ledger) => {
       for (const fault of upstreamFaults.filter(({ delivered }) => delivered === 0)) {
         play = fault.play;
         for (const stream of [true, false]) {
           const answer = await askFor(service, 'pair', stream);
-          const row = await assertAnswered(books, answer, { text: 'Hello', stream });
+          const row = await assertAnswered(ledger, answer, { text: 'Hello', stream });
           assert.deepEqual([row.backend, row.promptTokens, row.completionTokens], ['pair-1', 11, 2], fault.name);
         }
       }
@@ -57,12 +57,12 @@ describe('another backend', () => {
   });
 
   test('is never asked after the first text', async () => {
-    await settled(service, async (books) => {
+    await settled(service, async (ledger) => {
       for (const fault of upstreamFaults.filter(({ delivered }) => delivered > 0)) {
         play = fault.play;
         const seen = sound.exchanges.length;
         for (const stream of [true, false]) {
-          const row = await assertFailed(books, await askFor(service, 'pair', stream), { ...fault, stream });
+          const row = await assertFailed(ledger, await askFor(service, 'pair', stream), { ...fault, stream });
           assert.equal(row.backend, 'pair-0', fault.name);
         }
         const asked = sound.exchanges.slice(seen).filter(({ path }) => path.endsWith('/completions'));

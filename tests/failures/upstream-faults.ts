@@ -2,7 +2,7 @@
 import type { ErrorCode } from '../../src/platform/errors.ts';
 import { chatChunk, event } from '../support/upstream.ts';
 import type { UpstreamHandler } from '../support/upstream.ts';
-import { endWell, secret } from './upstream-house.ts';
+import { endWell, secret } from './upstream-service.ts';
 
 export interface UpstreamFault {
   readonly id: string;

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 
-import { ask, closeHouse, errorOf, send } from '../endings/house.ts';
+import { ask, verifyAndDispose, errorOf, send } from '../endings/endings-service.ts';
 import { until } from '../support/service.ts';
 import { chatChunk } from '../support/upstream.ts';
 import type { UpstreamExchange, UpstreamHandler } from '../support/upstream.ts';
@@ -18,7 +18,7 @@ import {
   serviceBefore,
   settled,
   upstreamThat,
-} from './upstream-house.ts';
+} from './upstream-service.ts';
 
 let play: UpstreamHandler = () => {};
 const full = await upstreamThat((exchange) => play(exchange));
@@ -37,7 +37,9 @@ const service = serviceBefore([
   remote('strict', [narrow.url], 'vllm', ', max_concurrency: 1, queue: 0'),
 ]);
 before(() => service.start());
-after(() => closeHouse(service).finally(() => Promise.all([full, sound, narrow].map((upstream) => upstream.close()))));
+after(() =>
+  verifyAndDispose(service).finally(() => Promise.all([full, sound, narrow].map((upstream) => upstream.close()))),
+);
 
 const inAMinute = (): string => new Date(Date.now() + 60_000).toUTCString();
 const retryAfters: readonly (readonly [string, () => string | undefined, number, number])[] = [
@@ -60,14 +62,14 @@ for (const [status, code, body] of [
         const retryAfter = header();
         exchange.json(status, body, retryAfter === undefined ? {} : { 'retry-after': retryAfter });
       };
-      await settled(service, async (books) => {
+      await settled(service, async (ledger) => {
         for (const stream of [true, false]) {
           const answer = await askFor(service, 'full', stream);
-          await assertFailed(books, answer, { code, status: 429, stream, delivered: 0 });
+          await assertFailed(ledger, answer, { code, status: 429, stream, delivered: 0 });
           const seconds = Number(answer.headers.get('retry-after'));
           assert.ok(Number.isInteger(seconds) && seconds >= min && seconds <= max, `Retry-After: ${seconds}`);
           const taken = await askFor(service, 'pair', stream);
-          await assertAnswered(books, taken, { text: 'Hello', stream });
+          await assertAnswered(ledger, taken, { text: 'Hello', stream });
         }
         await assertReported(service, 'full-0', 'http_status', status);
       });
@@ -77,32 +79,32 @@ for (const [status, code, body] of [
 
 test('a full backend keeps requests in line, in order, and refuses what is beyond the line', async () => {
   running.length = 0;
-  await settled(service, async (books) => {
+  await settled(service, async (ledger) => {
     const first = await send(service, ask('hi', { model: 'narrow', stream: true }));
     await until(() => running.length === 1);
     const second = await send(service, ask('hi', { model: 'narrow', stream: true }));
-    await until(async () => (await books.openRequests()) === 2);
+    await until(async () => (await ledger.openRequests()) === 2);
     const third = await send(service, ask('hi', { model: 'narrow', stream: true }));
-    await until(async () => (await books.openRequests()) === 3);
+    await until(async () => (await ledger.openRequests()) === 3);
     const refused = await askFor(service, 'narrow', true);
-    await assertFailed(books, refused, { code: 'backend_at_capacity', status: 429, stream: true, delivered: 0 });
+    await assertFailed(ledger, refused, { code: 'backend_at_capacity', status: 429, stream: true, delivered: 0 });
     assert.equal(refused.headers.get('retry-after'), '1');
     assert.equal(running.length, 1, 'the others have not been sent');
 
     // Whoever leaves the line pays nothing: no backend has been asked.
     second.client.reset();
-    const left = await books.row(second.id);
+    const left = await ledger.row(second.id);
     assert.deepEqual([left.ending, left.costMicrocents, left.backend], ['client_left', 0n, null]);
 
     const fourth = await send(service, ask('hi', { model: 'narrow', stream: true }));
-    await until(async () => (await books.openRequests()) === 3);
+    await until(async () => (await ledger.openRequests()) === 3);
     for (const [place, { client, id }] of [first, third, fourth].entries()) {
       await until(() => running.length === place + 1);
       await until(() => client.events.some((data) => data.includes('Hel')));
       running[place]!.chunk(chatChunk({ content: 'lo' }));
       endWell(running[place]!);
       await until(() => client.events.at(-1) === '[DONE]');
-      const row = await books.row(id);
+      const row = await ledger.row(id);
       assert.deepEqual([row.ending, row.completionTokens, row.backend], ['finished', 2, 'narrow-0']);
       client.reset();
     }

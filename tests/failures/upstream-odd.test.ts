@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { after, before, test } from 'node:test';
 
-import { closeHouse, inputPrice, outputPrice } from '../endings/house.ts';
+import { verifyAndDispose, inputPrice, outputPrice } from '../endings/endings-service.ts';
 import { chatChunk, event, usageChunk } from '../support/upstream.ts';
 import type { UpstreamExchange, UpstreamHandler } from '../support/upstream.ts';
 import {
@@ -16,13 +16,13 @@ import {
   serviceBefore,
   settled,
   upstreamThat,
-} from './upstream-house.ts';
+} from './upstream-service.ts';
 
 let play: UpstreamHandler = () => {};
 const upstream = await upstreamThat((exchange) => play(exchange));
 const service = serviceBefore([remote('odd', [upstream.url])]);
 before(() => service.start());
-after(() => closeHouse(service).finally(() => upstream.close()));
+after(() => verifyAndDispose(service).finally(() => upstream.close()));
 
 const usage = { prompt_tokens: promptTokens, completion_tokens: 2 };
 const hello = chatChunk({ content: 'Hel' }) + chatChunk({ content: 'lo' });
@@ -51,9 +51,9 @@ const formats: readonly (readonly [string, string])[] = [
 for (const [name, text] of formats) {
   test(`U8: ${name}: the same text`, async () => {
     play = sending(text);
-    await settled(service, async (books) => {
+    await settled(service, async (ledger) => {
       for (const stream of [true, false]) {
-        await assertAnswered(books, await askFor(service, 'odd', stream), { text: 'Hello', stream });
+        await assertAnswered(ledger, await askFor(service, 'odd', stream), { text: 'Hello', stream });
       }
     });
   });
@@ -61,7 +61,7 @@ for (const [name, text] of formats) {
 
 test('U8: cut at any byte, into two reads: the same text', async () => {
   const bytes = Buffer.from(`data: {"choices":[{"index":0,"delta":{"content":"é🙂"}}]}\n\n${end}`);
-  await settled(service, async (books) => {
+  await settled(service, async (ledger) => {
     let cut = 0;
     play = async (exchange) => {
       const at = cut;
@@ -74,7 +74,7 @@ test('U8: cut at any byte, into two reads: the same text', async () => {
     };
     for (cut = 1; cut < bytes.length; cut++) {
       const stream = cut % 2 === 0;
-      await assertAnswered(books, await askFor(service, 'odd', stream), { text: 'é🙂', stream });
+      await assertAnswered(ledger, await askFor(service, 'odd', stream), { text: 'é🙂', stream });
     }
   });
 });
@@ -102,10 +102,10 @@ for (const stream of [true, false]) {
       exchange.chunk('data: {"choices":[{"index":0,"delta":{"content":"');
       flood(exchange, 'x'.repeat(64 * 1024), 100_000_000);
     };
-    await settled(service, async (books) => {
+    await settled(service, async (ledger) => {
       const before = residentBytes();
       const answer = await askFor(service, 'odd', stream);
-      await assertFailed(books, answer, { code: 'backend_http_error', status: 502, stream, delivered: 1 });
+      await assertFailed(ledger, answer, { code: 'backend_http_error', status: 502, stream, delivered: 1 });
       const { socket, closed } = upstream.exchanges.at(-1)!;
       await closed;
       assert.ok(socket.bytesWritten < 32_000_000, `${socket.bytesWritten} bytes were taken`);
@@ -119,11 +119,11 @@ for (const stream of [true, false]) {
       exchange.events();
       flood(exchange, chatChunk({ content: 'again ' }).repeat(10), Infinity);
     };
-    await settled(service, async (books) => {
+    await settled(service, async (ledger) => {
       const answer = await askFor(service, 'odd', stream, { max_tokens: 50 });
       assert.equal(answer.status, 200);
       assert.match(answer.body, /"finish_reason":"length"/);
-      const [row] = await books.rows(answer.id);
+      const [row] = await ledger.rows(answer.id);
       assert.deepEqual(
         [row?.ending, row?.finish, row?.completionTokens, row?.counted],
         ['finished', 'length', 50, true],
@@ -203,12 +203,12 @@ const reports: readonly Reported[] = [
 ];
 
 test(`U10: ${reports.length} kinds of wrong usage, streamed and whole: possible figures, flagged, within the hold`, async () => {
-  await settled(service, async (books) => {
+  await settled(service, async (ledger) => {
     for (const report of reports) {
       play = sending(hello + chatChunk({}, 'stop') + usageChunk(report.usage) + event('[DONE]'));
       for (const stream of [true, false]) {
         const answer = await askFor(service, 'odd', stream);
-        const row = await assertAnswered(books, answer, { text: 'Hello', stream });
+        const row = await assertAnswered(ledger, answer, { text: 'Hello', stream });
         const [prompt, ...rest] = report.row;
         assert.deepEqual([row.cachedTokens, row.completionTokens, row.reasoningTokens], rest, report.name);
         if (prompt === estimate) assert.ok(row.promptTokens > 0 && row.promptTokens <= 100, report.name);
@@ -234,9 +234,9 @@ test('U10: usage that shrinks and grows between chunks: the largest counts, flag
     usageChunk({ ...usage, completion_tokens: 3 }),
     event('[DONE]'),
   );
-  await settled(service, async (books) => {
+  await settled(service, async (ledger) => {
     for (const stream of [true, false]) {
-      const row = await assertAnswered(books, await askFor(service, 'odd', stream), { text: 'Hello', stream });
+      const row = await assertAnswered(ledger, await askFor(service, 'odd', stream), { text: 'Hello', stream });
       assert.deepEqual([row.completionTokens, row.counted], [9, true]);
     }
   });
@@ -256,10 +256,10 @@ const twice: readonly (readonly [string, string])[] = [
 for (const [name, text] of twice) {
   test(`U11: ${name}: one legal answer, charged once`, async () => {
     play = sending(text);
-    await settled(service, async (books) => {
+    await settled(service, async (ledger) => {
       for (const stream of [true, false]) {
         const answer = await askFor(service, 'odd', stream);
-        const row = await assertAnswered(books, answer, { text: 'Hello', stream });
+        const row = await assertAnswered(ledger, answer, { text: 'Hello', stream });
         // What follows a report is added to it.
         assert.equal(row.completionTokens, name === 'usage before the text' ? 4 : 2);
         assert.equal([...answer.body.matchAll(/"finish_reason":"/g)].length, 1);

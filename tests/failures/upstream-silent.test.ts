@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 
-import { closeHouse, errorOf, streamError } from '../endings/house.ts';
+import { verifyAndDispose, errorOf, streamError } from '../endings/endings-service.ts';
 import { chatChunk } from '../support/upstream.ts';
 import type { UpstreamExchange, UpstreamHandler } from '../support/upstream.ts';
 import {
@@ -13,7 +13,7 @@ import {
   serviceBefore,
   settled,
   upstreamThat,
-} from './upstream-house.ts';
+} from './upstream-service.ts';
 
 let play: UpstreamHandler = () => {};
 const upstream = await upstreamThat((exchange) => play(exchange));
@@ -22,7 +22,7 @@ const hasty = serviceBefore(
   'first_token_timeout_seconds: 1\n  stream_idle_timeout_seconds: 1\n  request_timeout_seconds: 3',
 );
 before(() => hasty.start());
-after(() => closeHouse(hasty).finally(() => upstream.close()));
+after(() => verifyAndDispose(hasty).finally(() => upstream.close()));
 
 /** Writes again and again until the connection is closed. */
 function drip(exchange: UpstreamExchange, everyMs: number, write: (count: number) => void): void {
@@ -64,9 +64,9 @@ for (const [id, name, handler] of beforeText) {
   for (const stream of [true, false]) {
     test(`${id}: ${name}, ${stream ? 'streamed' : 'whole'}: 504, charged 0, and the upstream is let go`, async () => {
       play = handler;
-      await settled(hasty, async (books) => {
+      await settled(hasty, async (ledger) => {
         const answer = await askFor(hasty, 'slow', stream);
-        await assertFailed(books, answer, { code: 'backend_timeout', status: 504, stream, delivered: 0 });
+        await assertFailed(ledger, answer, { code: 'backend_timeout', status: 504, stream, delivered: 0 });
         await upstream.exchanges.at(-1)!.closed;
         await assertReported(hasty, 'slow-0', 'no_first_token_in_time', null);
       });
@@ -82,9 +82,9 @@ for (const stream of [true, false]) {
       exchange.events();
       exchange.chunk(chatChunk({ content: 'Hel' }));
     };
-    await settled(hasty, async (books) => {
+    await settled(hasty, async (ledger) => {
       const answer = await askFor(hasty, 'slow', stream);
-      await assertFailed(books, answer, { code: 'backend_timeout', status: 504, stream, delivered: 1 });
+      await assertFailed(ledger, answer, { code: 'backend_timeout', status: 504, stream, delivered: 1 });
       await upstream.exchanges.at(-1)!.closed;
       await assertReported(hasty, 'slow-0', 'silent_in_mid_answer', null);
     });
@@ -95,12 +95,12 @@ for (const stream of [true, false]) {
       exchange.events();
       drip(exchange, 100, () => exchange.chunk(chatChunk({ content: 'word ' })));
     };
-    await settled(hasty, async (books) => {
+    await settled(hasty, async (ledger) => {
       const answer = await askFor(hasty, 'slow', stream, { max_tokens: 2_000 });
       const shown = stream ? streamError(answer.events) : errorOf(answer.body);
       assert.equal(answer.status, stream ? 200 : 504);
       assert.equal(shown.code, 'backend_timeout');
-      const row = await books.row(answer.id);
+      const row = await ledger.row(answer.id);
       assert.deepEqual([row.ending, row.errorCode, row.costMicrocents], ['deadline', 'backend_timeout', 0n]);
       assert.ok(row.unchargedMicrocents > 0n);
       await upstream.exchanges.at(-1)!.closed;

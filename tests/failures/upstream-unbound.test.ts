@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 
-import { closeHouse } from '../endings/house.ts';
+import { verifyAndDispose } from '../endings/endings-service.ts';
 import { chatChunk, event, usageChunk } from '../support/upstream.ts';
 import type { UpstreamHandler } from '../support/upstream.ts';
 import {
@@ -15,7 +15,7 @@ import {
   serviceBefore,
   settled,
   upstreamThat,
-} from './upstream-house.ts';
+} from './upstream-service.ts';
 
 let texts: readonly string[] = [];
 let pauseMs = 0;
@@ -40,7 +40,7 @@ const service = serviceBefore([
   remote('dead', ['http://127.0.0.1:1/v1']),
 ]);
 before(() => service.start());
-after(() => closeHouse(service).finally(() => Promise.all([forgetful.close(), faithful.close()])));
+after(() => verifyAndDispose(service).finally(() => Promise.all([forgetful.close(), faithful.close()])));
 
 const failed = { code: 'backend_http_error', status: 502 } as const;
 const bound = { regex: 'yes|no' };
@@ -49,8 +49,8 @@ for (const stream of [false, true]) {
   const model = stream ? 'stream' : 'whole';
   test(`a ${model} answer that was never bound: 502, uncharged, and then 400`, async () => {
     texts = ['Bl', 'ue.'];
-    await settled(service, async (books) => {
-      await assertFailed(books, await askFor(service, model, stream, bound), { ...failed, stream, delivered: 0 });
+    await settled(service, async (ledger) => {
+      await assertFailed(ledger, await askFor(service, model, stream, bound), { ...failed, stream, delivered: 0 });
     });
     const next = await askFor(service, model, stream, bound);
     assert.equal(next.status, 400);
@@ -64,17 +64,17 @@ for (const stream of [false, true]) {
 test('a stream whose text leaves its form ends with the failure, uncharged', async () => {
   texts = ['y', 'e', 'llow'];
   pauseMs = 60;
-  await settled(service, async (books) => {
-    await assertFailed(books, await askFor(service, 'late', true, bound), { ...failed, stream: true, delivered: 1 });
+  await settled(service, async (ledger) => {
+    await assertFailed(ledger, await askFor(service, 'late', true, bound), { ...failed, stream: true, delivered: 1 });
   });
   pauseMs = 0;
 });
 
 test('another backend of the model answers instead, and is paid once', async () => {
   texts = ['Blue.'];
-  await settled(service, async (books) => {
+  await settled(service, async (ledger) => {
     for (const stream of [false, true])
-      await assertAnswered(books, await askFor(service, 'two', stream, bound), { text: 'yes', stream });
+      await assertAnswered(ledger, await askFor(service, 'two', stream, bound), { text: 'yes', stream });
   });
 });
 

@@ -4,7 +4,7 @@ import { createServer } from 'node:net';
 import type { AddressInfo } from 'node:net';
 import { after, before, test } from 'node:test';
 
-import { closeHouse, errorOf } from '../endings/house.ts';
+import { verifyAndDispose, errorOf } from '../endings/endings-service.ts';
 import { until } from '../support/service.ts';
 import { chatChunk, event, Upstream } from '../support/upstream.ts';
 import type { UpstreamHandler } from '../support/upstream.ts';
@@ -19,7 +19,7 @@ import {
   serviceBefore,
   settled,
   upstreamThat,
-} from './upstream-house.ts';
+} from './upstream-service.ts';
 
 let play: UpstreamHandler = (exchange) => answerWell(exchange);
 const sound = await upstreamThat((exchange) => answerWell(exchange));
@@ -55,16 +55,18 @@ const service = serviceBefore([
 ]);
 before(() => service.start());
 after(async () => {
-  await closeHouse(service).finally(() => Promise.all([sound, closing, pooled].map((upstream) => upstream.close())));
+  await verifyAndDispose(service).finally(() =>
+    Promise.all([sound, closing, pooled].map((upstream) => upstream.close())),
+  );
   hangingUp.close();
 });
 
 names.forEach((name, i) => {
   test(`U1: ${name}: 502, charged 0; after three in a row 503 at once`, async () => {
-    await settled(service, async (books) => {
+    await settled(service, async (ledger) => {
       for (const stream of [true, false]) {
         const answer = await askFor(service, `alone-${i}`, stream);
-        await assertFailed(books, answer, { code: 'backend_connect_error', status: 502, stream, delivered: 0 });
+        await assertFailed(ledger, answer, { code: 'backend_connect_error', status: 502, stream, delivered: 0 });
       }
       await assertReported(service, `alone-${i}-0`, 'cannot_connect', null);
       await askFor(service, `alone-${i}`, false);
@@ -77,10 +79,10 @@ names.forEach((name, i) => {
   });
 
   test(`U1: ${name}: another backend takes over, for one charge`, async () => {
-    await settled(service, async (books) => {
+    await settled(service, async (ledger) => {
       for (let round = 0; round < 5; round++) {
         const stream = round % 2 === 0;
-        const row = await assertAnswered(books, await askFor(service, `pair-${i}`, stream), { text: 'Hello', stream });
+        const row = await assertAnswered(ledger, await askFor(service, `pair-${i}`, stream), { text: 'Hello', stream });
         assert.deepEqual([row.backend, row.promptTokens, row.completionTokens], [`pair-${i}-1`, promptTokens, 2]);
       }
     });
@@ -102,11 +104,11 @@ test('U1: a backend that comes back is found by the service itself, not by a req
   try {
     await until(() => asked.length > 0, 60_000);
     assert.equal(asked[0], 'GET /v1/models');
-    await settled(service, async (books) => {
+    await settled(service, async (ledger) => {
       await until(async () => {
         const answer = await askFor(service, 'late', true);
         if (answer.status === 503) return false;
-        await assertAnswered(books, answer, { text: 'Hello', stream: true });
+        await assertAnswered(ledger, answer, { text: 'Hello', stream: true });
         return true;
       });
     });
@@ -120,10 +122,10 @@ test('U4: a pooled connection that closes in the moment of its use costs nobody 
     if (exchange.onSocket > 1) exchange.socket.destroy();
     else answerWell(exchange);
   };
-  await settled(service, async (books) => {
+  await settled(service, async (ledger) => {
     for (let round = 0; round < 6; round++) {
       const stream = round % 2 === 0;
-      const row = await assertAnswered(books, await askFor(service, 'pooled', stream), { text: 'Hello', stream });
+      const row = await assertAnswered(ledger, await askFor(service, 'pooled', stream), { text: 'Hello', stream });
       assert.equal(row.completionTokens, 2);
     }
   });
@@ -154,18 +156,18 @@ for (const [name, bytes] of smuggling) {
   test(`U14: ${name}: an error, or the first answer only; the next tenant gets its own`, async () => {
     const created = await service.command('keys', 'create', '--json');
     const other = (JSON.parse(created.stdout) as { key: string }).key;
-    await settled(service, async (books) => {
+    await settled(service, async (ledger) => {
       for (const stream of [true, false]) {
         play = (exchange) => exchange.write(bytes);
         const first = await askFor(service, 'pooled', stream);
         assert.ok(!first.body.includes('poison'), first.body);
         if (first.status === 200 && !first.body.includes('"error"')) {
-          await assertAnswered(books, first, { text: 'Hello', stream });
-        } else assert.equal((await books.row(first.id)).costMicrocents, 0n);
+          await assertAnswered(ledger, first, { text: 'Hello', stream });
+        } else assert.equal((await ledger.row(first.id)).costMicrocents, 0n);
         play = (exchange) => answerWell(exchange);
         for (let round = 0; round < 3; round++) {
           const next = await askFor(service, 'pooled', stream, {}, other);
-          await assertAnswered(books, next, { text: 'Hello', stream });
+          await assertAnswered(ledger, next, { text: 'Hello', stream });
         }
       }
     });

@@ -33,7 +33,7 @@ export async function askThroughService(service: TestService, count: number): Pr
   return reported;
 }
 
-/** What the books have of them. */
+/** What the ledger has of them. */
 export function compareAsked(reported: readonly Reported[], rows: readonly UsageRow[]): void {
   assert.equal(rows.length, reported.length);
   const byId = new Map(rows.map((row) => [row.publicId, row]));

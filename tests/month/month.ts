@@ -46,7 +46,7 @@ import {
   zoneChangeAt,
 } from './timeline.ts';
 
-/** Where the month is played: a service on new books, and the same books without it. */
+/** Where the month is played: a service on a new database, and the same database without it. */
 export interface Place {
   /** Not started. */
   readonly service: TestService;

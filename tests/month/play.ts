@@ -132,7 +132,7 @@ async function take(billing: Billing, accountId: string, amount: bigint): Promis
   throw new Error(`${accountId} has no credit left`);
 }
 
-const houseOf = { topup: false, payback: false, chargeback: false, grant: false, expire: false } as const;
+const ofCashOrPromo = { topup: false, payback: false, chargeback: false, grant: false, expire: false } as const;
 
 async function moveOf({ operations, accountId, moved }: Stage, move: PlannedMove): Promise<void> {
   const { at, movement, microcents, lastsMs } = move;
@@ -153,7 +153,7 @@ async function moveOf({ operations, accountId, moved }: Stage, move: PlannedMove
     at,
     kind: kind as Moved['kind'],
     microcents: BigInt(done.microcents),
-    ofRevenue: !(movement in houseOf),
+    ofRevenue: !(movement in ofCashOrPromo),
   });
 }
 

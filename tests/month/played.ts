@@ -8,7 +8,7 @@ export interface Moved {
   readonly kind: TransferKind;
   /** Below 0 when it was taken from the account. */
   readonly microcents: bigint;
-  /** The other side is what the house has earned. */
+  /** The other side is the operator's revenue. */
   readonly ofRevenue: boolean;
   /** What was given back of it. */
   readonly request?: UsageRow;

@@ -17,7 +17,7 @@ export interface ClaimStore {
 }
 
 const hash = (): Uint8Array => Uint8Array.from(randomBytes(32));
-const sealed = (text: string): Uint8Array => new TextEncoder().encode(text);
+const encrypted = (text: string): Uint8Array => new TextEncoder().encode(text);
 const dayMs = 86_400_000;
 
 /** `open` makes a store with the customer `acct_a`, who has nothing. */
@@ -49,7 +49,7 @@ export function testClaims(open: (t: TestContext) => Promise<ClaimStore>): void 
     const { repositories, ledger } = store;
     const claim = claimOf(store);
     assert.deepEqual(await repositories.claimRequest(claim), { outcome: 'claimed' });
-    const answer = Uint8Array.from(randomBytes(10_000)); // sealed, so of any bytes
+    const answer = Uint8Array.from(randomBytes(10_000)); // encrypted, so of any bytes
     assert.equal(await repositories.keepAnswer({ ...claim, answer }), true);
     await ledger.settle(ended(claim, 'finished'));
     assert.deepEqual(await repositories.claimRequest(again(claim)), {
@@ -75,7 +75,7 @@ export function testClaims(open: (t: TestContext) => Promise<ClaimStore>): void 
     ] as const) {
       const claim = claimOf(store);
       await repositories.claimRequest(claim);
-      await repositories.keepAnswer({ ...claim, answer: sealed('of the first') });
+      await repositories.keepAnswer({ ...claim, answer: encrypted('of the first') });
       await ledger.settle(ended(claim, ending));
       const second = again(claim);
       assert.deepEqual(await repositories.claimRequest(second), { outcome: 'claimed' }, ending);
@@ -100,7 +100,7 @@ export function testClaims(open: (t: TestContext) => Promise<ClaimStore>): void 
         await outcomesOfAll(store, dead),
         store.otherOwner === undefined ? ['claimed'] : ['claimed', 'running'],
       );
-      assert.equal(await repositories.keepAnswer({ ...dead, answer: sealed('too late') }), false);
+      assert.equal(await repositories.keepAnswer({ ...dead, answer: encrypted('too late') }), false);
       // Nor does it free the key.
       await repositories.leaveRequest(dead);
       if (store.otherOwner === undefined) continue;
@@ -139,7 +139,7 @@ export function testClaims(open: (t: TestContext) => Promise<ClaimStore>): void 
       const claim = claimOf(store, { now: (1_000 + day) * dayMs, expiredAt: 0 });
       kept.push(claim);
       await repositories.claimRequest(claim);
-      await repositories.keepAnswer({ ...claim, answer: sealed('x'.repeat(10_000)) });
+      await repositories.keepAnswer({ ...claim, answer: encrypted('x'.repeat(10_000)) });
       await ledger.settle(ended(claim, 'finished'));
     }
     const first = kept[0]!;

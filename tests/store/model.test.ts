@@ -224,8 +224,8 @@ async function emptyDatabase(file: string): Promise<string> {
     account: { id, name: id, creditLimitMicrocents: 0n, at: 0, changeId: uuid() },
   }));
   writer.write({ ids: new Uint8Array(0), rows: [], opens: [], operations: accounts });
-  const houses = await db.selectFrom('account').select('id').where('kind', '<>', 0n).execute();
-  assert.deepEqual(houses.map((house) => house.id).sort(), Object.values(systemAccounts).sort());
+  const systemRows = await db.selectFrom('account').select('id').where('kind', '<>', 0n).execute();
+  assert.deepEqual(systemRows.map((system) => system.id).sort(), Object.values(systemAccounts).sort());
   closeConnection(connection);
   return file;
 }

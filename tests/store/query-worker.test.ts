@@ -336,8 +336,8 @@ test('transfers and accounts are listed', async (t) => {
     ],
   );
   assert.equal(await store.repositories.getAccount({ accountId: 'acct_none' }), undefined);
-  const house = await store.repositories.getAccount({ accountId: 'house_promo' });
-  assert.deepEqual([house!.house, house!.balanceMicrocents], [true, -3n]);
+  const isSystem = await store.repositories.getAccount({ accountId: 'house_promo' });
+  assert.deepEqual([isSystem!.isSystem, isSystem!.balanceMicrocents], [true, -3n]);
 });
 
 function sums(rows: readonly UsageRow[], by: 'model' | 'key' | 'account' | 'day' | undefined): readonly UsageSum[] {

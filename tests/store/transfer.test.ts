@@ -143,5 +143,5 @@ test('an account is made once', async (t) => {
   await assert.rejects(customer(store, 'acct_a', 5n), refused('conflict'));
   assert.equal(await balanceOf(store, 'acct_a'), 5n);
   assert.equal((await store.repositories.listAccounts({})).length, 1);
-  assert.equal((await store.repositories.listAccounts({ house: true })).length, 5);
+  assert.equal((await store.repositories.listAccounts({ withSystem: true })).length, 5);
 });

@@ -35,7 +35,7 @@ export class TestLedger {
 
   /** Cost of all requests, and how many there are by ending. */
   sums(): Promise<{ readonly count: number; readonly costMicrocents: bigint }> {
-    return this.#read(async (_desk, db) => {
+    return this.#read(async (_repositories, db) => {
       const sum = await db
         .selectFrom('usage')
         .select((is) => [is.fn.countAll<bigint>().as('count'), is.fn.sum<bigint | null>('cost').as('cost')])
@@ -67,12 +67,12 @@ export class TestLedger {
 
   /** Every request, without the bound of a page: for tests that make more. */
   everyRow(): Promise<readonly UsageRow[]> {
-    return this.#read(async (_desk, db) => (await db.selectFrom('usage').selectAll().execute()).map(toUsageRow));
+    return this.#read(async (_repositories, db) => (await db.selectFrom('usage').selectAll().execute()).map(toUsageRow));
   }
 
   /** How many requests a crash now would leave as `crashed`. */
   openRequests(): Promise<number> {
-    return this.#read(async (_desk, db) => (await db.selectFrom('open_request').select('request_id').execute()).length);
+    return this.#read(async (_repositories, db) => (await db.selectFrom('open_request').select('request_id').execute()).length);
   }
 
   transfers(): ReturnType<Repositories['listTransfers']> {
@@ -81,7 +81,7 @@ export class TestLedger {
 
   /** Invariants I1 to I3, by the code behind `tokenhouse ledger verify`. */
   async verify({ owned }: { readonly owned: boolean }): Promise<void> {
-    const { differences } = await this.#read((_desk, db) => verifyLedger(db, { owned }));
+    const { differences } = await this.#read((_repositories, db) => verifyLedger(db, { owned }));
     assert.deepEqual(differences, []);
   }
 

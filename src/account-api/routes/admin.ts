@@ -610,15 +610,15 @@ type ServerCall = Pick<Call, 'services'>;
 async function shownAccount({ services }: ServerCall, id: string): Promise<AccountObject> {
   const { repositories, now } = services.operations;
   const found = await repositories.getAccount({ accountId: id });
-  if (found === undefined || found.house) throw notThere();
+  if (found === undefined || found.isSystem) throw notThere();
   const [shown] = await accountObjects([found], repositories, now());
   return shown!;
 }
 
-/** Resolves with its id. Throws `http_404` also for house accounts and deleted ones. */
+/** Resolves with its id. Throws `http_404` also for system accounts and deleted ones. */
 async function liveAccount({ services }: ServerCall, id: string): Promise<string> {
   const found = await services.operations.repositories.getAccount({ accountId: id });
-  if (found === undefined || found.house || found.deletedAt !== null) throw notThere();
+  if (found === undefined || found.isSystem || found.deletedAt !== null) throw notThere();
   return found.id;
 }
 

@@ -17,20 +17,20 @@ import type { Input } from '../request-schema.ts';
  */
 export const movements = {
   /** A gift. */
-  grant: { house: systemAccounts.promo, kind: 'grant', gives: true },
+  grant: { systemAccount: systemAccounts.promo, kind: 'grant', gives: true },
   /** A payment that has arrived. */
-  topup: { house: systemAccounts.cash, kind: 'topup', gives: true },
+  topup: { systemAccount: systemAccounts.cash, kind: 'topup', gives: true },
   /** A payment that was returned to the customer. */
-  payback: { house: systemAccounts.cash, kind: 'refund', gives: false },
+  payback: { systemAccount: systemAccounts.cash, kind: 'refund', gives: false },
   /** A payment that the customer's bank has taken back. */
-  chargeback: { house: systemAccounts.cash, kind: 'chargeback', gives: false },
+  chargeback: { systemAccount: systemAccounts.cash, kind: 'chargeback', gives: false },
   /** The end of an unused gift. */
-  expire: { house: systemAccounts.promo, kind: 'expiry', gives: false },
+  expire: { systemAccount: systemAccounts.promo, kind: 'expiry', gives: false },
   /** The correction of a mistake, in favour of the customer or not. */
-  adjust_up: { house: systemAccounts.revenue, kind: 'adjust', gives: true },
-  adjust_down: { house: systemAccounts.revenue, kind: 'adjust', gives: false },
+  adjust_up: { systemAccount: systemAccounts.revenue, kind: 'adjust', gives: true },
+  adjust_down: { systemAccount: systemAccounts.revenue, kind: 'adjust', gives: false },
 } as const satisfies Readonly<
-  Record<string, { readonly house: string; readonly kind: TransferKind; readonly gives: boolean }>
+  Record<string, { readonly systemAccount: string; readonly kind: TransferKind; readonly gives: boolean }>
 >;
 
 export type Movement = keyof typeof movements;
@@ -96,13 +96,13 @@ export async function moveCredit(input: Input<typeof moveSchema>, services: Oper
   const accountId = await accountMeant(input.accountId, services.repositories);
   const amountMicrocents = BigInt(input.microcents);
   if (amountMicrocents <= 0n) throw new OperationError('The amount must be more than 0.');
-  const { house, kind, gives } = movements[input.movement];
+  const { systemAccount, kind, gives } = movements[input.movement];
   const { expiresAfterMs } = input;
   if (expiresAfterMs !== undefined && input.movement !== 'grant')
     throw new OperationError('Only a grant can have an expiry.');
   return move(services, accountId, {
-    debitAccount: gives ? house : accountId,
-    creditAccount: gives ? accountId : house,
+    debitAccount: gives ? systemAccount : accountId,
+    creditAccount: gives ? accountId : systemAccount,
     amountMicrocents,
     kind,
     idempotencyKey: checkedText(input.idempotencyKey, 'An idempotency key', idempotencyKeyLengthMax),

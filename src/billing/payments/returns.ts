@@ -18,7 +18,7 @@ export interface PaymentTaken {
 
 /**
  * Takes back a payment or a part of it: from the account what it has free of holds, never below its credit limit; the rest is at
- * once the house's loss (`house_bad_debt`). How much the account had is decided once, in the transaction that takes it; a second
+ * once the operator's loss (`house_bad_debt`). How much the account had is decided once, in the transaction that takes it; a second
  * caller, or a retry after a kill, finds the decision and finishes it.
  */
 export async function reverse(
@@ -159,7 +159,7 @@ export async function reinstate(
   return isNew ? 'applied' : 'again';
 }
 
-/** The part of a return that the account did not have is the house's loss; does nothing where it was recorded before. */
+/** The part of a return that the account did not have is the operator's loss; does nothing where it was recorded before. */
 async function takeRest(
   { ledger, provider, now, newId }: PaymentServices,
   kind: PaymentTaken['kind'],

@@ -279,11 +279,11 @@ export class LeasedLimits implements LimitCounts {
   #leave(pool: Pool, amount: number): void {
     pool.used -= amount;
     const isOverPart = performance.now() < pool.contendedUntilMs && pool.held > pool.part;
-    if (isOverPart || pool.ruleLimit < pool.limit) this.#giveBack(pool, amount);
+    if (isOverPart || pool.ruleLimit < pool.limit) this.#releaseUnused(pool, amount);
     else this.#serve(pool.waiters);
   }
 
-  #giveBack(pool: Pool, amount: number): void {
+  #releaseUnused(pool: Pool, amount: number): void {
     if (amount <= 0) return;
     pool.held -= amount;
     pool.returning += amount;
@@ -505,7 +505,7 @@ export class LeasedLimits implements LimitCounts {
         pool.part = Math.floor(pool.ruleLimit / contenders);
       } else this.#roll(pool);
       pool.dryUntilMs = nowMs + dryMs;
-      if (pool.waiters.size === 0) this.#giveBack(pool, this.#free(pool));
+      if (pool.waiters.size === 0) this.#releaseUnused(pool, this.#free(pool));
     }
   }
 

@@ -34,14 +34,14 @@ export interface ResponseHead {
   readonly created: number;
   /** The model's id as its card prints it. */
   readonly model: string;
-  /** Seals reasoning, so that it is recognized when it comes back. */
-  readonly seals: Seals;
+  /** Signs or encrypts reasoning, so that it is recognized when it comes back. */
+  readonly signer: ReasoningSigner;
   /** The current time in seconds since 1970, for when an answer is complete; absent: the time when it began. */
   readonly now?: () => number;
 }
 
-/** Seals for one account. Both kinds are opaque text: base64url letters with a prefix. */
-export interface Seals {
+/** Signatures of one account's reasoning. Both kinds are opaque text: base64url letters with a prefix. */
+export interface ReasoningSigner {
   /** Proves that the text is ours. */
   sign(text: string): string;
   /** Contains the text, readable only by us. Different bytes each time. */

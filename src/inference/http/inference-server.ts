@@ -62,7 +62,7 @@ export interface InferenceHostOptions {
 
 export interface InferenceHostServices
   extends
-    Pick<ServeServices, 'constraints' | 'directory' | 'prices' | 'seals' | 'fileParts'>,
+    Pick<ServeServices, 'constraints' | 'directory' | 'prices' | 'reasoningKeys' | 'fileParts'>,
     Pick<RunServices, 'billing'> {
   /** The current runtime config; each request keeps the one that it began with. */
   lease(): Lease;
@@ -368,7 +368,7 @@ async function answer(
       id: order.idHex,
       created: Math.floor(order.startedAt / 1000),
       model: order.model.id,
-      seals: services.seals.for(order.account.id),
+      signer: services.reasoningKeys.for(order.account.id),
       now: () => Math.floor((order.startedAt + order.elapsedMs()) / 1000),
     };
     const ended = (receipt: Receipt, engineMs: number): void => {

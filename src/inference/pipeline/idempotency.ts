@@ -17,7 +17,7 @@ import { Recording } from './recording.ts';
 import type { RecordingBudget } from './recording.ts';
 import type { ActiveRequests, RunningRequest } from './active-requests.ts';
 import type { InferenceRoute } from './route.ts';
-import { openAnswer, sealAnswer } from './sealed-answer.ts';
+import { decryptAnswer, encryptAnswer } from './encrypted-answer.ts';
 import { abortSignalOf } from '../../platform/stop-signal.ts';
 import type { StopSignal } from '../../platform/stop-signal.ts';
 
@@ -68,7 +68,7 @@ export interface KeyedRequest {
   /** Hash of the body and of everything else that decides the answer. */
   readonly fingerprint: Uint8Array;
   /**
-   * Seals the answer. It is derived from the client's own key and body, neither of which is kept, and is itself kept nowhere: an
+   * Encrypts the answer. It is derived from the client's own key and body, neither of which is kept, and is itself kept nowhere: an
    * answer repeats what was asked (instructions, tools, metadata), and only a client that asks again may read it.
    */
   readonly answerKey: Uint8Array;
@@ -310,7 +310,7 @@ export class Idempotency {
     const { keyHash, answerKey } = request;
     // §4.2.6: content is never kept; the ledger records that the request was answered.
     const whole = order.request.retain ? recording.whole(last) : undefined;
-    const answer = whole === undefined || whole.length > answerCharactersMax ? null : sealAnswer(whole, answerKey);
+    const answer = whole === undefined || whole.length > answerCharactersMax ? null : encryptAnswer(whole, answerKey);
     const accountId = order.account.id;
     let isOwn: boolean;
     try {
@@ -358,8 +358,8 @@ export class Idempotency {
   }
 }
 
-const opened = (sealed: Uint8Array | null, { answerKey }: KeyedRequest): string | undefined =>
-  sealed === null ? undefined : openAnswer(sealed, answerKey);
+const opened = (encrypted: Uint8Array | null, { answerKey }: KeyedRequest): string | undefined =>
+  encrypted === null ? undefined : decryptAnswer(encrypted, answerKey);
 
 const nameOf = (order: Pick<Order, 'account'>, { keyHash }: KeyedRequest): string =>
   `${order.account.id} ${Buffer.from(keyHash).toString('hex')}`;

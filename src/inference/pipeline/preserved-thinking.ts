@@ -1,17 +1,22 @@
 import { ApiError } from '../../platform/errors.ts';
 import type { Message, Prompt, ReasoningText } from '../../generation/request.ts';
-import type { SealKeys } from './seals.ts';
+import type { ReasoningKeys } from './reasoning-keys.ts';
 
 /**
  * Handles reasoning of earlier turns that a client sends back (specification §4.2.5(7)): drops it or, when it is to be kept, puts
  * it into its message as think-tag text. Engines see no other reasoning than that.
  *
- * A seal opens only for the account that it was made for. Throws `unsupported_value` 400 when that fails and the text would be
- * used; dropped reasoning is not checked (contracts §1.2, "signature").
+ * A signature is valid only for the account that it was made for. Throws `unsupported_value` 400 when it is not and the text would
+ * be used; dropped reasoning is not checked (contracts §1.2, "signature").
  */
-export function withPreservedThinking(prompt: Prompt, isKept: boolean, seals: SealKeys, accountId: string): Prompt {
+export function withPreservedThinking(
+  prompt: Prompt,
+  isKept: boolean,
+  reasoningKeys: ReasoningKeys,
+  accountId: string,
+): Prompt {
   if (prompt.type !== 'messages' || !prompt.messages.some(hasReasoning)) return prompt;
-  const textOf = (reasoning: ReasoningText): string => opened(reasoning, seals, accountId);
+  const textOf = (reasoning: ReasoningText): string => opened(reasoning, reasoningKeys, accountId);
   return {
     type: 'messages',
     messages: prompt.messages.map((message) =>
@@ -25,14 +30,14 @@ type AssistantMessage = Extract<Message, { readonly role: 'assistant' }>;
 const hasReasoning = (message: Message): message is AssistantMessage =>
   message.role === 'assistant' && message.reasoning.length > 0;
 
-function opened({ text, seal }: ReasoningText, seals: SealKeys, accountId: string): string {
-  if (seal === undefined) return text;
-  const found = seals.open(seal, text, accountId);
+function opened({ text, signature }: ReasoningText, reasoningKeys: ReasoningKeys, accountId: string): string {
+  if (signature === undefined) return text;
+  const found = reasoningKeys.open(signature, text, accountId);
   if (found !== undefined) return found;
   throw new ApiError(
     'unsupported_value',
     'The signature of the reasoning is not valid for this account, or the reasoning was changed. Send it back unchanged, or leave it out.',
-    { param: seal.at },
+    { param: signature.at },
   );
 }
 

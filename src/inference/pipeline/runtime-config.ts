@@ -85,7 +85,7 @@ export class RuntimeConfigs {
     const holding = this.#current;
     holding.users++;
     let list: readonly Backend[] | undefined;
-    const giveBack = (): void => {
+    const releaseWhole = (): void => {
       holding.users--;
       if (holding.users === 0) this.#retired.delete(holding);
     };
@@ -96,11 +96,11 @@ export class RuntimeConfigs {
         if (list !== undefined) throw new Error('a lease is narrowed once');
         list = (holding.runtimeConfig.pools.get(modelId) ?? none).backends;
         this.#narrowed.set(list, (this.#narrowed.get(list) ?? 0) + 1);
-        giveBack();
+        releaseWhole();
         this.#sweep();
       },
       release: () => {
-        if (list === undefined) giveBack();
+        if (list === undefined) releaseWhole();
         else {
           const users = (this.#narrowed.get(list) ?? 0) - 1;
           if (users > 0) this.#narrowed.set(list, users);

@@ -32,7 +32,7 @@ import type { FileCall, FileParts } from './request-files.ts';
 import { hasFiles, isPlain, readFiles, resolveParts } from './resolve.ts';
 import { withPreservedThinking } from './preserved-thinking.ts';
 import type { CountingRoute, InferenceRoute, Route } from './route.ts';
-import type { SealKeys } from './seals.ts';
+import type { ReasoningKeys } from './reasoning-keys.ts';
 import { requestTags } from './tags.ts';
 import { checkTools } from './tool-rules.ts';
 import { checkTokenIds } from './vocabulary.ts';
@@ -44,7 +44,7 @@ export interface ServeServices {
   readonly fileParts: FileParts;
   readonly constraints: Constraints;
   readonly prices: Pick<AccountPrices, 'of'>;
-  readonly seals: SealKeys;
+  readonly reasoningKeys: ReasoningKeys;
   readonly items: Pick<KeptItems, 'find'>;
   readonly limits: Pick<Limits, 'admit' | 'coveringPlan'>;
 }
@@ -262,7 +262,7 @@ async function prepare(asked: GenerationRequest, call: Call<Route>, services: Se
       : await services.constraints.compile(form.constraint, asked.at.constraintText, !facts.zdr);
   const isKept = asked.preserveThinking && capabilities.preservesThinking;
   const whole = files === undefined ? resolved : await readFiles(resolved, files);
-  const prompt = withPreservedThinking(whole, isKept, services.seals, facts.account.id);
+  const prompt = withPreservedThinking(whole, isKept, services.reasoningKeys, facts.account.id);
   // Not `asked` as a whole: the files in it have been read, and would stay in memory as long as the order.
   const { sampling, stop, parallelToolCalls, logprobs, logitBias, tokens } = asked;
   const engineRequest = (maxTokens: number, reasoningRoomTokens = 0): EngineRequest => ({

@@ -18,7 +18,7 @@ export async function up(db: Kysely<Database>, dialect: SchemaDialect, ran: read
     );
   if (dialect === 'postgres') await refuseOthers(db);
   const statements = [
-    ...(ran.includes('027-sealed-answers') ? [] : sealedAnswers),
+    ...(ran.includes('027-sealed-answers') ? [] : encryptedAnswers),
     ...(ran.includes('028-tax-status') ? [] : taxStatus),
     ...(ran.includes('029-receipts') ? [] : receipts[dialect]),
     ...renamed,
@@ -51,7 +51,7 @@ function inDialect(statement: string, dialect: SchemaDialect): string {
 }
 
 /** Answers for idempotency keys are kept encrypted; what is in `answer` goes with its row, in a day. */
-const sealedAnswers = ['alter table idempotent_request add column sealed_answer BYTES'];
+const encryptedAnswers = ['alter table idempotent_request add column sealed_answer BYTES'];
 
 /** Until now all customers were taxed alike. */
 const taxStatus = [

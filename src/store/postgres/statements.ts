@@ -69,7 +69,7 @@ const grantOf = ({ name, spendable, condition, lease: { table, column } }: Balan
  * Gives $3 of a lease back to the balance $2; no row when this replica no longer owns the lease. Locks the balance before the
  * lease, as a grant does.
  */
-const giveBackOf = ({ name, lease: { table, column } }: BalanceTable) => `
+const returnUnusedOf = ({ name, lease: { table, column } }: BalanceTable) => `
     with source as (
       select id from ${name} where id = $2 for no key update
     ), returned as (
@@ -79,9 +79,9 @@ const giveBackOf = ({ name, lease: { table, column } }: BalanceTable) => `
     update ${name} set available = available + $3::bigint where id = (select ${column} from returned)`;
 
 export const grant = { name: 'grant', text: grantOf(credit) };
-export const returnCredit = { name: 'give_back', text: giveBackOf(credit) };
+export const returnCredit = { name: 'return_unused', text: returnUnusedOf(credit) };
 export const grantOfBudget = { name: 'grant_of_budget', text: grantOf(budget) };
-export const returnBudget = { name: 'give_back_to_budget', text: giveBackOf(budget) };
+export const returnBudget = { name: 'return_unused_to_budget', text: returnUnusedOf(budget) };
 
 /**
  * Begins the balance $1 of $2's budget per $3 for the period from $4 to $5, where there is none yet. It and a change of the

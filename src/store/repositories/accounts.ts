@@ -21,7 +21,7 @@ export type Account = Pick<
   | 'createdAt'
   | 'deletedAt'
 > & {
-  readonly house: boolean;
+  readonly isSystem: boolean;
   /** Credits less debits less the cost of what has been settled; holds of running requests are not included. */
   readonly balanceMicrocents: bigint;
   readonly billing: BillingDetails;
@@ -49,13 +49,13 @@ export async function getAccount(db: Db, request: { readonly accountId: string }
   return row === undefined ? undefined : toAccount(row);
 }
 
-/** Customers in the order of their creation; `house` adds the other side of their transfers. */
+/** Customers in the order of their creation; `withSystem` adds the system accounts, the other side of their transfers. */
 export async function listAccounts(
   db: Db,
-  request: { readonly house?: boolean; readonly after?: string; readonly limit?: number },
+  request: { readonly withSystem?: boolean; readonly after?: string; readonly limit?: number },
 ): Promise<readonly Account[]> {
   let query = db.selectFrom('account').selectAll().select(leased()).orderBy('id').limit(pageOf(request.limit));
-  if (request.house !== true) query = query.where('kind', '=', 0);
+  if (request.withSystem !== true) query = query.where('kind', '=', 0);
   if (request.after !== undefined) query = query.where('id', '>', request.after);
   return (await query.execute()).map(toAccount);
 }
@@ -177,7 +177,7 @@ function changeAccount(
 const toAccount = (row: Row<'account'> & { readonly leased: bigint }): Account => ({
   id: row.id,
   name: row.name,
-  house: row.kind !== 0,
+  isSystem: row.kind !== 0,
   status: row.status,
   balanceMicrocents: row.availableMicrocents + row.leased,
   creditLimitMicrocents: row.creditLimitMicrocents,

@@ -80,7 +80,7 @@ export async function claimRequest(db: Db, claim: RequestClaim): Promise<Claimed
 
 type Owned = Pick<RequestClaim, 'accountId' | 'keyHash' | 'requestId'>;
 
-/** The answer is sealed. False: another process has the claim meanwhile. */
+/** The answer is encrypted. False: another process has the claim meanwhile. */
 export async function keepAnswer(
   db: Db,
   { accountId, keyHash, requestId, answer }: Owned & { readonly answer: Uint8Array | null },

@@ -30,7 +30,7 @@ export interface LedgerUsage {
 /** Transfers of one kind and direction. */
 export interface LedgerMovement {
   readonly kind: TransferKind;
-  /** Whether the other side is the house's revenue: refunds of requests, corrections. */
+  /** Whether the other side is the operator's revenue: refunds of requests, corrections. */
   readonly ofRevenue: boolean;
   readonly count: number;
   /** Below 0 when it was taken from the account. */

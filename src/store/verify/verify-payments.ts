@@ -75,7 +75,7 @@ async function comparePayments(db: Kysely<Database>, report: Report): Promise<vo
 
 /**
  * A refund or a dispute has taken from the account what its row says, once, and given all back if it is undone. The rest, which
- * the house has borne, follows by itself where it is not there yet. Top-ups record how much of the returns stands.
+ * the operator has borne, follows by itself where it is not there yet. Top-ups record how much of the returns stands.
  */
 async function compareReturns(db: Kysely<Database>, report: Report): Promise<void> {
   const undone = sql<string>`case when payment_return.kind = 'refund' then 'refund_failed:' else 'dispute_won:' end`;

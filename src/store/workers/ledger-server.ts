@@ -144,7 +144,7 @@ class Worker implements LeaseClient {
       },
       open: (value: unknown) => ledger.openOf(replicaId, openRequestOf(value)),
       grant: (value: unknown) => balances.lease(this, inputOf(value)),
-      give_back: (value: unknown) => {
+      return_unused: (value: unknown) => {
         const { balanceId, microcents } = value as { readonly balanceId: unknown; readonly microcents: unknown };
         balances.returnUnused(this, textOf(balanceId), amountOf(microcents));
       },

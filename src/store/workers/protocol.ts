@@ -12,7 +12,7 @@ export type OwnerCalls = {
   /** A note. */
   readonly open: (request: OpenRequest) => void;
   readonly grant: (input: LeaseRequest) => bigint;
-  readonly give_back: (lease: { readonly balanceId: string; readonly microcents: bigint }) => void;
+  readonly return_unused: (lease: { readonly balanceId: string; readonly microcents: bigint }) => void;
   readonly read_back: (
     requestId: Uint8Array,
   ) => { readonly costMicrocents: bigint; readonly ending: Ending } | undefined;

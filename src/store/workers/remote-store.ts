@@ -84,7 +84,7 @@ class RemoteLedger implements AccountLedger {
       leaseServer: {
         // The owner has called on all others before it refuses, and begins balances by itself.
         grant: async (input) => ({ leased: await port.call('grant', input), isElsewhere: false, isThere: true }),
-        returnUnused: (balanceId, microcents) => port.call('give_back', { balanceId, microcents }),
+        returnUnused: (balanceId, microcents) => port.call('return_unused', { balanceId, microcents }),
         callOthers: () => Promise.resolve(),
       },
     });

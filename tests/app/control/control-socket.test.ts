@@ -52,7 +52,7 @@ describe('nonsense is refused and changes nothing', () => {
     ['a list of kinds', '{"kind":["create_key"],"name":"a"}'],
     ['a time zone that is a number', '{"kind":"edit_account","timeZone":7}'],
     ['an invitation without a token', '{"kind":"invite","accountId":"a","email":"a@example.org"}'],
-    ['a key of the house', '{"kind":"create_key","name":"a","accountId":"house:cash"}'],
+    ['a key of a system account', '{"kind":"create_key","name":"a","accountId":"house:cash"}'],
   ] as const) {
     test(what, async () => {
       const reply = JSON.parse(await send(`${line}\n`)) as Record<string, unknown>;

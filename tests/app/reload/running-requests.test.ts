@@ -32,7 +32,7 @@ async function end({ client }: { client: RawClient }): Promise<void> {
 }
 
 test('a price that changes while a stream runs: the stream pays the old one, the next request the new one', async () => {
-  const books = new TestLedger(service);
+  const ledger = new TestLedger(service);
   const running = await start(ask('paced', { stream: true }));
   service.configure({ config: models(demo({ input: 7, output: 1_000 })) });
   const outcome = await reload(service);
@@ -43,14 +43,14 @@ test('a price that changes while a stream runs: the stream pays the old one, the
   ]);
   assert.ok(!running.client.text.includes('[DONE]'), 'it still runs');
   await end(running);
-  const row = await books.row(running.id);
+  const row = await ledger.row(running.id);
   assert.deepEqual([row.inputPrice, row.outputPrice, row.completionTokens], [5_000_000n, 20_000_000n, 100]);
   assert.equal(row.costMicrocents, BigInt(row.promptTokens) * 5n + 2_000n);
 
   const next = newRequestId();
   const answer = await service.chat(ask('hi'), { headers: { 'x-request-id': next } });
   assert.equal(answer.status, 200, await answer.text());
-  const dearer = await books.row(next);
+  const dearer = await ledger.row(next);
   assert.equal(dearer.costMicrocents, BigInt(dearer.promptTokens) * 7n + BigInt(dearer.completionTokens) * 1_000n);
   const list = (await (await fetch(`${service.url}/v1/models`)).json()) as {
     data: { service: { pricing: { output_cents_per_million: number } } }[];
@@ -59,7 +59,7 @@ test('a price that changes while a stream runs: the stream pays the old one, the
 });
 
 test('a model that is removed while it streams: the stream ends whole, the next request gets model_not_found', async () => {
-  const books = new TestLedger(service);
+  const ledger = new TestLedger(service);
   service.configure({ config: models(demo(), demo({ id: 'leaving' })) });
   await reload(service);
   const running = await start({ ...ask('paced', { stream: true }), model: 'leaving' });
@@ -70,7 +70,7 @@ test('a model that is removed while it streams: the stream ends whole, the next 
   assert.equal(refused.status, 404);
   assert.match(await refused.text(), /"model_not_found"/);
   await end(running);
-  const row = await books.row(running.id);
+  const row = await ledger.row(running.id);
   assert.deepEqual([row.ending, row.completionTokens], ['finished', 100]);
 });
 

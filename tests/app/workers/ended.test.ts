@@ -4,7 +4,7 @@ import { Agent } from 'node:http';
 import { test } from 'node:test';
 import type { TestContext } from 'node:test';
 
-import { ask as bodyOf, cost, errorOf, house } from '../../endings/house.ts';
+import { ask as bodyOf, cost, errorOf, endingsService } from '../../endings/endings-service.ts';
 import { TestLedger } from '../../support/test-ledger.ts';
 import { ask } from '../../support/http-client.ts';
 import type { Answer } from '../../support/http-client.ts';
@@ -89,12 +89,12 @@ class Clients {
 
 /** Whole answers are charged as shown; what was cut is charged nothing, or was settled when it was cut. */
 async function assertCharged(
-  books: TestLedger,
+  ledger: TestLedger,
   { id, stream, answer }: Asked,
 ): Promise<'finished' | 'cut' | 'refused'> {
   const { status, body, isWhole } = answer;
   if (status !== 200 || !isWhole) {
-    const rows = await books.rows(id);
+    const rows = await ledger.rows(id);
     assert.ok(rows.length <= 1, id);
     for (const { ending, costMicrocents } of rows)
       assert.ok(ending === 'finished' || (ending === 'crashed' && costMicrocents === 0n), `${id} ${ending}`);
@@ -105,7 +105,7 @@ async function assertCharged(
   const last = stream ? /\ndata: (.*)\n\ndata: \[DONE\]\n\n$/.exec(body)?.[1] : body;
   const { usage } = JSON.parse(last ?? '{}') as { usage?: { prompt_tokens: number; completion_tokens: number } };
   assert.ok(usage !== undefined, body.slice(-300));
-  const row = await books.row(id);
+  const row = await ledger.row(id);
   assert.deepEqual(
     [row.ending, row.promptTokens, row.completionTokens, row.costMicrocents],
     ['finished', usage.prompt_tokens, usage.completion_tokens, cost(usage.prompt_tokens, usage.completion_tokens)],
@@ -117,10 +117,10 @@ test('kill -9 of workers under load: the others go on, each comes back, nothing 
   const seed = Date.now() % 2 ** 32;
   t.diagnostic(`seed ${seed}`);
   const random = mulberry32(seed);
-  const service = house({ scripts, workers, firstCreditCents: '100000' });
+  const service = endingsService({ scripts, workers, firstCreditCents: '100000' });
   await begin(t, service);
-  const books = new TestLedger(service);
-  const credit = await books.balance();
+  const ledger = new TestLedger(service);
+  const credit = await ledger.balance();
   const load = new Clients(service, random, { endsAtLoss: false });
   const kills = 6;
   for (let kill = 0; kill < kills; kill++) {
@@ -133,57 +133,57 @@ test('kill -9 of workers under load: the others go on, each comes back, nothing 
     const answer = await service.chat(bodyOf('instant'), { headers: { connection: 'close' } }).catch(() => undefined);
     await answer?.arrayBuffer();
     await killing;
-    await books.verify({ owned: true });
+    await ledger.verify({ owned: true });
   }
   const sent = await load.stop();
   const counts = { finished: 0, cut: 0, refused: 0 };
-  for (const one of sent) counts[await assertCharged(books, one)]++;
+  for (const one of sent) counts[await assertCharged(ledger, one)]++;
   t.diagnostic(JSON.stringify(counts));
   assert.ok(counts.finished > counts.cut && counts.cut > 0 && counts.refused === 0, JSON.stringify(counts));
   assert.ok(counts.cut <= kills * clients);
   assert.equal(service.log.filter(({ event }) => event === 'worker_ended').length, kills);
-  assert.equal(await books.balance(), credit - (await books.sums()).costMicrocents);
+  assert.equal(await ledger.balance(), credit - (await ledger.sums()).costMicrocents);
   assert.equal(await service.stop(), 0);
-  assert.equal(await books.openRequests(), 0);
+  assert.equal(await ledger.openRequests(), 0);
   await service.verify();
 });
 
 test('what a killed worker ran is recorded as crashed and charged nothing, and its money is free at once', async (t) => {
-  const service = house({ workers: 2, firstCreditCents: '100000' });
+  const service = endingsService({ workers: 2, firstCreditCents: '100000' });
   await begin(t, service);
-  const books = new TestLedger(service);
-  const balance = await books.balance();
+  const ledger = new TestLedger(service);
+  const balance = await ledger.balance();
   const [one, two] = workersOf(service) as [number, number];
   const lost = [];
   for (let index = 0; index < 3; index++)
     lost.push(await at(service, one, () => send(service, bodyOf('paced', { stream: true }))));
   const kept = await at(service, two, () => send(service, bodyOf('paced', { stream: true, max_tokens: 400 })));
-  await until(async () => (await books.openRequests()) === 4, longMs);
+  await until(async () => (await ledger.openRequests()) === 4, longMs);
   const killing = replaced(service, one, 2);
-  await until(async () => (await books.newest(10)).filter(({ ending }) => ending === 'crashed').length === 3, longMs);
+  await until(async () => (await ledger.newest(10)).filter(({ ending }) => ending === 'crashed').length === 3, longMs);
   for (const { client } of lost) await client.closed;
-  for (const { costMicrocents } of await books.newest(10)) assert.equal(costMicrocents, 0n);
+  for (const { costMicrocents } of await ledger.newest(10)) assert.equal(costMicrocents, 0n);
   await until(() => kept.client.tail(32).includes('[DONE]'), longMs);
-  assert.equal((await books.row(kept.id)).ending, 'finished');
+  assert.equal((await ledger.row(kept.id)).ending, 'finished');
   await killing;
   assert.equal(workersOf(service).length, 2);
   assert.ok(!workersOf(service).includes(one) && workersOf(service).includes(two));
-  assert.equal(await books.balance(), balance - (await books.row(kept.id)).costMicrocents);
-  await books.verify({ owned: true });
+  assert.equal(await ledger.balance(), balance - (await ledger.row(kept.id)).costMicrocents);
+  await ledger.verify({ owned: true });
   assert.equal(await service.stop(), 0);
   await service.verify();
 });
 
 test('kill -9 of the parent: the workers end, and the next start finds everything as it should be', async (t) => {
-  const service = house({ scripts, workers, firstCreditCents: '100000' });
+  const service = endingsService({ scripts, workers, firstCreditCents: '100000' });
   await begin(t, service);
-  const books = new TestLedger(service);
-  const credit = await books.balance();
+  const ledger = new TestLedger(service);
+  const credit = await ledger.balance();
   const load = new Clients(service, mulberry32(1), { endsAtLoss: true });
   await until(() => load.sent.length >= 20, longMs);
   const running = await send(service, bodyOf('paced', { stream: true }));
   await until(() => running.client.events.length > 0, longMs);
-  await until(async () => (await books.openRequests()) > 0, longMs);
+  await until(async () => (await ledger.openRequests()) > 0, longMs);
   const orphans = workersOf(service);
   assert.equal(orphans.length, workers);
   await service.stop('SIGKILL');
@@ -192,12 +192,12 @@ test('kill -9 of the parent: the workers end, and the next start finds everythin
   const sent = await load.stop();
 
   await service.start();
-  await books.verify({ owned: true });
-  assert.equal(await books.openRequests(), 0);
-  for (const one of sent) await assertCharged(books, one);
-  const rows = await books.newest(1_000);
+  await ledger.verify({ owned: true });
+  assert.equal(await ledger.openRequests(), 0);
+  for (const one of sent) await assertCharged(ledger, one);
+  const rows = await ledger.newest(1_000);
   assert.ok(rows.some(({ ending }) => ending === 'crashed'));
-  assert.equal(await books.balance(), credit - (await books.sums()).costMicrocents);
+  assert.equal(await ledger.balance(), credit - (await ledger.sums()).costMicrocents);
   const answer = await service.chat(bodyOf('instant'));
   assert.equal(answer.status, 200, await answer.text());
   assert.equal(await service.stop(), 0);
@@ -206,9 +206,9 @@ test('kill -9 of the parent: the workers end, and the next start finds everythin
 
 test('SIGTERM under load: what had begun is finished and charged at all workers, what came later is refused, exit 0', async (t) => {
   const random = mulberry32(Date.now() % 2 ** 32);
-  const service = house({ scripts, workers, firstCreditCents: '100000' });
+  const service = endingsService({ scripts, workers, firstCreditCents: '100000' });
   await begin(t, service);
-  const books = new TestLedger(service);
+  const ledger = new TestLedger(service);
   const counts = { finished: 0, cut: 0, refused: 0 };
   for (let round = 0; round < 3; round++) {
     const load = new Clients(service, random, { endsAtLoss: true });
@@ -219,15 +219,15 @@ test('SIGTERM under load: what had begun is finished and charged at all workers,
     assert.equal(await service.stop('SIGTERM'), 0);
     assert.ok(!ended.some(isAlive));
     for (const one of await load.stop()) {
-      const outcome = await assertCharged(books, one);
+      const outcome = await assertCharged(ledger, one);
       counts[outcome]++;
       if (outcome === 'cut') {
         assert.equal(one.answer.status, 0, `${one.id} had begun`);
-        assert.deepEqual(await books.rows(one.id), []);
+        assert.deepEqual(await ledger.rows(one.id), []);
       }
     }
-    assert.equal(await books.openRequests(), 0);
-    await books.verify({ owned: false });
+    assert.equal(await ledger.openRequests(), 0);
+    await ledger.verify({ owned: false });
     await service.start();
   }
   t.diagnostic(JSON.stringify(counts));
@@ -237,7 +237,7 @@ test('SIGTERM under load: what had begun is finished and charged at all workers,
 });
 
 test('a worker that does not stay alive ends the service, in words', async (t) => {
-  const service = house({ workers: 2 });
+  const service = endingsService({ workers: 2 });
   await begin(t, service);
   const exited = service.exited();
   let killed = 0;

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { TestContext } from 'node:test';
 
-import { ask as bodyOf, errorOf, house, slots } from '../../endings/house.ts';
+import { ask as bodyOf, errorOf, endingsService, slots } from '../../endings/endings-service.ts';
 import { TestLedger } from '../../support/test-ledger.ts';
 import { until } from '../../support/service.ts';
 import type { TestService } from '../../support/service.ts';
@@ -13,7 +13,7 @@ import type { Sent } from './workers.ts';
 const workers = 3;
 
 async function begin(t: TestContext): Promise<TestService> {
-  const service = house({ workers, firstCreditCents: '100000' });
+  const service = endingsService({ workers, firstCreditCents: '100000' });
   t.after(() => service.dispose());
   return await service.start();
 }
@@ -84,10 +84,10 @@ test('a budget of a key is never passed by workers that spend at the same time, 
   const made = await report(service, { kind: 'create_key', accountId, name: 'x', expiresAt: undefined });
   // One answer of three words holds and costs the same: its prompt, and as many tokens as it may have.
   const body = bodyOf('three words', { max_tokens: 3 });
-  const books = new TestLedger(service);
+  const ledger = new TestLedger(service);
   const probe = await send(service, body);
   await whole(probe);
-  const { costMicrocents, holdMicrocents } = await books.row(probe.id);
+  const { costMicrocents, holdMicrocents } = await ledger.row(probe.id);
   const paidFor = 5n;
   const amount = holdMicrocents + (paidFor - 1n) * costMicrocents;
   await report(service, {

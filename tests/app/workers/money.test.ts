@@ -76,31 +76,31 @@ async function ask(service: TestService, index: number): Promise<{ readonly id: 
 for (const workers of [2, 4]) {
   test(`credit for ${paidFor}, ${offered} requests at once to ${workers} workers: exactly ${paidFor} are served`, async (t) => {
     const service = await startService(t, workers);
-    const books = new TestLedger(service);
+    const ledger = new TestLedger(service);
     const outcomes = await Promise.all(Array.from({ length: offered }, (_, index) => ask(service, index)));
     const count = (status: number): number => outcomes.filter((outcome) => outcome.status === status).length;
     const other = outcomes.filter(({ status }) => status !== 200 && status !== 402);
     assert.deepEqual([count(200), count(402)], [paidFor, offered - paidFor], JSON.stringify(other));
     for (const { id, status } of outcomes) {
       if (status !== 200) continue;
-      const row = await books.row(id);
+      const row = await ledger.row(id);
       assert.deepEqual([row.ending, row.costMicrocents, row.holdMicrocents], ['finished', price, price]);
     }
-    assert.deepEqual(await books.sums(), { count: paidFor, costMicrocents: credit });
-    assert.equal(await books.balance(), 0n);
+    assert.deepEqual(await ledger.sums(), { count: paidFor, costMicrocents: credit });
+    assert.equal(await ledger.balance(), 0n);
     await service.verify();
 
     await service.command('credits', 'grant', '--cents', String(price / 1_000_000n));
     const more = await Promise.all(Array.from({ length: 50 }, (_, index) => ask(service, index)));
     assert.equal(more.filter(({ status }) => status === 200).length, 1, 'credit for one more pays for one more');
-    assert.equal(await books.balance(), 0n);
+    assert.equal(await ledger.balance(), 0n);
     await service.verify();
   });
 }
 
 test('what is left over at two workers is brought together for the one that needs it', async (t) => {
   const service = await startService(t, 2);
-  const books = new TestLedger(service);
+  const ledger = new TestLedger(service);
   const [one, two] = workersOf(service) as [number, number];
   // Each costs three quarters of its hold, and what it has left stays at its worker, until another one needs it.
   const cost = 1_500_000n;
@@ -110,9 +110,9 @@ test('what is left over at two workers is brought together for the one that need
     const sent = await (left > credit / 2n ? at(service, index % 2 === 0 ? one : two, asking) : asking());
     assert.match(await whole(sent), /^HTTP\/1\.1 200/);
     left -= cost;
-    assert.equal((await books.row(sent.id)).costMicrocents, cost);
+    assert.equal((await ledger.row(sent.id)).costMicrocents, cost);
   }
-  assert.equal(await books.balance(), left);
+  assert.equal(await ledger.balance(), left);
   const refused = await send(service, bodyOf('half', false));
   assert.match(await whole(refused), /^HTTP\/1\.1 402/);
   await report(service, {
@@ -125,13 +125,13 @@ test('what is left over at two workers is brought together for the one that need
   });
   const last = await send(service, bodyOf('quick', false));
   assert.match(await whole(last), /^HTTP\/1\.1 200/);
-  assert.equal(await books.balance(), 0n);
+  assert.equal(await ledger.balance(), 0n);
   await service.verify();
 });
 
 test('money that a request holds at one worker cannot be had at the other, and can when it has ended', async (t) => {
   const service = await startService(t, 2);
-  const books = new TestLedger(service);
+  const ledger = new TestLedger(service);
   const [one, two] = workersOf(service) as [number, number];
   const holding = [];
   for (let index = 0; index < paidFor; index++)
@@ -139,15 +139,15 @@ test('money that a request holds at one worker cannot be had at the other, and c
   for (const { client } of holding) assert.equal(client.status, 200);
   assert.match(await whole(await at(service, two, () => send(service, bodyOf('quick', false)))), /^HTTP\/1\.1 402/);
   holding[0]!.client.reset();
-  const { costMicrocents } = await books.row(holding[0]!.id, 60_000);
+  const { costMicrocents } = await ledger.row(holding[0]!.id, 60_000);
   assert.ok(costMicrocents < price);
   for (const { client } of holding.slice(1)) client.reset();
-  for (const { id } of holding.slice(1)) await books.row(id, 60_000);
+  for (const { id } of holding.slice(1)) await ledger.row(id, 60_000);
   // The row is there before its worker hears of it.
   await until(async () => (await figure(service, 'tokenhouse_holds_open')) === 0, longMs);
   // The other worker refuses from memory for a quarter of a second, and knows nothing of what others have got back.
   await sleep(500);
-  const balance = await books.balance();
+  const balance = await ledger.balance();
   const more = Number(balance / price);
   assert.ok(more > 0);
   const served = await Promise.all(Array.from({ length: 4 * more }, (_, index) => ask(service, index)));

@@ -118,7 +118,7 @@ test('an account that is deleted is cut and refused at all workers, and its name
   assert.deepEqual(statuses(await everywhere(() => send(service, body('hi'), { key }))), all(401));
   const left = await service.command('accounts', 'export', accountId);
   assert.doesNotMatch(left.stdout, /Zebulon/);
-  // Each worker's one request and its cut stream are in the books, and what was left has expired.
+  // Each worker's one request and its cut stream are in the ledger, and what was left has expired.
   await until(async () => {
     const { usage, account } = JSON.parse((await service.command('accounts', 'export', accountId)).stdout) as {
       readonly usage: readonly unknown[];
@@ -145,10 +145,10 @@ test('a suspended account, prices and entitlements are the same at all workers',
     validFrom: undefined,
     validTo: undefined,
   });
-  const books = new TestLedger(service);
+  const ledger = new TestLedger(service);
   for (const sent of await everywhere(() => send(service, body('hi'), { key }))) {
     await whole(sent);
-    const row = await books.row(sent.id);
+    const row = await ledger.row(sent.id);
     assert.deepEqual([row.inputPrice, row.outputPrice], [9_000_000n, 9_000_000n]);
   }
   await report(service, { kind: 'remove_price', accountId, model: 'demo' });
@@ -159,8 +159,8 @@ test('a suspended account, prices and entitlements are the same at all workers',
 });
 
 test('twins at two workers are one generation, and a third worker repeats it', async () => {
-  const books = new TestLedger(service);
-  const before = await books.sums();
+  const ledger = new TestLedger(service);
+  const before = await ledger.sums();
   const headers = `idempotency-key: ${randomUUID()}\r\n`;
   const [one, two, three] = workersOf(service) as [number, number, number];
   const asking = (): Promise<Sent> => send(service, body('slow', true), { headers });
@@ -174,7 +174,7 @@ test('twins at two workers are one generation, and a third worker repeats it', a
     assert.match(repeated, /idempotent-replayed: true/i);
     assert.equal(joined(repeated), joined(first));
   }
-  assert.equal((await books.sums()).count, before.count + 1);
+  assert.equal((await ledger.sums()).count, before.count + 1);
   const other = await at(service, three, () => send(service, body('hi'), { headers }));
   assert.equal(other.client.status, 422);
 });
@@ -183,8 +183,8 @@ test('twins at two workers are one generation, and a third worker repeats it', a
 const joined = (text: string): string => [...text.matchAll(/^data: .*$/gm)].join('\n');
 
 test('a twin takes over what a killed worker was running, and it is charged once', async () => {
-  const books = new TestLedger(service);
-  const before = await books.sums();
+  const ledger = new TestLedger(service);
+  const before = await ledger.sums();
   const headers = `idempotency-key: ${randomUUID()}\r\n`;
   const [one] = workersOf(service) as [number];
   const leading = await at(service, one, () => send(service, body('slow', true), { headers }));
@@ -199,24 +199,24 @@ test('a twin takes over what a killed worker was running, and it is charged once
     assert.match(await whole(again), /six/);
   }
   await killing;
-  const { costMicrocents } = await books.sums();
-  const finished = (await books.newest(5)).filter(({ ending }) => ending === 'finished');
+  const { costMicrocents } = await ledger.sums();
+  const finished = (await ledger.newest(5)).filter(({ ending }) => ending === 'finished');
   assert.equal(costMicrocents, before.costMicrocents + finished[0]!.costMicrocents);
-  await books.verify({ owned: true });
+  await ledger.verify({ owned: true });
 });
 
 test('the metrics are the sum of the workers, and do not fall when one of them ends', async () => {
-  const books = new TestLedger(service);
+  const ledger = new TestLedger(service);
   const sent = await everywhere(() => send(service, body('hi', true)));
   for (const one of sent) await whole(one);
-  for (const { id } of sent) await books.row(id);
+  for (const { id } of sent) await ledger.row(id);
   const families = await metrics(service);
-  const rows = await books.everyRow();
+  const rows = await ledger.everyRow();
   const answered = rows.filter(({ ending }) => ending === 'finished').length;
   const charged = total(families, 'tokenhouse_charged_microcents_total', { model: 'demo' });
   // What a killed worker had counted since it was last asked is not in it.
   assert.ok(total(families, 'tokenhouse_requests_total', { ending: 'finished' }) <= answered);
-  assert.ok(BigInt(charged) <= (await books.sums()).costMicrocents && charged > 0);
+  assert.ok(BigInt(charged) <= (await ledger.sums()).costMicrocents && charged > 0);
   assert.equal(total(families, 'tokenhouse_workers'), count);
   assert.equal(total(families, 'tokenhouse_backend_ready'), 1);
   assert.equal(

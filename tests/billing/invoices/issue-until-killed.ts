@@ -6,7 +6,7 @@ import { setTimeout } from 'node:timers/promises';
 
 import { openSqliteStore } from '../../../src/store/sqlite/store.ts';
 import { accountsOfKill, october } from './kill-accounts.ts';
-import { dayMs, paperOn } from './house.ts';
+import { dayMs, paperOn } from './invoicing.ts';
 import { receiptsOn } from './receipts-on.ts';
 
 const [file = '', documents] = process.argv.slice(2);

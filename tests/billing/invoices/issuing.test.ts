@@ -7,7 +7,7 @@ import { monthOf, monthText } from '../../../src/platform/calendar/months.ts';
 import type { InvoiceData } from '../../../src/billing/invoices/statement.ts';
 import type { UsageRow } from '../../../src/store/ledger.ts';
 import { openConnection } from '../../../src/store/sqlite/connection.ts';
-import { account, dayMs, issuedTo, moved, openPaper, refunded, spent } from './house.ts';
+import { account, dayMs, issuedTo, moved, openPaper, refunded, spent } from './invoicing.ts';
 
 const september = Date.UTC(2026, 8, 1);
 const october = Date.UTC(2026, 9, 1);
@@ -97,7 +97,7 @@ test('an account in which nothing moved gets nothing, and its next statement goe
   assert.equal(found[1]!.data.statement!.openingMicrocents, '50');
 });
 
-test('what is recorded after the books were closed is on the next statement, and said to be so', async (t) => {
+test('what is recorded after the month was closed is on the next statement, and said to be so', async (t) => {
   const paper = await openPaper(t, september);
   await account(paper, 'acct_a', september);
   await moved(paper, 'acct_a', 100n, september + 1);
@@ -114,7 +114,7 @@ test('what is recorded after the books were closed is on the next statement, and
   );
 });
 
-test('two that close the same books issue one statement, and no number is lost', async (t) => {
+test('two that close the same month issue one statement, and no number is lost', async (t) => {
   const paper = await openPaper(t, september);
   for (const id of ['acct_a', 'acct_b', 'acct_c']) {
     await account(paper, id, september);

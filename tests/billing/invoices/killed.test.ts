@@ -9,7 +9,7 @@ import { test } from 'node:test';
 import { openSqliteStore } from '../../../src/store/sqlite/store.ts';
 import { openStore, temporaryFolder } from '../../store/fixture.ts';
 import { receiptsOn } from './receipts-on.ts';
-import { account, dayMs, moved, paperOn, spent } from './house.ts';
+import { account, dayMs, moved, paperOn, spent } from './invoicing.ts';
 import { accountsOfKill, october, september } from './kill-accounts.ts';
 import { built } from '../../support/built.ts';
 

@@ -4,7 +4,7 @@ import { statementData } from '../../../src/billing/invoices/statement.ts';
 import type { Invoice } from '../../../src/store/repositories/invoices.ts';
 import type { Receipt } from '../../../src/store/repositories/receipts.ts';
 import { defaultTaxNotes } from '../../../src/tax/tax.ts';
-import { settings } from './house.ts';
+import { settings } from './invoicing.ts';
 
 const october = Date.UTC(2026, 9, 1);
 const november = Date.UTC(2026, 10, 1);

@@ -12,7 +12,7 @@ import { paperPdf, systemFont } from '../../../src/billing/invoices/pdf.ts';
 import { statementData } from '../../../src/billing/invoices/statement.ts';
 import type { Buyer } from '../../../src/billing/invoices/statement.ts';
 import type { LedgerUsage, Invoice } from '../../../src/store/repositories/invoices.ts';
-import { settings } from './house.ts';
+import { settings } from './invoicing.ts';
 
 const october = Date.UTC(2026, 9, 1);
 const november = Date.UTC(2026, 10, 1);

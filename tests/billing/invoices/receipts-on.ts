@@ -1,7 +1,7 @@
 import { Receipts } from '../../../src/billing/invoices/receipts.ts';
 import type { Repositories } from '../../../src/store/repositories/repositories.ts';
 import { uuid } from '../../store/fixture.ts';
-import { settings } from './house.ts';
+import { settings } from './invoicing.ts';
 
 /** Issues receipts on a store, for a provider that always answers. `begun` is called as each receipt is begun, which goes on when it resolves. */
 export const receiptsOn = (

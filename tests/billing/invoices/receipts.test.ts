@@ -18,7 +18,7 @@ import { openHost } from '../../account-api/host.ts';
 import { withDemoPayments } from '../payments/demo-services.ts';
 import { input } from '../payments/claims.ts';
 import { grant, uuid } from '../../store/fixture.ts';
-import { account, dayMs, moved, openPaper, refunded, settings, spent } from './house.ts';
+import { account, dayMs, moved, openPaper, refunded, settings, spent } from './invoicing.ts';
 
 const cent = 1_000_000n;
 

@@ -4,9 +4,9 @@ import { test } from 'node:test';
 import { extractText, getDocumentProxy } from 'unpdf';
 
 import { openScene } from '../../notifications/webhooks/receiver.ts';
-import { account, dayMs, moved, spent } from './house.ts';
+import { account, dayMs, moved, spent } from './invoicing.ts';
 
-/** Months of before the books were made would not be mailed. */
+/** Months from before the database was made would not be mailed. */
 const year = new Date().getUTCFullYear() + 1;
 const september = Date.UTC(year, 8, 1);
 const october = Date.UTC(year, 9, 1);

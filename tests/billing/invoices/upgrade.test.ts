@@ -1,4 +1,4 @@
-/** Books from before there were invoices: their months are closed, and nobody is sent a year of statements at once. */
+/** A database from before there were invoices: its months are closed, and nobody is sent a year of statements at once. */
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { test } from 'node:test';
@@ -14,7 +14,7 @@ import { openStore, temporaryFolder, usage, uuid } from '../../store/fixture.ts'
 import { noTax } from '../../notifications/webhooks/receiver.ts';
 import { makeAccounts } from '../../usage/accounts.ts';
 import { insertUsage } from '../../usage/ledger-of-rows.ts';
-import { dayMs, issuedTo, spent } from './house.ts';
+import { dayMs, issuedTo, spent } from './invoicing.ts';
 
 test('months from before an upgrade get their statements and numbers, and are not mailed; those after it are', async (t) => {
   const file = join(temporaryFolder(t), 'old.db');

@@ -20,11 +20,11 @@ import { temporaryFolder, uuid } from '../../store/fixture.ts';
 const cent = 1_000_000n;
 
 /** A customer with an endpoint for everything, and an owner. */
-async function listener(books: OpenLedger) {
-  const { repositories } = books.store;
-  const accountId = await newCustomer(books);
+async function listener(opened: OpenLedger) {
+  const { repositories } = opened.store;
+  const accountId = await newCustomer(opened);
   const name = Buffer.from(uuid()).toString('hex');
-  const [email, at, tokenHash] = [`${name}@example.org`, books.store.now(), createSecretKey(randomBytes(32)).export()];
+  const [email, at, tokenHash] = [`${name}@example.org`, opened.store.now(), createSecretKey(randomBytes(32)).export()];
   const invitation = { accountId, email, role: 'owner', invitedBy: 'test', createdAt: at } as const;
   await repositories.createInvitation({ id: `inv_${name}`, tokenHash, expiresAt: at + 60_000, ...invitation });
   const ids = { userId: `user_${name}`, credentialId: `cred_${name}` };
@@ -69,14 +69,14 @@ export function noticeClaims(open: (t: TestContext) => Promise<OpenLedger>): voi
   };
 
   test('a key that is revoked is told of once, wherever the process dies', async (t) => {
-    const books = await open(t);
-    const { repositories, ledger } = books.store;
+    const opened = await open(t);
+    const { repositories, ledger } = opened.store;
     const secret = openSecret({ fromEnvironment: undefined, dataFolder: temporaryFolder(t), warn: () => {} });
     const deaths = await atEachCall(
-      books.store,
+      opened.store,
       async () => {
-        const { accountId, events } = await listener(books);
-        const { row } = issueKey({ accountId, name: 'to be revoked', secret, now: books.store.now() });
+        const { accountId, events } = await listener(opened);
+        const { row } = issueKey({ accountId, name: 'to be revoked', secret, now: opened.store.now() });
         await repositories.createKey({ key: row, changeId: uuid() });
         return { keyId: row.id, events };
       },
@@ -99,13 +99,13 @@ export function noticeClaims(open: (t: TestContext) => Promise<OpenLedger>): voi
   });
 
   test('an automatic top-up that stops is told of once, wherever the process dies', async (t) => {
-    const books = await open(t);
-    const { repositories } = books.store;
+    const opened = await open(t);
+    const { repositories } = opened.store;
     const mailed = new Map<string, Mail>();
     const deaths = await atEachCall(
-      books.store,
+      opened.store,
       async () => {
-        const { accountId, email, events } = await listener(books);
+        const { accountId, email, events } = await listener(opened);
         await repositories.setAutoTopup({
           accountId,
           enabled: true,
@@ -113,7 +113,7 @@ export function noticeClaims(open: (t: TestContext) => Promise<OpenLedger>): voi
           amountMicrocents: 500n * cent,
           monthlyCapMicrocents: 5000n * cent,
           by: 'test',
-          at: books.store.now(),
+          at: opened.store.now(),
         });
         const methodId = demoMethods.declined;
         await repositories.savePaymentMethod({ accountId, provider: 'demo', customerId: 'c', methodId, savedAt: 1 });
@@ -136,7 +136,7 @@ export function noticeClaims(open: (t: TestContext) => Promise<OpenLedger>): voi
           // A death may cost a charge its round, and the webhook what the provider said.
           for (let rounds = 0; rounds < 2 * failuresMax; rounds++) {
             await auto.run(AbortSignal.timeout(60_000));
-            if (store === books.store) await till.payments.catchUp(AbortSignal.timeout(60_000));
+            if (store === opened.store) await till.payments.catchUp(AbortSignal.timeout(60_000));
             clock.laterMs += retryAfterMs + 1;
             if ((await repositories.getAutoTopup({ accountId }))!.stoppedAt !== null) break;
           }

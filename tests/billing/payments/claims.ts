@@ -91,10 +91,10 @@ const balanceOf = async ({ store }: OpenLedger, accountId: string): Promise<bigi
   (await store.repositories.getAccount({ accountId }))!.balanceMicrocents;
 
 /** A paid top-up of so many cents. */
-async function paid(books: OpenLedger, till: Till, accountId: string, cents = 500) {
+async function paid(opened: OpenLedger, till: Till, accountId: string, cents = 500) {
   const topup = await till.payments.createTopup(input(accountId, cents));
   await till.demo.play(topup.checkoutId!, 'success');
-  return (await books.store.repositories.getTopup({ id: topup.id }))!;
+  return (await opened.store.repositories.getTopup({ id: topup.id }))!;
 }
 
 export const event = (type: string, object: object, changes: object = {}) => ({
@@ -122,22 +122,22 @@ export const session = (topup: { id: string; accountId: string }, paymentId: str
 
 export function paymentClaims(open: (t: TestContext) => Promise<OpenLedger>): void {
   test('a payment credits once, whatever reports it and however often', async (t) => {
-    const books = await open(t);
-    const till = openTill(books);
-    const accountId = await newCustomer(books);
+    const opened = await open(t);
+    const till = openTill(opened);
+    const accountId = await newCustomer(opened);
     const topup = await till.payments.createTopup({ ...input(accountId), keepsCard: true });
     assert.equal(topup.status, 'pending');
-    assert.equal(await balanceOf(books, accountId), 0n);
+    assert.equal(await balanceOf(opened, accountId), 0n);
     await till.demo.play(topup.checkoutId!, 'duplicate');
     assert.deepEqual(
       till.delivered.map(({ outcome }) => outcome),
       ['applied', 'again', 'again', 'again', 'again', 'again'],
     );
-    assert.equal(await balanceOf(books, accountId), 500n * cent);
-    const after = (await books.store.repositories.getTopup({ id: topup.id }))!;
+    assert.equal(await balanceOf(opened, accountId), 500n * cent);
+    const after = (await opened.store.repositories.getTopup({ id: topup.id }))!;
     assert.equal(after.status, 'paid');
     assert.notEqual(after.paidAt, null);
-    assert.deepEqual(await books.store.repositories.getPaymentMethod({ accountId, provider: 'demo' }), {
+    assert.deepEqual(await opened.store.repositories.getPaymentMethod({ accountId, provider: 'demo' }), {
       customerId: `cus_demo_${accountId}`,
       methodId: 'pm_demo_good',
     });
@@ -149,14 +149,14 @@ export function paymentClaims(open: (t: TestContext) => Promise<OpenLedger>): vo
     const outcomes = await Promise.all([twin, intent, twin, intent, twin].map((value) => say(till, value)));
     assert.equal(outcomes.filter((outcome) => outcome === 'applied').length, 1, String(outcomes));
     assert.equal(outcomes.filter((outcome) => outcome === 'again').length, 4, String(outcomes));
-    assert.equal(await balanceOf(books, accountId), 1000n * cent);
-    assert.deepEqual(await books.differences(), []);
+    assert.equal(await balanceOf(opened, accountId), 1000n * cent);
+    assert.deepEqual(await opened.differences(), []);
   });
 
   test('a card is kept where automatic top-ups were asked for, and nowhere else', async (t) => {
-    const books = await open(t);
-    const { repositories } = books.store;
-    const till = openTill(books);
+    const opened = await open(t);
+    const { repositories } = opened.store;
+    const till = openTill(opened);
     for (const [isOn, keepsCard, isKept] of [
       [undefined, undefined, false],
       [undefined, false, false],
@@ -165,35 +165,35 @@ export function paymentClaims(open: (t: TestContext) => Promise<OpenLedger>): vo
       [true, undefined, true],
       [true, false, false],
     ] as const) {
-      const accountId = await newCustomer(books);
+      const accountId = await newCustomer(opened);
       const auto = { thresholdMicrocents: 0n, amountMicrocents: cent, monthlyCapMicrocents: cent, by: 'test', at: 1 };
       if (isOn !== undefined) await repositories.setAutoTopup({ accountId, enabled: isOn, ...auto });
       const topup = await till.payments.createTopup({ ...input(accountId), keepsCard });
       await till.demo.play(topup.checkoutId!, 'success');
-      assert.equal(await balanceOf(books, accountId), 500n * cent);
+      assert.equal(await balanceOf(opened, accountId), 500n * cent);
       const kept = await repositories.getPaymentMethod({ accountId, provider: 'demo' });
       assert.equal(kept !== undefined, isKept, `automatic top-ups ${isOn}, asked ${keepsCard}`);
     }
   });
 
   test('the same idempotency key is one top-up with one checkout; for another amount it is refused', async (t) => {
-    const books = await open(t);
-    const till = openTill(books);
-    const accountId = await newCustomer(books);
+    const opened = await open(t);
+    const till = openTill(opened);
+    const accountId = await newCustomer(opened);
     const both = await Promise.all([1, 2, 3].map(() => till.payments.createTopup(input(accountId, 500, 'key'))));
     assert.equal(new Set(both.map(({ id }) => id)).size, 1);
     assert.equal(new Set(both.map(({ checkoutUrl }) => checkoutUrl)).size, 1);
     const isConflict = (error: unknown): boolean => error instanceof StoreError && error.code === 'conflict';
     await assert.rejects(till.payments.createTopup(input(accountId, 501, 'key')), isConflict);
-    const elsewhere = await till.payments.createTopup(input(await newCustomer(books), 500, 'key'));
+    const elsewhere = await till.payments.createTopup(input(await newCustomer(opened), 500, 'key'));
     assert.notEqual(elsewhere.id, both[0]!.id, 'another account may use the same key');
   });
 
   test('what the provider did not say, or says of others, credits nobody', async (t) => {
-    const books = await open(t);
-    const till = openTill(books);
-    const accountId = await newCustomer(books);
-    const other = await newCustomer(books);
+    const opened = await open(t);
+    const till = openTill(opened);
+    const accountId = await newCustomer(opened);
+    const other = await newCustomer(opened);
     const topup = await till.payments.createTopup(input(accountId));
     const good = event('checkout.session.completed', session(topup, 'pi_1'));
     const bytes = Buffer.from(JSON.stringify(good));
@@ -235,25 +235,25 @@ export function paymentClaims(open: (t: TestContext) => Promise<OpenLedger>): vo
       event('customer.created', {}),
     ])
       assert.equal(await say(till, value), 'ignored');
-    assert.equal(await balanceOf(books, accountId), 0n);
-    assert.equal(await balanceOf(books, other), 0n);
+    assert.equal(await balanceOf(opened, accountId), 0n);
+    assert.equal(await balanceOf(opened, other), 0n);
 
     assert.equal(await say(till, good), 'applied');
     // A second payment of a top-up is a person's to look at: its money is not this account's for nothing.
     assert.equal(await say(till, event('checkout.session.completed', session(topup, 'pi_2'))), 'refused');
     const second = await till.payments.createTopup(input(accountId));
     assert.equal(await say(till, event('checkout.session.completed', session(second, 'pi_1'))), 'refused');
-    assert.equal((await books.store.repositories.getTopup({ id: second.id }))!.status, 'pending');
-    assert.equal(await balanceOf(books, accountId), 500n * cent);
-    assert.deepEqual(await books.differences(), []);
+    assert.equal((await opened.store.repositories.getTopup({ id: second.id }))!.status, 'pending');
+    assert.equal(await balanceOf(opened, accountId), 500n * cent);
+    assert.deepEqual(await opened.differences(), []);
   });
 
   test('events in any order: paid is paid, and a return waits for its payment', async (t) => {
-    const books = await open(t);
-    const till = openTill(books);
-    const accountId = await newCustomer(books);
+    const opened = await open(t);
+    const till = openTill(opened);
+    const accountId = await newCustomer(opened);
     const topup = await till.payments.createTopup(input(accountId));
-    const status = async () => (await books.store.repositories.getTopup({ id: topup.id }))!.status;
+    const status = async () => (await opened.store.repositories.getTopup({ id: topup.id }))!.status;
     const about = { metadata: { topup_id: topup.id, account_id: accountId } };
     const refund = { id: 're_1', payment_intent: 'pi_1', amount: 200, currency: 'usd', status: 'succeeded' };
     const early = event('refund.created', refund);
@@ -268,27 +268,27 @@ export function paymentClaims(open: (t: TestContext) => Promise<OpenLedger>): vo
     assert.equal(await status(), 'paid');
     assert.equal(await say(till, early), 'applied');
     assert.equal(await say(till, event('refund.updated', refund)), 'again');
-    assert.equal(await balanceOf(books, accountId), 300n * cent);
+    assert.equal(await balanceOf(opened, accountId), 300n * cent);
     assert.equal(await status(), 'paid');
     assert.equal(await say(till, event('refund.created', { ...refund, id: 're_2', amount: 300 })), 'applied');
     assert.equal(await status(), 'refunded');
     assert.equal(await say(till, event('refund.created', { ...refund, id: 're_3', amount: 501 })), 'refused');
-    assert.equal(await balanceOf(books, accountId), 0n);
-    assert.deepEqual(await books.differences(), []);
+    assert.equal(await balanceOf(opened, accountId), 0n);
+    assert.deepEqual(await opened.differences(), []);
   });
 
   test('a refund or a dispute takes what there is and nothing holds; the rest is bad debt, and comes back when it is won', async (t) => {
-    const books = await open(t);
-    const till = openTill(books);
-    const accountId = await newCustomer(books);
-    const topup = await paid(books, till, accountId);
-    await books.hold(accountId, 100n * cent);
-    await books.store.ledger.settle(usage(accountId, 100n * cent, { promptTokens: 100_000_000 }));
-    await books.hold(accountId, 50n * cent);
-    const badDebt = await balanceOf(books, systemAccounts.badDebt);
+    const opened = await open(t);
+    const till = openTill(opened);
+    const accountId = await newCustomer(opened);
+    const topup = await paid(opened, till, accountId);
+    await opened.hold(accountId, 100n * cent);
+    await opened.store.ledger.settle(usage(accountId, 100n * cent, { promptTokens: 100_000_000 }));
+    await opened.hold(accountId, 50n * cent);
+    const badDebt = await balanceOf(opened, systemAccounts.badDebt);
     await till.demo.play(topup.checkoutId!, 'dispute');
     const [taken] = [
-      await books.store.repositories.findPaymentReturn({
+      await opened.store.repositories.findPaymentReturn({
         provider: 'demo',
         id: (await till.demo.getCheckout(topup.checkoutId!))!.disputeId!,
       }),
@@ -296,77 +296,77 @@ export function paymentClaims(open: (t: TestContext) => Promise<OpenLedger>): vo
     assert.equal(taken!.amountMicrocents, 500n * cent);
     // 350 are free; what of it was found, the search says, and never what is held.
     assert.ok(taken!.takenMicrocents > 0n && taken!.takenMicrocents <= 350n * cent, String(taken!.takenMicrocents));
-    assert.equal(await balanceOf(books, accountId), 400n * cent - taken!.takenMicrocents);
-    assert.equal(await balanceOf(books, systemAccounts.badDebt), badDebt - (500n * cent - taken!.takenMicrocents));
+    assert.equal(await balanceOf(opened, accountId), 400n * cent - taken!.takenMicrocents);
+    assert.equal(await balanceOf(opened, systemAccounts.badDebt), badDebt - (500n * cent - taken!.takenMicrocents));
     assert.ok(till.logged.includes('payment_taken_back_unpaid') && till.logged.includes('topup_dispute'));
-    assert.equal((await books.store.repositories.getTopup({ id: topup.id }))!.status, 'disputed');
-    assert.deepEqual(await books.differences(), []);
+    assert.equal((await opened.store.repositories.getTopup({ id: topup.id }))!.status, 'disputed');
+    assert.deepEqual(await opened.differences(), []);
     await till.demo.play(topup.checkoutId!, 'win');
-    assert.equal(await balanceOf(books, accountId), 400n * cent);
-    assert.equal(await balanceOf(books, systemAccounts.badDebt), badDebt);
-    const won = (await books.store.repositories.getTopup({ id: topup.id }))!;
+    assert.equal(await balanceOf(opened, accountId), 400n * cent);
+    assert.equal(await balanceOf(opened, systemAccounts.badDebt), badDebt);
+    const won = (await opened.store.repositories.getTopup({ id: topup.id }))!;
     assert.deepEqual([won.status, won.returnedMicrocents], ['paid', 0n]);
-    assert.deepEqual(await books.differences(), []);
+    assert.deepEqual(await opened.differences(), []);
   });
 
-  test('an account that has nothing left owes nothing: a dispute is the loss of the house', async (t) => {
-    const books = await open(t);
-    const till = openTill(books);
-    const accountId = await newCustomer(books);
-    const topup = await paid(books, till, accountId);
-    await books.hold(accountId, 500n * cent);
-    await books.store.ledger.settle(usage(accountId, 500n * cent, { promptTokens: 500_000_000 }));
-    const badDebt = await balanceOf(books, systemAccounts.badDebt);
+  test('an account that has nothing left owes nothing: a dispute is a loss of the operator', async (t) => {
+    const opened = await open(t);
+    const till = openTill(opened);
+    const accountId = await newCustomer(opened);
+    const topup = await paid(opened, till, accountId);
+    await opened.hold(accountId, 500n * cent);
+    await opened.store.ledger.settle(usage(accountId, 500n * cent, { promptTokens: 500_000_000 }));
+    const badDebt = await balanceOf(opened, systemAccounts.badDebt);
     await till.demo.play(topup.checkoutId!, 'dispute');
-    assert.equal(await balanceOf(books, accountId), 0n);
-    assert.equal(await balanceOf(books, systemAccounts.badDebt), badDebt - 500n * cent);
+    assert.equal(await balanceOf(opened, accountId), 0n);
+    assert.equal(await balanceOf(opened, systemAccounts.badDebt), badDebt - 500n * cent);
     await till.demo.play(topup.checkoutId!, 'win');
-    assert.equal(await balanceOf(books, accountId), 0n);
-    assert.equal(await balanceOf(books, systemAccounts.badDebt), badDebt);
-    assert.deepEqual(await books.differences(), []);
+    assert.equal(await balanceOf(opened, accountId), 0n);
+    assert.equal(await balanceOf(opened, systemAccounts.badDebt), badDebt);
+    assert.deepEqual(await opened.differences(), []);
   });
 
   test('a refund that is asked for twice with one key happens once, and never for more than was paid', async (t) => {
-    const books = await open(t);
-    const till = openTill(books);
-    const accountId = await newCustomer(books);
-    const topup = await paid(books, till, accountId);
+    const opened = await open(t);
+    const till = openTill(opened);
+    const accountId = await newCustomer(opened);
+    const topup = await paid(opened, till, accountId);
     const refund = (amountCents: number, idempotencyKey: string) =>
       till.payments.provider.refund({ paymentId: topup.paymentId!, amountCents, idempotencyKey });
     const [one, same] = [await refund(200, 'a'), await refund(200, 'a')];
     assert.equal(one, same);
-    assert.equal(await balanceOf(books, accountId), 300n * cent);
+    assert.equal(await balanceOf(opened, accountId), 300n * cent);
     await assert.rejects(
       refund(301, 'b'),
       (error: unknown) => error instanceof PaymentError && error.code === 'declined',
     );
     await refund(300, 'c');
-    assert.equal(await balanceOf(books, accountId), 0n);
-    assert.equal((await books.store.repositories.getTopup({ id: topup.id }))!.status, 'refunded');
-    assert.deepEqual(await books.differences(), []);
+    assert.equal(await balanceOf(opened, accountId), 0n);
+    assert.equal((await opened.store.repositories.getTopup({ id: topup.id }))!.status, 'refunded');
+    assert.deepEqual(await opened.differences(), []);
   });
 
   test('what the webhook has missed is found by asking', async (t) => {
-    const books = await open(t);
-    const till = openTill(books);
-    const accountId = await newCustomer(books);
-    await paid(books, till, accountId);
+    const opened = await open(t);
+    const till = openTill(opened);
+    const accountId = await newCustomer(opened);
+    await paid(opened, till, accountId);
     till.isCut = true;
-    const topup = await paid(books, till, accountId);
+    const topup = await paid(opened, till, accountId);
     await till.demo.play(topup.checkoutId!, 'refund');
     assert.equal(topup.status, 'pending');
     till.isCut = false;
     assert.equal(await till.payments.catchUp(AbortSignal.timeout(60_000)), 2);
     assert.equal(await till.payments.catchUp(AbortSignal.timeout(60_000)), 0);
-    assert.equal((await books.store.repositories.getTopup({ id: topup.id }))!.status, 'refunded');
-    assert.equal(await balanceOf(books, accountId), 500n * cent);
-    assert.deepEqual(await books.differences(), []);
+    assert.equal((await opened.store.repositories.getTopup({ id: topup.id }))!.status, 'refunded');
+    assert.equal(await balanceOf(opened, accountId), 500n * cent);
+    assert.deepEqual(await opened.differences(), []);
   });
 
   test('a refund that fails gives back what it took, once, whatever the order and the number of its events', async (t) => {
-    const books = await open(t);
-    const { repositories } = books.store;
-    const till = openTill(books);
+    const opened = await open(t);
+    const { repositories } = opened.store;
+    const till = openTill(opened);
     const states = ['succeeded', 'failed', 'updated', 'late'] as const;
     const orders = [
       ['succeeded', 'failed'],
@@ -380,16 +380,16 @@ export function paymentClaims(open: (t: TestContext) => Promise<OpenLedger>): vo
       [['failed', 'updated'], ['succeeded']],
       [['succeeded', 'failed', 'late', 'updated', 'succeeded', 'failed']],
     ] as const;
-    const badDebt = await balanceOf(books, systemAccounts.badDebt);
+    const badDebt = await balanceOf(opened, systemAccounts.badDebt);
     for (const [number, order] of orders.entries()) {
       const where = JSON.stringify(order);
-      const accountId = await newCustomer(books);
+      const accountId = await newCustomer(opened);
       const topup = await till.payments.createTopup(input(accountId));
       const paymentId = `pi_failing_${number}`;
       await say(till, event('checkout.session.completed', session(topup, paymentId)));
       // 100 of 500 are spent: of 450 that are refunded it has 400.
-      await books.hold(accountId, 100n * cent);
-      await books.store.ledger.settle(usage(accountId, 100n * cent, { promptTokens: 100_000_000 }));
+      await opened.hold(accountId, 100n * cent);
+      await opened.store.ledger.settle(usage(accountId, 100n * cent, { promptTokens: 100_000_000 }));
       const refund = { id: `re_failing_${number}`, payment_intent: paymentId, amount: 450, currency: 'usd' };
       const about = {
         succeeded: event('refund.created', { ...refund, status: 'succeeded' }),
@@ -399,7 +399,7 @@ export function paymentClaims(open: (t: TestContext) => Promise<OpenLedger>): vo
       };
       for (const step of order)
         await Promise.all((typeof step === 'string' ? [step] : step).map((name) => say(till, about[name])));
-      assert.equal(await balanceOf(books, accountId), 400n * cent, where);
+      assert.equal(await balanceOf(opened, accountId), 400n * cent, where);
       const after = (await repositories.getTopup({ id: topup.id }))!;
       assert.deepEqual([after.status, after.returnedMicrocents], ['paid', 0n], where);
       const reported = (await repositories.listNotices({ after: '', limit: 1000 })).filter(
@@ -417,61 +417,61 @@ export function paymentClaims(open: (t: TestContext) => Promise<OpenLedger>): vo
       // The money can be asked for again, and that refund holds.
       const again = event('refund.created', { ...refund, id: `${refund.id}_again`, amount: 300, status: 'succeeded' });
       assert.equal(await say(till, again), 'applied');
-      assert.equal(await balanceOf(books, accountId), 100n * cent, where);
+      assert.equal(await balanceOf(opened, accountId), 100n * cent, where);
     }
-    assert.equal(await balanceOf(books, systemAccounts.badDebt), badDebt);
-    assert.deepEqual(await books.differences(), []);
+    assert.equal(await balanceOf(opened, systemAccounts.badDebt), badDebt);
+    assert.deepEqual(await opened.differences(), []);
   });
 
-  test('a refund that fails although the account had nothing left restores the house, and a dispute beside it stands', async (t) => {
-    const books = await open(t);
-    const till = openTill(books);
-    const accountId = await newCustomer(books);
-    const topup = await paid(books, till, accountId);
-    await books.hold(accountId, 500n * cent);
-    await books.store.ledger.settle(usage(accountId, 500n * cent, { promptTokens: 500_000_000 }));
-    const badDebt = await balanceOf(books, systemAccounts.badDebt);
+  test('a refund that fails although the account had nothing left restores what the operator lost, and a dispute beside it stands', async (t) => {
+    const opened = await open(t);
+    const till = openTill(opened);
+    const accountId = await newCustomer(opened);
+    const topup = await paid(opened, till, accountId);
+    await opened.hold(accountId, 500n * cent);
+    await opened.store.ledger.settle(usage(accountId, 500n * cent, { promptTokens: 500_000_000 }));
+    const badDebt = await balanceOf(opened, systemAccounts.badDebt);
     await till.payments.provider.refund({ paymentId: topup.paymentId!, amountCents: 200, idempotencyKey: 'a' });
     await till.demo.play(topup.checkoutId!, 'dispute');
-    assert.equal(await balanceOf(books, systemAccounts.badDebt), badDebt - 500n * cent);
+    assert.equal(await balanceOf(opened, systemAccounts.badDebt), badDebt - 500n * cent);
     await till.demo.play(topup.checkoutId!, 'refund_failure');
     assert.deepEqual(
       till.delivered.slice(-2).map(({ outcome }) => outcome),
       ['applied', 'again'],
     );
-    assert.equal(await balanceOf(books, systemAccounts.badDebt), badDebt - 300n * cent);
-    const disputed = (await books.store.repositories.getTopup({ id: topup.id }))!;
+    assert.equal(await balanceOf(opened, systemAccounts.badDebt), badDebt - 300n * cent);
+    const disputed = (await opened.store.repositories.getTopup({ id: topup.id }))!;
     assert.deepEqual([disputed.status, disputed.returnedMicrocents], ['disputed', 300n * cent]);
     await assert.rejects(till.demo.play(topup.checkoutId!, 'refund_failure'), PaymentError, 'no refund is left');
-    assert.equal(await balanceOf(books, accountId), 0n);
+    assert.equal(await balanceOf(opened, accountId), 0n);
     assert.ok(till.logged.includes('refund_failed'));
-    assert.deepEqual(await books.differences(), []);
+    assert.deepEqual(await opened.differences(), []);
   });
 
   test('a refund that somebody has failed to pay is one at the built-in provider again', async (t) => {
-    const books = await open(t);
-    const till = openTill(books);
-    const accountId = await newCustomer(books);
-    const topup = await paid(books, till, accountId);
+    const opened = await open(t);
+    const till = openTill(opened);
+    const accountId = await newCustomer(opened);
+    const topup = await paid(opened, till, accountId);
     await till.demo.play(topup.checkoutId!, 'refund');
-    assert.equal(await balanceOf(books, accountId), 0n);
+    assert.equal(await balanceOf(opened, accountId), 0n);
     await till.demo.play(topup.checkoutId!, 'refund_failure');
-    assert.equal(await balanceOf(books, accountId), 500n * cent);
+    assert.equal(await balanceOf(opened, accountId), 500n * cent);
     await till.demo.play(topup.checkoutId!, 'refund');
-    assert.equal(await balanceOf(books, accountId), 0n);
-    assert.equal((await books.store.repositories.getTopup({ id: topup.id }))!.status, 'refunded');
-    assert.deepEqual(await books.differences(), []);
+    assert.equal(await balanceOf(opened, accountId), 0n);
+    assert.equal((await opened.store.repositories.getTopup({ id: topup.id }))!.status, 'refunded');
+    assert.deepEqual(await opened.differences(), []);
   });
 
   test('a dispute that is lost stays; one that was won first, or is said to be won twice, takes nothing', async (t) => {
-    const books = await open(t);
-    const till = openTill(books);
-    const accountId = await newCustomer(books);
-    const topup = await paid(books, till, accountId);
+    const opened = await open(t);
+    const till = openTill(opened);
+    const accountId = await newCustomer(opened);
+    const topup = await paid(opened, till, accountId);
     await till.demo.play(topup.checkoutId!, 'dispute');
     await till.demo.play(topup.checkoutId!, 'lose');
-    assert.equal(await balanceOf(books, accountId), 0n);
-    const lost = (await books.store.repositories.getTopup({ id: topup.id }))!;
+    assert.equal(await balanceOf(opened, accountId), 0n);
+    const lost = (await opened.store.repositories.getTopup({ id: topup.id }))!;
     assert.deepEqual([lost.status, lost.returnedMicrocents], ['disputed', 500n * cent]);
     await assert.rejects(till.demo.play(topup.checkoutId!, 'win'), PaymentError);
 
@@ -487,23 +487,23 @@ export function paymentClaims(open: (t: TestContext) => Promise<OpenLedger>): vo
     ] as const)
       outcomes.push(await say(till, event(type, { ...dispute, status })));
     assert.deepEqual(outcomes, ['applied', 'again', 'again', 'again']);
-    assert.equal(await balanceOf(books, accountId), 500n * cent);
-    assert.equal((await books.store.repositories.getTopup({ id: other.id }))!.status, 'paid');
-    assert.deepEqual(await books.differences(), []);
+    assert.equal(await balanceOf(opened, accountId), 500n * cent);
+    assert.equal((await opened.store.repositories.getTopup({ id: other.id }))!.status, 'paid');
+    assert.deepEqual(await opened.differences(), []);
   });
 
   test('what is in another currency is recorded, told to the operator, and moves nothing', async (t) => {
-    const books = await open(t);
-    const till = openTill(books);
-    const accountId = await newCustomer(books);
+    const opened = await open(t);
+    const till = openTill(opened);
+    const accountId = await newCustomer(opened);
     const topup = await till.payments.createTopup(input(accountId));
     const abroad = event('checkout.session.completed', session(topup, 'pi_abroad', { currency: 'eur' }));
     assert.equal(await say(till, abroad), 'refused');
     const why = 'refused: it is in eur, and this service takes usd only: settle it at the payment provider';
-    const outcomeOf = (id: string) => books.store.repositories.findPaymentEvent({ provider: 'demo', id });
+    const outcomeOf = (id: string) => opened.store.repositories.findPaymentEvent({ provider: 'demo', id });
     assert.equal(await outcomeOf(abroad.id), why);
-    assert.equal(await balanceOf(books, accountId), 0n);
-    assert.equal((await books.store.repositories.getTopup({ id: topup.id }))!.status, 'pending');
+    assert.equal(await balanceOf(opened, accountId), 0n);
+    assert.equal((await opened.store.repositories.getTopup({ id: topup.id }))!.status, 'pending');
     assert.equal(await say(till, event('checkout.session.completed', session(topup, 'pi_home'))), 'applied');
     const object = { payment_intent: 'pi_home', amount: 100, currency: 'eur' };
     for (const [type, status] of [
@@ -517,7 +517,7 @@ export function paymentClaims(open: (t: TestContext) => Promise<OpenLedger>): vo
       assert.equal(await outcomeOf(value.id), why, type);
     }
     assert.equal(till.logged.filter((line) => line === 'payment_event_contradicts').length, 5);
-    assert.equal(await balanceOf(books, accountId), 500n * cent);
-    assert.deepEqual(await books.differences(), []);
+    assert.equal(await balanceOf(opened, accountId), 500n * cent);
+    assert.deepEqual(await opened.differences(), []);
   });
 }

@@ -18,12 +18,12 @@ const dayMs = 86_400_000;
 
 export function deathClaims(open: (t: TestContext) => Promise<OpenLedger>): void {
   test('a top-up, its payment, a refund and a dispute happen once, wherever the process dies', async (t) => {
-    const books = await open(t);
-    const { repositories, ledger } = books.store;
+    const opened = await open(t);
+    const { repositories, ledger } = opened.store;
     const deaths = await atEachCall(
-      books.store,
+      opened.store,
       async () => {
-        const accountId = await newCustomer(books);
+        const accountId = await newCustomer(opened);
         return {
           accountId,
           paymentId: `pi_${accountId}`,
@@ -44,7 +44,7 @@ export function deathClaims(open: (t: TestContext) => Promise<OpenLedger>): void
         await say(till, event('checkout.session.completed', object, at('session')));
         if (!scene.isSpent) {
           scene.isSpent = true;
-          await books.hold(scene.accountId, 100n * cent);
+          await opened.hold(scene.accountId, 100n * cent);
           await ledger.settle(usage(scene.accountId, 100n * cent, { promptTokens: 100_000_000 }));
         }
         const returned = { payment_intent: scene.paymentId, currency: 'usd' };
@@ -71,25 +71,25 @@ export function deathClaims(open: (t: TestContext) => Promise<OpenLedger>): void
       },
     );
     assert.ok(deaths > 15, `only ${deaths} calls`);
-    assert.deepEqual(await books.differences(), []);
+    assert.deepEqual(await opened.differences(), []);
   });
 
   test('a refund that fails and a dispute that is won give back once, wherever the process dies', async (t) => {
-    const books = await open(t);
-    const { repositories, ledger } = books.store;
+    const opened = await open(t);
+    const { repositories, ledger } = opened.store;
     for (const order of [
       ['refund.created', 'charge.dispute.created', 'refund.failed', 'charge.dispute.closed'],
       ['refund.failed', 'charge.dispute.closed', 'refund.created', 'charge.dispute.created'],
     ] as const) {
       const deaths = await atEachCall(
-        books.store,
+        opened.store,
         async () => {
-          const accountId = await newCustomer(books);
-          const till = openTill(books);
+          const accountId = await newCustomer(opened);
+          const till = openTill(opened);
           const topup = await till.payments.createTopup(input(accountId));
           await say(till, event('checkout.session.completed', session(topup, `pi_${accountId}`)));
-          // 100 of 500 are spent: what takes all of it takes a part from the house.
-          await books.hold(accountId, 100n * cent);
+          // 100 of 500 are spent: what takes all of it takes a part from the operator.
+          await opened.hold(accountId, 100n * cent);
           await ledger.settle(usage(accountId, 100n * cent, { promptTokens: 100_000_000 }));
           return { accountId };
         },
@@ -119,16 +119,16 @@ export function deathClaims(open: (t: TestContext) => Promise<OpenLedger>): void
       );
       assert.ok(deaths > 12, `only ${deaths} calls`);
     }
-    assert.deepEqual(await books.differences(), []);
+    assert.deepEqual(await opened.differences(), []);
   });
 
   test('an automatic top-up charges once, wherever the process dies', async (t) => {
-    const books = await open(t);
-    const { repositories } = books.store;
+    const opened = await open(t);
+    const { repositories } = opened.store;
     const deaths = await atEachCall(
-      books.store,
+      opened.store,
       async () => {
-        const accountId = await newCustomer(books);
+        const accountId = await newCustomer(opened);
         await repositories.setAutoTopup({
           accountId,
           enabled: true,
@@ -156,7 +156,7 @@ export function deathClaims(open: (t: TestContext) => Promise<OpenLedger>): void
         });
         await auto.run(AbortSignal.timeout(60_000));
         // What its death kept from the webhook.
-        if (store === books.store) await till.payments.catchUp(AbortSignal.timeout(60_000));
+        if (store === opened.store) await till.payments.catchUp(AbortSignal.timeout(60_000));
       },
       async ({ accountId }, where) => {
         const topups = await repositories.listTopups({ accountId, limit: 10 });
@@ -170,16 +170,16 @@ export function deathClaims(open: (t: TestContext) => Promise<OpenLedger>): void
       },
     );
     assert.ok(deaths > 8, `only ${deaths} calls`);
-    assert.deepEqual(await books.differences(), []);
+    assert.deepEqual(await opened.differences(), []);
   });
 
   test('promotional credit ends once, wherever the process dies', async (t) => {
-    const books = await open(t);
-    const { repositories, ledger } = books.store;
+    const opened = await open(t);
+    const { repositories, ledger } = opened.store;
     await atEachCall(
-      books.store,
+      opened.store,
       async () => {
-        const accountId = await newCustomer(books);
+        const accountId = await newCustomer(opened);
         const transfer = { ...grant(accountId, 100n * cent), at: Date.now() - 2 * dayMs };
         const values = [transfer.id, accountId, 100n * cent, transfer.at, Date.now() - dayMs];
         await ledger.transfer({ ...transfer, recording: [{ name: 'promotion', values }] });
@@ -196,6 +196,6 @@ export function deathClaims(open: (t: TestContext) => Promise<OpenLedger>): void
       async ({ accountId }, where) =>
         assert.equal((await repositories.getAccount({ accountId }))!.balanceMicrocents, 7n * cent, where),
     );
-    assert.deepEqual(await books.differences(), []);
+    assert.deepEqual(await opened.differences(), []);
   });
 }

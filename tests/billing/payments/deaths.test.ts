@@ -1,4 +1,4 @@
 import { deathClaims } from './death-claims.ts';
-import { openBooks } from './sqlite-ledger.ts';
+import { openLedger } from './sqlite-ledger.ts';
 
-deathClaims(openBooks);
+deathClaims(openLedger);

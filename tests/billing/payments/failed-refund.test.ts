@@ -10,7 +10,7 @@ import { DemoProvider } from '../../../src/billing/payments/demo.ts';
 import { Payments } from '../../../src/billing/payments/payments.ts';
 import { closeConnection, openConnection } from '../../../src/store/sqlite/connection.ts';
 import { WebhookEvents } from '../../../src/notifications/webhooks/events.ts';
-import { account, dayMs, issuedTo, openPaper } from '../invoices/house.ts';
+import { account, dayMs, issuedTo, openPaper } from '../invoices/invoicing.ts';
 import { secret, input } from './claims.ts';
 
 const september = Date.UTC(2026, 8, 1);

@@ -22,11 +22,11 @@ const cent = 1_000_000n;
 const dayMs = 86_400_000;
 
 /** A finished request of so many cents that ended at a time. */
-async function spend(books: OpenLedger, accountId: string, cents: bigint, endedAt: number): Promise<void> {
-  await books.hold(accountId, cents * cent);
-  await books.store.ledger.settle(
+async function spend(opened: OpenLedger, accountId: string, cents: bigint, endedAt: number): Promise<void> {
+  await opened.hold(accountId, cents * cent);
+  await opened.store.ledger.settle(
     usage(accountId, cents * cent, {
-      // With the time in its key that it has in the books: months are found by it.
+      // Its key has the time that its row has: months are found by it.
       requestId: uuidMaker(() => endedAt)(),
       promptTokens: Number(cents * cent),
       startedAt: endedAt - 5,
@@ -43,12 +43,12 @@ const cursorOf = (entry: LedgerEntry): LedgerCursor =>
 
 export function moreClaims(open: (t: TestContext) => Promise<OpenLedger>): void {
   test('the ledger: every balance after is the sum of what is below it, in pages of any size, of any kind', async (t) => {
-    const books = await open(t);
-    const { repositories, ledger } = books.store;
+    const opened = await open(t);
+    const { repositories, ledger } = opened.store;
     const seed = Date.now() % 2 ** 32;
     t.diagnostic(`seed ${seed}`);
     const random = mulberry32(seed);
-    const accountId = await newCustomer(books);
+    const accountId = await newCustomer(opened);
     const start = Math.floor(Date.now() / dayMs) * dayMs - 3 * dayMs;
     await ledger.transfer({ ...grant(accountId, 1000n * cent), at: start });
     let at = start;
@@ -56,7 +56,7 @@ export function moreClaims(open: (t: TestContext) => Promise<OpenLedger>): void 
     let cost = 0n;
     // Long before, so that there are many days between without any charge.
     for (const days of [14, 3, 2, 1]) {
-      await spend(books, accountId, 1n, start - days * 100 * dayMs + 7_000_000);
+      await spend(opened, accountId, 1n, start - days * 100 * dayMs + 7_000_000);
       cost += cent;
     }
     while (at < start + 3 * dayMs - 4 * 3_600_000) {
@@ -66,7 +66,7 @@ export function moreClaims(open: (t: TestContext) => Promise<OpenLedger>): void 
         await ledger.transfer({ ...grant(accountId, BigInt(1 + Math.floor(random() * 9)) * cent), at });
         transfers++;
       } else {
-        await spend(books, accountId, 1n, at);
+        await spend(opened, accountId, 1n, at);
         cost += cent;
       }
     }
@@ -93,7 +93,7 @@ export function moreClaims(open: (t: TestContext) => Promise<OpenLedger>): void 
           assert.ok(startOfDay(timeZone, entry.from) === entry.from || moved.includes(entry.from), timeZone);
           assert.equal(startOfDay(timeZone, entry.to - 1), startOfDay(timeZone, entry.from));
         }
-      assert.equal(all[0]!.balanceAfterMicrocents, await balanceOf(books, accountId));
+      assert.equal(all[0]!.balanceAfterMicrocents, await balanceOf(opened, accountId));
       assert.equal(all.filter(({ kind }) => kind === 'grant').length, transfers);
       let below = 0n;
       for (const entry of all.toReversed()) {
@@ -129,7 +129,7 @@ export function moreClaims(open: (t: TestContext) => Promise<OpenLedger>): void 
       assert.equal(credit.spentMicrocents, cost);
       assert.equal(credit.creditedMicrocents - credit.spentMicrocents, credit.balanceMicrocents);
     }
-    const stranger = await newCustomer(books);
+    const stranger = await newCustomer(opened);
     const [newest] = (await repositories.listLedger({ accountId, limit: 1, now: Date.now(), kind: 'grant' }))!;
     assert.equal(
       await repositories.listLedger({ accountId: stranger, limit: 5, now: Date.now(), after: cursorOf(newest!) }),
@@ -138,10 +138,10 @@ export function moreClaims(open: (t: TestContext) => Promise<OpenLedger>): void 
   });
 
   test('automatic top-up charges once per trigger, also from two processes at once, and up to its ceiling', async (t) => {
-    const books = await open(t);
-    const { repositories } = books.store;
-    const till = openTill(books);
-    const accountId = await newCustomer(books);
+    const opened = await open(t);
+    const { repositories } = opened.store;
+    const till = openTill(opened);
+    const accountId = await newCustomer(opened);
     const mails: Mail[] = [];
     const at = { ms: Date.now() };
     const make = () =>
@@ -171,13 +171,13 @@ export function moreClaims(open: (t: TestContext) => Promise<OpenLedger>): void 
       repositories.savePaymentMethod({ accountId, provider: 'demo', customerId: 'cus', methodId, savedAt: at.ms });
     await method(demoMethods.good);
     for (let round = 0; round < 3; round++) await run();
-    assert.equal(await balanceOf(books, accountId), 500n * cent);
-    await spend(books, accountId, 450n, Date.now());
+    assert.equal(await balanceOf(opened, accountId), 500n * cent);
+    await spend(opened, accountId, 450n, Date.now());
     for (let round = 0; round < 3; round++) await run();
-    assert.equal(await balanceOf(books, accountId), 550n * cent);
-    await spend(books, accountId, 500n, Date.now());
+    assert.equal(await balanceOf(opened, accountId), 550n * cent);
+    await spend(opened, accountId, 500n, Date.now());
     for (let round = 0; round < 3; round++) await run();
-    assert.equal(await balanceOf(books, accountId), 50n * cent, 'a third charge would pass the ceiling');
+    assert.equal(await balanceOf(opened, accountId), 50n * cent, 'a third charge would pass the ceiling');
     const topups = await repositories.listTopups({ accountId, limit: 100 });
     assert.deepEqual(
       topups.map(({ status, origin }) => [status, origin]),
@@ -191,19 +191,19 @@ export function moreClaims(open: (t: TestContext) => Promise<OpenLedger>): void 
     await set(5000n);
     till.isCut = true;
     await run();
-    assert.equal(await balanceOf(books, accountId), 50n * cent);
+    assert.equal(await balanceOf(opened, accountId), 50n * cent);
     for (let round = 0; round < 3; round++) await run();
     till.isCut = false;
     assert.equal(await till.payments.catchUp(AbortSignal.timeout(60_000)), 1);
     for (let round = 0; round < 2; round++) await run();
-    assert.equal(await balanceOf(books, accountId), 550n * cent);
+    assert.equal(await balanceOf(opened, accountId), 550n * cent);
     assert.equal((await repositories.getAutoTopup({ accountId }))!.pendingTopup, null);
 
     // A process that listed the account before that charge was credited begins no other.
     const late = { accountId, topupId: 'top_late', provider: 'demo', monthFrom: 0, at: at.ms };
     assert.deepEqual(await repositories.claimAutoTopup(late), { kind: 'none' });
 
-    await spend(books, accountId, 500n, Date.now());
+    await spend(opened, accountId, 500n, Date.now());
     await repositories.addWebhookEndpoint({
       id: 'whk_failed',
       accountId,
@@ -250,17 +250,17 @@ export function moreClaims(open: (t: TestContext) => Promise<OpenLedger>): void 
     );
     await method(demoMethods.good);
     await run();
-    assert.equal(await balanceOf(books, accountId), 50n * cent, 'it stays stopped');
+    assert.equal(await balanceOf(opened, accountId), 50n * cent, 'it stays stopped');
     await set(5000n);
     await run();
-    assert.equal(await balanceOf(books, accountId), 550n * cent, 'until it is set anew');
-    assert.deepEqual(await books.differences(), []);
+    assert.equal(await balanceOf(opened, accountId), 550n * cent, 'until it is set anew');
+    assert.deepEqual(await opened.differences(), []);
   });
 
   test('promotional credit is spent first, the soonest end first, and what is left at its end is taken back once', async (t) => {
-    const books = await open(t);
-    const { repositories, ledger } = books.store;
-    const accountId = await newCustomer(books);
+    const opened = await open(t);
+    const { repositories, ledger } = opened.store;
+    const accountId = await newCustomer(opened);
     const now = Date.now();
     const start = now - 10 * dayMs;
     const give = async (cents: bigint, grantedAt: number, expiresAt: number) => {
@@ -275,10 +275,10 @@ export function moreClaims(open: (t: TestContext) => Promise<OpenLedger>): void 
     const late = await give(100n, start, start + 8 * dayMs);
     const soon = await give(50n, start + dayMs, start + 4 * dayMs);
     const idle = await give(30n, start + 9 * dayMs, now + 9 * dayMs);
-    await spend(books, accountId, 10n, start + 1000); // of `late`
-    await spend(books, accountId, 30n, start + 2 * dayMs); // of `soon`
-    await spend(books, accountId, 25n, start + 5 * dayMs); // of `late`, `soon` has ended
-    await spend(books, accountId, 40n, start + 8 * dayMs); // of nothing: both have ended
+    await spend(opened, accountId, 10n, start + 1000); // of `late`
+    await spend(opened, accountId, 30n, start + 2 * dayMs); // of `soon`
+    await spend(opened, accountId, 25n, start + 5 * dayMs); // of `late`, `soon` has ended
+    await spend(opened, accountId, 40n, start + 8 * dayMs); // of nothing: both have ended
     const unused = (transferId: Uint8Array) => repositories.promotionUnused({ accountId, transferId });
     assert.equal(await unused(soon), 20n * cent);
     assert.equal(await unused(late), 65n * cent);
@@ -288,10 +288,10 @@ export function moreClaims(open: (t: TestContext) => Promise<OpenLedger>): void 
       [20n * cent, 65n * cent, 30n * cent],
     );
     const close = () => closePromotions({ ledger, repositories, now: () => now, newId: uuid });
-    const before = await balanceOf(books, accountId);
+    const before = await balanceOf(opened, accountId);
     await Promise.all([close(), close()]);
     await close();
-    assert.equal(await balanceOf(books, accountId), before - 85n * cent);
+    assert.equal(await balanceOf(opened, accountId), before - 85n * cent);
     const closed = (await repositories.listPromotions({ accountId })).map(
       ({ closedAt, unusedMicrocents, takenMicrocents }) => [closedAt !== null, unusedMicrocents, takenMicrocents],
     );
@@ -300,13 +300,13 @@ export function moreClaims(open: (t: TestContext) => Promise<OpenLedger>): void 
       [true, 65n * cent, 65n * cent],
       [false, null, null],
     ]);
-    assert.deepEqual(await books.differences(), []);
+    assert.deepEqual(await opened.differences(), []);
   });
 
   test('what runs keeps what it holds: of promotional credit that ends only what is free is taken', async (t) => {
-    const books = await open(t);
-    const { repositories, ledger } = books.store;
-    const accountId = await newCustomer(books);
+    const opened = await open(t);
+    const { repositories, ledger } = opened.store;
+    const accountId = await newCustomer(opened);
     const now = Date.now();
     const transfer = { ...grant(accountId, 100n * cent), at: now - 2 * dayMs };
     const recording = [
@@ -314,7 +314,7 @@ export function moreClaims(open: (t: TestContext) => Promise<OpenLedger>): void 
     ] as const;
     assert.equal(await ledger.transfer({ ...transfer, recording }), true);
     assert.equal(await ledger.transfer({ ...transfer, recording }), false, 'the same key grants once');
-    await books.hold(accountId, 100n * cent);
+    await opened.hold(accountId, 100n * cent);
     await closePromotions({ ledger, repositories, now: () => now - dayMs + closingGraceMs / 2, newId: uuid });
     assert.equal(
       (await repositories.listPromotions({ accountId }))[0]!.closedAt,
@@ -324,15 +324,15 @@ export function moreClaims(open: (t: TestContext) => Promise<OpenLedger>): void 
     await closePromotions({ ledger, repositories, now: () => now, newId: uuid });
     const [closed] = await repositories.listPromotions({ accountId });
     assert.deepEqual([closed!.unusedMicrocents, closed!.takenMicrocents], [100n * cent, 0n]);
-    assert.equal(await balanceOf(books, accountId), 100n * cent);
-    assert.deepEqual(await books.differences(), []);
+    assert.equal(await balanceOf(opened, accountId), 100n * cent);
+    assert.deepEqual(await opened.differences(), []);
   });
 
   test('credits grant with an end makes a promotion, once per key', async (t) => {
-    const books = await open(t);
-    const { repositories, ledger } = books.store;
-    const accountId = await newCustomer(books);
-    const services = { ledger, repositories, newId: uuid, now: () => books.store.now() } as never;
+    const opened = await open(t);
+    const { repositories, ledger } = opened.store;
+    const accountId = await newCustomer(opened);
+    const services = { ledger, repositories, newId: uuid, now: () => opened.store.now() } as never;
     const input = {
       kind: 'move_credit',
       movement: 'grant',
@@ -353,7 +353,7 @@ export function moreClaims(open: (t: TestContext) => Promise<OpenLedger>): void 
       operate({ ...input, movement: 'topup', idempotencyKey: 'x' }, services),
       /only a grant can have an expiry/i,
     );
-    assert.equal(await balanceOf(books, accountId), 10n * cent);
-    assert.ok((await balanceOf(books, systemAccounts.promo)) < 0n);
+    assert.equal(await balanceOf(opened, accountId), 10n * cent);
+    assert.ok((await balanceOf(opened, systemAccounts.promo)) < 0n);
   });
 }

@@ -1,6 +1,6 @@
 import { paymentClaims } from './claims.ts';
 import { moreClaims } from './more-claims.ts';
-import { openBooks } from './sqlite-ledger.ts';
+import { openLedger } from './sqlite-ledger.ts';
 
-paymentClaims(openBooks);
-moreClaims(openBooks);
+paymentClaims(openLedger);
+moreClaims(openLedger);

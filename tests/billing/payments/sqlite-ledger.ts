@@ -5,7 +5,7 @@ import { differencesOf, openStore, temporaryFolder } from '../../store/fixture.t
 import type { OpenLedger } from './claims.ts';
 
 /** Free balances as billing keeps them, in a few lines. */
-export const openBooks = async (t: TestContext): Promise<OpenLedger> => {
+export const openLedger = async (t: TestContext): Promise<OpenLedger> => {
   const file = join(temporaryFolder(t), 'x.db');
   const free = new Map<string, bigint>();
   const credit = (id: string, microcents: bigint): unknown => free.set(id, (free.get(id) ?? 0n) + microcents);

@@ -10,7 +10,7 @@ import { receiptsOn } from '../invoices/receipts-on.ts';
 import { event, openTill, say, session, input } from './claims.ts';
 
 /** Four payments: one holds, one is refunded in part, one whose refund failed, one whose dispute was won. */
-async function rightBooks(t: TestContext): Promise<string> {
+async function consistentLedger(t: TestContext): Promise<string> {
   const file = join(temporaryFolder(t), 'right.db');
   const store = await openStore(t, file);
   await customer(store, 'acct_a', 0n);
@@ -42,7 +42,7 @@ async function rightBooks(t: TestContext): Promise<string> {
 const ofPayment = (id: string): string => `transfer_id = (select transfer_id from payment where id = '${id}')`;
 
 test('one row that is wrong is found: each payment has one credit, each refund one debit, each failed one both', async (t) => {
-  const right = await rightBooks(t);
+  const right = await consistentLedger(t);
   const cases: readonly [statement: string, what: readonly RegExp[]][] = [
     [`update payment set amount = amount + 1 where id = 'pi_held'`, [/^payment pi_held$/]],
     [

@@ -78,7 +78,7 @@ test('an event loop that is kept busy is seen, and that it is free again', async
 test('memory is held against the limit that is given', async (t) => {
   let seen: LoadSample | undefined;
   const rss = process.memoryUsage.rss();
-  t.after(monitorLoad({ limits, memoryBytesMax: rss * 2, judged: (_rung, sample) => (seen = sample) }));
+  t.after(monitorLoad({ limits, memoryBytesMax: rss * 2, judged: (_shedLevel, sample) => (seen = sample) }));
   await until(() => seen !== undefined, 60_000);
   assert.ok(seen!.memoryShare > 0.2 && seen!.memoryShare < 2, String(seen!.memoryShare));
 });

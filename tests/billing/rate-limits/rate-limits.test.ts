@@ -21,7 +21,7 @@ const hourMs = 3_600_000;
 const begin = Date.UTC(2026, 10, 22, 9, 30);
 
 /** Limits under a clock that the test moves. */
-class House {
+class TestLimits {
   ms = 0;
   /** What somebody has set the time of day ahead. */
   aheadMs = 0;
@@ -156,10 +156,10 @@ const rows: readonly {
 describe('§7.5 a refusal names its limit, and says when to come back', () => {
   for (const { name, plan, rates, tokens = 0, letsIn, code, limit, message } of rows) {
     test(name, () => {
-      const house = new House(plan === undefined ? [] : [{ name: 'p', ...plan }], 3);
+      const testLimits = new TestLimits(plan === undefined ? [] : [{ name: 'p', ...plan }], 3);
       const who = caller(plan === undefined ? undefined : 'p', rates);
-      assert.equal(house.fill(who, tokens).length, letsIn);
-      const refusal = house.refusal(who, tokens);
+      assert.equal(testLimits.fill(who, tokens).length, letsIn);
+      const refusal = testLimits.refusal(who, tokens);
       assert.deepEqual([refusal.code, refusal.status], [code, 429]);
       assert.match(refusal.message, message);
       assert.deepEqual(refusal.headers, {
@@ -173,9 +173,9 @@ describe('§7.5 a refusal names its limit, and says when to come back', () => {
 });
 
 test('§7.5 request_quota_exceeded has request_limit, window_end and plan_tier', () => {
-  const house = new House([{ name: 'standard', quota: { requests: 1, windowMs: 24 * hourMs } }]);
-  house.fill(caller('standard'));
-  const { extra, retryAfterSeconds = 0 } = house.refusal(caller('standard'));
+  const testLimits = new TestLimits([{ name: 'standard', quota: { requests: 1, windowMs: 24 * hourMs } }]);
+  testLimits.fill(caller('standard'));
+  const { extra, retryAfterSeconds = 0 } = testLimits.refusal(caller('standard'));
   assert.deepEqual(Object.keys(extra), ['request_limit', 'window_end', 'plan_tier']);
   assert.deepEqual([extra['request_limit'], extra['plan_tier']], [1, 'standard']);
   assert.match(String(extra['window_end']), /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/);
@@ -185,10 +185,10 @@ test('§7.5 request_quota_exceeded has request_limit, window_end and plan_tier',
 });
 
 test('money.md, "Plans": only plan keys count against the quota, and it is given back when it was our fault', () => {
-  const house = new House([{ name: 'p', quota: { requests: 2, windowMs: hourMs } }]);
+  const testLimits = new TestLimits([{ name: 'p', quota: { requests: 2, windowMs: hourMs } }]);
   const serverless = { ...caller('p'), key: { id: 'key_s' } };
-  assert.equal(house.fill(serverless).length, 64);
-  const two = new House([{ name: 'p', quota: { requests: 2, windowMs: hourMs } }]);
+  assert.equal(testLimits.fill(serverless).length, 64);
+  const two = new TestLimits([{ name: 'p', quota: { requests: 2, windowMs: hourMs } }]);
   const [first, second] = two.fill(caller('p'));
   first?.end({ tokens: 0, isCounted: false });
   second?.end(counted());
@@ -199,35 +199,35 @@ test('money.md, "Plans": only plan keys count against the quota, and it is given
 });
 
 test('tokens are counted by estimate, and by what was used in the end', () => {
-  const house = new House([{ name: 'p', tokensPerMinute: 1000 }]);
-  const one = house.admit(caller('p'), 'generate', 900);
-  assert.equal(house.refusal(caller('p'), 200).code, 'rate_limit_exceeded');
+  const testLimits = new TestLimits([{ name: 'p', tokensPerMinute: 1000 }]);
+  const one = testLimits.admit(caller('p'), 'generate', 900);
+  assert.equal(testLimits.refusal(caller('p'), 200).code, 'rate_limit_exceeded');
   one.end(counted(100));
-  const two = house.admit(caller('p'), 'generate', 900);
+  const two = testLimits.admit(caller('p'), 'generate', 900);
   two.end(counted(5000));
-  const { retryAfterSeconds = 0 } = house.refusal(caller('p'), 1);
-  house.ms += retryAfterSeconds * 1000;
+  const { retryAfterSeconds = 0 } = testLimits.refusal(caller('p'), 1);
+  testLimits.ms += retryAfterSeconds * 1000;
   // Began in one window and ended in a later one: what goes beyond the estimate counts where it was used.
-  const long = house.admit(caller('p'), 'generate', 100);
-  house.ms += 60_000;
+  const long = testLimits.admit(caller('p'), 'generate', 100);
+  testLimits.ms += 60_000;
   long.end(counted(700));
-  assert.equal(house.admit(caller('p'), 'generate', 300).headers()['ratelimit-remaining'], '100');
+  assert.equal(testLimits.admit(caller('p'), 'generate', 300).headers()['ratelimit-remaining'], '100');
 });
 
 test('an account can have a limit of its own, and a changed plan or configuration holds from the next request on', () => {
-  const house = new House([{ name: 'p', concurrencyMax: 3 }], 2);
+  const testLimits = new TestLimits([{ name: 'p', concurrencyMax: 3 }], 2);
   const own = { account: { id: 'acct_o', plan: 'p', concurrencyMax: 4 }, key: { id: 'key_o' } };
-  assert.equal(house.fill(own).length, 4);
-  assert.equal(house.fill(caller('p')).length, 3);
-  house.limits.plans = [{ name: 'p', concurrencyMax: 5 }];
-  assert.equal(house.fill(caller('p')).length, 2);
+  assert.equal(testLimits.fill(own).length, 4);
+  assert.equal(testLimits.fill(caller('p')).length, 3);
+  testLimits.limits.plans = [{ name: 'p', concurrencyMax: 5 }];
+  assert.equal(testLimits.fill(caller('p')).length, 2);
   // A plan that the configuration has no longer limits nothing of its own.
-  house.limits.plans = [];
-  assert.equal(house.fill({ ...caller('p', undefined, 'key_b', 'acct_b') }).length, 2);
+  testLimits.limits.plans = [];
+  assert.equal(testLimits.fill({ ...caller('p', undefined, 'key_b', 'acct_b') }).length, 2);
 });
 
 test('a plan key needs a plan', () => {
-  const { limits } = new House([{ name: 'p' }]);
+  const { limits } = new TestLimits([{ name: 'p' }]);
   assert.equal(limits.coveringPlan(caller('p')), 'p');
   assert.equal(limits.coveringPlan({ account: { id: 'a', plan: 'p' }, key: { id: 'k' } }), undefined);
   for (const plan of [undefined, 'gone'])
@@ -239,27 +239,27 @@ test('a plan key needs a plan', () => {
 
 test('files take a place, counting does not, and both are requests; neither is one that a plan includes', () => {
   const plan = { name: 'p', quota: { requests: 1, windowMs: hourMs }, requestsPerMinute: 3, tokensPerMinute: 10 };
-  const house = new House([{ ...plan, concurrencyMax: 1 }]);
-  house.admit(caller('p'), 'count');
-  house.admit(caller('p'), 'file');
-  assert.throws(() => house.admit(caller('p'), 'file'), /running/);
-  assert.equal(house.limits.running, 1);
-  house.admit(caller('p'), 'count');
-  assert.throws(() => house.admit(caller('p'), 'count'), /a minute/);
+  const testLimits = new TestLimits([{ ...plan, concurrencyMax: 1 }]);
+  testLimits.admit(caller('p'), 'count');
+  testLimits.admit(caller('p'), 'file');
+  assert.throws(() => testLimits.admit(caller('p'), 'file'), /running/);
+  assert.equal(testLimits.limits.running, 1);
+  testLimits.admit(caller('p'), 'count');
+  assert.throws(() => testLimits.admit(caller('p'), 'count'), /a minute/);
 });
 
 test('§7.5 headers of an answer: the limit of which the smallest share is left; none without limits', () => {
-  const house = new House([
+  const testLimits = new TestLimits([
     { name: 'p', quota: { requests: 100, windowMs: 30 * 24 * hourMs }, requestsPerMinute: 4, tokensPerMinute: 10_000 },
   ]);
-  assert.deepEqual(house.admit(caller(), 'generate', 10).headers(), {});
-  const one = house.admit(caller('p'), 'generate', 5000);
+  assert.deepEqual(testLimits.admit(caller(), 'generate', 10).headers(), {});
+  const one = testLimits.admit(caller('p'), 'generate', 5000);
   const headers = one.headers();
   assert.deepEqual([headers['ratelimit-limit'], headers['ratelimit-remaining']], ['10000', '5000']);
   one.end(counted(10));
   const after = one.headers();
   assert.deepEqual([after['ratelimit-limit'], after['ratelimit-remaining']], ['4', '3']);
-  house.ms += Number(after['ratelimit-reset']) * 1000;
+  testLimits.ms += Number(after['ratelimit-reset']) * 1000;
   assert.notEqual(one.headers()['ratelimit-limit'], '4');
 });
 
@@ -307,63 +307,63 @@ interface Played {
   readonly retryAfterSeconds: number | undefined;
 }
 
-/** Asks, ends and waits; after each refusal looks whether it said the truth, on a house that has lived through the same. */
+/** Asks, ends and waits; after each refusal looks whether it said the truth, on limits that have lived through the same. */
 function play(terms: Plan, of: readonly KeyRates[], steps: readonly Step[], jumps: boolean): Played[] {
   const played: Played[] = [];
-  const live = (until: number): { house: House; running: Admitted[]; refused: ApiError | undefined } => {
-    const house = new House([terms], 4);
+  const live = (until: number): { testLimits: TestLimits; running: Admitted[]; refused: ApiError | undefined } => {
+    const testLimits = new TestLimits([terms], 4);
     const running: Admitted[] = [];
     let refused: ApiError | undefined;
     for (const one of steps.slice(0, until)) {
       refused = undefined;
       switch (one.does) {
         case 'wait':
-          house.ms += one.ms;
+          testLimits.ms += one.ms;
           break;
         case 'jump':
-          if (jumps) house.aheadMs += one.hours * hourMs;
+          if (jumps) testLimits.aheadMs += one.hours * hourMs;
           break;
         case 'end':
           if (running.length > 0) running.splice(one.which % running.length, 1)[0]!.end(counted(one.tokens));
           break;
         case 'ask':
           try {
-            running.push(house.admit(callerOf(one.key), 'generate', one.tokens));
+            running.push(testLimits.admit(callerOf(one.key), 'generate', one.tokens));
           } catch (error) {
             assert.ok(error instanceof ApiError, String(error));
             refused = error;
           }
       }
     }
-    return { house, running, refused };
+    return { testLimits, running, refused };
   };
   const callerOf = (key: number) => caller('p', of[key], `key_${key}`);
   for (const [index, one] of steps.entries()) {
     if (one.does !== 'ask') continue;
-    const { house, running, refused } = live(index + 1);
+    const { testLimits, running, refused } = live(index + 1);
     if (refused === undefined) continue;
     const { code, retryAfterSeconds, headers, extra } = refused;
     played.push({ code, retryAfterSeconds });
     assert.equal(headers['ratelimit-reset'], String(retryAfterSeconds));
     if (code === 'request_quota_exceeded') {
-      const restMs = Date.parse(String(extra['window_end'])) - (begin + house.ms + house.aheadMs);
+      const restMs = Date.parse(String(extra['window_end'])) - (begin + testLimits.ms + testLimits.aheadMs);
       assert.equal(Math.ceil(restMs / 1000), retryAfterSeconds);
     }
     // Refusing counts nothing: asked at once again, it says the same.
-    assert.equal(house.refusal(callerOf(one.key), one.tokens).code, code);
+    assert.equal(testLimits.refusal(callerOf(one.key), one.tokens).code, code);
     if (code === 'concurrency_limit_exceeded') {
       // Nobody knows when a request ends; as soon as they have, and the second is over, there is room.
-      house.ms += 1000;
+      testLimits.ms += 1000;
       for (const each of running.splice(0)) each.end(counted(0));
     } else {
       const seconds = retryAfterSeconds ?? 0;
-      house.ms += seconds * 1000 - 1001;
+      testLimits.ms += seconds * 1000 - 1001;
       if (seconds > 1)
-        assert.equal(house.refusal(callerOf(one.key), one.tokens).status, 429, 'it could have come sooner');
-      house.ms += 1001;
+        assert.equal(testLimits.refusal(callerOf(one.key), one.tokens).status, 429, 'it could have come sooner');
+      testLimits.ms += 1001;
       for (const each of running.splice(0)) each.end(counted(0));
     }
-    house.admit(callerOf(one.key), 'generate', one.tokens).end();
+    testLimits.admit(callerOf(one.key), 'generate', one.tokens).end();
   }
   return played;
 }
@@ -391,25 +391,25 @@ test('no window is ever passed, whatever comes and goes; what is given back can 
   fc.assert(
     fc.property(fc.integer({ min: 1, max: 6 }), fc.array(step, { maxLength: 200 }), (requests, steps) => {
       const windowMs = 10_000;
-      const house = new House([{ name: 'p', quota: { requests, windowMs }, concurrencyMax: 1000 }]);
+      const testLimits = new TestLimits([{ name: 'p', quota: { requests, windowMs }, concurrencyMax: 1000 }]);
       const rule = { subject: 'acct_a', kind: 'quota', lengthMs: windowMs, limit: requests } as const;
       const letIn = new Map<number, number>();
       const running: { readonly at: number; readonly admitted: Admitted }[] = [];
       for (const { waitMs, isCounted, ends } of steps) {
-        house.ms += waitMs;
-        const at = house.windows.startOf(rule);
+        testLimits.ms += waitMs;
+        const at = testLimits.windows.startOf(rule);
         const before = letIn.get(at) ?? 0;
         if (ends && running.length > 0) {
           const { at: then, admitted } = running.shift()!;
           admitted.end({ tokens: 0, isCounted });
           if (!isCounted && then === at) letIn.set(at, before - 1);
         } else if (before < requests) {
-          running.push({ at, admitted: house.admit(caller('p'), 'generate') });
+          running.push({ at, admitted: testLimits.admit(caller('p'), 'generate') });
           letIn.set(at, before + 1);
         } else {
-          assert.equal(house.refusal(caller('p')).code, 'request_quota_exceeded');
+          assert.equal(testLimits.refusal(caller('p')).code, 'request_quota_exceeded');
         }
-        assert.equal(house.windows.used(rule), letIn.get(at) ?? 0);
+        assert.equal(testLimits.windows.used(rule), letIn.get(at) ?? 0);
       }
     }),
   );
@@ -420,32 +420,32 @@ describe('counts outlive the process', () => {
   const rule = { subject: 'acct_a', kind: 'quota', lengthMs: 24 * hourMs, limit: 5 } as const;
 
   test('what was counted is counted after a restart, until its window is over', async () => {
-    const first = new House([terms]);
+    const first = new TestLimits([terms]);
     for (let i = 0; i < 3; i++) first.admit(caller('p'), 'generate').end(counted());
     await first.windows.write();
-    const second = new House([terms], 64, first.store, begin + 60_000);
+    const second = new TestLimits([terms], 64, first.store, begin + 60_000);
     await second.windows.load();
     assert.equal(second.fill(caller('p')).length, first.windows.restMs(rule) > 60_000 ? 2 : 5);
     await second.windows.write();
-    const later = new House([terms], 64, first.store, begin + 24 * hourMs);
+    const later = new TestLimits([terms], 64, first.store, begin + 24 * hourMs);
     await later.windows.load();
     assert.equal(later.fill(caller('p')).length, 5);
   });
 
   test('a store that is away loses nothing, and what it is told later is all there was', async () => {
-    const house = new House([terms]);
+    const testLimits = new TestLimits([terms]);
     const reported: boolean[] = [];
-    const windows = new Windows({ store: house.store, now: () => begin, kept: (isKept) => reported.push(isKept) });
-    house.store.isBroken = true;
+    const windows = new Windows({ store: testLimits.store, now: () => begin, kept: (isKept) => reported.push(isKept) });
+    testLimits.store.isBroken = true;
     windows.add(rule, 2);
     await windows.write();
     windows.add(rule, 1);
     await windows.write();
     assert.equal(windows.used(rule), 3);
-    house.store.isBroken = false;
+    testLimits.store.isBroken = false;
     await windows.write();
     assert.deepEqual(
-      [...house.store.rows.values()].map(({ used }) => used),
+      [...testLimits.store.rows.values()].map(({ used }) => used),
       [3],
     );
     assert.deepEqual(reported, [false, true]);

@@ -53,7 +53,7 @@ const toolRound = (id: string, result: string, thought?: string): GenerationRequ
     {
       role: 'assistant',
       content: [],
-      reasoning: thought === undefined ? [] : [{ text: thought, seal: undefined }],
+      reasoning: thought === undefined ? [] : [{ text: thought, signature: undefined }],
       toolCalls: [{ id, name: 'get_weather', arguments: '{"location":"text"}' }],
     },
     { role: 'tool', toolCallId: id, content: [{ type: 'text', text: result }] },

@@ -255,7 +255,7 @@ describe('results', () => {
 });
 
 describe('blocks of an assistant', () => {
-  test('thinking keeps its seal and the place of it; without one it is from elsewhere', () => {
+  test('thinking keeps its signature and where it stood; without one it is from elsewhere', () => {
     assert.deepEqual(
       conversation([
         user(text('a')),
@@ -270,10 +270,10 @@ describe('blocks of an assistant', () => {
       ])[1],
       said([text('b')], {
         reasoning: [
-          { text: 'hm', seal: { value: 's1_x', at: 'messages[1].content[0].signature' } },
-          { text: '', seal: { value: 'e1_y', at: 'messages[1].content[1].data' } },
-          { text: 'so', seal: undefined },
-          { text: 'well', seal: undefined },
+          { text: 'hm', signature: { value: 's1_x', at: 'messages[1].content[0].signature' } },
+          { text: '', signature: { value: 'e1_y', at: 'messages[1].content[1].data' } },
+          { text: 'so', signature: undefined },
+          { text: 'well', signature: undefined },
         ],
       }),
     );

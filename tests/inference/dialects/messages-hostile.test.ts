@@ -127,7 +127,7 @@ test('halves of characters do not leave the decoder', async () => {
     `{${valid},"tools":[{"name":"${half}","description":"${half}","input_schema":{"type":"object"}}],"tool_choice":{"type":"tool","name":"${half}"}}`,
   ];
   for (const text of table) assert.equal(await outcome(text), 'accepted', text);
-  // Seals are compared with what was sent, and go no further.
+  // Signatures are compared with what was sent, and go no further.
   assert.equal(
     await outcome(
       message(

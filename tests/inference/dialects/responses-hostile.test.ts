@@ -10,9 +10,9 @@ import { Fold } from '../../../src/generation/fold.ts';
 import { checkFeatures } from '../../../src/inference/pipeline/features.ts';
 import { checkTools } from '../../../src/inference/pipeline/tool-rules.ts';
 import { capableModel, chatFlags } from '../pipeline/models.ts';
-import { plainSeals } from '../../support/seals.ts';
+import { plainSigner } from '../../support/plain-signer.ts';
 
-const head = { requestId: 'r', id: '00'.repeat(16), created: 1, model: 'm', seals: plainSeals };
+const head = { requestId: 'r', id: '00'.repeat(16), created: 1, model: 'm', signer: plainSigner };
 
 /** Everything of a request that is pure, on a model that can do everything; and an answer that repeats it. */
 function outcome(body: string | object, items?: ReadonlyMap<string, unknown>): string {

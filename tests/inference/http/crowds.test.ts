@@ -58,7 +58,7 @@ describe('slow clients, 500 at once, are answered 408 and closed while others ar
     const answered = await outlast(idlers, ' ', async () => (await askChat(service)).status);
     assertAll408(idlers);
     assert.ok(answered > 0);
-    // The slow ones never reached the books.
+    // The slow ones never reached the ledger.
     assert.equal((await service.usage()).requests.length, before + answered);
   });
 });

@@ -20,7 +20,7 @@ import { forbiddenUrls } from '../../platform/outbound/forbidden-urls.ts';
 const at = 'messages[0].content[1].image_url.url';
 const png = pngOf(5, 5);
 
-interface House {
+interface Fixture {
   readonly server: HttpsServer;
   readonly dns: DnsServer;
   readonly fetcher: ImageFetcher;
@@ -35,11 +35,11 @@ interface House {
  * server: whatever it lets through to loopback arrives there and is counted. `open.images.test` is a host that the
  * operator allows, so that what comes after the gates can be seen too.
  */
-async function houseOf(
+async function openFixture(
   t: TestContext,
   answer: (request: HttpsRequest) => void,
   { zone = () => ['A 127.0.0.1'], ...options }: ImageFetcherOptions & { readonly zone?: DnsZone } = {},
-): Promise<House> {
+): Promise<Fixture> {
   const server = await HttpsServer.start(answer);
   const dns = await DnsServer.start(zone);
   t.after(() => Promise.all([server.close(), dns.close()]));
@@ -71,28 +71,28 @@ test('an image is fetched from the host that is meant, with nothing of ours in t
     delete process.env['HTTPS_PROXY'];
     delete process.env['https_proxy'];
   });
-  const house = await houseOf(t, pngAnswer);
-  assert.deepEqual(await house.fetch('https://open.images.test/a%20b.png?x=1#fragment'), png);
-  const [request] = house.server.requests;
+  const fixture = await openFixture(t, pngAnswer);
+  assert.deepEqual(await fixture.fetch('https://open.images.test/a%20b.png?x=1#fragment'), png);
+  const [request] = fixture.server.requests;
   assert.deepEqual([request?.path, request?.serverName], ['/a%20b.png?x=1', 'open.images.test']);
   const names = request!.fields.map((field) => field.split(':')[0]!.toLowerCase()).sort();
   assert.deepEqual(names, ['accept', 'accept-encoding', 'connection', 'host', 'user-agent']);
   assert.ok(
     request!.fields.includes('host: open.images.test') && request!.fields.includes('accept-encoding: identity'),
   );
-  assert.equal(house.counted.bytes, png.length);
-  await until(() => house.server.open === 0);
+  assert.equal(fixture.counted.bytes, png.length);
+  await until(() => fixture.server.open === 0);
 });
 
 test('reliability §3.2, forms 1 to 106: none of them gets as far as a connection or a question', async (t) => {
-  const house = await houseOf(t, pngAnswer);
-  for (const url of forbiddenUrls) assert.equal(await house.refusal(url), 'unsupported_value', url);
-  assert.deepEqual([house.server.connections, house.dns.queries], [0, []]);
+  const fixture = await openFixture(t, pngAnswer);
+  for (const url of forbiddenUrls) assert.equal(await fixture.refusal(url), 'unsupported_value', url);
+  assert.deepEqual([fixture.server.connections, fixture.dns.queries], [0, []]);
   // The listener does see who comes.
-  connect(house.server.port, '127.0.0.1')
+  connect(fixture.server.port, '127.0.0.1')
     .on('error', () => {})
     .end();
-  await until(() => house.server.connections === 1);
+  await until(() => fixture.server.connections === 1);
 });
 
 test('reliability §3.2: a name that stands for a private address, in whatever way, is never dialled', async (t) => {
@@ -114,9 +114,9 @@ test('reliability §3.2: a name that stands for a private address, in whatever w
     ],
   };
   for (const [name, zone] of Object.entries(zones)) {
-    const house = await houseOf(t, pngAnswer, { zone });
-    assert.equal(await house.refusal('https://evil.images.test/a.png'), 'unsupported_value', name);
-    assert.equal(house.server.connections, 0, name);
+    const fixture = await openFixture(t, pngAnswer, { zone });
+    assert.equal(await fixture.refusal('https://evil.images.test/a.png'), 'unsupported_value', name);
+    assert.equal(fixture.server.connections, 0, name);
   }
 });
 
@@ -125,9 +125,9 @@ test('reliability §3.2: a name that is public when it is judged and private whe
   // 192.0.2.1 is for documentation and refused too; the first answer must be one that nobody reaches, but public.
   const rebinding: DnsZone = (_, type, query) =>
     type === 'A' ? [query === 0 ? 'A 93.184.215.14' : 'A 127.0.0.1'] : [];
-  const first = await houseOf(t, pngAnswer, { zone });
+  const first = await openFixture(t, pngAnswer, { zone });
   assert.equal(await first.refusal('https://evil.images.test/'), 'unsupported_value');
-  const second = await houseOf(t, pngAnswer, { zone: rebinding });
+  const second = await openFixture(t, pngAnswer, { zone: rebinding });
   const leaving = AbortSignal.timeout(1_500);
   await assert.rejects(second.fetch('https://evil.images.test/', leaving));
   assert.deepEqual(second.dns.queries.sort(), ['A evil.images.test', 'AAAA evil.images.test']);
@@ -139,7 +139,7 @@ test('reliability §3.2: a name that is public when it is judged and private whe
 
 test('reliability §3.2: a redirect is judged like the first URL, whatever its number and target', async (t) => {
   let status = 302;
-  const house = await houseOf(t, (request) => {
+  const fixture = await openFixture(t, (request) => {
     redirect(request, Buffer.from(request.path.slice(1), 'base64url').toString(), status);
   });
   const targets = [
@@ -159,23 +159,23 @@ test('reliability §3.2: a redirect is judged like the first URL, whatever its n
     for (const target of targets) {
       const ascii = URL.canParse(target) && !/[^ -~]/.test(target) ? target : encodeURI(target);
       const url = `https://open.images.test/${Buffer.from(ascii).toString('base64url')}`;
-      const before = house.server.connections;
-      const code = await house.refusal(url);
+      const before = fixture.server.connections;
+      const code = await fixture.refusal(url);
       assert.match(code, /^(unsupported_value|model_request_rejected)$/, `${status} ${target}`);
-      assert.equal(house.server.connections, before + 1, `${status} ${target}`);
+      assert.equal(fixture.server.connections, before + 1, `${status} ${target}`);
     }
   }
 });
 
 test('three redirects are followed, relative ones too; a fourth is one too many', async (t) => {
-  const house = await houseOf(t, (request) => {
+  const fixture = await openFixture(t, (request) => {
     const left = Number(request.path.slice(1));
     if (left === 0) reply(request, png);
     else redirect(request, left % 2 === 0 ? `/${left - 1}` : `https://open.images.test/${left - 1}`);
   });
-  assert.deepEqual(await house.fetch('https://open.images.test/3'), png);
-  assert.equal(await house.refusal('https://open.images.test/4'), 'model_request_rejected');
-  assert.equal(house.server.connections, 8);
+  assert.deepEqual(await fixture.fetch('https://open.images.test/3'), png);
+  assert.equal(await fixture.refusal('https://open.images.test/4'), 'model_request_rejected');
+  assert.equal(fixture.server.connections, 8);
 });
 
 test('§4.2.4(2): whatever a server does wrong is 400 model_request_rejected', async (t) => {
@@ -214,60 +214,60 @@ test('§4.2.4(2): whatever a server does wrong is 400 model_request_rejected', a
       more();
     },
   };
-  const house = await houseOf(t, (request) => answers[decodeURIComponent(request.path.slice(1))]!(request), {
+  const fixture = await openFixture(t, (request) => answers[decodeURIComponent(request.path.slice(1))]!(request), {
     limits: { bytesMax: 3_000_000 },
   });
   for (const name of Object.keys(answers)) {
-    house.counted.bytes = 0;
-    const code = await house.refusal(`https://open.images.test/${encodeURIComponent(name)}`);
+    fixture.counted.bytes = 0;
+    const code = await fixture.refusal(`https://open.images.test/${encodeURIComponent(name)}`);
     assert.equal(code, 'model_request_rejected', name);
-    assert.ok(house.counted.bytes <= 3_000_000, `${name}: ${house.counted.bytes} bytes`);
+    assert.ok(fixture.counted.bytes <= 3_000_000, `${name}: ${fixture.counted.bytes} bytes`);
   }
   // Nothing stays open, also of the answers that never end.
-  await until(() => house.server.open === 0);
+  await until(() => fixture.server.open === 0);
 });
 
 test('more than the declared length is not read', async (t) => {
-  const house = await houseOf(t, ({ socket }) => {
+  const fixture = await openFixture(t, ({ socket }) => {
     socket.write(`HTTP/1.1 200 X\r\ncontent-length: ${png.length}\r\n\r\n`);
     socket.write(Buffer.concat([png, Buffer.from('HTTP/1.1 200 X\r\ncontent-length: 3\r\n\r\nabc')]));
   });
-  assert.deepEqual(await house.fetch('https://open.images.test/'), png);
+  assert.deepEqual(await fixture.fetch('https://open.images.test/'), png);
 });
 
 test('TLS is verified: another authority, or a certificate for another name', async (t) => {
-  const house = await houseOf(t, pngAnswer);
+  const fixture = await openFixture(t, pngAnswer);
   const rules = { ...defaultImageRules, allowedHosts: new Set(['other.test', 'open.images.test', '127.0.0.1']) };
-  const settings = { rules, resolver: createNameResolver([house.dns.address]) };
+  const settings = { rules, resolver: createNameResolver([fixture.dns.address]) };
   const fetchWith = (fetcher: ImageFetcher, url: string): Promise<Buffer> =>
     fetcher.fetch(url, settings, at, () => {}, AbortSignal.timeout(60_000));
   const isRejected = (error: unknown): boolean => error instanceof ApiError && error.code === 'model_request_rejected';
-  await assert.rejects(fetchWith(house.fetcher, 'https://other.test/'), isRejected);
-  const others = new ImageFetcher({ httpsPort: house.server.port });
+  await assert.rejects(fetchWith(fixture.fetcher, 'https://other.test/'), isRejected);
+  const others = new ImageFetcher({ httpsPort: fixture.server.port });
   await assert.rejects(fetchWith(others, 'https://open.images.test/'), isRejected);
-  assert.equal(house.server.requests.length, 0);
+  assert.equal(fixture.server.requests.length, 0);
   // A literal is compared with the addresses of the certificate.
-  assert.deepEqual(await fetchWith(house.fetcher, 'https://127.0.0.1/'), png);
+  assert.deepEqual(await fetchWith(fixture.fetcher, 'https://127.0.0.1/'), png);
 });
 
 test('an unknown name, a name server that is silent and a port where nobody listens are failed fetches', async (t) => {
   const zone: DnsZone = (name) =>
     name === 'open.images.test' ? ['A 127.0.0.1'] : name === 'silent.images.test' ? 'silent' : [];
-  const house = await houseOf(t, pngAnswer, { zone });
-  assert.equal(await house.refusal('https://unknown.images.test/'), 'model_request_rejected');
+  const fixture = await openFixture(t, pngAnswer, { zone });
+  assert.equal(await fixture.refusal('https://unknown.images.test/'), 'model_request_rejected');
   const leaving = new AbortController();
-  const waiting = house.fetch('https://silent.images.test/', leaving.signal);
-  await until(() => house.dns.queries.some((query) => query.endsWith(' silent.images.test')));
+  const waiting = fixture.fetch('https://silent.images.test/', leaving.signal);
+  await until(() => fixture.dns.queries.some((query) => query.endsWith(' silent.images.test')));
   leaving.abort('client-left');
   await assert.rejects(waiting, (reason) => reason === 'client-left');
-  await house.server.close();
-  assert.equal(await house.refusal('https://open.images.test/'), 'model_request_rejected');
+  await fixture.server.close();
+  assert.equal(await fixture.refusal('https://open.images.test/'), 'model_request_rejected');
 });
 
 test('another address is tried when the first does not answer', async (t) => {
   // Nobody listens on 127.0.0.2, at this port.
-  const house = await houseOf(t, pngAnswer, { zone: () => ['A 127.0.0.2', 'A 127.0.0.1'] });
-  assert.deepEqual(await house.fetch('https://open.images.test/'), png);
+  const fixture = await openFixture(t, pngAnswer, { zone: () => ['A 127.0.0.2', 'A 127.0.0.1'] });
+  assert.deepEqual(await fixture.fetch('https://open.images.test/'), png);
 });
 
 test('a fetch ends with its signal, wherever it is, and leaves no connection', async (t) => {
@@ -281,27 +281,27 @@ test('a fetch ends with its signal, wherever it is, and leaves no connection', a
       socket.on('close', () => clearInterval(drip));
     },
   };
-  const house = await houseOf(t, (request) => phases[request.path]!(request));
+  const fixture = await openFixture(t, (request) => phases[request.path]!(request));
   for (const path of Object.keys(phases)) {
     const leaving = new AbortController();
-    const waiting = house.fetch(`https://open.images.test${path}`, leaving.signal);
-    await until(() => house.server.requests.some((request) => request.path === path));
+    const waiting = fixture.fetch(`https://open.images.test${path}`, leaving.signal);
+    await until(() => fixture.server.requests.some((request) => request.path === path));
     leaving.abort('client-left');
     await assert.rejects(waiting, (reason) => reason === 'client-left', path);
-    await until(() => house.server.open === 0);
+    await until(() => fixture.server.open === 0);
   }
 });
 
 test('fetches at once are bounded, of one host more than of all, and waiting ones go when they are called off', async (t) => {
   const held: HttpsRequest[] = [];
-  const house = await houseOf(t, (request) => void held.push(request), {
+  const fixture = await openFixture(t, (request) => void held.push(request), {
     limits: { parallelMax: 5, parallelPerHostMax: 3 },
   });
   const rules = { ...defaultImageRules, allowedHosts: new Set(['a.images.test', 'b.images.test']) };
-  const settings = { rules, resolver: createNameResolver([house.dns.address]) };
+  const settings = { rules, resolver: createNameResolver([fixture.dns.address]) };
   const leaving = new AbortController();
   const start = (host: string, signal = AbortSignal.timeout(60_000)): Promise<Buffer> =>
-    house.fetcher.fetch(`https://${host}.images.test/`, settings, at, () => {}, signal);
+    fixture.fetcher.fetch(`https://${host}.images.test/`, settings, at, () => {}, signal);
   const called = Promise.allSettled(Array.from({ length: 4 }, () => start('a', leaving.signal)));
   const all = [...Array.from({ length: 8 }, () => start('a')), ...Array.from({ length: 8 }, () => start('b'))];
   const outcome = Promise.all(all);

@@ -422,7 +422,7 @@ test('the bound of a prompt counts everything of it that a template prints', () 
     {
       role: 'assistant',
       content: parts,
-      reasoning: [{ text, seal: undefined }],
+      reasoning: [{ text, signature: undefined }],
       toolCalls: [{ id: text, name: text, arguments: text }],
     },
     { role: 'tool', toolCallId: text, content: parts },

@@ -43,14 +43,14 @@ test('images in results of tools are removed too, and the rest of the message st
   const prompt: Prompt = {
     type: 'messages',
     messages: [
-      { role: 'assistant', content: [image('x')], reasoning: [{ text: 'r', seal: undefined }], toolCalls: [] },
+      { role: 'assistant', content: [image('x')], reasoning: [{ text: 'r', signature: undefined }], toolCalls: [] },
       { role: 'tool', toolCallId: 'c', content: [image('x'), text] },
     ],
   };
   assert.deepEqual(await resolve(prompt, blind), {
     type: 'messages',
     messages: [
-      { role: 'assistant', content: [], reasoning: [{ text: 'r', seal: undefined }], toolCalls: [] },
+      { role: 'assistant', content: [], reasoning: [{ text: 'r', signature: undefined }], toolCalls: [] },
       { role: 'tool', toolCallId: 'c', content: [text] },
     ],
   });

@@ -53,7 +53,7 @@ const ask = (text: string, more: object = {}) => ({
 });
 
 test('after known traffic every figure is what the ledger has', async () => {
-  const books = new TestLedger(service);
+  const ledger = new TestLedger(service);
   for (const stream of [false, true]) {
     for (const text of ['hi', 'hi', 'cached', 'fails']) await (await service.chat(ask(text, { stream }))).text();
     await (await service.chat({ ...ask('hi', { stream }), model: 'second' })).text();
@@ -61,7 +61,7 @@ test('after known traffic every figure is what the ledger has', async () => {
   const { client, id } = await leaving('silence');
   await until(() => client.events.length > 1, 30_000);
   client.reset();
-  await books.row(id, 30_000);
+  await ledger.row(id, 30_000);
   // Refused before a hold: no row.
   for (const [body, status] of [
     [{ ...ask('hi'), model: 'nobody' }, 404],
@@ -77,7 +77,7 @@ test('after known traffic every figure is what the ledger has', async () => {
   await fetch(`${service.url}/v1/models`);
   await fetch(`${service.url}/nowhere/${'x'.repeat(50)}`);
 
-  const rows = await books.newest(1_000);
+  const rows = await ledger.newest(1_000);
   const { families } = await scrape();
   assert.equal(rows.length, 11);
   const sum = (read: (row: (typeof rows)[number]) => number | bigint, which = rows): number =>

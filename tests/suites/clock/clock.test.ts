@@ -6,7 +6,15 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { TestContext } from 'node:test';
 
-import { ask, assertNothingLeft, cost, exchange, house, promptTokensOf, send } from '../../endings/house.ts';
+import {
+  ask,
+  assertNothingLeft,
+  cost,
+  exchange,
+  endingsService,
+  promptTokensOf,
+  send,
+} from '../../endings/endings-service.ts';
 import { TestLedger } from '../../support/test-ledger.ts';
 import { until } from '../../support/service.ts';
 import type { TestService } from '../../support/service.ts';
@@ -20,7 +28,7 @@ const totalMsMax = 600_000;
 
 test('the clock is set while requests run: they go on, their durations are true, and their money is right', async (t) => {
   const { service, setClock } = await start(t);
-  const books = new TestLedger(service);
+  const ledger = new TestLedger(service);
   for (const jump of jumps) {
     const running = await Promise.all([true, false].map((stream) => send(service, ask('two seconds', { stream }))));
     const leaving = await send(service, ask('paced', { stream: true }));
@@ -30,7 +38,7 @@ test('the clock is set while requests run: they go on, their durations are true,
     leaving.client.reset();
     for (const { client, id } of running) {
       await until(() => client.text.includes('[DONE]') || client.text.endsWith('}}}'), 60_000);
-      const row = await books.row(id);
+      const row = await ledger.row(id);
       assert.deepEqual(
         [row.ending, row.costMicrocents],
         ['finished', cost(promptTokensOf('two seconds'), tokens)],
@@ -39,13 +47,13 @@ test('the clock is set while requests run: they go on, their durations are true,
       assert.ok(row.totalMs >= 1_000 && row.totalMs < totalMsMax, `${jump}: total_ms ${row.totalMs}`);
       assert.ok((row.firstTokenMs ?? -1) >= 0 && row.firstTokenMs! <= row.totalMs, `${jump}: ${row.firstTokenMs}`);
     }
-    const left = await books.row(leaving.id);
+    const left = await ledger.row(leaving.id);
     assert.equal(left.ending, 'client_left');
     assert.ok(left.totalMs >= 0 && left.totalMs < totalMsMax, `${jump}: total_ms ${left.totalMs}`);
     for (const stream of [true, false]) {
       const { status, id } = await exchange(service, 'three words', stream);
       assert.equal(status, 200);
-      assert.equal((await books.row(id)).ending, 'finished');
+      assert.equal((await ledger.row(id)).ending, 'finished');
     }
     await assertNothingLeft(service);
   }
@@ -55,29 +63,29 @@ test('the clock is set while requests run: they go on, their durations are true,
   await service.verify();
 });
 
-test('the clock is set back between a crash and the next start: what ran is recorded, ids stay unique, the books are right', async (t) => {
+test('the clock is set back between a crash and the next start: what ran is recorded, ids stay unique, the ledger is consistent', async (t) => {
   const { service, setClock } = await start(t);
-  const books = new TestLedger(service);
+  const ledger = new TestLedger(service);
   for (const jump of jumps) {
-    const balance = await books.balance();
+    const balance = await ledger.balance();
     await send(service, ask('paced', { stream: true }));
-    await until(async () => (await books.openRequests()) === 1);
+    await until(async () => (await ledger.openRequests()) === 1);
     await service.stop('SIGKILL');
     setClock(jump);
     await service.start();
-    assert.equal(await books.openRequests(), 0);
-    assert.equal(await books.balance(), balance);
+    assert.equal(await ledger.openRequests(), 0);
+    assert.equal(await ledger.balance(), balance);
     await exchange(service, 'three words', true);
     await assertNothingLeft(service);
   }
-  const endings = (await books.newest(1_000)).map(({ ending }) => ending);
+  const endings = (await ledger.newest(1_000)).map(({ ending }) => ending);
   assert.equal(endings.filter((ending) => ending === 'crashed').length, jumps.length);
   await service.verify();
 });
 
 async function start(t: TestContext): Promise<{ service: TestService; setClock(offset: string): void }> {
   const { environment, set } = fakeClock(t);
-  const service = house({
+  const service = endingsService({
     environment,
     firstCreditCents: '450',
     scripts: `

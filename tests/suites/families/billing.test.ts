@@ -98,11 +98,11 @@ for (const generation of [
     options,
     async () => {
       played = generation;
-      const books = new TestLedger(service);
+      const ledger = new TestLedger(service);
       for (const family of carried) {
         for (const stream of [false, true]) {
           const about = `${family.name}, ${stream ? 'streamed' : 'whole'}`;
-          const balance = await books.balance();
+          const balance = await ledger.balance();
           const { id, status, text } = await ask(service, family, say(longPrompt, { stream, maxTokens: 1_000 }));
           assert.equal(status, 200, `${about}: ${text}`);
           const read = stream ? family.readStream(text) : family.readWhole(text);
@@ -111,7 +111,7 @@ for (const generation of [
           const { finish, ...counts } = generation;
           assert.deepEqual(read.usage, counts, about);
           if (finish === 'length') assert.equal(read.finish, lengthWords[family.name], about);
-          const row = await books.row(id);
+          const row = await ledger.row(id);
           assert.deepEqual(
             [
               row.ending,
@@ -124,7 +124,7 @@ for (const generation of [
             ['finished', counts.prompt, counts.cached, counts.completion, counts.reasoning, costOf(generation)],
             about,
           );
-          assert.equal(await books.balance(), balance - costOf(generation), about);
+          assert.equal(await ledger.balance(), balance - costOf(generation), about);
         }
       }
     },

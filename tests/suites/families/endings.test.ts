@@ -6,7 +6,14 @@ import { after, before, describe, test } from 'node:test';
 
 import { askRunningService } from '../../../src/app/control/control-client.ts';
 import { controlSocketPath } from '../../../src/app/control/socket-path.ts';
-import { assertNothingLeft, closeHouse, cost, house, inputPrice, outputPrice } from '../../endings/house.ts';
+import {
+  assertNothingLeft,
+  verifyAndDispose,
+  cost,
+  endingsService,
+  inputPrice,
+  outputPrice,
+} from '../../endings/endings-service.ts';
 import { TestLedger } from '../../support/test-ledger.ts';
 import { until } from '../../support/service.ts';
 import { Upstream } from '../../support/upstream.ts';
@@ -73,7 +80,7 @@ const upstream = await Upstream.start((exchange) => {
 after(() => upstream.close());
 
 describe('on a service that runs', options, () => {
-  const service = house({
+  const service = endingsService({
     scripts,
     models: `
 - id: remote
@@ -82,16 +89,16 @@ describe('on a service that runs', options, () => {
   backends: [ { engine: openai, flavor: vllm, url: "${upstream.url}" } ]
 `,
   });
-  const books = (): TestLedger => new TestLedger(service);
+  const ledger = (): TestLedger => new TestLedger(service);
   before(() => service.start(), options);
-  after(() => closeHouse(service));
+  after(() => verifyAndDispose(service));
 
   for (const family of families) {
     for (const stream of both) {
       const about = `${family.name}, ${how(stream)}`;
 
       test(`refused before the hold on ${about}: the error, no row, nothing charged`, async () => {
-        const balance = await books().balance();
+        const balance = await ledger().balance();
         for (const [fields, status, code] of [
           [{ model: 'nobody' }, 404, 'model_not_found'],
           [{ more: { temperature: 'hot' } }, 422, 'schema_validation_failed'],
@@ -102,9 +109,9 @@ describe('on a service that runs', options, () => {
           assert.equal(answer.status, status, answer.text);
           const error = family.errorOf(answer.text);
           assert.deepEqual([error.code, error.request_id], [code, answer.id]);
-          assert.deepEqual(await books().rows(answer.id), []);
+          assert.deepEqual(await ledger().rows(answer.id), []);
         }
-        assert.equal(await books().balance(), balance);
+        assert.equal(await ledger().balance(), balance);
       });
 
       for (const [said, expected, code] of [
@@ -112,24 +119,24 @@ describe('on a service that runs', options, () => {
         ['is failed by us at once', 500, 'internal_error'],
       ] as const) {
         test(`failed before the first token (${code}) on ${about}: the status of its code, nothing charged`, async () => {
-          const balance = await books().balance();
+          const balance = await ledger().balance();
           const { id, status, text } = await ask(service, family, say(said, { stream }));
           assert.equal(status, expected, text);
           assert.equal(family.errorOf(text).code, code);
-          const row = await books().row(id);
+          const row = await ledger().row(id);
           assert.deepEqual([row.ending, row.errorCode, row.costMicrocents], ['failed', code, 0n]);
-          assert.equal(await books().balance(), balance);
+          assert.equal(await ledger().balance(), balance);
         });
       }
 
       for (const said of ['fails later', 'is cut later']) {
         test(`failed after the first token (${said}) on ${about}: the error, nothing charged`, async () => {
-          const balance = await books().balance();
+          const balance = await ledger().balance();
           const { id, status, text } = await ask(service, family, say(said, { stream }));
           assert.equal(status, stream ? 200 : 502, text);
           const error = stream ? family.streamErrorOf(text) : family.errorOf(text);
           assert.deepEqual([error.code, error.request_id], ['backend_http_error', id]);
-          const row = await books().row(id);
+          const row = await ledger().row(id);
           assert.deepEqual(
             [
               row.ending,
@@ -141,65 +148,65 @@ describe('on a service that runs', options, () => {
             ],
             ['failed', 'backend_http_error', promptTokens, 2, 0n, cost(promptTokens, 2)],
           );
-          assert.equal(await books().balance(), balance);
+          assert.equal(await ledger().balance(), balance);
         });
       }
 
       test(`finished on ${about}: what was shown is what is recorded and charged`, async () => {
-        const balance = await books().balance();
+        const balance = await ledger().balance();
         const { id, status, text } = await ask(service, family, say('one two three', { stream }));
         assert.equal(status, 200, text);
         const read = stream ? family.readStream(text) : family.readWhole(text);
         assert.equal(read.text, 'one two three');
         assert.deepEqual([read.usage.prompt, read.usage.completion], [promptTokens, 3]);
-        const row = await books().row(id);
+        const row = await ledger().row(id);
         assert.deepEqual([row.ending, row.finish, row.costMicrocents], ['finished', 'stop', cost(promptTokens, 3)]);
-        assert.equal(await books().balance(), balance - cost(promptTokens, 3));
+        assert.equal(await ledger().balance(), balance - cost(promptTokens, 3));
       });
 
       test(`cut by its length on ${about}: charged to the token`, async () => {
         const { id, text } = await ask(service, family, say('one two three', { stream, maxTokens: 2 }));
         const read = stream ? family.readStream(text) : family.readWhole(text);
         assert.deepEqual([read.text, read.finish], ['one two', lengthWords[family.name]]);
-        const row = await books().row(id);
+        const row = await ledger().row(id);
         assert.deepEqual([row.ending, row.finish, row.costMicrocents], ['finished', 'length', cost(promptTokens, 2)]);
       });
 
       test(`the client left before the prompt's length was known, on ${about}: pays the counted input`, async () => {
-        const balance = await books().balance();
+        const balance = await ledger().balance();
         seen = undefined;
         const { client, id } = await askRaw(service, family, say('hello', { model: 'remote', stream }));
         await until(() => seen !== undefined, waitMs);
         client.reset();
-        const row = await books().row(id, waitMs);
+        const row = await ledger().row(id, waitMs);
         assert.deepEqual(
           [row.ending, row.promptTokens, row.completionTokens, row.counted, row.costMicrocents],
           ['client_left', promptTokens, 0, true, cost(promptTokens, 0)],
         );
-        assert.equal(await books().balance(), balance - row.costMicrocents);
+        assert.equal(await ledger().balance(), balance - row.costMicrocents);
       });
 
       test(`the client left in mid-answer on ${about}: pays the input and what was produced`, async () => {
-        const balance = await books().balance();
+        const balance = await ledger().balance();
         const { client, id } = await askRaw(service, family, say(still, { stream }));
-        await until(async () => (stream ? client.text.includes('two') : (await books().openRequests()) === 1), waitMs);
+        await until(async () => (stream ? client.text.includes('two') : (await ledger().openRequests()) === 1), waitMs);
         client.reset();
-        const row = await books().row(id, waitMs);
+        const row = await ledger().row(id, waitMs);
         assert.deepEqual(
           [row.ending, row.errorCode, row.promptTokens, row.completionTokens, row.costMicrocents],
           ['client_left', null, promptTokens, 2, cost(promptTokens, 2)],
         );
-        assert.equal(await books().balance(), balance - row.costMicrocents);
+        assert.equal(await ledger().balance(), balance - row.costMicrocents);
       });
 
       test(`the key was revoked in mid-answer on ${about}: the error, and what was produced is charged`, async () => {
         const { stdout } = await service.command('keys', 'create', '--json');
         const { id: keyId, key } = JSON.parse(stdout) as { id: string; key: string };
-        const balance = await books().balance();
+        const balance = await ledger().balance();
         const { client, id } = await askRaw(service, family, say(still, { stream }), { key });
-        await until(async () => (stream ? client.text.includes('two') : (await books().openRequests()) === 1), waitMs);
+        await until(async () => (stream ? client.text.includes('two') : (await ledger().openRequests()) === 1), waitMs);
         assert.equal((await service.command('keys', 'revoke', keyId)).code, 0);
-        const row = await books().row(id, waitMs);
+        const row = await ledger().row(id, waitMs);
         assert.deepEqual(
           [row.ending, row.errorCode, row.completionTokens, row.costMicrocents],
           ['revoked', 'invalid_api_key', 2, cost(promptTokens, 2)],
@@ -209,7 +216,7 @@ describe('on a service that runs', options, () => {
         const error = stream ? family.streamErrorOf(body) : family.errorOf(body);
         assert.deepEqual([error.code, error.type, error.request_id], ['invalid_api_key', 'authentication_error', id]);
         if (!stream) assert.equal(client.status, 401);
-        assert.equal(await books().balance(), balance - row.costMicrocents);
+        assert.equal(await ledger().balance(), balance - row.costMicrocents);
         client.reset();
       });
     }
@@ -217,16 +224,16 @@ describe('on a service that runs', options, () => {
 
   for (const stream of both) {
     test(`the account was suspended in mid-answer, ${how(stream)}, on all of them: as a revoked key`, async () => {
-      const balance = await books().balance();
+      const balance = await ledger().balance();
       const running = await Promise.all(families.map((family) => askRaw(service, family, say(still, { stream }))));
-      await until(async () => (await books().openRequests()) === families.length, waitMs);
+      await until(async () => (await ledger().openRequests()) === families.length, waitMs);
       if (stream) await until(() => running.every(({ client }) => client.text.includes('two')), waitMs);
       const control = controlSocketPath(join(service.folder, 'data'));
       const { accountId } = service;
       await askRunningService(control, { kind: 'suspend_account', accountId });
       for (const [index, { client, id }] of running.entries()) {
         const family = families[index]!;
-        const row = await books().row(id, waitMs);
+        const row = await ledger().row(id, waitMs);
         assert.deepEqual(
           [row.ending, row.errorCode, row.completionTokens, row.costMicrocents],
           ['revoked', 'invalid_api_key', 2, cost(promptTokens, 2)],
@@ -236,7 +243,7 @@ describe('on a service that runs', options, () => {
         assert.deepEqual([error.code, error.type, error.request_id], ['invalid_api_key', 'authentication_error', id]);
         client.reset();
       }
-      assert.equal(await books().balance(), balance - BigInt(families.length) * cost(promptTokens, 2));
+      assert.equal(await ledger().balance(), balance - BigInt(families.length) * cost(promptTokens, 2));
       assert.equal((await ask(service, families[0]!, say('one two three'))).status, 401);
       await askRunningService(control, { kind: 'revive_account', accountId });
       assert.equal((await ask(service, families[0]!, say('one two three'))).status, 200);
@@ -245,10 +252,10 @@ describe('on a service that runs', options, () => {
 
   for (const stream of both) {
     test(`the charge could not be recorded, ${how(stream)}, on all of them: the error, and nothing is paid`, async () => {
-      const balance = await books().balance();
+      const balance = await ledger().balance();
       const before = await ask(service, families[0]!, say('one two three'));
       assert.equal(before.status, 200);
-      const intruder = new DatabaseSync(books().file);
+      const intruder = new DatabaseSync(ledger().file);
       intruder.exec('begin immediate');
       try {
         const answers = await Promise.all(
@@ -263,11 +270,11 @@ describe('on a service that runs', options, () => {
         }
         intruder.exec('rollback');
         for (const { id } of answers) {
-          const row = await books().row(id, waitMs);
+          const row = await ledger().row(id, waitMs);
           assert.equal(row.costMicrocents + row.unchargedMicrocents, cost(promptTokens, 3));
         }
         // The rollback and the end of the wait race: a charge that made it to the disk after all is given back, once it is there.
-        await until(async () => (await books().balance()) === balance - cost(promptTokens, 3), waitMs);
+        await until(async () => (await ledger().balance()) === balance - cost(promptTokens, 3), waitMs);
       } finally {
         intruder.close();
       }
@@ -278,46 +285,46 @@ describe('on a service that runs', options, () => {
 });
 
 describe('on a service that waits for nobody', options, () => {
-  const service = house({
+  const service = endingsService({
     scripts,
     models: flood,
     limits: 'request_timeout_seconds: 4\n  reader_stall_timeout_seconds: 1\n  drain_timeout_seconds: 0.2',
   });
-  const books = (): TestLedger => new TestLedger(service);
+  const ledger = (): TestLedger => new TestLedger(service);
   before(() => service.start(), options);
-  after(() => closeHouse(service));
+  after(() => verifyAndDispose(service));
 
   for (const stream of both) {
     test(`ran longer than allowed, ${how(stream)}, on all of them: backend_timeout, nothing charged`, async () => {
-      const balance = await books().balance();
+      const balance = await ledger().balance();
       const answers = await Promise.all(families.map((family) => ask(service, family, say(still, { stream }))));
       for (const [index, { id, status, text }] of answers.entries()) {
         const family = families[index]!;
         assert.equal(status, stream ? 200 : 504, text);
         const error = stream ? family.streamErrorOf(text) : family.errorOf(text);
         assert.deepEqual([error.code, error.request_id], ['backend_timeout', id]);
-        const row = await books().row(id, waitMs);
+        const row = await ledger().row(id, waitMs);
         assert.deepEqual(
           [row.ending, row.errorCode, row.costMicrocents, row.unchargedMicrocents],
           ['deadline', 'backend_timeout', 0n, cost(promptTokens, 2)],
         );
       }
-      assert.equal(await books().balance(), balance);
+      assert.equal(await ledger().balance(), balance);
     });
   }
 
   for (const family of families) {
     test(`the client stopped reading on ${family.name}: the stream is cut, and pays the input and what was produced`, async () => {
-      const balance = await books().balance();
+      const balance = await ledger().balance();
       const asked = say('go on and on', { model: 'flood', stream: true, maxTokens: 200_000 });
       const { client, id } = await askRaw(service, family, asked, { keepsBytes: false });
       await until(() => client.bytesReceived > 0, waitMs);
       client.pause();
-      const row = await books().row(id, waitMs);
+      const row = await ledger().row(id, waitMs);
       assert.equal(row.ending, 'reader_stalled');
       assert.ok(row.completionTokens > 0 && row.completionTokens < 200_000, `${row.completionTokens} tokens`);
       assert.equal(row.costMicrocents, BigInt(promptTokens + row.completionTokens));
-      assert.equal(await books().balance(), balance - row.costMicrocents);
+      assert.equal(await ledger().balance(), balance - row.costMicrocents);
       client.resume();
       await client.closed;
     });
@@ -326,11 +333,11 @@ describe('on a service that waits for nobody', options, () => {
   test('and nothing is left of any of them', () => assertNothingLeft(service));
 
   test('the service was stopped: no_healthy_backends, nothing charged', async () => {
-    const balance = await books().balance();
+    const balance = await ledger().balance();
     const running = await Promise.all(
       families.map((family, index) => askRaw(service, family, say(still, { stream: index % 2 === 0 }))),
     );
-    await until(async () => (await books().openRequests()) === families.length, waitMs);
+    await until(async () => (await ledger().openRequests()) === families.length, waitMs);
     assert.equal(await service.stop('SIGTERM'), 0);
     for (const [index, { client, id }] of running.entries()) {
       const family = families[index]!;
@@ -338,27 +345,27 @@ describe('on a service that waits for nobody', options, () => {
       const body = bodyOf(client);
       const error = index % 2 === 0 ? family.streamErrorOf(body) : family.errorOf(body);
       assert.deepEqual([error.code, error.request_id], ['no_healthy_backends', id], family.name);
-      const row = await books().row(id, waitMs);
+      const row = await ledger().row(id, waitMs);
       assert.deepEqual([row.ending, row.costMicrocents], ['drained', 0n]);
     }
-    assert.equal(await books().balance(), balance);
+    assert.equal(await ledger().balance(), balance);
   });
 
   test('the process was killed: nothing charged, recorded as crashed when it starts again', async () => {
     await service.start();
-    const balance = await books().balance();
+    const balance = await ledger().balance();
     const running = await Promise.all(
       families.map((family, index) => askRaw(service, family, say(still, { stream: index % 2 === 1 }))),
     );
-    await until(async () => (await books().openRequests()) === families.length, waitMs);
+    await until(async () => (await ledger().openRequests()) === families.length, waitMs);
     await service.stop('SIGKILL');
     await Promise.all(running.map(({ client }) => client.closed));
     await service.start();
-    for (const row of await books().newest(families.length)) {
+    for (const row of await ledger().newest(families.length)) {
       assert.deepEqual([row.ending, row.costMicrocents], ['crashed', 0n]);
       assert.ok(row.holdMicrocents > 0n);
     }
-    assert.equal(await books().balance(), balance);
+    assert.equal(await ledger().balance(), balance);
     await assertNothingLeft(service);
   });
 });
@@ -367,10 +374,10 @@ describe('credit runs out in mid-answer: an answer that is cut, and what was del
   for (const family of families) {
     for (const stream of both) {
       test(`${family.name}, ${how(stream)}`, async (t) => {
-        const service = house({ scripts, firstCreditCents: '50' });
-        t.after(() => closeHouse(service));
+        const service = endingsService({ scripts, firstCreditCents: '50' });
+        t.after(() => verifyAndDispose(service));
         await service.start();
-        const books = new TestLedger(service);
+        const ledger = new TestLedger(service);
         const asked = say('says more than is paid for', { stream, maxTokens: 8_000 });
         const { id, status, text } = await ask(service, family, asked);
         assert.equal(status, 200, text);
@@ -378,13 +385,13 @@ describe('credit runs out in mid-answer: an answer that is cut, and what was del
         assert.equal(read.finish, lengthWords[family.name]);
         const delivered = [...read.text.matchAll(/word /g)].length;
         assert.ok(delivered > 2_048, `${delivered} tokens: the hold was extended`);
-        const row = await books.row(id);
+        const row = await ledger.row(id);
         assert.deepEqual(
           [row.ending, row.finish, row.completionTokens, row.costMicrocents],
           ['credit', 'length', delivered, cost(promptTokens, delivered)],
         );
         assert.equal(read.usage.completion, delivered);
-        assert.equal(await books.balance(), 50_000_000n - row.costMicrocents);
+        assert.equal(await ledger.balance(), 50_000_000n - row.costMicrocents);
       });
     }
   }

@@ -61,7 +61,7 @@ export interface AssistantTurn {
 export interface Thought {
   readonly text: string;
   /** What the family attached to it; another family cannot send it. */
-  readonly seal: { readonly family: string; readonly value: string } | undefined;
+  readonly signature: { readonly family: string; readonly value: string } | undefined;
 }
 
 export interface Call {
@@ -86,8 +86,8 @@ export interface Usage {
 type Json = Readonly<Record<string, any>>; // eslint-disable-line @typescript-eslint/no-explicit-any
 
 const parse = (json: string): Json => JSON.parse(json) as Json;
-const sealOf = ({ seal }: Thought, family: string): string | undefined =>
-  seal?.family === family ? seal.value : undefined;
+const signatureOf = ({ signature }: Thought, family: string): string | undefined =>
+  signature?.family === family ? signature.value : undefined;
 
 /** Events of a stream: their names, absent where the family gives none, and their data. */
 function eventsOf(sse: string): readonly { readonly name: string | undefined; readonly data: string }[] {
@@ -167,7 +167,8 @@ export const chat: Family = {
     const { message, finish_reason } = choices[0];
     return {
       role: 'assistant',
-      thought: message.reasoning_content === null ? undefined : { text: message.reasoning_content, seal: undefined },
+      thought:
+        message.reasoning_content === null ? undefined : { text: message.reasoning_content, signature: undefined },
       text: message.content ?? '',
       calls: (message.tool_calls ?? []).map((call: Json): Call => ({
         id: call['id'],
@@ -202,7 +203,7 @@ export const chat: Family = {
     assert.ok(usage);
     return {
       role: 'assistant',
-      thought: thought === '' ? undefined : { text: thought, seal: undefined },
+      thought: thought === '' ? undefined : { text: thought, signature: undefined },
       text,
       calls,
       usage,
@@ -227,7 +228,7 @@ function turnOfBlocks(blocks: readonly Json[]): AssistantTurn {
     thought:
       thinking === undefined
         ? undefined
-        : { text: thinking['thinking'], seal: { family: 'messages', value: thinking['signature'] } },
+        : { text: thinking['thinking'], signature: { family: 'messages', value: thinking['signature'] } },
     text: blocks.map((block) => (block['type'] === 'text' ? String(block['text']) : '')).join(''),
     calls: blocks.flatMap((block): readonly Call[] =>
       block['type'] === 'tool_use'
@@ -250,7 +251,7 @@ export const messages: Family = {
         case 'user':
           return { role: turn.role, content: turn.text };
         case 'assistant': {
-          const signature = turn.thought && sealOf(turn.thought, 'messages');
+          const signature = turn.thought && signatureOf(turn.thought, 'messages');
           return {
             role: 'assistant',
             content: [
@@ -362,7 +363,7 @@ function turnOfItems(items: readonly Json[]): AssistantTurn {
         ? undefined
         : {
             text: reasoning['summary'].map(({ text }: Json) => String(text)).join(''),
-            seal:
+            signature:
               reasoning['encrypted_content'] === undefined
                 ? undefined
                 : { family: 'responses', value: reasoning['encrypted_content'] },
@@ -395,7 +396,7 @@ export const responses: Family = {
         case 'user':
           return [{ role: turn.role, content: turn.text }];
         case 'assistant': {
-          const sealed = turn.thought && sealOf(turn.thought, 'responses');
+          const encrypted = turn.thought && signatureOf(turn.thought, 'responses');
           return [
             ...(turn.thought === undefined
               ? []
@@ -404,7 +405,7 @@ export const responses: Family = {
                     type: 'reasoning',
                     id: `rs_${index}`,
                     summary: [{ type: 'summary_text', text: turn.thought.text }],
-                    ...(sealed === undefined ? {} : { encrypted_content: sealed }),
+                    ...(encrypted === undefined ? {} : { encrypted_content: encrypted }),
                   },
                 ]),
             ...(turn.text === ''

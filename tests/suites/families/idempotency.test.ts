@@ -79,7 +79,7 @@ const service = new TestService({
     backends: [ { engine: openai, flavor: vllm, url: "${upstream.url}", zdr: true } ]
 `,
 });
-const books = (): TestLedger => new TestLedger(service);
+const ledger = (): TestLedger => new TestLedger(service);
 const cost = 10n * 5_000n + 2n * 20_000n;
 
 let otherKey = '';
@@ -103,9 +103,9 @@ after(async () => {
 
 /** What one test is charged, and how often it generates. */
 async function spending(work: () => Promise<void>): Promise<{ generations: number; rows: number; microcents: bigint }> {
-  const [from, sums] = [generations, await books().sums()];
+  const [from, sums] = [generations, await ledger().sums()];
   await work();
-  const now = await books().sums();
+  const now = await ledger().sums();
   return {
     generations: generations - from,
     rows: now.count - sums.count,
@@ -175,7 +175,7 @@ for (const family of families) {
           assert.match(String(line?.['request_id']), /^req_[0-9a-f]{12}$/);
           assert.notEqual(line?.['request_id'], first.id);
           assert.deepEqual([line?.['model'], line?.['streamed'], line?.['status']], ['demo', stream, 200]);
-          assert.equal((await books().row(first.id)).costMicrocents, cost);
+          assert.equal((await ledger().row(first.id)).costMicrocents, cost);
         });
         assert.deepEqual(spent, once);
       });
@@ -255,7 +255,7 @@ for (const family of families) {
             const answer = await twin;
             assert.equal(answer.headers.get('x-request-id'), first.id);
             assert.match(textOf(family, stream, answer.text), / and no more$/);
-            assert.equal((await books().row(first.id)).ending, 'finished');
+            assert.equal((await ledger().row(first.id)).ending, 'finished');
           }),
         );
         assert.deepEqual(spent, once);
@@ -356,7 +356,7 @@ for (const family of families) {
             const error = family.errorOf(late.text) as unknown as Readonly<Record<string, string>>;
             assert.deepEqual([error['code'], error['param']], ['http_409', 'Idempotency-Key']);
             // The id of the receipt, which is not what the client sent: nothing of that is kept.
-            assert.equal((await books().row(error['first_request_id']!)).costMicrocents, cost);
+            assert.equal((await ledger().row(error['first_request_id']!)).costMicrocents, cost);
             assert.notEqual(error['first_request_id'], (await first).id);
             // Without the header it is another request.
             assert.equal((await ask(service, family, asked, keyed(key))).status, 422);

@@ -26,7 +26,7 @@ const ask = (text: string, more: object = {}) => ({
   ...more,
 });
 
-function house(t: TestContext): TestService {
+function serviceOf(t: TestContext): TestService {
   const service = new TestService({ config });
   t.after(() => service.dispose());
   return service;
@@ -34,7 +34,7 @@ function house(t: TestContext): TestService {
 
 /** A service of its own that has the same keys. */
 function heir(t: TestContext, of: TestService): TestService {
-  const service = house(t);
+  const service = serviceOf(t);
   service.key = of.key;
   service.accountId = of.accountId;
   return service;
@@ -63,8 +63,8 @@ async function run(
 const database = (service: TestService): string => join(service.folder, 'data', 'tokenhouse.db');
 
 test('under load: every charge that was acknowledged before the backup began is in it, it verifies, and it restores', async (t) => {
-  const service = await house(t).start();
-  const books = new TestLedger(service);
+  const service = await serviceOf(t).start();
+  const ledger = new TestLedger(service);
   const acknowledged: string[] = [];
   let over = false;
   const load = Promise.all(
@@ -80,7 +80,7 @@ test('under load: every charge that was acknowledged before the backup began is 
   // One that runs for so long that it is written down as open.
   const standing = await RawClient.connect(service.url);
   standing.send(chatBytes(service.key, newRequestId(), ask('silence', { stream: true })));
-  await until(async () => (await books.openRequests()) > 0, 30_000);
+  await until(async () => (await ledger.openRequests()) > 0, 30_000);
   await until(() => acknowledged.length > 50, 60_000);
 
   const backup = join(service.folder, 'backup.db');
@@ -111,16 +111,18 @@ test('under load: every charge that was acknowledged before the backup began is 
   const other = heir(t, service);
   await run(other, 'db', 'restore', backup);
   await other.start();
-  const otherBooks = new TestLedger(other);
-  assert.equal(await otherBooks.balance(), balanceMicrocents);
-  assert.equal(await otherBooks.openRequests(), 0);
-  assert.equal((await otherBooks.newest(1_000)).filter(({ ending }) => ending === 'crashed').length, 1);
+  const otherLedger = new TestLedger(other);
+  assert.equal(await otherLedger.balance(), balanceMicrocents);
+  assert.equal(await otherLedger.openRequests(), 0);
+  assert.equal((await otherLedger.newest(1_000)).filter(({ ending }) => ending === 'crashed').length, 1);
   for (let index = 0; index < 20; index++) {
     const answer = await other.chat(ask('hi'));
     assert.equal(answer.status, 200, await answer.text());
   }
   const crashed = new Set(
-    (await otherBooks.newest(1_000)).filter(({ ending }) => ending === 'crashed').map((row) => uuidText(row.requestId)),
+    (await otherLedger.newest(1_000))
+      .filter(({ ending }) => ending === 'crashed')
+      .map((row) => uuidText(row.requestId)),
   );
   for (const id of await idsIn(database(other))) {
     // The one that ran during the backup is the same request here and there.
@@ -131,7 +133,7 @@ test('under load: every charge that was acknowledged before the backup began is 
 
 describe('a restore is refused, and changes nothing', () => {
   test('while the service runs; over a database; of what is no backup; with keys that would be dead', async (t) => {
-    const service = await house(t).start();
+    const service = await serviceOf(t).start();
     const backup = join(service.folder, 'backup.db');
     await run(service, 'db', 'backup', backup);
     const again = await service.command('db', 'backup', backup);
@@ -199,12 +201,12 @@ describe('a restore is refused, and changes nothing', () => {
 });
 
 test('over a database with --force: what was there is kept, with its secret, and can be restored again', async (t) => {
-  const first = await house(t).start();
+  const first = await serviceOf(t).start();
   const backup = join(first.folder, 'backup.db');
   await run(first, 'db', 'backup', backup);
   await first.stop();
 
-  const second = await house(t).start();
+  const second = await serviceOf(t).start();
   const ownKey = second.key;
   await (await second.chat(ask('hi'))).text();
   await second.stop();
@@ -239,7 +241,7 @@ describe('a damaged database stops the start, in words (reliability D8)', () => 
     ['no database any more', (file: string) => writeFileSync(file, 'x'.repeat(20_000))],
   ] as const) {
     test(what, async (t) => {
-      const service = await house(t).start();
+      const service = await serviceOf(t).start();
       await service.stop();
       const backup = join(service.folder, 'backup.db');
       await run(service, 'db', 'backup', backup);

@@ -36,7 +36,7 @@ const config = `models:
 
 interface Scene {
   readonly service: TestService;
-  readonly books: TestLedger;
+  readonly ledger: TestLedger;
   readonly kept: MadeKey;
   readonly free: MadeKey;
 }
@@ -56,7 +56,7 @@ async function setScene(t: TestContext): Promise<Scene> {
   await service.start();
   const kept = await command<MadeKey>(service, 'keys', 'create', '--budget', budget, '--budget-per', 'total');
   const free = await command<MadeKey>(service, 'keys', 'create');
-  return { service, books: new TestLedger(service), kept, free };
+  return { service, ledger: new TestLedger(service), kept, free };
 }
 
 async function command<Result>(service: TestService, ...args: readonly string[]): Promise<Result> {
@@ -101,8 +101,8 @@ function assertRefusal({ status, body }: Outcome): void {
 }
 
 /** What the key was charged, by the rows. */
-async function chargedTo({ books }: Scene, key: MadeKey): Promise<bigint> {
-  const rows = (await books.everyRow()).filter(({ keyId }) => keyId === key.id);
+async function chargedTo({ ledger }: Scene, key: MadeKey): Promise<bigint> {
+  const rows = (await ledger.everyRow()).filter(({ keyId }) => keyId === key.id);
   return rows.reduce((sum, { costMicrocents }) => sum + costMicrocents, 0n);
 }
 
@@ -149,7 +149,7 @@ test('of a hundred at once on a key with a budget for ten, exactly ten are serve
 
 test('the same with the process killed in the middle: ten in all, and what is left is exact', async (t) => {
   const scene = await setScene(t);
-  const { service, books, kept, free } = scene;
+  const { service, ledger, kept, free } = scene;
   // Quick and slow ones compete for the ten; the process dies when the first of them is done.
   let completed = 0;
   const first = Array.from({ length: offered }, async (_, index) => {
@@ -162,7 +162,7 @@ test('the same with the process killed in the middle: ten in all, and what is le
   await Promise.all([...first, ...beside]);
 
   await service.start();
-  await books.verify({ owned: true });
+  await ledger.verify({ owned: true });
   const charged = await chargedTo(scene, kept);
   const finished = Number(charged / price);
   assert.equal(charged, BigInt(finished) * price);

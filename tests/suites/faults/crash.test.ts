@@ -59,12 +59,12 @@ for (const [kind, error] of [
     options,
     async (t) => {
       const { service, fault } = await faulty(t);
-      const books = new TestLedger(service);
+      const ledger = new TestLedger(service);
       const streamed = await send(service, 'for ever', true);
       const whole = await send(service, 'for ever', false);
       const finishing = await send(service, 'soon done', true);
       await until(() => streamed.client.events.length > 2 && finishing.client.events.length > 2, waitMs);
-      await until(async () => (await books.openRequests()) === 3, waitMs);
+      await until(async () => (await ledger.openRequests()) === 3, waitMs);
       const exit = service.exited();
       fault(kind);
 
@@ -79,11 +79,11 @@ for (const [kind, error] of [
       assert.match(whole.client.text, /"code":"no_healthy_backends"/);
 
       assert.deepEqual(
-        await Promise.all([streamed, whole, finishing].map(async ({ id }) => (await books.row(id)).ending)),
+        await Promise.all([streamed, whole, finishing].map(async ({ id }) => (await ledger.row(id)).ending)),
         ['drained', 'drained', 'finished'],
       );
-      assert.equal((await books.row(streamed.id)).costMicrocents, 0n, 'our fault costs nothing');
-      await books.verify({ owned: false });
+      assert.equal((await ledger.row(streamed.id)).costMicrocents, 0n, 'our fault costs nothing');
+      await ledger.verify({ owned: false });
 
       const lines = service.log.filter(({ event }) => event === 'crash');
       assert.equal(lines.length, 1);
@@ -94,17 +94,17 @@ for (const [kind, error] of [
       assert.equal((await fetch(`${service.url}/readyz`)).status, 200);
       const answer = await service.chat({ model: 'demo', messages: [{ role: 'user', content: 'x' }] });
       assert.equal(answer.status, 200);
-      await books.verify({ owned: true });
+      await ledger.verify({ owned: true });
     },
   );
 }
 
 test('no new work after a crash, and a second crash ends the process at once', options, async (t) => {
   const { service, fault } = await faulty(t);
-  const books = new TestLedger(service);
+  const ledger = new TestLedger(service);
   const streamed = await send(service, 'for ever', true);
   await until(() => streamed.client.events.length > 2, waitMs);
-  await until(async () => (await books.openRequests()) === 1, waitMs);
+  await until(async () => (await ledger.openRequests()) === 1, waitMs);
   const late = await RawClient.connect(service.url);
   const bytes = chatBytes(service.key, newRequestId(), {
     model: 'demo',
@@ -126,9 +126,9 @@ test('no new work after a crash, and a second crash ends the process at once', o
   // Killed, in effect: the next start does what has to be done.
   await service.start();
   // The list of open requests does not know what the client sent as its id.
-  const [row] = await books.newest(1);
+  const [row] = await ledger.newest(1);
   assert.deepEqual([row?.ending, row?.costMicrocents], ['crashed', 0n]);
-  await books.verify({ owned: true });
+  await ledger.verify({ owned: true });
 });
 
 test('of an error the log tells the kind and our line, and never its words', () => {

@@ -28,14 +28,14 @@ const model = (id: string, more: string): string => `  - id: ${id}
 const patienceMs = 120_000;
 
 let service: TestService;
-let books: TestLedger;
+let ledger: TestLedger;
 before(async () => {
   service = new TestService({
     config: `models:\n${model('one', 'slots: 1')}\n${model('other', 'slots: 2')}\n${model('grows', 'slots: 1, memory_bytes_max: 1')}`,
     limits: '  first_token_timeout_seconds: 600\n  stream_idle_timeout_seconds: 600',
   });
   await service.start();
-  books = new TestLedger(service);
+  ledger = new TestLedger(service);
   for (const id of ['one', 'other', 'grows']) await until(() => pidOf(id) !== undefined, patienceMs);
 });
 after(async () => {
@@ -109,7 +109,7 @@ async function assertCharged(reading: Reading, tokens: number): Promise<void> {
   assert.equal(reading.events.at(-1), '[DONE]');
   assert.equal(reading.content, words.slice(0, tokens).join(''));
   const usage = reading.chunks.findLast((chunk) => chunk.usage)?.usage;
-  const rows = await books.rows(reading.id);
+  const rows = await ledger.rows(reading.id);
   assert.equal(rows.length, 1, `${reading.id}: ${rows.length} rows`);
   const [row] = rows;
   assert.equal(row?.ending, 'finished');
@@ -119,7 +119,7 @@ async function assertCharged(reading: Reading, tokens: number): Promise<void> {
 }
 
 async function assertUncharged(publicId: string): Promise<void> {
-  const row = await books.row(publicId, patienceMs);
+  const row = await ledger.row(publicId, patienceMs);
   assert.equal(row.costMicrocents, 0n);
   assert.equal(row.ending, 'failed');
 }
@@ -141,7 +141,7 @@ describe('the child of an embedded model', { timeout: 600_000 }, () => {
       const running = await stream('one', 3000);
       // The only slot is taken: nothing has come of this one.
       const waiting = ask('one', 5);
-      await until(async () => (await books.openRequests()) >= 2, patienceMs);
+      await until(async () => (await ledger.openRequests()) >= 2, patienceMs);
       const elsewhere = await stream('other', 400);
       const pid = pidOf('one');
       assert.ok(pid !== undefined);
@@ -164,8 +164,8 @@ describe('the child of an embedded model', { timeout: 600_000 }, () => {
       assert.notEqual(pidOf('one'), pid);
       assert.ok(!isAlive(pid));
       assert.deepEqual(eventsOf('other'), ['llama_ready']);
-      await until(async () => (await books.openRequests()) === 0, patienceMs);
-      await books.verify({ owned: true });
+      await until(async () => (await ledger.openRequests()) === 0, patienceMs);
+      await ledger.verify({ owned: true });
     });
   }
 
@@ -179,7 +179,7 @@ describe('the child of an embedded model', { timeout: 600_000 }, () => {
     }
     assert.ok(eventsOf('grows').includes('llama_recycled'));
     assert.ok(!eventsOf('grows').includes('llama_lost'));
-    await books.verify({ owned: true });
+    await ledger.verify({ owned: true });
   });
 
   test('that a request has killed twice does not get it a third time (E3)', async () => {
@@ -199,7 +199,7 @@ describe('the child of an embedded model', { timeout: 600_000 }, () => {
     assert.ok(pid !== undefined && isAlive(pid));
     await assertWell('one');
     assert.equal(pidOf('one'), pid);
-    await books.verify({ owned: true });
+    await ledger.verify({ owned: true });
   });
 
   test('survives token bombs, and its other streams go on (E3, section 3.4)', async () => {
@@ -228,8 +228,8 @@ describe('the child of an embedded model', { timeout: 600_000 }, () => {
     await assertCharged(reading, 1500);
     assert.equal(pidOf('other'), pid);
     assert.deepEqual(eventsOf('other'), ['llama_ready'], 'it never fell silent and never died');
-    await until(async () => (await books.openRequests()) === 0, patienceMs);
-    await books.verify({ owned: true });
+    await until(async () => (await ledger.openRequests()) === 0, patienceMs);
+    await ledger.verify({ owned: true });
   });
 
   test('does not outlive a service that is killed (E2)', async () => {

@@ -5,7 +5,15 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { ask, assertNothingLeft, closeHouse, cost, errorOf, house, send } from '../../endings/house.ts';
+import {
+  ask,
+  assertNothingLeft,
+  verifyAndDispose,
+  cost,
+  errorOf,
+  endingsService,
+  send,
+} from '../../endings/endings-service.ts';
 import { TestLedger } from '../../support/test-ledger.ts';
 import { newRequestId } from '../../support/raw-client.ts';
 import type { RawClient } from '../../support/raw-client.ts';
@@ -32,7 +40,7 @@ test(`frozen for ${frozenMs / 1000} s and let go: every request ends once, charg
     exchange.endChunks();
   });
   t.after(() => upstream.close());
-  const service = house({
+  const service = endingsService({
     firstCreditCents: '400',
     limits,
     scripts: `
@@ -48,9 +56,9 @@ test(`frozen for ${frozenMs / 1000} s and let go: every request ends once, charg
   backends: [ { engine: openai, flavor: openai, url: "${upstream.url}" } ]
 `,
   });
-  t.after(() => closeHouse(service));
+  t.after(() => verifyAndDispose(service));
   await service.start();
-  const books = new TestLedger(service);
+  const ledger = new TestLedger(service);
 
   for (const texts of [
     ['three seconds', 'three seconds', 'many words', 'many words'],
@@ -63,7 +71,7 @@ test(`frozen for ${frozenMs / 1000} s and let go: every request ends once, charg
         return { ...(await send(service, ask(text, { model, stream }))), text, stream };
       }),
     );
-    await until(async () => (await books.openRequests()) === texts.length);
+    await until(async () => (await ledger.openRequests()) === texts.length);
     process.kill(service.pid, 'SIGSTOP');
     // New ones arrive at a process that does not answer; the kernel takes them.
     const late = newRequestId();
@@ -73,22 +81,22 @@ test(`frozen for ${frozenMs / 1000} s and let go: every request ends once, charg
 
     for (const { client, id, text, stream } of running) {
       await until(() => isEnded(client), 60_000);
-      await assertProperEnding(books, client, id, `${text}${stream ? ', streamed' : ''}`);
+      await assertProperEnding(ledger, client, id, `${text}${stream ? ', streamed' : ''}`);
     }
     // All places were taken when it came; afterwards they are free.
     const { status } = await lateAnswer;
     assert.ok(status === 200 || status === 429, String(status));
-    assert.equal((await books.rows(late)).length, status === 200 ? 1 : 0);
-    await until(async () => (await books.openRequests()) === 0);
+    assert.equal((await ledger.rows(late)).length, status === 200 ? 1 : 0);
+    await until(async () => (await ledger.openRequests()) === 0);
     await assertNothingLeft(service);
   }
 });
 
 test('frozen while its client leaves: charged once, as a client that left', async (t) => {
-  const service = house();
-  t.after(() => closeHouse(service));
+  const service = endingsService();
+  t.after(() => verifyAndDispose(service));
   await service.start();
-  const books = new TestLedger(service);
+  const ledger = new TestLedger(service);
   const { client, id } = await send(service, ask('paced', { stream: true }));
   await until(() => client.events.length > 2);
   process.kill(service.pid, 'SIGSTOP');
@@ -96,7 +104,7 @@ test('frozen while its client leaves: charged once, as a client that left', asyn
   await client.closed;
   await new Promise((resolve) => setTimeout(resolve, 2_000)); // This time is the fault.
   process.kill(service.pid, 'SIGCONT');
-  const row = await books.row(id);
+  const row = await ledger.row(id);
   assert.equal(row.ending, 'client_left');
   assert.equal(row.costMicrocents, cost(row.promptTokens, row.completionTokens));
   await assertNothingLeft(service);
@@ -111,8 +119,8 @@ function isEnded(client: RawClient): boolean {
 }
 
 /** Usage shown and charged, or an error with its own code and nothing charged. */
-async function assertProperEnding(books: TestLedger, client: RawClient, id: string, what: string): Promise<void> {
-  const row = await books.row(id);
+async function assertProperEnding(ledger: TestLedger, client: RawClient, id: string, what: string): Promise<void> {
+  const row = await ledger.row(id);
   const isStream = /\r\ncontent-type: text\/event-stream/i.test(client.text);
   const json = isStream ? client.events.at(-2) : client.text.slice(client.text.indexOf('\r\n\r\n') + 4);
   if (isStream) assert.equal(client.events.at(-1), '[DONE]', `${what}: ${client.text.slice(-200)}`);

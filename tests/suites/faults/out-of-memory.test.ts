@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { pathToFileURL } from 'node:url';
 
-import { ask, assertNothingLeft, house, send, slots } from '../../endings/house.ts';
+import { ask, assertNothingLeft, endingsService, send, slots } from '../../endings/endings-service.ts';
 import { TestLedger } from '../../support/test-ledger.ts';
 import { until } from '../../support/service.ts';
 import { built } from '../../support/built.ts';
@@ -12,21 +12,21 @@ const rounds = 3;
 /** Ten times what is promised, and three times that, because the tests share their machine. */
 const readyMsMax = 60_000;
 
-test(`out of memory, ${rounds} times: aborted without a word of ours, ready again, books right, nothing unfinished charged`, async (t) => {
+test(`out of memory, ${rounds} times: aborted without a word of ours, ready again, the ledger consistent, nothing unfinished charged`, async (t) => {
   const probe = pathToFileURL(built('tests/support/allocate-on-signal.ts')).href;
-  const service = house({ environment: { NODE_OPTIONS: `--max-old-space-size=96 --import=${probe}` } });
+  const service = endingsService({ environment: { NODE_OPTIONS: `--max-old-space-size=96 --import=${probe}` } });
   t.after(() => service.dispose());
   await service.start();
-  const books = new TestLedger(service);
+  const ledger = new TestLedger(service);
 
   for (let round = 1; round <= rounds; round++) {
     const finished = await send(service, ask('three words', { stream: true }));
     await until(() => finished.client.events.at(-1) === '[DONE]');
-    const balance = await books.balance();
+    const balance = await ledger.balance();
     const running = await Promise.all(
       Array.from({ length: slots }, (_, index) => send(service, ask('paced', { stream: index % 2 === 0 }))),
     );
-    await until(async () => (await books.openRequests()) === slots);
+    await until(async () => (await ledger.openRequests()) === slots);
     const ended = service.exited();
     process.kill(service.pid, 'SIGUSR2');
     // A shell calls it 134.
@@ -40,11 +40,11 @@ test(`out of memory, ${rounds} times: aborted without a word of ours, ready agai
     const restartedAt = performance.now();
     await service.start();
     assert.ok(performance.now() - restartedAt < readyMsMax);
-    assert.equal(await books.openRequests(), 0);
+    assert.equal(await ledger.openRequests(), 0);
     // The list of open requests does not know what the client sent as its id.
-    for (const row of await books.newest(slots)) assert.deepEqual([row.ending, row.costMicrocents], ['crashed', 0n]);
-    assert.equal((await books.row(finished.id)).ending, 'finished');
-    assert.equal(await books.balance(), balance);
+    for (const row of await ledger.newest(slots)) assert.deepEqual([row.ending, row.costMicrocents], ['crashed', 0n]);
+    assert.equal((await ledger.row(finished.id)).ending, 'finished');
+    assert.equal(await ledger.balance(), balance);
     await assertNothingLeft(service);
   }
   await service.verify();

@@ -89,31 +89,31 @@ function assertRefusal({ status, body }: Outcome, service: TestService): void {
 
 test('of a thousand concurrent requests against credit for ten, exactly ten succeed and 990 get 402', async (t) => {
   const service = await startService(t);
-  const books = new TestLedger(service);
+  const ledger = new TestLedger(service);
   const outcomes = await Promise.all(all(service, () => 'quick'));
   const succeeded = outcomes.filter(({ status }) => status === 200);
   assert.equal(succeeded.length, paidFor);
   for (const { body } of succeeded) assert.equal([...body.matchAll(/word /g)].length, completionTokens);
   for (const outcome of outcomes) if (outcome.status !== 200) assertRefusal(outcome, service);
   for (const { id } of succeeded) {
-    const row = await books.row(id);
+    const row = await ledger.row(id);
     assert.deepEqual([row.ending, row.costMicrocents, row.holdMicrocents], ['finished', price, price]);
   }
-  assert.deepEqual(await books.sums(), { count: paidFor, costMicrocents: credit });
-  assert.equal(await books.balance(), 0n);
+  assert.deepEqual(await ledger.sums(), { count: paidFor, costMicrocents: credit });
+  assert.equal(await ledger.balance(), 0n);
   assertRefusal(await send(service, 0, () => 'quick'), service);
   await service.verify();
 
   await service.command('credits', 'grant', '--cents', '2');
   const more = await Promise.all(all(service, () => 'quick', 100));
   assert.equal(more.filter(({ status }) => status === 200).length, 1, 'credit for one more pays for one more');
-  assert.equal(await books.balance(), 0n);
+  assert.equal(await ledger.balance(), 0n);
   await service.verify();
 });
 
 test('the same with the process killed in the middle: ten in all, and the balance is exact', async (t) => {
   const service = await startService(t);
-  const books = new TestLedger(service);
+  const ledger = new TestLedger(service);
   // Quick and slow ones compete for the ten; the process dies when the first of them is done.
   let completed = 0;
   const first = all(service, (index) => (index % 4 < 2 ? 'quick' : 'slow')).map(async (outcome) => {
@@ -127,17 +127,17 @@ test('the same with the process killed in the middle: ten in all, and the balanc
   const seen = (await Promise.all(first)).filter(({ isWhole }) => isWhole);
 
   await service.start();
-  await books.verify({ owned: true });
-  const { costMicrocents } = await books.sums();
+  await ledger.verify({ owned: true });
+  const { costMicrocents } = await ledger.sums();
   const finished = Number(costMicrocents / price);
   assert.equal(costMicrocents, BigInt(finished) * price);
   assert.ok(finished >= seen.length && finished <= paidFor, `${seen.length} were seen, ${finished} are paid`);
-  for (const { id } of seen) assert.deepEqual((await books.row(id)).ending, 'finished');
-  assert.equal(await books.balance(), credit - costMicrocents);
+  for (const { id } of seen) assert.deepEqual((await ledger.row(id)).ending, 'finished');
+  assert.equal(await ledger.balance(), credit - costMicrocents);
 
   const second = await Promise.all(all(service, () => 'quick'));
   assert.equal(second.filter(({ status }) => status === 200).length, paidFor - finished);
   for (const outcome of second) if (outcome.status !== 200) assertRefusal(outcome, service);
-  assert.equal(await books.balance(), 0n);
+  assert.equal(await ledger.balance(), 0n);
   await service.verify();
 });

@@ -60,8 +60,8 @@ test(`kill -9 in mid-stream, ${rounds} times: the ledger is right, nothing is bi
   const service = new TestService({ config, firstCreditCents: '500', limits: '  concurrency_per_account_max: 64' });
   t.after(() => service.dispose());
   await service.start();
-  const books = new TestLedger(service);
-  const credit = await books.balance();
+  const ledger = new TestLedger(service);
+  const credit = await ledger.balance();
   const phases = { seen: 0, crashed: 0, cutInAnswer: 0 };
   const startsMs: number[] = [];
 
@@ -95,13 +95,13 @@ test(`kill -9 in mid-stream, ${rounds} times: the ledger is right, nothing is bi
     await service.start();
     startsMs.push(performance.now() - restartedAt);
     assert.ok(startsMs.at(-1)! < readyMsMax);
-    await books.verify({ owned: true });
-    assert.equal(await books.openRequests(), 0, 'M8: what was running is recorded');
-    await assertBilledOnce(books, sent, seen);
-    await assertNoHoldLeft(service, books, credit);
+    await ledger.verify({ owned: true });
+    assert.equal(await ledger.openRequests(), 0, 'M8: what was running is recorded');
+    await assertBilledOnce(ledger, sent, seen);
+    await assertNoHoldLeft(service, ledger, credit);
     phases.seen += seen.length;
   }
-  phases.crashed = (await books.newest(1_000)).filter(({ ending }) => ending === 'crashed').length;
+  phases.crashed = (await ledger.newest(1_000)).filter(({ ending }) => ending === 'crashed').length;
   t.diagnostic(`${JSON.stringify(phases)}, ready after ${inWords(startsMs)}`);
   assert.ok(
     phases.seen > rounds && phases.cutInAnswer > rounds / 2 && phases.crashed > 0,
@@ -149,7 +149,7 @@ function isWholeBody(text: string): boolean {
 }
 
 /** I4, I5, M3: every complete answer has one row that says what was shown; no request has two. */
-async function assertBilledOnce(books: TestLedger, sent: readonly string[], seen: readonly Seen[]): Promise<void> {
+async function assertBilledOnce(ledger: TestLedger, sent: readonly string[], seen: readonly Seen[]): Promise<void> {
   const rows = new Map<
     string,
     {
@@ -160,7 +160,7 @@ async function assertBilledOnce(books: TestLedger, sent: readonly string[], seen
     }
   >();
   const ours = new Set(sent);
-  for (const row of await books.newest(1_000)) {
+  for (const row of await ledger.newest(1_000)) {
     if (!ours.has(row.publicId)) continue;
     assert.ok(!rows.has(row.publicId), `${row.publicId} has two rows`);
     rows.set(row.publicId, row);
@@ -181,9 +181,9 @@ async function assertBilledOnce(books: TestLedger, sent: readonly string[], seen
 }
 
 /** What is spendable is the credit less what was charged: a request that needs (nearly) all of it is funded. */
-async function assertNoHoldLeft(service: TestService, books: TestLedger, credit: bigint): Promise<void> {
-  const balance = await books.balance();
-  assert.equal(balance, credit - (await books.sums()).costMicrocents);
+async function assertNoHoldLeft(service: TestService, ledger: TestLedger, credit: bigint): Promise<void> {
+  const balance = await ledger.balance();
+  assert.equal(balance, credit - (await ledger.sums()).costMicrocents);
   const tokens = Number(balance / probePrice);
   assert.ok(tokens > 0 && tokens <= 2_048, `the probe cannot hold ${balance}`);
   const answer = await service.chat({

@@ -7,7 +7,7 @@ import assert from 'node:assert/strict';
 import { Agent } from 'node:http';
 import { test } from 'node:test';
 
-import { assertNothingLeft, ask as bodyOf, cost, errorOf, house } from '../../endings/house.ts';
+import { assertNothingLeft, ask as bodyOf, cost, errorOf, endingsService } from '../../endings/endings-service.ts';
 import { TestLedger } from '../../support/test-ledger.ts';
 import { ask } from '../../support/http-client.ts';
 import type { Answer } from '../../support/http-client.ts';
@@ -47,10 +47,10 @@ test(`stopped under load, ${rounds} times: what had begun is finished and charge
   const seed = Date.now() % 2 ** 32;
   t.diagnostic(`seed ${seed}`);
   const random = mulberry32(seed);
-  const service = house({ scripts, firstCreditCents: '400' });
+  const service = endingsService({ scripts, firstCreditCents: '400' });
   t.after(() => service.dispose());
   await service.start();
-  const books = new TestLedger(service);
+  const ledger = new TestLedger(service);
   const counts = { finished: 0, refused: 0, lost: 0, finishedAfterSignal: 0 };
 
   for (let round = 1; round <= rounds; round++) {
@@ -63,16 +63,16 @@ test(`stopped under load, ${rounds} times: what had begun is finished and charge
     assert.ok(performance.now() - signalledAtMs < exitMsMax);
     const sent = await load.stop();
 
-    await books.verify({ owned: false });
-    assert.equal(await books.openRequests(), 0);
+    await ledger.verify({ owned: false });
+    assert.equal(await ledger.openRequests(), 0);
     for (const [index, request] of sent.entries()) {
-      const outcome = await assertEnded(books, request);
+      const outcome = await assertEnded(ledger, request);
       counts[outcome]++;
       if (outcome === 'finished' && index >= before) counts.finishedAfterSignal++;
       else if (outcome !== 'finished') assert.ok(index >= before, `${outcome} before the signal`);
     }
     // Many rounds use more than the proof at the end can hold at once.
-    if ((await books.balance()) < 200_000_000n)
+    if ((await ledger.balance()) < 200_000_000n)
       assert.equal((await service.command('credits', 'grant', '--cents', '200')).code, 0);
     await service.start();
   }
@@ -83,27 +83,27 @@ test(`stopped under load, ${rounds} times: what had begun is finished and charge
 });
 
 test('a second SIGTERM under load ends at once; what ran is recorded as crashed and not charged', async (t) => {
-  const service = house({ firstCreditCents: '400', limits: 'drain_timeout_seconds: 60' });
+  const service = endingsService({ firstCreditCents: '400', limits: 'drain_timeout_seconds: 60' });
   t.after(() => service.dispose());
   await service.start();
-  const books = new TestLedger(service);
-  const balance = await books.balance();
+  const ledger = new TestLedger(service);
+  const balance = await ledger.balance();
   const running = Array.from({ length: clients }, (_, index) =>
     request(service, newRequestId(), index % 2 === 0 ? 'paced' : 'first token then silence', true, false),
   );
-  await until(async () => (await books.openRequests()) === clients);
+  await until(async () => (await ledger.openRequests()) === clients);
   process.kill(service.pid, 'SIGTERM');
   await until(() => service.output.includes('stopping'));
   assert.equal(await service.stop('SIGTERM'), 130);
   for (const answer of await Promise.all(running)) assert.ok(!answer.isWhole || answer.status !== 200);
 
   await service.start();
-  const rows = await books.newest(100);
+  const rows = await ledger.newest(100);
   assert.deepEqual(
     rows.map(({ ending, costMicrocents }) => [ending, costMicrocents]),
     Array.from({ length: clients }, () => ['crashed', 0n]),
   );
-  assert.equal(await books.balance(), balance);
+  assert.equal(await ledger.balance(), balance);
   await assertNothingLeft(service);
   await service.verify();
 });
@@ -160,26 +160,26 @@ function request(
 
 /** Finished and charged as shown, refused in words, or never arrived: nothing in between. */
 async function assertEnded(
-  books: TestLedger,
+  ledger: TestLedger,
   { id, text, stream, answer }: Sent,
 ): Promise<'finished' | 'refused' | 'lost'> {
   const { status, body, isWhole } = answer;
   if (status === 0) {
-    assert.deepEqual(await books.rows(id), [], `${id} was taken and got no answer`);
+    assert.deepEqual(await ledger.rows(id), [], `${id} was taken and got no answer`);
     return 'lost';
   }
   assert.ok(isWhole, `${id} was cut: ${text} ${status} ${body.slice(-200)}`);
   assert.equal(answer.headers['x-request-id'], id);
   if (status === 503) {
     assert.equal(errorOf(body).code, 'no_healthy_backends');
-    assert.deepEqual(await books.rows(id), []);
+    assert.deepEqual(await ledger.rows(id), []);
     return 'refused';
   }
   assert.equal(status, 200, body);
   const last = stream ? /\ndata: (.*)\n\ndata: \[DONE\]\n\n$/.exec(body)?.[1] : body;
   const { usage } = JSON.parse(last ?? '{}') as { usage?: { prompt_tokens: number; completion_tokens: number } };
   assert.ok(usage !== undefined, body.slice(-300));
-  const row = await books.row(id);
+  const row = await ledger.row(id);
   assert.deepEqual(
     [row.ending, row.promptTokens, row.completionTokens, row.costMicrocents],
     ['finished', usage.prompt_tokens, usage.completion_tokens, cost(usage.prompt_tokens, usage.completion_tokens)],

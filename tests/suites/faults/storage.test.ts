@@ -31,7 +31,7 @@ const ask = (text: string, more: object = {}) => ({
   ...more,
 });
 
-async function house(t: TestContext, options: Partial<TestServiceOptions> = {}): Promise<TestService> {
+async function startService(t: TestContext, options: Partial<TestServiceOptions> = {}): Promise<TestService> {
   const service = new TestService({ config, ...options });
   t.after(() => service.dispose());
   return await service.start();
@@ -63,11 +63,11 @@ async function stream(service: TestService): Promise<{ readonly client: RawClien
 }
 
 test('D1: another program locks the database: new work is refused at once, streams go on, charges follow', async (t) => {
-  const service = await house(t);
-  const books = new TestLedger(service);
+  const service = await startService(t);
+  const ledger = new TestLedger(service);
   await one(service);
   const running = await stream(service);
-  const intruder = new DatabaseSync(books.file);
+  const intruder = new DatabaseSync(ledger.file);
   intruder.exec('begin immediate');
   const outcomes: Outcome[] = [];
   try {
@@ -89,7 +89,7 @@ test('D1: another program locks the database: new work is refused at once, strea
   await until(async () => (await one(service)).status === 200, 30_000);
   await until(() => running.client.text.includes('[DONE]'), 120_000);
   assert.ok(!running.client.text.includes('"error"'));
-  const row = await books.row(running.id);
+  const row = await ledger.row(running.id);
   assert.deepEqual([row.ending, row.completionTokens], ['finished', 1_500]);
   assert.ok((await metric(service, 'tokenhouse_ledger_batches_refused_total')) > 0);
   await until(async () => (await metric(service, 'tokenhouse_held_microcents')) === 0, 60_000);
@@ -98,7 +98,7 @@ test('D1: another program locks the database: new work is refused at once, strea
 
 test('S3: the disk fills up: new work is refused and not done for nothing, streams go on, and with room again all goes on', async (t) => {
   if (!canCause(t, 'mount')) return;
-  const service = await house(t, {
+  const service = await startService(t, {
     within: [
       'unshare',
       '-rm',
@@ -235,14 +235,14 @@ async function inject(t: TestContext, service: TestService, fault: string): Prom
 
 test('S12: a sync that takes two seconds delays, and acknowledges nothing that is not durable', async (t) => {
   if (!canCause(t, 'strace')) return;
-  const service = await house(t);
-  const books = new TestLedger(service);
+  const service = await startService(t);
+  const ledger = new TestLedger(service);
   await one(service);
   const strace = await inject(t, service, 'delay_enter=2000000');
   const outcomes = await Promise.all(Array.from({ length: 6 }, () => one(service)));
   for (const { id, status } of outcomes) {
     assert.ok(status === 200 || status === 500, String(status));
-    if (status === 200) assert.equal((await books.rows(id)).length, 1, 'I4');
+    if (status === 200) assert.equal((await ledger.rows(id)).length, 1, 'I4');
   }
   const detached = new Promise((resolve) => strace.once('close', resolve));
   strace.kill('SIGINT');
@@ -250,18 +250,18 @@ test('S12: a sync that takes two seconds delays, and acknowledges nothing that i
   await until(async () => (await one(service)).status === 200, 60_000);
   // What was told to cost nothing costs nothing in the end.
   await until(async () => (await metric(service, 'tokenhouse_held_microcents')) === 0, 120_000);
-  const { costMicrocents } = await books.sums();
-  const refunds = (await books.transfers()).filter(({ kind }) => kind === 'refund');
+  const { costMicrocents } = await ledger.sums();
+  const refunds = (await ledger.transfers()).filter(({ kind }) => kind === 'refund');
   const refunded = refunds.reduce((sum, { amountMicrocents }) => sum + amountMicrocents, 0n);
-  const acknowledged = 500_000_000n - (await books.balance());
+  const acknowledged = 500_000_000n - (await ledger.balance());
   assert.equal(costMicrocents - refunded, acknowledged);
   await service.verify();
 });
 
 test('S12: a sync that fails: nothing more is acknowledged, the process ends, and the next start has all that was', async (t) => {
   if (!canCause(t, 'strace')) return;
-  const service = await house(t);
-  const books = new TestLedger(service);
+  const service = await startService(t);
+  const ledger = new TestLedger(service);
   const before = await one(service);
   await inject(t, service, 'error=EIO');
   const outcome = await one(service).catch(() => undefined);
@@ -269,7 +269,7 @@ test('S12: a sync that fails: nothing more is acknowledged, the process ends, an
   await until(() => service.hasEnded, 60_000);
   assert.match(service.output, /I\/O error/);
   await service.start();
-  assert.equal((await books.rows(before.id)).length, 1);
+  assert.equal((await ledger.rows(before.id)).length, 1);
   assert.equal((await one(service)).status, 200);
   await service.verify();
 });

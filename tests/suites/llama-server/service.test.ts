@@ -27,7 +27,7 @@ after(() => models.dispose());
 interface Stack {
   readonly server: LlamaServer;
   readonly service: TestService;
-  readonly books: TestLedger;
+  readonly ledger: TestLedger;
 }
 
 interface StackOptions {
@@ -40,7 +40,7 @@ interface StackOptions {
 async function startStack(modelFile: string, options: StackOptions = {}): Promise<Stack> {
   const server = await LlamaServer.start({ modelFile, slots, ...options.server });
   const service = await serviceOn(server, options).start();
-  return { server, service, books: new TestLedger(service) };
+  return { server, service, ledger: new TestLedger(service) };
 }
 
 function serviceOn(server: LlamaServer, { contextLength = 2048, backend = '', limits }: StackOptions): TestService {
@@ -57,7 +57,7 @@ function serviceOn(server: LlamaServer, { contextLength = 2048, backend = '', li
 async function stopStack(stack: Stack | undefined): Promise<void> {
   if (stack === undefined) return;
   try {
-    await stack.books.verify({ owned: true });
+    await stack.ledger.verify({ owned: true });
     await stack.service.verify();
   } finally {
     await stack.service.dispose();
@@ -154,11 +154,11 @@ describe('on the default model', () => {
 
   for (const stream of [false, true]) {
     test(`${stream ? 'a streamed' : 'a whole'} answer: text, usage, price, one row (I4, I5)`, async () => {
-      const balance = await stack.books.balance();
+      const balance = await stack.ledger.balance();
       const answer = await exchange(stack, askPolitely('What is the capital of France?', { max_tokens: 24 }), stream);
       assert.match(answer.text ?? '', /Paris/);
       assert.equal(answer.finish, 'stop');
-      const row = await stack.books.row(answer.id);
+      const row = await stack.ledger.row(answer.id);
       const { usage } = answer;
       assert.equal(usage.total_tokens, usage.prompt_tokens + usage.completion_tokens);
       assert.deepEqual(
@@ -172,7 +172,7 @@ describe('on the default model', () => {
         ],
       );
       assert.equal(row.costMicrocents, costOf(usage));
-      assert.equal(await stack.books.balance(), balance - row.costMicrocents);
+      assert.equal(await stack.ledger.balance(), balance - row.costMicrocents);
     });
   }
 
@@ -193,14 +193,14 @@ describe('on the default model', () => {
   });
 
   test('a prompt beyond the window is counted by the server and refused before it costs anything', async () => {
-    const balance = await stack.books.balance();
+    const balance = await stack.ledger.balance();
     const response = await stack.service.chat(askPolitely('word '.repeat(3000)));
     assert.equal(response.status, 400);
     const error = errorOf(await response.text());
     assert.equal(error['code'], 'context_length_exceeded');
     assert.equal(error['context_length_limit'], 2048);
     assert.ok(Array.isArray(error['suggested_models']));
-    assert.equal(await stack.books.balance(), balance);
+    assert.equal(await stack.ledger.balance(), balance);
   });
 
   test('one account meets its own cached prompt', async () => {
@@ -209,7 +209,7 @@ describe('on the default model', () => {
     const again = await exchange(stack, askPolitely(long, { max_tokens: 2 }), true);
     const cached = again.usage.prompt_tokens_details?.cached_tokens ?? 0;
     assert.ok(cached > first.usage.prompt_tokens / 2, JSON.stringify(again.usage));
-    assert.equal((await stack.books.row(again.id)).costMicrocents, costOf(again.usage));
+    assert.equal((await stack.ledger.row(again.id)).costMicrocents, costOf(again.usage));
   });
 
   test('and no other account does, from then on nobody (reliability §3.5)', async () => {
@@ -296,7 +296,7 @@ describe('on a tiny model that does not end', () => {
         else client.reset();
         // A whole answer that nobody waits for would otherwise be written to its end: llama-server does not notice.
         await until(async () => (await stack.server.working()) === 0, freeWithinMs);
-        const row = await stack.books.row(id, 30_000);
+        const row = await stack.ledger.row(id, 30_000);
         assert.equal(row.ending, 'client_left');
         assert.equal(
           row.costMicrocents,
@@ -343,7 +343,7 @@ describe('a server that is given no more than it has slots for', () => {
       assert.equal(refused.status, 429);
       assert.equal(errorOf(await refused.text())['code'], 'backend_at_capacity');
       assert.ok(Number(refused.headers.get('retry-after')) >= 1);
-      assert.equal((await stack.books.row(id)).costMicrocents, 0n);
+      assert.equal((await stack.ledger.row(id)).costMicrocents, 0n);
     }
     for (const client of running) client.reset();
     await until(async () => (await stack.server.working()) === 0, 5_000);
@@ -362,7 +362,7 @@ describe('a server with a smaller window than the configuration says', () => {
   after(() => stopStack(stack));
 
   test('refuses by itself: context_length_exceeded with its own figures, and nothing is charged', async () => {
-    const balance = await stack.books.balance();
+    const balance = await stack.ledger.balance();
     for (const stream of [false, true]) {
       const response = await stack.service.chat(ask('word '.repeat(700), { stream, max_tokens: 5 }));
       assert.equal(response.status, 400);
@@ -371,7 +371,7 @@ describe('a server with a smaller window than the configuration says', () => {
       assert.ok(Number(error['context_length_limit']) > 0, JSON.stringify(error));
       assert.ok(Array.isArray(error['suggested_models']), JSON.stringify(error));
     }
-    assert.equal(await stack.books.balance(), balance);
+    assert.equal(await stack.ledger.balance(), balance);
   });
 });
 
@@ -383,7 +383,7 @@ describe('a server that is killed', () => {
         contextLength: 65_536,
       });
       try {
-        const balance = await stack.books.balance();
+        const balance = await stack.ledger.balance();
         const id = newRequestId();
         const client = await RawClient.connect(stack.service.url);
         client.send(chatBytes(stack.service.key, id, ask('<endless>', { stream, max_tokens: 60_000 })));
@@ -391,9 +391,9 @@ describe('a server that is killed', () => {
         await until(async () => (await stack.server.written()) > 200, 30_000);
         if (stream) await until(() => client.text.includes(' further'), 30_000);
         await stack.server.stop('SIGKILL');
-        const row = await stack.books.row(id, 30_000);
+        const row = await stack.ledger.row(id, 30_000);
         assert.equal(row.costMicrocents, 0n);
-        assert.equal(await stack.books.balance(), balance);
+        assert.equal(await stack.ledger.balance(), balance);
         if (stream) {
           await until(() => client.text.includes('[DONE]'), 30_000);
           assert.match(client.text, /data: \{"error":.*"backend_http_error"/);
@@ -408,7 +408,7 @@ describe('a server that is killed', () => {
         const away = await stack.service.chat(ask('<brief>'));
         assert.ok([502, 503].includes(away.status), `${away.status}`);
         assert.match(String(errorOf(await away.text())['code']), /^(backend_connect_error|no_healthy_backends)$/);
-        assert.equal(await stack.books.balance(), balance);
+        assert.equal(await stack.ledger.balance(), balance);
       } finally {
         await stopStack(stack);
       }

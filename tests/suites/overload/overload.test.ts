@@ -85,7 +85,7 @@ const cases: readonly Case[] = [
 for (const { name, scenario, places, crowd, queue, goodputShareMin, refusalP99MsMax } of cases) {
   test(`five times what ${name} can carry: goodput stays, refusals are quick, nothing is cut, and it recovers`, async (t) => {
     const service = await start(t, places + runningStreams, queue);
-    const books = new TestLedger(service);
+    const ledger = new TestLedger(service);
     const request = requestBytes(
       { name: 'overload', connections: 0, seconds: 0, ...scenario },
       { key: service.key, model: 'bench' },
@@ -102,7 +102,7 @@ for (const { name, scenario, places, crowd, queue, goodputShareMin, refusalP99Ms
     const once = normalShare * peak;
     const normal = await play(1_000, 8, once);
     const streams = Array.from({ length: runningStreams }, () => longStream(service));
-    await until(async () => (await books.openRequests()) >= runningStreams, 60_000);
+    await until(async () => (await ledger.openRequests()) >= runningStreams, 60_000);
     const flooded = await play(1_000, 15, 5 * peak);
     // The aim is 10 s; a machine that has other work in one of them gets ten times as long.
     let recovered: OverloadResult;
@@ -143,8 +143,8 @@ for (const { name, scenario, places, crowd, queue, goodputShareMin, refusalP99Ms
         `stream ${index}`,
       );
 
-    await until(async () => (await books.openRequests()) === 0, 60_000);
-    await books.verify({ owned: true });
+    await until(async () => (await ledger.openRequests()) === 0, 60_000);
+    await ledger.verify({ owned: true });
     assert.equal(await service.stop(), 0);
     await service.verify();
   });

@@ -57,7 +57,7 @@ test('entries are never changed, deleted or truncated; only what names people ca
   );
 });
 
-test('an account whose credit replicas have leased is exported and deleted, and the books are right', async (t) => {
+test('an account whose credit replicas have leased is exported and deleted, and the ledger is consistent', async (t) => {
   const url = await server.createDatabase();
   const [one, two] = [await openReplica(t, url), await openReplica(t, url)];
   await customer(one.store, 'acct_a', 1_000_000n);

@@ -1,4 +1,4 @@
-/** What the tests on PostgreSQL share: stores that close after the test, budgets as billing keeps them, and the books. */
+/** What the tests on PostgreSQL share: stores that close after the test, budgets as billing keeps them, and the ledger. */
 import assert from 'node:assert/strict';
 import type { TestContext } from 'node:test';
 import type { LeasedBalances } from '../../../src/store/ledger.ts';

@@ -83,7 +83,7 @@ const steps: Readonly<Record<string, Step>> = {
     const more = { least: 1, need: 2, want: 4 };
     return ask(run, replica, subject, [quota(more), more]);
   },
-  giveBack: (run, { subject }, replica) => ask(run, replica, subject, [{ back: 2 }, quota({ back: 1 })]),
+  returnUnused: (run, { subject }, replica) => ask(run, replica, subject, [{ back: 2 }, quota({ back: 1 })]),
   leave: (run, { subject }, replica) =>
     ask(run, replica, subject, [{ back: 3, leaves: true }, quota({ back: 1, leaves: true })]),
   reap: async (run) => {

@@ -60,7 +60,7 @@ test('a later window takes the place of the one before; what comes late for that
   assert.deepEqual(await add(6 * dayMs, 2), [6, 2]);
 });
 
-test('what a plan covers is recorded without a slice, and the books are right', async (t) => {
+test('what a plan covers is recorded without a credit lease, and the ledger is consistent', async (t) => {
   const url = await server.createDatabase();
   const { store } = await openReplica(t, url);
   await customer(store, 'acct_a', 1000n);

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 
-import { dayMs, moved, spent } from '../../billing/invoices/house.ts';
+import { dayMs, moved, spent } from '../../billing/invoices/invoicing.ts';
 import { uuid } from '../../store/fixture.ts';
 import { until, type TestService } from '../../support/service.ts';
 import { totp } from '../../support/totp.ts';

@@ -1,4 +1,4 @@
-/** The whole program on PostgreSQL: it answers, its commands work, and the books are right, also after kill -9. */
+/** The whole program on PostgreSQL: it answers, its commands work, and the ledger is consistent, also after kill -9. */
 import assert from 'node:assert/strict';
 import { after, before, test, type TestContext } from 'node:test';
 import { until, type TestService } from '../../support/service.ts';
@@ -90,7 +90,7 @@ test('three replicas that start at once make one account, serve its key, and one
   await one.stop('SIGKILL');
   await running;
   assert.equal((await asked(two)).status, 200);
-  // I6: within ten seconds nothing of the dead one is left, and the books say what it was running.
+  // I6: within ten seconds nothing of the dead one is left, and the ledger says what it was running.
   await until(async () => (await server.sql(url, 'select 1 from replica')).length === 2, 30_000);
   await until(async () => (await server.sql(url, 'select 1 from open_request')).length === 0, 30_000);
   const crashed = await server.sql(url, `select cost from usage where ending = 'crashed'`);

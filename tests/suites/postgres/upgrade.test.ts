@@ -53,8 +53,8 @@ for (const earlier of earlierDatabases)
     );
     const [id, balance] = [String(customer!['id']), BigInt(String(customer!['balance']))];
     assert.ok(balance > 0n);
-    const purses = await server.sql(url, 'select id, amount::text, available::text from public.purse order by id');
-    assert.ok(purses.length >= 2);
+    const balances = await server.sql(url, 'select id, amount::text, available::text from public.purse order by id');
+    assert.ok(balances.length >= 2);
 
     const replica = await openReplica(t, url);
     assert.deepEqual(replica.store.migrated, ['030-baseline']);
@@ -65,7 +65,7 @@ for (const earlier of earlierDatabases)
     );
     assert.deepEqual(
       await server.sql(url, 'select id, amount::text, available::text from budget_balance order by id'),
-      purses,
+      balances,
     );
     assert.equal(await balanceOf(replica.store, id), balance);
     assert.ok(await hold(replica, id, 10n));

@@ -191,8 +191,8 @@ async function assertBaseline(
   before: { readonly vitals: ReturnType<typeof vitalsOf>; readonly heap: HeapReport },
   heap: () => Promise<HeapReport>,
 ): Promise<void> {
-  const books = new TestLedger(service);
-  await until(async () => (await books.openRequests()) === 0, 30_000);
+  const ledger = new TestLedger(service);
+  await until(async () => (await ledger.openRequests()) === 0, 30_000);
   const { fds, sockets, children } = before.vitals;
   let now = vitalsOf(service.pid);
   // Kept-alive connections to the upstream end a few seconds after the last request.
@@ -212,8 +212,8 @@ async function assertBaseline(
 
 /** Invariants I1 to I5: every complete answer has one row with the usage that was shown. */
 async function assertBilled(service: TestService, { usages }: LoadResult): Promise<void> {
-  const books = new TestLedger(service);
-  const rows = await books.everyRow();
+  const ledger = new TestLedger(service);
+  const rows = await ledger.everyRow();
   const byId = new Map(rows.map((row) => [row.publicId, row]));
   assert.equal(byId.size, rows.length, 'a request has one row');
   assert.ok(usages.size > 20 * minutes, `only ${usages.size} complete answers`);
@@ -225,7 +225,7 @@ async function assertBilled(service: TestService, { usages }: LoadResult): Promi
       id,
     );
   }
-  await books.verify({ owned: true });
+  await ledger.verify({ owned: true });
 }
 
 function assertLoggedOnce(service: TestService, { answered, unsure, unnamed }: LoadResult): void {

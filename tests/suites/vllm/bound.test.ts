@@ -13,7 +13,7 @@ import { contextLength, VllmServer } from './vllm-server.ts';
 
 let server: VllmServer;
 let service: TestService;
-let books: TestLedger;
+let ledger: TestLedger;
 let client: Client;
 before(async () => {
   server = await VllmServer.start('model');
@@ -29,12 +29,12 @@ before(async () => {
     backends: [ ${server.backend} ]`,
   });
   await service.start();
-  books = new TestLedger(service);
+  ledger = new TestLedger(service);
   client = clientOf(service);
 });
 after(async () => {
   try {
-    await books.verify({ owned: true });
+    await ledger.verify({ owned: true });
   } finally {
     await service.dispose();
     await server.stop();
@@ -295,7 +295,7 @@ describe('what vLLM does otherwise', () => {
     while ((await server.metric('vllm:generation_tokens_total')) - before < 15) await delay(50);
     leave.abort();
     await reading;
-    const row = await books.row(requestId);
+    const row = await ledger.row(requestId);
     assert.equal(row.ending, 'client_left');
     await delay(500);
     const written = (await server.metric('vllm:generation_tokens_total')) - before;

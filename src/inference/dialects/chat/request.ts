@@ -68,7 +68,7 @@ function decodeMessage(message: ChatMessage, index: number): Message {
         role: 'assistant',
         content,
         reasoning: message.reasoning_content
-          ? [{ text: message.reasoning_content.toWellFormed(), seal: undefined }]
+          ? [{ text: message.reasoning_content.toWellFormed(), signature: undefined }]
           : [],
         toolCalls: (message.tool_calls ?? []).map((call) => ({
           id: call.id.toWellFormed(),

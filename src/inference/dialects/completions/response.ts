@@ -76,11 +76,11 @@ function openCompletionStream(head: ResponseHead, form: Form): StreamEncoder {
   const common = `data: {"id":${JSON.stringify(completionId(head))},"object":"text_completion","created":${head.created},"model":${JSON.stringify(head.model)},"choices":[`;
   const offsets = new Map<number, TextOffsets>();
   /** Ids of prompts that no chunk has carried yet. */
-  const untold = new Map<number, readonly number[]>();
+  const unsent = new Map<number, readonly number[]>();
 
   const chunk = (index: number, text: string, logprobs: string, finish: string, ids: readonly number[]): string => {
-    const prompt = untold.get(index);
-    untold.delete(index);
+    const prompt = unsent.get(index);
+    unsent.delete(index);
     const reported = form.returnsIds
       ? `,"token_ids":${JSON.stringify(ids)}${prompt === undefined ? '' : `,"prompt_token_ids":${JSON.stringify(prompt)}`}`
       : '';
@@ -100,7 +100,7 @@ function openCompletionStream(head: ResponseHead, form: Form): StreamEncoder {
     switch (event.type) {
       case 'prompt': {
         const { choice, text, tokenIds } = event;
-        if (form.returnsIds && tokenIds !== undefined) untold.set(choice, tokenIds);
+        if (form.returnsIds && tokenIds !== undefined) unsent.set(choice, tokenIds);
         if (!form.echo) return '';
         const found = form.logprobs === undefined ? [] : promptTokens(event, offsetsOf(choice));
         return chunk(choice, text, logprobsJson(found), 'null', []);

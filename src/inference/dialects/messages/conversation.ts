@@ -86,7 +86,7 @@ function decodeAssistantBlock(block: WireBlock, at: string, turns: Turns): void 
       return turns.assistant({ reasoning: [decodeThinking(block, at)] });
     case 'redacted_thinking': {
       const value = present(block.data, `${at}.data`);
-      return turns.assistant({ reasoning: [{ text: '', seal: { value, at: `${at}.data` } }] });
+      return turns.assistant({ reasoning: [{ text: '', signature: { value, at: `${at}.data` } }] });
     }
     case 'tool_use':
       return turns.assistant({ toolCalls: [decodeCall(block, at)] });
@@ -99,7 +99,7 @@ function decodeAssistantBlock(block: WireBlock, at: string, turns: Turns): void 
 function decodeThinking(block: WireBlock, at: string): ReasoningText {
   const text = present(block.thinking, `${at}.thinking`).toWellFormed();
   const { signature } = block;
-  return { text, seal: signature ? { value: signature, at: `${at}.signature` } : undefined };
+  return { text, signature: signature ? { value: signature, at: `${at}.signature` } : undefined };
 }
 
 function decodeCall(block: WireBlock, at: string): ToolCall {

@@ -10,7 +10,7 @@ import type { ResponseHead, StreamEncoder } from '../dialect.ts';
 export interface MessageStyle {
   /** From version 2026-10-21 on the wire has more fields, all of which an older reader may refuse (contracts §1.2). */
   readonly isRecent: boolean;
-  /** Thinking is reported and sealed with its text inside, but not shown. */
+  /** Thinking is reported, and its text encrypted in the signature, but not shown. */
   readonly omitsThinking: boolean;
 }
 
@@ -71,8 +71,8 @@ function inputJson(text: string): string {
 const isBlank = (text: string): boolean => /^[ \t\n\r]*$/.test(text);
 
 /** Proves that the text is ours; where the text is not shown, it contains it, so that it is there when the block comes back. */
-const signatureOf = (text: string, { seals }: ResponseHead, { omitsThinking }: MessageStyle): string =>
-  JSON.stringify(omitsThinking ? seals.encrypt(text) : seals.sign(text));
+const signatureOf = (text: string, { signer }: ResponseHead, { omitsThinking }: MessageStyle): string =>
+  JSON.stringify(omitsThinking ? signer.encrypt(text) : signer.sign(text));
 
 function stopFields(finish: Finish | undefined, { isRecent }: MessageStyle): string {
   const sequence = finish?.reason === 'stop' ? finish.stopSequence : undefined;

@@ -181,14 +181,14 @@ const called = (id: string, name: string, text: string): ToolCall => ({
 
 /** In either form that the client sends back: the summary is the whole text here (contracts decision 4). */
 function decodeReasoning(item: Item, at: string): ReasoningText {
-  const { summary, content, encrypted_content: sealed } = checkReasoning(item, at);
+  const { summary, content, encrypted_content: encrypted } = checkReasoning(item, at);
   const parts = summary?.length ? summary : (content ?? []);
   return {
     text: parts
       .map(({ text }) => text)
       .join('\n')
       .toWellFormed(),
-    seal: sealed ? { value: sealed, at: `${at}.encrypted_content` } : undefined,
+    signature: encrypted ? { value: encrypted, at: `${at}.encrypted_content` } : undefined,
   };
 }
 

@@ -32,8 +32,8 @@ export function itemId({ type }: Block, index: number, head: ResponseHead): stri
   }
 }
 
-/** An item as part of an answer. `sealed`: its text for us alone, where the client wants it. */
-export function encodeItem({ block, logprobs }: OutputBlock, id: string, status: ItemStatus, sealed?: string) {
+/** An item as part of an answer. `encrypted`: its text for us alone, where the client wants it. */
+export function encodeItem({ block, logprobs }: OutputBlock, id: string, status: ItemStatus, encrypted?: string) {
   switch (block.type) {
     case 'text':
       return {
@@ -49,7 +49,7 @@ export function encodeItem({ block, logprobs }: OutputBlock, id: string, status:
         id,
         type: 'reasoning',
         summary: [summaryPart(block.text)],
-        ...(sealed === undefined ? {} : { encrypted_content: sealed }),
+        ...(encrypted === undefined ? {} : { encrypted_content: encrypted }),
         ...(status === 'incomplete' ? { status } : {}),
       };
     case 'tool-call':

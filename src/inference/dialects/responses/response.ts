@@ -19,11 +19,11 @@ export function encodeResponse(generation: Generation, head: ResponseHead, asked
   const status = statusOf(choice.finish);
   const items = blocks.map((output, index) => {
     const isLast = index === blocks.length - 1;
-    const sealed =
-      asked.includesEncrypted && output.block.type === 'reasoning' ? head.seals.encrypt(output.block.text) : undefined;
+    const encrypted =
+      asked.includesEncrypted && output.block.type === 'reasoning' ? head.signer.encrypt(output.block.text) : undefined;
     const id = itemId(output.block, index, head);
     const shown = asked.includesLogprobs ? output : { ...output, logprobs: [] };
-    return JSON.stringify(encodeItem(shown, id, isLast ? status : 'completed', sealed));
+    return JSON.stringify(encodeItem(shown, id, isLast ? status : 'completed', encrypted));
   });
   return new ResponseText(head, asked).print({ status, usage: generation.usage }, items);
 }

@@ -191,9 +191,9 @@ export class ResponseStream implements StreamEncoder {
         );
         break;
     }
-    const sealed =
-      this.#asked.includesEncrypted && block.type === 'reasoning' ? this.#head.seals.encrypt(block.text) : undefined;
-    const item = JSON.stringify(encodeItem(open, id, status, sealed));
+    const encrypted =
+      this.#asked.includesEncrypted && block.type === 'reasoning' ? this.#head.signer.encrypt(block.text) : undefined;
+    const item = JSON.stringify(encodeItem(open, id, status, encrypted));
     this.#items.push(item);
     this.#open = undefined;
     return text + this.#event('response.output_item.done', `"output_index":${index},"item":${item}`);

@@ -101,7 +101,7 @@ export class AnswerPlanner {
     const beginning = this.#beginning(thinks && isConstrained, wantsThought, startsInThought, words);
     if (gbnf !== undefined && !isConstrained && thinks && beginning.opening.length === 0) {
       // It is not known whether the model will reason; the answer may also end before it begins.
-      const constraintFrom = 'told';
+      const constraintFrom = 'reader';
       return { opening: [], constraintFrom, form: { ...form, constrainsAnswer: true, mayEndFirst: true } };
     }
     return {
@@ -117,11 +117,13 @@ export class AnswerPlanner {
     words: AnswerIds,
   ): Pick<AnswerPlan, 'opening' | 'constraintFrom'> {
     if (startsInThought)
-      return wantsThought ? { opening: [], constraintFrom: 'told' } : { opening: words.end, constraintFrom: 'opening' };
+      return wantsThought
+        ? { opening: [], constraintFrom: 'reader' }
+        : { opening: words.end, constraintFrom: 'opening' };
     if (!isBound) return { opening: [], constraintFrom: 'opening' };
     // Where only the constraint's text may come, a model cannot begin to reason by itself: reasoning is begun for it.
     return wantsThought
-      ? { opening: words.start, constraintFrom: 'told' }
+      ? { opening: words.start, constraintFrom: 'reader' }
       : { opening: words.opening, constraintFrom: 'opening' };
   }
 

@@ -33,8 +33,8 @@ export interface Job {
 
 export interface JobConstraint {
   readonly grammar: Grammar;
-  /** `told`: from where the reader says so. */
-  readonly from: 'opening' | 'told';
+  /** `reader`: from where the reader says so. */
+  readonly from: 'opening' | 'reader';
 }
 
 /**
@@ -311,7 +311,7 @@ export class Loop {
       forced: [...(job.opening ?? [])],
       constrainFrom: job.constraint?.from === 'opening' ? '' : undefined,
       next: undefined,
-      untold: undefined,
+      unreported: undefined,
       ending: undefined,
       generated: 0,
       cancelled: false,
@@ -496,7 +496,7 @@ export class Loop {
     run.next = id;
     run.generated++;
     run.sampler.accept(id);
-    run.untold = token;
+    run.unreported = token;
     const { reader } = run.job;
     // How a token counts is known once its text is.
     if (reader.tokensBeyond !== undefined && run.generated >= run.job.maxTokens) this.#report(run);
@@ -518,7 +518,7 @@ export class Loop {
   #notifyReaders(): boolean {
     let reported = false;
     for (const { run } of this.#slots) {
-      if (run?.untold === undefined || run.cancelled || !run.job.reader.takesMore) continue;
+      if (run?.unreported === undefined || run.cancelled || !run.job.reader.takesMore) continue;
       this.#report(run);
       reported = true;
     }
@@ -526,9 +526,9 @@ export class Loop {
   }
 
   #report(run: Run): void {
-    const token = run.untold;
+    const token = run.unreported;
     if (token === undefined) return;
-    run.untold = undefined;
+    run.unreported = undefined;
     let direction: Direction | undefined;
     try {
       direction = run.job.reader.token(token);
@@ -602,7 +602,7 @@ interface Run {
   constrainFrom: string | undefined;
   next: number | undefined;
   /** The last token, until its reader has been notified. */
-  untold: MadeToken | undefined;
+  unreported: MadeToken | undefined;
   /** Set when its reader found the answer to be over. */
   ending: JobEnding | undefined;
   generated: number;

@@ -17,7 +17,7 @@ export type Bound =
 export interface Ends {
   readonly stopIds: readonly number[];
   /** There are stop sequences, and the server does not report whether one of them matched. */
-  readonly byUntoldStop: boolean;
+  readonly byUnreportedStop: boolean;
 }
 
 /** An answer that breaks its bound. */
@@ -49,7 +49,7 @@ export function boundOf(request: EngineRequest, flavor: Flavor, mayThink: boolea
   }
   const ends = {
     stopIds: request.tokens?.stopIds ?? [],
-    byUntoldStop: request.stop.length > 0 && !flavor.returnsStop,
+    byUnreportedStop: request.stop.length > 0 && !flavor.returnsStop,
   };
   // A server that converted the schema itself may write numbers and blanks differently, which is just as valid.
   if (flavor.convertsItself(constraint.source.type, effort)) {
@@ -123,7 +123,7 @@ export class TextGuard {
   /** The text ended without a limit cutting it. `stop`: the server's reason for the end. Throws `UnboundFault`. */
   end(stop: unknown): void {
     if (this.#reader !== undefined) this.#read(this.#reader.end());
-    if (this.#isUnchecked || this.#acceptor.isComplete || this.#ends.byUntoldStop) return;
+    if (this.#isUnchecked || this.#acceptor.isComplete || this.#ends.byUnreportedStop) return;
     if (typeof stop === 'string' && stop !== '') return;
     if (this.#ends.stopIds.some((id) => id === stop)) return;
     throw new UnboundFault('the text ended before its constraint was complete', !this.#hasThought);

@@ -23,7 +23,8 @@ const places: readonly (readonly [string, (token: string) => Partial<EngineReque
   ['messages[0].content', (token) => says({ role: 'assistant', content: [text(token)], reasoning: [], toolCalls: [] })],
   [
     'messages[0].reasoning_content',
-    (token) => says({ role: 'assistant', content: [], reasoning: [{ text: token, seal: undefined }], toolCalls: [] }),
+    (token) =>
+      says({ role: 'assistant', content: [], reasoning: [{ text: token, signature: undefined }], toolCalls: [] }),
   ],
   [
     'messages[0].tool_calls[0].function.arguments',

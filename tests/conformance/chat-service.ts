@@ -20,7 +20,7 @@ export interface StreamedAnswer {
   readonly read: ReadAnswer;
 }
 
-export interface HouseModel {
+export interface ChatModel {
   readonly id: string;
   /** What a scripted model plays: the `scripts:` list of the configuration. */
   readonly scripts?: string;
@@ -38,12 +38,12 @@ export interface HouseModel {
 const readyMs = 120_000;
 
 /** A running service with scripted models and tiny embedded ones, asked as clients ask. */
-export class ChatHouse {
-  readonly #folder = mkdtempSync(join(tmpdir(), 'tokenhouse-house-'));
+export class ChatService {
+  readonly #folder = mkdtempSync(join(tmpdir(), 'tokenhouse-chat-'));
   readonly #embedded: readonly string[];
   readonly service: TestService;
 
-  constructor(models: readonly HouseModel[], limits?: string) {
+  constructor(models: readonly ChatModel[], limits?: string) {
     this.#embedded = models.filter(({ says }) => says !== undefined).map(({ id }) => id);
     const entries = models.map((model) => this.#entry(model)).join('\n');
     this.service = new InnerService({
@@ -52,7 +52,7 @@ export class ChatHouse {
     });
   }
 
-  #entry({ id, scripts, says, isEndless = false, chatTemplate, more = '' }: HouseModel): string {
+  #entry({ id, scripts, says, isEndless = false, chatTemplate, more = '' }: ChatModel): string {
     const head = `  - id: ${id}\n    context_length: 4096\n    pricing: { input_cents_per_million: 5, output_cents_per_million: 20 }\n${more}`;
     if (says === undefined) {
       assert.ok(scripts);

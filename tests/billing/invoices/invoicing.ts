@@ -1,4 +1,4 @@
-/** What the tests of invoices share: an account whose past is written by the test, and the clock that closes its books. */
+/** What the tests of invoices share: an account whose past is written by the test, and the clock that closes its months. */
 import type { TestContext } from 'node:test';
 import { join } from 'node:path';
 
@@ -38,7 +38,7 @@ export async function openPaper(t: TestContext, at: number): Promise<Paper & { r
   return { ...paperOn(store, at), file };
 }
 
-/** `since`: when the books got invoices. */
+/** `since`: when the database got invoices. */
 export function paperOn(store: Paper['store'], at: number, since = 0): Paper {
   const clock = { now: at };
   const zones = new Map<string, string>();
@@ -72,11 +72,11 @@ export async function moved(
   at: number,
   kind: TransferKind = 'topup',
 ): Promise<void> {
-  const house = kind === 'topup' ? systemAccounts.cash : systemAccounts.promo;
+  const systemAccount = kind === 'topup' ? systemAccounts.cash : systemAccounts.promo;
   await store.ledger.transfer({
     id: uuidMaker(() => at)(),
-    debitAccount: microcents > 0n ? house : accountId,
-    creditAccount: microcents > 0n ? accountId : house,
+    debitAccount: microcents > 0n ? systemAccount : accountId,
+    creditAccount: microcents > 0n ? accountId : systemAccount,
     amountMicrocents: microcents > 0n ? microcents : -microcents,
     kind,
     idempotencyKey: crypto.randomUUID(),

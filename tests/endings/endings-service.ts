@@ -34,7 +34,7 @@ export const slots = 4;
 export const cost = (promptTokens: number, completionTokens: number): bigint =>
   BigInt(promptTokens) * inputPrice + BigInt(completionTokens) * outputPrice;
 
-export interface HouseOptions extends Omit<TestServiceOptions, 'config'> {
+export interface EndingsServiceOptions extends Omit<TestServiceOptions, 'config'> {
   /** Rules of the scripted model `demo`, before the ones that all tests have. */
   readonly scripts?: string;
   /** Further models, each a list item, not indented. */
@@ -42,7 +42,12 @@ export interface HouseOptions extends Omit<TestServiceOptions, 'config'> {
 }
 
 /** A service with the scripted model `demo` and the models that the proofs need. */
-export function house({ scripts = '', models = '', limits = '', ...options }: HouseOptions = {}): TestService {
+export function endingsService({
+  scripts = '',
+  models = '',
+  limits = '',
+  ...options
+}: EndingsServiceOptions = {}): TestService {
   const indented = (text: string, by: number): string => text.replace(/^(?=.)/gm, ' '.repeat(by));
   return new TestService({
     ...options,
@@ -77,7 +82,7 @@ ${indented(models, 2)}`,
 }
 
 /** The last look at the ledger, by the command that an operator has; then the service goes, also when it never came up. */
-export async function closeHouse(service: TestService): Promise<void> {
+export async function verifyAndDispose(service: TestService): Promise<void> {
   try {
     await service.verify();
   } finally {
@@ -147,15 +152,15 @@ const eventsOf = (text: string): string[] => [...text.matchAll(/^data: (.*)$/gm)
  * no slot is left (as many requests as may run at once are let in, and one more is not).
  */
 export async function assertNothingLeft(service: TestService): Promise<void> {
-  const books = new TestLedger(service);
-  await assertNoHoldLeft(service, books);
-  await assertNoSlotLeft(service, books);
-  await books.verify({ owned: true });
+  const ledger = new TestLedger(service);
+  await assertNoHoldLeft(service, ledger);
+  await assertNoSlotLeft(service, ledger);
+  await ledger.verify({ owned: true });
 }
 
 /** A request whose hold is the whole balance, and which costs nothing, because it says nothing. */
-async function assertNoHoldLeft(service: TestService, books: TestLedger): Promise<void> {
-  const balance = await books.balance();
+async function assertNoHoldLeft(service: TestService, ledger: TestLedger): Promise<void> {
+  const balance = await ledger.balance();
   assert.ok(balance >= 0n, `the balance is ${balance}`);
   const tokens = balance / probePrice;
   assert.ok(tokens >= 1n && tokens <= probeTokensMax, `the probe cannot hold a balance of ${balance}`);
@@ -169,8 +174,8 @@ async function assertNoHoldLeft(service: TestService, books: TestLedger): Promis
 }
 
 /** Fills all slots with requests that stand still, sees that one more is refused, and lets them go. */
-async function assertNoSlotLeft(service: TestService, books: TestLedger): Promise<void> {
-  const before = await books.sums();
+async function assertNoSlotLeft(service: TestService, ledger: TestLedger): Promise<void> {
+  const before = await ledger.sums();
   const standing: RawClient[] = [];
   await until(async () => {
     const { client } = await send(service, ask('first token then silence', { stream: true, max_tokens: 2 }));
@@ -183,5 +188,5 @@ async function assertNoSlotLeft(service: TestService, books: TestLedger): Promis
   assert.equal(refused.status, 429);
   assert.equal(errorOf(await refused.text()).code, 'concurrency_limit_exceeded');
   for (const client of standing) client.reset();
-  await until(async () => (await books.sums()).count >= before.count + slots, 5_000);
+  await until(async () => (await ledger.sums()).count >= before.count + slots, 5_000);
 }

@@ -3,7 +3,15 @@ import assert from 'node:assert/strict';
 
 import type { ErrorCode } from '../../src/platform/errors.ts';
 import type { UsageRow } from '../../src/store/ledger.ts';
-import { ask, assertNothingLeft, errorOf, house, inputPrice, outputPrice, streamError } from '../endings/house.ts';
+import {
+  ask,
+  assertNothingLeft,
+  errorOf,
+  endingsService,
+  inputPrice,
+  outputPrice,
+  streamError,
+} from '../endings/endings-service.ts';
 import { TestLedger } from '../support/test-ledger.ts';
 import { newRequestId } from '../support/raw-client.ts';
 import { until } from '../support/service.ts';
@@ -48,7 +56,7 @@ ${urls.map((url, i) => `    - { engine: openai, name: ${id}-${i}, flavor: ${flav
 `;
 
 export const serviceBefore = (models: readonly string[], limits = ''): TestService =>
-  house({ models: models.join(''), limits });
+  endingsService({ models: models.join(''), limits });
 
 /** A request for a model, read to its end. Every answer carries the id, and no answer a word of the backend (I9, U12). */
 export async function askFor(
@@ -81,7 +89,7 @@ export async function askFor(
 
 /** The answer fails in the way that its table says, and costs nothing (docs/money.md). */
 export async function assertFailed(
-  books: TestLedger,
+  ledger: TestLedger,
   answer: Answer,
   expected: { readonly code: ErrorCode; readonly status: number; readonly stream: boolean; readonly delivered: number },
 ): Promise<UsageRow> {
@@ -91,7 +99,7 @@ export async function assertFailed(
   assert.equal(answer.status, isInStream ? 200 : status, answer.body);
   assert.deepEqual([shown.code, shown.request_id], [code, answer.id]);
   if (!isInStream) assert.match(answer.headers.get('content-type') ?? '', /^application\/json/);
-  const row = await books.row(answer.id);
+  const row = await ledger.row(answer.id);
   assert.deepEqual([row.ending, row.errorCode, row.costMicrocents], ['failed', code, 0n]);
   if (delivered > 0) assert.ok(row.completionTokens >= delivered && row.unchargedMicrocents > 0n);
   else assert.deepEqual([row.completionTokens, row.unchargedMicrocents], [0, 0n]);
@@ -110,7 +118,7 @@ interface Shown {
 
 /** The answer is whole, and what was shown is what is recorded and charged (I4, I5). */
 export async function assertAnswered(
-  books: TestLedger,
+  ledger: TestLedger,
   answer: Answer,
   expected: { readonly text: string; readonly stream: boolean },
 ): Promise<UsageRow> {
@@ -123,7 +131,7 @@ export async function assertAnswered(
     : (parsed[0]?.choices[0]?.message?.content ?? '');
   assert.equal(text, expected.text);
   // I4: the row is there when the last byte is.
-  const rows = await books.rows(answer.id);
+  const rows = await ledger.rows(answer.id);
   assert.equal(rows.length, 1);
   const row = rows[0]!;
   const usage = parsed.at(-1)?.usage;
@@ -154,12 +162,12 @@ export async function assertAnswered(
 }
 
 /** Runs, and requires that the balance moved by what the rows say, and that nothing is left behind (I1 to I3). */
-export async function settled(service: TestService, act: (books: TestLedger) => Promise<void>): Promise<void> {
-  const books = new TestLedger(service);
-  const before = { balance: await books.balance(), cost: (await books.sums()).costMicrocents };
-  await act(books);
-  const cost = (await books.sums()).costMicrocents - before.cost;
-  assert.equal(await books.balance(), before.balance - cost);
+export async function settled(service: TestService, act: (ledger: TestLedger) => Promise<void>): Promise<void> {
+  const ledger = new TestLedger(service);
+  const before = { balance: await ledger.balance(), cost: (await ledger.sums()).costMicrocents };
+  await act(ledger);
+  const cost = (await ledger.sums()).costMicrocents - before.cost;
+  assert.equal(await ledger.balance(), before.balance - cost);
   await assertNothingLeft(service);
 }
 

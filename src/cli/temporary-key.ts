@@ -7,9 +7,9 @@ import { reading } from './database.ts';
 const expiresAfterMs = 12 * 3_600_000;
 
 /** A key that lives as long as a command. */
-export interface BorrowedKey {
+export interface TemporaryKey {
   readonly key: string;
-  giveBack(): Promise<void>;
+  revoke(): Promise<void>;
 }
 
 /**
@@ -17,7 +17,7 @@ export interface BorrowedKey {
  * may make keys of any account, so this grants no new rights; both changes are in the audit log. undefined: there is no account
  * that could pay.
  */
-export async function borrowKey(context: Context): Promise<BorrowedKey | undefined> {
+export async function createTemporaryKey(context: Context): Promise<TemporaryKey | undefined> {
   const accountId = await firstAccount(context);
   if (accountId === undefined) return undefined;
   const socket = controlSocketPath(context.config.storage.directory);
@@ -31,7 +31,7 @@ export async function borrowKey(context: Context): Promise<BorrowedKey | undefin
   if (made === undefined) return undefined;
   return {
     key: made.key,
-    giveBack: async () => {
+    revoke: async () => {
       try {
         await askRunningService(socket, { kind: 'revoke_key', keyId: made.keyId });
       } catch {

@@ -1,9 +1,9 @@
 import { createCipheriv, createDecipheriv, createHmac, randomBytes, timingSafeEqual } from 'node:crypto';
 import type { KeyObject } from 'node:crypto';
-import type { Seals } from '../dialects/dialect.ts';
-import type { Seal } from '../../generation/request.ts';
+import type { ReasoningSigner } from '../dialects/dialect.ts';
+import type { ReasoningSignature } from '../../generation/request.ts';
 
-/** Each kind of seal begins with its own letter and the version of its form. */
+/** Each kind of signature begins with its own letter and the version of its form. */
 const signed = 's1_';
 const encrypted = 'e1_';
 const ivBytes = 12;
@@ -11,9 +11,9 @@ const tagBytes = 16;
 
 /**
  * Reasoning goes to the client and comes back with the next turn. A signature (HMAC-SHA-256) proves that the model wrote the
- * text; an encrypted seal (AES-256-GCM) holds the text itself. Both are bound to the account.
+ * text; an encrypted one (AES-256-GCM) holds the text itself. Both are bound to the account.
  */
-export class SealKeys {
+export class ReasoningKeys {
   readonly #signing: KeyObject;
   readonly #encryption: KeyObject;
 
@@ -23,8 +23,8 @@ export class SealKeys {
     this.#encryption = encryption;
   }
 
-  /** Seals for encoders, for one account. */
-  for(accountId: string): Seals {
+  /** What encoders sign and encrypt with, for one account. */
+  for(accountId: string): ReasoningSigner {
     return {
       sign: (text) => signed + this.#mac(text, accountId).toString('base64url'),
       encrypt: (text) => {
@@ -36,8 +36,8 @@ export class SealKeys {
     };
   }
 
-  /** The text that was sealed for this account; `undefined` when the seal is not ours, or not of this text. */
-  open({ value }: Seal, text: string, accountId: string): string | undefined {
+  /** The text that was signed or encrypted for this account; `undefined` when the signature is not ours, or not of this text. */
+  open({ value }: ReasoningSignature, text: string, accountId: string): string | undefined {
     if (value.startsWith(signed)) {
       const presented = Buffer.from(value.slice(signed.length), 'base64url');
       const mac = this.#mac(text, accountId);

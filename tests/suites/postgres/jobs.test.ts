@@ -11,7 +11,7 @@ import { createNameResolver } from '../../../src/platform/outbound/resolver.ts';
 import { createSecretKey } from 'node:crypto';
 import { kyselyOnPostgres } from '../../../src/store/postgres/dialect.ts';
 import { sql } from 'kysely';
-import { account, dayMs, issuedTo, moved, paperOn, refunded, spent } from '../../billing/invoices/house.ts';
+import { account, dayMs, issuedTo, moved, paperOn, refunded, spent } from '../../billing/invoices/invoicing.ts';
 import { uuid } from '../../store/fixture.ts';
 import { startReceiver } from '../../notifications/webhooks/receiver.ts';
 import { noticeClaims } from '../../billing/notices/claims.ts';
@@ -44,7 +44,7 @@ async function replicasOf(t: TestContext) {
   return { url, stores: [one.store, other.store] as const, replicas: [one, other] as const };
 }
 
-test('two replicas that close the same books issue each document once, without a gap', async (t) => {
+test('two replicas that close the same month issue each document once, without a gap', async (t) => {
   const { url, stores, replicas } = await replicasOf(t);
   const papers = stores.map((store) => paperOn(store, november + dayMs));
   const [paper] = papers as [(typeof papers)[number], ...unknown[]];
@@ -86,7 +86,7 @@ test('two replicas that close the same books issue each document once, without a
     await assert.rejects(sql.raw(statement).execute(db), /invoice is immutable/, statement);
 });
 
-test('two replicas that look at an alert tell of it once', async (t) => {
+test('two replicas that check an alert notify of it once', async (t) => {
   const { stores } = await replicasOf(t);
   const [{ repositories, ledger }] = stores;
   const paper = { store: stores[0] };
