@@ -128,8 +128,6 @@ const statelessClasses: Readonly<Record<string, string>> = {
   'inference/constraints/acceptor.ts Acceptor': 'where it is in a text, by all ways at once; its verdict is a union',
   'inference/engines/llama/choice-output.ts ChoiceOutput':
     'counts, and text that waits; the parser below has the phases',
-  'inference/engines/openai/decode.ts ChunkDecoder':
-    'what a stream has brought so far, in any order that servers may choose',
   'inference/engines/openai/exchange.ts Exchange': 'has two lives, `#reading` and `#sending`, each a union',
   'inference/pipeline/meter.ts Meter': 'sums of a stream, and what of it is held back',
   'store/postgres/membership.ts Membership': 'times of heartbeats, each with its own rule',
