@@ -19,7 +19,7 @@ import { Problem } from './problem.ts';
 const usage = `node scripts/run.mjs bench/constrained.ts FILE [options]
 
   FILE           a line of JSON for each schema: {"name", "schema"}
-  --count N      so many schemas, evenly spread over the file (default 100)
+  --count N      that many schemas, evenly spread over the file (default 100)
   --model FILE   a GGUF (default: the default model in the model folder)
   --slots N      answers at once (default 4)
   --quiet        the figures only, not each schema that was refused and each answer that was cut or is not valid

@@ -24,7 +24,7 @@ export const direct: Contender = {
   prepare: async (_folder, upstreamPort) => ({ command: undefined, port: upstreamPort, key: 'none', model: 'bench' }),
 };
 
-/** Another program, which is told the upstream's address by its own configuration. */
+/** Another program, which has the upstream's address in its own configuration. */
 export function external(line: string, upstreamPort: number): Contender {
   const [name, port, command, key, model] = line.split('|');
   if (!name || !port || !/^\d+$/.test(port) || !command || !key || !model) {

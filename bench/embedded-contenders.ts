@@ -22,7 +22,7 @@ export interface Answer {
 /** One of the two that are compared. */
 export interface Contender {
   readonly name: string;
-  /** Exactly so many tokens at temperature 0, without the prompt cache. */
+  /** Exactly this many tokens at temperature 0, without the prompt cache. */
   answer(prompt: readonly number[], tokens: number): Promise<Answer>;
   close(): Promise<void>;
 }
@@ -198,7 +198,7 @@ export async function llamaServer(settings: Settings, root: string, folder: stri
   };
 }
 
-/** Of the families that ship as GGUF; those that a vocabulary has as one token are banned in both. */
+/** Control tokens of the families that ship as GGUF; those that a vocabulary has as one token are banned in both. */
 const endTexts = ['<|im_end|>', '<|endoftext|>', '</s>', '<|eot_id|>', '<|end_of_text|>', '<eos>', '<end_of_turn>'];
 
 function findBinary(root: string): string {

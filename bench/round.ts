@@ -21,7 +21,7 @@ export interface Bench {
   readonly processes: Processes;
   readonly upstream: Upstream;
   readonly folder: string;
-  /** The core of whoever is measured, and the one of everything else; `undefined` on a machine with a single core. */
+  /** The core of the measured program, and the one of everything else; `undefined` on a machine with a single core. */
   readonly gatewayCore: number | undefined;
   readonly otherCore: number | undefined;
   readonly say: (line: string) => void;

@@ -11,7 +11,7 @@ export const stackTraces = 'src/platform/stack-traces.ts';
 
 const dayMs = 24 * 60 * 60 * 1000;
 
-/** The folder with `program/`, and the tests as they lie in the repository. Whoever asks for it removes it. */
+/** The folder with `program/`, and the tests as they lie in the repository. The caller removes it. */
 export async function buildTests(files) {
   const startedAt = Date.now();
   fs.mkdirSync(dist, { recursive: true });

@@ -175,7 +175,7 @@ const entriesOf = (program) => ({
 const aboveBundle = "new URL('../', import.meta.url)";
 
 /**
- * node-llama-cpp finds its binaries from where its own files lie, so each of them is told that place below the repository. It
+ * node-llama-cpp finds its binaries from where its own files lie, so each of them gets that place below the repository. It
  * tries a binary in another process first, which is half a second of every start; that is left out, since the engine's process may
  * crash: its owner says why, and starts it again. What the package downloads and clones with is never used here.
  */

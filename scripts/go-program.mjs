@@ -22,7 +22,7 @@ export function goProgram({ name, package: source, version, go, variable, proof 
   const binary = path.join(folder, name);
   if (runs(binary)) return { [variable]: binary };
   if (spawnSync('go', ['version'], { stdio: 'ignore' }).status !== 0) throw new Error(`Go is missing: ${remedy}`);
-  // Under another name first: whoever is killed leaves nothing that looks whole.
+  // Under another name first: a process that is killed leaves nothing that looks whole.
   const work = fs.mkdtempSync(path.join(folder, 'building-'));
   try {
     // Gently, because other work may run beside it.

@@ -52,7 +52,7 @@ const heartbeatMs = 5_000;
 const silenceMs = 60_000;
 const signals = ['SIGINT', 'SIGTERM', 'SIGHUP'];
 
-/** Builds in a folder of its own and renames: whoever is killed leaves nothing that looks whole. */
+/** Builds in a folder of its own and renames: a process that is killed leaves nothing that looks whole. */
 async function build() {
   requireTools();
   const target = targetFolder();
@@ -61,7 +61,7 @@ async function build() {
   if (!(await locked(lock, () => runs(path.join(target, binaryName))))) return;
   const heartbeat = setInterval(() => touch(lock), heartbeatMs);
   const work = `${target}.building-${process.pid}`;
-  // Whoever stops this process stops the compiler too, and leaves no lock.
+  // A signal that stops this process stops the compiler too, and leaves no lock.
   const stopping = new AbortController();
   const stop = () => stopping.abort();
   for (const signal of signals) process.on(signal, stop);

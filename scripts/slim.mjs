@@ -26,7 +26,7 @@ export function slim(inputs, loaded) {
   const stampFile = stampFileIn(modules);
   const stamped = readJson(stampFile);
   if (stamped === undefined || stamped.everything || !stamped.isOwn || stamped.isSlim) return;
-  // Noted first: whoever is stopped on the way has no whole installation any more.
+  // Noted first: an installation that is stopped on the way is not whole any more.
   fs.writeFileSync(stampFile, JSON.stringify({ ...stamped, isSlim: true }));
   const bundled = new Set(inputs);
   const whole = [...withDependencies(loaded.packages), ...loaded.folders.map((name) => `node_modules/${name}/`)];

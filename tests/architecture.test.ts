@@ -119,6 +119,20 @@ const longFunctions: Readonly<Record<string, string>> = {
   'cli/command-line.ts commandProgram': 'a table of the commands, in the form that commander has for one',
 };
 
+/** So many fields of a class may change before it must say which of them belong together. */
+const changingFieldsMax = 6;
+
+/** Classes with more of them and no `#state`, and why. */
+const statelessClasses: Readonly<Record<string, string>> = {
+  'billing/rate-limits/admission.ts Admission': 'counts, and a cap that a rule moves: every combination may be',
+  'inference/constraints/acceptor.ts Acceptor': 'where it is in a text, by all ways at once; its verdict is a union',
+  'inference/engines/llama/choice-output.ts ChoiceOutput':
+    'counts, and text that waits; the parser below has the phases',
+  'inference/engines/openai/exchange.ts Exchange': 'has two lives, `#reading` and `#sending`, each a union',
+  'inference/pipeline/meter.ts Meter': 'sums of a stream, and what of it is held back',
+  'store/postgres/membership.ts Membership': 'times of heartbeats, each with its own rule',
+};
+
 const sources = readSources('src');
 const tests = readSources('tests');
 
@@ -144,6 +158,10 @@ test('identifiers are made of the words of the glossary, and not of those that t
 
 test(`no function is longer than ${functionLinesMax} lines, but for those that are tables`, () => {
   assert.deepEqual(lengthFaults(sources, longFunctions), []);
+});
+
+test(`a class with more than ${changingFieldsMax} fields that change names its states`, () => {
+  assert.deepEqual(stateFaults(sources, statelessClasses), []);
 });
 
 test('nothing in src is dead', () => {
@@ -270,6 +288,23 @@ test('each rule finds what it is for', () => {
       'src/b.ts: #method has 91 lines, of at',
       'src/b.ts: (anonymous) has 91 lines, o',
       "src/b.ts: 'gone' is listed as long bu",
+    ],
+  );
+  const fields = (count: number): string => Array.from({ length: count }, (_, i) => `#f${i} = 0;`).join(' ');
+  const states = new Map([
+    ['a.ts', `class Small { ${fields(changingFieldsMax)} } class Counts { ${fields(7)} } class Large { ${fields(7)} }`],
+    [
+      'b.ts',
+      `type State = 'a' | 'b'; class Named { #state: State; ${fields(6)} } class Vague { #state: Mode; ${fields(6)} }`,
+    ],
+    ['c.ts', `class Inline { #state: 'a' | 'b'; ${fields(6)} } class Fixed { ${fields(6)} readonly #g = 0; }`],
+  ]);
+  assert.deepEqual(
+    stateFaults(states, { 'a.ts Counts': 'counts', 'a.ts Small': 'counts' }).map((fault) => fault.slice(0, 40)),
+    [
+      'src/a.ts: Large has 7 fields that change',
+      'src/b.ts: Vague has 7 fields that change',
+      "src/a.ts: 'Small' is listed as without s",
     ],
   );
 });
@@ -449,6 +484,37 @@ function lengthFaults(files: Sources, exempt: Readonly<Record<string, string>>):
   }
   for (const entry of stale)
     faults.push(`src/${entry.replace(' ', ": '")}' is listed as long but is not, or does not exist`);
+  return faults;
+}
+
+function stateFaults(files: Sources, exempt: Readonly<Record<string, string>>): string[] {
+  const faults: string[] = [];
+  const stale = new Set(Object.keys(exempt));
+  for (const [file, text] of files) {
+    const source = parse(file, text);
+    const unions = new Set(
+      source.statements
+        .filter((each) => ts.isTypeAliasDeclaration(each) && ts.isUnionTypeNode(each.type))
+        .map((each) => (each as ts.TypeAliasDeclaration).name.text),
+    );
+    walk(source, (node) => {
+      if (!ts.isClassLike(node)) return;
+      const fields = node.members.filter(
+        (member): member is ts.PropertyDeclaration =>
+          ts.isPropertyDeclaration(member) &&
+          ts.isPrivateIdentifier(member.name) &&
+          !member.modifiers?.some(({ kind }) => kind === ts.SyntaxKind.ReadonlyKeyword),
+      );
+      if (fields.length <= changingFieldsMax) return;
+      const type = fields.find(({ name }) => name.getText() === '#state')?.type;
+      if (type !== undefined && (ts.isUnionTypeNode(type) || unions.has(type.getText()))) return;
+      const name = node.name?.text ?? '(anonymous)';
+      if (Object.hasOwn(exempt, `${file} ${name}`)) stale.delete(`${file} ${name}`);
+      else faults.push(`src/${file}: ${name} has ${fields.length} fields that change, and no #state that is a union`);
+    });
+  }
+  for (const entry of stale)
+    faults.push(`src/${entry.replace(' ', ": '")}' is listed as without states but names them, is small, or is gone`);
   return faults;
 }
 

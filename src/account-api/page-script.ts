@@ -14,10 +14,10 @@ const next = pages.includes(query.get('next')) ? query.get('next') : '/';
 async function send(path, body) {
   const json = { headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) };
   const answer = await fetch(path, { method: 'POST', ...(body === undefined ? {} : json) }).catch(() => undefined);
-  const told = await answer?.json().catch(() => undefined);
-  if (told === undefined) throw new Error('The server does not answer. Try again.');
-  if (!answer.ok) throw new Error(told.error.message);
-  return told;
+  const body = await answer?.json().catch(() => undefined);
+  if (body === undefined) throw new Error('The server does not answer. Try again.');
+  if (!answer.ok) throw new Error(body.error.message);
+  return body;
 }
 
 // A button waits for its work; when that fails it can be pressed again.
@@ -33,9 +33,9 @@ async function press(button, work) {
   }
 }
 
-function finish(told) {
+function finish(body) {
   const { done, next: leadsTo, link } = form.dataset;
-  if (told.two_factor_required) return location.assign('/sign-in/code?next=' + encodeURIComponent(next));
+  if (body.two_factor_required) return location.assign('/sign-in/code?next=' + encodeURIComponent(next));
   status.textContent = done;
   if (leadsTo !== undefined) location.assign(leadsTo === '' ? next : leadsTo);
   if (link !== undefined) {
@@ -72,10 +72,10 @@ for (const button of document.querySelectorAll('[data-provider]'))
     }),
   );
 if (location.pathname === '/') {
-  const wished = sessionStorage.getItem('next');
+  const requested = sessionStorage.getItem('next');
   sessionStorage.removeItem('next');
   if (query.get('sign_in') === 'failed') status.textContent = 'The provider did not sign you in. Try again, or sign in another way.';
-  else if (wished !== '/' && pages.includes(wished)) location.replace(wished);
+  else if (requested !== '/' && pages.includes(requested)) location.replace(requested);
 }
 
 const passkeyWork = {

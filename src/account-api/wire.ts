@@ -37,7 +37,7 @@ export const listSchema = (of: TObject) =>
     next_after: Type.Optional(Type.String()),
   });
 
-/** Of lists that are never cut into pages. */
+/** The description of lists that are never cut into pages. */
 export const wholeListSchema = (of: TObject) =>
   Type.Object({ object: Type.Literal('list'), data: Type.Array(of), has_more: Type.Literal(false) });
 

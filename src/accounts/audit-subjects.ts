@@ -65,7 +65,7 @@ interface Movement {
 /** The credit of an account. */
 export const theCredit: AuditSubject<OfAccount, Movement> = { before: theAccount.before, facts: creditFacts };
 
-/** The credit of an account, of which the cost of a request is given back. */
+/** The credit of the account to which the cost of a request is refunded. */
 export const theRequest: AuditSubject<OfAccount & { readonly requestId: string }, Movement> = {
   before: async (input, services) => ({ accountId: await accountOf(input, services), target: input.requestId }),
   facts: creditFacts,

@@ -22,7 +22,7 @@ export const time = Type.Integer();
 /** Milliseconds from now on, by the clock of the process that makes the change. */
 export const duration = Type.Integer({ minimum: 1 });
 
-/** Of an account; left out: the only one there is. */
+/** The account's id; left out: the only one there is. */
 export const ofAccount = { accountId: Type.Optional(text) };
 
 export const orNull = <Schema extends TSchema>(schema: Schema) => Type.Union([schema, Type.Null()]);

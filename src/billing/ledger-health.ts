@@ -48,7 +48,7 @@ export class LedgerHealth {
     );
   }
 
-  /** Asks the ledger for a sign of life; concurrent callers wait for the same one. False: there is none. */
+  /** Pings the ledger; concurrent callers wait for the same answer. False: it does not answer. */
   regain(): Promise<boolean> {
     this.#asking ??= this.#ask().finally(() => (this.#asking = undefined));
     return this.#asking;

@@ -54,7 +54,7 @@ export const generalFlags = {
   },
 } as const satisfies Flags;
 
-/** Of chat completions, but not on the card (contracts decision 20). */
+/** Flags of chat completions that are not on the card (contracts decision 20). */
 export const unlistedFlags = {
   logprobs: { inFile: 'reports logprobs of tokens', backends: { scripted: 'may' } },
   logit_bias: { inFile: 'accepts logit_bias', backends: { scripted: 'may' } },

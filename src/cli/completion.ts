@@ -149,18 +149,18 @@ ${offers}
 }
 # Values that only the configuration or the database knows, kept for half a minute.
 _tokenhouse_ask() {
-  local wish="$1 $PWD $config"
-  if [ "$wish" != "$_tokenhouse_wish" ] || [ $((SECONDS - _tokenhouse_asked_at)) -ge 30 ]; then
+  local request="$1 $PWD $config"
+  if [ "$request" != "$_tokenhouse_request" ] || [ $((SECONDS - _tokenhouse_asked_at)) -ge 30 ]; then
     if [ -n "$config" ]; then
       _tokenhouse_answer="$(command "$program" complete-values "$1" --config "$config" 2>/dev/null)"
     else
       _tokenhouse_answer="$(command "$program" complete-values "$1" 2>/dev/null)"
     fi
-    _tokenhouse_wish="$wish"
+    _tokenhouse_request="$request"
     _tokenhouse_asked_at=$SECONDS
   fi
 }
-_tokenhouse_wish="" _tokenhouse_answer="" _tokenhouse_asked_at=0
+_tokenhouse_request="" _tokenhouse_answer="" _tokenhouse_asked_at=0
 `;
 }
 
@@ -243,7 +243,7 @@ function fishScript(places: readonly Place[]): string {
   ]);
   return `# fish completion of tokenhouse
 complete -c tokenhouse -f
-function __tokenhouse_at --description 'whether these commands, and so many arguments, stand before the cursor'
+function __tokenhouse_at --description 'whether these commands, and this many arguments, stand before the cursor'
   set -l commands ${commands.map(fishQuoted).join(' ')}
   set -l valued ${valued.map(fishQuoted).join(' ')}
   set -l at ''
@@ -265,11 +265,11 @@ function __tokenhouse_at --description 'whether these commands, and so many argu
 end
 function __tokenhouse_values
   set -l command (commandline -opc)[1]
-  set -l wish "$argv[1] $PWD"
+  set -l request "$argv[1] $PWD"
   set -l now (date +%s)
-  if test "$wish" != "$__tokenhouse_wish"; or test (math $now - $__tokenhouse_asked_at) -ge 30
+  if test "$request" != "$__tokenhouse_request"; or test (math $now - $__tokenhouse_asked_at) -ge 30
     set -g __tokenhouse_answer ($command complete-values $argv[1] 2>/dev/null)
-    set -g __tokenhouse_wish $wish
+    set -g __tokenhouse_request $request
     set -g __tokenhouse_asked_at $now
   end
   printf '%s\\n' $__tokenhouse_answer

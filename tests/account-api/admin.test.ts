@@ -153,7 +153,7 @@ test('credit moves once for each key, exactly, and not out of what is not there'
   assert.deepEqual(both.map(({ body }) => body.again).toSorted(), [false, true, true]);
 });
 
-test('a request is given back once', async () => {
+test('a request is refunded once', async () => {
   const answer = await service.chat(ask);
   await answer.arrayBuffer();
   const row = await new TestLedger(service).row(answer.headers.get('x-request-id')!);

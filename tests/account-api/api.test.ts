@@ -292,7 +292,7 @@ test('pages of other sites change nothing', async (t) => {
     assert.equal((await make(headers)).status, 201, JSON.stringify(headers));
 });
 
-test('every sender has so many requests a minute, and is told how many are left', async (t) => {
+test('every sender has a number of requests a minute, and sees how many are left', async (t) => {
   let now = 1_000_000;
   const host = await openHost(t, routes, () => now);
   await host.account('a');
@@ -317,7 +317,7 @@ test('every sender has so many requests a minute, and is told how many are left'
   assertEnvelope(await host.ask('GET', '/v1/things/x', { key: 'junk' }), 'rate_limit_exceeded');
 });
 
-test('a route that is told by programs of others has its own count', async (t) => {
+test('a route that other services call has its own count', async (t) => {
   const host = await openHost(t, routes);
   for (let count = 0; count < perMinute.address + 5; count++)
     assert.equal((await host.ask('POST', '/v1/told', { body: 'x' })).status, 200);
@@ -344,7 +344,7 @@ test('answers come whole or in pieces; one that fails on its way is cut', async 
   await assert.rejects(host.ask('GET', '/v1/pieces?break=true'));
 });
 
-test('what fails is told as nothing but that, and logged', async (t) => {
+test('a failure of ours is answered without its reason, and logged', async (t) => {
   const host = await openHost(t, routes);
   const answer = await host.ask('GET', '/v1/broken');
   assertEnvelope(answer, 'internal_error');

@@ -1,4 +1,7 @@
-/** What a person meets whose form is refused: a page, and a way to go on. Programs get JSON, as ever. The pages in a real browser are the suite `browser`. */
+/**
+ * What a person meets whose form is refused: a page, and a way to go on. Programs get JSON, as always. The pages in a real browser
+ * are the suite `browser`.
+ */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 

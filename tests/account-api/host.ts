@@ -29,7 +29,7 @@ export interface TestHost {
   /** The database. */
   readonly file: string;
   readonly services: AccountServices;
-  /** What was told of failures of our own. */
+  /** What was logged of failures of our own. */
   readonly failures: unknown[];
   /** What is done beside the requests; it has not been started. */
   readonly jobs: Jobs;

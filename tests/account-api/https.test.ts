@@ -64,7 +64,7 @@ function send(url: string, method: string, headers: Record<string, string>, json
   });
 }
 
-test('behind a proxy that ends TLS: cookies of this host alone, no other site, and the address of whoever asked', async (t) => {
+test('behind a proxy that ends TLS: cookies of this host alone, no other site, and the address of the client', async (t) => {
   const port = await freePort();
   const home = await startProxy(t, port);
   const service = new TestService({ config: '' });

@@ -119,7 +119,7 @@ test('what a key is kept to is refused elsewhere, and can be changed', async () 
   assert.equal(await statusOf(key), 200);
 });
 
-describe('a wish that cannot be fulfilled is refused with its field, and changes nothing:', () => {
+describe('a request that cannot be fulfilled is refused with its field, and changes nothing:', () => {
   const past = Math.floor(Date.now() / 1000) - 10;
   for (const [input, status, param] of [
     [{}, 400, 'name'],

@@ -12,7 +12,7 @@ import { openHost } from './host.ts';
 
 /**
  * Every route of the table with every kind of sender: who is let in, and who is not (reliability §3.5). A request carries a
- * parameter that no route has, so that whoever is let in is refused before anything is done.
+ * parameter that no route has, so that a caller who is let in is refused before anything is done.
  */
 const probe = '?no_such_parameter=1';
 const minuteMs = 60_000;
@@ -22,7 +22,7 @@ interface Sender {
   readonly role?: Role;
   readonly isPerson?: boolean;
   readonly isOperator?: boolean;
-  /** Of the refusal where it is not let in. */
+  /** The refusal's status where it is not let in. */
   readonly refusal: 401 | 403;
   readonly headers: readonly (readonly [string, string])[];
 }
@@ -46,7 +46,7 @@ async function scene(t: TestContext) {
     { name: 'nobody', refusal: 401, headers: [] },
     { name: 'junk', refusal: 401, headers: bearer('tkh_junk') },
     {
-      name: 'a session that is none',
+      name: 'an invalid session',
       refusal: 401,
       headers: [['cookie', 'session=forged; tokenhouse.session_token=a.b']],
     },
@@ -74,7 +74,7 @@ async function scene(t: TestContext) {
       ...(role === undefined ? {} : { role }),
       isPerson: true,
       refusal: 403,
-      // Whoever signs up has an account of their own too, and it is not meant here.
+      // A user who signs up has an account of their own too, and it is not meant here.
       headers: [...(await signedIn(name)), ['x-account-id', 'acct_a']],
     });
     clock.now += minuteMs / 4;

@@ -204,7 +204,7 @@ test('an id of another account is as one of nothing, on every route that takes o
   }
 });
 
-test('what is asked for by a parameter is not told of another account either', async (t) => {
+test('what is asked for by a parameter is not answered for another account either', async (t) => {
   const { host, a, b } = await scene(t);
   const ask = async (id: string) => await host.ask('GET', `/v1/generation?id=${id}`, { key: a.key });
   const [others, nobodys] = [await ask(b.ids['/v1/generation?id=']!), await ask('req_000000000000')];

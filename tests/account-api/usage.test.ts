@@ -201,7 +201,7 @@ interface Buckets {
   readonly next_page?: string;
 }
 
-test('usage and costs are told in the days of the account, in pages, also where the clocks change', async (t) => {
+test('usage and costs are reported in the days of the account, in pages, also where the clocks change', async (t) => {
   const { host, settle, get, owner } = await scene(t);
   const { repositories, ledger } = host.services.operations;
   // The 29th of March has 23 hours in Berlin: it ends at 22:00 UTC.

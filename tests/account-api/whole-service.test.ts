@@ -77,7 +77,7 @@ for (const workers of [1, 2])
     assert.deepEqual((await browser.get('/v1/invoices')).data, [], 'no month is over');
 
     assert.equal((await browser.ask('DELETE', `/v1/keys/${data.id}`)).status, 200);
-    // Of an answered deletion every process that answers has heard: none lets the key in.
+    // When a deletion is answered, every process that answers has heard of it: none lets the key in.
     for (let count = 0; count < 4 * workers; count++) {
       const refused = await service.chat(ask, { key, headers: { connection: 'close' } });
       assert.equal(refused.status, 401);

@@ -112,7 +112,7 @@ test('a change whose process ends before it is confirmed is in the log as begun;
   const rename = { kind: 'edit_account', accountId, name: 'two' } as const;
   let reached = (): void => {};
   const durable = new Promise<void>((resolve) => (reached = resolve));
-  // The change is durable, and whoever waits for it never hears.
+  // The change is durable, and its caller never hears.
   void operate(rename, { ...opened.services, followed: () => (reached(), new Promise(() => {})) });
   await durable;
   assert.equal((await store.repositories.getAccount({ accountId }))!.name, 'two');

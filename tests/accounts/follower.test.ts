@@ -179,7 +179,7 @@ test('a key of another secret keeps a service from starting, and a running one f
   await assert.rejects(memory().follower.loadAll(store.repositories), /created with another secret/);
 });
 
-test('who keeps purses hears whose budget has changed after the change is in force, and of maybe all when changes were missed', async (t) => {
+test('a holder of balances hears whose budget has changed after the change is in force, and of maybe all when changes were missed', async (t) => {
   const store = await openStore(t, join(temporaryFolder(t), 'x.db'));
   await customer(store, 'acct_a', 0n);
   const { id, text } = await newKey(store, 'acct_a');

@@ -41,7 +41,7 @@ test('endpoints: a path and what lies below it, never what begins alike', () => 
   assert.equal(keyAccess({}).mayUse('/v1/anything'), true);
 });
 
-test('what is wrong is told', () => {
+test('what is wrong is reported', () => {
   const wrong = [
     { addresses: ['10.0.0.0/33'] },
     { addresses: ['2001:db8::/129'] },

@@ -96,7 +96,7 @@ test('an address that passes is stored, written to, and signed in with', async (
   assert.deepEqual(host.failures, []);
 });
 
-test('one that does not is the mistake of whoever sent it, everywhere, and nothing is written', async (t) => {
+test('one that does not is a mistake of the sender, everywhere, and nothing is written', async (t) => {
   const clock = { now: Date.now() };
   const host = await openHost(t, accountRoutes, () => clock.now, { signIn: { signUp: 'open', oidc: [] } });
   const owner = await host.key(await host.account('acct_a'), 'owner');

@@ -415,7 +415,7 @@ test('a 402 of a budget names it, what it lacks and when it renews', async (t) =
   assert.ok(!('budget_renews_at' in forGood.extra));
 });
 
-test('a request that runs over the end of a period is charged where it was held, and a new period has a new purse', async (t) => {
+test('a request that runs over the end of a period is charged where it was held, and a new period has a new balance', async (t) => {
   const { counter, key, at, give, hold } = await scene(t);
   await give(key, per(price, 'day'));
   const late = at + dayMs / 2 - 1;
@@ -445,7 +445,7 @@ test('a budget that is used up in mid-answer ends it; one that is raised meanwhi
   assert.deepEqual(await differencesOf(counter.file), []);
 });
 
-test('an extension takes as much as the purse has that has least, and gives the rest back to the others', async (t) => {
+test('an extension takes as much as the smallest balance has, and gives the rest back to the others', async (t) => {
   const { counter, key, account, at, give } = await scene(t);
   await give(key, per(costOf(10, 9_000)));
   await give(account, per(costOf(10, 2_100), 'week'));
@@ -524,7 +524,7 @@ test('what a plan covers touches no budget', async (t) => {
   assert.equal(counter.billing.freeMicrocents(balanceAt(key.id, 'month', at).id), undefined);
 });
 
-test('purses of periods that are over go from memory when nothing is held of them', async (t) => {
+test('balances of periods that are over go from memory when nothing is held of them', async (t) => {
   const { counter, key, at, give, hold } = await scene(t);
   await give(key, per(price * 2n, 'day'));
   const day = (days: number): string => balanceAt(key.id, 'day', at + days * dayMs).id;

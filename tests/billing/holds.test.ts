@@ -256,7 +256,7 @@ test('many steps at once, in any order: balance = free + held when they have end
   assert.deepEqual(await differencesOf(counter.file), []);
 });
 
-test('requests that wait for the same first slice share it: as many are funded as it pays for', async (t) => {
+test('requests that wait for the same first credit lease share it: as many are funded as it pays for', async (t) => {
   const counter = await openCounter(t);
   await fc.assert(
     fc.asyncProperty(

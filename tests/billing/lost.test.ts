@@ -95,7 +95,7 @@ const schedules: readonly (readonly Fault[])[] = [
 
 describe('whatever is lost on the way', { concurrency: 8 }, () => {
   for (const schedule of schedules) {
-    test(`a finished answer whose settlement is lost (${schedule.join(', ')}): the client is told so, and has paid nothing`, async (t) => {
+    test(`a finished answer whose settlement is lost (${schedule.join(', ')}): the client sees an error, and has paid nothing`, async (t) => {
       const { counter, faults } = await openCounterWithFaults(t);
       const { store, billing } = counter;
       await customer(store, 'acct_a', credit);

@@ -183,7 +183,7 @@ test('beside the service no key is needed: one is made for the while, and revoke
   );
 });
 
-describe('a refusal is told with its code', () => {
+describe('a refusal is shown with its code', () => {
   for (const [what, args, environment, code, says, repair] of [
     [
       'a wrong key',

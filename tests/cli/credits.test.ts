@@ -89,7 +89,7 @@ describe('while the service runs', () => {
     assert.equal(await balance(), earlier);
   });
 
-  test('credits limit lets an account owe, and takes back only what it does not owe', async () => {
+  test('credits limit lets an account owe, and withdraws only what it does not owe', async () => {
     const words = await run('credits', 'limit', '--cents', '300');
     assert.equal(words.code, 0, words.stderr);
     assert.match(words.stdout, /may owe \$3\.00 from now on/);

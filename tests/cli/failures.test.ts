@@ -12,7 +12,7 @@ import { CommandFolder, assertNoStack } from './command.ts';
 import { mainFile } from '../support/built.ts';
 
 /**
- * What goes wrong at a start or in a command is told in lines: what, why, and the command that repairs it. Each failure is
+ * What goes wrong at a start or in a command is reported in lines: what, why, and the command that repairs it. Each failure is
  * caused for real, in a process of its own (ux §6.3). Exit codes of sysexits.h: 64 usage, 69 unavailable, 78 configuration.
  */
 const model = scriptedModel('- say: [ { text: "hello" } ]');
@@ -94,7 +94,7 @@ const rows: readonly Row[] = [
     repair: /^tokenhouse serve --port 18100$/,
   },
   {
-    what: 'a database that is none',
+    what: 'a file that is no database',
     prepare: (folder) => {
       mkdirSync(join(folder.path, 'data'), { mode: 0o700 });
       writeFileSync(join(folder.path, 'data', 'tokenhouse.db'), 'this is a letter, not a database\n'.repeat(200));
@@ -146,7 +146,7 @@ const rows: readonly Row[] = [
   },
 ];
 
-describe('a failure is told in words', () => {
+describe('a failure is reported in words', () => {
   for (const row of rows) {
     test(`${row.what}: exit ${row.code}`, async () => {
       const folder = new CommandFolder(row.config ?? `${anyPorts}${model}`, row.environment);
@@ -170,7 +170,7 @@ describe('a port that is taken', () => {
   const folder = new CommandFolder();
   after(() => folder.dispose());
 
-  test('is told with who has it, and the command that is offered works', async () => {
+  test('is reported with who has it, and the command that is offered works', async () => {
     const holder = await taken();
     const { port } = holder.address() as AddressInfo;
     folder.write('tokenhouse.yaml', `server: { inference: { port: ${port} }, account: { port: 0 } }\n${model}`);

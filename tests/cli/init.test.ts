@@ -60,7 +60,7 @@ describe('init', () => {
     assert.ok(!Value.Check(written as never, { servr: {} }));
   });
 
-  test('never overwrites, unless it is told to', async () => {
+  test('never overwrites, unless forced to', async () => {
     writeFileSync(file, '# the work of a day\n');
     const refused = await folder.run('init');
     assert.equal(refused.code, 1);
@@ -167,5 +167,5 @@ function collect(node: SchemaNode, into: Set<string>): void {
   if (node.items !== undefined) collect(node.items, into);
 }
 
-/** Of the other engines the file has examples without their descriptions; editors show those. */
+/** The file has examples of the other engines without their descriptions; editors show those. */
 const isOnlyOfBackends = (words: string): boolean => /^one of the two|^the engine;/.test(words);

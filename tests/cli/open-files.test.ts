@@ -6,7 +6,7 @@ import { mainFile } from '../support/built.ts';
 import { noFeatures, scriptedModel, TestService } from '../support/service.ts';
 import { temporaryFolder } from '../support/folder.ts';
 
-const options = { skip: process.platform === 'linux' ? false : 'the limit of a process is told by /proc' };
+const options = { skip: process.platform === 'linux' ? false : 'the limit of a process is in /proc' };
 
 test('with 64 files to open, a service says so and nothing else', options, (t) => {
   for (const limit of [40, 64, 255]) {

@@ -69,7 +69,7 @@ test('owner create gives a password that signs in, and ends the sessions of the 
   for (const secret of [first.password, second.password]) assert.ok(!service.output.includes(secret));
 });
 
-test('whoever has lost their codes and passkeys signs in with the password again, and is told', async (t) => {
+test('an owner who has lost codes and passkeys signs in with the password again, and is notified', async (t) => {
   const { service, run } = await start(t);
   const made = await run('owner', 'create', '--email', 'olga@example.org', '--json');
   const { password } = jsonOf(made) as { readonly password: string };

@@ -8,7 +8,7 @@ import { TestService, scriptedModel, until } from '../support/service.ts';
 import { CommandFolder, assertNoStack, runCommand } from './command.ts';
 import { mainFile } from '../support/built.ts';
 
-/** Starts that fail say why, end by themselves and leave nothing behind; a service survives whoever reads its log. */
+/** Starts that fail say why, end by themselves and leave nothing behind; a service survives the reader of its log. */
 const model = scriptedModel(
   '- when: { last_text: slow }\n  say: [ { text: "one two" } ]\n  pace_ms: 60000\n- say: [ { text: "hello" } ]',
 );
@@ -22,7 +22,7 @@ after(() => folders.forEach((folder) => folder.dispose()));
 
 describe('a port that is taken', () => {
   for (const host of ['inference', 'account']) {
-    test(`of the ${host} host is told in words, and no key is lost`, async () => {
+    test(`of the ${host} host is reported in words, and no key is lost`, async () => {
       const holder = createServer();
       await new Promise<void>((resolve) => holder.listen(0, '127.0.0.1', resolve));
       const { port } = holder.address() as AddressInfo;

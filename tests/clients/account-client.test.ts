@@ -112,7 +112,7 @@ test('a whole life: owner, keys, top-up, inference, usage, receipt, refund, invo
   assert.equal(got(await program.GET('/v1/credits/topups/{id}', path)).status, 'paid');
   assert.equal(got(await program.GET('/v1/credits')).balance_microcents, before + 700_000_000);
 
-  // A request, and everything that is told of it.
+  // A request, and everything that is reported of it.
   const answer = await service.chat(
     { model: 'demo', messages: [{ role: 'user', content: 'What is the capital of France?' }] },
     { key: inference.key },
@@ -137,7 +137,7 @@ test('a whole life: owner, keys, top-up, inference, usage, receipt, refund, invo
   const csv = await program.GET('/v1/export/generations.csv', { parseAs: 'text' });
   assert.ok(String(csv.data).includes(requestId));
 
-  // What went wrong is given back; once.
+  // What went wrong is refunded; once.
   const refund = { account_id: service.accountId, type: 'refund_request', request_id: requestId } as const;
   for (const isAgain of [false, true]) {
     const moved = got(

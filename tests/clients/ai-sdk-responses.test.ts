@@ -102,7 +102,7 @@ for (const [name, modelOf] of providers) {
       const references = body?.input.filter(({ type }) => type === 'item_reference').length ?? 0;
       // The test is worth something only while the provider does so (contracts §0.5).
       if (name === 'openai') assert.ok(references > 0, JSON.stringify(body));
-      // All of the conversation was read, whoever kept it.
+      // All of the conversation was read, no matter which side kept it.
       assert.ok((second.usage.inputTokens ?? 0) > (first.usage.inputTokens ?? 0));
     });
 

@@ -193,7 +193,7 @@ describe('several choices', () => {
 });
 
 describe('retries', () => {
-  /** Fails so many times before it answers; a backend of ours in front of which the service stands. */
+  /** Fails this many times before it answers; a backend of ours in front of which the service stands. */
   let failures: readonly { readonly status: number; readonly headers?: Readonly<Record<string, string>> }[] = [];
   let upstream: Upstream;
   let far: TestService;

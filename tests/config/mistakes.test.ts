@@ -244,7 +244,7 @@ const kinds: Readonly<Record<string, Kind>> = {
       words: /"pricing" is missing in models\[\d\]/,
     };
   },
-  'a URL that is none': (lines, random) => {
+  'an invalid URL': (lines, random) => {
     const at = pick(lines, random, ({ key }) => key === 'url' || key === 'max_output_tokens');
     if (lines[at]!.key === 'url') return withValue(lines, at, '10.0.0.5:8000', /base URL of the server/);
     return withValue(lines, at, '99999999', /above context_length/);
@@ -386,7 +386,7 @@ test('config check says the same, as words and as JSON', async () => {
   );
 });
 
-test('faults of shape and of meaning are told together, and none that only follows from another', () => {
+test('faults of shape and of meaning are reported together, and none that only follows from another', () => {
   const text = `server:
   inference: { port: 70000 }
   account: { port: 8080 }

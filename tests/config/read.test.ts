@@ -383,7 +383,7 @@ describe('a bad file', () => {
     });
   }
 
-  it('is told everything at once, in the order of the file', () => {
+  it('gets every fault at once, in the order of the file', () => {
     const problems = problemsOf(() =>
       readConfig('server: { inference: { prt: 1 }, account: { port: x } }\nstorage: 5\nmodels: 7\n', options),
     );

@@ -108,7 +108,7 @@ describe('a file for a running service', () => {
     );
   });
 
-  test('that moves a host is not told of the payment provider that follows from it', () => {
+  test('that moves a host does not name the payment provider that follows from it', () => {
     assert.deepEqual(refusedKeys('', 'server: { account: { host: 0.0.0.0 } }'), ['server.account.host']);
   });
 

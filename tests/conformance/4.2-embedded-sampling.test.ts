@@ -39,7 +39,7 @@ test('§4.2 logprobs with top_logprobs: a token, its logprob, its bytes and the 
   }
 });
 
-test('§4.2 logprobs alone tells no alternatives; without it nothing is told', async () => {
+test('§4.2 logprobs alone returns no alternatives; without it nothing is returned', async () => {
   const [alone, without] = await Promise.all(
     [{ logprobs: true }, {}].map(async (fields) =>
       readChatCompletion(await (await chat.ask('speaker', 'Hi', fields)).text()),
@@ -63,7 +63,7 @@ test('§4.2 logit_bias -100 keeps a token from coming, 100 makes it come; an unk
   assert.deepEqual([error.code, error.param], ['unsupported_value', 'logit_bias']);
 });
 
-test('§4.2 n: so many choices, the prompt counted once', async () => {
+test('§4.2 n: that many choices, the prompt counted once', async () => {
   const one = await chat.whole('speaker', 'Hi');
   const three = await chat.whole('speaker', 'Hi', { n: 3 });
   assert.deepEqual(

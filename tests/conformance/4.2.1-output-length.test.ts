@@ -5,7 +5,7 @@ import { Relay } from './relay.ts';
 
 let relay: Relay;
 
-/** Windows in tokens; a backend each, so that a model can be told by what it was asked. */
+/** Windows in tokens; a backend each, so that a model is known by what it was asked. */
 const model = (url: string, id: string, window: number, more = ''): string => `
   - id: ${id}
     context_length: ${window}

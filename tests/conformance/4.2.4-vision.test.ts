@@ -347,7 +347,7 @@ describe('the place of images in the order of checks (contracts decisions 10 and
     assert.equal(images.connections, connections + 2);
   });
 
-  test('fetched bytes count in the budget of bodies, and are given back', async () => {
+  test('fetched bytes count in the budget of bodies, and are released', async () => {
     assert.equal(await refusal(hostUrl('large/3000000'), tight), '429 backend_at_capacity -');
     for (let i = 0; i < 3; i++) {
       assert.equal(await refusal(hostUrl('large/1400000'), tight), '402 insufficient_credits -');

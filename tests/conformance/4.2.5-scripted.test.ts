@@ -28,7 +28,7 @@ async function ask(model: string, more: Readonly<Record<string, unknown>>): Prom
   return [message?.reasoning_content, message?.content, completion, details.reasoning_tokens];
 }
 
-test('§4.2.5(4) a scripted model reasons as much as it is told, and hides what its card says that it hides', async () => {
+test('§4.2.5(4) a scripted model reasons as much as is asked, and hides what its card says that it hides', async () => {
   const none = { reasoning_effort: 'none' };
   assert.deepEqual(await ask('thinks', {}), ['Let me see.', 'It is fine.', 6, 3]);
   assert.deepEqual(await ask('thinks', none), [null, 'It is fine.', 3, 0]);

@@ -10,7 +10,7 @@ let others: Relay['upstream'];
 const zdr = [['Service-ZDR', 'required']] as const;
 
 before(async () => {
-  // Two servers that keep what they are sent: only the second may be told under zero data retention.
+  // Two servers that keep what they are sent: only the second may be asked under zero data retention.
   const keeping = await Relay.start((url) => model('keeping', url));
   others = keeping.upstream;
   relay = await Relay.start((url) =>

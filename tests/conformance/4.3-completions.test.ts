@@ -269,7 +269,7 @@ describe('token ids', () => {
     assert.equal(first(await both({ ...fields, include_stop_str_in_output: true })).text, 'Héllo 😀');
   });
 
-  test('stop: the sequence is told, and is a part of the text when that is asked for under either name', async () => {
+  test('stop: the sequence is reported, and is a part of the text when that is asked for under either name', async () => {
     const fields = { model: 'speaker', prompt: 'assistant\n', stop: ['nothing', '😀 w'] };
     const cut = first(await both(fields));
     assert.deepEqual([cut.text, cut.stop], ['Héllo ', '😀 w']);

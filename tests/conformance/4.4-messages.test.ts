@@ -235,7 +235,7 @@ describe('thinking', () => {
     assert.equal(first, second, 'the same text has the same signature');
   });
 
-  test('with display omitted is told of without its text', async () => {
+  test('with display omitted is reported without its text', async () => {
     for (const message of [
       await client.whole(thinking({ type: 'adaptive', display: 'omitted' })),
       (await client.streamed(thinking({ type: 'adaptive', display: 'omitted' }))).message,
@@ -404,7 +404,7 @@ describe('refusals', () => {
     });
   }
 
-  test('of a thread is told in the words that make the client send the whole history', async () => {
+  test('of a thread is refused in the words that make the client send the whole history', async () => {
     const { error } = await client.refused({ thread: { type: 'continue', previous_message_id: 'msg_1' } });
     assert.deepEqual(error.details, { error_code: 'thread_unsupported_request', unsupported: ['thread'] });
   });
@@ -418,7 +418,7 @@ describe('refusals', () => {
     assert.deepEqual([status, error.type], [401, 'authentication_error']);
   });
 
-  test('an input that is too long is told in words that clients read', async () => {
+  test('an input that is too long is refused in words that clients read', async () => {
     // §0.10: 4 tokens and one for every 4 bytes.
     const long = 'x'.repeat(4 * 3000);
     const tooMuch = await client.refused(ask(long, { max_tokens: 2000 }));

@@ -8,7 +8,7 @@ import { exchange } from '../inference/http/raw.ts';
 import { grammarOfSchema, Relay } from './relay.ts';
 import { sendResponses, sentForResponses, wholeResponse } from './responses-relay.ts';
 
-/** Specification §4.5, contracts §1.3, "Request": each row of the table, by what a model is asked or the client is told. */
+/** Specification §4.5, contracts §1.3, "Request": each row of the table, by what a model is asked or the client gets. */
 let relay: Relay;
 before(async () => {
   const pricing = 'pricing: { input_cents_per_million: 5, output_cents_per_million: 20 }';

@@ -389,7 +389,7 @@ describe('files in requests', () => {
     assert.equal((await ask('blind', data, { headers: { 'service-zdr': 'required' } })).content, text('in line.pdf'));
   });
 
-  test('of a PDF without text, as a scan is, the model is told so', async () => {
+  test('for a PDF without text, as a scan is, the prompt says so', async () => {
     const { content } = await ask('blind', { file_data: inline(pdfOf([''])), filename: 'scan.pdf' });
     assert.match(String(content), /^Look\.\nAttached file scan\.pdf is a PDF without text: it is empty, or a scan/);
   });
@@ -504,7 +504,7 @@ describe('files in requests', () => {
     assert.equal(((await answer.json()) as { error: { code: string } }).error.code, 'context_length_exceeded');
   });
 
-  test('memory that files took is given back', async () => {
+  test('memory that files took is released', async () => {
     const metrics = await (await fetch(`${service.accountUrl}/metrics`)).text();
     assert.match(metrics, /^tokenhouse_body_bytes 0$/m);
   });

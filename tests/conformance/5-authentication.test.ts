@@ -113,7 +113,7 @@ describe('5.5 and 5.6 entitlement', () => {
     assertEnvelope(await ask(key, 'beta'), 'http_403', { param: 'Service-ZDR' });
   });
 
-  test('what a key is kept to is shown, and a range that is none is refused', async () => {
+  test('what a key is kept to is shown, and an invalid range is refused', async () => {
     const { id } = await keyWith('--endpoint', '/v1/messages', '--ip', '10.0.0.0/8', '--zdr-only');
     const listed = JSON.parse(await run('keys', 'list', '--json')) as { id: string; limits: unknown }[];
     assert.deepEqual(listed.find((each) => each.id === id)?.limits, {
@@ -182,7 +182,7 @@ describe('5.5 and 5.6 entitlement', () => {
     assert.deepEqual(error['suggested_models'], [{ id: 'gamma', context_length: 4096 }]);
   });
 
-  test('the command line refuses a model that is not there, and a wish that says nothing or both', async () => {
+  test('the command line refuses a model that is not there, and a request that says nothing or both', async () => {
     const { id } = await keyWith();
     for (const [args, words] of [
       [['keys', 'create', '--model', 'bata'], /no model bata; did you mean beta\?/],

@@ -126,7 +126,7 @@ describe('Service-Request-Tag', () => {
     assert.match((await service.command('costs', '--by', 'tag')).stdout, /^alone +1 .* \$0\.000035$/m);
   });
 
-  test('is refused when a label is none, or there are more than eight', async () => {
+  test('is refused when a label is invalid, or there are more than eight', async () => {
     const nine = Array.from({ length: 9 }, (_, index) => `t${index}`);
     for (const tags of [['Nightly'], ['a b'], [''], ['a,'], ['a,,b'], ['x'.repeat(33)], nine, [nine.join()]]) {
       for (const path of paths) {

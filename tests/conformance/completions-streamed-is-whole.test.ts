@@ -41,7 +41,7 @@ const token = fc.record({
   ),
 });
 
-/** Streams whose choices are told of their prompts, with ids and with tokens that know where they begin. */
+/** Streams whose choices have their prompts, with ids and with tokens that know where they begin. */
 const promptedStream: fc.Arbitrary<{ readonly stream: LegalStream; readonly prompt: readonly PromptToken[] }> = fc
   .record({ stream: legalStream, prompt: fc.array(token, { maxLength: 4 }), tokens: fc.array(token, { maxLength: 6 }) })
   .map(({ stream, prompt, tokens }) => {

@@ -7,7 +7,7 @@ import { RawClient, chatBytes, newRequestId } from '../support/raw-client.ts';
 import { InnerService, until } from '../support/service.ts';
 
 /**
- * Contracts decision 10: when two things are wrong with a request, the one that is checked first is told. Every fault is
+ * Contracts decision 10: when two things are wrong with a request, the one that is checked first is reported. Every fault is
  * combined with every later one; alone, each gives its own code.
  */
 const script = (isDown: boolean): string =>
@@ -65,7 +65,7 @@ const toolWithReference = {
 
 const picture = (url: string) => ({ role: 'user', content: [{ type: 'image_url', image_url: { url } }] });
 
-/** In the order in which they are told. */
+/** In the order in which they are reported. */
 const faults: readonly Fault[] = [
   { name: 'route', code: 'http_404', spoil: (draft) => (draft.path = '/v1/nothing') },
   { name: 'method', code: 'http_405', spoil: (draft) => (draft.method = 'PUT') },

@@ -37,7 +37,7 @@ export function assertPlainOr(text: string | null | undefined, isJson: boolean):
 
 /**
  * The real service in front of a server that keeps what it is sent, so that a test can read both sides of a rule: what the
- * client is told, and what a model is asked. The server answers with `reply`, and counts every prompt as `promptTokens`. An
+ * client gets, and what a model is asked. The server answers with `reply`, and counts every prompt as `promptTokens`. An
  * answer that is bound to a form has it, unless a test has prepared another.
  */
 export class Relay {

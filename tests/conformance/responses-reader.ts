@@ -104,7 +104,7 @@ export function eventsOf(sse: string): readonly WireEvent[] {
 export interface ReadStream {
   readonly events: readonly WireEvent[];
   readonly response: WireResponse;
-  /** Of the `error` event, when the answer failed. */
+  /** The `error` event, when the answer failed. */
   readonly error: WireEvent | undefined;
 }
 

@@ -52,7 +52,7 @@ describe('refused before the hold: the error, no row, nothing charged', () => {
     ['an unknown model', { model: 'nobody' }, 404, 'model_not_found'],
     ['a wrong type', { max_tokens: 'many' }, 422, 'schema_validation_failed'],
     ['what its engine cannot do', { ignore_eos: true }, 400, 'unsupported_parameter'],
-    ['a token that is none', { prompt: [99_999_999] }, 400, 'unsupported_value'],
+    ['an invalid token', { prompt: [99_999_999] }, 400, 'unsupported_value'],
     ['a prompt longer than the window', { prompt: 'x'.repeat(80_000) }, 400, 'context_length_exceeded'],
     ['more than the balance pays for', { model: 'probe', max_tokens: 2_000 }, 402, 'insufficient_credits'],
     // Each answer of each prompt may become as long.

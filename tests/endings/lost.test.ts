@@ -55,7 +55,7 @@ test('lost settlement: the charge could not be recorded, so the client gets an e
     intruder.exec('rollback');
     for (const { id } of [whole, streamed]) {
       const row = await ledger.row(id, 30_000);
-      // The rollback and the end of the wait race: a charge that made it to the disk after all is given back.
+      // The rollback and the end of the wait race: a charge that made it to the disk after all is refunded.
       const refunded = async (): Promise<bigint> =>
         (await ledger.transfers())
           .filter(

@@ -126,7 +126,7 @@ for (const stream of [false, true]) {
   });
 }
 
-test('a count is none of them: no row, nothing charged, no slot', async () => {
+test('a count is no such ending: no row, nothing charged, no slot', async () => {
   const ledger = new TestLedger(service);
   const [balance, before] = [await ledger.balance(), await ledger.sums()];
   for (let i = 0; i < 10; i++) assert.ok((await client.count({ messages: [user('three words')] })) > 0);

@@ -12,7 +12,7 @@ export interface UpstreamFault {
   readonly status: number;
   /** Tokens that the client of a stream has got before it fails. */
   readonly delivered: number;
-  /** What the operator is told, and the upstream's status, where there is one. */
+  /** What the operator sees, and the upstream's status, where there is one. */
   readonly incident: string;
   readonly upstreamStatus: number | null;
 }

@@ -91,7 +91,7 @@ test('a full backend keeps requests in line, in order, and refuses what is beyon
     assert.equal(refused.headers.get('retry-after'), '1');
     assert.equal(running.length, 1, 'the others have not been sent');
 
-    // Whoever leaves the line pays nothing: no backend has been asked.
+    // A client that leaves the queue pays nothing: no backend has been asked.
     second.client.reset();
     const left = await ledger.row(second.id);
     assert.deepEqual([left.ending, left.costMicrocents, left.backend], ['client_left', 0n, null]);

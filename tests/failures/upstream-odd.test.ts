@@ -79,7 +79,7 @@ test('U8: cut at any byte, into two reads: the same text', async () => {
   });
 });
 
-/** Writes as fast as it is read, up to so many bytes. */
+/** Writes as fast as it is read, up to this many bytes. */
 function flood(exchange: UpstreamExchange, piece: string, bytesMax: number): void {
   const timer = setInterval(() => {
     for (let i = 0; i < 16 && exchange.socket.writableLength < 1_000_000; i++) exchange.chunk(piece);
@@ -221,7 +221,7 @@ test(`U10: ${reports.length} kinds of wrong usage, streamed and whole: possible 
   });
   await assertReported(service, 'odd-0', 'implausible_usage', 200);
   const reported = service.log.filter((line) => JSON.stringify(line).includes('implausible_usage'));
-  assert.ok(reported.length < reports.length, `the operator is told ${reported.length} times, not for every request`);
+  assert.ok(reported.length < reports.length, `logged ${reported.length} times, not for every request`);
 });
 
 test('U10: usage that shrinks and grows between chunks: the largest counts, flagged', async () => {

@@ -70,7 +70,7 @@ export async function askFor(
   const send = (): Promise<Response> =>
     service.chat(ask('hi', { model, stream, max_tokens: 100, ...more }), { key, headers: { 'x-request-id': id } });
   let response = await send();
-  // The slots of a proof that nothing is left are given back a moment after its rows are there.
+  // The slots of a proof that nothing is left are released a moment after its rows are there.
   await until(async () => {
     if (response.status !== 429) return true;
     const reported = response.clone();

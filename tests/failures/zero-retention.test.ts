@@ -107,7 +107,7 @@ after(async () => {
   rmSync(outside, { recursive: true, force: true });
 });
 
-/** Of the child that said last that it is ready. */
+/** The process id of the child that was ready last. */
 function childOf(model: string): number | undefined {
   const ready = (line: Readonly<Record<string, unknown>>): boolean =>
     line['event'] === 'llama_ready' && line['model'] === model;
@@ -337,7 +337,7 @@ describe('afterwards', () => {
     return found;
   };
 
-  /** All that was written, and all that the running service tells whoever asks. */
+  /** All that was written, and all that the running service tells any caller. */
   async function remains(): Promise<ReadonlyMap<string, Uint8Array>> {
     const files = [...filesBelow(service.folder), ...filesBelow(temporary)];
     const reported = new Map<string, string>([

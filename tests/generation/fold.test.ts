@@ -73,7 +73,7 @@ test('choices are numbered, whichever speaks or ends first', () => {
   );
 });
 
-test('a finish keeps what the engine knows of it, and an absent usage is none', () => {
+test('a finish keeps what the engine knows of it, and an absent usage stays absent', () => {
   const generation = folded({
     type: 'finish',
     choice: 0,

@@ -17,7 +17,7 @@ export interface Reported {
   readonly usage: { readonly prompt_tokens: number; readonly completion_tokens: number } | undefined;
 }
 
-/** Starts the service, sends so many, and stops it. Resolves with what the clients were told. */
+/** Starts the service, sends this many, and stops it. Resolves with what the clients got. */
 export async function askThroughService(service: TestService, count: number): Promise<readonly Reported[]> {
   await service.start();
   const reported: Reported[] = [];

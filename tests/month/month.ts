@@ -50,13 +50,13 @@ import {
 export interface Place {
   /** Not started. */
   readonly service: TestService;
-  /** After the service has stopped; closed by whoever opens it. */
+  /** After the service has stopped; closed by its caller. */
   open(free: LeasedBalances): Promise<{ readonly ledger: AccountLedger; readonly repositories: Repositories }>;
   differences(): Promise<readonly Difference[]>;
 }
 
 export interface MonthSize {
-  /** Of the account in the month. */
+  /** The account's requests in the month. */
   readonly requests: number;
   /** Sent through HTTP before it. */
   readonly asked: number;

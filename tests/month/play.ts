@@ -76,7 +76,7 @@ export async function play(
   assert.ok(refunds.every(({ at }) => at < from));
 }
 
-/** Holds what is estimated, settles what is charged, and gives back the rest. */
+/** Holds what is estimated, settles what is charged, and releases the rest. */
 async function settled({ billing, operations, keyIds }: Stage, planned: Planned, prices: AccountPrices) {
   const { isBeyondHold, refund: _, keyIndex, ...of } = planned;
   const used = { ...of, reasoningTokens: Math.floor(of.completionTokens / 3) };

@@ -142,14 +142,14 @@ function compareNotes(issued: readonly Invoice[], statements: readonly Invoice[]
   );
 }
 
-/** Over all accounts, whichever they are: without a gap, and each to be told once. */
+/** Over all accounts, whichever they are: without a gap, and each to be notified of once. */
 export async function compareNumbers(repositories: Repositories): Promise<void> {
   const all = (await repositories.listInvoices({ limit: 10_000 })).toReversed();
   const notices = await repositories.listNotices({ after: '', limit: 10_000 });
   assert.deepEqual(
     notices.map(({ data }) => (JSON.parse(data) as { readonly number: string }).number).sort(),
     all.map(({ number }) => number).sort(),
-    'each is to be told',
+    'each is to be notified of',
   );
   const sequences = new Map<string, number>();
   for (const { number } of all) {

@@ -85,7 +85,7 @@ export interface PlannedMove {
 export interface Timeline {
   /** By their end. */
   readonly requests: readonly Planned[];
-  /** Of the account that the month is about. */
+  /** Movements of the account that the month is about. */
   readonly moves: readonly PlannedMove[];
 }
 

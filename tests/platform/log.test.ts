@@ -33,7 +33,7 @@ class Pipe {
 
 const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
-test('while nobody reads, lines wait up to a bound; those beyond it are counted, and the count is told (reliability S11)', async () => {
+test('while nobody reads, lines wait up to a bound; those beyond it are counted, and the count is logged (reliability S11)', async () => {
   const pipe = new Pipe();
   const log = createLog(pipe);
   pipe.isFull = true;

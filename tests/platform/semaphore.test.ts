@@ -6,7 +6,7 @@ import { Semaphore } from '../../src/platform/semaphore.ts';
 
 const never = new AbortController().signal;
 
-test('whoever comes and leaves in whatever order, no more hold it than may, in the order of their coming', async () => {
+test('in whatever order callers come and leave, no more hold it than may, in the order of their coming', async () => {
   const step = fc.oneof(
     fc.constant('acquire' as const),
     fc.constant('release' as const),

@@ -281,7 +281,7 @@ describe('installing', () => {
     assert.equal(await setUp('run'), false);
     assert.equal(await setUp(), true);
     assert.deepEqual([installed('tiny'), installed('tool')], [true, true]);
-    assert.equal(await setUp('run'), false, 'whoever has everything has what runs');
+    assert.equal(await setUp('run'), false, 'a whole installation has what runs');
     assert.equal(await setUp(), false);
   });
 

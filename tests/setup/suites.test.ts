@@ -106,7 +106,7 @@ describe('the arguments', () => {
     for (const [args, expected] of table) assert.deepEqual(readArguments(args), expected, args.join(' '));
   });
 
-  it('that make no sense are told in words', () => {
+  it('that make no sense are reported in words', () => {
     assert.match(readArguments(['--suite', 'sok']).problem!, /no suite 'sok'[^]*soak/);
     for (const name of ['toString', '__proto__', ''])
       assert.match(readArguments(['--suite', name]).problem!, /no suite/);

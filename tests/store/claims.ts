@@ -61,7 +61,7 @@ export function testClaims(open: (t: TestContext) => Promise<ClaimStore>): void 
     assert.deepEqual(await repositories.claimRequest(again(claim, { fingerprint: hash() })), { outcome: 'other' });
   });
 
-  test('what counts is the charge: an answer that was kept and not charged is none, one that was charged and not kept is told', async (t) => {
+  test('what counts is the charge: an answer that was kept and not charged does not count, one that was charged and not kept is reported', async (t) => {
     const store = await open(t);
     const { repositories, ledger } = store;
     for (const ending of [

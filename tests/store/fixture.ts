@@ -77,7 +77,7 @@ export function chargeback(
   return { ...rest, debitAccount: creditAccount, creditAccount: debitAccount, kind: 'chargeback' };
 }
 
-/** A finished request that costs `costMicrocents`: so many prompt tokens at 1 microcent each. */
+/** A finished request that costs `costMicrocents`: that many prompt tokens at 1 microcent each. */
 export function usage(accountId: string, costMicrocents: bigint, changes: Partial<UsageRow> = {}): UsageRow {
   const requestId = changes.requestId ?? uuid();
   const now = Date.now();

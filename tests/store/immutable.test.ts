@@ -24,7 +24,7 @@ test('M7: usage and transfer refuse to be changed, deleted or replaced', async (
   }
 });
 
-test('no account of a customer goes below its credit limit, whoever writes', async (t) => {
+test('no account of a customer goes below its credit limit, no matter what writes', async (t) => {
   const file = join(temporaryFolder(t), 'x.db');
   const store = await openStore(t, file);
   await customer(store, 'acct_a', 10n);

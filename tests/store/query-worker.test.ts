@@ -371,7 +371,7 @@ function sums(rows: readonly UsageRow[], by: 'model' | 'key' | 'account' | 'day'
     .sort((a, b) => (a.group < b.group ? -1 : 1));
 }
 
-test('changes that are old are deleted, so many at a time; the young ones stay', async (t) => {
+test('changes that are old are deleted, a batch at a time; the young ones stay', async (t) => {
   const file = join(temporaryFolder(t), 'x.db');
   let now = Date.now();
   const store = await openStore(t, file, { now: () => now });

@@ -34,7 +34,7 @@ const faults: readonly {
 
 for (const { name, code, begin, sql } of faults) {
   for (const [way, ask] of Object.entries(ways)) {
-    test(`SQLite's code of '${name}' is told by ${way}`, (t) => {
+    test(`SQLite's code of '${name}' is found by ${way}`, (t) => {
       const file = join(temporaryFolder(t), 'x.db');
       const [database, other] = [new DatabaseSync(file), new DatabaseSync(file)];
       t.after(() => database.close());

@@ -69,17 +69,17 @@ test('a transfer that makes no sense moves nothing', async (t) => {
   assert.deepEqual(await differencesOf(file), []);
 });
 
-test('a slice is the whole spendable balance, once; later credits are reported after they are durable', async (t) => {
+test('a credit lease is the whole spendable balance, once; later credits are reported after they are durable', async (t) => {
   const free = freeBalances();
   const store = await openStore(t, join(temporaryFolder(t), 'x.db'), { free });
   await customer(store, 'acct_a', 100n);
-  assert.equal(free.of.size, 0, 'nobody has asked for a slice: it will be in the slice');
-  const [slice, , again] = await Promise.all([
+  assert.equal(free.of.size, 0, 'nobody has asked for a lease: it will be in the lease');
+  const [leased, , again] = await Promise.all([
     store.ledger.lease('acct_a', 1n),
     store.ledger.transfer(grant('acct_a', 7n)),
     store.ledger.lease('acct_a', 1n),
   ]);
-  assert.equal(slice, 100n);
+  assert.equal(leased, 100n);
   assert.equal(again, 0n);
   assert.equal(free.of.get('acct_a'), 7n);
   assert.equal(await store.ledger.transfer(grant('acct_a', 3n, 'k')), true);
@@ -95,8 +95,8 @@ test('a debit takes only what is free in memory: money on hold stays with the re
   const free = freeBalances();
   const store = await openStore(t, file, { free });
   await customer(store, 'acct_a', 100n);
-  // A debit that is asked for beside the slice waits until the slice has arrived.
-  const asked = store.ledger.lease('acct_a', 1n).then((slice) => free.credit('acct_a', slice));
+  // A debit that is asked for beside the lease waits until the lease has arrived.
+  const asked = store.ledger.lease('acct_a', 1n).then((leased) => free.credit('acct_a', leased));
   const early = store.ledger.transfer(chargeback('acct_a', 10n));
   await asked;
   assert.equal(await early, true);

@@ -87,7 +87,7 @@ const nameOf = (name: string): Buffer =>
     Buffer.from([0]),
   ]);
 
-/** Of the common form with at most one `::`. */
+/** An address of the common form with at most one `::`. */
 function wholeIPv6(text: string): Buffer {
   const [head = '', tail = ''] = text.split('::');
   const groups = (part: string): number[] => (part === '' ? [] : part.split(':').map((group) => parseInt(group, 16)));

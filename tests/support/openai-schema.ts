@@ -4,7 +4,7 @@ import { Compile } from 'typebox/schema';
 import type { Validator } from 'typebox/schema';
 
 /**
- * OpenAI's published OpenAPI document as a judge of what we send. It is not part of the repository: whoever has it says
+ * OpenAI's published OpenAPI document as a judge of what we send. It is not part of the repository: a machine that has it says
  * where with `OPENAI_SCHEMA`.
  */
 export class OpenAiSchema {

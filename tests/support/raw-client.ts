@@ -9,7 +9,7 @@ export class RawClient {
   #bytes = 0;
   #isClosed = false;
   readonly #keepsBytes: boolean;
-  /** Resolves when the connection is gone, whoever ended it. */
+  /** Resolves when the connection is gone, no matter which side ended it. */
   readonly closed: Promise<void>;
 
   private constructor(socket: Socket, keepsBytes: boolean) {
@@ -59,7 +59,7 @@ export class RawClient {
     return Buffer.concat(this.#chunks).toString();
   }
 
-  /** The last bytes that have arrived, at most so many: cheap to ask while a long answer comes. */
+  /** The last bytes that have arrived, at most this many: cheap to ask while a long answer comes. */
   tail(length: number): string {
     let text = '';
     for (let i = this.#chunks.length - 1; i >= 0 && text.length < length; i--) {

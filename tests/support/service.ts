@@ -262,7 +262,7 @@ export class InnerService extends TestService {
   }
 
   override async start(): Promise<this> {
-    // Imported here, because whoever starts a process needs none of it.
+    // Imported here, because a test that starts a process needs none of it.
     const [{ readContext }, { loadConfig }, { scriptSchema }, { startService }, { createLog }, { version }] =
       await Promise.all([
         import('../../src/cli/read-context.ts'),

@@ -53,7 +53,7 @@ test('the tax of a customer follows from their country and status', () => {
   assert.equal(taxFor(bare, { country: 'DE', taxId: null, taxStatus: 'standard' }), null);
 });
 
-test('reverse charge: by an operator for whoever is abroad, by customers with a VAT id of the Union only', () => {
+test('reverse charge: by an operator for buyers abroad, by customers with a VAT id of the Union only', () => {
   for (const [country, taxId, byOperator, byCustomer] of [
     ['FR', 'FR 12 345 678 901', true, true],
     ['GR', 'EL123456789', true, true],
@@ -154,7 +154,7 @@ test('property: tax and net are the amount, and the tax is the rate of the net t
   );
 });
 
-test('property: whoever is not taxed is shown why, and nobody is taxed at two rates', () => {
+test('property: a buyer who is not taxed is shown why, and nobody is taxed at two rates', () => {
   fc.assert(
     fc.property(
       fc.constantFrom('DE', 'FR', 'US', 'JP', null),

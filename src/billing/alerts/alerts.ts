@@ -47,7 +47,7 @@ export function nextState(
   return isOver && alert.firedDay !== day ? 'fires' : 'stays';
 }
 
-/** Looks at every alert of every active account, and notes what is to be told. */
+/** Looks at every alert of every active account, and notes what to notify of. */
 export class Alerts {
   readonly #services: AlertServices;
   #after = '';

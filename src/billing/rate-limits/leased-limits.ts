@@ -50,6 +50,19 @@ interface Waiter {
   reject(error: StoreError): void;
 }
 
+/** What is refused from memory, and until when: this amount or more, under this limit or a lower one. */
+interface Refusal {
+  readonly untilMs: number;
+  readonly amount: number;
+  readonly limit: number;
+}
+
+/** Until when others want a share of the running requests, and what this process keeps of it meanwhile. */
+interface Contention {
+  readonly untilMs: number;
+  readonly part: number;
+}
+
 /** This process's share of one limit. */
 interface Pool extends LimitName {
   readonly name: string;
@@ -82,13 +95,8 @@ interface Pool extends LimitName {
   tryAtMs: number;
   /** When others were first notified of the current lack, and when last. */
   lackingMs: number;
-  /** What is refused from memory, and until when: this amount or more, under this limit or a lower one. */
-  refusedUntilMs: number;
-  refusedAmount: number;
-  refusedLimit: number;
-  /** Until when others want a share, and what this process keeps of it meanwhile. */
-  contendedUntilMs: number;
-  part: number;
+  refusal: Refusal | undefined;
+  contention: Contention | undefined;
 }
 
 interface Asked {
@@ -217,7 +225,7 @@ export class LeasedLimits implements LimitCounts {
         ...{ held: 0, used: 0, returning: 0, others: 0, open: 0, isListed: false },
         ...{ activeMs: performance.now(), waiters: new Set() },
         ...{ unit: 1, spent: 0, perSecond: 0, dryUntilMs: 0, tries: 0, tryAtMs: 0, lackingMs: -Infinity },
-        ...{ refusedUntilMs: 0, refusedAmount: 0, refusedLimit: 0, contendedUntilMs: 0, part: Infinity },
+        ...{ refusal: undefined, contention: undefined },
       };
       this.#pools.set(name, pool);
     }
@@ -235,7 +243,7 @@ export class LeasedLimits implements LimitCounts {
   }
 
   #begin(pool: Pool, startsAt: number): void {
-    const fresh = { held: 0, used: 0, returning: 0, others: 0, limit: Infinity, refusedUntilMs: 0, dryUntilMs: 0 };
+    const fresh = { held: 0, used: 0, returning: 0, others: 0, limit: Infinity, refusal: undefined, dryUntilMs: 0 };
     Object.assign(pool, fresh, { startsAt, tries: 0, tryAtMs: 0, lackingMs: -Infinity });
   }
 
@@ -263,10 +271,12 @@ export class LeasedLimits implements LimitCounts {
 
   #isRefused({ rule, amount }: Claim, nowMs: number): boolean {
     const pool = this.#poolOf(rule);
+    const { refusal } = pool;
     return (
-      nowMs < pool.refusedUntilMs &&
-      rule.limit <= pool.refusedLimit &&
-      amount - this.#free(pool) >= pool.refusedAmount &&
+      refusal !== undefined &&
+      nowMs < refusal.untilMs &&
+      rule.limit <= refusal.limit &&
+      amount - this.#free(pool) >= refusal.amount &&
       this.#isTrusted(rule)
     );
   }
@@ -278,7 +288,9 @@ export class LeasedLimits implements LimitCounts {
   /** A running request has ended. */
   #leave(pool: Pool, amount: number): void {
     pool.used -= amount;
-    const isOverPart = performance.now() < pool.contendedUntilMs && pool.held > pool.part;
+    const { contention } = pool;
+    const isOverPart =
+      contention !== undefined && performance.now() < contention.untilMs && pool.held > contention.part;
     if (isOverPart || pool.ruleLimit < pool.limit) this.#releaseUnused(pool, amount);
     else this.#serve(pool.waiters);
   }
@@ -470,9 +482,7 @@ export class LeasedLimits implements LimitCounts {
       setTimeout(() => this.#note(pool), pool.tryAtMs - nowMs).unref();
       return;
     }
-    pool.refusedUntilMs = nowMs + refusalMs;
-    pool.refusedAmount = exchange.least;
-    pool.refusedLimit = exchange.limit;
+    pool.refusal = { untilMs: nowMs + refusalMs, amount: exchange.least, limit: exchange.limit };
     for (const waiter of [...pool.waiters]) {
       const lacking = waiter.claims.filter((claim) => this.#isRefused(claim, nowMs) && !this.#has(claim));
       if (lacking.length === 0) continue;
@@ -501,8 +511,7 @@ export class LeasedLimits implements LimitCounts {
       const pool = this.#pools.get(nameOf(name));
       if (pool === undefined) continue;
       if (pool.kind === 'running') {
-        pool.contendedUntilMs = nowMs + contendedMs;
-        pool.part = Math.floor(pool.ruleLimit / contenders);
+        pool.contention = { untilMs: nowMs + contendedMs, part: Math.floor(pool.ruleLimit / contenders) };
       } else this.#roll(pool);
       pool.dryUntilMs = nowMs + dryMs;
       if (pool.waiters.size === 0) this.#releaseUnused(pool, this.#free(pool));

@@ -124,7 +124,7 @@ export class KeyedAnswer {
       charactersMax: answerCharactersMax,
       budget,
       abandoned: (reason) => {
-        // A client that lost its connection may come back; one that was told why it ended will not.
+        // A client that lost its connection may come back; one that got the reason will not.
         if (reason !== 'client-left' && reason !== 'reader-stalled') generation.cancel(reason);
         else this.#grace = setTimeout(() => generation.cancel('client-left'), grace);
       },

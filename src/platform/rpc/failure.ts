@@ -8,7 +8,7 @@ export interface Failure {
   /** Fields of an `ApiError`. */
   readonly param?: string;
   readonly extra?: Readonly<Record<string, unknown>>;
-  /** Of a system error: the port and the address that it is about. */
+  /** A system error's: the port and the address that it is about. */
   readonly port?: number;
   readonly address?: string;
   readonly cause?: Failure;

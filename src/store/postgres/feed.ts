@@ -33,6 +33,18 @@ interface ChangeRow {
   readonly ref: string | null;
 }
 
+/** `silent`: it was logged that changes are not heard of. */
+type State = 'heard' | 'silent' | 'closed';
+
+/** The last good look. */
+interface Look {
+  /** The snapshot up to which all changes are in force here. */
+  readonly snapshot: string;
+  readonly server: string;
+  /** When it began: everything durable by then is in force. */
+  readonly begunMs: number;
+}
+
 /**
  * Looks for changes a few times a second, and at once when the database notifies. Polling is what counts: it works when
  * notifications are lost. Each look hands the next one its snapshot, so every change is found by exactly one good look, and what
@@ -46,17 +58,13 @@ export class PostgresFeed implements Feed {
   readonly #db: Kysely<Database>;
   readonly #repositories: FollowedRepositories;
   #timer: NodeJS.Timeout | undefined;
-  /** The snapshot up to which all changes are in force here. */
-  #snapshot: string | null = null;
-  #server: string | undefined;
-  /** When the last good look began: everything durable by then is in force. */
-  #goodMs = -Infinity;
+  #state: State = 'heard';
+  #good: Look | undefined;
   #last: Promise<boolean> = Promise.resolve(true);
   /** A look that has not begun. */
   #next: Promise<boolean> | undefined;
+  /** Why a look failed, last. */
   #failure: unknown;
-  #isReported = false;
-  #closed = false;
 
   constructor({ address, follower, log }: PostgresFeedOptions) {
     this.#follower = follower;
@@ -83,7 +91,7 @@ export class PostgresFeed implements Feed {
   }
 
   get isStale(): boolean {
-    return performance.now() - this.#goodMs > staleAfterMs;
+    return performance.now() - (this.#good?.begunMs ?? -Infinity) > staleAfterMs;
   }
 
   freshen(): Promise<boolean> {
@@ -100,7 +108,7 @@ export class PostgresFeed implements Feed {
   }
 
   async close(): Promise<void> {
-    this.#closed = true;
+    this.#state = 'closed';
     clearInterval(this.#timer);
     await this.#last;
     await this.#session.close();
@@ -112,7 +120,7 @@ export class PostgresFeed implements Feed {
     if (this.#next !== undefined) return this.#next;
     const turn = this.#last.then(() => {
       this.#next = undefined;
-      return this.#closed ? false : this.#follow();
+      return this.#state === 'closed' ? false : this.#follow();
     });
     this.#next = this.#last = turn;
     return turn;
@@ -121,19 +129,23 @@ export class PostgresFeed implements Feed {
   async #follow(): Promise<boolean> {
     const begunMs = performance.now();
     try {
-      const { rows } = await this.#session.query<ChangeRow>(readChanges, [this.#snapshot], answerTimeoutMs);
+      const { rows } = await this.#session.query<ChangeRow>(
+        readChanges,
+        [this.#good?.snapshot ?? null],
+        answerTimeoutMs,
+      );
       const { snapshot, server, isLate } = rows[0]!;
       // Another server, or the same one after a crash or a restore: what this one has forgotten is unknown.
-      if (server !== this.#server || isLate === true) await this.#follower.loadAll(this.#repositories);
+      if (server !== this.#good?.server || isLate === true) await this.#follower.loadAll(this.#repositories);
       else {
         const changes = rows.filter((row): row is ChangeRow & Change => row.kind !== null);
         if (changes.length > 0) await this.#follower.follow(changes, this.#repositories);
       }
-      this.#snapshot = snapshot;
-      this.#server = server;
-      this.#goodMs = begunMs;
-      if (this.#isReported) this.#log('info', 'changes of keys and prices are heard of again');
-      this.#isReported = false;
+      this.#good = { snapshot, server, begunMs };
+      if (this.#state === 'silent') {
+        this.#state = 'heard';
+        this.#log('info', 'changes of keys and prices are heard of again');
+      }
       return true;
     } catch (error) {
       this.#failure = error; // the next look tries again
@@ -142,8 +154,8 @@ export class PostgresFeed implements Feed {
   }
 
   #report(): void {
-    if (this.#isReported) return;
-    this.#isReported = true;
+    if (this.#state !== 'heard') return;
+    this.#state = 'silent';
     const reason = this.#failure instanceof Error ? this.#failure.message : 'no answer';
     this.#log('warn', `changes of keys and prices are not heard of, so new requests are refused: ${reason}`);
   }

@@ -264,7 +264,7 @@ export async function createInvitation(
 ): Promise<void> {
   const { id, accountId, email, role, tokenHash, invitedBy, createdAt, expiresAt } = request;
   await db.transaction().execute(async (transaction) => {
-    // Of two invitations at once to one address the later one counts, and the last free slot is given once.
+    // When two invitations go to one address at once, the later one counts, and the last free slot is given once.
     await lockAccount(transaction, accountId);
     await transaction.deleteFrom('invitation').where('account_id', '=', accountId).where('email', '=', email).execute();
     const { count } = await transaction

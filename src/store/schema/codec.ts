@@ -36,7 +36,7 @@ interface Described {
   readonly kind: Kind;
 }
 
-/** Of this name there may also be text or bytes, which are read as they are whatever the kind: so the other kind is known last. */
+/** Where columns of one name are text or bytes in one table and of another kind elsewhere, the other kind counts: it comes last. */
 const isReadAsItIs = ({ kind }: Column): boolean => kind === 'text' || kind === 'bytes';
 
 /** By the name in SQL. */

@@ -888,7 +888,7 @@ const alert = table(
     account_id: text,
     kind: text.of('spend', 'balance'),
     name: text,
-    /** Of spending or of the balance; null: `runway_days` is the threshold. */
+    /** The threshold of spending or of the balance; null: `runway_days` is it. */
     threshold: money.null.check('threshold >= 0'),
     runway_days: count.null,
     per: text.of('day', 'week', 'month').null,

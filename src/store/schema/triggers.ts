@@ -1,4 +1,4 @@
-/** What the databases themselves hold to, whoever writes: an earlier version and a human with a shell too. */
+/** What the databases themselves hold to, no matter what writes: an earlier version and a human with a shell too. */
 
 type Dialect = 'sqlite' | 'postgres';
 

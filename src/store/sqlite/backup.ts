@@ -80,7 +80,7 @@ async function verify(db: Kysely<Database>): Promise<Examined> {
   return { ...verification, pepperIds: await livePepperIds(db) };
 }
 
-/** Of an earlier version a copy is brought up to date: the file stays one that its own version reads. */
+/** A copy of an earlier version's file is brought up to date: the file itself stays one that its own version reads. */
 async function verifyUpgraded(file: string): Promise<Examined> {
   const copy = `${file}.upgraded`;
   copyFileSync(file, copy);

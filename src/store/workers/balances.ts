@@ -156,7 +156,7 @@ export class Balances implements FreeBalances {
 
   #take(leaseClient: LeaseClient, balance: Balance, input: LeaseRequest): bigint {
     const lent = this.#lent.get(leaseClient);
-    if (lent === undefined) throw new StoreError('failed', 'this borrower is gone');
+    if (lent === undefined) throw new StoreError('failed', 'this lease client is gone');
     const leased = leaseOf(balance.free, input);
     if (leased > 0n) {
       balance.free -= leased;

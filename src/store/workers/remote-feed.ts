@@ -9,20 +9,24 @@ const againMs = 100;
 /** Up to this many changes are followed one by one; beyond that everything is read anew. */
 const changesMax = 1_000;
 
+/** `following` and `unreadable` have loaded everything; `unreadable` has logged that changes cannot be read. */
+type State =
+  | { readonly kind: 'loading' }
+  | { readonly kind: 'following' | 'unreadable'; readonly follower: Follows }
+  | { readonly kind: 'closed' };
+
 /** Changes as the owner of the ledger reports them. What it reported before a heartbeat is known here at the heartbeat. */
 export class RemoteFeed implements Feed {
   readonly isShared = true;
   readonly #port: OwnerPort;
   readonly #repositories: FollowedRepositories;
   readonly #log: (level: 'info' | 'warn', message: string) => void;
-  #follower: Follows | undefined;
+  #state: State = { kind: 'loading' };
   #heardMs = performance.now();
   /** Reported, and not yet in force. */
   #pending: Change[] = [];
   #pendingSinceMs = Infinity;
   #following: Promise<void> | undefined;
-  #isReported = false;
-  #isClosed = false;
 
   constructor(
     port: OwnerPort,
@@ -41,7 +45,7 @@ export class RemoteFeed implements Feed {
   /** Resolves when all is loaded. Rejects when that failed. */
   async start(follower: Follows): Promise<void> {
     await follower.loadAll(this.#repositories);
-    this.#follower = follower;
+    this.#go('following', follower);
     await this.#reported([]);
   }
 
@@ -62,7 +66,7 @@ export class RemoteFeed implements Feed {
   }
 
   close(): Promise<void> {
-    this.#isClosed = true;
+    this.#state = { kind: 'closed' };
     return Promise.resolve();
   }
 
@@ -84,30 +88,38 @@ export class RemoteFeed implements Feed {
       this.#pendingSinceMs = Math.min(this.#pendingSinceMs, performance.now());
     }
     // Reported before all is loaded: then they are included, or are followed after it.
-    if (this.#follower === undefined) return;
-    this.#following ??= this.#followAll(this.#follower).finally(() => (this.#following = undefined));
+    if (this.#state.kind === 'loading') return;
+    this.#following ??= this.#followAll().finally(() => (this.#following = undefined));
     await this.#following;
   }
 
-  async #followAll(follower: Follows): Promise<void> {
-    while (this.#pending.length > 0 && !this.#isClosed) {
+  async #followAll(): Promise<void> {
+    while (this.#pending.length > 0) {
+      const state = this.#state;
+      if (state.kind === 'loading' || state.kind === 'closed') return;
+      const { follower } = state;
       const changes = this.#pending;
       this.#pending = [];
       try {
         if (changes.length > changesMax) await follower.loadAll(this.#repositories);
         else await follower.follow(changes, this.#repositories);
         this.#pendingSinceMs = this.#pending.length > 0 ? performance.now() : Infinity;
-        if (this.#isReported) this.#log('info', 'changes of keys and prices are followed again');
-        this.#isReported = false;
+        if (state.kind === 'unreadable') this.#log('info', 'changes of keys and prices are followed again');
+        this.#go('following', follower);
       } catch (error) {
         this.#pending = [...changes, ...this.#pending];
-        if (!this.#isReported) {
+        if (state.kind === 'following') {
           const reason = error instanceof Error ? error.message : String(error);
           this.#log('warn', `changes of keys and prices cannot be read, so new requests are refused: ${reason}`);
         }
-        this.#isReported = true;
+        this.#go('unreadable', follower);
         await sleep(againMs);
       }
     }
+  }
+
+  /** Once closed it stays so. */
+  #go(kind: 'following' | 'unreadable', follower: Follows): void {
+    if (this.#state.kind !== 'closed') this.#state = { kind, follower };
   }
 }

@@ -15,7 +15,7 @@ attemptClaims(async (t, now) => {
   return [new Attempts({ repositories, secret, now })];
 });
 
-test('counts are of nobody by name, and so many at most', async (t) => {
+test('counts name nobody, and their number is bounded', async (t) => {
   const file = join(temporaryFolder(t), 'x.db');
   const { repositories } = await openStore(t, file);
   const clock = { now: 1_700_000_000_000 };

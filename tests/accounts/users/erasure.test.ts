@@ -9,7 +9,7 @@ import { openHost } from '../../account-api/host.ts';
 import { openConnection } from '../../../src/store/sqlite/connection.ts';
 import { Browser, password, person, tokenOf } from './person.ts';
 
-test('whoever deletes themselves is gone from every table, but for ids', async (t) => {
+test('a user who deletes their account is gone from every table, but for ids', async (t) => {
   const clock = { now: Date.now() };
   const host = await openHost(t, accountRoutes, () => clock.now, { signIn: { signUp: 'open', oidc: [] } });
   const { repositories } = host.services.operations;

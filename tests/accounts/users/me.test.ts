@@ -35,7 +35,7 @@ test('a person changes their name', async (t) => {
   );
 });
 
-test('a new address counts when its link is opened where its person is signed in, and the old one is told', async (t) => {
+test('a new address counts when its link is opened where its person is signed in, and the old one is notified', async (t) => {
   const { host, id, browser, change, confirm, address } = await scene(t);
   assert.deepEqual(await change('Countess@Example.org'), { status: 200, body: { done: true } });
   const sent = host.mails.at(-1)!;
@@ -44,7 +44,7 @@ test('a new address counts when its link is opened where its person is signed in
   assert.equal(await address(), before);
   await browser.ask('POST', '/v1/auth/password/forgot', { email: before });
 
-  // Whoever reads the mailbox of a mistyped address.
+  // Somebody who reads the mail of a mistyped address.
   const stranger = new Browser(host);
   assert.equal((await confirm(stranger)).status, 403);
   await person(host, 'eve@example.org');

@@ -74,7 +74,7 @@ test('a start prints the link of the start before, a new one when that is too ol
   assert.equal((await browser.ask('POST', '/v1/owner', { ...owner, token: asked.token })).status, 200);
 });
 
-test('whoever had the address before is out', async (t) => {
+test('the former holder of the address is out', async (t) => {
   const host = await openHost(t, routes, Date.now, { signIn: { signUp: 'open', oidc: [] } });
   await host.account('acct_first');
   const id = await person(host, 'owner@example.org');

@@ -3,8 +3,8 @@ import { test } from 'node:test';
 
 import { Passwords } from '../../../src/accounts/users/password.ts';
 
-/** What a hash costs whoever has stolen the database (OWASP, scrypt): 32 MB, three times over. */
-test('a hash is what production needs unless it is told otherwise, and any hash of ours is verified', async () => {
+/** What a hash costs a thief of the database (OWASP, scrypt): 32 MB, three times over. */
+test('a hash is what production needs unless set otherwise, and any hash of ours is verified', async () => {
   const production = new Passwords();
   const hash = await production.hash('correct horse battery');
   assert.match(hash, /^scrypt:32768:8:3:[\w-]{22}:[\w-]{43}$/);

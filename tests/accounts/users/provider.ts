@@ -9,7 +9,7 @@ import { Secret } from '../../../src/config/secret.ts';
 
 export type Claims = Readonly<Record<string, unknown>>;
 
-/** A provider of OpenID Connect: whoever comes is who the test says; the verifier of PKCE is checked. */
+/** A provider of OpenID Connect: the user is who the test says; the verifier of PKCE is checked. */
 export async function startProvider(t: TestContext) {
   const state = { isDown: false, asked: 0, person: undefined as Claims | undefined };
   const { publicKey, privateKey } = generateKeyPairSync('rsa', { modulusLength: 2048 });

@@ -225,7 +225,7 @@ test('a link that confirms an address is signed, and an old or used one does not
   assert.equal(browser.cookies.size, 0);
 });
 
-test('where only invited people sign up, nobody else does, and nobody is told', async (t) => {
+test('where only invited people sign up, nobody else does, and nobody learns it', async (t) => {
   const host = await openHost(t, userRoutes);
   const ask = (email: string) => new Browser(host).ask('POST', '/v1/auth/sign-up', { email, password, name: 'X' });
   assert.deepEqual(await ask('eve@example.org'), { status: 200, body: { done: true } });

@@ -111,7 +111,7 @@ test('a service that was killed leaves a socket behind that stops nobody', { ski
 });
 
 test(
-  'one that may not be opened is told in words',
+  'one that may not be opened is reported in words',
   { skip: windows || (process.getuid?.() === 0 ? 'root may open everything' : false) },
   async () => {
     await service.start();

@@ -43,7 +43,7 @@ interface Asked {
   readonly answer: Answer;
 }
 
-/** Each asks again and again until it is told to stop, or the port is closed. */
+/** Each asks again and again until it is stopped, or the port is closed. */
 class Clients {
   readonly sent: Asked[] = [];
   readonly #agent = new Agent({ keepAlive: true });
@@ -129,7 +129,7 @@ test('kill -9 of workers under load: the others go on, each comes back, nothing 
     const others = workersOf(service);
     assert.equal(others.length, workers);
     const killing = replaced(service, others[kill % workers]!, workers);
-    // In the moment of the death too: whoever connects is answered by one of the others.
+    // In the moment of the death too: a client that connects is answered by one of the others.
     const answer = await service.chat(bodyOf('instant'), { headers: { connection: 'close' } }).catch(() => undefined);
     await answer?.arrayBuffer();
     await killing;

@@ -58,7 +58,7 @@ const bodyOf = (text: string, stream: boolean) => ({
   messages: [{ role: 'user', content: text.padEnd(200, '.') }],
 });
 
-/** Sent again while the ledger does not answer in time, as its client is told to: machines may be that busy. */
+/** Sent again while the ledger does not answer in time, as the error says: machines may be that busy. */
 async function ask(service: TestService, index: number): Promise<{ readonly id: string; readonly status: number }> {
   const deadline = performance.now() + longMs;
   for (;;) {

@@ -33,7 +33,7 @@ export function isAlive(pid: number): boolean {
   }
 }
 
-/** Resolves when so many workers serve. */
+/** Resolves when that many workers serve. */
 export async function serving(service: TestService, count: number): Promise<void> {
   await until(async () => (await figure(service, 'tokenhouse_workers')) === count, longMs);
 }

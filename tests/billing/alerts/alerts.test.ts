@@ -1,4 +1,4 @@
-/** Alerts by a clock of the test: what fires, how often, when it ends, and whom it is told. */
+/** Alerts by a clock of the test: what fires, how often, when it ends, and who is notified. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { TestContext } from 'node:test';
@@ -128,7 +128,7 @@ test('spending of a key, of a label, and over a month, is of that alone', async 
   );
 });
 
-test('a balance that falls, is mended and falls again the same day is told of once that day, and again the next', async (t) => {
+test('a balance that falls, is mended and falls again the same day is notified of once that day, and again the next', async (t) => {
   const { minute, alert, ledger, clock, host } = await sceneOf(t);
   await alert({ kind: 'balance', threshold_amount: 500, recipients: { addresses: ['a@example.org'] } });
   const fall = () => ledger.transfer({ ...chargeback('acct_a', 600n * cent), at: clock.now });
@@ -163,7 +163,7 @@ test('days of runway, at the rate of the last seven', async (t) => {
   assert.deepEqual(await minute(8 * dayMs), ['balance.ok'], 'a week without spending');
 });
 
-test('what was noted is told by whoever comes after a process that died, and no mail has another id', async (t) => {
+test('what was noted is sent by the successor of a process that died, and no mail has another id', async (t) => {
   const { alert, spend, host, clock } = await sceneOf(t);
   await alert({ threshold_amount: 1, interval: 'day', recipients: { addresses: ['a@example.org', 'b@example.org'] } });
   await spend(2n);

@@ -50,7 +50,7 @@ test('each account has one statement, and the numbers have no gap, however often
   assert.deepEqual(
     notices.map(({ data }) => (JSON.parse(data) as { invoice_id: string }).invoice_id).sort(),
     all.map(({ id }) => id).sort(),
-    'each is to be told once',
+    'each is to be notified of once',
   );
 });
 

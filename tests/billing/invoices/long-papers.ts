@@ -1,4 +1,4 @@
-/** Documents with the longest names and the largest amounts, for whoever looks at them. */
+/** Documents with the longest names and the largest amounts, to look at. */
 import type { ReceiptData } from '../../../src/billing/invoices/receipt.ts';
 import { statementData } from '../../../src/billing/invoices/statement.ts';
 import type { Invoice } from '../../../src/store/repositories/invoices.ts';

@@ -1,4 +1,4 @@
-/** Each payment leaves one receipt, whoever reports it and however often; what it says is what was paid, and by whose tax. */
+/** Each payment leaves one receipt, no matter who reports it and how often; what it says is what was paid, and by whose tax. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { TestContext } from 'node:test';

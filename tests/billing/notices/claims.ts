@@ -1,4 +1,4 @@
-/** What is told of what has happened, on whichever store: run by tests/billing/notices and by the suite on PostgreSQL. */
+/** The notices of what has happened, on either store: run by tests/billing/notices and by the suite on PostgreSQL. */
 import assert from 'node:assert/strict';
 import { createSecretKey, randomBytes } from 'node:crypto';
 import { test, type TestContext } from 'node:test';
@@ -68,7 +68,7 @@ export function noticeClaims(open: (t: TestContext) => Promise<OpenLedger>): voi
     return { notices, mails };
   };
 
-  test('a key that is revoked is told of once, wherever the process dies', async (t) => {
+  test('a key that is revoked is notified of once, wherever the process dies', async (t) => {
     const opened = await open(t);
     const { repositories, ledger } = opened.store;
     const secret = openSecret({ fromEnvironment: undefined, dataFolder: temporaryFolder(t), warn: () => {} });
@@ -98,7 +98,7 @@ export function noticeClaims(open: (t: TestContext) => Promise<OpenLedger>): voi
     assert.ok(deaths > 4, `only ${deaths} calls`);
   });
 
-  test('an automatic top-up that stops is told of once, wherever the process dies', async (t) => {
+  test('an automatic top-up that stops is notified of once, wherever the process dies', async (t) => {
     const opened = await open(t);
     const { repositories } = opened.store;
     const mailed = new Map<string, Mail>();

@@ -90,7 +90,7 @@ export const input = (accountId: string, amountCents = 500, idempotencyKey?: str
 const balanceOf = async ({ store }: OpenLedger, accountId: string): Promise<bigint> =>
   (await store.repositories.getAccount({ accountId }))!.balanceMicrocents;
 
-/** A paid top-up of so many cents. */
+/** A paid top-up of this many cents. */
 async function paid(opened: OpenLedger, till: Till, accountId: string, cents = 500) {
   const topup = await till.payments.createTopup(input(accountId, cents));
   await till.demo.play(topup.checkoutId!, 'success');

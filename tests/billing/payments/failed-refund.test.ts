@@ -17,7 +17,7 @@ const september = Date.UTC(2026, 8, 1);
 const october = Date.UTC(2026, 9, 1);
 const november = Date.UTC(2026, 10, 1);
 
-test('a refund of one month that fails in the next is a line of both statements, and is told once', async (t) => {
+test('a refund of one month that fails in the next is a line of both statements, and is notified of once', async (t) => {
   const paper = await openPaper(t, september);
   const { store, clock, file } = paper;
   const { repositories, ledger } = store;

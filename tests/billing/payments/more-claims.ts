@@ -21,7 +21,7 @@ import { newCustomer, openTill, type OpenLedger } from './claims.ts';
 const cent = 1_000_000n;
 const dayMs = 86_400_000;
 
-/** A finished request of so many cents that ended at a time. */
+/** A finished request of this many cents that ended at a time. */
 async function spend(opened: OpenLedger, accountId: string, cents: bigint, endedAt: number): Promise<void> {
   await opened.hold(accountId, cents * cent);
   await opened.store.ledger.settle(

@@ -25,7 +25,7 @@ export class StripeFake {
   readonly calls: string[] = [];
   readonly key = 'sk_test_fake';
   readonly webhookSecret = 'whsec_fake_0123456789';
-  /** Answers so many calls with a lost connection, after it has carried them out. */
+  /** Answers this many calls with a lost connection, after it has carried them out. */
   losesAnswers = 0;
   /** Cards that are charged while nobody is there are declined. */
   declines = false;

@@ -77,7 +77,7 @@ test('a lost answer makes one checkout and one refund: the call is sent again wi
   assert.deepEqual(await differencesOf(file), []);
 });
 
-test('an event of another release of the API is read, and told of once', async (t) => {
+test('an event of another release of the API is read, and reported once', async (t) => {
   const { fake, payments, deliver, versions } = await open(t);
   const topup = await payments.createTopup(input('acct_a', 500));
   const [intent, session] = fake.pay(topup.checkoutId!);
@@ -117,7 +117,7 @@ test('missed events are listed in pages, and applied from the oldest on', async 
   assert.deepEqual(await differencesOf(file), []);
 });
 
-test('a saved card is charged once per key, and a declined one is told from a provider that is away', async (t) => {
+test('a saved card is charged once per key, and a declined one is distinguished from a provider that is away', async (t) => {
   const { fake, provider } = await open(t);
   const charge = {
     topupId: 'top_1',
@@ -143,7 +143,7 @@ const sentOf = (fake: StripeFake, path: string) =>
     .filter(({ method, url }) => method === 'POST' && url === path)
     .map(({ sent }) => Object.fromEntries(new URLSearchParams(sent)));
 
-test('a card is kept where that was asked for, and its customer pays the next time; else by whoever has the address', async (t) => {
+test('a card is kept where that was asked for, and its customer pays the next time; else by the account with the address', async (t) => {
   const { fake, store, payments, deliver } = await open(t);
   const pay = async (more: object) => {
     const topup = await payments.createTopup({ ...input('acct_a', 500), email: 'bills@example.org', ...more });

@@ -15,7 +15,7 @@ const isRefusal = (error: unknown): boolean => {
 
 const takeAll = (admission: Admission, count: number): Slot[] => Array.from({ length: count }, () => admission.take());
 
-test('so many requests run at once, and no more', () => {
+test('as many requests run at once as are allowed, and no more', () => {
   const admission = new Admission(3);
   const [first] = takeAll(admission, 3);
   assert.throws(() => admission.take(), isRefusal);

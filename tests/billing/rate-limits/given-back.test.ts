@@ -1,5 +1,5 @@
 /**
- * Whoever acquires gives back: however the reader of a run ends, and whenever, its slot, its hold and its backend are
+ * What is acquired is released: however the reader of a run ends, and whenever, its slot, its hold and its backend are
  * free again, its row is there once, and the money adds up (architecture, "Every ending settles once").
  */
 import fc from 'fast-check';
@@ -46,9 +46,9 @@ type ReaderKind =
   | { readonly does: 'nothing' }
   /** Is gone when the first batch comes, or after some milliseconds without one. */
   | { readonly does: 'peek'; readonly limitMs: number; readonly abortsFirst: boolean }
-  /** Takes so many batches, the last of them while it goes away. */
+  /** Takes this many batches, the last of them while it goes away. */
   | { readonly does: 'leave'; readonly atBatch: number }
-  /** Takes so many batches; then the request is cancelled, while the next one is awaited or before. */
+  /** Takes this many batches; then the request is cancelled, while the next one is awaited or before. */
   | {
       readonly does: 'cancel';
       readonly afterBatches: number;
@@ -113,7 +113,7 @@ test('whatever a reader does, nothing is left, and every request that had a hold
   assert.deepEqual(await differencesOf(counter.file), []);
 });
 
-test('a reader that is gone at the first batch pays what was produced, and everything is given back', async (t) => {
+test('a reader that is gone at the first batch pays what was produced, and everything is released', async (t) => {
   const counter = await openCounter(t);
   await customer(counter.store, 'acct_gone', 1_000_000n);
   const service = servicesFor({ say: [{ text: ['word '] }], repeat: 600 }, counter);
@@ -214,7 +214,7 @@ async function play(reader: Reader, accountId: string, services: ReturnType<type
   };
   const begin = (deliver: Deliver): Promise<void> => run(order, runServices, cancelled.signal, deliver);
   await read(reader, begin, cancelled).catch((error: unknown) => {
-    // What a script fails with, and what a cancelled request is told; a broken promise of our own has another name.
+    // What a script fails with, and what a cancelled request gets; a broken promise of our own has another name.
     assert.ok(error instanceof Error && error.name === 'ApiError', String(error));
   });
   assert.equal(ends, reader.does === 'nothing' ? 0 : 1);

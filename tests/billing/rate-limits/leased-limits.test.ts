@@ -251,7 +251,7 @@ describe('a share', () => {
 const isError = (code: string, retryAfterSeconds: number) => (error: unknown) =>
   error instanceof ApiError && error.code === code && error.retryAfterSeconds === retryAfterSeconds;
 
-test('whatever is lost on the way, and whoever dies: never above the limit, and everything comes back', async (t) => {
+test('whatever is lost on the way, and whichever process dies: never above the limit, and everything comes back', async (t) => {
   const seed = Number(globalThis.process.env['TOKENHOUSE_SEED'] ?? Math.floor(Math.random() * 2 ** 31));
   const { shares, leases, limitServer } = new Cluster(t, 3, seed);
   const random = mulberry32(seed + 1);

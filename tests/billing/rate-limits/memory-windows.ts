@@ -1,6 +1,6 @@
 import type { WindowCount, WindowStore } from '../../../src/store/repositories/limit-windows.ts';
 
-/** A store of counts that forgets nothing, and fails when it is told to. */
+/** A store of counts that forgets nothing, and fails on demand. */
 export class MemoryWindows implements WindowStore {
   readonly rows = new Map<string, WindowCount>();
   isBroken = false;

@@ -368,7 +368,7 @@ function play(terms: Plan, of: readonly KeyRates[], steps: readonly Step[], jump
   return played;
 }
 
-test('§7.5 Retry-After is true: so many seconds later the request is let in, and not a second earlier', () => {
+test('§7.5 Retry-After is true: that many seconds later the request is let in, and not a second earlier', () => {
   fc.assert(
     fc.property(plan, fc.tuple(rates, rates), fc.array(step, { maxLength: 40 }), (terms, of, steps) => {
       play(terms, of, steps, false);
@@ -432,7 +432,7 @@ describe('counts outlive the process', () => {
     assert.equal(later.fill(caller('p')).length, 5);
   });
 
-  test('a store that is away loses nothing, and what it is told later is all there was', async () => {
+  test('a store that is away loses nothing, and what it gets later is all there was', async () => {
     const testLimits = new TestLimits([terms]);
     const reported: boolean[] = [];
     const windows = new Windows({ store: testLimits.store, now: () => begin, kept: (isKept) => reported.push(isKept) });

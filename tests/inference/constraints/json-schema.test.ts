@@ -254,7 +254,7 @@ const refused: readonly (readonly [string, unknown, RegExp])[] = [
     { type: 'object', properties: { a: false }, required: ['a'] },
     /allows no value/,
   ],
-  ['a schema that is none', 5, /a schema is an object/],
+  ['an invalid schema', 5, /a schema is an object/],
   ['a keyword of the wrong type', { type: 'string', minLength: '3' }, /'minLength' is not a number/],
   ['65 levels', Array.from({ length: 65 }).reduce<unknown>((inner) => ({ not: inner }), {}), /nests deeper than 64/],
   ['64 KB', { description: 'x'.repeat(65_536) }, /longer than 65536/],

@@ -25,7 +25,7 @@ test('nothing but the first line: no page, no text, no failure', async () => {
     assert.equal(await pdfs.read(Buffer.from(text), never), '');
 });
 
-test('what is damaged, encrypted, too long, or without text is told apart', async () => {
+test('what is damaged, encrypted, too long, or without text is distinguished', async () => {
   const whole = pdfOf(['Some text.']);
   await assert.rejects(pdfs.read(Buffer.from('%PDF-1.7\njunk that goes on for a while'), never), unreadable(/damaged/));
   await assert.rejects(pdfs.read(whole.subarray(0, 200), never), unreadable(/damaged/));
@@ -55,7 +55,7 @@ test('one that takes too long is ended', async () => {
   assert.equal(hasty.count, 0);
 });
 
-test('whoever leaves takes the process along; those who wait go on, and more than may wait are refused', async () => {
+test('a client that leaves takes the process along; those that wait go on, and more than may wait are refused', async () => {
   const narrow = new PdfTexts({ ...defaultPdfLimits, childrenMax: 1, waitingMax: 1 });
   const leaving = new AbortController();
   const first = narrow.read(pdfOf(['x'], { bombBytes: 3e8 }), leaving.signal);

@@ -93,7 +93,7 @@ test('odd but valid JSON is taken', async () => {
 });
 
 describe('the size of a body', { timeout: 120_000 }, () => {
-  /** Valid JSON of exactly so many bytes. */
+  /** Valid JSON of exactly this many bytes. */
   const bodyOf = (bytes: number): Buffer => {
     const text = JSON.stringify(plainBody);
     return Buffer.concat([Buffer.from(text), Buffer.alloc(bytes - text.length, ' ')]);
@@ -156,7 +156,7 @@ describe('the size of a body', { timeout: 120_000 }, () => {
   }
 });
 
-test('too many large bodies at once are refused, and the room is given back', async () => {
+test('too many large bodies at once are refused, and the room is released', async () => {
   const small = new InnerService({
     limits: '  body_bytes_max: 100000\n  bodies_in_flight_bytes_max: 100000',
     config: scriptedModel('- say: [ { text: "hello" } ]'),

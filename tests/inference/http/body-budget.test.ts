@@ -143,7 +143,7 @@ describe('a body that is not read to its end', () => {
   });
 });
 
-test('a body that was read holds its bytes until they are given back, and a small one is never called large', async (t) => {
+test('a body that was read holds its bytes until they are released, and a small one is never called large', async (t) => {
   const it = await reading(t, {
     admitLarge: () => {
       throw new Error('asked');

@@ -36,7 +36,7 @@ const post = (lines: readonly string[], body: string): string =>
 const chunked = (body: string): string => post(['Transfer-Encoding: chunked'], body);
 const line = (text: string): string => `${text}\r\nHost: a\r\n\r\n`;
 
-/** A whole request that can be told from all others by its answer's id. */
+/** A whole request that is known by its answer's id. */
 export const marker = get('X-Request-Id: marker');
 
 type Row = readonly [what: string, bytes: string, outcome: Outcome];
@@ -243,7 +243,7 @@ const chunks: readonly Row[] = [
   ['a size of 0x2', chunked('0x2\r\nxy\r\n0\r\n\r\n'), answeredByHead],
   ['a size of +2', chunked('+2\r\nxy\r\n0\r\n\r\n'), answeredByHead],
   ['a size of -1', chunked('-1\r\nxy\r\n0\r\n\r\n'), answeredByHead],
-  ['a size that is none', chunked('g\r\nxy\r\n0\r\n\r\n'), answeredByHead],
+  ['an invalid size', chunked('g\r\nxy\r\n0\r\n\r\n'), answeredByHead],
   ['an empty size', chunked('\r\nxy\r\n0\r\n\r\n'), answeredByHead],
   ['a size beyond 64 bits', chunked('fffffffffffffffff\r\nxy\r\n0\r\n\r\n'), answeredByHead],
   ['a blank before the size', chunked(' 2\r\nxy\r\n0\r\n\r\n'), answeredByHead],

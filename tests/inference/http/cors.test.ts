@@ -129,7 +129,7 @@ test('answers, streams, errors and refusals of the edge can be read by an allowe
   assert.deepEqual([known.status, known.headers.get('access-control-allow-origin')], [304, app]);
 });
 
-test('a program is told nothing of origins, and OPTIONS that is no preflight is as ever', async () => {
+test('a program sees nothing of origins, and OPTIONS that is no preflight is as always', async () => {
   const answer = await askChat(service);
   assert.equal(answer.status, 200);
   assert.deepEqual([allowed(answer), answer.headers['vary']], [undefined, 'origin']);

@@ -4,7 +4,7 @@ import type { RawAnswer, RawRequest } from './raw.ts';
 
 export const boundary = 'x-a-boundary-of-the-tests';
 export const multipartType = `multipart/form-data; boundary=${boundary}`;
-/** Whoever sends it wants answers of that family (contracts decision 6). */
+/** A client that sends it wants answers of that family (contracts decision 6). */
 export const anthropicVersion = ['anthropic-version', '2026-10-21'] as const;
 
 type Content = string | Uint8Array;

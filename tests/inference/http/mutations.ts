@@ -64,7 +64,7 @@ export async function assertMutationsHarmless(service: TestService, run: Mutatio
 }
 
 function statusesOf(received: string): readonly number[] {
-  // Their ends are marked by the closing, or they have no body: not to be told apart from a cut answer.
+  // Their ends are marked by the closing, or they have no body: not to be distinguished from a cut answer.
   if (received.includes('transfer-encoding') || received.includes('text/event-stream')) return [];
   const answers = answersIn(received);
   for (const { status, headers, body } of answers) {

@@ -18,7 +18,7 @@ async function reported(url: string, path: string, method = 'POST'): Promise<str
   return message;
 }
 
-test('what lacks /v1, or has it twice, is told the route that is meant', async () => {
+test('what lacks /v1, or has it twice, gets the route that is meant', async () => {
   for (const [path, meant] of [
     ['/chat/completions', '/v1/chat/completions'],
     ['/completions', '/v1/completions'],
@@ -35,7 +35,7 @@ test('what lacks /v1, or has it twice, is told the route that is meant', async (
   }
 });
 
-test('what the other host has is told where that is', async () => {
+test('a request for a route of the other host gets where that is', async () => {
   for (const path of inferenceRoutes.keys())
     assert.ok((await reported(service.accountUrl, path)).includes(`use ${service.url}${path}.`), path);
   assert.ok((await reported(service.url, '/v1/keys')).includes(`use ${service.accountUrl}/v1/keys.`));
@@ -51,7 +51,7 @@ test('the inference host knows every route of the account host', () => {
   assert.deepEqual([...accountSegments].toSorted(), [...segments].toSorted());
 });
 
-test('a route that nobody has is told what there is, and the request is not repeated', async () => {
+test('a request for a route that nobody has gets what there is, and the request is not repeated', async () => {
   for (const path of ['/v1/embeddings', '/v1/threads/t/messages', '/api/chat', '/v1/nothing?key=secret', '/<script>']) {
     const message = await reported(service.url, path);
     assert.match(message, /\/v1\/chat\/completions, .*\/v1\/files; GET \/openapi\.json/);

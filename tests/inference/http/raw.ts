@@ -7,7 +7,7 @@ export interface RawAnswer {
   /** Lower-case names; repeated headers joined with `, `. */
   readonly headers: Readonly<Record<string, string>>;
   readonly body: string;
-  /** The body as JSON. Fails the test when it is none. */
+  /** The body as JSON. Fails the test when it is not JSON. */
   json(): Readonly<Record<string, unknown>>;
 }
 

@@ -6,7 +6,7 @@ import { askChat, chatRequest, plainBody } from './chat.ts';
 import { assertEnvelope, assertRequestId } from './envelope.ts';
 import { RawConnection, bodyChunk, exchange, requestBytes } from './raw.ts';
 
-/** Contracts decision 11 and specification §5.7: every answer, whoever makes it, carries its request id twice. */
+/** Contracts decision 11 and specification §5.7: every answer, no matter where it is made, carries its request id twice. */
 const service = new InnerService({
   limits: '  body_bytes_max: 2000',
   config: scriptedModel('- say: [ { text: "hello" } ]'),

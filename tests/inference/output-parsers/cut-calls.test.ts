@@ -51,7 +51,7 @@ for (const format of Object.keys(callFormats) as FormatName[]) {
         for (const cut of pieces(length)) {
           const lines = shown(read(cut, { format, bound: 'answer' }));
           assertBeginning(lines, `${format} after ${JSON.stringify(text.slice(0, length))}`);
-          // What was told is not taken back with more of the text.
+          // What was emitted is not revoked with more of the text.
           assert.ok(lines.join('\n').length >= seen, `${format} after ${length} characters`);
           seen = lines.join('\n').length;
         }

@@ -83,7 +83,7 @@ test('the next one is taken when one fails before its first text, down to the la
   assert.equal(await said(), 'third');
 });
 
-test('a failure after the first text is told, and tries nobody else', async () => {
+test('a failure after the first text is reported, and tries nobody else', async () => {
   reset();
   answers.set('first', (exchange) => {
     exchange.events();

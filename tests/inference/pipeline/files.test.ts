@@ -49,7 +49,7 @@ test('requests without a slot read few files at a time: one account has 16, the 
   stopping.abort('client-left');
   assert.ok((await Promise.all(reads)).every((error) => error === 'client-left' || error instanceof ApiError));
   assert.deepEqual(await waits, { type: 'text', text: 'Attached file a:\nhello' });
-  // Everything is given back.
+  // Everything is released.
   const again = parts.for(callOf('greedy'));
   await again.check(text);
   const all = await Promise.all(Array.from({ length: 16 }, () => again.read(text)));

@@ -29,7 +29,7 @@ interface Example {
   readonly expected: number | 'context_length_exceeded';
 }
 
-/** A request whose one message has so many bytes: as many tokens at most, and with a template more in the bound. */
+/** A request whose one message has this many bytes: as many tokens at most, and with a template more in the bound. */
 const requestOf = (bytes: number): GenerationRequest =>
   chatRequest({ messages: [{ role: 'user', content: 'x'.repeat(bytes) }] });
 const boundOf = (bytes: number): number => promptTokenBound(requestOf(bytes).prompt, []);

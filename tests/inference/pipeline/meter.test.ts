@@ -276,7 +276,7 @@ function transcript(choices: number, batches: readonly GenerationBatch[]): reado
 const shown = (batch: GenerationBatch): string =>
   batch.map((event) => ('choice' in event ? `${event.type}${event.choice}` : event.type)).join(' ');
 
-test('a prompt that nobody could make so long is lowered and marked, whoever says it and when', () => {
+test('a prompt that nobody could make so long is lowered and marked, no matter who reports it and when', () => {
   for (const [reported, kept, counted] of [
     [100, 100, false],
     [101, 100, true],

@@ -3,13 +3,13 @@ import { test } from 'node:test';
 
 import { PromptLengths } from '../../../src/inference/pipeline/prompt-lengths.ts';
 
-test('four bytes are a token until a backend has told of a prompt of the account', () => {
+test('four bytes are a token until a backend has counted a prompt of the account', () => {
   const lengths = new PromptLengths();
   lengths.learn('other', 1000, 500);
   assert.deepEqual([lengths.likely('own', 0), lengths.likely('own', 1), lengths.likely('own', 4001)], [0, 1, 1001]);
 });
 
-test('the last prompt that was told of is exact; shorter ones are its part, longer ones have more', () => {
+test('the last prompt that was counted is exact; shorter ones are its part, longer ones have more', () => {
   const lengths = new PromptLengths();
   lengths.learn('own', 100, 100);
   lengths.learn('own', 9000, 3000);

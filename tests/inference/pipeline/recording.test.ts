@@ -117,7 +117,7 @@ test('a reader that leaves frees the others; when the last one leaves the answer
   assert.deepEqual(gone.abandoned, ['client-left']);
 });
 
-test('all who read are told how it failed, and who comes later too', async () => {
+test('all readers get how it failed, and later ones too', async () => {
   const { recording } = scene();
   const early = reader(recording);
   const reported = assert.rejects(early.ended, { code: 'backend_http_error' });

@@ -105,7 +105,7 @@ describe('the wait queue in front of backends', () => {
   });
 
   it('loses no slot and gives none twice, in whatever order things happen', async () => {
-    const steps = fc.array(fc.constantFrom('ask', 'give back', 'abort'), { maxLength: 60 });
+    const steps = fc.array(fc.constantFrom('ask', 'free', 'abort'), { maxLength: 60 });
     await fc.assert(
       fc.asyncProperty(steps, fc.integer({ min: 1, max: 3 }), async (sequence, slots) => {
         const { queue, backend, ask, freeSlot } = queueBefore(slots, { lengthMax: 5 });
@@ -127,7 +127,7 @@ describe('the wait queue in front of backends', () => {
             );
             aborts.push(abort);
             if (queue.length === 0) await outcome;
-          } else if (step === 'give back' && held > 0) {
+          } else if (step === 'free' && held > 0) {
             held--;
             freeSlot();
           } else if (step === 'abort') aborts.pop()?.abort(new Error('left'));

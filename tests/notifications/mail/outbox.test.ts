@@ -115,7 +115,7 @@ test('without a server mail waits in the outbox, and is sent when there is one',
   config = smtpAt(smtp.port);
   outbox(() => config).start();
   await until(() => smtp.received.length === 1);
-  // It is kept for a bounded time, and so many at most.
+  // It is kept for a bounded time, and a bounded number.
   await until(async () => (await newest()).state === 'sent');
   assert.equal(await store.repositories.forgetMail({ before: clock.now - mailKeptMs, keepMax: 5 }), 0);
   for (let index = 0; index < 7; index++) await first.send({ ...hello, subject: `no ${index}` });

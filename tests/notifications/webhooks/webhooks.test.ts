@@ -79,7 +79,7 @@ test('events go to the endpoints that want them, once each, and another account 
   ]);
 });
 
-test('a key that is revoked is told of', async (t) => {
+test('a key that is revoked is notified of', async (t) => {
   const receiver = await startReceiver(t);
   const { ask, host } = await openScene(t, [receiver.host]);
   await ask('POST', '/v1/webhook_endpoints', { url: receiver.url, events: ['key.revoked'] });

@@ -441,7 +441,7 @@ describe('limits of time', () => {
 });
 
 describe('limits of count', () => {
-  test('the last request of a connection is told so (C10)', async () => {
+  test('the last answer of a connection says so (C10)', async () => {
     const served = await serveListener((_, response) => void response.setHeader('content-length', 2).end('ok'), {
       requestsPerConnectionMax: 3,
     });
@@ -475,7 +475,7 @@ describe('limits of count', () => {
   });
 });
 
-describe('a connection that is told to rest (reliability §5, shedding)', () => {
+describe('a connection that is paused (reliability §5, shedding)', () => {
   test('is read again after a second, however often its client asks, and loses nothing', async () => {
     let asked = 0;
     const served = await serveListener((request, response, connection) => {

@@ -162,7 +162,7 @@ test('after known traffic every figure is what the ledger has', async () => {
   assert.equal(total(families, 'tokenhouse_build_info'), 1);
 });
 
-test('what is tidied up beside the requests is a job, whose successes are told', async () => {
+test('what is tidied up beside the requests is a job, whose successes are counted', async () => {
   const { families } = await scrape();
   const jobs = families
     .get('tokenhouse_job_last_success_timestamp_seconds')!
@@ -251,7 +251,7 @@ describe('who may read them', () => {
     }
   });
 
-  test('with a token: whoever presents it, and nobody else; from elsewhere nobody without one', async (t) => {
+  test('with a token: its bearer, and nobody else; from elsewhere nobody without one', async (t) => {
     const open = (environment: Record<string, string>, account: string): TestService => {
       const other = new TestService({ config, environment });
       other.writeConfig(`server: { inference: { port: 0 }, account: ${account} }\n${config}\n`);

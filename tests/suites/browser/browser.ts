@@ -14,7 +14,7 @@ export type Look = (typeof looks)[number];
 
 /** Debian's Chromium, or the one that the setup has found, without a window. Closed with the test. */
 export async function openBrowser(t: Pick<TestContext, 'after'>, args: string[] = []): Promise<Browser> {
-  // Whoever runs the tests may be root, or in a container, where Chromium has no sandbox; it sees our own pages alone.
+  // The tests may run as root, or in a container, where Chromium has no sandbox; it sees our own pages alone.
   const executablePath = process.env['TOKENHOUSE_TEST_CHROMIUM']!;
   const browser = await chromium.launch({ executablePath, chromiumSandbox: false, args });
   t.after(() => browser.close());
@@ -113,7 +113,7 @@ export class Person {
     assert.deepEqual(this.#complaints, [], where);
   }
 
-  /** For whoever wants to see it too. */
+  /** For a person who wants to see it too. */
   async #photograph(): Promise<void> {
     const folder = process.env['TOKENHOUSE_SCREENSHOTS'];
     if (folder === undefined) return;

@@ -1,4 +1,4 @@
-/** From the link that the first start prints to credit: whoever runs a server signs in, pays, fails to pay, and signs out. */
+/** From the link that the first start prints to credit: the operator signs in, pays, fails to pay, and signs out. */
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 

@@ -54,7 +54,7 @@ function unpackedChromium() {
     `<?xml version="1.0"?><!DOCTYPE fontconfig SYSTEM "urn:fontconfig:fonts.dtd"><fontconfig><dir>${root}/usr/share/fonts</dir><dir>/usr/share/fonts</dir><cachedir>${folder}/fonts</cachedir>${families.join('')}</fontconfig>`,
   );
   const libraries = librariesBelow(root).join(':');
-  // Written last: whoever finds it finds everything.
+  // Written last: where it is, everything is.
   fs.writeFileSync(
     `${starter}.new`,
     `#!/bin/sh\nFONTCONFIG_FILE='${fonts}' LD_LIBRARY_PATH='${libraries}' exec '${program}' "$@"\n`,

@@ -8,7 +8,7 @@ import type { TestContext } from 'node:test';
 const library = process.env['TOKENHOUSE_TEST_FAKETIME'];
 assert.ok(library !== undefined, 'start this suite with: npm run test:clock');
 
-/** `set('+400d')` holds at once, for whoever was started with the environment; the time that only passes is left alone. */
+/** `set('+400d')` holds at once, for processes that were started with the environment; the time that only passes is left alone. */
 export function fakeClock(t: Pick<TestContext, 'after'>): {
   readonly environment: Record<string, string>;
   set(offset: string): void;

@@ -174,7 +174,7 @@ for (const offset of offsets) {
     assert.deepEqual(left, []);
   });
 
-  test(`an idempotency key stands for its request for a day, whoever is asked: ${offset}`, async () => {
+  test(`an idempotency key stands for its request for a day, whichever replica is asked: ${offset}`, async () => {
     clock.set(offset);
     for (const [first, second] of [
       [right, wrong],

@@ -91,7 +91,7 @@ for (const generation of [
   { prompt: 7, cached: 7, completion: 3, reasoning: 0, finish: 'length' },
   { prompt: 4_097, cached: 4_096, completion: 999, reasoning: 998, finish: 'length' },
 ]) {
-  // Token ids and texts have no reasoning that is told apart.
+  // Token ids and texts have no reasoning of its own.
   const carried = families.filter(({ name }) => generation.reasoning === 0 || name !== 'completions');
   test(
     `${JSON.stringify(generation)} costs ${costOf(generation)} microcents on ${carried.map(({ name }) => name).join(', ')}`,

@@ -273,7 +273,7 @@ describe('on a service that runs', options, () => {
           const row = await ledger().row(id, waitMs);
           assert.equal(row.costMicrocents + row.unchargedMicrocents, cost(promptTokens, 3));
         }
-        // The rollback and the end of the wait race: a charge that made it to the disk after all is given back, once it is there.
+        // The rollback and the end of the wait race: a charge that made it to the disk after all is refunded, once it is there.
         await until(async () => (await ledger().balance()) === balance - cost(promptTokens, 3), waitMs);
       } finally {
         intruder.close();

@@ -8,7 +8,7 @@ export interface Family {
   readonly name: string;
   readonly path: string;
   readonly headers: Readonly<Record<string, string>>;
-  /** A body without a prompt is none; this one has the smallest. `fields` are common words, see `Asked`. */
+  /** A body without a prompt is invalid; this one has the smallest. `fields` are common words, see `Asked`. */
   body(asked: Asked): Readonly<Record<string, unknown>>;
   readWhole(json: string): Read;
   readStream(sse: string): Read;
@@ -70,7 +70,7 @@ export interface Call {
   readonly arguments: string;
 }
 
-/** An answer, as a client keeps it for the next request, and what it is told of its cost and end. */
+/** An answer, as a client keeps it for the next request, and what it learns of its cost and end. */
 export interface Read extends AssistantTurn {
   readonly usage: Usage;
   readonly finish: string;
@@ -515,7 +515,7 @@ export const completions: Family = {
 
 export const families: readonly Family[] = [chat, completions, messages, responses];
 
-/** What a client is told when an answer is `length`, by the name of the family. */
+/** What a client gets when an answer is `length`, by the name of the family. */
 export const lengthWords: Readonly<Record<string, string>> = {
   chat: 'length',
   completions: 'length',

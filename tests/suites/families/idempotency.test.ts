@@ -280,7 +280,7 @@ for (const family of families) {
         assert.deepEqual(spent, once);
       });
 
-      test('a failure is not kept: all who wait are told, nothing is charged, and the same key runs again', async () => {
+      test('a failure is not kept: all waiting requests get it, nothing is charged, and the same key runs again', async () => {
         const key = randomUUID();
         const spent = await spending(async () => {
           await standing(async () => {
@@ -338,7 +338,7 @@ for (const family of families) {
         assert.deepEqual(spent, { generations: 2, rows: 2, microcents: 2n * cost });
       });
 
-      test('zero data retention: twins share the generation, and later ones are told that it was charged', async () => {
+      test('zero data retention: twins share the generation, and later ones get that it was charged', async () => {
         const key = randomUUID();
         const spent = await spending(() =>
           standing(async () => {

@@ -47,7 +47,7 @@ const model = (id: string, more: string, flavor = 'vllm'): string => `
     pricing: { input_cents_per_million: 5, output_cents_per_million: 20 }
     ${more.replaceAll('\n', '\n    ')}
     backends: [ { engine: openai, flavor: ${flavor}, url: "${upstream.url}" } ]`;
-// One that is told every tier as it is.
+// One that gets every tier as it is.
 const reasoning = (id: string, tiers: string): string => model(id, `reasoning: ${tiers}`, 'sglang');
 const off = (id: string, flags: string): string => model(id, `capabilities: ${flags}`);
 const service = new TestService({

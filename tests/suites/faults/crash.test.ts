@@ -141,7 +141,7 @@ test('of an error the log tells the kind and our line, and never its words', () 
     'Error: a\n    at node:internal/x:1:1\n    at run (file:///home/me/src/inference/pipeline/run.ts:40:5)\n    at b (/src/c.ts:1:1)';
   assert.equal(nameAndPlace(ours).place, 'src/inference/pipeline/run.ts:40:5');
   ours.message = 'changed since';
-  assert.equal(nameAndPlace(ours).place, null, 'a stack that cannot be told from its message is left out');
+  assert.equal(nameAndPlace(ours).place, null, 'a stack that cannot be separated from its message is left out');
   assert.equal(nameAndPlace(Object.assign(new Error('a'), { name: 'a secret' })).error, 'Error');
   assert.equal(nameAndPlace(Object.assign(new Error('a'), { code: 'ENOSPC' })).error, 'Error ENOSPC');
   assert.equal(nameAndPlace(Object.assign(new Error('a'), { code: 'a secret' })).error, 'Error');

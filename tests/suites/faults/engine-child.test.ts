@@ -43,7 +43,7 @@ after(async () => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-/** Of the child that said last that it is ready. */
+/** The process id of the child that was ready last. */
 function pidOf(id: string): number | undefined {
   const line = service.log.findLast((entry) => entry['event'] === 'llama_ready' && entry['model'] === id);
   return line?.['pid'] as number | undefined;

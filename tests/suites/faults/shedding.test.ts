@@ -119,7 +119,7 @@ test('a process without memory takes one request at a time, and closes idle conn
   const seen = stream.events.length;
   await until(() => stream.events.length > seen + 3, waitMs);
   stream.reset();
-  // It must not lock itself out: memory that is not used is not always given back.
+  // It must not lock itself out: memory that is not used is not always returned.
   await assertRecovers(service);
   await new TestLedger(service).verify({ owned: true });
 });

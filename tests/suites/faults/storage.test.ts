@@ -248,7 +248,7 @@ test('S12: a sync that takes two seconds delays, and acknowledges nothing that i
   strace.kill('SIGINT');
   await detached;
   await until(async () => (await one(service)).status === 200, 60_000);
-  // What was told to cost nothing costs nothing in the end.
+  // What was reported to cost nothing costs nothing in the end.
   await until(async () => (await metric(service, 'tokenhouse_held_microcents')) === 0, 120_000);
   const { costMicrocents } = await ledger.sums();
   const refunds = (await ledger.transfers()).filter(({ kind }) => kind === 'refund');

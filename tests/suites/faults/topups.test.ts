@@ -46,7 +46,7 @@ test(`kill -9 while top-ups are paid, ${rounds} times: each is credited once`, a
     await service.start();
   }
 
-  // Whoever was cut off asks again with the same key, and pays what is not paid yet.
+  // A client that was cut off asks again with the same key, and pays what is not paid yet.
   const ids = new Set<string>();
   for (const name of names) {
     const topup = await program.ask('POST', '/v1/credits/topups', { amount_cents: cents }, name);

@@ -35,7 +35,7 @@ const [serviceCore, otherCore] = cores.length > 1 ? cores : [undefined, undefine
 /** The aim is twice the wait of the normal load; ten times that, and never below what a pause of the machine takes. */
 const firstTokenTimesMax = 20;
 const pauseMs = 2_000;
-/** Of the peak: a machine that it shares may be a quarter slower a minute later. */
+/** The part of the peak: a machine that it shares may be a quarter slower a minute later. */
 const normalShare = 0.6;
 const recoveryMs = 10_000;
 

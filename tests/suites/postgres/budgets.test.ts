@@ -124,7 +124,7 @@ async function hold(
   }
 }
 
-/** What is there may take others a moment to give back, and who was refused is refused for a quarter of a second more. */
+/** What is there may take others a moment to return, and who was refused is refused for a quarter of a second more. */
 async function soon(ask: () => Promise<Held | undefined>): Promise<Held> {
   let held: Held | undefined;
   await until(async () => (held = await ask()) !== undefined, longMs);

@@ -16,7 +16,7 @@ const longMs = 60_000;
 
 let server: PostgresServer;
 let url = '';
-/** Of the third replica: no call of the database gets through it. */
+/** The third replica's way to the database: no call gets through it. */
 let wire: Wire;
 /** Two that hear the database's calls, and one that does not. */
 let replicas: readonly [TestService, TestService, TestService];
@@ -383,7 +383,7 @@ test('D3: a database that is killed closes all replicas, and opens them when it 
   for (const replica of replicas) await timeUntil(200, replica, fresh.key);
 });
 
-test('S7: a replica that is stopped lets its answers end, gives back what it had leased, and the others go on', async () => {
+test('S7: a replica that is stopped lets its answers end, returns what it had leased, and the others go on', async () => {
   const [one, stopped, three] = replicas;
   const leaving = await Promise.all(Array.from({ length: 4 }, () => streaming(stopped, stopped.key, 'paced')));
   const staying = await Promise.all([one, three].map((replica) => streaming(replica, replica.key, 'paced')));

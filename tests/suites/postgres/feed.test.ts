@@ -1,4 +1,7 @@
-/** What others change reaches whoever follows: each change once, also when calls are lost and connections break (money, "Revocation"). */
+/**
+ * What others change reaches every follower: each change once, also when calls are lost and connections break (money,
+ * "Revocation").
+ */
 import assert from 'node:assert/strict';
 import { after, before, test, type TestContext } from 'node:test';
 import pg from 'pg';
@@ -16,7 +19,7 @@ before(async () => {
 });
 after(() => server.dispose());
 
-/** Notes what it is told, and can fail. */
+/** Notes what it receives, and can fail. */
 class Notes {
   readonly heard: Change[] = [];
   loads = 0;
@@ -128,7 +131,7 @@ test('the time of a change is the database’s, whatever its writer says', async
   assert.equal(row?.['isNow'], true);
 });
 
-test('what could not be followed is followed by the next look; nobody is told that all is well before', async (t) => {
+test('what could not be followed is followed by the next look; nobody learns that all is well before', async (t) => {
   const url = await server.createDatabase();
   const { notes, feed } = await following(t, url);
   notes.failures = 3;

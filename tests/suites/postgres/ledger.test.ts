@@ -61,10 +61,10 @@ test('a settlement is durable, debits once however often it is sent, and never m
   assert.equal(await balanceOf(replica.store, 'acct_a'), 940n);
 
   const other = usage('acct_b', 1n);
-  assert.equal(await ledger.settle(other), 'lost', 'nothing is charged to a slice that is not there (M6)');
+  assert.equal(await ledger.settle(other), 'lost', 'nothing is charged to a lease that is not there (M6)');
   assert.equal(await ledger.readBack(other.requestId), undefined);
   const free = usage('acct_b', 0n, { ending: 'failed', finish: null });
-  assert.equal(await ledger.settle(free), 'billed', 'what costs nothing needs no slice');
+  assert.equal(await ledger.settle(free), 'billed', 'what costs nothing needs no lease');
   await assertRight(url);
 });
 

@@ -185,7 +185,7 @@ async function judge(stage: Run, scene: Scene, order: readonly string[]): Promis
   assert.ok(slots.used >= 0n && slots.used <= BigInt(slotsMax), `${said}: ${slots.used} slots`);
   assert.ok(window.used >= window.held && window.used <= BigInt(quotaMax), `${said}: ${window.used} of the quota`);
   const isNext = order.includes('nextWindow') && window.startsAt === BigInt(windowStart + lengthMs);
-  // Whoever came before it was reaped had its window moved.
+  // One that came before it was reaped had its window moved.
   assert.ok(isNext || window.startsAt === BigInt(windowStart), `${said}: ${window.startsAt}`);
   if (order.includes('reap')) {
     assert.equal(slots.used, 0n, `${said}: nothing is stranded`);

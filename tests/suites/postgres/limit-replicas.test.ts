@@ -174,7 +174,7 @@ async function insist(replica: TestService, who: Customer, pauseMs = 250): Promi
   }
 }
 
-/** Looks at how many run at the upstream until `work` is over: the share of looks with at least so many. */
+/** Looks at how many run at the upstream until `work` is over: the share of looks with at least that many. */
 async function watched(name: string, atLeast: number, work: Promise<unknown>): Promise<number> {
   let [looks, enough] = [0, 0];
   const timer = setInterval(() => {

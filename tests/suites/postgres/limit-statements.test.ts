@@ -38,7 +38,7 @@ const running = (subject: string, changes: Partial<LimitExchange> = {}): LimitEx
   ...changes,
 });
 
-/** A replica that takes note of what it is told. */
+/** A replica that takes note of its answers. */
 class Holder {
   readonly store: PostgresStore;
   restored: (readonly LimitShare[])[] = [];
@@ -121,7 +121,7 @@ test('a replica that is declared dead has its slots returned, not its windows; l
       ['running', 0],
     ],
   );
-  // What it gives back of its earlier life is not counted again.
+  // What it returns of its earlier epoch is not counted again.
   await until(async () => (await one.exchange(running('a', { back: 7 })).catch(() => undefined)) !== undefined, 30_000);
   assert.deepEqual(await two.exchange(running('a', { least: 1, need: 20, want: 20 })), [
     { startsAt: 0, granted: 10, held: 10, used: 10 },

@@ -103,7 +103,7 @@ test('one visitor at two replicas: each knows at once what the other did, and no
   // Automatic top-up charges once, whichever of the two looks.
   const setting = { enabled: true, threshold_cents: 100_000, amount_cents: 300, monthly_cap_cents: 300 };
   done(await atB.ask('PUT', '/v1/credits/auto_topup', setting));
-  // Below an amount that it will never reach: fires once, and is told once.
+  // Below an amount that it will never reach: fires once, and is notified of once.
   done(await atA.ask('POST', '/v1/spend_alerts', { name: 'low', kind: 'balance', threshold_amount: 1_000_000 }));
   const isPaid = async (): Promise<boolean> =>
     ((await atA.get('/v1/credits/topups')).data as { origin: string; status: string }[]).some(
@@ -172,7 +172,7 @@ test('one visitor at two replicas: each knows at once what the other did, and no
   await until(async () => (await statusAt(a, key)) === 401, inForceMs);
   assert.equal(await statusAt(a, printed[0]), 200, 'other keys go on');
 
-  // Customers are told of each once.
+  // Customers are notified of each once.
   const heard = (type: string) =>
     receiver.received.filter(({ body }) => (JSON.parse(body) as { type: string }).type === type);
   await until(() => heard('key.revoked').length > 0 && heard('balance.low').length > 0, 2 * longMs);

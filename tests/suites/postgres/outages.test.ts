@@ -88,7 +88,7 @@ test('an outage in the middle of an answer: nothing is admitted meanwhile, the a
   await assertRight(url);
 });
 
-test('an outage at the end of the answer: its client is told that it pays nothing, and pays nothing', async (t) => {
+test('an outage at the end of the answer: its client learns that it pays nothing, and pays nothing', async (t) => {
   const { url, wire, service } = await sceneOf(t);
   const answer = await service.chat(stream('slow'));
   let text = '';
@@ -102,7 +102,7 @@ test('an outage at the end of the answer: its client is told that it pays nothin
   await reading;
   assert.match(text, notRecorded);
   wire.mend();
-  // Whatever became durable of it, and whoever wrote that: there is one row, and what it costs is paid back.
+  // Whatever became durable of it, and whichever process wrote that: there is one row, and what it costs is paid back.
   await until(async () => (await service.chat(ask)).status === 200, longMs);
   const [mine] = await server.sql(
     url,

@@ -53,7 +53,7 @@ test('a server that is silent while it greets, or answers nothing later, keeps n
   wire.loseAnswerTo = 'jit';
   await assert.rejects(one.execute(db));
   assert.equal((await one.execute(db)).rows[0]!.one, 1n);
-  // The driver gives up an answer and goes on: whoever has the connection next would wait behind it.
+  // The driver gives up an answer and goes on: the next user of the connection would wait behind it.
   wire.loseAnswerTo = 'lost for good';
   await assert.rejects(sql`select 'lost for good'`.execute(db));
   assert.equal((await one.execute(db)).rows[0]!.one, 1n);

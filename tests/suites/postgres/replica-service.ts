@@ -58,7 +58,7 @@ export async function report<Kind extends OperationKind>(
   return answer;
 }
 
-/** A chat that is sent again when the database did not answer in time, as its client is told to: machines may be that busy. */
+/** A chat that is sent again when the database did not answer in time, as the error says: machines may be that busy. */
 export async function asked(
   service: TestService,
   body: Readonly<Record<string, unknown>> = ask,

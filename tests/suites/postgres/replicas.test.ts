@@ -103,7 +103,7 @@ test('M6: who was declared dead loses its holds, charges nothing, and begins ane
 
 interface Held {
   readonly replica: Replica;
-  /** Of the replica, when it was made: later ones have lost it. */
+  /** The replica's epoch when it was made: later ones have lost it. */
   readonly life: number;
   readonly accountId: string;
   amount: bigint;

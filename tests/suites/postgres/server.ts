@@ -66,7 +66,7 @@ export class PostgresServer {
     }, startTimeoutMs);
   }
 
-  /** Of the process that all others of the server are children of. */
+  /** The process id of the server's parent process. */
   get pid(): number {
     return this.#process!.pid!;
   }

@@ -22,7 +22,7 @@ const tables = async (url: string): Promise<readonly string[]> =>
     )
   ).map(({ name }) => String(name));
 
-/** As a migration of a later version would, in one transaction that gives way to whoever reads. */
+/** As a migration of a later version would, in one transaction that gives way to readers. */
 async function addColumns(url: string): Promise<void> {
   const alterations = (await tables(url)).map((name) => `alter table "${name}" add column later text;`).join('\n');
   for (let tries = 1; ; tries++) {
@@ -122,7 +122,7 @@ test('every statement goes on when a later version adds columns to every table',
   assert.ok(await feed.catchUp());
   assert.equal(loads, 1);
   assert.deepEqual([one.free.lives, other.free.lives], [0, 0], 'nobody was declared dead');
-  // The dead of either version are recorded by whoever is alive.
+  // The dead of either version are recorded by a replica that is alive.
   const orphan = openRequest('acct_1', 10n);
   one.store.ledger.open(orphan);
   await until(async () => (await server.sql(url, 'select 1 from open_request')).length === 1, 30_000);

@@ -1,7 +1,7 @@
 /** What lies between a replica and its database, and what can go wrong with it. */
 import { connect, createServer, type AddressInfo, type Server, type Socket } from 'node:net';
 
-/** Passes everything on, until it is told to do something else. Close it after the test. */
+/** Passes everything on, until it is set to do something else. Close it after the test. */
 export class Wire {
   readonly #server: Server;
   readonly #databasePort: number;
@@ -9,7 +9,7 @@ export class Wire {
   /** The next bytes with this text in them reach the database, and nothing of that connection comes back. */
   loseAnswerTo: string | undefined;
   /**
-   * The same for one of so many messages to the database, whatever they say. Then the connection breaks, or stays and says
+   * The same for one of that many messages to the database, whatever they say. Then the connection breaks, or stays and says
    * nothing any more.
    */
   loseEach: number | undefined;

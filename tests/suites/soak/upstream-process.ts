@@ -4,7 +4,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { mulberry32 } from '../../support/random.ts';
 import { Upstream, chatChunk, event, usageChunk, type UpstreamExchange } from '../../support/upstream.ts';
 
-/** Of a hundred answers, so many fail. */
+/** The number of answers in a hundred that fail. */
 const faultPercent = 2;
 const random = mulberry32(Number(process.argv[2] ?? 1));
 const below = (limit: number): number => Math.floor(random() * limit);

@@ -6,7 +6,7 @@ export interface LoadWire {
   body(model: string, text: string, stream: boolean): string;
   /** What ends every stream, also one that failed. */
   readonly streamEnds: RegExp;
-  /** Of a whole answer, or of a stream; `undefined` when it ended in an error. */
+  /** The usage of a whole answer, or of a stream; `undefined` when it ended in an error. */
   usageOf(body: string, stream: boolean): SeenUsage | undefined;
   /** The code of the error that a stream ended in. */
   errorOf(body: string): string | undefined;

@@ -93,7 +93,7 @@ test('every call is one of Stripe’s API, and every answer is read', async () =
   assert.deepEqual([events.length, events[0]!.news], [1, { kind: 'other' }]);
 });
 
-test('a no of Stripe is told from a Stripe that is away', async () => {
+test('a refusal by Stripe is distinguished from a Stripe that is away', async () => {
   const wrong = { paymentId: 'pi_1', idempotencyKey: 'x' };
   const failed = (code: string) => (error: unknown) => error instanceof PaymentError && error.code === code;
   await assert.rejects(openProvider().refund({ ...wrong, amountCents: 'many' as never }), failed('declined'));
@@ -332,7 +332,7 @@ test('each type of event that is handled, as Stripe writes and signs it', async 
   assert.deepEqual(await differencesOf(file), []);
 });
 
-test('an event of another release is read and told of; one of another product moves nothing', async (t) => {
+test('an event of another release is read and reported; one of another product moves nothing', async (t) => {
   const { store, payments, versions, objectOf, say } = await open(t);
   await payments.createTopup(input('acct_a', 500));
   const foreign = await objectOf('checkout/sessions/cs_1', { payment_status: 'paid', amount_total: 500 });

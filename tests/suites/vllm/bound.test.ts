@@ -238,7 +238,7 @@ describe('what vLLM does otherwise', () => {
     await assertSame({ ...warm, seed: -5 });
   });
 
-  test('a token that is none of the model is the fault of the client', async () => {
+  test('a token that the model does not have is the fault of the client', async () => {
     for (const [route, fields, param] of [
       ['/chat/completions', { ...hello, logit_bias: { '9999999': 1 } }, 'logit_bias'],
       ['/completions', { prompt: 'x', max_tokens: 4, stop_token_ids: [9_999_999] }, 'stop_token_ids'],
@@ -266,7 +266,7 @@ describe('what vLLM does otherwise', () => {
     assert.deepEqual([refused.status, refused.param], [400, 'ignore_eos']);
   });
 
-  test('its own window is what a prompt that is too long is told, and what the probe compares', async () => {
+  test('its own window is what a prompt that is too long gets, and what the probe compares', async () => {
     const prompt = Array.from({ length: 2_500 }, () => 100);
     const { status, body } = await client.refused('/completions', { model: 'wide', prompt, max_tokens: 5 });
     assert.equal(status, 400);

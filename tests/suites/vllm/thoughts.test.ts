@@ -82,7 +82,7 @@ describe('a model that says that it reasons', () => {
 });
 
 describe('a model of which the file does not say it', () => {
-  test('never answers without the constraint: the first request fails, the next are refused, the operator is told', async () => {
+  test('never answers without the constraint: the first request fails, the next are refused, the log says so', async () => {
     const asked = { model: 'unsaid', prompt: 'x', max_tokens: 8, temperature: 0, ebnf: 'root ::= "yes" | "no"' };
     const first = await client.refused('/completions', asked);
     assert.deepEqual([first.status, first.code], [502, 'backend_http_error']);

@@ -50,7 +50,7 @@ const toolUseHead = ({ id, name }: Extract<Block, { type: 'tool-call' }>): strin
 
 /**
  * Calls have ids of one form in every family but this one, whose clients expect another. Ids that come back are taken as they
- * are, those of calls that another family told as well, so a conversation may go from one to the other.
+ * are, those of calls that another family reported as well, so a conversation may go from one to the other.
  */
 const toolUseId = (id: string): string => `toolu_${id.startsWith('call_') ? id.slice('call_'.length) : id}`;
 

@@ -251,7 +251,7 @@ export class ChatTemplate {
     if (message.toolCalls.length === 0)
       return { role: 'assistant', content: marks.mark(content, 'required'), ...thought };
     if (!this.#showsCalls) {
-      // A model without a call format of its own sees earlier calls in the format that it is told to use.
+      // A model without a call format of its own sees earlier calls in the format that its prompt describes.
       const written = message.toolCalls.map((call) => writtenCall(call.name, argumentsOf(call, calls)));
       return {
         role: 'assistant',

@@ -22,6 +22,14 @@ export interface DeliveryOptions {
 }
 
 /**
+ * - `new`: nothing has left.
+ * - `started`: `start` has left, and the first token will leave at once.
+ * - `flowing`: what comes leaves together, every 10 ms.
+ * - `closed`: nothing more leaves.
+ */
+type State = 'new' | 'started' | 'flowing' | 'closed';
+
+/**
  * One request's path back to its reader: tokens become events (`choice-output.ts`), which leave every 10 ms in one message with
  * the usage so far, so that a stream given up in the middle is billed for what was generated. The first token leaves at once.
  */
@@ -33,14 +41,13 @@ export class Delivery {
   readonly #echoes = new Map<number, PromptEcho>();
   #prompts: GenerationEvent[] = [];
   #ready: GenerationEvent[] = [];
-  #started = false;
+  #state: State = 'new';
   #open: number;
   #completionTokens = 0;
   #unsentTokens = 0;
   #unreadTokens = 0;
-  #flushedOnce = false;
+  /** A flush that is to come. */
   #timer: NodeJS.Timeout | undefined;
-  #closed = false;
 
   constructor(options: DeliveryOptions) {
     this.#options = options;
@@ -80,7 +87,7 @@ export class Delivery {
 
   /** Nothing more leaves. */
   close(): void {
-    this.#closed = true;
+    this.#state = 'closed';
     clearTimeout(this.#timer);
   }
 
@@ -89,8 +96,8 @@ export class Delivery {
     const prompt = Math.floor(choice / this.#options.choices);
     // The prompt counts once, however many choices read it, so the first choice's share of the cache counts.
     this.#cached[prompt] ??= cachedTokens;
-    if (this.#started) return;
-    this.#started = true;
+    if (this.#state !== 'new') return;
+    this.#state = 'started';
     const promptTokens = sum(this.#options.promptTokens);
     this.#send([{ type: 'start', promptTokens, ...(this.#cached.length === 1 ? { cachedTokens } : {}) }], false);
   }
@@ -109,13 +116,13 @@ export class Delivery {
     this.#unsentTokens++;
     this.#unreadTokens++;
     const direction = reply.token(token);
-    if (!this.#flushedOnce) this.#flush(false);
-    else this.#timer ??= setTimeout(() => this.#flush(false), coalesceMs);
+    if (this.#state === 'started') this.#flush(false);
+    else if (this.#state === 'flowing') this.#timer ??= setTimeout(() => this.#flush(false), coalesceMs);
     return direction;
   }
 
   #end(choice: number, reply: ChoiceOutput, ending: JobEnding): void {
-    if (this.#closed) return;
+    if (this.#state === 'closed') return;
     switch (ending.type) {
       case 'cancelled':
         return;
@@ -150,7 +157,7 @@ export class Delivery {
   #flush(last: boolean): void {
     clearTimeout(this.#timer);
     this.#timer = undefined;
-    this.#flushedOnce = true;
+    if (this.#state === 'started') this.#state = 'flowing';
     const events: GenerationEvent[] = this.#prompts;
     this.#prompts = [];
     let reasoningTokens = 0;
@@ -172,7 +179,7 @@ export class Delivery {
   }
 
   #send(events: readonly GenerationEvent[], last: boolean): void {
-    if (this.#closed) return;
+    if (this.#state === 'closed') return;
     this.#options.host.note('events', { request: this.#options.request, events, tokens: this.#unsentTokens, last });
     this.#unsentTokens = 0;
   }

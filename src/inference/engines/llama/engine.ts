@@ -80,30 +80,44 @@ interface Exchange {
   readonly content: unknown;
 }
 
+/** The child's supervisor, and the memory that it was given. */
+interface Supervised {
+  readonly supervisor: Supervisor;
+  readonly memory: MemoryClaim;
+}
+
+/**
+ * - `fetching`: the model file is not there, or not looked at.
+ * - `unusable`: there will never be a child, and why.
+ * - `supervised`: there is a child, or the next one is on its way; its supervisor says which.
+ * - `closed`: what may still end.
+ */
+type State =
+  | { readonly kind: 'fetching' }
+  | { readonly kind: 'unusable'; readonly detail: string }
+  | ({ readonly kind: 'supervised' } & Supervised)
+  | { readonly kind: 'closed'; readonly supervised: Supervised | undefined };
+
 class ForkedLlamaEngine implements LlamaEngine {
   readonly #options: LlamaEngineOptions;
   readonly #exchanges = new Map<number, Exchange>();
-  #counting = 0;
   readonly #quarantine = new CrashQuarantine();
-  #supervisor: Supervisor | undefined;
-  #memory: MemoryClaim | undefined;
-  #missing: EngineStatus = { state: 'starting', detail: 'The model file is being fetched.' };
-  #slots = 1;
-  #contextLength: number;
-  #vocabularySize: number | undefined;
+  #state: State = { kind: 'fetching' };
+  /** As the child reported it when it was last ready; what was asked for before. */
+  #loaded: { readonly slots: number; readonly contextLength: number; readonly vocabularySize: number | undefined };
+  #counting = 0;
   #jobs = 0;
   #lastRequest = 0;
-  #closed = false;
   readonly ready: Promise<void>;
 
   constructor(options: LlamaEngineOptions) {
     this.#options = options;
-    this.#contextLength = options.contextLength;
+    this.#loaded = { slots: 1, contextLength: options.contextLength, vocabularySize: undefined };
     this.ready = options.modelFile.then(
       (modelFile) => this.#supervise(modelFile),
       (error: unknown) => {
         const reason = error instanceof Error ? error.message : 'unknown reason';
-        this.#missing = { state: 'down', detail: `The model file could not be fetched: ${reason}` };
+        this.#fail(`The model file could not be fetched: ${reason}`);
         throw error;
       },
     );
@@ -119,16 +133,24 @@ class ForkedLlamaEngine implements LlamaEngine {
   }
 
   get waiting(): number {
-    return Math.max(0, this.#jobs - this.#slots);
+    return Math.max(0, this.#jobs - this.#loaded.slots);
   }
 
   get vocabularySize(): number | undefined {
-    return this.#vocabularySize;
+    return this.#loaded.vocabularySize;
   }
 
   status(): EngineStatus {
-    if (this.#closed) return { state: 'down', detail: 'The engine is closed.' };
-    return this.#supervisor?.state ?? this.#missing;
+    switch (this.#state.kind) {
+      case 'fetching':
+        return { state: 'starting', detail: 'The model file is being fetched.' };
+      case 'unusable':
+        return { state: 'down', detail: this.#state.detail };
+      case 'supervised':
+        return this.#state.supervisor.state;
+      case 'closed':
+        return { state: 'down', detail: 'The engine is closed.' };
+    }
   }
 
   async generate(request: EngineRequest, signal: StopSignal, take: TakeBatch): Promise<void> {
@@ -191,31 +213,51 @@ class ForkedLlamaEngine implements LlamaEngine {
   }
 
   async close(): Promise<void> {
-    this.#closed = true;
+    const supervised = this.#supervised;
+    this.#state = { kind: 'closed', supervised };
     this.#failAll(closed);
-    await this.#supervisor?.close();
-    this.#memory?.release();
+    await supervised?.supervisor.close();
+    supervised?.memory.release();
+  }
+
+  get #supervised(): Supervised | undefined {
+    if (this.#state.kind === 'closed') return this.#state.supervised;
+    return this.#state.kind === 'supervised' ? this.#state : undefined;
+  }
+
+  get #supervisor(): Supervisor | undefined {
+    return this.#supervised?.supervisor;
+  }
+
+  #isClosed(): boolean {
+    return this.#state.kind === 'closed';
+  }
+
+  #fail(detail: string): void {
+    if (!this.#isClosed()) this.#state = { kind: 'unusable', detail };
   }
 
   async #supervise(modelFile: string): Promise<void> {
     const { name: model, log } = this.#options;
+    let supervised: Supervised;
     try {
       const header = await readGgufHeader(modelFile);
       const contextLength = Math.min(this.#options.contextLength, header.contextLength ?? Infinity);
-      if (this.#closed) throw new Error('The engine was closed before it was ready.');
-      const memory = this.#options.memory ?? new MemoryBudget({ cacheBytesMax: undefined, models: 1 });
-      this.#memory = memory.claim({ ...header, contextLength, slots: this.#options.slots });
-      this.#supervisor = this.#supervisorOf(modelFile, contextLength, header.fileBytes, this.#memory);
+      if (this.#isClosed()) throw new Error('The engine was closed before it was ready.');
+      const budget = this.#options.memory ?? new MemoryBudget({ cacheBytesMax: undefined, models: 1 });
+      const memory = budget.claim({ ...header, contextLength, slots: this.#options.slots });
+      supervised = { supervisor: this.#supervisorOf(modelFile, contextLength, header.fileBytes, memory), memory };
+      this.#state = { kind: 'supervised', ...supervised };
     } catch (error) {
       const reason = error instanceof ModelRefused ? error.message : codeOf(error);
-      this.#missing = { state: 'down', detail: `The model cannot be used: ${reason}` };
-      if (!this.#closed) log({ model, event: 'failed', reason });
+      if (!this.#isClosed()) log({ model, event: 'failed', reason });
+      this.#fail(`The model cannot be used: ${reason}`);
       throw error;
     }
     try {
-      await this.#supervisor.ready;
+      await supervised.supervisor.ready;
     } catch (error) {
-      this.#memory.release();
+      supervised.memory.release();
       throw error;
     }
   }
@@ -248,9 +290,7 @@ class ForkedLlamaEngine implements LlamaEngine {
         },
       },
       onReady: ({ slots, contextLength, vocabularySize }) => {
-        this.#slots = slots;
-        this.#contextLength = contextLength;
-        this.#vocabularySize = vocabularySize;
+        this.#loaded = { slots, contextLength, vocabularySize };
       },
       onLost: ({ loaded }) => this.#lose(loaded),
       onEvent: (event) => log({ model, ...event }),
@@ -264,11 +304,11 @@ class ForkedLlamaEngine implements LlamaEngine {
       throw away(
         status.state === 'starting' ? 'The model is still being loaded.' : 'The engine of this model is not available.',
       );
-    refuseOversized(request.prompt, this.#contextLength, offeredTools(request));
+    refuseOversized(request.prompt, this.#loaded.contextLength, offeredTools(request));
   }
 
   #open(exchange: Exchange): number {
-    const jobsMax = this.#slots + (this.#options.queueLimit ?? 64);
+    const jobsMax = this.#loaded.slots + (this.#options.queueLimit ?? 64);
     if (this.#jobs >= jobsMax) throw atCapacity(jobsMax);
     const id = ++this.#lastRequest;
     this.#exchanges.set(id, exchange);
@@ -308,7 +348,7 @@ class ForkedLlamaEngine implements LlamaEngine {
 
   #lostCount(error: RpcError): ApiError {
     if (error.code === 'timeout') return timedOut();
-    return this.#closed ? closed() : stopped();
+    return this.#isClosed() ? closed() : stopped();
   }
 
   /** A death ends the requests that the child worked on, and no others (reliability E1). */

@@ -16,7 +16,7 @@ export interface AnswerTaker {
   onBody(bytes: Buffer, from: number, to: number): void;
 }
 
-type Phase =
+type State =
   'head' | 'length' | 'until-close' | 'size' | 'extension' | 'size-end' | 'chunk' | 'chunk-end' | 'trailer' | 'over';
 
 const headBytesMax = 16 * 1024;
@@ -31,7 +31,7 @@ const lf = 10;
  */
 export class AnswerReader {
   readonly #taker: AnswerTaker;
-  #phase: Phase = 'head';
+  #state: State = 'head';
   /** A head or a trailer that is not complete yet. */
   #text = '';
   /** Bytes left of the body or of the chunk. */
@@ -48,7 +48,7 @@ export class AnswerReader {
 
   /** The answer is complete. */
   get isOver(): boolean {
-    return this.#phase === 'over';
+    return this.#state === 'over';
   }
 
   /** Whether the server allows another request on the connection, once the answer is over. */
@@ -64,25 +64,25 @@ export class AnswerReader {
   /** Returns how many of the bytes belong to the answer: less than all only when it is over. */
   push(bytes: Buffer, length = bytes.length): number {
     let at = 0;
-    while (at < length && this.#phase !== 'over') at = this.#step(bytes, at, length);
+    while (at < length && this.#state !== 'over') at = this.#step(bytes, at, length);
     return at;
   }
 
   /** The server has closed its side. */
   end(): void {
-    if (this.#phase === 'over') return;
-    if (this.#phase !== 'until-close') throw new HttpFault('the connection ended inside the answer');
-    this.#phase = 'over';
+    if (this.#state === 'over') return;
+    if (this.#state !== 'until-close') throw new HttpFault('the connection ended inside the answer');
+    this.#state = 'over';
   }
 
   #step(bytes: Buffer, at: number, length: number): number {
-    switch (this.#phase) {
+    switch (this.#state) {
       case 'head':
         return this.#readHead(bytes, at, length);
       case 'length': {
         const to = Math.min(length, at + this.#bytesLeft);
         this.#bytesLeft -= to - at;
-        if (this.#bytesLeft === 0) this.#phase = 'over';
+        if (this.#bytesLeft === 0) this.#state = 'over';
         this.#taker.onBody(bytes, at, to);
         return to;
       }
@@ -95,18 +95,18 @@ export class AnswerReader {
         return this.#skipExtension(bytes, at, length);
       case 'size-end':
         if (bytes[at] !== lf) throw new HttpFault('a chunk has no size');
-        if (this.#bytesLeft > 0) this.#phase = 'chunk';
+        if (this.#bytesLeft > 0) this.#state = 'chunk';
         else {
           // So that the end of an empty trailer looks like that of one with fields.
           this.#text = '\r\n';
-          this.#phase = 'trailer';
+          this.#state = 'trailer';
         }
         return at + 1;
       case 'chunk': {
         const to = Math.min(length, at + this.#bytesLeft);
         this.#bytesLeft -= to - at;
         if (this.#bytesLeft === 0) {
-          this.#phase = 'chunk-end';
+          this.#state = 'chunk-end';
           this.#endBytes = 0;
         }
         this.#taker.onBody(bytes, at, to);
@@ -115,7 +115,7 @@ export class AnswerReader {
       case 'chunk-end':
         if (bytes[at] !== (this.#endBytes === 0 ? cr : lf)) throw new HttpFault('a chunk is longer than its size');
         if (++this.#endBytes === 2) {
-          this.#phase = 'size';
+          this.#state = 'size';
           this.#sizeDigits = 0;
         }
         return at + 1;
@@ -168,15 +168,15 @@ export class AnswerReader {
       throw new HttpFault('the length of the answer is not a number');
     }
     // These have no body, whatever the head says. Bytes that follow end the connection.
-    if (status === 204 || status === 304) this.#phase = 'over';
+    if (status === 204 || status === 304) this.#state = 'over';
     else if (coding !== undefined) {
-      this.#phase = 'size';
+      this.#state = 'size';
       this.#sizeDigits = 0;
     } else if (declared !== undefined) {
       this.#bytesLeft = Number(declared);
-      this.#phase = this.#bytesLeft === 0 ? 'over' : 'length';
+      this.#state = this.#bytesLeft === 0 ? 'over' : 'length';
     } else {
-      this.#phase = 'until-close';
+      this.#state = 'until-close';
       this.#isReusable = false;
     }
   }
@@ -192,8 +192,8 @@ export class AnswerReader {
       }
       if (this.#sizeDigits === 0) throw new HttpFault('a chunk has no size');
       this.#extensionBytes = 0;
-      if (byte === cr) this.#phase = 'size-end';
-      else if (byte === 59 /* ; */ || byte === 32 || byte === 9) this.#phase = 'extension';
+      if (byte === cr) this.#state = 'size-end';
+      else if (byte === 59 /* ; */ || byte === 32 || byte === 9) this.#state = 'extension';
       else throw new HttpFault('a chunk has no size');
       return at + 1;
     }
@@ -206,7 +206,7 @@ export class AnswerReader {
       const byte = bytes[at]!;
       if (++this.#extensionBytes > extensionBytesMax) throw new HttpFault('the extension of a chunk is too long');
       if (byte === cr) {
-        this.#phase = 'size-end';
+        this.#state = 'size-end';
         return at + 1;
       }
       if (byte < 32 && byte !== 9) throw new HttpFault('the extension of a chunk is malformed');
@@ -226,7 +226,7 @@ export class AnswerReader {
     const fields = new Map<string, string>();
     for (const line of this.#text.slice(0, end).split('\r\n')) if (line !== '') takeField(line, fields);
     this.#text = '';
-    this.#phase = 'over';
+    this.#state = 'over';
     return at + end + 4 - before;
   }
 }

@@ -152,21 +152,27 @@ interface Owner {
   readonly gone: () => void;
 }
 
-/** States: connecting → (busy ↔ idle) → gone. */
+/**
+ * - `idle`: it carries nothing; it was just made, or waits for the next request.
+ * - `asked`: a request is on its way, and nothing has come back.
+ * - `answering`: bytes of the answer have come.
+ * - `gone`: it is closed, or is being closed.
+ */
+type State = 'idle' | 'asked' | 'answering' | 'gone';
+
 class Connection implements Call, AnswerTaker {
   readonly #socket: Socket;
   readonly #options: ConnectionsOptions;
   readonly #owner: Owner;
   readonly #connectTimer: NodeJS.Timeout;
+  #state: State = 'idle';
   #handler: AnswerHandler | undefined;
   #reader: AnswerReader | undefined;
-  #hasBegun = false;
   #requests = 0;
   #usableUntilMs = 0;
   #isPaused = false;
   /** Parts of the request are still to be written. */
   #isWriting = false;
-  #isGone = false;
 
   constructor(connect: (onread: OnRead) => Socket, options: ConnectionsOptions, owner: Owner) {
     this.#options = options;
@@ -188,13 +194,13 @@ class Connection implements Call, AnswerTaker {
   }
 
   isUsable(nowMs: number): boolean {
-    return !this.#isGone && this.#socket.writable && nowMs < this.#usableUntilMs;
+    return this.#state === 'idle' && this.#socket.writable && nowMs < this.#usableUntilMs;
   }
 
   send({ text, pieces }: OutgoingRequest, handler: AnswerHandler): Call {
     this.#handler = handler;
     this.#reader = new AnswerReader(this);
-    this.#hasBegun = false;
+    this.#state = 'asked';
     this.#requests++;
     if (this.#requests > 1) this.#socket.ref();
     // As many bytes as UTF-16 units: pure ASCII, which needs no transcoding.
@@ -220,7 +226,7 @@ class Connection implements Call, AnswerTaker {
         resolve();
       };
       this.#socket.on('drain', done).on('close', done);
-      if (this.#isGone) done();
+      if (this.#state === 'gone') done();
     });
   }
 
@@ -243,8 +249,8 @@ class Connection implements Call, AnswerTaker {
 
   /** A handler that waits for an answer gets the reason why there will be none. */
   close(error: Error = new ConnectionClosed('the connection was closed')): void {
-    if (this.#isGone) return;
-    this.#isGone = true;
+    if (this.#state === 'gone') return;
+    this.#state = 'gone';
     clearTimeout(this.#connectTimer);
     const handler = this.#handler;
     this.#handler = undefined;
@@ -266,8 +272,8 @@ class Connection implements Call, AnswerTaker {
     const reader = this.#reader;
     // Unsolicited bytes would be read as the answer to the next request (reliability U14).
     if (handler === undefined || reader === undefined) return this.close();
-    if (!this.#hasBegun) {
-      this.#hasBegun = true;
+    if (this.#state === 'asked') {
+      this.#state = 'answering';
       handler.onBegin();
     }
     try {
@@ -305,6 +311,7 @@ class Connection implements Call, AnswerTaker {
     // An answer that came before its request was sent leaves bytes behind.
     if (!isReusable || this.#isWriting || this.#socket.writableLength > 0) this.close();
     else {
+      this.#state = 'idle';
       this.#usableUntilMs = performance.now() + keptMs;
       // An idle connection keeps no process running.
       this.#socket.unref();

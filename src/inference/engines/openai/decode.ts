@@ -76,6 +76,14 @@ const toolNameCharactersMax = 1_024;
 const earlyArgumentsCharactersMax = 64 * 1024;
 
 /**
+ * - `reading`: more of the answer may come.
+ * - `closed`: its closing usage has come; what follows is still checked.
+ * - `done`: what follows is dropped.
+ * - `cut-short`: so it is, and the server, which would go on, is stopped.
+ */
+type State = 'reading' | 'closed' | 'done' | 'cut-short';
+
+/**
  * Turns the chunks of chat completions and text completions into events. It believes nothing: indexes, names and counts
  * are bounded, an event that cannot be interpreted is a fault and is never skipped (reliability U8, U10, U11).
  *
@@ -85,12 +93,10 @@ const earlyArgumentsCharactersMax = 64 * 1024;
 export class ChunkDecoder {
   readonly #options: DecoderOptions;
   readonly #choices: ChoiceState[];
+  #state: State = 'reading';
   #out: GenerationEvent[] = [];
   #started = false;
   #finished = 0;
-  #sawDone = false;
-  #sawClosingUsage = false;
-  #isCutShort = false;
   /** Hidden reasoning was dropped whose tokens have not been reported. */
   #hasHidden = false;
   #isUsageNew = false;
@@ -114,7 +120,7 @@ export class ChunkDecoder {
    * choice does not close the stream: vLLM reports the cached tokens only in the closing one.
    */
   get isComplete(): boolean {
-    return this.isFinished && (this.#sawDone || this.#sawClosingUsage);
+    return this.isFinished && this.#state !== 'reading';
   }
 
   /** The events since the last call, with the current usage if the backend has reported. Empty: nothing yet. */
@@ -155,10 +161,10 @@ export class ChunkDecoder {
 
   /** One event of the stream. */
   event(data: string, name: string): void {
-    if (this.#sawDone) return;
+    if (this.#state === 'done' || this.#state === 'cut-short') return;
     if (data === '[DONE]') {
       if (!this.isFinished) throw new StreamFault('the stream ended without a finish reason');
-      this.#sawDone = true;
+      this.#state = 'done';
       return;
     }
     if (data === '') return;
@@ -186,7 +192,7 @@ export class ChunkDecoder {
     // One delta is no count of a whole answer, so the usage must be reported here.
     if (!this.#options.tally.isReported) throw new StreamFault('expected usage in the answer');
     if (!this.isFinished) throw new StreamFault('expected a finish reason in the answer');
-    this.#sawDone = true;
+    this.#state = 'done';
   }
 
   chunk(chunk: JsonObject): void {
@@ -220,7 +226,7 @@ export class ChunkDecoder {
 
   /** Whether the answer ended before its server did, so that the rest is not needed. */
   get isCutShort(): boolean {
-    return this.#isCutShort;
+    return this.#state === 'cut-short';
   }
 
   cut(): void {
@@ -228,7 +234,7 @@ export class ChunkDecoder {
       if (state.isFinished) return;
       this.#finish(state, choice, { type: 'finish', choice, reason: 'length', cause: 'max-tokens' });
     });
-    this.#sawDone = true;
+    this.#state = 'done';
   }
 
   #choice(choice: unknown): void {
@@ -446,7 +452,7 @@ export class ChunkDecoder {
     this.#checkWhole(state, undefined);
     state.isCut = true;
     this.#finish(state, choice, { type: 'finish', choice, reason: 'tool-calls' });
-    if (this.isFinished) this.#sawDone = this.#isCutShort = true;
+    if (this.isFinished) this.#state = 'cut-short';
   }
 
   /** The call that a fragment belongs to. A backend's index only distinguishes calls; ours count from 0 without gaps. */
@@ -574,7 +580,8 @@ export class ChunkDecoder {
       tally.reportTotal(raw);
     }
     this.#isUsageNew = tally.isReported;
-    if (this.isFinished && count === 0) this.#sawClosingUsage = this.#choices.every((state) => !state.awaitsUsage);
+    const isClosing = this.#state === 'reading' && this.isFinished && count === 0;
+    if (isClosing && this.#choices.every((state) => !state.awaitsUsage)) this.#state = 'closed';
   }
 
   #index(raw: unknown): number {

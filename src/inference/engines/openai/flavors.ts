@@ -50,7 +50,7 @@ export interface Flavor {
   readonly namedToolChoice: 'by-name' | 'as-only-tool';
   /** Constraints that the server enforces. Others are never sent to it. */
   readonly enforces: readonly Constraint['type'][];
-  /** Constraints that the server would apply to the reasoning too: with them the model is told not to reason. */
+  /** Constraints that the server would apply to the reasoning too: with them reasoning is switched off. */
   readonly constrainsReasoning: readonly Constraint['type'][];
   /**
    * Whether it gets the schema itself and converts it, as only it can where the reasoning before the answer must stay free.

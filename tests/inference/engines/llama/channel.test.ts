@@ -11,7 +11,7 @@ const usage = (completionTokens: number): GenerationEvent => ({
 });
 const late = () => new Error('late');
 
-describe('a mailbox', () => {
+describe('a channel', () => {
   test('gives everything at once, with the latest usage only', async () => {
     const channel = new Channel();
     channel.put([text('a'), usage(1)], 1, false);

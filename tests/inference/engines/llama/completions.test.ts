@@ -220,7 +220,7 @@ test('the first blank of an answer is a part of the text that goes on, also in S
   assert.match(answer.text, /^ /);
 });
 
-test('a token that is none is refused by its place', async (context) => {
+test('an invalid token is refused by its position', async (context) => {
   const { engine } = await startEngine(context, tinyModel(context));
   const size = engine.vocabularySize!;
   const refused = async (request: EngineRequest): Promise<string | undefined> => {
@@ -240,7 +240,7 @@ test('a token that is none is refused by its place', async (context) => {
   assert.equal(await refused(ids([1], { stopIds: [size] })), 'stop_token_ids');
 });
 
-test('each choice of each prompt is told of its own prompt', async (context) => {
+test('each choice of each prompt has its own prompt', async (context) => {
   const { engine } = await startEngine(context, tinyModel(context, { script }), { slots: 2 });
   const prompt = { type: 'texts', prompts: ['a user', 'b user'] } as const;
   const answer = await collect(

@@ -27,7 +27,7 @@ describe('the pace of writing', () => {
     for (const step of play(pace, 8, 6, () => 10)) assert.deepEqual([step.threads, step.width], [1, 6]);
   });
 
-  test('takes the width that is fastest for so many answers', () => {
+  test('takes the width that is fastest for that many answers', () => {
     const pace = new DecodePace([1], 8);
     for (const [waiting, width] of [
       [8, 8],

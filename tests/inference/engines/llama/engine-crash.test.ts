@@ -154,7 +154,7 @@ test('a child that dies while it loads is started again', async (context) => {
   assert.equal((await collect(engine, chat('Hi'), never)).text, 'x');
 });
 
-test('a file that is no model is told, and not tried again', async (context) => {
+test('a file that is no model is reported, and not tried again', async (context) => {
   const model = tinyModel(context);
   writeFileSync(model, 'this is no model');
   const events: string[] = [];
@@ -173,7 +173,7 @@ test('a file that is no model is told, and not tried again', async (context) => 
   assert.deepEqual(events, ['failed']);
 });
 
-test('a model file that never comes is told', async () => {
+test('a model file that never comes is reported', async () => {
   const { promise, reject } = deferred<string>();
   const engine = createLlamaEngine({
     name: 'tiny',

@@ -138,7 +138,7 @@ test('a model that does not fit the memory is refused before anything is loaded,
   );
   assert.equal(refused.pid, undefined);
   assert.deepEqual(events.toSorted(), ['failed', 'ready']);
-  // What is closed gives back what it held.
+  // What is closed releases what it held.
   await (refused === first ? second : first).close();
   const third = engineOf(3);
   context.after(() => third.close());

@@ -102,7 +102,7 @@ test('reasoning has none, and the answer behind it all of its own', async (conte
   );
 });
 
-test('nobody asks, nobody is told', async (context) => {
+test('without a request for them there are none', async (context) => {
   const { engine } = await startEngine(context, tinyModel(context, { script: says('a', 'b') }));
   const answer = await collect(engine, chat('Hi'), never);
   assert.ok(answer.events.every((event) => event.type !== 'text' || event.logprobs === undefined));

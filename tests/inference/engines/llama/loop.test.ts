@@ -303,7 +303,7 @@ describe('the loop', () => {
     assert.equal(await read(20, 20, 45), 60);
   });
 
-  test('says what it is told to say, and keeps to a grammar from where it is told', async (context) => {
+  test('says what it is made to say, and keeps to a grammar from where the reader says so', async (context) => {
     const grammar = random.createGrammar('root ::= "x" [yz] "x"');
     const opening = [...random.tokenize('The', false)];
     const loop = start(context, random);

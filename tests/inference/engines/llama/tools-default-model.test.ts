@@ -44,7 +44,7 @@ const order = toolOf('place_order', 'Orders things.', {
 const now = toolOf('now', 'Says what time it is.', { type: 'object' });
 const tools = [weather, order, now];
 
-/** A real model that knows no tools: they are told of in its prompt, and its calls are forced (§4.2.2). */
+/** A real model that knows no tools: they are described in its prompt, and its calls are forced (§4.2.2). */
 describe('forced calls of the default model', () => {
   let engine: LlamaEngine;
   before(async () => {

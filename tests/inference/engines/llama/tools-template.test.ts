@@ -54,7 +54,7 @@ describe('tools in a template that knows them', () => {
     assert.ok(prompt.includes('<|im_start|>tool\nsunny<|im_end|>'));
   });
 
-  test('none are told of when there are none', () => {
+  test('none are described when there are none', () => {
     assert.ok(!joined(render(hermesTemplate, [user('Hi')], [])).includes('<tools>'));
   });
 
@@ -131,7 +131,7 @@ describe('tools for a template that knows none', () => {
   const instructions =
     /^# Tools\n\n[^]*<tools>\n\{"type": "function", "function": \{"name": "get_weather", "description": "Says how the weather is\.", "parameters": \{[^]*\}\}\}\n<\/tools>[^]*<tool_call>\n\{"name": <function-name>, "arguments": <args-json-object>\}\n<\/tool_call>/;
 
-  test('are told of in a system message', () => {
+  test('are described in a system message', () => {
     const prompt = joined(render(plainTemplate, [user('Hi')]));
     assert.match(prompt.slice('[system:'.length), instructions);
     assert.ok(prompt.endsWith('</tool_call>][user:Hi]'));
@@ -159,7 +159,7 @@ describe('tools for a template that knows none', () => {
     );
   });
 
-  test('a template that mentions tools and leaves them out is none that knows them', () => {
+  test('a template that mentions tools and leaves them out does not know them', () => {
     const source = `{% if tools %}{% endif %}<tool_call>{"name"${plainTemplate}`;
     assert.equal(new ChatTemplate(source, tokens).shape.rendersTools, false);
     assert.ok(joined(render(source, [user('Hi')])).includes('# Tools'));

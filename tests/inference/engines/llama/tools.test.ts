@@ -211,7 +211,7 @@ describe('calls that a model writes (§4.2.2(1))', () => {
     for (const event of events) if (event.type === 'tool-call') assert.ok(['get_weather', 'now'].includes(event.name));
   });
 
-  test('reasoning comes before them, and what it says of calls is none', async (context) => {
+  test('reasoning comes before them, and a call in it is not one', async (context) => {
     const template = `${hermesTemplate}{# </think> #}`;
     const thought = ['<think>', '\nI could call', ' it.', '</think>', '\n\n'];
     const { events, usage } = await answer(
@@ -237,7 +237,7 @@ describe('what a client says of calls is obeyed', () => {
   const free = { chatTemplate: hermesTemplate, script: says('No ', 'tools', '.') };
   const calling = { chatTemplate: hermesTemplate, script: says(...hermesCall) };
 
-  test('`none`: the tools are not told of, and a call is never emitted', async (context) => {
+  test('`none`: the tools are not described, and a call is never emitted', async (context) => {
     const { engine } = await startEngine(context, tinyModel(context, calling), { contextLength: 2048 });
     const none = { toolChoice: { type: 'none' }, maxTokens: 200 } as const;
     const { events } = await collect(engine, chat('Weather?', { tools, ...none }), never);

@@ -105,7 +105,7 @@ const faults: readonly (readonly [name: string, bytes: string])[] = [
   ['a chunk that ends in a bare line feed', `${chunked}1\r\nx\n0\r\n\r\n`],
   ['an extension with a bare line feed', `${chunked}1;a\nx\r\n0\r\n\r\n`],
   ['an endless extension', `${chunked}1;${'a'.repeat(5_000)}\r\nx\r\n0\r\n\r\n`],
-  ['a trailer that is none', `${chunked}1\r\nx\r\n0\r\nnonsense\r\n\r\n`],
+  ['an invalid trailer', `${chunked}1\r\nx\r\n0\r\nnonsense\r\n\r\n`],
   ['an endless trailer', `${chunked}1\r\nx\r\n0\r\nx: ${'a'.repeat(20_000)}`],
   ['an endless head', ok(`x: ${'a'.repeat(20_000)}`)],
 ];
@@ -143,7 +143,7 @@ describe('an answer of HTTP/1.1', () => {
     }
   });
 
-  it('gives back every body that it is framed with, and what follows it', () => {
+  it('returns every body in its framing, and what follows it', () => {
     fc.assert(
       fc.property(
         fc.array(fc.uint8Array({ minLength: 1, maxLength: 40 }), { maxLength: 6 }),

@@ -93,7 +93,7 @@ describe('the text of an answer', () => {
     for (const flavor of ['llama-server', 'openai'] as const)
       assert.equal(answered({ ...stopped, constraint: anObject }, says('{'), undefined, flavor), '{ stop');
   });
-  it('is told from thoughts, wherever these stand', () => {
+  it('is distinguished from thoughts, wherever these stand', () => {
     const thought = [{ reasoning_content: 'Well…' }, ...says('yes')];
     assert.equal(answered(bound, thought), 'yes stop');
     const tagged = says('<think>\nWell…', '</think>\n\n', 'ye', 's');
@@ -146,7 +146,7 @@ describe('a forced call', () => {
       assert.equal(answered(forced, call('{"city"'), { finish_reason: 'length' }, flavor), ' length');
     }
   });
-  it('counts what its parser keeps back, so that whoever leaves pays for it', () => {
+  it('counts what its parser keeps back, so that a client that leaves pays for it', () => {
     const usage = (completion_tokens: number) => ({ usage: { prompt_tokens: 7, completion_tokens } });
     const chunks = [
       { choices: [{ index: 0, delta: { role: 'assistant', content: '' } }], ...usage(0) },
@@ -259,7 +259,7 @@ describe('a server that ignores a constraint', { timeout: 60_000 }, () => {
   };
   const isLook = (exchange: UpstreamExchange): boolean => exchange.body.includes('qzjx');
 
-  it('gets no more of that kind, and the operator is told', async (t) => {
+  it('gets no more of that kind, and the log says so', async (t) => {
     const reported: ReportedIncident[] = [];
     const upstream = await Upstream.start((exchange) => answer(exchange, 'Blue.'));
     const engine = createOpenAiEngine({

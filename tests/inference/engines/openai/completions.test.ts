@@ -314,12 +314,12 @@ describe('what is answered', { timeout: 60_000 }, () => {
     assert.deepEqual([token?.tokenId, token?.top[0]?.tokenId], [11, 11]);
   });
 
-  it('a server that ignores the wish for ids is found out before anything is shown', async () => {
+  it('a server that ignores the request for ids is found out before anything is shown', async () => {
     const { error } = await ask('vllm', texts(['x'], { returnsIds: true }), [choice(' a'), finished(), usage(1, 1)]);
     assert.deepEqual([error?.code, error?.param], ['unsupported_parameter', 'return_token_ids']);
   });
 
-  it('an echo that cannot be told from the answer is a broken answer', async () => {
+  it('an echo that cannot be separated from the answer is a broken answer', async () => {
     const { error } = await ask('vllm', texts(['Hello'], { echo: true }, { logprobs: 1 }), [
       choice('Something else', { logprobs: logprobs(['What', null]) }),
       finished(),
@@ -345,7 +345,7 @@ describe('what is refused by the server', { timeout: 60_000 }, () => {
     ['vllm', 400, 'Token id 99999 is out of vocabulary'],
     ['llama-server', 400, 'Prompt contains invalid tokens'],
   ] as const) {
-    it(`a token that is none of the model's, by ${flavor}: 400, naming the largest`, async () => {
+    it(`a token that the model does not have, by ${flavor}: 400, naming the largest`, async () => {
       const refuse = (exchange: UpstreamExchange): void =>
         exchange.json(status, { error: { message, type: 'BadRequestError', code: status } });
       const one = await ask(flavor, ids([[1, 99_999, 2]]), refuse);

@@ -88,7 +88,7 @@ describe('connections to a backend', { timeout: 60_000 }, () => {
     });
   });
 
-  it('are closed after so many requests', async () => {
+  it('are closed after a number of requests', async () => {
     await withConnections(
       answer,
       async (connections, upstream) => {
@@ -276,7 +276,7 @@ describe('connections to a backend', { timeout: 60_000 }, () => {
     );
   });
 
-  it('that are closed tell why, to whoever waits', async () => {
+  it('that are closed tell waiting requests why', async () => {
     await withConnections(
       () => {},
       async (connections, upstream) => {

@@ -688,7 +688,7 @@ describe('an upstream that behaves, in its own way', { timeout: 60_000 }, () => 
     );
   });
 
-  it('is told to close a connection whose body does not end after the answer', async () => {
+  it('is made to close a connection whose body does not end after the answer', async () => {
     await withUpstream(
       (exchange) => {
         exchange.events();

@@ -43,7 +43,7 @@ describe('slots that have never been used', () => {
     ['one was used', [idle(0), used(1)], false],
     ['one is at work', [idle(0), { ...idle(1), is_processing: true }], false],
     ['the first task has the number 0', [{ ...idle(0), id_task: 0 }], false],
-    ['no task is told, but what it left', [{ ...idle(0), next_token: [] }], false],
+    ['no task is shown, but what it left', [{ ...idle(0), next_token: [] }], false],
     ['an older server, used', [oldSlot(12, 'a prompt')], false],
     ['an older server with a prompt of no task', [oldSlot(-1, 'a prompt')], false],
     ['the oldest form', [{ id: 0, task_id: -1, state: 0, prompt: '' }], false],

@@ -20,7 +20,7 @@ async function wholeOf({ pieces, text }: JsonBody): Promise<string> {
   return Buffer.concat(all).toString();
 }
 
-test('the pieces are the JSON with a data URI for each image, of the length that is told, as often as it is read', async () => {
+test('the pieces are the JSON with a data URI for each image, of the announced length, as often as it is read', async () => {
   for (const sizes of [[3], [1, 2, 3], [1_000_000], [300_000, 5, 700_001]]) {
     const images = sizes.map(imageOf);
     const valueWith = (url: (image: ImagePart) => unknown): unknown => ({

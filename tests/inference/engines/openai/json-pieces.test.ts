@@ -106,7 +106,7 @@ test('a long request reaches its backend whole, with the length that its head sa
   await upstream.close();
 });
 
-test('whoever leaves while a long request is measured leaves nothing behind, and nothing is sent', async () => {
+test('a client that leaves while a long request is measured leaves nothing behind, and nothing is sent', async () => {
   const upstream = await Upstream.start((exchange) => exchange.json(200, {}));
   const engine = createOpenAiEngine({ name: 'far', url: upstream.url, flavor: 'openai' });
   const leaving = new AbortController();

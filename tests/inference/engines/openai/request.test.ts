@@ -389,7 +389,7 @@ describe('what is sent upstream', () => {
 });
 
 describe('the engine over the wire', { timeout: 30_000 }, () => {
-  it('sends the key, our id and no wish for compression', async () => {
+  it('sends the key, our id and asks for no compression', async () => {
     const upstream = await Upstream.start((exchange) => exchange.json(200, recordedJson('chat-stop.json').body));
     const engine = createOpenAiEngine({
       name: 'm',
@@ -510,7 +510,7 @@ describe('words to go on with', () => {
       assert.deepEqual((body['messages'] as unknown[]).at(-1), { role: 'assistant', content: 'one,' });
       const names = ['add_generation_prompt', 'continue_final_message', 'chat_template_kwargs'];
       assert.deepEqual(only(body, ...names), expected[flavor]);
-      // A message of the assistant that the client has finished is none.
+      // A message of the assistant that the client has finished is not continued.
       assert.deepEqual(only(bodyOf(flavor, { prompt: prompt(false) }), ...names), {});
     }
   });

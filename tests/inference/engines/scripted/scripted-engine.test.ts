@@ -188,7 +188,7 @@ describe('a script that is played', () => {
     assert.equal(textOf(await run(stops, { stop: ['three', 'one'] })), '');
   });
 
-  it('reasons as it is told (§4.2.5)', async () => {
+  it('reasons as it is asked (§4.2.5)', async () => {
     const script = [{ say: [{ reasoning: 'Let me see.' }, { text: 'It is fine.' }] }];
     const thinker = engineOf(script, 10_000, true);
     const said = async (engine: Engine, more: Partial<EngineRequest>) => {
@@ -256,7 +256,7 @@ describe('a script that is played', () => {
 describe('a script with a fault', () => {
   const say = [{ text: 'one two three' }];
 
-  it('ends without a finish, or with a code, after so many tokens', async () => {
+  it('ends without a finish, or with a code, after a number of tokens', async () => {
     for (const [fault, code] of [
       [{ after_tokens: 2, type: 'cut' }, 'backend_http_error'],
       [{ after_tokens: 2, type: 'error', code: 'backend_timeout' }, 'backend_timeout'],

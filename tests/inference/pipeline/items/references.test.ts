@@ -178,7 +178,7 @@ test('I10: of a request with store: false or under zero data retention nothing i
       const answer = await sendResponses(relay.service, body, { headers });
       assert.equal(answer.status, 200, answer.body);
       if (!isKeyed) continue;
-      // What is kept of it gives the same bytes again to whoever asks the same, and to nobody else.
+      // What is kept of it gives the same bytes again to an equal request, and to nobody else.
       relay.reply = [{ content: 'another answer' }];
       const again = await sendResponses(relay.service, body, { headers });
       assert.equal(again.headers['idempotent-replayed'], 'true', again.body);

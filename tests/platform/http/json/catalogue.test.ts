@@ -90,8 +90,8 @@ test('what JSON leaves to the reader', () => {
   };
   assert.deepEqual(read('{"a":1,"a":2}'), { a: 2 }, 'of a name that stands twice the last one counts');
   assert.equal(read('9007199254740993'), 9007199254740992, 'a number is the nearest double');
-  assert.equal(read('1e999'), Infinity, 'whoever expects a number refuses this one');
-  assert.equal(read('"\\ud800"'), '\ud800', 'whoever passes text on makes it well-formed');
+  assert.equal(read('1e999'), Infinity, 'a reader of numbers refuses this one');
+  assert.equal(read('"\\ud800"'), '\ud800', 'a reader of text makes it well-formed');
   assert.equal(read('"\\u0000"'), '\0');
   const polluting = read('{"__proto__":{"polluted":true},"constructor":{"prototype":{"polluted":true}}}') as object;
   assert.deepEqual(Object.keys(polluting), ['__proto__', 'constructor'], 'own names');

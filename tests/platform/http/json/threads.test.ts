@@ -17,7 +17,7 @@ function threads(t: TestContext, options: Partial<JsonThreadsOptions> = {}): Jso
   return pool;
 }
 
-/** In blocks of so many bytes, each alone in its memory. */
+/** In blocks of this many bytes, each alone in its memory. */
 const blocksOf = (text: string | Uint8Array, size = 1 << 20): Uint8Array<ArrayBuffer>[] => {
   const whole = Buffer.from(text as Uint8Array);
   return Array.from(
