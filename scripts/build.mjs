@@ -73,7 +73,9 @@ function programParts() {
 
 /** The parts of the program with these options; resolves with what was read and written. */
 async function bundleProgram(options) {
-  const results = await Promise.all(programParts().map((part) => bundle({ ...part, ...options })));
+  const results = [];
+  // One after the other: the first that misses a package brings back all of them (`bundle`).
+  for (const part of programParts()) results.push(await bundle({ ...part, ...options }));
   return {
     inputs: results.flatMap(({ inputs }) => Object.keys(inputs)),
     outputs: results.flatMap(({ outputs }) => Object.keys(outputs)),
