@@ -31,8 +31,12 @@ export class Deadlines {
     return pending;
   }
 
+  /**
+   * Node calls timers before it reads what has arrived. When this process itself was held up, the answer that is waited for may be
+   * there already, so that is read first.
+   */
   #wait(ms: number): NodeJS.Timeout {
-    return setTimeout(() => this.#expire(), ms).unref();
+    return setTimeout(() => setImmediate(() => this.#expire()).unref(), ms).unref();
   }
 
   #expire(): void {

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 
 import { dollars } from '../../src/billing/cents.ts';
-import { TestService } from '../support/service.ts';
+import { InnerService } from '../support/service.ts';
 
 const config = `
 models:
@@ -11,7 +11,7 @@ models:
     pricing: { input_cents_per_million: 100, output_cents_per_million: 400 }
     backends: [{ engine: scripted, scripts: [{ say: [{ text: hello there }] }] }]
 `;
-const service = new TestService({ config });
+const service = new InnerService({ config });
 before(async () => void (await service.start()));
 after(() => service.dispose());
 

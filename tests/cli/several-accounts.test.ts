@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 
-import { TestService, scriptedModel } from '../support/service.ts';
+import { InnerService, scriptedModel } from '../support/service.ts';
 
 /** Accounts from the command line: made, funded, suspended and revived. */
-const service = new TestService({ config: scriptedModel('- say: [ { text: "one" } ]') });
+const service = new InnerService({ config: scriptedModel('- say: [ { text: "one" } ]') });
 before(() => service.start());
 after(async () => {
   await service.verify();

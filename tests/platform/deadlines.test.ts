@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { stat } from 'node:fs';
 import { test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 
@@ -41,6 +42,25 @@ test('a limit may begin or end another while it comes due', async () => {
   const second = deadlines.begin(() => due.push('second'));
   for (let look = 0; look < 400 && due.length < 2; look++) await delay(5);
   assert.deepEqual(due, ['first', 'third']);
+});
+
+test('what has arrived while the process was held up is read before a limit comes due', async () => {
+  const deadlines = new Deadlines(10);
+  for (let round = 0; round < 5; round++) {
+    const outcome = await new Promise((resolve) => {
+      // At the end of a turn of the event loop: the next one begins with the timers.
+      setImmediate(() => {
+        const limit = deadlines.begin(() => resolve('late'));
+        stat('.', () => {
+          limit.end();
+          resolve('in time');
+        });
+        const untilMs = performance.now() + 60;
+        while (performance.now() < untilMs);
+      });
+    });
+    assert.equal(outcome, 'in time');
+  }
 });
 
 test('limits of one length share their timer', () => {

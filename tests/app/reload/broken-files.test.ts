@@ -8,41 +8,43 @@ import { parseExposition, total } from '../../platform/metrics/exposition.ts';
 import { InnerService, until } from '../../support/service.ts';
 import { ask, demo, models, reload } from './scene.ts';
 
+/** On one line, so that the lines below stay where they are; without what a busy machine would make a service refuse. */
+const limits = '  limits: { shed_large_bodies_lag_seconds: 60, shed_new_work_lag_seconds: 60 }';
 const good = (more: string = models(demo())): string =>
-  `server:\n  inference: { port: 0 }\n  account: { port: 0 }\naccounts: { first_credit_cents: 500 }\n${more}\n`;
+  `server:\n  inference: { port: 0 }\n  account: { port: 0 }\n${limits}\naccounts: { first_credit_cents: 500 }\n${more}\n`;
 
 /** Each with what the refusal says, and on which line. */
 const broken: readonly (readonly [string, string, number, RegExp])[] = [
-  ['no YAML', `${good()}  : [`, 17, /not valid YAML/],
+  ['no YAML', `${good()}  : [`, 18, /not valid YAML/],
   ['a tab', good().replace('  inference', '\tinference'), 2, /tab|not valid YAML/],
-  ['a key twice', `${good()}models: []\n`, 17, /occurs twice/],
-  ['a second document', `${good()}---\n{}\n`, 17, /second YAML document/],
+  ['a key twice', `${good()}models: []\n`, 18, /occurs twice/],
+  ['a second document', `${good()}---\n{}\n`, 18, /second YAML document/],
   ['nothing', '', 1, /empty/],
   ['only a comment', '# later\n', 1, /empty/],
   ['a list', '- models\n', 1, /must be a group/],
-  ['no models', good('models: []'), 5, /list|entries/],
-  ['an unknown key', good(`${models(demo())}\nmodles: []`), 17, /did you mean "models"/],
+  ['no models', good('models: []'), 6, /list|entries/],
+  ['an unknown key', good(`${models(demo())}\nmodles: []`), 18, /did you mean "models"/],
   [
     'a misspelt price',
     good(models(demo()).replace('input_cents', 'inptu_cents')),
-    8,
+    9,
     /"input_cents_per_million" is missing/,
   ],
-  ['a negative price', good(models(demo({ input: -1 }))), 8, /must be a number/],
+  ['a negative price', good(models(demo({ input: -1 }))), 9, /must be a number/],
   [
     'a price that cannot be counted',
     good(models(demo()).replace('5,', '0.0000001,')),
-    8,
+    9,
     /cannot be represented exactly/,
   ],
-  ['a window that is none', good(models(demo()).replace('8192', 'large')), 7, /whole number/],
-  ['two models of one name', good(models(demo(), demo({ id: 'DEMO' }))), 17, /is the same as/],
-  ['an unknown engine', good(models(demo()).replace('scripted', 'skripted')), 10, /did you mean "scripted"/],
-  ['a model without backends', good(models(demo({ backends: '      []' }))), 10, /backends/],
+  ['a window that is none', good(models(demo()).replace('8192', 'large')), 8, /whole number/],
+  ['two models of one name', good(models(demo(), demo({ id: 'DEMO' }))), 18, /is the same as/],
+  ['an unknown engine', good(models(demo()).replace('scripted', 'skripted')), 11, /did you mean "scripted"/],
+  ['a model without backends', good(models(demo({ backends: '      []' }))), 11, /backends/],
   [
     'a last script with a condition',
     good(models(demo()).replace('- say: [ { text: "hello', '- when: { turn: 7 }\n            say: [ { text: "hello')),
-    16,
+    17,
     /last script/,
   ],
   [
@@ -55,7 +57,7 @@ const broken: readonly (readonly [string, string, number, RegExp])[] = [
         }),
       ),
     ),
-    10,
+    11,
     /NOT_SET_ANYWHERE is not set/,
   ],
   [
@@ -67,7 +69,7 @@ const broken: readonly (readonly [string, string, number, RegExp])[] = [
   [
     'another database',
     `${good()}storage: sqlite:./other/tokenhouse.db\n`,
-    17,
+    18,
     /storage cannot change while the service runs/,
   ],
   [
@@ -78,7 +80,7 @@ const broken: readonly (readonly [string, string, number, RegExp])[] = [
   ],
   [
     'limits that exclude each other',
-    good().replace('accounts:', '  limits: { body_bytes_max: 2000, bodies_in_flight_bytes_max: 1500 }\naccounts:'),
+    good().replace(limits, limits.replace('{', '{ body_bytes_max: 2000, bodies_in_flight_bytes_max: 1500,')),
     4,
     /below body_bytes_max/,
   ],

@@ -5,6 +5,7 @@ import { networkInterfaces } from 'node:os';
 import { after, before, describe, test } from 'node:test';
 
 import { errorTable } from '../../../src/platform/errors.ts';
+import { RawConnection, requestBytes } from '../../inference/http/raw.ts';
 import { TestLedger } from '../../support/test-ledger.ts';
 import { RawClient, chatBytes, newRequestId } from '../../support/raw-client.ts';
 import { TestService, scriptedModel, until } from '../../support/service.ts';
@@ -185,26 +186,34 @@ test('10,000 hostile model names, keys, paths and ids make no series, and no tex
   const series = (families: ReadonlyMap<string, Family>): number =>
     [...families.values()].reduce((count, { samples }) => count + samples.length, 0);
   const canary = 'canaryQ7zWkP4vTn';
-  const hostile = async (index: number): Promise<void> => {
-    const name = `${canary}"\\${index}{}`;
-    const answer = await service.chat(
-      { model: name, user: name, messages: [{ role: 'user', content: name }] },
-      { headers: { 'x-request-id': `${canary}-${index}`, 'user-agent': canary } },
-    );
-    assert.equal(answer.status, 404);
-    await answer.arrayBuffer();
+  /** One after the other without waiting on one connection: what is looked at is not how they arrive. */
+  const hostile = async (from: number, count: number): Promise<void> => {
+    const connection = await RawConnection.open(service.url);
+    const requests = Array.from({ length: count }, (_, index) => {
+      const name = `${canary}"\\${from + index}{}`;
+      return requestBytes(service.url, {
+        method: 'POST',
+        path: '/v1/chat/completions',
+        headers: [
+          ['authorization', `Bearer ${service.key}`],
+          ['content-type', 'application/json'],
+          ['x-request-id', `${canary}-${from + index}`],
+          ['user-agent', canary],
+        ],
+        body: JSON.stringify({ model: name, user: name, messages: [{ role: 'user', content: name }] }),
+      });
+    });
+    connection.write(Buffer.concat(requests));
+    for (let index = 0; index < count; index++) assert.equal((await connection.answer()).status, 404);
+    connection.close();
   };
-  await hostile(-1);
+  await hostile(-1, 1);
   await (await service.chat(ask(canary, { stream: true, user: canary, stop: [canary] }))).text();
   await (await fetch(`${service.url}/${canary}`)).text();
   const before = series((await scrape()).families);
   const count = 10_000;
-  let next = 0;
-  await Promise.all(
-    Array.from({ length: 32 }, async () => {
-      while (next < count) await hostile(next++);
-    }),
-  );
+  const together = 250;
+  for (let next = 0; next < count; next += together) await hostile(next, together);
   for (let index = 0; index < 50; index++)
     await (await fetch(`${service.url}/${canary}/${index}`, { method: 'PUT' })).text();
   const { text, families } = await scrape();

@@ -31,7 +31,7 @@ describe('the loop', () => {
   ) => {
     const path = join(folder, `${name}.gguf`);
     writeTinyGguf(path, options);
-    return openModel({ modelFile: path, contextLength, slots, batchTokens: 128, threadsMax: 2, gpu: false });
+    return openModel({ modelFile: path, contextLength, slots, batchTokens: 128, threadsMax: 1, gpu: false });
   };
   before(async () => {
     scripted = await open('scripted', 2, 256, {
@@ -54,7 +54,7 @@ describe('the loop', () => {
   function start(context: TestContext, model: LlamaModel, observe?: (step: Step) => void, broken?: () => void): Loop {
     const loop = new Loop(model, {
       decodeThreads: 1,
-      threadsMax: 2,
+      threadsMax: 1,
       ...(observe === undefined ? {} : { observe }),
       ...(broken === undefined ? {} : { broken }),
     });

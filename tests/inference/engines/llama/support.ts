@@ -79,7 +79,10 @@ export interface TestEngine {
   readonly log: LlamaEngineEvent[];
 }
 
-/** An engine on a real child, closed with the test. */
+/**
+ * An engine on a real child, closed with the test. One thread: those of llama.cpp wait for each other by spinning, which beside other
+ * tests takes half as much processor again; what is answered is the same, and `default-model.test.ts` has as many as there are cores.
+ */
 export async function startEngine(
   context: TestContext,
   modelFile: string,
@@ -91,6 +94,7 @@ export async function startEngine(
     modelFile: Promise.resolve(modelFile),
     contextLength: 512,
     defaultSystem: 'template',
+    threads: 1,
     log: (event) => log.push(event),
     ...options,
   });

@@ -60,6 +60,7 @@ describe('forced calls of the default model', () => {
       modelFile: Promise.resolve(file),
       contextLength: 4096,
       slots: 1,
+      threads: 1,
       defaultSystem: 'none',
       // The machine may be busy with other tests.
       firstTokenTimeoutMs: 600_000,
