@@ -31,6 +31,7 @@ import * as accountPrices from './account-prices.ts';
 import * as transfers from './transfers.ts';
 import * as usageRows from './usage-rows.ts';
 import * as usageTotals from './usage-totals.ts';
+import * as ledgerSpan from '../reports/ledger-span.ts';
 import * as reports from '../reports/reports.ts';
 import * as rollUps from '../reports/roll-ups.ts';
 import * as webhooks from './webhooks.ts';
@@ -122,6 +123,22 @@ const rowOperations = {
   getDemoObject: demoPayments.getDemoObject,
   changeDemoObject: demoPayments.changeDemoObject,
   listDemoObjects: demoPayments.listDemoObjects,
+  invoicesSince: invoices.invoicesSince,
+  listOpenPeriods: invoices.listOpenPeriods,
+  closePeriod: invoices.closePeriod,
+  listInvoices: invoices.listInvoices,
+  getInvoice: invoices.getInvoice,
+  statementAt: invoices.statementAt,
+  lastStatement: invoices.lastStatement,
+  receiptsSince: receipts.receiptsSince,
+  listUnreceipted: receipts.listUnreceipted,
+  listUncorrectedReturns: receipts.listUncorrectedReturns,
+  issueReceipt: receipts.issueReceipt,
+  listReceipts: receipts.listReceipts,
+  getReceipt: receipts.getReceipt,
+  receiptsOfTopups: receipts.receiptsOfTopups,
+  readLedgerSpan: ledgerSpan.readLedgerSpan,
+  transferredBefore: ledgerSpan.transferredBefore,
 } as const;
 
 /** The same, on the columns as SQL has them: sums, and what reaches better-auth's tables. */
@@ -154,22 +171,6 @@ const storedOperations = {
   keepAnswer: idempotency.keepAnswer,
   leaveRequest: idempotency.leaveRequest,
   tidyRequests: idempotency.tidyRequests,
-  invoicesSince: invoices.invoicesSince,
-  readLedgerSpan: invoices.readLedgerSpan,
-  transferredBefore: invoices.transferredBefore,
-  listOpenPeriods: invoices.listOpenPeriods,
-  closePeriod: invoices.closePeriod,
-  listInvoices: invoices.listInvoices,
-  getInvoice: invoices.getInvoice,
-  statementAt: invoices.statementAt,
-  lastStatement: invoices.lastStatement,
-  receiptsSince: receipts.receiptsSince,
-  listUnreceipted: receipts.listUnreceipted,
-  listUncorrectedReturns: receipts.listUncorrectedReturns,
-  issueReceipt: receipts.issueReceipt,
-  listReceipts: receipts.listReceipts,
-  getReceipt: receipts.getReceipt,
-  receiptsOfTopups: receipts.receiptsOfTopups,
   lastUseOfKeys: keys.lastUseOfKeys,
   beginAttempt: attempts.beginAttempt,
   attemptWasRight: attempts.attemptWasRight,
