@@ -26,6 +26,9 @@ import * as payments from './payments.ts';
 import * as demoPayments from './demo-payments.ts';
 import * as invoices from './invoices.ts';
 import * as receipts from './receipts.ts';
+import * as invitations from './invitations.ts';
+import * as members from './members.ts';
+import * as owner from './owner.ts';
 import * as users from './users.ts';
 import * as accountPrices from './account-prices.ts';
 import * as transfers from './transfers.ts';
@@ -139,6 +142,25 @@ const rowOperations = {
   receiptsOfTopups: receipts.receiptsOfTopups,
   readLedgerSpan: ledgerSpan.readLedgerSpan,
   transferredBefore: ledgerSpan.transferredBefore,
+  findMembership: members.findMembership,
+  listMemberships: members.listMemberships,
+  listMembers: members.listMembers,
+  getMember: members.getMember,
+  setMemberRole: members.setMemberRole,
+  addMember: members.addMember,
+  keysOfMember: members.keysOfMember,
+  createInvitation: invitations.createInvitation,
+  listInvitations: invitations.listInvitations,
+  deleteInvitation: invitations.deleteInvitation,
+  findInvitation: invitations.findInvitation,
+  isInvited: invitations.isInvited,
+  acceptInvitation: invitations.acceptInvitation,
+  joinAnew: invitations.joinAnew,
+  hasOperator: owner.hasOperator,
+  setOwnerLink: owner.setOwnerLink,
+  getOwnerLink: owner.getOwnerLink,
+  isOwnerLink: owner.isOwnerLink,
+  createOwner: owner.createOwner,
 } as const;
 
 /** The same, on the columns as SQL has them: sums, and what reaches better-auth's tables. */
@@ -191,27 +213,8 @@ const storedOperations = {
   listSessions: users.listSessions,
   endSessions: users.endSessions,
   forgetExpired: users.forgetExpired,
-  findMembership: users.findMembership,
-  listMemberships: users.listMemberships,
-  listMembers: users.listMembers,
-  getMember: users.getMember,
-  setMemberRole: users.setMemberRole,
-  addMember: users.addMember,
-  createInvitation: users.createInvitation,
-  listInvitations: users.listInvitations,
-  deleteInvitation: users.deleteInvitation,
-  findInvitation: users.findInvitation,
-  isInvited: users.isInvited,
-  acceptInvitation: users.acceptInvitation,
-  hasOperator: users.hasOperator,
   hasPerson: users.hasPerson,
-  joinAnew: users.joinAnew,
-  setOwnerLink: users.setOwnerLink,
-  getOwnerLink: users.getOwnerLink,
-  isOwnerLink: users.isOwnerLink,
-  createOwner: users.createOwner,
   releasePerson,
-  keysOfMember: users.keysOfMember,
   listGenerations: generations.listGenerations,
   cursorOf: generations.cursorOf,
 } as const;
