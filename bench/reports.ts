@@ -73,7 +73,7 @@ const cases: readonly Case[] = [
     name: 'spend of a label since 30 days',
     run: (db, accountId) => spendSince(db, { accountId, from: now - 30 * dayMs, to: now, by: 'tag', id: 'tag-3' }),
   },
-  { name: '50 newest requests', run: (db, accountId) => listGenerations(db, { accountId, limit: 50 }) },
+  { name: '50 newest requests', run: (db, accountId) => listGenerations(rowsOn(db), { accountId, limit: 50 }) },
   {
     name: 'credit: balance, held, spent',
     run: (db, accountId) => creditSummary(db, { accountId, now }),
@@ -103,7 +103,7 @@ const cases: readonly Case[] = [
   },
   {
     name: 'requests with a filter that fits none, one page',
-    run: (db, accountId) => listGenerations(db, { accountId, errorCode: 'none', limit: 50 }),
+    run: (db, accountId) => listGenerations(rowsOn(db), { accountId, errorCode: 'none', limit: 50 }),
   },
 ];
 

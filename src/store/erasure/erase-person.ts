@@ -109,10 +109,11 @@ export async function erasePerson(
       requestId,
       address: null,
     } as const;
-    await recordAudit(transaction, { ...entry, id: own!, accountId: null, action: 'person.delete' });
+    await recordAudit(rowsOn(transaction), { ...entry, id: own!, accountId: null, action: 'person.delete' });
     for (const [index, accountId] of accounts.entries()) {
       const id = ofAccounts[index];
-      if (id !== undefined) await recordAudit(transaction, { ...entry, id, accountId, action: 'member.remove' });
+      if (id !== undefined)
+        await recordAudit(rowsOn(transaction), { ...entry, id, accountId, action: 'member.remove' });
     }
     await eraseFromLog(transaction, userId, emails);
     return undefined;

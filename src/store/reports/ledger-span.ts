@@ -122,7 +122,7 @@ async function movements(db: Db, { accountId, from, to }: Span): Promise<readonl
       .groupBy(['kind', other])
       .execute();
     return rows.map((row): LedgerMovement => ({
-      kind: row.kind as TransferKind,
+      kind: row.kind,
       ofRevenue: row[other] === systemAccounts.revenue,
       count: Number(row.count),
       microcents: own === 'creditAccount' ? row.sum : -row.sum,
