@@ -44,6 +44,8 @@ const rowOperations = {
   listAccounts: accounts.listAccounts,
   getAccount: accounts.getAccount,
   listCustomers: accounts.listCustomers,
+  heldByAccounts: accounts.heldByAccounts,
+  chargedUsage: accounts.chargedUsage,
   createKey: keys.createKey,
   listKeys: keys.listKeys,
   revokeKey: keys.revokeKey,
@@ -177,8 +179,6 @@ const rowOperations = {
 
 /** The same, on the columns as SQL has them: sums, and what reaches better-auth's tables. */
 const storedOperations = {
-  heldByAccounts: accounts.heldByAccounts,
-  chargedUsage: accounts.chargedUsage,
   eraseAccount: erasing.eraseAccount,
   exportPage: erasing.exportPage,
   whyPersonStays: persons.whyPersonStays,
