@@ -6,12 +6,13 @@ import type { Database } from '../src/store/database.ts';
 import { periodOf } from '../src/store/budget.ts';
 import { creditSummary, listLedger } from '../src/store/repositories/credit.ts';
 import { listGenerations } from '../src/store/repositories/generations.ts';
-import { readLedgerSpan } from '../src/store/repositories/invoices.ts';
 import { lastUseOfKeys } from '../src/store/repositories/keys.ts';
 import { migrate } from '../src/store/migrations/migrate.ts';
 import { kyselyOnPostgres } from '../src/store/postgres/dialect.ts';
 import { makePartitions } from '../src/store/postgres/partitions.ts';
+import { readLedgerSpan } from '../src/store/reports/ledger-span.ts';
 import { reportUsage, spendOfKeys, spendSince, type ReportDimension } from '../src/store/reports/reports.ts';
+import { rowsOn } from '../src/store/schema/codec.ts';
 import { openConnection } from '../src/store/sqlite/connection.ts';
 import { kyselyOn } from '../src/store/sqlite/dialect.ts';
 import { startOfMonth } from '../src/store/reports/usage-months.ts';
@@ -62,7 +63,7 @@ const cases: readonly Case[] = [
   {
     name: 'what a statement reads of a month',
     run: (db, accountId) =>
-      readLedgerSpan(db, { accountId, from: startOfMonth(filledFrom, 1), to: startOfMonth(filledFrom, 2) }),
+      readLedgerSpan(rowsOn(db), { accountId, from: startOfMonth(filledFrom, 1), to: startOfMonth(filledFrom, 2) }),
   },
   {
     name: 'spend of a key since 30 days',
@@ -72,7 +73,7 @@ const cases: readonly Case[] = [
     name: 'spend of a label since 30 days',
     run: (db, accountId) => spendSince(db, { accountId, from: now - 30 * dayMs, to: now, by: 'tag', id: 'tag-3' }),
   },
-  { name: '50 newest requests', run: (db, accountId) => listGenerations(db, { accountId, limit: 50 }) },
+  { name: '50 newest requests', run: (db, accountId) => listGenerations(rowsOn(db), { accountId, limit: 50 }) },
   {
     name: 'credit: balance, held, spent',
     run: (db, accountId) => creditSummary(db, { accountId, now }),
@@ -102,7 +103,7 @@ const cases: readonly Case[] = [
   },
   {
     name: 'requests with a filter that fits none, one page',
-    run: (db, accountId) => listGenerations(db, { accountId, errorCode: 'none', limit: 50 }),
+    run: (db, accountId) => listGenerations(rowsOn(db), { accountId, errorCode: 'none', limit: 50 }),
   },
 ];
 

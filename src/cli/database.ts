@@ -8,6 +8,7 @@ import { controlSocketPath } from '../app/control/socket-path.ts';
 import { repositoriesOn } from '../store/repositories/repositories.ts';
 import type { Repositories } from '../store/repositories/repositories.ts';
 import type { Database } from '../store/database.ts';
+import { migrationNames, migrationsThatRan, pendingAfter } from '../store/migrations/migrate.ts';
 import { openStore, openStoreReader, readStoreTime } from '../app/stores.ts';
 import { uuidMaker } from '../platform/ids/uuid.ts';
 import type { Kysely } from 'kysely';
@@ -19,17 +20,25 @@ export async function reading<Value>(
   read: (repositories: Repositories, db: Kysely<Database>, now: () => Promise<number>) => Promise<Value>,
 ): Promise<Value> {
   const { storage } = config;
+  const place = storage.type === 'sqlite' ? storage.path : storage.shown;
   const db = await openStoreReader(storage);
-  if (db === undefined) {
-    const place = storage.type === 'sqlite' ? storage.path : storage.shown;
-    throw new OperationError(`There is no database at ${place} yet. Start the service once: npm start`);
-  }
+  if (db === undefined) throw noDatabase(place);
   try {
+    const ran = await migrationsThatRan(db);
+    if (ran.length === 0) throw noDatabase(place);
+    if (pendingAfter(ran).length > 0)
+      throw new OperationError(
+        `The database at ${place} was last used by an earlier version, whose schema is ${ran.at(-1)!}; this version reads ` +
+          `${migrationNames.at(-1)!}. Start the service once, which brings it up to date: npm start`,
+      );
     return await read(repositoriesOn(db), db, () => readStoreTime(storage, db));
   } finally {
     await db.destroy();
   }
 }
+
+const noDatabase = (place: string): OperationError =>
+  new OperationError(`There is no database at ${place} yet. Start the service once: npm start`);
 
 /** Makes a change: through the service of this folder, or on the database itself when none runs here. */
 export async function writing<Kind extends OperationKind>(

@@ -15,6 +15,8 @@ export type KeyStatus = ValueOf<'api_key', 'status'>;
 export type ChangeKind = ValueOf<'change', 'kind'>;
 export type FileState = ValueOf<'file', 'state'>;
 export type MailState = ValueOf<'mail', 'state'>;
+export type Ending = ValueOf<'usage', 'ending'>;
+export type TransferKind = ValueOf<'transfer', 'kind'>;
 export type AuditOutcome = ValueOf<'audit_log', 'outcome'>;
 /** What a user may be in an account, from most to least. */
 export type MemberRole = ValueOf<'member', 'role'>;

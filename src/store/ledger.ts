@@ -3,75 +3,15 @@
  * Ids and times are made by the caller. The design is docs/architecture.md, "Money".
  */
 
-import type { Budget, BudgetPeriod } from './budget.ts';
-import type { AccountStatus } from './database.ts';
+import type { Budget } from './budget.ts';
+import type { AccountStatus, Ending, TransferKind } from './database.ts';
 import type { Recording } from './recordings.ts';
+import type { Row } from './schema/codec.ts';
 
-/** How a request ended, as the ledger records it. One row of the table of endings (docs/money.md) each. */
-export type Ending =
-  | 'finished' // whole answer: charged as reported
-  | 'credit' // credit ran out in mid-answer: what was delivered is charged
-  | 'client_left' // charged: input, and the output produced until then
-  | 'reader_stalled' // like client_left
-  | 'revoked' // key revoked or account suspended in mid-answer: like client_left
-  | 'failed' // our fault or the backend's: not charged
-  | 'deadline' // ran longer than allowed: not charged
-  | 'drained' // the service stopped: not charged
-  | 'lost' // the settlement failed: not charged
-  | 'crashed'; // the process died: not charged
+export type { Ending, TransferKind };
 
-/** One request, one row, written once. It is also the posting customer → revenue of `costMicrocents`. */
-export interface UsageRow {
-  /** UUIDv7, 16 bytes: the ledger's own key, never a client's value. */
-  readonly requestId: Uint8Array;
-  /** `req_<12 hex>` as the client saw it in `x-request-id`; not unique. */
-  readonly publicId: string;
-  /** What the client sent as `x-request-id`, made safe; null when it sent none. */
-  readonly clientId: string | null;
-  readonly accountId: string;
-  readonly keyId: string;
-  readonly modelId: string;
-  /** API family: chat, completions, messages, responses. */
-  readonly api: string;
-  readonly streamed: boolean;
-  /** Milliseconds since 1970. */
-  readonly startedAt: number;
-  readonly endedAt: number;
-  readonly promptTokens: number;
-  readonly cachedTokens: number;
-  readonly completionTokens: number;
-  readonly reasoningTokens: number;
-  /** What the account is charged; never above the hold. */
-  readonly costMicrocents: bigint;
-  /** List cost of work done but not charged. */
-  readonly unchargedMicrocents: bigint;
-  readonly holdMicrocents: bigint;
-  readonly ending: Ending;
-  /** Finish reason of the (first) choice, null when there was none. */
-  readonly finish: string | null;
-  /** Error code, null when the request did not fail. */
-  readonly errorCode: string | null;
-  /** Token figures are counted by us, not reported by the backend. */
-  readonly counted: boolean;
-  /** Prices applied, microcents per million tokens. */
-  readonly inputPrice: bigint;
-  readonly outputPrice: bigint;
-  readonly cacheReadPrice: bigint;
-  /** Label of the backend that answered, null when none was reached. */
-  readonly backend: string | null;
-  readonly firstTokenMs: number | null;
-  readonly totalMs: number;
-  /** Tags for reports, a JSON array of strings; null when none. */
-  readonly tags: string | null;
-  /** The plan that covers the request: nothing is charged, and the list cost is `unchargedMicrocents`. null: paid from credit. */
-  readonly plan: string | null;
-  /** The period of the key's budget that it is charged to, by its start; null: the key has none. */
-  readonly keyBudget: BudgetPeriod | null;
-  /** The same of its account. */
-  readonly accountBudget: BudgetPeriod | null;
-  /** With zero data retention; left out: it is not known. */
-  readonly zdr?: boolean;
-}
+/** One request, one row, written once. `zdr` is left out where it is not known. */
+export type UsageRow = Omit<Row<'usage'>, 'zdr'> & { readonly zdr?: boolean };
 
 /** A request that has been running for more than 250 ms: listed so that it can be recorded after a crash. */
 export interface OpenRequest {
@@ -83,24 +23,11 @@ export interface OpenRequest {
   readonly startedAt: number;
 }
 
-export type TransferKind = 'topup' | 'grant' | 'refund' | 'adjust' | 'chargeback' | 'expiry' | 'usage_closed';
-
 /** Moves money between two accounts; one row is both sides, so that the ledger balances by construction. Immutable. */
-export interface Transfer {
-  readonly id: Uint8Array;
-  readonly debitAccount: string;
-  readonly creditAccount: string;
-  readonly amountMicrocents: bigint;
-  readonly kind: TransferKind;
-  /** Two transfers with the same key move money once. */
-  readonly idempotencyKey: string;
-  readonly reference: string | null;
-  /** Who did it: `cli`, `system`, a user's id. */
-  readonly by: string;
-  readonly at: number;
+export type Transfer = Row<'transfer'> & {
   /** Written in the same transaction as the movement, and only with it. */
   readonly recording?: readonly Recording[];
-}
+};
 
 /** System accounts: the other side of every transfer of a customer. They have no lower bound. */
 export const systemAccounts = {

@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 
 import { loadLimitWindows } from '../../src/store/repositories/limit-windows.ts';
+import { rowsOn } from '../../src/store/schema/codec.ts';
 import { openReadOnly } from '../../src/store/sqlite/dialect.ts';
 import { assertEnvelope } from '../inference/http/envelope.ts';
 import { exchange } from '../inference/http/raw.ts';
@@ -105,7 +106,7 @@ const assertNoLimits = ({ headers }: RawAnswer): void => {
 async function writtenCounts(): Promise<readonly number[]> {
   const db = openReadOnly(join(service.folder, 'data', 'tokenhouse.db'));
   try {
-    const windows = await loadLimitWindows(db, { at: Date.now() });
+    const windows = await loadLimitWindows(rowsOn(db), { at: Date.now() });
     return windows.filter(({ kind }) => kind === 'quota').map(({ used }) => used);
   } finally {
     await db.destroy();

@@ -5,6 +5,7 @@ import type { UsageRow } from '../../src/store/ledger.ts';
 import { repositoriesOn } from '../../src/store/repositories/repositories.ts';
 import type { Repositories } from '../../src/store/repositories/repositories.ts';
 import { toUsageRow } from '../../src/store/repositories/usage-rows.ts';
+import { rowsOn } from '../../src/store/schema/codec.ts';
 import { openReadOnly } from '../../src/store/sqlite/dialect.ts';
 import { verifyLedger } from '../../src/store/verify/verify.ts';
 import { until } from './service.ts';
@@ -67,12 +68,16 @@ export class TestLedger {
 
   /** Every request, without the bound of a page: for tests that make more. */
   everyRow(): Promise<readonly UsageRow[]> {
-    return this.#read(async (_repositories, db) => (await db.selectFrom('usage').selectAll().execute()).map(toUsageRow));
+    return this.#read(async (_repositories, db) =>
+      (await rowsOn(db).selectFrom('usage').selectAll().execute()).map(toUsageRow),
+    );
   }
 
   /** How many requests a crash now would leave as `crashed`. */
   openRequests(): Promise<number> {
-    return this.#read(async (_repositories, db) => (await db.selectFrom('open_request').select('request_id').execute()).length);
+    return this.#read(
+      async (_repositories, db) => (await db.selectFrom('open_request').select('request_id').execute()).length,
+    );
   }
 
   transfers(): ReturnType<Repositories['listTransfers']> {

@@ -1,7 +1,7 @@
 import { createAdapterFactory } from 'better-auth/adapters';
 
 import { authOperators, authTables } from '../../store/repositories/auth.ts';
-import type { AuthColumn, AuthCondition, AuthRow, AuthTable, AuthValue } from '../../store/repositories/auth.ts';
+import type { AuthCondition, AuthRow, AuthTable, AuthValue } from '../../store/repositories/auth.ts';
 import type { Repositories } from '../../store/repositories/repositories.ts';
 
 interface CleanWhere {
@@ -105,9 +105,6 @@ function tableOf(model: string): AuthTable {
   return model as AuthTable;
 }
 
-const columnOf = (table: AuthTable, name: string): AuthColumn | undefined =>
-  (authTables[table] as Readonly<Record<string, AuthColumn>>)[name];
-
 function rowOf(values: Readonly<Record<string, unknown>>): AuthRow {
   return Object.fromEntries(
     Object.entries(values).flatMap(([name, value]) => (value === undefined ? [] : [[name, stored(value)]])),
@@ -139,15 +136,8 @@ const valuesOf = (table: AuthTable, row: AuthRow): Record<string, unknown> =>
   Object.fromEntries(
     Object.entries(row).map(([name, value]) => {
       if (value === null) return [name, null];
-      switch (columnOf(table, name)) {
-        case 'flag':
-          return [name, value === 1];
-        case 'time':
-          return [name, new Date(Number(value))];
-        case 'text':
-        case 'whole':
-        case undefined:
-          return [name, value];
-      }
+      const kind = authTables[table][name];
+      if (kind === 'flag') return [name, value === 1];
+      return [name, kind === 'time' ? new Date(Number(value)) : value];
     }),
   );

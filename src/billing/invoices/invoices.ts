@@ -1,6 +1,7 @@
 import { randomBase62 } from '../../accounts/base62.ts';
 import { uuidText } from '../../platform/ids/uuid.ts';
-import type { LedgerSpan, NewInvoice, OpenPeriod } from '../../store/repositories/invoices.ts';
+import type { LedgerSpan } from '../../store/reports/ledger-span.ts';
+import type { NewInvoice, OpenPeriod } from '../../store/repositories/invoices.ts';
 import type { Repositories } from '../../store/repositories/repositories.ts';
 import { endOfPeriod, isTimeZone, monthOf, monthText, startOfMonthIn } from '../../platform/calendar/months.ts';
 import { readData } from './invoice-document.ts';

@@ -1,4 +1,4 @@
-import type { LedgerMovement, LedgerPayment, LedgerSpan } from '../../store/repositories/invoices.ts';
+import type { LedgerMovement, LedgerPayment, LedgerSpan } from '../../store/reports/ledger-span.ts';
 import { taxWithin } from '../../tax/tax.ts';
 import type { AppliedTax, TaxPayer } from '../../tax/tax.ts';
 

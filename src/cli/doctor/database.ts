@@ -4,7 +4,7 @@ import { sql } from 'kysely';
 
 import type { PostgresStorageConfig } from '../../config/config.ts';
 import { repositoriesOn } from '../../store/repositories/repositories.ts';
-import { migrationNames, migrationsThatRan, newerThanThis } from '../../store/migrations/migrate.ts';
+import { migrationsThatRan, newerThanThis, pendingAfter } from '../../store/migrations/migrate.ts';
 import { openReadOnlyConnection, readPragma } from '../../store/sqlite/connection.ts';
 import { kyselyOn } from '../../store/sqlite/dialect.ts';
 import { isOwned } from '../../store/sqlite/lock.ts';
@@ -136,7 +136,7 @@ function lookAtMigrations(ran: readonly string[]): Finding {
       repair: 'git pull && npm start',
     };
   }
-  const missing = migrationNames.filter((name) => !ran.includes(name));
+  const missing = pendingAfter(ran);
   return { check, state: 'ok', found: missing.length === 0 ? upToDate : `the next start runs ${missing.join(', ')}` };
 }
 

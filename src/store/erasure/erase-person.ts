@@ -3,7 +3,8 @@ import { sql, type Kysely, type SqlBool } from 'kysely';
 import { recordAudit } from '../repositories/audit.ts';
 import type { Database } from '../database.ts';
 import type { Recipients } from '../repositories/notices.ts';
-import { lockAccount } from '../repositories/users.ts';
+import { lockAccount } from '../repositories/members.ts';
+import { rowsOn } from '../schema/codec.ts';
 
 type Db = Kysely<Database>;
 
@@ -86,7 +87,7 @@ export async function erasePerson(
         .select('account_id as id')
         .execute()
     ).map(({ id }) => id);
-    for (const id of accounts) await lockAccount(transaction, id);
+    for (const id of accounts) await lockAccount(rowsOn(transaction), id);
     const stays = await whyPersonStays(transaction, { userId });
     if (stays !== undefined) return stays;
     for (const table of ofPerson) await transaction.deleteFrom(table).where('userId', '=', userId).execute();
@@ -108,10 +109,11 @@ export async function erasePerson(
       requestId,
       address: null,
     } as const;
-    await recordAudit(transaction, { ...entry, id: own!, accountId: null, action: 'person.delete' });
+    await recordAudit(rowsOn(transaction), { ...entry, id: own!, accountId: null, action: 'person.delete' });
     for (const [index, accountId] of accounts.entries()) {
       const id = ofAccounts[index];
-      if (id !== undefined) await recordAudit(transaction, { ...entry, id, accountId, action: 'member.remove' });
+      if (id !== undefined)
+        await recordAudit(rowsOn(transaction), { ...entry, id, accountId, action: 'member.remove' });
     }
     await eraseFromLog(transaction, userId, emails);
     return undefined;

@@ -54,7 +54,8 @@ export async function migrate(db: Kysely<Database>, dialect: SchemaDialect): Pro
 export const isUpToDate = async (db: Kysely<Database>): Promise<boolean> =>
   pendingAfter(await migrationsThatRan(db)).length === 0;
 
-const pendingAfter = (ran: readonly string[]): readonly string[] =>
+/** Steps that the next start of the service runs. */
+export const pendingAfter = (ran: readonly string[]): readonly string[] =>
   migrationNames.filter((name) => !ran.includes(name));
 
 async function createDatabase(db: Kysely<Database>, dialect: SchemaDialect): Promise<void> {

@@ -10,18 +10,18 @@ import type {
   Transfer,
   UsageRow,
 } from '../ledger.ts';
+import * as steps from '../ledger-steps.ts';
 import { StoreError } from '../store-error.ts';
-import { clean, balancesCharged } from '../reports/usage-columns.ts';
+import { balancesCharged } from '../reports/usage-columns.ts';
 import { Session, type PostgresAddress, type Run } from './connection.ts';
 import { DatabaseClock } from './database-clock.ts';
 import { Leases, type LeaseServer } from '../leases.ts';
 import { postgresLeaseServer, balanceCalled, returnChannel } from './lease-server.ts';
 import { Membership } from './membership.ts';
-import { changeBudget } from './change-budget.ts';
-import { move, record } from './move.ts';
+import { move, runSteps } from './run-steps.ts';
 import { isConnectionLost, isWorthAnotherTry, storeErrorOf } from './postgres-error.ts';
 import { Settlements } from './settlements.ts';
-import { heartbeat, readUsage, recordChange } from './statements.ts';
+import { heartbeat, readUsage } from './statements.ts';
 
 const operationTimeoutMs = 5_000;
 const probeTimeoutMs = 1_000;
@@ -172,23 +172,12 @@ export class PostgresLedger implements AccountLedger {
     }
   }
 
-  async createAccount({ id, name, creditLimitMicrocents, at, changeId, recording }: NewAccount): Promise<void> {
-    await this.#transact(async (run) => {
-      const text = `insert into account (id, kind, name, status, available, credit_limit, version, created_at)
-        values ($1, 0, $2, 'active', 0, $3, 1, $4)`;
-      await run({ text }, [id, clean(name), creditLimitMicrocents, at]);
-      await record(run, recording);
-      await run(recordChange, [changeId, at, 'account_created', id]);
-    });
+  async createAccount(account: NewAccount): Promise<void> {
+    await this.#transact((run) => runSteps(run, steps.createAccount(account)));
   }
 
   async setAccountStatus(accountId: string, status: AccountStatus, at: number, changeId: Uint8Array): Promise<void> {
-    await this.#transact(async (run) => {
-      const text = 'update account set status = $1, version = version + 1 where id = $2 and kind = 0';
-      const { count } = await run({ text }, [status, accountId]);
-      if (count === 0) throw new StoreError('not_found', `there is no account ${accountId}`);
-      await run(recordChange, [changeId, at, 'account_status', accountId]);
-    });
+    await this.#transact((run) => runSteps(run, steps.setAccountStatus(accountId, status, at, changeId)));
   }
 
   async setCreditLimit(accountId: string, toMicrocents: bigint, at: number, changeId: Uint8Array): Promise<void> {
@@ -196,12 +185,8 @@ export class PostgresLedger implements AccountLedger {
       try {
         await this.#transact(async (run) => {
           const found = await run({ text: 'select 1 from account where id = $1 and kind = 0 for update' }, [accountId]);
-          if (found.count === 0) throw new StoreError('not_found', `there is no account ${accountId}`);
-          const text = `update account set credit_limit = $1, version = version + 1 where id = $2 and available + $1 >= 0`;
-          const { count } = await run({ text }, [toMicrocents, accountId]);
-          if (count === 0)
-            throw new StoreError('insufficient', `${accountId} is using the credit limit that would be taken away`);
-          await run(recordChange, [changeId, at, 'account_limit', accountId]);
+          if (found.count === 0) throw steps.noAccount(accountId);
+          await runSteps(run, steps.setCreditLimit(accountId, toMicrocents, { at, changeId, mayDebit: true }));
         });
         this.#free.credit(accountId, 0n);
         return;
@@ -213,7 +198,7 @@ export class PostgresLedger implements AccountLedger {
   }
 
   async setBudget(change: BudgetChange): Promise<void> {
-    await this.#transact((run) => changeBudget(run, change));
+    await this.#transact((run) => runSteps(run, steps.setBudget(change)));
     this.budgetChanged(change.subject);
   }
 

@@ -155,12 +155,6 @@ export const settleWithBudgets = {
   }),
 };
 
-/** Notifies the other replicas, in the transaction that makes the change. */
-export const recordChange = {
-  name: 'record_change',
-  text: 'insert into change (id, at, kind, ref) values ($1, $2, $3, $4)',
-};
-
 /** The ledger's rows of these requests. */
 export const readUsage = {
   name: 'read_usage',

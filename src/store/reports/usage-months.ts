@@ -3,7 +3,6 @@
  * names it reads no other (money.md, "Tables"). On SQLite there is one table, whose planner has the right index already.
  */
 import { PostgresAdapter, sql, type Kysely, type RawBuilder, type SqlBool } from 'kysely';
-import type { Database } from '../database.ts';
 
 /** From the key of a request to its recorded end: the longest answer, or a crash that was recorded late. */
 export const longestRequestMs = 7 * 86_400_000;
@@ -12,7 +11,7 @@ const clockSlackMs = 3_600_000;
 
 /** Keys of requests that ended between two times, both optional; the first is inclusive, the second exclusive. */
 export function inMonthsOf(
-  db: Kysely<Database>,
+  db: Pick<Kysely<unknown>, 'getExecutor'>,
   { from, to }: { readonly from?: number; readonly to?: number },
 ): RawBuilder<SqlBool> {
   if (!(db.getExecutor().adapter instanceof PostgresAdapter)) return sql<SqlBool>`1 = 1`;

@@ -1,6 +1,6 @@
 /** Accounts, as the account host, the command line and the operator query them. */
 import { sql, type Kysely, type Updateable } from 'kysely';
-import type { AccountStatus, ChangeKind, Database } from '../database.ts';
+import type { AccountStatus, ChangeKind } from '../database.ts';
 import { inMonthsOf } from '../reports/usage-months.ts';
 import type { Row, Rows } from '../schema/codec.ts';
 import { recordChange } from './changes.ts';
@@ -199,49 +199,43 @@ const toAccount = (row: Row<'account'> & { readonly leased: bigint }): Account =
 
 /** What the running requests of these accounts hold: those that have run for a quarter of a second. */
 export async function heldByAccounts(
-  db: Kysely<Database>,
+  db: Db,
   { accountIds }: { readonly accountIds: readonly string[] },
 ): Promise<readonly { readonly accountId: string; readonly microcents: bigint }[]> {
   if (accountIds.length === 0) return [];
-  const rows = await db
+  return await db
     .selectFrom('open_request')
-    .select(['account_id', sql<bigint>`cast(sum(hold) as bigint)`.as('hold')])
-    .where('account_id', 'in', accountIds)
-    .groupBy('account_id')
+    .select(['accountId', sql<bigint>`cast(sum(hold) as bigint)`.as('microcents')])
+    .where('accountId', 'in', accountIds)
+    .groupBy('accountId')
     .execute();
-  return rows.map(({ account_id, hold }) => ({ accountId: account_id, microcents: hold }));
 }
 
 /** What an account was charged for a model in a span of time, and for how many tokens. */
 export async function chargedUsage(
-  db: Kysely<Database>,
+  db: Db,
   request: { readonly accountId: string; readonly modelId: string; readonly from: number; readonly to: number },
-): Promise<{
-  readonly requests: number;
-  readonly promptTokens: number;
-  readonly cachedTokens: number;
-  readonly completionTokens: number;
-  readonly costMicrocents: bigint;
-}> {
+): Promise<
+  Pick<Row<'usage'>, 'promptTokens' | 'cachedTokens' | 'completionTokens' | 'costMicrocents'> & {
+    readonly requests: number;
+  }
+> {
   const { accountId, modelId, from, to } = request;
-  const sum = (column: 'prompt_tokens' | 'cached_tokens' | 'completion_tokens' | 'cost') =>
-    sql<bigint>`cast(coalesce(sum(${sql.ref(column)}), 0) as bigint)`.as(column);
-  const row = await db
+  const sum = <Sum extends number | bigint>(column: string) =>
+    sql<Sum>`cast(coalesce(sum(${sql.ref(column)}), 0) as bigint)`;
+  return await db
     .selectFrom('usage')
-    .select((is) => is.fn.countAll<bigint>().as('requests'))
-    .select([sum('prompt_tokens'), sum('cached_tokens'), sum('completion_tokens'), sum('cost')])
-    .where('account_id', '=', accountId)
-    .where('ended_at', '>=', BigInt(from))
-    .where('ended_at', '<', BigInt(to))
-    .where('model_id', '=', modelId)
-    .where('cost', '>', 0n)
+    .select((is) => is.fn.countAll<number>().as('requests'))
+    .select([sum<number>('promptTokens').as('promptTokens'), sum<number>('cachedTokens').as('cachedTokens')])
+    .select([
+      sum<number>('completionTokens').as('completionTokens'),
+      sum<bigint>('costMicrocents').as('costMicrocents'),
+    ])
+    .where('accountId', '=', accountId)
+    .where('endedAt', '>=', from)
+    .where('endedAt', '<', to)
+    .where('modelId', '=', modelId)
+    .where('costMicrocents', '>', 0n)
     .where(inMonthsOf(db, { from, to }))
     .executeTakeFirstOrThrow();
-  return {
-    requests: Number(row.requests),
-    promptTokens: Number(row.prompt_tokens),
-    cachedTokens: Number(row.cached_tokens),
-    completionTokens: Number(row.completion_tokens),
-    costMicrocents: row.cost,
-  };
 }

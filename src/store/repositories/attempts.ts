@@ -1,8 +1,8 @@
 /** Failed sign-in attempts, counted for all processes that share the database. */
 import type { Kysely } from 'kysely';
-import type { Database } from '../database.ts';
+import type { Row, Rows } from '../schema/codec.ts';
 
-type Db = Kysely<Database>;
+type Db = Kysely<Rows>;
 
 /** Failures that cost nothing, and the longest pause after more. */
 export interface AttemptRules {
@@ -36,10 +36,10 @@ export async function beginAttempt(
   const waits = await db
     .selectFrom('sign_in_attempt')
     .where('who', 'in', [pair, network])
-    .where('open_at', '>', BigInt(at))
-    .select('open_at')
+    .where('openAt', '>', at)
+    .select('openAt')
     .execute();
-  if (waits.length > 0) return longestOf(waits.map((row) => row.open_at)) - at;
+  if (waits.length > 0) return longestOf(waits.map((row) => row.openAt)) - at;
   return await db.transaction().execute(async (transaction) => {
     // In this order everywhere, so that no two transactions wait for each other.
     const [ofPair, ofNetwork, ofPerson] = [
@@ -47,9 +47,9 @@ export async function beginAttempt(
       await taken(transaction, network, at),
       await taken(transaction, person, at),
     ];
-    const waitMs = longestOf([ofPair.open_at, ofNetwork.open_at]) - at;
+    const waitMs = longestOf([ofPair.openAt, ofNetwork.openAt]) - at;
     if (waitMs > 0) return waitMs;
-    const isUnderAttack = Number(ofPerson.failures) >= rules.person.free;
+    const isUnderAttack = ofPerson.failures >= rules.person.free;
     const free = isUnderAttack ? 1 : rules.pair.free;
     await fail(transaction, pair, ofPair, { ...rules.pair, free, at });
     await fail(transaction, network, ofNetwork, { ...rules.network, at });
@@ -69,15 +69,15 @@ export async function attemptWasRight(
     for (const who of [network, person])
       await transaction
         .updateTable('sign_in_attempt')
-        .set((is) => ({ failures: is('failures', '-', 1n) }))
+        .set((is) => ({ failures: is('failures', '-', 1) }))
         .where('who', '=', who)
-        .where('failures', '>', 0n)
+        .where('failures', '>', 0)
         .execute();
     await transaction
       .updateTable('sign_in_attempt')
-      .set({ open_at: 0 })
+      .set({ openAt: 0 })
       .where('who', '=', network)
-      .where('failures', '<=', BigInt(rules.network.free))
+      .where('failures', '<=', rules.network.free)
       .execute();
   });
 }
@@ -89,58 +89,54 @@ export async function forgetAttempts(
 ): Promise<number> {
   const surplus = await db
     .selectFrom('sign_in_attempt')
-    .select('last_at')
-    .orderBy('last_at', 'desc')
+    .select('lastAt')
+    .orderBy('lastAt', 'desc')
     .offset(keepMax)
     .limit(1)
     .executeTakeFirst();
-  const before = BigInt(at - forgetAfterMs);
-  const limit = surplus === undefined || surplus.last_at < before ? before : surplus.last_at;
+  const until = Math.max(at - forgetAfterMs, surplus?.lastAt ?? 0);
   const doomed = db
     .selectFrom('sign_in_attempt')
     .select('who')
-    .where('last_at', '<=', limit)
-    .orderBy('last_at')
+    .where('lastAt', '<=', until)
+    .orderBy('lastAt')
     .limit(forgottenAtOnce);
   const { numDeletedRows } = await db.deleteFrom('sign_in_attempt').where('who', 'in', doomed).executeTakeFirst();
   return Number(numDeletedRows);
 }
 
-interface Counted {
-  readonly failures: bigint;
-  readonly open_at: bigint;
-}
+type Counted = Pick<Row<'sign_in_attempt'>, 'failures' | 'openAt'>;
 
 /** A count, with its row locked on PostgreSQL until the transaction ends; on SQLite the repositories are alone. */
 async function taken(transaction: Db, who: string, at: number): Promise<Counted> {
   const row = await transaction
     .insertInto('sign_in_attempt')
-    .values({ who, failures: 0, open_at: 0, last_at: at })
+    .values({ who, failures: 0, openAt: 0, lastAt: at })
     // Takes the lock without a change.
     .onConflict((on) => on.column('who').doUpdateSet((is) => ({ who: is.ref('excluded.who') })))
-    .returning(['failures', 'open_at', 'last_at'])
+    .returning(['failures', 'openAt', 'lastAt'])
     .executeTakeFirstOrThrow();
-  return row.last_at < BigInt(at - forgetAfterMs) ? { failures: 0n, open_at: 0n } : row;
+  return row.lastAt < at - forgetAfterMs ? { failures: 0, openAt: 0 } : row;
 }
 
 async function fail(
   transaction: Db,
   who: string,
-  { failures, open_at: openAt }: Counted,
+  { failures, openAt }: Counted,
   { free, pauseMaxMs, at }: { readonly free: number; readonly pauseMaxMs: number; readonly at: number },
 ): Promise<void> {
-  const now = Number(failures) + 1;
+  const now = failures + 1;
   const beyond = now - free;
   const isPaused = beyond >= 0 && pauseMaxMs > 0;
   await transaction
     .updateTable('sign_in_attempt')
     .set({
       failures: now,
-      open_at: isPaused ? at + Math.min(firstPauseMs * 2 ** Math.min(beyond, 20), pauseMaxMs) : openAt,
-      last_at: at,
+      openAt: isPaused ? at + Math.min(firstPauseMs * 2 ** Math.min(beyond, 20), pauseMaxMs) : openAt,
+      lastAt: at,
     })
     .where('who', '=', who)
     .execute();
 }
 
-const longestOf = (times: readonly bigint[]): number => Math.max(0, ...times.map(Number));
+const longestOf = (times: readonly number[]): number => Math.max(0, ...times);

@@ -1,6 +1,7 @@
 /** Who changed what (`audit_log`). */
-import { sql, type Kysely, type Selectable } from 'kysely';
-import type { AuditOutcome, Database } from '../database.ts';
+import { sql, type Kysely } from 'kysely';
+import type { AuditOutcome } from '../database.ts';
+import type { Row, Rows } from '../schema/codec.ts';
 
 /** Who makes a change: a signed-in user, a key, the command line, or the service itself. */
 export interface Actor {
@@ -10,53 +11,24 @@ export interface Actor {
   readonly name: string | null;
 }
 
-export interface AuditEntry {
-  /** UUIDv7. */
-  readonly id: Uint8Array;
-  readonly at: number;
-  /** null: a change of the server, not of one account. */
-  readonly accountId: string | null;
+/** `accountId` is null for a change of the server. `before`, `after` and `input` are JSON, and never hold a secret. */
+export type AuditEntry = Omit<
+  Row<'audit_log'>,
+  'actorKind' | 'actorId' | 'actorName' | 'completes' | 'outcome' | 'input'
+> & {
   readonly actor: Actor;
-  /** For example `key.create`. */
-  readonly action: string;
-  /** Id of what was changed. */
-  readonly target: string | null;
-  /** JSON; never a secret. */
-  readonly before: string | null;
-  readonly after: string | null;
-  readonly requestId: string | null;
-  readonly address: string | null;
   /** `begun`: written before the change; its outcome was never written, or is not yet. Left out: done. */
   readonly outcome?: AuditOutcome;
-  /** JSON: the input of the change. */
   readonly input?: string | null;
-}
+};
 
 /** As it is written: the outcome of a change that was written as begun is an entry that references that one. */
-export interface NewAuditEntry extends AuditEntry {
-  readonly completes?: Uint8Array;
-}
+export type NewAuditEntry = AuditEntry & { readonly completes?: Uint8Array };
 
-export async function recordAudit(db: Kysely<Database>, entry: NewAuditEntry): Promise<void> {
+export async function recordAudit(db: Kysely<Rows>, { actor, ...entry }: NewAuditEntry): Promise<void> {
   await db
     .insertInto('audit_log')
-    .values({
-      id: entry.id,
-      at: entry.at,
-      account_id: entry.accountId,
-      actor_kind: entry.actor.kind,
-      actor_id: entry.actor.id,
-      actor_name: entry.actor.name,
-      action: entry.action,
-      target: entry.target,
-      before: entry.before,
-      after: entry.after,
-      request_id: entry.requestId,
-      address: entry.address,
-      completes: entry.completes ?? null,
-      outcome: entry.outcome ?? null,
-      input: entry.input ?? null,
-    })
+    .values({ ...entry, actorKind: actor.kind, actorId: actor.id, actorName: actor.name })
     .execute();
 }
 
@@ -86,14 +58,14 @@ export interface AuditRequest {
 }
 
 /** Newest first, older than `before` where given; each change once, with its outcome. */
-export async function listAudit(db: Kysely<Database>, request: AuditRequest): Promise<readonly AuditEntry[]> {
+export async function listAudit(db: Kysely<Rows>, request: AuditRequest): Promise<readonly AuditEntry[]> {
   const { accountId, before, actions, limit } = request;
   let query = db
     .selectFrom('audit_log')
     .leftJoin('audit_log as end', 'end.completes', 'audit_log.id')
     .selectAll('audit_log')
-    .select(['end.outcome as end_outcome', 'end.after as end_after', 'end.target as end_target'])
-    .select('end.account_id as end_account_id')
+    .select(['end.outcome as endOutcome', 'end.after as endAfter', 'end.target as endTarget'])
+    .select('end.accountId as endAccountId')
     .where('audit_log.completes', 'is', null)
     .orderBy('audit_log.id', 'desc')
     .limit(limit);
@@ -103,26 +75,24 @@ export async function listAudit(db: Kysely<Database>, request: AuditRequest): Pr
     );
   if (before !== undefined) query = query.where('audit_log.id', '<', before);
   if (actions !== undefined) query = query.where('audit_log.action', 'in', actions);
-  return (await query.execute()).map((row) =>
-    toEntry({
+  return (await query.execute()).map(
+    ({ endOutcome, endAfter, endTarget, endAccountId, completes: _, actorKind, actorId, actorName, ...row }) => ({
       ...row,
-      account_id: row.account_id ?? row.end_account_id,
-      target: row.target ?? row.end_target,
-      outcome: row.end_outcome ?? row.outcome,
-      after: row.after ?? row.end_after,
+      accountId: row.accountId ?? endAccountId,
+      actor: { kind: actorKind, id: actorId, name: actorName },
+      target: row.target ?? endTarget,
+      outcome: endOutcome ?? row.outcome ?? 'done',
+      after: row.after ?? endAfter,
     }),
   );
 }
 
 /** Ids of the newest entries that are about an account, each by an index: a long log of others costs nothing. */
-function idsOf(
-  db: Kysely<Database>,
-  { accountId, before, actions, limit }: AuditRequest & { readonly accountId: string },
-) {
+function idsOf(db: Kysely<Rows>, { accountId, before, actions, limit }: AuditRequest & { readonly accountId: string }) {
   let own = db
     .selectFrom('audit_log')
     .select('id')
-    .where('account_id', '=', accountId)
+    .where('accountId', '=', accountId)
     .where('completes', 'is', null)
     .orderBy('id', 'desc')
     .limit(limit);
@@ -130,19 +100,19 @@ function idsOf(
   let completed = db
     .selectFrom('audit_log')
     .select(sql<Uint8Array>`completes`.as('id'))
-    .where('account_id', '=', accountId)
+    .where('accountId', '=', accountId)
     .where('completes', 'is not', null)
     .orderBy('completes', 'desc')
     .limit(limit);
   let ofMembers = db
     .selectFrom('member')
-    .innerJoin('audit_log', 'audit_log.actor_id', 'member.user_id')
+    .innerJoin('audit_log', 'audit_log.actorId', 'member.userId')
     .select('audit_log.id')
-    .where('member.account_id', '=', accountId)
-    .where('audit_log.account_id', 'is', null)
-    .where('audit_log.actor_kind', '=', 'user')
+    .where('member.accountId', '=', accountId)
+    .where('audit_log.accountId', 'is', null)
+    .where('audit_log.actorKind', '=', 'user')
     .where('audit_log.action', 'in', signInActions)
-    .whereRef('audit_log.at', '>=', 'member.created_at')
+    .whereRef('audit_log.at', '>=', 'member.createdAt')
     .orderBy('audit_log.id', 'desc')
     .limit(limit);
   if (before !== undefined) {
@@ -156,20 +126,5 @@ function idsOf(
     ofMembers = ofMembers.where('audit_log.action', 'in', actions);
   }
   const all = (part: typeof own, name: string) => db.selectFrom(part.as(name)).select('id');
-  return all(own, 'own').union(all(completed, 'completed')).union(all(ofMembers, 'of_members')).as('about');
+  return all(own, 'own').union(all(completed, 'completed')).union(all(ofMembers, 'ofMembers')).as('about');
 }
-
-const toEntry = (row: Omit<Selectable<Database['audit_log']>, 'completes'>): AuditEntry => ({
-  id: row.id,
-  at: Number(row.at),
-  accountId: row.account_id,
-  actor: { kind: row.actor_kind, id: row.actor_id, name: row.actor_name },
-  action: row.action,
-  target: row.target,
-  before: row.before,
-  after: row.after,
-  requestId: row.request_id,
-  address: row.address,
-  outcome: row.outcome ?? 'done',
-  input: row.input,
-});

@@ -4,83 +4,23 @@
  */
 import { sql, type ExpressionBuilder, type Expression, type Kysely, type SqlBool } from 'kysely';
 import type { Database } from '../database.ts';
+import type { Kind } from '../schema/column.ts';
+import { columnsOf, tables, type TableName } from '../schema/tables.ts';
 import { StoreError } from '../store-error.ts';
 
 type Db = Kysely<Database>;
 
-/** By what a column holds: texts, flags (0 and 1), whole numbers, and times in milliseconds. */
-export type AuthColumn = 'text' | 'flag' | 'whole' | 'time';
+/** Every table that better-auth may touch, with the kind of each of its columns; a test compares them with what it asks for. */
+export const authTables = Object.fromEntries(
+  (Object.keys(tables) as TableName[])
+    .filter((table) => table.startsWith('auth_'))
+    .map((table) => [
+      table,
+      Object.fromEntries(Object.entries(columnsOf(table)).map(([column, { kind }]) => [column, kind])),
+    ]),
+) as Readonly<Record<AuthTable, Readonly<Record<string, Kind>>>>;
 
-/** Every table that better-auth may touch, and every column of it; a test compares them with what it asks for. */
-export const authTables = {
-  auth_user: {
-    id: 'text',
-    name: 'text',
-    email: 'text',
-    emailVerified: 'flag',
-    image: 'text',
-    createdAt: 'time',
-    updatedAt: 'time',
-    twoFactorEnabled: 'flag',
-  },
-  auth_session: {
-    id: 'text',
-    expiresAt: 'time',
-    token: 'text',
-    createdAt: 'time',
-    updatedAt: 'time',
-    ipAddress: 'text',
-    userAgent: 'text',
-    userId: 'text',
-  },
-  auth_account: {
-    id: 'text',
-    accountId: 'text',
-    providerId: 'text',
-    userId: 'text',
-    accessToken: 'text',
-    refreshToken: 'text',
-    idToken: 'text',
-    accessTokenExpiresAt: 'time',
-    refreshTokenExpiresAt: 'time',
-    scope: 'text',
-    password: 'text',
-    createdAt: 'time',
-    updatedAt: 'time',
-  },
-  auth_verification: {
-    id: 'text',
-    identifier: 'text',
-    value: 'text',
-    expiresAt: 'time',
-    createdAt: 'time',
-    updatedAt: 'time',
-  },
-  auth_two_factor: {
-    id: 'text',
-    secret: 'text',
-    backupCodes: 'text',
-    userId: 'text',
-    verified: 'flag',
-    failedVerificationCount: 'whole',
-    lockedUntil: 'time',
-  },
-  auth_passkey: {
-    id: 'text',
-    name: 'text',
-    publicKey: 'text',
-    userId: 'text',
-    credentialID: 'text',
-    counter: 'whole',
-    deviceType: 'text',
-    backedUp: 'flag',
-    transports: 'text',
-    createdAt: 'time',
-    aaguid: 'text',
-  },
-} as const satisfies Readonly<Record<string, Readonly<Record<string, AuthColumn>>>>;
-
-export type AuthTable = keyof typeof authTables;
+export type AuthTable = Extract<TableName, `auth_${string}`>;
 /** Times and flags are numbers here. */
 export type AuthValue = string | number | null;
 export type AuthRow = Readonly<Record<string, AuthValue>>;
@@ -129,7 +69,7 @@ const rowsMax = 1000;
 /** Answers one call. Throws a StoreError `invalid` for a table or column that is not listed. */
 export async function authStore(db: Db, request: AuthRequest): Promise<AuthAnswer> {
   if (!Object.hasOwn(authTables, request.table)) throw new StoreError('invalid', 'no such table of sign-in');
-  const columns: Readonly<Record<string, AuthColumn>> = authTables[request.table];
+  const columns = authTables[request.table];
   const known = (column: string): string => {
     if (!Object.hasOwn(columns, column)) throw new StoreError('invalid', `no such column of ${request.table}`);
     return column;

@@ -260,7 +260,7 @@ async function transfersBefore(
   if (kind !== undefined) query = query.where('kind', '=', kind);
   if (before !== undefined) query = olderThan(query, before);
   return (await query.execute()).map((row) => ({
-    kind: row.kind as TransferKind,
+    kind: row.kind,
     id: row.id,
     at: Number(row.at),
     microcents: row.debit_account === accountId ? -row.amount : row.amount,

@@ -1,7 +1,7 @@
 /** The requests of one account, one by one. */
 import { sql, type Kysely, type SqlBool } from 'kysely';
-import type { Database } from '../database.ts';
 import type { Ending, UsageRow } from '../ledger.ts';
+import type { Rows } from '../schema/codec.ts';
 import { toUsageRow, type UsageCursor } from './usage-rows.ts';
 import { tagPattern } from '../reports/usage-expressions.ts';
 import { inMonthsOf } from '../reports/usage-months.ts';
@@ -27,7 +27,7 @@ const rowsLookedAtMax = 5_000;
 
 /** Newest end first. */
 export async function listGenerations(
-  db: Kysely<Database>,
+  db: Kysely<Rows>,
   request: GenerationFilter & { readonly before?: UsageCursor; readonly limit: number },
 ): Promise<GenerationPage> {
   const { accountId, before, limit, from, userId, ownerId } = request;
@@ -35,28 +35,28 @@ export async function listGenerations(
   const span = { ...(from === undefined ? {} : { from }), ...(to === Infinity ? {} : { to }) };
   let looked = db
     .selectFrom('usage')
-    .where('account_id', '=', accountId)
+    .where('accountId', '=', accountId)
     .where(inMonthsOf(db, span))
-    .orderBy('ended_at', 'desc')
-    .orderBy('request_id', 'desc');
-  if (from !== undefined) looked = looked.where('ended_at', '>=', BigInt(from));
-  if (to !== Infinity) looked = looked.where('ended_at', '<', BigInt(to));
+    .orderBy('endedAt', 'desc')
+    .orderBy('requestId', 'desc');
+  if (from !== undefined) looked = looked.where('endedAt', '>=', from);
+  if (to !== Infinity) looked = looked.where('endedAt', '<', to);
   if (before !== undefined)
     looked = looked.where((is) =>
-      is(is.refTuple('ended_at', 'request_id'), '<', is.tuple(BigInt(before.endedAt), before.requestId)),
+      is(is.refTuple('endedAt', 'requestId'), '<', is.tuple(before.endedAt, before.requestId)),
     );
 
   let query = db
     .selectFrom(looked.selectAll().limit(rowsLookedAtMax).as('looked'))
     .selectAll()
-    .orderBy('ended_at', 'desc')
-    .orderBy('request_id', 'desc')
+    .orderBy('endedAt', 'desc')
+    .orderBy('requestId', 'desc')
     .limit(limit + 1);
-  if (request.modelId !== undefined) query = query.where('model_id', '=', request.modelId);
-  if (request.keyId !== undefined) query = query.where('key_id', '=', request.keyId);
+  if (request.modelId !== undefined) query = query.where('modelId', '=', request.modelId);
+  if (request.keyId !== undefined) query = query.where('keyId', '=', request.keyId);
   if (request.ending !== undefined) query = query.where('ending', '=', request.ending);
-  if (request.errorCode !== undefined) query = query.where('error_code', '=', request.errorCode);
-  if (request.streamed !== undefined) query = query.where('streamed', '=', request.streamed ? 1n : 0n);
+  if (request.errorCode !== undefined) query = query.where('errorCode', '=', request.errorCode);
+  if (request.streamed !== undefined) query = query.where('streamed', '=', request.streamed);
   if (request.tag !== undefined) query = query.where(sql<SqlBool>`tags like ${tagPattern(request.tag)} escape '!'`);
   for (const user of [userId, ownerId]) if (user !== undefined) query = query.where(isKeyOf(accountId, user));
   const rows = (await query.execute()).map(toUsageRow);
@@ -66,26 +66,26 @@ export async function listGenerations(
     return { rows: page, next: { endedAt, requestId } };
   }
   const last = await looked
-    .select(['ended_at', 'request_id'])
+    .select(['endedAt', 'requestId'])
     .offset(rowsLookedAtMax - 1)
     .limit(1)
     .executeTakeFirst();
   return {
     rows,
-    next: last === undefined ? undefined : { endedAt: Number(last.ended_at), requestId: last.request_id },
+    next: last,
   };
 }
 
 /** Where the page after a request begins; undefined: the account has no request with this id. */
 export async function cursorOf(
-  db: Kysely<Database>,
+  db: Kysely<Rows>,
   { accountId, requestId }: { readonly accountId: string; readonly requestId: Uint8Array },
 ): Promise<UsageCursor | undefined> {
   const row = await db
     .selectFrom('usage')
-    .select('ended_at')
-    .where('request_id', '=', requestId)
-    .where('account_id', '=', accountId)
+    .select('endedAt')
+    .where('requestId', '=', requestId)
+    .where('accountId', '=', accountId)
     .executeTakeFirst();
-  return row === undefined ? undefined : { endedAt: Number(row.ended_at), requestId };
+  return row === undefined ? undefined : { endedAt: row.endedAt, requestId };
 }

@@ -1,5 +1,5 @@
 import { sql, type Kysely } from 'kysely';
-import type { Database } from '../database.ts';
+import type { Row, Rows } from '../schema/codec.ts';
 
 /** What was used in one window of one limit. */
 export interface WindowCount {
@@ -24,20 +24,20 @@ const pageRows = 1000;
 
 /** In the order of their keys. */
 export async function loadLimitWindows(
-  db: Kysely<Database>,
+  db: Kysely<Rows>,
   { at, after }: { readonly at: number; readonly after?: WindowCount },
 ): Promise<readonly WindowCount[]> {
   let query = db
     .selectFrom('limit_window')
     .selectAll()
-    .where(sql<bigint>`starts_at + length`, '>', BigInt(at))
+    .where(sql<number>`starts_at + length`, '>', at)
     .orderBy('subject')
     .orderBy('kind')
     .orderBy('length')
     .limit(pageRows);
   if (after !== undefined) {
     query = query.where((is) =>
-      is(is.refTuple('subject', 'kind', 'length'), '>', is.tuple(after.subject, after.kind, BigInt(after.lengthMs))),
+      is(is.refTuple('subject', 'kind', 'length'), '>', is.tuple(after.subject, after.kind, after.lengthMs)),
     );
   }
   return (await query.execute()).map(toCount);
@@ -48,7 +48,7 @@ export async function loadLimitWindows(
  * that was wrong, and is replaced as well.
  */
 export async function addLimitWindows(
-  db: Kysely<Database>,
+  db: Kysely<Rows>,
   { changes }: { readonly changes: readonly WindowCount[] },
 ): Promise<readonly WindowCount[]> {
   if (changes.length === 0) return [];
@@ -60,18 +60,12 @@ export async function addLimitWindows(
       // In one order everywhere, so that two replicas cannot wait for each other.
       changes
         .toSorted((a, b) => compare(a.subject, b.subject) || compare(a.kind, b.kind) || a.lengthMs - b.lengthMs)
-        .map(({ subject, kind, lengthMs, startsAt, used }) => ({
-          subject,
-          kind,
-          length: lengthMs,
-          starts_at: startsAt,
-          used,
-        })),
+        .map(({ subject, kind, lengthMs: length, startsAt, used }) => ({ subject, kind, length, startsAt, used })),
     )
     .onConflict((conflict) =>
       conflict.columns(['subject', 'kind', 'length']).doUpdateSet({
-        used: sql<bigint>`case when ${isSame} then limit_window.used + excluded.used when ${isNext} then excluded.used else limit_window.used end`,
-        starts_at: sql<bigint>`case when ${isNext} then excluded.starts_at else limit_window.starts_at end`,
+        used: sql<number>`case when ${isSame} then limit_window.used + excluded.used when ${isNext} then excluded.used else limit_window.used end`,
+        startsAt: sql<number>`case when ${isNext} then excluded.starts_at else limit_window.starts_at end`,
       }),
     )
     .returningAll()
@@ -81,23 +75,15 @@ export async function addLimitWindows(
 
 const compare = (a: string, b: string): number => (a < b ? -1 : a > b ? 1 : 0);
 
-const toCount = (row: {
-  readonly subject: string;
-  readonly kind: string;
-  readonly length: bigint;
-  readonly starts_at: bigint;
-  readonly used: bigint;
-}): WindowCount => ({
-  subject: row.subject,
-  kind: row.kind as WindowCount['kind'],
-  lengthMs: Number(row.length),
-  startsAt: Number(row.starts_at),
-  used: Number(row.used),
+const toCount = ({ kind, length, ...row }: Row<'limit_window'>): WindowCount => ({
+  ...row,
+  kind: kind as WindowCount['kind'],
+  lengthMs: length,
 });
 
 /** The newest windows of an account or a key. With several processes `used` is what they have leased, never less than is used. */
 export async function limitWindowsOf(
-  db: Kysely<Database>,
+  db: Kysely<Rows>,
   { subject }: { readonly subject: string },
 ): Promise<readonly WindowCount[]> {
   const rows = await db.selectFrom('limit_window').selectAll().where('subject', '=', subject).execute();

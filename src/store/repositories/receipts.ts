@@ -1,16 +1,27 @@
 /** Receipts of payments, and the documents that correct them when a payment is returned. */
-import type { Kysely, Selectable } from 'kysely';
-import type { Database, ReceiptKind } from '../database.ts';
+import type { Kysely } from 'kysely';
 import { ranAt } from '../migrations/migrate.ts';
 import { addNotice, nobody } from './notices.ts';
-import { rowsOn } from '../schema/codec.ts';
+import { storedOn, type Row, type Rows } from '../schema/codec.ts';
 import { StoreError } from '../store-error.ts';
 
-type Db = Kysely<Database>;
+type Db = Kysely<Rows>;
+
+/** As it was issued; its row says more. */
+export type Receipt = Pick<
+  Row<'receipt'>,
+  'id' | 'accountId' | 'kind' | 'number' | 'corrects' | 'topupId' | 'issuedAt' | 'totalMicrocents' | 'method' | 'data'
+>;
+
+/** A document to be issued; the transaction that makes it gives it its number. */
+export type NewReceipt = Omit<Row<'receipt'>, 'number' | 'year' | 'sequence' | 'issuedAt'> & {
+  /** Id of its event. */
+  readonly noticeId: string;
+};
 
 /** Since when payments get receipts in this database; earlier ones never do. */
 export async function receiptsSince(db: Db, _request: object): Promise<number> {
-  return (await ranAt(db, '029-receipts')) ?? Number.MAX_SAFE_INTEGER;
+  return (await ranAt(storedOn(db), '029-receipts')) ?? Number.MAX_SAFE_INTEGER;
 }
 
 /** A payment that has no receipt yet. */
@@ -44,41 +55,39 @@ export async function listUnreceipted(
   const { after } = request;
   let query = db
     .selectFrom('transfer')
-    .innerJoin('account', (join) =>
-      join.onRef('account.id', '=', 'transfer.credit_account').on('account.kind', '=', 0n),
-    )
-    .leftJoin('receipt', 'receipt.transfer_id', 'transfer.id')
-    .leftJoin('payment', 'payment.transfer_id', 'transfer.id')
-    .leftJoin('topup', 'topup.id', 'payment.topup_id')
+    .innerJoin('account', (join) => join.onRef('account.id', '=', 'transfer.creditAccount').on('account.kind', '=', 0))
+    .leftJoin('receipt', 'receipt.transferId', 'transfer.id')
+    .leftJoin('payment', 'payment.transferId', 'transfer.id')
+    .leftJoin('topup', 'topup.id', 'payment.topupId')
     .where('transfer.kind', '=', 'topup')
-    .where('transfer.at', '>=', BigInt(request.since))
+    .where('transfer.at', '>=', request.since)
     .where('receipt.id', 'is', null)
-    .select(['transfer.id', 'transfer.at', 'transfer.amount', 'transfer.reference', 'account.id as account_id'])
-    .select(['account.name', 'payment.provider', 'payment.id as payment_id', 'topup.id as topup_id'])
-    .select(['topup.origin', 'topup.checkout_id'])
+    .select(['transfer.id', 'transfer.at', 'transfer.amountMicrocents', 'transfer.reference'])
+    .select(['account.id as accountId', 'account.name', 'payment.provider', 'payment.id as paymentId'])
+    .select(['topup.id as topupId', 'topup.origin', 'topup.checkoutId'])
     .orderBy('transfer.at')
     .orderBy('transfer.id')
     .limit(request.limit);
   if (after !== undefined)
     query = query.where((is) =>
-      is(is.refTuple('transfer.at', 'transfer.id'), '>', is.tuple(BigInt(after.at), after.transferId)),
+      is(is.refTuple('transfer.at', 'transfer.id'), '>', is.tuple(after.at, after.transferId)),
     );
   return (await query.execute()).map((row) => ({
     transferId: Uint8Array.from(row.id),
-    accountId: row.account_id,
+    accountId: row.accountId,
     accountName: row.name,
-    at: Number(row.at),
-    amountMicrocents: row.amount,
+    at: row.at,
+    amountMicrocents: row.amountMicrocents,
     reference: row.reference,
     topup:
-      row.topup_id === null || row.provider === null || row.payment_id === null || row.origin === null
+      row.topupId === null || row.provider === null || row.paymentId === null || row.origin === null
         ? null
         : {
-            id: row.topup_id,
+            id: row.topupId,
             provider: row.provider,
-            paymentId: row.payment_id,
+            paymentId: row.paymentId,
             origin: row.origin,
-            checkoutId: row.origin === 'auto' ? null : row.checkout_id,
+            checkoutId: row.origin === 'auto' ? null : row.checkoutId,
           },
   }));
 }
@@ -105,19 +114,19 @@ export async function listUncorrectedReturns(
     .innerJoin('payment', (join) =>
       join
         .onRef('payment.provider', '=', 'payment_return.provider')
-        .onRef('payment.id', '=', 'payment_return.payment_id'),
+        .onRef('payment.id', '=', 'payment_return.paymentId'),
     )
     .leftJoin('receipt as note', (join) =>
       join
         .onRef('note.provider', '=', 'payment_return.provider')
-        .onRef('note.return_id', '=', 'payment_return.id')
+        .onRef('note.returnId', '=', 'payment_return.id')
         .on('note.kind', '=', 'credit_note'),
     )
-    .select(['payment_return.provider as by', 'payment_return.id as returned', 'payment_return.kind as return_kind'])
-    .select(['payment_return.amount', 'payment_return.at', 'payment_return.undone_at']);
+    .select(['payment_return.provider as by', 'payment_return.id as returnedId', 'payment_return.kind as returnKind'])
+    .select(['payment_return.amountMicrocents', 'payment_return.at', 'payment_return.undoneAt']);
   const taken = await returns
-    .innerJoin('receipt', 'receipt.transfer_id', 'payment.transfer_id')
-    .where('payment_return.undone_at', 'is', null)
+    .innerJoin('receipt', 'receipt.transferId', 'payment.transferId')
+    .where('payment_return.undoneAt', 'is', null)
     .where('note.id', 'is', null)
     .selectAll('receipt')
     .orderBy('payment_return.at')
@@ -128,10 +137,10 @@ export async function listUncorrectedReturns(
     .leftJoin('receipt as reversal', (join) =>
       join
         .onRef('reversal.provider', '=', 'payment_return.provider')
-        .onRef('reversal.return_id', '=', 'payment_return.id')
+        .onRef('reversal.returnId', '=', 'payment_return.id')
         .on('reversal.kind', '=', 'credit_note_reversal'),
     )
-    .where('payment_return.undone_at', 'is not', null)
+    .where('payment_return.undoneAt', 'is not', null)
     .where('reversal.id', 'is', null)
     .selectAll('receipt')
     .orderBy('payment_return.at')
@@ -139,33 +148,16 @@ export async function listUncorrectedReturns(
     .execute();
   const toDue =
     (due: UncorrectedReturn['due']) =>
-    (row: (typeof taken)[number]): UncorrectedReturn => ({
-      provider: row.by,
-      returnId: row.returned,
-      kind: row.return_kind,
-      amountMicrocents: row.amount,
-      at: Number(due === 'credit_note' ? row.at : (row.undone_at ?? row.at)),
+    ({ by, returnedId, returnKind, amountMicrocents, at, undoneAt, ...corrects }: (typeof taken)[number]) => ({
+      provider: by,
+      returnId: returnedId,
+      kind: returnKind,
+      amountMicrocents,
+      at: due === 'credit_note' ? at : (undoneAt ?? at),
       due,
-      corrects: toReceipt(row),
+      corrects,
     });
   return [...taken.map(toDue('credit_note')), ...undone.map(toDue('credit_note_reversal'))];
-}
-
-/** A document to be issued; the transaction that makes it gives it its number. */
-export interface NewReceipt {
-  readonly id: string;
-  readonly accountId: string;
-  readonly kind: ReceiptKind;
-  readonly transferId: Uint8Array | null;
-  readonly provider: string | null;
-  readonly returnId: string | null;
-  readonly corrects: string;
-  readonly topupId: string | null;
-  readonly totalMicrocents: bigint;
-  readonly method: string;
-  readonly data: string;
-  /** Id of its event. */
-  readonly noticeId: string;
 }
 
 /** Concurrent issuers may take the number that was meant for this one. */
@@ -179,7 +171,8 @@ export async function issueReceipt(
   db: Db,
   request: { readonly receipt: NewReceipt; readonly year: number; readonly prefix: string; readonly at: number },
 ): Promise<boolean> {
-  const { receipt, year, at } = request;
+  const { year, at } = request;
+  const { noticeId, ...receipt } = request.receipt;
   for (let tries = 0; tries < numberTriesMax; tries++) {
     const outcome = await db.transaction().execute(async (transaction) => {
       let own = transaction.selectFrom('receipt').select('id');
@@ -187,42 +180,26 @@ export async function issueReceipt(
         receipt.transferId === null
           ? own
               .where('provider', '=', receipt.provider)
-              .where('return_id', '=', receipt.returnId)
+              .where('returnId', '=', receipt.returnId)
               .where('kind', '=', receipt.kind)
-          : own.where('transfer_id', '=', receipt.transferId);
+          : own.where('transferId', '=', receipt.transferId);
       if ((await own.executeTakeFirst()) !== undefined) return false;
       const last = await transaction
         .selectFrom('receipt')
-        .where('year', '=', BigInt(year))
+        .where('year', '=', year)
         .select((of) => of.fn.max('sequence').as('sequence'))
         .executeTakeFirst();
-      const sequence = Number(last?.sequence ?? 0n) + 1;
+      const sequence = (last?.sequence ?? 0) + 1;
       const number = `${request.prefix}R${year}-${String(sequence).padStart(6, '0')}`;
       const { numInsertedOrUpdatedRows } = await transaction
         .insertInto('receipt')
-        .values({
-          id: receipt.id,
-          account_id: receipt.accountId,
-          kind: receipt.kind,
-          number,
-          year,
-          sequence,
-          transfer_id: receipt.transferId,
-          provider: receipt.provider,
-          return_id: receipt.returnId,
-          corrects: receipt.corrects,
-          topup_id: receipt.topupId,
-          issued_at: at,
-          total: receipt.totalMicrocents,
-          method: receipt.method,
-          data: receipt.data,
-        })
+        .values({ ...receipt, number, year, sequence, issuedAt: at })
         .onConflict((conflict) => conflict.doNothing())
         .executeTakeFirst();
       // The number or the document is taken: the next look tells which.
       if (numInsertedOrUpdatedRows !== 1n) return undefined;
-      await addNotice(rowsOn(transaction), {
-        id: receipt.noticeId,
+      await addNotice(transaction, {
+        id: noticeId,
         accountId: receipt.accountId,
         type: 'receipt.issued',
         data: JSON.stringify({
@@ -242,22 +219,6 @@ export async function issueReceipt(
   throw new StoreError('busy', 'too many receipts are issued at once');
 }
 
-export interface Receipt {
-  readonly id: string;
-  readonly accountId: string;
-  readonly kind: ReceiptKind;
-  readonly number: string;
-  /** Id of the document that it corrects; empty: none. */
-  readonly corrects: string;
-  readonly topupId: string | null;
-  readonly issuedAt: number;
-  readonly totalMicrocents: bigint;
-  /** How it was paid, in words. */
-  readonly method: string;
-  /** JSON: all that it says, except number and date. */
-  readonly data: string;
-}
-
 /** Newest first; `after` is the id of the last one seen. Rejects as `not_found` when the account has no such receipt. */
 export async function listReceipts(
   db: Db,
@@ -269,23 +230,27 @@ export async function listReceipts(
     .orderBy('year', 'desc')
     .orderBy('sequence', 'desc')
     .limit(request.limit);
-  if (request.accountId !== undefined) query = query.where('account_id', '=', request.accountId);
+  if (request.accountId !== undefined) query = query.where('accountId', '=', request.accountId);
   if (request.after !== undefined) {
-    const after = await rowOf(db, { ...request, id: request.after });
+    const after = await getReceipt(db, { ...request, id: request.after });
     if (after === undefined) throw new StoreError('not_found', 'Receipt not found.');
     const { year, sequence } = after;
     query = query.where((is) => is(is.refTuple('year', 'sequence'), '<', is.tuple(year, sequence)));
   }
-  return (await query.execute()).map(toReceipt);
+  return await query.execute();
 }
 
 /** By its id or its number; of one account, or of any. */
 export async function getReceipt(
   db: Db,
   request: { readonly accountId?: string; readonly id: string },
-): Promise<Receipt | undefined> {
-  const row = await rowOf(db, request);
-  return row === undefined ? undefined : toReceipt(row);
+): Promise<Row<'receipt'> | undefined> {
+  let query = db
+    .selectFrom('receipt')
+    .selectAll()
+    .where((is) => is.or([is('id', '=', request.id), is('number', '=', request.id)]));
+  if (request.accountId !== undefined) query = query.where('accountId', '=', request.accountId);
+  return await query.executeTakeFirst();
 }
 
 /** Ids of the receipts of top-ups, by the top-up; those without a receipt are left out. */
@@ -296,40 +261,10 @@ export async function receiptsOfTopups(
   if (request.topupIds.length === 0) return [];
   const rows = await db
     .selectFrom('receipt')
-    .select(['id', 'topup_id'])
-    .where('account_id', '=', request.accountId)
+    .select(['id', 'topupId'])
+    .where('accountId', '=', request.accountId)
     .where('kind', '=', 'receipt')
-    .where('topup_id', 'in', request.topupIds)
+    .where('topupId', 'in', request.topupIds)
     .execute();
-  return rows.map((row) => ({ topupId: row.topup_id ?? '', id: row.id }));
+  return rows.map(({ id, topupId }) => ({ id, topupId: topupId ?? '' }));
 }
-
-async function rowOf(
-  db: Db,
-  request: { readonly accountId?: string; readonly id: string },
-): Promise<Selectable<Database['receipt']> | undefined> {
-  let query = db
-    .selectFrom('receipt')
-    .selectAll()
-    .where((is) => is.or([is('id', '=', request.id), is('number', '=', request.id)]));
-  if (request.accountId !== undefined) query = query.where('account_id', '=', request.accountId);
-  return await query.executeTakeFirst();
-}
-
-const toReceipt = (
-  row: Pick<
-    Selectable<Database['receipt']>,
-    'id' | 'account_id' | 'kind' | 'number' | 'corrects' | 'topup_id' | 'issued_at' | 'total' | 'method' | 'data'
-  >,
-): Receipt => ({
-  id: row.id,
-  accountId: row.account_id,
-  kind: row.kind,
-  number: row.number,
-  corrects: row.corrects,
-  topupId: row.topup_id,
-  issuedAt: Number(row.issued_at),
-  totalMicrocents: row.total,
-  method: row.method,
-  data: row.data,
-});

@@ -1,21 +1,18 @@
 /** Movements of money between accounts. */
 import type { Kysely } from 'kysely';
-import type { TransferKind } from '../ledger.ts';
 import type { Row, Rows } from '../schema/codec.ts';
 import { pageOf } from './page.ts';
 
 type Db = Kysely<Rows>;
 
-export interface TransferRow extends Omit<Row<'transfer'>, 'kind' | 'idempotencyKey'> {
-  readonly kind: TransferKind;
-}
+export type TransferRow = Omit<Row<'transfer'>, 'idempotencyKey'>;
 
 /** Transfers from and to an account, newest first. */
 export async function listTransfers(
   db: Db,
   request: { readonly accountId: string; readonly limit?: number },
 ): Promise<readonly TransferRow[]> {
-  const rows = await db
+  return await db
     .selectFrom('transfer')
     .select(['id', 'debitAccount', 'creditAccount', 'amountMicrocents', 'kind', 'reference', 'by', 'at'])
     .where((is) => is.or([is('debitAccount', '=', request.accountId), is('creditAccount', '=', request.accountId)]))
@@ -23,5 +20,4 @@ export async function listTransfers(
     .orderBy('id', 'desc')
     .limit(pageOf(request.limit))
     .execute();
-  return rows.map((row) => ({ ...row, kind: row.kind as TransferKind }));
 }

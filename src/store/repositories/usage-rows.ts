@@ -1,14 +1,14 @@
 /** The requests of the ledger, one by one. */
-import { sql, type Expression, type ExpressionBuilder, type Kysely, type Selectable, type SqlBool } from 'kysely';
-import type { Database } from '../database.ts';
-import type { Ending, UsageRow } from '../ledger.ts';
+import { sql, type Expression, type ExpressionBuilder, type Kysely, type SqlBool } from 'kysely';
+import type { UsageRow } from '../ledger.ts';
 import { hourMs } from '../../platform/calendar/time-zone.ts';
 import { parseUuid, rangesOfPublicId } from '../../platform/ids/uuid.ts';
 import { tagPattern } from '../reports/usage-expressions.ts';
 import { inMonthsOf } from '../reports/usage-months.ts';
+import type { Row, Rows } from '../schema/codec.ts';
 import { pageOf } from './page.ts';
 
-type Db = Kysely<Database>;
+type Db = Kysely<Rows>;
 
 /** 2026-01-01: no request is older than the program. */
 const oldestUsageMs = 1_767_225_600_000;
@@ -46,15 +46,15 @@ export async function listUsage(
     .where(inMonthsOf(db, request))
     .limit(pageOf(request.limit));
   if (accountId !== undefined) {
-    query = query.orderBy('ended_at', 'desc').orderBy('request_id', 'desc');
+    query = query.orderBy('endedAt', 'desc').orderBy('requestId', 'desc');
     if (before !== undefined) {
       query = query.where((is) =>
-        is(is.refTuple('ended_at', 'request_id'), '<', is.tuple(BigInt(before.endedAt), before.requestId)),
+        is(is.refTuple('endedAt', 'requestId'), '<', is.tuple(before.endedAt, before.requestId)),
       );
     }
   } else {
-    query = query.orderBy('request_id', 'desc');
-    if (before !== undefined) query = query.where('request_id', '<', before.requestId);
+    query = query.orderBy('requestId', 'desc');
+    if (before !== undefined) query = query.where('requestId', '<', before.requestId);
   }
   return (await query.execute()).map(toUsageRow);
 }
@@ -68,73 +68,38 @@ export async function findUsage(
   request: { readonly accountId: string; readonly id: string; readonly now?: number },
 ): Promise<readonly UsageRow[]> {
   const { accountId, id, now = Date.now() } = request;
-  const all = db.selectFrom('usage').selectAll().orderBy('request_id', 'desc').limit(20);
-  const of = all.where('account_id', '=', accountId);
+  const all = db.selectFrom('usage').selectAll().orderBy('requestId', 'desc').limit(20);
+  const of = all.where('accountId', '=', accountId);
   const uuid = parseUuid(id);
   if (uuid !== undefined) {
-    const rows = await of.where('request_id', '=', uuid).execute();
+    const rows = await of.where('requestId', '=', uuid).execute();
     if (rows.length > 0) return rows.map(toUsageRow);
   }
   for (const { from, below } of rangesOfPublicId(id, oldestUsageMs, now + clockSlackMs)) {
     const rows = await all
       // An expression, so that the planner takes the millisecond of the key instead of all that the account has.
       .where(sql`coalesce(account_id, '')`, '=', accountId)
-      .where('public_id', '=', id)
-      .where('request_id', '>=', from)
-      .where('request_id', '<', below)
+      .where('publicId', '=', id)
+      .where('requestId', '>=', from)
+      .where('requestId', '<', below)
       .execute();
     if (rows.length > 0) return rows.map(toUsageRow);
   }
   const sent = id.startsWith('client_') ? [id, id.slice('client_'.length)] : [id];
-  return (await of.where('client_id', 'in', sent).execute()).map(toUsageRow);
+  return (await of.where('clientId', 'in', sent).execute()).map(toUsageRow);
 }
 
 function matching(filter: UsageFilter) {
-  return (is: ExpressionBuilder<Database, 'usage'>): Expression<SqlBool> => {
+  return (is: ExpressionBuilder<Rows, 'usage'>): Expression<SqlBool> => {
     const conditions: Expression<SqlBool>[] = [];
-    if (filter.accountId !== undefined) conditions.push(is('account_id', '=', filter.accountId));
-    if (filter.keyId !== undefined) conditions.push(is('key_id', '=', filter.keyId));
-    if (filter.modelId !== undefined) conditions.push(is('model_id', '=', filter.modelId));
+    if (filter.accountId !== undefined) conditions.push(is('accountId', '=', filter.accountId));
+    if (filter.keyId !== undefined) conditions.push(is('keyId', '=', filter.keyId));
+    if (filter.modelId !== undefined) conditions.push(is('modelId', '=', filter.modelId));
     if (filter.tag !== undefined) conditions.push(sql<SqlBool>`tags like ${tagPattern(filter.tag)} escape '!'`);
-    if (filter.from !== undefined) conditions.push(is('ended_at', '>=', BigInt(filter.from)));
-    if (filter.to !== undefined) conditions.push(is('ended_at', '<', BigInt(filter.to)));
+    if (filter.from !== undefined) conditions.push(is('endedAt', '>=', filter.from));
+    if (filter.to !== undefined) conditions.push(is('endedAt', '<', filter.to));
     return is.and(conditions);
   };
 }
 
-export function toUsageRow(row: Selectable<Database['usage']>): UsageRow {
-  return {
-    requestId: row.request_id,
-    publicId: row.public_id,
-    clientId: row.client_id,
-    accountId: row.account_id,
-    keyId: row.key_id,
-    modelId: row.model_id,
-    api: row.api,
-    streamed: row.streamed !== 0n,
-    startedAt: Number(row.started_at),
-    endedAt: Number(row.ended_at),
-    promptTokens: Number(row.prompt_tokens),
-    cachedTokens: Number(row.cached_tokens),
-    completionTokens: Number(row.completion_tokens),
-    reasoningTokens: Number(row.reasoning_tokens),
-    costMicrocents: row.cost,
-    unchargedMicrocents: row.uncharged,
-    holdMicrocents: row.hold,
-    ending: row.ending as Ending,
-    finish: row.finish,
-    errorCode: row.error_code,
-    counted: row.counted !== 0n,
-    inputPrice: row.input_price,
-    outputPrice: row.output_price,
-    cacheReadPrice: row.cache_read_price,
-    backend: row.backend,
-    firstTokenMs: row.first_token_ms === null ? null : Number(row.first_token_ms),
-    totalMs: Number(row.total_ms),
-    tags: row.tags,
-    plan: row.plan,
-    keyBudget: row.key_budget,
-    accountBudget: row.account_budget,
-    ...(row.zdr === null ? {} : { zdr: row.zdr !== 0n }),
-  };
-}
+export const toUsageRow = ({ zdr, ...row }: Row<'usage'>): UsageRow => (zdr === null ? row : { ...row, zdr });

@@ -62,6 +62,10 @@ class RowTransformer extends OperationNodeTransformer {
   }
 
   protected override transformAlias(node: AliasNode, queryId?: QueryId): AliasNode {
+    const own = node.alias.kind === 'IdentifierNode' ? (node.alias as IdentifierNode).name : '';
+    // It would come back by the program's name, whatever its type says.
+    if ((columns.get(own)?.name ?? own) !== own)
+      throw new Error(`"${own}" is a column's name in SQL: say ${columns.get(own)!.name}`);
     const transformed = super.transformAlias(node, queryId);
     const column = columnOf(transformed.node as Node);
     if (queryId !== undefined && column !== undefined && transformed.alias.kind === 'IdentifierNode') {

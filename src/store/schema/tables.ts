@@ -127,9 +127,11 @@ const transfer = table(
     debit_account: text.references('account'),
     credit_account: text.references('account'),
     amount: money.check('amount > 0'),
-    kind: text,
+    kind: text.as<'topup' | 'grant' | 'refund' | 'adjust' | 'chargeback' | 'expiry' | 'usage_closed'>(),
+    /** Two transfers with the same key move money once. */
     idempotency_key: text.unique,
     reference: text.null,
+    /** Who did it: `cli`, `system`, a user's id. */
     by: text,
     at: time,
   },
@@ -145,15 +147,33 @@ const transfer = table(
   },
 );
 
+/** How a request ended. One row of the table of endings (docs/money.md) each. */
+type Ending =
+  | 'finished' // whole answer: charged as reported
+  | 'credit' // credit ran out in mid-answer: what was delivered is charged
+  | 'client_left' // charged: input, and the output produced until then
+  | 'reader_stalled' // like client_left
+  | 'revoked' // key revoked or account suspended in mid-answer: like client_left
+  | 'failed' // our fault or the backend's: not charged
+  | 'deadline' // ran longer than allowed: not charged
+  | 'drained' // the service stopped: not charged
+  | 'lost' // the settlement failed: not charged
+  | 'crashed'; // the process died: not charged
+
+/** A request and what it was charged. Also the posting from the customer to revenue of `cost`. */
 const usage = table(
   {
+    /** UUIDv7: the ledger's own key, never a client's value. */
     request_id: bytes.primary.check('length(request_id) = 16'),
+    /** `req_<12 hex>` as the client saw it in `x-request-id`; not unique. */
     public_id: text,
+    /** What the client sent as `x-request-id`, made safe; null when it sent none. */
     client_id: text.null,
     // No foreign keys: on PostgreSQL they would lock the account's row for every request.
     account_id: text,
     key_id: text,
     model_id: text,
+    /** API family: chat, completions, messages, responses. */
     api: text,
     streamed: flag,
     started_at: time,
@@ -162,24 +182,31 @@ const usage = table(
     cached_tokens: count,
     completion_tokens: count,
     reasoning_tokens: count,
+    /** What the account is charged; never above the hold. */
     cost: money,
+    /** List cost of work done but not charged. */
     uncharged: money.check('uncharged >= 0'),
     hold: money,
-    ending: text,
+    ending: text.as<Ending>(),
+    /** Finish reason of the (first) choice, null when there was none. */
     finish: text.null,
+    /** Error code, null when the request did not fail. */
     error_code: text.null,
+    /** Token figures are counted by us, not reported by the backend. */
     counted: flag,
+    // The prices applied.
     input_price: price,
     output_price: price,
     cache_read_price: price,
+    /** Label of the backend that answered, null when none was reached. */
     backend: text.null,
     first_token_ms: count.null,
     total_ms: count,
-    /** JSON list. */
+    /** Tags for reports, a JSON list of texts; null when none. */
     tags: text.null,
-    /** The plan that covered it, with its list cost in `uncharged`; null: paid from credit. */
+    /** The plan that covers the request: nothing is charged, and the list cost is `uncharged`. null: paid from credit. */
     plan: text.null,
-    /** The period of the key's budget that it was charged to; null: the key had none. */
+    /** The period of the key's budget that it is charged to, by its start; null: the key has none. */
     key_budget: text.as<BudgetPeriod>().null,
     /** The same of its account. */
     account_budget: text.as<BudgetPeriod>().null,

@@ -1,8 +1,7 @@
 import { statfsSync } from 'node:fs';
 import { dirname } from 'node:path';
-import { isOfBudget, balanceAt, readBalanceId } from '../budget.ts';
-import type { BudgetChange, Transfer } from '../ledger.ts';
-import { notRecorded, recordings, type Recording, type RecordingName } from '../recordings.ts';
+import { isOfBudget, readBalanceId } from '../budget.ts';
+import * as steps from '../ledger-steps.ts';
 import { StoreError, toFailure, type StoreFailure } from '../store-error.ts';
 import { publicIdOf } from '../../platform/ids/uuid.ts';
 import { closeConnection, sqliteCode, type Connection } from './connection.ts';
@@ -40,7 +39,8 @@ export class LedgerWriter {
   readonly #listed = new Set<string>();
   /** Those of them that the running transaction takes from the list: they leave the set when it is durable. */
   #unlisted: string[] = [];
-  readonly #recordings = new Map<RecordingName, ReturnType<Connection['prepare']>>();
+  /** Of the steps of operations, by their text. */
+  readonly #prepared = new Map<string, ReturnType<Connection['prepare']>>();
 
   constructor(connection: Connection) {
     this.#connection = connection;
@@ -188,6 +188,7 @@ export class LedgerWriter {
   }
 
   #operate(operation: LedgerOperation, handedOut: string[], credits: (readonly [string, bigint])[]): OperationResult {
+    const inMemory = (balanceId: string): boolean => this.#handedOut.has(balanceId) || handedOut.includes(balanceId);
     let value: OperationAnswers[keyof OperationAnswers];
     const failure = this.#savepoint(() => {
       switch (operation.kind) {
@@ -198,26 +199,22 @@ export class LedgerWriter {
           this.#handedOut.delete(operation.balanceId);
           return;
         case 'budget':
-          this.#setBudget(operation.change, handedOut, credits);
+          for (const gain of this.#run(steps.setBudget(operation.change))) if (inMemory(gain[0])) credits.push(gain);
           return;
-        case 'transfer':
-          value = this.#transfer(operation.transfer, operation.reserved, handedOut, credits);
-          return;
-        case 'create_account': {
-          const { id, name, creditLimitMicrocents, at, changeId, recording } = operation.account;
-          this.#statements.insertAccount.run(id, clean(name), creditLimitMicrocents, at);
-          for (const one of recording ?? []) this.#record(one);
-          this.#statements.insertChange.run(changeId, at, 'account_created', id);
+        case 'transfer': {
+          const { debitAccount, creditAccount, amountMicrocents } = operation.transfer;
+          // Part of such a balance may be held by running requests; only the memory's owner can say what is free.
+          const mayDebit = operation.reserved || !inMemory(debitAccount);
+          value = this.#run(steps.transfer(operation.transfer, { mayDebit }));
+          if (value && inMemory(creditAccount)) credits.push([creditAccount, amountMicrocents]);
           return;
         }
-        case 'account_status': {
-          const { accountId, status, at, changeId } = operation;
-          if (changedBy(this.#statements.setStatus.run(status, accountId)) === 0) {
-            throw new StoreError('not_found', `there is no account ${accountId}`);
-          }
-          this.#statements.insertChange.run(changeId, at, 'account_status', accountId);
+        case 'create_account':
+          this.#run(steps.createAccount(operation.account));
           return;
-        }
+        case 'account_status':
+          this.#run(steps.setAccountStatus(operation.accountId, operation.status, operation.at, operation.changeId));
+          return;
         case 'read_limit':
           value = this.#readLimit(operation.accountId);
           return;
@@ -233,9 +230,16 @@ export class LedgerWriter {
           deleteReplica.run(operation.replicaId);
           return;
         }
-        case 'credit_limit':
-          this.#setLimit(operation, handedOut, credits);
+        case 'credit_limit': {
+          const { accountId, fromMicrocents, toMicrocents, reserved, at, changeId } = operation;
+          if (this.#readLimit(accountId) !== fromMicrocents)
+            throw new StoreError('conflict', `the credit limit of ${accountId} has changed meanwhile`);
+          const gained = toMicrocents - fromMicrocents;
+          const mayDebit = gained >= 0n || reserved || !inMemory(accountId);
+          this.#run(steps.setCreditLimit(accountId, toMicrocents, { at, changeId, mayDebit }));
+          if (gained > 0n && inMemory(accountId)) credits.push([accountId, gained]);
           return;
+        }
         case 'read_back': {
           const row = this.#statements.readUsage.get(operation.requestId) as UsageOutcome | undefined;
           value = row === undefined ? undefined : { costMicrocents: row.cost, ending: row.ending };
@@ -269,33 +273,6 @@ export class LedgerWriter {
     return read();
   }
 
-  /** This and later periods follow the new budget; what is in memory learns of it through `credits`. */
-  #setBudget(
-    { kind, subject, budget, spentBeforeMicrocents, at, changeId }: BudgetChange,
-    handedOut: readonly string[],
-    credits: (readonly [string, bigint])[],
-  ): void {
-    const { liveKey, customer, deleteBudget, upsertBudget, balancesFrom, insertBalance, setBalance } = this.#statements;
-    const isThere = (kind === 'key_budget' ? liveKey : customer).get(subject) !== undefined;
-    if (!isThere)
-      throw new StoreError('not_found', `there is no ${kind === 'key_budget' ? 'key' : 'account'} ${subject}`);
-    this.#statements.insertChange.run(changeId, at, kind, subject);
-    if (budget === null) {
-      deleteBudget.run(subject);
-      return;
-    }
-    const { amountMicrocents, per } = budget;
-    upsertBudget.run(subject, amountMicrocents, per, at);
-    const { id, startsAt, endsAt } = balanceAt(subject, per, at);
-    insertBalance.run(id, subject, per, startsAt, endsAt, amountMicrocents, amountMicrocents);
-    for (const balance of balancesFrom.all(subject, per, at) as readonly BalanceRow[]) {
-      const before = balance.id === id ? spentBeforeMicrocents : balance.spent_before;
-      const gained = amountMicrocents - balance.amount - (before - balance.spent_before);
-      setBalance.run(amountMicrocents, before, gained, balance.id);
-      if (this.#handedOut.has(balance.id) || handedOut.includes(balance.id)) credits.push([balance.id, gained]);
-    }
-  }
-
   /**
    * Writes pages as a settlement does. A write may find room in the log that an earlier one left there, so the disk must have
    * some as well: otherwise the next settlement is the one that fails.
@@ -310,68 +287,22 @@ export class LedgerWriter {
 
   #readLimit(accountId: string): bigint {
     const row = this.#statements.readLimit.get(accountId) as { readonly credit_limit: bigint } | undefined;
-    if (row === undefined) throw new StoreError('not_found', `there is no account ${accountId}`);
+    if (row === undefined) throw steps.noAccount(accountId);
     return row.credit_limit;
   }
 
-  #setLimit(
-    operation: Extract<LedgerOperation, { kind: 'credit_limit' }>,
-    handedOut: readonly string[],
-    credits: (readonly [string, bigint])[],
-  ): void {
-    const { accountId, fromMicrocents, toMicrocents, reserved, at, changeId } = operation;
-    if (this.#readLimit(accountId) !== fromMicrocents) {
-      throw new StoreError('conflict', `the credit limit of ${accountId} has changed meanwhile`);
-    }
-    const gained = toMicrocents - fromMicrocents;
-    const inMemory = this.#handedOut.has(accountId) || handedOut.includes(accountId);
-    const notFree = new StoreError('insufficient', `${accountId} is using the credit limit that would be taken away`);
-    if (gained < 0n && inMemory && !reserved) throw notFree;
-    if (changedBy(this.#statements.setLimit.run(toMicrocents, accountId, toMicrocents)) === 0) throw notFree;
-    this.#statements.insertChange.run(changeId, at, 'account_limit', accountId);
-    if (gained > 0n && inMemory) credits.push([accountId, gained]);
+  #run<Value>(all: steps.Steps<Value>): Value {
+    let next = all.next();
+    while (next.done !== true) next = all.next(this.#step(next.value));
+    return next.value;
   }
 
-  #transfer(
-    transfer: Transfer,
-    reserved: boolean,
-    handedOut: readonly string[],
-    credits: (readonly [string, bigint])[],
-  ): boolean {
-    const { readTransfer, insertTransfer, debitCustomer, credit } = this.#statements;
-    const earlier = readTransfer.get(transfer.idempotencyKey) as TransferRow | undefined;
-    if (earlier !== undefined) {
-      if (isSameMovement(earlier, transfer)) return false;
-      throw new StoreError('conflict', `the idempotency key ${transfer.idempotencyKey} stands for another transfer`);
-    }
-    const inMemory = (accountId: string): boolean => this.#handedOut.has(accountId) || handedOut.includes(accountId);
-    // Part of such a balance may be held by running requests; only the memory's owner can say what is free.
-    if (inMemory(transfer.debitAccount) && !reserved) throw notCovered(transfer);
-    insertTransfer.run(
-      transfer.id,
-      transfer.debitAccount,
-      transfer.creditAccount,
-      transfer.amountMicrocents,
-      transfer.kind,
-      transfer.idempotencyKey,
-      transfer.reference === null ? null : clean(transfer.reference),
-      clean(transfer.by),
-      transfer.at,
-    );
-    const debited = debitCustomer.run(transfer.amountMicrocents, transfer.debitAccount, transfer.amountMicrocents);
-    if (changedBy(debited) === 0) {
-      throw notCovered(transfer);
-    }
-    credit.run(transfer.amountMicrocents, transfer.creditAccount);
-    for (const recording of transfer.recording ?? []) this.#record(recording);
-    if (inMemory(transfer.creditAccount)) credits.push([transfer.creditAccount, transfer.amountMicrocents]);
-    return true;
-  }
-
-  #record({ name, values }: Recording): void {
-    let statement = this.#recordings.get(name);
-    if (statement === undefined) this.#recordings.set(name, (statement = this.#connection.prepare(recordings[name])));
-    if (changedBy(statement.run(...values)) !== 1) throw notRecorded(name);
+  #step({ text, values }: steps.Step): steps.StepResult {
+    let statement = this.#prepared.get(text);
+    if (statement === undefined) this.#prepared.set(text, (statement = this.#connection.prepare(text)));
+    if (!text.startsWith('select')) return { rows: [], count: changedBy(statement.run(...values)) };
+    const rows = statement.all(...values) as readonly object[];
+    return { rows, count: rows.length };
   }
 
   /** Runs one step so that its failure undoes only that step. Failures of the disk or a lock end the whole transaction. */
@@ -408,19 +339,6 @@ interface OpenRow {
   readonly model_id: string;
   readonly hold: bigint;
   readonly started_at: bigint;
-}
-
-interface BalanceRow {
-  readonly id: string;
-  readonly amount: bigint;
-  readonly spent_before: bigint;
-}
-
-interface TransferRow {
-  readonly debit_account: string;
-  readonly credit_account: string;
-  readonly amount: bigint;
-  readonly kind: string;
 }
 
 type UsageOutcome = { readonly cost: bigint; readonly ending: NonNullable<OperationAnswers['read_back']>['ending'] };
@@ -463,52 +381,15 @@ function prepare(connection: Connection) {
       `insert into budget_balance (id, subject, per, starts_at, ends_at, amount, spent_before, available)
        select ?, subject, per, ?, ?, amount, 0, amount from budget where subject = ? and per = ?`,
     ),
-    insertBalance: connection.prepare(
-      `insert into budget_balance (id, subject, per, starts_at, ends_at, amount, spent_before, available)
-       values (?, ?, ?, ?, ?, ?, 0, ?) on conflict (id) do nothing`,
-    ),
-    balancesFrom: connection.prepare(
-      'select id, amount, spent_before from budget_balance where subject = ? and per = ? and (ends_at is null or ends_at > ?)',
-    ),
-    setBalance: connection.prepare(
-      'update budget_balance set amount = ?, spent_before = ?, available = available + ? where id = ?',
-    ),
-    liveKey: connection.prepare(`select 1 from api_key where id = ? and status = 'active'`),
-    customer: connection.prepare('select 1 from account where id = ? and kind = 0'),
-    upsertBudget: connection.prepare(
-      `insert into budget (subject, amount, per, set_at) values (?, ?, ?, ?)
-       on conflict (subject) do update set amount = excluded.amount, per = excluded.per, set_at = excluded.set_at`,
-    ),
-    deleteBudget: connection.prepare('delete from budget where subject = ?'),
-    readTransfer: connection.prepare(
-      'select debit_account, credit_account, amount, kind from transfer where idempotency_key = ?',
-    ),
-    insertTransfer: connection.prepare(
-      `insert into transfer (id, debit_account, credit_account, amount, kind, idempotency_key, reference, "by", at)
-       values (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-    ),
-    debitCustomer: connection.prepare(
-      'update account set available = available - ? where id = ? and (kind <> 0 or available + credit_limit >= ?)',
-    ),
-    credit: connection.prepare('update account set available = available + ? where id = ?'),
-    insertAccount: connection.prepare(
-      `insert into account (id, kind, name, status, available, credit_limit, version, created_at)
-       values (?, 0, ?, 'active', 0, ?, 1, ?)`,
-    ),
     touch: connection.prepare('update account set version = version where kind <> 0'),
-    setStatus: connection.prepare('update account set status = ?, version = version + 1 where id = ? and kind = 0'),
     readLimit: connection.prepare('select credit_limit from account where id = ? and kind = 0'),
-    setLimit: connection.prepare(
-      'update account set credit_limit = ?, version = version + 1 where id = ? and kind = 0 and available + ? >= 0',
-    ),
-    insertChange: connection.prepare('insert into change (id, at, kind, ref) values (?, ?, ?, ?)'),
   };
 }
 
-/** Rows changed by a statement. The binding's types promise a number; with `readBigInts` it is a bigint. */
 /** 16 bytes as the key of a set. */
 const nameOf = (id: Uint8Array): string => Buffer.from(id.buffer, id.byteOffset, id.byteLength).toString('latin1');
 
+/** Rows changed by a statement. The binding's types promise a number; with `readBigInts` it is a bigint. */
 function changedBy(result: { readonly changes: number | bigint }): number {
   return Number(result.changes);
 }
@@ -549,23 +430,6 @@ function crashedUsage(row: OpenRow, now: number): SqlValue[] {
     keyBudget: null,
     accountBudget: null,
   });
-}
-
-/** Compares the parties and the amount; the author and the time may differ between two tries of one movement. */
-function isSameMovement(row: TransferRow, transfer: Transfer): boolean {
-  return (
-    row.debit_account === transfer.debitAccount &&
-    row.credit_account === transfer.creditAccount &&
-    row.amount === transfer.amountMicrocents &&
-    row.kind === transfer.kind
-  );
-}
-
-function notCovered(transfer: Transfer): StoreError {
-  return new StoreError(
-    'insufficient',
-    `the free balance of ${transfer.debitAccount} does not cover ${transfer.amountMicrocents}`,
-  );
 }
 
 function refusal(failure: StoreFailure): LedgerReply {

@@ -12,7 +12,7 @@ import { StoreError } from '../../../src/store/store-error.ts';
 import { openReadOnly } from '../../../src/store/sqlite/dialect.ts';
 import { openStore, temporaryFolder } from '../../store/fixture.ts';
 
-const kinds: Readonly<Record<string, string>> = { string: 'text', boolean: 'flag', number: 'whole', date: 'time' };
+const kinds: Readonly<Record<string, string>> = { string: 'text', boolean: 'flag', number: 'count', date: 'time' };
 
 test('the tables of better-auth are those of the migration', async (t) => {
   const file = join(temporaryFolder(t), 'x.db');

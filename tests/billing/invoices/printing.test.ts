@@ -11,7 +11,8 @@ import type { Paper } from '../../../src/billing/invoices/paper.ts';
 import { paperPdf, systemFont } from '../../../src/billing/invoices/pdf.ts';
 import { statementData } from '../../../src/billing/invoices/statement.ts';
 import type { Buyer } from '../../../src/billing/invoices/statement.ts';
-import type { LedgerUsage, Invoice } from '../../../src/store/repositories/invoices.ts';
+import type { LedgerUsage } from '../../../src/store/reports/ledger-span.ts';
+import type { Invoice } from '../../../src/store/repositories/invoices.ts';
 import { settings } from './invoicing.ts';
 
 const october = Date.UTC(2026, 9, 1);

@@ -9,9 +9,9 @@ import { balanceAt } from '../../../src/store/budget.ts';
 import type { BudgetChange } from '../../../src/store/ledger.ts';
 import type { Run } from '../../../src/store/postgres/connection.ts';
 import { clientConfig } from '../../../src/store/postgres/connection.ts';
-import { move } from '../../../src/store/postgres/move.ts';
+import { move, runSteps } from '../../../src/store/postgres/run-steps.ts';
 import { sqlState } from '../../../src/store/postgres/postgres-error.ts';
-import { changeBudget } from '../../../src/store/postgres/change-budget.ts';
+import { setBudget } from '../../../src/store/ledger-steps.ts';
 import {
   beginBalance,
   declareDead,
@@ -73,7 +73,7 @@ const budgetSteps: Readonly<Record<string, Step>> = {
   },
   back: async (run, { accountId, replica }) => run(returnBudget, [replica, balanceOf(accountId), 30n]),
   reap: steps['reap']!,
-  lower: (run, { accountId }) => changeBudget(run, budgetChange(accountId, 200n)),
+  lower: (run, { accountId }) => runSteps(run, setBudget(budgetChange(accountId, 200n))),
   begin: (run, { accountId }) => run(beginBalance, [balanceOf(accountId), accountId, 'total', 0, null]),
 };
 
@@ -192,7 +192,7 @@ async function setScene(run: Run, { accountId, replica }: Scene): Promise<void> 
   await move(run, grant(accountId, 1000n));
   await run(register, [replica]);
   await run(grantStatement, [replica, accountId, 300n, 300n, 1n]);
-  await changeBudget(run, budgetChange(accountId, 1000n));
+  await runSteps(run, setBudget(budgetChange(accountId, 1000n)));
   await run(grantOfBudget, [replica, balanceOf(accountId), 300n, 300n, 1n]);
   await run({ text: 'update replica set heartbeat_at = 0 where id = $1' }, [replica]);
 }

@@ -9,6 +9,7 @@ import { clientConfig } from '../../../src/store/postgres/connection.ts';
 import { kyselyOnPostgres } from '../../../src/store/postgres/dialect.ts';
 import { listPartitions, makePartitions } from '../../../src/store/postgres/partitions.ts';
 import { listUsage } from '../../../src/store/repositories/usage-rows.ts';
+import { rowsOn } from '../../../src/store/schema/codec.ts';
 import { sumUsage } from '../../../src/store/repositories/usage-totals.ts';
 import { recomputeUsageHours } from '../../../src/store/reports/roll-ups.ts';
 import { startOfMonth } from '../../../src/store/reports/usage-months.ts';
@@ -150,7 +151,7 @@ test('reads that name a time read the partitions of its months only', async (t) 
   const span = { from: middle - dayMs, to: middle + dayMs + 1 };
   assert.deepEqual(await readBy(sumUsage(db, { ...span, by: 'model' })), month);
   assert.deepEqual(await readBy(sumUsage(db, { ...span, accountId: 'acct_a' })), month);
-  assert.deepEqual(await readBy(listUsage(db, { ...span, accountId: 'acct_a' })), month);
+  assert.deepEqual(await readBy(listUsage(rowsOn(db), { ...span, accountId: 'acct_a' })), month);
   const [sum] = await sumUsage(db, span);
   assert.equal(sum?.requests, 1);
   // The first ever begins with the first row there is.

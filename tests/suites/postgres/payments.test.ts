@@ -4,7 +4,7 @@ import { after, before, test, type TestContext } from 'node:test';
 import pg from 'pg';
 
 import { clientConfig, type Run } from '../../../src/store/postgres/connection.ts';
-import { move } from '../../../src/store/postgres/move.ts';
+import { move } from '../../../src/store/postgres/run-steps.ts';
 
 import { creditOf } from '../../billing/payments/credit-of.ts';
 import { event, openTill, paymentClaims, say, session, input, type OpenLedger } from '../../billing/payments/claims.ts';

@@ -4,7 +4,7 @@ import { after, before, test } from 'node:test';
 import pg from 'pg';
 import type { UsageRow } from '../../../src/store/ledger.ts';
 import { clientConfig, type Run } from '../../../src/store/postgres/connection.ts';
-import { move } from '../../../src/store/postgres/move.ts';
+import { move } from '../../../src/store/postgres/run-steps.ts';
 import { chargeback, grant, usage } from '../../store/fixture.ts';
 import { until } from '../../support/service.ts';
 import { assertRight, balanceOf, customer, hold, openReplica, soon, type Replica } from './fixture.ts';
