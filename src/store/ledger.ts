@@ -41,9 +41,8 @@ export const systemAccounts = {
  * Makes settlements durable, in groups, and hands out the right to spend. The hot path's only store.
  *
  * - A balance is the credit of an account, by the account's id, or what a budget has for a period (store/budget.ts).
- * - `lease` resolves with a credit lease: microcents that this process may spend of the balance without asking again; 0n = not
- *   funded. SQLite hands out the whole of it, once, at the first call; PostgreSQL leases a part of it. A budget that was lowered
- *   below what is spent has less than nothing.
+ * - `lease` resolves with a credit lease: microcents that this process may spend of the balance without asking again, as many as
+ *   were needed; 0n = not funded. What was leased beyond that is already free (`FreeBalances.credit`).
  * - `settle` resolves when the row is durable: `billed`, also when it was there already (settling twice is settling once), or
  *   `lost` when this process no longer owns the lease that the cost was held from. It rejects when the store failed; it is then
  *   unknown whether the row is there, and `readBack` tells.
@@ -110,25 +109,19 @@ export interface NewAccount {
 }
 
 /**
- * The owner of the free balances in memory: what is spendable and neither held nor spent. Both calls are synchronous.
+ * The owner of the free balances in memory: what this process has leased and neither holds nor has spent. All calls are synchronous.
  *
  * A debit of a customer (adjustment, chargeback, refund of a top-up, a lower credit limit) must not take money that running
- * requests hold, and only this side knows the holds. So the ledger reserves first, then writes; and gives the reservation back
- * through `credit` when nothing was written. Accounts whose `lease` was never called have no holds: nothing is reserved for them,
- * and the database alone decides.
+ * requests hold, and only this side knows the holds. So what is free of the account goes back before the debit.
  */
 export interface FreeBalances {
   /**
-   * More is spendable than before: a committed top-up, a raised limit or budget, a reservation given back; or less, where
-   * a budget was lowered. `free += microcents`.
+   * More is spendable than before, by a lease; or less, where a budget was lowered. `free += microcents`. With 0n: there may be more
+   * for those who ask again.
    */
   credit(balanceId: string, microcents: bigint): void;
   /** Takes the amount out of the free balance when it is there: `free >= microcents && (free -= microcents, true)`. */
   reserve(balanceId: string, microcents: bigint): boolean;
-}
-
-/** Free balances that are leases: what is not used is given back, and a lease may be lost. */
-export interface LeasedBalances extends FreeBalances {
   /** What is free now; 0n for a balance without a lease. */
   freeMicrocents(balanceId: string): bigint;
   /** Nothing of it is this process's to spend any more, neither the free part nor what is held. */
@@ -136,7 +129,7 @@ export interface LeasedBalances extends FreeBalances {
 }
 
 /** For a command that never calls `lease`. */
-export const nothingFree = (): LeasedBalances => ({
+export const nothingFree = (): FreeBalances => ({
   credit: () => {},
   reserve: () => false,
   freeMicrocents: () => 0n,

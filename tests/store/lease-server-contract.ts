@@ -144,10 +144,11 @@ export function describeLeaseServer(name: string, open: (t: TestContext) => Prom
     await check();
   });
 
-  test(`${name}: what is leased of an account that is suspended is charged`, async (t) => {
+  test(`${name}: a suspended account leases nothing, and what is leased of it is charged`, async (t) => {
     const { one, ledger, check } = await begin(t, 100n);
     assert.equal(await lease(one, accountId, 60n), 60n);
     await ledger.setAccountStatus(accountId, 'suspended', Date.now(), uuid());
+    assert.equal(await lease(one, accountId, 1n), 0n);
     assert.equal(await one.settle(usage(accountId, 60n)), 'billed');
     await ledger.setAccountStatus(accountId, 'active', Date.now(), uuid());
     assert.equal(await lease(one, accountId, 40n), 40n);

@@ -26,7 +26,7 @@ describeLeaseServer('workers', async (t) => {
             isElsewhere: false,
             isThere: true,
           }),
-          returnUnused: (balanceId, microcents) => port.call('give_back', { balanceId, microcents }),
+          returnUnused: (balanceId, microcents) => port.call('return_unused', { balanceId, microcents }),
           callOthers: () => Promise.resolve(),
         },
         settle: (row) => port.call('settle', { requestId: row.requestId, values: usageValues(row) }),

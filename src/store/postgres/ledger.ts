@@ -4,7 +4,7 @@ import type {
   AccountLedger,
   BudgetChange,
   Ending,
-  LeasedBalances,
+  FreeBalances,
   NewAccount,
   OpenRequest,
   Transfer,
@@ -15,7 +15,7 @@ import { StoreError } from '../store-error.ts';
 import { balancesCharged } from '../reports/usage-columns.ts';
 import { Session, type PostgresAddress, type Run } from './connection.ts';
 import { DatabaseClock } from './database-clock.ts';
-import { Leases, type LeaseServer } from '../leases.ts';
+import { debiting, Leases, type LeaseServer } from '../leases.ts';
 import { postgresLeaseServer, balanceCalled, returnChannel } from './lease-server.ts';
 import { Membership } from './membership.ts';
 import { move, runSteps } from './run-steps.ts';
@@ -26,13 +26,12 @@ import { heartbeat, readUsage } from './statements.ts';
 const operationTimeoutMs = 5_000;
 const probeTimeoutMs = 1_000;
 const conflictTriesMax = 5;
-/** Tries while others return idle remainders of an account that is to be debited. */
-const debitTriesMax = 4;
+/** Between tries to debit an account whose money others have leased. */
 const debitPauseMs = 50;
 
 export interface PostgresLedgerOptions {
   readonly address: PostgresAddress;
-  readonly free: LeasedBalances;
+  readonly free: FreeBalances;
   /** Makes UUIDv7s. */
   readonly newId: () => Uint8Array;
   /** Called for each transaction: settlements in it, the time until its answer, and whether the store refused it whole. */
@@ -46,7 +45,7 @@ export interface PostgresLedgerOptions {
  * each other. A database outage never ends it: meanwhile its calls fail, and `silentMs` grows.
  */
 export class PostgresLedger implements AccountLedger {
-  readonly #free: LeasedBalances;
+  readonly #free: FreeBalances;
   readonly #settling: Session;
   readonly #operating: Session;
   readonly #membership: Membership;
@@ -159,17 +158,14 @@ export class PostgresLedger implements AccountLedger {
   }
 
   async transfer(transfer: Transfer): Promise<boolean> {
-    for (let tries = 0; ; tries++) {
-      try {
-        const moved = await this.#transact((run) => move(run, transfer));
-        // A request that was refused a moment ago need not wait any longer.
-        if (moved) this.#free.credit(transfer.creditAccount, 0n);
-        return moved;
-      } catch (error) {
-        if (!isInsufficient(error) || tries >= debitTriesMax) throw error;
-        await this.#callIn(transfer.debitAccount);
-      }
-    }
+    const { debitAccount, creditAccount } = transfer;
+    const moved = await debiting(
+      () => this.#transact((run) => move(run, transfer)),
+      () => this.#callIn(debitAccount),
+    );
+    // A request that was refused a moment ago need not wait any longer.
+    if (moved) this.#free.credit(creditAccount, 0n);
+    return moved;
   }
 
   async createAccount(account: NewAccount): Promise<void> {
@@ -181,20 +177,13 @@ export class PostgresLedger implements AccountLedger {
   }
 
   async setCreditLimit(accountId: string, toMicrocents: bigint, at: number, changeId: Uint8Array): Promise<void> {
-    for (let tries = 0; ; tries++) {
-      try {
-        await this.#transact(async (run) => {
-          const found = await run({ text: 'select 1 from account where id = $1 and kind = 0 for update' }, [accountId]);
-          if (found.count === 0) throw steps.noAccount(accountId);
-          await runSteps(run, steps.setCreditLimit(accountId, toMicrocents, { at, changeId, mayDebit: true }));
-        });
-        this.#free.credit(accountId, 0n);
-        return;
-      } catch (error) {
-        if (!isInsufficient(error) || tries >= debitTriesMax) throw error;
-        await this.#callIn(accountId);
-      }
-    }
+    const set = (): Promise<void> =>
+      this.#transact(async (run) => {
+        await run({ text: 'select 1 from account where id = $1 and kind = 0 for update' }, [accountId]);
+        await runSteps(run, steps.setCreditLimit(accountId, toMicrocents, { at, changeId, leasedMicrocents: 0n }));
+      });
+    await debiting(set, () => this.#callIn(accountId));
+    this.#free.credit(accountId, 0n);
   }
 
   async setBudget(change: BudgetChange): Promise<void> {
@@ -251,5 +240,3 @@ export class PostgresLedger implements AccountLedger {
     }
   }
 }
-
-const isInsufficient = (error: unknown): boolean => error instanceof StoreError && error.code === 'insufficient';

@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Feed, Follows } from '../feed.ts';
-import { nothingFree, type AccountLedger, type Ending, type LeasedBalances, type NewAccount } from '../ledger.ts';
+import { nothingFree, type AccountLedger, type Ending, type FreeBalances, type NewAccount } from '../ledger.ts';
 import { type OpenRequest, type Transfer, type UsageRow } from '../ledger.ts';
 import { Leases } from '../leases.ts';
 import { forwardedRepositories } from '../repositories/forwarded.ts';
@@ -20,7 +20,7 @@ export interface RemoteStoreOptions {
   readonly replicaId: Uint8Array;
   /** The clock by which the owner times the windows of limits. */
   readonly limitClock: () => number;
-  readonly free?: LeasedBalances;
+  readonly free?: FreeBalances;
   readonly log?: (level: 'info' | 'warn', message: string, fields: Readonly<Record<string, unknown>>) => void;
 }
 
@@ -75,7 +75,7 @@ class RemoteLedger implements AccountLedger {
   readonly #silentMs: () => number;
   #settling = 0;
 
-  constructor(port: OwnerPort, replicaId: Uint8Array, free: LeasedBalances, silentMs: () => number) {
+  constructor(port: OwnerPort, replicaId: Uint8Array, free: FreeBalances, silentMs: () => number) {
     this.replicaId = replicaId;
     this.#port = port;
     this.#silentMs = silentMs;
