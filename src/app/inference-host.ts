@@ -219,7 +219,7 @@ async function openAccounts(options: ServingOptions, opened: Opened, metrics: ()
     new Follower({
       directory,
       prices,
-      budgetChanged: (subject) => store.ledger.budgetChanged(subject),
+      budgetChanged: (subject) => store.ledger.leases.budgetChanged(subject),
       now,
       warn: (message) => log.service({ level: 'warn', event: 'keys', detail: { message } }),
     }),

@@ -105,14 +105,14 @@ export class Billing {
     if (bill.key.budget !== undefined || bill.account.budget !== undefined) return undefined;
     const first = estimate(bill, bill.promptTokensMax);
     if (!this.reserve(accountId, first.amount)) return undefined;
-    this.#options.ledger.noteRemaining(accountId, this.#free.get(accountId) ?? 0n);
+    this.#options.ledger.leases.noteRemaining(accountId, this.#free.get(accountId) ?? 0n);
     return this.#open(bill, first, undefined);
   }
 
   /** Takes up to `amount` for a growing hold: what there is, possibly after asking the store for more. */
   take(balanceId: string, amount: bigint): bigint | Promise<bigint> {
     if (this.reserve(balanceId, amount)) {
-      this.#options.ledger.noteRemaining(balanceId, this.#free.get(balanceId) ?? 0n);
+      this.#options.ledger.leases.noteRemaining(balanceId, this.#free.get(balanceId) ?? 0n);
       return amount;
     }
     if (this.#isRefused(balanceId)) return this.#takeFree(balanceId, amount);
@@ -234,7 +234,7 @@ export class Billing {
     for (const [balanceId, { requests, endsAt }] of this.#ofBudgets) {
       if (requests > 0 || endsAt === null || endsAt + endedEveryMs > now) continue;
       this.#ofBudgets.delete(balanceId);
-      this.#options.ledger.release(balanceId);
+      this.#options.ledger.leases.release(balanceId);
       this.#free.delete(balanceId);
       this.#refusedUntil.delete(balanceId);
     }
@@ -243,7 +243,7 @@ export class Billing {
   /** Whether the amount is now held. Nothing is awaited between looking at what is free and taking from it. */
   async #fund(balanceId: string, amount: bigint): Promise<boolean> {
     if (this.reserve(balanceId, amount)) {
-      this.#options.ledger.noteRemaining(balanceId, this.#free.get(balanceId) ?? 0n);
+      this.#options.ledger.leases.noteRemaining(balanceId, this.#free.get(balanceId) ?? 0n);
       return true;
     }
     if (this.#isRefused(balanceId)) return false;
@@ -259,7 +259,7 @@ export class Billing {
 
   async #lease(balanceId: string, need: bigint): Promise<bigint> {
     try {
-      return await this.#ledgerHealth.watch(this.#options.ledger.lease(balanceId, need));
+      return await this.#ledgerHealth.watch(this.#options.ledger.leases.lease(balanceId, need));
     } catch (error) {
       throw ledgerSilent(error);
     }

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isOfBudget, readBalanceId } from './budget.ts';
-import type { FreeBalances } from './ledger.ts';
+import type { CreditLeases, FreeBalances } from './ledger.ts';
 import { StoreError, storeErrorFrom } from './store-error.ts';
 
 /** A lease covers this many holds, or this much spending, whichever is more. */
@@ -83,12 +83,15 @@ interface Lease {
 export interface LeasesOptions {
   readonly leaseServer: LeaseServer;
   readonly free: FreeBalances;
-  /** No other process leases from the server, so nothing is returned because it is idle. */
+  /**
+   * No other process leases from the server, which answers in order, and leases everything that there is: so nothing is renewed, and
+   * nothing returned because it is idle. Whoever changes a balance does it by `changing`.
+   */
   readonly alone?: boolean;
 }
 
 /** What this process may spend of each balance: leased ahead of need, returned when it is idle or others lack it. */
-export class Leases {
+export class Leases implements CreditLeases {
   readonly #options: LeasesOptions;
   readonly #leases = new Map<string, Lease>();
   readonly #sweeper: NodeJS.Timeout | undefined;
@@ -114,6 +117,7 @@ export class Leases {
 
   /** Leases more in the background when less than half of what is wanted is left, so that a busy balance never waits. */
   noteRemaining(balanceId: string, freeMicrocents: bigint): void {
+    if (this.#options.alone === true) return;
     const lease = this.#leases.get(balanceId);
     if (lease === undefined) return;
     lease.activeMs = performance.now();
@@ -141,7 +145,8 @@ export class Leases {
   }
 
   /** Returns what is free of a budget, or of all of them, so that its change applies to everything admitted from now on. */
-  returnBudget(subject: string | undefined): void {
+  budgetChanged(subject: string | undefined): void {
+    if (this.#options.alone === true) return;
     for (const balanceId of this.ofBudget(subject)) {
       void this.releaseUnused(balanceId);
       this.#options.free.credit(balanceId, 0n); // a request that was refused a moment ago need not wait any longer
@@ -149,8 +154,8 @@ export class Leases {
   }
 
   /**
-   * For a server whose only client is this one, and which answers in order: changes balances, and leases them anew in the same moment.
-   * So a debit finds everything that no request holds, and `free` is what the ledger has when the change is durable.
+   * Alone: changes balances, and leases them anew in the same moment. So a debit finds everything that no request holds, and when the
+   * change is durable, what is free is what the ledger has.
    */
   async changing<Value>(balanceIds: readonly string[], change: () => Promise<Value>): Promise<Value> {
     const leased = balanceIds.filter((balanceId) => this.#leases.has(balanceId));

@@ -40,9 +40,6 @@ export const systemAccounts = {
 /**
  * Makes settlements durable, in groups, and hands out the right to spend. The hot path's only store.
  *
- * - A balance is the credit of an account, by the account's id, or what a budget has for a period (store/budget.ts).
- * - `lease` resolves with a credit lease: microcents that this process may spend of the balance without asking again, as many as
- *   were needed; 0n = not funded. What was leased beyond that is already free (`FreeBalances.credit`).
  * - `settle` resolves when the row is durable: `billed`, also when it was there already (settling twice is settling once), or
  *   `lost` when this process no longer owns the lease that the cost was held from. It rejects when the store failed; it is then
  *   unknown whether the row is there, and `readBack` tells.
@@ -52,7 +49,7 @@ export const systemAccounts = {
  *   carries (`recording`) is written if and only if money moved now; where that cannot be, nothing moves: `conflict`.
  */
 export interface Ledger {
-  lease(balanceId: string, needMicrocents: bigint): Promise<bigint>;
+  readonly leases: CreditLeases;
   settle(row: UsageRow): Promise<'billed' | 'lost'>;
   readBack(requestId: Uint8Array): Promise<{ readonly costMicrocents: bigint; readonly ending: Ending } | undefined>;
   /** Resolves when something was written, whose content means nothing: proof that a settlement could be written too. */
@@ -63,13 +60,25 @@ export interface Ledger {
   readonly backlog: number;
   /** How long ago the store last answered; 0 where it is in this process. Nothing is admitted from memory without it. */
   readonly silentMs: number;
+  close(): Promise<void>;
+}
+
+/**
+ * What this process may spend of balances without asking again (store/leases.ts). A balance is the credit of an account, by the
+ * account's id, or what a budget has for a period (store/budget.ts).
+ */
+export interface CreditLeases {
+  /**
+   * Resolves with microcents that are now this process's to spend: as many as are needed, or 0n: not funded. What was leased beyond
+   * that is free already (`FreeBalances.credit`).
+   */
+  lease(balanceId: string, needMicrocents: bigint): Promise<bigint>;
   /** Reports what is left of a balance's lease after a hold, so that it can be renewed before it is used up. */
   noteRemaining(balanceId: string, freeMicrocents: bigint): void;
   /** The period of a budget's balance is over and nothing is held from it any more: what is free of it goes back. */
   release(balanceId: string): void;
   /** The budget of a key or an account has changed, or possibly any budget: what is free of leases goes back. */
   budgetChanged(subject: string | undefined): void;
-  close(): Promise<void>;
 }
 
 /** The writes to accounts besides money. */

@@ -29,7 +29,7 @@ test('D1: while another program locks the file, settlements fail as busy and wri
   const free = new MemoryBalances();
   const store = await openStore(t, file, { free });
   await customer(store, 'acct_a', 100n);
-  free.credit('acct_a', await store.ledger.lease('acct_a', 1n));
+  free.credit('acct_a', await store.ledger.leases.lease('acct_a', 1n));
   assert.equal(free.freeMicrocents('acct_a'), 100n);
   const other = new DatabaseSync(file);
   t.after(() => other.close());
@@ -41,7 +41,7 @@ test('D1: while another program locks the file, settlements fail as busy and wri
     store.ledger.settle(row),
     store.ledger.settle(usage('acct_a', 1n)),
     store.ledger.transfer(grant('acct_a', 5n)),
-    store.ledger.lease('acct_a', 200n),
+    store.ledger.leases.lease('acct_a', 200n),
     store.ledger.transfer({ ...grant('acct_a', 4n), debitAccount: 'acct_a', creditAccount: 'house_promo' }),
   ]);
   assert.ok(performance.now() - started < 10_000);

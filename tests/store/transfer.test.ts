@@ -60,17 +60,17 @@ test('a process alone leases the whole spendable balance; later credits are free
   await customer(store, 'acct_a', 100n);
   assert.equal(free.of.size, 0, 'nobody has asked for a lease: it will be in the lease');
   const [leased, , again] = await Promise.all([
-    store.ledger.lease('acct_a', 1n),
+    store.ledger.leases.lease('acct_a', 1n),
     store.ledger.transfer(grant('acct_a', 7n)),
-    store.ledger.lease('acct_a', 1n),
+    store.ledger.leases.lease('acct_a', 1n),
   ]);
   assert.deepEqual([leased, again], [1n, 1n]);
   assert.equal(free.of.get('acct_a'), 105n);
   assert.equal(await store.ledger.transfer(grant('acct_a', 3n, 'k')), true);
   assert.equal(await store.ledger.transfer(grant('acct_a', 3n, 'k')), false);
   assert.equal(free.of.get('acct_a'), 108n);
-  assert.equal(await store.ledger.lease('acct_a', 109n), 0n);
-  assert.equal(await store.ledger.lease('acct_none', 1n), 0n);
+  assert.equal(await store.ledger.leases.lease('acct_a', 109n), 0n);
+  assert.equal(await store.ledger.leases.lease('acct_none', 1n), 0n);
   await store.ledger.setAccountStatus('acct_a', 'suspended', Date.now(), uuid());
   await assert.rejects(store.ledger.setAccountStatus('acct_none', 'active', Date.now(), uuid()), refused('not_found'));
 });
@@ -81,7 +81,7 @@ test('a debit takes only what is free in memory: money on hold stays with the re
   const store = await openStore(t, file, { free });
   await customer(store, 'acct_a', 100n);
   // A debit that is asked for beside the lease waits until the lease has arrived.
-  const asked = store.ledger.lease('acct_a', 1n).then((leased) => free.credit('acct_a', leased));
+  const asked = store.ledger.leases.lease('acct_a', 1n).then((leased) => free.credit('acct_a', leased));
   const early = store.ledger.transfer(chargeback('acct_a', 10n));
   await asked;
   assert.equal(await early, true);
@@ -108,7 +108,7 @@ test('a credit limit is spendable, and can be taken away only while it is not in
   const store = await openStore(t, file, { free });
   await customer(store, 'acct_a', 10n);
   await store.ledger.setCreditLimit('acct_a', 40n, Date.now(), uuid());
-  free.credit('acct_a', await store.ledger.lease('acct_a', 1n));
+  free.credit('acct_a', await store.ledger.leases.lease('acct_a', 1n));
   assert.equal(free.of.get('acct_a'), 50n);
   assert.ok(free.reserve('acct_a', 30n));
   await store.ledger.settle(usage('acct_a', 30n));

@@ -211,7 +211,7 @@ test('one microcent is found in a budget, and a charge to none', async (t) => {
     changeId: uuid(),
   });
   const [ofKey, ofAccount] = [`${key.id}:total`, balanceAt('acct_a', 'month', Date.now()).id];
-  for (const id of [ofKey, ofAccount]) free.credit(id, await store.ledger.lease(id, 1n));
+  for (const id of [ofKey, ofAccount]) free.credit(id, await store.ledger.leases.lease(id, 1n));
   assert.deepEqual([free.freeMicrocents(ofKey), free.freeMicrocents(ofAccount)], [100n, 43n]);
   const charged = { keyId: key.id, keyBudget: 'total', accountBudget: 'month' } as const;
   await store.ledger.settle(usage('acct_a', 5n, charged));

@@ -51,7 +51,7 @@ export class PostgresLedger implements AccountLedger {
   readonly #membership: Membership;
   readonly #settlements: Settlements;
   readonly #leaseServer: LeaseServer;
-  readonly #leases: Leases;
+  readonly leases: Leases;
   readonly #clock = new DatabaseClock();
   #answeredMs = performance.now();
   #state: 'open' | 'closed' = 'open';
@@ -71,7 +71,7 @@ export class PostgresLedger implements AccountLedger {
       },
       onNotification: (payload) => {
         const balanceId = balanceCalled(payload, this.#membership.id);
-        if (balanceId !== undefined) void this.#leases.called(balanceId);
+        if (balanceId !== undefined) void this.leases.called(balanceId);
       },
     });
     this.#membership = new Membership({
@@ -81,7 +81,7 @@ export class PostgresLedger implements AccountLedger {
       onExpired: () => {
         // The free and held amounts belonged to the earlier life.
         this.#free.forget();
-        this.#leases.forget();
+        this.leases.forget();
         this.#settlements.forgetOpens();
         options.onExpired?.();
       },
@@ -89,7 +89,7 @@ export class PostgresLedger implements AccountLedger {
     const replica = (): Uint8Array => this.#membership.id;
     this.#settlements = new Settlements({ session: this.#settling, replica, onBatch: options.onBatch });
     this.#leaseServer = postgresLeaseServer(this.#operating, replica);
-    this.#leases = new Leases({ leaseServer: this.#leaseServer, free });
+    this.leases = new Leases({ leaseServer: this.#leaseServer, free });
   }
 
   /** Requires that the database has its tables. Rejects with the driver's error. */
@@ -120,24 +120,8 @@ export class PostgresLedger implements AccountLedger {
     return this.#membership.id;
   }
 
-  lease(balanceId: string, needMicrocents: bigint): Promise<bigint> {
-    return this.#leases.lease(balanceId, needMicrocents);
-  }
-
-  noteRemaining(balanceId: string, freeMicrocents: bigint): void {
-    this.#leases.noteRemaining(balanceId, freeMicrocents);
-  }
-
-  release(balanceId: string): void {
-    this.#leases.release(balanceId);
-  }
-
-  budgetChanged(subject: string | undefined): void {
-    this.#leases.returnBudget(subject);
-  }
-
   settle(row: UsageRow): Promise<'billed' | 'lost'> {
-    for (const balanceId of [row.accountId, ...balancesCharged(row)]) this.#leases.spent(balanceId, row.costMicrocents);
+    for (const balanceId of [row.accountId, ...balancesCharged(row)]) this.leases.spent(balanceId, row.costMicrocents);
     return this.#settlements.settle(row);
   }
 
@@ -188,7 +172,7 @@ export class PostgresLedger implements AccountLedger {
 
   async setBudget(change: BudgetChange): Promise<void> {
     await this.#transact((run) => runSteps(run, steps.setBudget(change)));
-    this.budgetChanged(change.subject);
+    this.leases.budgetChanged(change.subject);
   }
 
   /** Writes what is queued, returns everything that is leased, and leaves. Later calls are refused. */
@@ -196,7 +180,7 @@ export class PostgresLedger implements AccountLedger {
     if (this.#state === 'closed') return;
     this.#state = 'closed';
     await this.#settlements.close();
-    await this.#leases.close();
+    await this.leases.close();
     await this.#settling.close();
     await this.#operating.close();
     await this.#membership.close();
@@ -204,7 +188,7 @@ export class PostgresLedger implements AccountLedger {
 
   /** Calls in the idle leases of an account: back in the balance they can be debited. */
   async #callIn(accountId: string): Promise<void> {
-    await this.#leases.releaseUnused(accountId);
+    await this.leases.releaseUnused(accountId);
     await this.#leaseServer.callOthers(accountId).catch(() => {});
     await sleep(debitPauseMs * (0.75 + Math.random() / 2));
   }

@@ -66,7 +66,7 @@ export class SqliteLedger implements AccountLedger {
   readonly replicaId = Uint8Array.from(randomBytes(16));
   readonly #file: string;
   readonly #thread: Thread<LedgerCalls>;
-  readonly #leases: Leases;
+  readonly leases: Leases;
   readonly #callIn: NonNullable<SqliteLedgerOptions['callIn']>;
   readonly #onFatal: (error: Error) => void;
   readonly #onBatch: SqliteLedgerOptions['onBatch'];
@@ -93,7 +93,7 @@ export class SqliteLedger implements AccountLedger {
   #idle: (() => void) | undefined;
 
   constructor(options: SqliteLedgerOptions) {
-    this.#leases = new Leases({
+    this.leases = new Leases({
       free: options.free,
       leaseServer: {
         grant: (request) => this.grantTo(owner, request),
@@ -129,22 +129,6 @@ export class SqliteLedger implements AccountLedger {
   /** The store is in this process: a call that gets no answer reports that itself. */
   get silentMs(): number {
     return 0;
-  }
-
-  lease(balanceId: string, needMicrocents: bigint): Promise<bigint> {
-    return this.#leases.lease(balanceId, needMicrocents);
-  }
-
-  noteRemaining(): void {
-    // Everything that there is has been leased.
-  }
-
-  release(balanceId: string): void {
-    this.#leases.release(balanceId);
-  }
-
-  budgetChanged(): void {
-    // Every change is made here, and `setBudget` has already applied it to what is free.
   }
 
   settle(row: UsageRow): Promise<'billed' | 'lost'> {
@@ -217,7 +201,7 @@ export class SqliteLedger implements AccountLedger {
     const { debitAccount, creditAccount } = transfer;
     return debiting(
       () =>
-        this.#leases.changing([debitAccount, creditAccount], () => this.#operate({ kind: 'transfer', transfer: copy })),
+        this.leases.changing([debitAccount, creditAccount], () => this.#operate({ kind: 'transfer', transfer: copy })),
       (tries) => this.#callIn(debitAccount, tries),
     );
   }
@@ -236,7 +220,7 @@ export class SqliteLedger implements AccountLedger {
   setCreditLimit(accountId: string, toMicrocents: bigint, at: number, changeId: Uint8Array): Promise<undefined> {
     return debiting(
       () =>
-        this.#leases.changing([accountId], () =>
+        this.leases.changing([accountId], () =>
           this.#operate({ kind: 'credit_limit', accountId, toMicrocents, at, changeId }),
         ),
       (tries) => this.#callIn(accountId, tries),
@@ -244,8 +228,8 @@ export class SqliteLedger implements AccountLedger {
   }
 
   setBudget(change: BudgetChange): Promise<undefined> {
-    const balanceIds = this.#leases.ofBudget(change.subject);
-    return this.#leases.changing(balanceIds, () => this.#operate({ kind: 'budget', change }));
+    const balanceIds = this.leases.ofBudget(change.subject);
+    return this.leases.changing(balanceIds, () => this.#operate({ kind: 'budget', change }));
   }
 
   /** Writes what is queued, closes the database and ends the thread. Later calls are refused. */
@@ -259,7 +243,7 @@ export class SqliteLedger implements AccountLedger {
     this.#state = 'closed';
     await this.#thread.terminate();
     this.#rejectAll(new StoreError('failed', 'the ledger is closed'));
-    await this.#leases.close();
+    await this.leases.close();
   }
 
   #operate<Kind extends LedgerOperation['kind']>(

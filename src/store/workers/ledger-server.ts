@@ -271,10 +271,12 @@ function ownLedger(
       return ledger.backlog;
     },
     silentMs: 0,
-    lease: () => Promise.reject(new StoreError('invalid', 'the owner of a shared ledger answers no requests')),
-    noteRemaining: () => {},
-    release: () => {},
-    budgetChanged: () => {},
+    leases: {
+      lease: () => Promise.reject(new StoreError('invalid', 'the owner of a shared ledger answers no requests')),
+      noteRemaining: () => {},
+      release: () => {},
+      budgetChanged: () => {},
+    },
     settle: (row) => ledger.settle(row),
     open: (request) => ledger.open(request),
     readBack: (requestId) => ledger.readBack(requestId),

@@ -13,7 +13,7 @@ export const openLedger = async (t: TestContext): Promise<OpenLedger> => {
     differences: () => differencesOf(file),
     hold: async (accountId, microcents) => {
       if (free.reserve(accountId, microcents)) return;
-      free.credit(accountId, await store.ledger.lease(accountId, microcents));
+      free.credit(accountId, await store.ledger.leases.lease(accountId, microcents));
       if (!free.reserve(accountId, microcents)) throw new Error('there is not enough to be held');
     },
   };

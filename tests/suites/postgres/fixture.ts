@@ -22,7 +22,7 @@ export async function openReplica(t: TestContext, url: string): Promise<Replica>
 /** Holds as billing does: from memory, else asks; false is a 402. */
 export async function hold({ store, free }: Replica, accountId: string, amount: bigint): Promise<boolean> {
   if (free.reserve(accountId, amount)) return true;
-  free.credit(accountId, await store.ledger.lease(accountId, amount));
+  free.credit(accountId, await store.ledger.leases.lease(accountId, amount));
   return free.reserve(accountId, amount);
 }
 
