@@ -5,7 +5,7 @@ import { Directory } from '../accounts/directory.ts';
 import { Follower } from '../accounts/follower.ts';
 import { openSecret } from '../accounts/secret.ts';
 import type { Secret } from '../accounts/secret.ts';
-import { Billing } from '../billing/billing.ts';
+import { Billing, freeBalancesOf } from '../billing/billing.ts';
 import { AccountPrices } from '../billing/account-prices.ts';
 import { Catalog } from '../catalog/catalog.ts';
 import type { Model } from '../catalog/model.ts';
@@ -179,13 +179,7 @@ async function openAccounts(options: ServingOptions, opened: Opened, metrics: ()
   const { config, environment, log, accountUrl } = options;
   const running = new ActiveRequests();
   const store = await options.openStore({
-    free: {
-      // The ledger needs free balances, and they live in billing, which needs the ledger.
-      credit: (accountId, microcents) => billing.credit(accountId, microcents),
-      reserve: (accountId, microcents) => billing.reserve(accountId, microcents),
-      freeMicrocents: (accountId) => billing.freeMicrocents(accountId) ?? 0n,
-      forget: () => billing.forget(),
-    },
+    free: freeBalancesOf(() => billing),
     onFatal: options.onFatal,
     onBatch: (rows, elapsedMs, isRefused) => metrics().ledgerBatch(rows, elapsedMs, isRefused),
     log: (level, message) => log.service({ level, event: 'store', detail: { message } }),
@@ -225,7 +219,7 @@ async function openAccounts(options: ServingOptions, opened: Opened, metrics: ()
     new Follower({
       directory,
       prices,
-      budgetChanged: (subject) => store.ledger.budgetChanged(subject),
+      budgetChanged: (subject) => store.ledger.leases.budgetChanged(subject),
       now,
       warn: (message) => log.service({ level: 'warn', event: 'keys', detail: { message } }),
     }),

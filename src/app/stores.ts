@@ -5,7 +5,7 @@ import type { Kysely } from 'kysely';
 import type { StorageConfig } from '../config/config.ts';
 import type { Database } from '../store/database.ts';
 import type { Feed, Follows } from '../store/feed.ts';
-import type { AccountLedger, LeasedBalances } from '../store/ledger.ts';
+import type { AccountLedger, FreeBalances } from '../store/ledger.ts';
 import type { LimitLeases } from '../store/limit-leases.ts';
 import type { Repositories } from '../store/repositories/repositories.ts';
 import type { OwnerPort, WorkerPort } from '../store/workers/protocol.ts';
@@ -38,7 +38,7 @@ export interface Store {
 
 export interface StoreOptions {
   /** The free balances in memory. A command that never calls `lease` needs none. */
-  readonly free?: LeasedBalances;
+  readonly free?: FreeBalances;
   /** An indispensable part of the store has died: report it and end the process. Called once. */
   readonly onFatal: (error: Error) => void;
   /** Called for each transaction: settlements in it, the time until its answer, and whether the store refused it whole. */

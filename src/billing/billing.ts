@@ -1,6 +1,6 @@
 import { ApiError, atCap } from '../platform/errors.ts';
 import type { Usage } from '../generation/event.ts';
-import type { Ledger, UsageRow } from '../store/ledger.ts';
+import type { FreeBalances, Ledger, UsageRow } from '../store/ledger.ts';
 import { costMicrocents } from '../catalog/pricing.ts';
 import { budgetsOf, holdStepTokens } from './bill.ts';
 import type { Bill, BudgetBill } from './bill.ts';
@@ -36,7 +36,6 @@ export class Billing {
   readonly #holdLimits = new HoldLimits();
   /** Microcents that can still be held, by balance: an account's credit, or a budget's period. Absent until its first request. */
   readonly #free = new Map<string, bigint>();
-  readonly #loading = new Map<string, Promise<void>>();
   readonly #refusedUntil = new Map<string, number>();
   /** Balances of budgets, with the requests that may hold from each. */
   readonly #ofBudgets = new Map<string, { requests: number; readonly endsAt: number | null }>();
@@ -104,17 +103,16 @@ export class Billing {
     if (bill.plan !== null) return this.#open(bill, { amount: 0n, covered: everything }, undefined);
     const accountId = bill.account.id;
     if (bill.key.budget !== undefined || bill.account.budget !== undefined) return undefined;
-    if (this.#loading.has(accountId)) return undefined;
     const first = estimate(bill, bill.promptTokensMax);
     if (!this.reserve(accountId, first.amount)) return undefined;
-    this.#options.ledger.noteRemaining(accountId, this.#free.get(accountId) ?? 0n);
+    this.#options.ledger.leases.noteRemaining(accountId, this.#free.get(accountId) ?? 0n);
     return this.#open(bill, first, undefined);
   }
 
   /** Takes up to `amount` for a growing hold: what there is, possibly after asking the store for more. */
   take(balanceId: string, amount: bigint): bigint | Promise<bigint> {
     if (this.reserve(balanceId, amount)) {
-      this.#options.ledger.noteRemaining(balanceId, this.#free.get(balanceId) ?? 0n);
+      this.#options.ledger.leases.noteRemaining(balanceId, this.#free.get(balanceId) ?? 0n);
       return amount;
     }
     if (this.#isRefused(balanceId)) return this.#takeFree(balanceId, amount);
@@ -135,14 +133,13 @@ export class Billing {
     return taken;
   }
 
-  /** The spendable amount has changed: a transfer to the account became durable, a reservation came back, or there is less. */
+  /** More can be held: it was leased, or came back; less, where a budget was lowered. With 0n: there may be more in the ledger. */
   credit(balanceId: string, microcents: bigint): void {
-    // The ledger reports credit that the first lease does not include, possibly in the same moment as it hands that out.
-    if (this.#free.has(balanceId) || this.#loading.has(balanceId)) this.#add(balanceId, microcents);
+    if (microcents !== 0n) this.#add(balanceId, microcents);
     this.#refusedUntil.delete(balanceId);
   }
 
-  /** Takes the amount out of the balance, for a hold or for a debit that is about to be written; false when it is not free. */
+  /** Takes the amount out of the balance, for a hold or to return it to the ledger; false when it is not free. */
   reserve(balanceId: string, microcents: bigint): boolean {
     const free = this.#free.get(balanceId);
     if (free === undefined || free < microcents) return false;
@@ -237,7 +234,7 @@ export class Billing {
     for (const [balanceId, { requests, endsAt }] of this.#ofBudgets) {
       if (requests > 0 || endsAt === null || endsAt + endedEveryMs > now) continue;
       this.#ofBudgets.delete(balanceId);
-      this.#options.ledger.release(balanceId);
+      this.#options.ledger.leases.release(balanceId);
       this.#free.delete(balanceId);
       this.#refusedUntil.delete(balanceId);
     }
@@ -245,9 +242,8 @@ export class Billing {
 
   /** Whether the amount is now held. Nothing is awaited between looking at what is free and taking from it. */
   async #fund(balanceId: string, amount: bigint): Promise<boolean> {
-    if (this.#loading.has(balanceId) || !this.#free.has(balanceId)) await this.#load(balanceId, amount);
     if (this.reserve(balanceId, amount)) {
-      this.#options.ledger.noteRemaining(balanceId, this.#free.get(balanceId) ?? 0n);
+      this.#options.ledger.leases.noteRemaining(balanceId, this.#free.get(balanceId) ?? 0n);
       return true;
     }
     if (this.#isRefused(balanceId)) return false;
@@ -261,20 +257,9 @@ export class Billing {
     return (this.#refusedUntil.get(balanceId) ?? 0) > performance.now();
   }
 
-  /** The first request of a balance fetches it; requests that arrive meanwhile wait for the same answer. */
-  #load(balanceId: string, need: bigint): Promise<void> {
-    const running = this.#loading.get(balanceId);
-    if (running !== undefined) return running;
-    const loading = this.#lease(balanceId, need)
-      .then((leased) => this.#add(balanceId, leased))
-      .finally(() => this.#loading.delete(balanceId));
-    this.#loading.set(balanceId, loading);
-    return loading;
-  }
-
   async #lease(balanceId: string, need: bigint): Promise<bigint> {
     try {
-      return await this.#ledgerHealth.watch(this.#options.ledger.lease(balanceId, need));
+      return await this.#ledgerHealth.watch(this.#options.ledger.leases.lease(balanceId, need));
     } catch (error) {
       throw ledgerSilent(error);
     }
@@ -365,6 +350,14 @@ export class Billing {
     return hold;
   }
 }
+
+/** The balances of a `Billing` for its ledger: each needs the other. */
+export const freeBalancesOf = (billing: () => Billing): FreeBalances => ({
+  credit: (balanceId, microcents) => billing().credit(balanceId, microcents),
+  reserve: (balanceId, microcents) => billing().reserve(balanceId, microcents),
+  freeMicrocents: (balanceId) => billing().freeMicrocents(balanceId) ?? 0n,
+  forget: () => billing().forget(),
+});
 
 /** What cannot pay: the account's credit, or a budget. */
 type Lack = 'credit' | BudgetBill;

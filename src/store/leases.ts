@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isOfBudget, readBalanceId } from './budget.ts';
-import type { LeasedBalances } from './ledger.ts';
+import type { CreditLeases, FreeBalances } from './ledger.ts';
 import { StoreError, storeErrorFrom } from './store-error.ts';
 
 /** A lease covers this many holds, or this much spending, whichever is more. */
@@ -14,6 +14,8 @@ const dryMs = 1_000;
 /** While others may have idle remainders of a balance that cannot pay: the number of tries, with a pause for their answer. */
 const triesMax = 4;
 const pauseMs = 25;
+/** Tries to debit an account while processes return what is idle of it. */
+const debitTriesMax = 4;
 
 /** Owns the balances, and hands out parts of them. */
 export interface LeaseServer {
@@ -80,21 +82,25 @@ interface Lease {
 
 export interface LeasesOptions {
   readonly leaseServer: LeaseServer;
-  readonly free: LeasedBalances;
+  readonly free: FreeBalances;
+  /**
+   * No other process leases from the server, which answers in order, and leases everything that there is: so nothing is renewed, and
+   * nothing returned because it is idle. Whoever changes a balance does it by `changing`.
+   */
+  readonly alone?: boolean;
 }
 
 /** What this process may spend of each balance: leased ahead of need, returned when it is idle or others lack it. */
-export class Leases {
+export class Leases implements CreditLeases {
   readonly #options: LeasesOptions;
   readonly #leases = new Map<string, Lease>();
-  readonly #sweeper: NodeJS.Timeout;
+  readonly #sweeper: NodeJS.Timeout | undefined;
   readonly #returning = new Set<Promise<void>>();
   #closed = false;
 
   constructor(options: LeasesOptions) {
     this.#options = options;
-    this.#sweeper = setInterval(() => this.#sweep(), sweepEveryMs);
-    this.#sweeper.unref();
+    if (options.alone !== true) this.#sweeper = setInterval(() => this.#sweep(), sweepEveryMs).unref();
   }
 
   /** One request for each balance at a time; callers that come meanwhile share the next. */
@@ -111,6 +117,7 @@ export class Leases {
 
   /** Leases more in the background when less than half of what is wanted is left, so that a busy balance never waits. */
   noteRemaining(balanceId: string, freeMicrocents: bigint): void {
+    if (this.#options.alone === true) return;
     const lease = this.#leases.get(balanceId);
     if (lease === undefined) return;
     lease.activeMs = performance.now();
@@ -138,24 +145,46 @@ export class Leases {
   }
 
   /** Returns what is free of a budget, or of all of them, so that its change applies to everything admitted from now on. */
-  returnBudget(subject: string | undefined): void {
-    for (const balanceId of this.#leases.keys()) {
-      if (!isOfBudget(balanceId) || (subject !== undefined && readBalanceId(balanceId).subject !== subject)) continue;
+  budgetChanged(subject: string | undefined): void {
+    if (this.#options.alone === true) return;
+    for (const balanceId of this.ofBudget(subject)) {
       void this.releaseUnused(balanceId);
       this.#options.free.credit(balanceId, 0n); // a request that was refused a moment ago need not wait any longer
     }
   }
 
+  /**
+   * Alone: changes balances, and leases them anew in the same moment. So a debit finds everything that no request holds, and when the
+   * change is durable, what is free is what the ledger has.
+   */
+  async changing<Value>(balanceIds: readonly string[], change: () => Promise<Value>): Promise<Value> {
+    const leased = balanceIds.filter((balanceId) => this.#leases.has(balanceId));
+    for (const balanceId of leased) void this.releaseUnused(balanceId);
+    const changed = change();
+    await Promise.allSettled([changed, ...leased.map((balanceId) => this.#leaseAgain(balanceId))]);
+    return await changed;
+  }
+
+  /** The balances that are leased of a budget, or of all of them. */
+  ofBudget(subject: string | undefined): readonly string[] {
+    const isIt = (balanceId: string): boolean =>
+      isOfBudget(balanceId) && (subject === undefined || readBalanceId(balanceId).subject === subject);
+    return [...this.#leases.keys()].filter(isIt);
+  }
+
   /** Returns all that is free of a balance. Resolves when others can have it, or when the outcome is unknown. */
   releaseUnused(balanceId: string): Promise<void> {
-    const { free, leaseServer } = this.#options;
+    const { free, leaseServer, alone } = this.#options;
     const amount = free.freeMicrocents(balanceId);
-    if (amount <= 0n || !free.reserve(balanceId, amount)) return Promise.resolve();
-    // Without an answer it is unknown whether it is back in the balance; it is not spent here again, and what is stranded goes
-    // back when this process ends.
+    if (alone !== true && amount <= 0n) return Promise.resolve();
+    if (!free.reserve(balanceId, amount)) return Promise.resolve();
     const returning = leaseServer.returnUnused(balanceId, amount).then(
       () => {},
-      () => {},
+      (error: unknown) => {
+        // Without an answer it is unknown whether it is back in the balance; it is not spent here again, and what is stranded goes
+        // back when this process ends.
+        if (wasNotWritten(error)) free.credit(balanceId, amount);
+      },
     );
     this.#returning.add(returning);
     return returning.finally(() => this.#returning.delete(returning));
@@ -186,7 +215,7 @@ export class Leases {
           continue;
         }
         const { leased, isElsewhere } = await this.#grant(balanceId, lease, missing);
-        if (leased > 0n) {
+        if (leased !== 0n) {
           tries = 0;
           this.#hand(balanceId, lease, leased);
         } else if (isElsewhere && tries < triesMax) {
@@ -224,7 +253,13 @@ export class Leases {
       lease.waiters.shift();
       resolve(needMicrocents);
     }
-    if (rest > 0n) free.credit(balanceId, rest);
+    if (rest !== 0n) free.credit(balanceId, rest);
+  }
+
+  async #leaseAgain(balanceId: string): Promise<void> {
+    const request = { balanceId, missing: 0n, want: 0n, step: 1n, isFirst: false };
+    const { leased } = await this.#options.leaseServer.grant(request);
+    this.#options.free.credit(balanceId, leased);
   }
 
   async #refill(balanceId: string, lease: Lease): Promise<void> {
@@ -280,6 +315,29 @@ export class Leases {
     return lease;
   }
 }
+
+/**
+ * Debits an account, by a transfer or by a lower credit limit. Processes may have idle parts of its credit, which are called in before
+ * the debit is refused.
+ */
+export async function debiting<Value>(
+  debit: () => Promise<Value>,
+  callIn: (tries: number) => Promise<unknown>,
+): Promise<Value> {
+  for (let tries = 0; ; tries++) {
+    try {
+      return await debit();
+    } catch (error) {
+      const isShort = error instanceof StoreError && error.code === 'insufficient';
+      if (!isShort || tries >= debitTriesMax) throw error;
+      await callIn(tries);
+    }
+  }
+}
+
+/** The server has refused it whole. */
+const wasNotWritten = (error: unknown): boolean =>
+  error instanceof StoreError && (error.code === 'busy' || error.code === 'full');
 
 function wanted({ needMicrocents, spendingPerSecond }: Lease): bigint {
   const forHolds = needMicrocents * holdsAhead;

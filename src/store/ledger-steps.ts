@@ -31,10 +31,10 @@ const recordChange = (id: Uint8Array, at: number, kind: ChangeKind, ref: string)
   step('insert into change (id, at, kind, ref) values (?, ?, ?, ?)', id, at, kind, ref);
 
 /**
- * Whether money moved: not where the idempotency key has moved it before. `mayDebit` false: part of what the customer has may be
- * held in memory, and was not reserved there.
+ * Whether money moved: not where the idempotency key has moved it before. Running requests may hold what is leased of the debited
+ * account; `leasedMicrocents` is what its row still has of that: 0n on PostgreSQL, whose leases are rows.
  */
-export function* transfer(transfer: Transfer, { mayDebit }: { readonly mayDebit: boolean }): Steps<boolean> {
+export function* transfer(transfer: Transfer, leasedMicrocents: bigint): Steps<boolean> {
   const { id, debitAccount, creditAccount, amountMicrocents: amount, kind, idempotencyKey, reference, at } = transfer;
   const known = yield step(
     'select debit_account, credit_account, amount, kind from transfer where idempotency_key = ?',
@@ -45,8 +45,6 @@ export function* transfer(transfer: Transfer, { mayDebit }: { readonly mayDebit:
     if (isSameMovement(earlier, transfer)) return false;
     throw new StoreError('conflict', `the idempotency key ${idempotencyKey} stands for another transfer`);
   }
-  const notCovered = new StoreError('insufficient', `the free balance of ${debitAccount} does not cover ${amount}`);
-  if (!mayDebit) throw notCovered;
   yield step(
     `insert into transfer (id, debit_account, credit_account, amount, kind, idempotency_key, reference, "by", at)
      values (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
@@ -55,9 +53,10 @@ export function* transfer(transfer: Transfer, { mayDebit }: { readonly mayDebit:
   );
   const debited = yield step(
     'update account set available = available - ? where id = ? and (kind <> 0 or available + credit_limit >= ?)',
-    ...[amount, debitAccount, amount],
+    ...[amount, debitAccount, amount + leasedMicrocents],
   );
-  if (debited.count === 0) throw notCovered;
+  if (debited.count === 0)
+    throw new StoreError('insufficient', `the free balance of ${debitAccount} does not cover ${amount}`);
   yield step('update account set available = available + ? where id = ?', amount, creditAccount);
   yield* record(transfer.recording);
   return true;
@@ -110,31 +109,34 @@ export function* setAccountStatus(
   yield recordChange(changeId, at, 'account_status', accountId);
 }
 
-export const noAccount = (accountId: string): StoreError =>
-  new StoreError('not_found', `there is no account ${accountId}`);
+const noAccount = (accountId: string): StoreError => new StoreError('not_found', `there is no account ${accountId}`);
 
-/** For a customer that is there. `mayDebit` as of a transfer, where credit is taken away. */
+/** `leasedMicrocents` as of a transfer. */
 export function* setCreditLimit(
   accountId: string,
   toMicrocents: bigint,
-  { at, changeId, mayDebit }: { readonly at: number; readonly changeId: Uint8Array; readonly mayDebit: boolean },
+  {
+    at,
+    changeId,
+    leasedMicrocents,
+  }: { readonly at: number; readonly changeId: Uint8Array; readonly leasedMicrocents: bigint },
 ): Steps<void> {
-  const inUse = new StoreError('insufficient', `${accountId} is using the credit limit that would be taken away`);
-  if (!mayDebit) throw inUse;
+  const found = yield step('select 1 from account where id = ? and kind = 0', accountId);
+  if (found.count === 0) throw noAccount(accountId);
   const { count } = yield step(
-    'update account set credit_limit = ?, version = version + 1 where id = ? and kind = 0 and available + ? >= 0',
-    ...[toMicrocents, accountId, toMicrocents],
+    'update account set credit_limit = ?, version = version + 1 where id = ? and kind = 0 and available + ? >= ?',
+    ...[toMicrocents, accountId, toMicrocents, leasedMicrocents],
   );
-  if (count === 0) throw inUse;
+  if (count === 0)
+    throw new StoreError('insufficient', `${accountId} is using the credit limit that would be taken away`);
   yield recordChange(changeId, at, 'account_limit', accountId);
 }
 
 /**
- * Sets the budget, and what this and later periods have under it; returns what each of their balances gained or lost. The
- * budget's row comes first: beginning a balance reads it, on PostgreSQL under a lock, so that every balance is either changed here
+ * Sets the budget, and what this and later periods have under it. The budget's row comes first: beginning a balance reads it, on PostgreSQL under a lock, so that every balance is either changed here
  * or made from the new budget.
  */
-export function* setBudget(change: BudgetChange): Steps<readonly (readonly [balanceId: string, gained: bigint])[]> {
+export function* setBudget(change: BudgetChange): Steps<void> {
   const { kind, subject, budget, spentBeforeMicrocents, at, changeId } = change;
   const [what, live] =
     kind === 'key_budget'
@@ -144,7 +146,7 @@ export function* setBudget(change: BudgetChange): Steps<readonly (readonly [bala
   yield recordChange(changeId, at, kind, subject);
   if (budget === null) {
     yield step('delete from budget where subject = ?', subject);
-    return [];
+    return;
   }
   const { amountMicrocents: amount, per } = budget;
   yield step(
@@ -163,7 +165,6 @@ export function* setBudget(change: BudgetChange): Steps<readonly (readonly [bala
      where subject = ? and per = ? and (ends_at is null or ends_at > ?) order by id`,
     ...[subject, per, at],
   );
-  const gains: (readonly [string, bigint])[] = [];
   for (const balance of rows as readonly BalanceRow[]) {
     const before = balance.id === id ? spentBeforeMicrocents : balance.spent_before;
     const gained = amount - balance.amount - (before - balance.spent_before);
@@ -171,9 +172,7 @@ export function* setBudget(change: BudgetChange): Steps<readonly (readonly [bala
       'update budget_balance set amount = ?, spent_before = ?, available = available + ? where id = ?',
       ...[amount, before, gained, balance.id],
     );
-    gains.push([balance.id, gained]);
   }
-  return gains;
 }
 
 interface BalanceRow {

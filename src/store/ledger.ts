@@ -40,10 +40,6 @@ export const systemAccounts = {
 /**
  * Makes settlements durable, in groups, and hands out the right to spend. The hot path's only store.
  *
- * - A balance is the credit of an account, by the account's id, or what a budget has for a period (store/budget.ts).
- * - `lease` resolves with a credit lease: microcents that this process may spend of the balance without asking again; 0n = not
- *   funded. SQLite hands out the whole of it, once, at the first call; PostgreSQL leases a part of it. A budget that was lowered
- *   below what is spent has less than nothing.
  * - `settle` resolves when the row is durable: `billed`, also when it was there already (settling twice is settling once), or
  *   `lost` when this process no longer owns the lease that the cost was held from. It rejects when the store failed; it is then
  *   unknown whether the row is there, and `readBack` tells.
@@ -53,7 +49,7 @@ export const systemAccounts = {
  *   carries (`recording`) is written if and only if money moved now; where that cannot be, nothing moves: `conflict`.
  */
 export interface Ledger {
-  lease(balanceId: string, needMicrocents: bigint): Promise<bigint>;
+  readonly leases: CreditLeases;
   settle(row: UsageRow): Promise<'billed' | 'lost'>;
   readBack(requestId: Uint8Array): Promise<{ readonly costMicrocents: bigint; readonly ending: Ending } | undefined>;
   /** Resolves when something was written, whose content means nothing: proof that a settlement could be written too. */
@@ -64,13 +60,25 @@ export interface Ledger {
   readonly backlog: number;
   /** How long ago the store last answered; 0 where it is in this process. Nothing is admitted from memory without it. */
   readonly silentMs: number;
+  close(): Promise<void>;
+}
+
+/**
+ * What this process may spend of balances without asking again (store/leases.ts). A balance is the credit of an account, by the
+ * account's id, or what a budget has for a period (store/budget.ts).
+ */
+export interface CreditLeases {
+  /**
+   * Resolves with microcents that are now this process's to spend: as many as are needed, or 0n: not funded. What was leased beyond
+   * that is free already (`FreeBalances.credit`).
+   */
+  lease(balanceId: string, needMicrocents: bigint): Promise<bigint>;
   /** Reports what is left of a balance's lease after a hold, so that it can be renewed before it is used up. */
   noteRemaining(balanceId: string, freeMicrocents: bigint): void;
   /** The period of a budget's balance is over and nothing is held from it any more: what is free of it goes back. */
   release(balanceId: string): void;
   /** The budget of a key or an account has changed, or possibly any budget: what is free of leases goes back. */
   budgetChanged(subject: string | undefined): void;
-  close(): Promise<void>;
 }
 
 /** The writes to accounts besides money. */
@@ -110,25 +118,19 @@ export interface NewAccount {
 }
 
 /**
- * The owner of the free balances in memory: what is spendable and neither held nor spent. Both calls are synchronous.
+ * The owner of the free balances in memory: what this process has leased and neither holds nor has spent. All calls are synchronous.
  *
  * A debit of a customer (adjustment, chargeback, refund of a top-up, a lower credit limit) must not take money that running
- * requests hold, and only this side knows the holds. So the ledger reserves first, then writes; and gives the reservation back
- * through `credit` when nothing was written. Accounts whose `lease` was never called have no holds: nothing is reserved for them,
- * and the database alone decides.
+ * requests hold, and only this side knows the holds. So what is free of the account goes back before the debit.
  */
 export interface FreeBalances {
   /**
-   * More is spendable than before: a committed top-up, a raised limit or budget, a reservation given back; or less, where
-   * a budget was lowered. `free += microcents`.
+   * More is spendable than before, by a lease; or less, where a budget was lowered. `free += microcents`. With 0n: there may be more
+   * for those who ask again.
    */
   credit(balanceId: string, microcents: bigint): void;
   /** Takes the amount out of the free balance when it is there: `free >= microcents && (free -= microcents, true)`. */
   reserve(balanceId: string, microcents: bigint): boolean;
-}
-
-/** Free balances that are leases: what is not used is given back, and a lease may be lost. */
-export interface LeasedBalances extends FreeBalances {
   /** What is free now; 0n for a balance without a lease. */
   freeMicrocents(balanceId: string): bigint;
   /** Nothing of it is this process's to spend any more, neither the free part nor what is held. */
@@ -136,7 +138,7 @@ export interface LeasedBalances extends FreeBalances {
 }
 
 /** For a command that never calls `lease`. */
-export const nothingFree = (): LeasedBalances => ({
+export const nothingFree = (): FreeBalances => ({
   credit: () => {},
   reserve: () => false,
   freeMicrocents: () => 0n,

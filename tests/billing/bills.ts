@@ -1,7 +1,7 @@
 /** What the tests of billing share: bills, receipts, and billing over a real SQLite ledger. */
 import type { TestContext } from 'node:test';
 
-import { Billing } from '../../src/billing/billing.ts';
+import { Billing, freeBalancesOf } from '../../src/billing/billing.ts';
 import { type Bill } from '../../src/billing/bill.ts';
 import type { Receipt } from '../../src/billing/hold.ts';
 import type { RepairLog } from '../../src/billing/repair.ts';
@@ -77,10 +77,7 @@ export async function openCounter(
 ): Promise<Counter> {
   const file = `${temporaryFolder(t)}/ledger.db`;
   const store = await openStore(t, file, {
-    free: {
-      credit: (accountId, microcents) => billing.credit(accountId, microcents),
-      reserve: (accountId, microcents) => billing.reserve(accountId, microcents),
-    },
+    free: freeBalancesOf(() => billing),
   });
   const repairs: Counter['repairs'] = [];
   const billing: Billing = new Billing({

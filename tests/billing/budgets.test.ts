@@ -9,7 +9,7 @@ import { issueKey } from '../../src/accounts/key.ts';
 import { openSecret } from '../../src/accounts/secret.ts';
 import { budgetsOf, holdStepTokens } from '../../src/billing/bill.ts';
 import type { Bill } from '../../src/billing/bill.ts';
-import { Billing } from '../../src/billing/billing.ts';
+import { Billing, freeBalancesOf } from '../../src/billing/billing.ts';
 import type { Hold } from '../../src/billing/hold.ts';
 import { ApiError } from '../../src/platform/errors.ts';
 import { budgetPeriods, balanceAt } from '../../src/store/budget.ts';
@@ -39,10 +39,7 @@ class Counter {
       onFatal: (error) => {
         throw error;
       },
-      free: {
-        credit: (balanceId, microcents) => this.billing.credit(balanceId, microcents),
-        reserve: (balanceId, microcents) => this.billing.reserve(balanceId, microcents),
-      },
+      free: freeBalancesOf(() => this.billing),
     });
     this.billing = new Billing({
       ledger: this.store.ledger,

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { ApiError } from '../../src/platform/errors.ts';
-import { balanceOf, customer, differencesOf, grant } from '../store/fixture.ts';
+import { balanceOf, chargeback, customer, differencesOf, grant } from '../store/fixture.ts';
 import { bill, costOf, openCounter, receipt, used } from './bills.ts';
 
 const refusalOf = async (promise: Promise<unknown>): Promise<ApiError> => {
@@ -60,6 +60,39 @@ for (const order of ['grant first', 'hold first'] as const) {
     assert.deepEqual(await differencesOf(file), []);
   });
 }
+
+test('debits and credits beside requests: what is there is neither refused to them nor to a debit, and nothing is counted twice', async (t) => {
+  const { file, store, billing } = await openCounter(t);
+  const cost = costOf(10, 10);
+  // The requests hold at most half of it, and the debits take the other half.
+  const [streams, debits] = [20, 20];
+  const half = cost * BigInt(streams);
+  await customer(store, 'acct_a', half * 2n);
+  let left = debits;
+  const requests = Array.from({ length: streams }, async () => {
+    let served = 0;
+    for (; left > 0; served++) {
+      const made = bill('acct_a', 10, 10);
+      const hold = await billing.hold(made);
+      // Now and then it comes to nothing at once, and the money is free again in the same turn.
+      if (served % 3 > 0) await new Promise(setImmediate);
+      await hold.close(receipt(made, 10, 10, 'failed'));
+    }
+    return served;
+  });
+  for (; left > 0; left--) {
+    await store.ledger.transfer(chargeback('acct_a', half / BigInt(debits)));
+    if (left % 4 === 0) {
+      await store.ledger.transfer(grant('acct_a', 7n));
+      await store.ledger.transfer(chargeback('acct_a', 7n));
+    }
+  }
+  const served = await Promise.all(requests);
+  assert.ok(served.every((count) => count > 0));
+  assert.equal(billing.freeMicrocents('acct_a'), half);
+  assert.equal(await balanceOf(store, 'acct_a'), half);
+  assert.deepEqual(await differencesOf(file), []);
+});
 
 test('credit that arrives while an answer runs carries it on', async (t) => {
   const { store, billing } = await openCounter(t);

@@ -32,7 +32,7 @@ class Faults {
       return answer;
     };
     return {
-      lease: (balanceId, need) => ledger.lease(balanceId, need),
+      leases: ledger.leases,
       open: (request) => ledger.open(request),
       close: () => ledger.close(),
       get backlog() {
@@ -41,9 +41,6 @@ class Faults {
       get silentMs() {
         return ledger.silentMs;
       },
-      noteRemaining: (balanceId, free) => ledger.noteRemaining(balanceId, free),
-      release: (balanceId) => ledger.release(balanceId),
-      budgetChanged: (subject) => ledger.budgetChanged(subject),
       settle: (row) => meet(() => ledger.settle(row)),
       readBack: (requestId) => meet(() => ledger.readBack(requestId)),
       probe: () => meet(() => ledger.probe()),

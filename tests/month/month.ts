@@ -9,9 +9,9 @@ import { exportRoutes } from '../../src/account-api/routes/export.ts';
 import { invoiceRoutes } from '../../src/account-api/routes/invoices.ts';
 import { usageRoutes } from '../../src/account-api/routes/usage.ts';
 import { issueKey } from '../../src/accounts/key.ts';
-import { Billing } from '../../src/billing/billing.ts';
+import { Billing, freeBalancesOf } from '../../src/billing/billing.ts';
 import type { Config } from '../../src/config/config.ts';
-import type { AccountLedger, LeasedBalances, UsageRow } from '../../src/store/ledger.ts';
+import type { AccountLedger, FreeBalances, UsageRow } from '../../src/store/ledger.ts';
 import type { GenerationPage } from '../../src/store/repositories/generations.ts';
 import type { Repositories } from '../../src/store/repositories/repositories.ts';
 import { nextDay, startOfDay, startOfZoneMonth } from '../../src/platform/calendar/time-zone.ts';
@@ -51,7 +51,7 @@ export interface Place {
   /** Not started. */
   readonly service: TestService;
   /** After the service has stopped; closed by its caller. */
-  open(free: LeasedBalances): Promise<{ readonly ledger: AccountLedger; readonly repositories: Repositories }>;
+  open(free: FreeBalances): Promise<{ readonly ledger: AccountLedger; readonly repositories: Repositories }>;
   differences(): Promise<readonly Difference[]>;
 }
 
@@ -98,12 +98,7 @@ async function proveSeed(t: TestContext, place: Place, seed: number, size: Month
   done(`${asked} by HTTP`);
 
   // Before it is opened nobody asks.
-  const free: LeasedBalances = {
-    credit: (balance, microcents) => billing.credit(balance, microcents),
-    reserve: (balance, microcents) => billing.reserve(balance, microcents),
-    freeMicrocents: (balance) => billing.freeMicrocents(balance) ?? 0n,
-    forget: () => billing.forget(),
-  };
+  const free = freeBalancesOf(() => billing);
   const store = await place.open(free);
   const billing: Billing = new Billing({ ledger: store.ledger, newId: uuid, topupUrl: () => '', log: () => {} });
   const clock = { now: Date.now() };

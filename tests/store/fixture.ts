@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { TestContext } from 'node:test';
-import type { OpenRequest, Transfer, UsageRow } from '../../src/store/ledger.ts';
+import type { FreeBalances, OpenRequest, Transfer, UsageRow } from '../../src/store/ledger.ts';
 import { systemAccounts } from '../../src/store/ledger.ts';
 import { openReadOnly } from '../../src/store/sqlite/dialect.ts';
 import { openSqliteStore, type SqliteStore, type SqliteStoreOptions } from '../../src/store/sqlite/store.ts';
@@ -43,6 +43,33 @@ export async function openStore(
   // Closing is idempotent; there may be no folder of the test's own.
   t.after(() => store.close());
   return store;
+}
+
+/** Free balances as billing keeps them, in a few lines. */
+export class MemoryBalances implements FreeBalances {
+  readonly of = new Map<string, bigint>();
+  /** How often everything was lost. */
+  lives = 0;
+
+  credit(balanceId: string, microcents: bigint): void {
+    if (microcents !== 0n) this.of.set(balanceId, this.freeMicrocents(balanceId) + microcents);
+  }
+
+  reserve(balanceId: string, microcents: bigint): boolean {
+    const free = this.freeMicrocents(balanceId);
+    if (free < microcents) return false;
+    this.of.set(balanceId, free - microcents);
+    return true;
+  }
+
+  freeMicrocents(balanceId: string): bigint {
+    return this.of.get(balanceId) ?? 0n;
+  }
+
+  forget(): void {
+    this.lives++;
+    this.of.clear();
+  }
 }
 
 export async function customer(store: SqliteStore, id: string, microcents: bigint): Promise<void> {

@@ -98,7 +98,7 @@ test('the service starts on every earlier database: balances, budgets and the lo
     assert.deepEqual(store.migrated, ['030-baseline']);
     const { id, available } = customers[0]!;
     assert.equal(await balanceOf(store, id), BigInt(available));
-    await store.ledger.lease(id, 1n);
+    await store.ledger.leases.lease(id, 1n);
     assert.equal(await store.ledger.settle(usage(id, 7n)), 'billed');
     assert.equal(await balanceOf(store, id), BigInt(available) - 7n);
     await store.close();

@@ -9,8 +9,9 @@ import { systemAccounts } from '../../src/store/ledger.ts';
 import { migrate } from '../../src/store/migrations/migrate.ts';
 import { closeConnection, openConnection } from '../../src/store/sqlite/connection.ts';
 import { kyselyOn } from '../../src/store/sqlite/dialect.ts';
-import type { LedgerOperation } from '../../src/store/sqlite/ledger-batch.ts';
+import { nameOf, type LedgerOperation } from '../../src/store/sqlite/ledger-batch.ts';
 import { LedgerWriter } from '../../src/store/sqlite/ledger-writer.ts';
+import { owner } from '../../src/store/sqlite/lease-table.ts';
 import { usageValues } from '../../src/store/reports/usage-columns.ts';
 import { verifyLedger } from '../../src/store/verify/verify.ts';
 import { chargeback, grant, openRequest, temporaryFolder, usage, uuid } from './fixture.ts';
@@ -19,49 +20,92 @@ const customers = ['acct_a', 'acct_b', 'acct_c'];
 const chargedEndings: readonly Ending[] = ['finished', 'credit', 'client_left', 'reader_stalled', 'revoked'];
 const freeEndings: readonly Ending[] = ['failed', 'deadline', 'drained', 'lost'];
 
+/** The process that owns the file, and two that lease from it. */
+const replicaIds = [uuid(), uuid()] as const;
+const clients = [owner, ...replicaIds.map(nameOf)];
+
 class Model {
   readonly balance = new Map(customers.map((id) => [id, 0n]));
-  readonly settled = new Set<number>();
+  readonly settled = new Map<number, 'ended' | 'crashed'>();
   readonly open = new Map<number, bigint>();
   readonly keys = new Map<string, string>();
-  /** What a process may still spend of the accounts that it has asked for. */
-  readonly free = new Map<string, bigint>();
+  /** What each process may still spend of an account that it has asked for, by the names of both. */
+  readonly leased = new Map<string, bigint>();
 
-  settle(request: number, accountId: string, cost: bigint): boolean {
-    const balance = this.balance.get(accountId);
-    if (!this.settled.has(request)) {
-      if (balance === undefined || balance < cost) return false;
+  leasedBy = (client: string, accountId: string): bigint => this.leased.get(`${client} ${accountId}`) ?? 0n;
+
+  leasedOf = (accountId: string): bigint => clients.reduce((sum, client) => sum + this.leasedBy(client, accountId), 0n);
+
+  free = (accountId: string): bigint => this.balance.get(accountId)! - this.leasedOf(accountId);
+
+  settle(client: string, request: number, accountId: string, cost: bigint): 'billed' | 'lost' | 'failed' {
+    const earlier = this.settled.get(request);
+    const isHeld = client === owner || cost === 0n || this.leasedBy(client, accountId) >= cost;
+    if (!isHeld) return earlier === 'ended' ? 'billed' : 'lost';
+    if (earlier === undefined) {
+      const balance = this.balance.get(accountId);
+      if (balance === undefined || balance < cost) return 'failed';
       this.balance.set(accountId, balance - cost);
-      if (this.free.has(accountId)) this.free.set(accountId, this.free.get(accountId)! - cost);
-      this.settled.add(request);
+      this.#add(client, accountId, -cost);
+      this.settled.set(request, 'ended');
     }
     this.open.delete(request);
-    return true;
+    return 'billed';
   }
 
   transfer(key: string, accountId: string, amount: bigint): boolean | undefined {
     if (this.keys.has(key)) return this.keys.get(key) === `${accountId} ${amount}` ? false : undefined;
     const balance = this.balance.get(accountId)!;
+    if (amount < 0n && this.free(accountId) + amount < 0n) return undefined;
     if (balance + amount < 0n) return undefined;
     this.balance.set(accountId, balance + amount);
     this.keys.set(key, `${accountId} ${amount}`);
     return true;
   }
 
+  lease(client: string, accountId: string, missing: bigint): bigint {
+    const free = this.free(accountId);
+    const leased = client === owner ? free : free > 0n && free >= missing ? missing : 0n;
+    const name = `${client} ${accountId}`;
+    if (client === owner || leased > 0n) this.leased.set(name, (this.leased.get(name) ?? 0n) + leased);
+    return leased;
+  }
+
+  /** False: it has not leased as much. */
+  returned(client: string, accountId: string, microcents: bigint): boolean {
+    if (client !== owner && this.leasedBy(client, accountId) < microcents) return false;
+    this.#add(client, accountId, -microcents);
+    if (this.leasedBy(client, accountId) === 0n) this.leased.delete(`${client} ${accountId}`);
+    return true;
+  }
+
+  end(client: string): void {
+    for (const accountId of customers) this.leased.delete(`${client} ${accountId}`);
+  }
+
   restart(): void {
-    for (const request of this.open.keys()) this.settled.add(request);
+    for (const request of this.open.keys()) this.settled.set(request, 'crashed');
     this.open.clear();
-    this.free.clear();
+    this.leased.clear();
+  }
+
+  /** What the owner of the file has not leased comes out of the balance alone. */
+  #add(client: string, accountId: string, microcents: bigint): void {
+    const name = `${client} ${accountId}`;
+    const leased = this.leased.get(name);
+    if (leased !== undefined) this.leased.set(name, leased + microcents);
   }
 }
 
 const account = fc.constantFrom(...customers);
+const client = fc.constantFrom(...clients);
 const request = fc.integer({ min: 0, max: 30 });
 const step = fc.oneof(
   {
     weight: 6,
     arbitrary: fc.record({
       do: fc.constant('settle' as const),
+      client,
       request,
       accountId: fc.oneof({ weight: 9, arbitrary: account }, { weight: 1, arbitrary: fc.constant('acct_none') }),
       tokens: fc.tuple(fc.nat(400), fc.nat(400), fc.nat(400)),
@@ -86,7 +130,25 @@ const step = fc.oneof(
       ),
     }),
   },
-  { weight: 1, arbitrary: fc.record({ do: fc.constant('lease' as const), accountId: account }) },
+  {
+    weight: 3,
+    arbitrary: fc.record({
+      do: fc.constant('lease' as const),
+      client,
+      accountId: account,
+      amount: fc.bigInt({ min: 1n, max: 3000n }),
+    }),
+  },
+  {
+    weight: 1,
+    arbitrary: fc.record({
+      do: fc.constant('return' as const),
+      client,
+      accountId: account,
+      amount: fc.bigInt({ min: 0n, max: 500n }),
+    }),
+  },
+  { weight: 1, arbitrary: fc.record({ do: fc.constant('end' as const), replica: fc.nat(1) }) },
 );
 type Step = typeof step extends fc.Arbitrary<infer S> ? S : never;
 const plan = fc.array(
@@ -134,8 +196,6 @@ async function compare(file: string, batches: readonly (readonly Step[] | 'resta
     assert.equal(opens.length, model.open.size);
     const used = await db.selectFrom('usage').select('request_id').execute();
     assert.equal(used.length, model.settled.size);
-    for (const [accountId, free] of model.free)
-      assert.equal(free, model.balance.get(accountId), 'free is what the database has');
   }
   connection.close();
 }
@@ -144,7 +204,7 @@ async function compare(file: string, batches: readonly (readonly Step[] | 'resta
 function write(writer: LedgerWriter, model: Model, steps: readonly Step[], ids: readonly Uint8Array[]): void {
   const opens = steps.filter((one) => one.do === 'open');
   const settlements = steps.filter((one) => one.do === 'settle');
-  const operations = steps.filter((one) => one.do === 'transfer' || one.do === 'lease');
+  const operations = steps.filter((one) => one.do !== 'open' && one.do !== 'settle');
 
   for (const { request, hold } of opens) {
     if (!model.settled.has(request) && !model.open.has(request)) model.open.set(request, BigInt(hold));
@@ -170,31 +230,45 @@ function write(writer: LedgerWriter, model: Model, steps: readonly Step[], ids: 
     });
   });
   // Whether the batch is written whole or row by row must not show: the model knows only one row after the other.
-  const billed = settlements.map((one, index) => model.settle(one.request, one.accountId, rows[index]!.costMicrocents));
+  const outcomes = settlements.map((one, index) =>
+    model.settle(one.client, one.request, one.accountId, rows[index]!.costMicrocents),
+  );
 
   const expected: unknown[] = [];
   const sent = operations.map((one): LedgerOperation => {
-    const spendable = model.balance.get(one.accountId)!;
-    if (one.do === 'lease') {
-      expected.push(model.free.has(one.accountId) ? 0n : spendable);
-      if (!model.free.has(one.accountId)) model.free.set(one.accountId, spendable);
-      return { kind: 'lease', balanceId: one.accountId };
+    switch (one.do) {
+      case 'lease': {
+        const { client, accountId, amount } = one;
+        const leased = model.lease(client, accountId, amount);
+        const isElsewhere = model.leasedOf(accountId) > model.leasedBy(client, accountId);
+        expected.push({ leased, isElsewhere, isThere: true });
+        const request = { balanceId: accountId, missing: amount, want: amount, step: 1n, isFirst: true };
+        return { kind: 'grant', client, request };
+      }
+      case 'return': {
+        const { client, accountId, amount } = one;
+        expected.push(model.returned(client, accountId, amount) ? undefined : 'failed');
+        return { kind: 'return', client, balanceId: accountId, microcents: amount };
+      }
+      case 'end': {
+        const replicaId = replicaIds[one.replica]!;
+        model.end(nameOf(replicaId));
+        expected.push(0);
+        return { kind: 'replica_ended', replicaId, at: Date.now() };
+      }
+      case 'transfer': {
+        const { accountId, amount, key } = one;
+        expected.push(model.transfer(key, accountId, amount) ?? 'failed');
+        const transfer = amount > 0n ? grant(accountId, amount, key) : chargeback(accountId, -amount, key);
+        return { kind: 'transfer', transfer };
+      }
     }
-    // The owner of the free balance reserves first; credits of the same batch have not reached it yet.
-    const free = model.free.get(one.accountId);
-    const reserved = one.amount < 0n && free !== undefined && free >= -one.amount;
-    const unreserved = one.amount < 0n && free !== undefined && !reserved && !model.keys.has(one.key);
-    const outcome = unreserved ? undefined : model.transfer(one.key, one.accountId, one.amount);
-    expected.push(outcome);
-    if (reserved && outcome === true) model.free.set(one.accountId, free + one.amount);
-    const transfer =
-      one.amount > 0n ? grant(one.accountId, one.amount, one.key) : chargeback(one.accountId, -one.amount, one.key);
-    return { kind: 'transfer', transfer, reserved };
   });
 
   const reply = writer.write({
     ids: Buffer.concat(rows.map((row) => row.requestId)),
     rows: rows.map(usageValues),
+    clients: settlements.map((one) => one.client),
     opens: opens.map((one) => ({
       ...openRequest(one.accountId, BigInt(one.hold), ids[one.request]!),
       replicaId: null,
@@ -203,15 +277,15 @@ function write(writer: LedgerWriter, model: Model, steps: readonly Step[], ids: 
   });
   assert.equal(reply.refused, undefined);
   const failed = new Set(reply.failures.map(([index]) => index));
+  const lost = new Set(reply.lost);
   assert.deepEqual(
-    billed,
-    billed.map((_, index) => !failed.has(index)),
+    outcomes,
+    outcomes.map((_, index) => (failed.has(index) ? 'failed' : lost.has(index) ? 'lost' : 'billed')),
   );
   assert.deepEqual(
-    reply.results.map((result) => ('value' in result ? result.value : undefined)),
+    reply.results.map((result) => ('value' in result ? result.value : 'failed')),
     expected,
   );
-  for (const [accountId, amount] of reply.credits) model.free.set(accountId, model.free.get(accountId)! + amount);
 }
 
 async function emptyDatabase(file: string): Promise<string> {
@@ -223,7 +297,7 @@ async function emptyDatabase(file: string): Promise<string> {
     kind: 'create_account',
     account: { id, name: id, creditLimitMicrocents: 0n, at: 0, changeId: uuid() },
   }));
-  writer.write({ ids: new Uint8Array(0), rows: [], opens: [], operations: accounts });
+  writer.write({ ids: new Uint8Array(0), rows: [], clients: [], opens: [], operations: accounts });
   const systemRows = await db.selectFrom('account').select('id').where('kind', '<>', 0n).execute();
   assert.deepEqual(systemRows.map((system) => system.id).sort(), Object.values(systemAccounts).sort());
   closeConnection(connection);

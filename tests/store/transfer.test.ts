@@ -2,7 +2,6 @@ import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { systemAccounts } from '../../src/store/ledger.ts';
-import type { FreeBalances } from '../../src/store/ledger.ts';
 import { StoreError } from '../../src/store/store-error.ts';
 import {
   balanceOf,
@@ -10,6 +9,7 @@ import {
   customer,
   differencesOf,
   grant,
+  MemoryBalances,
   openStore,
   temporaryFolder,
   usage,
@@ -17,21 +17,6 @@ import {
 } from './fixture.ts';
 
 const refused = (code: StoreError['code']) => (error: unknown) => error instanceof StoreError && error.code === code;
-
-/** Free balances as the billing layer keeps them, in a few lines. */
-function freeBalances(): FreeBalances & { readonly of: Map<string, bigint> } {
-  const of = new Map<string, bigint>();
-  return {
-    of,
-    credit: (accountId, microcents) => of.set(accountId, (of.get(accountId) ?? 0n) + microcents),
-    reserve: (accountId, microcents) => {
-      const free = of.get(accountId) ?? 0n;
-      if (free < microcents) return false;
-      of.set(accountId, free - microcents);
-      return true;
-    },
-  };
-}
 
 test('M7: the same idempotency key credits once, and stands for one movement only', async (t) => {
   const file = join(temporaryFolder(t), 'x.db');
@@ -69,34 +54,34 @@ test('a transfer that makes no sense moves nothing', async (t) => {
   assert.deepEqual(await differencesOf(file), []);
 });
 
-test('a credit lease is the whole spendable balance, once; later credits are reported after they are durable', async (t) => {
-  const free = freeBalances();
+test('a process alone leases the whole spendable balance; later credits are free as soon as they are durable', async (t) => {
+  const free = new MemoryBalances();
   const store = await openStore(t, join(temporaryFolder(t), 'x.db'), { free });
   await customer(store, 'acct_a', 100n);
   assert.equal(free.of.size, 0, 'nobody has asked for a lease: it will be in the lease');
   const [leased, , again] = await Promise.all([
-    store.ledger.lease('acct_a', 1n),
+    store.ledger.leases.lease('acct_a', 1n),
     store.ledger.transfer(grant('acct_a', 7n)),
-    store.ledger.lease('acct_a', 1n),
+    store.ledger.leases.lease('acct_a', 1n),
   ]);
-  assert.equal(leased, 100n);
-  assert.equal(again, 0n);
-  assert.equal(free.of.get('acct_a'), 7n);
+  assert.deepEqual([leased, again], [1n, 1n]);
+  assert.equal(free.of.get('acct_a'), 105n);
   assert.equal(await store.ledger.transfer(grant('acct_a', 3n, 'k')), true);
   assert.equal(await store.ledger.transfer(grant('acct_a', 3n, 'k')), false);
-  assert.equal(free.of.get('acct_a'), 10n);
-  assert.equal(await store.ledger.lease('acct_none', 1n), 0n);
+  assert.equal(free.of.get('acct_a'), 108n);
+  assert.equal(await store.ledger.leases.lease('acct_a', 109n), 0n);
+  assert.equal(await store.ledger.leases.lease('acct_none', 1n), 0n);
   await store.ledger.setAccountStatus('acct_a', 'suspended', Date.now(), uuid());
   await assert.rejects(store.ledger.setAccountStatus('acct_none', 'active', Date.now(), uuid()), refused('not_found'));
 });
 
 test('a debit takes only what is free in memory: money on hold stays with the requests that hold it', async (t) => {
   const file = join(temporaryFolder(t), 'x.db');
-  const free = freeBalances();
+  const free = new MemoryBalances();
   const store = await openStore(t, file, { free });
   await customer(store, 'acct_a', 100n);
   // A debit that is asked for beside the lease waits until the lease has arrived.
-  const asked = store.ledger.lease('acct_a', 1n).then((leased) => free.credit('acct_a', leased));
+  const asked = store.ledger.leases.lease('acct_a', 1n).then((leased) => free.credit('acct_a', leased));
   const early = store.ledger.transfer(chargeback('acct_a', 10n));
   await asked;
   assert.equal(await early, true);
@@ -119,11 +104,11 @@ test('a debit takes only what is free in memory: money on hold stays with the re
 
 test('a credit limit is spendable, and can be taken away only while it is not in use', async (t) => {
   const file = join(temporaryFolder(t), 'x.db');
-  const free = freeBalances();
+  const free = new MemoryBalances();
   const store = await openStore(t, file, { free });
   await customer(store, 'acct_a', 10n);
   await store.ledger.setCreditLimit('acct_a', 40n, Date.now(), uuid());
-  free.credit('acct_a', await store.ledger.lease('acct_a', 1n));
+  free.credit('acct_a', await store.ledger.leases.lease('acct_a', 1n));
   assert.equal(free.of.get('acct_a'), 50n);
   assert.ok(free.reserve('acct_a', 30n));
   await store.ledger.settle(usage('acct_a', 30n));

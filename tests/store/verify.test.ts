@@ -14,6 +14,7 @@ import {
   customer,
   differencesOf,
   openRequest,
+  MemoryBalances,
   openStore,
   temporaryFolder,
   usage,
@@ -195,7 +196,8 @@ test('one microcent is found, wherever it is planted', async (t) => {
 
 test('one microcent is found in a budget, and a charge to none', async (t) => {
   const file = join(temporaryFolder(t), 'right.db');
-  const store = await openStore(t, file);
+  const free = new MemoryBalances();
+  const store = await openStore(t, file, { free });
   await customer(store, 'acct_a', 1000n);
   const { row: key } = issueKey({ accountId: 'acct_a', name: 'x', secret, now: 0 });
   await store.repositories.createKey({ key, budget: { amountMicrocents: 100n, per: 'total' }, changeId: uuid() });
@@ -209,7 +211,8 @@ test('one microcent is found in a budget, and a charge to none', async (t) => {
     changeId: uuid(),
   });
   const [ofKey, ofAccount] = [`${key.id}:total`, balanceAt('acct_a', 'month', Date.now()).id];
-  assert.deepEqual([await store.ledger.lease(ofKey, 1n), await store.ledger.lease(ofAccount, 1n)], [100n, 43n]);
+  for (const id of [ofKey, ofAccount]) free.credit(id, await store.ledger.leases.lease(id, 1n));
+  assert.deepEqual([free.freeMicrocents(ofKey), free.freeMicrocents(ofAccount)], [100n, 43n]);
   const charged = { keyId: key.id, keyBudget: 'total', accountBudget: 'month' } as const;
   await store.ledger.settle(usage('acct_a', 5n, charged));
   await store.close();

@@ -4,7 +4,7 @@ import type {
   AccountLedger,
   BudgetChange,
   Ending,
-  LeasedBalances,
+  FreeBalances,
   NewAccount,
   OpenRequest,
   Transfer,
@@ -15,7 +15,7 @@ import { StoreError } from '../store-error.ts';
 import { balancesCharged } from '../reports/usage-columns.ts';
 import { Session, type PostgresAddress, type Run } from './connection.ts';
 import { DatabaseClock } from './database-clock.ts';
-import { Leases, type LeaseServer } from '../leases.ts';
+import { debiting, Leases, type LeaseServer } from '../leases.ts';
 import { postgresLeaseServer, balanceCalled, returnChannel } from './lease-server.ts';
 import { Membership } from './membership.ts';
 import { move, runSteps } from './run-steps.ts';
@@ -26,13 +26,12 @@ import { heartbeat, readUsage } from './statements.ts';
 const operationTimeoutMs = 5_000;
 const probeTimeoutMs = 1_000;
 const conflictTriesMax = 5;
-/** Tries while others return idle remainders of an account that is to be debited. */
-const debitTriesMax = 4;
+/** Between tries to debit an account whose money others have leased. */
 const debitPauseMs = 50;
 
 export interface PostgresLedgerOptions {
   readonly address: PostgresAddress;
-  readonly free: LeasedBalances;
+  readonly free: FreeBalances;
   /** Makes UUIDv7s. */
   readonly newId: () => Uint8Array;
   /** Called for each transaction: settlements in it, the time until its answer, and whether the store refused it whole. */
@@ -46,13 +45,13 @@ export interface PostgresLedgerOptions {
  * each other. A database outage never ends it: meanwhile its calls fail, and `silentMs` grows.
  */
 export class PostgresLedger implements AccountLedger {
-  readonly #free: LeasedBalances;
+  readonly #free: FreeBalances;
   readonly #settling: Session;
   readonly #operating: Session;
   readonly #membership: Membership;
   readonly #settlements: Settlements;
   readonly #leaseServer: LeaseServer;
-  readonly #leases: Leases;
+  readonly leases: Leases;
   readonly #clock = new DatabaseClock();
   #answeredMs = performance.now();
   #state: 'open' | 'closed' = 'open';
@@ -72,7 +71,7 @@ export class PostgresLedger implements AccountLedger {
       },
       onNotification: (payload) => {
         const balanceId = balanceCalled(payload, this.#membership.id);
-        if (balanceId !== undefined) void this.#leases.called(balanceId);
+        if (balanceId !== undefined) void this.leases.called(balanceId);
       },
     });
     this.#membership = new Membership({
@@ -82,7 +81,7 @@ export class PostgresLedger implements AccountLedger {
       onExpired: () => {
         // The free and held amounts belonged to the earlier life.
         this.#free.forget();
-        this.#leases.forget();
+        this.leases.forget();
         this.#settlements.forgetOpens();
         options.onExpired?.();
       },
@@ -90,7 +89,7 @@ export class PostgresLedger implements AccountLedger {
     const replica = (): Uint8Array => this.#membership.id;
     this.#settlements = new Settlements({ session: this.#settling, replica, onBatch: options.onBatch });
     this.#leaseServer = postgresLeaseServer(this.#operating, replica);
-    this.#leases = new Leases({ leaseServer: this.#leaseServer, free });
+    this.leases = new Leases({ leaseServer: this.#leaseServer, free });
   }
 
   /** Requires that the database has its tables. Rejects with the driver's error. */
@@ -121,24 +120,8 @@ export class PostgresLedger implements AccountLedger {
     return this.#membership.id;
   }
 
-  lease(balanceId: string, needMicrocents: bigint): Promise<bigint> {
-    return this.#leases.lease(balanceId, needMicrocents);
-  }
-
-  noteRemaining(balanceId: string, freeMicrocents: bigint): void {
-    this.#leases.noteRemaining(balanceId, freeMicrocents);
-  }
-
-  release(balanceId: string): void {
-    this.#leases.release(balanceId);
-  }
-
-  budgetChanged(subject: string | undefined): void {
-    this.#leases.returnBudget(subject);
-  }
-
   settle(row: UsageRow): Promise<'billed' | 'lost'> {
-    for (const balanceId of [row.accountId, ...balancesCharged(row)]) this.#leases.spent(balanceId, row.costMicrocents);
+    for (const balanceId of [row.accountId, ...balancesCharged(row)]) this.leases.spent(balanceId, row.costMicrocents);
     return this.#settlements.settle(row);
   }
 
@@ -159,17 +142,14 @@ export class PostgresLedger implements AccountLedger {
   }
 
   async transfer(transfer: Transfer): Promise<boolean> {
-    for (let tries = 0; ; tries++) {
-      try {
-        const moved = await this.#transact((run) => move(run, transfer));
-        // A request that was refused a moment ago need not wait any longer.
-        if (moved) this.#free.credit(transfer.creditAccount, 0n);
-        return moved;
-      } catch (error) {
-        if (!isInsufficient(error) || tries >= debitTriesMax) throw error;
-        await this.#callIn(transfer.debitAccount);
-      }
-    }
+    const { debitAccount, creditAccount } = transfer;
+    const moved = await debiting(
+      () => this.#transact((run) => move(run, transfer)),
+      () => this.#callIn(debitAccount),
+    );
+    // A request that was refused a moment ago need not wait any longer.
+    if (moved) this.#free.credit(creditAccount, 0n);
+    return moved;
   }
 
   async createAccount(account: NewAccount): Promise<void> {
@@ -181,25 +161,18 @@ export class PostgresLedger implements AccountLedger {
   }
 
   async setCreditLimit(accountId: string, toMicrocents: bigint, at: number, changeId: Uint8Array): Promise<void> {
-    for (let tries = 0; ; tries++) {
-      try {
-        await this.#transact(async (run) => {
-          const found = await run({ text: 'select 1 from account where id = $1 and kind = 0 for update' }, [accountId]);
-          if (found.count === 0) throw steps.noAccount(accountId);
-          await runSteps(run, steps.setCreditLimit(accountId, toMicrocents, { at, changeId, mayDebit: true }));
-        });
-        this.#free.credit(accountId, 0n);
-        return;
-      } catch (error) {
-        if (!isInsufficient(error) || tries >= debitTriesMax) throw error;
-        await this.#callIn(accountId);
-      }
-    }
+    const set = (): Promise<void> =>
+      this.#transact(async (run) => {
+        await run({ text: 'select 1 from account where id = $1 and kind = 0 for update' }, [accountId]);
+        await runSteps(run, steps.setCreditLimit(accountId, toMicrocents, { at, changeId, leasedMicrocents: 0n }));
+      });
+    await debiting(set, () => this.#callIn(accountId));
+    this.#free.credit(accountId, 0n);
   }
 
   async setBudget(change: BudgetChange): Promise<void> {
     await this.#transact((run) => runSteps(run, steps.setBudget(change)));
-    this.budgetChanged(change.subject);
+    this.leases.budgetChanged(change.subject);
   }
 
   /** Writes what is queued, returns everything that is leased, and leaves. Later calls are refused. */
@@ -207,7 +180,7 @@ export class PostgresLedger implements AccountLedger {
     if (this.#state === 'closed') return;
     this.#state = 'closed';
     await this.#settlements.close();
-    await this.#leases.close();
+    await this.leases.close();
     await this.#settling.close();
     await this.#operating.close();
     await this.#membership.close();
@@ -215,7 +188,7 @@ export class PostgresLedger implements AccountLedger {
 
   /** Calls in the idle leases of an account: back in the balance they can be debited. */
   async #callIn(accountId: string): Promise<void> {
-    await this.#leases.releaseUnused(accountId);
+    await this.leases.releaseUnused(accountId);
     await this.#leaseServer.callOthers(accountId).catch(() => {});
     await sleep(debitPauseMs * (0.75 + Math.random() / 2));
   }
@@ -251,5 +224,3 @@ export class PostgresLedger implements AccountLedger {
     }
   }
 }
-
-const isInsufficient = (error: unknown): boolean => error instanceof StoreError && error.code === 'insufficient';

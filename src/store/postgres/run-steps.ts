@@ -19,5 +19,5 @@ export async function move(run: Run, movement: Transfer): Promise<boolean> {
     debitAccount,
     creditAccount,
   ]);
-  return await runSteps(run, transfer(movement, { mayDebit: true }));
+  return await runSteps(run, transfer(movement, 0n));
 }

@@ -5,7 +5,7 @@ import { uuidMaker } from '../../platform/ids/uuid.ts';
 import type { Database } from '../database.ts';
 import { rowsOn } from '../schema/codec.ts';
 import type { Feed, Follows } from '../feed.ts';
-import { nothingFree, type LeasedBalances } from '../ledger.ts';
+import { nothingFree, type FreeBalances } from '../ledger.ts';
 import type { LimitLeases } from '../limit-leases.ts';
 import { beginFile, unreadyFiles, type AmongReplicas } from '../repositories/files.ts';
 import { migrate, refuseNewer } from '../migrations/migrate.ts';
@@ -51,7 +51,7 @@ export interface PostgresStoreOptions {
   readonly address: PostgresAddress;
   /** The address without its secrets, for messages. */
   readonly shown: string;
-  readonly free?: LeasedBalances;
+  readonly free?: FreeBalances;
   readonly onBatch?: NonNullable<PostgresLedgerOptions['onBatch']>;
   readonly log?: (level: 'info' | 'warn', message: string, fields: Readonly<Record<string, unknown>>) => void;
 }

@@ -1,6 +1,7 @@
 /** The messages between the two sides of the ledger: one batch there, one reply back, one at a time. */
 import type { AccountStatus } from '../database.ts';
 import type { BudgetChange, Ending, NewAccount, OpenRequest, Transfer } from '../ledger.ts';
+import type { Granted, LeaseRequest } from '../leases.ts';
 import type { StoreFailure } from '../store-error.ts';
 import type { SqlValue } from '../reports/usage-columns.ts';
 
@@ -10,6 +11,8 @@ export interface LedgerBatch {
   readonly ids: Uint8Array;
   /** Their other columns, in the order of `usageColumns`. */
   readonly rows: readonly (readonly SqlValue[])[];
+  /** The processes out of whose leases they are charged. */
+  readonly clients: readonly string[];
   readonly opens: readonly ListedRequest[];
   readonly operations: readonly LedgerOperation[];
 }
@@ -20,9 +23,9 @@ export interface ListedRequest extends OpenRequest {
 }
 
 export type LedgerOperation =
-  | { readonly kind: 'lease'; readonly balanceId: string }
-  | { readonly kind: 'release'; readonly balanceId: string }
-  | { readonly kind: 'transfer'; readonly transfer: Transfer; readonly reserved: boolean }
+  | { readonly kind: 'grant'; readonly client: string; readonly request: LeaseRequest }
+  | { readonly kind: 'return'; readonly client: string; readonly balanceId: string; readonly microcents: bigint }
+  | { readonly kind: 'transfer'; readonly transfer: Transfer }
   | { readonly kind: 'create_account'; readonly account: NewAccount }
   | {
       readonly kind: 'account_status';
@@ -34,14 +37,10 @@ export type LedgerOperation =
   | {
       readonly kind: 'credit_limit';
       readonly accountId: string;
-      /** The limit that the caller has seen; a different current limit is a conflict. */
-      readonly fromMicrocents: bigint;
       readonly toMicrocents: bigint;
-      readonly reserved: boolean;
       readonly at: number;
       readonly changeId: Uint8Array;
     }
-  | { readonly kind: 'read_limit'; readonly accountId: string }
   | { readonly kind: 'budget'; readonly change: BudgetChange }
   | { readonly kind: 'probe' }
   /** A process begins to work on the ledger through this one. */
@@ -52,13 +51,12 @@ export type LedgerOperation =
 
 /** The answer of an operation, by its kind. */
 export interface OperationAnswers {
-  readonly lease: bigint;
-  readonly release: undefined;
+  readonly grant: Granted;
+  readonly return: undefined;
   readonly transfer: boolean;
   readonly create_account: undefined;
   readonly account_status: undefined;
   readonly credit_limit: undefined;
-  readonly read_limit: bigint;
   readonly budget: undefined;
   readonly probe: undefined;
   readonly replica_begins: undefined;
@@ -75,9 +73,11 @@ export interface LedgerReply {
   readonly refused?: StoreFailure;
   /** Settlements that were not written, by their place in the batch. All others are durable. */
   readonly failures: readonly (readonly [index: number, failure: StoreFailure])[];
-  /** Settlements whose row existed already, by their place: their account was not debited again. Ascending. */
-  readonly again: readonly number[];
+  /** Settlements that were not held from a lease of their process, by their place: not written. Ascending. */
+  readonly lost: readonly number[];
   readonly results: readonly OperationResult[];
-  /** Changes, up or down, of balances that this process has in memory. */
-  readonly credits: readonly (readonly [balanceId: string, microcents: bigint])[];
 }
+
+/** 16 bytes of an id as a key of maps; the name of a process in leases. */
+export const nameOf = (id: Uint8Array): string =>
+  Buffer.from(id.buffer, id.byteOffset, id.byteLength).toString('latin1');

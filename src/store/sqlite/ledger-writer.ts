@@ -14,14 +14,17 @@ import {
   usageValues,
   type SqlValue,
 } from '../reports/usage-columns.ts';
-import type {
-  LedgerBatch,
-  LedgerOperation,
-  LedgerReply,
-  ListedRequest,
-  OperationAnswers,
-  OperationResult,
+import { leaseOf, type Granted, type LeaseRequest } from '../leases.ts';
+import {
+  nameOf,
+  type LedgerBatch,
+  type LedgerOperation,
+  type LedgerReply,
+  type ListedRequest,
+  type OperationAnswers,
+  type OperationResult,
 } from './ledger-batch.ts';
+import { LeaseTable, owner } from './lease-table.ts';
 
 /** A few hundred settlements. */
 const roomBytesMin = 262_144n;
@@ -33,8 +36,7 @@ const roomBytesMin = 262_144n;
 export class LedgerWriter {
   readonly #connection: Connection;
   readonly #statements: ReturnType<typeof prepare>;
-  /** Balances that this process holds whole in memory. Bounded by the number of accounts and of budgets. */
-  readonly #handedOut = new Set<string>();
+  readonly #leases = new LeaseTable();
   /** Requests listed as open, which only this connection lists. Most requests end before they are, and need no delete. */
   readonly #listed = new Set<string>();
   /** Those of them that the running transaction takes from the list: they leave the set when it is durable. */
@@ -66,6 +68,7 @@ export class LedgerWriter {
     this.#statements.commit.run();
     for (const id of this.#unlisted) this.#listed.delete(id);
     this.#unlisted = [];
+    this.#leases.commit();
   }
 
   #crashed(rows: readonly OpenRow[], now: number): number {
@@ -101,53 +104,56 @@ export class LedgerWriter {
 
   #transaction(batch: LedgerBatch, apart: boolean): LedgerReply {
     const { begin } = this.#statements;
-    const handedOut: string[] = [];
-    const credits: (readonly [string, bigint])[] = [];
     begin.run();
     this.#unlisted = [];
     for (const open of batch.opens) this.#open(open);
-    const again: number[] = [];
-    const failures = apart ? this.#settleApart(batch, again) : this.#settleTogether(batch, again);
-    const results = batch.operations.map((operation) => this.#operate(operation, handedOut, credits));
+    const lost: number[] = [];
+    const failures = apart ? this.#settleApart(batch, lost) : this.#settleTogether(batch, lost);
+    const results = batch.operations.map((operation) => this.#operate(operation));
     this.#commit();
-    // Only what is durable counts: a lease of a transaction that failed was never handed out.
-    for (const balanceId of handedOut) this.#handedOut.add(balanceId);
-    return { failures, again, results, credits };
+    return { failures, lost, results };
   }
 
   /** Insert all, debit each balance once by the sum of the rows really inserted (M3). */
-  #settleTogether(batch: LedgerBatch, again: number[]): LedgerReply['failures'] {
+  #settleTogether(batch: LedgerBatch, lost: number[]): LedgerReply['failures'] {
     const costs = new Map<string, bigint>();
-    const add = (balanceId: string, cost: bigint): unknown => costs.set(balanceId, (costs.get(balanceId) ?? 0n) + cost);
     for (let index = 0; index < batch.rows.length; index++) {
-      const row = batch.rows[index]!;
-      if (!this.#insertUsage(batch.ids.subarray(index * 16, index * 16 + 16), row)) {
-        again.push(index);
-        continue;
-      }
-      const cost = row[costColumn] as bigint;
-      add(row[accountColumn] as string, cost);
-      for (const balanceId of balancesOf(row)) add(balanceId, cost);
+      for (const balanceId of this.#chargeRow(batch, index, lost))
+        costs.set(balanceId, (costs.get(balanceId) ?? 0n) + (batch.rows[index]![costColumn] as bigint));
     }
     for (const [balanceId, cost] of costs) this.#debit(balanceId, cost);
     return [];
   }
 
-  #settleApart(batch: LedgerBatch, again: number[]): LedgerReply['failures'] {
+  #settleApart(batch: LedgerBatch, lost: number[]): LedgerReply['failures'] {
     const failures: (readonly [number, StoreFailure])[] = [];
     for (let index = 0; index < batch.rows.length; index++) {
-      const row = batch.rows[index]!;
       const failure = this.#savepoint(() => {
-        if (!this.#insertUsage(batch.ids.subarray(index * 16, index * 16 + 16), row)) {
-          again.push(index);
-          return;
-        }
-        for (const balanceId of [row[accountColumn] as string, ...balancesOf(row)])
-          this.#debit(balanceId, row[costColumn] as bigint);
+        for (const balanceId of this.#chargeRow(batch, index, lost))
+          this.#debit(balanceId, batch.rows[index]![costColumn] as bigint);
       });
       if (failure !== undefined) failures.push([index, failure]);
     }
     return failures;
+  }
+
+  /** Inserts a row and takes its cost out of the leases of its process; returns the balances that are still to be debited. */
+  #chargeRow({ ids, rows, clients }: LedgerBatch, index: number, lost: number[]): readonly string[] {
+    const requestId = ids.subarray(index * 16, index * 16 + 16);
+    const row = rows[index]!;
+    const client = clients[index]!;
+    const cost = row[costColumn] as bigint;
+    const balanceIds = [row[accountColumn] as string, ...balancesOf(row)];
+    // M6: what was not held from a lease of the process is not charged, unless it was written before.
+    if (client !== owner && cost > 0n && balanceIds.some((id) => (this.#leases.of(client, id) ?? 0n) < cost)) {
+      const there = this.#readBack(requestId);
+      if (there === undefined || there.ending === 'crashed') lost.push(index);
+      return [];
+    }
+    if (!this.#insertUsage(requestId, row)) return [];
+    // The owner of the file cannot lose its leases. What it has not leased is debited all the same.
+    for (const id of balanceIds) if (this.#leases.of(client, id) !== undefined) this.#leases.spend(client, id, cost);
+    return balanceIds;
   }
 
   /** Whether the row is new. A request that was listed as open is open no longer, either way. */
@@ -187,26 +193,22 @@ export class LedgerWriter {
     });
   }
 
-  #operate(operation: LedgerOperation, handedOut: string[], credits: (readonly [string, bigint])[]): OperationResult {
-    const inMemory = (balanceId: string): boolean => this.#handedOut.has(balanceId) || handedOut.includes(balanceId);
+  #operate(operation: LedgerOperation): OperationResult {
     let value: OperationAnswers[keyof OperationAnswers];
     const failure = this.#savepoint(() => {
       switch (operation.kind) {
-        case 'lease':
-          value = this.#lease(operation.balanceId, handedOut);
+        case 'grant':
+          value = this.#grant(operation.client, operation.request);
           return;
-        case 'release':
-          this.#handedOut.delete(operation.balanceId);
+        case 'return':
+          this.#returnUnused(operation);
           return;
         case 'budget':
-          for (const gain of this.#run(steps.setBudget(operation.change))) if (inMemory(gain[0])) credits.push(gain);
+          this.#run(steps.setBudget(operation.change));
           return;
         case 'transfer': {
-          const { debitAccount, creditAccount, amountMicrocents } = operation.transfer;
-          // Part of such a balance may be held by running requests; only the memory's owner can say what is free.
-          const mayDebit = operation.reserved || !inMemory(debitAccount);
-          value = this.#run(steps.transfer(operation.transfer, { mayDebit }));
-          if (value && inMemory(creditAccount)) credits.push([creditAccount, amountMicrocents]);
+          const leased = this.#leases.total(operation.transfer.debitAccount);
+          value = this.#run(steps.transfer(operation.transfer, leased));
           return;
         }
         case 'create_account':
@@ -214,9 +216,6 @@ export class LedgerWriter {
           return;
         case 'account_status':
           this.#run(steps.setAccountStatus(operation.accountId, operation.status, operation.at, operation.changeId));
-          return;
-        case 'read_limit':
-          value = this.#readLimit(operation.accountId);
           return;
         case 'probe':
           this.#probe();
@@ -228,37 +227,55 @@ export class LedgerWriter {
           const { openRequestsOf, deleteReplica } = this.#statements;
           value = this.#crashed(openRequestsOf.all(operation.replicaId) as readonly OpenRow[], operation.at);
           deleteReplica.run(operation.replicaId);
+          this.#leases.end(nameOf(operation.replicaId));
           return;
         }
         case 'credit_limit': {
-          const { accountId, fromMicrocents, toMicrocents, reserved, at, changeId } = operation;
-          if (this.#readLimit(accountId) !== fromMicrocents)
-            throw new StoreError('conflict', `the credit limit of ${accountId} has changed meanwhile`);
-          const gained = toMicrocents - fromMicrocents;
-          const mayDebit = gained >= 0n || reserved || !inMemory(accountId);
-          this.#run(steps.setCreditLimit(accountId, toMicrocents, { at, changeId, mayDebit }));
-          if (gained > 0n && inMemory(accountId)) credits.push([accountId, gained]);
+          const { accountId, toMicrocents, at, changeId } = operation;
+          const leasedMicrocents = this.#leases.total(accountId);
+          this.#run(steps.setCreditLimit(accountId, toMicrocents, { at, changeId, leasedMicrocents }));
           return;
         }
-        case 'read_back': {
-          const row = this.#statements.readUsage.get(operation.requestId) as UsageOutcome | undefined;
-          value = row === undefined ? undefined : { costMicrocents: row.cost, ending: row.ending };
+        case 'read_back':
+          value = this.#readBack(operation.requestId);
           return;
-        }
       }
     });
     return failure === undefined ? { value } : { failure };
   }
 
-  #lease(balanceId: string, handedOut: string[]): bigint {
-    if (this.#handedOut.has(balanceId) || handedOut.includes(balanceId)) return 0n;
-    const { readSpendable } = this.#statements;
-    const spendable = isOfBudget(balanceId)
-      ? this.#openBalance(balanceId)
-      : (readSpendable.get(balanceId) as { readonly spendable: bigint } | undefined)?.spendable;
-    if (spendable === undefined) return 0n;
-    handedOut.push(balanceId);
-    return spendable;
+  #readBack(requestId: Uint8Array): OperationAnswers['read_back'] {
+    const row = this.#statements.readUsage.get(requestId) as UsageOutcome | undefined;
+    return row === undefined ? undefined : { costMicrocents: row.cost, ending: row.ending };
+  }
+
+  /**
+   * Leases a part of what the balance has and nobody has leased. Where the owner of the file answers requests, nobody else does: so
+   * it leases everything, which is less than nothing where a budget was lowered below what its requests hold.
+   */
+  #grant(client: string, request: LeaseRequest): Granted {
+    const { balanceId } = request;
+    const spendable = this.#spendable(balanceId);
+    const isElsewhere = this.#leases.isElsewhere(client, balanceId);
+    if (spendable === undefined) return { leased: 0n, isElsewhere, isThere: false };
+    const free = spendable - this.#leases.total(balanceId);
+    const leased = client === owner ? free : leaseOf(free, request);
+    if (client === owner || leased > 0n) this.#leases.grant(client, balanceId, leased);
+    return { leased, isElsewhere, isThere: true };
+  }
+
+  #returnUnused({ client, balanceId, microcents }: Extract<LedgerOperation, { kind: 'return' }>): void {
+    const leased = this.#leases.of(client, balanceId);
+    if (client !== owner && (leased ?? 0n) < microcents)
+      throw new StoreError('invalid', `more of ${balanceId} comes back than was leased`);
+    if (leased !== undefined) this.#leases.returned(client, balanceId, microcents);
+  }
+
+  /** Of an account that is active, or of a budget. */
+  #spendable(balanceId: string): bigint | undefined {
+    if (isOfBudget(balanceId)) return this.#openBalance(balanceId);
+    const row = this.#statements.readSpendable.get(balanceId) as { readonly spendable: bigint } | undefined;
+    return row?.spendable;
   }
 
   /** What a budget has left for a period; the first call begins it. */
@@ -285,12 +302,6 @@ export class LedgerWriter {
     if (bavail * bsize < roomBytesMin) throw new StoreError('full', 'database or disk is full');
   }
 
-  #readLimit(accountId: string): bigint {
-    const row = this.#statements.readLimit.get(accountId) as { readonly credit_limit: bigint } | undefined;
-    if (row === undefined) throw steps.noAccount(accountId);
-    return row.credit_limit;
-  }
-
   #run<Value>(all: steps.Steps<Value>): Value {
     let next = all.next();
     while (next.done !== true) next = all.next(this.#step(next.value));
@@ -309,6 +320,7 @@ export class LedgerWriter {
   #savepoint(step: () => void): StoreFailure | undefined {
     const { savepoint, release, rollbackTo } = this.#statements;
     const unlisted = this.#unlisted.length;
+    const leases = this.#leases.mark;
     savepoint.run();
     try {
       step();
@@ -321,12 +333,14 @@ export class LedgerWriter {
       release.run();
       // What the step took from the list is on it again.
       this.#unlisted.length = unlisted;
+      this.#leases.rollback(leases);
       return failure;
     }
   }
 
   #undo(error: unknown): StoreFailure {
     const failure = failureOf(error);
+    this.#leases.rollback(0);
     if (this.#connection.isTransaction) this.#statements.rollback.run(); // SQLite does it itself when the disk is full
     return failure;
   }
@@ -382,12 +396,8 @@ function prepare(connection: Connection) {
        select ?, subject, per, ?, ?, amount, 0, amount from budget where subject = ? and per = ?`,
     ),
     touch: connection.prepare('update account set version = version where kind <> 0'),
-    readLimit: connection.prepare('select credit_limit from account where id = ? and kind = 0'),
   };
 }
-
-/** 16 bytes as the key of a set. */
-const nameOf = (id: Uint8Array): string => Buffer.from(id.buffer, id.byteOffset, id.byteLength).toString('latin1');
 
 /** Rows changed by a statement. The binding's types promise a number; with `readBigInts` it is a bigint. */
 function changedBy(result: { readonly changes: number | bigint }): number {
@@ -433,7 +443,7 @@ function crashedUsage(row: OpenRow, now: number): SqlValue[] {
 }
 
 function refusal(failure: StoreFailure): LedgerReply {
-  return { refused: failure, failures: [], again: [], results: [], credits: [] };
+  return { refused: failure, failures: [], lost: [], results: [] };
 }
 
 /**

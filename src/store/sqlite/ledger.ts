@@ -1,8 +1,8 @@
 import { randomBytes } from 'node:crypto';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { withDeadline } from '../../platform/deadline.ts';
 import { entryUrl } from '../../platform/entries.ts';
 import { Thread } from '../../platform/rpc/thread.ts';
-import { isOfBudget } from '../budget.ts';
 import type { AccountStatus } from '../database.ts';
 import type {
   AccountLedger,
@@ -13,6 +13,7 @@ import type {
   Transfer,
   UsageRow,
 } from '../ledger.ts';
+import { debiting, Leases, type Granted, type LeaseRequest } from '../leases.ts';
 import { fromFailure, StoreError, storeErrorFrom, storeErrors } from '../store-error.ts';
 import { usageValues, type SqlValue } from '../reports/usage-columns.ts';
 import type {
@@ -24,6 +25,7 @@ import type {
   OperationResult,
 } from './ledger-batch.ts';
 import type { LedgerCalls } from './ledger-worker.ts';
+import { owner } from './lease-table.ts';
 
 /** Settlements in one transaction; the rest wait for the next. */
 const batchRowsMax = 1000;
@@ -39,6 +41,8 @@ const openWaitMs = 100;
 export interface SqliteLedgerOptions {
   readonly file: string;
   readonly free: FreeBalances;
+  /** Has other processes return what is idle of an account that is to be debited; see `debiting`. */
+  readonly callIn?: (accountId: string, tries: number) => Promise<unknown>;
   /** The ledger's thread has died, so nothing can be settled: the process must end. Called once. */
   readonly onFatal: (error: Error) => void;
   /** Called for each transaction: settlements in it, the time until its answer, and whether the store refused it whole. */
@@ -46,7 +50,7 @@ export interface SqliteLedgerOptions {
 }
 
 interface Waiter {
-  readonly resolve: (isNew: boolean) => void;
+  readonly resolve: (outcome: 'billed' | 'lost') => void;
   readonly reject: (error: StoreError) => void;
 }
 
@@ -62,12 +66,14 @@ export class SqliteLedger implements AccountLedger {
   readonly replicaId = Uint8Array.from(randomBytes(16));
   readonly #file: string;
   readonly #thread: Thread<LedgerCalls>;
-  readonly #free: FreeBalances;
+  readonly leases: Leases;
+  readonly #callIn: NonNullable<SqliteLedgerOptions['callIn']>;
   readonly #onFatal: (error: Error) => void;
   readonly #onBatch: SqliteLedgerOptions['onBatch'];
 
   #ids: Uint8Array[] = [];
   #rows: (readonly SqlValue[])[] = [];
+  #clients: string[] = [];
   #waiters: Waiter[] = [];
   #opens: ListedRequest[] = [];
   #operations: PendingOperation[] = [];
@@ -85,11 +91,19 @@ export class SqliteLedger implements AccountLedger {
   #areOpensDue = false;
   #state: 'starting' | 'open' | 'closing' | 'closed' = 'starting';
   #idle: (() => void) | undefined;
-  /** Leases of accounts that were asked for; a debit of such an account waits for the answer, then reserves. */
-  readonly #leases = new Map<string, Promise<unknown>>();
 
   constructor(options: SqliteLedgerOptions) {
-    this.#free = options.free;
+    this.leases = new Leases({
+      free: options.free,
+      leaseServer: {
+        grant: (request) => this.grantTo(owner, request),
+        returnUnused: (balanceId, microcents) => this.returnFrom(owner, balanceId, microcents),
+        callOthers: () => Promise.resolve(),
+      },
+      alone: true,
+    });
+    // A lease that is on its way to this process may be free when it has arrived.
+    this.#callIn = options.callIn ?? (() => nextTurn());
     this.#onFatal = options.onFatal;
     this.#onBatch = options.onBatch;
     this.#file = options.file;
@@ -117,40 +131,34 @@ export class SqliteLedger implements AccountLedger {
     return 0;
   }
 
-  noteRemaining(): void {
-    // The whole balance is in memory; there is nothing more to lease.
-  }
-
-  release(balanceId: string): void {
-    // A balance that it cannot release now stays handed out, and is refused if it is asked for again.
-    this.#operate({ kind: 'release', balanceId }).catch(() => {});
-  }
-
-  budgetChanged(): void {
-    // Every change is made here, and `setBudget` has already reported its effect on what is free.
-  }
-
   settle(row: UsageRow): Promise<'billed' | 'lost'> {
+    return this.settleOf(owner, row.requestId, usageValues(row));
+  }
+
+  /** Settles a row, as `usageValues` gives it, out of the leases of a process that works on the ledger through this one. */
+  settleOf(client: string, requestId: Uint8Array, values: readonly SqlValue[]): Promise<'billed' | 'lost'> {
     return new Promise((resolve, reject) => {
-      this.#settle(row.requestId, usageValues(row), { resolve: () => resolve('billed'), reject });
+      const refused = this.#refuse(this.#rows.length);
+      if (refused !== undefined || requestId.length !== 16) {
+        reject(refused ?? new StoreError('invalid', 'a request id has 16 bytes'));
+        return;
+      }
+      this.#ids.push(requestId);
+      this.#rows.push(values);
+      this.#clients.push(client);
+      this.#waiters.push({ resolve, reject });
+      this.#schedule();
     });
   }
 
-  /** The same for a row as `usageValues` gives it; `false`: it existed before, and nothing was debited. */
-  settleValues(requestId: Uint8Array, values: readonly SqlValue[]): Promise<boolean> {
-    return new Promise((resolve, reject) => this.#settle(requestId, values, { resolve, reject }));
+  /** Leases to a process, by its `nameOf`. Leases exist in the ledger's thread alone. */
+  grantTo(client: string, request: LeaseRequest): Promise<Granted> {
+    return this.#operate({ kind: 'grant', client, request });
   }
 
-  #settle(requestId: Uint8Array, values: readonly SqlValue[], waiter: Waiter): void {
-    const refused = this.#refuse(this.#rows.length);
-    if (refused !== undefined || requestId.length !== 16) {
-      waiter.reject(refused ?? new StoreError('invalid', 'a request id has 16 bytes'));
-      return;
-    }
-    this.#ids.push(requestId);
-    this.#rows.push(values);
-    this.#waiters.push(waiter);
-    this.#schedule();
+  /** Rejects as `invalid` what the process has not leased. */
+  returnFrom(client: string, balanceId: string, microcents: bigint): Promise<undefined> {
+    return this.#operate({ kind: 'return', client, balanceId, microcents });
   }
 
   open(request: OpenRequest): void {
@@ -166,12 +174,6 @@ export class SqliteLedger implements AccountLedger {
       this.#areOpensDue = true;
       this.#schedule();
     }, openWaitMs).unref();
-  }
-
-  lease(balanceId: string, _needMicrocents: bigint): Promise<bigint> {
-    const lease = this.#operate({ kind: 'lease', balanceId });
-    if (!isOfBudget(balanceId)) this.#leases.set(balanceId, lease);
-    return lease;
   }
 
   readBack(requestId: Uint8Array): Promise<OperationAnswers['read_back']> {
@@ -194,16 +196,14 @@ export class SqliteLedger implements AccountLedger {
     return await this.#operate({ kind: 'replica_ended', replicaId, at });
   }
 
-  async transfer(transfer: Transfer): Promise<boolean> {
+  transfer(transfer: Transfer): Promise<boolean> {
     const copy = { ...transfer, id: Uint8Array.from(transfer.id) };
-    const reserved = await this.#reserve(transfer.debitAccount, transfer.amountMicrocents);
-    let moved = false;
-    try {
-      moved = await this.#operate({ kind: 'transfer', transfer: copy, reserved });
-      return moved;
-    } finally {
-      if (reserved && !moved) this.#free.credit(transfer.debitAccount, transfer.amountMicrocents);
-    }
+    const { debitAccount, creditAccount } = transfer;
+    return debiting(
+      () =>
+        this.leases.changing([debitAccount, creditAccount], () => this.#operate({ kind: 'transfer', transfer: copy })),
+      (tries) => this.#callIn(debitAccount, tries),
+    );
   }
 
   /** Creates a customer's account with a zero balance. */
@@ -217,21 +217,19 @@ export class SqliteLedger implements AccountLedger {
   }
 
   /** Sets how far below zero a customer may go. Rejects as `insufficient` when the credit to be taken away is in use. */
-  async setCreditLimit(accountId: string, toMicrocents: bigint, at: number, changeId: Uint8Array): Promise<void> {
-    const fromMicrocents = await this.#operate({ kind: 'read_limit', accountId });
-    const lost = fromMicrocents - toMicrocents;
-    const reserved = lost > 0n && (await this.#reserve(accountId, lost));
-    let done = false;
-    try {
-      await this.#operate({ kind: 'credit_limit', accountId, fromMicrocents, toMicrocents, reserved, at, changeId });
-      done = true;
-    } finally {
-      if (reserved && !done) this.#free.credit(accountId, lost);
-    }
+  setCreditLimit(accountId: string, toMicrocents: bigint, at: number, changeId: Uint8Array): Promise<undefined> {
+    return debiting(
+      () =>
+        this.leases.changing([accountId], () =>
+          this.#operate({ kind: 'credit_limit', accountId, toMicrocents, at, changeId }),
+        ),
+      (tries) => this.#callIn(accountId, tries),
+    );
   }
 
-  async setBudget(change: BudgetChange): Promise<void> {
-    await this.#operate({ kind: 'budget', change });
+  setBudget(change: BudgetChange): Promise<undefined> {
+    const balanceIds = this.leases.ofBudget(change.subject);
+    return this.leases.changing(balanceIds, () => this.#operate({ kind: 'budget', change }));
   }
 
   /** Writes what is queued, closes the database and ends the thread. Later calls are refused. */
@@ -245,6 +243,7 @@ export class SqliteLedger implements AccountLedger {
     this.#state = 'closed';
     await this.#thread.terminate();
     this.#rejectAll(new StoreError('failed', 'the ledger is closed'));
+    await this.leases.close();
   }
 
   #operate<Kind extends LedgerOperation['kind']>(
@@ -259,15 +258,6 @@ export class SqliteLedger implements AccountLedger {
       this.#operations.push({ operation, resolve, reject });
       this.#schedule();
     });
-  }
-
-  async #reserve(accountId: string, microcents: bigint): Promise<boolean> {
-    const lease = this.#leases.get(accountId);
-    if (lease === undefined || microcents <= 0n) return false;
-    await lease.catch(() => {});
-    // The caller that asked for the lease adds it to the free balance in the promise's own turn; look after that.
-    await new Promise((resolve) => setImmediate(resolve));
-    return this.#free.reserve(accountId, microcents);
   }
 
   #refuse(queued: number): StoreError | undefined {
@@ -300,11 +290,18 @@ export class SqliteLedger implements AccountLedger {
     for (let index = 0; index < count; index++) ids.set(this.#ids[index]!, index * 16);
     const rows = take(this.#rows, count);
     take(this.#ids, count);
+    const clients = take(this.#clients, count);
     const opens = take(this.#opens, Math.min(this.#opens.length, batchRowsMax));
     this.#areOpensDue = this.#opens.length > 0;
     const operations = take(this.#operations, Math.min(this.#operations.length, batchRowsMax));
     this.#flying = { sentMs: performance.now(), waiters: take(this.#waiters, count), opens, operations };
-    const batch: LedgerBatch = { ids, rows, opens, operations: operations.map((pending) => pending.operation) };
+    const batch: LedgerBatch = {
+      ids,
+      rows,
+      clients,
+      opens,
+      operations: operations.map((pending) => pending.operation),
+    };
     // Rejects only when the thread has died, which `#die` handles.
     this.#thread.rpc.call('write', batch).then(
       (reply) => this.#receive(reply),
@@ -327,14 +324,13 @@ export class SqliteLedger implements AccountLedger {
     } else {
       this.#settled(flying.waiters, reply);
       flying.operations.forEach((pending, index) => answer(pending, reply.results[index]!));
-      for (const [accountId, microcents] of reply.credits) this.#free.credit(accountId, microcents);
     }
     this.#send();
   }
 
-  #settled(waiters: readonly Waiter[], { failures, again }: LedgerReply): void {
+  #settled(waiters: readonly Waiter[], { failures, lost }: LedgerReply): void {
     let nextFailure = 0;
-    let nextAgain = 0;
+    let nextLost = 0;
     for (let index = 0; index < waiters.length; index++) {
       const failure = failures[nextFailure];
       if (failure?.[0] === index) {
@@ -342,9 +338,9 @@ export class SqliteLedger implements AccountLedger {
         waiters[index]!.reject(fromFailure(failure[1]));
         continue;
       }
-      const isNew = again[nextAgain] !== index;
-      if (!isNew) nextAgain += 1;
-      waiters[index]!.resolve(isNew);
+      const isLost = lost[nextLost] === index;
+      if (isLost) nextLost += 1;
+      waiters[index]!.resolve(isLost ? 'lost' : 'billed');
     }
   }
 
@@ -371,6 +367,7 @@ export class SqliteLedger implements AccountLedger {
     this.#flying = undefined;
     this.#ids = [];
     this.#rows = [];
+    this.#clients = [];
     this.#waiters = [];
     this.#opens = [];
     this.#operations = [];

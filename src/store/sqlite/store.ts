@@ -14,6 +14,8 @@ export interface SqliteStoreOptions {
   readonly file: string;
   /** The free balances in memory; see `FreeBalances`. A command that never calls `lease` needs none. */
   readonly free?: FreeBalances;
+  /** See `SqliteLedgerOptions`. */
+  readonly callIn?: NonNullable<SqliteLedgerOptions['callIn']>;
   /** A thread of the store has died: report it and end the process. Called once. */
   readonly onFatal: (error: Error) => void;
   /** See `SqliteLedgerOptions`. */
@@ -58,6 +60,7 @@ export async function openSqliteStore(options: SqliteStoreOptions): Promise<Sqli
     file,
     free: options.free ?? nothingFree(),
     onFatal,
+    ...(options.callIn === undefined ? {} : { callIn: options.callIn }),
     ...(options.onBatch === undefined ? {} : { onBatch: options.onBatch }),
   }); // loads while the repositories migrate
   let migrated: readonly string[];

@@ -1,15 +1,14 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { withDeadline } from '../../platform/deadline.ts';
-import { isOfBudget, readBalanceId } from '../budget.ts';
 import type { Change } from '../feed.ts';
 import type { AccountLedger, OpenRequest, Transfer } from '../ledger.ts';
-import type { LeaseRequest } from '../leases.ts';
+import type { Granted, LeaseRequest } from '../leases.ts';
 import { carryOut, forwardedRepositories } from '../repositories/forwarded.ts';
 import type { Repositories, RepositoryOperation } from '../repositories/repositories.ts';
+import { nameOf } from '../sqlite/ledger-batch.ts';
 import { openSqliteStore, type SqliteStore, type SqliteStoreOptions } from '../sqlite/store.ts';
 import { StoreError } from '../store-error.ts';
-import { accountColumn, costColumn, balancesOf, usageColumns, type SqlValue } from '../reports/usage-columns.ts';
-import { Balances, type LeaseClient } from './balances.ts';
+import { accountColumn, costColumn, usageColumns, type SqlValue } from '../reports/usage-columns.ts';
 import type { WorkerPort } from './protocol.ts';
 
 /** A worker that hears nothing for four of these admits no request. */
@@ -18,8 +17,9 @@ export const heartbeatEveryMs = 250;
 const changeTimeoutMs = 1_000;
 /** Interval of retries while the disk is full or the file is locked. */
 const recordEveryMs = 500;
-/** Number of tries to debit a customer whose money is with the workers. */
-const debitTriesMax = 4;
+/** A worker that takes longer to return what is idle is not waited for, and not asked again until it has answered. */
+const returnTimeoutMs = 1_000;
+/** Between tries to debit a customer whose money is with the workers. */
 const debitPauseMs = 50;
 
 /** What a worker may call on the repositories: everything that requests need, and nothing that changes an account or a key. */
@@ -63,40 +63,29 @@ export interface LedgerServer {
  * PostgreSQL is to its replicas (docs/money.md, "Several workers"). Rejects like `openSqliteStore`.
  */
 export async function openLedgerServer(options: Omit<SqliteStoreOptions, 'free'>): Promise<LedgerServer> {
-  const workers = new Set<Worker>();
-  const balances = new Balances((balanceId) => sqlite.ledger.lease(balanceId, 0n));
+  const workers = new Workers();
   const sqlite = await openSqliteStore({
     ...options,
-    free: {
-      credit: (balanceId, microcents) => {
-        balances.credit(balanceId, microcents);
-        // A request that was refused a moment ago need not wait any longer.
-        for (const worker of workers) worker.port.note('credited', balanceId);
-      },
-      reserve: (balanceId, microcents) => balances.reserve(balanceId, microcents),
+    callIn: async (accountId, tries) => {
+      await workers.callIn(accountId);
+      if (tries > 0) await sleep(debitPauseMs);
     },
   });
   const heartbeats = setInterval(() => {
-    for (const worker of workers) worker.port.note('beat', null);
+    workers.note('beat', null);
   }, heartbeatEveryMs);
   const report = async (changeId: Uint8Array): Promise<void> => {
     const change = await sqlite.repositories.findChange({ id: changeId });
-    if (change !== undefined) await Promise.all([...workers].map((worker) => worker.reported([change])));
+    if (change !== undefined) await workers.reported([change]);
   };
   return {
     store: {
       repositories: notifications(sqlite.repositories, report),
-      ledger: ownLedger(sqlite, balances, report),
+      ledger: ownLedger(sqlite, workers, report),
       migrated: sqlite.migrated,
       now: () => sqlite.now(),
       alone: (work) => sqlite.alone(work),
-      tidy: async () => {
-        const nowMs = sqlite.now();
-        const isOver = (balanceId: string): boolean =>
-          isOfBudget(balanceId) && (readBalanceId(balanceId).endsAt ?? Infinity) <= nowMs;
-        for (const balanceId of balances.forget(isOver)) sqlite.ledger.release(balanceId);
-        await sqlite.tidy();
-      },
+      tidy: () => sqlite.tidy(),
       close: async () => {
         clearInterval(heartbeats);
         await sqlite.close();
@@ -104,60 +93,109 @@ export async function openLedgerServer(options: Omit<SqliteStoreOptions, 'free'>
     },
     serve: async (port, replicaId) => {
       await sqlite.ledger.beginReplica(replicaId, Date.now());
-      const worker = new Worker(port, replicaId, sqlite, balances);
+      const worker = new Worker(port, replicaId, sqlite, workers);
       workers.add(worker);
-      return {
-        end: async () => {
-          workers.delete(worker);
-          await worker.end();
-        },
-      };
+      return { end: () => worker.end() };
     },
   };
 }
 
+/** The workers that are alive, for what concerns several of them. */
+class Workers {
+  readonly #workers = new Set<Worker>();
+  /** Of each balance, the last of the requests that need missing money, one after the other. */
+  readonly #turns = new Map<string, Promise<unknown>>();
+  /** They have not answered in time, and are not asked before they have. */
+  readonly #silent = new Set<Worker>();
+
+  add(worker: Worker): void {
+    this.#workers.add(worker);
+  }
+
+  remove(worker: Worker): void {
+    this.#workers.delete(worker);
+    this.#silent.delete(worker);
+  }
+
+  note(...[name, value]: Parameters<WorkerPort['note']>): void {
+    for (const { port } of this.#workers) port.note(name, value);
+  }
+
+  async reported(changes: readonly Change[]): Promise<void> {
+    await Promise.all([...this.#workers].map((worker) => worker.reported(changes)));
+  }
+
+  /** Has all workers but one return what is idle of a balance; resolves when that has arrived. */
+  async callIn(balanceId: string, except?: Worker): Promise<void> {
+    const others = [...this.#workers].filter((worker) => worker !== except && !this.#silent.has(worker));
+    await Promise.all(
+      others.map(async (worker) => {
+        const answer = worker.port.call('return_free', balanceId).then(
+          () => void this.#silent.delete(worker),
+          () => void this.#silent.delete(worker),
+        );
+        await withDeadline(answer, returnTimeoutMs, () => void this.#silent.add(worker));
+      }),
+    );
+  }
+
+  async inTurn<Value>(balanceId: string, work: () => Promise<Value>): Promise<Value> {
+    const turn = (this.#turns.get(balanceId) ?? Promise.resolve()).then(work);
+    const done = turn.then(
+      () => {},
+      () => {},
+    );
+    this.#turns.set(balanceId, done);
+    try {
+      return await turn;
+    } finally {
+      if (this.#turns.get(balanceId) === done) this.#turns.delete(balanceId);
+    }
+  }
+}
+
 /** One worker, as seen by the process that owns the ledger. */
-class Worker implements LeaseClient {
+class Worker {
   readonly port: WorkerPort;
   readonly #replicaId: Uint8Array;
+  /** Its name as a client of leases. */
+  readonly #client: string;
   readonly #sqlite: SqliteStore;
   readonly #repositories: Repositories;
-  readonly #balances: Balances;
-  /** Settlements under way: what was lent for them must not come back before they are written. */
+  readonly #workers: Workers;
+  /** Settlements under way: what was leased for them must not come back before they are written. */
   readonly #settling = new Set<Promise<unknown>>();
+  #isGone = false;
 
-  constructor(port: WorkerPort, replicaId: Uint8Array, sqlite: SqliteStore, balances: Balances) {
+  constructor(port: WorkerPort, replicaId: Uint8Array, sqlite: SqliteStore, workers: Workers) {
     this.port = port;
     this.#replicaId = replicaId;
+    this.#client = nameOf(replicaId);
     this.#sqlite = sqlite;
     this.#repositories = sqlite.repositoriesOf(replicaId);
-    this.#balances = balances;
-    balances.join(this);
+    this.#workers = workers;
     const { ledger } = sqlite;
     port.handle({
       settle: (value: unknown) => {
-        const settling = this.#settle(value);
+        const { requestId, values } = rowOf(value);
+        const settling = ledger.settleOf(this.#client, requestId, values);
         this.#settling.add(settling);
         const settled = (): void => void this.#settling.delete(settling);
         settling.then(settled, settled);
         return settling;
       },
       open: (value: unknown) => ledger.openOf(replicaId, openRequestOf(value)),
-      grant: (value: unknown) => balances.lease(this, inputOf(value)),
+      grant: (value: unknown) => this.#lease(inputOf(value)),
       return_unused: (value: unknown) => {
         const { balanceId, microcents } = value as { readonly balanceId: unknown; readonly microcents: unknown };
-        balances.returnUnused(this, textOf(balanceId), amountOf(microcents));
+        return ledger.returnFrom(this.#client, textOf(balanceId), amountOf(microcents));
       },
       read_back: (value: unknown) => ledger.readBack(bytesOf(value)),
       probe: () => ledger.probe(),
-      transfer: (value: unknown) => ledger.transfer(refundOf(value)),
+      transfer: (value: unknown) => transferred(ledger.transfer(refundOf(value)), refundOf(value), workers),
       repositories: (value: unknown) => this.#ask(value),
       look: () => null,
     });
-  }
-
-  releaseUnused(balanceId: string): Promise<unknown> {
-    return this.port.call('return_free', balanceId);
   }
 
   /** Resolves when the changes are in force there, or the worker does not answer. */
@@ -170,8 +208,9 @@ class Worker implements LeaseClient {
   }
 
   async end(): Promise<void> {
+    this.#workers.remove(this);
+    this.#isGone = true;
     await Promise.allSettled(this.#settling);
-    this.#balances.leave(this);
     for (;;) {
       try {
         await this.#sqlite.ledger.endReplica(this.#replicaId, Date.now());
@@ -183,23 +222,26 @@ class Worker implements LeaseClient {
     }
   }
 
-  /** M6: what was not held from a lease of the worker is not charged, unless it was written before. */
-  async #settle(value: unknown): Promise<'billed' | 'lost'> {
-    const { requestId, values } = rowOf(value);
-    const { ledger } = this.#sqlite;
-    const balances = [values[accountColumn] as string, ...balancesOf(values)];
-    const cost = values[costColumn] as bigint;
-    if (!this.#balances.spend(this, balances, cost)) {
-      const there = await ledger.readBack(requestId);
-      return there === undefined || there.ending === 'crashed' ? 'lost' : 'billed';
-    }
-    let isNew = false;
-    try {
-      isNew = await ledger.settleValues(requestId, values);
-    } finally {
-      if (!isNew) this.#balances.unspend(this, balances, cost);
-    }
-    return 'billed';
+  /**
+   * Leases what the worker asks for; 0n: there is not enough. Before it says so, all others have returned what is idle at them, one
+   * request of a balance after the other: so no request is refused while the missing money lies unused, and of two that need the last
+   * of it one gets it.
+   */
+  async #lease(request: LeaseRequest): Promise<bigint> {
+    const { balanceId, missing } = request;
+    const there = await this.#grant(request);
+    if (there.leased > 0n || missing === 0n || !there.isElsewhere) return there.leased;
+    return await this.#workers.inTurn(balanceId, async () => {
+      const come = await this.#grant(request);
+      if (come.leased > 0n || !come.isElsewhere) return come.leased;
+      await this.#workers.callIn(balanceId, this);
+      return (await this.#grant(request)).leased;
+    });
+  }
+
+  #grant(request: LeaseRequest): Promise<Granted> {
+    if (this.#isGone) return Promise.reject(new StoreError('failed', 'this worker is gone'));
+    return this.#sqlite.ledger.grantTo(this.#client, request);
   }
 
   async #ask(value: unknown): Promise<unknown> {
@@ -210,39 +252,36 @@ class Worker implements LeaseClient {
   }
 }
 
-/** The ledger for the operator's changes: money that is with the workers is called in before a debit is refused. */
+/** A request that was refused a moment ago need not wait any longer. */
+async function transferred(moving: Promise<boolean>, { creditAccount }: Transfer, workers: Workers): Promise<boolean> {
+  const moved = await moving;
+  if (moved) workers.note('credited', creditAccount);
+  return moved;
+}
+
+/** The ledger for the operator's changes, which are in force at the workers when it answers. */
 function ownLedger(
   { ledger }: SqliteStore,
-  balances: Balances,
+  workers: Workers,
   report: (changeId: Uint8Array) => Promise<void>,
 ): AccountLedger {
-  const debiting = async <Value>(accountId: string, debit: () => Promise<Value>): Promise<Value> => {
-    for (let tries = 0; ; tries++) {
-      try {
-        return await debit();
-      } catch (error) {
-        const isShort = error instanceof StoreError && error.code === 'insufficient';
-        if (!isShort || tries >= debitTriesMax) throw error;
-        await balances.callIn(accountId);
-        if (tries > 0) await sleep(debitPauseMs);
-      }
-    }
-  };
   return {
     replicaId: ledger.replicaId,
     get backlog() {
       return ledger.backlog;
     },
     silentMs: 0,
-    lease: () => Promise.reject(new StoreError('invalid', 'the owner of a shared ledger answers no requests')),
-    noteRemaining: () => {},
-    release: () => {},
-    budgetChanged: () => {},
+    leases: {
+      lease: () => Promise.reject(new StoreError('invalid', 'the owner of a shared ledger answers no requests')),
+      noteRemaining: () => {},
+      release: () => {},
+      budgetChanged: () => {},
+    },
     settle: (row) => ledger.settle(row),
     open: (request) => ledger.open(request),
     readBack: (requestId) => ledger.readBack(requestId),
     probe: () => ledger.probe(),
-    transfer: (transfer) => debiting(transfer.debitAccount, () => ledger.transfer(transfer)),
+    transfer: (transfer) => transferred(ledger.transfer(transfer), transfer, workers),
     createAccount: async (account) => {
       await ledger.createAccount(account);
       await report(account.changeId);
@@ -252,7 +291,8 @@ function ownLedger(
       await report(changeId);
     },
     setCreditLimit: async (accountId, toMicrocents, at, changeId) => {
-      await debiting(accountId, () => ledger.setCreditLimit(accountId, toMicrocents, at, changeId));
+      await ledger.setCreditLimit(accountId, toMicrocents, at, changeId);
+      workers.note('credited', accountId);
       await report(changeId);
     },
     setBudget: async (change) => {

@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Feed, Follows } from '../feed.ts';
-import { nothingFree, type AccountLedger, type Ending, type LeasedBalances, type NewAccount } from '../ledger.ts';
+import { nothingFree, type AccountLedger, type Ending, type FreeBalances, type NewAccount } from '../ledger.ts';
 import { type OpenRequest, type Transfer, type UsageRow } from '../ledger.ts';
 import { Leases } from '../leases.ts';
 import { forwardedRepositories } from '../repositories/forwarded.ts';
@@ -20,7 +20,7 @@ export interface RemoteStoreOptions {
   readonly replicaId: Uint8Array;
   /** The clock by which the owner times the windows of limits. */
   readonly limitClock: () => number;
-  readonly free?: LeasedBalances;
+  readonly free?: FreeBalances;
   readonly log?: (level: 'info' | 'warn', message: string, fields: Readonly<Record<string, unknown>>) => void;
 }
 
@@ -71,15 +71,15 @@ export function openRemoteStore({
 class RemoteLedger implements AccountLedger {
   readonly replicaId: Uint8Array;
   readonly #port: OwnerPort;
-  readonly #leases: Leases;
+  readonly leases: Leases;
   readonly #silentMs: () => number;
   #settling = 0;
 
-  constructor(port: OwnerPort, replicaId: Uint8Array, free: LeasedBalances, silentMs: () => number) {
+  constructor(port: OwnerPort, replicaId: Uint8Array, free: FreeBalances, silentMs: () => number) {
     this.replicaId = replicaId;
     this.#port = port;
     this.#silentMs = silentMs;
-    this.#leases = new Leases({
+    this.leases = new Leases({
       free,
       leaseServer: {
         // The owner has called on all others before it refuses, and begins balances by itself.
@@ -92,7 +92,7 @@ class RemoteLedger implements AccountLedger {
       return_free: async (balanceId) => {
         // What has arrived before this call is in the free balance in the next turn.
         await nextTurn();
-        await this.#leases.called(balanceId);
+        await this.leases.called(balanceId);
       },
       credited: (balanceId) => free.credit(balanceId, 0n),
     });
@@ -106,26 +106,10 @@ class RemoteLedger implements AccountLedger {
     return this.#silentMs();
   }
 
-  lease(balanceId: string, needMicrocents: bigint): Promise<bigint> {
-    return this.#leases.lease(balanceId, needMicrocents);
-  }
-
-  noteRemaining(balanceId: string, freeMicrocents: bigint): void {
-    this.#leases.noteRemaining(balanceId, freeMicrocents);
-  }
-
-  release(balanceId: string): void {
-    this.#leases.release(balanceId);
-  }
-
-  budgetChanged(subject: string | undefined): void {
-    this.#leases.returnBudget(subject);
-  }
-
   async settle(row: UsageRow): Promise<'billed' | 'lost'> {
     if (this.#settling >= queueMax) throw new StoreError('busy', 'too much waits to be written');
     const values = usageValues(row);
-    for (const balanceId of [row.accountId, ...balancesCharged(row)]) this.#leases.spent(balanceId, row.costMicrocents);
+    for (const balanceId of [row.accountId, ...balancesCharged(row)]) this.leases.spent(balanceId, row.costMicrocents);
     this.#settling++;
     try {
       return await this.#port.call('settle', { requestId: row.requestId, values });
@@ -168,7 +152,7 @@ class RemoteLedger implements AccountLedger {
 
   /** What is still leased goes back when this process is gone. */
   close(): Promise<void> {
-    return this.#leases.close();
+    return this.leases.close();
   }
 }
 

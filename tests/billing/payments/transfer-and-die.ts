@@ -40,8 +40,9 @@ const writer = new LedgerWriter(dying);
 const reply = writer.write({
   ids: new Uint8Array(0),
   rows: [],
+  clients: [],
   opens: [],
-  operations: [{ kind: 'transfer', transfer, reserved: false }],
+  operations: [{ kind: 'transfer', transfer }],
 });
 process.stdout.write(JSON.stringify(reply.results));
 writer.close();

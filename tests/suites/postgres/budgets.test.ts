@@ -226,7 +226,7 @@ test('a budget that is lowered lets nobody in on any replica who has heard of it
   for (const replica of replicas)
     for (let count = 0; count < 5; count++) running.push(await soon(() => hold(replica, keyId, { key: budget }, at)));
   const lowered = await setBudget(replicas[0], 'key', keyId, { amountMicrocents: price * 10n, per: 'total' }, at);
-  for (const { store } of replicas) store.ledger.budgetChanged(keyId);
+  for (const { store } of replicas) store.ledger.leases.budgetChanged(keyId);
   const free = (): bigint[] =>
     replicas.map(({ billing }) => billing.freeMicrocents(balanceAt(keyId, 'total', at).id) ?? 0n);
   await until(() => free().every((one) => one === 0n), longMs);

@@ -129,7 +129,7 @@ test('a server that stops answering fails calls in bounded time, and goes on whe
     assert.ok(outcome instanceof StoreError && outcome.code === 'failed');
     assert.ok(ledger.silentMs > 1_000);
     await assert.rejects(ledger.probe());
-    await assert.rejects(ledger.lease('acct_a', 10_000n));
+    await assert.rejects(ledger.leases.lease('acct_a', 10_000n));
   } finally {
     server.unpause();
   }

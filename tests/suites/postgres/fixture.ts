@@ -1,46 +1,19 @@
-/** What the tests on PostgreSQL share: stores that close after the test, budgets as billing keeps them, and the ledger. */
+/** What the tests on PostgreSQL share: stores that close after the test, and the ledger. */
 import assert from 'node:assert/strict';
 import type { TestContext } from 'node:test';
-import type { LeasedBalances } from '../../../src/store/ledger.ts';
 import { kyselyOnPostgres } from '../../../src/store/postgres/dialect.ts';
 import { openPostgresStore, type PostgresStore } from '../../../src/store/postgres/store.ts';
 import type { Difference } from '../../../src/store/verify/difference.ts';
 import { verifyLedger } from '../../../src/store/verify/verify.ts';
-import { grant, uuid } from '../../store/fixture.ts';
-
-/** Budgets in memory, in a few lines; `Billing` is the real one. */
-export class Budgets implements LeasedBalances {
-  readonly of = new Map<string, bigint>();
-  lives = 0;
-
-  credit(accountId: string, microcents: bigint): void {
-    this.of.set(accountId, this.freeMicrocents(accountId) + microcents);
-  }
-
-  reserve(accountId: string, microcents: bigint): boolean {
-    const free = this.freeMicrocents(accountId);
-    if (free < microcents) return false;
-    this.of.set(accountId, free - microcents);
-    return true;
-  }
-
-  freeMicrocents(accountId: string): bigint {
-    return this.of.get(accountId) ?? 0n;
-  }
-
-  forget(): void {
-    this.lives++;
-    this.of.clear();
-  }
-}
+import { grant, MemoryBalances, uuid } from '../../store/fixture.ts';
 
 export interface Replica {
   readonly store: PostgresStore;
-  readonly free: Budgets;
+  readonly free: MemoryBalances;
 }
 
 export async function openReplica(t: TestContext, url: string): Promise<Replica> {
-  const free = new Budgets();
+  const free = new MemoryBalances();
   const store = await openPostgresStore({ address: { url }, shown: 'the test', free });
   t.after(() => store.close());
   return { store, free };
@@ -49,7 +22,7 @@ export async function openReplica(t: TestContext, url: string): Promise<Replica>
 /** Holds as billing does: from memory, else asks; false is a 402. */
 export async function hold({ store, free }: Replica, accountId: string, amount: bigint): Promise<boolean> {
   if (free.reserve(accountId, amount)) return true;
-  free.credit(accountId, await store.ledger.lease(accountId, amount));
+  free.credit(accountId, await store.ledger.leases.lease(accountId, amount));
   return free.reserve(accountId, amount);
 }
 

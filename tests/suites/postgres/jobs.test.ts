@@ -52,7 +52,7 @@ test('two replicas that close the same month issue each document once, without a
   for (const id of ids) {
     await account(paper, id, september);
     await moved(paper, id, 1_000n, september + 1);
-    await replicas[0].store.ledger.lease(id, 500n);
+    await replicas[0].store.ledger.leases.lease(id, 500n);
     const row = await spent(paper, id, 70n, september + dayMs);
     await spent(paper, id, 30n, october + dayMs);
     await refunded(paper, row, 5n, october + 2 * dayMs);
@@ -93,7 +93,7 @@ test('two replicas that check an alert notify of it once', async (t) => {
   const now = november + dayMs;
   await account(paper, 'acct_a', september);
   await moved(paper, 'acct_a', 1_000n, september + 1);
-  await ledger.lease('acct_a', 500n);
+  await ledger.leases.lease('acct_a', 500n);
   await spent(paper, 'acct_a', 70n, now - 1_000, { tags: '["x"]' });
   const common = {
     name: 'x',

@@ -118,7 +118,7 @@ test('one visitor at two replicas: each knows at once what the other did, and no
   const buyer = 'acct_past';
   await store.ledger.createAccount({ id: buyer, name: buyer, creditLimitMicrocents: 0n, at: past, changeId: uuid() });
   await moved({ store } as never, buyer, 1_000n, past + 1);
-  await store.ledger.lease(buyer, 500n);
+  await store.ledger.leases.lease(buyer, 500n);
   await spent({ store } as never, buyer, 70n, past + 2);
   const issued = await Promise.all(replicas.map((service) => service.command('invoices', 'issue')));
   for (const { code, stderr } of issued) assert.equal(code, 0, stderr);

@@ -1,0 +1,181 @@
+/** What every lease server promises: the parent of workers over a SQLite file, and PostgreSQL. */
+import assert from 'node:assert/strict';
+import { test, type TestContext } from 'node:test';
+import { balanceAt, type Budget } from '../../src/store/budget.ts';
+import type { AccountLedger, UsageRow } from '../../src/store/ledger.ts';
+import type { LeaseRequest, LeaseServer } from '../../src/store/leases.ts';
+import { chargeback, grant, usage, uuid } from './fixture.ts';
+
+export interface LeaseScene {
+  /** Of a process that leases nothing itself. */
+  readonly ledger: AccountLedger;
+  /** A process begins to work on the ledger. */
+  join(): Promise<LeaseClient>;
+  /** Nothing is wrong in the database. */
+  check(): Promise<void>;
+}
+
+export interface LeaseClient {
+  readonly leaseServer: LeaseServer;
+  settle(row: UsageRow): Promise<'billed' | 'lost'>;
+  /** Its process is gone. */
+  end(): Promise<void>;
+}
+
+const accountId = 'acct_a';
+const dayMs = 86_400_000;
+const refused = (error: unknown): boolean => (error as { readonly code?: unknown }).code === 'insufficient';
+
+/** Microcents leased: exactly `missing`, unless the request asks for more. */
+async function lease(
+  { leaseServer }: LeaseClient,
+  balanceId: string,
+  missing: bigint,
+  more: Partial<LeaseRequest> = {},
+): Promise<bigint> {
+  const request = { balanceId, missing, want: missing, step: 1n, isFirst: true, ...more };
+  return (await leaseServer.grant(request)).leased;
+}
+
+export function describeLeaseServer(name: string, open: (t: TestContext) => Promise<LeaseScene>): void {
+  const begin = async (t: TestContext, microcents: bigint) => {
+    const scene = await open(t);
+    const { ledger } = scene;
+    await ledger.createAccount({
+      id: accountId,
+      name: 'x',
+      creditLimitMicrocents: 0n,
+      at: Date.now(),
+      changeId: uuid(),
+    });
+    if (microcents > 0n) await ledger.transfer(grant(accountId, microcents));
+    const setBudget = (budget: Budget | null, at = Date.now()): Promise<void> =>
+      ledger.setBudget({
+        kind: 'account_budget',
+        subject: accountId,
+        budget,
+        spentBeforeMicrocents: 0n,
+        at,
+        changeId: uuid(),
+      });
+    return { ...scene, setBudget, one: await scene.join(), two: await scene.join() };
+  };
+
+  test(`${name}: nothing is leased twice, and there is at least what is missing, or nothing`, async (t) => {
+    const { one, two, check } = await begin(t, 100n);
+    assert.equal(await lease(one, accountId, 60n), 60n);
+    assert.equal(await lease(two, accountId, 41n), 0n);
+    assert.equal(await lease(two, accountId, 40n), 40n);
+    assert.equal(await lease(one, accountId, 1n), 0n);
+    assert.equal(await lease(one, accountId, 0n, { want: 1n }), 0n);
+    assert.equal(await lease(one, 'acct_none', 1n), 0n);
+    await check();
+  });
+
+  test(`${name}: of many who ask at once, as many get theirs as there is money for`, async (t) => {
+    const { one, two, check } = await begin(t, 100n);
+    const leases = await Promise.all(
+      Array.from({ length: 40 }, (_, index) => lease(index % 2 ? one : two, accountId, 7n)),
+    );
+    assert.deepEqual([leases.filter((leased) => leased === 7n).length, leases.filter(Boolean).length], [14, 14]);
+    await check();
+  });
+
+  test(`${name}: ahead of need it leases a sixteenth of what there is, in whole steps, and never above what is wanted`, async (t) => {
+    const { one, two } = await begin(t, 1_616n);
+    assert.equal(await lease(one, accountId, 1n, { want: 90n }), 90n);
+    assert.equal(await lease(two, accountId, 1n, { want: 1_000n }), 95n); // of 1,526
+    assert.equal(await lease(two, accountId, 0n, { want: 1_000n, step: 50n }), 50n); // of 1,431
+    assert.equal(await lease(one, accountId, 800n, { want: 1_000n }), 800n);
+  });
+
+  test(`${name}: what is returned can be leased by others, and once only`, async (t) => {
+    const { one, two, check } = await begin(t, 100n);
+    assert.equal(await lease(one, accountId, 100n), 100n);
+    await one.leaseServer.returnUnused(accountId, 30n);
+    assert.equal(await lease(two, accountId, 31n), 0n);
+    assert.equal(await lease(two, accountId, 30n), 30n);
+    await one.leaseServer.returnUnused(accountId, 71n).then(
+      () => {},
+      () => {},
+    );
+    assert.equal(await lease(two, accountId, 71n), 0n, 'more than it has comes back from nobody');
+    await check();
+  });
+
+  test(`${name}: a charge comes out of the lease of its process, and is lost without one`, async (t) => {
+    const { one, two, check } = await begin(t, 100n);
+    await lease(one, accountId, 60n);
+    const row = usage(accountId, 50n);
+    assert.equal(await one.settle(row), 'billed');
+    assert.equal(await one.settle(row), 'billed', 'M3: again is once');
+    assert.equal(await two.settle(usage(accountId, 1n)), 'lost', 'M6');
+    assert.equal(await two.settle(usage(accountId, 0n, { ending: 'failed', finish: null })), 'billed');
+    await one.leaseServer.returnUnused(accountId, 10n);
+    assert.equal(await lease(two, accountId, 51n), 0n);
+    assert.equal(await lease(two, accountId, 50n), 50n);
+    await check();
+  });
+
+  test(`${name}: a process that is gone frees its leases, and can charge nothing to them`, async (t) => {
+    const { one, two, setBudget, check } = await begin(t, 100n);
+    await setBudget({ amountMicrocents: 100n, per: 'total' });
+    const balanceId = balanceAt(accountId, 'total', 0).id;
+    for (const id of [accountId, balanceId]) assert.equal(await lease(one, id, 100n), 100n);
+    assert.equal(await one.settle(usage(accountId, 40n, { accountBudget: 'total' })), 'billed');
+    await one.end();
+    for (const id of [accountId, balanceId]) assert.equal(await lease(two, id, 61n), 0n);
+    for (const id of [accountId, balanceId]) assert.equal(await lease(two, id, 60n), 60n);
+    await check();
+  });
+
+  test(`${name}: a debit takes what nobody has leased, and a lower credit limit takes no more`, async (t) => {
+    const { one, ledger, check } = await begin(t, 100n);
+    await ledger.setCreditLimit(accountId, 50n, Date.now(), uuid());
+    assert.equal(await lease(one, accountId, 120n), 120n);
+    await assert.rejects(ledger.transfer(chargeback(accountId, 31n)), refused);
+    await assert.rejects(ledger.setCreditLimit(accountId, 19n, Date.now(), uuid()), refused);
+    await ledger.setCreditLimit(accountId, 20n, Date.now(), uuid());
+    await assert.rejects(ledger.transfer(chargeback(accountId, 1n)), refused);
+    await one.leaseServer.returnUnused(accountId, 70n);
+    assert.equal(await ledger.transfer(chargeback(accountId, 70n)), true);
+    assert.equal(await one.settle(usage(accountId, 50n)), 'billed');
+    assert.equal(await lease(one, accountId, 1n), 0n);
+    await check();
+  });
+
+  test(`${name}: a suspended account leases nothing, and what is leased of it is charged`, async (t) => {
+    const { one, ledger, check } = await begin(t, 100n);
+    assert.equal(await lease(one, accountId, 60n), 60n);
+    await ledger.setAccountStatus(accountId, 'suspended', Date.now(), uuid());
+    assert.equal(await lease(one, accountId, 1n), 0n);
+    assert.equal(await one.settle(usage(accountId, 60n)), 'billed');
+    await ledger.setAccountStatus(accountId, 'active', Date.now(), uuid());
+    assert.equal(await lease(one, accountId, 40n), 40n);
+    await check();
+  });
+
+  test(`${name}: a budget leases what it has for each period, whichever is over; lowered below what is leased, it leases nothing`, async (t) => {
+    const { one, two, setBudget, check } = await begin(t, 1_000n);
+    const at = Date.now();
+    const [yesterday, today] = [balanceAt(accountId, 'day', at - dayMs).id, balanceAt(accountId, 'day', at).id];
+    assert.equal(await lease(one, today, 1n), 0n, 'there is no such budget');
+    await setBudget({ amountMicrocents: 100n, per: 'day' }, at);
+    assert.equal(await lease(one, today, 80n), 80n);
+    assert.equal(await lease(one, yesterday, 100n), 100n);
+    assert.equal(await lease(two, yesterday, 1n), 0n);
+    await setBudget({ amountMicrocents: 50n, per: 'day' }, at);
+    assert.equal(await lease(two, today, 1n), 0n);
+    await one.leaseServer.returnUnused(today, 30n);
+    assert.equal(await lease(two, today, 1n), 0n, 'what comes back fills what is owed');
+    await setBudget({ amountMicrocents: 70n, per: 'day' }, at);
+    assert.equal(await lease(two, today, 21n), 0n);
+    assert.equal(await lease(two, today, 20n), 20n);
+    await setBudget(null, at);
+    const started = { startedAt: at, endedAt: at, accountBudget: 'day' } as const;
+    await Promise.all([lease(one, accountId, 50n), lease(two, accountId, 20n)]);
+    assert.equal(await one.settle(usage(accountId, 50n, started)), 'billed', 'what runs is charged');
+    assert.equal(await two.settle(usage(accountId, 20n, started)), 'billed');
+    await check();
+  });
+}
