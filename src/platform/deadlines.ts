@@ -48,8 +48,9 @@ export class Deadlines {
         this.#timer ??= this.#wait(pending.dueMs - nowMs);
         return;
       }
+      const { late } = pending;
       pending.end();
-      pending.late();
+      late();
     }
   }
 }
@@ -73,7 +74,7 @@ export class DeadlinesByLength {
 
 class Pending implements Deadline {
   readonly dueMs: number;
-  readonly late: () => void;
+  late: () => void;
   readonly #all: Set<Pending>;
 
   constructor(dueMs: number, late: () => void, all: Set<Pending>) {
@@ -84,5 +85,10 @@ class Pending implements Deadline {
 
   end(): void {
     this.#all.delete(this);
+    // A set that is filled and emptied all the time moves to a new table again and again, and V8 lets the old table keep what was in
+    // it, and the table after it: everything that `late` reaches, a whole request, would live until the next full collection.
+    this.late = nothing;
   }
 }
+
+const nothing = (): void => {};

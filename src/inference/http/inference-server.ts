@@ -216,8 +216,20 @@ function arrived(
     receivedMs: performance.now(),
     engineMs: 0,
   };
-  const nothingYet = { route: undefined, order: undefined, place: undefined, large: undefined };
-  return { request, connection, exchange, lease, id, kept, startedAt, elapsedMs, ...nothingYet };
+  return {
+    request,
+    connection,
+    exchange,
+    lease,
+    id,
+    kept,
+    startedAt,
+    elapsedMs,
+    route: undefined,
+    order: undefined,
+    place: undefined,
+    large: undefined,
+  };
 }
 
 async function answerFilePath(
@@ -249,7 +261,8 @@ async function answerInference(route: Route, arrival: Arrival, host: Host): Prom
   exchange.running.claim(account.id, key.id);
   if (request.headers.expect !== undefined && request.httpVersion === '1.1') exchange.response.writeContinue();
   const idHex = Buffer.from(id).toString('hex');
-  const facts: RequestFacts = { id, idHex, ...kept, startedAt, elapsedMs, account, key, zdr };
+  const { publicId, clientId } = kept;
+  const facts: RequestFacts = { id, idHex, publicId, clientId, startedAt, elapsedMs, account, key, zdr };
   await answerBody(route, facts, idempotencyKey, arrival, host);
 }
 
@@ -290,12 +303,13 @@ async function answerBody(
       fileBytes += bytes;
     };
     const admitted = (by: Admitted): void => void (exchange.admitted = by);
-    const call = { facts, headers, signal, lease, waited, holdBytes, admitted };
     if (route.kind === 'count') {
-      sendJson(exchange, 200, await serveCount(json, { ...call, route }, services));
+      const call = { facts, route, headers, signal, lease, waited, holdBytes, admitted };
+      sendJson(exchange, 200, await serveCount(json, call, services));
       return;
     }
-    order = arrival.order = await serve(json, { ...call, route }, services);
+    const call = { facts, route, headers, signal, lease, waited, holdBytes, admitted };
+    order = arrival.order = await serve(json, call, services);
     keptBytes = imageBytes(order.request.prompt);
   } finally {
     bodyBudget.give(body.length + fileBytes - keptBytes);

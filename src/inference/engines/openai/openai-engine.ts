@@ -306,8 +306,12 @@ class OpenAiEngine implements Engine {
     const head = `POST ${this.#basePath}${path} HTTP/1.1\r\n${this.#headLines}x-request-id: ${request.id}\r\ncontent-length: ${length}\r\n\r\n`;
     const outgoing = { text: head + text, pieces };
     this.#running++;
+    const { take, resolve, reject } = reader;
+    // In one literal, without a spread: see `serve`.
     new Exchange({
-      ...reader,
+      take,
+      resolve,
+      reject,
       model: this.#name,
       flavor: this.#flavor,
       tokenIdAt: () => largestIdAt(request.prompt),
