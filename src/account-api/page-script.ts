@@ -14,10 +14,10 @@ const next = pages.includes(query.get('next')) ? query.get('next') : '/';
 async function send(path, body) {
   const json = { headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) };
   const answer = await fetch(path, { method: 'POST', ...(body === undefined ? {} : json) }).catch(() => undefined);
-  const body = await answer?.json().catch(() => undefined);
-  if (body === undefined) throw new Error('The server does not answer. Try again.');
-  if (!answer.ok) throw new Error(body.error.message);
-  return body;
+  const result = await answer?.json().catch(() => undefined);
+  if (result === undefined) throw new Error('The server does not answer. Try again.');
+  if (!answer.ok) throw new Error(result.error.message);
+  return result;
 }
 
 // A button waits for its work; when that fails it can be pressed again.
