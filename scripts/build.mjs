@@ -71,6 +71,9 @@ function programParts() {
   ];
 }
 
+/** All of them. */
+export const programEntries = () => programParts().flatMap(({ entryPoints }) => entryPoints);
+
 /** The parts of the program with these options; resolves with what was read and written. */
 async function bundleProgram(options) {
   const results = [];
@@ -145,7 +148,7 @@ export async function watchProgram(onBuilt) {
   };
   const options = {
     // In one part: each change is one build.
-    entryPoints: programParts().flatMap(({ entryPoints }) => entryPoints),
+    entryPoints: programEntries(),
     outdir: dist,
     external: [...external, ...large],
     plugins: [undiciParts, reported, engineLibrary()],
