@@ -104,8 +104,9 @@ export class PoolDriver implements Driver {
     await within(connection, 'commit');
   }
 
+  /** Where the connection has broken the server undoes it by itself, and why it broke is what the caller has to learn. */
   async rollbackTransaction(connection: DatabaseConnection): Promise<void> {
-    await within(connection, 'rollback');
+    if (!(connection as PooledConnection).isBroken) await within(connection, 'rollback');
   }
 
   /** Never takes longer than its timeout, whatever the server and the users of a connection do. */
