@@ -466,9 +466,29 @@ function identifiersOf(file: string, text: string): ReadonlySet<string> {
   return names;
 }
 
+/** What a rule lets pass, as "file name" with the reason: an entry that lets nothing pass is a fault, too. */
+class Exemptions {
+  readonly #unused: Set<string>;
+  readonly #all: ReadonlySet<string>;
+
+  constructor(reasons: Readonly<Record<string, string>>) {
+    this.#all = new Set(Object.keys(reasons));
+    this.#unused = new Set(this.#all);
+  }
+
+  allows(file: string, name: string): boolean {
+    this.#unused.delete(`${file} ${name}`);
+    return this.#all.has(`${file} ${name}`);
+  }
+
+  staleFaults(why: string): readonly string[] {
+    return [...this.#unused].map((entry) => `src/${entry.replace(' ', ": '")}' is listed as ${why}`);
+  }
+}
+
 function lengthFaults(files: Sources, exempt: Readonly<Record<string, string>>): string[] {
   const faults: string[] = [];
-  const stale = new Set(Object.keys(exempt));
+  const exemptions = new Exemptions(exempt);
   for (const [file, text] of files) {
     const source = parse(file, text);
     const lineAt = (position: number): number => source.getLineAndCharacterOfPosition(position).line;
@@ -478,18 +498,16 @@ function lengthFaults(files: Sources, exempt: Readonly<Record<string, string>>):
       if (lines <= functionLinesMax) return;
       const named = node.name ?? (ts.isVariableDeclaration(node.parent) ? node.parent.name : undefined);
       const name = named?.getText() ?? (ts.isConstructorDeclaration(node) ? 'constructor' : '(anonymous)');
-      if (Object.hasOwn(exempt, `${file} ${name}`)) stale.delete(`${file} ${name}`);
-      else faults.push(`src/${file}: ${name} has ${lines} lines, of at most ${functionLinesMax}`);
+      if (exemptions.allows(file, name)) return;
+      faults.push(`src/${file}: ${name} has ${lines} lines, of at most ${functionLinesMax}`);
     });
   }
-  for (const entry of stale)
-    faults.push(`src/${entry.replace(' ', ": '")}' is listed as long but is not, or does not exist`);
-  return faults;
+  return [...faults, ...exemptions.staleFaults('long but is not, or does not exist')];
 }
 
 function stateFaults(files: Sources, exempt: Readonly<Record<string, string>>): string[] {
   const faults: string[] = [];
-  const stale = new Set(Object.keys(exempt));
+  const exemptions = new Exemptions(exempt);
   for (const [file, text] of files) {
     const source = parse(file, text);
     const unions = new Set(
@@ -509,13 +527,11 @@ function stateFaults(files: Sources, exempt: Readonly<Record<string, string>>): 
       const type = fields.find(({ name }) => name.getText() === '#state')?.type;
       if (type !== undefined && (ts.isUnionTypeNode(type) || unions.has(type.getText()))) return;
       const name = node.name?.text ?? '(anonymous)';
-      if (Object.hasOwn(exempt, `${file} ${name}`)) stale.delete(`${file} ${name}`);
-      else faults.push(`src/${file}: ${name} has ${fields.length} fields that change, and no #state that is a union`);
+      if (exemptions.allows(file, name)) return;
+      faults.push(`src/${file}: ${name} has ${fields.length} fields that change, and no #state that is a union`);
     });
   }
-  for (const entry of stale)
-    faults.push(`src/${entry.replace(' ', ": '")}' is listed as without states but names them, is small, or is gone`);
-  return faults;
+  return [...faults, ...exemptions.staleFaults('without states but names them, is small, or is gone')];
 }
 
 function wordFaults(files: Sources): string[] {
@@ -526,7 +542,7 @@ function wordFaults(files: Sources): string[] {
         faults.push(`src/${file} reads the environment: only src/config may`);
       }
       if (!file.startsWith('platform/http/') && makesHttpServers(node)) {
-        faults.push(`src/${file} makes an HTTP server: use createEdge of src/platform/http, which has the guards`);
+        faults.push(`src/${file} makes an HTTP server: use createListener of src/platform/http, which has the guards`);
       }
       const isName = ts.isIdentifier(node) && node.text === 'console';
       if (isName && !(ts.isPropertyAccessExpression(node.parent) && node.parent.name === node)) {

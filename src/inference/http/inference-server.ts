@@ -32,7 +32,7 @@ import { run } from '../pipeline/run.ts';
 import type { Deliver, RunServices } from '../pipeline/run.ts';
 import type { ActiveRequests } from '../pipeline/active-requests.ts';
 import { authenticate, requireCaller, serve, serveCount, zdrRequired } from '../pipeline/serve.ts';
-import type { ServeServices } from '../pipeline/serve.ts';
+import type { Call, ServeServices } from '../pipeline/serve.ts';
 import type { Lease, RuntimeConfig } from '../pipeline/runtime-config.ts';
 import { keptIds, requestIds } from '../../platform/ids/request-id.ts';
 import { publicIdOf } from '../../platform/ids/uuid.ts';
@@ -303,13 +303,21 @@ async function answerBody(
       fileBytes += bytes;
     };
     const admitted = (by: Admitted): void => void (exchange.admitted = by);
+    const callOn = <On extends Route>(on: On): Call<On> => ({
+      facts,
+      route: on,
+      headers,
+      signal,
+      lease,
+      waited,
+      holdBytes,
+      admitted,
+    });
     if (route.kind === 'count') {
-      const call = { facts, route, headers, signal, lease, waited, holdBytes, admitted };
-      sendJson(exchange, 200, await serveCount(json, call, services));
+      sendJson(exchange, 200, await serveCount(json, callOn(route), services));
       return;
     }
-    const call = { facts, route, headers, signal, lease, waited, holdBytes, admitted };
-    order = arrival.order = await serve(json, call, services);
+    order = arrival.order = await serve(json, callOn(route), services);
     keptBytes = imageBytes(order.request.prompt);
   } finally {
     bodyBudget.give(body.length + fileBytes - keptBytes);

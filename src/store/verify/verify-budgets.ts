@@ -6,7 +6,7 @@ import type { Difference } from './difference.ts';
 
 const pageRows = 2000;
 
-interface LedgerSpan {
+interface BudgetBalance {
   readonly amount: bigint;
   readonly spentBefore: bigint;
   /** Neither spent nor leased, and the leased part. */
@@ -25,17 +25,17 @@ type Charge = Readonly<Record<'account_id' | 'key_id', string>> &
  * `available` + what is leased, and what it counted as spent is in the rows that are older than it.
  */
 export class BudgetTotals {
-  readonly #balances: ReadonlyMap<string, LedgerSpan>;
+  readonly #balances: ReadonlyMap<string, BudgetBalance>;
   readonly #subjects: ReadonlySet<string>;
   readonly #unknown = new Map<string, { readonly accountId: string; cost: bigint }>();
 
-  private constructor(balances: ReadonlyMap<string, LedgerSpan>) {
+  private constructor(balances: ReadonlyMap<string, BudgetBalance>) {
     this.#balances = balances;
     this.#subjects = new Set([...balances.keys()].map((id) => id.slice(0, id.indexOf(':'))));
   }
 
   static async read(db: Kysely<Database>): Promise<BudgetTotals> {
-    const balances = new Map<string, LedgerSpan>();
+    const balances = new Map<string, BudgetBalance>();
     for (let last = ''; ;) {
       const rows = await db
         .selectFrom('budget_balance')

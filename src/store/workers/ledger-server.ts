@@ -192,7 +192,10 @@ class Worker {
       },
       read_back: (value: unknown) => ledger.readBack(bytesOf(value)),
       probe: () => ledger.probe(),
-      transfer: (value: unknown) => transferred(ledger.transfer(refundOf(value)), refundOf(value), workers),
+      transfer: (value: unknown) => {
+        const refund = refundOf(value);
+        return transferred(ledger.transfer(refund), refund, workers);
+      },
       repositories: (value: unknown) => this.#ask(value),
       look: () => null,
     });

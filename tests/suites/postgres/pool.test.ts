@@ -60,6 +60,17 @@ test('a server that is silent while it greets, or answers nothing later, keeps n
   assert.equal(wire.lost, 2);
 });
 
+test('a transaction whose connection breaks says why it broke, and not that it cannot be rolled back any more', async (t) => {
+  const db = kyselyOnPostgres({ url: await server.createDatabase() }, 1);
+  t.after(() => db.destroy());
+  const ended = sql`select pg_terminate_backend(pg_backend_pid())`;
+  await assert.rejects(
+    db.transaction().execute((inside) => ended.execute(inside)),
+    { code: '57P01' },
+  );
+  assert.equal((await one.execute(db)).rows[0]!.one, 1n);
+});
+
 test('a transaction whose end is unknown is never given to somebody else', async (t) => {
   const { url, wire } = await wireOf(t);
   const db = kyselyOnPostgres({ url: wire.url(url) }, 1);
