@@ -106,7 +106,7 @@ export const suites = {
     about: 'every page, and an application, in a real Chromium',
   },
   'llama-server': { minutes: 15, fileMinutes: 10, concurrency: 1, about: 'a real llama-server behind the service' },
-  postgres: { minutes: 20, fileMinutes: 8, concurrency: 1, about: 'a real PostgreSQL below one and several replicas' },
+  postgres: { minutes: 20, fileMinutes: 8, concurrency: 2, about: 'a real PostgreSQL below one and several replicas' },
   month: {
     minutes: 25,
     fileMinutes: 12,
