@@ -30,6 +30,8 @@ export const areas = () =>
 
 /** Builds when it is necessary; says whether it did. Throws with words. */
 export async function buildConsole() {
+  // A copy without web/ has none.
+  if (!fs.existsSync(path.join(web, 'src'))) return false;
   const sources = hashOfSources();
   if (readJson(manifestFile)?.sources === sources) return false;
   fs.mkdirSync(consoleFolder, { recursive: true });
@@ -97,6 +99,7 @@ export const apiTypes = path.join(web, 'src', 'api', 'schema.ts');
 
 /** After every change of its sources, until the function that it resolves with is called. */
 export async function watchConsole() {
+  if (!fs.existsSync(path.join(web, 'src'))) return () => {};
   const built = () => buildConsole().catch(({ message }) => say(`console  ${message}`));
   let timer;
   let running = built();

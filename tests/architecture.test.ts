@@ -545,7 +545,9 @@ function wordFaults(files: Sources): string[] {
         faults.push(`src/${file} makes an HTTP server: use createListener of src/platform/http, which has the guards`);
       }
       const isName = ts.isIdentifier(node) && node.text === 'console';
-      if (isName && !(ts.isPropertyAccessExpression(node.parent) && node.parent.name === node)) {
+      // The setting that turns the web console on or off has this name.
+      const isOfObject = ts.isPropertyAccessExpression(node.parent) || ts.isPropertyAssignment(node.parent);
+      if (isName && !(isOfObject && node.parent.name === node)) {
         faults.push(`src/${file} writes to the console: use the log, or standard output in src/cli`);
       }
     });
