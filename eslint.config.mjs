@@ -1,9 +1,9 @@
 import tseslint from 'typescript-eslint';
 
 export default tseslint.config(
-  { ignores: ['dist/', 'node_modules/', 'data/', 'tests/fixtures/'] },
+  { ignores: ['dist/', '**/node_modules/', 'web/src/api/schema.ts', 'data/', 'tests/fixtures/'] },
   {
-    files: ['src/**/*.ts', 'tests/**/*.ts', 'bench/**/*.ts'],
+    files: ['src/**/*.ts', 'tests/**/*.ts', 'bench/**/*.ts', 'web/src/**/*.{ts,tsx}'],
     extends: [tseslint.configs.base],
     languageOptions: { parserOptions: { projectService: true, tsconfigRootDir: import.meta.dirname } },
     rules: {

@@ -7,18 +7,25 @@ import { importSources } from './build.mjs';
 import { clientTests, installClients } from './clients.mjs';
 import { isStarted, root, setup } from './setup.mjs';
 
-/** After `setup`. */
+/** For the tests; after `setup`. */
 export async function writeAccountClient() {
   installClients();
+  await writeAccountTypes({
+    generatorIn: path.join(root, clientTests),
+    file: path.join(root, clientTests, 'account-api.ts'),
+  });
+}
+
+/** Types of the API into `file`, by the generator that is installed in a folder. */
+export async function writeAccountTypes({ generatorIn, file }) {
   const [{ accountDocument }, { accountRoutes }] = await importSources(
     'src/account-api/openapi-document.ts',
     'src/account-api/routes.ts',
   );
-  const generator = path.join(root, clientTests, 'node_modules', 'openapi-typescript', 'dist', 'index.mjs');
+  const generator = path.join(generatorIn, 'node_modules', 'openapi-typescript', 'dist', 'index.mjs');
   const { default: openapiTS, astToString } = await import(pathToFileURL(generator).href);
   const facts = { version: '0.0.0', routes: accountRoutes, accountUrl: 'http://localhost:8081' };
   const text = astToString(await openapiTS(JSON.stringify(accountDocument(facts))));
-  const file = path.join(root, clientTests, 'account-api.ts');
   if (fs.existsSync(file) && fs.readFileSync(file, 'utf8') === text) return;
   fs.writeFileSync(file, text);
 }

@@ -3,6 +3,7 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { buildFiles, buildTestedProgram, dist } from './build.mjs';
+import { consoleFolder } from './console.mjs';
 import { clientPackages, clientTests } from './clients.mjs';
 import { root, say } from './setup.mjs';
 
@@ -22,6 +23,9 @@ export async function buildTests(files) {
   const program = path.join(folder, 'program');
   const clients = path.join(root, clientTests, 'node_modules');
   if (fs.existsSync(clients)) fs.symlinkSync(clients, path.join(folder, 'node_modules'), 'junction');
+  // The console, where it has been built: one for all runs.
+  fs.mkdirSync(program);
+  if (fs.existsSync(consoleFolder)) fs.symlinkSync(consoleFolder, path.join(program, 'console'), 'junction');
   await Promise.all([
     buildTestedProgram(program),
     buildFiles({ files: [...files, stackTraces, ...startedBy(files)], folder, program, plugins: [clientsApart] }),

@@ -185,7 +185,8 @@ const entriesOf = (program) => ({
   setup(build) {
     const folder = JSON.stringify(`${pathToFileURL(program).href}/`);
     build.onLoad({ filter: /[\\/]src[\\/]platform[\\/]entries\.ts$/ }, () => ({
-      contents: `export const entryUrl = (name) => new URL(name + '.js', ${folder});`,
+      contents: `export const entryUrl = (name) => new URL(name + '.js', ${folder});
+        export const consoleUrl = () => new URL('console/', ${folder});`,
     }));
   },
 });
@@ -281,4 +282,9 @@ export async function setUpProgram() {
   slim(inputs, loaded);
 }
 
-if (isStarted(import.meta.url)) await setUpProgram();
+if (isStarted(import.meta.url)) {
+  await setUpProgram();
+  // Imported here: what `npm start` needs before the service answers is above.
+  const { buildConsole } = await import('./console.mjs');
+  await buildConsole().catch(({ message }) => fail(`console  ${message}`));
+}

@@ -3,6 +3,7 @@
 import { spawn } from 'node:child_process';
 import path from 'node:path';
 import { dist, watchProgram } from './build.mjs';
+import { watchConsole } from './console.mjs';
 import { say, setup } from './setup.mjs';
 
 setup();
@@ -31,9 +32,10 @@ const stopWatching = await watchProgram((seconds) => {
   say(`build    ${seconds} s`);
   restart();
 });
+const stopWatchingConsole = await watchConsole();
 for (const signal of ['SIGINT', 'SIGTERM'])
   process.once(signal, async () => {
-    await stopWatching();
+    await Promise.all([stopWatching(), stopWatchingConsole()]);
     isWanted = false;
     if (child === undefined) process.exit(0);
     child.once('exit', (code) => process.exit(code ?? 1));

@@ -63,8 +63,8 @@ function installDependencies(onlyToRun) {
 /** What was found or installed there: `{ stamp, everything, isOwn, isSlim }`. */
 export const stampFileIn = (modules) => path.join(modules, '.tokenhouse-setup.json');
 
-/** Installs what the lock file of a folder says, when it is not there yet. */
-export function installLocked(folder, { what, failed, onlyToRun = false }) {
+/** Installs what the lock file of a folder says, when it is not there yet. `onFailure` takes the words, and does not return. */
+export function installLocked(folder, { what, failed, onlyToRun = false, onFailure = fail }) {
   const modules = path.join(folder, 'node_modules');
   // A linked folder belongs to another clone, which looks after it.
   if (fs.lstatSync(modules, { throwIfNoEntry: false })?.isSymbolicLink()) return;
@@ -83,7 +83,9 @@ export function installLocked(folder, { what, failed, onlyToRun = false }) {
     });
     if (result.status !== 0) {
       const reason = result.error === undefined ? '' : ` (${result.error.message})`;
-      fail(`${failed}${reason}. Check the network and the npm registry, then start again; nothing else was changed.`);
+      onFailure(
+        `${failed}${reason}. Check the network and the npm registry, then start again; nothing else was changed.`,
+      );
     }
     say(`install  done in ${((Date.now() - startedAt) / 1000).toFixed(1)} s`);
   }

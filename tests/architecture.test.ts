@@ -544,14 +544,18 @@ function wordFaults(files: Sources): string[] {
       if (!file.startsWith('platform/http/') && makesHttpServers(node)) {
         faults.push(`src/${file} makes an HTTP server: use createListener of src/platform/http, which has the guards`);
       }
-      const isName = ts.isIdentifier(node) && node.text === 'console';
-      if (isName && !(ts.isPropertyAccessExpression(node.parent) && node.parent.name === node)) {
+      // A field may have this name: the setting that turns the web console on or off.
+      const isName = ts.isIdentifier(node) && node.text === 'console' && !isNameOfField(node);
+      if (isName) {
         faults.push(`src/${file} writes to the console: use the log, or standard output in src/cli`);
       }
     });
   }
   return faults;
 }
+
+const isNameOfField = (node: ts.Identifier): boolean =>
+  (ts.isPropertyAccessExpression(node.parent) || ts.isPropertyAssignment(node.parent)) && node.parent.name === node;
 
 /** Imports more than types of servers from `node:http`, `node:https` or `node:http2`. */
 function makesHttpServers(node: ts.Node): boolean {

@@ -9,6 +9,7 @@ import { noAccountRoute } from '../inference/http/no-route.ts';
 import { requestIds } from '../platform/ids/request-id.ts';
 import type { AddressRanges } from '../platform/ip/ranges.ts';
 import { AccountApi } from './api.ts';
+import { Console } from './console.ts';
 import { accountDocument } from './openapi-document.ts';
 import { mayReadMetrics } from './metrics-access.ts';
 import type { MetricsAccess } from './metrics-access.ts';
@@ -35,11 +36,13 @@ export interface AccountHostOptions {
   readonly trustedProxies: () => AddressRanges | undefined;
   /** Address of the inference host, without `/v1`; undefined while it is unknown. */
   readonly inferenceUrl: () => string | undefined;
+  /** Where the web console has been built, or will be. */
+  readonly consoleFolder: string;
   /** An answer that failed by our own fault. */
   readonly failed: (error: unknown, publicId: string) => void;
 }
 
-/** The account host: the API of accounts below `/v1`, and plain pages without scripts that errors and mails link to. */
+/** The account host: the API of accounts below `/v1`, the web console, and plain pages that errors and mails link to. */
 export function createAccountHost(
   services: AccountServices,
   options: AccountHostOptions,
@@ -49,6 +52,7 @@ export function createAccountHost(
   const { accountUrl } = services;
   const api = new AccountApi(routes, services, limits, options.trustedProxies);
   const document = documentOf(routes, options.version);
+  const webConsole = new Console(options.consoleFolder, options.inferenceUrl);
   const onRequest: Handler = (request, response) => {
     const { publicId } = requestIds(request.headers['x-request-id'], newRequestId());
     const refuse = (error: ApiError): void => sendRefusal(error, request, response, publicId, accountUrl());
@@ -60,14 +64,29 @@ export function createAccountHost(
     const target = request.url ?? '/';
     const mark = target.indexOf('?');
     const path = mark < 0 ? target : target.slice(0, mark);
+    const asked: Asked = { request, response, path, publicId, refuse, failed };
+    if (path.startsWith('/v1/')) {
+      const elsewhere = noAccountRoute(path, options.inferenceUrl());
+      const query = mark < 0 ? '' : target.slice(mark + 1);
+      if (elsewhere === undefined) api.answer({ request, response, path, query, publicId }).catch(failed);
+      else refuse(elsewhere);
+      return;
+    }
+    const isRead = request.method === 'GET' || request.method === 'HEAD';
+    if (!isRead || !services.config().server.account.console) {
+      answerOthers(asked);
+      return;
+    }
+    webConsole.answer(path, request.headers).then((answer) => {
+      if (answer === undefined) answerOthers(asked);
+      else send(response, answer.status, htmlType, answer.body, publicId, answer.headers);
+    }, failed);
+  };
+  /** What is neither API nor console. */
+  const answerOthers = ({ request, response, path, publicId, refuse, failed }: Asked): void => {
     const elsewhere = noAccountRoute(path, options.inferenceUrl());
     if (elsewhere !== undefined) {
       refuse(elsewhere);
-      return;
-    }
-    if (path.startsWith('/v1/')) {
-      const query = mark < 0 ? '' : target.slice(mark + 1);
-      api.answer({ request, response, path, query, publicId }).catch(failed);
       return;
     }
     if (request.method !== 'GET' && request.method !== 'HEAD') {
@@ -91,17 +110,15 @@ export function createAccountHost(
             ),
           );
         return;
-    }
-    if (path === '/page.js') {
-      send(response, 200, 'text/javascript; charset=utf-8', pageScript, publicId);
-      return;
-    }
-    if (path === '/') {
-      homePage(request.headers.cookie, services).then(
-        (html) => send(response, 200, htmlType, html, publicId, scriptedHeaders),
-        failed,
-      );
-      return;
+      case '/page.js':
+        send(response, 200, 'text/javascript; charset=utf-8', pageScript, publicId);
+        return;
+      case '/':
+        homePage(request.headers.cookie, services).then(
+          (html) => send(response, 200, htmlType, html, publicId, scriptedHeaders),
+          failed,
+        );
+        return;
     }
     const form = formPageAt(path, services.config().signIn);
     if (form !== undefined) {
@@ -113,6 +130,15 @@ export function createAccountHost(
     send(response, html === undefined ? 404 : 200, htmlType, html ?? notFoundPage(), publicId);
   };
   return createListener(onRequest, { newRequestId, accountUrl }, limits);
+}
+
+interface Asked {
+  readonly request: IncomingMessage;
+  readonly response: ServerResponse;
+  readonly path: string;
+  readonly publicId: string;
+  readonly refuse: (error: ApiError) => void;
+  readonly failed: (error: unknown) => void;
 }
 
 /** The API's document as text, printed anew when the address of this host is another one. */
@@ -175,7 +201,7 @@ function send(
   response: ServerResponse,
   status: number,
   type: string,
-  body: string,
+  body: string | Uint8Array,
   publicId: string,
   further: Readonly<Record<string, string>> = {},
 ): void {

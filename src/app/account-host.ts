@@ -1,4 +1,5 @@
 import type { Server } from 'node:http';
+import { fileURLToPath } from 'node:url';
 
 import { createAccountHost } from '../account-api/account-server.ts';
 import type { AccountServices } from '../account-api/services.ts';
@@ -15,6 +16,7 @@ import { controlSocketPath } from './control/socket-path.ts';
 import type { ServiceStatus } from './control/status.ts';
 import { openPayments } from '../billing/payments/open.ts';
 import type { Paying } from '../billing/payments/open.ts';
+import { consoleUrl } from '../platform/entries.ts';
 import { publicIdOf } from '../platform/ids/uuid.ts';
 import { followConfiguration } from './config-watcher.ts';
 import type { ConfigWatcher } from './config-watcher.ts';
@@ -223,6 +225,7 @@ function openAccountHost(
     limits: listener,
     trustedProxies,
     inferenceUrl,
+    consoleFolder: fileURLToPath(consoleUrl()),
     failed: (error, publicId) =>
       log.service({
         level: 'error',

@@ -7,3 +7,6 @@ export type Entry =
 
 /** The built file of an entry. A test gets the program that was built for its run. */
 export const entryUrl = (name: Entry): URL => new URL(`./${name}.js`, import.meta.url);
+
+/** Where `scripts/console.mjs` puts the web console, which may come after the start. */
+export const consoleUrl = (): URL => new URL('./console/', import.meta.url);

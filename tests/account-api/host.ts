@@ -82,7 +82,7 @@ export async function openHost(
       newId: uuid,
       now,
     },
-    config: () => ({ invoices: { tax: noTax }, ...config, signIn }) as Config,
+    config: () => ({ invoices: { tax: noTax }, server: { account: { console: true } }, ...config, signIn }) as Config,
     accountUrl: () => url,
     mailer: { send: (mail: Mail) => Promise.resolve(void mails.push(mail)) },
   };
@@ -106,6 +106,7 @@ export async function openHost(
       limits: defaultListenerLimits,
       trustedProxies: () => options.trustedProxies,
       inferenceUrl: () => 'http://127.0.0.1:8080',
+      consoleFolder: join(folder, 'console'),
       failed: (error) => failures.push(error),
     },
     routes,

@@ -2,6 +2,7 @@ import { availableParallelism } from 'node:os';
 import { rangeOf } from '../../platform/ip/ranges.ts';
 import type { Path } from '../document.ts';
 import {
+  flag,
   group,
   integer,
   list,
@@ -54,7 +55,10 @@ const inference = group('the inference host: the API', {
   }),
 });
 
-const account = group('the account host: account API and error pages', listenMembers(8081));
+const account = group('the account host: account API, console and error pages', {
+  ...listenMembers(8081),
+  console: flag('whether it serves the web console; without it, plain pages are left', { default: true }),
+});
 
 const workers: Setting<number> = untilRestart({
   schema: {
@@ -201,6 +205,6 @@ function reportSamePort(inferencePort: number, accountPort: number, at: Path, { 
 
 export type ServerConfig = ValueOf<typeof server>;
 /** `publicUrl` is its address for clients; `undefined`: see `publicUrl` in public-url.ts. */
-export type ListenConfig = ValueOf<typeof account>;
+export type ListenConfig = ServerConfig['inference'];
 export type LimitsConfig = ValueOf<typeof limits>;
 export type SheddingConfig = LimitsConfig['shedding'];

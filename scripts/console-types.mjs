@@ -1,0 +1,19 @@
+// Checks the types of the web console (web/) against the account API's own document: a page that no longer fits it does not pass.
+import { spawnSync } from 'node:child_process';
+import path from 'node:path';
+import { writeAccountTypes } from './account-client.mjs';
+import { apiTypes, installConsole, web } from './console.mjs';
+import { isStarted, root, setup } from './setup.mjs';
+
+/** After `setup`. */
+export async function checkConsoleTypes() {
+  installConsole();
+  await writeAccountTypes({ generatorIn: web, file: apiTypes });
+  const compiler = path.join(root, 'node_modules', 'typescript-7', 'bin', 'tsc');
+  return spawnSync(process.execPath, [compiler, '-p', web], { stdio: 'inherit' }).status ?? 1;
+}
+
+if (isStarted(import.meta.url)) {
+  setup();
+  process.exitCode = await checkConsoleTypes();
+}

@@ -1,0 +1,39 @@
+import { createRootRouteWithContext, createRoute, redirect } from '@tanstack/react-router';
+import type { QueryClient } from '@tanstack/react-query';
+
+import { meQuery } from '../api/session.ts';
+import { NotFoundPage, RouteError } from './errors.tsx';
+import { OpenFrame, Shell } from './shell.tsx';
+import { Root } from './root.tsx';
+
+export interface RouterContext {
+  readonly queries: QueryClient;
+}
+
+export const rootRoute = createRootRouteWithContext<RouterContext>()({
+  component: Root,
+  notFoundComponent: NotFoundPage,
+  errorComponent: RouteError,
+});
+
+/** The parent of pages for people who are signed in; others are asked to, and come back. */
+export const shellRoute = createRoute({
+  getParentRoute: () => rootRoute,
+  id: 'shell',
+  beforeLoad: async ({ context, location }) => {
+    const me = await context.queries.query(meQuery);
+    if (me === null)
+      throw redirect({ to: '/sign-in', search: location.href === '/' ? {} : { next: location.href } } as never);
+  },
+  component: Shell,
+  errorComponent: RouteError,
+  notFoundComponent: NotFoundPage,
+});
+
+/** The parent of pages for everybody. */
+export const openRoute = createRoute({
+  getParentRoute: () => rootRoute,
+  id: 'open',
+  component: OpenFrame,
+  errorComponent: RouteError,
+});

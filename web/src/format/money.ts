@@ -1,0 +1,44 @@
+import { currentLocale } from '../i18n/text.ts';
+
+/** A dollar is 100 cents of a million microcents: 10^8 of them. */
+const decimals = 8;
+
+/**
+ * Microcents as dollars, exact. At least two decimals, and as many as an amount below a cent needs (`$0.000041`), so that no charge
+ * looks like none. `exact` shows all of them.
+ */
+export function formatMoney(microcents: number | bigint, { exact = false, sign = false } = {}): string {
+  const amount = BigInt(microcents);
+  const digits = (amount < 0n ? -amount : amount).toString().padStart(decimals + 1, '0');
+  const [whole, fraction] = [digits.slice(0, -decimals), digits.slice(-decimals)];
+  const significant = fraction.replace(/0+$/, '').length;
+  // Below a cent: up to the second digit that counts.
+  const firstDigit = fraction.search(/[1-9]/);
+  const shown = exact
+    ? Math.max(2, significant)
+    : whole === '0' && firstDigit >= 2
+      ? Math.min(Math.max(2, significant), firstDigit + 2)
+      : 2;
+  const format = new Intl.NumberFormat(currentLocale(), {
+    style: 'currency',
+    currency: 'USD',
+    currencyDisplay: 'narrowSymbol',
+    minimumFractionDigits: Math.min(2, shown),
+    maximumFractionDigits: shown,
+    ...(sign ? { signDisplay: 'exceptZero' as const } : {}),
+  });
+  // A text of digits is formatted without a float in between.
+  return format.format(`${amount < 0n ? '-' : ''}${whole}.${fraction}` as never);
+}
+
+export const formatCents = (cents: number): string => formatMoney(BigInt(cents) * 1_000_000n);
+
+/** `12.50` as a person types it, in cents; undefined: not an amount. */
+export function centsOf(typed: string): number | undefined {
+  const match = /^\$?\s*(\d{1,10})(?:[.,](\d{1,2}))?$/.exec(typed.trim());
+  if (match === null) return undefined;
+  return Number(match[1]) * 100 + Number((match[2] ?? '').padEnd(2, '0'));
+}
+
+/** The other way, for a field. */
+export const dollarsTyped = (cents: number): string => (cents / 100).toFixed(2);
