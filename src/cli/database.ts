@@ -8,7 +8,7 @@ import { controlSocketPath } from '../app/control/socket-path.ts';
 import { repositoriesOn } from '../store/repositories/repositories.ts';
 import type { Repositories } from '../store/repositories/repositories.ts';
 import type { Database } from '../store/database.ts';
-import { migrationNames, migrationsThatRan, pendingAfter } from '../store/migrations/migrate.ts';
+import { migrationNames, migrationsThatRan, pendingAfter, refuseNewer } from '../store/migrations/migrate.ts';
 import { openStore, openStoreReader, readStoreTime } from '../app/stores.ts';
 import { uuidMaker } from '../platform/ids/uuid.ts';
 import type { Kysely } from 'kysely';
@@ -26,6 +26,7 @@ export async function reading<Value>(
   try {
     const ran = await migrationsThatRan(db);
     if (ran.length === 0) throw noDatabase(place);
+    refuseNewer(ran);
     if (pendingAfter(ran).length > 0)
       throw new OperationError(
         `The database at ${place} was last used by an earlier version, whose schema is ${ran.at(-1)!}; this version reads ` +
