@@ -181,7 +181,7 @@ export class Billing {
       return lack;
     } finally {
       if (lack !== undefined) {
-        for (const one of taken) if (one.epoch === this.#epoch) this.credit(one.balanceId, amount);
+        for (const one of taken) if (one.epoch === this.#epoch) this.#addFreed(one.balanceId, amount);
         this.#end(budgets);
       }
     }
@@ -205,7 +205,7 @@ export class Billing {
         this.#add(balanceId, there); // belongs to the new life, and the hold does not
         return 0n;
       }
-      for (const earlier of taken) this.#add(earlier, least - there);
+      for (const earlier of taken) this.#addFreed(earlier, least - there);
       least = there;
       taken.push(balanceId);
     }
@@ -269,6 +269,12 @@ export class Billing {
     this.#free.set(balanceId, (this.#free.get(balanceId) ?? 0n) + microcents);
   }
 
+  /** Held, or taken for a hold, and not needed. */
+  #addFreed(balanceId: string, microcents: bigint): void {
+    this.#add(balanceId, microcents);
+    this.#options.ledger.leases.freed(balanceId);
+  }
+
   #refuse(balanceId: string): void {
     if (this.#refusedUntil.size > 10_000) this.#refusedUntil.clear();
     this.#refusedUntil.set(balanceId, performance.now() + refusalMs);
@@ -300,8 +306,8 @@ export class Billing {
     const balanceIds = budgets === undefined ? undefined : [...budgets.map(({ balance }) => balance.id), accountId];
     const add = (microcents: bigint): void => {
       if (epoch !== this.#epoch) return;
-      if (balanceIds === undefined) this.#add(accountId, microcents);
-      else for (const balanceId of balanceIds) this.#add(balanceId, microcents);
+      if (balanceIds === undefined) this.#addFreed(accountId, microcents);
+      else for (const balanceId of balanceIds) this.#addFreed(balanceId, microcents);
     };
     const taken = (microcents: bigint): bigint => {
       this.#heldMicrocents += microcents;

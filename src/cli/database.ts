@@ -3,7 +3,7 @@ import type { OperationAnswer, OperationKind, OperationRequest } from '../accoun
 import { repositoriesOn } from '../store/repositories/repositories.ts';
 import type { Repositories } from '../store/repositories/repositories.ts';
 import type { Database } from '../store/database.ts';
-import { migrationNames, migrationsThatRan, pendingAfter } from '../store/migrations/migrate.ts';
+import { migrationNames, migrationsThatRan, pendingAfter, refuseNewer } from '../store/migrations/migrate.ts';
 import { openStoreReader, readStoreTime } from '../app/stores.ts';
 import type { Kysely } from 'kysely';
 import type { Context } from './context.ts';
@@ -20,6 +20,7 @@ export async function reading<Value>(
   try {
     const ran = await migrationsThatRan(db);
     if (ran.length === 0) throw noDatabase(place);
+    refuseNewer(ran);
     if (pendingAfter(ran).length > 0)
       throw new OperationError(
         `The database at ${place} was last used by an earlier version, whose schema is ${ran.at(-1)!}; this version reads ` +

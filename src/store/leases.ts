@@ -78,6 +78,10 @@ interface Lease {
   dryUntilMs: number;
   /** Its first request was answered. */
   isBegun: boolean;
+  /** Changes of its budget so far. */
+  changes: number;
+  /** How many there were before the last request that was granted something; -1: there was no such request. */
+  changesGranted: number;
 }
 
 export interface LeasesOptions {
@@ -125,11 +129,22 @@ export class Leases implements CreditLeases {
     void this.#refill(balanceId, lease);
   }
 
-  /** A hold ends: what it frees is idle from now on, however long ago the balance was last held from. */
+  /** A hold is charged. */
   spent(balanceId: string, microcents: bigint): void {
-    const lease = this.#leaseOf(balanceId);
+    const lease = this.#leases.get(balanceId);
+    if (lease === undefined) return;
     lease.activeMs = performance.now();
     lease.spentMicrocents += microcents;
+  }
+
+  /**
+   * What a hold leaves over goes back when the rest of the lease has gone back before, as idle or for a change of the budget, and
+   * nothing was leased since: the balance may not cover what is held of it.
+   */
+  freed(balanceId: string): void {
+    if (this.#options.alone === true) return;
+    const lease = this.#leases.get(balanceId);
+    if (lease === undefined || lease.changes !== lease.changesGranted) void this.releaseUnused(balanceId);
   }
 
   /** Another process lacks what may be idle here. Resolves like `releaseUnused`. */
@@ -148,6 +163,7 @@ export class Leases implements CreditLeases {
   budgetChanged(subject: string | undefined): void {
     if (this.#options.alone === true) return;
     for (const balanceId of this.ofBudget(subject)) {
+      this.#leaseOf(balanceId).changes += 1;
       void this.releaseUnused(balanceId);
       this.#options.free.credit(balanceId, 0n); // a request that was refused a moment ago need not wait any longer
     }
@@ -253,7 +269,12 @@ export class Leases implements CreditLeases {
       lease.waiters.shift();
       resolve(needMicrocents);
     }
-    if (rest !== 0n) free.credit(balanceId, rest);
+    if (rest !== 0n) this.#credit(balanceId, rest);
+  }
+
+  #credit(balanceId: string, microcents: bigint): void {
+    this.#options.free.credit(balanceId, microcents);
+    this.freed(balanceId);
   }
 
   async #leaseAgain(balanceId: string): Promise<void> {
@@ -266,7 +287,7 @@ export class Leases implements CreditLeases {
     lease.isAsking = true;
     try {
       const { leased } = await this.#grant(balanceId, lease, 0n);
-      if (leased > 0n) this.#options.free.credit(balanceId, leased);
+      if (leased > 0n) this.#credit(balanceId, leased);
       else lease.dryUntilMs = performance.now() + dryMs;
     } catch {
       // No request waits for it; one that needs more asks, and hears why there is none.
@@ -280,7 +301,9 @@ export class Leases implements CreditLeases {
     const waiting = lease.waiters.reduce((sum, { needMicrocents }) => sum + needMicrocents, 0n);
     const want = wanted(lease) > waiting ? wanted(lease) : waiting;
     const input = { balanceId, missing, want, step: lease.needMicrocents, isFirst: !lease.isBegun };
+    const { changes } = lease;
     const granted = await this.#options.leaseServer.grant(input);
+    if (granted.leased > 0n) lease.changesGranted = changes;
     // A budget whose removal this process has not heard of yet has no balance; it may be set again.
     lease.isBegun = granted.isThere;
     return granted;
@@ -309,6 +332,8 @@ export class Leases implements CreditLeases {
         isAsking: false,
         dryUntilMs: 0,
         isBegun: false,
+        changes: 0,
+        changesGranted: -1,
       };
       this.#leases.set(balanceId, lease);
     }

@@ -75,6 +75,8 @@ export interface CreditLeases {
   lease(balanceId: string, needMicrocents: bigint): Promise<bigint>;
   /** Reports what is left of a balance's lease after a hold, so that it can be renewed before it is used up. */
   noteRemaining(balanceId: string, freeMicrocents: bigint): void;
+  /** What a hold has left over, or did not get to hold, is free again. */
+  freed(balanceId: string): void;
   /** The period of a budget's balance is over and nothing is held from it any more: what is free of it goes back. */
   release(balanceId: string): void;
   /** The budget of a key or an account has changed, or possibly any budget: what is free of leases goes back. */

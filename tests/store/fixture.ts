@@ -14,7 +14,7 @@ import { verifyLedger } from '../../src/store/verify/verify.ts';
 export const uuid = uuidMaker();
 
 /** Stores to be closed before the folders of a test are removed: Node runs a test's `after` hooks in the order of their registration. */
-const openStores = new WeakMap<TestContext, Set<SqliteStore>>();
+const openStores = new WeakMap<TestContext, Set<Pick<SqliteStore, 'close'>>>();
 
 export function temporaryFolder(t: TestContext): string {
   const folder = mkdtempSync(join(tmpdir(), 'tokenhouse-store-'));
@@ -38,11 +38,16 @@ export async function openStore(
     },
     ...options,
   });
+  closeAfter(t, store);
+  return store;
+}
+
+/** Closes a store after the test, and before its folder goes: a service stops when its file is deleted. */
+export function closeAfter(t: TestContext, store: Pick<SqliteStore, 'close'>): void {
   const stores = openStores.get(t) ?? new Set();
   openStores.set(t, stores.add(store));
   // Closing is idempotent; there may be no folder of the test's own.
   t.after(() => store.close());
-  return store;
 }
 
 /** Free balances as billing keeps them, in a few lines. */

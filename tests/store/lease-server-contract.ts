@@ -1,9 +1,13 @@
 /** What every lease server promises: the parent of workers over a SQLite file, and PostgreSQL. */
 import assert from 'node:assert/strict';
 import { test, type TestContext } from 'node:test';
+import type { Bill } from '../../src/billing/bill.ts';
+import { Billing, freeBalancesOf } from '../../src/billing/billing.ts';
 import { balanceAt, type Budget } from '../../src/store/budget.ts';
 import type { AccountLedger, UsageRow } from '../../src/store/ledger.ts';
-import type { LeaseRequest, LeaseServer } from '../../src/store/leases.ts';
+import { Leases, type LeaseRequest, type LeaseServer } from '../../src/store/leases.ts';
+import { bill, costOf, receipt } from '../billing/bills.ts';
+import { until } from '../support/service.ts';
 import { chargeback, grant, usage, uuid } from './fixture.ts';
 
 export interface LeaseScene {
@@ -178,4 +182,57 @@ export function describeLeaseServer(name: string, open: (t: TestContext) => Prom
     assert.equal(await two.settle(usage(accountId, 20n, started)), 'billed');
     await check();
   });
+
+  for (const isIdle of [false, true]) {
+    const lease = isIdle ? 'a lease that went back as idle' : 'a lease';
+    test(`${name}: what holds leave over of a budget that was lowered below them admits nobody, in ${lease}`, async (t) => {
+      const { one, ledger, setBudget, check } = await begin(t, costOf(100, 10) * 100n);
+      const { billing, leases } = billingOf(one, ledger);
+      const made = (amountMicrocents: bigint): Bill =>
+        bill(accountId, 100, 10, { account: { id: accountId, budget: { amountMicrocents, per: 'total' } } });
+      const of = balanceAt(accountId, 'total', Date.now()).id;
+      const [plenty, little] = [costOf(100, 10) * 20n, costOf(100, 10)];
+      await setBudget({ amountMicrocents: plenty, per: 'total' });
+      const bills = Array.from({ length: 3 }, () => made(plenty));
+      const [first, second, third] = await Promise.all(bills.map((one) => billing.hold(one)));
+      const failed = (index: number) => ({
+        ...receipt(bills[index]!, 100, 10, 'failed'),
+        accountBudget: 'total' as const,
+      });
+      if (isIdle) leases.release(of);
+      await setBudget({ amountMicrocents: little, per: 'total' });
+      leases.budgetChanged(accountId);
+      await first!.close(failed(0));
+      assert.equal(billing.freeMicrocents(of), 0n);
+      await assert.rejects(billing.hold(made(little)), { code: 'insufficient_credits' });
+      await second!.close(failed(1));
+      await assert.rejects(billing.hold(made(little)), { code: 'insufficient_credits' }, 'the third holds all of it');
+      await third!.close(failed(2));
+      await until(async () => (await billing.hold(made(little)).catch(() => undefined)) !== undefined, 10_000);
+      assert.equal(billing.freeMicrocents(of), 0n);
+      await check();
+    });
+  }
+}
+
+/** A process of the service: billing over its leases. */
+function billingOf(client: LeaseClient, ledger: AccountLedger): { readonly billing: Billing; readonly leases: Leases } {
+  const leases = new Leases({ leaseServer: client.leaseServer, free: freeBalancesOf(() => billing) });
+  const billing: Billing = new Billing({
+    ledger: {
+      leases,
+      settle: (row) => client.settle(row),
+      open: () => {},
+      backlog: 0,
+      silentMs: 0,
+      readBack: (requestId) => ledger.readBack(requestId),
+      probe: () => ledger.probe(),
+      transfer: (transfer) => ledger.transfer(transfer),
+      close: () => leases.close(),
+    },
+    newId: uuid,
+    topupUrl: () => 'http://test/topup',
+    log: () => {},
+  });
+  return { billing, leases };
 }

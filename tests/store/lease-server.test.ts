@@ -4,13 +4,13 @@ import { join } from 'node:path';
 import { usageValues } from '../../src/store/reports/usage-columns.ts';
 import { openLedgerServer } from '../../src/store/workers/ledger-server.ts';
 import type { OwnerPort, WorkerPort } from '../../src/store/workers/protocol.ts';
-import { differencesOf, temporaryFolder, uuid } from './fixture.ts';
+import { closeAfter, differencesOf, temporaryFolder, uuid } from './fixture.ts';
 import { describeLeaseServer, type LeaseClient } from './lease-server-contract.ts';
 
 describeLeaseServer('workers', async (t) => {
   const file = join(temporaryFolder(t), 'x.db');
   const { store, serve } = await openLedgerServer({ file, onFatal: (error) => assert.fail(error) });
-  t.after(() => store.close());
+  closeAfter(t, store);
   return {
     ledger: store.ledger,
     check: async () => assert.deepEqual(await differencesOf(file), []),

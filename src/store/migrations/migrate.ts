@@ -25,8 +25,9 @@ const newest = migrationNames.at(-1)!;
  * from before (reliability S9).
  */
 export async function migrate(db: Kysely<Database>, dialect: SchemaDialect): Promise<readonly string[]> {
-  await refuseNewer(db);
-  if (pendingAfter(await migrationsThatRan(db)).length === 0) return [];
+  const before = await migrationsThatRan(db);
+  refuseNewer(before);
+  if (pendingAfter(before).length === 0) return [];
   let at: string | undefined;
   try {
     return await db.transaction().execute(async (transaction) => {
@@ -112,8 +113,8 @@ export async function ranAt(db: Kysely<Database>, name: string): Promise<number 
 }
 
 /** Throws when a newer version has written the database. */
-export async function refuseNewer(db: Kysely<Database>): Promise<void> {
-  const unknown = newerThanThis(await migrationsThatRan(db));
+export function refuseNewer(ran: readonly string[]): void {
+  const unknown = newerThanThis(ran);
   if (unknown.length === 0) return;
   throw new StoreError(
     'unusable',

@@ -8,7 +8,7 @@ import type { Feed, Follows } from '../feed.ts';
 import { nothingFree, type FreeBalances } from '../ledger.ts';
 import type { LimitLeases } from '../limit-leases.ts';
 import { beginFile, unreadyFiles, type AmongReplicas } from '../repositories/files.ts';
-import { migrate, refuseNewer } from '../migrations/migrate.ts';
+import { migrate, migrationsThatRan, refuseNewer } from '../migrations/migrate.ts';
 import { repositoriesOn, type Repositories, type RepositoryOperation } from '../repositories/repositories.ts';
 import { recomputeUsageDays, recomputeUsageHours } from '../reports/roll-ups.ts';
 import { StoreError } from '../store-error.ts';
@@ -154,7 +154,7 @@ function migrateAlone(db: Kysely<Database>, shown: string): Promise<readonly str
   return db.connection().execute(async (connection) => {
     await sql`select pg_advisory_lock(${migrationLock})`.execute(connection);
     try {
-      await refuseNewer(connection);
+      refuseNewer(await migrationsThatRan(connection));
       await sql`select set_config('lock_timeout', ${String(tableLockTimeoutMs)}, false)`.execute(connection);
       for (let tries = 1; ; tries++) {
         try {

@@ -13,7 +13,7 @@ import { dirname } from 'node:path';
 import type { Kysely } from 'kysely';
 import type { Database } from '../database.ts';
 import { contentStatus, livePepperIds, type ContentStatus } from '../repositories/content-status.ts';
-import { isUpToDate, migrate, refuseNewer } from '../migrations/migrate.ts';
+import { isUpToDate, migrate, migrationsThatRan, refuseNewer } from '../migrations/migrate.ts';
 import { StoreError } from '../store-error.ts';
 import { verifyLedger, type Verification } from '../verify/verify.ts';
 import {
@@ -67,7 +67,7 @@ export async function examine(file: string): Promise<Examined> {
       throw new StoreError('unusable', `${file} is empty: it contains nothing to restore.`);
     refuseDamaged(connection, file, 'thorough');
     const db = kyselyOn(connection);
-    await refuseNewer(db);
+    refuseNewer(await migrationsThatRan(db));
     return (await isUpToDate(db)) ? await verify(db) : await verifyUpgraded(file);
   } finally {
     connection.close();

@@ -277,6 +277,7 @@ function ownLedger(
     leases: {
       lease: () => Promise.reject(new StoreError('invalid', 'the owner of a shared ledger answers no requests')),
       noteRemaining: () => {},
+      freed: () => {},
       release: () => {},
       budgetChanged: () => {},
     },
