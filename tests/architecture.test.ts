@@ -19,7 +19,7 @@ const arrows: Readonly<Record<string, readonly string[]>> = {
   tax: [],
   store: ['platform', 'tax'],
   catalog: ['generation', 'platform'],
-  config: ['catalog', 'platform', 'tax'],
+  config: ['catalog', 'generation', 'platform', 'tax'],
   'notifications/mail': ['config', 'platform', 'store'],
   'notifications/webhooks': ['platform', 'store'],
   accounts: ['platform', 'store', 'tax'],
@@ -38,7 +38,7 @@ const arrows: Readonly<Record<string, readonly string[]>> = {
   'inference/engines': ['generation', 'inference/constraints', 'inference/output-parsers', 'platform'],
   'inference/images': ['generation', 'platform'],
   'inference/files': ['platform', 'store'],
-  'inference/model-files': ['config', 'platform'],
+  'inference/model-files': ['config', 'generation', 'platform'],
   'inference/pipeline': [
     'accounts',
     'billing',
@@ -97,6 +97,8 @@ const narrowArrows: Readonly<Record<string, string>> = {
   'inference/pipeline → inference/dialects': 'inference/dialects/dialect.ts',
   'inference/pipeline → inference/engines': 'inference/engines/engine.ts',
   'config → catalog': 'catalog/card-flags.ts',
+  'config → generation': 'generation/sampling-defaults.ts',
+  'inference/model-files → generation': 'generation/sampling-defaults.ts',
   'app/control → config': 'config/reload-outcome.ts',
 };
 

@@ -1,5 +1,5 @@
 import type { OperationServices } from '../accounts/operation.ts';
-import type { Config } from '../config/config.ts';
+import type { Config, ModelConfig } from '../config/config.ts';
 import type { Mailer } from '../notifications/mail/mailer.ts';
 import type { Users } from '../accounts/users/users.ts';
 import type { DemoProvider } from '../billing/payments/demo.ts';
@@ -18,6 +18,8 @@ export interface AccountServices {
   readonly accountUrl: () => string;
   /** The backends of the models, and their states. */
   readonly backends?: () => BackendStates | Promise<BackendStates>;
+  /** What applies to a model where a request says nothing, by the names of its card. */
+  readonly defaultsOf?: (model: ModelConfig) => Readonly<Record<string, string | number>>;
   /** Durable, then sent. */
   readonly mailer: Mailer;
   /** Who signs in. */

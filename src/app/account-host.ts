@@ -48,6 +48,8 @@ export interface OperatingOptions {
   readonly prepare: ReloadServices['prepare'];
   readonly metricsText: () => string | Promise<string>;
   readonly backends: () => ServiceStatus['backends'] | Promise<ServiceStatus['backends']>;
+  /** What applies to a model where a request says nothing, as on its card. */
+  readonly defaultsOf: NonNullable<AccountServices['defaultsOf']>;
 }
 
 export interface Urls {
@@ -171,7 +173,7 @@ function openParts(
   accountUrl: () => string,
   opened: (() => unknown)[],
 ): Parts {
-  const { log, store, operations, backends } = options;
+  const { log, store, operations, backends, defaultsOf } = options;
   const outbox = new Outbox({
     repositories: store.repositories,
     config: () => config().mail,
@@ -204,7 +206,15 @@ function openParts(
     jobs,
     notifications,
     paying,
-    services: { ...shared, ...notifications, users, payments: paying.payments, demo: paying.demo, backends },
+    services: {
+      ...shared,
+      ...notifications,
+      users,
+      payments: paying.payments,
+      demo: paying.demo,
+      backends,
+      defaultsOf,
+    },
   };
 }
 

@@ -1,18 +1,22 @@
+import { dirname } from 'node:path';
 import type { BackendConfig, LlamaBackendConfig, ModelConfig, OpenAiBackendConfig } from '../config/config.ts';
 import { identityOf } from '../config/identity.ts';
 import type { Environment } from '../config/environment.ts';
 import type { LimitsConfig } from '../config/config.ts';
 import type { Engine } from '../inference/engines/engine.ts';
 import { createLlamaEngine } from '../inference/engines/llama/engine.ts';
+import { readGgufHeader } from '../inference/engines/llama/gguf-header.ts';
 import { MemoryBudget } from '../inference/engines/llama/memory-budget.ts';
+import type { SamplingDefaults } from '../generation/sampling-defaults.ts';
 import { flavors } from '../inference/engines/openai/flavors.ts';
 import { createOpenAiEngine, defaultMaxConcurrency } from '../inference/engines/openai/openai-engine.ts';
 import { scriptRule } from '../inference/engines/scripted/script-schema.ts';
 import type { ScriptSettings } from '../inference/engines/scripted/script-schema.ts';
 import { createScriptedEngine } from '../inference/engines/scripted/scripted-engine.ts';
 import type { Log } from '../platform/log.ts';
-import { fetchModelFile } from '../inference/model-files/fetch-model-file.ts';
+import { fetchModel } from '../inference/model-files/fetch-model.ts';
 import type { FetchedModelFile } from '../inference/model-files/fetch-model-file.ts';
+import { generationConfigBeside } from '../inference/model-files/generation-config.ts';
 import type { FetchProgress } from '../inference/model-files/meter.ts';
 import type { Backend } from '../inference/pipeline/backend-pool.ts';
 
@@ -30,6 +34,8 @@ export interface OpenBackend extends Backend {
   readonly modelFile: Promise<FetchedModelFile> | undefined;
   /** The same, once the file is there. */
   readonly fileInUse: () => { readonly path: string; readonly sha256: string } | undefined;
+  /** What that file recommends where a request says nothing; empty until it is there. */
+  readonly fileDefaults: () => SamplingDefaults;
 }
 
 export interface BackendServices {
@@ -39,6 +45,8 @@ export interface BackendServices {
   /** Shared by all embedded models. */
   readonly memory: MemoryBudget;
   readonly onDownload: (modelId: string, progress: FetchProgress) => void;
+  /** A model file that is there now states defaults. */
+  readonly onFileDefaults: () => void;
   /** Aborted when the service stops, so that a download does not outlive it. */
   readonly stopping: AbortSignal;
 }
@@ -54,15 +62,18 @@ export function openBackend(model: ModelConfig, config: BackendConfig, services:
   const { engine, ready, modelFile } = openEngine(model, config, services);
   // Callers that wait for `ready` see the failure; waiting is optional.
   ready.catch(() => {});
-  let fileInUse: { readonly path: string; readonly sha256: string } | undefined;
+  let found: FoundFile | undefined;
   modelFile?.then(
-    ({ path }) => {
-      if (config.engine === 'llama') fileInUse = { path, sha256: config.sha256 };
+    (file) => {
+      found = file;
+      if (Object.keys(file.defaults).length > 0) services.onFileDefaults();
     },
     () => {},
   );
   return {
-    fileInUse: () => fileInUse,
+    fileInUse: () =>
+      found === undefined || config.engine !== 'llama' ? undefined : { path: found.path, sha256: config.sha256 },
+    fileDefaults: () => found?.defaults ?? {},
     modelId: model.id,
     contextLength: model.contextLength,
     identity: backendIdentity(model, config, services.limits),
@@ -107,6 +118,7 @@ export function backendIdentity(model: ModelConfig, config: BackendConfig, limit
     'maxOutputTokens',
     'pricing',
     'sampling',
+    'defaults',
     'capabilities',
     'zdrCapabilities',
     'backends',
@@ -126,7 +138,7 @@ function openEngine(
 ): {
   readonly engine: Engine;
   readonly ready: Promise<void>;
-  readonly modelFile?: Promise<FetchedModelFile>;
+  readonly modelFile?: Promise<FoundFile>;
 } {
   const { limits } = services;
   switch (config.engine) {
@@ -194,20 +206,30 @@ function openEngine(
   }
 }
 
-function fetchFile(
+/** A verified model file, and what it recommends where a request says nothing. */
+type FoundFile = FetchedModelFile & { readonly defaults: SamplingDefaults };
+
+async function fetchFile(
   model: ModelConfig,
   config: LlamaBackendConfig,
   services: BackendServices,
-): Promise<FetchedModelFile> {
-  return fetchModelFile({
-    sources: config.sources,
-    sha256: config.sha256,
-    bytes: config.bytes,
-    directory: services.environment.modelDirectory,
+): Promise<FoundFile> {
+  const file = await fetchModel(config, {
     environment: services.environment,
     onProgress: (progress) => services.onDownload(model.id, progress),
     signal: services.stopping,
   });
+  return { ...file, defaults: await defaultsInFile(file.path, services.environment.modelDirectory) };
+}
+
+/**
+ * The sampling defaults that a model file states, and, field by field, those of the `generation_config.json` beside it; the model
+ * folder has files of many models, so there it means none of them. A file that cannot be read has none: the engine says why.
+ */
+export async function defaultsInFile(path: string, modelDirectory: string): Promise<SamplingDefaults> {
+  const beside = dirname(path) === modelDirectory ? {} : await generationConfigBeside(path);
+  const header = await readGgufHeader(path).catch(() => undefined);
+  return { ...beside, ...header?.samplingDefaults };
 }
 
 /** Numbers and words of an engine's own events; other fields are left out. */

@@ -22,14 +22,22 @@ const readyTimeoutMs = 900_000;
 /** The backends in force, and those that replace them with a changed configuration. */
 export class ConfigRollout {
   readonly #services: ConfigRolloutServices;
+  #config: Config;
   #backends: readonly OpenBackend[];
 
-  constructor({ models, server }: Config, services: ConfigRolloutServices) {
+  constructor(config: Config, services: ConfigRolloutServices) {
     this.#services = services;
-    const { limits } = server;
+    this.#config = config;
+    const { models } = config;
+    const { limits } = config.server;
     this.#backends = models.flatMap((model) =>
       model.backends.map((backend) => openBackend(model, backend, { ...services.backendServices, limits })),
     );
+  }
+
+  /** The configuration in force. */
+  get config(): Config {
+    return this.#config;
   }
 
   get backends(): readonly OpenBackend[] {
@@ -47,6 +55,7 @@ export class ConfigRollout {
       await this.#successorsReady(backends, signal);
       const commit = (): void => {
         this.#services.apply(next, backends);
+        this.#config = next;
         this.#backends = backends;
         for (const backend of opened) this.#reportWhenUnavailable(backend);
       };

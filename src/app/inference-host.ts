@@ -8,6 +8,7 @@ import type { Secret } from '../accounts/secret.ts';
 import { Billing, freeBalancesOf } from '../billing/billing.ts';
 import { AccountPrices } from '../billing/account-prices.ts';
 import { Catalog } from '../catalog/catalog.ts';
+import { modelDefaults, type ModelDefaults } from '../catalog/model-defaults.ts';
 import type { Model } from '../catalog/model.ts';
 import type { Config, LimitsConfig, ModelConfig } from '../config/config.ts';
 import type { Environment } from '../config/environment.ts';
@@ -301,6 +302,8 @@ function openModels(options: ServingOptions, kept: Kept, limits: RunningLimits, 
       log,
       memory: memoryBudgetOf(config.models, config.server.limits),
       onDownload,
+      onFileDefaults: () =>
+        runtimeConfigs.swap(runtimeConfigOf(rollout.config, rollout.backends, runtimeConfigs.current)),
       stopping: downloads.signal,
     },
     apply: (next, backends) => {
@@ -433,7 +436,7 @@ function judgeLoad({ config, processes, log }: ServingOptions, admission: Admiss
 function runtimeConfigOf(config: Config, backends: readonly OpenBackend[], before?: RuntimeConfig): RuntimeConfig {
   const waitMaxMs = config.server.limits.firstTokenTimeoutMs;
   return {
-    catalog: new Catalog(config.models.map(modelOf)),
+    catalog: new Catalog(config.models.map((model) => modelOf(model, backends))),
     limits: requestLimits(config.server.limits),
     trustedProxies: trustedProxiesOf(config.server),
     allowedOrigins: new Set(config.server.allowOrigins),
@@ -484,7 +487,14 @@ const requestLimits = (limits: LimitsConfig): RequestLimits => ({
   requestDeadlineMs: limits.requestTimeoutMs,
 });
 
-function modelOf(config: ModelConfig): Model {
+/** With those of the first embedded backend's file: all of a model's backends are the same model. */
+export const defaultsOf = ({ id, defaults }: ModelConfig, backends: readonly OpenBackend[]): ModelDefaults =>
+  modelDefaults(
+    defaults,
+    backends.find(({ modelId, config }) => modelId === id && config.engine === 'llama')?.fileDefaults(),
+  );
+
+function modelOf(config: ModelConfig, backends: readonly OpenBackend[]): Model {
   const { pricing } = config;
   return {
     id: config.id,
@@ -500,6 +510,7 @@ function modelOf(config: ModelConfig): Model {
       cacheRead: pricing.cacheReadMicrocentsPerMillion,
     },
     sampling: config.sampling,
+    defaults: defaultsOf(config, backends),
     capabilities: config.capabilities,
     zdrCapabilities: config.zdrCapabilities,
     deprecationDate: config.deprecationDate,

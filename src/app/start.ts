@@ -1,6 +1,7 @@
 import { openOperating } from './account-host.ts';
 import type { Service, ServiceOptions } from './service.ts';
-import { openServing, stateOf } from './inference-host.ts';
+import { defaultsOnCard } from '../catalog/model-defaults.ts';
+import { defaultsOf, openServing, stateOf } from './inference-host.ts';
 import { openStore } from './stores.ts';
 
 /**
@@ -62,6 +63,7 @@ async function start(options: ServiceOptions, opened: (() => unknown)[]): Promis
       },
       prepare: (next, signal) => rollout.prepare(next, signal),
       metricsText: () => serving.metrics.text(),
+      defaultsOf: (model) => defaultsOnCard(defaultsOf(model, rollout.backends)),
       backends: () =>
         rollout.backends.map(({ modelId, label, engine, fileInUse }) => ({
           modelId,

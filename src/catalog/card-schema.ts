@@ -1,6 +1,7 @@
 import Type from 'typebox';
 
 import { chatFlags, generalFlags, messagesFlags, responsesFlags, type CardFlag } from './card-flags.ts';
+import { defaultableNames } from '../generation/sampling-defaults.ts';
 
 /** The answer of `GET /v1/models` (specification §2.1 to §2.4), for the API description; `card.ts` makes it. */
 const flag = (description: string) => Type.Boolean({ description });
@@ -39,6 +40,19 @@ const capabilities = Type.Object(
   { description: 'Features that requests may use with this model; others are refused.' },
 );
 
+const defaults = Type.Object(
+  {
+    system: Type.Optional(text('Text of the system message of a conversation that has none.')),
+    ...Object.fromEntries(
+      defaultableNames.map((name) => [
+        name,
+        Type.Optional(Type.Number({ description: `Value of \`${name}\` where a request has none.` })),
+      ]),
+    ),
+  },
+  { description: 'What applies where a request says nothing, field by field. A field without a default is neutral.' },
+);
+
 const pricing = Type.Object(
   {
     currency: text('Always `usd`: prices are in US cents.'),
@@ -74,6 +88,7 @@ export const cardSchema = Type.Object(
         deprecation_date: Type.Optional(
           text('`YYYY-MM-DD`, when a retirement is scheduled: gone from 00:00:00 UTC of that day.'),
         ),
+        defaults: Type.Optional(defaults),
         capabilities,
         pricing,
       },

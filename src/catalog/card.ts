@@ -1,6 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import { chatFlags, flagsOnCard, generalFlags, messagesFlags, responsesFlags } from './card-flags.ts';
 import type { Model } from './model.ts';
+import { defaultsOnCard } from './model-defaults.ts';
 import { roundedCents } from './pricing.ts';
 import type { Prices } from './pricing.ts';
 
@@ -8,6 +9,7 @@ import type { Prices } from './pricing.ts';
 export function modelCard(model: Model, prices: Prices, created: number) {
   const { capabilities } = model;
   const { chat, responses, messages } = capabilities;
+  const defaults = defaultsOnCard(model.defaults);
   return {
     id: model.id,
     object: 'model',
@@ -27,6 +29,7 @@ export function modelCard(model: Model, prices: Prices, created: number) {
       context_length: model.contextLength,
       max_output_tokens: model.maxOutputTokens,
       ...(model.deprecationDate === undefined ? {} : { deprecation_date: model.deprecationDate }),
+      ...(Object.keys(defaults).length === 0 ? {} : { defaults }),
       capabilities: {
         ...flagsOnCard(generalFlags, capabilities),
         chat_completions: flagsOnCard(chatFlags, chat),

@@ -1,4 +1,5 @@
 import type { Capabilities } from './card-flags.ts';
+import type { ModelDefaults } from './model-defaults.ts';
 import type { Prices } from './pricing.ts';
 
 /** One entry of the catalog: the facts behind a model's card. */
@@ -16,6 +17,8 @@ export interface Model {
   readonly prices: Prices;
   /** Which of the four sampling fields reach the model (specification part 1). */
   readonly sampling: 'honor' | 'ignore' | 'fixed';
+  /** Shown on the card too. */
+  readonly defaults: ModelDefaults;
   /** Shown on the card: for requests without `Service-ZDR`. */
   readonly capabilities: Capabilities;
   /** For requests with it (§4.2.3(5)); the same where the model offers no zero data retention. */

@@ -642,6 +642,16 @@ export function commandProgram(exit: (code: number) => void = () => {}, around =
   command(models, 'list', 'list the models of the configuration').action(
     action(() => import('./models.ts').then(({ listModels }) => listModels)),
   );
+  command(models, 'show', 'show a model of the configuration and its defaults')
+    .argument('<model>', 'its id')
+    .action(action(() => import('./models.ts').then(({ showModel }) => showModel)));
+  command(models, 'add', 'pin, fetch and check a model, and write it into the configuration')
+    .argument('<source>', 'hf:owner/repository[:QUANT], a URL, or a .gguf file')
+    .option('--id <id>', 'its id (default: the name of the file)')
+    .action(action(() => import('./model-add.ts').then(({ addModel }) => addModel)));
+  command(models, 'remove', 'remove a model from the configuration')
+    .argument('<model>', 'its id')
+    .action(action(() => import('./model-add.ts').then(({ removeModel }) => removeModel)));
   command(models, 'pull', 'fetch the file of a model')
     .argument('[model]', 'a configured model (default: all), or any source such as hf:owner/repository:Q8_0')
     .option('--sha256 <hex>', 'expected SHA-256 of the file, for a source')

@@ -1,41 +1,152 @@
+import { statSync } from 'node:fs';
+
 import { OperationError } from '../accounts/operation.ts';
-import { fetchModelFile } from '../inference/model-files/fetch-model-file.ts';
+import { defaultsInFile } from '../app/backends.ts';
+import { defaultsOnCard, modelDefaults } from '../catalog/model-defaults.ts';
+import type { BackendConfig } from '../config/config.ts';
+import { decimalText } from '../config/decimal.ts';
+import { findModelFile } from '../inference/model-files/fetch-model-file.ts';
+import { fetchModel, folderOf, type ModelFiles } from '../inference/model-files/fetch-model.ts';
 import { progressDisplay } from '../inference/model-files/progress.ts';
 import { pinHubFile } from '../inference/model-files/pin.ts';
 import { parseSource } from '../config/model-source.ts';
-import type { ModelFileSource } from '../config/model-source.ts';
+import { askForStatus } from '../app/control/control-client.ts';
+import { controlSocketPath } from '../app/control/socket-path.ts';
+import type { ServiceStatus } from '../app/control/status.ts';
+import { bytesInWords } from './amount.ts';
+import { configuredModels } from './configured-model.ts';
 import type { Context } from './context.ts';
 import { table } from './output.ts';
 
+/** Sizes of files, whether they are here, and how a running service has them. */
 export async function listModels(context: Context): Promise<number> {
-  const { models } = context.config;
+  const { models, storage } = context.config;
+  const status = await askForStatus(controlSocketPath(storage.directory));
+  const running = status === undefined || status === 'other' ? [] : status.backends;
+  const rows = await Promise.all(
+    models.map(async (model) => {
+      const backends = await Promise.all(
+        model.backends.map(async (backend) => {
+          const { engine, name } = backend;
+          const file = await localFile(context, backend);
+          const state = running.find(({ modelId, label }) => modelId === model.id && label === name)?.state;
+          return { engine, name, bytes: bytesOf(backend, file), file: file ?? null, state: state ?? null };
+        }),
+      );
+      return { model, backends };
+    }),
+  );
   context.print.result(
-    models.map((model) => ({
+    rows.map(({ model, backends }) => ({
       id: model.id,
       display_name: model.displayName,
       context_length: model.contextLength,
       max_output_tokens: model.maxOutputTokens,
-      backends: model.backends.map((backend) => ({ engine: backend.engine, name: backend.name })),
+      backends,
     })),
     table(
-      ['id', 'context', 'output', 'backends'],
-      models.map((model) => [
+      ['id', 'context', 'output', 'size', 'state', 'backends'],
+      rows.map(({ model, backends }) => [
         model.id,
         model.contextLength,
         model.maxOutputTokens ?? 'window',
-        model.backends.map((backend) => backend.name).join(', '),
+        sizeInWords(backends.map(({ bytes }) => bytes)),
+        [...new Set(backends.map(stateInWords))].join(', '),
+        backends.map((backend) => backend.name).join(', '),
       ]),
     ),
   );
   return 0;
 }
 
-interface Wanted {
-  readonly name: string;
-  readonly sources: readonly ModelFileSource[];
-  readonly sha256: string;
-  readonly bytes: number | undefined;
+interface ListedBackend {
+  readonly engine: BackendConfig['engine'];
+  readonly file: string | null;
+  readonly state: ServiceStatus['backends'][number]['state'] | null;
 }
+
+const stateInWords = ({ engine, file, state }: ListedBackend): string =>
+  state ?? (engine !== 'llama' ? 'not running' : file === null ? 'to be fetched' : 'file is here');
+
+/** Of the file and the parts of an embedded model. */
+function bytesOf(backend: BackendConfig, file: string | undefined): number | null {
+  if (backend.engine !== 'llama') return null;
+  const first = backend.bytes ?? (file === undefined ? undefined : statSync(file).size);
+  const sizes = [first, ...backend.parts.map(({ bytes }) => bytes)];
+  return sizes.some((bytes) => bytes === undefined)
+    ? null
+    : sizes.reduce<number>((sum, bytes) => sum + (bytes ?? 0), 0);
+}
+
+const sizeInWords = (sizes: readonly (number | null)[]): string =>
+  [...new Set(sizes.flatMap((bytes) => (bytes === null ? [] : [bytesInWords(bytes)])))].join(', ') || '–';
+
+/** What a model is, and what applies where a request says nothing: as on its card. */
+export async function showModel(context: Context, _options: object, named = ''): Promise<number> {
+  const [id] = configuredModels(context, [named]);
+  const model = context.config.models.find((each) => each.id === id)!;
+  const files = await Promise.all(model.backends.map((backend) => localFile(context, backend)));
+  const stated = files.find((file) => file !== undefined);
+  const defaults = defaultsOnCard(
+    modelDefaults(
+      model.defaults,
+      stated === undefined ? undefined : await defaultsInFile(stated, context.environment.modelDirectory),
+    ),
+  );
+  const prices = {
+    input_dollars_per_million: dollarsOf(model.pricing.inputMicrocentsPerMillion),
+    output_dollars_per_million: dollarsOf(model.pricing.outputMicrocentsPerMillion),
+    cache_read_dollars_per_million: dollarsOf(model.pricing.cacheReadMicrocentsPerMillion),
+  };
+  const backends = model.backends.map(({ engine, name }, index) => ({ engine, name, file: files[index] ?? null }));
+  const { displayName, description, contextLength, maxOutputTokens, sampling } = model;
+  context.print.result(
+    {
+      id,
+      display_name: displayName,
+      description: description ?? null,
+      context_length: contextLength,
+      max_output_tokens: maxOutputTokens,
+      sampling,
+      defaults,
+      pricing: prices,
+      backends,
+    },
+    table(
+      [id!, displayName],
+      [
+        ...(description === undefined ? [] : [['description', description]]),
+        ['context', contextLength],
+        ['output', maxOutputTokens ?? 'window'],
+        ...Object.entries(prices).map(([name, price]) => [name.replaceAll('_', ' '), price]),
+        ['sampling', sampling],
+        ...Object.entries(defaults).map(([name, value]) => [`default ${name}`, value]),
+        ...backends.map(({ engine, name, file }) => [
+          `backend ${name}`,
+          engine === 'llama' ? (file ?? 'its file is not here yet') : engine,
+        ]),
+      ],
+    ),
+  );
+  return 0;
+}
+
+const dollarsOf = (microcents: bigint): number => Number(decimalText(microcents, 8));
+
+/** The file of an embedded model, where it is on this computer. */
+async function localFile({ environment }: Context, backend: BackendConfig): Promise<string | undefined> {
+  if (backend.engine !== 'llama') return undefined;
+  const { sources, sha256, bytes } = backend;
+  const found = await findModelFile({
+    sources,
+    sha256,
+    bytes,
+    directory: folderOf(backend, environment.modelDirectory),
+  });
+  return 'path' in found ? found.path : undefined;
+}
+
+type Wanted = ModelFiles & { readonly name: string };
 
 /** Fetches what is missing; several files one after the other. */
 export async function pullModel(
@@ -48,11 +159,7 @@ export async function pullModel(
   for (const file of wanted) {
     const display = progressDisplay(context.around.stderr);
     try {
-      const { path, source, alreadyThere } = await fetchModelFile({
-        sources: file.sources,
-        sha256: file.sha256,
-        bytes: file.bytes,
-        directory: context.environment.modelDirectory,
+      const { path, source, alreadyThere } = await fetchModel(file, {
         environment: context.environment,
         onProgress: display.show,
       });
@@ -79,7 +186,15 @@ async function wantedFiles(
   const configured = config.models.flatMap((model) =>
     model.backends.flatMap((backend) =>
       backend.engine === 'llama'
-        ? [{ name: model.id, sources: backend.sources, sha256: backend.sha256, bytes: backend.bytes }]
+        ? [
+            {
+              name: model.id,
+              sources: backend.sources,
+              sha256: backend.sha256,
+              bytes: backend.bytes,
+              parts: backend.parts,
+            },
+          ]
         : [],
     ),
   );
@@ -92,14 +207,14 @@ async function wantedFiles(
   }
   if (sha256 !== undefined) {
     if (!/^[0-9a-f]{64}$/i.test(sha256)) throw new OperationError('--sha256 must be 64 hex digits.');
-    return [{ name: input, sources: [source], sha256: sha256.toLowerCase(), bytes: undefined }];
+    return [{ name: input, sources: [source], sha256: sha256.toLowerCase(), bytes: undefined, parts: [] }];
   }
   if (source.type !== 'hub-file' && source.type !== 'hub-quantization') {
     throw new OperationError('This source publishes no hash: give --sha256 with the 64 hex digits of the file.');
   }
   const pinned = await pinHubFile(source, environment, AbortSignal.timeout(pinTimeoutMs));
   print.say(`${pinned.name} · sha256 ${pinned.sha256}, as published by the hub; put it into tokenhouse.yaml`);
-  return [{ name: input, sources: [source], sha256: pinned.sha256, bytes: pinned.bytes }];
+  return [{ name: input, sources: [source], sha256: pinned.sha256, bytes: pinned.bytes, parts: [] }];
 }
 
 const pinTimeoutMs = 60_000;

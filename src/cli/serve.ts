@@ -14,6 +14,8 @@ import { progressDisplay } from '../inference/model-files/progress.ts';
 import { lookAtBackend, reportLook } from '../app/look.ts';
 import { startService } from '../app/start.ts';
 import type { Service } from '../app/service.ts';
+import { defaultModels } from '../config/defaults.ts';
+import { offerOfBetterModels } from './better-models.ts';
 import { bytesInWords, secondsInWords } from './amount.ts';
 import { lookLines } from './backend-lines.ts';
 import { CommandFailure } from './command-failure.ts';
@@ -294,6 +296,9 @@ function welcome(
   say('or talk to it:  npx tokenhouse chat        (it asks for the key)');
   say('');
   say('Then see what it cost:  npx tokenhouse usage');
+  if (config.models.length > 1 || model !== defaultModels[0].id) return;
+  say('');
+  for (const line of offerOfBetterModels()) say(line);
 }
 
 /** Ready to be pasted into a shell. */

@@ -1,7 +1,8 @@
 /**
- * The model where `tokenhouse.yaml` names none, in the form of the file. Small enough to fetch in a minute and to run anywhere.
- * It answers better without the system text that its template adds by itself, hence `default_system: none`. The package carries
- * the very same file, for machines that reach only package registries.
+ * The model where `tokenhouse.yaml` names none, in the form of the file. Small enough to fetch in a minute and to run anywhere. The
+ * system text that its template adds by itself makes it ramble, hence `default_system: none`. With the short one here and its likeliest
+ * tokens it greets: already at temperature 0.1 one of ten answers to "Say hello" was a row of stars (bench/everyday.ts). The package
+ * carries the very same file, for machines that reach only package registries.
  */
 export const defaultModels = [
   {
@@ -16,6 +17,7 @@ export const defaultModels = [
       cache_read_dollars_per_million: 0.025,
     },
     sampling: 'honor',
+    defaults: { system: 'You are a helpful assistant.', temperature: 0 },
     template: { default_system: 'none' },
     backends: [
       {

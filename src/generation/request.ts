@@ -195,6 +195,8 @@ export interface GenerationRequest {
   readonly model: string;
   readonly stream: boolean;
   readonly prompt: Prompt;
+  /** The client sent a system text beside the conversation, be it an empty one, which is no message of it. */
+  readonly sendsSystem?: boolean;
   /** `n`: how many answers to each prompt. */
   readonly choices: number;
   /** Largest number of generated tokens that the client requested, reasoning included; `undefined` when it did not say. */

@@ -11,7 +11,7 @@ const service = new TestService({
 ${scriptedModel(
   `- { when: { last_text: endless }, say: [{ text: ["word "] }], repeat: 2000, pace_ms: 100 }
 - { say: [{ text: "one two three" }] }`,
-  { settings: noFeatures },
+  { settings: `${noFeatures}\ndefaults: { temperature: 0.4 }` },
 )}`,
 });
 let operator = '';
@@ -220,6 +220,7 @@ test('models with their list prices, and backends with their states', async () =
     ]),
     [['demo', 5_000_000]],
   );
+  assert.deepEqual(models.body.data[0].defaults, { temperature: 0.4 });
   const backends = await api('GET', '/v1/admin/backends');
   assert.deepEqual(
     backends.body.data.map((backend: { model: string; state: string }) => [backend.model, backend.state]),

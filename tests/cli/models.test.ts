@@ -16,6 +16,7 @@ const folder = new CommandFolder(
     display_name: A Local File
     context_length: 4096
     max_output_tokens: 512
+    defaults: { temperature: 0.5, top_k: 20 }
     ${pricing}
     backends: [ { engine: llama, sources: [ "file:./model.gguf" ], sha256: ${sha256} } ]
   - id: two
@@ -38,9 +39,9 @@ test('models list, as a table and as JSON', async () => {
     .split('\n')
     .map((line) => line.trim().split(/ {2,}/));
   assert.deepEqual(lines, [
-    ['id', 'context', 'output', 'backends'],
-    ['Local-File', '4096', '512', 'llama'],
-    ['two', '8192', 'window', 'gpu, scripted-2'],
+    ['id', 'context', 'output', 'size', 'state', 'backends'],
+    ['Local-File', '4096', '512', `${content.length} bytes`, 'file is here', 'llama'],
+    ['two', '8192', 'window', '–', 'not running', 'gpu, scripted-2'],
   ]);
   assert.deepEqual(jsonOf(await folder.run('models', 'list', '--json')), [
     {
@@ -48,7 +49,9 @@ test('models list, as a table and as JSON', async () => {
       display_name: 'A Local File',
       context_length: 4096,
       max_output_tokens: 512,
-      backends: [{ engine: 'llama', name: 'llama' }],
+      backends: [
+        { engine: 'llama', name: 'llama', bytes: content.length, file: join(folder.path, 'model.gguf'), state: null },
+      ],
     },
     {
       id: 'two',
@@ -56,17 +59,33 @@ test('models list, as a table and as JSON', async () => {
       context_length: 8192,
       max_output_tokens: null,
       backends: [
-        { engine: 'openai', name: 'gpu' },
-        { engine: 'scripted', name: 'scripted-2' },
+        { engine: 'openai', name: 'gpu', bytes: null, file: null, state: null },
+        { engine: 'scripted', name: 'scripted-2', bytes: null, file: null, state: null },
       ],
     },
   ]);
 });
 
+test('models show, as a table and as JSON, also while the file is not here', async () => {
+  const { stdout, stderr } = await folder.run('models', 'show', 'local-file');
+  assert.match(stdout, /^Local-File +A Local File$/m, stderr);
+  assert.match(stdout, /^default temperature +0\.5$/m);
+  assert.match(stdout, /^default top_k +20$/m);
+  assert.match(stdout, /^input dollars per million +0\.05$/m);
+  assert.match(stdout, /^backend llama +.*model\.gguf$/m);
+  const shown = jsonOf(await folder.run('models', 'show', 'two', '--json')) as Readonly<Record<string, unknown>>;
+  assert.deepEqual(shown['defaults'], {});
+  assert.deepEqual(shown['backends'], [
+    { engine: 'openai', name: 'gpu', file: null },
+    { engine: 'scripted', name: 'scripted-2', file: null },
+  ]);
+  assert.match((await folder.run('models', 'show', 'tow')).stderr, /did you mean two/);
+});
+
 test('models list without a configuration shows the default model', async () => {
   const empty = new CommandFolder();
   const { stdout } = await empty.run('models', 'list');
-  assert.match(stdout, /^smollm2-135m-instruct +8192 +4096 +llama$/m);
+  assert.match(stdout, /^smollm2-135m-instruct +8192 +4096 +98\.4 MB +(to be fetched|file is here) +llama$/m);
   empty.dispose();
 });
 

@@ -12,6 +12,7 @@ import { z } from 'zod';
 
 import { firstPrompt } from '../../src/cli/serve.ts';
 import { defaultModels } from '../../src/config/defaults.ts';
+import { everydayPrompts, faultsOf } from '../support/everyday-prompts.ts';
 import { TestService, until } from '../support/service.ts';
 import type { UsageLine } from '../support/service.ts';
 
@@ -179,6 +180,16 @@ test('the printed command, pasted into a shell, streams an answer', async () => 
     .map((chunk) => chunk.choices[0]?.delta.content ?? '')
     .join('');
   assert.match(text, /Paris/);
+});
+
+test('ten times "Say hello" in a terminal are ten greetings', async () => {
+  const [hello] = everydayPrompts;
+  for (let times = 0; times < 10; times++) {
+    const { code, stdout, stderr } = await service.command('chat', '--json', hello!.prompt);
+    assert.equal(code, 0, stderr);
+    const { text, finish } = JSON.parse(stdout) as { readonly text: string; readonly finish: string };
+    assert.deepEqual(faultsOf(hello!, text, finish), [], text);
+  }
 });
 
 test('a client that leaves stops the work', async () => {

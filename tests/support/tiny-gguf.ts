@@ -24,12 +24,31 @@ export interface TinyGgufOptions {
   readonly userDefined?: readonly string[];
   /** Further tokens of the type "control", which have no text of their own; byte-level BPE only. */
   readonly controls?: readonly string[];
+  /** `general.sampling.*`, by the names after it. */
+  readonly sampling?: Readonly<Record<string, number>>;
 }
 
 /** Writes a tiny llama-architecture GGUF (about 300 kB, a few hundredths of a second), random or scripted. */
 export function writeTinyGguf(path: string, options: TinyGgufOptions = {}): void {
   const vocabulary = options.tokenizer === 'spm' ? spmVocabulary(options) : bpeVocabulary(options);
   writeFileSync(path, encodeGguf(metadataOf(vocabulary, options), tensorsOf(vocabulary, options)));
+}
+
+/** The same in several files, as `llama-gguf-split` writes them; returns their paths, the first one first. */
+export function writeSplitTinyGguf(stem: string, parts: number, options: TinyGgufOptions = {}): readonly string[] {
+  const vocabulary = options.tokenizer === 'spm' ? spmVocabulary(options) : bpeVocabulary(options);
+  const tensors = tensorsOf(vocabulary, options);
+  const each = Math.ceil(tensors.length / parts);
+  const number = (part: number): string => String(part).padStart(5, '0');
+  return Array.from({ length: parts }, (_, index) => {
+    const metadata = index === 0 ? metadataOf(vocabulary, options) : new Map<string, Value>();
+    metadata.set('split.no', { type: 'u16', value: index });
+    metadata.set('split.count', { type: 'u16', value: parts });
+    metadata.set('split.tensors.count', { type: 'i32', value: tensors.length });
+    const path = `${stem}-${number(index + 1)}-of-${number(parts)}.gguf`;
+    writeFileSync(path, encodeGguf(metadata, tensors.slice(index * each, (index + 1) * each)));
+    return path;
+  });
 }
 
 /** ChatML with tool calls and tool results, close to what Qwen models carry. */
@@ -307,7 +326,7 @@ function randomNumbers(seed: number): { uniform(): number; normal(): number } {
 }
 
 type Value =
-  | { readonly type: 'u32' | 'i32' | 'f32'; readonly value: number }
+  | { readonly type: 'u16' | 'u32' | 'i32' | 'f32'; readonly value: number }
   | { readonly type: 'bool'; readonly value: boolean }
   | { readonly type: 'string'; readonly value: string }
   | { readonly type: 'strings'; readonly value: readonly string[] }
@@ -345,6 +364,8 @@ function metadataOf(vocabulary: Vocabulary, options: TinyGgufOptions): Map<strin
   } else metadata.set('tokenizer.ggml.scores', { type: 'f32s', value: vocabulary.scores });
   const template = options.chatTemplate === undefined ? chatMlTemplate : options.chatTemplate;
   if (template !== null) metadata.set('tokenizer.chat_template', text(template));
+  for (const [key, value] of Object.entries(options.sampling ?? {}))
+    metadata.set(`general.sampling.${key}`, key === 'top_k' ? { type: 'i32', value } : { type: 'f32', value });
   return metadata;
 }
 
@@ -367,6 +388,8 @@ function encodeGguf(metadata: ReadonlyMap<string, Value>, tensors: readonly Tens
 
 function encodeValue(value: Value): Buffer {
   switch (value.type) {
+    case 'u16':
+      return Buffer.concat([uint32(2), uint16(value.value)]);
     case 'u32':
       return Buffer.concat([uint32(4), uint32(value.value)]);
     case 'i32':
@@ -391,6 +414,7 @@ function written(size: number, write: (buffer: Buffer) => void): Buffer {
   write(buffer);
   return buffer;
 }
+const uint16 = (value: number) => written(2, (buffer) => buffer.writeUInt16LE(value));
 const uint32 = (value: number) => written(4, (buffer) => buffer.writeUInt32LE(value));
 const int32 = (value: number) => written(4, (buffer) => buffer.writeInt32LE(value));
 const float32 = (value: number) => written(4, (buffer) => buffer.writeFloatLE(value));

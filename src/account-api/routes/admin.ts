@@ -515,6 +515,13 @@ export const adminRoutes: readonly AccountRoute[] = [
             input_microcents_per_million: Type.Integer(),
             output_microcents_per_million: Type.Integer(),
             cache_read_microcents_per_million: Type.Integer(),
+            defaults: Type.Object(
+              {},
+              {
+                additionalProperties: Type.Union([Type.String(), Type.Number()]),
+                description: 'What applies where a request says nothing, as on the card of the model.',
+              },
+            ),
             backends: Type.Array(Type.String()),
           }),
         ),
@@ -534,6 +541,7 @@ export const adminRoutes: readonly AccountRoute[] = [
             input_microcents_per_million: wholeOf(model.pricing.inputMicrocentsPerMillion),
             output_microcents_per_million: wholeOf(model.pricing.outputMicrocentsPerMillion),
             cache_read_microcents_per_million: wholeOf(model.pricing.cacheReadMicrocentsPerMillion),
+            defaults: services.defaultsOf?.(model) ?? {},
             backends: model.backends.map((backend) => backend.name),
           })),
         ),

@@ -1,4 +1,5 @@
 import { openSecret } from '../../accounts/secret.ts';
+import { defaultsOnCard, modelDefaults } from '../../catalog/model-defaults.ts';
 import type { Config } from '../../config/config.ts';
 import { openLimitServer } from '../counts.ts';
 import { uuidMaker } from '../../platform/ids/uuid.ts';
@@ -73,6 +74,7 @@ export async function startWithWorkers(options: ServiceOptions, opened: (() => u
       prepare: (next, signal) => pool.prepare(next, signal),
       metricsText: async () => printFigures(await pool.figures(metrics.figures())),
       backends: () => pool.backends(),
+      defaultsOf: (model) => defaultsOnCard(modelDefaults(model.defaults)),
     },
     opened,
   );

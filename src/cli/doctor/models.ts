@@ -6,6 +6,7 @@ import { fileURLToPath } from 'node:url';
 import type { LlamaBackendConfig, ModelConfig } from '../../config/config.ts';
 import type { ServiceStatus } from '../../app/control/status.ts';
 import { findModelFile } from '../../inference/model-files/fetch-model-file.ts';
+import { folderOf } from '../../inference/model-files/fetch-model.ts';
 import { entryUrl } from '../../platform/entries.ts';
 import { bytesInWords } from '../amount.ts';
 import type { Finding, Patient } from './finding.ts';
@@ -38,7 +39,7 @@ async function lookAtFile(
   const running = status === undefined || status === 'other' ? undefined : inService(model, backend, status);
   if (running !== undefined) return { finding: { check, ...running }, size: running.size };
   const { modelDirectory } = environment;
-  const found = await findModelFile({ sources, sha256, bytes, directory: modelDirectory });
+  const found = await findModelFile({ sources, sha256, bytes, directory: folderOf(backend, modelDirectory) });
   if ('path' in found) {
     const { size } = statSync(found.path);
     const text = `${model.id} · ${found.path} · ${bytesInWords(size)}, sha256 verified`;

@@ -62,18 +62,31 @@ const sources = required(
   ),
 );
 
+/** A file, by its content. */
+const modelFile = {
+  sources,
+  sha256: required(
+    textLike('^[0-9a-fA-F]{64}$', 'SHA-256 of the model file; a different file is never loaded', {
+      example: 'b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53',
+    }),
+  ),
+  bytes: integer(1, 1e13, 'size of the model file', { example: 98_362_432 }),
+};
+
 const llama = group(
   'the embedded llama.cpp',
   {
     engine: engine('llama'),
     ...common,
-    sources,
-    sha256: required(
-      textLike('^[0-9a-fA-F]{64}$', 'SHA-256 of the model file; a different file is never loaded', {
-        example: 'b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53',
-      }),
+    ...modelFile,
+    parts: list(
+      group('a further file', modelFile, ({ sha256, ...others }) => ({ ...others, sha256: sha256.toLowerCase() })),
+      {
+        maxItems: 255,
+        description:
+          'further files of a model that is split (`-00002-of-0000N.gguf`), in order; the sources above are those of the first',
+      },
     ),
-    bytes: integer(1, 1e13, 'size of the model file', { example: 98_362_432 }),
     queue,
     slots: integer(1, 256, 'requests that generate at the same time; 4 when left out, fewer when memory is short', {
       example: 4,

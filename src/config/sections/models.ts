@@ -1,4 +1,11 @@
 import { chatFlags, familyFlags, generalFlags, unlistedFlags, type CardFlag } from '../../catalog/card-flags.ts';
+import {
+  defaultableFields,
+  defaultableNames,
+  samplingDefaultsIn,
+  type DefaultableName,
+  type SamplingDefaults,
+} from '../../generation/sampling-defaults.ts';
 import { camel } from '../../platform/camel-case.ts';
 import { capabilitiesOf } from '../capabilities.ts';
 import { decimalText } from '../decimal.ts';
@@ -21,7 +28,7 @@ import {
   type Setting,
   type ValueOf,
 } from '../setting.ts';
-import { backends } from './backends.ts';
+import { backends, type BackendConfig } from './backends.ts';
 import { microcents, type Unit } from './money.ts';
 import { reasoning } from './reasoning.ts';
 
@@ -158,6 +165,33 @@ const zdr = asWritten(
   }),
 );
 
+const defaultable = (name: DefaultableName): Setting<number | undefined> => {
+  const { minimum, maximum, isWhole, example } = defaultableFields[name];
+  const description = `\`${name}\` where a request has none`;
+  return isWhole
+    ? integer(minimum, maximum, description, { example })
+    : number({ minimum, maximum }, description, { example }, (written) => written);
+};
+
+const defaults = group(
+  "what applies where a request says nothing, field by field; sampling fields that are left out come from the model's file, or stay neutral",
+  {
+    system: textLike(
+      '^[\\s\\S]{1,10000}$',
+      'text of the system message of a conversation that has none; its tokens count as part of the prompt',
+      { example: 'You are a helpful assistant.' },
+    ),
+    ...(Object.fromEntries(defaultableNames.map((name) => [name, defaultable(name)])) as Record<
+      DefaultableName,
+      Setting<number | undefined>
+    >),
+  },
+  ({ system, ...sampling }) => ({
+    system,
+    sampling: samplingDefaultsIn((name) => sampling[defaultableFields[name].field]),
+  }),
+);
+
 const maxOutputTokens: Setting<number | null> = {
   schema: {
     anyOf: [integer(1, 1e8, 'longest answer in tokens', { example: 4096 }).schema, { type: 'null' }],
@@ -199,6 +233,7 @@ const model = (scriptSchema: SchemaNode) =>
       sampling: choice(['honor', 'ignore', 'fixed'], "handling of the client's temperature, top_p and penalties", {
         default: 'honor',
       }),
+      defaults,
       capabilities,
       reasoning,
       zdr,
@@ -218,6 +253,7 @@ const model = (scriptSchema: SchemaNode) =>
           [...at, 'max_output_tokens'],
           `max_output_tokens is above context_length (${contextLength}), so no answer can reach it; lower it, or write null`,
         );
+      reportUnsentDefaults(others, at, reading);
       reportUnknownDay(deprecationDate, [...at, 'deprecation_date'], reading);
       reading.show([...at, 'display_name'], displayName);
       const promised = capabilitiesOf({ capabilities: flags, zdr: flagsOfZdr, reasoning: thinking }, others.backends, {
@@ -227,6 +263,28 @@ const model = (scriptSchema: SchemaNode) =>
       return { ...others, displayName, ...promised };
     },
   );
+
+/** A server of flavor openai is sent only what the OpenAI API has, and what `forward` names. */
+function reportUnsentDefaults(
+  {
+    defaults: { sampling },
+    backends,
+  }: { readonly defaults: { readonly sampling: SamplingDefaults }; readonly backends: readonly BackendConfig[] },
+  at: Path,
+  { report }: Reading,
+): void {
+  for (const name of ['top_k', 'min_p', 'repetition_penalty'] as const) {
+    if (sampling[defaultableFields[name].field] === undefined) continue;
+    const deaf = backends.find(
+      (each) => each.engine === 'openai' && each.flavor === 'openai' && !each.forward.includes(name),
+    );
+    if (deaf !== undefined)
+      report(
+        [...at, 'defaults', name],
+        `the backend "${deaf.name}" would not be sent ${name}; add it to the \`forward\` of that backend, or remove this line`,
+      );
+  }
+}
 
 /** The pattern accepts the 31st of February. */
 function reportUnknownDay(day: string | undefined, at: Path, { report }: Reading): void {

@@ -24,12 +24,14 @@ export interface Download {
  * Fetches a URL into `part`, going on from what is there, until it is whole, durable and has the wanted hash. Throws
  * `SourceProblem` when the URL cannot deliver it; a part that may still be of use then stays.
  */
-export async function download(order: Download): Promise<{ readonly resumed: boolean }> {
+export async function download(
+  order: Download,
+): Promise<{ readonly resumed: boolean; readonly sha256: string; readonly bytes: number }> {
   order.meter.begin('checking', undefined);
   const part = await Part.open(order.part, order.sha256, order.signal, (bytes) => order.meter.report(bytes));
   try {
     await gather(order, part);
-    return { resumed: part.resumed };
+    return { resumed: part.resumed, sha256: part.sha256, bytes: part.length };
   } catch (error) {
     if (error instanceof WrongBytes || part.length === 0) await part.remove();
     throw error;

@@ -40,12 +40,109 @@ export async function statedHubFile(source: HubSource, access: HubAccess): Promi
   return { ...fileAt(source, access.endpoint, stated.path), bytes: stated.bytes, sha256: stated.sha256 };
 }
 
+/** What somebody wants of a repository: a file, a quantization, or whatever is best for most. */
+export interface WantedOfHub {
+  readonly repository: string;
+  readonly revision: string;
+  readonly file?: string;
+  readonly quantization?: string;
+}
+
+/** The files of a model at one commit, the first part first, with what the hub states of them. */
+export interface HubModel {
+  /** The commit, 40 hex digits. */
+  readonly revision: string;
+  readonly files: readonly { readonly path: string; readonly bytes: number; readonly sha256: string }[];
+  /** Text of the repository's `generation_config.json`. */
+  readonly generationConfig: string | undefined;
+}
+
+/** Resolves a branch to its commit and a quantization to its files. Throws `SourceProblem`. */
+export async function hubModel(wanted: WantedOfHub, access: HubAccess): Promise<HubModel> {
+  const revision = await commitOf(wanted, access);
+  const at = { repository: wanted.repository, revision };
+  const files = await listing(at, access);
+  const chosen = partsOf(files, choosePath(files, wanted));
+  const host = new URL(access.endpoint).host;
+  const stated = chosen.map(({ path, bytes, sha256 }) => {
+    if (bytes === undefined || sha256 === undefined)
+      throw new SourceProblem(`${host} states no size or sha256 of ${path}, so it cannot be pinned`);
+    return { path, bytes, sha256 };
+  });
+  const config = files.some(({ path }) => path === 'generation_config.json')
+    ? await textAt(`${access.endpoint}/${at.repository}/resolve/${revision}/generation_config.json`, access, 65_536)
+    : undefined;
+  return { revision, files: stated, generationConfig: config };
+}
+
+async function commitOf({ repository, revision }: WantedOfHub, access: HubAccess): Promise<string> {
+  const url = `${access.endpoint}/api/models/${repository}/revision/${encodeURIComponent(revision)}`;
+  let sha: unknown;
+  try {
+    sha = (JSON.parse(await textAt(url, access, listingBytesMax)) as { readonly sha?: unknown }).sha;
+  } catch (error) {
+    if (!(error instanceof SyntaxError)) throw error;
+  }
+  if (typeof sha !== 'string' || !/^[0-9a-f]{40}$/.test(sha))
+    throw new SourceProblem(`${new URL(url).host} does not say which commit ${revision} of ${repository} is`);
+  return sha;
+}
+
+async function textAt(url: string, { http, token, signal }: HubAccess, bytesMax: number): Promise<string> {
+  const answer = await get(http, url, { authorization: token === undefined ? undefined : `Bearer ${token}`, signal });
+  const text = await textOf(answer, bytesMax);
+  if (answer.status !== 200) throw new SourceProblem(statusInWords(answer.status, new URL(url).host));
+  return text;
+}
+
+/** Good answers for their size on most computers come first. */
+const preferredQuantizations = ['Q4_K_M', 'Q4_K_S', 'Q5_K_M', 'Q4_0', 'Q4_1', 'Q6_K', 'Q8_0', 'F16', 'BF16'];
+
+function choosePath(files: readonly ListedFile[], { file, quantization }: WantedOfHub): string {
+  if (file !== undefined) return file;
+  const firsts = files.filter(({ path }) => !/-\d{5}-of-\d{5}\.gguf$/i.test(path) || /-00001-of-/i.test(path));
+  if (quantization !== undefined) return choose(firsts, quantization).path;
+  const models = modelsAmong(firsts);
+  if (models.length === 1) return models[0]!.path;
+  for (const preferred of preferredQuantizations) {
+    const fitting = models.filter(({ path }) => endingOf(preferred).test(path));
+    if (fitting.length === 1) return fitting[0]!.path;
+  }
+  // Says what there is.
+  return choose(firsts, preferredQuantizations[0]!).path;
+}
+
+/** All parts of the model whose first file this is; itself where it is whole. */
+function partsOf(files: readonly ListedFile[], first: string): readonly ListedFile[] {
+  const [, stem, , count] = /^(.*)-(\d{5})-of-(\d{5})\.gguf$/i.exec(first) ?? [];
+  if (Number(count ?? 1) > partsMax) throw new SourceProblem(`it is split into more than ${partsMax} files`);
+  const names =
+    stem === undefined
+      ? [first]
+      : Array.from(
+          { length: Number(count) },
+          (_, index) => `${stem}-${String(index + 1).padStart(5, '0')}-of-${count}.gguf`,
+        );
+  return names.map((name) => {
+    const found = files.find(({ path }) => path === name);
+    if (found === undefined) throw new SourceProblem(`the repository does not have ${name}`);
+    return found;
+  });
+}
+
+/** Of a split model; the largest published ones have some dozens. */
+const partsMax = 256;
+
 /** Where hubs are asked, in order. */
 export function hubEndpoints(configured: string | undefined): readonly string[] {
   return [...new Set([configured ?? publicHub, publicHub])];
 }
 
-function fileAt({ repository, revision }: HubSource, endpoint: string, file: string): { url: string; name: string } {
+function fileAt(
+  { repository, revision }: Pick<HubSource, 'repository' | 'revision'>,
+  endpoint: string,
+  file: string,
+): { url: string; name: string } {
   const encoded = file.split('/').map(encodeURIComponent).join('/');
   const name = safeName(file.split('/').at(-1)!);
   if (name === undefined)
@@ -62,7 +159,7 @@ interface ListedFile {
 const listingBytesMax = 8 * 1024 * 1024;
 
 async function listing(
-  { repository, revision }: HubSource,
+  { repository, revision }: Pick<HubSource, 'repository' | 'revision'>,
   { http, endpoint, token, signal }: HubAccess,
 ): Promise<ListedFile[]> {
   const url = `${endpoint}/api/models/${repository}/tree/${encodeURIComponent(revision)}?recursive=true`;
@@ -96,17 +193,20 @@ function listed(entry: unknown): ListedFile[] {
   ];
 }
 
+const modelsAmong = (files: readonly ListedFile[]): readonly ListedFile[] =>
+  files.filter(({ path }) => /\.gguf$/i.test(path) && !/(^|\/)mmproj/i.test(path));
+
+const endingOf = (quantization: string): RegExp =>
+  new RegExp(`[-._]${quantization.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')}(-\\d{5}-of-\\d{5})?\\.gguf$`, 'i');
+
 /** `Q8_0` is `model-Q8_0.gguf` or `model.Q8_0.gguf`; a projector for images (`mmproj…`) is never meant. */
 function choose(files: readonly ListedFile[], quantization: string): ListedFile {
-  const models = files.filter(({ path }) => /\.gguf$/i.test(path) && !/(^|\/)mmproj/i.test(path));
-  const ending = new RegExp(
-    `[-._]${quantization.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')}(-\\d{5}-of-\\d{5})?\\.gguf$`,
-    'i',
-  );
+  const models = modelsAmong(files);
+  const ending = endingOf(quantization);
   const fitting = models.filter(({ path }) => ending.test(path));
-  if (fitting.some(({ path }) => /-\d{5}-of-\d{5}\.gguf$/i.test(path))) {
+  if (fitting.length > 1 && fitting.every(({ path }) => /-\d{5}-of-\d{5}\.gguf$/i.test(path))) {
     throw new SourceProblem(
-      `${quantization} is split into ${fitting.length} files there, which this version does not fetch; choose a smaller quantization`,
+      `${quantization} is split into ${fitting.length} files there; \`tokenhouse models add\` writes them all into tokenhouse.yaml`,
     );
   }
   if (fitting.length === 1) return fitting[0]!;

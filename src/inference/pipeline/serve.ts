@@ -5,15 +5,7 @@ import { capabilitiesFor } from '../../catalog/model.ts';
 import type { Model } from '../../catalog/model.ts';
 import type { Decoded, Dialect, Headers } from '../dialects/dialect.ts';
 import { ApiError } from '../../platform/errors.ts';
-import type {
-  Effort,
-  EngineRequest,
-  GenerationRequest,
-  ImageTokens,
-  Prompt,
-  Sampling,
-  Tool,
-} from '../../generation/request.ts';
+import type { Effort, EngineRequest, GenerationRequest, ImageTokens, Prompt, Tool } from '../../generation/request.ts';
 import type { Admitted, Limits } from '../../billing/rate-limits/rate-limits.ts';
 import { checkAccess, modelFor, usableModels } from './access.ts';
 import type { Origin } from './access.ts';
@@ -22,6 +14,7 @@ import type { Constraints } from './constraints.ts';
 import { countPrompt } from './count.ts';
 import { imageTokens } from './request-images.ts';
 import { refuseImpossible } from './backend-pool.ts';
+import { samplingFor, withDefaultSystem } from './defaults.ts';
 import { checkFeatures } from './features.ts';
 import { contextLengthExceeded, fit, promptTokenBound, promptTokensLikely, retryTokens } from './fit.ts';
 import type { Order, RequestFacts } from './order.ts';
@@ -273,7 +266,8 @@ async function prepare(asked: GenerationRequest, call: Call<Route>, services: Se
       : await services.constraints.compile(form.constraint, asked.at.constraintText, !facts.zdr);
   const isKept = asked.preserveThinking && capabilities.preservesThinking;
   const whole = files === undefined ? resolved : await readFiles(resolved, files);
-  const prompt = withPreservedThinking(whole, isKept, services.reasoningKeys, facts.account.id);
+  const preserved = withPreservedThinking(whole, isKept, services.reasoningKeys, facts.account.id);
+  const prompt = withDefaultSystem(preserved, asked, model.defaults);
   // Not `asked` as a whole: the files in it have been read, and would stay in memory as long as the order.
   const { sampling, stop, parallelToolCalls, logprobs, logitBias, tokens } = asked;
   const engineRequest = (maxTokens: number, reasoningRoomTokens = 0): EngineRequest => ({
@@ -340,20 +334,3 @@ const largerModels = (model: Model, { facts, lease }: Call<Route>): readonly Mod
     .slice(0, 5);
 
 const choicesOf = (prompt: Prompt): number => (prompt.type === 'messages' ? 1 : prompt.prompts.length);
-
-/** Specification part 1: models that do not honor the four fields never receive them; the other fields reach every model. */
-function samplingFor(model: Model, sampling: Sampling): Sampling {
-  switch (model.sampling) {
-    case 'honor':
-      return sampling;
-    case 'ignore':
-    case 'fixed':
-      return {
-        ...sampling,
-        temperature: undefined,
-        topP: undefined,
-        presencePenalty: undefined,
-        frequencyPenalty: undefined,
-      };
-  }
-}

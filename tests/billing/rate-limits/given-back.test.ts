@@ -148,6 +148,7 @@ function servicesFor(settings: ScriptSettings, { billing }: Counter) {
     maxOutputTokens: null,
     prices,
     sampling: 'honor' as const,
+    defaults: { system: undefined, sampling: {} },
     capabilities: textCapabilities,
     zdrCapabilities: textCapabilities,
     tier: undefined,

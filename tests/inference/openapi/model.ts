@@ -15,6 +15,7 @@ export const model: Model = {
   maxOutputTokens: 4096,
   prices: { input: 5_000_000n, output: 20_000_000n, cacheRead: 1_499_999n },
   sampling: 'honor',
+  defaults: { system: undefined, sampling: {} },
   capabilities,
   zdrCapabilities: capabilities,
   deprecationDate: '2999-01-01',

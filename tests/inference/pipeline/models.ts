@@ -68,6 +68,7 @@ export const capableModel: Model = {
   maxOutputTokens: 4096,
   prices: { input: 5_000_000n, output: 20_000_000n, cacheRead: 2_500_000n },
   sampling: 'honor',
+  defaults: { system: undefined, sampling: {} },
   capabilities: fullCapabilities,
   zdrCapabilities: fullCapabilities,
   deprecationDate: undefined,

@@ -48,6 +48,7 @@ function decode(body: CountRequestBody, { stream, maxTokens, sampling, stop }: G
     model: body.model,
     stream,
     prompt: { type: 'messages', messages },
+    sendsSystem: body.system !== undefined && body.system !== null,
     choices: 1,
     maxTokens,
     sampling,

@@ -38,6 +38,7 @@ export function decodeResponsesRequest(
     model: body.model,
     stream: body.stream ?? false,
     prompt: { type: 'messages', messages: [...instructions, ...input.messages] },
+    sendsSystem: typeof body.instructions === 'string',
     choices: 1,
     maxTokens: body.max_output_tokens ?? undefined,
     sampling: decodeSampling(body),

@@ -1,6 +1,6 @@
 import { ApiError, atCap } from '../../../platform/errors.ts';
 import type { GenerationEvent, TakeBatch } from '../../../generation/event.ts';
-import type { Constraint, EngineRequest, Prompt, Sampling } from '../../../generation/request.ts';
+import type { Constraint, EngineRequest, Prompt } from '../../../generation/request.ts';
 import type { Engine, EngineStatus } from '../engine.ts';
 import { defaultThreads } from './bindings.ts';
 import { RpcError } from '../../../platform/rpc/failure.ts';
@@ -27,8 +27,6 @@ export interface LlamaEngineOptions {
   readonly queueLimit?: number;
   /** 'none' removes the system text that the model's template adds to conversations without one. */
   readonly defaultSystem: 'template' | 'none';
-  /** For fields that a request leaves open; neutral values (temperature 1) where this leaves them open too. */
-  readonly samplingDefaults?: Partial<Sampling>;
   /** Shared with the service's other models; by default one of its own. */
   readonly memory?: MemoryBudget;
   readonly gpu?: false | 'auto';
@@ -271,7 +269,6 @@ class ForkedLlamaEngine implements LlamaEngine {
         contextLength,
         slots: memory.slots,
         defaultSystem: this.#options.defaultSystem,
-        samplingDefaults: this.#options.samplingDefaults ?? {},
         gpu: this.#options.gpu ?? false,
         decodeThreads: this.#options.decodeThreads,
         threadsMax,

@@ -1,8 +1,14 @@
 import { open, type FileHandle } from 'node:fs/promises';
+import {
+  samplingDefaultsIn,
+  type DefaultableName,
+  type SamplingDefaults,
+} from '../../../generation/sampling-defaults.ts';
 import { ModelRefused } from './model-refused.ts';
 
 /** What can be known of a model file without loading it. */
 export interface GgufHeader {
+  /** Of all files of a model that is split. */
   readonly fileBytes: number;
   readonly architecture: string;
   /** Training length in tokens; `undefined` when the file does not say. */
@@ -11,7 +17,11 @@ export interface GgufHeader {
   readonly cacheBytesPerToken: number;
   readonly vocabularySize: number;
   readonly hasChatTemplate: boolean;
+  /** `undefined` also for one that is longer than a template can be. */
+  readonly chatTemplate: string | undefined;
   readonly tensorCount: number;
+  /** What the file recommends where a request says nothing. */
+  readonly samplingDefaults: SamplingDefaults;
 }
 
 /**
@@ -23,17 +33,66 @@ export interface GgufHeader {
  * file claims: every count is bounded, every length has to fit what is left of the file, and the event loop runs between pieces.
  */
 export async function readGgufHeader(path: string): Promise<GgufHeader> {
+  const { header, splitCount } = await withReader(path, readHeader);
+  if (splitCount <= 1) return header;
+  const [, stem, number, count] = /^(.*)-(\d{5})-of-(\d{5})\.gguf$/i.exec(path) ?? [];
+  if (stem === undefined || Number(number) !== 1 || Number(count) !== splitCount)
+    throw new ModelRefused(
+      `it is one of ${splitCount} files; the first is to be named as …-00001-of-${nameNumber(splitCount)}.gguf`,
+    );
+  let { fileBytes, tensorCount } = header;
+  for (let part = 2; part <= splitCount; part++) {
+    const further = await withReader(`${stem}-${nameNumber(part)}-of-${count}.gguf`, readPart);
+    fileBytes += further.fileBytes;
+    tensorCount += further.tensorCount;
+  }
+  return { ...header, fileBytes, tensorCount };
+}
+
+const nameNumber = (part: number): string => String(part).padStart(5, '0');
+
+async function withReader<Value>(path: string, read: (reader: Reader) => Promise<Value>): Promise<Value> {
   const file = await open(path, 'r');
   try {
     const stat = await file.stat();
     if (!stat.isFile()) throw new ModelRefused('it is not a file');
-    return await readHeader(new Reader(file, stat.size));
+    return await read(new Reader(file, stat.size));
   } finally {
     await file.close();
   }
 }
 
-async function readHeader(reader: Reader): Promise<GgufHeader> {
+async function readHeader(reader: Reader): Promise<{ readonly header: GgufHeader; readonly splitCount: number }> {
+  const { metadata, tensorCount, splitCount } = await readTables(reader);
+  const architecture = metadata.get('general.architecture');
+  if (typeof architecture !== 'string' || architecture === '')
+    throw new ModelRefused('it does not state its architecture');
+  if (architecture === 'clip') throw new ModelRefused('it is the image part of a model, not a model');
+  const vocabulary = metadata.get('tokenizer.ggml.tokens');
+  if (!(vocabulary instanceof Elements) || vocabulary.count === 0) throw new ModelRefused('it has no vocabulary');
+  const contextLength = metadata.get(`${architecture}.context_length`);
+  const template = metadata.get('tokenizer.chat_template');
+  const header = {
+    fileBytes: reader.fileBytes,
+    architecture,
+    contextLength: isCount(contextLength) ? contextLength : undefined,
+    cacheBytesPerToken: cacheBytesPerToken(metadata, architecture),
+    vocabularySize: vocabulary.count,
+    hasChatTemplate: template !== undefined,
+    chatTemplate: typeof template === 'string' && template !== '' ? template : undefined,
+    tensorCount,
+    samplingDefaults: samplingDefaultsIn((name) => shortest(metadata.get(`general.sampling.${samplingKeys[name]}`))),
+  };
+  return { header, splitCount };
+}
+
+/** A further file of a split model has tensors and little else. */
+async function readPart(reader: Reader): Promise<{ readonly fileBytes: number; readonly tensorCount: number }> {
+  const { tensorCount } = await readTables(reader);
+  return { fileBytes: reader.fileBytes, tensorCount };
+}
+
+async function readTables(reader: Reader) {
   if (reader.fileBytes < fixedBytes)
     throw new ModelRefused(`it has ${reader.fileBytes} bytes, too few for a GGUF file`);
   await reader.need(fixedBytes);
@@ -49,25 +108,27 @@ async function readHeader(reader: Reader): Promise<GgufHeader> {
   const tensorCount = reader.count('tensors', tensorsMax);
   const entryCount = reader.count('entries', entriesMax);
   const metadata = await readMetadata(reader, entryCount);
+  const count = metadata.get('split.count');
+  const splitCount = isCount(count) ? count : 1;
+  // The first of several files may have none.
+  if (tensorCount === 0 && splitCount === 1) throw new ModelRefused('it has no tensors');
+  if (splitCount > splitsMax) throw new ModelRefused(`it claims to be one of ${splitCount} files`);
   await checkTensors(reader, tensorCount, alignmentOf(metadata));
-
-  const architecture = metadata.get('general.architecture');
-  if (typeof architecture !== 'string' || architecture === '')
-    throw new ModelRefused('it does not state its architecture');
-  if (architecture === 'clip') throw new ModelRefused('it is the image part of a model, not a model');
-  const vocabulary = metadata.get('tokenizer.ggml.tokens');
-  if (!(vocabulary instanceof Elements) || vocabulary.count === 0) throw new ModelRefused('it has no vocabulary');
-  const contextLength = metadata.get(`${architecture}.context_length`);
-  return {
-    fileBytes: reader.fileBytes,
-    architecture,
-    contextLength: isCount(contextLength) ? contextLength : undefined,
-    cacheBytesPerToken: cacheBytesPerToken(metadata, architecture),
-    vocabularySize: vocabulary.count,
-    hasChatTemplate: metadata.has('tokenizer.chat_template'),
-    tensorCount,
-  };
+  return { metadata, tensorCount, splitCount };
 }
+
+/** As llama.cpp's converter writes them from a model's `generation_config.json` (llama.cpp pull request 17120). */
+const samplingKeys: Readonly<Record<DefaultableName, string>> = {
+  temperature: 'temp',
+  top_p: 'top_p',
+  top_k: 'top_k',
+  min_p: 'min_p',
+  repetition_penalty: 'penalty_repeat',
+};
+
+/** A number of 32 bits as it was written in decimals: 0.2 and not 0.20000000298. */
+const shortest = (value: Kept | undefined): unknown =>
+  typeof value === 'number' ? Number(value.toPrecision(7)) : value;
 
 /** Numbers, short texts and short lists of numbers are kept; of anything longer only its existence and length. */
 type Kept = number | string | Elements;
@@ -88,13 +149,14 @@ async function readMetadata(reader: Reader, entryCount: number): Promise<Readonl
     if (key === undefined) throw new ModelRefused(`it has a key of more than ${keyBytesMax} bytes`);
     if (metadata.has(key)) throw new ModelRefused('it has a duplicate key');
     await reader.need(4);
-    metadata.set(key, await readValue(reader, reader.uint32()));
+    const bytesMax = key === 'tokenizer.chat_template' ? templateBytesMax : keptTextBytesMax;
+    metadata.set(key, await readValue(reader, reader.uint32(), bytesMax));
   }
   return metadata;
 }
 
-async function readValue(reader: Reader, type: number): Promise<Kept> {
-  if (type === valueType.string) return (await reader.text(keptTextBytesMax)) ?? '';
+async function readValue(reader: Reader, type: number, textBytesMax: number): Promise<Kept> {
+  if (type === valueType.string) return (await reader.text(textBytesMax)) ?? '';
   if (type !== valueType.array) return await readNumber(reader, type);
   await reader.need(12);
   const elementType = reader.uint32();
@@ -162,7 +224,6 @@ function alignmentOf(metadata: ReadonlyMap<string, Kept>): number {
 
 /** Every tensor has to lie inside the file: llama.cpp maps the file and reads where the table points. */
 async function checkTensors(reader: Reader, count: number, alignment: number): Promise<void> {
-  if (count === 0) throw new ModelRefused('it has no tensors');
   let end = 0;
   for (let tensor = 0; tensor < count; tensor++) {
     if ((await reader.text(keyBytesMax)) === undefined) throw new ModelRefused('it has a tensor with a very long name');
@@ -318,6 +379,9 @@ const tensorsMax = 65_536;
 const entriesMax = 65_536;
 const keyBytesMax = 65_535;
 const keptTextBytesMax = 256;
+/** The longest known have some 20 kB. */
+const templateBytesMax = 1_048_576;
+const splitsMax = 256;
 const keptNumbersMax = 1024;
 
 /** gguf_type in gguf.h */

@@ -194,7 +194,7 @@ class Engine {
       Array.from({ length: work.choices }, (_, index): Job => ({
         prompt: ids,
         maxTokens: work.maxTokens,
-        sampling: samplingSettings(work.sampling, this.#options.samplingDefaults, work.logitBias, index, randomSeed),
+        sampling: samplingSettings(work.sampling, work.logitBias, index, randomSeed),
         opening: plan.opening,
         constraint: grammar && { grammar, from: plan.constraintFrom },
         topLogprobs: work.logprobs,

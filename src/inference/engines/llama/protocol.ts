@@ -54,7 +54,6 @@ export interface LoadOptions {
   readonly contextLength: number;
   readonly slots: number;
   readonly defaultSystem: 'template' | 'none';
-  readonly samplingDefaults: Partial<Sampling>;
   readonly gpu: false | 'auto';
   /** `undefined`: chosen by timing. */
   readonly decodeThreads: number | undefined;

@@ -15,24 +15,22 @@ export interface SamplingSettings {
 }
 
 /**
- * The settings of choice `index` of a prompt. Fields set by neither the client nor the model's configuration are neutral:
- * temperature 1, nothing cut off, no penalties. A fixed seed makes each choice repeatable on its own (seed + index); llama.cpp
+ * The settings of choice `index` of a prompt. Fields that are left open are neutral: temperature 1, nothing cut off, no penalties. A fixed seed makes each choice repeatable on its own (seed + index); llama.cpp
  * does not promise the same numbers for different batches, so that is best effort.
  */
 export function samplingSettings(
   sampling: Sampling,
-  defaults: Partial<Sampling>,
   logitBias: Readonly<Record<string, number>> | undefined,
   index: number,
   randomSeed: () => number,
 ): SamplingSettings {
   const value = (name: Exclude<keyof Sampling, 'seed'>, neutral: number, least: number, most: number): number => {
-    const given = sampling[name] ?? defaults[name];
+    const given = sampling[name];
     // The addon accepts NaN for a temperature, so only numbers may go there.
     return given === undefined || !Number.isFinite(given) ? neutral : Math.min(most, Math.max(least, given));
   };
   const topK = Math.floor(value('topK', 0, 0, topKMax));
-  const seed = sampling.seed ?? defaults.seed;
+  const { seed } = sampling;
   return {
     temperature: value('temperature', 1, 0, 100),
     topK: topK === 0 ? topKMax : topK,

@@ -126,7 +126,7 @@ describe('the default model in detail', () => {
     const job: Job = {
       prompt: parsed('The quick brown fox jumps over the lazy dog. '.repeat(120)).slice(0, 1000),
       maxTokens: 8,
-      sampling: samplingSettings(greedy, {}, undefined, 0, () => 1),
+      sampling: samplingSettings(greedy, undefined, 0, () => 1),
       cacheScope: 'a',
       retain: false,
       reader: { takesMore: true, started: () => {}, token: () => undefined, ended: (how) => void (ending = how) },

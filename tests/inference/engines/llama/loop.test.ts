@@ -81,7 +81,7 @@ describe('the loop', () => {
     made.job = {
       prompt,
       maxTokens: 32,
-      sampling: samplingSettings({ ...openSampling, temperature: 0 }, {}, undefined, 0, () => 1),
+      sampling: samplingSettings({ ...openSampling, temperature: 0 }, undefined, 0, () => 1),
       cacheScope: 'a',
       retain: true,
       ...rest,
@@ -440,7 +440,7 @@ describe('the loop', () => {
   });
 });
 
-const settings = () => samplingSettings({ ...openSampling, seed: 3 }, {}, undefined, 0, () => 1);
+const settings = () => samplingSettings({ ...openSampling, seed: 3 }, undefined, 0, () => 1);
 
 /** Random weights may end an answer at any moment: this one may not. */
 function banEnd(model: LlamaModel) {
@@ -449,7 +449,6 @@ function banEnd(model: LlamaModel) {
   );
   return samplingSettings(
     { ...openSampling, seed: 3 },
-    {},
     Object.fromEntries(ends.map((id) => [String(id), -100])),
     0,
     () => 1,

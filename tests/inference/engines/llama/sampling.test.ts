@@ -7,8 +7,8 @@ import { ChoiceSampler, samplingSettings } from '../../../../src/inference/engin
 import type { Sampling } from '../../../../src/generation/request.ts';
 import { openSampling } from './support.ts';
 
-const settings = (sampling: Partial<Sampling>, defaults: Partial<Sampling> = {}, index = 0) =>
-  samplingSettings({ ...openSampling, ...sampling }, defaults, undefined, index, () => 12345);
+const settings = (sampling: Partial<Sampling>, index = 0) =>
+  samplingSettings({ ...openSampling, ...sampling }, undefined, index, () => 12345);
 
 describe('sampling settings', () => {
   test('are neutral where nobody says anything, and never sort the whole vocabulary', () => {
@@ -28,14 +28,9 @@ describe('sampling settings', () => {
     assert.equal(settings({ topK: 40 }).topK, 40);
   });
 
-  test("take the request's word before the model's", () => {
-    assert.equal(settings({ temperature: 0 }, { temperature: 0.7 }).temperature, 0);
-    assert.equal(settings({}, { temperature: 0.7 }).temperature, 0.7);
-  });
-
   test('give each choice a seed of its own, and never the one that means any', () => {
     assert.deepEqual(
-      [0, 1, 2].map((index) => settings({ seed: 41 }, {}, index).seed),
+      [0, 1, 2].map((index) => settings({ seed: 41 }, index).seed),
       [41, 42, 43],
     );
     for (const seed of [-1, 2 ** 32 - 1, 2 ** 53]) {
@@ -50,7 +45,7 @@ describe('sampling settings', () => {
     ) as unknown as fc.Arbitrary<Sampling>;
     fc.assert(
       fc.property(numbers, fc.nat(100), (sampling, index) => {
-        const { logitBias: _, ...made } = samplingSettings(sampling, {}, undefined, index, () => 7);
+        const { logitBias: _, ...made } = samplingSettings(sampling, undefined, index, () => 7);
         for (const [name, value] of Object.entries(made)) assert.ok(Number.isFinite(value), name);
         assert.ok(made.topK >= 1 && made.topK <= 1000 && Number.isInteger(made.topK));
         assert.ok(made.temperature >= 0 && made.topP >= 0 && made.topP <= 1);
@@ -63,7 +58,7 @@ describe('a choice sampler', () => {
   const record = (sampling: Partial<Sampling>, logitBias?: Record<string, number>) => {
     const configs: SamplerConfig[] = [];
     const sampler: Sampler = { configure: (config) => configs.push(config), dispose: () => {} };
-    const made = samplingSettings({ ...openSampling, ...sampling }, {}, logitBias, 0, () => 7);
+    const made = samplingSettings({ ...openSampling, ...sampling }, logitBias, 0, () => 7);
     return { configs, choice: new ChoiceSampler(sampler, made, [1, 2], 100) };
   };
   const biases = ({ tokenBiasKeys, tokenBiasValues }: SamplerConfig) =>

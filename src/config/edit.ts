@@ -1,0 +1,37 @@
+import { isMap, isSeq, parseDocument, type Document, type YAMLSeq } from 'yaml';
+import { defaultModels } from './defaults.ts';
+
+/** A model as an entry of the file. */
+export type ModelEntry = Readonly<Record<string, unknown>> & { readonly id: string };
+
+/**
+ * The text of a `tokenhouse.yaml` with one more model. Comments, quotes and the order of everything stay; white space inside a line
+ * may not. A file without `models` has used the default model, which stays behind the new one.
+ */
+export function withModel(text: string, entry: ModelEntry): string {
+  const document = parseDocument(text);
+  if (document.contents === null) document.contents = document.createNode({}) as typeof document.contents;
+  const models = modelsOf(document);
+  if (models === undefined) document.set('models', document.createNode([entry, ...defaultModels]));
+  else models.add(document.createNode(entry));
+  return printed(document);
+}
+
+/** The same without the model of this id, in any case; `undefined`: the file does not name it. */
+export function withoutModel(text: string, id: string): string | undefined {
+  const document = parseDocument(text);
+  const models = modelsOf(document);
+  const index = models?.items.findIndex(
+    (item) => isMap(item) && String(item.get('id')).toLowerCase() === id.toLowerCase(),
+  );
+  if (models === undefined || index === undefined || index === -1) return undefined;
+  models.delete(index);
+  return printed(document);
+}
+
+function modelsOf(document: Document): YAMLSeq | undefined {
+  const models = isMap(document.contents) ? document.get('models') : undefined;
+  return isSeq(models) ? models : undefined;
+}
+
+const printed = (document: Document): string => document.toString({ lineWidth: 0 });
