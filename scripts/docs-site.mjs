@@ -43,7 +43,7 @@ export async function siteFiles() {
     ...Object.fromEntries(pages.map(({ slug, markdown }) => [`${slug}.md`, markdown])),
     ...(await assets()),
     'search.json': JSON.stringify(pages.flatMap(searchEntries)),
-    'llms.txt': llmsText(groups, documents),
+    'llms.txt': llmsText(groups),
     'llms-full.txt': pages.map(({ markdown }) => markdown.trimEnd()).join('\n\n---\n\n') + '\n',
   };
 }
@@ -158,12 +158,12 @@ const searchEntries = ({ slug, title, sections }) =>
     text: text.replaceAll(/[`*|]+|\]\([^)]*\)|^\s*[-:| ]+$/gm, ' ').replaceAll(/\s+/g, ' ').slice(0, 4000),
   }));
 
-function llmsText(groups, documents) {
+function llmsText(groups) {
   const lines = groups.map(({ title, pages }) => {
     const rows = pages.map((page) => `- [${page.title}](/docs/${page.slug}.md)${page.what ? `: ${page.what}` : ''}`);
     return `## ${title}\n${rows.join('\n')}`;
   });
-  const about = documents.get('README.md')?.markdown.split('\n\n')[1].replaceAll('\n', ' ') ?? '';
+  const about = textOf('README.md').split('\n\n')[1].replaceAll('\n', ' ');
   return `# Tokenhouse\n\n> ${about}\n\nEvery page has a twin in Markdown: add \`.md\` to its address. All of them: /docs/llms-full.txt\n\n${lines.join('\n\n')}\n`;
 }
 
