@@ -105,6 +105,12 @@ export const suites = {
     concurrency: 2,
     about: 'every page, and an application, in a real Chromium',
   },
+  python: {
+    minutes: 10,
+    fileMinutes: 5,
+    concurrency: 1,
+    about: "the documentation's programs in Python, with the official clients",
+  },
   'llama-server': { minutes: 15, fileMinutes: 10, concurrency: 1, about: 'a real llama-server behind the service' },
   postgres: { minutes: 20, fileMinutes: 8, concurrency: 2, about: 'a real PostgreSQL below one and several replicas' },
   month: {

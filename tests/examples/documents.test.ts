@@ -18,6 +18,7 @@ import { root } from '../support/repository.ts';
  * - `<!-- example: commands -->`: shell commands, run beside a fresh service; all of them succeed. The addresses of the
  *   default ports mean that service, `tkh_…` its first key, `TOKENHOUSE_URL` and `TOKENHOUSE_KEY` both.
  * - `<!-- example: program -->` in docs/clients.md: `tests/clients/examples.test.ts` runs it.
+ * - `<!-- example: python -->`: the suite `python` runs it.
  */
 const documents = [
   ...readdirSync(root).filter((name) => name.endsWith('.md')),
@@ -50,7 +51,7 @@ after(async () => {
 describe('the documents', () => {
   test('have marked examples of every kind', () => {
     const kinds = new Set(examples.map((example) => example.kind));
-    assert.deepEqual([...kinds].toSorted(), ['commands', 'config', 'program']);
+    assert.deepEqual([...kinds].toSorted(), ['commands', 'config', 'program', 'python']);
   });
 
   for (const example of examples) {
@@ -63,8 +64,10 @@ describe('the documents', () => {
         case 'program':
           // tests/clients/examples.test.ts runs it, with the client libraries.
           return assert.match(example.where, /^docs\/clients\.md:/);
+        case 'python':
+          return assert.equal(example.language, 'python');
         default:
-          assert.fail(`'${example.kind}' is no kind of example; use config, commands or program`);
+          assert.fail(`'${example.kind}' is no kind of example; use config, commands, program or python`);
       }
     });
   }
