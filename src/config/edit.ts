@@ -10,7 +10,7 @@ export type ModelEntry = Readonly<Record<string, unknown>> & { readonly id: stri
  */
 export function withModel(text: string, entry: ModelEntry): string {
   const document = parseDocument(text);
-  if (document.contents === null) document.contents = document.createNode({}) as typeof document.contents;
+  if (document.contents === null) document.contents = document.createNode({}) as unknown as typeof document.contents;
   const models = modelsOf(document);
   if (models === undefined) document.set('models', document.createNode([entry, ...defaultModels]));
   else models.add(document.createNode(entry));
