@@ -35,6 +35,8 @@ export interface AccountHostOptions {
   readonly trustedProxies: () => AddressRanges | undefined;
   /** Address of the inference host, without `/v1`; undefined while it is unknown. */
   readonly inferenceUrl: () => string | undefined;
+  /** Whether the service accepts work, and its database answers. */
+  readonly isReady: () => boolean;
   /** An answer that failed by our own fault. */
   readonly failed: (error: unknown, publicId: string) => void;
 }
@@ -77,6 +79,10 @@ export function createAccountHost(
     switch (path) {
       case '/healthz':
         send(response, 200, 'application/json', '{"status":"ok"}', publicId);
+        return;
+      case '/readyz':
+        if (options.isReady()) send(response, 200, 'application/json', '{"status":"ready"}', publicId);
+        else send(response, 503, 'application/json', '{"status":"not ready"}', publicId, { 'retry-after': '1' });
         return;
       case '/openapi.json':
         send(response, 200, 'application/json', document(accountUrl()), publicId);

@@ -46,6 +46,8 @@ export interface OperatingOptions {
   readonly prepare: ReloadServices['prepare'];
   readonly metricsText: () => string | Promise<string>;
   readonly backends: () => ServiceStatus['backends'] | Promise<ServiceStatus['backends']>;
+  /** Whether a load balancer should send work to the inference host. */
+  readonly isReady: () => boolean;
 }
 
 export interface Urls {
@@ -207,7 +209,7 @@ function openParts(
 }
 
 function openAccountHost(
-  { config, environment, version, operations, metricsText, log }: OperatingOptions,
+  { config, environment, version, operations, metricsText, isReady, log }: OperatingOptions,
   { listener, trustedProxies }: ConfigWatcher,
   { services }: Parts,
   inferenceUrl: () => string | undefined,
@@ -223,6 +225,7 @@ function openAccountHost(
     limits: listener,
     trustedProxies,
     inferenceUrl,
+    isReady,
     failed: (error, publicId) =>
       log.service({
         level: 'error',

@@ -106,6 +106,7 @@ export async function openHost(
       limits: defaultListenerLimits,
       trustedProxies: () => options.trustedProxies,
       inferenceUrl: () => 'http://127.0.0.1:8080',
+      isReady: () => true,
       failed: (error) => failures.push(error),
     },
     routes,

@@ -7,7 +7,7 @@ import { test } from 'node:test';
 import { migrationNames } from '../../src/store/migrations/migrate.ts';
 import { earlierDatabases, writeEarlierFile } from '../store/earlier-databases.ts';
 import { scriptedModel } from '../support/service.ts';
-import { CommandFolder } from './command.ts';
+import { CommandFolder, jsonOf } from './command.ts';
 
 const commands = [
   ['ledger', 'verify'],
@@ -35,4 +35,9 @@ for (const name of earlierDatabases)
       assert.match(stderr, /^ {2}repair {2}npm start$/m);
     }
     assert.ok(readFileSync(file).equals(before));
+
+    const migrated = jsonOf(await folder.run('db', 'migrate', '--json')) as { migrated: string[] };
+    assert.equal(migrated.migrated.at(-1), migrationNames.at(-1));
+    assert.match((await folder.run('db', 'migrate')).stdout, /up to date, nothing was changed/);
+    assert.equal((await folder.run('ledger', 'verify')).code, 0);
   });

@@ -73,6 +73,7 @@ export async function startWithWorkers(options: ServiceOptions, opened: (() => u
       prepare: (next, signal) => pool.prepare(next, signal),
       metricsText: async () => printFigures(await pool.figures(metrics.figures())),
       backends: () => pool.backends(),
+      isReady: () => pool.isAccepting && (store.isAnswering?.() ?? true),
     },
     opened,
   );
