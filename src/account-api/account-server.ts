@@ -38,6 +38,8 @@ export interface AccountHostOptions {
   readonly inferenceUrl: () => string | undefined;
   /** Where the web console has been built, or will be. */
   readonly consoleFolder: string;
+  /** Whether the service accepts work, and its database answers. */
+  readonly isReady: () => boolean;
   /** An answer that failed by our own fault. */
   readonly failed: (error: unknown, publicId: string) => void;
 }
@@ -96,6 +98,10 @@ export function createAccountHost(
     switch (path) {
       case '/healthz':
         send(response, 200, 'application/json', '{"status":"ok"}', publicId);
+        return;
+      case '/readyz':
+        if (options.isReady()) send(response, 200, 'application/json', '{"status":"ready"}', publicId);
+        else send(response, 503, 'application/json', '{"status":"not ready"}', publicId, { 'retry-after': '1' });
         return;
       case '/openapi.json':
         send(response, 200, 'application/json', document(accountUrl()), publicId);

@@ -50,6 +50,8 @@ export interface OperatingOptions {
   readonly backends: () => ServiceStatus['backends'] | Promise<ServiceStatus['backends']>;
   /** What applies to a model where a request says nothing, as on its card. */
   readonly defaultsOf: NonNullable<AccountServices['defaultsOf']>;
+  /** Whether a load balancer should send work to the inference host. */
+  readonly isReady: () => boolean;
 }
 
 export interface Urls {
@@ -219,7 +221,7 @@ function openParts(
 }
 
 function openAccountHost(
-  { config, environment, version, operations, metricsText, log }: OperatingOptions,
+  { config, environment, version, operations, metricsText, isReady, log }: OperatingOptions,
   { listener, trustedProxies }: ConfigWatcher,
   { services }: Parts,
   inferenceUrl: () => string | undefined,
@@ -236,6 +238,7 @@ function openAccountHost(
     trustedProxies,
     inferenceUrl,
     consoleFolder: fileURLToPath(consoleUrl()),
+    isReady,
     failed: (error, publicId) =>
       log.service({
         level: 'error',

@@ -23,6 +23,7 @@ import { FolderBytes } from '../inference/files/folder-bytes.ts';
 import { PdfTexts } from '../inference/files/pdf-text.ts';
 import { BodyBudget } from '../inference/http/body.ts';
 import { createInferenceHost } from '../inference/http/inference-server.ts';
+import type { InferenceHostServices } from '../inference/http/inference-server.ts';
 import { ImageFetcher } from '../inference/images/fetcher.ts';
 import { createNameResolver } from '../platform/outbound/resolver.ts';
 import { Admission } from '../billing/rate-limits/admission.ts';
@@ -87,6 +88,8 @@ export interface Serving {
   readonly now: () => number;
   /** Opens the inference host; resolves with its port. */
   listen(): Promise<number>;
+  /** Whether a load balancer should send work here. */
+  isReady(): boolean;
   /** Cancels running requests. */
   cut(): void;
   /** Takes no new work and lets running requests end, within this time. */
@@ -126,6 +129,8 @@ export async function openServing(options: ServingOptions, opened: Opened): Prom
   let inferenceHost: Server | undefined;
   let endMonitor = (): void => {};
   const { running, store, feed, secret, newId, now } = accounts;
+  // The ledger is followed by `feed`; the rest of the store is what idempotency keys, stored items and files need.
+  const isReady = (): boolean => !stopping && !feed.isStale && (store.isAnswering?.() ?? true);
   return {
     store,
     feed,
@@ -136,7 +141,7 @@ export async function openServing(options: ServingOptions, opened: Opened): Prom
     now,
     listen: async () => {
       const parts = { accounts, kept, limits, models, metrics, jsonThreads, constraints };
-      const host = hostOf(options, parts, () => !stopping);
+      const host = hostOf(options, parts, { ready: () => !stopping, isReady });
       inferenceHost = host;
       inferenceSockets = countSockets(host);
       const port = await listen(host, config.server.inference);
@@ -145,6 +150,7 @@ export async function openServing(options: ServingOptions, opened: Opened): Prom
       opened.push(() => endMonitor());
       return port;
     },
+    isReady,
     cut: () => running.cancelAll('drain'),
     drain: async (limitMs) => {
       stopping = true;
@@ -368,8 +374,10 @@ interface HostParts {
   readonly constraints: Constraints;
 }
 
-function hostOf({ version, log, accountUrl }: ServingOptions, parts: HostParts, ready: () => boolean): Server {
-  const { running, store, now, newId, billing, secret, directory, prices, feed } = parts.accounts;
+type HostState = Pick<InferenceHostServices, 'ready' | 'isReady'>;
+
+function hostOf({ version, log, accountUrl }: ServingOptions, parts: HostParts, state: HostState): Server {
+  const { running, now, newId, billing, secret, directory, prices, feed } = parts.accounts;
   const { items, idempotency, files, pdfs } = parts.kept;
   const { callers, admission, bodyBudget, listener } = parts.limits;
   const { metrics, jsonThreads, constraints } = parts;
@@ -397,8 +405,7 @@ function hostOf({ version, log, accountUrl }: ServingOptions, parts: HostParts, 
       limits: callers,
       admission,
       jsonThreads,
-      ready,
-      storeAnswers: () => store.isAnswering?.() ?? true,
+      ...state,
     },
     { version, accountUrl: accountUrl(), listener },
   );

@@ -64,6 +64,7 @@ async function start(options: ServiceOptions, opened: (() => unknown)[]): Promis
       prepare: (next, signal) => rollout.prepare(next, signal),
       metricsText: () => serving.metrics.text(),
       defaultsOf: (model) => defaultsOnCard(defaultsOf(model, rollout.backends)),
+      isReady: () => serving.isReady(),
       backends: () =>
         rollout.backends.map(({ modelId, label, engine, fileInUse }) => ({
           modelId,

@@ -1,6 +1,7 @@
 import { Argument, Command, CommanderError, Option } from 'commander';
 
 import type { Role } from '../accounts/role.ts';
+import type { Override } from '../config/overrides.ts';
 import type { BudgetPeriod } from '../store/budget.ts';
 import type { TaxStatus } from '../tax/tax.ts';
 import type { BudgetOptions } from './budgets.ts';
@@ -131,12 +132,16 @@ export function commandProgram(exit: (code: number) => void = () => {}, around =
         ),
       );
     };
-  /** For commands that work on the configuration that a service here would have. */
-  const action = <Options>(load: () => Promise<Run<Options>>) =>
+  /** For commands that work on the configuration that a service here would have, and that options may change. */
+  const action = <Options>(
+    load: () => Promise<Run<Options>>,
+    loadOverrides?: () => Promise<(options: Options) => readonly Override[]>,
+  ) =>
     bare<Options>(async () => {
       const [run, { readContext }] = await Promise.all([load(), import('./read-context.ts')]);
+      const overridesOf = await loadOverrides?.();
       return async ({ configPath, print }, options, ...words) => {
-        const { config, environment } = readContext(configPath, around.directory);
+        const { config, environment } = readContext(configPath, around.directory, undefined, overridesOf?.(options));
         try {
           return await run({ around, config, environment, print }, options, ...words);
         } catch (error) {
@@ -161,13 +166,22 @@ export function commandProgram(exit: (code: number) => void = () => {}, around =
 
   command(program, 'serve', 'run the service')
     .option('--no-key', 'do not print the first key')
+    .option('--host <address>', 'address of the inference host; 0.0.0.0 listens on every network interface')
     .option('--port <number>', 'port of the inference host, instead of the configured one', wholeNumber(0, 65_535))
+    .option('--account-host <address>', 'address of the account host, instead of the configured one')
     .option(
       '--account-port <number>',
       'port of the account host, instead of the configured one',
       wholeNumber(0, 65_535),
     )
-    .action(enoughFilesFor(action(() => import('./serve.ts').then(({ serveCommand }) => serveCommand))));
+    .action(
+      enoughFilesFor(
+        action(
+          () => import('./serve.ts').then(({ serveCommand }) => serveCommand),
+          () => import('./serve.ts').then(({ listenOverrides }) => listenOverrides),
+        ),
+      ),
+    );
 
   command(program, 'reload', 'make the running service load the changed configuration').action(
     action(() => import('./reload.ts').then(({ reloadService }) => reloadService)),
@@ -671,6 +685,9 @@ export function commandProgram(exit: (code: number) => void = () => {}, around =
   const db = group('db', 'the database');
   command(db, 'status', 'show what it contains, and whether a service is using it').action(
     action(() => import('./db.ts').then(({ showDatabase }) => showDatabase)),
+  );
+  command(db, 'migrate', 'make or update its tables as a start does, and start nothing').action(
+    action(() => import('./db.ts').then(({ migrateDatabase }) => migrateDatabase)),
   );
   command(db, 'backup', 'copy it, even while the service is running, and verify the copy')
     .argument('<file>', 'where to')

@@ -21,18 +21,16 @@ export async function checkConfiguration(
     const environment = readEnvironment();
     const config = loadConfig({ environment, path, directory, scriptSchema });
     const shown = config.file === undefined ? null : findConfig({ environment, path, directory }).shownAs;
-    const warnings = environment.warnings.map(({ where, what }) => ({ where, what }));
     const backends = config.models.flatMap((model) => model.backends).length;
-    print.result({ ok: true, file: config.file ?? null, problems: [], warnings }, [
+    print.result({ ok: true, file: config.file ?? null, problems: [] }, [
       `${shown ?? 'no file, the defaults'}: right · ${config.models.length} models, ${backends} backends`,
     ]);
-    for (const { where, what } of warnings) print.say(`note     ${where}: ${what}`);
     return 0;
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;
     const problems = error.problems.map(({ where, what }) => ({ ...placeOf(where), what }));
     print.result(
-      { ok: false, file: problems[0]?.file ?? null, problems, warnings: [] },
+      { ok: false, file: problems[0]?.file ?? null, problems },
       error.problems.map(({ where, what }) => `${where}: ${what}`),
     );
     const [first] = problems;

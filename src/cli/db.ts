@@ -5,6 +5,7 @@ import { sql } from 'kysely';
 
 import { OperationError } from '../accounts/operation.ts';
 import { openSecret, secretIdOf } from '../accounts/secret.ts';
+import { openStore } from '../app/stores.ts';
 import type { Config } from '../config/config.ts';
 import { contentStatus } from '../store/repositories/content-status.ts';
 import { backUp, databaseStatus, examine, putInPlace, stamp, syncFile } from '../store/sqlite/backup.ts';
@@ -93,6 +94,22 @@ export async function restoreDatabase(
     return 0;
   } finally {
     lock.release();
+  }
+}
+
+/** Makes or updates the tables as a start does, and starts nothing. */
+export async function migrateDatabase({ config, print }: Context): Promise<number> {
+  const { storage } = config;
+  const place = storage.type === 'sqlite' ? storage.path : storage.shown;
+  const store = await openStore(storage, { onFatal: ({ message }) => print.say(message) });
+  try {
+    const { migrated } = store;
+    print.result({ database: place, migrated }, [
+      `${place}: ${migrated.length === 0 ? 'up to date, nothing was changed' : `brought up to date: ${migrated.join(', ')}`}`,
+    ]);
+    return 0;
+  } finally {
+    await store.close();
   }
 }
 

@@ -54,7 +54,8 @@ export async function failureOf(error: unknown, directory: string, config?: Conf
 function ofConfig({ problems }: ConfigError): Failure {
   const [first] = problems;
   const [, file, line] = /^(.*):(\d+):\d+$/.exec(first?.where ?? '') ?? [];
-  const variable = /^[A-Z_]+$/.test(first?.where ?? '') ? first?.where : undefined;
+  const variable = /^[A-Z_][A-Z0-9_]*$/.test(first?.where ?? '') ? first?.where : undefined;
+  const isOption = first?.where.startsWith('--') === true;
   return {
     what: problems.map(({ where, what }) => `${where}: ${what}`),
     why: 'a configuration with a problem is not used, not even in part, so nothing was done',
@@ -63,11 +64,13 @@ function ofConfig({ problems }: ConfigError): Failure {
         ? 'export TOKENHOUSE_SECRET="$(openssl rand -hex 32)"'
         : variable !== undefined
           ? `unset ${variable}`
-          : file !== undefined
-            ? `\${EDITOR:-vi} +${line} ${quoted(file)} && tokenhouse config check ${quoted(file)}`
-            : 'tokenhouse init',
+          : isOption
+            ? 'tokenhouse serve --help'
+            : file !== undefined
+              ? `\${EDITOR:-vi} +${line} ${quoted(file)} && tokenhouse config check ${quoted(file)}`
+              : 'tokenhouse init',
     ],
-    exitCode: exitCodes.configuration,
+    exitCode: isOption ? exitCodes.usage : exitCodes.configuration,
   };
 }
 

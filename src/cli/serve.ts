@@ -4,6 +4,7 @@ import path from 'node:path';
 import { dollars } from '../billing/cents.ts';
 import type { Config } from '../config/config.ts';
 import { loadConfig } from '../config/load.ts';
+import type { Override } from '../config/overrides.ts';
 import { isLocalOnly } from '../config/public-url.ts';
 import { entryUrl } from '../platform/entries.ts';
 import { scriptSchema } from '../inference/engines/scripted/script-schema.ts';
@@ -18,7 +19,6 @@ import { defaultModels } from '../config/defaults.ts';
 import { offerOfBetterModels } from './better-models.ts';
 import { bytesInWords, secondsInWords } from './amount.ts';
 import { lookLines } from './backend-lines.ts';
-import { CommandFailure } from './command-failure.ts';
 import type { Failure } from './command-failure.ts';
 import type { Context } from './context.ts';
 import { forbidCoreDumps } from './core-dumps.ts';
@@ -30,20 +30,33 @@ import { openFilesLimit, openFilesMin, openFilesWanted } from './open-files.ts';
 import type { Printer } from './output.ts';
 import { version } from './version.ts';
 
-interface ServeOptions {
+export interface ServeOptions {
   readonly key: boolean;
   readonly config?: string;
+  readonly host?: string;
   readonly port?: number;
+  readonly accountHost?: string;
   readonly accountPort?: number;
 }
+
+/** Where the options say that the service listens, in place of the file and the variables. */
+export const listenOverrides = ({ host, port, accountHost, accountPort }: ServeOptions): readonly Override[] =>
+  [
+    { name: '--host', path: ['server', 'inference', 'host'], value: host },
+    { name: '--port', path: ['server', 'inference', 'port'], value: port },
+    { name: '--account-host', path: ['server', 'account', 'host'], value: accountHost },
+    { name: '--account-port', path: ['server', 'account', 'port'], value: accountPort },
+  ].flatMap(({ name, path, value }) =>
+    value === undefined ? [] : [{ name, path, source: `option ${name}`, text: String(value) }],
+  );
 
 /**
  * `tokenhouse serve`: runs until a signal. Messages go to standard error, the log (JSON lines) to standard output. On a terminal
  * a later start reports its facts in five lines; everywhere else each fact has a line of its own.
  */
 export async function serveCommand(context: Context, options: ServeOptions): Promise<number> {
-  const { environment, print } = context;
-  const config = withPorts(context.config, options);
+  const { config, environment, print } = context;
+  const overrides = listenOverrides(options);
   const { directory } = context.around;
   const startedAt = performance.now();
   print.say(`Tokenhouse ${version} · node ${process.versions.node} · ${processesInWords(config)} · no telemetry`);
@@ -64,7 +77,7 @@ export async function serveCommand(context: Context, options: ServeOptions): Pro
       log,
       version,
       readConfig: (running) =>
-        withPorts(loadConfig({ environment, path: options.config, directory, scriptSchema, running }), options),
+        loadConfig({ environment, path: options.config, directory, scriptSchema, overrides, running }),
       workerEntry: entryUrl('serve-worker'),
       configFile: path.resolve(directory, named ?? 'tokenhouse.yaml'),
       onFatal: (error) => {
@@ -122,9 +135,8 @@ export async function serveCommand(context: Context, options: ServeOptions): Pro
 }
 
 /** What the operator should know of this machine, before anything starts. */
-function sayNotes({ environment, print }: Context): void {
+function sayNotes({ print }: Context): void {
   const note = (what: string): void => print.say(`note     ${what}`);
-  for (const { where, what } of environment.warnings) note(`${where}: ${what}`);
   if (!forbidCoreDumps())
     note(
       'core dumps are on and could not be turned off: a crash may write the contents of requests to the disk; start with `ulimit -c 0`',
@@ -149,26 +161,6 @@ function sayFailure(failure: Failure, log: Log, print: Printer): number {
   log.service({ level: 'error', event: 'failed', detail });
   explain(failure, { ...print, json: false });
   return exitCode;
-}
-
-/** The ports of the command line replace the configured ones, and go through the same checks. */
-function withPorts(config: Config, { port, accountPort }: ServeOptions): Config {
-  const { inference, account } = config.server;
-  const server = {
-    ...config.server,
-    inference: { ...inference, port: port ?? inference.port },
-    account: { ...account, port: accountPort ?? account.port },
-  };
-  if (server.inference.port === server.account.port && server.inference.port !== 0) {
-    const option = port === undefined ? '--account-port' : '--port';
-    throw new CommandFailure({
-      what: [`Both hosts are set to port ${server.account.port}.`],
-      why: 'only one of them can listen there',
-      repair: [`tokenhouse serve ${option} ${server.account.port + 10}`],
-      exitCode: exitCodes.usage,
-    });
-  }
-  return { ...config, server };
 }
 
 type Say = (line: string) => void;

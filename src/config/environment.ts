@@ -1,8 +1,8 @@
+import { readFileSync, statSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { ConfigError, type Problem } from './problem.ts';
 import { Secret } from './secret.ts';
-import { suggestion } from './suggestion.ts';
 
 /** The settings of the environment. Only this file reads the variables of the process. */
 export interface Environment {
@@ -20,6 +20,8 @@ export interface Environment {
   readonly configFile: string | undefined;
   /** Absolute folder of the model files, shared by all installations of this user. */
   readonly modelDirectory: string;
+  /** Absolute folder for the data of a service whose folder has none of its own; `undefined`: data stay in the folder. */
+  readonly dataDirectory: string | undefined;
   readonly hub: { readonly endpoint: string | undefined; readonly token: Secret | undefined };
   /** Our credentials for the bucket of the files; `undefined`: not given. */
   readonly bucketKeys:
@@ -36,29 +38,32 @@ export interface Environment {
   readonly color: boolean;
   /** For child processes that are not ours: everything except the secrets above. */
   readonly childVariables: Readonly<Record<string, string>>;
-  /** A variable that the configuration names, such as `api_key_env`. */
+  /** A variable that the configuration names, such as `api_key_env`; its value may be in the file that `<name>_FILE` names. */
   variable(name: string): string | undefined;
-  /** Oddities that prevent nothing. */
-  readonly warnings: readonly Problem[];
+  /** The variables that give settings of the configuration, with whatever else begins like them (`overridesOf`). */
+  readonly settings: readonly SettingVariable[];
 }
+
+export interface SettingVariable {
+  readonly name: string;
+  readonly text: string;
+  /** The content of the file that the value names. */
+  textOfFile(): TextOfFile;
+}
+
+type TextOfFile = { readonly text: string } | { readonly problem: string };
 
 /** Reads the variables once. Throws `ConfigError` when one cannot be used. */
 export function readEnvironment(variables: Readonly<Record<string, string | undefined>> = process.env): Environment {
-  // A variable with an empty value counts as not set.
-  const get = (name: string): string | undefined => variables[name] || undefined;
-  const problems = [...secretProblems(get), ...endpointProblems(get)];
+  const { get, problems: ofFiles } = withFiles(variables);
+  const problems = [...ofFiles, ...secretProblems(get), ...endpointProblems(get)];
   if (problems.length > 0) throw new ConfigError(problems);
   const home = get('HOME') ?? get('USERPROFILE') ?? homeOfUser();
-  const secret = get('TOKENHOUSE_SECRET');
-  const metricsToken = get('TOKENHOUSE_METRICS_TOKEN');
-  const postgresPassword = get('TOKENHOUSE_POSTGRES_PASSWORD');
-  const smtpPassword = get('TOKENHOUSE_SMTP_PASSWORD');
-  const token = get('HF_TOKEN');
   return Object.freeze({
-    secret: secret === undefined ? undefined : new Secret(secret),
-    metricsToken: metricsToken === undefined ? undefined : new Secret(metricsToken),
-    postgresPassword: postgresPassword === undefined ? undefined : new Secret(postgresPassword),
-    smtpPassword: smtpPassword === undefined ? undefined : new Secret(smtpPassword),
+    secret: secretOf(get('TOKENHOUSE_SECRET')),
+    metricsToken: secretOf(get('TOKENHOUSE_METRICS_TOKEN')),
+    postgresPassword: secretOf(get('TOKENHOUSE_POSTGRES_PASSWORD')),
+    smtpPassword: secretOf(get('TOKENHOUSE_SMTP_PASSWORD')),
     stripe: {
       secretKey: secretOf(get('TOKENHOUSE_STRIPE_SECRET_KEY')),
       webhookSecret: secretOf(get('TOKENHOUSE_STRIPE_WEBHOOK_SECRET')),
@@ -68,9 +73,10 @@ export function readEnvironment(variables: Readonly<Record<string, string | unde
       get('TOKENHOUSE_MODEL_DIR') ??
         path.join(get('XDG_CACHE_HOME') ?? path.join(home, '.cache'), 'tokenhouse', 'models'),
     ),
+    dataDirectory: isFromRegistry ? path.join(dataHome(get, home), 'tokenhouse') : undefined,
     hub: {
       endpoint: get('HF_ENDPOINT')?.replace(/\/+$/, ''),
-      token: token === undefined ? undefined : new Secret(token),
+      token: secretOf(get('HF_TOKEN')),
     },
     bucketKeys: bucketKeysOf(get),
     packages: {
@@ -84,12 +90,21 @@ export function readEnvironment(variables: Readonly<Record<string, string | unde
     },
     color: get('NO_COLOR') === undefined,
     childVariables: Object.freeze(withoutSecrets(variables)),
-    variable: get,
-    warnings: unknownVariables(variables),
+    variable: (name: string) => {
+      if (isKnown(name) || get(`${name}_FILE`) === undefined) return get(name);
+      const found = secretText(name, variables);
+      if (found !== undefined && 'problem' in found)
+        throw new ConfigError([{ where: `${name}_FILE`, what: found.problem }]);
+      return found?.text;
+    },
+    settings: settingVariables(variables),
   });
 }
 
-/** Every variable that decides something, ours and foreign, for the documentation and against misspellings. */
+/**
+ * Every variable that decides something, ours and foreign, for the documentation and against misspellings. Settings of the
+ * configuration have variables too, named after them (`overridesOf`).
+ */
 export const environmentVariables = {
   TOKENHOUSE_SECRET:
     'secret that API keys are hashed with, at least 32 characters; when unset, a generated one in `data/secret`',
@@ -109,7 +124,21 @@ export const environmentVariables = {
   AWS_SESSION_TOKEN: 'session token, when the two are temporary',
 } as const;
 
-const knownVariables = Object.keys(environmentVariables).filter((name) => name.startsWith('TOKENHOUSE_'));
+const isKnown = (name: string): boolean => Object.hasOwn(environmentVariables, name);
+
+/** Never shown; each may be in a file that `<name>_FILE` names, as container platforms hand out secrets. */
+export const secretVariables: readonly string[] = [
+  'TOKENHOUSE_SECRET',
+  'TOKENHOUSE_POSTGRES_PASSWORD',
+  'TOKENHOUSE_SMTP_PASSWORD',
+  'TOKENHOUSE_METRICS_TOKEN',
+  'TOKENHOUSE_STRIPE_SECRET_KEY',
+  'TOKENHOUSE_STRIPE_WEBHOOK_SECRET',
+  'TOKENHOUSE_KEY',
+  'HF_TOKEN',
+  'AWS_SECRET_ACCESS_KEY',
+  'AWS_SESSION_TOKEN',
+] satisfies (keyof typeof environmentVariables)[];
 
 /** Adapts commands to npm having started this program, as in a clone: printed commands can then be run as they are. */
 export function runnable(text: string, variables: Readonly<Record<string, string | undefined>> = process.env): string {
@@ -122,11 +151,10 @@ const secretOf = (text: string | undefined): Secret | undefined => (text === und
 function bucketKeysOf(get: (name: string) => string | undefined): Environment['bucketKeys'] {
   const [accessKeyId, secretAccessKey] = [get('AWS_ACCESS_KEY_ID'), get('AWS_SECRET_ACCESS_KEY')];
   if (accessKeyId === undefined || secretAccessKey === undefined) return undefined;
-  const token = get('AWS_SESSION_TOKEN');
   return {
     accessKeyId,
     secretAccessKey: new Secret(secretAccessKey),
-    sessionToken: token === undefined ? undefined : new Secret(token),
+    sessionToken: secretOf(get('AWS_SESSION_TOKEN')),
   };
 }
 
@@ -164,6 +192,20 @@ function homeOfUser(): string {
   }
 }
 
+/** Installed from a registry, and not a clone: `npx tokenhouse` is started in any folder, which it should not fill. */
+const isFromRegistry = import.meta.url.includes('/node_modules/');
+
+/** Where programs of this user keep their data on this platform. */
+export function dataHome(
+  get: (name: string) => string | undefined,
+  home: string,
+  platform: NodeJS.Platform = process.platform,
+): string {
+  if (platform === 'darwin') return path.join(home, 'Library', 'Application Support');
+  if (platform === 'win32') return get('LOCALAPPDATA') ?? path.join(home, 'AppData', 'Local');
+  return get('XDG_DATA_HOME') ?? path.join(home, '.local', 'share');
+}
+
 /** Where pip looks for its configuration, the strongest first. */
 function pipFiles(get: (name: string) => string | undefined, home: string): string[] {
   const explicit = get('PIP_CONFIG_FILE');
@@ -186,14 +228,61 @@ function withoutSecrets(variables: Readonly<Record<string, string | undefined>>)
   return Object.fromEntries(kept.filter((entry): entry is [string, string] => entry[1] !== undefined));
 }
 
-function unknownVariables(variables: Readonly<Record<string, string | undefined>>): Problem[] {
-  const unknown = Object.keys(variables).filter(
-    (name) => name.startsWith('TOKENHOUSE_') && !knownVariables.includes(name),
+type Variables = Readonly<Record<string, string | undefined>>;
+
+/** The variables, with the contents of the files that secrets are in. A variable with an empty value counts as not set. */
+function withFiles(variables: Variables): {
+  readonly get: (name: string) => string | undefined;
+  readonly problems: readonly Problem[];
+} {
+  const found = new Map(secretVariables.map((name) => [name, secretText(name, variables)]));
+  const problems = [...found].flatMap(([name, text]) =>
+    text !== undefined && 'problem' in text ? [{ where: `${name}_FILE`, what: text.problem }] : [],
   );
-  return unknown.map((name) => {
-    const near = suggestion(name, knownVariables);
-    const repair =
-      near === undefined ? `the known variables are ${knownVariables.join(', ')}` : `did you mean ${near}?`;
-    return { where: name, what: `this environment variable has no effect; ${repair}` };
-  });
+  const get = (name: string): string | undefined => {
+    const text = found.get(name);
+    return text !== undefined && 'text' in text ? text.text : variables[name] || undefined;
+  };
+  return { get, problems };
+}
+
+function secretText(name: string, variables: Variables): TextOfFile | undefined {
+  const file = variables[`${name}_FILE`];
+  if (!file) return undefined;
+  if (variables[name]) return { problem: `${name} is set too, and only one of them can count; unset one` };
+  return textOfFile(file);
+}
+
+const secretBytesMax = 65_536;
+
+/** The content without the end of its last line, which editors and shells write. */
+function textOfFile(file: string): TextOfFile {
+  try {
+    if (statSync(file).size > secretBytesMax)
+      return { problem: `${file} has more than ${secretBytesMax} bytes; name the file that holds the secret alone` };
+    const text = readFileSync(file, 'utf8').replace(/\r?\n$/, '');
+    return text === '' ? { problem: `${file} is empty; write the secret into it` } : { text };
+  } catch (error) {
+    const { code = 'unknown' } = error as NodeJS.ErrnoException;
+    return { problem: `${file} cannot be read (${code}); correct the path, or its owner and mode` };
+  }
+}
+
+/** Read by our tests and benchmarks; the services that they start have them too. */
+const ofTests =
+  /^TOKENHOUSE_(TEST_\w+|SCREENSHOTS|SOAK_\w+|MONTH_SEED|SEED|STEPS|TRIALS|CENSUS|HEAP_PROBE|(REPLICA_)?KILLS|STOPS|MANAGEMENT_KEY)$/;
+
+/** What Kubernetes puts into every container beside a Service that is called `tokenhouse` or `tokenhouse-…`. */
+const isServiceLink = (name: string, text: string): boolean =>
+  /_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?)$/.test(name) ||
+  (name.endsWith('_PORT') && /^(tcp|udp|sctp):\/\//.test(text));
+
+function settingVariables(variables: Variables): readonly SettingVariable[] {
+  const isOther = (name: string): boolean =>
+    isKnown(name) || ofTests.test(name) || secretVariables.some((secret) => name === `${secret}_FILE`);
+  return Object.entries(variables).flatMap(([name, text]) =>
+    !name.startsWith('TOKENHOUSE_') || !text || isOther(name) || isServiceLink(name, text)
+      ? []
+      : [{ name, text, textOfFile: () => textOfFile(text) }],
+  );
 }

@@ -2,6 +2,7 @@ import { existsSync, readFileSync, statSync } from 'node:fs';
 import path from 'node:path';
 import type { Config } from './config.ts';
 import type { Environment } from './environment.ts';
+import type { Override } from './overrides.ts';
 import { ConfigError } from './problem.ts';
 import { readConfig } from './read.ts';
 import type { SchemaNode } from '../platform/schema-node.ts';
@@ -14,6 +15,8 @@ export interface LoadOptions {
   readonly directory: string;
   /** Schema of one script of a `scripted` backend; without it scripts are taken as they are. */
   readonly scriptSchema?: SchemaNode | undefined;
+  /** Settings that options of the command line give. */
+  readonly overrides?: readonly Override[] | undefined;
   /** The configuration in use while this one is read: changes that need a restart are refused. */
   readonly running?: Config | undefined;
 }
@@ -24,8 +27,8 @@ export interface LoadOptions {
  */
 export function loadConfig(options: LoadOptions): Config {
   const { text, ...found } = findConfig(options);
-  const { environment, scriptSchema, running } = options;
-  return readConfig(text, { ...found, environment, scriptSchema, running });
+  const { environment, scriptSchema, overrides, running } = options;
+  return readConfig(text, { ...found, environment, scriptSchema, overrides, running });
 }
 
 export interface FoundConfig {
@@ -44,9 +47,13 @@ export function findConfig(options: Omit<LoadOptions, 'scriptSchema'>): FoundCon
   const shownAs = named ?? 'tokenhouse.yaml';
   // A file in use that has disappeared is an error too, not a return to the defaults.
   if (named === undefined && !existsSync(file) && running?.file === undefined)
-    return { text: '', file: undefined, shownAs, directory };
+    return { text: '', file: undefined, shownAs, directory: dataBase(directory, environment) };
   return { text: textOf(file, shownAs), file, shownAs, directory: path.dirname(file) };
 }
+
+/** The folder itself when it has data already: a service that was started there goes on there. */
+const dataBase = (directory: string, { dataDirectory }: Environment): string =>
+  dataDirectory === undefined || existsSync(path.join(directory, 'data', 'tokenhouse.db')) ? directory : dataDirectory;
 
 const fileBytesMax = 4 * 1024 * 1024;
 

@@ -1,8 +1,9 @@
 import { check, withoutFaults } from './check.ts';
 import type { Config } from './config.ts';
-import { readYaml, type Path, type SourceDocument } from './document.ts';
+import { readYaml, type Path } from './document.ts';
 import type { Environment } from './environment.ts';
 import { identityOf } from './identity.ts';
+import { overridesOf, withOverrides, type GivenSettings, type Override } from './overrides.ts';
 import { ConfigError, type Problem } from './problem.ts';
 import type { SchemaNode } from '../platform/schema-node.ts';
 import { configSetting } from './schema.ts';
@@ -17,20 +18,25 @@ export interface ReadOptions {
   readonly directory: string;
   readonly environment: Environment;
   readonly scriptSchema?: SchemaNode | undefined;
+  /** Settings that options of the command line give. */
+  readonly overrides?: readonly Override[] | undefined;
   /** See `LoadOptions`. */
   readonly running?: Config | undefined;
 }
 
 /**
- * The text of a `tokenhouse.yaml` as a complete, checked and frozen configuration. Throws `ConfigError` with everything that is
- * wrong, in the order of the file: faults of the YAML alone, because nothing after them can be trusted, else the faults of shape,
- * together with the faults of meaning in what has the right shape.
+ * The text of a `tokenhouse.yaml` as a complete, checked and frozen configuration, with the settings that variables and options
+ * give in its place. Throws `ConfigError` with everything that is wrong, in the order of the file: faults of the YAML alone,
+ * because nothing after them can be trusted, else the faults of shape, together with the faults of meaning in what has the right
+ * shape.
  */
 export const readConfig = (text: string, options: ReadOptions): Config => readSettings(text, options).config;
 
 export interface ReadSettings {
   readonly config: Config;
-  readonly document: SourceDocument;
+  readonly given: GivenSettings;
+  /** The line of the file with the setting at a path; `undefined` where the file does not have it. */
+  readonly lineOf: (path: Path) => number | undefined;
   /** Values to show where neither the file nor a default of the schema has them, by `keyOf` their paths. */
   readonly shown: ReadonlyMap<string, Scalar | undefined>;
 }
@@ -39,23 +45,24 @@ export interface ReadSettings {
 export function readSettings(text: string, options: ReadOptions): ReadSettings {
   const document = readYaml(text);
   const shownAs = options.shownAs ?? 'tokenhouse.yaml';
-  const where = ({ line, column }: { readonly line: number; readonly column: number }): string =>
+  const inFile = ({ line, column }: { readonly line: number; readonly column: number }): string =>
     `${shownAs}:${line}:${column}`;
   if (document.faults.length > 0)
-    throw new ConfigError(document.faults.map(({ place, what }) => ({ where: where(place), what })));
+    throw new ConfigError(document.faults.map(({ place, what }) => ({ where: inFile(place), what })));
 
   const setting = configSetting(options.scriptSchema);
-  const value = document.value ?? {};
+  const ofVariables = overridesOf(options.environment.settings, setting.schema);
+  const given = withOverrides(document, [...ofVariables.overrides, ...(options.overrides ?? [])], setting.schema);
+  const where = (path: Path, at: 'key' | 'value' = 'value'): string =>
+    given.overrideAt(path)?.name ?? inFile(at === 'key' ? document.placeOfKey(path) : document.placeOf(path));
+  const value = given.value ?? {};
   const findings = check(setting.schema, value);
-  const problems: Problem[] = findings.map(({ path, at, what }) => ({
-    where: where(at === 'key' ? document.placeOfKey(path) : document.placeOf(path)),
-    what,
-  }));
+  const problems: Problem[] = findings.map(({ path, at, what }) => ({ where: where(path, at), what }));
   const ofShape = new Set(problems.map((problem) => problem.where));
   // Ports and sizes are compared with each other; a comparison with a removed one would be wrong.
   const isServerWhole = !findings.some(({ path: [section] }) => section === 'server');
   const report = (at: Path, what: string): void => {
-    const place = where(document.placeOf(at));
+    const place = where(at);
     if (!ofShape.has(place) && (isServerWhole || at[0] !== 'server')) problems.push({ where: place, what });
   };
 
@@ -65,24 +72,28 @@ export function readSettings(text: string, options: ReadOptions): ReadSettings {
     directory: options.directory,
     environment: options.environment,
     report,
-    isWritten: document.has,
-    textOf: document.textOf,
+    isWritten: given.has,
+    isInFile: (at) => given.overrideAt(at) === undefined && document.has(at),
+    textOf: given.textOf,
     show: (at, inUse) => void shown.set(keyOf(at), inUse),
     fix: (at, inUse) => void (fixed[keyOf(at)] = inUse),
   };
   const written = findings.length === 0 ? value : withoutFaults(setting.schema, value);
   const config: Config = { file: options.file, fixed, ...setting.read(written, [], reading) };
-  if (options.running !== undefined) refuseRestart(options.running, config, document, report);
+  if (options.running !== undefined) {
+    // It may have disappeared: variables alone are not what the service was started with.
+    if (options.running.file !== undefined && document.value === null)
+      report([], 'the file is empty, and a running service cannot return to the defaults; restart it instead');
+    else refuseRestart(options.running, config, given, report);
+  }
+  problems.unshift(...ofVariables.problems, ...given.problems);
   if (problems.length > 0) throw new ConfigError(inOrderOfTheFile(problems));
-  return { config: deepFreeze(config), document, shown };
+  const lineOf = (path: Path): number | undefined => (document.has(path) ? document.placeOf(path).line : undefined);
+  return { config: deepFreeze(config), given, lineOf, shown };
 }
 
 /** A file that changes what is bound for the life of the process is refused as a whole (reliability S8). */
-function refuseRestart(running: Config, next: Config, { value, has }: SourceDocument, report: Reading['report']): void {
-  if (running.file !== undefined && value === null) {
-    report([], 'the file is empty, and a running service cannot return to the defaults; restart it instead');
-    return;
-  }
+function refuseRestart(running: Config, next: Config, { has }: GivenSettings, report: Reading['report']): void {
   const changed = Object.keys(next.fixed).filter(
     (key) => identityOf([running.fixed[key]]) !== identityOf([next.fixed[key]]),
   );
@@ -99,8 +110,12 @@ function refuseRestart(running: Config, next: Config, { value, has }: SourceDocu
 export const keyOf = (path: Path): string =>
   path.map((step, index) => (typeof step === 'number' ? `[${step}]` : index === 0 ? step : `.${step}`)).join('');
 
+/** What is not in the file comes first. */
 function inOrderOfTheFile(problems: readonly Problem[]): Problem[] {
-  const place = (problem: Problem) => problem.where.split(':').slice(-2).map(Number) as [number, number];
+  const place = ({ where }: Problem) => {
+    const [, line, column] = /:(\d+):(\d+)$/.exec(where) ?? [];
+    return [Number(line ?? 0), Number(column ?? 0)] as const;
+  };
   return problems.toSorted((a, b) => place(a)[0] - place(b)[0] || place(a)[1] - place(b)[1]);
 }
 

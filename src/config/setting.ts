@@ -24,8 +24,10 @@ export interface Reading {
   readonly environment: Environment;
   /** Reports a fault of meaning. */
   report(at: Path, what: string): void;
-  /** Whether the file has this key, be its value right or wrong. */
+  /** Whether the file, a variable or an option gives this key, be its value right or wrong. */
   isWritten(at: Path): boolean;
+  /** Whether its value is in the file, where others may read it. */
+  isInFile(at: Path): boolean;
   /** A scalar exactly as it is written, such as `0.10`; `undefined` for a default. */
   textOf(at: Path): string | undefined;
   /** The value that `config show` prints, where it is neither the written one nor the schema's default. */

@@ -1,6 +1,6 @@
 import { defaultModels } from './defaults.ts';
-import type { Path, SourceDocument } from './document.ts';
-import { environmentVariables, type Environment } from './environment.ts';
+import type { Path } from './document.ts';
+import { environmentVariables, secretVariables, type Environment } from './environment.ts';
 import { keyOf, type ReadSettings } from './read.ts';
 import type { SchemaNode } from '../platform/schema-node.ts';
 import type { Scalar } from './setting.ts';
@@ -11,7 +11,7 @@ export interface Setting {
   readonly key: string;
   /** `undefined`: not set, and without a default. Secrets are masked. */
   readonly value: Scalar | undefined;
-  /** `default`, `tokenhouse.yaml:3`, or `environment` with the name of the variable. */
+  /** `default`, `tokenhouse.yaml:3`, or `environment` or `option` with the name of the variable or option. */
   readonly source: string;
 }
 
@@ -22,18 +22,19 @@ const masked = '(secret)';
  * text, so the schema's own defaults are in force wherever the text says nothing.
  */
 export function settingsOf(
-  { document, shown }: ReadSettings,
+  read: ReadSettings,
   shownAs: string,
   schema: SchemaNode,
   environment: Environment,
 ): readonly Setting[] {
-  const file = (document.value ?? {}) as Readonly<Record<string, unknown>>;
-  const models = file['models'] ?? defaultModels;
-  const ofFile = leavesOf(schema, { ...file, models }, []).map(([path, value]): Setting => {
+  const { given, shown } = read;
+  const written = (given.value ?? {}) as Readonly<Record<string, unknown>>;
+  const models = written['models'] ?? defaultModels;
+  const settings = leavesOf(schema, { ...written, models }, []).map(([path, value]): Setting => {
     const key = keyOf(path);
-    return { key, value: shown.has(key) ? shown.get(key) : value, source: sourceOf(path, document, shownAs) };
+    return { key, value: shown.has(key) ? shown.get(key) : value, source: sourceOf(path, read, shownAs) };
   });
-  return [...ofFile, ...ofEnvironment(environment)];
+  return [...settings, ...ofEnvironment(environment)];
 }
 
 /** The settings of a value with their defaults; `undefined` where there is neither. */
@@ -66,13 +67,13 @@ const otherNames: Readonly<Record<string, readonly string[]>> = {
   cache_read_dollars_per_million: ['cache_read_cents_per_million', 'cache_read_microcents_per_million'],
 };
 
-function sourceOf(path: Path, document: SourceDocument, shownAs: string): string {
+function sourceOf(path: Path, { given, lineOf }: ReadSettings, shownAs: string): string {
   const last = path.at(-1)!;
   const others = typeof last === 'string' ? (otherNames[last] ?? []) : [];
   for (const candidate of [path, ...others.map((other) => [...path.slice(0, -1), other])]) {
-    if (!document.has(candidate)) continue;
-    const where = `${shownAs}:${document.placeOf(candidate).line}`;
-    return candidate.at(-1) === 'api_key_env' ? `environment ${document.textOf(candidate)} (${where})` : where;
+    if (!given.has(candidate)) continue;
+    const where = given.overrideAt(candidate)?.source ?? `${shownAs}:${lineOf(candidate)}`;
+    return candidate.at(-1) === 'api_key_env' ? `environment ${given.textOf(candidate)} (${where})` : where;
   }
   return 'default';
 }
@@ -80,13 +81,12 @@ function sourceOf(path: Path, document: SourceDocument, shownAs: string): string
 function ofEnvironment(environment: Environment): readonly Setting[] {
   const value = (name: string): Scalar | undefined => {
     const set = environment.variable(name);
-    if (set === undefined) return name === 'TOKENHOUSE_MODEL_DIR' ? environment.modelDirectory : undefined;
-    if (['TOKENHOUSE_SECRET', 'TOKENHOUSE_KEY', 'TOKENHOUSE_SMTP_PASSWORD', 'HF_TOKEN'].includes(name)) return masked;
-    return name === 'TOKENHOUSE_MODEL_DIR' ? environment.modelDirectory : set;
+    if (name === 'TOKENHOUSE_MODEL_DIR') return environment.modelDirectory;
+    return set !== undefined && secretVariables.includes(name) ? masked : set;
   };
-  return Object.keys(environmentVariables).map((name) => ({
-    key: name,
-    value: value(name),
-    source: environment.variable(name) === undefined ? 'default' : `environment ${name}`,
-  }));
+  const source = (name: string): string => {
+    if (environment.variable(name) === undefined) return 'default';
+    return `environment ${environment.variable(`${name}_FILE`) === undefined ? name : `${name}_FILE`}`;
+  };
+  return Object.keys(environmentVariables).map((name) => ({ key: name, value: value(name), source: source(name) }));
 }

@@ -107,6 +107,7 @@ export async function openHost(
       trustedProxies: () => options.trustedProxies,
       inferenceUrl: () => 'http://127.0.0.1:8080',
       consoleFolder: join(folder, 'console'),
+      isReady: () => true,
       failed: (error) => failures.push(error),
     },
     routes,

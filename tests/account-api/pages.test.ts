@@ -134,8 +134,9 @@ test("the client's request id comes back", async () => {
   assert.ok(!answer.body.includes('trace'));
 });
 
-test('healthz', async () => {
+test('healthz and readyz', async () => {
   assert.deepEqual((await get('/healthz')).json(), { status: 'ok' });
+  assert.deepEqual((await get('/readyz')).json(), { status: 'ready' });
 });
 
 test('what is refused before the routes has the envelope too', async () => {

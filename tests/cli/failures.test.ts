@@ -89,9 +89,9 @@ const rows: readonly Row[] = [
     what: 'both ports the same on the command line',
     args: ['serve', '--port', '18090', '--account-port', '18090'],
     code: 64,
-    says: /Both hosts are set to port 18090/,
-    why: /only one of them/,
-    repair: /^tokenhouse serve --port 18100$/,
+    says: /^--account-port: both hosts are set to port 18090/m,
+    why: /is not used, not even in part/,
+    repair: /^tokenhouse serve --help$/,
   },
   {
     what: 'a file that is no database',

@@ -9,7 +9,7 @@ import { openSqliteStore } from '../../src/store/sqlite/store.ts';
 import { migrationNames } from '../../src/store/migrations/migrate.ts';
 import { earlierDatabases, writeEarlierFile } from '../store/earlier-databases.ts';
 import { scriptedModel } from '../support/service.ts';
-import { CommandFolder } from './command.ts';
+import { CommandFolder, jsonOf } from './command.ts';
 
 const commands = [
   ['ledger', 'verify'],
@@ -37,6 +37,11 @@ for (const name of earlierDatabases)
       assert.match(stderr, /^ {2}repair {2}npm start$/m);
     }
     assert.ok(readFileSync(file).equals(before));
+
+    const migrated = jsonOf(await folder.run('db', 'migrate', '--json')) as { migrated: string[] };
+    assert.equal(migrated.migrated.at(-1), migrationNames.at(-1));
+    assert.match((await folder.run('db', 'migrate')).stdout, /up to date, nothing was changed/);
+    assert.equal((await folder.run('ledger', 'verify')).code, 0);
   });
 
 test('a database of a newer version is not read', async (t) => {

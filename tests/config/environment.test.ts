@@ -1,7 +1,10 @@
 import assert from 'node:assert/strict';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { describe, it } from 'node:test';
 import { inspect } from 'node:util';
-import { readEnvironment } from '../../src/config/environment.ts';
+import { dataHome, readEnvironment } from '../../src/config/environment.ts';
 import { ConfigError } from '../../src/config/problem.ts';
 
 describe('the environment', () => {
@@ -14,6 +17,16 @@ describe('the environment', () => {
     ];
     for (const [variables, expected] of rows) assert.equal(readEnvironment(variables).modelDirectory, expected);
     assert.match(readEnvironment({}).modelDirectory, /^\/.*tokenhouse\/models$/, 'also without any variable');
+  });
+
+  it('knows where programs keep their data on each platform', () => {
+    const none = (): undefined => undefined;
+    const given = (name: string): string => `/given/${name}`;
+    assert.equal(dataHome(none, '/h', 'linux'), '/h/.local/share');
+    assert.equal(dataHome(given, '/h', 'linux'), '/given/XDG_DATA_HOME');
+    assert.equal(dataHome(given, '/h', 'darwin'), '/h/Library/Application Support');
+    assert.equal(dataHome(given, '/h', 'win32'), '/given/LOCALAPPDATA');
+    assert.equal(readEnvironment({ HOME: '/h' }).dataDirectory, undefined, 'a clone keeps them in its folder');
   });
 
   it('shows no secret, and hands none to child processes', () => {
@@ -31,20 +44,36 @@ describe('the environment', () => {
     assert.doesNotMatch(inspect(environment, { depth: 9 }) + JSON.stringify(environment), /canary/);
   });
 
-  it('warns about variables of ours that nothing reads', () => {
-    const { warnings } = readEnvironment({
-      HOME: '/h',
-      TOKENHOUSE_MODEL_DRI: 'x',
-      TOKENHOUSE_FROBNICATE: 'x',
-      TOKENHOUSE_KEY: 'x',
-      OTHER: 'x',
-    });
-    assert.deepEqual(
-      warnings.map(({ where }) => where),
-      ['TOKENHOUSE_MODEL_DRI', 'TOKENHOUSE_FROBNICATE'],
-    );
-    assert.match(warnings[0]!.what, /did you mean TOKENHOUSE_MODEL_DIR\?/);
-    assert.match(warnings[1]!.what, /known variables are TOKENHOUSE_SECRET/);
+  it('takes secrets from files', () => {
+    const folder = mkdtempSync(join(tmpdir(), 'tokenhouse-secrets-'));
+    const file = (name: string, text: string): string => {
+      writeFileSync(join(folder, name), text);
+      return join(folder, name);
+    };
+    const long = 'x'.repeat(40);
+    const secret = file('secret', `${long}\n`);
+    const upstream = file('upstream', 'key-of-upstream\r\n');
+    try {
+      const environment = readEnvironment({ HOME: '/h', TOKENHOUSE_SECRET_FILE: secret, UPSTREAM_FILE: upstream });
+      assert.equal(environment.secret?.reveal(), long);
+      assert.equal(environment.variable('TOKENHOUSE_SECRET'), long);
+      assert.equal(environment.variable('UPSTREAM'), 'key-of-upstream', 'a variable that the configuration names');
+      assert.equal(environment.variable('OTHER'), undefined);
+      assert.deepEqual(environment.settings, []);
+      const rows: readonly (readonly [Record<string, string>, RegExp])[] = [
+        [{ HF_TOKEN_FILE: join(folder, 'none') }, /^HF_TOKEN_FILE: .*none cannot be read \(ENOENT\)/],
+        [{ HF_TOKEN_FILE: folder }, /^HF_TOKEN_FILE: .* cannot be read \(EISDIR\)/],
+        [{ HF_TOKEN_FILE: file('empty', '\n') }, /empty is empty; write the secret into it/],
+        [{ HF_TOKEN_FILE: file('large', 'x'.repeat(70_000)) }, /has more than 65536 bytes/],
+        [{ HF_TOKEN_FILE: secret, HF_TOKEN: 'x' }, /HF_TOKEN is set too/],
+        [{ TOKENHOUSE_SECRET_FILE: file('short', 'short') }, /^TOKENHOUSE_SECRET: has 5 characters/],
+      ];
+      for (const [variables, message] of rows) assert.throws(() => readEnvironment(variables), { message });
+      const both = readEnvironment({ UPSTREAM_FILE: upstream, UPSTREAM: 'x' });
+      assert.throws(() => both.variable('UPSTREAM'), /UPSTREAM_FILE: UPSTREAM is set too/);
+    } finally {
+      rmSync(folder, { recursive: true });
+    }
   });
 
   it('refuses what cannot be used, in words', () => {

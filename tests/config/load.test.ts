@@ -24,6 +24,19 @@ describe('finding the configuration', () => {
     });
   });
 
+  it('keeps data in the folder of the user where there are none of its own, when it is installed', () => {
+    const here = inFolder('anywhere');
+    mkdirSync(path.join(here, 'data'), { recursive: true });
+    const environment = { ...readEnvironment({ HOME: '/h' }), dataDirectory: '/h/.local/share/tokenhouse' };
+    const storedIn = (): string => loadConfig({ environment, directory: here }).storage.directory;
+    assert.equal(storedIn(), '/h/.local/share/tokenhouse/data');
+    writeFileSync(path.join(here, 'data', 'tokenhouse.db'), '');
+    assert.equal(storedIn(), path.join(here, 'data'));
+    rmSync(path.join(here, 'data'), { recursive: true });
+    writeFileSync(path.join(here, 'tokenhouse.yaml'), '{}');
+    assert.equal(storedIn(), path.join(here, 'data'));
+  });
+
   it('never takes the defaults for a file that was named', () => {
     assert.throws(() => load({}, 'missing.yaml'), /missing\.yaml: does not exist/);
     assert.throws(() => load({ TOKENHOUSE_CONFIG: 'missing-too.yaml' }), /missing-too\.yaml: does not exist/);

@@ -75,6 +75,7 @@ export async function startWithWorkers(options: ServiceOptions, opened: (() => u
       metricsText: async () => printFigures(await pool.figures(metrics.figures())),
       backends: () => pool.backends(),
       defaultsOf: (model) => defaultsOnCard(modelDefaults(model.defaults)),
+      isReady: () => pool.isAccepting && (store.isAnswering?.() ?? true),
     },
     opened,
   );

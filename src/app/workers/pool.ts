@@ -118,6 +118,11 @@ export class Pool {
     return this.#members().length;
   }
 
+  /** Whether there is a worker for new work: not while all of them stop. */
+  get isAccepting(): boolean {
+    return this.#state === 'running' && this.serving > 0;
+  }
+
   /** The number of workers that ended without being stopped. */
   get ended(): number {
     return this.#ended;

@@ -47,21 +47,12 @@ export async function doctor(bare: BareContext): Promise<number> {
 async function examine({ around, configPath, print }: BareContext, findings: Finding[]): Promise<Patient | undefined> {
   try {
     const context = { around, print, ...readContext(configPath, around.directory) };
-    const { config, environment } = context;
+    const { config } = context;
     findings.push({
       check: 'configuration',
       state: 'ok',
       found: `${config.file ?? 'no file, the defaults'} · ${config.models.length} models`,
     });
-    for (const { where, what } of environment.warnings) {
-      findings.push({
-        check: 'environment',
-        state: 'warning',
-        found: where,
-        why: what,
-        repair: `unset ${where}`,
-      });
-    }
     const status = await askForStatus(controlSocketPath(config.storage.directory)).catch(() => 'other' as const);
     return { ...context, status };
   } catch (error) {

@@ -40,7 +40,7 @@ export const storage: Setting<StorageConfig> = {
     const variable = /^env:(.+)$/.exec(given)?.[1];
     const inUse = variable === undefined ? given : variableWithAddress(variable, at, reading);
     const config = /^postgres(ql)?:/.test(inUse)
-      ? postgresOf(inUse, variable !== undefined, at, reading)
+      ? postgresOf(inUse, variable !== undefined || !reading.isInFile(at), at, reading)
       : sqliteOf(inUse, reading);
     reading.show(at, config.type === 'sqlite' ? `sqlite:${config.path}` : config.shown);
     reading.fix(at, config.type === 'sqlite' ? config.path : config.url);

@@ -85,8 +85,8 @@ export interface InferenceHostServices
   readonly now: () => number;
   /** Whether new work is accepted: not while starting, and not while stopping. */
   ready(): boolean;
-  /** Whether the store answers queries besides the ledger's: idempotency keys, stored items, files. */
-  storeAnswers(): boolean;
+  /** Whether a load balancer should send work here: it is accepted, changes are known in time, and the store answers. */
+  isReady(): boolean;
 }
 
 /** The inference host of the specification. The caller listens and closes. */
@@ -452,8 +452,7 @@ function answerPlain(
       return;
     case '/readyz':
       readOnly(request);
-      if (services.ready() && !services.feed.isStale && services.storeAnswers())
-        sendJson(exchange, 200, '{"status":"ready"}');
+      if (services.isReady()) sendJson(exchange, 200, '{"status":"ready"}');
       else sendJson(exchange, 503, '{"status":"not ready"}', { 'retry-after': '1' });
       return;
     case '/openapi.json': {

@@ -40,7 +40,7 @@ export const plainOperations: readonly PlainOperation[] = [
     method: 'get',
     operationId: 'getReadiness',
     summary: 'Readiness',
-    description: 'For load balancers.',
+    description: 'For load balancers. The account host answers the same at this path.',
     answers: [
       { status: 200, description: 'It does.', contentType: 'application/json', schema: status('ready') },
       {

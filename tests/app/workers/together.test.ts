@@ -284,8 +284,8 @@ test('the commands of an operator work as before', async () => {
   assert.match(found.found, new RegExp(`process ${service.pid} `));
   const backup = await service.command('db', 'backup', `${service.folder}/copy.db`, '--no-secret');
   assert.equal(backup.code, 0, backup.stderr);
-  for (const path of ['/healthz', '/readyz']) {
-    const answer = await fetch(`${service.url}${path}`, { headers: { connection: 'close' } });
+  for (const url of [service.url, service.accountUrl].flatMap((host) => [`${host}/healthz`, `${host}/readyz`])) {
+    const answer = await fetch(url, { headers: { connection: 'close' } });
     assert.equal(answer.status, 200);
     await answer.arrayBuffer();
   }

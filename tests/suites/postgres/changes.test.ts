@@ -354,7 +354,7 @@ test('D3: a replica that is cut off from the database lets nobody in, and finds 
   assert.equal(refused.status, 500);
   assert.equal(refused.headers.get('retry-after'), '1');
   assert.equal(((await refused.json()) as { error: { code: string } }).error.code, 'internal_error');
-  assert.equal((await fetch(`${cutOff.url}/readyz`)).status, 503);
+  for (const url of [cutOff.url, cutOff.accountUrl]) assert.equal((await fetch(`${url}/readyz`)).status, 503);
   assert.equal((await fetch(`${cutOff.url}/healthz`)).status, 200);
   assert.equal((await fetch(`${cutOff.url}/v1/models`)).status, 200, 'list prices need no key');
   wire.mend();
