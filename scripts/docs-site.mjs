@@ -51,7 +51,12 @@ export async function siteFiles() {
 const slugs = { [start]: 'index', 'README.md': 'readme', 'docs/decisions/README.md': 'decisions' };
 
 /** `docs/api.md` → `api`, `bench/results.md` → `bench/results`, `SECURITY.md` → `security`. */
-const slugOf = (file) => slugs[file] ?? file.replace(/^docs\//, '').replace(/\.md$/, '').toLowerCase();
+const slugOf = (file) =>
+  slugs[file] ??
+  file
+    .replace(/^docs\//, '')
+    .replace(/\.md$/, '')
+    .toLowerCase();
 
 const addressOf = (file) => (file === start ? '/docs' : `/docs/${slugOf(file)}`);
 
@@ -155,7 +160,10 @@ const searchEntries = ({ slug, title, sections }) =>
     id: `${slug}#${anchor}`,
     page: title,
     heading,
-    text: text.replaceAll(/[`*|]+|\]\([^)]*\)|^\s*[-:| ]+$/gm, ' ').replaceAll(/\s+/g, ' ').slice(0, 4000),
+    text: text
+      .replaceAll(/[`*|]+|\]\([^)]*\)|^\s*[-:| ]+$/gm, ' ')
+      .replaceAll(/\s+/g, ' ')
+      .slice(0, 4000),
   }));
 
 function llmsText(groups) {

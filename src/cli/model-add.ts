@@ -88,11 +88,7 @@ export async function addModel(context: Context, options: AddOptions, input = ''
 }
 
 /** `tokenhouse models remove`. The file stays: other models and clones share it. */
-export async function removeModel(
-  context: Context,
-  options: Pick<AddOptions, 'config'>,
-  named = '',
-): Promise<number> {
+export async function removeModel(context: Context, options: Pick<AddOptions, 'config'>, named = ''): Promise<number> {
   const { config, print } = context;
   const found = config.models.find(({ id }) => id.toLowerCase() === named.toLowerCase());
   if (found === undefined || config.file === undefined)

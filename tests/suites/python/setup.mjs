@@ -26,5 +26,6 @@ export function setup() {
 
 function run(command, args, otherwise) {
   const { status, error } = spawnSync(command, args, { stdio: ['ignore', 2, 2] });
-  if (status !== 0) throw new Error(`${path.basename(command)} ${args[1]} failed${error ? ` (${error.message})` : ''}: ${otherwise}`);
+  if (status !== 0)
+    throw new Error(`${path.basename(command)} ${args[1]} failed${error ? ` (${error.message})` : ''}: ${otherwise}`);
 }

@@ -1,6 +1,6 @@
 import type { ErrorCode } from '../../../platform/errors.ts';
 import type { GenerationEvent } from '../../../generation/event.ts';
-import type { EngineRequest, Sampling } from '../../../generation/request.ts';
+import type { EngineRequest } from '../../../generation/request.ts';
 import type { PromptRequest } from './prompt.ts';
 
 /**
