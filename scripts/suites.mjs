@@ -134,10 +134,12 @@ export const suites = {
 /** A person may soak for hours. */
 const soakMinutes = Number(process.env.TOKENHOUSE_SOAK_MINUTES ?? 0);
 
-export function suiteLimits(name) {
+/** `slow`: how many times slower the machine is than a quiet one (scripts/slowness.mjs). */
+export function suiteLimits(name, slow = 1) {
   const { minutes, fileMinutes } = suites[name];
   const longer = name === 'soak' ? soakMinutes : 0;
-  return { suiteMs: (minutes + longer) * minutesMs, fileMs: (fileMinutes + longer) * minutesMs };
+  const limitMs = (ofSuite) => Math.round((ofSuite * slow + longer) * minutesMs);
+  return { suiteMs: limitMs(minutes), fileMs: limitMs(fileMinutes) };
 }
 
 /** Beside the tests that they lengthen: 100,000 mutations instead of 10,000, and the like. */

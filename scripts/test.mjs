@@ -18,6 +18,7 @@ import { newestClients } from './newest-clients.mjs';
 import { nodeBinary } from './node-binary.mjs';
 import { notingOption } from './processor-time.mjs';
 import { fail, root, say, setup } from './setup.mjs';
+import { slowness } from './slowness.mjs';
 import { readArguments, suiteLimits, suites, testFiles } from './suites.mjs';
 import { runOnceMore } from './once-more.mjs';
 import { failedFiles, processorNotes, summaryLines } from './test-summary.mjs';
@@ -107,7 +108,7 @@ async function setUpSuite() {
 async function runTests(files, concurrency, variables) {
   const summaryFile = path.join(folder, 'summary');
   for (const file of [summaryFile, processorNotes(summaryFile)]) fs.rmSync(file, { force: true });
-  const { suiteMs, fileMs } = suiteLimits(suite);
+  const { suiteMs, fileMs } = suiteLimits(suite, slowness());
   const parameters = [
     ...[pathToFileURL(builtFile(stackTraces)).href, ...imports].flatMap((url) => ['--import', url]),
     ...[...notingOption(processorNotes(summaryFile)), '--test'],
@@ -133,7 +134,7 @@ async function runTests(files, concurrency, variables) {
   let overdue = false;
   const limit = setTimeout(() => {
     overdue = true;
-    say(`tests    the suite '${suite}' did not end within ${suiteMs / 60_000} minutes`);
+    say(`tests    the suite '${suite}' did not end within ${Math.round(suiteMs / 60_000)} minutes`);
     kill(child, 'SIGTERM');
     setTimeout(() => kill(child, 'SIGKILL'), 10_000).unref();
   }, suiteMs);

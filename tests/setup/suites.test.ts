@@ -56,7 +56,7 @@ describe('the suites', () => {
     for (const name of names) {
       assert.equal(scripts[`test:${name}`], `node scripts/test.mjs --suite ${name}`);
       const stage = new RegExp(
-        `^ *(unless_late )?stage ${name} \\d+ (env [A-Z_=\\d ]+)?npm run test:${name} -- --again( &)?$`,
+        `^ *(fitting \\d+ )?stage ${name} \\d+ (env [A-Z_=\\d ]+)?npm run test:${name} -- --again( &)?$`,
         'm',
       );
       if (suites[name]!.ci === false) assert.doesNotMatch(ci, stage);

@@ -44,7 +44,8 @@ export function entriesFor({ may, isOperator }: Session): readonly NavigationEnt
 }
 
 /** Whether an area has this page. */
-const hasPage = (to: string): boolean => areas.some(({ navigation }) => navigation.some((entry: NavigationEntry) => entry.to === to));
+const hasPage = (to: string): boolean =>
+  areas.some(({ navigation }) => navigation.some((entry: NavigationEntry) => entry.to === to));
 
 export function Mark() {
   return (

@@ -1,0 +1,23 @@
+// How slow this machine is now, beside the quiet one on which limits and times were measured (bench/results.md): 1 is as quick. The
+// same tests took 8 minutes of two processors one day and 40 the next, on a host that gave the machine a fifth of its own.
+// A limit says that a test hangs, so it is as many times longer; CI leaves out what would no longer fit.
+import { spawnSync } from 'node:child_process';
+import { isStarted } from './setup.mjs';
+
+/** What tests do most: start Node. In ms, on the quiet machine. */
+const quietMs = 60;
+/** Beyond this, limits would no longer end anything. */
+const slownessMax = 8;
+
+/** From the quickest of five starts: the others had to share a processor. */
+export function slowness() {
+  const times = Array.from({ length: 5 }, () => {
+    const startedAt = performance.now();
+    spawnSync(process.execPath, ['-e', '0']);
+    return performance.now() - startedAt;
+  });
+  return Math.min(slownessMax, Math.max(1, Math.min(...times) / quietMs));
+}
+
+// For a shell, which has no fractions: in hundredths.
+if (isStarted(import.meta.url)) process.stdout.write(`${Math.round(slowness() * 100)}\n`);
