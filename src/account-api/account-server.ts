@@ -100,21 +100,14 @@ export function createAccountHost(
         send(response, 200, 'application/json', '{"status":"ok"}', publicId);
         return;
       case '/readyz':
-        if (options.isReady()) send(response, 200, 'application/json', '{"status":"ready"}', publicId);
-        else send(response, 503, 'application/json', '{"status":"not ready"}', publicId, { 'retry-after': '1' });
+        sendReadiness(options.isReady(), response, publicId);
         return;
       case '/openapi.json':
         send(response, 200, 'application/json', document(accountUrl()), publicId);
         return;
       case '/metrics':
         if (mayReadMetrics(request, metrics)) void sendMetrics(metrics, response, publicId);
-        else
-          refuse(
-            new ApiError(
-              'http_403',
-              'Metrics are for requests from this computer, or with the token of TOKENHOUSE_METRICS_TOKEN.',
-            ),
-          );
+        else refuse(metricsRefused());
         return;
       case '/page.js':
         send(response, 200, 'text/javascript; charset=utf-8', pageScript, publicId);
@@ -137,6 +130,18 @@ export function createAccountHost(
   };
   return createListener(onRequest, { newRequestId, accountUrl }, limits);
 }
+
+/** As on the inference host. */
+function sendReadiness(isReady: boolean, response: ServerResponse, publicId: string): void {
+  if (isReady) send(response, 200, 'application/json', '{"status":"ready"}', publicId);
+  else send(response, 503, 'application/json', '{"status":"not ready"}', publicId, { 'retry-after': '1' });
+}
+
+const metricsRefused = (): ApiError =>
+  new ApiError(
+    'http_403',
+    'Metrics are for requests from this computer, or with the token of TOKENHOUSE_METRICS_TOKEN.',
+  );
 
 interface Asked {
   readonly request: IncomingMessage;

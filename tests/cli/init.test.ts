@@ -131,7 +131,10 @@ models:
     pricing: { input_cents_per_million: 5, output_cents_per_million: 1 }
     backends:
       - { engine: openai, flavor: vllm, url: "http://a/v1" }
-      - { engine: llama, sources: [ a.gguf ], sha256: ${'ab'.repeat(32)} }
+      - engine: llama
+        sources: [ a.gguf ]
+        sha256: ${'ab'.repeat(32)}
+        parts: [ { sources: [ b.gguf ], sha256: ${'cd'.repeat(32)} } ]
       - { engine: scripted, scripts: [ { say: [ { text: hi } ] } ] }
 `,
     );
