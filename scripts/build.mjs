@@ -282,9 +282,4 @@ export async function setUpProgram() {
   slim(inputs, loaded);
 }
 
-if (isStarted(import.meta.url)) {
-  await setUpProgram();
-  // Imported here: what `npm start` needs before the service answers is above.
-  const { buildConsole } = await import('./console.mjs');
-  await buildConsole().catch(({ message }) => fail(`console  ${message}`));
-}
+if (isStarted(import.meta.url)) await setUpProgram();

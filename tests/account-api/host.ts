@@ -82,7 +82,7 @@ export async function openHost(
       newId: uuid,
       now,
     },
-    config: () => ({ invoices: { tax: noTax }, server: { account: { console: true } }, ...config, signIn }) as Config,
+    config: () => ({ invoices: { tax: noTax }, server: { account: { console: false } }, ...config, signIn }) as Config,
     accountUrl: () => url,
     mailer: { send: (mail: Mail) => Promise.resolve(void mails.push(mail)) },
   };

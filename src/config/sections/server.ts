@@ -57,7 +57,12 @@ const inference = group('the inference host: the API', {
 
 const account = group('the account host: account API, console and error pages', {
   ...listenMembers(8081),
-  console: flag('whether it serves the web console; without it, plain pages are left', { default: true }),
+  console: flag(
+    'whether it serves the web console, which is not complete yet: signing in and the list of keys; else plain pages',
+    {
+      default: false,
+    },
+  ),
 });
 
 const workers: Setting<number> = untilRestart({

@@ -4,13 +4,11 @@ import { spawnSync } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
 import { cacheFolder } from '../../../scripts/cache-folder.mjs';
-import { buildConsole } from '../../../scripts/console.mjs';
 
 const remedy =
   'Debian: apt-get update && apt-get install chromium fonts-dejavu-core. Elsewhere install Chromium or Chrome, and set TOKENHOUSE_TEST_CHROMIUM to its program';
 
-export async function setup() {
-  await buildConsole();
+export function setup() {
   const { TOKENHOUSE_TEST_CHROMIUM: named, PATH = '' } = process.env;
   if (named !== undefined) return {};
   const found = ['chromium', 'chromium-browser', 'google-chrome', 'google-chrome-stable']
