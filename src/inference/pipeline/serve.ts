@@ -8,6 +8,7 @@ import { ApiError } from '../../platform/errors.ts';
 import type {
   Effort,
   EngineRequest,
+  FieldPaths,
   GenerationRequest,
   ImageTokens,
   Prompt,
@@ -23,7 +24,15 @@ import { countPrompt } from './count.ts';
 import { imageTokens } from './request-images.ts';
 import { refuseImpossible } from './backend-pool.ts';
 import { checkFeatures } from './features.ts';
-import { contextLengthExceeded, fit, promptTokenBound, promptTokensLikely, retryTokens } from './fit.ts';
+import {
+  contextLengthExceeded,
+  fit,
+  fitTask,
+  inputTooLong,
+  promptTokenBound,
+  promptTokensLikely,
+  retryTokens,
+} from './fit.ts';
 import type { Order, RequestFacts } from './order.ts';
 import type { Lease } from './runtime-config.ts';
 import { reasoningOf } from './effort.ts';
@@ -119,21 +128,26 @@ export async function serve(json: unknown, call: Call, services: ServeServices):
   const plan = services.limits.coveringPlan(facts) ?? null; // 403
   const { at } = asked;
   const larger = (): readonly Model[] => largerModels(prepared.found, call);
-  const fitting = fit(
-    {
-      prompt,
-      tools: prepared.tools,
-      maxTokens: asked.maxTokens,
-      // §4.2.1(5)
-      reasoningRoomTokens: effort === 'none' ? 0 : model.capabilities.reasoningRoomTokens,
-      at: asked.at,
-    },
-    model,
-    call.route,
-    (only) => count(prepared, call, only),
-    larger,
-    images,
-  );
+  const { task } = asked;
+  const countOnly = (only: Prompt) => count(prepared, call, only);
+  const fitting =
+    task === undefined
+      ? fit(
+          {
+            prompt,
+            tools: prepared.tools,
+            maxTokens: asked.maxTokens,
+            // §4.2.1(5)
+            reasoningRoomTokens: effort === 'none' ? 0 : model.capabilities.reasoningRoomTokens,
+            at: asked.at,
+          },
+          model,
+          call.route,
+          countOnly,
+          larger,
+          images,
+        )
+      : fitTask({ prompt, at, task }, model, countOnly, larger);
   const fitted = fitting instanceof Promise ? await fitting : fitting;
   const choicesInAll = choicesOf(prompt) * choices;
   // Named one by one: `...facts` and twenty fields after it are made field by field, each on a larger copy of the object (33 µs, and
@@ -173,7 +187,9 @@ export async function serve(json: unknown, call: Call, services: ServeServices):
     },
     // The backend's window counts, whatever the card says.
     tooLong: ({ promptTokens, windowTokens }) =>
-      contextLengthExceeded(model, promptTokens, fitted.maxTokens, larger(), at.prompt, windowTokens),
+      task !== undefined
+        ? inputTooLong(model, promptTokens, larger(), longestOf(prompt, at), windowTokens)
+        : contextLengthExceeded(model, promptTokens, fitted.maxTokens, larger(), at.prompt, windowTokens),
   };
 }
 
@@ -275,7 +291,7 @@ async function prepare(asked: GenerationRequest, call: Call<Route>, services: Se
   const whole = files === undefined ? resolved : await readFiles(resolved, files);
   const prompt = withPreservedThinking(whole, isKept, services.reasoningKeys, facts.account.id);
   // Not `asked` as a whole: the files in it have been read, and would stay in memory as long as the order.
-  const { sampling, stop, parallelToolCalls, logprobs, logitBias, tokens } = asked;
+  const { sampling, stop, parallelToolCalls, logprobs, logitBias, tokens, task } = asked;
   const engineRequest = (maxTokens: number, reasoningRoomTokens = 0): EngineRequest => ({
     id: facts.idHex,
     prompt,
@@ -293,6 +309,7 @@ async function prepare(asked: GenerationRequest, call: Call<Route>, services: Se
     logprobs,
     logitBias,
     ...(tokens === undefined ? {} : { tokens }),
+    ...(task === undefined ? {} : { task }),
     cacheScope: facts.account.id,
     retain: !facts.zdr,
   });
@@ -338,6 +355,13 @@ const largerModels = (model: Model, { facts, lease }: Call<Route>): readonly Mod
     .filter((candidate) => candidate.contextLength > model.contextLength)
     .sort((a, b) => a.contextLength - b.contextLength)
     .slice(0, 5);
+
+/** The field of the longest prompt of a task: a backend that refuses one does not say which. */
+function longestOf(prompt: Prompt, at: FieldPaths): string {
+  if (prompt.type === 'messages') return at.prompt;
+  const lengths = prompt.prompts.map(({ length }) => length);
+  return at.promptAt?.(lengths.indexOf(Math.max(...lengths))) ?? at.prompt;
+}
 
 const choicesOf = (prompt: Prompt): number => (prompt.type === 'messages' ? 1 : prompt.prompts.length);
 
