@@ -141,9 +141,7 @@ class Partition {
     const extent = (backend: BackendConfig) => extentOf(kindOf(backend), backends);
     const [requested, at] = this.#requested(key);
     if (requested === undefined)
-      return (
-        missing === undefined && against === undefined && this.#backends.every((each) => extent(each) === 'yes')
-      );
+      return missing === undefined && against === undefined && this.#backends.every((each) => extent(each) === 'yes');
     if (!requested) return false;
     if (against !== undefined) {
       this.#report(at, `a model with ${against} generates no text; remove one of the two lines`);

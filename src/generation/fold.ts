@@ -140,7 +140,14 @@ export class Fold {
 
   #open(index: number): OpenChoice {
     for (let next = this.#choices.length; next <= index; next++) {
-      this.#choices.push({ prompt: undefined, made: undefined, blocks: [], logprobs: [], tokenIds: [], finish: undefined });
+      this.#choices.push({
+        prompt: undefined,
+        made: undefined,
+        blocks: [],
+        logprobs: [],
+        tokenIds: [],
+        finish: undefined,
+      });
     }
     const choice = this.#choices[index];
     if (choice === undefined) throw new Error('no such choice');

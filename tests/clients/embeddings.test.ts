@@ -62,7 +62,9 @@ for (const [name, modelOf] of [
   [
     'its provider for compatible servers',
     () =>
-      createOpenAICompatible({ name: 'tokenhouse', apiKey: service.key, baseURL: baseURL() }).textEmbeddingModel('demo'),
+      createOpenAICompatible({ name: 'tokenhouse', apiKey: service.key, baseURL: baseURL() }).textEmbeddingModel(
+        'demo',
+      ),
   ],
 ] as const) {
   test(`AI SDK with ${name}`, async () => {

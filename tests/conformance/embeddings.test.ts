@@ -27,21 +27,26 @@ const model = (id: string, capabilities: string, backend: string): string => `  
 `;
 
 before(async () => {
-  upstream = await Upstream.start(({ path, body, json }) => {
-    if (path === '/v1/models') return json(404, {});
-    const read = JSON.parse(body === '' ? '{}' : body) as Json;
-    asked.push({ path, body: read });
-    const said = answer(path, read) as Json;
-    if (typeof said['fails'] === 'number') json(said['fails'], said['body']);
-    else json(200, said);
-  }, { isLookedAt: true });
+  upstream = await Upstream.start(
+    ({ path, body, json }) => {
+      if (path === '/v1/models') return json(404, {});
+      const read = JSON.parse(body === '' ? '{}' : body) as Json;
+      asked.push({ path, body: read });
+      const said = answer(path, read) as Json;
+      if (typeof said['fails'] === 'number') json(said['fails'], said['body']);
+      else json(200, said);
+    },
+    { isLookedAt: true },
+  );
   const scripted = 'engine: scripted, scripts: [ { say: [] } ]';
   const server = (flavor: string): string => `engine: openai, flavor: ${flavor}, url: "${upstream.url}"`;
   const flavors = ['vllm', 'sglang', 'llama-server', 'tei'];
   service = new InnerService({
     config: `models:
 ${model('embeds', '{ embeddings: { supported: true, dimensions: true } }', scripted)}${model('plain', '{ embeddings: { supported: true } }', scripted)}${model('ranks', '{ rerank: { supported: true } }', scripted)}${model('writes', '{}', scripted)}${flavors
-      .map((flavor) => model(flavor, '{ embeddings: { supported: true }, rerank: { supported: true } }', server(flavor)))
+      .map((flavor) =>
+        model(flavor, '{ embeddings: { supported: true }, rerank: { supported: true } }', server(flavor)),
+      )
       .join('')}`,
   });
   await service.start();
@@ -116,7 +121,13 @@ describe('embeddings', () => {
     ['an id outside of the vocabulary', { input: [99_999_999] }, 400, 'unsupported_value', 'input[0]'],
     ['an unknown encoding', { input: 'a', encoding_format: 'hex' }, 422, 'schema_validation_failed', 'encoding_format'],
     ['more dimensions than there are', { input: 'a', dimensions: 17 }, 400, 'unsupported_value', 'dimensions'],
-    ['dimensions of another model', { input: 'a', dimensions: 4, model: 'plain' }, 400, 'unsupported_parameter', 'dimensions'],
+    [
+      'dimensions of another model',
+      { input: 'a', dimensions: 4, model: 'plain' },
+      400,
+      'unsupported_parameter',
+      'dimensions',
+    ],
     ['a model that writes', { input: 'a', model: 'writes' }, 400, 'unsupported_feature', 'model'],
     ['a model that ranks', { input: 'a', model: 'ranks' }, 400, 'unsupported_feature', 'model'],
   ] as const) {
@@ -177,7 +188,10 @@ describe('rerank', () => {
 
   test('a document that is too long is named', async () => {
     const { status, json } = await rank({ query: 'sky', documents: ['a', 'b'.repeat(300)] });
-    assert.deepEqual([status, json['error'].code, json['error'].param], [400, 'context_length_exceeded', 'documents[1]']);
+    assert.deepEqual(
+      [status, json['error'].code, json['error'].param],
+      [400, 'context_length_exceeded', 'documents[1]'],
+    );
   });
 });
 
@@ -199,13 +213,22 @@ describe('servers', () => {
       assert.deepEqual(json['usage'], { prompt_tokens: 5, total_tokens: 5 });
       assert.deepEqual(
         json['data'].map(({ embedding }: Json) => embedding.map((value: number) => Math.fround(value))),
-        [[Math.fround(0.6), Math.fround(0.8)], [0, 1]],
+        [
+          [Math.fround(0.6), Math.fround(0.8)],
+          [0, 1],
+        ],
       );
     });
   }
 
   for (const [flavor, path, field, said, relevance] of [
-    ['vllm', '/v1/rerank', 'documents', { results: [{ index: 0, relevance_score: 0.25 }], usage: { total_tokens: 4 } }, 0.25],
+    [
+      'vllm',
+      '/v1/rerank',
+      'documents',
+      { results: [{ index: 0, relevance_score: 0.25 }], usage: { total_tokens: 4 } },
+      0.25,
+    ],
     ['llama-server', '/v1/rerank', 'documents', { results: [{ index: 0, relevance_score: 0 }] }, 0.5],
     ['sglang', '/v1/rerank', 'documents', [{ index: 0, score: 0 }], 0.5],
     ['tei', '/rerank', 'texts', [{ index: 0, score: 0.75 }], 0.75],
@@ -227,7 +250,10 @@ describe('servers', () => {
       usage: { prompt_tokens: (input as string[]).length },
     });
     const { json } = await embed({ model: 'tei', input: Array(70).fill('a') });
-    assert.deepEqual(asked.map(({ body }) => body['input'].length), [32, 32, 6]);
+    assert.deepEqual(
+      asked.map(({ body }) => body['input'].length),
+      [32, 32, 6],
+    );
     assert.deepEqual([json['data'].length, json['usage'].prompt_tokens], [70, 70]);
     assert.equal(json['data'][69].index, 69);
   });

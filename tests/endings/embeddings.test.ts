@@ -5,7 +5,14 @@ import { after, before, describe, test } from 'node:test';
 import { newRequestId } from '../support/raw-client.ts';
 import { until } from '../support/service.ts';
 import { TestLedger } from '../support/test-ledger.ts';
-import { assertNothingLeft, cost, endingsService, inputPrice, outputPrice, verifyAndDispose } from './endings-service.ts';
+import {
+  assertNothingLeft,
+  cost,
+  endingsService,
+  inputPrice,
+  outputPrice,
+  verifyAndDispose,
+} from './endings-service.ts';
 
 const measuring = (id: string, flags: string): string => `- id: ${id}
   context_length: 512
@@ -123,7 +130,10 @@ for (const { api, path, model, body, tokens } of families) {
         controller.abort();
         await answer.catch(() => {});
         const row = await ledger.row(id, 60_000);
-        assert.deepEqual([row.ending, row.promptTokens, row.completionTokens], ['client_left', tokens(['fine', text]), 0]);
+        assert.deepEqual(
+          [row.ending, row.promptTokens, row.completionTokens],
+          ['client_left', tokens(['fine', text]), 0],
+        );
         assert.equal(row.costMicrocents, cost(row.promptTokens, 0));
         assert.equal(await ledger.balance(), balance - row.costMicrocents);
         await assertNothingLeft(service);

@@ -266,8 +266,7 @@ export function promptTokenBound(prompt: Prompt, tools: readonly Tool[], task?: 
 }
 
 /** What is put around each text: the marks of an encoder, or the query with its template. */
-const taskTokens = (task: Task): number =>
-  task.type === 'embed' ? 3 : Buffer.byteLength(task.query) + templateTokens;
+const taskTokens = (task: Task): number => (task.type === 'embed' ? 3 : Buffer.byteLength(task.query) + templateTokens);
 
 function promptBytes(prompt: Prompt): number {
   switch (prompt.type) {

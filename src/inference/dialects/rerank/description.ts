@@ -9,8 +9,7 @@ export const rerankDescription: EndpointDescription = {
   operationId: 'rerank',
   tag: 'Embeddings',
   summary: 'Order documents by their relevance to a query',
-  description:
-    'Each document is read together with the query. Only prompt tokens are billed; there are no streams.',
+  description: 'Each document is read together with the query. Only prompt tokens are billed; there are no streams.',
   request: rerankRequestSchema,
   answer: rerankResults,
   error: plainError,
@@ -30,7 +29,11 @@ export const rerankDescription: EndpointDescription = {
       name: 'documents',
       summary: 'Two documents',
       needs: [],
-      body: (model) => ({ model, query: 'Why is the sky blue?', documents: ['Air scatters blue light.', 'Grass grows.'] }),
+      body: (model) => ({
+        model,
+        query: 'Why is the sky blue?',
+        documents: ['Air scatters blue light.', 'Grass grows.'],
+      }),
     },
   ],
 };

@@ -57,7 +57,9 @@ export async function runTask(request: EngineRequest, task: Task, backend: TaskB
   // One after the other: a request has one place at its backend.
   for (let from = 0; from < prompts.length; from += size) {
     const some = prompts.slice(from, from + size) as readonly string[] | readonly (readonly number[])[];
-    const answer = await (task.type === 'embed' ? embed(some, backend) : rank(some as readonly string[], task.query, backend));
+    const answer = await (task.type === 'embed'
+      ? embed(some, backend)
+      : rank(some as readonly string[], task.query, backend));
     for (const finding of answer.findings) findings.push(finding);
     tokens = tokens === undefined || answer.promptTokens === undefined ? undefined : tokens + answer.promptTokens;
   }
