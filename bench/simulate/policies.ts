@@ -13,7 +13,7 @@ export interface PolicyServer {
 export interface Sent {
   readonly server: number;
   begun(nowMs: number): void;
-  reported(cachedTokens: number): void;
+  reported(cachedTokens: number, nowMs: number): void;
   end(nowMs: number): void;
 }
 
@@ -73,7 +73,7 @@ function leastExpected({ servers, cacheBlocks }: PolicyOptions): Policy {
       return {
         server: placement.backend.server.index,
         begun: (at) => placement.begun(at),
-        reported: (cachedTokens) => placement.reported({ promptTokens: request.promptTokens, cachedTokens }),
+        reported: (cachedTokens, at) => placement.reported({ cachedTokens }, at),
         end: (at) => placement.end(at),
       };
     },

@@ -182,7 +182,7 @@ class Play {
     this.#events.add(endAtMs, () => {
       if (!server.present.delete(running)) return;
       server.running--;
-      sent.reported(running.cachedTokens);
+      sent.reported(running.cachedTokens, endAtMs);
       sent.end(endAtMs);
     });
   }

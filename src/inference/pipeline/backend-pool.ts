@@ -1,6 +1,7 @@
 import type { Engine } from '../engines/engine.ts';
 import type { Constraint, EngineRequest } from '../../generation/request.ts';
 import { Fleet, type BackendLoad, type Placement } from '../routing/fleet.ts';
+import { RetryBudget } from '../routing/retry-budget.ts';
 import { WaitQueue } from './wait-queue.ts';
 import { PromptLengths } from './prompt-lengths.ts';
 
@@ -29,6 +30,8 @@ export interface BackendPool {
   readonly fleet: Fleet<Backend>;
   readonly queue: WaitQueue<Placement<Backend>>;
   readonly promptLengths: PromptLengths;
+  /** How many requests may be tried at another backend. */
+  readonly retries: RetryBudget;
 }
 
 /**
@@ -42,7 +45,13 @@ export function openBackendPool(backends: readonly Backend[], waitMaxMs: number,
     mayHaveChanged: () => backends.some(isFree) || !backends.some(isReady),
   });
   setRanks(backends);
-  return { backends, fleet: new Fleet(backends, before?.fleet), queue, promptLengths: new PromptLengths() };
+  return {
+    backends,
+    fleet: new Fleet(backends, before?.fleet),
+    queue,
+    promptLengths: new PromptLengths(),
+    retries: new RetryBudget(),
+  };
 }
 
 /**

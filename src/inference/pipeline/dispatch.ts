@@ -32,6 +32,7 @@ export async function dispatch(
   usage: () => Usage,
 ): Promise<void> {
   const tried = new Set<Backend>();
+  pool.retries.requested();
   const routed = routedRequest(order);
   let request: EngineRequest = order.request;
   let refitted = false;
@@ -60,11 +61,12 @@ export async function dispatch(
         const goesOn = take(batch);
         return typeof goesOn === 'boolean' ? taken(goesOn) : goesOn.then(taken);
       });
-      placement.reported(usage());
+      placement.reported(usage(), performance.now());
       return;
     } catch (error) {
       if (isTaking) throw error;
       attempt.failed = signal.aborted ? null : codeOf(error);
+      if (!signal.aborted && isFaultOfBackend(error)) placement.failed(performance.now());
       if (content || signal.aborted) throw withModel(error, order);
       const refusal = lengthRefusal(error);
       const shorter = refusal === undefined || refitted ? undefined : order.retryWithinContext(refusal);
@@ -72,7 +74,7 @@ export async function dispatch(
       if (shorter !== undefined) {
         request = shorter;
         refitted = true;
-      } else if (mayFailOver(error)) {
+      } else if (mayFailOver(error) && pool.retries.take()) {
         tried.add(backend);
         failure = error;
       } else {
@@ -83,6 +85,12 @@ export async function dispatch(
       pool.queue.offer();
     }
   }
+}
+
+/** Unlike a full server or a request that cannot be served. */
+function isFaultOfBackend(error: unknown): boolean {
+  const code = codeOf(error);
+  return code === 'backend_http_error' || code === 'backend_timeout' || code === 'backend_connect_error';
 }
 
 const codeOf = (error: unknown): string => (error instanceof ApiError ? error.code : 'internal_error');

@@ -1,9 +1,10 @@
 import { CacheIndex, cacheTokensUnknown, type CacheView } from './cache-index.ts';
 import { choose, type BackendView, type Choice, type ChoiceReasons } from './choose.ts';
+import { answered, failed, isUsable, soundHealth, type BackendHealth } from './health.ts';
 import { noPrefixes, type PromptPrefixes } from './prompt-prefixes.ts';
 
 /** A backend as the fleet sees it; only the fleet changes it. */
-export interface BackendLoad extends BackendView, CacheView {
+export interface BackendLoad extends BackendView, CacheView, BackendHealth {
   rank: number;
   cachedTokens: number;
   warmth: number;
@@ -51,6 +52,7 @@ export function idleLoad({ concurrencyMax = Infinity, weight = 1 } = {}): Backen
     measuredAtMs: 0,
     reportsCache: false,
     warmSinceMs: 0,
+    ...soundHealth(),
   };
 }
 
@@ -69,8 +71,10 @@ export interface Placement<Member> {
   readonly reasons: ChoiceReasons | null;
   /** The first token is there. */
   begun(nowMs: number): void;
-  /** What the backend says of the prompt of a complete answer. */
-  reported(usage: { readonly promptTokens: number; readonly cachedTokens: number }): void;
+  /** The answer is complete; what the backend says of its prompt. */
+  reported(usage: { readonly cachedTokens: number }, nowMs: number): void;
+  /** The backend has failed it, by its own fault. */
+  failed(nowMs: number): void;
   end(nowMs: number): void;
 }
 
@@ -99,6 +103,8 @@ export class Fleet<Member extends BackendLoad> {
   #placements = 0;
   readonly #warming = new Set<Member>();
   readonly #ownSpeeds = new Set<Member>();
+  /** Left out, or on probation. */
+  readonly #ejected = new Set<Member>();
 
   /** `before`: what it takes the place of; what was learned about members of both is kept. */
   constructor(members: readonly Member[], before?: Fleet<Member>) {
@@ -111,6 +117,7 @@ export class Fleet<Member extends BackendLoad> {
     for (const member of before.members) if (!kept.has(member)) this.#cache.drop(member);
     for (const member of before.#warming) if (kept.has(member)) this.#warming.add(member);
     for (const member of before.#ownSpeeds) if (kept.has(member)) this.#ownSpeeds.add(member);
+    for (const member of before.#ejected) if (kept.has(member)) this.#ejected.add(member);
   }
 
   /** Puts a request at a backend; `undefined`: none can take it now. Costs nothing worth measuring where there is one backend. */
@@ -121,7 +128,11 @@ export class Fleet<Member extends BackendLoad> {
     if (this.#warming.size > 0) this.#warm(nowMs);
     if (this.#ownSpeeds.size > 0) this.#forgetSpeeds(nowMs);
     const tokensPerSecond = this.#tokensPerSecond || tokensPerSecondUnknown;
-    const choice = choose(request.promptTokens, this.members, tokensPerSecond, nowMs, mayTake);
+    const chooseOf = (able: (member: Member) => boolean) =>
+      choose(request.promptTokens, this.members, tokensPerSecond, nowMs, able);
+    let choice = chooseOf(this.#ejected.size === 0 ? mayTake : (member) => isUsable(member, nowMs) && mayTake(member));
+    // Those that fail are better than none.
+    if (choice === undefined && this.#ejected.size > 0 && !this.#hasSound(mayTake)) choice = chooseOf(mayTake);
     return choice === undefined ? undefined : this.#placed(choice, prefixes, nowMs);
   }
 
@@ -132,6 +143,10 @@ export class Fleet<Member extends BackendLoad> {
     if (isEmpty) this.#cache.drop(member);
   }
 
+  #hasSound(mayTake: (member: Member) => boolean): boolean {
+    return this.members.some((member) => !this.#ejected.has(member) && mayTake(member));
+  }
+
   #only(member: Member, mayTake: (member: Member) => boolean): Placement<Member> | undefined {
     if (member.running >= member.concurrencyMax || !mayTake(member)) return undefined;
     member.running++;
@@ -140,6 +155,7 @@ export class Fleet<Member extends BackendLoad> {
       reasons: null,
       begun: ignore,
       reported: ignore,
+      failed: ignore,
       end: () => void member.running--,
     };
   }
@@ -157,11 +173,15 @@ export class Fleet<Member extends BackendLoad> {
       begun: (begunAtMs) => {
         if (stopWaiting(backend, waiting, begunAtMs)) this.#measure(backend, waitingTokens + uncachedTokens, begunAtMs - nowMs, begunAtMs);
       },
-      reported: (usage) => {
+      reported: (usage, endedAtMs) => {
+        if (answered(backend) && this.#ejected.delete(backend)) this.recovered(backend, false, endedAtMs);
         if (usage.cachedTokens > 0) backend.reportsCache = true;
         // Where the server has lost it, it has lost what was used before it.
         if (backend.reportsCache && usedAt > 0 && usage.cachedTokens + cachedSlackTokens < cachedTokens)
           this.#cache.dropUsedUntil(backend, usedAt);
+      },
+      failed: (failedAtMs) => {
+        if (failed(backend, failedAtMs)) this.#ejected.add(backend);
       },
       end: (endedAtMs) => {
         stopWaiting(backend, waiting, endedAtMs);

@@ -34,7 +34,7 @@ test('a backend that reports less than it was believed to have is believed to ha
   const only = fleet.members[0]!;
   const at = (first: number, cachedTokens: number) => {
     const placement = fleet.place(request(first), (member) => member === only, 0)!;
-    placement.reported({ promptTokens: 1_000, cachedTokens });
+    placement.reported({ cachedTokens }, 0);
     placement.end(0);
     return placement.reasons!.cachedTokens;
   };
@@ -97,4 +97,39 @@ test('what waited at a server that ends is answered by others, and it is used ag
   const ours = playedBy('least expected first token', 1, { outages });
   assert.equal(ours.failed, 0);
   assert.ok(ours.comeback < 5, String(ours.comeback));
+});
+
+test('a backend that fails three in a row is left out for a second, then has one request at a time until it answers', () => {
+  const fleet = new Fleet([idleLoad(), idleLoad()]);
+  const [bad, good] = fleet.members as [ReturnType<typeof idleLoad>, ReturnType<typeof idleLoad>];
+  const failAt = (nowMs: number): void => {
+    const placement = fleet.place(request(1), (member) => member === bad, nowMs)!;
+    placement.failed(nowMs);
+    placement.end(nowMs);
+  };
+  const takenAt = (nowMs: number): readonly boolean[] => {
+    const placed = Array.from({ length: 6 }, (_, index) => fleet.place(request(1_000 + 10 * index), able, nowMs)!);
+    for (const each of placed) each.end(nowMs);
+    return [placed.filter(({ backend }) => backend === bad).length > 1, placed.some(({ backend }) => backend === bad)];
+  };
+  for (let count = 0; count < 2; count++) failAt(0);
+  assert.deepEqual(takenAt(0), [true, true], 'two failures are chance');
+  failAt(0);
+  assert.deepEqual(takenAt(999), [false, false], 'left out');
+  assert.deepEqual(takenAt(1_000), [false, true], 'on probation');
+  failAt(1_000);
+  assert.deepEqual(takenAt(2_999), [false, false], 'for twice as long');
+  const back = fleet.place(request(1), (member) => member === bad, 3_000)!;
+  back.reported({ cachedTokens: 0 }, 3_100);
+  back.end(3_100);
+  assert.equal(bad.warmth < 1 || takenAt(3_100)[1], true);
+  assert.deepEqual(takenAt(14_000), [true, true], 'in use');
+  // All fail: they are better than none.
+  for (const member of [bad, good])
+    for (let count = 0; count < 3; count++) {
+      const placement = fleet.place(request(1), (each) => each === member, 20_000)!;
+      placement.failed(20_000);
+      placement.end(20_000);
+    }
+  assert.ok(fleet.place(request(1), able, 20_000) !== undefined, 'never the last one');
 });
