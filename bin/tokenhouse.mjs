@@ -1,5 +1,6 @@
 #!/usr/bin/env node
-// The command `tokenhouse`. Plain JavaScript, so that it can explain a clone that is not built yet.
+// The command `tokenhouse`; alone it runs the service. Plain JavaScript, so that it can explain a clone that is not built yet.
 import { launch } from '../scripts/launch.mjs';
 
-await launch(process.argv.slice(2));
+const given = process.argv.slice(2);
+await launch(given.length === 0 ? ['serve'] : given);

@@ -96,6 +96,17 @@ export async function buildProgram() {
   return result;
 }
 
+/**
+ * The program as it is installed from a package (scripts/packages.mjs): all JavaScript is in it, native code is in the package of the
+ * platform, and the few files of its engine's library that it reads are in `vendor/` beside its folder.
+ */
+export const buildPackagedProgram = (folder) =>
+  bundleProgram({
+    outdir: folder,
+    external: ['@node-llama-cpp/*'],
+    plugins: [standardFonts, nativePackage, engineLibrary(aboveBundle, 'vendor')],
+  });
+
 /** The program for tests, without the large libraries. */
 export const buildTestedProgram = (folder) =>
   bundleProgram({ outdir: folder, external: [...external, ...large], plugins: [engineLibrary()] });
@@ -198,7 +209,7 @@ const aboveBundle = "new URL('../', import.meta.url)";
  * tries a binary in another process first, which is half a second of every start; that is left out, since the engine's process may
  * crash: its owner says why, and starts it again. What the package downloads and clones with is never used here.
  */
-const engineLibrary = (repository = JSON.stringify(`${pathToFileURL(root).href}/`)) => ({
+const engineLibrary = (repository = JSON.stringify(`${pathToFileURL(root).href}/`), modules = 'node_modules') => ({
   name: 'engine-library',
   setup(build) {
     build.onLoad({ filter: /[\\/]node-llama-cpp[\\/]dist[\\/].*\.js$/ }, ({ path: file }) => {
@@ -206,7 +217,7 @@ const engineLibrary = (repository = JSON.stringify(`${pathToFileURL(root).href}/
         return { contents: 'export const testBindingBinary = async () => true;' };
       const text = fs.readFileSync(file, 'utf8');
       if (!text.includes('import.meta.url')) return undefined;
-      const place = JSON.stringify(path.relative(root, file).replaceAll(path.sep, '/'));
+      const place = JSON.stringify(path.relative(root, file).replaceAll(path.sep, '/').replace('node_modules', modules));
       const here = `new URL(${place}, ${repository}).href`;
       return { contents: text.replaceAll('import.meta.url', here) };
     });
@@ -214,6 +225,42 @@ const engineLibrary = (repository = JSON.stringify(`${pathToFileURL(root).href}/
     build.onLoad({ filter: /.*/, namespace: 'unused' }, () => ({ contents: 'module.exports = {};' }));
   },
 });
+
+/** The platforms that packages are made for: what node-llama-cpp calls them, by the names that Node has. */
+export const platforms = {
+  'linux-x64': 'linux-x64',
+  'linux-arm64': 'linux-arm64',
+  'darwin-x64': 'mac-x64',
+  'darwin-arm64': 'mac-arm64-metal',
+  'win32-x64': 'win-x64',
+};
+
+/** The package of a platform, with the engine's binaries and SQLite's. */
+export const platformPackage = (platform) => `@tokenhouse/${platform}`;
+
+const nativePackage = {
+  name: 'native-package',
+  setup(build) {
+    const engines = new Map(Object.entries(platforms).map(([ours, theirs]) => [theirs, ours]));
+    build.onResolve({ filter: /^@node-llama-cpp\// }, ({ path: name }) => {
+      const ours = engines.get(name.slice('@node-llama-cpp/'.length));
+      return ours === undefined ? undefined : { path: `${platformPackage(ours)}/engine`, external: true };
+    });
+    // SQLite's only question to this library is where its binary is.
+    build.onResolve({ filter: /^node-gyp-build$/ }, ({ path: name }) => ({ path: name, namespace: 'native' }));
+    build.onLoad({ filter: /.*/, namespace: 'native' }, () => ({
+      contents: `module.exports = () => {
+        const name = '${platformPackage('')}' + process.platform + '-' + process.arch;
+        try {
+          return require(name + '/sqlite.node');
+        } catch (error) {
+          const known = ${JSON.stringify(Object.keys(platforms).join(', '))};
+          throw new Error('The package ' + name + ' could not be loaded. There are packages for ' + known + ' (on Linux with glibc). Install tokenhouse again, without leaving out optional dependencies.', { cause: error });
+        }
+      };`,
+    }));
+  },
+};
 
 /**
  * undici's index loads its fetch, caches, cookies, web sockets and mocks as well: 50 ms of every start. The sources use these four.

@@ -75,6 +75,12 @@ export const suites = {
     concurrency: 1,
     about: 'npm start in a fresh clone with an empty home folder',
   },
+  packages: {
+    minutes: 15,
+    fileMinutes: 9,
+    concurrency: 1,
+    about: 'what people install: npx tokenhouse from a registry',
+  },
   faults: {
     minutes: 20,
     fileMinutes: 5,
