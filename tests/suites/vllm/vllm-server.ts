@@ -82,12 +82,18 @@ export class VllmServer {
 
   /** Its own answer, past the service. */
   async post(route: string, body: object): Promise<DirectAnswer> {
+    const { status, text } = await this.ask(route, { model: 'smollm2', ...body });
+    return { status, body: JSON.parse(text) as unknown };
+  }
+
+  /** The same to a body as it stands, and as it came. */
+  async ask(route: string, body: object): Promise<{ status: number; contentType: string | null; text: string }> {
     const answer = await fetch(this.url + route, {
       method: 'POST',
       headers: { 'content-type': 'application/json', authorization: `Bearer ${key}` },
-      body: JSON.stringify({ model: 'smollm2', ...body }),
+      body: JSON.stringify(body),
     });
-    return { status: answer.status, body: await answer.json() };
+    return { status: answer.status, contentType: answer.headers.get('content-type'), text: await answer.text() };
   }
 
   /** A figure of /metrics, over all its labels. */
