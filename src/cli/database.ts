@@ -1,16 +1,10 @@
-import { commandLine } from '../accounts/actor.ts';
 import { OperationError } from '../accounts/operation.ts';
-import { operate } from '../accounts/operations.ts';
 import type { OperationAnswer, OperationKind, OperationRequest } from '../accounts/operations.ts';
-import { openSecret } from '../accounts/secret.ts';
-import { askRunningService } from '../app/control/control-client.ts';
-import { controlSocketPath } from '../app/control/socket-path.ts';
 import { repositoriesOn } from '../store/repositories/repositories.ts';
 import type { Repositories } from '../store/repositories/repositories.ts';
 import type { Database } from '../store/database.ts';
 import { migrationNames, migrationsThatRan, pendingAfter } from '../store/migrations/migrate.ts';
-import { openStore, openStoreReader, readStoreTime } from '../app/stores.ts';
-import { uuidMaker } from '../platform/ids/uuid.ts';
+import { openStoreReader, readStoreTime } from '../app/stores.ts';
 import type { Kysely } from 'kysely';
 import type { Context } from './context.ts';
 
@@ -40,31 +34,14 @@ export async function reading<Value>(
 const noDatabase = (place: string): OperationError =>
   new OperationError(`There is no database at ${place} yet. Start the service once: npm start`);
 
-/** Makes a change: through the service of this folder, or on the database itself when none runs here. */
+/**
+ * Makes a change. The operations, their schemas and the client of the control socket are loaded here: a command that only reads
+ * does without them.
+ */
 export async function writing<Kind extends OperationKind>(
-  { config, environment, print }: Context,
+  context: Context,
   operation: OperationRequest<Kind>,
 ): Promise<OperationAnswer<Kind>> {
-  const { directory } = config.storage;
-  const answer = await askRunningService(controlSocketPath(directory), operation);
-  if (answer !== undefined) return answer;
-  const fatal = (error: Error): void => print.say(error.message);
-  const store = await openStore(config.storage, { onFatal: fatal });
-  try {
-    const secret = openSecret({
-      fromEnvironment: environment.secret?.reveal(),
-      dataFolder: directory,
-      warn: print.say,
-    });
-    return await operate(operation, {
-      ledger: store.ledger,
-      repositories: store.repositories,
-      secret,
-      newId: uuidMaker(() => store.now()),
-      now: () => store.now(),
-      actor: commandLine,
-    });
-  } finally {
-    await store.close();
-  }
+  const { change } = await import('./change.ts');
+  return await change(context, operation);
 }
