@@ -4,8 +4,9 @@ import type { StartTexts } from './en.ts';
 const de: Translated<StartTexts> = {
   answer: 'Antwort',
   arrived: 'Sie ist da: {model}, {tokens} Tokens, {cost}.',
-  balance: 'Das hat {cost} gekostet.',
   balanceNote: 'Jede Anfrage hat einen Preis und einen Beleg.',
+  createKey: 'Schlüssel anlegen',
+  example: 'Was ist die Hauptstadt von Frankreich?',
   failed: 'Der Inferenz-Host ist von diesem Browser unter {url} nicht erreichbar.',
   firstToken: 'erstes Token nach {time}',
   keyPlaceholder: 'Ihr Schlüssel',
@@ -24,7 +25,6 @@ const de: Translated<StartTexts> = {
   step3: '3. Ihre eigene Anfrage kommt an',
   stop: 'Anhalten',
   title: 'Start',
-  toOverview: 'Ansehen, was geschah',
   useKey: 'Die Anfrage macht ein Schlüssel mit fünf Cent, der in einer Stunde endet.',
   waiting: 'Warten auf die erste Anfrage eines Schlüssels…',
 };

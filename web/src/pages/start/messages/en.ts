@@ -3,8 +3,9 @@ import type { Catalogue } from '../../../i18n/text.ts';
 const en = {
   answer: 'Answer',
   arrived: 'It has arrived: {model}, {tokens} tokens, {cost}.',
-  balance: 'It cost {cost}.',
   balanceNote: 'Every request has a price and a receipt.',
+  createKey: 'Create key',
+  example: 'What is the capital of France?',
   failed: 'The inference host cannot be reached from this browser at {url}.',
   firstToken: 'first token after {time}',
   keyPlaceholder: 'your key',
@@ -23,7 +24,6 @@ const en = {
   step3: '3. Your own request arrives',
   stop: 'Stop',
   title: 'Start',
-  toOverview: 'See what happened',
   useKey: 'The request is made with a key of five cents that ends in an hour.',
   waiting: 'Waiting for the first request of a key…',
 } as const satisfies Catalogue;

@@ -4,8 +4,9 @@ import type { StartTexts } from './en.ts';
 const zh: Translated<StartTexts> = {
   answer: '回答',
   arrived: '已到达：{model}，{tokens} 个令牌，{cost}。',
-  balance: '费用为 {cost}。',
   balanceNote: '每个请求都有价格和收据。',
+  createKey: '创建密钥',
+  example: '法国的首都是哪里？',
   failed: '此浏览器无法访问推理主机 {url}。',
   firstToken: '首个令牌用时 {time}',
   keyPlaceholder: '您的密钥',
@@ -24,7 +25,6 @@ const zh: Translated<StartTexts> = {
   step3: '3. 您自己的请求到达',
   stop: '停止',
   title: '开始',
-  toOverview: '查看详情',
   useKey: '此请求使用一个五美分、一小时后过期的密钥。',
   waiting: '正在等待密钥的第一个请求…',
 };
