@@ -15,6 +15,7 @@ import { ownerRoutes } from './routes/owner.ts';
 import { paymentRoutes } from './routes/payments.ts';
 import { userRoutes } from './routes/users.ts';
 import { secondFactorRoutes } from './routes/second-factors.ts';
+import { serverRoutes } from './routes/server.ts';
 import { usageRoutes } from './routes/usage.ts';
 import { webhookRoutes } from './routes/webhooks.ts';
 
@@ -36,6 +37,7 @@ export const accountRoutes: readonly AccountRoute[] = [
   ...paymentRoutes,
   ...userRoutes,
   ...secondFactorRoutes,
+  ...serverRoutes,
   ...usageRoutes,
   ...webhookRoutes,
 ];

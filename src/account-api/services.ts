@@ -16,6 +16,8 @@ export interface AccountServices {
   readonly config: () => Config;
   /** Address of this host, without a slash at the end. */
   readonly accountUrl: () => string;
+  /** Address of the inference host, without `/v1`; undefined while it is unknown. */
+  readonly inferenceUrl?: () => string | undefined;
   /** The backends of the models, and their states. */
   readonly backends?: () => BackendStates | Promise<BackendStates>;
   /** What applies to a model where a request says nothing, by the names of its card. */

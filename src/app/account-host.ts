@@ -226,7 +226,7 @@ function openAccountHost(
   { services }: Parts,
   inferenceUrl: () => string | undefined,
 ): Server {
-  return createAccountHost(services, {
+  return createAccountHost({ ...services, inferenceUrl }, {
     version,
     newRequestId: () => publicIdOf(operations.newId()),
     metrics: {

@@ -36,7 +36,7 @@ export const accountSegments: ReadonlySet<string> = new Set([
     'spend_alerts',
     'spend_limit',
   ],
-  ...['usage', 'webhook_deliveries', 'webhook_endpoints', 'webhooks'],
+  ...['server', 'usage', 'webhook_deliveries', 'webhook_endpoints', 'webhooks'],
 ]);
 const accountPages: ReadonlySet<string> = new Set(['docs', 'metrics', 'sign-in', 'sign-up', 'topup', 'welcome']);
 

@@ -3,6 +3,7 @@ import type { AppTexts } from './en.ts';
 
 const de: Translated<AppTexts> = {
   accounts: 'Konten',
+  asTable: '{title} als Tabelle',
   available: 'verfügbar',
   balance: 'Guthaben: {amount} verfügbar',
   cancel: 'Abbrechen',

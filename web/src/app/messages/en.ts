@@ -3,6 +3,7 @@ import type { Catalogue } from '../../i18n/text.ts';
 /** Of the shell and of the shared components. */
 const en = {
   accounts: 'Accounts',
+  asTable: '{title} as a table',
   available: 'available',
   balance: 'Credit: {amount} available',
   cancel: 'Cancel',

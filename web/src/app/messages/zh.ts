@@ -3,6 +3,7 @@ import type { AppTexts } from './en.ts';
 
 const zh: Translated<AppTexts> = {
   accounts: '账户',
+  asTable: '{title}（表格）',
   available: '可用',
   balance: '余额：可用 {amount}',
   cancel: '取消',

@@ -14,6 +14,12 @@ export const keysRoute = createRoute({
   component: lazyPage('keys', () => import('./key-list.tsx')),
 });
 
+export const keyRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: '/keys/$id',
+  component: lazyPage('keys', () => import('./key-page.tsx')),
+});
+
 export const area: Area = {
   name: 'keys',
   navigation: [
@@ -25,5 +31,5 @@ export const area: Area = {
       order: 40,
     },
   ],
-  routes: [keysRoute],
+  routes: [keysRoute, keyRoute],
 };

@@ -1,32 +1,42 @@
+import { Link } from '@tanstack/react-router';
+
+import { mayMakeKeys, useSession } from '../../api/session.ts';
 import { useList } from '../../api/use-api.ts';
 import type { Row } from '../../api/use-api.ts';
 import { Badge } from '../../components/badge.tsx';
-import { Money, Time } from '../../components/figures.tsx';
+import { LinkButton } from '../../components/button.tsx';
+import { Time } from '../../components/figures.tsx';
 import { Checkbox } from '../../components/form.tsx';
-import { Meter } from '../../components/meter.tsx';
 import { Page, Panel } from '../../components/page.tsx';
 import { EmptyState } from '../../components/state.tsx';
 import { DataTable } from '../../components/table.tsx';
 import type { Column } from '../../components/table.tsx';
-import { formatMoney } from '../../format/money.ts';
 import { useText } from '../../i18n/text.ts';
 import { keysRoute } from './area.tsx';
+import { CreateKeyDialog } from './create-key.tsx';
+import { SpentBar } from './spent.tsx';
 import type { KeyTexts } from './messages/en.ts';
 
 type Key = Row<'/v1/keys'>;
 
 export default function KeyListPage() {
   const t = useText<KeyTexts>('keys');
-  const { disabled } = keysRoute.useSearch();
+  const { may } = useSession();
+  const { disabled, create: isCreating } = keysRoute.useSearch();
   const navigate = keysRoute.useNavigate();
   const list = useList('/v1/keys', { query: { include_disabled: disabled === true } }, { every: 2000 });
+  const create = may(mayMakeKeys) && (
+    <LinkButton look="primary" to="/keys" search={{ create: true }}>
+      {t('create')}
+    </LinkButton>
+  );
   const columns: readonly Column<Key>[] = [
     {
       head: t('name'),
       main: true,
       cell: (key) => (
         <>
-          {key.name} {key.disabled && <Badge tone="warn">{t('paused')}</Badge>}{' '}
+          <Link to={`/keys/${key.id}`}>{key.name}</Link> {key.disabled && <Badge tone="warn">{t('paused')}</Badge>}{' '}
           {key.is_management_key && <Badge>{t('management')}</Badge>}
           <div>
             <code>{key.label}</code>
@@ -36,7 +46,7 @@ export default function KeyListPage() {
     },
     {
       head: t('spent'),
-      cell: (key) => <Spent of={key} />,
+      cell: (key) => <SpentBar of={key} />,
     },
     {
       head: t('models'),
@@ -52,7 +62,7 @@ export default function KeyListPage() {
     },
   ];
   return (
-    <Page title={t('title')} lead={t('lead')}>
+    <Page title={t('title')} lead={t('lead')} actions={create}>
       <Panel
         flush
         actions={
@@ -70,22 +80,14 @@ export default function KeyListPage() {
           columns={columns}
           list={list}
           keyOf={({ id }) => id}
-          empty={<EmptyState title={t('empty')}>{t('emptyText')}</EmptyState>}
+          empty={
+            <EmptyState title={t('empty')} action={create}>
+              {t('emptyText')}
+            </EmptyState>
+          }
         />
       </Panel>
+      {isCreating === true && <CreateKeyDialog onClose={() => void navigate({ search: {} as never })} />}
     </Page>
-  );
-}
-
-/** What has been spent in the period of the budget, or at all. */
-function Spent({ of: key }: { readonly of: Key }) {
-  const t = useText<KeyTexts>('keys');
-  const { limit_microcents: limit, limit_remaining_microcents: left } = key;
-  if (limit === null) return <Money microcents={key.usage} />;
-  const spent = limit - (left ?? 0);
-  return (
-    <Meter label={t('budget')} value={spent} max={limit}>
-      {t('spentOf', { spent: formatMoney(spent), limit: formatMoney(limit) })}
-    </Meter>
   );
 }

@@ -1,0 +1,39 @@
+import Type from 'typebox';
+
+import { route } from '../route.ts';
+import type { AccountRoute } from '../route.ts';
+import { nullable } from '../wire.ts';
+
+/** What a client has to know of the server to use it: for people, whose programs call it elsewhere. */
+export const serverRoutes: readonly AccountRoute[] = [
+  route({
+    method: 'get',
+    path: '/v1/server',
+    operationId: 'getServer',
+    tag: 'Server',
+    summary: 'Get the server',
+    description: 'Where models are called, and how this server takes payments.',
+    access: 'user',
+    answers: [
+      {
+        status: 200,
+        description: 'The server.',
+        schema: Type.Object({
+          object: Type.Literal('server'),
+          inference_url: nullable(
+            Type.String({ description: 'Address of the inference host, without `/v1`; null: not known yet.' }),
+          ),
+          account_url: Type.String({ description: 'Address of this host.' }),
+          payments: nullable(Type.Enum(['demo', 'stripe'], { description: 'null: this server takes no payments.' })),
+        }),
+      },
+    ],
+    handle: ({ services }) =>
+      Promise.resolve({
+        object: 'server',
+        inference_url: services.inferenceUrl?.() ?? null,
+        account_url: services.accountUrl(),
+        payments: services.payments === undefined ? null : services.demo === undefined ? 'stripe' : 'demo',
+      }),
+  }),
+];

@@ -1,0 +1,44 @@
+import { useState } from 'react';
+
+import { useGet, useSend } from '../../api/use-api.ts';
+import { Button } from '../../components/button.tsx';
+import { Dialog } from '../../components/dialog.tsx';
+import { Form, FormButtons } from '../../components/form.tsx';
+import { useText } from '../../i18n/text.ts';
+import { KeyFields, settingsIn } from './key-fields.tsx';
+import { NewSecretDialog } from './new-secret.tsx';
+import type { KeyTexts } from './messages/en.ts';
+
+export function CreateKeyDialog({ onClose }: { readonly onClose: () => void }) {
+  const t = useText<KeyTexts>('keys');
+  const create = useSend('post', '/v1/keys', { refreshes: ['/v1/keys'] });
+  const models = useGet('/v1/models/prices');
+  const [secret, setSecret] = useState<string>();
+  const [model, setModel] = useState<string>();
+  if (secret !== undefined)
+    return <NewSecretDialog secret={secret} model={model ?? models.data?.data[0]?.model ?? ''} onClose={onClose} />;
+  const submit = (form: FormData): void => {
+    const body = settingsIn(form, Date.now());
+    create.mutate(
+      { body },
+      {
+        onSuccess: ({ key, data }) => {
+          setModel(data.allowed_models?.[0]);
+          setSecret(key);
+        },
+      },
+    );
+  };
+  return (
+    <Dialog title={t('create')} onClose={onClose}>
+      <Form error={create.error} onSubmit={submit}>
+        <KeyFields />
+        <FormButtons>
+          <Button type="submit" look="primary" busy={create.isPending}>
+            {t('create')}
+          </Button>
+        </FormButtons>
+      </Form>
+    </Dialog>
+  );
+}
