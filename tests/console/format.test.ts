@@ -113,7 +113,11 @@ test('of a search only what is described is read, and only where it makes sense'
     since: '7d',
     page: 3,
   });
-  assert.deepEqual(read({ model: '', since: 'ever', page: 'x' }), { model: undefined, since: undefined, page: undefined });
+  assert.deepEqual(read({ model: '', since: 'ever', page: 'x' }), {
+    model: undefined,
+    since: undefined,
+    page: undefined,
+  });
   assert.equal(read({ model: 'a'.repeat(10_000) }).model?.length, 200);
   assert.deepEqual(read({ model: { toString: 'x' }, page: [1] }).model, undefined);
 });

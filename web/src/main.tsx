@@ -8,7 +8,8 @@ import { ApiFailure } from './api/client.ts';
 import { meQuery } from './api/session.ts';
 import { openRoute, rootRoute, shellRoute } from './app/roots.tsx';
 import { applyTheme, chosenTheme } from './app/theme.ts';
-import { currentLocale, loadTexts } from './i18n/text.ts';
+import { currentLocale } from './i18n/language.ts';
+import { loadTexts } from './i18n/text.ts';
 import './styles/tokens.css';
 import './styles/base.css';
 

@@ -49,10 +49,11 @@ export class Person {
     });
   }
 
-  static async at(browser: Browser, look: Look, ownOrigins: readonly string[]): Promise<Person> {
+  static async at(browser: Browser, look: Look, ownOrigins: readonly string[], locale = 'en-US'): Promise<Person> {
     const { colorScheme, width } = look;
     const context = await browser.newContext({
       colorScheme,
+      locale,
       viewport: { width, height: 800 },
       reducedMotion: 'reduce',
     });
@@ -93,11 +94,21 @@ export class Person {
   }
 
   /** What axe finds serious, what does not fit the screen, and what the browser has complained of until now. */
-  async look(): Promise<void> {
+  async look(withAxe = true): Promise<void> {
     const { page } = this;
     await page.waitForLoadState('load');
     await this.#photograph();
     const where = `${page.url()}, ${JSON.stringify(page.viewportSize())}`;
+    if (withAxe) await this.#checkAccess(where);
+    const [wide, screen] = (await page.evaluate(
+      '[document.documentElement.scrollWidth, document.documentElement.clientWidth]',
+    )) as [number, number];
+    assert.ok(wide <= screen, `${where}: ${wide} px wide`);
+    assert.deepEqual(this.#complaints, [], where);
+  }
+
+  async #checkAccess(where: string): Promise<void> {
+    const { page } = this;
     await page.evaluate(axe.source);
     const { violations } = (await page.evaluate('axe.run()')) as AxeResults;
     const serious = violations.filter(({ impact }) => impact === 'serious' || impact === 'critical');
@@ -106,11 +117,6 @@ export class Person {
       [],
       where,
     );
-    const [wide, screen] = (await page.evaluate(
-      '[document.documentElement.scrollWidth, document.documentElement.clientWidth]',
-    )) as [number, number];
-    assert.ok(wide <= screen, `${where}: ${wide} px wide`);
-    assert.deepEqual(this.#complaints, [], where);
   }
 
   /** For a person who wants to see it too. */

@@ -4,11 +4,13 @@ import { spawnSync } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
 import { cacheFolder } from '../../../scripts/cache-folder.mjs';
+import { buildConsole } from '../../../scripts/console.mjs';
 
 const remedy =
   'Debian: apt-get update && apt-get install chromium fonts-dejavu-core. Elsewhere install Chromium or Chrome, and set TOKENHOUSE_TEST_CHROMIUM to its program';
 
-export function setup() {
+export async function setup() {
+  await buildConsole();
   const { TOKENHOUSE_TEST_CHROMIUM: named, PATH = '' } = process.env;
   if (named !== undefined) return {};
   const found = ['chromium', 'chromium-browser', 'google-chrome', 'google-chrome-stable']

@@ -80,10 +80,12 @@ export function Shell() {
           icon={<MenuIcon />}
           onClick={() => setOpen('drawer')}
         />
-        <button type="button" className={styles['search']} onClick={openPalette} aria-label={t('search')}>
+        <button type="button" className={styles['search']} onClick={openPalette}>
           <SearchIcon />
           <span>{t('paletteHint')}</span>
-          <kbd className={styles['key']}>{/Mac|iP/.test(navigator.platform) ? '⌘K' : 'Ctrl K'}</kbd>
+          <kbd className={styles['key']} aria-hidden="true">
+            {/Mac|iP/.test(navigator.platform) ? '⌘K' : 'Ctrl K'}
+          </kbd>
         </button>
         {session.account !== undefined && <Balance />}
         {session.me.accounts.length > 1 && <AccountMenu session={session} />}

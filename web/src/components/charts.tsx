@@ -109,7 +109,15 @@ export function Sparkline({ values, label }: { readonly values: readonly number[
   );
 }
 
-function Figure({ title, labels, series, format, height = 180, onSelect, children }: ChartProps & { readonly children: (frame: Frame) => ReactNode }) {
+function Figure({
+  title,
+  labels,
+  series,
+  format,
+  height = 180,
+  onSelect,
+  children,
+}: ChartProps & { readonly children: (frame: Frame) => ReactNode }) {
   const t = useText<AppTexts>('app');
   const [width, box] = useWidth();
   const shown = labels.slice(0, Math.floor(pointsMax / Math.max(1, series.length)));
@@ -118,7 +126,13 @@ function Figure({ title, labels, series, format, height = 180, onSelect, childre
   const every = Math.max(1, Math.ceil((shown.length * 64) / Math.max(1, width - margin.left)));
   return (
     <figure ref={box} className={styles['figure']}>
-      <svg className={styles['svg']} viewBox={`0 0 ${width} ${height}`} width={width} height={height} aria-hidden="true">
+      <svg
+        className={styles['svg']}
+        viewBox={`0 0 ${width} ${height}`}
+        width={width}
+        height={height}
+        aria-hidden="true"
+      >
         {ticks.map((tick) => (
           <g key={tick} transform={`translate(0,${frame.y(tick)})`}>
             <line className={styles['gridline']} x1={margin.left} x2={width - margin.right} />

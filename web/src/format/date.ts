@@ -1,4 +1,4 @@
-import { currentLocale } from '../i18n/text.ts';
+import { currentLocale } from '../i18n/language.ts';
 
 /** Times of the account's own zone; the shell sets it from the account. */
 let zone = 'UTC';

@@ -1,4 +1,4 @@
-import { currentLocale } from '../i18n/text.ts';
+import { currentLocale } from '../i18n/language.ts';
 
 /** A dollar is 100 cents of a million microcents: 10^8 of them. */
 const decimals = 8;

@@ -1,4 +1,4 @@
-import { currentLocale } from '../i18n/text.ts';
+import { currentLocale } from '../i18n/language.ts';
 
 export const formatNumber = (value: number, options: Intl.NumberFormatOptions = {}): string =>
   new Intl.NumberFormat(currentLocale(), options).format(value);

@@ -8,7 +8,7 @@ export const localeOf: Readonly<Record<Language, string>> = { en: 'en-US', de: '
 const isLanguage = (text: string | null): text is Language => text !== null && Object.hasOwn(languages, text);
 
 /** The person's own choice, else the first language of the browser that we have. */
-export function chosenLanguage(): Language {
+function chosenLanguage(): Language {
   const stored = localStorage.getItem('language');
   if (isLanguage(stored)) return stored;
   for (const wanted of navigator.languages) {
@@ -18,4 +18,10 @@ export function chosenLanguage(): Language {
   return 'en';
 }
 
+let current: Language | undefined;
+
+export const currentLanguage = (): Language => (current ??= chosenLanguage());
+export const currentLocale = (): string => localeOf[currentLanguage()];
+/** Of everything that is formatted from now on; what is shown already: `changeLanguage`. */
+export const setLanguage = (language: Language): void => void (current = language);
 export const storeLanguage = (language: Language): void => localStorage.setItem('language', language);

@@ -11,7 +11,7 @@ import type { ReactNode } from 'react';
 import { useSyncExternalStore } from 'react';
 import { catalogues } from 'virtual:areas';
 
-import { chosenLanguage, localeOf, storeLanguage } from './language.ts';
+import { currentLanguage, localeOf, setLanguage, storeLanguage } from './language.ts';
 import type { Language } from './language.ts';
 
 /** Of a plural, `one` is left out in languages that have no such form. */
@@ -37,15 +37,12 @@ export interface Text<Keys extends string> {
   rich(key: Keys, tags: Tags, values?: Values): ReactNode;
 }
 
-let language: Language = chosenLanguage();
 const loaded = new Map<string, Catalogue>();
 const listeners = new Set<() => void>();
 
-export const currentLanguage = (): Language => language;
-export const currentLocale = (): string => localeOf[language];
-
 /** Loads the texts of an area in the current language; at once where they are there. */
 export async function loadTexts(area: string): Promise<void> {
+  const language = currentLanguage();
   const key = `${area}/${language}`;
   const load = catalogues[area]?.[language];
   if (load === undefined || loaded.has(key)) return;
@@ -56,7 +53,7 @@ export async function loadTexts(area: string): Promise<void> {
 export async function changeLanguage(wanted: Language): Promise<void> {
   storeLanguage(wanted);
   const areas = new Set([...loaded.keys()].map((key) => key.split('/')[0]!));
-  language = wanted;
+  setLanguage(wanted);
   document.documentElement.lang = localeOf[wanted];
   await Promise.all([...areas].map(loadTexts));
   for (const listener of listeners) listener();

@@ -53,7 +53,6 @@ const de: Translated<AppTexts> = {
   proveAction: 'Bestätigen',
   proveHint: 'Sie haben sich vor mehr als 15 Minuten angemeldet. Was Sie vorhaben, verlangt es noch einmal.',
   reload: 'Neu laden',
-  search: 'Suchen',
   settings: 'Einstellungen',
   signedInAs: 'Angemeldet als {email}',
   signOut: 'Abmelden',

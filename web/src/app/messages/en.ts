@@ -52,7 +52,6 @@ const en = {
   proveAction: 'Confirm',
   proveHint: 'You signed in more than 15 minutes ago. What you are about to do needs it once more.',
   reload: 'Reload',
-  search: 'Search',
   settings: 'Settings',
   signedInAs: 'Signed in as {email}',
   signOut: 'Sign out',

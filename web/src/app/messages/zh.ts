@@ -51,7 +51,6 @@ const zh: Translated<AppTexts> = {
   proveAction: '确认',
   proveHint: '您上次登录已超过 15 分钟。接下来的操作需要再次验证身份。',
   reload: '重新加载',
-  search: '搜索',
   settings: '设置',
   signedInAs: '当前登录：{email}',
   signOut: '退出登录',

@@ -18,7 +18,14 @@ export function KeyFields({ of: key }: { readonly of?: Key }) {
   const isNew = key === undefined;
   return (
     <>
-      <TextField name="name" label={t('name')} defaultValue={key?.name ?? ''} maxLength={100} autoComplete="off" autoFocus={isNew} />
+      <TextField
+        name="name"
+        label={t('name')}
+        defaultValue={key?.name ?? ''}
+        maxLength={100}
+        autoComplete="off"
+        autoFocus={isNew}
+      />
       <FieldRow>
         <TextField
           name="limit_cents"
@@ -27,7 +34,7 @@ export function KeyFields({ of: key }: { readonly of?: Key }) {
           optional
           isMoney
           pattern="\$?\s*\d{1,8}([.,]\d{1,2})?"
-          defaultValue={key?.limit_cents == null ? '' : dollarsTyped(key.limit_cents)}
+          defaultValue={typeof key?.limit_cents === 'number' ? dollarsTyped(key.limit_cents) : ''}
         />
         <Select
           name="limit_reset"
@@ -40,7 +47,10 @@ export function KeyFields({ of: key }: { readonly of?: Key }) {
       <Models chosen={key?.allowed_models ?? null} />
       <MoreFields
         summary={t('moreSettings')}
-        open={key !== undefined && (key.ip_ranges !== null || key.zdr_only || key.max_concurrency !== null || key.tags.length > 0)}
+        open={
+          key !== undefined &&
+          (key.ip_ranges !== null || key.zdr_only || key.max_concurrency !== null || key.tags.length > 0)
+        }
       >
         <TextArea
           name="ip_ranges"
@@ -56,16 +66,29 @@ export function KeyFields({ of: key }: { readonly of?: Key }) {
           <Limit name="tokens_per_minute" label={t('tokensPerMinute')} value={key?.tokens_per_minute} />
           <Limit name="max_concurrency" label={t('concurrency')} value={key?.max_concurrency} />
         </FieldRow>
-        <TextField name="tags" label={t('tags')} hint={t('tagsHint')} optional spellCheck={false} defaultValue={(key?.tags ?? []).join(', ')} />
+        <TextField
+          name="tags"
+          label={t('tags')}
+          hint={t('tagsHint')}
+          optional
+          spellCheck={false}
+          defaultValue={(key?.tags ?? []).join(', ')}
+        />
         <Checkbox name="zdr_only" label={t('zdr')} hint={t('zdrHint')} defaultChecked={key?.zdr_only ?? false} />
       </MoreFields>
     </>
   );
 }
 
-const Limit = ({ name, label, value }: { readonly name: string; readonly label: string; readonly value: number | null | undefined }) => (
-  <TextField name={name} label={label} type="number" min={1} step={1} optional defaultValue={value ?? ''} />
-);
+const Limit = ({
+  name,
+  label,
+  value,
+}: {
+  readonly name: string;
+  readonly label: string;
+  readonly value: number | null | undefined;
+}) => <TextField name={name} label={label} type="number" min={1} step={1} optional defaultValue={value ?? ''} />;
 
 function Expiry({ of: key }: { readonly of?: Key }) {
   const t = useText<KeyTexts>('keys');
@@ -116,10 +139,17 @@ function Models({ chosen }: { readonly chosen: readonly string[] | null }) {
 }
 
 /** What `KeyFields` has, as the API takes it; null where nothing is filled in. Throws nothing: the API says what is wrong. */
-export function settingsIn(form: FormData, now: number, current: number | null = null): Settings & { readonly name: string } {
+export function settingsIn(
+  form: FormData,
+  now: number,
+  current: number | null = null,
+): Settings & { readonly name: string } {
   const text = (name: string): string => String(form.get(name) ?? '').trim();
   const whole = (name: string): number | null => (text(name) === '' ? null : Number(text(name)));
-  const list = (name: string): string[] => text(name).split(/[\s,]+/).filter((one) => one !== '');
+  const list = (name: string): string[] =>
+    text(name)
+      .split(/[\s,]+/)
+      .filter((one) => one !== '');
   const budget = text('limit_cents') === '' ? null : (centsOf(text('limit_cents')) ?? null);
   const reset = text('limit_reset');
   const expiry = text('expires_at');

@@ -42,7 +42,11 @@ export default function KeyPage() {
   if (found.data === undefined)
     return (
       <Page title={t('key')} crumb={crumb}>
-        {found.error === null ? <Skeleton lines={8} /> : <ErrorNote error={found.error} onRetry={() => void found.refetch()} />}
+        {found.error === null ? (
+          <Skeleton lines={8} />
+        ) : (
+          <ErrorNote error={found.error} onRetry={() => void found.refetch()} />
+        )}
       </Page>
     );
   return <ShownKey key={id} of={found.data} crumb={crumb} />;
@@ -107,7 +111,10 @@ function ShownKey({ of: key, crumb }: { readonly of: Key; readonly crumb: ReactN
         <Facts
           facts={[
             [t('id'), <Id value={key.id} />],
-            [t('state'), key.disabled ? <Badge tone="warn">{t('paused')}</Badge> : <Badge tone="good">{t('active')}</Badge>],
+            [
+              t('state'),
+              key.disabled ? <Badge tone="warn">{t('paused')}</Badge> : <Badge tone="good">{t('active')}</Badge>,
+            ],
             [t('owner'), owner],
             [t('models'), key.allowed_models === null ? t('allModels') : key.allowed_models.join(', ')],
             [t('endpoints'), key.allowed_endpoints === null ? t('allEndpoints') : key.allowed_endpoints.join(', ')],

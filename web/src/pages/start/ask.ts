@@ -41,7 +41,8 @@ export async function ask({ url, secret, model, prompt, signal, onText }: Asked)
 }
 
 async function messageOf(answer: Response): Promise<string> {
-  const body = (await answer.json().catch(() => undefined)) as { readonly error?: { readonly message?: string } } | undefined;
+  const body = (await answer.json().catch(() => undefined)) as
+    { readonly error?: { readonly message?: string } } | undefined;
   return body?.error?.message ?? `HTTP ${answer.status}`;
 }
 

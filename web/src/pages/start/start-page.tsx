@@ -122,7 +122,13 @@ function Question({ models, onKey }: { readonly models: readonly string[]; reado
       </Form>
       {answer !== undefined && (
         <>
-          <div className={styles['answer']} role="region" aria-label={t('answer')} aria-live="polite" aria-busy={isRunning}>
+          <div
+            className={styles['answer']}
+            role="region"
+            aria-label={t('answer')}
+            aria-live="polite"
+            aria-busy={isRunning}
+          >
             {answer}
           </div>
           {firstMs !== undefined && (
@@ -148,7 +154,10 @@ function WaitingLight({ ownKeyId }: { readonly ownKeyId: string | undefined }) {
   const requests = useGet('/v1/generations', { query: { limit: 20 } }, { every: askedEveryMs });
   const keys = useGet('/v1/keys', { query: { limit: 100, include_disabled: true } });
   // Those of earlier visits count as little as the one of this visit.
-  const trials = new Set([ownKeyId, ...(keys.data?.data ?? []).filter(({ name }) => name === trialKey.name).map(({ id }) => id)]);
+  const trials = new Set([
+    ownKeyId,
+    ...(keys.data?.data ?? []).filter(({ name }) => name === trialKey.name).map(({ id }) => id),
+  ]);
   const own = keys.data === undefined ? undefined : requests.data?.data.find(({ key_id: key }) => !trials.has(key));
   const url = server.data?.inference_url ?? '';
   return (
@@ -175,5 +184,5 @@ function WaitingLight({ ownKeyId }: { readonly ownKeyId: string | undefined }) {
 function Arrived({ of }: { readonly of: Got<'/v1/generations'>['data'][number] }) {
   const t = useText<StartTexts>('start');
   const tokens = of.tokens_prompt + of.tokens_completion;
-  return <>{t('arrived', { model: of.model, tokens, cost: formatMoney(of.cost_microcents) })}</>;
+  return <>{t('arrived', { model: of.model, tokens, cost: formatMoney(of.total_cost_microcents) })}</>;
 }

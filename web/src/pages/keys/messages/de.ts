@@ -18,7 +18,8 @@ const de: Translated<KeyTexts> = {
   daily: 'jeden Tag',
   done: 'Fertig',
   empty: 'Noch keine Schlüssel',
-  emptyText: 'Mit einem Schlüssel ruft ein Programm Modelle auf. Jeder kann eigenes Budget, eigene Modelle und einen Ablauf haben.',
+  emptyText:
+    'Mit einem Schlüssel ruft ein Programm Modelle auf. Jeder kann eigenes Budget, eigene Modelle und einen Ablauf haben.',
   endpoints: 'Endpunkte',
   everywhere: 'von überall',
   expires: 'Läuft ab',
@@ -54,11 +55,13 @@ const de: Translated<KeyTexts> = {
   requestsPerMinute: 'Anfragen je Minute',
   resume: 'Fortsetzen',
   revoke: 'Widerrufen',
-  revokeText: 'Anfragen damit werden ab jetzt abgelehnt und laufende abgebrochen. Das lässt sich nicht rückgängig machen.',
+  revokeText:
+    'Anfragen damit werden ab jetzt abgelehnt und laufende abgebrochen. Das lässt sich nicht rückgängig machen.',
   revokeTitle: '{name} widerrufen?',
   revoked: '{name} ist widerrufen.',
   rotate: 'Erneuern',
-  rotateText: 'Der Schlüssel bekommt ein neues Geheimnis und behält Kennung, Grenzen und Verbrauch. Das alte kann noch eine Weile gelten, bis das neue überall ist.',
+  rotateText:
+    'Der Schlüssel bekommt ein neues Geheimnis und behält Kennung, Grenzen und Verbrauch. Das alte kann noch eine Weile gelten, bis das neue überall ist.',
   save: 'Speichern',
   saved: 'Gespeichert.',
   savedIt: 'Ich habe ihn gesichert',

@@ -57,7 +57,8 @@ const en = {
   revokeTitle: 'Revoke {name}?',
   revoked: '{name} is revoked.',
   rotate: 'Roll',
-  rotateText: 'The key gets a new secret, and keeps its id, limits and usage. The old secret can work for a while, until the new one is everywhere.',
+  rotateText:
+    'The key gets a new secret, and keeps its id, limits and usage. The old secret can work for a while, until the new one is everywhere.',
   save: 'Save',
   saved: 'Saved.',
   savedIt: 'I saved it',

@@ -12,7 +12,8 @@ const de: Translated<StartTexts> = {
   keyPlaceholder: 'Ihr Schlüssel',
   lead: 'Von hier zu Ihrer ersten eigenen Anfrage in einer Minute.',
   makeKey: 'Legen Sie einen Schlüssel an und geben Sie ihn Ihrem Programm.',
-  mistake1: 'In der Adresse fehlt /v1, oder es steht zweimal da: Clients von OpenAI nehmen {url}/v1, die von Anthropic {url}.',
+  mistake1:
+    'In der Adresse fehlt /v1, oder es steht zweimal da: Clients von OpenAI nehmen {url}/v1, die von Anthropic {url}.',
   mistake2: 'Es ist ein anderer Schlüssel: Suchen Sie 401 invalid_api_key in der Antwort.',
   mistake3: 'Das Programm läuft anderswo: {url} ist nur dort erreichbar, wo dieser Server horcht.',
   mistakes: 'Noch nichts? Die drei üblichen Gründe',

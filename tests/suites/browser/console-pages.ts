@@ -1,0 +1,34 @@
+import type { Person } from './browser.ts';
+
+/** A page of the console. The suite visits it in both colour schemes, on a phone and on a desktop, in every language. */
+export interface ConsolePage {
+  /** `KEY` stands for the id of a key that is there. */
+  readonly path: string;
+  /** Signed in as the owner, who is the operator too; left out: not signed in. */
+  readonly signedIn?: true;
+  /** Opens what is not there at first, a dialog for example; it is looked at afterwards as well. */
+  readonly then?: (person: Person) => Promise<void>;
+}
+
+export const consolePages: readonly ConsolePage[] = [
+  { path: '/sign-in' },
+  { path: '/sign-in?sign_in=failed&next=https://evil.example' },
+  { path: '/sign-up' },
+  { path: '/forgot-password' },
+  { path: '/welcome' },
+  { path: '/welcome#not-a-real-token-0123' },
+  { path: '/reset-password#not-a-real-token-0123' },
+  { path: '/verify-email#not-a-real-token-0123' },
+  { path: '/invitation#not-a-real-token-0123' },
+  { path: '/start', signedIn: true },
+  { path: '/keys', signedIn: true, then: (person) => pressKey(person, '?') },
+  { path: '/keys?disabled=true', signedIn: true, then: (person) => pressKey(person, 'Control+k') },
+  { path: '/keys?create=true', signedIn: true },
+  { path: '/keys/KEY', signedIn: true },
+  { path: '/keys/key_nothing', signedIn: true },
+];
+
+async function pressKey({ page }: Person, key: string): Promise<void> {
+  await page.keyboard.press(key);
+  await page.locator('dialog[open]').waitFor();
+}

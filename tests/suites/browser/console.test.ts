@@ -1,0 +1,192 @@
+/** Every page of the console in all themes, widths and languages; and what one does with the first ones. */
+import assert from 'node:assert/strict';
+import { after, before, describe, test } from 'node:test';
+import type { TestContext } from 'node:test';
+
+import { noFeatures, scriptedModel, TestService, until } from '../../support/service.ts';
+import { owner, ownerToken, Visitor } from '../../support/visitor.ts';
+import { looks, openBrowser, Person } from './browser.ts';
+import type { Look } from './browser.ts';
+import { consolePages } from './console-pages.ts';
+
+const service = new TestService({ config: '' });
+/** Markup, a long word, and the other direction of writing: shown as they are. */
+const hostileName = `<img src=x onerror="alert(1)"> ${'long'.repeat(15)} \u202Ertl`;
+let keyId = '';
+before(async () => {
+  service.writeConfig(
+    `server:\n  inference: { port: 0 }\n  account: { port: 0, console: true }\nsign_in: { sign_up: open }\n${scriptedModel(
+      '- { say: [{ text: "It is " }, { text: "Paris." }] }',
+      { settings: noFeatures },
+    )}`,
+  );
+  await service.start();
+});
+after(() => service.dispose());
+
+const languages = ['en-US', 'de-DE', 'zh-CN'];
+const desktop = looks.find(({ name }) => name === 'light, 1280 px')!;
+
+const personAt = async (t: TestContext, look: Look = desktop, locale = 'en-US'): Promise<Person> =>
+  Person.at(await openBrowser(t), look, [service.accountUrl, service.url], locale);
+
+async function signIn(person: Person): Promise<void> {
+  await person.page.goto(`${service.accountUrl}/sign-in?next=/keys`);
+  await person.page.locator('input[name=email]').fill(owner.email);
+  await person.page.locator('input[name=password]').fill(owner.password);
+  await person.page.locator('button[type=submit]').click();
+  await person.page.waitForURL(`${service.accountUrl}/keys`);
+}
+
+test('the link of the first start makes the owner, whose first key cannot be lost', async (t) => {
+  const person = await personAt(t);
+  const { page } = person;
+  await person.open(`${service.accountUrl}/welcome#${await ownerToken(service)}`);
+  assert.equal(page.url(), `${service.accountUrl}/welcome`, 'the token is out of the address bar');
+  await person.fill('Your name', owner.name);
+  await person.fill('E-mail address', owner.email);
+  await person.fill('Password', owner.password);
+  await person.press('Create the owner account');
+  await person.reads('You are the operator of this server');
+  await person.look();
+  await page.goto(`${service.accountUrl}/keys`);
+  await page.getByRole('link', { name: 'Create key' }).click();
+  await person.fill('Name', hostileName);
+  await page.getByLabel('Budget').fill('2,50');
+  await page.getByRole('button', { name: 'Create key' }).click();
+  const secret = page.getByLabel('The key', { exact: true });
+  await secret.waitFor();
+  await person.look();
+  await page.keyboard.press('Escape');
+  await page.keyboard.press('Escape');
+  assert.match(await secret.inputValue(), /^tkh_/, 'it is not closed before it is safe');
+  await person.press('Copy the key');
+  await person.press('Done');
+  await page.getByText('$0.00 of $2.50').waitFor();
+  await page.getByRole('link', { name: hostileName }).click();
+  await page.waitForURL(/\/keys\/key_/);
+  keyId = new URL(page.url()).pathname.split('/')[2]!;
+  await person.look();
+  await person.leave();
+});
+
+test('a key that is revoked in one browser is gone in the other within two seconds', async (t) => {
+  const visitor = new Visitor(service);
+  assert.equal(
+    (await visitor.ask('POST', '/v1/auth/sign-in', { email: owner.email, password: owner.password })).status,
+    200,
+  );
+  const made = await visitor.ask('POST', '/v1/keys', { name: 'Shared' });
+  assert.equal(made.status, 201);
+  const one = await personAt(t);
+  const other = await personAt(t);
+  await signIn(one);
+  await signIn(other);
+  const row = other.page.getByRole('link', { name: 'Shared' });
+  await row.waitFor();
+  await one.page.getByRole('link', { name: 'Shared' }).click();
+  await one.page.getByRole('button', { name: 'More' }).click();
+  await one.page.getByRole('menuitem', { name: 'Revoke' }).click();
+  await one.press('Revoke');
+  await one.page.waitForURL(`${service.accountUrl}/keys`);
+  // The page asks every two seconds; the rest is what a busy machine takes.
+  await row.waitFor({ state: 'detached', timeout: 10_000 });
+  await one.leave();
+  await other.leave();
+});
+
+test('the start page asks the model, and its light turns green for the request of another key', async (t) => {
+  const person = await personAt(t);
+  await signIn(person);
+  await person.page.goto(`${service.accountUrl}/start`);
+  await person.press('Send first request');
+  await person.reads('It is Paris.');
+  await person.reads('Waiting for the first request of a key…');
+  const answer = await fetch(`${service.url}/v1/chat/completions`, {
+    method: 'POST',
+    headers: { authorization: `Bearer ${service.key}`, 'content-type': 'application/json' },
+    body: JSON.stringify({ model: 'demo', messages: [{ role: 'user', content: 'hi' }] }),
+  });
+  assert.equal(answer.status, 200);
+  await person.reads(/It has arrived: demo, \d+ tokens/);
+  await person.look();
+  await person.leave();
+});
+
+test('who is not signed in is asked to, and comes back; a link to another host is not followed', async (t) => {
+  const person = await personAt(t);
+  const { page } = person;
+  person.expects(401);
+  await page.goto(`${service.accountUrl}/keys?disabled=true`);
+  await page.waitForURL(/\/sign-in\?next=/);
+  await person.fill('E-mail address', owner.email);
+  await person.fill('Password', 'not the password');
+  person.expects(401);
+  await page.getByRole('button', { name: 'Sign in', exact: true }).click();
+  await page.getByRole('alert').waitFor();
+  await person.look();
+  await person.fill('Password', owner.password);
+  await page.getByRole('button', { name: 'Sign in', exact: true }).click();
+  await page.waitForURL(`${service.accountUrl}/keys?disabled=true`);
+  for (const next of ['https://evil.example', '//evil.example', '/\\evil.example']) {
+    await page.goto(`${service.accountUrl}/sign-in?next=${encodeURIComponent(next)}`);
+    await person.fill('E-mail address', owner.email);
+    await person.fill('Password', owner.password);
+    await page.getByRole('button', { name: 'Sign in', exact: true }).click();
+    await page.waitForURL((url) => url.pathname === '/');
+    assert.equal(new URL(page.url()).origin, service.accountUrl, next);
+  }
+  await person.leave();
+});
+
+test('by keyboard: the palette, the rows, a menu and the way out', async (t) => {
+  const person = await personAt(t);
+  const { page } = person;
+  await signIn(person);
+  await page.getByRole('link', { name: hostileName }).waitFor();
+  await page.keyboard.press('j');
+  await page.keyboard.press('j');
+  await page.keyboard.press('k');
+  await page.keyboard.press('Enter');
+  await page.waitForURL(/\/keys\/key_/);
+  await until(async () => (await page.evaluate('document.activeElement.tagName')) === 'H1');
+  await page.keyboard.press('Control+k');
+  await page.keyboard.type('keys');
+  await page.keyboard.press('Enter');
+  await page.waitForURL(`${service.accountUrl}/keys`);
+  await page.getByRole('button', { name: 'Your account' }).focus();
+  await page.keyboard.press('Enter');
+  await page.getByRole('menuitemcheckbox', { name: 'Deutsch' }).press('Enter');
+  await person.reads('Schlüssel anlegen');
+  await person.leave();
+});
+
+describe('every page', () => {
+  for (const look of looks)
+    for (const locale of languages)
+      test(`${look.name}, ${locale}`, async (t) => {
+        const person = await personAt(t, look, locale);
+        for (const { path, then } of consolePages.filter(({ signedIn }) => signedIn !== true))
+          await visit(person, path, then);
+        await signIn(person);
+        for (const { path, then } of consolePages.filter(({ signedIn }) => signedIn === true)) {
+          if (path.endsWith('key_nothing')) person.expects(404);
+          await visit(person, path.replace('KEY', keyId), then);
+        }
+        await person.leave();
+      });
+});
+
+/** What axe finds does not depend on the language: it looks at the pages in English. */
+async function visit(person: Person, path: string, then?: (person: Person) => Promise<void>): Promise<void> {
+  // A new document each time, also where only what is behind the # differs.
+  await person.page.goto('about:blank');
+  await person.page.goto(service.accountUrl + path);
+  await person.page.getByRole('heading', { level: 1 }).waitFor();
+  await until(async () => (await person.page.locator('[role=status][aria-label]').count()) === 0);
+  const isEnglish = (await person.page.evaluate('navigator.language')) === 'en-US';
+  await person.look(isEnglish);
+  if (then === undefined) return;
+  await then(person);
+  await person.look(isEnglish);
+}
