@@ -58,7 +58,7 @@ const inference = group('the inference host: the API', {
 const account = group('the account host: account API, console and error pages', {
   ...listenMembers(8081),
   console: flag(
-    'whether it serves the web console, which is not complete yet: signing in and the list of keys; else plain pages',
+    'whether it serves the web console, which is not complete yet: signing in, keys, the first request; else plain pages',
     {
       default: false,
     },
