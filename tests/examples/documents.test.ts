@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { chmodSync, mkdirSync, readFileSync, readdirSync, writeFileSync } from 'node:fs';
 import { delimiter, join, relative } from 'node:path';
-import { after, before, describe, test } from 'node:test';
+import { after, describe, test } from 'node:test';
 
 import { CommandFolder, assertNoStack } from '../cli/command.ts';
 import { TestService } from '../support/service.ts';
@@ -15,7 +15,7 @@ import { root } from '../support/repository.ts';
  * The marked examples of README.md and docs/ do what they say. A marker is a comment on the line before the fence:
  *
  * - `<!-- example: config -->`: a whole tokenhouse.yaml; the boot code takes it.
- * - `<!-- example: commands -->`: shell commands, run beside a fresh service; all of them succeed. The addresses of the
+ * - `<!-- example: commands -->`: shell commands, run beside a service of the document's own; all of them succeed. The addresses of the
  *   default ports mean that service, `tkh_…` its first key, `TOKENHOUSE_URL` and `TOKENHOUSE_KEY` both.
  * - `<!-- example: program -->` in docs/clients.md: `tests/clients/examples.test.ts` runs it.
  * - `<!-- example: python -->`: the suite `python` runs it.
@@ -27,26 +27,37 @@ const documents = [
     .map((name) => join('docs', name)),
 ];
 const examples = documents.flatMap((file) => examplesOf(readFileSync(join(root, file), 'utf8'), relative('.', file)));
-const service = new TestService({
-  config: `models:
+/** The service of one document: what its examples make, such as accounts, is not there for those of another. */
+let current: { readonly file: string; readonly service: TestService; readonly shims: string } | undefined;
+after(leave);
+
+async function serviceFor(file: string) {
+  if (current?.file === file) return current;
+  await leave();
+  const service = new TestService({
+    config: `models:
   - id: smollm2-135m-instruct
     context_length: 8192
     pricing: { input_cents_per_million: 5, output_cents_per_million: 20 }
     backends: [ { engine: scripted, scripts: [ { say: [ { text: "The capital of France is Paris." } ] } ] } ]`,
-});
-const shims = join(service.folder, 'bin');
-before(async () => {
+  });
+  const shims = join(service.folder, 'bin');
+  current = { file, service, shims };
   await service.start();
   mkdirSync(shims);
   const run = `exec '${process.execPath}' '${mainFile}' "$@"\n`;
   writeFileSync(join(shims, 'tokenhouse'), `#!/bin/sh\n${run}`);
   writeFileSync(join(shims, 'npx'), `#!/bin/sh\n[ "$1" = tokenhouse ] || exit 97\nshift\n${run}`);
   for (const shim of ['tokenhouse', 'npx']) chmodSync(join(shims, shim), 0o755);
-});
-after(async () => {
-  await service.verify();
-  await service.dispose();
-});
+  return current;
+}
+
+async function leave(): Promise<void> {
+  const ended = current;
+  current = undefined;
+  await ended?.service.verify();
+  await ended?.service.dispose();
+}
 
 describe('the documents', () => {
   test('have marked examples of every kind', () => {
@@ -118,6 +129,7 @@ async function checkConfig({ text, where, language }: Example): Promise<void> {
 
 async function checkCommands({ text, where, language }: Example, expected: number): Promise<void> {
   assert.equal(language, 'sh', where);
+  const { service, shims } = await serviceFor(where.split(':')[0] ?? where);
   const script = text
     .replaceAll(/http:\/\/(localhost|127\.0\.0\.1):8080/g, service.url)
     .replaceAll(/http:\/\/(localhost|127\.0\.0\.1):8081/g, service.accountUrl)
