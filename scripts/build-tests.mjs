@@ -23,9 +23,9 @@ export async function buildTests(files) {
   const program = path.join(folder, 'program');
   const clients = path.join(root, clientTests, 'node_modules');
   if (fs.existsSync(clients)) fs.symlinkSync(clients, path.join(folder, 'node_modules'), 'junction');
-  // The console, where it has been built: one for all runs.
+  // The console, one for all runs; a suite may build it only after this.
   fs.mkdirSync(program);
-  if (fs.existsSync(consoleFolder)) fs.symlinkSync(consoleFolder, path.join(program, 'console'), 'junction');
+  fs.symlinkSync(consoleFolder, path.join(program, 'console'), 'junction');
   await Promise.all([
     buildTestedProgram(program),
     buildFiles({ files: [...files, stackTraces, ...startedBy(files)], folder, program, plugins: [clientsApart] }),

@@ -108,7 +108,8 @@ async function setUpSuite() {
 async function runTests(files, concurrency, variables) {
   const summaryFile = path.join(folder, 'summary');
   for (const file of [summaryFile, processorNotes(summaryFile)]) fs.rmSync(file, { force: true });
-  const { suiteMs, fileMs } = suiteLimits(suite, slowness());
+  const slow = slowness();
+  const { suiteMs, fileMs } = suiteLimits(suite, slow);
   const parameters = [
     ...[pathToFileURL(builtFile(stackTraces)).href, ...imports].flatMap((url) => ['--import', url]),
     ...[...notingOption(processorNotes(summaryFile)), '--test'],
@@ -127,6 +128,7 @@ async function runTests(files, concurrency, variables) {
     env: {
       ...process.env,
       npm_command: undefined,
+      TOKENHOUSE_TEST_SLOWNESS: slow.toFixed(2),
       ...variables,
       PATH: `${path.dirname(program)}${path.delimiter}${process.env.PATH}`,
     },

@@ -226,26 +226,29 @@ function openAccountHost(
   { services }: Parts,
   inferenceUrl: () => string | undefined,
 ): Server {
-  return createAccountHost({ ...services, inferenceUrl }, {
-    version,
-    newRequestId: () => publicIdOf(operations.newId()),
-    metrics: {
-      token: environment.metricsToken?.reveal(),
-      isProxied: config.server.account.publicUrl !== undefined,
-      text: metricsText,
+  return createAccountHost(
+    { ...services, inferenceUrl },
+    {
+      version,
+      newRequestId: () => publicIdOf(operations.newId()),
+      metrics: {
+        token: environment.metricsToken?.reveal(),
+        isProxied: config.server.account.publicUrl !== undefined,
+        text: metricsText,
+      },
+      limits: listener,
+      trustedProxies,
+      inferenceUrl,
+      consoleFolder: fileURLToPath(consoleUrl()),
+      isReady,
+      failed: (error, publicId) =>
+        log.service({
+          level: 'error',
+          event: 'account_request_failed',
+          detail: { request: publicId, ...reasonOf(error) },
+        }),
     },
-    limits: listener,
-    trustedProxies,
-    inferenceUrl,
-    consoleFolder: fileURLToPath(consoleUrl()),
-    isReady,
-    failed: (error, publicId) =>
-      log.service({
-        level: 'error',
-        event: 'account_request_failed',
-        detail: { request: publicId, ...reasonOf(error) },
-      }),
-  });
+  );
 }
 
 /** Each round is short, so that reports come between; the rest is summed up a minute later. */

@@ -4,7 +4,7 @@ import { OperationError } from '../accounts/operation.ts';
 import { SecretError } from '../accounts/secret.ts';
 import type { Config } from '../config/config.ts';
 import { runnable } from '../config/environment.ts';
-import { ConfigError } from '../config/problem.ts';
+import { ConfigError, type Problem } from '../config/problem.ts';
 import { ModelFileError, SourceProblem } from '../inference/model-files/problem.ts';
 import { StoreError } from '../store/store-error.ts';
 import { folderFault, quoted } from './folder.ts';
@@ -54,24 +54,26 @@ export async function failureOf(error: unknown, directory: string, config?: Conf
 function ofConfig({ problems }: ConfigError): Failure {
   const [first] = problems;
   const [, file, line] = /^(.*):(\d+):\d+$/.exec(first?.where ?? '') ?? [];
-  const variable = /^[A-Z_][A-Z0-9_]*$/.test(first?.where ?? '') ? first?.where : undefined;
   const isOption = first?.where.startsWith('--') === true;
   return {
     what: problems.map(({ where, what }) => `${where}: ${what}`),
     why: 'a configuration with a problem is not used, not even in part, so nothing was done',
     repair: [
-      variable === 'TOKENHOUSE_SECRET'
-        ? 'export TOKENHOUSE_SECRET="$(openssl rand -hex 32)"'
-        : variable !== undefined
-          ? `unset ${variable}`
-          : isOption
-            ? 'tokenhouse serve --help'
-            : file !== undefined
-              ? `\${EDITOR:-vi} +${line} ${quoted(file)} && tokenhouse config check ${quoted(file)}`
-              : 'tokenhouse init',
+      (first === undefined ? undefined : repairOfVariable(first)) ??
+        (isOption
+          ? 'tokenhouse serve --help'
+          : file !== undefined
+            ? `\${EDITOR:-vi} +${line} ${quoted(file)} && tokenhouse config check ${quoted(file)}`
+            : 'tokenhouse init'),
     ],
     exitCode: isOption ? exitCodes.usage : exitCodes.configuration,
   };
+}
+
+/** What repairs a problem that a variable of the environment has; `undefined`: it is elsewhere. */
+export function repairOfVariable({ where }: Problem): string | undefined {
+  if (where === 'TOKENHOUSE_SECRET') return 'export TOKENHOUSE_SECRET="$(openssl rand -hex 32)"';
+  return /^[A-Z_][A-Z0-9_]*$/.test(where) ? `unset ${where}` : undefined;
 }
 
 function ofOperation(error: OperationError): Failure {

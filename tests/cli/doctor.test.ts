@@ -199,7 +199,8 @@ describe('finds', () => {
 
   test('a variable that nothing reads', async () => {
     const report = await doctor(copy('variable'), { TOKENHOUSE_MODEL_DRI: 'x' });
-    assert.equal(found(report, 'environment')?.repair, 'unset TOKENHOUSE_MODEL_DRI');
+    const { found: name, repair } = found(report, 'configuration')!;
+    assert.deepEqual([name, repair], ['TOKENHOUSE_MODEL_DRI', 'unset TOKENHOUSE_MODEL_DRI']);
   });
 
   test('a port that is taken, with a command that avoids it', async () => {

@@ -24,7 +24,7 @@ describe('money', () => {
       [4_100, '$0.000041'],
       [1, '$0.00000001'],
       [-4_100, '-$0.000041'],
-      [999_999, '$0.0100'],
+      [999_999, '$0.01'],
     ];
     for (const [microcents, shown] of table) assert.equal(formatMoney(microcents), shown, String(microcents));
     assert.equal(formatMoney(123_456_789n, { exact: true }), '$1.23456789');
@@ -90,6 +90,8 @@ test('a link leads to a page of this host, or to the first one', () => {
     ['/requests/req_1#line', '/requests/req_1#line'],
     ['//evil.example', '/'],
     ['/\\evil.example', '/'],
+    ['/.//evil.example', '/'],
+    ['/a/..//evil.example', '/'],
     ['/\t/evil.example', '/'],
     ['https://evil.example', '/'],
     ['javascript:alert(1)', '/'],

@@ -94,15 +94,16 @@ function residentBytes(service: TestService): number {
   return Number(kilobytes) * 1024;
 }
 
-/** The service has used no processor time between two looks. */
+/** The service has used less than a tenth of a processor for a while: it produces nothing, and its own timers are left. */
 async function untilIdle(service: TestService): Promise<void> {
-  let before = -1;
-  let still = 0;
+  const ticksPerMs = 0.1;
+  let from = { ticks: processorTicks(service), at: performance.now() };
   await until(() => {
-    const now = processorTicks(service);
-    still = now === before ? still + 1 : 0;
-    before = now;
-    return still >= 20;
+    const now = { ticks: processorTicks(service), at: performance.now() };
+    const ms = now.at - from.at;
+    const isBusy = now.ticks - from.ticks > Math.max(2, (ms * ticksPerMs) / 10);
+    if (isBusy) from = now;
+    return ms > 1_000 && !isBusy;
   }, 20_000);
 }
 

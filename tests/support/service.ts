@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
 import type { Service } from '../../src/app/service.ts';
+import { slowness } from './busy.ts';
 import { mainFile } from './built.ts';
 import { runCommand } from './command.ts';
 import type { CommandResult } from './command.ts';
@@ -234,9 +235,10 @@ export const noFeatures = `capabilities:
 
 /**
  * Waits for a condition instead of for time; throws when it does not come. Asks seldomer the longer it takes: what is waited
- * for has the processor, and a wait of a minute stays below the rates of the account host.
+ * for has the processor, and a wait of a minute stays below the rates of the account host. The time is of a quiet machine.
  */
-export async function until(condition: () => boolean | Promise<boolean>, timeoutMs = 10_000): Promise<void> {
+export async function until(condition: () => boolean | Promise<boolean>, quietMs = 10_000): Promise<void> {
+  const timeoutMs = quietMs * slowness;
   const begun = performance.now();
   while (!(await condition())) {
     const waitedMs = performance.now() - begun;

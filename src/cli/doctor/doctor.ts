@@ -9,6 +9,7 @@ import { lookAtDatabase } from './database.ts';
 import { lookAtLibraries } from './libraries.ts';
 import { lookAtModels } from './models.ts';
 import { lookAtClock, lookAtFolders, lookAtNode, lookAtOpenFiles, lookAtPorts } from './system.ts';
+import { repairOfVariable } from '../failure.ts';
 import { quoted } from '../folder.ts';
 import { readContext } from '../read-context.ts';
 
@@ -58,12 +59,14 @@ async function examine({ around, configPath, print }: BareContext, findings: Fin
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;
     findings.push(
-      ...error.problems.map(({ where, what }): Finding => ({
+      ...error.problems.map((problem): Finding => ({
         check: 'configuration',
         state: 'problem',
-        found: where,
-        why: what,
-        repair: configPath === undefined ? 'tokenhouse config check' : `tokenhouse config check ${quoted(configPath)}`,
+        found: problem.where,
+        why: problem.what,
+        repair:
+          repairOfVariable(problem) ??
+          (configPath === undefined ? 'tokenhouse config check' : `tokenhouse config check ${quoted(configPath)}`),
       })),
     );
     return undefined;

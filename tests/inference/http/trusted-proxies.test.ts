@@ -51,6 +51,11 @@ const attempt = async (...lines: readonly string[]): Promise<number> => {
   return status;
 };
 
+/** What wrong passwords get that are sent at once, whichever comes first: one machine needs a minute for six after each other. */
+const statusesOf = async (senders: readonly string[]): Promise<readonly number[]> =>
+  (await Promise.all(senders.map((sender) => attempt(sender)))).toSorted();
+const fiveOfSix = [401, 401, 401, 401, 401, 429];
+
 const metrics = async (...lines: readonly string[]): Promise<number> =>
   (await exchange(service.accountUrl, { path: '/metrics', headers: forwarded(...lines) })).status;
 
@@ -61,8 +66,7 @@ test('a peer that is not trusted cannot say who the client is', async () => {
     assert.equal(await statusAt(path, `${office}, 192.0.2.1`), 403, path);
   }
   // Each names another client, and all are one.
-  for (let index = 0; index < 5; index++) assert.equal(await attempt(`198.51.100.${index}`), 401);
-  assert.equal(await attempt('198.51.100.77'), 429);
+  assert.deepEqual(await statusesOf(Array.from({ length: 6 }, (_, index) => `198.51.100.${index}`)), fiveOfSix);
 });
 
 test('after a reload that trusts it, keys, attempts and limits are those of its clients', async () => {
@@ -82,9 +86,11 @@ test('after a reload that trusts it, keys, attempts and limits are those of its 
     assert.equal(await statusAt(path, office, ''), 403, path);
     assert.equal(await statusAt(path, office, 'unknown'), 403, path);
   }
-  assert.equal(await attempt(), 429, 'the peer has to wait, as before');
-  for (let index = 0; index < 5; index++) assert.equal(await attempt(`10.9.9.${index}, 198.51.100.1`), 401);
-  assert.equal(await attempt('10.9.9.77, 198.51.100.1'), 429, 'who writes other addresses is still the same');
+  // Its pause may be over, and then one attempt begins the next.
+  const ofPeer = await Promise.all(Array.from({ length: 6 }, () => attempt()));
+  assert.ok(ofPeer.filter((status) => status === 429).length >= 5, 'the peer has to wait, as before');
+  const claimed = Array.from({ length: 6 }, (_, index) => `10.9.9.${index}, 198.51.100.1`);
+  assert.deepEqual(await statusesOf(claimed), fiveOfSix, 'who writes other addresses is still the same');
   assert.equal(await attempt('198.51.100.2'), 401, 'and others are not');
 });
 

@@ -7,5 +7,6 @@ export const ownPath = (next: unknown): string => pathWithin(next, location.orig
 export function pathWithin(next: unknown, origin: string): string {
   if (typeof next !== 'string' || !next.startsWith('/') || !URL.canParse(next, origin)) return '/';
   const url = new URL(next, origin);
-  return url.origin === origin ? url.pathname + url.search + url.hash : '/';
+  // `/.//evil` is a path of this host that begins like the address of another.
+  return url.origin === origin && !url.pathname.startsWith('//') ? url.pathname + url.search + url.hash : '/';
 }

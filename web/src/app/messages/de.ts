@@ -16,7 +16,6 @@ const de: Translated<AppTexts> = {
   errorText:
     'Die Konsole ist hier gescheitert. Laden Sie die Seite neu; passiert es wieder, schicken Sie dies dem Betreiber des Servers.',
   errorTitle: 'Etwas ist schiefgegangen',
-  goBack: 'Zurück',
   groupAccount: 'Konto',
   groupMoney: 'Geld',
   groupOperator: 'Betreiber',
@@ -36,7 +35,6 @@ const de: Translated<AppTexts> = {
   loadMore: 'Mehr laden',
   menu: 'Menü',
   navigation: 'Seiten',
-  newVersion: 'Der Server hat eine neuere Konsole.',
   noAccount: 'Sie gehören noch zu keinem Konto. Bitten Sie jemanden, der eines hat, um eine Einladung.',
   noMatch: 'Nichts gefunden.',
   notFound: 'Seite nicht gefunden',

@@ -16,7 +16,6 @@ const en = {
   errorText:
     'The console has failed here. Reload the page; if it happens again, send this to the operator of the server.',
   errorTitle: 'Something went wrong',
-  goBack: 'Go back',
   groupAccount: 'Account',
   groupMoney: 'Money',
   groupOperator: 'Operator',
@@ -36,7 +35,6 @@ const en = {
   loadMore: 'Load more',
   menu: 'Menu',
   navigation: 'Pages',
-  newVersion: 'The server has a newer console.',
   noAccount: 'You do not belong to an account yet. Ask somebody who has one for an invitation.',
   noMatch: 'Nothing matches.',
   notFound: 'Page not found',
