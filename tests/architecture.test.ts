@@ -39,6 +39,8 @@ const arrows: Readonly<Record<string, readonly string[]>> = {
   'inference/images': ['generation', 'platform'],
   'inference/files': ['platform', 'store'],
   'inference/model-files': ['config', 'generation', 'platform'],
+  // Which backend a request goes to; it knows no engine and no clock.
+  'inference/routing': ['generation', 'platform'],
   'inference/pipeline': [
     'accounts',
     'billing',
@@ -50,6 +52,7 @@ const arrows: Readonly<Record<string, readonly string[]>> = {
     'inference/engines',
     'inference/files',
     'inference/images',
+    'inference/routing',
     'platform',
     'store',
   ],

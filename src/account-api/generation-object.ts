@@ -3,6 +3,7 @@ import type { Static } from 'typebox';
 
 import { uuidText } from '../platform/ids/uuid.ts';
 import type { Ending, UsageRow } from '../store/ledger.ts';
+import type { UsageAttempt } from '../store/schema/tables.ts';
 import type { Refund } from '../store/reports/reports.ts';
 import { nullable, secondsOf, wholeOf } from './wire.ts';
 
@@ -48,10 +49,36 @@ const lineSchema = Type.Object({
   microcents: Type.String({ description: 'Exact, with up to six decimals.' }),
 });
 
+const attemptSchema = Type.Object({
+  backend: Type.String(),
+  at_ms: Type.Integer({ description: 'From the start of the request.' }),
+  error_code: nullable(Type.String({ description: 'What it failed with.' })),
+  chosen: nullable(
+    Type.Object(
+      {
+        expected_ms: Type.Integer({ description: 'Until the first token.' }),
+        tokens_cached: Type.Integer({ description: 'Of the prompt, expected in the cache of the backend.' }),
+        tokens_uncached: Type.Integer(),
+        tokens_waiting: Type.Integer({ description: 'Of the prompts of other requests that the backend had to read.' }),
+        running: Type.Integer({ description: 'Requests that were running there.' }),
+        tokens_per_second: Type.Integer({ description: 'At which it reads prompts.' }),
+        rank: Type.Integer(),
+        of: Type.Integer({ description: 'How many backends the model had.' }),
+      },
+      { description: 'The figures by which it was chosen: it had the least expected time to the first token.' },
+    ),
+  ),
+});
+
 export const receiptSchema = Type.Object({
   ...summaryFields,
   key_name: nullable(Type.String()),
   backend: nullable(Type.String()),
+  attempts: nullable(
+    Type.Array(attemptSchema, {
+      description: 'The backends that were tried, and why; null where the model has one and it answered.',
+    }),
+  ),
   tokens_counted: Type.Boolean({ description: 'Counted by the service, because the backend reported no usage.' }),
   lines: Type.Array(lineSchema, { description: 'Tokens times prices, at the rates in force when it started.' }),
   sum_microcents: Type.String({ description: 'Sum of the lines, before it is rounded up once.' }),
@@ -119,6 +146,7 @@ export function generationReceipt(
     ...generationSummary(row, refunds),
     key_name: keyName,
     backend: row.backend,
+    attempts: row.attempts?.map(attemptObject) ?? null,
     tokens_counted: row.counted,
     lines: lines.map(({ item, tokens, price, millionths }) => ({
       item,
@@ -148,6 +176,25 @@ export function generationReceipt(
     ],
   };
 }
+
+const attemptObject = ({ backend, atMs, failed, chosen }: UsageAttempt): Static<typeof attemptSchema> => ({
+  backend,
+  at_ms: atMs,
+  error_code: failed,
+  chosen:
+    chosen === null
+      ? null
+      : {
+          expected_ms: chosen.expectedMs,
+          tokens_cached: chosen.cachedTokens,
+          tokens_uncached: chosen.uncachedTokens,
+          tokens_waiting: chosen.waitingTokens,
+          running: chosen.running,
+          tokens_per_second: chosen.tokensPerSecond,
+          rank: chosen.rank,
+          of: chosen.of,
+        },
+});
 
 /** How much of a request's cost was refunded. */
 export const refundedOf = (row: UsageRow, refunds: readonly Refund[]): bigint =>

@@ -19,6 +19,7 @@ import type { FetchedModelFile } from '../inference/model-files/fetch-model-file
 import { generationConfigBeside } from '../inference/model-files/generation-config.ts';
 import type { FetchProgress } from '../inference/model-files/meter.ts';
 import type { Backend } from '../inference/pipeline/backend-pool.ts';
+import { idleLoad } from '../inference/routing/fleet.ts';
 
 /** A backend with the results of its start. */
 export interface OpenBackend extends Backend {
@@ -83,11 +84,14 @@ export function openBackend(model: ModelConfig, config: BackendConfig, services:
     engine,
     ready,
     modelFile,
-    concurrencyMax: config.engine === 'openai' ? placesAt(config) : Infinity,
+    rankWritten: config.rank,
     queueMax: config.engine === 'openai' ? config.queueMax : 0,
     zdr: config.zdr,
     enforces: config.engine === 'openai' ? flavors[config.flavor].enforces : everyConstraint,
-    running: 0,
+    ...idleLoad({
+      concurrencyMax: config.engine === 'openai' ? placesAt(config) : Infinity,
+      weight: config.weight,
+    }),
   };
 }
 
@@ -98,7 +102,7 @@ const placesAt = ({ concurrencyMax }: OpenAiBackendConfig): number => concurrenc
  * for it.
  */
 function backendKind(config: BackendConfig): string {
-  const elsewhere: readonly string[] = ['name', 'url', 'apiKey', 'queueMax'];
+  const elsewhere: readonly string[] = ['name', 'url', 'apiKey', 'queueMax', 'rank', 'weight'];
   const effective = config.engine === 'openai' ? { ...config, concurrencyMax: placesAt(config) } : config;
   return identityOf(Object.entries(effective).filter(([name]) => !elsewhere.includes(name)));
 }

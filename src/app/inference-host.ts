@@ -458,7 +458,8 @@ function runtimeConfigOf(config: Config, backends: readonly OpenBackend[], befor
     pools: new Map(
       config.models.map(({ id }) => {
         const own = backends.filter((backend) => backend.modelId === id);
-        return [id, samePool(before?.pools.get(id), own) ?? openBackendPool(own, waitMaxMs)];
+        const earlier = before?.pools.get(id);
+        return [id, samePool(earlier, own) ?? openBackendPool(own, waitMaxMs, earlier)];
       }),
     ),
   };

@@ -53,6 +53,7 @@ function linesOf(receipt: GenerationReceipt): readonly string[] {
     `key      ${receipt.key_id}${receipt.key_name === null ? '' : ` (${receipt.key_name})`}`,
     `time     ${time(receipt.created_at)} to ${time(receipt.ended_at)}, ${receipt.total_ms} ms${receipt.latency_ms === null ? '' : `, first token after ${receipt.latency_ms} ms`}`,
     `end      ${receipt.ending}${receipt.finish_reason === null ? '' : `, ${receipt.finish_reason}`}${receipt.error_code === null ? '' : `, ${receipt.error_code}`}`,
+    ...(receipt.attempts ?? []).map(attemptLine),
     '',
     ...table(
       ['', 'tokens', 'per million', 'microcents'],
@@ -73,4 +74,18 @@ function linesOf(receipt: GenerationReceipt): readonly string[] {
     ),
     `why      ${receipt.explanation}`,
   ];
+}
+
+/** Why this backend, in a line: `backend  gpu-2, expected 120 ms: 900 tokens to read, 4,100 cached, 0 waiting, 3 running; 1 of 4`. */
+function attemptLine({
+  backend,
+  error_code: failed,
+  chosen,
+}: NonNullable<GenerationReceipt['attempts']>[number]): string {
+  const why =
+    chosen === null
+      ? ''
+      : `, first token expected after ${chosen.expected_ms} ms: ${chosen.tokens_uncached} tokens to read, ${chosen.tokens_cached} cached, ` +
+        `${chosen.tokens_waiting} waiting there, ${chosen.running} running, ${chosen.tokens_per_second} tokens/s; rank ${chosen.rank}, one of ${chosen.of}`;
+  return `backend  ${backend}${failed === null ? '' : `, failed with ${failed}`}${why}`;
 }

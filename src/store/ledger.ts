@@ -7,11 +7,15 @@ import type { Budget } from './budget.ts';
 import type { AccountStatus, Ending, TransferKind } from './database.ts';
 import type { Recording } from './recordings.ts';
 import type { Row } from './schema/codec.ts';
+import type { UsageAttempt } from './schema/tables.ts';
 
 export type { Ending, TransferKind };
 
-/** One request, one row, written once. `zdr` is left out where it is not known. */
-export type UsageRow = Omit<Row<'usage'>, 'zdr'> & { readonly zdr?: boolean };
+/** One request, one row, written once. `zdr` is left out where it is not known, `attempts` where there was no choice. */
+export type UsageRow = Omit<Row<'usage'>, 'zdr' | 'attempts'> & {
+  readonly zdr?: boolean;
+  readonly attempts?: readonly UsageAttempt[];
+};
 
 /** A request that has been running for more than 250 ms: listed so that it can be recorded after a crash. */
 export interface OpenRequest {

@@ -34,6 +34,18 @@ const common = {
   ),
   // The operator's assurance (reliability §4).
   zdr: flag('true when this backend retains nothing of a request that asks for it', { default: false, example: true }),
+  rank: integer(
+    1,
+    100,
+    'backends of rank 2 get requests when no backend of rank 1 can take them, and so on; when no backend of the model has a rank, those that differ only in address share the load, and the others come after them in the order of the file',
+    { example: 2 },
+  ),
+  weight: number(
+    { minimum: 0.01, maximum: 100 },
+    'how much work it is given beside the other backends of its rank; its speed need not be said, it is measured',
+    { default: 1, example: 2 },
+    (written) => written,
+  ),
 };
 
 const queue = integer(0, 1e6, 'maximum of requests that wait for a slot at this backend', { default: 64 });
@@ -222,7 +234,7 @@ const scripted = (scriptSchema: SchemaNode) =>
 export const backends = (scriptSchema: SchemaNode) =>
   list(
     oneOf('engine', [llama, openai, scripted(scriptSchema)]),
-    { minItems: 1, maxItems: 64, description: 'the backends of this model, tried in order' },
+    { minItems: 1, maxItems: 64, description: 'the backends of this model' },
     (entries, at, { report, show }) => {
       const isAlone = entries.length === 1 && entries[0]![0] === 0;
       const named = entries.map(([index, backend]) => {

@@ -1,61 +1,59 @@
 import type { Engine } from '../engines/engine.ts';
 import type { Constraint, EngineRequest } from '../../generation/request.ts';
+import { Fleet, type BackendLoad, type Placement } from '../routing/fleet.ts';
 import { WaitQueue } from './wait-queue.ts';
 import { PromptLengths } from './prompt-lengths.ts';
 
 /** A backend that can run a model. */
-export interface Backend {
+export interface Backend extends BackendLoad {
   /** For logs and the ledger; contains no secret. */
   readonly label: string;
-  /** Equal for interchangeable backends of a model: they share its load. */
+  /** Equal for interchangeable backends of a model. */
   readonly kind: string;
+  /** Its rank by the configuration. */
+  readonly rankWritten?: number | undefined;
   readonly engine: Engine;
-  readonly concurrencyMax: number;
   /** How many requests may wait because of this backend. One with a queue of its own takes them all and has 0 here. */
   readonly queueMax: number;
   /** Retains nothing of a request (specification §4.2.6). */
   readonly zdr: boolean;
   /** Kinds of constraints that it enforces. */
   readonly enforces: readonly Constraint['type'][];
-  /** Number of requests that run on it now. */
-  running: number;
-}
-
-/** Backends of one kind. */
-export interface Peers {
-  readonly backends: readonly Backend[];
-  /** Index of the backend to look at first, so that equally loaded ones take turns. */
-  next: number;
 }
 
 /** The backends of one model, their wait queue, and what they report about prompt lengths. */
 export interface BackendPool {
   /** In the order of the configuration. */
   readonly backends: readonly Backend[];
-  /** The same, in the order in which they are tried: a kind stands where its first backend does. */
-  readonly peers: readonly Peers[];
-  readonly queue: WaitQueue<Backend>;
+  /** The same, as what a request can be put to. */
+  readonly fleet: Fleet<Backend>;
+  readonly queue: WaitQueue<Placement<Backend>>;
   readonly promptLengths: PromptLengths;
 }
 
-/** `waitMax`: how long a request may wait for a slot; it equals a backend's time limit for its first token. */
-export function openBackendPool(backends: readonly Backend[], waitMaxMs: number): BackendPool {
-  const queue = new WaitQueue<Backend>({
+/**
+ * `waitMax`: how long a request may wait for a slot; it equals a backend's time limit for its first token. `before`: the pool whose
+ * place it takes.
+ */
+export function openBackendPool(backends: readonly Backend[], waitMaxMs: number, before?: BackendPool): BackendPool {
+  const queue = new WaitQueue<Placement<Backend>>({
     lengthMax: backends.reduce((sum, backend) => sum + backend.queueMax, 0),
     timeoutMs: waitMaxMs,
     mayHaveChanged: () => backends.some(isFree) || !backends.some(isReady),
   });
-  return { backends, peers: peersOf(backends), queue, promptLengths: new PromptLengths() };
+  setRanks(backends);
+  return { backends, fleet: new Fleet(backends, before?.fleet), queue, promptLengths: new PromptLengths() };
 }
 
-function peersOf(backends: readonly Backend[]): readonly Peers[] {
-  const kinds = new Map<string, Backend[]>();
-  for (const backend of backends) {
-    const known = kinds.get(backend.kind);
-    if (known === undefined) kinds.set(backend.kind, [backend]);
-    else known.push(backend);
-  }
-  return [...kinds.values()].map((alike) => ({ backends: alike, next: 0 }));
+/**
+ * Ranks as they are written. Where none is, interchangeable backends share the first rank of any of them, and each other kind comes
+ * after the kinds before it.
+ */
+function setRanks(backends: readonly Backend[]): void {
+  const kinds = [...new Set(backends.map(({ kind }) => kind))];
+  const isWritten = backends.some(({ rankWritten }) => rankWritten !== undefined);
+  for (const backend of backends)
+    backend.rank = isWritten ? (backend.rankWritten ?? 1) : kinds.indexOf(backend.kind) + 1;
 }
 
 /**

@@ -1,24 +1,27 @@
+import { randomInt } from 'node:crypto';
 import { ApiError, atCap } from '../../platform/errors.ts';
-import type { GenerationBatch, TakeBatch } from '../../generation/event.ts';
+import type { GenerationBatch, TakeBatch, Usage } from '../../generation/event.ts';
 import type { EngineRequest } from '../../generation/request.ts';
+import type { UsageAttempt } from '../../store/schema/tables.ts';
+import type { Placement, RoutedRequest } from '../routing/fleet.ts';
+import { prefixesOf, type PromptPrefixes } from '../routing/prompt-prefixes.ts';
 import { lengthRefusal } from './length-refusal.ts';
 import type { Order } from './order.ts';
-import { isFree, isReady, mayTake } from './backend-pool.ts';
+import { isReady, mayTake } from './backend-pool.ts';
 import type { Backend, BackendPool } from './backend-pool.ts';
 import type { StopSignal } from '../../platform/stop-signal.ts';
 
+type Attempt = Omit<UsageAttempt, 'failed'> & { failed: string | null };
+
 /** What `dispatch` found out on the way, for the ledger and the log. */
 export interface DispatchTrace {
-  /** Label of the backend that was tried last. */
-  backend: string | null;
-  /** An engine has been called: from here on a client that leaves pays for its input. */
-  dispatched: boolean;
+  readonly attempts: UsageAttempt[];
 }
 
 /**
  * Runs an order on one of the model's backends, and hands what it generates to `take`. Another backend, or once a shorter
  * answer (§4.2.1(4)), is tried only until the first batch with content: after it a retry would repeat text (architecture,
- * "Traps").
+ * "Traps"). `usage`: the figures of the answer, once it is complete.
  */
 export async function dispatch(
   order: Order,
@@ -26,34 +29,47 @@ export async function dispatch(
   trace: DispatchTrace,
   signal: StopSignal,
   take: TakeBatch,
+  usage: () => Usage,
 ): Promise<void> {
   const tried = new Set<Backend>();
+  const routed = routedRequest(order);
   let request: EngineRequest = order.request;
   let refitted = false;
   let failure: unknown;
   for (;;) {
-    const placing = pool.queue.acquire(() => freeBackend(order, pool, tried, failure), signal);
-    const backend = placing instanceof Promise ? await placing : placing;
-    if (typeof backend === 'string') throw allTaken(order, pool, tried);
+    const placing = pool.queue.acquire(() => place(order, routed, pool, tried, failure), signal);
+    const placement = placing instanceof Promise ? await placing : placing;
+    if (typeof placement === 'string') throw allTaken(order, pool, tried);
+    const { backend, reasons } = placement;
     let content = false;
     /** Failures from here on are not the backend's. */
     let isTaking = false;
+    const attempt: Attempt = {
+      backend: backend.label,
+      atMs: Math.round(order.elapsedMs()),
+      failed: null,
+      chosen: reasons,
+    };
     try {
-      trace.backend = backend.label;
-      trace.dispatched = true;
+      trace.attempts.push(attempt);
       const taken = (goesOn: boolean): boolean => {
         isTaking = false;
         return goesOn;
       };
       await backend.engine.generate(request, signal, (batch) => {
-        content ||= hasContent(batch);
+        if (!content && hasContent(batch)) {
+          content = true;
+          placement.begun(performance.now());
+        }
         isTaking = true;
         const goesOn = take(batch);
         return typeof goesOn === 'boolean' ? taken(goesOn) : goesOn.then(taken);
       });
+      placement.reported(usage());
       return;
     } catch (error) {
       if (isTaking) throw error;
+      attempt.failed = signal.aborted ? null : codeOf(error);
       if (content || signal.aborted) throw withModel(error, order);
       const refusal = lengthRefusal(error);
       const shorter = refusal === undefined || refitted ? undefined : order.retryWithinContext(refusal);
@@ -68,10 +84,23 @@ export async function dispatch(
         throw withModel(error, order);
       }
     } finally {
-      backend.running--;
+      placement.end(performance.now());
       pool.queue.offer();
     }
   }
+}
+
+const codeOf = (error: unknown): string => (error instanceof ApiError ? error.code : 'internal_error');
+
+/** Prompts of two models are never the same, and nobody outside knows what two prompts have in common here. */
+const salt = randomInt(2 ** 32);
+
+function routedRequest({ request, promptTokensLikely }: Order): RoutedRequest {
+  let prefixes: PromptPrefixes | undefined;
+  return {
+    promptTokens: promptTokensLikely,
+    prefixes: () => (prefixes ??= prefixesOf(request, promptTokensLikely, salt)),
+  };
 }
 
 /** §7.5: a request that waited in vain gets the same error as one that may not wait. */
@@ -81,39 +110,30 @@ function allTaken(order: Order, pool: BackendPool, tried: ReadonlySet<Backend>):
   return new ApiError('backend_at_capacity', `All slots of the model '${order.model.id}' are in use.`, atCap(count, 1));
 }
 
-/**
- * Takes a slot at a backend that is ready and has not failed this request yet: of the first kind, in configuration order, that
- * has a free slot, the backend with the fewest requests. One pass and no allocation, because every request comes through here,
- * and waiters again and again.
- */
-function freeBackend(
+/** Puts the request at a backend that is ready, can take it, and has not failed it yet; throws when there will be none. */
+function place(
   order: Order,
-  pool: Pick<BackendPool, 'backends' | 'peers'>,
+  routed: RoutedRequest,
+  { backends, fleet }: Pick<BackendPool, 'backends' | 'fleet'>,
   tried: ReadonlySet<Backend>,
   failure: unknown,
-): Backend | undefined {
-  let isAnyReady = false;
-  for (const peers of pool.peers) {
-    const { backends } = peers;
-    let least: Backend | undefined;
-    for (let step = 0; step < backends.length; step++) {
-      const backend = backends[(peers.next + step) % backends.length]!;
-      if (least !== undefined && backend.running >= least.running) continue;
-      if (tried.has(backend) || !isReady(backend) || !mayTake(backend, order.request)) continue;
-      isAnyReady = true;
-      if (isFree(backend)) least = backend;
-    }
-    if (least === undefined) continue;
-    least.running++;
-    peers.next = (backends.indexOf(least) + 1) % backends.length;
-    return least;
-  }
-  if (isAnyReady) return undefined;
+): Placement<Backend> | undefined {
+  const isAble = (backend: Backend): boolean => {
+    if (tried.has(backend)) return false;
+    if (isReady(backend)) return mayTake(backend, order.request);
+    fleet.left(backend);
+    return false;
+  };
+  const nowMs = performance.now();
+  fleet.welcome(isReady, nowMs);
+  const placement = fleet.place(routed, isAble, nowMs);
+  // Those that are able are full.
+  if (placement !== undefined || backends.some(isAble)) return placement;
   if (failure !== undefined) throw withModel(failure, order);
   throw new ApiError(
     'no_healthy_backends',
-    `No backend of the model '${order.model.id}' is available. ${waitingFor(pool.backends)}`.trim(),
-    { extra: { model: order.model.id }, retryAfterSeconds: retryAfterSeconds(pool.backends) },
+    `No backend of the model '${order.model.id}' is available. ${waitingFor(backends)}`.trim(),
+    { extra: { model: order.model.id }, retryAfterSeconds: retryAfterSeconds(backends) },
   );
 }
 

@@ -62,7 +62,7 @@ export async function run(taken: Order, services: RunServices, signal: StopSigna
     const { billing } = services;
     const hold = billing.holdAtOnce(order) ?? (await billing.hold(order, () => exactPrompt(order, services))); // 402
     const meter = new Meter(order);
-    const trace: DispatchTrace = { backend: null, dispatched: false };
+    const trace: DispatchTrace = { attempts: [] };
     let settled: Receipt | undefined;
     let ending: Ending | undefined;
     let errorCode: string | null = null;
@@ -97,7 +97,7 @@ export async function run(taken: Order, services: RunServices, signal: StopSigna
       return covered.then((isCovered) => (isCovered ? pass(usage) : cut(usage)));
     };
     try {
-      await dispatch(order, services.poolOf(order.model.id), trace, signal, take);
+      await dispatch(order, services.poolOf(order.model.id), trace, signal, take, () => meter.usage);
       engineMs = performance.now() - askedMs;
       // The reader has left; what was delivered until now is charged (see below).
       if (!isRead) return;
@@ -159,7 +159,8 @@ async function unfinished(
   if (meter.started) return receipt;
   const nothing = { ...receipt, promptTokens: 0, cachedTokens: 0, completionTokens: 0, reasoningTokens: 0 };
   const left = receipt.ending === 'client_left' || receipt.ending === 'reader_stalled' || receipt.ending === 'revoked';
-  if (!left || !trace.dispatched) return nothing;
+  // Only when an engine has been called.
+  if (!left || trace.attempts.length === 0) return nothing;
   return {
     ...receipt,
     promptTokens: order.promptCounted
@@ -186,6 +187,10 @@ function learnLength(order: Order, { counted, promptTokens }: Receipt, { promptL
   const isReported = !counted && !order.promptCounted && order.imageTokens.most === 0;
   if (isReported && order.request.retain) promptLengths.learn(order.account.id, order.promptTokensMax, promptTokens);
 }
+
+/** What is worth keeping of them: there was a choice, or something failed. */
+const attemptsOf = ({ attempts }: DispatchTrace): Pick<Receipt, 'attempts'> =>
+  attempts.length > 1 || (attempts[0]?.chosen ?? null) !== null ? { attempts } : {};
 
 function receiptOf(
   order: Order,
@@ -218,7 +223,7 @@ function receiptOf(
     inputPrice: order.prices.input,
     outputPrice: order.prices.output,
     cacheReadPrice: order.prices.cacheRead,
-    backend: trace.backend,
+    backend: trace.attempts.at(-1)?.backend ?? null,
     firstTokenMs: meter.firstTokenMs,
     totalMs,
     tags: order.tags.length === 0 ? null : JSON.stringify(order.tags),
@@ -226,6 +231,7 @@ function receiptOf(
     keyBudget: order.plan === null ? (order.key.budget?.per ?? null) : null,
     accountBudget: order.plan === null ? (order.account.budget?.per ?? null) : null,
     zdr: order.zdr,
+    ...attemptsOf(trace),
     // The hold fills these in.
     costMicrocents: 0n,
     unchargedMicrocents: 0n,

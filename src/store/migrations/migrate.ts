@@ -8,6 +8,7 @@ import { systemAccounts } from '../ledger.ts';
 import { createSchema, type SchemaDialect } from '../schema/create-schema.ts';
 import { StoreError } from '../store-error.ts';
 import * as baseline from './030-baseline.ts';
+import * as attempts from './031-attempts.ts';
 
 interface Step {
   /** In its own words, not from the description, which later versions change. */
@@ -15,7 +16,7 @@ interface Step {
 }
 
 /** All steps in their order. A released one is never changed. */
-const steps: Readonly<Record<string, Step>> = { '030-baseline': baseline };
+const steps: Readonly<Record<string, Step>> = { '030-baseline': baseline, '031-attempts': attempts };
 
 export const migrationNames: readonly string[] = Object.keys(steps);
 const newest = migrationNames.at(-1)!;

@@ -50,6 +50,7 @@ export function usageValues(row: UsageRow): SqlValue[] {
     row.keyBudget,
     row.accountBudget,
     row.zdr === undefined ? null : row.zdr ? 1 : 0,
+    row.attempts === undefined ? null : clean(JSON.stringify(row.attempts)),
   ];
 }
 

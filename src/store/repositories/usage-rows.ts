@@ -102,4 +102,8 @@ function matching(filter: UsageFilter) {
   };
 }
 
-export const toUsageRow = ({ zdr, ...row }: Row<'usage'>): UsageRow => (zdr === null ? row : { ...row, zdr });
+export const toUsageRow = ({ zdr, attempts, ...row }: Row<'usage'>): UsageRow => ({
+  ...row,
+  ...(zdr === null ? {} : { zdr }),
+  ...(attempts === null ? {} : { attempts }),
+});

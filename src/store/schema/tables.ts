@@ -12,6 +12,31 @@ export interface Recipients {
   readonly addresses: readonly string[];
 }
 
+/** One try of a request at a backend. */
+export interface UsageAttempt {
+  readonly backend: string;
+  /** Milliseconds from the start of the request to the try. */
+  readonly atMs: number;
+  /** Code of the error that it ended with. */
+  readonly failed: string | null;
+  /** The figures by which the backend was chosen; null: there was no choice. */
+  readonly chosen: {
+    /** Until the first token. */
+    readonly expectedMs: number;
+    /** Tokens of the prompt that were expected in its cache, and the others. */
+    readonly cachedTokens: number;
+    readonly uncachedTokens: number;
+    /** Uncached prompt tokens of requests that were waiting there. */
+    readonly waitingTokens: number;
+    /** Requests that were running there. */
+    readonly running: number;
+    readonly tokensPerSecond: number;
+    readonly rank: number;
+    /** How many backends the model had. */
+    readonly of: number;
+  } | null;
+}
+
 const accountStatus = text.of('active', 'suspended');
 const role = text.of('owner', 'admin', 'billing', 'developer', 'viewer');
 
@@ -212,6 +237,8 @@ const usage = table(
     account_budget: text.as<BudgetPeriod>().null,
     /** With zero data retention; null: from before it was recorded. */
     zdr: flag.null,
+    /** The backends that were tried and why ; null: there was one to choose from, and one try. */
+    attempts: json<readonly UsageAttempt[]>().null,
   },
   {
     checks: {

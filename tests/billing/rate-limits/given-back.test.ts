@@ -16,6 +16,7 @@ import { Limits } from '../../../src/billing/rate-limits/rate-limits.ts';
 import { Windows } from '../../../src/billing/rate-limits/windows.ts';
 import { openBackendPool } from '../../../src/inference/pipeline/backend-pool.ts';
 import type { Backend } from '../../../src/inference/pipeline/backend-pool.ts';
+import { idleLoad } from '../../../src/inference/routing/fleet.ts';
 import { run } from '../../../src/inference/pipeline/run.ts';
 import type { Deliver } from '../../../src/inference/pipeline/run.ts';
 import { serve } from '../../../src/inference/pipeline/serve.ts';
@@ -133,11 +134,10 @@ function servicesFor(settings: ScriptSettings, { billing }: Counter) {
     label: 'scripted',
     kind: 'scripted',
     engine,
-    concurrencyMax: Infinity,
     queueMax: 0,
     zdr: false,
     enforces: [],
-    running: 0,
+    ...idleLoad(),
   };
   const model = {
     id: 'demo',

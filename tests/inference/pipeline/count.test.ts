@@ -6,6 +6,7 @@ import type { Engine, EngineStatus } from '../../../src/inference/engines/engine
 import { ApiError } from '../../../src/platform/errors.ts';
 import { countPrompt } from '../../../src/inference/pipeline/count.ts';
 import type { Backend } from '../../../src/inference/pipeline/backend-pool.ts';
+import { idleLoad } from '../../../src/inference/routing/fleet.ts';
 import { engineRequest } from '../engines/contract.ts';
 
 const signal = new AbortController().signal;
@@ -41,5 +42,5 @@ function backend(countTokens: Engine['countTokens'], status: EngineStatus = { st
     status: () => status,
     close: () => Promise.resolve(),
   };
-  return { label: 'one', kind: 'one', engine, concurrencyMax: 1, queueMax: 0, zdr: false, enforces: [], running: 0 };
+  return { label: 'one', kind: 'one', engine, queueMax: 0, zdr: false, enforces: [], ...idleLoad() };
 }

@@ -1,0 +1,133 @@
+import { idleLoad, Fleet, type BackendLoad } from '../../src/inference/routing/fleet.ts';
+import { blockTokens, type TracedRequest } from './trace.ts';
+
+/** What a policy knows of a server, besides what it sent there itself. */
+export interface PolicyServer {
+  readonly index: number;
+  /** Requests that were sent to it and have not ended. */
+  readonly running: number;
+  readonly isDown: boolean;
+}
+
+/** A request that was sent to a server. */
+export interface Sent {
+  readonly server: number;
+  begun(nowMs: number): void;
+  reported(cachedTokens: number): void;
+  end(nowMs: number): void;
+}
+
+export interface Policy {
+  readonly name: string;
+  /** `undefined`: there is none that is up and was not tried. */
+  send(request: TracedRequest, tried: ReadonlySet<number>, nowMs: number): Sent | undefined;
+  /** A server takes requests again, with an empty cache. */
+  recovered(server: number, nowMs: number): void;
+}
+
+export interface PolicyOptions {
+  readonly servers: readonly PolicyServer[];
+  /** Blocks that a server's cache holds. */
+  readonly cacheBlocks: number;
+}
+
+/** Policies by the name in the table; the first is the service's own, the same code that serves requests. */
+export const policies: Readonly<Record<string, (options: PolicyOptions) => Policy>> = {
+  'least expected first token': leastExpected,
+  'round robin': ({ servers }) => {
+    let next = 0;
+    return plain('round robin', servers, () => next++ % servers.length);
+  },
+  'least connections': ({ servers }) =>
+    plain('least connections', servers, (_, able) => leastOf(able, runningAt).index),
+  'consistent hashing': ({ servers }) =>
+    plain('consistent hashing', servers, (request, able) => leastOf(able, distanceFrom(request)).index),
+  'bounded hashing, 1.25': ({ servers }) =>
+    plain('bounded hashing, 1.25', servers, (request, able) => {
+      const bound = Math.ceil((1.25 * (able.reduce((sum, { running }) => sum + running, 0) + 1)) / able.length);
+      const free = able.filter(({ running }) => running < bound);
+      return leastOf(free.length === 0 ? able : free, distanceFrom(request)).index;
+    }),
+};
+
+interface SimulatedBackend extends BackendLoad {
+  readonly server: PolicyServer;
+}
+
+function leastExpected({ servers, cacheBlocks }: PolicyOptions): Policy {
+  const fleet = new Fleet<SimulatedBackend>(
+    servers.map((server) => ({ ...idleLoad(), cacheTokensMax: cacheBlocks * blockTokens, server })),
+  );
+  return {
+    name: 'least expected first token',
+    send: (request, tried, nowMs) => {
+      // As in prompts of the service, only whole blocks are beginnings.
+      const count = Math.max(0, Math.ceil(request.promptTokens / blockTokens) - 1);
+      const hashes = request.blocks.slice(0, count);
+      const tokens = hashes.map((_, index) => (index + 1) * blockTokens);
+      const placement = fleet.place(
+        { promptTokens: request.promptTokens, prefixes: () => ({ hashes, tokens }) },
+        ({ server }) => !server.isDown && !tried.has(server.index),
+        nowMs,
+      );
+      if (placement === undefined) return undefined;
+      return {
+        server: placement.backend.server.index,
+        begun: (at) => placement.begun(at),
+        reported: (cachedTokens) => placement.reported({ promptTokens: request.promptTokens, cachedTokens }),
+        end: (at) => placement.end(at),
+      };
+    },
+    recovered: (server, nowMs) => {
+      fleet.left(fleet.members[server]!);
+      fleet.welcome(() => true, nowMs);
+    },
+  };
+}
+
+function plain(
+  name: string,
+  servers: readonly PolicyServer[],
+  pick: (request: TracedRequest, able: readonly PolicyServer[]) => number,
+): Policy {
+  const nothing = (): void => {};
+  return {
+    name,
+    send: (request, tried) => {
+      const able = servers.filter(({ index, isDown }) => !isDown && !tried.has(index));
+      if (able.length === 0) return undefined;
+      const wanted = pick(request, able);
+      const server = able.find(({ index }) => index >= wanted)?.index ?? able[0]!.index;
+      return { server, begun: nothing, reported: nothing, end: nothing };
+    },
+    recovered: nothing,
+  };
+}
+
+const runningAt = ({ running }: PolicyServer): number => running;
+
+/** Rendezvous hashing of the first four blocks. */
+function distanceFrom({ blocks }: TracedRequest): (server: PolicyServer) => number {
+  const head = mixed(blocks.slice(0, 4).join());
+  return ({ index }) => mixed(`${head}:${index}`);
+}
+
+function mixed(text: string): number {
+  let hash = 2_166_136_261;
+  for (let at = 0; at < text.length; at++) hash = Math.imul(hash ^ text.charCodeAt(at), 16_777_619);
+  hash = Math.imul(hash ^ (hash >>> 16), 0x85ebca6b);
+  hash = Math.imul(hash ^ (hash >>> 13), 0xc2b2ae35);
+  return (hash ^ (hash >>> 16)) >>> 0;
+}
+
+function leastOf(servers: readonly PolicyServer[], figureOf: (server: PolicyServer) => number): PolicyServer {
+  let best = servers[0]!;
+  let least = Infinity;
+  for (const server of servers) {
+    const figure = figureOf(server);
+    if (figure >= least) continue;
+    best = server;
+    least = figure;
+  }
+  return best;
+}

@@ -1,0 +1,245 @@
+import { CacheIndex, cacheTokensUnknown, type CacheView } from './cache-index.ts';
+import { choose, type BackendView, type Choice, type ChoiceReasons } from './choose.ts';
+import { noPrefixes, type PromptPrefixes } from './prompt-prefixes.ts';
+
+/** A backend as the fleet sees it; only the fleet changes it. */
+export interface BackendLoad extends BackendView, CacheView {
+  rank: number;
+  cachedTokens: number;
+  warmth: number;
+  running: number;
+  waitingTokens: number;
+  readingTokens: number;
+  readingSinceMs: number;
+  /** The requests that wait for their first token, the oldest first. */
+  readonly waiting: Set<Waiting>;
+  ownTokensPerSecond: number;
+  turn: number;
+  /** Tokens per second of its answers, weighted towards the latest; 0: none was measured. */
+  measuredTokensPerSecond: number;
+  measuredAtMs: number;
+  /** It has once reported that it had tokens in its cache; many servers report none unless told to. */
+  reportsCache: boolean;
+  /** When it began to take requests again. */
+  warmSinceMs: number;
+}
+
+interface Waiting {
+  /** What the backend has to read of its prompt. */
+  readonly tokens: number;
+}
+
+/** A backend that does nothing yet. */
+export function idleLoad({ concurrencyMax = Infinity, weight = 1 } = {}): BackendLoad {
+  return {
+    rank: 1,
+    weight,
+    warmth: 1,
+    concurrencyMax,
+    running: 0,
+    waitingTokens: 0,
+    readingTokens: 0,
+    readingSinceMs: 0,
+    waiting: new Set(),
+    ownTokensPerSecond: 0,
+    cachedTokens: 0,
+    turn: 0,
+    cacheTokensMax: cacheTokensUnknown,
+    cached: new Map(),
+    cacheTokens: 0,
+    measuredTokensPerSecond: 0,
+    measuredAtMs: 0,
+    reportsCache: false,
+    warmSinceMs: 0,
+  };
+}
+
+/** A request as far as its place depends on it. */
+export interface RoutedRequest {
+  /** Of the prompt, estimated. */
+  readonly promptTokens: number;
+  /** Asked only where there is a choice. */
+  readonly prefixes: () => PromptPrefixes;
+}
+
+/** A request at a backend: `begun` at most once, `end` exactly once. */
+export interface Placement<Member> {
+  readonly backend: Member;
+  /** null: there was no choice. */
+  readonly reasons: ChoiceReasons | null;
+  /** The first token is there. */
+  begun(nowMs: number): void;
+  /** What the backend says of the prompt of a complete answer. */
+  reported(usage: { readonly promptTokens: number; readonly cachedTokens: number }): void;
+  end(nowMs: number): void;
+}
+
+/** The speed of backends that nobody has measured; only its ratio to what runs matters. */
+const tokensPerSecondUnknown = 4_000;
+/** Weight of the latest measurement. */
+const latestShare = 0.1;
+/** A shorter prompt measures the network. */
+const measuredTokensMin = 64;
+/** Backends whose speeds differ by less are of one kind, measured imprecisely. */
+const ownSpeedRatio = 1.5;
+/** A backend that was slow and got nothing since is tried again. */
+const ownSpeedMs = 300_000;
+/**
+ * A server that comes back is slower at first than it was. Longer than this only keeps it idle: its empty cache is in the figures
+ * already, and on a trace 10 s delayed its first request from 3 to 11 s and changed no percentile (bench/results.md).
+ */
+const warmUpMs = 2_000;
+const warmthMin = 0.1;
+/** A difference in the cached tokens that is only a matter of where blocks end: 512 characters and the beginning of a template. */
+const cachedSlackTokens = 256;
+
+/** The backends of one model: who gets a request, and what was learned from those that they got. */
+export class Fleet<Member extends BackendLoad> {
+  readonly members: readonly Member[];
+  readonly #cache: CacheIndex<BackendLoad>;
+  /** Of a usual member; 0: none was measured. */
+  #tokensPerSecond = 0;
+  #placements = 0;
+  readonly #away = new Set<Member>();
+  readonly #warming = new Set<Member>();
+  readonly #ownSpeeds = new Set<Member>();
+
+  /** `before`: what it takes the place of; what was learned about members of both is kept. */
+  constructor(members: readonly Member[], before?: Fleet<Member>) {
+    this.members = members;
+    this.#cache = before === undefined ? new CacheIndex() : before.#cache;
+    if (before === undefined) return;
+    this.#tokensPerSecond = before.#tokensPerSecond;
+    this.#placements = before.#placements;
+    const kept = new Set(members);
+    for (const member of before.members) if (!kept.has(member)) this.#cache.drop(member);
+    for (const member of before.#away) if (kept.has(member)) this.#away.add(member);
+    for (const member of before.#warming) if (kept.has(member)) this.#warming.add(member);
+    for (const member of before.#ownSpeeds) if (kept.has(member)) this.#ownSpeeds.add(member);
+  }
+
+  /** Puts a request at a backend; `undefined`: none can take it now. Costs nothing worth measuring where there is one backend. */
+  place(request: RoutedRequest, mayTake: (member: Member) => boolean, nowMs: number): Placement<Member> | undefined {
+    if (this.members.length === 1) return this.#only(this.members[0]!, mayTake);
+    const prefixes = request.prefixes();
+    this.#cache.look(prefixes);
+    if (this.#warming.size > 0) this.#warm(nowMs);
+    if (this.#ownSpeeds.size > 0) this.#forgetSpeeds(nowMs);
+    const tokensPerSecond = this.#tokensPerSecond || tokensPerSecondUnknown;
+    const choice = choose(request.promptTokens, this.members, tokensPerSecond, nowMs, mayTake);
+    return choice === undefined ? undefined : this.#placed(choice, prefixes, nowMs);
+  }
+
+  /** It was seen to take no requests at all. */
+  left(member: Member): void {
+    this.#away.add(member);
+  }
+
+  /**
+   * Of those that had left, the ones that are back begin slowly and with an empty cache: most were started anew, and a cache that is
+   * better than was thought only costs what it saves.
+   */
+  welcome(isBack: (member: Member) => boolean, nowMs: number): void {
+    for (const member of this.#away) {
+      if (!isBack(member)) continue;
+      this.#away.delete(member);
+      member.warmSinceMs = nowMs;
+      this.#warming.add(member);
+      this.#cache.drop(member);
+    }
+  }
+
+  #only(member: Member, mayTake: (member: Member) => boolean): Placement<Member> | undefined {
+    if (member.running >= member.concurrencyMax || !mayTake(member)) return undefined;
+    member.running++;
+    return {
+      backend: member,
+      reasons: null,
+      begun: ignore,
+      reported: ignore,
+      end: () => void member.running--,
+    };
+  }
+
+  #placed({ backend, reasons }: Choice<Member>, prefixes: PromptPrefixes, nowMs: number): Placement<Member> {
+    const { waitingTokens, uncachedTokens, cachedTokens } = reasons;
+    const usedAt = prefixes === noPrefixes ? 0 : this.#cache.use(backend, prefixes);
+    backend.running++;
+    backend.turn = ++this.#placements;
+    const waiting = { tokens: uncachedTokens };
+    wait(backend, waiting, nowMs);
+    return {
+      backend,
+      reasons,
+      begun: (begunAtMs) => {
+        if (stopWaiting(backend, waiting, begunAtMs))
+          this.#measure(backend, waitingTokens + uncachedTokens, begunAtMs - nowMs, begunAtMs);
+      },
+      reported: (usage) => {
+        if (usage.cachedTokens > 0) backend.reportsCache = true;
+        // Where the server has lost it, it has lost what was used before it.
+        if (backend.reportsCache && usedAt > 0 && usage.cachedTokens + cachedSlackTokens < cachedTokens)
+          this.#cache.dropUsedUntil(backend, usedAt);
+      },
+      end: (endedAtMs) => {
+        stopWaiting(backend, waiting, endedAtMs);
+        backend.running--;
+      },
+    };
+  }
+
+  /** A backend reads what waits before a request too. */
+  #measure(member: Member, tokens: number, elapsedMs: number, nowMs: number): void {
+    if (tokens < measuredTokensMin) return;
+    const latest = (1_000 * tokens) / Math.max(1, elapsedMs);
+    member.measuredTokensPerSecond = towards(latest, member.measuredTokensPerSecond);
+    member.measuredAtMs = nowMs;
+    this.#tokensPerSecond = towards(latest, this.#tokensPerSecond);
+    const ratio = member.measuredTokensPerSecond / this.#tokensPerSecond;
+    const isOwn = ratio > ownSpeedRatio || ratio < 1 / ownSpeedRatio;
+    member.ownTokensPerSecond = isOwn ? member.measuredTokensPerSecond : 0;
+    if (isOwn) this.#ownSpeeds.add(member);
+    else this.#ownSpeeds.delete(member);
+  }
+
+  #forgetSpeeds(nowMs: number): void {
+    for (const member of this.#ownSpeeds) {
+      if (nowMs - member.measuredAtMs < ownSpeedMs) continue;
+      member.ownTokensPerSecond = 0;
+      member.measuredTokensPerSecond = 0;
+      this.#ownSpeeds.delete(member);
+    }
+  }
+
+  #warm(nowMs: number): void {
+    for (const member of this.#warming) {
+      member.warmth = Math.min(1, Math.max(warmthMin, (nowMs - member.warmSinceMs) / warmUpMs));
+      if (member.warmth === 1) this.#warming.delete(member);
+    }
+  }
+}
+
+function wait(backend: BackendLoad, waiting: Waiting, nowMs: number): void {
+  backend.waiting.add(waiting);
+  backend.waitingTokens += waiting.tokens;
+  if (backend.waiting.size === 1) read(backend, waiting, nowMs);
+}
+
+/** Whether it was waiting. */
+function stopWaiting(backend: BackendLoad, waiting: Waiting, nowMs: number): boolean {
+  if (!backend.waiting.delete(waiting)) return false;
+  backend.waitingTokens -= waiting.tokens;
+  const [oldest] = backend.waiting;
+  read(backend, oldest, nowMs);
+  return true;
+}
+
+function read(backend: BackendLoad, waiting: Waiting | undefined, nowMs: number): void {
+  backend.readingTokens = waiting?.tokens ?? 0;
+  backend.readingSinceMs = nowMs;
+}
+
+const towards = (latest: number, before: number): number =>
+  before === 0 ? latest : before + latestShare * (latest - before);
+
+const ignore = (): void => {};

@@ -1,0 +1,159 @@
+import type { EngineRequest, Message, Part } from '../../generation/request.ts';
+
+/**
+ * The beginnings of a prompt, each by a hash of everything up to its end. Two prompts with the same hash at an index begin with the
+ * same characters, in the same scope of caching.
+ */
+export interface PromptPrefixes {
+  readonly hashes: readonly number[];
+  /** Tokens up to the end of each, estimated from its share of the characters. */
+  readonly tokens: readonly number[];
+}
+
+export const noPrefixes: PromptPrefixes = { hashes: [], tokens: [] };
+
+/**
+ * Ends of the beginnings, in characters: 512 apart at first (some 128 tokens: a block of vLLM is 16, a page of SGLang 1 to 64), and
+ * a quarter of the length apart at most, so that the longest prompt has 68 of them.
+ */
+const ends: readonly number[] = [
+  ...Array.from({ length: 16 }, (_, index) => 512 * (index + 1)),
+  ...Array.from({ length: 28 }, (_, index) => 8_192 + 2_048 * (index + 1)),
+  ...Array.from({ length: 24 }, (_, index) => 65_536 + 8_192 * (index + 1)),
+];
+
+/**
+ * Reads the prompt in the order in which templates print it: tools, then the messages. Servers render it themselves, so this is not
+ * their text; but where two of these texts begin alike, so do the two that their template makes of them. `salt` is a secret of this
+ * process, so that nobody can make up prompts that look alike here.
+ *
+ * Nothing is kept of a request under zero data retention, and no other can match it: it has no beginnings.
+ */
+export function prefixesOf(request: EngineRequest, promptTokens: number, salt: number): PromptPrefixes {
+  if (!request.retain) return noPrefixes;
+  const hasher = new PrefixHasher(salt);
+  hasher.text(request.cacheScope);
+  hasher.begin();
+  readPrompt(request, hasher);
+  const { hashes, characters } = hasher;
+  if (hashes.length === 0) return noPrefixes;
+  const tokensPerCharacter = promptTokens / characters;
+  return { hashes, tokens: hashes.map((_, index) => ends[index]! * tokensPerCharacter) };
+}
+
+function readPrompt({ prompt, tools }: EngineRequest, hasher: PrefixHasher): void {
+  switch (prompt.type) {
+    case 'messages':
+      for (const { name, description = '', parameters } of tools) {
+        hasher.mark('tool');
+        hasher.text(name);
+        hasher.text(description);
+        hasher.text(JSON.stringify(parameters) ?? '');
+      }
+      for (const message of prompt.messages) readMessage(message, hasher);
+      return;
+    case 'texts':
+      for (const text of prompt.prompts) {
+        hasher.mark('prompt');
+        hasher.text(text);
+      }
+      return;
+    case 'token-ids':
+      for (const ids of prompt.prompts) {
+        hasher.mark('prompt');
+        for (const id of ids) hasher.tokenId(id);
+      }
+  }
+}
+
+function readMessage(message: Message, hasher: PrefixHasher): void {
+  hasher.mark(message.role);
+  if (message.role === 'assistant') for (const { text } of message.reasoning) hasher.text(text);
+  for (const part of message.content) readPart(part, hasher);
+  if (message.role !== 'assistant') return;
+  for (const { name, arguments: written } of message.toolCalls) {
+    hasher.mark('call');
+    hasher.text(name);
+    hasher.text(written);
+  }
+}
+
+/** Of an image, so many samples of so many characters: two images that differ do so nearly everywhere. */
+const imageSamples = 16;
+const sampleCharacters = 32;
+
+function readPart(part: Part, hasher: PrefixHasher): void {
+  hasher.mark(part.type);
+  switch (part.type) {
+    case 'text':
+      hasher.text(part.text);
+      return;
+    case 'image': {
+      const { base64 } = part;
+      hasher.text(String(base64.length));
+      for (let sample = 0; sample < imageSamples; sample++) {
+        const from = Math.floor((base64.length / imageSamples) * sample);
+        hasher.text(base64.slice(from, from + sampleCharacters));
+      }
+      return;
+    }
+    case 'image-url':
+      hasher.text(part.url);
+      return;
+    case 'file':
+      hasher.text(part.fileId ?? part.url ?? part.filename ?? '');
+  }
+}
+
+/** FNV-1a over UTF-16 code units, with the finish of MurmurHash3 where a beginning ends. */
+class PrefixHasher {
+  readonly hashes: number[] = [];
+  #hash: number;
+  /** Characters so far. */
+  characters = 0;
+
+  constructor(salt: number) {
+    this.#hash = salt | 0;
+  }
+
+  /** What was read until now is part of each hash, and of no length. */
+  begin(): void {
+    this.characters = 0;
+    this.hashes.length = 0;
+  }
+
+  mark(kind: string): void {
+    this.text('\u0000');
+    this.text(kind);
+  }
+
+  tokenId(id: number): void {
+    this.text(`${id} `);
+  }
+
+  text(text: string): void {
+    const { length } = text;
+    let at = 0;
+    while (at < length) {
+      const end = ends[this.hashes.length];
+      // Beyond the last end the prompt only has a length.
+      if (end === undefined) {
+        this.characters += length - at;
+        return;
+      }
+      const stop = Math.min(length, at + end - this.characters);
+      let hash = this.#hash;
+      this.characters += stop - at;
+      for (; at < stop; at++) hash = Math.imul(hash ^ text.charCodeAt(at), 0x01000193);
+      this.#hash = hash;
+      if (this.characters === end) this.hashes.push(finished(hash));
+    }
+  }
+}
+
+function finished(hash: number): number {
+  let mixed = hash;
+  mixed = Math.imul(mixed ^ (mixed >>> 16), 0x85ebca6b);
+  mixed = Math.imul(mixed ^ (mixed >>> 13), 0xc2b2ae35);
+  return mixed ^ (mixed >>> 16);
+}

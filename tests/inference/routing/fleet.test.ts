@@ -1,0 +1,110 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { Fleet, idleLoad } from '../../../src/inference/routing/fleet.ts';
+import { policies } from '../../../bench/simulate/policies.ts';
+import { runFleet, type FleetShape } from '../../../bench/simulate/run-fleet.ts';
+import { faster, generateTrace } from '../../../bench/simulate/trace.ts';
+
+const able = (): boolean => true;
+const request = (first: number, promptTokens = 1_000) => ({
+  promptTokens,
+  prefixes: () => ({ hashes: [first, first + 1], tokens: [400, 900] }),
+});
+
+test('a conversation stays where it was, and leaves when too much waits there', () => {
+  const fleet = new Fleet([idleLoad(), idleLoad()]);
+  const first = fleet.place(request(10), able, 0)!;
+  first.begun(250);
+  first.end(250);
+  for (let turn = 0; turn < 5; turn++) {
+    const next = fleet.place(request(10), able, 1_000)!;
+    assert.equal(next.backend, first.backend);
+    assert.equal(next.reasons?.cachedTokens, 900);
+    next.end(1_000);
+  }
+  // Others, of 1,000 tokens each, all at once: they share the two.
+  const others = Array.from({ length: 8 }, (_, index) => fleet.place(request(100 * (index + 1)), able, 2_000)!);
+  assert.equal(others.filter(({ backend }) => backend === first.backend).length, 4);
+  for (const other of others) other.end(2_000);
+  assert.ok(fleet.members.every(({ running, waitingTokens }) => running === 0 && waitingTokens === 0));
+});
+
+test('a backend that reports less than it was believed to have is believed to have lost what is older', () => {
+  const fleet = new Fleet([idleLoad(), idleLoad()]);
+  const only = fleet.members[0]!;
+  const at = (first: number, cachedTokens: number) => {
+    const placement = fleet.place(request(first), (member) => member === only, 0)!;
+    placement.reported({ promptTokens: 1_000, cachedTokens });
+    placement.end(0);
+    return placement.reasons!.cachedTokens;
+  };
+  assert.deepEqual([at(10, 0), at(20, 0), at(20, 0)], [0, 0, 900], 'one that reports nothing keeps what it was sent');
+  assert.deepEqual([at(10, 900), at(20, 900)], [900, 900]);
+  assert.deepEqual([at(20, 0), at(10, 0)], [900, 0], 'it was started anew');
+});
+
+test('a backend that is measured to be slower by half gets less, and one that comes back begins with little', () => {
+  const fleet = new Fleet([idleLoad(), idleLoad()]);
+  const [fast, slow] = fleet.members as [ReturnType<typeof idleLoad>, ReturnType<typeof idleLoad>];
+  for (let count = 0, nowMs = 0; count < 40; count++, nowMs += 5_000) {
+    for (const [member, elapsedMs] of [[fast, 100] as const, [slow, 400] as const]) {
+      const placement = fleet.place(
+        request(1_000 * count + (member === slow ? 1 : 500)),
+        (each) => each === member,
+        nowMs,
+      )!;
+      placement.begun(nowMs + elapsedMs);
+      placement.end(nowMs + elapsedMs);
+    }
+  }
+  const placed = Array.from({ length: 12 }, (_, index) => fleet.place(request(9_000_000 + 10 * index), able, 200_000)!);
+  const count = placed.filter(({ backend }) => backend === slow).length;
+  assert.ok(count >= 1 && count <= 4, String(count));
+  for (const each of placed) each.end(200_000);
+  fleet.left(fast);
+  fleet.welcome((member) => member === slow, 9e5);
+  assert.equal(fast.warmth, 1, 'it is still away');
+  fleet.welcome(able, 1e6);
+  fleet.place(request(5), able, 1e6)!.end(1e6);
+  assert.equal(fast.warmth, 0.1);
+  fleet.place(request(5), able, 1e6 + 1_000)!.end(1e6);
+  assert.equal(fast.warmth, 0.5);
+});
+
+const shape: FleetShape = { servers: 8, cacheBlocks: 500, tokensPerSecond: 8_000 };
+const trace = generateTrace({ seconds: 200, conversationsPerSecond: 0.7, applications: 32, seed: 1 });
+const playedBy = (policy: string, load: number, more: Partial<FleetShape> = {}) =>
+  runFleet(faster(trace, load), { ...shape, ...more }, policies[policy]!);
+
+test('in a simulated fleet it keeps the caches and has the shortest tail, under light and heavy load', () => {
+  for (const load of [1, 4]) {
+    const ours = playedBy('least expected first token', load);
+    assert.ok(ours.hitRate > 2 * playedBy('round robin', load).hitRate, `${load}: ${ours.hitRate} cached`);
+    for (const other of ['round robin', 'least connections', 'consistent hashing', 'bounded hashing, 1.25']) {
+      const { p99 } = playedBy(other, load);
+      assert.ok(ours.p99 < p99, `${load} × the load: p99 of ${ours.p99} s, ${other} has ${p99} s`);
+    }
+  }
+});
+
+test('one beginning that everybody asks for spreads as soon as one server is too few', () => {
+  const herd = trace.map((each) => ({
+    ...each,
+    blocks: each.blocks.map((block, index) => (index < 20 ? index : block)),
+  }));
+  const p99Of = (policy: string): number =>
+    runFleet(faster(herd, 4), { ...shape, tokensPerSecond: 1_000 }, policies[policy]!).p99;
+  assert.ok(p99Of('least expected first token') < p99Of('consistent hashing') / 2);
+});
+
+test('a server at a quarter of the speed gets a quarter of the work, about', () => {
+  const { p99 } = playedBy('least expected first token', 1, { speeds: { 0: 0.25 } });
+  assert.ok(p99 < playedBy('least connections', 1, { speeds: { 0: 0.25 } }).p99);
+});
+
+test('what waited at a server that ends is answered by others, and it is used again when it is back', () => {
+  const outages = [{ server: 0, fromMs: 15_000, toMs: 22_000 }];
+  const ours = playedBy('least expected first token', 4, { outages });
+  assert.equal(ours.failed, 0);
+  assert.ok(ours.comeback < 5, String(ours.comeback));
+});
