@@ -1,13 +1,18 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 
-import { TestService, scriptedModel } from '../support/service.ts';
+import { TestService, scriptedModel, until } from '../support/service.ts';
 import { Terminal } from '../support/terminal.ts';
 import { mainFile } from '../support/built.ts';
 
 /** What a start says (ux §6.3): everything with the key the first time, five lines on a terminal later. */
 const service = new TestService({ config: scriptedModel('- say: [ { text: "hello" } ]') });
-before(() => service.start());
+before(async () => {
+  await service.start();
+  // It listens before it has said everything.
+  const hasStarted = (): boolean => service.log.some(({ event }) => event === 'started');
+  await until(() => Promise.resolve(hasStarted() && service.output.includes('/welcome#')), 60_000);
+});
 after(() => service.dispose());
 
 const talk = (text: string): readonly string[] =>
