@@ -30,7 +30,7 @@ export default tseslint.config(
       '@typescript-eslint/only-throw-error': 'off',
       'no-restricted-properties': [
         'error',
-        { object: 'AbortSignal', property: 'any', message: 'In Node 20 it forgets time limits: use anySignal.' },
+        { object: 'AbortSignal', property: 'any', message: 'In Node 20 it forgets time limits: use combineSignals.' },
       ],
       'no-console': 'error',
       eqeqeq: 'error',

@@ -249,7 +249,7 @@ function measuresOf({ widths, tokens, only }: Options): readonly Measure[] {
 interface Figures {
   /** While all streams were being written. */
   readonly tokensPerSecond: number;
-  /** Of the streams of one run: the median, and the last one's. */
+  /** Among the streams of one run: the median, and the slowest. */
   readonly firstTokenMs: number;
   readonly lastFirstTokenMs: number;
   /** Share of all cores that neither of the two nor this process used. */
@@ -312,7 +312,7 @@ function report(options: Options, args: readonly string[], rounds: readonly Roun
             .filter((round) => round.measure === `${kind} ${width}` && round.contender === contender)
             .map((round) => value(round));
         const [own, other] = [of('embedded'), of('llama-server')];
-        // Of the same round, and so that more is better for the embedded engine.
+        // Ratios within the same round, so that more is better for the embedded engine.
         const ratios = own.map((figure, i) => (isTime ? (other[i] ?? NaN) / figure : figure / (other[i] ?? NaN)));
         const name = `${width} ${width === 1 ? 'stream' : 'streams'}: ${title.replace('LONG', String(options.promptTokens))}`;
         if (kind === 'decode' && median(ratios.toSorted((a, b) => a - b)) < aim) below.push(String(width));

@@ -107,7 +107,7 @@ const cases: readonly Case[] = [
   },
 ];
 
-/** Of one case and one account. */
+/** Latencies of one case for one account. */
 interface Reading {
   readonly p50Ms: number;
   readonly p95Ms: number;
@@ -118,7 +118,7 @@ interface Reading {
 /** For each case, the readings of the accounts. */
 type Readings = readonly (readonly Reading[])[];
 
-/** Of a store. */
+/** All readings of one store. */
 interface Measurement {
   readonly store: string;
   /** What was in it. */

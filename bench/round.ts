@@ -40,7 +40,7 @@ export interface RoundResult {
 /** One contender under one kind of load. */
 export interface Point {
   readonly load: LoadResult;
-  /** Of the contender's processes while the load ran; `undefined` where there are none. */
+  /** Processor time of the contender while the load ran; `undefined` where it has no process. */
   readonly processorSeconds: number | undefined;
   /** Share of the contender's core that it used itself, and that others used. */
   readonly coreShare: number | undefined;

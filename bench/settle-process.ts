@@ -95,7 +95,7 @@ async function open() {
   return { billing, ledger, newId, close: () => store.close(), batches: () => batches };
 }
 
-/** So many at a time, each as soon as the one before it is durable. */
+/** Keeps `inFlight` going at a time, each begun as soon as the one before it is durable. */
 async function settleFor(forSeconds: number, settled: (latencyMs: number) => void): Promise<void> {
   const endMs = performance.now() + forSeconds * 1_000;
   await Promise.all(

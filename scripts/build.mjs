@@ -137,7 +137,7 @@ export async function watchProgram(onBuilt) {
   const { context } = await import('esbuild');
   let startedAt = 0;
   const reported = {
-    name: 'told',
+    name: 'summary',
     setup(build) {
       build.onStart(() => void (startedAt = Date.now()));
       build.onEnd(async ({ errors }) => {

@@ -1,4 +1,5 @@
-import type { DemoCheckout, DemoOutcome } from '../billing/payments/demo.ts';
+import type { DemoCheckout } from '../billing/payments/demo.ts';
+import type { DemoOutcome } from '../billing/payments/demo-outcomes.ts';
 import { centsText } from '../platform/dollars.ts';
 import { escaped, page } from '../platform/html.ts';
 import { chargeOf, errorTable } from '../platform/errors.ts';

@@ -2,6 +2,7 @@ import type { Static, TObject, TSchema } from 'typebox';
 
 import { roles } from '../accounts/role.ts';
 import type { Role } from '../accounts/role.ts';
+import type { SignedInPerson } from '../accounts/users/users.ts';
 import type { ErrorCode } from '../platform/errors.ts';
 import type { AccountServices } from './services.ts';
 
@@ -36,18 +37,7 @@ export type Principal =
       /** Whether the account that it belongs to is suspended. */
       readonly isSuspended: boolean;
     }
-  | {
-      readonly kind: 'user';
-      readonly userId: string;
-      readonly sessionId: string;
-      readonly name: string;
-      readonly email: string;
-      readonly isOperator: boolean;
-      /** Their sign-in ends with a code of an authenticator. */
-      readonly hasTwoFactor: boolean;
-      /** When they last proved their identity, in milliseconds since 1970: what step-up checks. */
-      readonly provedAt: number;
-    };
+  | ({ readonly kind: 'user' } & SignedInPerson);
 
 export type Known = Exclude<Principal, { readonly kind: 'nobody' }>;
 

@@ -118,7 +118,7 @@ export async function isStoreInUse(storage: StorageConfig, db: Kysely<Database>)
     const { isOwned } = await import('../store/sqlite/lock.ts');
     return isOwned(storage.path);
   }
-  // A dead process stays in it for five seconds, until the next live one records it as crashed.
+  // An ended process stays in it for five seconds, until a live one records it as crashed.
   return (await db.selectFrom('replica').select('id').limit(1).execute()).length > 0;
 }
 

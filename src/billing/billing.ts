@@ -152,7 +152,7 @@ export class Billing {
     return this.#free.get(balanceId);
   }
 
-  /** The store has declared this process dead: nothing that was free or held belongs to it any more. */
+  /** This process has expired: nothing that was free or held belongs to it any more. */
   forget(): void {
     this.#epoch++;
     this.#free.clear();
@@ -175,7 +175,7 @@ export class Billing {
         if (!(await this.#fund(balanceId, amount))) return lack;
         taken.push({ balanceId, epoch: this.#epoch });
       }
-      // What was taken first belonged to a life that is over.
+      // What was taken first belonged to an epoch that is over.
       if (epoch !== this.#epoch) throw ledgerSilent();
       lack = undefined;
       return lack;
@@ -202,7 +202,7 @@ export class Billing {
     for (const balanceId of balanceIds) {
       const there = await this.take(balanceId, least);
       if (epoch !== this.#epoch) {
-        this.#add(balanceId, there); // belongs to the new life, and the hold does not
+        this.#add(balanceId, there); // belongs to the new epoch, and the hold does not
         return 0n;
       }
       for (const earlier of taken) this.#addFreed(earlier, least - there);
@@ -300,7 +300,7 @@ export class Billing {
     this.#openHolds++;
     this.#heldMicrocents += amount;
     const epoch = this.#epoch;
-    // Settling a hold of an earlier life would spend what now belongs to others (docs/money.md).
+    // Settling a hold of an earlier epoch would spend what now belongs to others (docs/money.md).
     const mayCharge = (row: UsageRow): boolean => epoch === this.#epoch || row.costMicrocents === 0n;
     const accountId = bill.account.id;
     const balanceIds = budgets === undefined ? undefined : [...budgets.map(({ balance }) => balance.id), accountId];
@@ -326,7 +326,7 @@ export class Billing {
         if (typeof there === 'bigint') return taken(there);
         return there.then((later) => {
           if (epoch === this.#epoch) return taken(later);
-          this.#add(accountId, later); // belongs to the new life, and the hold does not
+          this.#add(accountId, later); // belongs to the new epoch, and the hold does not
           return 0n;
         });
       },

@@ -15,14 +15,7 @@ import { table } from './output.ts';
 export async function listAccounts(context: Context): Promise<number> {
   const [accounts, budgets] = await reading(context, async (repositories, _db, now) => {
     const found = await repositories.listAccounts({ limit: 1000 });
-    return [
-      found,
-      await readBudgets(
-        repositories,
-        found.map(({ id }) => id),
-        await now(),
-      ),
-    ] as const;
+    return [found, await readBudgets(repositories, found, await now())] as const;
   });
   const { concurrencyPerAccountMax } = context.config.server.limits;
   const planOf = (name: string | null) => context.config.plans.find((plan) => plan.name === name);

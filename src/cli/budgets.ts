@@ -59,10 +59,10 @@ function statusOf({ budget, spentMicrocents, renewsAt }: Budgeted): Shown {
 /** The budgets of the keys or accounts that have one, by their ids. */
 export async function readBudgets(
   repositories: Repositories,
-  subjects: readonly string[],
+  subjects: readonly { readonly id: string }[],
   at: number,
 ): Promise<ReadonlyMap<string, Shown>> {
-  const found = await repositories.budgetsOf({ subjects, at });
+  const found = await repositories.budgetsOf({ subjects: subjects.map(({ id }) => id), at });
   return new Map(found.map((status) => [status.balance.subject, { ...status, renewsAt: status.balance.endsAt }]));
 }
 

@@ -1,11 +1,13 @@
 import { Argument, Command, CommanderError, Option } from 'commander';
 
 import type { Role } from '../accounts/role.ts';
+import { demoOutcomes } from '../billing/payments/demo-outcomes.ts';
 import type { Override } from '../config/overrides.ts';
 import type { BudgetPeriod } from '../store/budget.ts';
 import type { TaxStatus } from '../tax/tax.ts';
 import type { BudgetOptions } from './budgets.ts';
 import type { BareContext, Context } from './context.ts';
+import type { KeyLimitOptions } from './keys.ts';
 import {
   centsToMicrocents,
   centsToMicrocentsOrNone,
@@ -31,16 +33,6 @@ import { version } from './version.ts';
 interface CommonOptions {
   readonly config?: string;
   readonly json?: boolean;
-}
-
-interface KeyLimitOptions {
-  readonly concurrency?: number | 'none';
-  readonly requestsPerMinute?: number | 'none';
-  readonly tokensPerMinute?: number | 'none';
-  readonly endpoint?: readonly string[];
-  readonly ip?: readonly string[];
-  readonly zdrOnly?: boolean;
-  readonly plan?: boolean;
 }
 
 interface MoveOptions {
@@ -554,22 +546,7 @@ export function commandProgram(exit: (code: number) => void = () => {}, around =
   const pay = group('pay', 'payments at the built-in payment provider');
   command(pay, 'simulate', 'play a payment at the built-in payment provider')
     .argument('<topup-id>', 'id of the top-up, from credits topups')
-    .addOption(
-      new Option('--outcome <what>', 'outcome of the payment')
-        .choices([
-          'success',
-          'duplicate',
-          'delay',
-          'failure',
-          'expire',
-          'refund',
-          'refund_failure',
-          'dispute',
-          'win',
-          'lose',
-        ])
-        .default('success'),
-    )
+    .addOption(new Option('--outcome <what>', 'outcome of the payment').choices(demoOutcomes).default('success'))
     .action(action(() => import('./pay.ts').then(({ simulatePayment }) => simulatePayment)));
 
   const owner = group('owner', 'the owner of the server');

@@ -61,8 +61,8 @@ interface MoveOptions extends Amount {
 const done: Readonly<Record<Movement, (amount: string) => string>> = {
   grant: (amount) => `${amount} added`,
   topup: (amount) => `a payment of ${amount} recorded`,
-  payback: (amount) => `a payment of ${amount} recorded as returned`,
-  chargeback: (amount) => `a payment of ${amount} recorded as taken back`,
+  payback: (amount) => `a payment of ${amount} recorded as refunded`,
+  chargeback: (amount) => `a payment of ${amount} recorded as charged back`,
   expire: (amount) => `${amount} of promotional credit expired`,
   adjust_up: (amount) => `${amount} added`,
   adjust_down: (amount) => `${amount} taken away`,

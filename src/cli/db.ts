@@ -7,7 +7,7 @@ import { OperationError } from '../accounts/operation.ts';
 import { openSecret, secretIdOf } from '../accounts/secret.ts';
 import { openStore } from '../app/stores.ts';
 import type { Config } from '../config/config.ts';
-import { contentStatus } from '../store/repositories/content-status.ts';
+import { contentStatus, type ContentStatus } from '../store/repositories/content-status.ts';
 import { backUp, databaseStatus, examine, putInPlace, stamp, syncFile } from '../store/sqlite/backup.ts';
 import { isOwned, takeLock } from '../store/sqlite/lock.ts';
 import type { Context } from './context.ts';
@@ -121,7 +121,7 @@ export async function showDatabase(context: Context): Promise<number> {
   const isRunning = isOwned(file);
   const status = await databaseStatus(file);
   const walBytes = existsSync(`${file}-wal`) ? statSync(`${file}-wal`).size : 0;
-  const last = status.lastEndedAt === undefined ? null : new Date(status.lastEndedAt).toISOString();
+  const content = shownContent(status);
   print.result(
     {
       file,
@@ -129,21 +129,12 @@ export async function showDatabase(context: Context): Promise<number> {
       bytes: status.bytes,
       free_bytes: status.freeBytes,
       wal_bytes: walBytes,
-      migrations: status.migrations,
-      accounts: status.accounts,
-      live_keys: status.liveKeys,
-      transfers: status.transfers,
-      usage_rows: status.requests,
-      open_requests: status.openRequests,
-      last_request_at: last,
-      secrets: status.pepperIds,
+      ...content.fields,
     },
     [
       `${file}: ${isRunning ? 'in use by a running service' : 'not in use'}`,
       `  size      ${status.bytes} bytes, ${status.freeBytes} of them free, and ${walBytes} in the write-ahead log`,
-      `  schema    ${status.migrations.at(-1) ?? 'none'}`,
-      `  rows      ${status.accounts} accounts, ${status.liveKeys} live keys, ${status.transfers} transfers, ${status.requests} requests, ${status.openRequests} running`,
-      `  newest    ${last ?? 'no request yet'}`,
+      ...content.lines,
     ],
   );
   return 0;
@@ -156,30 +147,36 @@ async function showServer(context: Context, shown: string): Promise<number> {
       .bytes,
     replicas: (await db.selectFrom('replica').select('id').execute()).length,
   }));
-  const last = status.lastEndedAt === undefined ? null : new Date(status.lastEndedAt).toISOString();
-  context.print.result(
-    {
-      database: shown,
-      replicas,
-      bytes,
-      migrations: status.migrations,
-      accounts: status.accounts,
-      live_keys: status.liveKeys,
-      transfers: status.transfers,
-      usage_rows: status.requests,
-      open_requests: status.openRequests,
+  const content = shownContent(status);
+  context.print.result({ database: shown, replicas, bytes, ...content.fields }, [
+    `${shown}: ${replicas === 0 ? 'not in use' : `in use by ${replicas} replicas`}`,
+    `  size      ${bytes} bytes`,
+    ...content.lines,
+  ]);
+  return 0;
+}
+
+/** What a database holds, for programs and for people; the same of both stores. */
+function shownContent(status: ContentStatus): { readonly fields: object; readonly lines: readonly string[] } {
+  const { migrations, accounts, liveKeys, transfers, requests, openRequests, lastEndedAt, pepperIds } = status;
+  const last = lastEndedAt === undefined ? null : new Date(lastEndedAt).toISOString();
+  return {
+    fields: {
+      migrations,
+      accounts,
+      live_keys: liveKeys,
+      transfers,
+      usage_rows: requests,
+      open_requests: openRequests,
       last_request_at: last,
-      secrets: status.pepperIds,
+      secrets: pepperIds,
     },
-    [
-      `${shown}: ${replicas === 0 ? 'not in use' : `in use by ${replicas} replicas`}`,
-      `  size      ${bytes} bytes`,
-      `  schema    ${status.migrations.at(-1) ?? 'none'}`,
-      `  rows      ${status.accounts} accounts, ${status.liveKeys} live keys, ${status.transfers} transfers, ${status.requests} requests, ${status.openRequests} running`,
+    lines: [
+      `  schema    ${migrations.at(-1) ?? 'none'}`,
+      `  rows      ${accounts} accounts, ${liveKeys} live keys, ${transfers} transfers, ${requests} requests, ${openRequests} running`,
       `  newest    ${last ?? 'no request yet'}`,
     ],
-  );
-  return 0;
+  };
 }
 
 /** PostgreSQL has its own tools for this, which see one moment of the database as ours do. */

@@ -68,14 +68,7 @@ export async function createKey(
 export async function listKeys(context: Context, options: { readonly account?: string }): Promise<number> {
   const [keys, budgets] = await reading(context, async (repositories, _db, now) => {
     const found = await repositories.listKeys(options.account === undefined ? {} : { accountId: options.account });
-    return [
-      found,
-      await readBudgets(
-        repositories,
-        found.map(({ id }) => id),
-        await now(),
-      ),
-    ] as const;
+    return [found, await readBudgets(repositories, found, await now())] as const;
   });
   context.print.result(
     keys.map((key) => ({
@@ -161,20 +154,18 @@ export async function revokeKey(context: Context, keyId: string): Promise<number
   return 0;
 }
 
+export interface KeyLimitOptions {
+  readonly concurrency?: number | 'none';
+  readonly requestsPerMinute?: number | 'none';
+  readonly tokensPerMinute?: number | 'none';
+  readonly endpoint?: readonly string[];
+  readonly ip?: readonly string[];
+  readonly zdrOnly?: boolean;
+  readonly plan?: boolean;
+}
+
 /** Changes a key's restrictions; what is left out stays. */
-export async function limitKey(
-  context: Context,
-  options: {
-    readonly concurrency?: number | 'none';
-    readonly requestsPerMinute?: number | 'none';
-    readonly tokensPerMinute?: number | 'none';
-    readonly endpoint?: readonly string[];
-    readonly ip?: readonly string[];
-    readonly zdrOnly?: boolean;
-    readonly plan?: boolean;
-  },
-  keyId: string,
-): Promise<number> {
+export async function limitKey(context: Context, options: KeyLimitOptions, keyId: string): Promise<number> {
   const limits = {
     concurrencyMax: orNull(options.concurrency),
     requestsPerMinute: orNull(options.requestsPerMinute),

@@ -68,7 +68,7 @@ interface ListedBackend {
 const stateInWords = ({ engine, file, state }: ListedBackend): string =>
   state ?? (engine !== 'llama' ? 'not running' : file === null ? 'to be fetched' : 'file is here');
 
-/** Of the file and the parts of an embedded model. */
+/** The size of an embedded model: its file and further parts. */
 function bytesOf(backend: BackendConfig, file: string | undefined): number | null {
   if (backend.engine !== 'llama') return null;
   const first = backend.bytes ?? (file === undefined ? undefined : statSync(file).size);

@@ -27,7 +27,7 @@ function setting(key: string, node: SchemaNode, given: unknown, indent: string):
     if (given === undefined && node.required !== undefined)
       return [comment(node, indent), `${indent}# ${key}:`, ...exampleGroup(node, `${indent}#   `)];
     const inside = group(node, given as Readonly<Record<string, unknown>> | undefined, `${indent}  `);
-    // A group with every field left out would be empty, which is no group.
+    // A group with every field left out would be empty, which is not a group.
     const isEmpty = inside.every((line) => line.trimStart().startsWith('#'));
     return [comment(node, indent), isEmpty ? `${indent}# ${key}:` : `${indent}${key}:`, ...inside];
   }

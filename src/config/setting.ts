@@ -169,7 +169,7 @@ export const hidden = <Value>(setting: Setting<Value>): Setting<Value> => ({
   schema: { ...setting.schema, writeOnly: true },
 });
 
-/** Said to need a restart; what is compared, its group tells `Reading.fix`. */
+/** Needs a restart; its group says to `Reading.fix` what is compared. */
 export const partUntilRestart = <Value>(setting: Setting<Value>): Setting<Value> => ({
   ...setting,
   schema: { ...setting.schema, 'x-restart': true },

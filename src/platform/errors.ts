@@ -320,7 +320,7 @@ export const atCap = (
   },
 });
 
-/** An expected failure that is reported to the client. Thrown where it is found, caught once at the edge. */
+/** An expected failure that is reported to the client. Thrown where it is found, caught once by the host. */
 export class ApiError extends Error {
   override readonly name = 'ApiError';
   readonly code: ErrorCode;

@@ -89,7 +89,7 @@ export interface LeasesOptions {
   readonly free: FreeBalances;
   /**
    * No other process leases from the server, which answers in order, and leases everything that there is: so nothing is renewed, and
-   * nothing returned because it is idle. Whoever changes a balance does it by `changing`.
+   * nothing returned because it is idle. Every change of a balance goes through `changing`.
    */
   readonly alone?: boolean;
 }
@@ -206,7 +206,7 @@ export class Leases implements CreditLeases {
     return returning.finally(() => this.#returning.delete(returning));
   }
 
-  /** Nothing that was leased belongs to this process any more. Waiters are answered out of the new life. */
+  /** Nothing that was leased belongs to this process any more. Waiters are answered out of the new epoch. */
   forget(): void {
     for (const [balanceId, lease] of this.#leases) if (lease.waiters.length === 0) this.#leases.delete(balanceId);
   }

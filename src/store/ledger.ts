@@ -89,7 +89,7 @@ export interface CreditLeases {
 
 /** The writes to accounts besides money. */
 export interface AccountLedger extends Ledger {
-  /** Id of this process among those that share the ledger; a new one once they have declared it dead. */
+  /** Id of this process among those that share the ledger; a new one once it has expired. */
   readonly replicaId: Uint8Array;
   /** Creates a customer's account with a zero balance. */
   createAccount(account: NewAccount): Promise<void>;

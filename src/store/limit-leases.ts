@@ -57,7 +57,7 @@ export interface WantedLimit extends LimitName {
 export interface LimitListener {
   /** The last exchange may have happened or not; this is everything that is held. */
   restored(shares: readonly LimitShare[]): void;
-  /** This process was taken for dead: its shares are gone, including those of running requests. */
+  /** This process has expired: its shares are gone, including those of running requests. */
   lost(): void;
 }
 

@@ -33,6 +33,7 @@ test('before a command runs, only its declaration is loaded', () => {
   const { files, packages } = loadedBy(join(sources, 'main.ts'));
   assert.deepEqual(files, [
     '../package.json',
+    'billing/payments/demo-outcomes.ts',
     'cli/command-line.ts',
     'cli/option.ts',
     'cli/output.ts',

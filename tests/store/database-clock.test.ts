@@ -32,10 +32,10 @@ test('the time is that of the database to within an answer’s way, and narrows 
   assert.throws(() => clock.now(), /has not said/);
   hear(50);
   assert.ok(Math.abs(errorMs()) <= 51);
-  for (let beat = 0; beat < 20; beat++) {
+  for (let heartbeat = 0; heartbeat < 20; heartbeat++) {
     pass(250);
-    hear(beat % 5 === 0 ? 200 : 1);
-    assert.ok(Math.abs(errorMs()) <= (beat === 0 ? 202 : 3), `${beat}: ${errorMs()}`);
+    hear(heartbeat % 5 === 0 ? 200 : 1);
+    assert.ok(Math.abs(errorMs()) <= (heartbeat === 0 ? 202 : 3), `${heartbeat}: ${errorMs()}`);
   }
   pass(86_400_000);
   assert.ok(Math.abs(errorMs()) <= 3);
@@ -51,7 +51,7 @@ test('it never goes back for little, and follows a database whose clock is set',
     last = now;
   };
   set(-5_000);
-  for (let beat = 0; beat < 30; beat++) {
+  for (let heartbeat = 0; heartbeat < 30; heartbeat++) {
     hear(1);
     goesOn();
     pass(250);

@@ -54,7 +54,7 @@ export function closeAfter(t: TestContext, store: Pick<SqliteStore, 'close'>): v
 export class MemoryBalances implements FreeBalances {
   readonly of = new Map<string, bigint>();
   /** How often everything was lost. */
-  lives = 0;
+  epoch = 0;
 
   credit(balanceId: string, microcents: bigint): void {
     if (microcents !== 0n) this.of.set(balanceId, this.freeMicrocents(balanceId) + microcents);
@@ -72,7 +72,7 @@ export class MemoryBalances implements FreeBalances {
   }
 
   forget(): void {
-    this.lives++;
+    this.epoch++;
     this.of.clear();
   }
 }

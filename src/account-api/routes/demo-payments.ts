@@ -2,8 +2,9 @@ import Type from 'typebox';
 
 import { ApiError } from '../../platform/errors.ts';
 import { pageHeaders } from '../../platform/html.ts';
-import { demoOutcomes } from '../../billing/payments/demo.ts';
-import type { DemoOutcome, DemoProvider } from '../../billing/payments/demo.ts';
+import type { DemoProvider } from '../../billing/payments/demo.ts';
+import { demoOutcomes } from '../../billing/payments/demo-outcomes.ts';
+import type { DemoOutcome } from '../../billing/payments/demo-outcomes.ts';
 import { PaymentError } from '../../billing/payments/provider.ts';
 import { notThere } from '../input.ts';
 import { demoCheckoutPage, dollarPattern } from '../pages.ts';

@@ -230,7 +230,7 @@ export const userRoutes: readonly AccountRoute[] = [
     tag,
     summary: 'Confirm an e-mail address',
     description:
-      'With the token of the link. Nobody is signed in by it. That of a new address counts only where its person is signed in: a link that went to a mistyped address opens nothing to whoever reads it.',
+      'With the token of the link. Nobody is signed in by it. That of a new address counts only where its person is signed in: a link that went to a mistyped address opens nothing to its reader.',
     access: 'anyone',
     body: Type.Object({ token: linkToken }, { additionalProperties: false }),
     answers: [done],

@@ -129,7 +129,7 @@ function stored(value: unknown): AuthValue {
   if (typeof value === 'boolean') return value ? 1 : 0;
   if (value === null || value === undefined) return null;
   if (typeof value === 'string' || typeof value === 'number') return value;
-  throw new Error('better-auth stores something that is no text, number, flag or time');
+  throw new Error('better-auth stores a value that is neither a text, a number, a flag nor a time');
 }
 
 const valuesOf = (table: AuthTable, row: AuthRow): Record<string, unknown> =>

@@ -32,7 +32,7 @@ export interface SignedInPerson {
   readonly isOperator: boolean;
   /** Their sign-in ends with a code of an authenticator. */
   readonly hasTwoFactor: boolean;
-  /** When they last proved their identity, which is when the session began. */
+  /** When they last proved their identity, in milliseconds since 1970: when the session began. Step-up checks it. */
   readonly provedAt: number;
 }
 

@@ -96,7 +96,7 @@ async function answerTo(request: unknown, { operations: works, service }: Contro
   );
 }
 
-/** Whether it is a request of this table. What it holds besides is read by nobody. */
+/** Whether it is a request of this table. Nothing reads what it holds besides. */
 function isRequest(
   request: unknown,
   kind: unknown,

@@ -8,7 +8,7 @@ import { withDeadline } from '../../platform/deadline.ts';
 import type { LogOutput } from '../../platform/log.ts';
 import { countsOf, mergedFigures } from '../../platform/metrics/figures.ts';
 import type { FamilyFigures } from '../../platform/metrics/figures.ts';
-import { RestartPace } from '../../platform/rpc/restart-pace.ts';
+import { RestartBackoff } from '../../platform/rpc/restart-backoff.ts';
 import { Rpc } from '../../platform/rpc/rpc.ts';
 import { ProcessTransport } from '../../platform/rpc/transport.ts';
 import type { SharedStore } from '../stores.ts';
@@ -63,7 +63,7 @@ interface Member {
 interface Place {
   readonly index: number;
   member: Member | undefined;
-  readonly pace: RestartPace;
+  readonly backoff: RestartBackoff;
   restart: NodeJS.Timeout | undefined;
 }
 
@@ -98,7 +98,7 @@ export class Pool {
     this.#places = Array.from({ length: options.count }, (_, index) => ({
       index,
       member: undefined,
-      pace: new RestartPace(restarts),
+      backoff: new RestartBackoff(restarts),
       restart: undefined,
     }));
     cluster.schedulingPolicy = cluster.SCHED_NONE;
@@ -311,8 +311,8 @@ export class Pool {
 
   #again(place: Place, livedMs: number): void {
     if (this.#state === 'failed') return;
-    const pauseMs = place.pace.died(livedMs);
-    if (place.pace.deathsInRow >= youngEndsMax) {
+    const pauseMs = place.backoff.died(livedMs);
+    if (place.backoff.deathsInRow >= youngEndsMax) {
       this.#state = 'failed';
       const words = `Worker ${place.index + 1} ended ${youngEndsMax} times in a row soon after its start; see the log (worker_ended, crash).`;
       this.#options.onFatal(new Error(words));

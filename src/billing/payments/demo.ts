@@ -14,22 +14,8 @@ import type {
   PaymentProvider,
   RefundInput,
 } from './provider.ts';
+import type { DemoOutcome } from './demo-outcomes.ts';
 import { readSignedEvent, signEvent } from './signed-event.ts';
-
-/** Outcomes that can be played with a checkout, or with its payment. */
-export const demoOutcomes = [
-  'success',
-  'duplicate',
-  'delay',
-  'failure',
-  'expire',
-  'refund',
-  'refund_failure',
-  'dispute',
-  'win',
-  'lose',
-] as const;
-export type DemoOutcome = (typeof demoOutcomes)[number];
 
 /** How late the events of `delay` arrive. */
 export const demoDelayMs = 5_000;

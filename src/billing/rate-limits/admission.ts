@@ -3,7 +3,7 @@ import type { Slot } from './slot.ts';
 import type { ShedLevel } from './load.ts';
 
 /**
- * Whether this process takes new work at all, for any caller: a cap on the requests that run, and the ladder of load shedding
+ * Whether this process takes new work at all, for any caller: a cap on the requests that run, and the levels of load shedding
  * (reliability §5). Refusing comes before the work: before a large body is read and before any is parsed, so it costs a fraction
  * of serving, and running requests go on at full speed (reliability §3.1, "overload").
  *

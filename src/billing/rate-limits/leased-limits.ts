@@ -110,7 +110,7 @@ export interface LeasedLimitsOptions {
   readonly leases: LimitLeases;
   /** Steady milliseconds since 1970, as nearly the same for all processes as can be. */
   readonly now: () => number;
-  /** Called when slots of running requests were given to others, because this process was taken for dead. */
+  /** Called when slots of running requests were given to others, because this process has expired. */
   readonly lost?: () => void;
 }
 
@@ -534,7 +534,7 @@ export class LeasedLimits implements LimitCounts {
     return open === 0 && waiters.size === 0 && activeMs < nowMs - idleMs;
   }
 
-  // The fate of shares when an answer was lost, or this process was taken for dead.
+  // The fate of shares when an answer was lost, or this process has expired.
 
   /** What is held for certain. What is not in memory goes back, like anything idle. */
   #restore(shares: readonly LimitShare[]): void {

@@ -16,7 +16,7 @@ const schemaDepthMax = 64;
  * `properties`, unless the schema says something of them.
  *
  * Throws `json_schema_refs_unsupported` 400 for references (see `inlineRefs`), and `unsupported_value` 400 for what cannot be
- * enforced, is no schema, allows no value, or is beyond a bound (contracts decisions 13 and 15). `at` is `param` of the
+ * enforced, is not a schema, allows no value, or is beyond a bound (contracts decisions 13 and 15). `at` is `param` of the
  * error; its message says where in the schema.
  */
 export function jsonSchemaGrammar(schema: unknown, at: string): Grammar {

@@ -9,7 +9,7 @@ const inlinedDepthMax = 128;
 /**
  * The schema with each local `$ref` replaced by its target (§4.2.3(2)), without `$defs` and `definitions`. Keywords beside a
  * `$ref` hold as well. A reference that is remote, unresolved, recursive, or makes the schema too large is refused with
- * `json_schema_refs_unsupported` 400 (contracts decision 21); the message names the place. A value that is no object, or a schema
+ * `json_schema_refs_unsupported` 400 (contracts decision 21); the message names the place. A value that is not an object, or a schema
  * without references, comes back unchanged.
  */
 export function inlineRefs(schema: unknown, at: string): unknown {

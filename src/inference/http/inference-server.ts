@@ -150,7 +150,7 @@ interface Arrival {
   readonly elapsedMs: () => number;
   route: Route | undefined;
   order: Order | undefined;
-  place: Slot | undefined;
+  slot: Slot | undefined;
   /** Taken for a large body. */
   large: Slot | undefined;
 }
@@ -227,7 +227,7 @@ function arrived(
     elapsedMs,
     route: undefined,
     order: undefined,
-    place: undefined,
+    slot: undefined,
     large: undefined,
   };
 }
@@ -290,7 +290,7 @@ async function answerBody(
   let fileBytes = 0;
   try {
     // Held from here to the last byte: clients that send slowly take no slot.
-    arrival.place = admission.take();
+    arrival.slot = admission.take();
     if (idempotencyKey !== undefined && route.kind === 'generate') {
       const keyedBody = { route, zdr: facts.zdr, headers, blocks: body.blocks };
       keyed = await services.idempotency.read(idempotencyKey, facts.account.id, keyedBody);
@@ -341,8 +341,8 @@ function answerError(error: unknown, { request, connection, exchange, route, ord
 }
 
 function end(arrival: Arrival, services: InferenceHostServices): void {
-  const { request, exchange, lease, route, order, place, large, elapsedMs } = arrival;
-  place?.release();
+  const { request, exchange, lease, route, order, slot, large, elapsedMs } = arrival;
+  slot?.release();
   large?.release();
   exchange.running.end();
   lease.release();

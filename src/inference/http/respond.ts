@@ -14,7 +14,7 @@ import { pageHeaders } from '../../platform/html.ts';
 import type { Admitted } from '../../billing/rate-limits/rate-limits.ts';
 import type { Emit } from '../pipeline/recording.ts';
 import type { Deliver } from '../pipeline/run.ts';
-import type { RunningRequest } from '../pipeline/active-requests.ts';
+import type { ActiveRequest } from '../pipeline/active-requests.ts';
 import { EventWriter } from './event-writer.ts';
 import type { RequestLimits } from '../pipeline/runtime-config.ts';
 
@@ -33,7 +33,7 @@ export interface Exchange {
   readonly keptId: string;
   /** CORS headers: which pages may read the answer. */
   readonly cors: Readonly<Record<string, string>>;
-  readonly running: RunningRequest;
+  readonly running: ActiveRequest;
   /** Set when all limits of the account and its key have admitted it. */
   admitted: Admitted | undefined;
   /** Sent instead of its own id: the id of the request whose answer it repeats (`Idempotency-Key`). */

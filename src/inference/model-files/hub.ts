@@ -130,7 +130,7 @@ function partsOf(files: readonly ListedFile[], first: string): readonly ListedFi
   });
 }
 
-/** Of a split model; the largest published ones have some dozens. */
+/** Files of a split model; the largest published ones have some dozens. */
 const partsMax = 256;
 
 /** Where hubs are asked, in order. */

@@ -120,19 +120,19 @@ async function breakLock(file: string, dead: Holder): Promise<void> {
 
 function held(file: string, token: string): Lock {
   const lost = new AbortController();
-  const beat = setInterval(() => {
+  const heartbeat = setInterval(() => {
     void stillOurs(file, token)
       .then(async (ours) => {
         if (!ours) return lost.abort(new Error('another process took the lock'));
         await utimes(file, new Date(), new Date());
       })
-      .catch(() => {}); // A beat that fails is followed by the next; a lock that is gone is noticed there.
+      .catch(() => {}); // A heartbeat that fails is followed by the next; a lock that is gone is noticed there.
   }, heartbeatMs);
-  beat.unref();
+  heartbeat.unref();
   return {
     signal: lost.signal,
     release: async () => {
-      clearInterval(beat);
+      clearInterval(heartbeat);
       if (await stillOurs(file, token)) await rm(file, { force: true });
     },
   };

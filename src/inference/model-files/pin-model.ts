@@ -26,7 +26,7 @@ export interface PinnedModel {
   readonly name: string;
   /** The first is the one that is loaded; the others are the rest of a split model. */
   readonly files: readonly PinnedFile[];
-  /** Of a repository's `generation_config.json`. */
+  /** What the `generation_config.json` of the repository says. */
   readonly defaults: SamplingDefaults;
 }
 

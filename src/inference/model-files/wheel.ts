@@ -119,7 +119,7 @@ async function centralDirectory(file: FileHandle): Promise<Member[]> {
       offset: directory.readUInt32LE(at + 42),
     };
     const usable = [0, 8].includes(directory.readUInt16LE(at + 10)) && (directory.readUInt16LE(at + 8) & 1) === 0;
-    // A size of 4 GB and more stands elsewhere (zip64), an empty member is no model; both cannot be meant.
+    // A size of 4 GB and more stands elsewhere (zip64), an empty member is not a model; both cannot be meant.
     if (usable && member.size !== 0xffffffff && member.packedSize !== 0xffffffff && member.packedSize > 0)
       members.push(member);
     at += centralHeaderBytes + nameLength + directory.readUInt16LE(at + 30) + directory.readUInt16LE(at + 32);

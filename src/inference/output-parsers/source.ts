@@ -121,7 +121,7 @@ export class Source {
   }
 }
 
-/** What a call says before its name is known: arguments may come first. Longer than this, it is no call. */
+/** What a call says before its name is known: arguments may come first. Longer than this, it is not a call. */
 const recordMax = 64 * 1024;
 
 /** The text is not what its opening mark promised. */

@@ -3,7 +3,7 @@ import type { StopSignal } from '../../platform/stop-signal.ts';
 import type { CancelReason } from './cancellation.ts';
 
 /** A request in progress, from its arrival to its last byte. */
-export interface RunningRequest {
+export interface ActiveRequest {
   readonly signal: StopSignal;
   /** Why it was stopped: the reason of `signal`. */
   readonly cancelled: CancelReason | undefined;
@@ -15,7 +15,7 @@ export interface RunningRequest {
 }
 
 /** One running request or generation. */
-class Entry implements RunningRequest {
+class Entry implements ActiveRequest {
   readonly signal = new StopSlot<CancelReason>();
   /** Whether a client waits for it. */
   readonly isRequest: boolean;
@@ -57,12 +57,12 @@ export class ActiveRequests {
     return this.#requests;
   }
 
-  begin(): RunningRequest {
+  begin(): ActiveRequest {
     return this.#begin(true);
   }
 
   /** A generation that runs apart from the requests that read it; stopped and waited for like them. */
-  beginGeneration(): RunningRequest {
+  beginGeneration(): ActiveRequest {
     return this.#begin(false);
   }
 

@@ -44,7 +44,7 @@ export function errorOfCancel(reason: CancelReason, model: string | undefined): 
       return new ApiError('backend_timeout', 'The request ran longer than this service allows. Nothing is charged.', {
         extra,
       });
-    // Its money and its slot belong to others by now (docs/money.md, "The fence").
+    // Its money and its slot belong to others by now (docs/money.md, "Fencing").
     case 'lost':
       return new ApiError(
         'internal_error',

@@ -15,7 +15,7 @@ import type { CancelReason } from './cancellation.ts';
 import type { Order } from './order.ts';
 import { Recording } from './recording.ts';
 import type { RecordingBudget } from './recording.ts';
-import type { ActiveRequests, RunningRequest } from './active-requests.ts';
+import type { ActiveRequests, ActiveRequest } from './active-requests.ts';
 import type { InferenceRoute } from './route.ts';
 import { decryptAnswer, encryptAnswer } from './encrypted-answer.ts';
 import { abortSignalOf } from '../../platform/stop-signal.ts';
@@ -110,14 +110,14 @@ export interface Origin {
 export class KeyedAnswer {
   readonly recording: Recording;
   readonly fingerprint: Uint8Array;
-  readonly generation: RunningRequest;
+  readonly generation: ActiveRequest;
   /** Set as soon as it is known. */
   origin: Origin | undefined;
   /** Formats the error that ends a stream of this answer early. */
   errorText: ((error: ErrorBody) => string) | undefined;
   #grace: NodeJS.Timeout | undefined;
 
-  constructor(request: KeyedRequest, generation: RunningRequest, budget: RecordingBudget, grace: number) {
+  constructor(request: KeyedRequest, generation: ActiveRequest, budget: RecordingBudget, grace: number) {
     this.fingerprint = request.fingerprint;
     this.generation = generation;
     this.recording = new Recording({
@@ -325,7 +325,7 @@ export class Idempotency {
       this.#options.failed('keep', codeOf(error));
       return;
     }
-    // Its process was taken for dead, and another one runs the request.
+    // Its process has expired, and another one runs the request.
     if (!isOwn)
       throw new ApiError('internal_error', 'Another process has taken over this request; nothing is charged here.', {
         retryAfterSeconds: 1,

@@ -123,8 +123,8 @@ export class RuntimeConfigs {
   }
 }
 
-const backendsOf = ({ pools: places }: RuntimeConfig): readonly Backend[] =>
-  [...places.values()].flatMap(({ backends }) => backends);
+const backendsOf = ({ pools }: RuntimeConfig): readonly Backend[] =>
+  [...pools.values()].flatMap(({ backends }) => backends);
 
 interface Holding {
   readonly runtimeConfig: RuntimeConfig;

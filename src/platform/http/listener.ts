@@ -51,7 +51,7 @@ export interface ListenerServices {
   accountUrl(): string;
   /** Additional headers of a refusal, where the head of its request could be read. */
   refusalHeaders?(request: IncomingMessage): Readonly<Record<string, string>>;
-  /** Called for each refusal that the edge itself has made. */
+  /** Called for each refusal that the listener itself has made. */
   refused?(error: ApiError, publicId: string, method: string): void;
 }
 
@@ -63,7 +63,7 @@ export interface ListenerConnection {
    */
   restAfterAnswer(): void;
   /**
-   * How a filler is written into the answer once its head is sent: with it the edge finds out whether a client that has ended its
+   * How a filler is written into the answer once its head is sent: with it the listener finds out whether a client that has ended its
    * side is still there. Without it only the answer's own bytes can tell.
    */
   fillWith(write: () => void): void;
@@ -255,7 +255,7 @@ function end(connection: Connection, listener: Listener): void {
   else if (connection.isToRest) setImmediate(rest, connection);
 }
 
-/** The client has ended its side: its requests are answered, and the edge finds out whether it is still reading. */
+/** The client has ended its side: its requests are answered, and the listener finds out whether it is still reading. */
 function halfClose(connection: Connection): void {
   const { socket, current } = connection;
   // Node has closed an idle connection, and has refused an incomplete request.

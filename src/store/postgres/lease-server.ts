@@ -29,7 +29,7 @@ export function postgresLeaseServer(session: Session, replica: () => Uint8Array)
             [me, balanceId, missing, want, step],
             answerTimeoutMs,
           );
-          // Leased by an earlier life, whose leases have gone back.
+          // Leased in an earlier epoch, whose leases have gone back.
           if (me !== replica()) continue;
           return rows[0]!;
         } catch (error) {

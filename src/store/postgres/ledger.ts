@@ -36,7 +36,7 @@ export interface PostgresLedgerOptions {
   readonly newId: () => Uint8Array;
   /** Called for each transaction: settlements in it, the time until its answer, and whether the store refused it whole. */
   readonly onBatch?: (rows: number, elapsedMs: number, isRefused: boolean) => void;
-  /** Called when the others have declared this process dead while it was out of contact. */
+  /** Called when this process has expired among the others, because it was out of contact. */
   readonly onExpired?: () => void;
 }
 
@@ -79,7 +79,7 @@ export class PostgresLedger implements AccountLedger {
       newId,
       onHeartbeat: (databaseMs, askedMs) => this.#clock.heard(databaseMs, askedMs),
       onExpired: () => {
-        // The free and held amounts belonged to the earlier life.
+        // The free and held amounts belonged to the earlier epoch.
         this.#free.forget();
         this.leases.forget();
         this.#settlements.forgetOpens();
@@ -115,7 +115,7 @@ export class PostgresLedger implements AccountLedger {
     return this.#membership.safeUntilMs;
   }
 
-  /** The id of this process among the others; a new one after it was declared dead. */
+  /** The id of this process among the others; a new one after it has expired. */
   get replicaId(): Uint8Array {
     return this.#membership.id;
   }

@@ -19,7 +19,7 @@ const conflictTriesMax = 5;
 
 export interface PostgresLimitLeasesOptions {
   readonly address: PostgresAddress;
-  /** The id of this life of the replica: the fence of its shares. */
+  /** The id of the replica in this epoch: the fencing token of its shares. */
   readonly replica: () => Uint8Array;
   readonly trustedUntilMs: () => number;
 }
@@ -44,7 +44,7 @@ export class PostgresLimitLeases implements LimitLeases {
   readonly #session: Session;
   #listener: LimitListener | undefined;
   #epoch = -1n;
-  /** Every statement of this life has been answered, so what is held is known. */
+  /** Every statement of this epoch has been answered, so what is held is known. */
   #isSure = false;
 
   constructor(options: PostgresLimitLeasesOptions) {
@@ -81,7 +81,7 @@ export class PostgresLimitLeases implements LimitLeases {
         if (asks.length === 0) return [];
         this.#isSure = false;
         const answers = await this.#ask(run, replica, asks);
-        // Reborn meanwhile: this belonged to the earlier life.
+        // Expired meanwhile: this belonged to the earlier epoch.
         this.#isSure = replica === this.#options.replica();
         return answers;
       });
@@ -177,4 +177,4 @@ const textOf = ({ subject, kind, lengthMs }: LimitName): string => `${subject} $
 
 /** The next heartbeat finds out, and this replica goes on under another id. */
 const unknownHere = (): StoreError =>
-  new StoreError('failed', 'the database has declared this replica dead, or does not know it yet');
+  new StoreError('failed', 'this replica has expired, or the database does not know it yet');

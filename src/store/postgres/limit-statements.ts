@@ -12,7 +12,7 @@ const key = (one: string, other: string): string =>
 /**
  * $1 the replica and $2 its epoch, from $3 the columns of the exchanges (`LimitExchange`). Always answers with at least one row:
  * `isAlive` is false, and nothing was done, when the replica is not there under this epoch; limits that have no row yet are not
- * in the answer. The lock on the replica's row makes a process that declares it dead wait, as in `grant`.
+ * in the answer. The lock on the replica's row makes a process that expires it wait, as in `grant`.
  */
 export const exchange = {
   name: 'limit_exchange',
@@ -73,7 +73,7 @@ export const beginLimits = {
 
 /**
  * Runs after a statement whose answer was lost: waits until it has ended, and voids what is still on its way. No row: this
- * replica was declared dead.
+ * replica has expired.
  */
 export const beginEpoch = {
   name: 'limit_epoch',
@@ -105,7 +105,7 @@ export const readWanted = {
 };
 
 /**
- * Running requests of dead replicas have ended with them, so their slots are free; what they had of a window stays counted. As
+ * Running requests of expired replicas have ended with them, so their slots are free; what they had of a window stays counted. As
  * for leases: a separate statement, whose snapshot is younger than the deletion of their rows.
  */
 export const returnShares = {

@@ -1,10 +1,10 @@
 import type { Session } from './connection.ts';
 import { returnShares } from './limit-statements.ts';
-import { heartbeat, declareDead, recordCrashes, register, returnLeases } from './statements.ts';
+import { heartbeat, deleteExpired, recordCrashes, register, returnLeases } from './statements.ts';
 
 export const heartbeatEveryMs = 250;
-/** A replica with an older heartbeat is dead (money, "BACK / REAP"). */
-const deadAfterMs = 5_000;
+/** A replica with an older heartbeat has expired (money, "BACK / REAP"). */
+const expiredAfterMs = 5_000;
 /** Clocks run at slightly different speeds. */
 const safetyMs = 500;
 const reapEveryMs = 500;
@@ -14,7 +14,7 @@ export interface MembershipOptions {
   /** A connection for nothing else, so that heartbeats never wait. */
   readonly session: Session;
   readonly newId: () => Uint8Array;
-  /** Called when it was declared dead while out of contact: it goes on under another id, and owns nothing. */
+  /** Called when it has expired while out of contact: it goes on under another id, and owns nothing. */
   readonly onExpired: (id: Uint8Array) => void;
   /** Called after each answered heartbeat: the database's time, for a query sent at `askedMs` (`performance.now()`). */
   readonly onHeartbeat: (databaseMs: number, askedMs: number) => void;
@@ -24,7 +24,7 @@ interface HeartbeatRow {
   readonly heartbeat_at: bigint;
 }
 
-/** This process among the others on the database: reports that it is alive, and reclaims what dead replicas have left. */
+/** This process among the others on the database: reports that it is alive, and reclaims what expired replicas have left. */
 export class Membership {
   readonly #options: MembershipOptions;
   #id: Uint8Array;
@@ -43,14 +43,14 @@ export class Membership {
     this.#id = options.newId();
   }
 
-  /** Made anew at each start and each rebirth: the fence of everything that is leased. */
+  /** Made anew for each epoch, at the start and after it has expired: the fencing token of everything that is leased. */
   get id(): Uint8Array {
     return this.#id;
   }
 
-  /** Until then no other declares this replica dead, whatever becomes of it; by `performance.now()`. */
+  /** Until then this replica does not expire, whatever becomes of it; by `performance.now()`. */
   get safeUntilMs(): number {
-    return this.#heartbeatMs + deadAfterMs - safetyMs;
+    return this.#heartbeatMs + expiredAfterMs - safetyMs;
   }
 
   async start(): Promise<void> {
@@ -84,7 +84,7 @@ export class Membership {
     } else {
       onHeartbeat(Number(rows[0].heartbeat_at), askedMs);
     }
-    if (nowMs - this.#heardMs > deadAfterMs / 2) this.#steadySinceMs = nowMs;
+    if (nowMs - this.#heardMs > expiredAfterMs / 2) this.#steadySinceMs = nowMs;
     this.#heardMs = nowMs;
     this.#heartbeatMs = askedMs;
     if (nowMs - this.#reapedMs > reapEveryMs) {
@@ -101,12 +101,13 @@ export class Membership {
   }
 
   /**
-   * After a database outage all heartbeats are old: so a replica declares others dead only once it has itself been in contact for
+   * After a database outage all heartbeats are old: so a replica expires others only once it has itself been in contact for
    * as long.
    */
   async #reap(nowMs: number): Promise<void> {
     const { session } = this.#options;
-    if (nowMs - this.#steadySinceMs >= deadAfterMs) await session.query(declareDead, [deadAfterMs], answerTimeoutMs);
+    if (nowMs - this.#steadySinceMs >= expiredAfterMs)
+      await session.query(deleteExpired, [expiredAfterMs], answerTimeoutMs);
     await session.query(returnLeases, [], answerTimeoutMs);
     await session.query(returnShares, [], answerTimeoutMs);
     await session.query(recordCrashes, [], answerTimeoutMs);

@@ -36,20 +36,20 @@ export class PoolDriver implements Driver {
   readonly #pool: pg.Pool;
   readonly #open = new Set<pg.PoolClient>();
   readonly #connectionsMax: number;
-  #lent = 0;
+  #acquired = 0;
   #heardAtMs = performance.now();
   /** Nothing can keep a connection for longer than this. */
-  readonly lentMsMax: number;
+  readonly acquiredMsMax: number;
 
   constructor({ address, connections, statementMs = reportTimeoutMs, connectMs = connectTimeoutMs }: PoolOptions) {
     this.#connectionsMax = connections;
-    this.lentMsMax = statementMs + answerGraceMs;
+    this.acquiredMsMax = statementMs + answerGraceMs;
     const pool = new pg.Pool({
       ...clientConfig(address),
       max: connections,
       idleTimeoutMillis: 60_000,
       allowExitOnIdle: true,
-      query_timeout: this.lentMsMax,
+      query_timeout: this.acquiredMsMax,
       verify: (client, done) => {
         inTimeOf(client, connectMs, () => onConnect(client, statementMs)).then(
           () => done(),
@@ -72,7 +72,7 @@ export class PoolDriver implements Driver {
 
   /** Every connection is at work, so a probe through them would only wait. */
   get isBusy(): boolean {
-    return this.#lent >= this.#connectionsMax;
+    return this.#acquired >= this.#connectionsMax;
   }
 
   /** How long the server has sent nothing on any of the connections. */
@@ -86,12 +86,12 @@ export class PoolDriver implements Driver {
 
   async acquireConnection(): Promise<PooledConnection> {
     const client = await this.#pool.connect();
-    this.#lent++;
+    this.#acquired++;
     return new PooledConnection(client, () => (this.#heardAtMs = performance.now()));
   }
 
   releaseConnection(connection: DatabaseConnection): Promise<void> {
-    this.#lent--;
+    this.#acquired--;
     (connection as PooledConnection).release();
     return Promise.resolve();
   }

@@ -36,7 +36,7 @@ export class QueryWatch {
     if (this.#isLooking) return;
     // All connections run reports: a probe would only wait. Reports time out, and a silence longer than that is not theirs.
     if (this.#pool.isBusy) {
-      if (this.#pool.silentMs > this.#pool.lentMsMax) this.#isAnswering = false;
+      if (this.#pool.silentMs > this.#pool.acquiredMsMax) this.#isAnswering = false;
       return;
     }
     this.#isLooking = true;

@@ -35,7 +35,7 @@ interface Settlement {
   readonly values: readonly SqlValue[];
   readonly costs: boolean;
   readonly ending: Ending;
-  /** The life of this replica in which the money was held. */
+  /** The epoch of this replica in which the money was held, by its id. */
   readonly replica: Uint8Array;
   readonly sinceMs: number;
   resolve(outcome: 'billed' | 'lost'): void;
@@ -101,7 +101,7 @@ export class Settlements {
     }, openWaitMs).unref();
   }
 
-  /** Another life of this replica: its open requests are already recorded as crashed, or were never listed. */
+  /** A new epoch of this replica: its open requests are already recorded as crashed, or were never listed. */
   forgetOpens(): void {
     this.#opens.clear();
   }
@@ -130,7 +130,7 @@ export class Settlements {
       this.#areOpensDue = false;
       const first = this.#queue[0];
       if (first === undefined) continue;
-      // Money held in an earlier life is settled in a batch of its own: another fence.
+      // Money held in an earlier epoch is settled in a batch of its own: another fencing token.
       const end = this.#queue.findIndex((one) => one.replica !== first.replica);
       const batch = this.#queue.splice(0, Math.min(end === -1 ? this.#queue.length : end, batchRowsMax));
       this.#flying = batch.length;

@@ -1,6 +1,6 @@
 /**
- * The statements of the hot path and of the life of a replica, each one round trip and one transaction of its own. The row of a
- * replica is the fence: a lease to it locks that row, and declaring it dead deletes it.
+ * The statements of the hot path and of the membership of a replica, each one round trip and one transaction of its own. The row of a
+ * replica is the fencing token: a lease to it locks that row, and its expiry deletes it.
  */
 import { columnTypes } from '../schema/create-schema.ts';
 import { tables } from '../schema/tables.ts';
@@ -15,7 +15,7 @@ export const register = {
   text: `insert into replica (id, heartbeat_at) values ($1::bytea, ${databaseNow}) returning heartbeat_at`,
 };
 
-/** No row: this replica was declared dead. Else the time. */
+/** No row: this replica has expired. Else the time. */
 export const heartbeat = {
   name: 'heartbeat',
   text: `update replica set heartbeat_at = ${databaseNow} where id = $1::bytea returning heartbeat_at`,
@@ -172,14 +172,14 @@ export const open = {
     on conflict (request_id) do nothing`,
 };
 
-/** Declares replicas dead whose last heartbeat is older than $1 milliseconds. */
-export const declareDead = {
-  name: 'declare_dead',
+/** Expires replicas whose last heartbeat is older than $1 milliseconds. */
+export const deleteExpired = {
+  name: 'delete_expired',
   text: `delete from replica where heartbeat_at < ${databaseNow} - $1::bigint`,
 };
 
 /**
- * Returns what dead replicas had leased. A separate statement, whose snapshot is younger than the deletion of their rows: a lease
+ * Returns what expired replicas had leased. A separate statement, whose snapshot is younger than the deletion of their rows: a lease
  * that was being handed out meanwhile is in it, because \`grant\` and the deletion wait for each other.
  */
 export const returnLeases = {
@@ -201,7 +201,7 @@ export const returnLeases = {
     update account set available = available + total.remaining from total where account.id = total.account_id`,
 };
 
-/** What dead replicas were running becomes usage rows that cost nothing (M8). The public id is that of platform/ids/uuid.ts. */
+/** What expired replicas were running becomes usage rows that cost nothing (M8). The public id is that of platform/ids/uuid.ts. */
 export const recordCrashes = {
   name: 'record_crashes',
   text: `

@@ -42,3 +42,15 @@ export async function costsSince(moment: Db, accountId: string, times: readonly 
 
 /** Takes one of the requested times. */
 export type CostSince = (at: number) => bigint;
+
+/** When the first request of an account ended. */
+export async function firstEnd(db: Db, accountId: string): Promise<number | undefined> {
+  const row = await db
+    .selectFrom('usage')
+    .select('ended_at')
+    .where('account_id', '=', accountId)
+    .orderBy('ended_at')
+    .limit(1)
+    .executeTakeFirst();
+  return row === undefined ? undefined : Number(row.ended_at);
+}

@@ -1,6 +1,6 @@
 /** What an account has, holds and has spent, and the movements that led to it. */
 import { sql, type Kysely, type RawBuilder, type SqlBool } from 'kysely';
-import { costsSince, placesOf, timeZoneOf } from '../reports/account-usage.ts';
+import { costsSince, firstEnd, placesOf, timeZoneOf } from '../reports/account-usage.ts';
 import type { Database } from '../database.ts';
 import type { TransferKind } from '../ledger.ts';
 import { inOneMoment } from '../one-moment.ts';
@@ -334,18 +334,6 @@ function runsOfDays(days: readonly number[], cuts: readonly number[]): readonly 
 }
 
 const dayMs = 86_400_000;
-
-/** When the first request of an account ended. */
-async function firstEnd(db: Db, accountId: string): Promise<number | undefined> {
-  const row = await db
-    .selectFrom('usage')
-    .select('ended_at')
-    .where('account_id', '=', accountId)
-    .orderBy('ended_at')
-    .limit(1)
-    .executeTakeFirst();
-  return row === undefined ? undefined : Number(row.ended_at);
-}
 
 /** Net sum of the movements after one position (exclusive) and before another. */
 async function netTransfers(

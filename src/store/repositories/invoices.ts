@@ -2,8 +2,8 @@
 import type { Kysely } from 'kysely';
 import { ranAt } from '../migrations/migrate.ts';
 import { addNotice, nobody } from './notices.ts';
+import { documentNumber, getDocument, lastSequence, listDocuments } from './numbered-documents.ts';
 import { storedOn, type Row, type Rows } from '../schema/codec.ts';
-import { StoreError } from '../store-error.ts';
 
 type Db = Kysely<Rows>;
 
@@ -88,15 +88,10 @@ export async function closePeriod(
       if (numUpdatedRows !== 1n) return false;
     }
     if (request.invoices.length === 0) return true;
-    const last = await transaction
-      .selectFrom('invoice')
-      .where('year', '=', year)
-      .select((of) => of.fn.max('sequence').as('sequence'))
-      .executeTakeFirst();
-    let sequence = last?.sequence ?? 0;
+    let sequence = await lastSequence(transaction, 'invoice', year);
     for (const { noticeId, ...invoice } of request.invoices) {
       sequence += 1;
-      const number = `${request.prefix}${year}-${String(sequence).padStart(6, '0')}`;
+      const number = documentNumber(request.prefix, year, sequence);
       await transaction
         .insertInto('invoice')
         .values({ ...invoice, accountId, number, year, sequence, issuedAt: at })
@@ -121,20 +116,7 @@ export async function listInvoices(
   db: Db,
   request: { readonly accountId?: string; readonly after?: string; readonly limit: number },
 ): Promise<readonly Invoice[]> {
-  let query = db
-    .selectFrom('invoice')
-    .selectAll()
-    .orderBy('year', 'desc')
-    .orderBy('sequence', 'desc')
-    .limit(request.limit);
-  if (request.accountId !== undefined) query = query.where('accountId', '=', request.accountId);
-  if (request.after !== undefined) {
-    const after = await getInvoice(db, { ...request, id: request.after });
-    if (after === undefined) throw new StoreError('not_found', 'Invoice not found.');
-    const { year, sequence } = after;
-    query = query.where((is) => is(is.refTuple('year', 'sequence'), '<', is.tuple(year, sequence)));
-  }
-  return await query.execute();
+  return await listDocuments(db, 'invoice', request, 'Invoice not found.');
 }
 
 /** By its id or its number; of one account, or of any. */
@@ -142,12 +124,7 @@ export async function getInvoice(
   db: Db,
   request: { readonly accountId?: string; readonly id: string },
 ): Promise<Row<'invoice'> | undefined> {
-  let query = db
-    .selectFrom('invoice')
-    .selectAll()
-    .where((is) => is.or([is('id', '=', request.id), is('number', '=', request.id)]));
-  if (request.accountId !== undefined) query = query.where('accountId', '=', request.accountId);
-  return await query.executeTakeFirst();
+  return await getDocument(db, 'invoice', request);
 }
 
 /** The statement of an account that a time falls into. */

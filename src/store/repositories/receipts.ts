@@ -2,6 +2,7 @@
 import type { Kysely } from 'kysely';
 import { ranAt } from '../migrations/migrate.ts';
 import { addNotice, nobody } from './notices.ts';
+import { documentNumber, getDocument, lastSequence, listDocuments } from './numbered-documents.ts';
 import { recordedProvider } from '../recordings.ts';
 import { storedOn, type Row, type Rows } from '../schema/codec.ts';
 import { StoreError } from '../store-error.ts';
@@ -246,13 +247,8 @@ export async function issueReceipt(
               .where('kind', '=', receipt.kind)
           : own.where('transferId', '=', receipt.transferId);
       if ((await own.executeTakeFirst()) !== undefined) return false;
-      const last = await transaction
-        .selectFrom('receipt')
-        .where('year', '=', year)
-        .select((of) => of.fn.max('sequence').as('sequence'))
-        .executeTakeFirst();
-      const sequence = (last?.sequence ?? 0) + 1;
-      const number = `${request.prefix}R${year}-${String(sequence).padStart(6, '0')}`;
+      const sequence = (await lastSequence(transaction, 'receipt', year)) + 1;
+      const number = documentNumber(`${request.prefix}R`, year, sequence);
       const { numInsertedOrUpdatedRows } = await transaction
         .insertInto('receipt')
         .values({ ...receipt, number, year, sequence, issuedAt: at })
@@ -286,20 +282,7 @@ export async function listReceipts(
   db: Db,
   request: { readonly accountId?: string; readonly after?: string; readonly limit: number },
 ): Promise<readonly Receipt[]> {
-  let query = db
-    .selectFrom('receipt')
-    .selectAll()
-    .orderBy('year', 'desc')
-    .orderBy('sequence', 'desc')
-    .limit(request.limit);
-  if (request.accountId !== undefined) query = query.where('accountId', '=', request.accountId);
-  if (request.after !== undefined) {
-    const after = await getReceipt(db, { ...request, id: request.after });
-    if (after === undefined) throw new StoreError('not_found', 'Receipt not found.');
-    const { year, sequence } = after;
-    query = query.where((is) => is(is.refTuple('year', 'sequence'), '<', is.tuple(year, sequence)));
-  }
-  return await query.execute();
+  return await listDocuments(db, 'receipt', request, 'Receipt not found.');
 }
 
 /** By its id or its number; of one account, or of any. */
@@ -307,12 +290,7 @@ export async function getReceipt(
   db: Db,
   request: { readonly accountId?: string; readonly id: string },
 ): Promise<Row<'receipt'> | undefined> {
-  let query = db
-    .selectFrom('receipt')
-    .selectAll()
-    .where((is) => is.or([is('id', '=', request.id), is('number', '=', request.id)]));
-  if (request.accountId !== undefined) query = query.where('accountId', '=', request.accountId);
-  return await query.executeTakeFirst();
+  return await getDocument(db, 'receipt', request);
 }
 
 /** Ids of the receipts of top-ups, by the top-up; those without a receipt are left out. */

@@ -412,9 +412,9 @@ const file = table(
   },
 );
 
-/** A process that uses the database with others; it is dead when its heartbeat is old. Empty in a one-process store. */
+/** A process that uses the database with others; it has expired when its heartbeat is old. Empty in a one-process store. */
 const replica = table({
-  /** Made at each start, so that it is the fencing token: what an earlier life of the process held does not belong to this one. */
+  /** Made at each start, so that it is the fencing token: what an earlier epoch of the process held does not belong to this one. */
   id: bytes.primary,
   /** By the clock of the database. */
   heartbeat_at: time,

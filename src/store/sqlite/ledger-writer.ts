@@ -41,7 +41,7 @@ export class LedgerWriter {
   readonly #listed = new Set<string>();
   /** Those of them that the running transaction takes from the list: they leave the set when it is durable. */
   #unlisted: string[] = [];
-  /** Of the steps of operations, by their text. */
+  /** Statements of the steps of operations, by their text. */
   readonly #prepared = new Map<string, ReturnType<Connection['prepare']>>();
 
   constructor(connection: Connection) {
@@ -271,7 +271,7 @@ export class LedgerWriter {
     if (leased !== undefined) this.#leases.returned(client, balanceId, microcents);
   }
 
-  /** Of an account that is active, or of a budget. */
+  /** What can be spent of the credit of an active account, or of a budget. */
   #spendable(balanceId: string): bigint | undefined {
     if (isOfBudget(balanceId)) return this.#openBalance(balanceId);
     const row = this.#statements.readSpendable.get(balanceId) as { readonly spendable: bigint } | undefined;

@@ -50,10 +50,10 @@ export async function openSqliteStore(options: SqliteStoreOptions): Promise<Sqli
   const { file, log = () => {}, now = Date.now } = options;
   makeFolder(file);
   const lock = takeLock(file);
-  let dead = false;
+  let isDead = false;
   const onFatal = (error: Error): void => {
-    if (!dead) options.onFatal(error);
-    dead = true;
+    if (!isDead) options.onFatal(error);
+    isDead = true;
   };
   const repositories = new QueryWorker({ file, onFatal });
   const ledger = new SqliteLedger({

@@ -1,6 +1,7 @@
 /** Whether the roll-ups of usage match its rows. Reads a day, or a week of one account, at a time. */
 import type { Kysely } from 'kysely';
 import type { Database } from '../database.ts';
+import { firstEnd } from '../reports/account-usage.ts';
 import { sumTagsByHour, sumUsageByHour, tagsSince } from '../reports/roll-ups.ts';
 import { hourMs, nextDay, startOfDay } from '../../platform/calendar/time-zone.ts';
 import {
@@ -136,14 +137,7 @@ async function compareDaysOf(
 
 /** When the account's usage begins, or what stands for its days; `until` when there is none. */
 async function firstDay(db: Db, accountId: string, until: number): Promise<number> {
-  const used = await db
-    .selectFrom('usage')
-    .select('ended_at')
-    .where('account_id', '=', accountId)
-    .orderBy('ended_at')
-    .limit(1)
-    .executeTakeFirst();
-  const times = [used?.ended_at];
+  const times: (number | bigint | undefined)[] = [await firstEnd(db, accountId)];
   for (const table of ['usage_day', 'usage_tag_day'] as const) {
     const query = db.selectFrom(table).select('day').where('account_id', '=', accountId);
     times.push((await query.orderBy('day').limit(1).executeTakeFirst())?.day);

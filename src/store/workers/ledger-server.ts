@@ -72,7 +72,7 @@ export async function openLedgerServer(options: Omit<SqliteStoreOptions, 'free'>
     },
   });
   const heartbeats = setInterval(() => {
-    workers.note('beat', null);
+    workers.note('heartbeat', null);
   }, heartbeatEveryMs);
   const report = async (changeId: Uint8Array): Promise<void> => {
     const change = await sqlite.repositories.findChange({ id: changeId });
@@ -103,7 +103,7 @@ export async function openLedgerServer(options: Omit<SqliteStoreOptions, 'free'>
 /** The workers that are alive, for what concerns several of them. */
 class Workers {
   readonly #workers = new Set<Worker>();
-  /** Of each balance, the last of the requests that need missing money, one after the other. */
+  /** The last of the requests that need missing money of a balance, by its id: one after the other. */
   readonly #turns = new Map<string, Promise<unknown>>();
   /** They have not answered in time, and are not asked before they have. */
   readonly #silent = new Set<Worker>();

@@ -35,7 +35,7 @@ export type WorkerCalls = {
   /** A note: credit has come in, so a request that was refused need not wait any longer. */
   readonly credited: (balanceId: string) => void;
   /** A note: the owner is alive. */
-  readonly beat: (nothing: null) => void;
+  readonly heartbeat: (nothing: null) => void;
 };
 
 /** The connection as a worker sees it, and as the owner of the ledger does. Messages arrive in the order of their sending. */

@@ -37,7 +37,7 @@ export class RemoteFeed implements Feed {
     this.#repositories = repositories;
     this.#log = log;
     port.handle({
-      beat: () => void (this.#heardMs = performance.now()),
+      heartbeat: () => void (this.#heardMs = performance.now()),
       changes: (changes) => this.#reported(changes),
     });
   }

@@ -27,7 +27,7 @@ test('as many requests run at once as are allowed, and no more', () => {
   admission.take();
 });
 
-test('the first rung refuses large bodies only', () => {
+test('level 1 refuses large bodies only', () => {
   const admission = new Admission(10);
   admission.judged(1);
   admission.check(large, large);
@@ -38,7 +38,7 @@ test('the first rung refuses large bodies only', () => {
   admission.check(large + 1, large);
 });
 
-test('the second rung takes no new work while enough is running, less with every look, and always one', () => {
+test('level 2 takes no new work while enough is running, less with every look, and always one', () => {
   for (const shedLevel of [2, 3] as const) {
     const admission = new Admission(1000);
     const running = takeAll(admission, 100);

@@ -71,7 +71,7 @@ export class LimitServerLeases implements LimitLeases {
     const lost = this.#random() < this.loss;
     if (lost) this.#isSure = false;
     await sleep(wayMs * this.#random());
-    if (holder !== this.#holder) throw new StoreError('failed', 'of an earlier life');
+    if (holder !== this.#holder) throw new StoreError('failed', 'of an earlier epoch');
     if (lost && this.#random() < 0.5) throw new StoreError('failed', 'the question was lost');
     const answers = this.#limitServer.exchange(holder, asks);
     await sleep(wayMs * this.#random());

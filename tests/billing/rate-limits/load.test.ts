@@ -21,7 +21,7 @@ function shedLevelsOf(samples: readonly LoadSample[]): string {
     .join(' ');
 }
 
-test('the ladder (reliability §5, "shedding")', () => {
+test('the levels of shedding (reliability §5, "shedding")', () => {
   const table: readonly (readonly [string, readonly LoadSample[], string])[] = [
     ['nothing to do', times(20, calm), '0'],
     ['lag of 50 ms', times(20, busy(50)), '0 1'],
@@ -31,7 +31,7 @@ test('the ladder (reliability §5, "shedding")', () => {
     ['memory 95 % full', times(20, full(0.95)), '0 3'],
     ['memory that is just not full', times(20, full(0.84)), '0'],
     ['and down again when all is over', [...times(8, busy(200)), ...times(8, calm)], '0 2 0'],
-    ['one rung down', [...times(8, busy(200)), ...times(8, busy(60))], '0 2 1'],
+    ['one level down', [...times(8, busy(200)), ...times(8, busy(60))], '0 2 1'],
     // What must not shed.
     ['one pause of five seconds', [...times(8, calm), busy(5_000), ...times(8, calm)], '0'],
     ['two pauses in a second', [...times(8, calm), busy(200), busy(200), ...times(8, calm)], '0'],

@@ -399,7 +399,7 @@ test('what is fitted fits, is capped, and is at least one token', async () => {
   );
 });
 
-test('refitTokens: what the window leaves after the count of the backend', () => {
+test('retryTokens: what the window leaves after the count of the backend', () => {
   const model: Model = { ...capableModel, contextLength: 1000, maxOutputTokens: null };
   assert.equal(retryTokens(model, { promptTokens: 900, windowTokens: undefined }), 100);
   assert.equal(retryTokens(model, { promptTokens: 999, windowTokens: undefined }), 1);

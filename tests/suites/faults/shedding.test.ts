@@ -146,7 +146,7 @@ test(
   },
 );
 
-test('on the first rung large bodies are refused, declared or not, and small ones are served', options, async (t) => {
+test('at shed level 1 large bodies are refused, declared or not, and small ones are served', options, async (t) => {
   const service = await start(t, '  shed_large_bodies_lag_seconds: 0.02\n  shed_new_work_lag_seconds: 60');
   const large = JSON.stringify(plainBody) + ' '.repeat(1_100_000);
   assert.equal((await askChat(service, large)).status, 200);

@@ -299,7 +299,7 @@ test('what a dead replica had of a budget comes back, and what it held is charge
   const key = await setBudget(replicas[0], 'key', keyId, { amountMicrocents: price * 3n, per: 'total' }, at);
   await (await soon(() => hold(replicas[0], keyId, { key }, at))).settle();
   const lost = await soon(() => hold(replicas[0], keyId, { key }, at));
-  // As a reaper does it, between two beats.
+  // As a reaper does it, between two heartbeats.
   const gone = replicas[0].store.ledger.replicaId;
   await server.sql(url, `delete from replica where id = '\\x${Buffer.from(gone).toString('hex')}'`);
   await until(() => replicas[0].store.ledger.replicaId !== gone, longMs);

@@ -77,15 +77,15 @@ test('S1: the server is killed under load; what was acknowledged is there, nothi
     Array.from({ length: 8 }, async () => {
       while (goesOn) {
         try {
-          const { lives } = replica.free;
+          const { epoch } = replica.free;
           if (!(await hold(replica, 'acct_a', 10n))) continue;
           const row = usage('acct_a', 7n, { holdMicrocents: 10n });
-          if (replica.free.lives !== lives) continue;
+          if (replica.free.epoch !== epoch) continue;
           const id = Buffer.from(row.requestId).toString('hex');
           const outcome = await replica.store.ledger.settle(row).catch((error: unknown) => error);
           if (outcome === 'billed') billed.add(id);
           else others.push([id, outcome]);
-          if (outcome === 'billed' && replica.free.lives === lives) replica.free.credit('acct_a', 3n);
+          if (outcome === 'billed' && replica.free.epoch === epoch) replica.free.credit('acct_a', 3n);
         } catch {
           await new Promise((resolve) => setTimeout(resolve, 20));
         }

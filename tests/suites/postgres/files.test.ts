@@ -21,7 +21,7 @@ after(() => server.dispose());
 const accounts = ['acct_a', 'acct_b'];
 const idOf = (number: number): string => number.toString(16).padStart(32, '0');
 
-/** Two desks that are asked the same must answer the same. */
+/** Two stores that are asked the same must answer the same. */
 async function twins(t: TestContext): Promise<readonly [Repositories, Repositories]> {
   const one = await openReplica(t, await server.createDatabase());
   const other = await openStore(t, join(temporaryFolder(t), 'x.db'));
@@ -33,7 +33,7 @@ async function twins(t: TestContext): Promise<readonly [Repositories, Repositori
 }
 
 test('any mix of questions about files is answered as on SQLite', async (t) => {
-  const desks = await twins(t);
+  const stores = await twins(t);
   const seed = Number(process.env['TOKENHOUSE_SEED'] ?? Math.floor(Math.random() * 2 ** 31));
   t.diagnostic(`TOKENHOUSE_SEED=${seed}`);
   const random = mulberry32(seed);
@@ -73,7 +73,7 @@ test('any mix of questions about files is answered as on SQLite', async (t) => {
       if (dice < 95) return await repositories.unreadyFiles({ now, limit: 5 });
       return await repositories.forgetFiles({ ids: [id] });
     };
-    const [is, should] = [await ask(desks[0]), await ask(desks[1])];
+    const [is, should] = [await ask(stores[0]), await ask(stores[1])];
     assert.deepEqual(is, should, `step ${step}`);
     if (dice < 25 && is === true) made++;
   }
@@ -81,7 +81,7 @@ test('any mix of questions about files is answered as on SQLite', async (t) => {
 });
 
 test('any mix of questions about kept items is answered as on SQLite', async (t) => {
-  const desks = await twins(t);
+  const stores = await twins(t);
   const seed = Number(process.env['TOKENHOUSE_SEED'] ?? Math.floor(Math.random() * 2 ** 31));
   t.diagnostic(`TOKENHOUSE_SEED=${seed}`);
   const random = mulberry32(seed);
@@ -107,7 +107,7 @@ test('any mix of questions about kept items is answered as on SQLite', async (t)
       if (dice < 97) return await repositories.tidyKeptItems({ ...bounds, accountIds: [accountId] });
       return await repositories.deleteKeptItems({ accountId });
     };
-    assert.deepEqual(await ask(desks[0]), await ask(desks[1]), `step ${step}`);
+    assert.deepEqual(await ask(stores[0]), await ask(stores[1]), `step ${step}`);
   }
 });
 

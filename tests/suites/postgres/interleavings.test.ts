@@ -14,7 +14,7 @@ import { sqlState } from '../../../src/store/postgres/postgres-error.ts';
 import { setBudget } from '../../../src/store/ledger-steps.ts';
 import {
   beginBalance,
-  declareDead,
+  deleteExpired,
   returnCredit,
   returnBudget,
   grant as grantStatement,
@@ -54,7 +54,7 @@ const steps: Readonly<Record<string, Step>> = {
   },
   back: async (run, { accountId, replica }) => run(returnCredit, [replica, accountId, 30n]),
   reap: async (run) => {
-    await run(declareDead, [5_000]);
+    await run(deleteExpired, [5_000]);
     await run(returnLeases, []);
   },
   topUp: (run, { accountId }) => move(run, grant(accountId, 500n)),

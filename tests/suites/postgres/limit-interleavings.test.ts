@@ -10,7 +10,7 @@ import pg from 'pg';
 import type { LimitExchange } from '../../../src/store/limit-leases.ts';
 import { clientConfig, type Run } from '../../../src/store/postgres/connection.ts';
 import { beginEpoch, exchange, readShares, returnShares } from '../../../src/store/postgres/limit-statements.ts';
-import { declareDead, register } from '../../../src/store/postgres/statements.ts';
+import { deleteExpired, register } from '../../../src/store/postgres/statements.ts';
 import { openPostgresStore } from '../../../src/store/postgres/store.ts';
 import { uuid } from '../../store/fixture.ts';
 import { PostgresServer } from './server.ts';
@@ -26,7 +26,7 @@ const quotaMax = 12;
 const lengthMs = 60_000;
 const windowStart = 600_000;
 
-/** Three replicas with 3 slots and 3 of the quota each, and old beats: a reaper takes them for dead. */
+/** Three replicas with 3 slots and 3 of the quota each, and old heartbeats: a reaper expires them. */
 interface Scene {
   readonly subject: string;
   readonly replicas: readonly Uint8Array[];
@@ -87,7 +87,7 @@ const steps: Readonly<Record<string, Step>> = {
   leave: (run, { subject }, replica) =>
     ask(run, replica, subject, [{ back: 3, leaves: true }, quota({ back: 1, leaves: true })]),
   reap: async (run) => {
-    await run(declareDead, [5_000]);
+    await run(deleteExpired, [5_000]);
     await run(returnShares, []);
   },
   nextWindow: (run, { subject }, replica) =>

@@ -92,7 +92,7 @@ test('slots are leased up to the limit, in shares, and come back', async (t) => 
   assert.deepEqual(await sumsOf(url), [{ subject: 'a', kind: 'running', used: 2, held: 2 }]);
 });
 
-test('a replica that is declared dead has its slots returned, not its windows; late exchanges do nothing', async (t) => {
+test('a replica that has expired has its slots returned, not its windows; late exchanges do nothing', async (t) => {
   const url = await server.createDatabase();
   const [one, two] = [await Holder.open(t, url), await Holder.open(t, url)];
   const hour = 3_600_000;
@@ -150,7 +150,7 @@ test('an exchange whose answer was lost is found out before the next one', async
   for (const { used, held } of await sumsOf(url)) assert.equal(used, held);
 });
 
-test('the statements do what the arbiter does, over thousands of random steps', async (t) => {
+test('the statements do what the limit server does, over thousands of random steps', async (t) => {
   const url = await server.createDatabase();
   const holders = await Promise.all([1, 2, 3].map(() => Holder.open(t, url)));
   const begin = 1_800_000_000_000;

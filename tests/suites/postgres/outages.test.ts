@@ -1,6 +1,6 @@
 /**
  * What becomes of answers whose replica loses its database, for a moment or for longer than the others wait (reliability D3;
- * docs/money.md, "The table of endings" and "The fence").
+ * docs/money.md, "The table of endings" and "Fencing").
  */
 import assert from 'node:assert/strict';
 import { after, before, test, type TestContext } from 'node:test';
@@ -141,7 +141,7 @@ test('an outage that is longer than the others wait: what ran was given up by th
   await assertRight(url);
 });
 
-test('a database that is stopped for 30 s: all replicas refuse, nobody is declared dead by it, and what outlasts it is charged', async (t) => {
+test('a database that is stopped for 30 s: all replicas refuse, no replica expires by it, and what outlasts it is charged', async (t) => {
   const { url, service, other } = await sceneOf(t);
   const both = [service, other];
   const lives = async (): Promise<readonly unknown[]> =>

@@ -28,20 +28,20 @@ const isConflict = (error: unknown): boolean => error instanceof StoreError && e
 interface Scene {
   readonly url: string;
   readonly replicas: readonly [Replica, Replica];
-  readonly desks: readonly [Repositories, Repositories];
+  readonly both: readonly [Repositories, Repositories];
 }
 
 async function open(t: TestContext): Promise<Scene> {
   const url = await server.createDatabase();
   const replicas = [await openReplica(t, url), await openReplica(t, url)] as const;
   await customer(replicas[0].store, 'acct_a', 0n);
-  return { url, replicas, desks: [replicas[0].store.repositories, replicas[1].store.repositories] };
+  return { url, replicas, both: [replicas[0].store.repositories, replicas[1].store.repositories] };
 }
 
 describe('two replicas count attempts to sign in as one:', () =>
   attemptClaims(async (t, now) => {
-    const { desks } = await open(t);
-    return desks.map((repositories) => new Attempts({ repositories, secret, now }));
+    const { both } = await open(t);
+    return both.map((repositories) => new Attempts({ repositories, secret, now }));
   }));
 
 const userRow = (id: string, email: string) => ({
@@ -54,9 +54,9 @@ const userRow = (id: string, email: string) => ({
   updatedAt: 1_700_000_000_123,
 });
 
-async function person({ desks }: Scene, name: string): Promise<string> {
+async function person({ both }: Scene, name: string): Promise<string> {
   const id = newPersonId();
-  await desks[0].authStore({ act: 'create', table: 'auth_user', row: userRow(id, `${name}@example.org`) });
+  await both[0].authStore({ act: 'create', table: 'auth_user', row: userRow(id, `${name}@example.org`) });
   return id;
 }
 
@@ -73,14 +73,14 @@ const invitation = (email: string, token: string, role: 'viewer' | 'developer' =
 
 test('the store of sign-in: rows come back as they were given, and of several that use one up one does', async (t) => {
   const scene = await open(t);
-  const { desks } = scene;
+  const { both } = scene;
   const id = await person(scene, 'ada');
   const byId = [{ column: 'id', operator: 'eq', value: id, connector: 'AND' }] as const;
   const find = { act: 'find', table: 'auth_user', where: byId, limit: 1 } as const;
-  const { rows } = await desks[1].authStore(find);
+  const { rows } = await both[1].authStore(find);
   assert.deepEqual({ ...rows[0], twoFactorEnabled: 0 }, { ...userRow(id, 'ada@example.org'), twoFactorEnabled: 0 });
   const again = { act: 'create', table: 'auth_user', row: userRow(newPersonId(), 'ada@example.org') } as const;
-  await assert.rejects(desks[1].authStore(again), isConflict, 'an address is one person');
+  await assert.rejects(both[1].authStore(again), isConflict, 'an address is one person');
 
   for (let round = 0; round < rounds; round++) {
     const row = {
@@ -91,18 +91,18 @@ test('the store of sign-in: rows come back as they were given, and of several th
       createdAt: Date.now(),
       updatedAt: Date.now(),
     };
-    await desks[0].authStore({ act: 'create', table: 'auth_verification', row });
+    await both[0].authStore({ act: 'create', table: 'auth_verification', row });
     const where = [{ column: 'identifier', operator: 'eq', value: row.identifier, connector: 'AND' }] as const;
     const gone = await Promise.all(
       [0, 1, 0, 1].map((index) =>
-        desks[index]!.authStore({ act: 'delete', table: 'auth_verification', where, one: true }),
+        both[index]!.authStore({ act: 'delete', table: 'auth_verification', where, one: true }),
       ),
     );
     assert.equal(gone.filter(({ count }) => count === 1).length, 1, 'a token is good once');
   }
 
   const factor = { id: newPersonId(), secret: 's', backupCodes: '', userId: id, verified: 1 };
-  await desks[0].authStore({
+  await both[0].authStore({
     act: 'create',
     table: 'auth_two_factor',
     row: { ...factor, failedVerificationCount: 0, lockedUntil: null },
@@ -110,7 +110,7 @@ test('the store of sign-in: rows come back as they were given, and of several th
   const ofUser = [{ column: 'userId', operator: 'eq', value: id, connector: 'AND' }] as const;
   await Promise.all(
     Array.from({ length: rounds }, (_, index) =>
-      desks[index % 2]!.authStore({
+      both[index % 2]!.authStore({
         act: 'update',
         table: 'auth_two_factor',
         where: ofUser,
@@ -120,12 +120,12 @@ test('the store of sign-in: rows come back as they were given, and of several th
       }),
     ),
   );
-  const counted = await desks[0].authStore({ act: 'find', table: 'auth_two_factor', where: ofUser, limit: 1 });
+  const counted = await both[0].authStore({ act: 'find', table: 'auth_two_factor', where: ofUser, limit: 1 });
   assert.equal(counted.rows[0]!['failedVerificationCount'], rounds, 'no wrong code goes uncounted');
 });
 
 test('the link of the owner makes one, whichever replicas it is opened at', async (t) => {
-  const { url, replicas, desks } = await open(t);
+  const { url, replicas, both } = await open(t);
   const serverSecret = { signIn: createSecretKey(Buffer.alloc(32, 7)) } as Secret;
   const services = replicas.map(({ store }) => ({
     repositories: store.repositories,
@@ -149,7 +149,7 @@ test('the link of the owner makes one, whichever replicas it is opened at', asyn
   assert.equal(winners.length, 1);
   assert.equal((await server.sql(url, 'select 1 from server_operator')).length, 1);
   assert.equal((await server.sql(url, 'select 1 from auth_user')).length, 1);
-  assert.equal((await desks[1].getMember({ accountId: 'acct_a', userId: winners[0]!.userId }))!.role, 'owner');
+  assert.equal((await both[1].getMember({ accountId: 'acct_a', userId: winners[0]!.userId }))!.role, 'owner');
   assert.equal(await firstOwnerLink(services[1]!), undefined);
 });
 
@@ -179,7 +179,7 @@ test('who signs in for the first time at two replicas at once gets one account',
     assert.equal(made.length, 1, `round ${round}`);
     for (const outcome of outcomes)
       if (outcome.status === 'rejected') assert.ok(isConflict(outcome.reason), String(outcome.reason));
-    const memberships = await scene.desks[1].listMemberships({ userId });
+    const memberships = await scene.both[1].listMemberships({ userId });
     assert.deepEqual(
       memberships.map(({ accountId, role }) => [accountId, role]),
       [[made[0], 'owner']],
@@ -190,44 +190,44 @@ test('who signs in for the first time at two replicas at once gets one account',
 
 test('owners who demote or remove each other at once leave one', async (t) => {
   const scene = await open(t);
-  const { desks } = scene;
+  const { both } = scene;
   const [ada, ben] = [await person(scene, 'ada'), await person(scene, 'ben')];
-  for (const userId of [ada, ben]) await desks[0].addMember({ accountId: 'acct_a', userId, role: 'owner', at: 1 });
+  for (const userId of [ada, ben]) await both[0].addMember({ accountId: 'acct_a', userId, role: 'owner', at: 1 });
   for (let round = 0; round < rounds; round++) {
     const role = round % 2 === 0 ? 'admin' : null;
     const outcomes = await Promise.allSettled([
-      desks[0].setMemberRole({ accountId: 'acct_a', userId: ada, role }),
-      desks[1].setMemberRole({ accountId: 'acct_a', userId: ben, role }),
+      both[0].setMemberRole({ accountId: 'acct_a', userId: ada, role }),
+      both[1].setMemberRole({ accountId: 'acct_a', userId: ben, role }),
     ]);
     const refused = outcomes.filter(({ status }) => status === 'rejected') as readonly PromiseRejectedResult[];
     assert.equal(refused.length, 1, `round ${round}`);
     assert.ok(isConflict(refused[0]!.reason), String(refused[0]!.reason));
-    const members = await desks[1].listMembers({ accountId: 'acct_a', limit: 10 });
+    const members = await both[1].listMembers({ accountId: 'acct_a', limit: 10 });
     assert.equal(members.filter((one) => one.role === 'owner').length, 1);
     for (const userId of [ada, ben]) {
-      await desks[0].addMember({ accountId: 'acct_a', userId, role: 'owner', at: 1 });
-      await desks[0].setMemberRole({ accountId: 'acct_a', userId, role: 'owner' });
+      await both[0].addMember({ accountId: 'acct_a', userId, role: 'owner', at: 1 });
+      await both[0].setMemberRole({ accountId: 'acct_a', userId, role: 'owner' });
     }
   }
 });
 
 test('an invitation is accepted once, and of several to one address the last one counts', async (t) => {
   const scene = await open(t);
-  const { url, desks } = scene;
+  const { url, both } = scene;
   const guest = await person(scene, 'guest');
   for (let round = 0; round < rounds; round++) {
-    await desks[0].createInvitation(invitation('guest@example.org', `known ${round}`));
+    await both[0].createInvitation(invitation('guest@example.org', `known ${round}`));
     const tokenHash = hashLinkToken(`known ${round}`);
     const request = { tokenHash, userId: guest, email: 'guest@example.org', at: Date.now() };
-    const joined = await Promise.all([0, 1, 0, 1].map((index) => desks[index]!.acceptInvitation(request)));
+    const joined = await Promise.all([0, 1, 0, 1].map((index) => both[index]!.acceptInvitation(request)));
     assert.equal(joined.filter((one) => one !== undefined).length, 1);
-    await desks[0].setMemberRole({ accountId: 'acct_a', userId: guest, role: null });
+    await both[0].setMemberRole({ accountId: 'acct_a', userId: guest, role: null });
 
     const email = `new${round}@example.org`;
-    await desks[1].createInvitation(invitation(email, email));
+    await both[1].createInvitation(invitation(email, email));
     const anew = await Promise.allSettled(
       [0, 1, 0, 1].map((index) =>
-        desks[index]!.joinAnew({
+        both[index]!.joinAnew({
           tokenHash: hashLinkToken(email),
           userId: newPersonId(),
           credentialId: newPersonId(),
@@ -245,7 +245,7 @@ test('an invitation is accepted once, and of several to one address the last one
     const twice = `twice${round}@example.org`;
     await Promise.all(
       [0, 1, 0, 1].map((index, each) =>
-        desks[index]!.createInvitation(invitation(twice, `${twice} ${each}`, each % 2 === 0 ? 'viewer' : 'developer')),
+        both[index]!.createInvitation(invitation(twice, `${twice} ${each}`, each % 2 === 0 ? 'viewer' : 'developer')),
       ),
     );
     const left = await server.sql(url, `select 1 from invitation where email = '${twice}'`);

@@ -1,4 +1,4 @@
-/** Several ledgers on one database: nothing is overspent, nothing stranded, and who was declared dead charges nothing. */
+/** Several ledgers on one database: nothing is overspent, nothing stranded, and who has expired charges nothing. */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import pg from 'pg';
@@ -79,18 +79,18 @@ test('money that arrives while a lease waits for it is leased', async (t) => {
   await assertRight(url);
 });
 
-test('M6: who was declared dead loses its holds, charges nothing, and begins anew', async (t) => {
+test('M6: a replica that has expired loses its holds, charges nothing, and begins anew', async (t) => {
   const url = await server.createDatabase();
   const [one, two] = [await openReplica(t, url), await openReplica(t, url)];
   await customer(one.store, 'acct_a', 1000n);
   assert.ok(await hold(one, 'acct_a', 400n));
   const beforeDeath = usage('acct_a', 100n);
   assert.equal(await one.store.ledger.settle(beforeDeath), 'billed');
-  // As a reaper does it, between two beats: what comes from the old life meets a fence that is gone.
+  // As a reaper does it, between two heartbeats: what comes from the old epoch meets a fencing token that is gone.
   await server.sql(url, 'delete from replica');
   const late = await one.store.ledger.settle(usage('acct_a', 100n));
   if (late === 'billed') t.diagnostic('settled before the sweep');
-  await until(() => one.free.lives > 0 && two.free.lives > 0, 30_000);
+  await until(() => one.free.epoch > 0 && two.free.epoch > 0, 30_000);
   await until(async () => (await server.sql(url, 'select 1 from credit_lease')).length === 0, 30_000);
   assert.equal(one.free.freeMicrocents('acct_a'), 0n);
   assert.equal(await one.store.ledger.settle(beforeDeath), 'billed', 'what is there stays');
@@ -104,7 +104,7 @@ test('M6: who was declared dead loses its holds, charges nothing, and begins ane
 interface Held {
   readonly replica: Replica;
   /** The replica's epoch when it was made: later ones have lost it. */
-  readonly life: number;
+  readonly epoch: number;
   readonly accountId: string;
   amount: bigint;
 }
@@ -141,7 +141,7 @@ test('two ledgers agree with a few lines of TypeScript over thousands of random 
       const isHeld = await soon(fundable, () => hold(replica, accountId, requested));
       assert.equal(isHeld, fundable, `step ${step}`);
       count(isHeld ? 'held' : 'refused');
-      if (isHeld) held.push({ replica, life: replica.free.lives, accountId, amount: requested });
+      if (isHeld) held.push({ replica, epoch: replica.free.epoch, accountId, amount: requested });
     } else if (dice < 65 && held.length > 0) {
       const [one] = held.splice(below(held.length), 1) as [Held];
       const cost = BigInt(below(Number(one.amount) + 1));
@@ -175,14 +175,14 @@ test('two ledgers agree with a few lines of TypeScript over thousands of random 
       count('charged back');
     } else if (dice === 97) {
       // A sweep that takes this replica for dead.
-      const before = replicas.map(({ free }) => free.lives); // now: who is declared dead may notice at once
+      const before = replicas.map(({ free }) => free.epoch); // now: one that expires may notice at once
       const [gone] = await server.sql(
         url,
         `with one as (select id from replica order by id ${below(2) === 0 ? 'desc' : ''} limit 1)
          delete from replica where id in (select id from one) returning 1`,
       );
       assert.ok(gone !== undefined);
-      await until(() => replicas.some(({ free }, index) => free.lives > before[index]!), 30_000);
+      await until(() => replicas.some(({ free }, index) => free.epoch > before[index]!), 30_000);
       await until(
         async () =>
           (await server.sql(url, 'select 1 from credit_lease where replica_id not in (select id from replica)'))
@@ -190,8 +190,8 @@ test('two ledgers agree with a few lines of TypeScript over thousands of random 
         30_000,
       );
       // Its holds are void.
-      held = held.filter((one) => one.life === one.replica.free.lives);
-      count('declared dead');
+      held = held.filter((one) => one.epoch === one.replica.free.epoch);
+      count('expired');
     }
     if (step % 100 === 0) await assertRight(url);
   }

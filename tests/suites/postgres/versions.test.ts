@@ -121,7 +121,7 @@ test('every statement goes on when a later version adds columns to every table',
   assert.equal(await balanceOf(one.store, 'acct_load'), 10n ** 9n - 10n * BigInt(settled));
   assert.ok(await feed.catchUp());
   assert.equal(loads, 1);
-  assert.deepEqual([one.free.lives, other.free.lives], [0, 0], 'nobody was declared dead');
+  assert.deepEqual([one.free.epoch, other.free.epoch], [0, 0], 'no replica expired');
   // The dead of either version are recorded by a replica that is alive.
   const orphan = openRequest('acct_1', 10n);
   one.store.ledger.open(orphan);

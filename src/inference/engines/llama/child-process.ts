@@ -3,7 +3,7 @@ import { fileURLToPath } from 'node:url';
 import { deferred } from '../../../platform/deferred.ts';
 import { entryUrl } from '../../../platform/entries.ts';
 import { RpcError } from '../../../platform/rpc/failure.ts';
-import { RestartPace } from '../../../platform/rpc/restart-pace.ts';
+import { RestartBackoff } from '../../../platform/rpc/restart-backoff.ts';
 import { Rpc, type Handlers } from '../../../platform/rpc/rpc.ts';
 import { ProcessTransport } from '../../../platform/rpc/transport.ts';
 import type { ChildCalls, ChildMeasure, HostCalls, LoadOptions, ModelFacts } from './protocol.ts';
@@ -70,7 +70,7 @@ export class Supervisor {
   #state: ChildState = { state: 'starting', detail: 'The engine is loading the model.' };
   /** `proven`: a child was ready once, so that the model can be used. */
   #life: 'unproven' | 'proven' | 'closed' = 'unproven';
-  readonly #pace = new RestartPace(restarts);
+  readonly #backoff = new RestartBackoff(restarts);
   #restart: NodeJS.Timeout | undefined;
   readonly #firstReady = deferred();
 
@@ -258,9 +258,9 @@ export class Supervisor {
       this.#options.onLost({ loaded });
       return;
     }
-    const pauseMs = this.#pace.died(phase.kind === 'ready' ? performance.now() - phase.sinceMs : 0);
+    const pauseMs = this.#backoff.died(phase.kind === 'ready' ? performance.now() - phase.sinceMs : 0);
     const proven = this.#life === 'proven';
-    if (!proven && (phase.kind === 'unusable' || this.#pace.deathsInRow >= firstDeathsMax)) {
+    if (!proven && (phase.kind === 'unusable' || this.#backoff.deathsInRow >= firstDeathsMax)) {
       this.#failForGood(reason);
       this.#options.onLost({ loaded });
       return;

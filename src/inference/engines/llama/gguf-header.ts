@@ -8,7 +8,7 @@ import { ModelRefused } from './model-refused.ts';
 
 /** What can be known of a model file without loading it. */
 export interface GgufHeader {
-  /** Of all files of a model that is split. */
+  /** All files of a split model together. */
   readonly fileBytes: number;
   readonly architecture: string;
   /** Training length in tokens; `undefined` when the file does not say. */

@@ -1,8 +1,8 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { FinishCause } from '../../../generation/event.ts';
 import type { Grammar, LlamaModel, Logprobs, TokenLogprobs } from './bindings.ts';
-import { DecodePace } from './decode-pace.ts';
-import { Pace } from './pace.ts';
+import { DecodeBatchTuner } from './decode-batch-tuner.ts';
+import { PromptBatchTuner } from './prompt-batch-tuner.ts';
 import { ConstrainedText, lettersOf, type Letters } from './constrained-text.ts';
 import { gramTokens, RepetitionGuard } from './repetition.ts';
 import { ChoiceSampler, type BannedTokens, type SamplingSettings } from './sampling.ts';
@@ -117,8 +117,8 @@ export class Loop {
   readonly #slots: Slot[];
   readonly #queue: Job[] = [];
   readonly #backgroundTasks = new Map<number, Iterator<void>>();
-  readonly #pace: Pace;
-  readonly #decodePace: DecodePace;
+  readonly #promptTuner: PromptBatchTuner;
+  readonly #decodeTuner: DecodeBatchTuner;
   /** Read when an answer first repeats itself under a constraint. */
   #letters: Letters | undefined;
   #steps = 0;
@@ -137,9 +137,9 @@ export class Loop {
       lastStep: 0,
       run: undefined,
     }));
-    this.#pace = new Pace(options.threadsMax, model.facts.batchTokens);
+    this.#promptTuner = new PromptBatchTuner(options.threadsMax, model.facts.batchTokens);
     const { decodeThreads, threadsMax } = options;
-    this.#decodePace = new DecodePace(
+    this.#decodeTuner = new DecodeBatchTuner(
       decodeThreads === undefined ? [...new Set([1, threadsMax])] : [decodeThreads],
       model.facts.slots,
     );
@@ -233,10 +233,10 @@ export class Loop {
     const writing = waiting.filter(({ run }) => run.next !== undefined).map((place) => ({ ...place, tokens: 1 }));
     if (writing.length === waiting.length) {
       if (writing.length === 0) return { items: [], threads: 1 };
-      const { width, threads } = this.#decodePace.next(writing.length);
+      const { width, threads } = this.#decodeTuner.next(writing.length);
       return { items: writing.slice(0, width), threads };
     }
-    const { tokens: chunkTokens, threads } = this.#pace.next();
+    const { tokens: chunkTokens, threads } = this.#promptTuner.next();
     const items = [...writing];
     let room = Math.min(chunkTokens, this.#model.facts.batchTokens - items.length);
     for (const { slot, run } of waiting) {
@@ -358,8 +358,8 @@ export class Loop {
       }
       const elapsedMs = performance.now() - started;
       if (!disturbed) {
-        if (prefilled > 0) this.#pace.observe(threads, total, elapsedMs);
-        else this.#decodePace.observe(threads, decoded, elapsedMs);
+        if (prefilled > 0) this.#promptTuner.observe(threads, total, elapsedMs);
+        else this.#decodeTuner.observe(threads, decoded, elapsedMs);
       }
       this.#options.observe?.({
         decodedTokens: decoded,

@@ -47,8 +47,8 @@ describe('a channel', () => {
   });
 });
 
-describe('suspects', () => {
-  test('are condemned after two deaths and acquitted by one good end', () => {
+describe('quarantined prompts', () => {
+  test('are kept out after two crashes and cleared by one good end', () => {
     const quarantine = new CrashQuarantine();
     const poison = [{ type: 'texts', prompts: ['poison'] }];
     quarantine.record([poison, structuredClone(poison)]);

@@ -379,7 +379,7 @@ describe('the loop', () => {
     assert.equal(brokenCalls, 1);
   });
 
-  test('does chores one a step while it works, and at once when it does not', async (context) => {
+  test('does background tasks one a step while it works, and at once when it does not', async (context) => {
     const loop = start(context, scripted);
     const done: number[] = [];
     const made = run(loop, trigger(), {
@@ -410,12 +410,12 @@ describe('the loop', () => {
       once(() => done.push(4)),
     );
     loop.dropBackgroundTask(5);
-    await until(() => done.at(-1) === 4, 'the last chore');
+    await until(() => done.at(-1) === 4, 'the last task');
     assert.ok(!done.includes(5), 'what is dropped is not done');
     assert.equal(loop.working, 0);
   });
 
-  test('does a long chore in pieces, and others between them', async (context) => {
+  test('does a long background task in pieces, and others between them', async (context) => {
     const done: string[] = [];
     const loop = start(context, scripted);
     const long = function* (name: string): Generator<void> {
@@ -428,7 +428,7 @@ describe('the loop', () => {
     loop.backgroundTask(2, long('b'));
     loop.backgroundTask(3, long('c'));
     loop.dropBackgroundTask(3);
-    await until(() => done.length === 6, 'both chores');
+    await until(() => done.length === 6, 'both tasks');
     assert.deepEqual(done, ['a0', 'b0', 'a1', 'b1', 'a2', 'b2']);
   });
 

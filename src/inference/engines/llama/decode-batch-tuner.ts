@@ -8,7 +8,7 @@
  * keeps no idle core busy, it sees the depth of the real contexts, it follows a machine that changes under us, and there is no
  * file to go stale. The cost of trials above the best known way is bounded by a share of the time that the other steps take.
  */
-export class DecodePace {
+export class DecodeBatchTuner {
   readonly #cells: readonly Cell[];
   #steps = 0;
   #nextTrial = firstTrial;
@@ -82,7 +82,7 @@ class Cell {
 /** The widest step of the first number of threads, unless another way is clearly faster. */
 function bestOf(possible: readonly Cell[]): Cell {
   const [first] = possible;
-  if (first === undefined) throw new Error('a step for nobody');
+  if (first === undefined) throw new Error('no answer waits for this step');
   let best = possible.findLast(({ threads }) => threads === first.threads) ?? first;
   // Nothing is known of it yet: a step will show.
   if (best.seen === 0) return best;

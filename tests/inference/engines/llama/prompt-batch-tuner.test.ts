@@ -1,21 +1,21 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { Pace } from '../../../../src/inference/engines/llama/pace.ts';
+import { PromptBatchTuner } from '../../../../src/inference/engines/llama/prompt-batch-tuner.ts';
 
 /** A machine on which a step costs this much. */
 function play(
-  pace: Pace,
+  tuner: PromptBatchTuner,
   steps: number,
   costMs: (threads: number, tokens: number) => number,
 ): { threads: number; tokens: number }[] {
   return Array.from({ length: steps }, () => {
-    const { threads, tokens } = pace.next();
-    pace.observe(threads, tokens, costMs(threads, tokens));
+    const { threads, tokens } = tuner.next();
+    tuner.observe(threads, tokens, costMs(threads, tokens));
     return { threads, tokens };
   });
 }
 
-describe('the pace of reading prompts', () => {
+describe('the batch size of reading prompts', () => {
   test('comes to steps of the largest power of two that takes 50 ms', () => {
     for (const [tokenMs, tokens] of [
       [0.9, 32],
@@ -23,30 +23,30 @@ describe('the pace of reading prompts', () => {
       [0.05, 512],
       [30, 32],
     ] as const) {
-      const steps = play(new Pace(1, 512), 30, (_, count) => tokenMs * count);
+      const steps = play(new PromptBatchTuner(1, 512), 30, (_, count) => tokenMs * count);
       assert.equal(steps.at(-1)?.tokens, tokens, `${tokenMs} ms a token`);
     }
   });
 
   test('uses all threads where they are faster', () => {
-    const steps = play(new Pace(8, 512), 200, (threads, tokens) => tokens / threads);
+    const steps = play(new PromptBatchTuner(8, 512), 200, (threads, tokens) => tokens / threads);
     assert.ok(steps.filter(({ threads }) => threads === 8).length > 170);
     assert.deepEqual([...new Set(steps.map(({ threads }) => threads))].sort(), [1, 4, 8]);
   });
 
   test('uses one thread while another process takes the cores, and all of them again when it is gone', () => {
-    const pace = new Pace(2, 512);
+    const tuner = new PromptBatchTuner(2, 512);
     const free = (threads: number, tokens: number) => tokens / threads;
     const crowded = (threads: number, tokens: number) => (threads === 1 ? tokens * 1.2 : 300);
-    assert.ok(play(pace, 50, free).filter(({ threads }) => threads === 2).length >= 45);
-    const hard = play(pace, 200, crowded);
+    assert.ok(play(tuner, 50, free).filter(({ threads }) => threads === 2).length >= 45);
+    const hard = play(tuner, 200, crowded);
     assert.ok(hard.filter(({ threads }) => threads === 1).length > 180);
     assert.equal(hard.at(-1)?.threads, 1);
-    assert.equal(play(pace, 3000, free).at(-1)?.threads, 2);
+    assert.equal(play(tuner, 3000, free).at(-1)?.threads, 2);
   });
 
   test('stays within its bounds for clocks that show nothing', () => {
-    const pace = new Pace(4, 128);
-    for (const { tokens } of play(pace, 100, () => 0)) assert.ok(tokens >= 32 && tokens <= 128);
+    const tuner = new PromptBatchTuner(4, 128);
+    for (const { tokens } of play(tuner, 100, () => 0)) assert.ok(tokens >= 32 && tokens <= 128);
   });
 });

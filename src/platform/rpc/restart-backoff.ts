@@ -1,4 +1,4 @@
-export interface RestartPaceOptions {
+export interface RestartBackoffOptions {
   /** The pause after the first death in a row; it doubles with each further one. */
   readonly firstMs: number;
   readonly mostMs: number;
@@ -9,11 +9,11 @@ export interface RestartPaceOptions {
 }
 
 /** When to start again what has died: later and later while it dies again and again. */
-export class RestartPace {
-  readonly #options: RestartPaceOptions;
+export class RestartBackoff {
+  readonly #options: RestartBackoffOptions;
   #deathsInRow = 0;
 
-  constructor(options: RestartPaceOptions) {
+  constructor(options: RestartBackoffOptions) {
     this.#options = options;
   }
 

@@ -8,7 +8,7 @@
  * Steps never have fewer than 32 tokens, also where those take longer than 50 ms: what a token costs grows as steps get
  * smaller, and where the machine is slow, 8 tokens a step read a prompt of 1,000 in 8.2 s instead of 4.1 (llama-server 3.3).
  */
-export class Pace {
+export class PromptBatchTuner {
   readonly #tokensMax: number;
   /** All threads, half of them, one: the first is used until something is known. */
   readonly #candidates: readonly Candidate[];

@@ -1,0 +1,52 @@
+/** Documents whose numbers count up within a year without a gap: invoices and receipts. */
+import type { Kysely } from 'kysely';
+import type { Row, Rows } from '../schema/codec.ts';
+import { StoreError } from '../store-error.ts';
+
+type Db = Kysely<Rows>;
+export type DocumentTable = 'invoice' | 'receipt';
+
+/** The last number of a year, in the series of the table; 0: there is none yet. */
+export async function lastSequence(db: Db, table: DocumentTable, year: number): Promise<number> {
+  const last = await db
+    .selectFrom(table as 'receipt')
+    .where('year', '=', year)
+    .select((of) => of.fn.max('sequence').as('sequence'))
+    .executeTakeFirst();
+  return last?.sequence ?? 0;
+}
+
+/** `2026-000123`, behind the prefix of its series. */
+export const documentNumber = (series: string, year: number, sequence: number): string =>
+  `${series}${year}-${String(sequence).padStart(6, '0')}`;
+
+/** By its id or its number; of one account, or of any. */
+export async function getDocument<Table extends DocumentTable>(
+  db: Db,
+  table: Table,
+  request: { readonly accountId?: string; readonly id: string },
+): Promise<Row<Table> | undefined> {
+  let query = documents(db, table).where((is) => is.or([is('id', '=', request.id), is('number', '=', request.id)]));
+  if (request.accountId !== undefined) query = query.where('accountId', '=', request.accountId);
+  return (await query.executeTakeFirst()) as Row<Table> | undefined;
+}
+
+/** Newest first; `after` is the id of the last one seen. Rejects as `not_found`, with `missing`, when there is no such document. */
+export async function listDocuments<Table extends DocumentTable>(
+  db: Db,
+  table: Table,
+  request: { readonly accountId?: string; readonly after?: string; readonly limit: number },
+  missing: string,
+): Promise<readonly Row<Table>[]> {
+  let query = documents(db, table).orderBy('year', 'desc').orderBy('sequence', 'desc').limit(request.limit);
+  if (request.accountId !== undefined) query = query.where('accountId', '=', request.accountId);
+  if (request.after !== undefined) {
+    const after = await getDocument<DocumentTable>(db, table, { ...request, id: request.after });
+    if (after === undefined) throw new StoreError('not_found', missing);
+    query = query.where((is) => is(is.refTuple('year', 'sequence'), '<', is.tuple(after.year, after.sequence)));
+  }
+  return (await query.execute()) as unknown as readonly Row<Table>[];
+}
+
+/** All columns. Both tables have the columns that are used here; a builder is of one. */
+const documents = (db: Db, table: DocumentTable) => db.selectFrom(table as 'receipt').selectAll();
