@@ -3,9 +3,13 @@ import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 
 import { InnerService } from '../support/service.ts';
+import { TestLedger } from '../support/test-ledger.ts';
 import { Upstream } from '../support/upstream.ts';
 
 type Json = Record<string, any>; // eslint-disable-line @typescript-eslint/no-explicit-any
+
+const inputPrice = 5;
+const cost = (promptTokens: number): bigint => BigInt(promptTokens * inputPrice);
 
 const floats = (values: readonly number[]): string => {
   const bytes = Buffer.alloc(values.length * 4);
@@ -21,7 +25,7 @@ let service: InnerService;
 
 const model = (id: string, capabilities: string, backend: string): string => `  - id: ${id}
     context_length: 64
-    pricing: { input_cents_per_million: 5, output_cents_per_million: 20 }
+    pricing: { input_cents_per_million: ${inputPrice}, output_cents_per_million: 20 }
     capabilities: ${capabilities}
     backends: [ { ${backend} } ]
 `;
@@ -258,11 +262,36 @@ describe('servers', () => {
     assert.equal(json['data'][69].index, 69);
   });
 
+  const of = (first: object, ...others: readonly object[]): object => ({ data: [first, data[0]!, ...others] });
+  const text = (...values: readonly number[]): object => of({ index: 0, embedding: floats(values) });
+  const tooMuch = {
+    'ten million numbers': () => ({ data: [0, 1].map((index) => ({ index, embedding: Array(5_000_000).fill(1) })) }),
+    '64 MB': () => ({ ...of(data[1]!), padding: ' '.repeat(64 * 1024 * 1024) }),
+  } as const;
   for (const [name, said, status, code] of [
     ['too few vectors', { data: [data[0]] }, 502, 'backend_http_error'],
-    ['the same vector twice', { data: [data[0], data[0]] }, 502, 'backend_http_error'],
-    ['no vectors', { data: [{ index: 0, embedding: 'x' }, data[0]] }, 502, 'backend_http_error'],
-    ['zeros', { data: [{ index: 0, embedding: [0, 0] }, data[0]] }, 502, 'backend_http_error'],
+    ['too many vectors', of(data[1]!, data[1]!), 502, 'backend_http_error'],
+    ['a third vector', of(data[1]!, { index: 2, embedding: [1, 2] }), 502, 'backend_http_error'],
+    ['the same vector twice', of(data[0]!), 502, 'backend_http_error'],
+    ['a vector without its number', of({ embedding: [3, 4] }), 502, 'backend_http_error'],
+    ['a number that is a text', of({ index: '0', embedding: [3, 4] }), 502, 'backend_http_error'],
+    ['no list', { data: { 0: data[1], 1: data[0], length: 2 } }, 502, 'backend_http_error'],
+    ['entries that are none', { data: [null, 'x'] }, 502, 'backend_http_error'],
+    ['nothing', {}, 502, 'backend_http_error'],
+    ['a list of nothing', [], 502, 'backend_http_error'],
+    ['an error and status 200', { error: { message: 'no', code: 500 } }, 502, 'backend_http_error'],
+    ['a vector of another length', of({ index: 0, embedding: [3, 4, 5] }), 502, 'backend_http_error'],
+    ['a vector of no numbers', of({ index: 0, embedding: [] }), 502, 'backend_http_error'],
+    ['texts for numbers', of({ index: 0, embedding: ['3', '4'] }), 502, 'backend_http_error'],
+    ['null among numbers', of({ index: 0, embedding: [3, null] }), 502, 'backend_http_error'],
+    ['what is no base64', of({ index: 0, embedding: 'AAAA*AAA' }), 502, 'backend_http_error'],
+    ['half a number in base64', of({ index: 0, embedding: 'AAAAAAA=' }), 502, 'backend_http_error'],
+    ['NaN', text(Number.NaN, 1), 502, 'backend_http_error'],
+    ['an infinite number', text(1, Number.POSITIVE_INFINITY), 502, 'backend_http_error'],
+    ['numbers whose squares are infinite', of({ index: 0, embedding: [1e200, 1] }), 502, 'backend_http_error'],
+    ['zeros', of({ index: 0, embedding: [0, 0] }), 502, 'backend_http_error'],
+    ['more numbers than a request may have', 'ten million numbers', 502, 'backend_http_error'],
+    ['more bytes than a request may have', '64 MB', 502, 'backend_http_error'],
     ['an error', { fails: 500, body: {} }, 502, 'backend_http_error'],
     ['no place', { fails: 429, body: {} }, 429, 'backend_overloaded'],
     [
@@ -272,11 +301,56 @@ describe('servers', () => {
       'context_length_exceeded',
     ],
   ] as const) {
-    test(`a server that answers with ${name}`, async () => {
-      answer = () => said;
+    test(`a server that answers with ${name}: not charged`, async () => {
+      const ledger = new TestLedger(service);
+      const balance = await ledger.balance();
+      answer = () => (typeof said === 'string' ? tooMuch[said]() : said);
       const { status: got, json } = await embed({ model: 'vllm', input: ['a', 'longer'] });
-      assert.deepEqual([got, json['error']?.code], [status, code], JSON.stringify(json));
+      assert.deepEqual([got, json['error']?.code], [status, code], JSON.stringify(json).slice(0, 500));
       if (code === 'context_length_exceeded') assert.equal(json['error'].param, 'input[1]');
+      assert.equal(await ledger.balance(), balance);
+    });
+  }
+
+  for (const [name, said] of [
+    ['no list', { results: 'x' }],
+    ['too few', { results: [] }],
+    ['another document', { results: [{ index: 1, relevance_score: 0.5 }] }],
+    ['half a document', { results: [{ index: 0.5, relevance_score: 0.5 }] }],
+    ['no score', { results: [{ index: 0 }] }],
+    ['a text for a score', { results: [{ index: 0, relevance_score: '0.5' }] }],
+    ['a score above 1', { results: [{ index: 0, relevance_score: 1.5 }] }],
+    ['a score below 0', { results: [{ index: 0, relevance_score: -0.5 }] }],
+  ] as const) {
+    test(`a server that ranks with ${name}: not charged`, async () => {
+      const ledger = new TestLedger(service);
+      const balance = await ledger.balance();
+      answer = () => said;
+      const { status, json } = await rank({ model: 'vllm', query: 'q', documents: ['d'] });
+      assert.deepEqual([status, json['error']?.code], [502, 'backend_http_error'], JSON.stringify(json));
+      assert.equal(await ledger.balance(), balance);
+    });
+  }
+
+  // "a" and "longer" have 7 bytes, and up to 4 tokens are put around each; of ordinary text a token is 4 bytes.
+  for (const [said, charged] of [
+    [15, 15],
+    [16, 15],
+    [Number.MAX_SAFE_INTEGER, 15],
+    [1e300, 4],
+    [-5, 4],
+    [2.5, 4],
+    ['5', 4],
+    [null, 4],
+  ] as const) {
+    test(`a server that reports ${said} prompt tokens: no more is charged than is possible`, async () => {
+      answer = () => ({ data, usage: { prompt_tokens: said } });
+      const ledger = new TestLedger(service);
+      const balance = await ledger.balance();
+      const { status, json } = await embed({ model: 'vllm', input: ['a', 'longer'] });
+      assert.equal(status, 200, JSON.stringify(json));
+      assert.equal(json['usage'].prompt_tokens, charged);
+      assert.equal(await ledger.balance(), balance - cost(charged));
     });
   }
 });

@@ -106,7 +106,7 @@ export function fit(
   return uncertain.length === 0 ? decided() : counted();
 }
 
-/** Most tokens of one request, all inputs together: OpenAI's bound. */
+/** Most tokens of one request, all inputs together: OpenAI's bound. It keeps a request within the time that its backend has. */
 const taskTokensMax = 300_000;
 
 /**
@@ -121,37 +121,40 @@ export async function fitTask(
   suggestions: () => readonly Model[],
 ): Promise<Fitted> {
   const { at, prompt, task } = request;
-  const possible = promptTokenBound(prompt, [], task);
   const isIds = prompt.type === 'token-ids';
-  let isExact = isIds;
-  let tokens = 0;
+  let canCount = !isIds;
+  let isExact = true;
+  let most = 0;
+  let likely = 0;
   for (const [index, one] of singlePrompts(prompt).entries()) {
     const bound = promptTokenBound(one, [], task);
     let counted: number | 'too-long' | undefined = isIds ? bound : undefined;
-    if (bound > model.contextLength && !isIds) counted = await countPrompt(one);
+    if (canCount && bound > model.contextLength) {
+      counted = await countPrompt(one);
+      // The backend judges the others too.
+      canCount = counted !== undefined;
+    }
     if (counted === 'too-long' || (counted !== undefined && counted > model.contextLength))
       throw inputTooLong(model, counted, suggestions(), at.promptAt?.(index) ?? at.prompt);
-    tokens += counted ?? bound;
+    isExact &&= counted !== undefined;
+    most += counted ?? bound;
+    likely += counted ?? promptTokensLikely(bound);
   }
-  if (tokens > taskTokensMax && !isExact) {
-    const counted = await countPrompt(prompt);
-    isExact = typeof counted === 'number';
-    tokens = typeof counted === 'number' ? counted : tokens;
-  }
-  if ((isExact ? tokens : promptTokensLikely(tokens)) > taskTokensMax) {
+  if (likely > taskTokensMax) {
     throw new ApiError(
       'unsupported_value',
       `A request may have at most ${taskTokensMax} tokens in all; split it into several.`,
       { param: at.prompt },
     );
   }
+  const possible = promptTokenBound(prompt, [], task);
   return {
     maxTokens: 0,
     reasoningRoomTokens: 0,
-    promptTokens: tokens,
+    promptTokens: most,
     counted: isExact,
     // A server may put marks around ids too.
-    promptTokensPossible: prompt.type === 'token-ids' ? possible + 3 * prompt.prompts.length : possible,
+    promptTokensPossible: isIds ? possible + markTokens * prompt.prompts.length : possible,
     limitedByContext: false,
   };
 }
@@ -265,8 +268,12 @@ export function promptTokenBound(prompt: Prompt, tools: readonly Tool[], task?: 
   return promptBytes(prompt) + ofTools + ofTask;
 }
 
-/** What is put around each text: the marks of an encoder, or the query with its template. */
-const taskTokens = (task: Task): number => (task.type === 'embed' ? 3 : Buffer.byteLength(task.query) + templateTokens);
+/** The marks that an encoder puts around a text. */
+const markTokens = 3;
+
+/** What is put around each text: marks, or the query with its template. */
+const taskTokens = (task: Task): number =>
+  task.type === 'embed' ? markTokens : Buffer.byteLength(task.query) + templateTokens;
 
 function promptBytes(prompt: Prompt): number {
   switch (prompt.type) {

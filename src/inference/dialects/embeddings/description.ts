@@ -33,5 +33,11 @@ export const embeddingsDescription: EndpointDescription = {
       needs: [],
       body: (model) => ({ model, input: ['The sky is blue.', 'Grass is green.'] }),
     },
+    {
+      name: 'base64',
+      summary: 'One text, its vector in base64',
+      needs: [],
+      body: (model) => ({ model, input: 'The sky is blue.', encoding_format: 'base64' }),
+    },
   ],
 };

@@ -1,6 +1,5 @@
 import type { Constraint, Effort, EngineConstraint } from '../../../generation/request.ts';
 import type { ErrorCode } from '../../../platform/errors.ts';
-import type { RankWire } from './tasks.ts';
 import { openAiImageTokens, openModelImageTokens } from '../image-tokens.ts';
 import type { ImageTokenRule } from '../image-tokens.ts';
 import { plainEffort, reasoningBudgetTokens } from '../reasoning-effort.ts';
@@ -30,6 +29,15 @@ export interface CompletionNames {
   readonly addsSpecial: string | undefined;
   /** Whether a constraint holds, in the fields of chat; for models that reason it may not. */
   readonly constrains: 'always' | 'without-reasoning' | 'never';
+}
+
+/** How a kind of server ranks documents. */
+interface RankWire {
+  /** Whether its path is beside the API's version or below it. */
+  readonly path: 'root' | 'versioned';
+  readonly documents: 'documents' | 'texts';
+  /** `logit`: any number, of which the logistic function makes a relevance. */
+  readonly scores: 'relevance' | 'logit';
 }
 
 /** A kind of server's names, and its deviations from the OpenAI wire. Nothing else knows which kind a server is. */

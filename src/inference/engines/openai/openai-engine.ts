@@ -27,7 +27,6 @@ import { longJsonBody, measureJson, type JsonLength } from './json-pieces.ts';
 import { EchoedBeginning } from './echoed-beginning.ts';
 import { cannotKeep, refusalOf, upstreamRequest, withCaching } from './request-body.ts';
 import type { ForwardedField, UpstreamRequest, UpstreamServer } from './request-body.ts';
-import { taskEvents } from '../task-events.ts';
 import { runTask } from './tasks.ts';
 import { guarded } from './special-tokens.ts';
 import type { SpecialTokens } from './special-tokens.ts';
@@ -242,7 +241,7 @@ class OpenAiEngine implements Engine {
     this.#refuseUnlessFree();
     this.#running++;
     try {
-      const { findings, promptTokens } = await runTask(request, task, {
+      const events = await runTask(request, task, {
         pool: (this.#taskPool ??= this.#openTaskPool()),
         flavor: this.#flavor,
         name: this.#name,
@@ -257,8 +256,7 @@ class OpenAiEngine implements Engine {
         onLoading: () => (this.#loadingUntilMs = performance.now() + loadingMs),
         onIncident: (incident) => this.#incidents.note(incident, performance.now()),
       });
-      const events = findings.flatMap((finding, choice) => taskEvents(task, choice, finding));
-      await take([{ type: 'start', promptTokens }, ...events]);
+      await take(events);
     } finally {
       this.#running--;
     }
@@ -329,16 +327,12 @@ class OpenAiEngine implements Engine {
     written: WrittenRequest | undefined,
     isLook: boolean,
   ): void {
-    if (this.#closing.signal.aborted) throw unavailable(this.#name);
+    this.#refuseUnlessFree();
     const mayCache = !isLook && this.#mayCachePrompt(request);
     const { path, body, addedBytes } =
       written === undefined
         ? { ...upstreamRequest(request, this.#server, mayCache), addedBytes: 0 }
         : withCaching(written.upstream, request, this.#server, mayCache);
-    if (this.#running >= this.#maxConcurrency) throw atCapacity(this.#name, this.#maxConcurrency);
-    if (this.#breaker.isOpen) {
-      throw unavailable(this.#name, Math.max(1, Math.ceil(this.#breaker.pauseLeftMs(performance.now()) / 1_000)));
-    }
     const images = imageCount(request.prompt);
     const { text, pieces, length, textLength } =
       written === undefined

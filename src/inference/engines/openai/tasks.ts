@@ -1,8 +1,9 @@
 import type { Pool } from 'undici';
 import { combineSignals } from '../../../platform/combine-signals.ts';
 import { ApiError } from '../../../platform/errors.ts';
+import type { GenerationEvent } from '../../../generation/event.ts';
 import type { EngineRequest, Task } from '../../../generation/request.ts';
-import type { Finding } from '../task-events.ts';
+import { taskEvents, type Finding } from '../task-events.ts';
 import { answerError, connectError, httpError, isLoading, timeoutError, type UpstreamAnswer } from './failures.ts';
 import type { Flavor } from './flavors.ts';
 import { causeCode, type BackendIncident } from './incidents.ts';
@@ -27,61 +28,79 @@ export interface TaskBackend {
   readonly onIncident: (incident: BackendIncident) => void;
 }
 
-export interface TaskAnswer {
-  /** One for each prompt, in their order. */
+/** What one answer of a server says. */
+interface Found {
+  /** One for each prompt that it was asked about, in their order. */
   readonly findings: readonly Finding[];
   /** `undefined`: the server does not say. */
   readonly promptTokens: number | undefined;
 }
 
-/** How a kind of server ranks documents. */
-export interface RankWire {
-  /** Whether its path is beside the API's version or below it. */
-  readonly path: 'root' | 'versioned';
-  readonly documents: 'documents' | 'texts';
-  /** `logit`: any number, of which the logistic function makes a relevance. */
-  readonly scores: 'relevance' | 'logit';
-}
+/** Of all answers to one request. Numbers as text take up to 22 bytes; in base64, which is asked for, 5⅓. */
+const answerBytesMax = 64 * 1024 * 1024;
 
-/** Numbers as text take 22 bytes; 2,048 inputs of 1,024 dimensions. */
-const bodyBytesMax = 64 * 1024 * 1024;
+/** In all vectors of one request, so that what is printed of them has a bound: the most prompts, with 4,096 dimensions each. */
+const numbersMax = 2_048 * 4_096;
 
-/** Has a server embed or rank all prompts of a request. Rejects with an `ApiError`, or with the signal's reason. */
-export async function runTask(request: EngineRequest, task: Task, backend: TaskBackend): Promise<TaskAnswer> {
+/**
+ * Has a server embed or rank all prompts of a request, and returns the events of the whole answer. Rejects with an `ApiError`, or
+ * with the signal's reason. An answer with anything but one possible finding for each prompt, vectors of one length, is the
+ * server's failure.
+ */
+export async function runTask(
+  request: EngineRequest,
+  task: Task,
+  backend: TaskBackend,
+): Promise<readonly GenerationEvent[]> {
   const { prompt } = request;
   if (prompt.type === 'messages') throw new Error('a task on messages');
   const { prompts } = prompt;
   const size = backend.flavor.tasks.promptsMax ?? prompts.length;
-  const findings: Finding[] = [];
+  const exchange: TaskExchange = { ...backend, bytesLeft: answerBytesMax };
+  const events: GenerationEvent[] = [];
   let tokens: number | undefined = 0;
+  let dimensions: number | undefined;
   // One after the other: a request has one place at its backend.
   for (let from = 0; from < prompts.length; from += size) {
     const some = prompts.slice(from, from + size) as readonly string[] | readonly (readonly number[])[];
-    const answer = await (task.type === 'embed'
-      ? embed(some, backend)
-      : rank(some as readonly string[], task.query, backend));
-    for (const finding of answer.findings) findings.push(finding);
-    tokens = tokens === undefined || answer.promptTokens === undefined ? undefined : tokens + answer.promptTokens;
+    const found = await (task.type === 'embed'
+      ? embed(some, exchange)
+      : rank(some as readonly string[], task.query, exchange));
+    for (const [at, finding] of found.findings.entries()) {
+      if (typeof finding !== 'number') {
+        dimensions ??= finding.length;
+        if (finding.length !== dimensions || dimensions * prompts.length > numbersMax) throw unreadable(backend);
+      }
+      const ofPrompt = taskEvents(task, from + at, finding);
+      if (ofPrompt === undefined) throw unreadable(backend);
+      for (const event of ofPrompt) events.push(event);
+    }
+    tokens = tokens === undefined || found.promptTokens === undefined ? undefined : tokens + found.promptTokens;
   }
-  return { findings, promptTokens: tokens };
+  return [{ type: 'start', promptTokens: tokens }, ...events];
+}
+
+/** A request under way: what its answers may still take. */
+interface TaskExchange extends TaskBackend {
+  bytesLeft: number;
 }
 
 async function embed(
   input: readonly string[] | readonly (readonly number[])[],
-  backend: TaskBackend,
-): Promise<TaskAnswer> {
+  exchange: TaskExchange,
+): Promise<Found> {
   // A server that does not know base64 answers with numbers, which takes it and us longer.
-  const body = { model: backend.model, input, encoding_format: 'base64' };
-  const answer = fieldsOf(await ask(`${backend.basePath}/embeddings`, body, backend));
-  const findings = inOrder(answer['data'], input.length, (entry) => vectorOf(entry['embedding']), backend);
+  const body = { model: exchange.model, input, encoding_format: 'base64' };
+  const answer = fieldsOf(await ask(`${exchange.basePath}/embeddings`, body, exchange));
+  const findings = inOrder(answer['data'], input.length, (entry) => vectorOf(entry['embedding']), exchange);
   return { findings, promptTokens: count(fieldsOf(answer['usage'])['prompt_tokens']) };
 }
 
-async function rank(documents: readonly string[], query: string, backend: TaskBackend): Promise<TaskAnswer> {
-  const { rank: wire } = backend.flavor.tasks;
-  if (wire === undefined) throw httpError(backend.name);
-  const path = `${wire.path === 'root' ? backend.rootPath : backend.basePath}/rerank`;
-  const answer = await ask(path, { model: backend.model, query, [wire.documents]: documents }, backend);
+async function rank(documents: readonly string[], query: string, exchange: TaskExchange): Promise<Found> {
+  const { rank: wire } = exchange.flavor.tasks;
+  if (wire === undefined) throw new Error('a rank on a kind of server that has none');
+  const path = `${wire.path === 'root' ? exchange.rootPath : exchange.basePath}/rerank`;
+  const answer = await ask(path, { model: exchange.model, query, [wire.documents]: documents }, exchange);
   const entries: unknown = Array.isArray(answer) ? answer : fieldsOf(answer)['results'];
   const findings = inOrder(
     entries,
@@ -91,7 +110,7 @@ async function rank(documents: readonly string[], query: string, backend: TaskBa
       if (typeof score !== 'number') return undefined;
       return wire.scores === 'logit' ? 1 / (1 + Math.exp(-score)) : score;
     },
-    backend,
+    exchange,
   );
   const usage = fieldsOf(fieldsOf(answer)['usage']);
   return { findings, promptTokens: count(usage['prompt_tokens'] ?? usage['total_tokens']) };
@@ -102,19 +121,27 @@ function inOrder<Read extends Finding>(
   entries: unknown,
   length: number,
   read: (entry: Readonly<Record<string, unknown>>) => Read | undefined,
-  { name, onIncident }: TaskBackend,
+  backend: TaskBackend,
 ): readonly Read[] {
-  const found = new Map<number, Read>();
-  for (const [position, entry] of (Array.isArray(entries) ? entries : []).entries()) {
-    const { index = position, ...rest } = fieldsOf(entry);
-    const value = read(rest);
-    if (Number.isInteger(index) && (index as number) >= 0 && (index as number) < length && value !== undefined)
-      found.set(index as number, value);
+  if (!Array.isArray(entries) || entries.length !== length) throw unreadable(backend);
+  const found = new Map<unknown, Read>();
+  for (const entry of entries) {
+    const fields = fieldsOf(entry);
+    const value = read(fields);
+    if (value === undefined) throw unreadable(backend);
+    found.set(fields['index'], value);
   }
-  if (found.size === length && (entries as readonly unknown[]).length === length)
-    return Array.from({ length }, (_, index) => found.get(index)!);
+  return Array.from({ length }, (_, index) => {
+    const value = found.get(index);
+    if (value === undefined) throw unreadable(backend);
+    return value;
+  });
+}
+
+/** The failure of a server whose answer cannot be what it was asked for. */
+function unreadable({ name, onIncident }: TaskBackend): ApiError {
   onIncident({ incident: 'unreadable_answer', status: 200, cause: 'task_results' });
-  throw httpError(name);
+  return httpError(name);
 }
 
 /** Little-endian 32-bit floats in base64, or a list of numbers. */
@@ -122,7 +149,9 @@ function vectorOf(value: unknown): ArrayLike<number> | undefined {
   if (Array.isArray(value)) return value.every((each) => typeof each === 'number') ? value : undefined;
   if (typeof value !== 'string') return undefined;
   const bytes = Buffer.from(value, 'base64');
-  if (bytes.length === 0 || bytes.length % 4 !== 0) return undefined;
+  // Characters that are none of base64 are left out when it is read.
+  if (bytes.length === 0 || bytes.length % 4 !== 0 || value.length !== Math.ceil(bytes.length / 3) * 4)
+    return undefined;
   return Float32Array.from({ length: bytes.length / 4 }, (_, index) => bytes.readFloatLE(index * 4));
 }
 
@@ -132,10 +161,10 @@ const staleCodes: ReadonlySet<string | null> = new Set(['ECONNRESET', 'EPIPE', '
 async function ask(
   path: string,
   body: Readonly<Record<string, unknown>>,
-  backend: TaskBackend,
+  exchange: TaskExchange,
   isAgain = false,
 ): Promise<unknown> {
-  const { pool, headers, timeoutMs, name, onIncident } = backend;
+  const { pool, headers, timeoutMs, name, onIncident } = exchange;
   const limit = AbortSignal.timeout(timeoutMs);
   let status: number | null = null;
   try {
@@ -144,27 +173,26 @@ async function ask(
       path,
       headers: headers as string[],
       body: JSON.stringify(body),
-      signal: combineSignals([backend.signal, limit]),
+      signal: combineSignals([exchange.signal, limit]),
       // The limit above is the only one.
       headersTimeout: 0,
       bodyTimeout: 0,
     });
-    backend.onAlive();
+    exchange.onAlive();
     status = answer.statusCode;
     const chunks: Buffer[] = [];
-    let bytes = 0;
     for await (const chunk of answer.body as AsyncIterable<Buffer>) {
-      bytes += chunk.length;
-      if (bytes > bodyBytesMax) throw new Error('the answer is too large');
+      exchange.bytesLeft -= chunk.length;
+      if (exchange.bytesLeft < 0) throw new Error('the answer is too large');
       chunks.push(chunk);
     }
     const text = Buffer.concat(chunks).toString();
     if (status === 200) return JSON.parse(text);
     const retryAfter = answer.headers['retry-after'];
     const refused = { status, retryAfter: typeof retryAfter === 'string' ? retryAfter : undefined, body: parsed(text) };
-    throw refusalOf(refused, body, backend);
+    throw refusalOf(refused, body, exchange);
   } catch (error) {
-    backend.signal.throwIfAborted();
+    exchange.signal.throwIfAborted();
     if (error instanceof ApiError) throw error;
     const cause = causeCode(error);
     if (limit.aborted) {
@@ -172,10 +200,10 @@ async function ask(
       throw timeoutError(name);
     }
     if (status === null && staleCodes.has(cause)) {
-      if (!isAgain) return await ask(path, body, backend, true);
+      if (!isAgain) return await ask(path, body, exchange, true);
     } else if (status === null) {
       onIncident({ incident: 'cannot_connect', status, cause });
-      backend.onConnectFailed();
+      exchange.onConnectFailed();
       throw connectError(name, error);
     }
     onIncident({ incident: error instanceof SyntaxError ? 'unreadable_answer' : 'connection_broke', status, cause });

@@ -131,7 +131,8 @@ class ScriptedEngine implements Engine {
       if (paceMs > 0) await until(startMs + choice * paceMs, stops);
       const batch: GenerationEvent[] =
         choice === 0 ? [{ type: 'start', promptTokens: usage === 'none' ? undefined : promptTokens }] : [];
-      batch.push(...taskEvents(task, choice, findingOf(task, each)));
+      // Not empty: the texts of a request are not, and each has a byte to count.
+      batch.push(...taskEvents(task, choice, findingOf(task, each))!);
       if (!(await take(batch))) return;
       throwIfAborted(stops);
     }
