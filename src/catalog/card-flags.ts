@@ -15,12 +15,14 @@ export interface CardFlag {
   readonly backends?: Extents;
   /** Flags that it rests on, by their keys in the file; of a list one is enough, and messages name the first. */
   readonly needs?: readonly (string | readonly string[])[];
+  /** Flags beside which it is false: a model that measures texts writes none. */
+  readonly unless?: readonly string[];
   /** It is a list of some of these values, each with the flags that it rests on. */
   readonly values?: Readonly<Record<string, readonly string[]>>;
 }
 
 /** Kinds of backends that differ in what they can do: the engine, or for the engine `openai` the flavor. */
-export type BackendKind = 'llama' | 'scripted' | 'llama-server' | 'openai' | 'sglang' | 'vllm';
+export type BackendKind = 'llama' | 'scripted' | 'llama-server' | 'openai' | 'sglang' | 'tei' | 'vllm';
 
 /**
  * `yes`: it can, and the card says so unless the file disables it. `may`: it depends on the model that it serves, so the file has
@@ -35,6 +37,9 @@ export const extentOf = (kind: BackendKind, extents: Extents = {}): Extent => ex
 
 type Flags = Readonly<Record<string, CardFlag>>;
 
+/** A server loads a model either to write or to measure; a model with one of these flags does not write. */
+const measuring = ['embeddings.supported', 'rerank.supported'] as const;
+
 /** For all API families. Only the operator knows whether the model of a server sees images or reasons. */
 export const generalFlags = {
   vision: {
@@ -43,7 +48,7 @@ export const generalFlags = {
     onCard: 'Takes images.',
     backends: { llama: 'no', others: 'may' },
   },
-  tools: { inFile: 'calls functions', onCard: 'Calls functions.' },
+  tools: { inFile: 'calls functions', onCard: 'Calls functions.', unless: measuring, backends: { tei: 'no' } },
   reasoning: {
     inFile:
       'returns its reasoning separately from the answer; when left out, true when `reasoning.efforts` lists more than none',
@@ -60,7 +65,8 @@ export const unlistedFlags = {
   logit_bias: { inFile: 'accepts logit_bias', backends: { scripted: 'may' } },
 } as const satisfies Flags;
 
-const supported = { inFile: 'the model is available there', onCard: 'Whether the endpoint takes this model.' };
+const available = { inFile: 'the model is available there', onCard: 'Whether the endpoint takes this model.' };
+const supported = { ...available, unless: measuring, backends: { tei: 'no' } } as const;
 const streaming = { inFile: 'streamed answers', onCard: 'Whether `stream: true` is taken.' };
 const tools = { inFile: 'function calling', onCard: 'Whether tools are taken.' };
 const toolStreaming = {
@@ -153,11 +159,38 @@ export const messagesFlags = {
   },
 } as const satisfies Flags;
 
+export const embeddingsFlags = {
+  supported: {
+    inFile: 'the model makes embeddings there; it then generates no text',
+    onCard: available.onCard,
+    example: true,
+    backends: { llama: 'no', others: 'may' },
+  },
+  dimensions: {
+    inFile: 'its vectors may be cut to the `dimensions` of a request (Matryoshka)',
+    onCard: 'Whether `dimensions` is taken.',
+    example: true,
+    needs: ['embeddings.supported'],
+    backends: { others: 'may' },
+  },
+} as const satisfies Flags;
+
+export const rerankFlags = {
+  supported: {
+    inFile: 'the model ranks documents there; it then generates no text',
+    onCard: available.onCard,
+    example: true,
+    backends: { llama: 'no', openai: 'no', others: 'may' },
+  },
+} as const satisfies Flags;
+
 /** Under their keys in the file. */
 export const familyFlags = {
   chat_completions: chatFlags,
   responses: responsesFlags,
   messages: messagesFlags,
+  embeddings: embeddingsFlags,
+  rerank: rerankFlags,
 } as const satisfies Readonly<Record<string, Flags>>;
 
 /** Which backends take the reasoning of earlier turns: no flag of the card, but refused alike. The OpenAI API has no field for it. */
@@ -178,6 +211,8 @@ export interface Capabilities extends ValuesOf<typeof generalFlags> {
   readonly chat: ValuesOf<typeof chatFlags> & ValuesOf<typeof unlistedFlags>;
   readonly responses: ValuesOf<typeof responsesFlags>;
   readonly messages: ValuesOf<typeof messagesFlags>;
+  readonly embeddings: ValuesOf<typeof embeddingsFlags>;
+  readonly rerank: ValuesOf<typeof rerankFlags>;
   /** Whether requests with `Service-ZDR: required` are accepted at all. */
   readonly zdr: boolean;
   /** Not empty. Without `none` the model always reasons. */
@@ -193,6 +228,10 @@ export interface Capabilities extends ValuesOf<typeof generalFlags> {
   /** Accepts the reasoning of earlier turns (§4.2.5(7)). */
   readonly preservesThinking: boolean;
 }
+
+/** Whether the model writes answers at all. */
+export const generatesText = ({ embeddings, rerank }: Pick<Capabilities, 'embeddings' | 'rerank'>): boolean =>
+  !embeddings.supported && !rerank.supported;
 
 /** The flags that are on the card, under the card's names. */
 export const flagsOnCard = <const Of extends Flags>(flags: Of, values: ValuesOf<Of>): OnCard<Of> =>

@@ -1,6 +1,14 @@
 import Type from 'typebox';
 
-import { chatFlags, generalFlags, messagesFlags, responsesFlags, type CardFlag } from './card-flags.ts';
+import {
+  chatFlags,
+  embeddingsFlags,
+  generalFlags,
+  messagesFlags,
+  rerankFlags,
+  responsesFlags,
+  type CardFlag,
+} from './card-flags.ts';
 import { defaultableNames } from '../generation/sampling-defaults.ts';
 
 /** The answer of `GET /v1/models` (specification §2.1 to §2.4), for the API description; `card.ts` makes it. */
@@ -22,6 +30,8 @@ const capabilities = Type.Object(
     chat_completions: Type.Object(flagsOf(chatFlags), { description: 'On /v1/chat/completions.' }),
     responses: Type.Object(flagsOf(responsesFlags), { description: 'On /v1/responses.' }),
     messages: Type.Object(flagsOf(messagesFlags), { description: 'On /v1/messages.' }),
+    embeddings: Type.Object(flagsOf(embeddingsFlags), { description: 'On /v1/embeddings.' }),
+    rerank: Type.Object(flagsOf(rerankFlags), { description: 'On /v1/rerank.' }),
     zdr: Type.Object(
       {
         supported: flag('Whether `Service-ZDR: required` is taken.'),

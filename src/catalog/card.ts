@@ -1,5 +1,13 @@
 import { isDeepStrictEqual } from 'node:util';
-import { chatFlags, flagsOnCard, generalFlags, messagesFlags, responsesFlags } from './card-flags.ts';
+import {
+  chatFlags,
+  embeddingsFlags,
+  flagsOnCard,
+  generalFlags,
+  messagesFlags,
+  rerankFlags,
+  responsesFlags,
+} from './card-flags.ts';
 import type { Model } from './model.ts';
 import { defaultsOnCard } from './model-defaults.ts';
 import { roundedCents } from './pricing.ts';
@@ -8,7 +16,7 @@ import type { Prices } from './pricing.ts';
 /** The card of a model (specification §2.2 to §2.4). `created` is the time of the request, in seconds since 1970. */
 export function modelCard(model: Model, prices: Prices, created: number) {
   const { capabilities } = model;
-  const { chat, responses, messages } = capabilities;
+  const { chat, responses, messages, embeddings, rerank } = capabilities;
   const defaults = defaultsOnCard(model.defaults);
   return {
     id: model.id,
@@ -35,6 +43,8 @@ export function modelCard(model: Model, prices: Prices, created: number) {
         chat_completions: flagsOnCard(chatFlags, chat),
         responses: flagsOnCard(responsesFlags, responses),
         messages: flagsOnCard(messagesFlags, messages),
+        embeddings: flagsOnCard(embeddingsFlags, embeddings),
+        rerank: flagsOnCard(rerankFlags, rerank),
         zdr: {
           supported: capabilities.zdr,
           same_capabilities: capabilities.zdr && isDeepStrictEqual(capabilities, model.zdrCapabilities),

@@ -80,6 +80,7 @@ export async function chat(
 /** The fields of GET /v1/models that are used here. */
 interface Card {
   readonly id: string;
+  readonly chats: boolean;
   readonly prices: Prices;
 }
 
@@ -258,6 +259,7 @@ async function readCards(url: string): Promise<readonly Card[]> {
     const pricing = service?.pricing ?? {};
     return {
       id,
+      chats: service?.capabilities?.chat_completions?.supported !== false,
       prices: {
         input: microcents(pricing.input_cents_per_million),
         output: microcents(pricing.output_cents_per_million),
@@ -275,19 +277,20 @@ interface CardOnTheWire {
       readonly output_cents_per_million?: number;
       readonly cache_read_microcents_per_million?: number;
     };
+    readonly capabilities?: { readonly chat_completions?: { readonly supported?: boolean } };
   };
 }
 
 /** The card's doubles are the nearest ones of decimals with six places, so this is exact. */
 const microcents = (centsPerMillion = 0): bigint => BigInt(Math.round(centsPerMillion * 1_000_000));
 
-/** `chat "hello"` asks the first model; `chat small "hello"` and `chat small` name one. */
+/** `chat "hello"` asks the first model that chats; `chat small "hello"` and `chat small` name one. */
 function modelMeant(
   cards: readonly Card[],
   first: string | undefined,
   rest: readonly string[],
 ): { readonly model: string; readonly words: string } {
-  const fallback = cards[0]!.id;
+  const fallback = (cards.find(({ chats }) => chats) ?? cards[0]!).id;
   if (first === undefined) return { model: fallback, words: '' };
   const named = cards.find(({ id }) => id.toLowerCase() === first.toLowerCase());
   if (named !== undefined) return { model: named.id, words: rest.join(' ') };

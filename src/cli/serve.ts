@@ -270,7 +270,7 @@ function welcome(
   showKey: boolean,
   say: Say,
 ): void {
-  const model = config.models[0]?.id ?? '';
+  const model = (config.models.find(({ capabilities }) => capabilities.chat.supported) ?? config.models[0])?.id ?? '';
   say('');
   say(`The first account was created: ${first.accountId}, with ${dollars(first.creditMicrocents)} of credit.`);
   if (!showKey) {

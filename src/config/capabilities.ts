@@ -110,6 +110,8 @@ class Partition {
       chat: { ...this.#valuesOf(chatFlags, 'chat_completions.'), ...this.#valuesOf(unlistedFlags) },
       responses: this.#valuesOf(familyFlags.responses, 'responses.'),
       messages: this.#valuesOf(familyFlags.messages, 'messages.'),
+      embeddings: this.#valuesOf(familyFlags.embeddings, 'embeddings.'),
+      rerank: this.#valuesOf(familyFlags.rerank, 'rerank.'),
     } as Omit<Capabilities, 'zdr'>;
   }
 
@@ -131,14 +133,20 @@ class Partition {
     return is;
   }
 
-  #decide(key: string, { backends, needs = [] }: CardFlag): boolean {
+  #decide(key: string, { backends, needs = [], unless = [] }: CardFlag): boolean {
+    const against = unless.find((each) => this.#is(each));
     const missing = needs
       .map((need) => (typeof need === 'string' ? [need] : need))
       .find((any) => !any.some((each) => this.#is(each)));
     const extent = (backend: BackendConfig) => extentOf(kindOf(backend), backends);
     const [requested, at] = this.#requested(key);
-    if (requested === undefined) return missing === undefined && this.#backends.every((each) => extent(each) === 'yes');
+    if (requested === undefined)
+      return missing === undefined && against === undefined && this.#backends.every((each) => extent(each) === 'yes');
     if (!requested) return false;
+    if (against !== undefined) {
+      this.#report(at, `a model with ${against} generates no text; remove one of the two lines`);
+      return false;
+    }
     const unable = this.#backends.find((each) => extent(each) === 'no');
     if (unable !== undefined) this.#report(at, this.#cannot(unable));
     else if (missing !== undefined) this.#report(at, restsOn(key, String(at.at(-1)), missing[0]!));
@@ -196,6 +204,8 @@ function shownOf(capabilities: Capabilities, zdr: Capabilities): readonly (reado
     ...of(chatFlags, capabilities.chat, 'capabilities', 'chat_completions'),
     ...of(familyFlags.responses, capabilities.responses, 'capabilities', 'responses'),
     ...of(familyFlags.messages, capabilities.messages, 'capabilities', 'messages'),
+    ...of(familyFlags.embeddings, capabilities.embeddings, 'capabilities', 'embeddings'),
+    ...of(familyFlags.rerank, capabilities.rerank, 'capabilities', 'rerank'),
     ...of({ ...chatFlags, ...unlistedFlags }, zdr.chat, 'zdr'),
     // `tools` of any API; `supported` is about zero data retention, not about chat.
     ...of(generalFlags, zdr, 'zdr'),

@@ -86,6 +86,10 @@ export type GenerationEvent =
       readonly name: string;
     }
   | { readonly type: 'tool-arguments'; readonly choice: number; readonly call: number; readonly text: string }
+  /** What a task makes of the prompt with this number: its only event before its `finish`. The vector has unit length. */
+  | { readonly type: 'vector'; readonly choice: number; readonly vector: Float32Array }
+  /** The same for a rank, between 0 and 1. */
+  | { readonly type: 'score'; readonly choice: number; readonly score: number }
   | {
       readonly type: 'finish';
       readonly choice: number;

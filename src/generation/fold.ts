@@ -25,6 +25,9 @@ export interface Choice {
   readonly index: number;
   /** When the request asked for it. */
   readonly prompt?: ReadPrompt;
+  /** What a task made of the prompt; absent for answers. */
+  readonly vector?: Float32Array;
+  readonly score?: number;
   readonly blocks: readonly Block[];
   readonly logprobs: readonly TokenLogprob[];
   readonly tokenIds: readonly number[];
@@ -39,6 +42,7 @@ export interface Generation {
 
 interface OpenChoice {
   prompt: ReadPrompt | undefined;
+  made: Pick<Choice, 'vector' | 'score'> | undefined;
   blocks: Block[];
   logprobs: TokenLogprob[];
   tokenIds: number[];
@@ -74,6 +78,12 @@ export class Fold {
           for (const id of event.tokenIds ?? []) choice.tokenIds.push(id);
           break;
         }
+        case 'vector':
+          this.#open(event.choice).made = { vector: event.vector };
+          break;
+        case 'score':
+          this.#open(event.choice).made = { score: event.score };
+          break;
         case 'reasoning':
           appendText(this.#open(event.choice).blocks, 'reasoning', event.text);
           break;
@@ -117,6 +127,7 @@ export class Fold {
         return {
           index,
           ...(choice.prompt === undefined ? {} : { prompt: choice.prompt }),
+          ...choice.made,
           blocks: choice.blocks,
           logprobs: choice.logprobs,
           tokenIds: choice.tokenIds,
@@ -129,7 +140,14 @@ export class Fold {
 
   #open(index: number): OpenChoice {
     for (let next = this.#choices.length; next <= index; next++) {
-      this.#choices.push({ prompt: undefined, blocks: [], logprobs: [], tokenIds: [], finish: undefined });
+      this.#choices.push({
+        prompt: undefined,
+        made: undefined,
+        blocks: [],
+        logprobs: [],
+        tokenIds: [],
+        finish: undefined,
+      });
     }
     const choice = this.#choices[index];
     if (choice === undefined) throw new Error('no such choice');

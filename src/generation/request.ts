@@ -107,6 +107,14 @@ export type Prompt =
   | { readonly type: 'token-ids'; readonly prompts: readonly (readonly number[])[] }
   | { readonly type: 'texts'; readonly prompts: readonly string[] };
 
+/**
+ * What is made of each prompt instead of an answer: its embedding, or how relevant it is to a query. Nothing is written, so there
+ * are no generated tokens and no stream. `field` is the request body's name for the prompts.
+ */
+export type Task =
+  | { readonly type: 'embed'; readonly field: string; readonly dimensions: number | undefined }
+  | { readonly type: 'rank'; readonly field: string; readonly query: string };
+
 export interface Tool {
   /** The wire's own type; only `function` can be offered to a model. */
   readonly type: string;
@@ -185,6 +193,8 @@ export interface FieldPaths {
   tool(index: number, part: 'type' | 'name' | 'parameters'): string;
   /** Field of the message of role `tool` with this index in the prompt. */
   toolCallId(message: number): string;
+  /** Field of one of several prompts that are tasks. */
+  promptAt?(prompt: number): string;
   /** Field of a token in a list of ids, where prompts may be such lists. */
   tokenId?(prompt: number, index: number): string;
 }
@@ -195,6 +205,8 @@ export interface GenerationRequest {
   readonly model: string;
   readonly stream: boolean;
   readonly prompt: Prompt;
+  /** Absent: answers are generated. */
+  readonly task?: Task;
   /** The client sent a system text beside the conversation, be it an empty one, which is no message of it. */
   readonly sendsSystem?: boolean;
   /** `n`: how many answers to each prompt. */
@@ -222,6 +234,8 @@ export interface EngineRequest {
   /** The ledger's id of the request (UUIDv7 as 32 hex digits); unique, ours, safe to send upstream. */
   readonly id: string;
   readonly prompt: Prompt;
+  /** Absent: answers are generated. Otherwise the prompts are `texts` or `token-ids`, and each is one choice. */
+  readonly task?: Task;
   readonly choices: number;
   /** Generated tokens, reasoning included, after §4.2.1. */
   readonly maxTokens: number;

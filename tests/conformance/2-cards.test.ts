@@ -154,7 +154,13 @@ describe('2.3 capabilities', () => {
 
   test('§2.3 every flag of every API is there, with its type', async () => {
     for (const { id, service: of } of await list()) {
-      const { chat_completions: chat, responses, messages, zdr, reasoning_effort: effort, ...rest } = of.capabilities;
+      const { chat_completions: chat, responses, messages, ...others } = of.capabilities;
+      const { embeddings, rerank, zdr, reasoning_effort: effort, ...rest } = others;
+      // Fields may be added (§2.1).
+      assert.deepEqual(
+        [Object.keys(embeddings ?? {}), Object.keys(rerank ?? {})],
+        [['supported', 'dimensions'], ['supported']],
+      );
       assert.deepEqual(Object.keys(rest), ['vision', 'tools', 'reasoning'], id);
       assert.deepEqual(Object.keys(chat ?? {}), chatFlags);
       for (const value of [...Object.values(rest), ...Object.values(chat ?? {})]) assert.equal(typeof value, 'boolean');

@@ -134,7 +134,7 @@ const openai = group(
     engine: engine('openai'),
     ...common,
     flavor: required(
-      choice(['llama-server', 'openai', 'sglang', 'vllm'], 'what kind of server it is', { example: 'vllm' }),
+      choice(['llama-server', 'openai', 'sglang', 'tei', 'vllm'], 'what kind of server it is', { example: 'vllm' }),
     ),
     url: required(serverUrl('base URL of the server, with its version path', 'http://10.0.0.5:8000/v1')),
     model: text('id of the model on that server; the id of the model here when left out', {

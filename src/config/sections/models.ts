@@ -150,6 +150,8 @@ const capabilities = asWritten(
         'on /v1/messages; the flags of chat completions above apply here too',
         flagSettings(familyFlags.messages),
       ),
+      embeddings: group('on /v1/embeddings; false when left out', flagSettings(familyFlags.embeddings)),
+      rerank: group('on /v1/rerank; false when left out', flagSettings(familyFlags.rerank)),
     },
   ),
 );

@@ -44,6 +44,8 @@ export class Blocks {
         return event.text === '' ? [] : [this.#grow(this.#open, event.text)];
       case 'start':
       case 'prompt':
+      case 'vector':
+      case 'score':
       case 'finish':
       case 'usage':
         return [];

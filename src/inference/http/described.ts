@@ -1,7 +1,9 @@
 import { chatDescription } from '../dialects/chat/description.ts';
 import { completionsDescription } from '../dialects/completions/description.ts';
 import type { EndpointDescription } from '../dialects/description.ts';
+import { embeddingsDescription } from '../dialects/embeddings/description.ts';
 import { messageCountDescription, messagesDescription } from '../dialects/messages/description.ts';
+import { rerankDescription } from '../dialects/rerank/description.ts';
 import { inputTokensDescription, responsesDescription } from '../dialects/responses/description.ts';
 import type { Endpoint } from '../openapi/openapi-document.ts';
 import { inferenceRoutes } from './routes.ts';
@@ -10,6 +12,8 @@ import { inferenceRoutes } from './routes.ts';
 const descriptions: ReadonlyMap<string, EndpointDescription> = new Map([
   ['/v1/chat/completions', chatDescription],
   ['/v1/completions', completionsDescription],
+  ['/v1/embeddings', embeddingsDescription],
+  ['/v1/rerank', rerankDescription],
   ['/v1/messages', messagesDescription],
   ['/v1/messages/count_tokens', messageCountDescription],
   ['/v1/responses', responsesDescription],

@@ -1,7 +1,9 @@
-import type { Capabilities } from '../../catalog/card-flags.ts';
+import { generatesText, type Capabilities } from '../../catalog/card-flags.ts';
 import { chat } from '../dialects/chat/chat.ts';
 import { completions } from '../dialects/completions/completions.ts';
+import { embeddings } from '../dialects/embeddings/embeddings.ts';
 import { messageCount, messages } from '../dialects/messages/messages.ts';
+import { rerank } from '../dialects/rerank/rerank.ts';
 import { responses, responsesInputTokens } from '../dialects/responses/responses.ts';
 import type { FamilyFlags, Route } from '../pipeline/route.ts';
 
@@ -12,14 +14,36 @@ const withGeneral = (flags: Capabilities['chat'], { vision, reasoning }: Capabil
   reasoning,
 });
 
-/** Every model continues texts; the card has no flags of its own for that, and tools need messages. */
-const ofTexts = (chat: Capabilities['chat']): Capabilities['chat'] => ({
-  ...chat,
-  supported: true,
+/** Every model that writes continues texts; the card has no flags of its own for that, and tools need messages. */
+const ofTexts = (capabilities: Capabilities): Capabilities['chat'] => ({
+  ...capabilities.chat,
+  supported: generatesText(capabilities),
   tools: false,
   toolStreaming: false,
   toolsWithResponseFormat: false,
 });
+
+/** Nothing is written there, so only these flags of the card count. */
+const taskFlags = (supported: boolean, dimensions: boolean): FamilyFlags => ({
+  supported,
+  dimensions,
+  streaming: false,
+  tools: false,
+  toolStreaming: false,
+  jsonObject: false,
+  jsonSchema: false,
+  jsonSchemaRefs: false,
+  toolsWithResponseFormat: false,
+  n: false,
+  regex: false,
+  grammar: false,
+  logprobs: false,
+  logitBias: false,
+  vision: false,
+  reasoning: false,
+});
+
+const taskPolicy = { defaultMaxTokens: 0, retryWithoutMaxTokens: false, unknownEffort: 'off' } as const;
 
 /** The card's flags for this family replace those for chat. */
 const messagesFlags = (capabilities: Capabilities): FamilyFlags => ({ ...capabilities.chat, ...capabilities.messages });
@@ -78,7 +102,7 @@ export const inferenceRoutes: ReadonlyMap<string, Route> = new Map<string, Route
       kind: 'generate',
       api: 'completions',
       dialect: completions,
-      flags: (capabilities) => withGeneral(ofTexts(capabilities.chat), capabilities),
+      flags: (capabilities) => withGeneral(ofTexts(capabilities), capabilities),
       // Contracts decision 7.
       defaultMaxTokens: 16,
       retryWithoutMaxTokens: false,
@@ -87,6 +111,26 @@ export const inferenceRoutes: ReadonlyMap<string, Route> = new Map<string, Route
   ],
   ['/v1/messages', { kind: 'generate', api: 'messages', dialect: messages, ...messagesPolicy }],
   ['/v1/messages/count_tokens', { kind: 'count', api: 'messages_count', dialect: messageCount, ...messagesPolicy }],
+  [
+    '/v1/embeddings',
+    {
+      kind: 'generate',
+      api: 'embeddings',
+      dialect: embeddings,
+      flags: ({ embeddings: { supported, dimensions } }) => taskFlags(supported, dimensions),
+      ...taskPolicy,
+    },
+  ],
+  [
+    '/v1/rerank',
+    {
+      kind: 'generate',
+      api: 'rerank',
+      dialect: rerank,
+      flags: ({ rerank: { supported } }) => taskFlags(supported, false),
+      ...taskPolicy,
+    },
+  ],
   ['/v1/responses', { kind: 'generate', api: 'responses', dialect: responses, ...responsesPolicy }],
   [
     '/v1/responses/input_tokens',

@@ -14,6 +14,8 @@ export function checkFeatures(request: GenerationRequest, model: Model, flags: F
     new ApiError('unsupported_feature', `The model '${model.id}' does not support ${what}.`, { param });
 
   if (!flags.supported) throw lacks('model', 'this endpoint');
+  if (request.task?.type === 'embed' && request.task.dimensions !== undefined && flags.dimensions !== true)
+    throw unsupportedParameter(model, 'dimensions');
   if (request.stream && !flags.streaming) throw lacks('stream', 'streaming');
   if (request.tools.length > 0) {
     if (!flags.tools) throw lacks('tools', 'tools');

@@ -1,6 +1,6 @@
 import type { Model } from '../../catalog/model.ts';
 import { ApiError } from '../../platform/errors.ts';
-import type { GenerationRequest, ImageTokens, Message, Prompt, Tool } from '../../generation/request.ts';
+import type { GenerationRequest, ImageTokens, Message, Prompt, Task, Tool } from '../../generation/request.ts';
 import type { LengthRefusal } from './length-refusal.ts';
 import { bytesPerToken } from './prompt-lengths.ts';
 import type { Route } from './route.ts';
@@ -106,6 +106,59 @@ export function fit(
   return uncertain.length === 0 ? decided() : counted();
 }
 
+/** Most tokens of one request, all inputs together: OpenAI's bound. It keeps a request within the time that its backend has. */
+const taskTokensMax = 300_000;
+
+/**
+ * The same for a task, which has no answer: each prompt has to fit the window, and all together a bound. Counted is only what its
+ * bytes alone do not show to fit. Throws `context_length_exceeded` with the number of the prompt that is too long, and
+ * `unsupported_value` for too many tokens.
+ */
+export async function fitTask(
+  request: Pick<GenerationRequest, 'at' | 'prompt'> & { readonly task: Task },
+  model: Model,
+  countPrompt: (prompt: Prompt) => Promise<number | 'too-long' | undefined>,
+  suggestions: () => readonly Model[],
+): Promise<Fitted> {
+  const { at, prompt, task } = request;
+  const isIds = prompt.type === 'token-ids';
+  let canCount = !isIds;
+  let isExact = true;
+  let most = 0;
+  let likely = 0;
+  for (const [index, one] of singlePrompts(prompt).entries()) {
+    const bound = promptTokenBound(one, [], task);
+    let counted: number | 'too-long' | undefined = isIds ? bound : undefined;
+    if (canCount && bound > model.contextLength) {
+      counted = await countPrompt(one);
+      // The backend judges the others too.
+      canCount = counted !== undefined;
+    }
+    if (counted === 'too-long' || (counted !== undefined && counted > model.contextLength))
+      throw inputTooLong(model, counted, suggestions(), at.promptAt?.(index) ?? at.prompt);
+    isExact &&= counted !== undefined;
+    most += counted ?? bound;
+    likely += counted ?? promptTokensLikely(bound);
+  }
+  if (likely > taskTokensMax) {
+    throw new ApiError(
+      'unsupported_value',
+      `A request may have at most ${taskTokensMax} tokens in all; split it into several.`,
+      { param: at.prompt },
+    );
+  }
+  const possible = promptTokenBound(prompt, [], task);
+  return {
+    maxTokens: 0,
+    reasoningRoomTokens: 0,
+    promptTokens: most,
+    counted: isExact,
+    // A server may put marks around ids too.
+    promptTokensPossible: isIds ? possible + markTokens * prompt.prompts.length : possible,
+    limitedByContext: false,
+  };
+}
+
 /** A conversation, or each prompt of a batch as a separate request. */
 function singlePrompts(prompt: Prompt): readonly Prompt[] {
   switch (prompt.type) {
@@ -179,15 +232,48 @@ export function contextLengthExceeded(
   );
 }
 
+/** Specification §7.2, for what has no answer. */
+export function inputTooLong(
+  model: Model,
+  promptTokens: number | 'too-long' | undefined,
+  larger: readonly Model[],
+  param: string,
+  windowTokens = model.contextLength,
+): ApiError {
+  const length = typeof promptTokens === 'number' ? { prompt_tokens: promptTokens } : {};
+  const size = typeof promptTokens === 'number' ? ` of ${promptTokens} tokens` : '';
+  return new ApiError(
+    'context_length_exceeded',
+    `'${param}'${size} does not fit the context window of ${windowTokens} tokens. Shorten it, or choose a model with a larger context.`,
+    {
+      param,
+      extra: {
+        model: model.id,
+        context_length_limit: windowTokens,
+        ...length,
+        suggested_models: larger.map(({ id, contextLength }) => ({ id, context_length: contextLength })),
+      },
+    },
+  );
+}
+
 /** What is charged for a prompt whose length was never reported. */
 export const promptTokensLikely = (bound: number): number => Math.ceil(bound / bytesPerToken);
 
 /** No tokenizer makes more tokens of a text than it has UTF-8 bytes; the template adds a few for each message and tool. */
-export function promptTokenBound(prompt: Prompt, tools: readonly Tool[]): number {
+export function promptTokenBound(prompt: Prompt, tools: readonly Tool[], task?: Task): number {
+  const ofTask = task === undefined || prompt.type !== 'texts' ? 0 : prompt.prompts.length * taskTokens(task);
   const ofTools =
     tools.length === 0 ? 0 : tools.reduce((sum, tool) => sum + toolBytes(tool) + templateTokens, toolTemplateTokens);
-  return promptBytes(prompt) + ofTools;
+  return promptBytes(prompt) + ofTools + ofTask;
 }
+
+/** The marks that an encoder puts around a text. */
+const markTokens = 3;
+
+/** What is put around each text: marks, or the query with its template. */
+const taskTokens = (task: Task): number =>
+  task.type === 'embed' ? markTokens : Buffer.byteLength(task.query) + templateTokens;
 
 function promptBytes(prompt: Prompt): number {
   switch (prompt.type) {

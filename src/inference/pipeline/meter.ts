@@ -101,6 +101,12 @@ export class Meter {
           completion += 1;
           this.#firstToken();
           break;
+        case 'vector':
+        case 'score':
+          // A task writes nothing, so nothing is counted.
+          this.#checkOpen(event.choice);
+          this.#firstToken();
+          break;
         case 'usage':
           this.#usage = this.#possible({
             ...event.usage,

@@ -2,7 +2,9 @@ import type { Capabilities } from '../../catalog/card-flags.ts';
 import type { CountFormat, Dialect } from '../dialects/dialect.ts';
 
 /** The capabilities on a model's card for clients of one API family. */
-export type FamilyFlags = Capabilities['chat'] & Pick<Capabilities, 'vision' | 'reasoning'>;
+export type FamilyFlags = Capabilities['chat'] &
+  Pick<Capabilities, 'vision' | 'reasoning'> &
+  Partial<Pick<Capabilities['embeddings'], 'dimensions'>>;
 
 /** Policy differences between the API families are fields here, never names in the policy. */
 interface RoutePolicy {

@@ -5,7 +5,15 @@ import { capabilitiesFor } from '../../catalog/model.ts';
 import type { Model } from '../../catalog/model.ts';
 import type { Decoded, Dialect, Headers } from '../dialects/dialect.ts';
 import { ApiError } from '../../platform/errors.ts';
-import type { Effort, EngineRequest, GenerationRequest, ImageTokens, Prompt, Tool } from '../../generation/request.ts';
+import type {
+  Effort,
+  EngineRequest,
+  FieldPaths,
+  GenerationRequest,
+  ImageTokens,
+  Prompt,
+  Tool,
+} from '../../generation/request.ts';
 import type { Admitted, Limits } from '../../billing/rate-limits/rate-limits.ts';
 import { checkAccess, modelFor, usableModels } from './access.ts';
 import type { Origin } from './access.ts';
@@ -16,7 +24,15 @@ import { imageTokens } from './request-images.ts';
 import { refuseImpossible } from './backend-pool.ts';
 import { samplingFor, withDefaultSystem } from './defaults.ts';
 import { checkFeatures } from './features.ts';
-import { contextLengthExceeded, fit, promptTokenBound, promptTokensLikely, retryTokens } from './fit.ts';
+import {
+  contextLengthExceeded,
+  fit,
+  fitTask,
+  inputTooLong,
+  promptTokenBound,
+  promptTokensLikely,
+  retryTokens,
+} from './fit.ts';
 import type { Order, RequestFacts } from './order.ts';
 import type { Lease } from './runtime-config.ts';
 import { reasoningOf } from './effort.ts';
@@ -112,21 +128,26 @@ export async function serve(json: unknown, call: Call, services: ServeServices):
   const plan = services.limits.coveringPlan(facts) ?? null; // 403
   const { at } = asked;
   const larger = (): readonly Model[] => largerModels(prepared.found, call);
-  const fitting = fit(
-    {
-      prompt,
-      tools: prepared.tools,
-      maxTokens: asked.maxTokens,
-      // §4.2.1(5)
-      reasoningRoomTokens: effort === 'none' ? 0 : model.capabilities.reasoningRoomTokens,
-      at: asked.at,
-    },
-    model,
-    call.route,
-    (only) => count(prepared, call, only),
-    larger,
-    images,
-  );
+  const { task } = asked;
+  const countOnly = (only: Prompt) => count(prepared, call, only);
+  const fitting =
+    task === undefined
+      ? fit(
+          {
+            prompt,
+            tools: prepared.tools,
+            maxTokens: asked.maxTokens,
+            // §4.2.1(5)
+            reasoningRoomTokens: effort === 'none' ? 0 : model.capabilities.reasoningRoomTokens,
+            at: asked.at,
+          },
+          model,
+          call.route,
+          countOnly,
+          larger,
+          images,
+        )
+      : fitTask({ prompt, at, task }, model, countOnly, larger);
   const fitted = fitting instanceof Promise ? await fitting : fitting;
   const choicesInAll = choicesOf(prompt) * choices;
   // Named one by one: `...facts` and twenty fields after it are made field by field, each on a larger copy of the object (33 µs, and
@@ -166,7 +187,9 @@ export async function serve(json: unknown, call: Call, services: ServeServices):
     },
     // The backend's window counts, whatever the card says.
     tooLong: ({ promptTokens, windowTokens }) =>
-      contextLengthExceeded(model, promptTokens, fitted.maxTokens, larger(), at.prompt, windowTokens),
+      task !== undefined
+        ? inputTooLong(model, promptTokens, larger(), longestOf(prompt, at), windowTokens)
+        : contextLengthExceeded(model, promptTokens, fitted.maxTokens, larger(), at.prompt, windowTokens),
   };
 }
 
@@ -269,7 +292,7 @@ async function prepare(asked: GenerationRequest, call: Call<Route>, services: Se
   const preserved = withPreservedThinking(whole, isKept, services.reasoningKeys, facts.account.id);
   const prompt = withDefaultSystem(preserved, asked, model.defaults);
   // Not `asked` as a whole: the files in it have been read, and would stay in memory as long as the order.
-  const { sampling, stop, parallelToolCalls, logprobs, logitBias, tokens } = asked;
+  const { sampling, stop, parallelToolCalls, logprobs, logitBias, tokens, task } = asked;
   const engineRequest = (maxTokens: number, reasoningRoomTokens = 0): EngineRequest => ({
     id: facts.idHex,
     prompt,
@@ -287,6 +310,7 @@ async function prepare(asked: GenerationRequest, call: Call<Route>, services: Se
     logprobs,
     logitBias,
     ...(tokens === undefined ? {} : { tokens }),
+    ...(task === undefined ? {} : { task }),
     cacheScope: facts.account.id,
     retain: !facts.zdr,
   });
@@ -332,5 +356,12 @@ const largerModels = (model: Model, { facts, lease }: Call<Route>): readonly Mod
     .filter((candidate) => candidate.contextLength > model.contextLength)
     .sort((a, b) => a.contextLength - b.contextLength)
     .slice(0, 5);
+
+/** The field of the longest prompt of a task: a backend that refuses one does not say which. */
+function longestOf(prompt: Prompt, at: FieldPaths): string {
+  if (prompt.type === 'messages') return at.prompt;
+  const lengths = prompt.prompts.map(({ length }) => length);
+  return at.promptAt?.(lengths.indexOf(Math.max(...lengths))) ?? at.prompt;
+}
 
 const choicesOf = (prompt: Prompt): number => (prompt.type === 'messages' ? 1 : prompt.prompts.length);

@@ -32,6 +32,8 @@ const capabilities = {
     text_format: ['text', 'json_object', 'json_schema'],
   },
   messages: { ...flags(true, ...families, 'tool_streaming'), ...flags(false, 'vision', 'reasoning') },
+  embeddings: flags(false, 'supported', 'dimensions'),
+  rerank: flags(false, 'supported'),
   zdr: { supported: false, same_capabilities: false },
   reasoning_effort: { efforts: ['none'], default: 'none' },
 };

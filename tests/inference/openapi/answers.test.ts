@@ -21,11 +21,21 @@ const faults = [
   'backend_overloaded',
   'backend_at_capacity',
 ] as const satisfies readonly ErrorCode[];
-const model = (id: string, contextLength: number, inputPrice: number): string => `
+/** What each family's models can do, by the ending of their ids. */
+const kinds = {
+  '': '{ vision: true }',
+  '-embeds': '{ embeddings: { supported: true } }',
+  '-ranks': '{ rerank: { supported: true } }',
+} as const;
+const modelsOf = (id: string, contextLength: number, inputPrice: number): string =>
+  Object.entries(kinds)
+    .map(([kind, capabilities]) => model(id + kind, capabilities, contextLength, inputPrice))
+    .join('');
+const model = (id: string, capabilities: string, contextLength: number, inputPrice: number): string => `
   - id: ${id}
     context_length: ${contextLength}
     pricing: { input_cents_per_million: ${inputPrice}, output_cents_per_million: 20 }
-    capabilities: { vision: true }
+    capabilities: ${capabilities}
     backends:
       - engine: scripted
         scripts:
@@ -42,11 +52,11 @@ ${faults
           - say: [ { text: hello } ]`;
 const service = new InnerService({
   limits: '  body_bytes_max: 100000',
-  config: `models:${model('demo', 8192, 5)}${model('small', 64, 5)}${model('dear', 8192, 1_000_000_000)}`,
+  config: `models:${modelsOf('demo', 8192, 5)}${modelsOf('small', 64, 5)}${modelsOf('dear', 8192, 1_000_000_000)}`,
 });
 const narrow = new InnerService({
   limits: '  concurrency_per_account_max: 1',
-  config: `models:${model('demo', 8192, 5)}`,
+  config: `models:${modelsOf('demo', 8192, 5)}`,
 });
 let judge: DocumentJudge;
 /** Keys that may not do everything: see their flags. */
@@ -119,10 +129,15 @@ const bodies: Readonly<Record<string, (text: string) => Readonly<Record<string, 
   '/v1/messages/count_tokens': (content) => ({ messages: [{ role: 'user', content }] }),
   '/v1/responses': (input) => ({ input }),
   '/v1/responses/input_tokens': (input) => ({ input }),
+  '/v1/embeddings': (input) => ({ input }),
+  '/v1/rerank': (text) => ({ query: 'why', documents: [text] }),
 };
+const kindsOf: Readonly<Record<string, keyof typeof kinds>> = { '/v1/embeddings': '-embeds', '/v1/rerank': '-ranks' };
 
 interface Asked {
   readonly text?: string;
+  /** Without the ending of its kind. */
+  readonly model?: string;
   readonly fields?: Readonly<Record<string, unknown>>;
   readonly body?: string;
   readonly key?: string;
@@ -131,13 +146,13 @@ interface Asked {
 
 function requestTo(
   path: string,
-  { text = 'hi', fields = {}, body, key = service.key, headers = [] }: Asked,
+  { text = 'hi', model = 'demo', fields = {}, body, key = service.key, headers = [] }: Asked,
 ): RawRequest {
   return {
     method: 'POST',
     path,
     headers: [...(key === '' ? [] : [['Authorization', `Bearer ${key}`] as const]), ...headers],
-    body: body ?? JSON.stringify({ model: 'demo', ...bodies[path]?.(text), ...fields }),
+    body: body ?? JSON.stringify({ model: model + (kindsOf[path] ?? ''), ...bodies[path]?.(text), ...fields }),
   };
 }
 
@@ -152,17 +167,18 @@ const refusals: readonly (readonly [ErrorCode, () => Asked])[] = [
   ['invalid_json_request', () => ({ body: '{' })],
   ['invalid_json_request', () => ({ body: '{}' })],
   ['schema_validation_failed', () => ({ body: '[]' })],
-  ['model_not_found', () => ({ fields: { model: 'nothing' } })],
+  ['model_not_found', () => ({ model: 'nothing' })],
   ['model_not_allowed', () => ({ key: onlySmall })],
   ['model_zdr_not_supported', () => ({ headers: [['Service-ZDR', 'required']] })],
 ];
 
 describe('inference', options, () => {
-  for (const { path, description } of describedEndpoints) {
-    const isCount = description.events === undefined;
+  for (const { path, kind, description } of describedEndpoints) {
+    const isCount = kind === 'count';
+    const streams = description.events !== undefined;
 
-    test(`${path}: an answer${isCount ? '' : ', whole and streamed'}`, async () => {
-      for (const stream of isCount ? [false] : [false, true]) {
+    test(`${path}: an answer${streams ? ', whole and streamed' : ''}`, async () => {
+      for (const stream of streams ? [false, true] : [false]) {
         const answer = await exchange(service.url, requestTo(path, { fields: stream ? { stream } : {} }));
         assert.equal(answer.status, 200, answer.body);
         assertDescribed(path, 'post', answer);
@@ -175,8 +191,8 @@ describe('inference', options, () => {
         ? []
         : [
             ...faults.map((fault) => [fault, () => ({ text: fault })] as const),
-            ['insufficient_credits', () => ({ fields: { model: 'dear' } })] as const,
-            ['context_length_exceeded', () => ({ text: 'word '.repeat(200), fields: { model: 'small' } })] as const,
+            ['insufficient_credits', () => ({ model: 'dear' })] as const,
+            ['context_length_exceeded', () => ({ text: 'word '.repeat(200), model: 'small' })] as const,
           ]),
     ]) {
       test(`${path}: ${code}`, async () => {

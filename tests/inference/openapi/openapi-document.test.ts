@@ -13,7 +13,7 @@ import { wires } from '../../conformance/dialects.ts';
 import { print, readStreamCase, streamCaseNames } from '../../conformance/stream-case.ts';
 import { DocumentJudge, faultsOfDocument } from './judge.ts';
 import type { Node } from './judge.ts';
-import { model } from './model.ts';
+import { model, models } from './model.ts';
 
 /** The API description by itself: it is right OpenAPI, complete, and says what the encoders print. */
 const document = JSON.parse(
@@ -22,7 +22,7 @@ const document = JSON.parse(
       version: '1.2.3',
       endpoints: describedEndpoints,
       operations: plainOperations,
-      models: [model],
+      models,
       accountUrl: 'http://localhost:8081',
       bodyBytesMax: 52_428_800,
     }),

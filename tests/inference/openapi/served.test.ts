@@ -23,7 +23,17 @@ const models = (first: string): string => `models:
     capabilities: { vision: true, reasoning: true }
     backends:
       - engine: scripted
-        scripts: [ { say: [ { reasoning: "hm well" }, { text: "hello world" } ] } ]`;
+        scripts: [ { say: [ { reasoning: "hm well" }, { text: "hello world" } ] } ]
+  - id: embeds
+    context_length: 8192
+    pricing: { input_cents_per_million: 5, output_cents_per_million: 0 }
+    capabilities: { embeddings: { supported: true } }
+    backends: [ { engine: scripted, scripts: [ { say: [] } ] } ]
+  - id: ranks
+    context_length: 8192
+    pricing: { input_cents_per_million: 5, output_cents_per_million: 0 }
+    capabilities: { rerank: { supported: true } }
+    backends: [ { engine: scripted, scripts: [ { say: [] } ] } ]`;
 const service = new InnerService({ config: models('plain') });
 let judge: DocumentJudge;
 before(async () => {
@@ -140,7 +150,8 @@ describe('what it says is so', options, () => {
         }
       }
     }
-    for (const name of ['text', 'stream', 'tools', 'json', 'reasoning', 'image']) assert.ok(names.has(name), name);
+    for (const name of ['text', 'stream', 'tools', 'json', 'reasoning', 'image', 'base64', 'documents'])
+      assert.ok(names.has(name), name);
   });
 
   test('what needs no body answers as described, with a key and without', async () => {

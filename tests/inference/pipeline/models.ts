@@ -29,9 +29,15 @@ const flagsOf = (is: boolean) =>
     chat: each({ ...familyFlags.chat_completions, ...unlistedFlags }, is),
     responses: each(familyFlags.responses, is),
     messages: each(familyFlags.messages, is),
-  }) as Pick<Capabilities, 'vision' | 'tools' | 'reasoning' | 'chat' | 'responses' | 'messages'>;
+    // A model that writes does not measure.
+    embeddings: each(familyFlags.embeddings, false),
+    rerank: each(familyFlags.rerank, false),
+  }) as Pick<
+    Capabilities,
+    'vision' | 'tools' | 'reasoning' | 'chat' | 'responses' | 'messages' | 'embeddings' | 'rerank'
+  >;
 
-/** Everything. */
+/** Everything that a model which writes can do. */
 export const fullCapabilities: Capabilities = {
   ...flagsOf(true),
   zdr: true,

@@ -81,6 +81,8 @@ export function openChatStream(head: ResponseHead): StreamEncoder {
     switch (event.type) {
       case 'start':
       case 'prompt':
+      case 'vector':
+      case 'score':
         return '';
       case 'text':
         if (event.logprobs === undefined && started.has(event.choice)) return textChunk(event.choice, event.text);

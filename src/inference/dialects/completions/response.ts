@@ -126,6 +126,8 @@ function openCompletionStream(head: ResponseHead, form: Form): StreamEncoder {
       case 'usage':
         return `${common}],"usage":${JSON.stringify(encodeUsage(knownUsage(event.usage)))}}\n\n`;
       case 'start':
+      case 'vector':
+      case 'score':
       case 'reasoning':
       case 'tool-call':
       case 'tool-arguments':

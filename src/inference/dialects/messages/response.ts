@@ -159,6 +159,8 @@ export function openMessageStream(head: ResponseHead, style: MessageStyle): Stre
       case 'start':
         return open(event);
       case 'prompt':
+      case 'vector':
+      case 'score':
         return '';
       case 'text':
       case 'reasoning':

@@ -97,6 +97,8 @@ export class ResponseStream implements StreamEncoder {
       }
       case 'start':
       case 'prompt':
+      case 'vector':
+      case 'score':
         return '';
     }
   }

@@ -23,8 +23,10 @@ export async function countTokens(unguarded: EngineRequest, backend: CountingBac
   const request = readable(unguarded, server);
   const { prompt } = request;
   if (prompt.type === 'token-ids') return prompt.prompts.reduce((sum, ids) => sum + ids.length, 0);
-  if (flavor.counting === 'none') return undefined;
+  // How a server puts a query and a document together is its own affair.
+  if (flavor.counting === 'none' || request.task?.type === 'rank') return undefined;
   if (prompt.type === 'texts') return sumOf(prompt.prompts, (text) => countText(text, backend));
+  if (flavor.counting === 'tokenize-inputs') return undefined;
   const fields = {
     messages: chatMessages(prompt.messages),
     ...toolFields(request, flavor),
@@ -46,6 +48,11 @@ async function countText(text: string, backend: CountingBackend): Promise<number
   if (flavor.counting === 'tokenize-messages') {
     const counted = await ask('/tokenize', { model, prompt: text }, backend);
     return tokenCount(counted?.['count']);
+  }
+  if (flavor.counting === 'tokenize-inputs') {
+    const ofAll = await ask('/tokenize', { inputs: text, add_special_tokens: true }, backend);
+    const ofText: unknown = ofAll?.['0'];
+    return Array.isArray(ofText) ? ofText.length : undefined;
   }
   // Like its completions: with the special tokens that begin a text in this vocabulary.
   const counted = await ask('/tokenize', { content: text, add_special: true, parse_special: true }, backend);

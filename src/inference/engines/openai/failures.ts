@@ -174,6 +174,7 @@ const windowTexts = [
   /maximum model length of (?<limit>\d+)/i,
   /cannot be greater than max_(?:model_len|total_tokens) ?= ?(?<limit>\d+)/i,
   /supports at most (?<limit>\d+) completion tokens/i,
+  /must have less than (?<limit>\d+) tokens/i,
 ];
 /** "At least" is not a count: the server stopped counting at its limit. */
 const promptTexts = [
@@ -182,6 +183,7 @@ const promptTexts = [
   /input \((?<prompt>\d+) tokens\)/i,
   /input length \((?<prompt>\d+)\)/i,
   /prompt \(length (?<prompt>\d+)\)/i,
+  /tokens\. Given: (?<prompt>\d+)/i,
 ];
 
 function contextOverflow(fault: Fault): Readonly<Record<string, unknown>> | undefined {

@@ -4,7 +4,7 @@ import { openAiImageTokens, openModelImageTokens } from '../image-tokens.ts';
 import type { ImageTokenRule } from '../image-tokens.ts';
 import { plainEffort, reasoningBudgetTokens } from '../reasoning-effort.ts';
 
-export const flavorNames = ['llama-server', 'vllm', 'sglang', 'openai'] as const;
+export const flavorNames = ['llama-server', 'vllm', 'sglang', 'tei', 'openai'] as const;
 export type FlavorName = (typeof flavorNames)[number];
 
 /**
@@ -29,6 +29,15 @@ export interface CompletionNames {
   readonly addsSpecial: string | undefined;
   /** Whether a constraint holds, in the fields of chat; for models that reason it may not. */
   readonly constrains: 'always' | 'without-reasoning' | 'never';
+}
+
+/** How a kind of server ranks documents. */
+interface RankWire {
+  /** Whether its path is beside the API's version or below it. */
+  readonly path: 'root' | 'versioned';
+  readonly documents: 'documents' | 'texts';
+  /** `logit`: any number, of which the logistic function makes a relevance. */
+  readonly scores: 'relevance' | 'logit';
 }
 
 /** A kind of server's names, and its deviations from the OpenAI wire. Nothing else knows which kind a server is. */
@@ -83,7 +92,9 @@ export interface Flavor {
    */
   readonly cacheIsolation: 'salt' | 'switch' | 'none';
   readonly closingUsage: 'total' | 'per-choice';
-  readonly counting: 'apply-template' | 'tokenize-messages' | 'none';
+  readonly counting: 'apply-template' | 'tokenize-messages' | 'tokenize-inputs' | 'none';
+  /** Embeddings are OpenAI's everywhere. `promptsMax`: how many prompts it takes at once; `rank`: absent where it ranks nothing. */
+  readonly tasks: { readonly promptsMax?: number; readonly rank?: RankWire };
   readonly imageTokens: ImageTokenRule;
   /** Idle sockets are closed before the server closes them, so that no request meets a closing one. */
   readonly keepAliveMs: number;
@@ -205,6 +216,8 @@ const llamaServer: Flavor = {
   // Each choice ends with a usage chunk of its own, without a choice in it.
   closingUsage: 'per-choice',
   counting: 'apply-template',
+  // tools/server/server-context.cpp answers with the rank's logit.
+  tasks: { rank: { path: 'versioned', documents: 'documents', scores: 'logit' } },
   imageTokens: openModelImageTokens,
   // It closes after 5 s or 100 requests.
   keepAliveMs: 4_000,
@@ -287,6 +300,7 @@ const vllm: Flavor = {
   cacheIsolation: 'salt',
   closingUsage: 'total',
   counting: 'tokenize-messages',
+  tasks: { rank: { path: 'versioned', documents: 'documents', scores: 'relevance' } },
   imageTokens: openModelImageTokens,
   // uvicorn closes after 5 s.
   keepAliveMs: 4_000,
@@ -339,6 +353,8 @@ const sglang: Flavor = {
     includesStop: 'no_stop_trim',
     addsSpecial: undefined,
   },
+  // The head of a cross-encoder, without an activation.
+  tasks: { rank: { path: 'versioned', documents: 'documents', scores: 'logit' } },
   refusals: [foreignToken, { ...unenforceable, text: /(Failed to compile|Invalid) (json|regex|ebnf|grammar)/i }],
 };
 
@@ -381,6 +397,7 @@ const openai: Flavor = {
   cacheIsolation: 'none',
   closingUsage: 'total',
   counting: 'none',
+  tasks: {},
   imageTokens: openAiImageTokens,
   keepAliveMs: 4_000,
   requestsPerSocket: undefined,
@@ -398,4 +415,21 @@ const openai: Flavor = {
   ],
 };
 
-export const flavors: Readonly<Record<FlavorName, Flavor>> = { 'llama-server': llamaServer, vllm, sglang, openai };
+/**
+ * Hugging Face's text-embeddings-inference, which only embeds and ranks. By default it takes 32 texts at once
+ * (`--max-client-batch-size`), and cuts longer ones without a word (`--auto-truncate`), so they are counted first.
+ */
+const tei: Flavor = {
+  ...openai,
+  counting: 'tokenize-inputs',
+  tasks: { promptsMax: 32, rank: { path: 'root', documents: 'texts', scores: 'relevance' } },
+  loading: /Model is not ready|starting/i,
+};
+
+export const flavors: Readonly<Record<FlavorName, Flavor>> = {
+  'llama-server': llamaServer,
+  vllm,
+  sglang,
+  tei,
+  openai,
+};

@@ -4,7 +4,7 @@ import { combineSignals } from '../../../platform/combine-signals.ts';
 import type { TakeBatch } from '../../../generation/event.ts';
 import type { ApiError } from '../../../platform/errors.ts';
 import { continuesLast } from '../../../generation/request.ts';
-import type { EngineRequest, Message, Prompt } from '../../../generation/request.ts';
+import type { EngineRequest, Message, Prompt, Task } from '../../../generation/request.ts';
 import type { Engine, EngineStatus } from '../engine.ts';
 import type { ImageTokenRule } from '../image-tokens.ts';
 import { UsageTally } from '../usage-tally.ts';
@@ -27,6 +27,7 @@ import { longJsonBody, measureJson, type JsonLength } from './json-pieces.ts';
 import { EchoedBeginning } from './echoed-beginning.ts';
 import { cannotKeep, refusalOf, upstreamRequest, withCaching } from './request-body.ts';
 import type { ForwardedField, UpstreamRequest, UpstreamServer } from './request-body.ts';
+import { runTask } from './tasks.ts';
 import { guarded } from './special-tokens.ts';
 import type { SpecialTokens } from './special-tokens.ts';
 import { causeCode, ThrottledLog, type ReportedIncident } from './incidents.ts';
@@ -92,12 +93,16 @@ class OpenAiEngine implements Engine {
   readonly #server: UpstreamServer;
   readonly #connections: Connections;
   readonly #countingPool: Pool;
+  readonly #openTaskPool: () => Pool;
+  /** Whole answers take a connection each; opened for the first. */
+  #taskPool: Pool | undefined;
   readonly #basePath: string;
   readonly #headers: readonly string[];
   /** The lines of every request's head, after the first. */
   readonly #headLines: string;
   readonly #maxConcurrency: number;
   readonly #firstTokenLimit: Deadlines;
+  readonly #firstTokenTimeoutMs: number;
   readonly #idleLimit: Deadlines;
   readonly #idleTimeoutMs: number;
   readonly #breaker = new Breaker();
@@ -153,15 +158,19 @@ class OpenAiEngine implements Engine {
     const connectTimeoutMs = 2_000;
     this.#connections = new Connections({ url, connectTimeoutMs, keepAliveMs, requestsPerSocket });
     this.#headLines = headLines([...['host', url.host, 'connection', 'keep-alive'], ...this.#headers]);
-    this.#countingPool = new Pool(url.origin, {
-      pipelining: 1,
-      connect: { timeout: connectTimeoutMs },
-      keepAliveTimeout: keepAliveMs,
-      keepAliveMaxTimeout: keepAliveMs,
-      maxHeaderSize: 16 * 1024,
-      connections: countingConnections,
-      ...(requestsPerSocket === undefined ? {} : { maxRequestsPerClient: requestsPerSocket }),
-    });
+    const poolOf = (connections: number): Pool =>
+      new Pool(url.origin, {
+        pipelining: 1,
+        connect: { timeout: connectTimeoutMs },
+        keepAliveTimeout: keepAliveMs,
+        keepAliveMaxTimeout: keepAliveMs,
+        maxHeaderSize: 16 * 1024,
+        connections,
+        ...(requestsPerSocket === undefined ? {} : { maxRequestsPerClient: requestsPerSocket }),
+      });
+    this.#countingPool = poolOf(countingConnections);
+    this.#openTaskPool = () => poolOf(this.#maxConcurrency);
+    this.#firstTokenTimeoutMs = options.firstTokenTimeoutMs ?? 120_000;
     this.#freshness = new Freshness({
       pool: this.#countingPool,
       flavor: this.#flavor,
@@ -172,6 +181,7 @@ class OpenAiEngine implements Engine {
   }
 
   generate(request: EngineRequest, signal: StopSignal, take: TakeBatch): Promise<void> {
+    if (request.task !== undefined) return this.#runTask(request, request.task, signal, take);
     const wait = signal.aborted ? undefined : this.#preparation(request, signal);
     if (wait === undefined) return this.#exchange(request, signal, take, undefined);
     return orAborted(wait, signal).then((written) => this.#exchange(request, signal, take, written));
@@ -223,7 +233,40 @@ class OpenAiEngine implements Engine {
     this.#trust.close();
     this.#closing.abort(unavailable(this.#name));
     this.#connections.close(unavailable(this.#name));
-    await this.#countingPool.destroy();
+    await Promise.all([this.#countingPool.destroy(), this.#taskPool?.destroy()]);
+  }
+
+  async #runTask(request: EngineRequest, task: Task, signal: StopSignal, take: TakeBatch): Promise<void> {
+    signal.throwIfAborted();
+    this.#refuseUnlessFree();
+    this.#running++;
+    try {
+      const events = await runTask(request, task, {
+        pool: (this.#taskPool ??= this.#openTaskPool()),
+        flavor: this.#flavor,
+        name: this.#name,
+        model: this.#server.model,
+        basePath: this.#basePath,
+        rootPath: this.#rootPath,
+        headers: [...this.#headers, 'x-request-id', request.id],
+        timeoutMs: this.#firstTokenTimeoutMs,
+        signal: combineSignals([abortSignalOf(signal), this.#closing.signal]),
+        onAlive: () => this.#breaker.succeeded(),
+        onConnectFailed: () => this.#released('connect-failed'),
+        onLoading: () => (this.#loadingUntilMs = performance.now() + loadingMs),
+        onIncident: (incident) => this.#incidents.note(incident, performance.now()),
+      });
+      await take(events);
+    } finally {
+      this.#running--;
+    }
+  }
+
+  #refuseUnlessFree(): void {
+    if (this.#closing.signal.aborted) throw unavailable(this.#name);
+    if (this.#running >= this.#maxConcurrency) throw atCapacity(this.#name, this.#maxConcurrency);
+    if (this.#breaker.isOpen)
+      throw unavailable(this.#name, Math.max(1, Math.ceil(this.#breaker.pauseLeftMs(performance.now()) / 1_000)));
   }
 
   /** The path without the API's version. */
@@ -284,16 +327,12 @@ class OpenAiEngine implements Engine {
     written: WrittenRequest | undefined,
     isLook: boolean,
   ): void {
-    if (this.#closing.signal.aborted) throw unavailable(this.#name);
+    this.#refuseUnlessFree();
     const mayCache = !isLook && this.#mayCachePrompt(request);
     const { path, body, addedBytes } =
       written === undefined
         ? { ...upstreamRequest(request, this.#server, mayCache), addedBytes: 0 }
         : withCaching(written.upstream, request, this.#server, mayCache);
-    if (this.#running >= this.#maxConcurrency) throw atCapacity(this.#name, this.#maxConcurrency);
-    if (this.#breaker.isOpen) {
-      throw unavailable(this.#name, Math.max(1, Math.ceil(this.#breaker.pauseLeftMs(performance.now()) / 1_000)));
-    }
     const images = imageCount(request.prompt);
     const { text, pieces, length, textLength } =
       written === undefined

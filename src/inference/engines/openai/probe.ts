@@ -161,6 +161,8 @@ function problemOf(
   }
   if (status === 503) return 'The server is running but not ready (status 503): it may still be loading its model.';
   if (status === 404) {
+    // Not every version of it lists its model.
+    if (flavor === 'tei') return undefined;
     const hint = base.endsWith('/v1')
       ? 'Check the path of the url.'
       : `Is the version path missing in the url, as in ${url.replace(/\/+$/, '')}/v1?`;

@@ -146,7 +146,7 @@ export function promptTokensOf(request: EngineRequest): number {
     case 'token-ids':
       return prompt.prompts.reduce((sum, ids) => sum + ids.length, 0);
     case 'texts':
-      return prompt.prompts.reduce((sum, text) => sum + textTokens(text), 0);
+      return prompt.prompts.reduce((sum, text) => sum + textTokens(queryOf(request) + text), 0);
     case 'messages':
       return prompt.messages.reduce(
         (sum, message) => sum + messageTokens(message),
@@ -162,11 +162,14 @@ export function longestPromptTokens(request: EngineRequest): number {
     case 'token-ids':
       return prompt.prompts.reduce((most, ids) => Math.max(most, ids.length), 0);
     case 'texts':
-      return prompt.prompts.reduce((most, text) => Math.max(most, textTokens(text)), 0);
+      return prompt.prompts.reduce((most, text) => Math.max(most, textTokens(queryOf(request) + text)), 0);
     case 'messages':
       return promptTokensOf(request);
   }
 }
+
+/** A document is read together with the query. */
+const queryOf = ({ task }: EngineRequest): string => (task?.type === 'rank' ? task.query : '');
 
 /** Cuts a text into words, each with the blanks before it; joined they are the text. */
 export function words(text: string): readonly string[] {

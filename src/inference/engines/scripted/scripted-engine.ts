@@ -1,6 +1,6 @@
 import { ApiError } from '../../../platform/errors.ts';
 import type { GenerationEvent, TakeBatch } from '../../../generation/event.ts';
-import type { EngineRequest, ImageTokens } from '../../../generation/request.ts';
+import type { EngineRequest, ImageTokens, Task } from '../../../generation/request.ts';
 import type { Engine, EngineStatus } from '../engine.ts';
 import { UsageTally } from '../usage-tally.ts';
 import {
@@ -17,6 +17,8 @@ import {
   type ScriptRule,
   type ScriptToken,
 } from './script.ts';
+import { taskEvents } from '../task-events.ts';
+import { findingOf } from './findings.ts';
 import { idOf, logprobOf, readPrompt, vocabularySize } from './vocabulary.ts';
 import type { StopSignal } from '../../../platform/stop-signal.ts';
 
@@ -66,6 +68,7 @@ class ScriptedEngine implements Engine {
     const longest = rule.promptTokens ?? longestPromptTokens(request);
     const windowTokens = this.#options.contextLength - longest;
     if (windowTokens < 1) throw this.#tooLong(longest);
+    if (request.task !== undefined) return await this.#measure(request, request.task, rule, promptTokens, stops, take);
     const prompts = request.prompt.type === 'messages' ? 1 : request.prompt.prompts.length;
     const choices = prompts * request.choices;
     const { thought, unthought } = this.#tokens.get(rule)!;
@@ -108,6 +111,31 @@ class ScriptedEngine implements Engine {
   close(): Promise<void> {
     this.#closing.abort(this.#unavailable());
     return Promise.resolve();
+  }
+
+  /** Findings at the script's pace, one for each prompt; its fault comes after as many of them. */
+  async #measure(
+    request: EngineRequest,
+    task: Task,
+    { fault, firstTokenMs, paceMs, usage }: ScriptRule,
+    promptTokens: number,
+    stops: readonly StopSignal[],
+    take: TakeBatch,
+  ): Promise<void> {
+    const startMs = performance.now() + firstTokenMs;
+    if (firstTokenMs > 0) await until(startMs, stops);
+    const { prompt } = request;
+    const prompts = prompt.type === 'messages' ? [] : prompt.prompts;
+    for (const [choice, each] of prompts.entries()) {
+      if (fault?.afterTokens === choice) await fail(fault, stops, this.#options.name);
+      if (paceMs > 0) await until(startMs + choice * paceMs, stops);
+      const batch: GenerationEvent[] =
+        choice === 0 ? [{ type: 'start', promptTokens: usage === 'none' ? undefined : promptTokens }] : [];
+      // Not empty: the texts of a request are not, and each has a byte to count.
+      batch.push(...taskEvents(task, choice, findingOf(task, each))!);
+      if (!(await take(batch))) return;
+      throwIfAborted(stops);
+    }
   }
 
   /** Says the tokens at their pace, then the finish of every choice and the usage, or the rule's fault on the way. */

@@ -1,0 +1,239 @@
+import type { Pool } from 'undici';
+import { combineSignals } from '../../../platform/combine-signals.ts';
+import { ApiError } from '../../../platform/errors.ts';
+import type { GenerationEvent } from '../../../generation/event.ts';
+import type { EngineRequest, Task } from '../../../generation/request.ts';
+import { taskEvents, type Finding } from '../task-events.ts';
+import { answerError, connectError, httpError, isLoading, timeoutError, type UpstreamAnswer } from './failures.ts';
+import type { Flavor } from './flavors.ts';
+import { causeCode, type BackendIncident } from './incidents.ts';
+
+export interface TaskBackend {
+  readonly pool: Pool;
+  readonly flavor: Flavor;
+  /** The model's public id, for errors, and its name at the backend. */
+  readonly name: string;
+  readonly model: string;
+  /** Up to and including the API's version, and without it. */
+  readonly basePath: string;
+  readonly rootPath: string;
+  readonly headers: readonly string[];
+  /** Until the whole answer is there. */
+  readonly timeoutMs: number;
+  /** Aborted when the request or the engine ends. */
+  readonly signal: AbortSignal;
+  readonly onAlive: () => void;
+  readonly onConnectFailed: () => void;
+  readonly onLoading: () => void;
+  readonly onIncident: (incident: BackendIncident) => void;
+}
+
+/** What one answer of a server says. */
+interface Found {
+  /** One for each prompt that it was asked about, in their order. */
+  readonly findings: readonly Finding[];
+  /** `undefined`: the server does not say. */
+  readonly promptTokens: number | undefined;
+}
+
+/** Of all answers to one request. Numbers as text take up to 22 bytes; in base64, which is asked for, 5⅓. */
+const answerBytesMax = 64 * 1024 * 1024;
+
+/** In all vectors of one request, so that what is printed of them has a bound: the most prompts, with 4,096 dimensions each. */
+const numbersMax = 2_048 * 4_096;
+
+/**
+ * Has a server embed or rank all prompts of a request, and returns the events of the whole answer. Rejects with an `ApiError`, or
+ * with the signal's reason. An answer with anything but one possible finding for each prompt, vectors of one length, is the
+ * server's failure.
+ */
+export async function runTask(
+  request: EngineRequest,
+  task: Task,
+  backend: TaskBackend,
+): Promise<readonly GenerationEvent[]> {
+  const { prompt } = request;
+  if (prompt.type === 'messages') throw new Error('a task on messages');
+  const { prompts } = prompt;
+  const size = backend.flavor.tasks.promptsMax ?? prompts.length;
+  const exchange: TaskExchange = { ...backend, bytesLeft: answerBytesMax };
+  const events: GenerationEvent[] = [];
+  let tokens: number | undefined = 0;
+  let dimensions: number | undefined;
+  // One after the other: a request has one place at its backend.
+  for (let from = 0; from < prompts.length; from += size) {
+    const some = prompts.slice(from, from + size) as readonly string[] | readonly (readonly number[])[];
+    const found = await (task.type === 'embed'
+      ? embed(some, exchange)
+      : rank(some as readonly string[], task.query, exchange));
+    for (const [at, finding] of found.findings.entries()) {
+      if (typeof finding !== 'number') {
+        dimensions ??= finding.length;
+        if (finding.length !== dimensions || dimensions * prompts.length > numbersMax) throw unreadable(backend);
+      }
+      const ofPrompt = taskEvents(task, from + at, finding);
+      if (ofPrompt === undefined) throw unreadable(backend);
+      for (const event of ofPrompt) events.push(event);
+    }
+    tokens = tokens === undefined || found.promptTokens === undefined ? undefined : tokens + found.promptTokens;
+  }
+  return [{ type: 'start', promptTokens: tokens }, ...events];
+}
+
+/** A request under way: what its answers may still take. */
+interface TaskExchange extends TaskBackend {
+  bytesLeft: number;
+}
+
+async function embed(
+  input: readonly string[] | readonly (readonly number[])[],
+  exchange: TaskExchange,
+): Promise<Found> {
+  // A server that does not know base64 answers with numbers, which takes it and us longer.
+  const body = { model: exchange.model, input, encoding_format: 'base64' };
+  const answer = fieldsOf(await ask(`${exchange.basePath}/embeddings`, body, exchange));
+  const findings = inOrder(answer['data'], input.length, (entry) => vectorOf(entry['embedding']), exchange);
+  return { findings, promptTokens: count(fieldsOf(answer['usage'])['prompt_tokens']) };
+}
+
+async function rank(documents: readonly string[], query: string, exchange: TaskExchange): Promise<Found> {
+  const { rank: wire } = exchange.flavor.tasks;
+  if (wire === undefined) throw new Error('a rank on a kind of server that has none');
+  const path = `${wire.path === 'root' ? exchange.rootPath : exchange.basePath}/rerank`;
+  const answer = await ask(path, { model: exchange.model, query, [wire.documents]: documents }, exchange);
+  const entries: unknown = Array.isArray(answer) ? answer : fieldsOf(answer)['results'];
+  const findings = inOrder(
+    entries,
+    documents.length,
+    (entry) => {
+      const score = entry['relevance_score'] ?? entry['score'];
+      if (typeof score !== 'number') return undefined;
+      return wire.scores === 'logit' ? 1 / (1 + Math.exp(-score)) : score;
+    },
+    exchange,
+  );
+  const usage = fieldsOf(fieldsOf(answer)['usage']);
+  return { findings, promptTokens: count(usage['prompt_tokens'] ?? usage['total_tokens']) };
+}
+
+/** What a server says of each prompt, by its index; all of them once. */
+function inOrder<Read extends Finding>(
+  entries: unknown,
+  length: number,
+  read: (entry: Readonly<Record<string, unknown>>) => Read | undefined,
+  backend: TaskBackend,
+): readonly Read[] {
+  if (!Array.isArray(entries) || entries.length !== length) throw unreadable(backend);
+  const found = new Map<unknown, Read>();
+  for (const entry of entries) {
+    const fields = fieldsOf(entry);
+    const value = read(fields);
+    if (value === undefined) throw unreadable(backend);
+    found.set(fields['index'], value);
+  }
+  return Array.from({ length }, (_, index) => {
+    const value = found.get(index);
+    if (value === undefined) throw unreadable(backend);
+    return value;
+  });
+}
+
+/** The failure of a server whose answer cannot be what it was asked for. */
+function unreadable({ name, onIncident }: TaskBackend): ApiError {
+  onIncident({ incident: 'unreadable_answer', status: 200, cause: 'task_results' });
+  return httpError(name);
+}
+
+/** Little-endian 32-bit floats in base64, or a list of numbers. */
+function vectorOf(value: unknown): ArrayLike<number> | undefined {
+  if (Array.isArray(value)) return value.every((each) => typeof each === 'number') ? value : undefined;
+  if (typeof value !== 'string') return undefined;
+  const bytes = Buffer.from(value, 'base64');
+  // Characters that are none of base64 are left out when it is read.
+  if (bytes.length === 0 || bytes.length % 4 !== 0 || value.length !== Math.ceil(bytes.length / 3) * 4)
+    return undefined;
+  return Float32Array.from({ length: bytes.length / 4 }, (_, index) => bytes.readFloatLE(index * 4));
+}
+
+/** Error codes of a connection that the server had closed already: a task changes nothing there, so it is sent again once. */
+const staleCodes: ReadonlySet<string | null> = new Set(['ECONNRESET', 'EPIPE', 'UND_ERR_SOCKET']);
+
+async function ask(
+  path: string,
+  body: Readonly<Record<string, unknown>>,
+  exchange: TaskExchange,
+  isAgain = false,
+): Promise<unknown> {
+  const { pool, headers, timeoutMs, name, onIncident } = exchange;
+  const limit = AbortSignal.timeout(timeoutMs);
+  let status: number | null = null;
+  try {
+    const answer = await pool.request({
+      method: 'POST',
+      path,
+      headers: headers as string[],
+      body: JSON.stringify(body),
+      signal: combineSignals([exchange.signal, limit]),
+      // The limit above is the only one.
+      headersTimeout: 0,
+      bodyTimeout: 0,
+    });
+    exchange.onAlive();
+    status = answer.statusCode;
+    const chunks: Buffer[] = [];
+    for await (const chunk of answer.body as AsyncIterable<Buffer>) {
+      exchange.bytesLeft -= chunk.length;
+      if (exchange.bytesLeft < 0) throw new Error('the answer is too large');
+      chunks.push(chunk);
+    }
+    const text = Buffer.concat(chunks).toString();
+    if (status === 200) return JSON.parse(text);
+    const retryAfter = answer.headers['retry-after'];
+    const refused = { status, retryAfter: typeof retryAfter === 'string' ? retryAfter : undefined, body: parsed(text) };
+    throw refusalOf(refused, body, exchange);
+  } catch (error) {
+    exchange.signal.throwIfAborted();
+    if (error instanceof ApiError) throw error;
+    const cause = causeCode(error);
+    if (limit.aborted) {
+      onIncident({ incident: 'no_first_token_in_time', status, cause: null });
+      throw timeoutError(name);
+    }
+    if (status === null && staleCodes.has(cause)) {
+      if (!isAgain) return await ask(path, body, exchange, true);
+    } else if (status === null) {
+      onIncident({ incident: 'cannot_connect', status, cause });
+      exchange.onConnectFailed();
+      throw connectError(name, error);
+    }
+    onIncident({ incident: error instanceof SyntaxError ? 'unreadable_answer' : 'connection_broke', status, cause });
+    throw httpError(name, error);
+  }
+}
+
+function refusalOf(
+  refused: UpstreamAnswer,
+  sent: Readonly<Record<string, unknown>>,
+  { flavor, name, onLoading, onIncident }: TaskBackend,
+): ApiError {
+  if (isLoading(refused, flavor)) onLoading();
+  const reported = answerError(refused, flavor, name, sent);
+  const { status } = refused;
+  if (reported.type !== 'invalid_request_error')
+    onIncident({ incident: status === 404 ? 'not_found' : 'http_status', status, cause: null });
+  return reported;
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return text;
+  }
+}
+
+const fieldsOf = (value: unknown): Readonly<Record<string, unknown>> =>
+  typeof value === 'object' && value !== null ? (value as Readonly<Record<string, unknown>>) : {};
+
+const count = (value: unknown): number | undefined =>
+  Number.isSafeInteger(value) && (value as number) >= 0 ? (value as number) : undefined;
