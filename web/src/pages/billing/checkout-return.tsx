@@ -19,25 +19,26 @@ interface CheckoutReturnProps {
   readonly onClose: () => void;
 }
 
-const askedEveryMs = 1000;
+const soonMs = 1000;
+const laterMs = 10_000;
 const longAfterMs = 60_000;
+/** A failed payment may still be made on the same page of the provider. */
+const isOpen = (status: string | undefined): boolean =>
+  status === undefined || status === 'pending' || status === 'failed';
 
 /** What has become of the payment. The way back proves nothing: the top-up says whether it is paid. */
 export function CheckoutReturn({ outcome, onClose }: CheckoutReturnProps) {
   const t = useText<BillingTexts>('billing');
   const [id] = useState(rememberedTopup);
-  const [isSettled, setSettled] = useState(false);
-  const topup = useGet(
-    '/v1/credits/topups/{id}',
-    { path: { id: id ?? '' } },
-    { enabled: id !== undefined, every: isSettled ? undefined : askedEveryMs },
-  );
+  const [openedAt] = useState(() => Date.now());
+  const [every, setEvery] = useState<number | undefined>(soonMs);
+  const isLong = useNow(soonMs) - openedAt > longAfterMs;
+  const topup = useGet('/v1/credits/topups/{id}', { path: { id: id ?? '' } }, { enabled: id !== undefined, every });
   const refresh = useRefresh();
   const status = topup.data?.status;
+  useEffect(() => setEvery(isOpen(status) ? (isLong ? laterMs : soonMs) : undefined), [status, isLong]);
   useEffect(() => {
-    if (status === undefined || status === 'pending') return;
-    setSettled(true);
-    void refresh(['/v1/credits', '/v1/ledger', '/v1/receipts']);
+    if (status !== undefined && status !== 'pending') void refresh(['/v1/credits', '/v1/ledger', '/v1/receipts']);
   }, [status, refresh]);
   if (topup.error !== null) return <ErrorNote error={topup.error} />;
   const close = (
@@ -51,19 +52,18 @@ export function CheckoutReturn({ outcome, onClose }: CheckoutReturnProps) {
         {t(id === undefined ? 'backUnknown' : 'waiting')}
       </Said>
     );
-  return <Outcome of={topup.data} outcome={outcome} close={close} />;
+  return <Outcome of={topup.data} outcome={outcome} isLong={isLong} close={close} />;
 }
 
 interface OutcomeProps {
   readonly of: Got<'/v1/credits/topups/{id}'>;
   readonly outcome: 'done' | 'cancelled';
+  readonly isLong: boolean;
   readonly close: ReactNode;
 }
 
-function Outcome({ of: topup, outcome, close }: OutcomeProps) {
+function Outcome({ of: topup, outcome, isLong, close }: OutcomeProps) {
   const t = useText<BillingTexts>('billing');
-  const [openedAt] = useState(() => Date.now());
-  const now = useNow(askedEveryMs);
   const amount = formatCents(topup.amount_cents);
   const again = isPayable(topup) && (
     <a className={styles['again']} href={topup.checkout_url}>
@@ -73,7 +73,7 @@ function Outcome({ of: topup, outcome, close }: OutcomeProps) {
   if (topup.status === 'pending' && outcome === 'done')
     return (
       <Said tone="plain" close={close}>
-        {t(now - openedAt > longAfterMs ? 'waitingLong' : 'waiting')}
+        {t(isLong ? 'waitingLong' : 'waiting')}
       </Said>
     );
   if (topup.status === 'pending')

@@ -27,7 +27,8 @@ export function PdfButton({ kind, id, name }: PdfProps) {
       link.href = url;
       link.download = `${name}.pdf`;
       link.click();
-      URL.revokeObjectURL(url);
+      // The browser may read it a moment later.
+      setTimeout(() => URL.revokeObjectURL(url), 60_000);
     } catch (error) {
       toast(error instanceof Error ? error.message : String(error));
     } finally {

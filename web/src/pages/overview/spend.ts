@@ -1,5 +1,4 @@
 import type { Got } from '../../api/use-api.ts';
-import type { ChartSeries } from '../../components/charts.tsx';
 import { monthIn } from '../../format/date.ts';
 
 export type Costs = Got<'/v1/costs'>;
@@ -17,6 +16,12 @@ const modelsMax = 5;
  */
 export const reportStart = (nowMs: number): number => (Math.floor(nowMs / 1000 / daySeconds) - 31) * daySeconds;
 
+interface Series {
+  readonly name: string;
+  /** One for each day. */
+  readonly values: readonly number[];
+}
+
 interface Spend {
   /** In microcents, refunds taken off. */
   readonly today: number;
@@ -24,7 +29,7 @@ interface Spend {
   /** Beginnings of the last thirty days. */
   readonly days: readonly number[];
   /** Charges of each day by model, refunds left out. */
-  readonly series: readonly ChartSeries[];
+  readonly series: readonly Series[];
 }
 
 /** What the figures and the chart are made of; the last bucket is today. */
@@ -43,7 +48,7 @@ export function spendOf({ data, time_zone: zone }: Costs, others = ''): Spend {
   };
 }
 
-function seriesOf(days: Costs['data'], others: string): readonly ChartSeries[] {
+function seriesOf(days: Costs['data'], others: string): readonly Series[] {
   const byModel = new Map<string, number[]>();
   for (const [at, { results }] of days.entries())
     for (const { model, line_item: item, amount_microcents: amount } of results) {
