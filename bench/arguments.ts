@@ -14,6 +14,7 @@ export interface Arguments {
   readonly writes: boolean;
   readonly profiles: boolean;
   readonly comparesFamilies: boolean;
+  readonly sendsLarge: boolean;
   readonly isMicro: boolean;
   readonly settles: boolean;
   readonly reports: boolean;
@@ -37,6 +38,7 @@ export const usage = `npm run bench -- [options]
   --raw FILE             add the rounds to FILE, one JSON line each
   --profile              one scenario (default whole-sse) under the profiler of Node: where tokenhouse spends its time
   --families             what the other API families cost beside chat: ends with 1 when one is above 1.25 times
+  --large                what small requests of others wait for beside texts of 40 MB
   --micro                single functions, in this process
   --settle               the ledger alone, on SQLite and on PostgreSQL: how many settlements, and what one costs
   --reports              reports on many rows of usage (--rows, default 10000000), on SQLite and on PostgreSQL,
@@ -72,6 +74,7 @@ function parsed(args: readonly string[]): Arguments {
       raw: { type: 'string' },
       profile: { type: 'boolean', default: false },
       families: { type: 'boolean', default: false },
+      large: { type: 'boolean', default: false },
       micro: { type: 'boolean', default: false },
       settle: { type: 'boolean', default: false },
       reports: { type: 'boolean', default: false },
@@ -95,6 +98,7 @@ function parsed(args: readonly string[]): Arguments {
     writes: values.write,
     profiles: values.profile,
     comparesFamilies: values.families,
+    sendsLarge: values.large,
     isMicro: values.micro,
     settles: values.settle,
     reports: values.reports,

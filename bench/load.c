@@ -398,8 +398,8 @@ static double quantile(const samples *s, double q) { return s->length == 0 ? 0 :
 
 static void print_quantiles(const char *name, samples *s) {
   if (s->length > 0) qsort(s->us, s->length, sizeof *s->us, compare);
-  printf(",\"%s\":{\"count\":%zu,\"p50\":%.1f,\"p90\":%.1f,\"p99\":%.1f,\"max\":%.1f}", name, s->length, quantile(s, .5), quantile(s, .9),
-         quantile(s, .99), quantile(s, 1));
+  printf(",\"%s\":{\"count\":%zu,\"p50\":%.1f,\"p90\":%.1f,\"p95\":%.1f,\"p99\":%.1f,\"max\":%.1f}", name, s->length, quantile(s, .5),
+         quantile(s, .9), quantile(s, .95), quantile(s, .99), quantile(s, 1));
 }
 
 static void print_results(int hung) {

@@ -6,6 +6,7 @@ import { readArguments, usage, UsageError, type Arguments } from './arguments.ts
 import { runCommand, say } from './command.ts';
 import { direct, external, type Contender } from './contender.ts';
 import { aboveAim, familyScenarios, printFamilyTable } from './families.ts';
+import { measureLarge } from './large.ts';
 import { machineFacts, revision } from './machine.ts';
 import { micro } from './micro.ts';
 import { isNginxInstalled, nginx } from './nginx.ts';
@@ -70,9 +71,16 @@ async function main(args: readonly string[]): Promise<void> {
 
   if (options.profiles) {
     const profileFolder = join(folder, 'profile');
-    const contender = tokenhouse(root, processes, profilingOptions(profileFolder));
+    const contender = tokenhouse(root, processes, { nodeOptions: profilingOptions(profileFolder) });
     for (const scenario of chosen)
       process.stdout.write(`${await profile(bench, { root, contender, scenario, folder: profileFolder })}\n`);
+    process.exit(0);
+  }
+
+  if (options.sendsLarge) {
+    const facts = machineFacts({ root, dataFolder: folder, contenders: [], isRaised });
+    const table = await measureLarge(bench, { root, rounds: options.rounds, isQuick: options.isQuick });
+    report(options, args, [table, '', ...facts.map((fact) => `- ${fact}`)].join('\n'));
     process.exit(0);
   }
 

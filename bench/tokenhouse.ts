@@ -11,18 +11,26 @@ const startTimeoutMs = 20_000;
 /** As docs/operations.md says for one core, which is what a program has here. */
 const forOneCore = ['--no-concurrent-marking', '--no-concurrent-sweeping', '--no-parallel-scavenge'];
 
-/**
- * This service with everything on: keys, validation, holds, settlements in SQLite, one log line for each request.
- * `nodeOptions` stand before the program, for example to profile it.
- */
-export function tokenhouse(root: string, processes: Processes, nodeOptions: readonly string[] = forOneCore): Contender {
+interface TokenhouseOptions {
+  /** They stand before the program, for example to profile it. */
+  readonly nodeOptions?: readonly string[];
+  /** Of the model, in tokens. */
+  readonly contextLength?: number;
+}
+
+/** This service with everything on: keys, validation, holds, settlements in SQLite, one log line for each request. */
+export function tokenhouse(
+  root: string,
+  processes: Processes,
+  { nodeOptions = forOneCore, contextLength = 131_072 }: TokenhouseOptions = {},
+): Contender {
   const main = join(root, 'dist', 'main.js');
   return {
     name: 'tokenhouse',
     prepare: async (folder, upstreamPort) => {
       const port = await freePort();
       const config = join(folder, 'tokenhouse.yaml');
-      writeFileSync(config, configuration(port, upstreamPort));
+      writeFileSync(config, configuration(port, upstreamPort, contextLength));
       // The first start makes the database and an account with credit; what is measured is a later one.
       const logFile = join(folder, 'first-start.log');
       const service = processes.start({
@@ -78,7 +86,7 @@ function listens(port: number): Promise<boolean> {
 }
 
 /** Prices as of a small hosted model; limits that the load does not meet. */
-const configuration = (port: number, upstreamPort: number): string => `
+const configuration = (port: number, upstreamPort: number, contextLength: number): string => `
 server:
   inference: { host: 127.0.0.1, port: ${port} }
   account: { host: 127.0.0.1, port: 0 }
@@ -87,7 +95,7 @@ storage: sqlite:./data/tokenhouse.db
 accounts: { first_credit_cents: 100000000 }
 models:
   - id: bench
-    context_length: 131072
+    context_length: ${contextLength}
     max_output_tokens: 4096
     pricing: { input_cents_per_million: 5, output_cents_per_million: 20, cache_read_cents_per_million: 2.5 }
     backends:

@@ -1,3 +1,4 @@
+import { centsText } from '../platform/dollars.ts';
 import { escaped, page } from '../platform/html.ts';
 import { pageScriptTag } from './form-pages.ts';
 import type { SignedIn } from './senders.ts';
@@ -28,9 +29,9 @@ async function signedIn({ userId, name, email }: SignedIn, { operations }: Accou
   const rows = await Promise.all(
     memberships.slice(0, accountsMax).map(async ({ accountId, name, role, status }) => {
       const credit = await repositories.creditSummary({ accountId, now: now() });
-      const dollars = credit === undefined ? '' : `$${(centsOf(credit.balanceMicrocents) / 100).toFixed(2)}`;
+      const balance = credit === undefined ? '' : centsText(centsOf(credit.balanceMicrocents));
       const state = status === 'active' ? '' : ` (${escaped(status)})`;
-      return `<tr><td>${escaped(name)}${state}<br><code>${escaped(accountId)}</code></td><td>${escaped(role)}</td><td>${dollars}</td></tr>`;
+      return `<tr><td>${escaped(name)}${state}<br><code>${escaped(accountId)}</code></td><td>${escaped(role)}</td><td>${balance}</td></tr>`;
     }),
   );
   const more = memberships.length - rows.length;

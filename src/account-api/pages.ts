@@ -1,4 +1,5 @@
 import type { DemoCheckout, DemoOutcome } from '../billing/payments/demo.ts';
+import { centsText } from '../platform/dollars.ts';
 import { escaped, page } from '../platform/html.ts';
 import { chargeOf, errorTable } from '../platform/errors.ts';
 import type { ApiError, ErrorCode, ErrorRow } from '../platform/errors.ts';
@@ -126,7 +127,7 @@ export function demoCheckoutPage(checkout: DemoCheckout): string {
   return page(
     'Demonstration payment',
     `<p><strong>No money moves here.</strong> This page stands in for the page of a payment provider.</p>
-<dl><dt>Amount</dt><dd>${(amountCents / 100).toFixed(2)} ${escaped(currency.toUpperCase())}</dd><dt>Top-up</dt><dd><code>${escaped(topupId)}</code></dd><dt>State</dt><dd>${status}</dd></dl>
+<dl><dt>Amount</dt><dd>${centsText(amountCents)} ${escaped(currency.toUpperCase())}</dd><dt>Top-up</dt><dd><code>${escaped(topupId)}</code></dd><dt>State</dt><dd>${status}</dd></dl>
 <form method="post" action="/v1/payments/demo/${escaped(id)}">${[...choices, ...refunded].join('')}</form>
 <p><a href="${escaped(status === 'open' || status === 'failed' ? cancelUrl : successUrl)}">Back</a></p>`,
   );

@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 
+import { dollars } from '../platform/dollars.ts';
 import { systemAccounts } from '../store/ledger.ts';
 import { StoreError } from '../store/store-error.ts';
 import { accountMeant, OperationError } from './operation.ts';
@@ -21,8 +22,8 @@ export async function deleteAccount(
   const accountId = await accountMeant(input.accountId, repositories);
   const balance = await balanceOf(accountId, services);
   if (balance > 0n && input.forfeitCredit !== true)
-    throw conflict(`The account has ${balance} microcents of credit: refund it first, or forfeit it.`);
-  if (balance < 0n) throw conflict(`The account owes ${-balance} microcents: settle the debt first.`);
+    throw conflict(`The account has ${dollars(balance)} of credit: refund it first, or forfeit it.`);
+  if (balance < 0n) throw conflict(`The account owes ${dollars(-balance)}: settle the debt first.`);
 
   await ledger.setAccountStatus(accountId, 'suspended', now(), newId());
   await followed?.([{ kind: 'account_status', ref: accountId }]);

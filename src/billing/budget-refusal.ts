@@ -1,7 +1,8 @@
 import { ApiError } from '../platform/errors.ts';
 import type { BudgetPeriod } from '../store/budget.ts';
 import type { BudgetBill } from './bill.ts';
-import { dollars, flooredCents } from './cents.ts';
+import { flooredCents } from './cents.ts';
+import { dollars } from '../platform/dollars.ts';
 
 /**
  * The 402 of a budget that does not cover a request (specification §7.6). Its amounts are those of the budget; it also says whose

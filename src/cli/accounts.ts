@@ -2,7 +2,7 @@ import type { AccountMade } from '../accounts/create-account.ts';
 import { exportAccount } from '../accounts/export-account.ts';
 import { readAccountLimits } from '../accounts/key-limits.ts';
 import { OperationError } from '../accounts/operation.ts';
-import { dollars } from '../billing/cents.ts';
+import { dollars } from '../platform/dollars.ts';
 import { publicUrl } from '../config/public-url.ts';
 import { suggestion } from '../config/suggestion.ts';
 import { askForStatus, askService } from '../app/control/control-client.ts';

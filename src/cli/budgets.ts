@@ -1,6 +1,6 @@
 import type { Budgeted, BudgetInput } from '../accounts/budget.ts';
 import { OperationError } from '../accounts/operation.ts';
-import { dollars } from '../billing/cents.ts';
+import { dollars } from '../platform/dollars.ts';
 import type { BudgetPeriod } from '../store/budget.ts';
 import type { BudgetStatus } from '../store/repositories/budgets.ts';
 import type { Repositories } from '../store/repositories/repositories.ts';

@@ -1,6 +1,6 @@
 import { createInterface } from 'node:readline/promises';
 
-import { dollars } from '../billing/cents.ts';
+import { dollars } from '../platform/dollars.ts';
 import { costMicrocents } from '../catalog/pricing.ts';
 import type { Prices } from '../catalog/pricing.ts';
 import { readEnvironment } from '../config/environment.ts';

@@ -498,6 +498,8 @@ export function commandProgram(exit: (code: number) => void = () => {}, around =
       .option('--idempotency-key <key>', 'idempotency key: the same key twice moves credit only once');
     if (movement === 'grant')
       move.option('--expires <duration>', 'unused credit expires after this time, for example 30d', duration);
+    if (movement === 'payback' || movement === 'chargeback')
+      move.option('--receipt <number>', 'number or id of the receipt of the payment, which gets a credit note');
     move.action(
       action<MoveOptions>(async () => {
         const { moveCredit } = await import('./credits.ts');

@@ -1,4 +1,4 @@
-import { dollars } from '../billing/cents.ts';
+import { dollars } from '../platform/dollars.ts';
 import type { Context } from './context.ts';
 import { reading } from './database.ts';
 import { table } from './output.ts';

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 
 import { accountMeant } from '../accounts/operation.ts';
 import type { Moved, Movement } from '../accounts/operations/credit.ts';
-import { dollars } from '../billing/cents.ts';
+import { dollars } from '../platform/dollars.ts';
 import { uuidText } from '../platform/ids/uuid.ts';
 import { CommandFailure } from './command-failure.ts';
 import type { Context } from './context.ts';
@@ -51,6 +51,8 @@ interface MoveOptions extends Amount {
   readonly account?: string;
   readonly reason?: string;
   readonly idempotencyKey?: string;
+  /** Id or number. */
+  readonly receipt?: string;
   /** Milliseconds. */
   readonly expires?: number;
 }
@@ -74,9 +76,11 @@ export async function moveCredit(context: Context, movement: Movement, options: 
     microcents: String(amountOf(options)),
     reference: options.reason,
     idempotencyKey: options.idempotencyKey ?? `cli:${randomUUID()}`,
+    receipt: options.receipt,
     expiresAfterMs: options.expires,
   });
-  return showMoved(context, answer, done[movement]);
+  const note = options.receipt === undefined ? '' : ', with a credit note for its receipt';
+  return showMoved(context, answer, (amount) => done[movement](amount) + note);
 }
 
 /** An adjustment, in either direction. */

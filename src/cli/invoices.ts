@@ -1,4 +1,4 @@
-import { dollars } from '../billing/cents.ts';
+import { dollars } from '../platform/dollars.ts';
 import { writeFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 

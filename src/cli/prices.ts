@@ -1,6 +1,6 @@
 import { priceObject } from '../account-api/price-object.ts';
 import type { PriceObject } from '../account-api/price-object.ts';
-import { dollars } from '../billing/cents.ts';
+import { dollars } from '../platform/dollars.ts';
 import { configuredModels } from './configured-model.ts';
 import type { Context } from './context.ts';
 import { reading, writing } from './database.ts';

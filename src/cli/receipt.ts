@@ -1,7 +1,7 @@
 import { generationReceipt } from '../account-api/generation-object.ts';
 import type { GenerationReceipt } from '../account-api/generation-object.ts';
 import { accountMeant, OperationError } from '../accounts/operation.ts';
-import { dollars } from '../billing/cents.ts';
+import { dollars } from '../platform/dollars.ts';
 import type { Context } from './context.ts';
 import { reading } from './database.ts';
 import { table } from './output.ts';

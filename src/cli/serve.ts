@@ -1,7 +1,7 @@
 import { closeSync, existsSync, openSync, statSync } from 'node:fs';
 import path from 'node:path';
 
-import { dollars } from '../billing/cents.ts';
+import { dollars } from '../platform/dollars.ts';
 import type { Config } from '../config/config.ts';
 import { loadConfig } from '../config/load.ts';
 import type { Override } from '../config/overrides.ts';
@@ -293,7 +293,7 @@ function welcome(
   say('');
   say(curlLine(service.inferenceUrl, first.key, model));
   say('');
-  say('or talk to it:  npx tokenhouse chat        (it asks for the key)');
+  say('or talk to it:  npx tokenhouse chat        (on this computer it needs no key)');
   say('');
   say('Then see what it cost:  npx tokenhouse usage');
   if (config.models.length > 1 || model !== defaultModels[0].id) return;

@@ -1,7 +1,7 @@
 import { exportedGenerations, generationColumns, generationTotals } from '../account-api/exported-generation.ts';
 import { printExport } from '../account-api/export.ts';
 import { accountMeant } from '../accounts/operation.ts';
-import { dollars } from '../billing/cents.ts';
+import { dollars } from '../platform/dollars.ts';
 import { uuidText } from '../platform/ids/uuid.ts';
 import type { Context } from './context.ts';
 import { reading } from './database.ts';

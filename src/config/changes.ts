@@ -1,4 +1,4 @@
-import { decimalText } from './decimal.ts';
+import { dollars } from '../platform/dollars.ts';
 import type { BackendConfig, Config, ModelConfig } from './config.ts';
 import { identityOf } from './identity.ts';
 
@@ -41,8 +41,6 @@ export function changesBetween(before: Config, after: Config): readonly string[]
     changes.push(`first credit: ${dollars(credit(before))} → ${dollars(credit(after))}`);
   return changes;
 }
-
-const dollars = (microcents: bigint): string => `$${decimalText(microcents, 8)}`;
 
 const priceNames = {
   inputMicrocentsPerMillion: 'input price',

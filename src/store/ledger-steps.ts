@@ -3,6 +3,7 @@
  * is sent what each of them found or changed. All of its statements run in one transaction, one after the other: on SQLite
  * at once, on PostgreSQL with a wait for each. What it throws undoes them. Locks that PostgreSQL needs are taken before.
  */
+import { dollars } from '../platform/dollars.ts';
 import { balanceAt } from './budget.ts';
 import type { AccountStatus, ChangeKind } from './database.ts';
 import type { BudgetChange, NewAccount, Transfer } from './ledger.ts';
@@ -56,7 +57,7 @@ export function* transfer(transfer: Transfer, leasedMicrocents: bigint): Steps<b
     ...[amount, debitAccount, amount + leasedMicrocents],
   );
   if (debited.count === 0)
-    throw new StoreError('insufficient', `the free balance of ${debitAccount} does not cover ${amount}`);
+    throw new StoreError('insufficient', `the free balance of ${debitAccount} does not cover ${dollars(amount)}`);
   yield step('update account set available = available + ? where id = ?', amount, creditAccount);
   yield* record(transfer.recording);
   return true;

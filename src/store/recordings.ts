@@ -12,6 +12,9 @@ export interface Recording {
   readonly values: readonly (string | number | bigint | Uint8Array | null)[];
 }
 
+/** In the place of a payment provider: an operator has recorded the return. */
+export const recordedProvider = 'recorded';
+
 export const recordings = {
   /** An event of the payment provider; the same one twice is a conflict. */
   payment_event: `insert into payment_event (provider, id, kind, subject, outcome, created_at, received_at)
@@ -23,6 +26,13 @@ export const recordings = {
   /** How much of a refund or a dispute the account had: decided once. */
   payment_return: `insert into payment_return (provider, id, kind, payment_id, topup_id, account_id, amount, taken, at)
     values (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+  /** A return that an operator records: of a receipt of the same account, and of no more than what it has not returned yet. */
+  recorded_return: `insert into payment_return (provider, id, kind, payment_id, topup_id, account_id, amount, taken, at)
+    select '${recordedProvider}', ?, ?, receipt.id, '', receipt.account_id, ?, ?, ? from receipt
+    where receipt.id = ? and receipt.account_id = ? and receipt.kind = 'receipt' and receipt.total >= ? + (
+      select coalesce(sum(standing.amount), 0) from payment_return as standing where standing.undone_at is null
+        and (standing.topup_id = receipt.topup_id
+          or standing.provider = '${recordedProvider}' and standing.payment_id = receipt.id))`,
   topup_refunded: `update topup set returned = returned + ?, status = case
       when status = 'disputed' then 'disputed' when returned + ? >= amount then 'refunded' else status end
     where id = ? and status in ('paid', 'refunded', 'disputed')`,

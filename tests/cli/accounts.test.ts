@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 
-import { dollars } from '../../src/billing/cents.ts';
+import { dollars } from '../../src/platform/dollars.ts';
 import { InnerService, scriptedModel } from '../support/service.ts';
 import type { CommandResult } from '../support/command.ts';
 import { jsonOf, runCommand } from './command.ts';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 
-import { dollars } from '../../src/billing/cents.ts';
+import { dollars } from '../../src/platform/dollars.ts';
 import { InnerService } from '../support/service.ts';
 
 const config = `

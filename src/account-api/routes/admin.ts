@@ -303,6 +303,14 @@ export const adminRoutes: readonly AccountRoute[] = [
         request_id: Type.Optional(
           Type.String({ minLength: 1, maxLength: 128, description: 'Id of the request that is refunded.' }),
         ),
+        receipt_id: Type.Optional(
+          Type.String({
+            minLength: 1,
+            maxLength: 64,
+            description:
+              'For `payback` and `chargeback`: id or number of the receipt of the payment, which gets a credit note.',
+          }),
+        ),
         reason: Type.Optional(reason),
       },
       { additionalProperties: false },
@@ -643,6 +651,7 @@ interface CreditBody {
   readonly amount_cents?: number;
   readonly amount_microcents?: number;
   readonly request_id?: string;
+  readonly receipt_id?: string;
   readonly reason?: string;
 }
 
@@ -651,12 +660,14 @@ function creditInput(
   account: string,
   idempotencyKey: string,
 ): Operation<'move_credit' | 'refund_request'> {
-  const { type, reason: reference, request_id: requestId } = body;
+  const { type, reason: reference, request_id: requestId, receipt_id: receipt } = body;
   const { amount_cents: inCents, amount_microcents: exact } = body;
   if (inCents !== undefined && exact !== undefined)
     throw new ApiError('unsupported_value', 'Give either amount_cents or amount_microcents.', {
       param: 'amount_microcents',
     });
+  if (receipt !== undefined && type !== 'payback' && type !== 'chargeback')
+    throw new ApiError('unsupported_value', 'Only payback and chargeback take a receipt.', { param: 'receipt_id' });
   const amount =
     inCents !== undefined ? BigInt(inCents) * microcentsPerCent : exact === undefined ? undefined : BigInt(exact);
   if (type === 'refund_request') {
@@ -678,6 +689,7 @@ function creditInput(
     accountId: account,
     microcents: String(amount < 0n ? -amount : amount),
     reference,
+    receipt,
     // Distinct from those of the command line and of payments, and within their maximum length.
     idempotencyKey: `operator:${createHash('sha256').update(idempotencyKey).digest('hex')}`,
   };

@@ -2,7 +2,7 @@ import Type from 'typebox';
 
 import { uuidText } from '../../platform/ids/uuid.ts';
 import { ApiError } from '../../platform/errors.ts';
-import { dollars } from '../../billing/cents.ts';
+import { centsText } from '../../platform/dollars.ts';
 import { startOfMonth } from '../../billing/payments/auto-topup.ts';
 import type { Payments, TopupInput } from '../../billing/payments/payments.ts';
 import { PaymentError } from '../../billing/payments/provider.ts';
@@ -467,12 +467,10 @@ function checkAmount(amountCents: number, { config }: AccountServices): void {
   if (amountCents < topupCentsMin || amountCents > topupCentsMax)
     throw new ApiError(
       'unsupported_value',
-      `A payment is from ${shown(topupCentsMin)} to ${shown(topupCentsMax)} (${topupCentsMin} to ${topupCentsMax} cents).`,
+      `A payment is from ${centsText(topupCentsMin)} to ${centsText(topupCentsMax)} (${topupCentsMin} to ${topupCentsMax} cents).`,
       { param: 'amount_cents' },
     );
 }
-
-const shown = (cents: number): string => dollars(BigInt(cents) * microcentsPerCent);
 
 /** Users return to where they came from: a page over HTTP(S), or this host. */
 function returnUrl(text: string | undefined, param: string, { accountUrl }: AccountServices): string {

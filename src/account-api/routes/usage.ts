@@ -1,6 +1,6 @@
 import Type from 'typebox';
 
-import { dollarDecimal } from '../../billing/cents.ts';
+import { dollarDecimal } from '../../platform/dollars.ts';
 import { ApiError } from '../../platform/errors.ts';
 import { parseUuid, uuidText } from '../../platform/ids/uuid.ts';
 import type { Ending } from '../../store/ledger.ts';

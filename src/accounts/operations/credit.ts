@@ -1,5 +1,6 @@
 import Type from 'typebox';
 
+import { dollars } from '../../platform/dollars.ts';
 import { systemAccounts } from '../../store/ledger.ts';
 import type { Transfer, TransferKind } from '../../store/ledger.ts';
 import type { Recording } from '../../store/recordings.ts';
@@ -43,6 +44,8 @@ const moveSchema = Type.Object({
   reference: Type.Optional(text),
   /** Two movements with the same key move credit once. */
   idempotencyKey: text,
+  /** For a payment that was returned: the id or the number of its receipt, which gets a credit note. */
+  receipt: Type.Optional(text),
   /** For a grant: what is not used within this time is taken back (docs/payments.md). */
   expiresAfterMs: Type.Optional(duration),
 });
@@ -100,15 +103,50 @@ export async function moveCredit(input: Input<typeof moveSchema>, services: Oper
   const { expiresAfterMs } = input;
   if (expiresAfterMs !== undefined && input.movement !== 'grant')
     throw new OperationError('Only a grant can have an expiry.');
-  return move(services, accountId, {
+  const transfer = {
     debitAccount: gives ? systemAccount : accountId,
     creditAccount: gives ? accountId : systemAccount,
     amountMicrocents,
     kind,
     idempotencyKey: checkedText(input.idempotencyKey, 'An idempotency key', idempotencyKeyLengthMax),
     reference: checkedReference(input.reference),
-    expiresAfterMs,
-  });
+  };
+  const { receipt } = input;
+  if (receipt === undefined) return move(services, accountId, { ...transfer, expiresAfterMs });
+  if (input.movement !== 'payback' && input.movement !== 'chargeback')
+    throw new OperationError('Only a payment that was returned can name a receipt.');
+  return moveBack(services, accountId, { ...transfer, receipt, returned: returnKinds[input.movement] });
+}
+
+const returnKinds = { payback: 'refund', chargeback: 'dispute' } as const;
+
+/** A payment that was returned, up to the amount of its receipt, which gets a credit note. Throws OperationError. */
+async function moveBack(
+  services: OperationServices,
+  accountId: string,
+  {
+    receipt: named,
+    returned,
+    ...transfer
+  }: Omit<Movable, 'recording'> & { readonly receipt: string; readonly returned: 'refund' | 'dispute' },
+): Promise<Moved> {
+  const { repositories, now } = services;
+  const receipt = await repositories.unreturnedOf({ accountId, id: named });
+  if (receipt === undefined)
+    throw new OperationError(
+      `${accountId} has no receipt ${named} of a payment. List them with: tokenhouse receipts list`,
+    );
+  const { idempotencyKey: key, amountMicrocents: amount } = transfer;
+  const values = [key, returned, amount, amount, now(), receipt.id, accountId, amount];
+  try {
+    return await move(services, accountId, { ...transfer, recording: [{ name: 'recorded_return', values }] });
+  } catch (error) {
+    if (!(error instanceof StoreError) || error.code !== 'conflict' || amount <= receipt.microcents) throw error;
+    throw new OperationError(
+      `Of the payment of receipt ${receipt.number}, ${dollars(receipt.microcents)} has not been returned yet; no more can be.`,
+      { cause: error },
+    );
+  }
 }
 
 export async function refundRequest(input: Input<typeof refundSchema>, services: OperationServices): Promise<Moved> {
@@ -127,7 +165,7 @@ export async function refundRequest(input: Input<typeof refundSchema>, services:
   if (request.costMicrocents === 0n)
     throw new OperationError('This request was not charged, so nothing can be refunded.');
   if (amountMicrocents <= 0n || amountMicrocents > request.costMicrocents)
-    throw new OperationError(`This request cost ${request.costMicrocents} microcents; the refund cannot be larger.`);
+    throw new OperationError(`This request cost ${dollars(request.costMicrocents)}; the refund cannot be larger.`);
   const id = Buffer.from(request.requestId).toString('hex');
   try {
     return await move(services, accountId, {
@@ -147,13 +185,12 @@ export async function refundRequest(input: Input<typeof refundSchema>, services:
   }
 }
 
+type Movable = Omit<Transfer, 'id' | 'by' | 'at'>;
+
 async function move(
   { ledger, repositories, newId, now, actor }: OperationServices,
   accountId: string,
-  {
-    expiresAfterMs,
-    ...transfer
-  }: Omit<Transfer, 'id' | 'by' | 'at'> & { readonly expiresAfterMs?: number | undefined },
+  { expiresAfterMs, ...transfer }: Movable & { readonly expiresAfterMs?: number | undefined },
 ): Promise<Moved> {
   const [id, at] = [newId(), now()];
   const promotion = (ms: number): Recording => ({

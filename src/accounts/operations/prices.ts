@@ -1,5 +1,6 @@
 import Type from 'typebox';
 
+import { dollars } from '../../platform/dollars.ts';
 import type { AccountPrice } from '../../store/repositories/account-prices.ts';
 import { theRates } from '../audit-subjects.ts';
 import { checkedModel } from '../checks.ts';
@@ -64,7 +65,8 @@ function priceOf(given: Input<typeof priceSchema>, accountId: string, now: numbe
   const output = BigInt(given.output);
   const cacheRead = given.cacheRead === undefined ? input : BigInt(given.cacheRead);
   for (const price of [input, output, cacheRead])
-    if (price < 0n || price > priceMax) throw new OperationError(`A price must be 0 to ${priceMax} microcents.`);
+    if (price < 0n || price > priceMax)
+      throw new OperationError(`A price must be 0 to ${dollars(priceMax)} for a million tokens.`);
   // A hold is taken at the input price, and a charge never exceeds its hold (reliability I2).
   if (cacheRead > input) throw new OperationError('Cached tokens may not cost more than uncached ones.');
   const { validFrom = now, validTo } = given;

@@ -1,4 +1,4 @@
-import { dollars } from '../cents.ts';
+import { centsText, dollars } from '../../platform/dollars.ts';
 import type { Invoice } from '../../store/repositories/invoices.ts';
 import { dateText } from '../../platform/calendar/months.ts';
 import { alignedDollars } from './paper.ts';
@@ -209,9 +209,6 @@ const taxLabel = ({ name, percent, treatment }: ReturnType<typeof readTax>): str
       ? name
       : `${name} ${percent} %`;
 const treatmentNames = { exempt: 'exempt', reverse_charge: 'reverse charge' } as const;
-
-/** `$12.35` */
-export const centsText = (cents: number): string => dollars(BigInt(cents) * 1_000_000n);
 
 function pricesOf({ inputPrice, outputPrice, cacheReadPrice }: StatementLine): string {
   if (inputPrice === null || outputPrice === null || cacheReadPrice === null) return '';

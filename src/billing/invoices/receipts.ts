@@ -146,6 +146,7 @@ export class Receipts {
   async #correct({
     provider,
     returnId,
+    recorded,
     kind,
     amountMicrocents,
     at,
@@ -159,7 +160,9 @@ export class Receipts {
       {
         ...before,
         paidAt: at,
-        paymentId: returnId,
+        ...(recorded === undefined
+          ? { paymentId: returnId }
+          : { paymentId: null, method: recordedMethod, reference: recorded.reference }),
         totalMicrocents: String(amountMicrocents),
         totalCents,
         tax: taxOfPart(before.tax, totalCents, before.totalCents),

@@ -1,9 +1,9 @@
-import { dollars } from '../cents.ts';
+import { centsText, dollars } from '../../platform/dollars.ts';
 import type { Log } from '../../platform/log.ts';
 import type { Mail, Mailer } from '../../notifications/mail/mailer.ts';
 import type { Notice } from '../../store/repositories/notices.ts';
 import type { Repositories } from '../../store/repositories/repositories.ts';
-import { centsText, nameOf, paperOf, readData } from '../invoices/invoice-document.ts';
+import { nameOf, paperOf, readData } from '../invoices/invoice-document.ts';
 import { readReceipt, receiptNames, receiptPaper } from '../invoices/receipt.ts';
 import { fileNameOf } from '../invoices/paper.ts';
 import type { Paper } from '../invoices/paper.ts';
@@ -132,7 +132,7 @@ export class Notices {
         to: buyer.email,
         subject: `${name} ${invoice.number}${seller === null ? '' : ` from ${seller.name}`}`,
         text: [
-          `${name} ${invoice.number} for ${invoice.month}: ${dollars(BigInt(totalCents) * 1_000_000n)}.`,
+          `${name} ${invoice.number} for ${invoice.month}: ${centsText(totalCents)}.`,
           '',
           'It is attached, and stays at:',
           `${accountUrl()}/v1/invoices/${invoice.id}.html`,

@@ -2,6 +2,7 @@
 import type { Kysely } from 'kysely';
 import { ranAt } from '../migrations/migrate.ts';
 import { addNotice, nobody } from './notices.ts';
+import { recordedProvider } from '../recordings.ts';
 import { storedOn, type Row, type Rows } from '../schema/codec.ts';
 import { StoreError } from '../store-error.ts';
 
@@ -96,6 +97,8 @@ export async function listUnreceipted(
 export interface UncorrectedReturn {
   readonly provider: string;
   readonly returnId: string;
+  /** An operator has recorded it, with this reference. */
+  readonly recorded: { readonly reference: string | null } | undefined;
   readonly kind: 'refund' | 'dispute';
   readonly amountMicrocents: bigint;
   readonly at: number;
@@ -151,13 +154,72 @@ export async function listUncorrectedReturns(
     ({ by, returnedId, returnKind, amountMicrocents, at, undoneAt, ...corrects }: (typeof taken)[number]) => ({
       provider: by,
       returnId: returnedId,
+      recorded: undefined,
       kind: returnKind,
       amountMicrocents,
       at: due === 'credit_note' ? at : (undoneAt ?? at),
       due,
       corrects,
     });
-  return [...taken.map(toDue('credit_note')), ...undone.map(toDue('credit_note_reversal'))];
+  return [
+    ...taken.map(toDue('credit_note')),
+    ...undone.map(toDue('credit_note_reversal')),
+    ...(await uncorrectedRecorded(db, request)),
+  ];
+}
+
+/** Returns that an operator has recorded; they are never undone. */
+async function uncorrectedRecorded(db: Db, request: { readonly limit: number }): Promise<readonly UncorrectedReturn[]> {
+  const rows = await db
+    .selectFrom('payment_return')
+    .innerJoin('receipt', 'receipt.id', 'payment_return.paymentId')
+    .innerJoin('transfer', 'transfer.idempotencyKey', 'payment_return.id')
+    .leftJoin('receipt as note', (join) =>
+      join
+        .onRef('note.provider', '=', 'payment_return.provider')
+        .onRef('note.returnId', '=', 'payment_return.id')
+        .on('note.kind', '=', 'credit_note'),
+    )
+    .where('payment_return.provider', '=', recordedProvider)
+    .where('note.id', 'is', null)
+    .select(['payment_return.id as returnedId', 'payment_return.kind as returnKind'])
+    .select(['payment_return.amountMicrocents', 'payment_return.at', 'transfer.reference'])
+    .selectAll('receipt')
+    .orderBy('payment_return.at')
+    .limit(request.limit)
+    .execute();
+  return rows.map(({ returnedId, returnKind, amountMicrocents, at, reference, ...corrects }) => ({
+    provider: recordedProvider,
+    returnId: returnedId,
+    recorded: { reference },
+    kind: returnKind,
+    amountMicrocents,
+    at,
+    due: 'credit_note',
+    corrects,
+  }));
+}
+
+/** How much of the payment of a receipt, named by id or number, has not been returned. undefined: the account has no such receipt. */
+export async function unreturnedOf(
+  db: Db,
+  request: { readonly accountId: string; readonly id: string },
+): Promise<{ readonly id: string; readonly number: string; readonly microcents: bigint } | undefined> {
+  const receipt = await getReceipt(db, request);
+  if (receipt?.kind !== 'receipt') return undefined;
+  const { id, number, topupId, totalMicrocents } = receipt;
+  const { sum } = await db
+    .selectFrom('payment_return')
+    .where('undoneAt', 'is', null)
+    .where((is) =>
+      is.or([
+        ...(topupId === null ? [] : [is('topupId', '=', topupId)]),
+        is.and([is('provider', '=', recordedProvider), is('paymentId', '=', id)]),
+      ]),
+    )
+    .select((of) => of.fn.sum<bigint | null>('amountMicrocents').as('sum'))
+    .executeTakeFirstOrThrow();
+  return { id, number, microcents: totalMicrocents - (sum ?? 0n) };
 }
 
 /** Concurrent issuers may take the number that was meant for this one. */

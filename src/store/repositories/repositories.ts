@@ -138,6 +138,7 @@ const rowOperations = {
   receiptsSince: receipts.receiptsSince,
   listUnreceipted: receipts.listUnreceipted,
   listUncorrectedReturns: receipts.listUncorrectedReturns,
+  unreturnedOf: receipts.unreturnedOf,
   issueReceipt: receipts.issueReceipt,
   listReceipts: receipts.listReceipts,
   getReceipt: receipts.getReceipt,

@@ -765,11 +765,14 @@ const payment_event = table(
 /** A refund or a dispute: what it takes, and how much of that the account had; the rest is bad debt. */
 const payment_return = table(
   {
+    /** `recorded`: no provider; an operator has recorded that the payment of a receipt was returned. */
     provider: text,
-    /** Id of the refund or the dispute. */
+    /** Id of the refund or the dispute; of a recorded one the idempotency key of its movement. */
     id: text,
     kind: text.of('refund', 'dispute'),
+    /** Id of the payment; of a recorded return the id of the receipt. */
     payment_id: text,
+    /** Empty for a recorded return, which does not count towards `topup.returned`. */
     topup_id: text,
     account_id: text,
     amount: money.check('amount > 0'),

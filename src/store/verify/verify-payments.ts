@@ -2,6 +2,7 @@ import { sql, type Kysely, type RawBuilder } from 'kysely';
 import type { Database } from '../database.ts';
 import { rowsOn } from '../schema/codec.ts';
 import { systemAccounts } from '../ledger.ts';
+import { recordedProvider } from '../recordings.ts';
 import { promotionUnused } from '../repositories/promotions.ts';
 import { uuidText } from '../../platform/ids/uuid.ts';
 
@@ -19,6 +20,7 @@ const pageRows = 1000;
 export async function verifyPayments(db: Kysely<Database>, report: Report): Promise<void> {
   await comparePayments(db, report);
   await compareReturns(db, report);
+  await compareRecordedReturns(db, report);
   await comparePromotions(db, report);
   await compareReceipts(db, report);
 }
@@ -87,6 +89,7 @@ async function compareReturns(db: Kysely<Database>, report: Report): Promise<voi
   for (;;) {
     let query = db
       .selectFrom('payment_return')
+      .where('provider', '<>', recordedProvider)
       .select(['provider', 'id', 'account_id', 'amount', 'taken', 'undone_at'])
       .select([
         moved(kind, '').as('debited'),
@@ -164,6 +167,33 @@ async function compareReturns(db: Kysely<Database>, report: Report): Promise<voi
     .execute();
   for (const row of sums)
     report({ accountId: row.account_id, what: `top-up ${row.id}: returned`, expected: row.sum, found: row.returned });
+}
+
+/** What an operator has recorded as returned was taken from the account, all of it, by the movement with its key. */
+async function compareRecordedReturns(db: Kysely<Database>, report: Report): Promise<void> {
+  const wrong = await db
+    .selectFrom('payment_return')
+    .leftJoin('transfer', 'transfer.idempotency_key', 'payment_return.id')
+    .select(['payment_return.id', 'payment_return.account_id', 'payment_return.amount', 'transfer.amount as moved'])
+    .where('payment_return.provider', '=', recordedProvider)
+    .where((is) =>
+      is.or([
+        is('transfer.amount', 'is', null),
+        is('payment_return.amount', '<>', is.ref('transfer.amount')),
+        is('payment_return.taken', '<>', is.ref('payment_return.amount')),
+        is('payment_return.account_id', '<>', is.ref('transfer.debit_account')),
+        is('transfer.credit_account', '<>', systemAccounts.cash),
+      ]),
+    )
+    .limit(pageRows)
+    .execute();
+  for (const row of wrong)
+    report({
+      accountId: row.account_id,
+      what: `recorded return ${row.id}`,
+      expected: row.amount,
+      found: row.moved ?? 'no movement',
+    });
 }
 
 /** The unused part of each promotion that ended is derived again from the charges; no more than that was taken. */

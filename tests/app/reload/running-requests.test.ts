@@ -38,7 +38,7 @@ test('a price that changes while a stream runs: the stream pays the old one, the
   const outcome = await reload(service);
   assert.deepEqual(outcome.kind === 'reloaded' && outcome.changes, [
     'model demo: input price $0.05 → $0.07 per million tokens',
-    'model demo: output price $0.2 → $10 per million tokens',
+    'model demo: output price $0.20 → $10.00 per million tokens',
     'model demo: price of cached tokens $0.05 → $0.07 per million tokens',
   ]);
   assert.ok(!running.client.text.includes('[DONE]'), 'it still runs');

@@ -17,7 +17,7 @@ import { openConnection } from '../../../src/store/sqlite/connection.ts';
 import { openHost } from '../../account-api/host.ts';
 import { withDemoPayments } from '../payments/demo-services.ts';
 import { input } from '../payments/claims.ts';
-import { grant, uuid } from '../../store/fixture.ts';
+import { differencesOf, grant, uuid } from '../../store/fixture.ts';
 import { account, dayMs, moved, openPaper, refunded, settings, spent } from './invoicing.ts';
 
 const cent = 1_000_000n;
@@ -293,6 +293,75 @@ test('what is returned leaves a credit note with its share of the tax, and a rev
   const page = (await get(`/v1/receipts/${all[1].id}.html`)).text;
   assert.match(page, new RegExp(`<dt>Corrects</dt><dd>${all[0].number}</dd>`));
   assert.match(page, /Payment refunded/);
+});
+
+test('a payment that an operator returns leaves a credit note for the receipt that it names, and never for more than was paid', async (t) => {
+  const { host, accountId, demo, payments, pay, receipts, issue, get } = await open(t);
+  const operator = await host.key(accountId, 'owner', true);
+  const credit = (key: string, json: object, account = accountId) =>
+    host.ask('POST', '/v1/admin/credits', {
+      key: operator,
+      headers: [['Idempotency-Key', key]],
+      json: { account_id: account, ...json },
+    });
+  const statusOf = async (key: string, json: object, account = accountId) => (await credit(key, json, account)).status;
+  assert.equal(await statusOf('paid', { type: 'topup', amount_cents: 2380, reason: 'bank transfer 7' }), 200);
+  const topup = await pay(1190);
+  await issue();
+  const [recorded, paid] = (await receipts()).toSorted((one, other) => other.total_cents - one.total_cents);
+
+  // By its number or its id, once for each key, and as much as has not been returned, whoever returned it.
+  const half = { type: 'payback', amount_cents: 1190, receipt_id: recorded.number, reason: 'bank transfer 8' };
+  for (const again of [false, true])
+    assert.equal(((await credit('half', half)).json() as Shown).again, again, `again: ${again}`);
+  const refused = await credit('too-much', { ...half, amount_cents: 1191 });
+  assert.equal(refused.status, 409, refused.body.toString());
+  assert.match(refused.body.toString(), new RegExp(`receipt ${recorded.number}, \\$11\\.90 has not been returned yet`));
+  assert.equal(await statusOf('rest', { ...half, receipt_id: recorded.id, type: 'chargeback' }), 200);
+  const payment = (await demo.getCheckout(topup.checkoutId!))!.paymentId!;
+  await payments.provider.refund({ paymentId: payment, amountCents: 595, idempotencyKey: 'half' });
+  assert.equal(await statusOf('most', { type: 'payback', amount_cents: 596, receipt_id: paid.id }), 409);
+  assert.equal(await statusOf('fits', { type: 'payback', amount_cents: 595, receipt_id: paid.id }), 200);
+
+  // What is no receipt of a payment of this account moves nothing.
+  await issue();
+  await issue();
+  const all = await receipts();
+  const note = all.find(({ kind }) => kind === 'credit_note')!;
+  const other = await host.account('acct_b');
+  assert.equal(await statusOf('given', { type: 'topup', amount_cents: 500 }, other), 200);
+  for (const [key, json, account] of [
+    ['note', { ...half, receipt_id: note.id }, accountId],
+    ['nothing', { ...half, receipt_id: 'TH-R1999-000001' }, accountId],
+    ['stranger', { ...half, amount_cents: 1 }, other],
+  ] as const)
+    assert.match((await credit(key, json, account)).body.toString(), /has no receipt .* of a payment/);
+  for (const type of ['grant', 'topup', 'expire', 'adjust', 'refund_request'])
+    assert.match((await credit(type, { ...half, type })).body.toString(), /"param":"receipt_id"/);
+
+  assert.deepEqual(
+    all
+      .filter(({ kind }) => kind === 'credit_note')
+      .map(({ total_cents, tax, corrects, method }) => [corrects, total_cents, tax.cents, method])
+      .toSorted(),
+    [
+      [recorded.id, 1190, 190, 'Recorded by the seller'],
+      [recorded.id, 1190, 190, 'Recorded by the seller'],
+      [paid.id, 595, 95, 'Demonstration: no money has moved'],
+      [paid.id, 595, 95, 'Recorded by the seller'],
+    ].toSorted(),
+  );
+  const pages = await Promise.all(
+    all.filter(({ corrects }) => corrects === recorded.id).map(({ id }) => get(`/v1/receipts/${id}.html`)),
+  );
+  const text = pages.map((page) => page.text).join('');
+  assert.match(
+    text,
+    /Payment refunded.*Payment taken back by the bank|Payment taken back by the bank.*Payment refunded/s,
+  );
+  assert.match(text, /<dt>Reference<\/dt><dd>bank transfer 8<\/dd>/);
+  assert.doesNotMatch(text, /operator:/, 'the key of the movement is not printed');
+  assert.deepEqual(await differencesOf(host.file, false), []);
 });
 
 test('nothing is taxed twice: credit from before receipts on the statement that uses it, all other on its receipt', async (t) => {

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { test, type TestContext } from 'node:test';
 
+import { serviceItself } from '../../../src/accounts/actor.ts';
 import { operate } from '../../../src/accounts/operations.ts';
 import { AutoTopups, failuresMax, retryAfterMs } from '../../../src/billing/payments/auto-topup.ts';
 import { demoMethods } from '../../../src/billing/payments/demo.ts';
@@ -16,7 +17,8 @@ import { WebhookEvents } from '../../../src/notifications/webhooks/events.ts';
 import { uuidMaker } from '../../../src/platform/ids/uuid.ts';
 import { mulberry32 } from '../../support/random.ts';
 import { grant, usage, uuid } from '../../store/fixture.ts';
-import { newCustomer, openTill, type OpenLedger } from './claims.ts';
+import { receiptsOn } from '../invoices/receipts-on.ts';
+import { event, input, newCustomer, openTill, say, session, type OpenLedger } from './claims.ts';
 
 const cent = 1_000_000n;
 const dayMs = 86_400_000;
@@ -325,6 +327,49 @@ export function moreClaims(open: (t: TestContext) => Promise<OpenLedger>): void 
     const [closed] = await repositories.listPromotions({ accountId });
     assert.deepEqual([closed!.unusedMicrocents, closed!.takenMicrocents], [100n * cent, 0n]);
     assert.equal(await balanceOf(opened, accountId), 100n * cent);
+    assert.deepEqual(await opened.differences(), []);
+  });
+
+  test('of a payment that is returned by hand, many times at once, no more is returned than was paid, each with its note', async (t) => {
+    const opened = await open(t);
+    const { repositories, ledger } = opened.store;
+    const accountId = await newCustomer(opened);
+    const till = openTill(opened);
+    for (const payment of ['pi_one', 'pi_two']) {
+      const topup = await till.payments.createTopup(input(accountId));
+      await say(till, event('checkout.session.completed', session(topup, payment)));
+    }
+    const receipts = receiptsOn(opened.store);
+    await receipts.issueDue(AbortSignal.timeout(60_000));
+    const [receipt] = await repositories.listReceipts({ accountId, limit: 1 });
+    const actor = { ...serviceItself, kind: 'cli' };
+    const services = { ledger, repositories, newId: uuid, now: () => opened.store.now(), actor } as never;
+    const back = (key: number) =>
+      operate(
+        {
+          kind: 'move_credit',
+          movement: 'payback',
+          accountId,
+          microcents: String(200n * cent),
+          receipt: receipt!.number,
+          idempotencyKey: `${accountId} ${key}`,
+        },
+        services,
+      );
+    const outcomes = await Promise.allSettled([1, 2, 3, 4].map(back));
+    assert.equal(outcomes.filter(({ status }) => status === 'fulfilled').length, 2);
+    for (const [at, { status }] of outcomes.entries())
+      if (status === 'fulfilled') assert.ok((await back(at + 1)).again);
+      else await assert.rejects(back(at + 1), /\$1\.00 has not been returned yet/);
+    await Promise.all([receipts, receiptsOn(opened.store)].map((all) => all.issueDue(AbortSignal.timeout(60_000))));
+    const issued = await repositories.listReceipts({ accountId, limit: 10 });
+    assert.deepEqual(
+      issued
+        .filter(({ kind }) => kind === 'credit_note')
+        .map(({ corrects, totalMicrocents }) => [corrects, totalMicrocents]),
+      [1, 2].map(() => [receipt!.id, 200n * cent]),
+    );
+    assert.equal(await balanceOf(opened, accountId), 600n * cent);
     assert.deepEqual(await opened.differences(), []);
   });
 

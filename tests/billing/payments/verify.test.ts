@@ -4,12 +4,14 @@ import { copyFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test, type TestContext } from 'node:test';
 
+import { serviceItself } from '../../../src/accounts/actor.ts';
+import { moveCredit } from '../../../src/accounts/operations/credit.ts';
 import { closeConnection, openConnection } from '../../../src/store/sqlite/connection.ts';
-import { customer, differencesOf, openStore, temporaryFolder } from '../../store/fixture.ts';
+import { customer, differencesOf, openStore, temporaryFolder, uuid } from '../../store/fixture.ts';
 import { receiptsOn } from '../invoices/receipts-on.ts';
 import { event, openTill, say, session, input } from './claims.ts';
 
-/** Four payments: one holds, one is refunded in part, one whose refund failed, one whose dispute was won. */
+/** Four payments: one was returned by hand in part, one is refunded in part, one whose refund failed, one whose dispute was won. */
 async function consistentLedger(t: TestContext): Promise<string> {
   const file = join(temporaryFolder(t), 'right.db');
   const store = await openStore(t, file);
@@ -33,6 +35,22 @@ async function consistentLedger(t: TestContext): Promise<string> {
   await say(till, event('refund.failed', about('failed', 'failed')));
   await say(till, event('charge.dispute.created', about('won', 'needs_response')));
   await say(till, event('charge.dispute.closed', about('won', 'won')));
+  await receipts.issueDue(AbortSignal.timeout(60_000));
+  const { id: heldId } = await till.payments.createTopup(input('acct_a', 500, 'held'));
+  const issued = await store.repositories.listReceipts({ limit: 100 });
+  const receipt = issued.find(({ kind, topupId }) => kind === 'receipt' && topupId === heldId)!.id;
+  const { ledger, repositories } = store;
+  await moveCredit(
+    {
+      movement: 'payback',
+      accountId: 'acct_a',
+      microcents: '200000000',
+      idempotencyKey: 'by hand',
+      reference: 'cash',
+      receipt,
+    },
+    { ledger, repositories, newId: uuid, now: () => store.now(), actor: { ...serviceItself, kind: 'cli' } } as never,
+  );
   await receipts.issueDue(AbortSignal.timeout(60_000));
   await store.close();
   assert.deepEqual(await differencesOf(file, false), []);
@@ -82,6 +100,13 @@ test('one row that is wrong is found: each payment has one credit, each refund o
       `update receipt set total = total + 1 where return_id = 'return_failed' and kind = 'credit_note_reversal'`,
       [/^receipt /],
     ],
+    [`update payment_return set taken = taken - 1 where id = 'by hand'`, [/^recorded return by hand$/]],
+    [
+      `update payment_return set account_id = 'acct_b' where id = 'by hand'`,
+      [/^receipt /, /^recorded return by hand$/],
+    ],
+    [`delete from payment_return where id = 'by hand'`, [/^receipt /]],
+    [`delete from transfer where idempotency_key = 'by hand'`, [/^balance$/, /^balance$/, /^recorded return by hand$/]],
     [`delete from receipt where sequence = 2`, [/^receipts of \d{4}$/]],
   ];
   for (const [index, [statement, expected]] of cases.entries()) {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { dollarDecimal, dollars } from '../../src/billing/cents.ts';
+import { centsText, dollarDecimal, dollars } from '../../src/platform/dollars.ts';
 
 /** 1 dollar = 100,000,000 microcents; nothing is rounded. */
 const amounts: readonly (readonly [bigint, string, string])[] = [
@@ -22,3 +22,14 @@ for (const [microcents, forPeople, forPrograms] of amounts) {
     assert.equal(dollarDecimal(microcents), forPrograms);
   });
 }
+
+test('cents are dollars with separators, exactly', () => {
+  for (const [cents, text] of [
+    [0, '$0.00'],
+    [1, '$0.01'],
+    [1_235, '$12.35'],
+    [125_000, '$1,250.00'],
+    [-5, '-$0.05'],
+  ] as const)
+    assert.equal(centsText(cents), text);
+});
