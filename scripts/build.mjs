@@ -5,6 +5,7 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { pathToFileURL } from 'node:url';
+import { buildConsoleOrSay } from './console.mjs';
 import { fail, isStarted, root, say, setup } from './setup.mjs';
 import { installAgain, slim } from './slim.mjs';
 
@@ -282,4 +283,7 @@ export async function setUpProgram() {
   slim(inputs, loaded);
 }
 
-if (isStarted(import.meta.url)) await setUpProgram();
+if (isStarted(import.meta.url)) {
+  await setUpProgram();
+  await buildConsoleOrSay();
+}

@@ -1,13 +1,15 @@
 // Builds the web console (web/) into dist/console, from where the account host serves it (docs/decisions/028-console.md).
 //
 //   node scripts/console.mjs            when its sources are others than those of the build that is there
-//   node scripts/console.mjs --quiet    as `npm start` does it beside the running service: says nothing when nothing is to be done
+//   node scripts/console.mjs --quiet    as `npm start` does it beside the service: gives way to it
 //
 // All assets have their hash in their name and lie there compressed; manifest.json, which is written last, lists them.
+import { spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import zlib from 'node:zlib';
 import { installLocked, isStarted, readJson, root, say, stampFileIn } from './setup.mjs';
@@ -16,7 +18,7 @@ export const web = path.join(root, 'web');
 /** What the account host serves. */
 export const consoleFolder = path.join(root, 'dist', 'console');
 const manifestFile = path.join(consoleFolder, 'manifest.json');
-/** Why there is no console; the page that stands in for it says so. */
+/** Why there is no console: with it, the account host serves plain pages instead. */
 const problemFile = path.join(consoleFolder, 'problem.txt');
 
 const languages = ['en', 'de', 'zh'];
@@ -30,17 +32,14 @@ export const areas = () =>
 
 /** Builds when it is necessary; says whether it did. Throws with words. */
 export async function buildConsole() {
-  // A copy without web/ has none.
-  if (!fs.existsSync(path.join(web, 'src'))) return false;
-  const sources = hashOfSources();
-  if (readJson(manifestFile)?.sources === sources) return false;
-  fs.mkdirSync(consoleFolder, { recursive: true });
+  const sources = sourcesToBuild();
+  if (sources === undefined) return false;
+  announce();
   try {
     await installConsole({ onlyToBuild: true });
     const startedAt = Date.now();
     const files = await bundle();
     await write(files, sources);
-    fs.rmSync(problemFile, { force: true });
     const bytes = files.reduce((sum, file) => sum + file.text.length, 0);
     say(
       `console  ${files.length} files, ${Math.ceil(bytes / 1024)} kB, in ${((Date.now() - startedAt) / 1000).toFixed(1)} s`,
@@ -51,6 +50,39 @@ export async function buildConsole() {
   }
   removeWhatOnlyBuilds();
   return true;
+}
+
+/** The hash of the sources; undefined: what is there was built of them, or this copy has none. */
+function sourcesToBuild() {
+  if (!fs.existsSync(path.join(web, 'src'))) return undefined;
+  const sources = hashOfSources();
+  return readJson(manifestFile)?.sources === sources ? undefined : sources;
+}
+
+/** The account host tells by the folder that a console is on its way. */
+function announce() {
+  fs.mkdirSync(consoleFolder, { recursive: true });
+  fs.rmSync(problemFile, { force: true });
+}
+
+/** For people: says why when it cannot, and the process ends with 1. Says whether it built. */
+export async function buildConsoleOrSay() {
+  try {
+    return await buildConsole();
+  } catch (error) {
+    say(`console  not built, there are plain pages instead: ${error.message}`);
+    process.exitCode = 1;
+    return false;
+  }
+}
+
+/** When it is necessary, in a process beside the service, which starts meanwhile; it ends with this one at the latest. */
+export function buildConsoleBeside() {
+  if (sourcesToBuild() === undefined) return;
+  announce();
+  const child = spawn(process.execPath, [fileURLToPath(import.meta.url), '--quiet'], { stdio: ['ignore', 2, 2] });
+  child.unref();
+  process.once('exit', () => child.kill());
 }
 
 /** The packages of web/: to build takes those that the console is made of, to check its types those for development too. */
@@ -304,12 +336,8 @@ async function put(name, content) {
 
 if (isStarted(import.meta.url)) {
   // Beside a service that serves already: it goes first.
-  if (process.argv.includes('--quiet')) os.setPriority(os.constants.priority.PRIORITY_LOW);
-  try {
-    const built = await buildConsole();
-    if (!built && !process.argv.includes('--quiet')) say('console  is up to date');
-  } catch (error) {
-    say(`console  ${error.message}`);
-    process.exitCode = 1;
-  }
+  const isQuiet = process.argv.includes('--quiet');
+  if (isQuiet) os.setPriority(os.constants.priority.PRIORITY_LOW);
+  const isBuilt = await buildConsoleOrSay();
+  if (!isBuilt && !isQuiet && process.exitCode === undefined) say('console  is up to date');
 }

@@ -1,4 +1,4 @@
-import { readFileSync, statSync } from 'node:fs';
+import { existsSync, readFileSync, statSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import type { IncomingHttpHeaders } from 'node:http';
 import { join } from 'node:path';
@@ -32,7 +32,7 @@ const immutable = 'public, max-age=31536000, immutable';
 
 /**
  * The web console (web/): files that `scripts/console.mjs` has written, read from their folder. It may be built while the service
- * runs, and until it is there a page says so.
+ * runs, and until it is there a page says so. Where none is to come, it answers nothing: there are plain pages.
  */
 export class Console {
   readonly #folder: string;
@@ -54,7 +54,7 @@ export class Console {
     if (path.startsWith('/assets/')) return await this.#file(path.slice(1), encodings, { 'cache-control': immutable });
     if (headers.accept?.includes('text/html') !== true) return undefined;
     const manifest = this.#manifest();
-    if (manifest === undefined) return path === '/' ? this.#notBuilt() : undefined;
+    if (manifest === undefined) return path === '/' && this.#isBeingBuilt() ? notBuilt : undefined;
     if (!manifest.pages.some((page) => isAt(path, page))) return undefined;
     const policy = { 'content-security-policy': consolePolicy(this.#connectTo()), 'cache-control': 'no-cache' };
     return await this.#file('index.html', encodings, { ...policy, vary: 'accept, accept-encoding' });
@@ -90,22 +90,21 @@ export class Console {
     return this.#read.manifest;
   }
 
-  #notBuilt(): ConsoleAnswer {
-    const problem = problemIn(this.#folder);
-    const text =
-      problem === undefined
-        ? '<p role="status">The console is being built. This page shows it as soon as it is there, usually within a minute.</p>'
-        : `<p role="status">The console could not be built; the terminal of the service says why. The API works. Once the cause is gone, run <code>npm run build:console</code>: this page then shows the console.</p>`;
-    return {
-      status: 503,
-      headers: { ...pageHeaders, 'cache-control': 'no-store', refresh: '2', 'retry-after': '2' },
-      body: page(
-        'Console',
-        `${text}\n<p><a href="/openapi.json">The API's document</a> · <a href="/docs/errors">Error codes</a></p>`,
-      ),
-    };
+  /** Its folder is there from the beginning of a build; one that has failed leaves a note in it. */
+  #isBeingBuilt(): boolean {
+    return existsSync(this.#folder) && !existsSync(join(this.#folder, 'problem.txt'));
   }
 }
+
+const notBuilt: ConsoleAnswer = {
+  status: 503,
+  headers: { ...pageHeaders, 'cache-control': 'no-store', refresh: '2', 'retry-after': '2' },
+  body: page(
+    'Console',
+    `<p role="status">The console is being built. This page shows it as soon as it is there, usually within a minute. If that never happens, <code>npm run build:console</code> builds it, or says why it cannot.</p>
+<p><a href="/openapi.json">The API's document</a> · <a href="/docs/errors">Error codes</a></p>`,
+  ),
+};
 
 function isAt(path: string, page: string): boolean {
   const segments = path.split('/');
@@ -115,10 +114,6 @@ function isAt(path: string, page: string): boolean {
     wanted.every((segment, at) => (segment.startsWith('$') ? segments[at] !== '' : segment === segments[at]))
   );
 }
-
-/** The console has been built without success. */
-const problemIn = (folder: string): true | undefined =>
-  statSync(join(folder, 'problem.txt'), { throwIfNoEntry: false }) === undefined ? undefined : true;
 
 function encodingOf(
   accepted: string | string[] | undefined,

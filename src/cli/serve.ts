@@ -1,4 +1,4 @@
-import { closeSync, openSync, statSync } from 'node:fs';
+import { closeSync, existsSync, openSync, statSync } from 'node:fs';
 import path from 'node:path';
 
 import { dollars } from '../platform/dollars.ts';
@@ -6,7 +6,7 @@ import type { Config } from '../config/config.ts';
 import { loadConfig } from '../config/load.ts';
 import type { Override } from '../config/overrides.ts';
 import { isLocalOnly } from '../config/public-url.ts';
-import { entryUrl } from '../platform/entries.ts';
+import { consoleUrl, entryUrl } from '../platform/entries.ts';
 import { scriptSchema } from '../inference/engines/scripted/script-schema.ts';
 import { createLog } from '../platform/log.ts';
 import type { Log } from '../platform/log.ts';
@@ -231,13 +231,15 @@ function sayAddresses(config: Config, service: Service, isShort: boolean, elapse
   const isLocal = isLocalOnly(inference) && isLocalOnly(account);
   const api = `API     ${service.inferenceUrl}/v1`;
   const errors = `Errors  ${service.accountUrl}/docs/errors`;
+  const webConsole = consoleInWords(config, service);
   const ready = `ready in ${(elapsedMs / 1000).toFixed(1)} s`;
   if (isShort) {
     say(`${ready} · ${isLocal ? 'reachable from this computer only' : 'reachable from the network'}`);
-    say(`  ${api}        ${errors}`);
+    say(`  ${webConsole ?? errors}        ${api}`);
     return;
   }
   say(ready);
+  if (webConsole !== undefined) say(`  ${webConsole}`);
   say(`  ${api}`);
   say(`  ${errors}`);
   say(
@@ -245,6 +247,12 @@ function sayAddresses(config: Config, service: Service, isShort: boolean, elapse
       ? 'note     reachable from this computer only; to publish set server.inference.host and public_url'
       : `note     reachable from the network: the API on ${inference.host}, the account host on ${account.host}`,
   );
+}
+
+/** What to open first; undefined: it is turned off. It may still be under construction when it is opened, and says so. */
+function consoleInWords({ server: { account } }: Config, { accountUrl }: Service): string | undefined {
+  if (!account.console) return undefined;
+  return `Console ${existsSync(consoleUrl()) ? accountUrl : 'none in this copy: plain pages instead (npm run build:console)'}`;
 }
 
 /** While there is no operator: opening the link makes one. A log must not contain it either (`--no-key`). */

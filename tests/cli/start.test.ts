@@ -1,4 +1,6 @@
 import assert from 'node:assert/strict';
+import { existsSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 
 import { TestService, scriptedModel, until } from '../support/service.ts';
@@ -6,7 +8,7 @@ import { Terminal } from '../support/terminal.ts';
 import { mainFile } from '../support/built.ts';
 
 /** What a start says (ux §6.3): everything with the key the first time, five lines on a terminal later. */
-const service = new TestService({ config: scriptedModel('- say: [ { text: "hello" } ]') });
+const service = new TestService({ config: scriptedModel('- say: [ { text: "hello" } ]'), console: true });
 before(async () => {
   await service.start();
   // It listens before it has said everything.
@@ -14,6 +16,9 @@ before(async () => {
   await until(() => Promise.resolve(hasStarted() && service.output.includes('/welcome#')), 60_000);
 });
 after(() => service.dispose());
+
+/** By whoever has run `npm run build:console` or a browser's tests in this clone. */
+const isConsoleBuilt = existsSync(join(dirname(mainFile), 'console'));
 
 const talk = (text: string): readonly string[] =>
   text.split('\n').filter((line) => line !== '' && !line.startsWith('{'));
@@ -27,6 +32,7 @@ describe('the first start, without a terminal', () => {
       /^data {5}\.\/data · created · [\d.]+ [GT]B free$/,
       /^model {4}demo · scripted · ready$/,
       /^ready in [\d.]+ s$/,
+      isConsoleBuilt ? /^ {2}Console http:\/\/localhost:\d+$/ : /^ {2}Console none in this copy/,
       /^ {2}API {5}http:\/\/localhost:\d+\/v1$/,
       /^ {2}Errors {2}http:\/\/localhost:\d+\/docs\/errors$/,
       /^note {5}reachable from this computer only; to publish set server\.inference\.host and public_url$/,
@@ -61,7 +67,7 @@ test('a later start without a terminal says the facts again, and no key', async 
 
 test('a later start on a terminal has five lines, and the link for the owner as long as there is none', async () => {
   const terminal = new Terminal([process.execPath, mainFile, 'serve'], { folder: service.folder });
-  await terminal.shows(/Errors/);
+  await terminal.shows(/API/);
   await terminal.shows(/\n[^\n]*Owner[^\n]*\n/);
   const lines = talk(terminal.screen);
   const expected = [
@@ -69,7 +75,9 @@ test('a later start on a terminal has five lines, and the link for the owner as 
     /^data {5}\.\/data · .* free · config \.\/tokenhouse\.yaml$/,
     /^model {4}demo · scripted · ready$/,
     /^ready in [\d.]+ s · reachable from this computer only$/,
-    /^ {2}API {5}http:\S+\/v1 {8}Errors {2}http:\S+$/,
+    isConsoleBuilt
+      ? /^ {2}Console http:\S+ {8}API {5}http:\S+\/v1$/
+      : /^ {2}Console none in this copy.* {8}API {5}http:\S+\/v1$/,
     /^ {2}Owner {3}http:\S+\/welcome#\S+ {8}\(one use, 30 min\)$/,
   ];
   assert.equal(lines.length, expected.length, terminal.screen);

@@ -39,6 +39,8 @@ export interface TestServiceOptions {
   readonly limits?: string;
   /** Processes that answer requests; 1 when left out. */
   readonly workers?: number;
+  /** Whether the web console is on. Off when left out: it may have been built here or not, and the plain pages are always there. */
+  readonly console?: boolean;
   /** Cents of the first account. */
   readonly firstCreditCents?: string;
   readonly environment?: Readonly<Record<string, string>>;
@@ -84,11 +86,11 @@ export class TestService {
   }
 
   /** Writes the configuration anew; a running service notices by itself. */
-  configure(options: Pick<TestServiceOptions, 'config' | 'limits' | 'workers' | 'firstCreditCents'>): void {
+  configure(options: Pick<TestServiceOptions, 'config' | 'limits' | 'workers' | 'console' | 'firstCreditCents'>): void {
     const shed = withoutShedding.filter((line) => !options.limits?.includes(line.split(':')[0]!));
     const limits = `  limits:\n${[...shed, options.limits ?? ''].join('\n').replace(/^/gm, '  ')}\n`;
     this.writeConfig(
-      `server:\n  inference: { port: 0 }\n  account: { port: 0 }\n  workers: ${options.workers ?? 1}\n${limits}accounts: { first_credit_cents: ${options.firstCreditCents ?? '500'} }\n${options.config}\n`,
+      `server:\n  inference: { port: 0 }\n  account: { port: 0, console: ${options.console === true} }\n  workers: ${options.workers ?? 1}\n${limits}accounts: { first_credit_cents: ${options.firstCreditCents ?? '500'} }\n${options.config}\n`,
     );
   }
 
@@ -131,7 +133,7 @@ export class TestService {
     child.stderr.on('data', (text: Buffer) => (this.#stderr += text.toString()));
     await until(() => {
       if (child.exitCode !== null) throw new Error(`the service ended with ${child.exitCode}:\n${this.#stderr}`);
-      return /ready in .*\n.*API .*\n.*Errors .*\n/.test(this.#stderr.slice(from));
+      return /ready in .*\n(.*Console .*\n)?.*API .*\n.*Errors .*\n/.test(this.#stderr.slice(from));
     }, startTimeoutMs);
     const said = this.#stderr.slice(from);
     this.url = /API +(\S+)\/v1/.exec(said)?.[1] ?? '';

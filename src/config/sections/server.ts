@@ -57,12 +57,9 @@ const inference = group('the inference host: the API', {
 
 const account = group('the account host: account API, console and error pages', {
   ...listenMembers(8081),
-  console: flag(
-    'whether it serves the web console, which is not complete yet: signing in, keys, the first request; else plain pages',
-    {
-      default: false,
-    },
-  ),
+  console: flag('whether it serves the web console; without it there are plain pages to sign in and to pay', {
+    default: true,
+  }),
 });
 
 const workers: Setting<number> = untilRestart({

@@ -60,7 +60,7 @@ test('pages that are allowed ask, stream and read errors; the browser keeps ever
   const service = new TestService({ config: '' });
   t.after(() => service.dispose());
   service.writeConfig(
-    `server:\n  inference: { port: 0, allow_origins: ["${allowed}"] }\n  account: { port: 0 }\n` +
+    `server:\n  inference: { port: 0, allow_origins: ["${allowed}"] }\n  account: { port: 0, console: false }\n` +
       scriptedModel('- { say: [{ text: "one " }, { text: "two" }] }', { settings: noFeatures }),
   );
   await service.start();

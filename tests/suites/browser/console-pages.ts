@@ -20,12 +20,19 @@ export const consolePages: readonly ConsolePage[] = [
   { path: '/reset-password#not-a-real-token-0123' },
   { path: '/verify-email#not-a-real-token-0123' },
   { path: '/invitation#not-a-real-token-0123' },
+  { path: '/', signedIn: true },
   { path: '/start', signedIn: true },
   { path: '/keys', signedIn: true, then: (person) => pressKey(person, '?') },
   { path: '/keys?disabled=true', signedIn: true, then: (person) => pressKey(person, 'Control+k') },
   { path: '/keys?create=true', signedIn: true },
   { path: '/keys/KEY', signedIn: true },
   { path: '/keys/key_nothing', signedIn: true },
+  { path: '/billing', signedIn: true },
+  { path: '/billing?add=true', signedIn: true },
+  { path: '/billing?view=movements', signedIn: true },
+  { path: '/billing?view=invoices', signedIn: true },
+  { path: '/billing?view=receipts', signedIn: true },
+  { path: '/billing?checkout=cancelled', signedIn: true },
 ];
 
 async function pressKey({ page }: Person, key: string): Promise<void> {

@@ -15,7 +15,7 @@ const hostileName = `<img src=x onerror="alert(1)"> ${'long'.repeat(15)} \u202Er
 let keyId = '';
 before(async () => {
   service.writeConfig(
-    `server:\n  inference: { port: 0 }\n  account: { port: 0, console: true }\nsign_in: { sign_up: open }\n${scriptedModel(
+    `server:\n  inference: { port: 0 }\n  account: { port: 0 }\nsign_in: { sign_up: open }\n${scriptedModel(
       '- { say: [{ text: "It is " }, { text: "Paris." }] }',
       { settings: noFeatures },
     )}`,
@@ -110,6 +110,53 @@ test('the start page asks the model, and its light turns green for the request o
   assert.equal(answer.status, 200);
   await person.reads(/It has arrived: demo, \d+ tokens/);
   await person.look();
+  // Both requests are on the first page, in its figures, its chart and its list.
+  await person.page.goto(service.accountUrl);
+  await until(async () => (await person.page.getByRole('row', { name: /^demo finished/ }).count()) === 2);
+  await person.page.getByText('Spend of the last 30 days as a table').waitFor();
+  await person.look();
+  await person.leave();
+});
+
+test('the link of a 402 leads to the billing page: a payment is left and then made, and is credit once', async (t) => {
+  const person = await personAt(t);
+  const { page } = person;
+  await signIn(person);
+  /** In dollars, as the page says it. */
+  const balance = async (): Promise<number> =>
+    Number(/\$([\d.]+)/.exec(await page.getByText(/^of a balance of/).innerText())![1]);
+  await page.goto(`${service.accountUrl}/topup`);
+  await page.waitForURL(`${service.accountUrl}/billing?add=true`);
+  await page.getByRole('dialog').waitFor();
+  const before = await balance();
+  await page.getByRole('textbox', { name: 'Amount' }).fill('0.01');
+  person.expects(400);
+  await person.press('Continue to payment');
+  await person.reads(/A payment is from \$1\.00/);
+  await person.look();
+  await person.press('$25.00');
+  await person.press('Continue to payment');
+  await person.arrives(/\/v1\/payments\/demo\/cs_demo_/);
+
+  await page.getByRole('link', { name: 'Back' }).click();
+  await page.waitForURL(`${service.accountUrl}/billing?checkout=cancelled`);
+  await person.reads('You left the payment page: $25.00 was not paid, and nothing was charged.');
+  await person.look();
+  assert.equal(await balance(), before);
+  await page.getByRole('row').getByRole('link', { name: 'Continue to payment' }).click();
+  await person.arrives(/\/v1\/payments\/demo\/cs_demo_/);
+  await person.press('Pay, and report it three times');
+  await page.waitForURL(`${service.accountUrl}/billing?checkout=done`);
+  await person.reads('$25.00 is paid, and the credit can be spent.');
+  await until(async () => (await balance()) === before + 25);
+
+  const receipt = page.getByRole('button', { name: /^Save rcpt_\w+ as a PDF$/ });
+  await receipt.waitFor();
+  await person.look();
+  const [file] = await Promise.all([page.waitForEvent('download'), receipt.click()]);
+  assert.match(file.suggestedFilename(), /^rcpt_\w+\.pdf$/);
+  await page.getByRole('tab', { name: 'Movements' }).click();
+  await page.getByRole('cell', { name: '+$25.00', exact: true }).waitFor();
   await person.leave();
 });
 

@@ -48,7 +48,11 @@ before(() => {
 interface Started {
   readonly child: ChildProcess;
   readonly url: string;
+  readonly accountUrl: string;
+  /** Until it was ready. */
   readonly said: string;
+  /** Until now. */
+  hasSaid(): string;
 }
 
 async function start(variables: Readonly<Record<string, string>> = {}): Promise<Started> {
@@ -66,7 +70,8 @@ async function start(variables: Readonly<Record<string, string>> = {}): Promise<
     assert.equal(child.exitCode, null, said);
     return /^ready in /m.test(said);
   }, 240_000);
-  return { child, url: `http://localhost:${ports[0]}`, said };
+  const [url, accountUrl] = ports.map((port) => `http://localhost:${port}`);
+  return { child, url: url!, accountUrl: accountUrl!, said, hasSaid: () => said };
 }
 
 /** As Ctrl-C does it: npm and the service have the signal, and npm may be gone before the service. */
@@ -113,6 +118,17 @@ test('npm start sets up everything and serves a real answer', async () => {
   assert.match(usage.stdout, /smollm2-135m-instruct/, usage.stderr);
 });
 
+test('the console is built meanwhile, and its packages are gone afterwards', async () => {
+  assert.match(first.said, /^ {2}Console http:\/\/localhost:\d+\n/m, 'the first thing to open');
+  const page = async () => await fetch(first.accountUrl, { headers: { accept: 'text/html' } });
+  await until(() => /^console {2}/m.test(first.hasSaid()), 240_000);
+  assert.match(first.hasSaid(), /^console {2}\d+ files/m);
+  const shown = await page();
+  assert.equal(shown.status, 200);
+  assert.match(await shown.text(), /<script type="module" src="\/assets\/console-\w+\.js">/);
+  await until(() => !existsSync(join(clone, 'web', 'node_modules')));
+});
+
 test('what is installed and built takes at most 120 MB, without what is for development or another platform', () => {
   const bytes = bytesBelow(join(clone, 'node_modules')) + bytesBelow(join(clone, 'dist'));
   assert.ok(bytes < bytesMax, `${Math.round(bytes / 1024 / 1024)} MB in node_modules and dist`);
@@ -137,7 +153,28 @@ test('a later start installs nothing, needs no network, and goes on with the sam
   const second = await start({ npm_config_offline: 'true' });
   assert.doesNotMatch(second.said, /^install/m);
   assert.doesNotMatch(second.said, /The first account was created/);
+  assert.equal((await fetch(second.accountUrl, { headers: { accept: 'text/html' } })).status, 200);
   await stop(second);
+  assert.doesNotMatch(second.hasSaid(), /^(install|console)/m);
+});
+
+test('a start that cannot build the console, without a network, serves all the same and says why in one line', async () => {
+  rmSync(join(clone, 'dist', 'console'), { recursive: true });
+  const third = await start({ npm_config_offline: 'true', npm_config_cache: join(folder, 'no-cache') });
+  await until(() => /^console {2}/m.test(third.hasSaid()), 240_000);
+  const reasons = third
+    .hasSaid()
+    .split('\n')
+    .filter((line) => line.startsWith('console  '));
+  assert.deepEqual(
+    reasons.map((line) => line.split(':')[0]),
+    ['console  not built, there are plain pages instead'],
+  );
+  const plain = await fetch(third.accountUrl, { headers: { accept: 'text/html' } });
+  assert.equal(plain.status, 200);
+  assert.match(await plain.text(), /href="\/sign-in"/);
+  assert.equal((await fetch(`${third.url}/healthz`)).status, 200);
+  await stop(third);
 });
 
 test('a source that needs more of the packages brings them back', () => {

@@ -3,6 +3,7 @@
  * the path and its parameters, so that `refresh('/v1/keys')` renews every list and object below it.
  */
 import { keepPreviousData, useInfiniteQuery, useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
+import { useCallback } from 'react';
 import type { UseMutationResult, UseQueryResult } from '@tanstack/react-query';
 import type { MaybeOptionalInit } from 'openapi-fetch';
 import type { PathsWithMethod } from 'openapi-typescript-helpers';
@@ -49,11 +50,14 @@ export function useGet<Path extends GetPath>(
   return useQuery<Got<Path>, ApiFailure>({
     queryKey: getKey(path, params),
     queryFn: ({ signal }) => get(path, params, signal),
-    ...(every === undefined ? {} : { refetchInterval: every }),
+    ...(every === undefined ? {} : { refetchInterval: ({ state: { error } }) => (isFinal(error) ? false : every) }),
     ...(enabled === undefined ? {} : { enabled }),
     ...(keepPrevious === true ? { placeholderData: keepPreviousData as never } : {}),
   });
 }
+
+/** What is not there, or not allowed, is not asked for again and again. */
+const isFinal = (error: ApiFailure | null): boolean => error?.status === 403 || error?.status === 404;
 
 /** Outside of components. */
 export const get = <Path extends GetPath>(
@@ -145,19 +149,24 @@ export function useSend<Of extends Method, Path extends SendPath<Of>>(
   path: Path,
   { refreshes = [] }: { readonly refreshes?: readonly string[] } = {},
 ): UseMutationResult<Json<Operation<Of, Path>>, ApiFailure, SendInput<Of, Path>> {
-  const queries = useQueryClient();
+  const refresh = useRefresh();
   return useMutation<Json<Operation<Of, Path>>, ApiFailure, SendInput<Of, Path>>({
     mutationFn: (input) => send(method, path, input),
-    onSuccess: async () => {
-      await Promise.all(
-        refreshes.map((beginning) =>
-          queries.invalidateQueries({
-            predicate: ({ queryKey: [kind, , asked] }) => kind === 'api' && String(asked).startsWith(beginning),
-          }),
-        ),
-      );
-    },
+    onSuccess: () => refresh(refreshes),
   });
+}
+
+/** Asks again for what begins with one of these paths. */
+export function useRefresh(): (beginnings: readonly string[]) => Promise<void> {
+  const queries = useQueryClient();
+  return useCallback(
+    (beginnings) =>
+      queries.invalidateQueries({
+        predicate: ({ queryKey: [kind, , asked] }) =>
+          kind === 'api' && beginnings.some((beginning) => String(asked).startsWith(beginning)),
+      }),
+    [queries],
+  );
 }
 
 /** Outside of components. */

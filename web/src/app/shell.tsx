@@ -69,10 +69,10 @@ export function Shell() {
       <a className={styles['skip']} href="#content">
         {t('skip')}
       </a>
-      <a href="/" className={styles['brand']}>
+      <Link to="/" className={styles['brand']}>
         <Mark />
         Tokenhouse
-      </a>
+      </Link>
       <header className={styles['header']}>
         <IconButton
           className={styles['menuButton']!}

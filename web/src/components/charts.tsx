@@ -33,13 +33,19 @@ export interface ChartProps {
 
 /** More than these would be too narrow to hit, or more SVG than a phone likes: 2,000 points in all. */
 const pointsMax = 2000;
-const margin = { top: 8, right: 4, bottom: 20, left: 52 };
+const margin = { top: 8, right: 4, bottom: 20 };
+/** Of the figures at the axis, about. */
+const characterWidth = 6.6;
 
 export const seriesColor = (at: number): string => `var(--chart-${(at % 6) + 1})`;
 
 interface Frame {
   readonly width: number;
   readonly height: number;
+  /** Where the bars begin: the longest figure of the axis is before it. */
+  readonly left: number;
+  /** Values at the axis. */
+  readonly ticks: readonly number[];
   readonly x: ReturnType<typeof scaleBand<number>>;
   readonly y: ReturnType<typeof scaleLinear<number>>;
   readonly stacked: readonly StackedSeries<number, number>[];
@@ -121,9 +127,9 @@ function Figure({
   const t = useText<AppTexts>('app');
   const [width, box] = useWidth();
   const shown = labels.slice(0, Math.floor(pointsMax / Math.max(1, series.length)));
-  const frame = frameOf(width, height, shown, series);
-  const ticks = frame.y.ticks(4);
-  const every = Math.max(1, Math.ceil((shown.length * 64) / Math.max(1, width - margin.left)));
+  const frame = frameOf(width, height, shown, series, format);
+  const { left, ticks } = frame;
+  const every = Math.max(1, Math.ceil((shown.length * 64) / Math.max(1, width - left)));
   return (
     <figure ref={box} className={styles['figure']}>
       <svg
@@ -135,8 +141,8 @@ function Figure({
       >
         {ticks.map((tick) => (
           <g key={tick} transform={`translate(0,${frame.y(tick)})`}>
-            <line className={styles['gridline']} x1={margin.left} x2={width - margin.right} />
-            <text x={margin.left - 6} dy="0.32em" textAnchor="end">
+            <line className={styles['gridline']} x1={left} x2={width - margin.right} />
+            <text x={left - 6} dy="0.32em" textAnchor="end">
               {format(tick)}
             </text>
           </g>
@@ -199,15 +205,23 @@ function Figure({
   );
 }
 
-function frameOf(width: number, height: number, labels: readonly string[], series: readonly ChartSeries[]): Frame {
+function frameOf(
+  width: number,
+  height: number,
+  labels: readonly string[],
+  series: readonly ChartSeries[],
+  format: (value: number) => string,
+): Frame {
   const rows = labels.map((_, at) => at);
   const stacked = stack<unknown, number, number>()
     .keys(series.map((_, at) => at))
     .value((label, at) => Math.max(0, series[at]!.values[label] ?? 0))(rows) as StackedSeries<number, number>[];
   const top = Math.max(0, ...stacked.flatMap((layer) => layer.map(([, to]) => to)));
-  const x = scaleBand<number>(rows, [margin.left, Math.max(margin.left + 1, width - margin.right)]).padding(0.2);
   const y = scaleLinear([0, top === 0 ? 1 : top], [height - margin.bottom, margin.top]).nice(4);
-  return { width, height, x, y, stacked };
+  const ticks = y.ticks(4);
+  const left = 14 + Math.ceil(characterWidth * Math.max(...ticks.map((tick) => format(tick).length)));
+  const x = scaleBand<number>(rows, [left, Math.max(left + 1, width - margin.right)]).padding(0.2);
+  return { width, height, left, ticks, x, y, stacked };
 }
 
 /** As wide as what it is in, drawn again when that changes. */

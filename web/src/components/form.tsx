@@ -128,6 +128,13 @@ function useFault(name: string | undefined): string | undefined {
   return name !== undefined && error?.param !== undefined && topOf(error.param) === name ? error.message : undefined;
 }
 
+/** What `centsOf` reads. */
+const moneyInput = {
+  inputMode: 'decimal',
+  autoComplete: 'off',
+  pattern: String.raw`\$?\s*\d{1,8}([.,]\d{1,2})?`,
+} as const;
+
 type TextFieldProps = FieldOwn &
   Omit<InputHTMLAttributes<HTMLInputElement>, 'name' | 'id'> & { readonly isMoney?: boolean };
 
@@ -140,7 +147,7 @@ export function TextField({ label, hint, optional, error, name, isMoney, classNa
             className={classes(styles['input'], className)}
             name={name}
             required={optional !== true}
-            {...(isMoney === true ? { inputMode: 'decimal', autoComplete: 'off' } : {})}
+            {...(isMoney === true ? moneyInput : {})}
             {...control}
             {...input}
           />

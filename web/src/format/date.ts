@@ -35,3 +35,17 @@ export function formatRelative(seconds: number, now = Date.now() / 1000): string
     unit,
   );
 }
+
+/** `Nov 24`, for axes: a day of a zone. */
+export const formatDay = (seconds: number, ofZone: string): string =>
+  new Intl.DateTimeFormat(currentLocale(), { month: 'short', day: 'numeric', timeZone: ofZone }).format(seconds * 1000);
+
+/** `2026-11`: the month of a zone that a time is in. To make a format costs much more than to use it. */
+export function monthIn(ofZone: string): (seconds: number) => string {
+  const format = new Intl.DateTimeFormat('en-US', { year: 'numeric', month: '2-digit', timeZone: ofZone });
+  return (seconds) => {
+    const parts = format.formatToParts(seconds * 1000).map(({ type, value }) => [type, value]);
+    const { year, month } = Object.fromEntries(parts) as { readonly year: string; readonly month: string };
+    return `${year}-${month}`;
+  };
+}

@@ -33,7 +33,6 @@ export function KeyFields({ of: key }: { readonly of?: Key }) {
           hint={t('budgetHint')}
           optional
           isMoney
-          pattern="\$?\s*\d{1,8}([.,]\d{1,2})?"
           defaultValue={typeof key?.limit_cents === 'number' ? dollarsTyped(key.limit_cents) : ''}
         />
         <Select

@@ -1,0 +1,38 @@
+/** Which of its states the web console is in decides what `/` shows; a browser reads the rest (tests/suites/browser). */
+import assert from 'node:assert/strict';
+import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { test } from 'node:test';
+
+import { Console } from '../../src/account-api/console.ts';
+import { temporaryFolder } from '../store/fixture.ts';
+
+const browser = { accept: 'text/html,*/*;q=0.8' };
+
+test('a console that is not there, is being built, could not be built, and is built', async (t) => {
+  const folder = join(temporaryFolder(t), 'console');
+  const webConsole = new Console(folder, () => undefined);
+  const asked = (path: string, headers = browser) => webConsole.answer(path, headers);
+  assert.equal(await asked('/'), undefined, 'plain pages');
+
+  mkdirSync(folder);
+  const waiting = await asked('/');
+  assert.equal(waiting?.status, 503);
+  assert.equal(waiting.headers['refresh'], '2');
+  assert.equal(await asked('/topup'), undefined, 'the plain page works meanwhile');
+
+  writeFileSync(join(folder, 'problem.txt'), 'no network');
+  assert.equal(await asked('/'), undefined);
+
+  rmSync(join(folder, 'problem.txt'));
+  const files = { 'index.html': { type: 'text/html; charset=utf-8', bytes: 4, br: 4, gz: 4 } };
+  writeFileSync(join(folder, 'index.html'), 'page');
+  writeFileSync(join(folder, 'manifest.json'), JSON.stringify({ pages: ['/', '/keys/$id'], files }));
+  for (const path of ['/', '/keys/key_1']) {
+    const shown = await asked(path);
+    assert.equal(shown?.status, 200, path);
+    assert.match(shown.headers['content-security-policy'] ?? '', /script-src 'self'/);
+  }
+  for (const path of ['/keys', '/keys/', '/keys/a/b', '/docs/errors']) assert.equal(await asked(path), undefined, path);
+  assert.equal(await asked('/', { accept: '*/*' }), undefined, 'a program');
+});

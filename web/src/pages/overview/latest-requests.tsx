@@ -1,0 +1,46 @@
+import type { Row } from '../../api/use-api.ts';
+import { Badge } from '../../components/badge.tsx';
+import { Count, Money, Time } from '../../components/figures.tsx';
+import { Panel } from '../../components/page.tsx';
+import { EmptyState } from '../../components/state.tsx';
+import { DataTable, wholeList } from '../../components/table.tsx';
+import type { Column } from '../../components/table.tsx';
+import { useText } from '../../i18n/text.ts';
+import type { OverviewTexts } from './messages/en.ts';
+
+type Request = Row<'/v1/generations'>;
+
+export function LatestRequests({ rows }: { readonly rows: readonly Request[] }) {
+  const t = useText<OverviewTexts>('overview');
+  const columns: readonly Column<Request>[] = [
+    { head: t('model'), main: true, cell: ({ model }) => model },
+    { head: t('state'), cell: (request) => <State of={request} /> },
+    { head: t('input'), number: true, cell: ({ tokens_prompt: tokens }) => <Count value={tokens} /> },
+    { head: t('output'), number: true, cell: ({ tokens_completion: tokens }) => <Count value={tokens} /> },
+    { head: t('cost'), number: true, cell: ({ total_cost_microcents: cost }) => <Money microcents={cost} /> },
+    { head: t('when'), number: true, cell: ({ ended_at: at }) => <Time at={at} relative /> },
+  ];
+  return (
+    <Panel title={t('latest')} flush>
+      <DataTable
+        label={t('latest')}
+        columns={columns}
+        list={wholeList(rows)}
+        keyOf={({ id }) => id}
+        empty={<EmptyState title={t('noneOfYours')}>{t('noneOfYoursText')}</EmptyState>}
+      />
+    </Panel>
+  );
+}
+
+/** How it ended; what an error of the API is called where there was one. */
+function State({ of: { ending, cancelled, error_code: code } }: { readonly of: Request }) {
+  const t = useText<OverviewTexts>('overview');
+  if (ending === 'finished') return <Badge tone="good">{t('finished')}</Badge>;
+  if (cancelled) return <Badge>{t('cancelled')}</Badge>;
+  return (
+    <>
+      <Badge tone="bad">{t('failed')}</Badge> <code>{code ?? ending}</code>
+    </>
+  );
+}

@@ -1,0 +1,34 @@
+import type { Translated } from '../../../i18n/text.ts';
+import type { OverviewTexts } from './en.ts';
+
+const de: Translated<OverviewTexts> = {
+  available: 'Verfügbar',
+  cancelled: 'abgebrochen',
+  chart: 'Ausgaben der letzten {days} Tage',
+  cost: 'Kosten',
+  createKey: 'Schlüssel anlegen',
+  failed: 'nicht beendet',
+  finished: 'beendet',
+  firstRequest: 'Erste Anfrage senden',
+  held: 'Reserviert',
+  heldBy: { one: 'von {n} laufenden Anfrage', other: 'von {n} laufenden Anfragen' },
+  input: 'Tokens hinein',
+  latest: 'Letzte Anfragen',
+  model: 'Modell',
+  month: 'Diesen Monat ausgegeben',
+  noneOfYours: 'Noch keine von Ihnen',
+  noneOfYoursText: 'Hier sehen Sie die Anfragen Ihrer eigenen Schlüssel, darüber die Ausgaben des ganzen Kontos.',
+  ofBalance: 'von {amount} Guthaben',
+  otherModels: 'Andere Modelle',
+  output: 'Tokens heraus',
+  start: 'Start',
+  state: 'Stand',
+  title: 'Übersicht',
+  today: 'Heute ausgegeben',
+  unused: 'Noch keine Anfragen',
+  unusedText: 'Die Startseite fragt ein Modell von hier aus und zeigt, wie ein Programm es tut.',
+  when: 'Wann',
+  zone: 'in der Zeitzone {zone}',
+};
+
+export default de;
