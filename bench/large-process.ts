@@ -59,7 +59,13 @@ function post(): Promise<{ readonly status: number | undefined; readonly retryAf
     const options = { host: '127.0.0.1', port: job.port, method: 'POST', path: '/v1/chat/completions', headers, agent };
     const sent = request(options, (answer) => {
       const retryAfterSeconds = Number(answer.headers['retry-after'] ?? 1);
-      answer.resume().once('close', () => resolve({ status: answer.statusCode, retryAfterSeconds }));
+      let text = '';
+      answer.setEncoding('utf8').on('data', (piece: string) => (text = (text + piece).slice(0, 500)));
+      answer.once('close', () => {
+        const status = answer.statusCode ?? 0;
+        if (![200, 429, 503].includes(status)) process.stderr.write(`a large text: ${status} ${text}\n`);
+        resolve({ status, retryAfterSeconds });
+      });
     });
     sent.once('error', () => resolve({ status: undefined, retryAfterSeconds: 1 }));
     sent.end(body);

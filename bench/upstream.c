@@ -29,7 +29,7 @@
 
 #define TOKENS_MAX 1024
 #define PROMPT_TOKENS 312
-#define REQUEST_BYTES_MAX (1 << 20)
+#define REQUEST_BYTES_MAX (1 << 27)
 // One list of streams for each of the next so many milliseconds; a pace cannot be slower.
 #define WHEEL_SLOTS 4096
 
