@@ -154,7 +154,7 @@ test('`tokenhouse reload` prints what changed, that nothing did, and what is wro
 
   const file = join(service.folder, 'tokenhouse.yaml');
   const text = readFileSync(file, 'utf8');
-  service.writeConfig(`${text.replace('account: { port: 0 }', 'account: { port: 1 }')}`);
+  service.writeConfig(`${text.replace('account: { port: 0', 'account: { port: 1')}`);
   const refused = await service.command('reload');
   assert.equal(refused.code, 78, refused.stdout);
   assert.match(refused.stderr, /keeps configuration 1:\ntokenhouse\.yaml:3:\d+: server\.account\.port cannot change/);
