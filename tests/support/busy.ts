@@ -4,8 +4,8 @@
 export const slowness = Math.max(1, Number(process.env['TOKENHOUSE_TEST_SLOWNESS'] ?? 1));
 
 /**
- * Sends again what was refused with 429, as clients do: a large body is given ten seconds of a thread, and beside other tests that
- * may not be enough. The fifth answer stands, whatever it is.
+ * Sends again what was refused with 429, as clients do: a large body is given half a minute of a thread that
+ * yields to everything else, and beside other tests that may not be enough. The fifth answer stands, whatever it is.
  */
 export async function sendAgainWhenBusy<T extends { readonly status: number }>(send: () => Promise<T>): Promise<T> {
   for (let sent = 1; ; sent++) {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 
-import { sendAgainWhenBusy } from '../../support/busy.ts';
+import { sendAgainWhenBusy, slowness } from '../../support/busy.ts';
 import { InnerService, scriptedModel } from '../../support/service.ts';
 import { askChat, chatRequest, plainBody } from './chat.ts';
 import { assertEnvelope } from './envelope.ts';
@@ -93,7 +93,7 @@ test('odd but valid JSON is taken', async () => {
   }
 });
 
-describe('the size of a body', { timeout: 120_000 }, () => {
+describe('the size of a body', { timeout: 120_000 * slowness }, () => {
   /** Valid JSON of exactly this many bytes. */
   const bodyOf = (bytes: number): Buffer => {
     const text = JSON.stringify(plainBody);

@@ -12,7 +12,10 @@ export interface JsonThreadsOptions {
   readonly threadsMax?: number;
   /** Bodies that wait for a thread; more are refused. */
   readonly waitingMax?: number;
-  /** Time limit of a body, including its wait for a thread. */
+  /**
+   * Time limit of a body, including its wait for a thread. Threads yield to everything else: beside other programs on two slow cores 50 MB
+   * took more than 10 s.
+   */
   readonly timeLimitMs?: number;
   /** An idle thread ends after this long and releases its memory. */
   readonly idleMs?: number;
@@ -33,7 +36,7 @@ export class JsonThreads {
   readonly #timeLimitMs: number;
   readonly #waitingMax: number;
 
-  constructor({ threadsMax, waitingMax = 32, timeLimitMs = 10_000, idleMs = 10_000 }: JsonThreadsOptions = {}) {
+  constructor({ threadsMax, waitingMax = 32, timeLimitMs = 30_000, idleMs = 10_000 }: JsonThreadsOptions = {}) {
     this.#timeLimitMs = timeLimitMs;
     this.#waitingMax = waitingMax;
     this.#pool = new ThreadPool({
