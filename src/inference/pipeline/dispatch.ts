@@ -118,15 +118,9 @@ function place(
   tried: ReadonlySet<Backend>,
   failure: unknown,
 ): Placement<Backend> | undefined {
-  const isAble = (backend: Backend): boolean => {
-    if (tried.has(backend)) return false;
-    if (isReady(backend)) return mayTake(backend, order.request);
-    fleet.left(backend);
-    return false;
-  };
-  const nowMs = performance.now();
-  fleet.welcome(isReady, nowMs);
-  const placement = fleet.place(routed, isAble, nowMs);
+  const isAble = (backend: Backend): boolean =>
+    !tried.has(backend) && isReady(backend) && mayTake(backend, order.request);
+  const placement = fleet.place(routed, isAble, performance.now());
   // Those that are able are full.
   if (placement !== undefined || backends.some(isAble)) return placement;
   if (failure !== undefined) throw withModel(failure, order);

@@ -130,7 +130,7 @@ export class Fleet<Member extends BackendLoad> {
     return choice === undefined ? undefined : this.#placed(choice, prefixes, nowMs);
   }
 
-  /** It was seen to take no requests at all. */
+  /** It takes no requests at all. Said by the simulation alone: the service has no slow start (decision 030). */
   left(member: Member): void {
     this.#away.add(member);
   }
