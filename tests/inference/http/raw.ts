@@ -1,5 +1,6 @@
 import { connect } from 'node:net';
 import type { Socket } from 'node:net';
+import { slowness } from '../../support/busy.ts';
 
 /** One HTTP answer, as it came over the socket. */
 export interface RawAnswer {
@@ -19,7 +20,7 @@ export interface RawRequest {
   readonly body?: string | Uint8Array;
 }
 
-const answerTimeoutMs = 20_000;
+const answerTimeoutMs = 20_000 * slowness;
 
 /** A connection that sends any bytes at all and reads the answers itself: for what an HTTP library would refuse to do. */
 export class RawConnection {
