@@ -12,7 +12,7 @@ import type { UsageAttempt } from './schema/tables.ts';
 export type { Ending, TransferKind };
 
 /** One request, one row, written once. `zdr` is left out where it is not known, `attempts` where there was no choice. */
-export type UsageRow = Omit<Row<'usage'>, 'zdr' | 'attempts'> & {
+export type UsageRow = Omit<Row<'usage'>, 'zdr' | 'backendAttempts'> & {
   readonly zdr?: boolean;
   readonly attempts?: readonly UsageAttempt[];
 };

@@ -102,7 +102,7 @@ function matching(filter: UsageFilter) {
   };
 }
 
-export const toUsageRow = ({ zdr, attempts, ...row }: Row<'usage'>): UsageRow => ({
+export const toUsageRow = ({ zdr, backendAttempts: attempts, ...row }: Row<'usage'>): UsageRow => ({
   ...row,
   ...(zdr === null ? {} : { zdr }),
   ...(attempts === null ? {} : { attempts }),

@@ -238,7 +238,7 @@ const usage = table(
     /** With zero data retention; null: from before it was recorded. */
     zdr: flag.null,
     /** The backends that were tried and why ; null: there was one to choose from, and one try. */
-    attempts: json<readonly UsageAttempt[]>().null,
+    backend_attempts: json<readonly UsageAttempt[]>().null,
   },
   {
     checks: {
