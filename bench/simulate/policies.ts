@@ -21,8 +21,6 @@ export interface Policy {
   readonly name: string;
   /** `undefined`: there is none that is up and was not tried. */
   send(request: TracedRequest, tried: ReadonlySet<number>, nowMs: number): Sent | undefined;
-  /** A server takes requests again, with an empty cache. */
-  recovered(server: number, nowMs: number): void;
 }
 
 export interface PolicyOptions {
@@ -78,10 +76,6 @@ function leastExpected({ servers, cacheBlocks }: PolicyOptions): Policy {
         end: (at) => placement.end(at),
       };
     },
-    recovered: (server, nowMs) => {
-      fleet.left(fleet.members[server]!);
-      fleet.welcome(() => true, nowMs);
-    },
   };
 }
 
@@ -100,7 +94,6 @@ function plain(
       const server = able.find(({ index }) => index >= wanted)?.index ?? able[0]!.index;
       return { server, begun: nothing, reported: nothing, end: nothing };
     },
-    recovered: nothing,
   };
 }
 

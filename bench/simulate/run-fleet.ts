@@ -212,7 +212,6 @@ class Play {
       this.#events.add(atMs, () => {
         if (server.isDead) return look(atMs + lookMs);
         server.isDown = false;
-        this.#policy.recovered(server.index, atMs);
       });
     };
     look(nowMs + lookMs);

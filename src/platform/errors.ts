@@ -307,6 +307,9 @@ export interface ErrorDetails {
   readonly cause?: unknown;
 }
 
+/** The code that the ledger and the log keep of a failure. */
+export const errorCodeOf = (error: unknown): ErrorCode => (error instanceof ApiError ? error.code : 'internal_error');
+
 /** The facts of a 429 about the cap that was met and when to come back (specification §7.5). */
 export const atCap = (
   cap: number,

@@ -1,5 +1,5 @@
 import { randomInt } from 'node:crypto';
-import { ApiError, atCap } from '../../platform/errors.ts';
+import { ApiError, atCap, errorCodeOf } from '../../platform/errors.ts';
 import type { GenerationBatch, TakeBatch, Usage } from '../../generation/event.ts';
 import type { EngineRequest } from '../../generation/request.ts';
 import type { UsageAttempt } from '../../store/schema/tables.ts';
@@ -69,7 +69,7 @@ export async function dispatch(
       return;
     } catch (error) {
       if (isTaking) throw error;
-      attempt.failed = signal.aborted ? null : codeOf(error);
+      attempt.failed = signal.aborted ? null : errorCodeOf(error);
       if (content || signal.aborted) throw withModel(error, order);
       const refusal = lengthRefusal(error);
       const shorter = refusal === undefined || refitted ? undefined : order.retryWithinContext(refusal);
@@ -89,8 +89,6 @@ export async function dispatch(
     }
   }
 }
-
-const codeOf = (error: unknown): string => (error instanceof ApiError ? error.code : 'internal_error');
 
 /** Prompts of two models are never the same, and nobody outside knows what two prompts have in common here. */
 const salt = randomInt(2 ** 32);

@@ -2,7 +2,7 @@ import type { Billing } from '../../billing/billing.ts';
 import { holdStepTokens } from '../../billing/bill.ts';
 import { isCharged } from '../../billing/endings.ts';
 import type { Receipt } from '../../billing/hold.ts';
-import { ApiError } from '../../platform/errors.ts';
+import { ApiError, errorCodeOf } from '../../platform/errors.ts';
 import type { GenerationBatch, Usage } from '../../generation/event.ts';
 import type { Admitted, Limits, Spent } from '../../billing/rate-limits/rate-limits.ts';
 import type { Ending } from '../../store/ledger.ts';
@@ -121,7 +121,7 @@ export async function run(taken: Order, services: RunServices, signal: StopSigna
       }
       // The first cause wins: a client that leaves after a failure does not pay for it.
       ending = hold.lost ? 'lost' : 'failed';
-      errorCode = error instanceof ApiError ? error.code : 'internal_error';
+      errorCode = errorCodeOf(error);
       throw error;
     } finally {
       if (settled === undefined) {

@@ -9,8 +9,6 @@ export interface BackendView {
   readonly rank: number;
   /** Share of the work beside backends of the same rank. */
   readonly weight: number;
-  /** What the first seconds after a recovery leave of the weight, from 0 (exclusive) to 1. */
-  readonly warmth: number;
   /** Requests at once. */
   readonly concurrencyMax: number;
   /** Requests that it works on now, those that wait for their first token included. */
@@ -98,7 +96,7 @@ function secondsAt(backend: BackendView, tokens: number, tokensPerSecond: number
   const speed = backend.ownTokensPerSecond === 0 ? tokensPerSecond : backend.ownTokensPerSecond;
   const waiting = backend.waitingTokens === 0 ? 0 : unreadTokens(backend, speed, nowMs);
   const read = waitingShare * waiting + own + runningTokens * backend.running;
-  return read / (speed * backend.weight * backend.warmth);
+  return read / (speed * backend.weight);
 }
 
 /** What waits, without what the backend has read of it by its speed. */

@@ -6,7 +6,6 @@ import { noPrefixes, type PromptPrefixes } from './prompt-prefixes.ts';
 export interface BackendLoad extends BackendView, CacheView {
   rank: number;
   cachedTokens: number;
-  warmth: number;
   running: number;
   waitingTokens: number;
   readingTokens: number;
@@ -20,8 +19,6 @@ export interface BackendLoad extends BackendView, CacheView {
   measuredAtMs: number;
   /** It has once reported that it had tokens in its cache; many servers report none unless told to. */
   reportsCache: boolean;
-  /** When it began to take requests again. */
-  warmSinceMs: number;
 }
 
 interface Waiting {
@@ -34,7 +31,6 @@ export function idleLoad({ concurrencyMax = Infinity, weight = 1 } = {}): Backen
   return {
     rank: 1,
     weight,
-    warmth: 1,
     concurrencyMax,
     running: 0,
     waitingTokens: 0,
@@ -50,7 +46,6 @@ export function idleLoad({ concurrencyMax = Infinity, weight = 1 } = {}): Backen
     measuredTokensPerSecond: 0,
     measuredAtMs: 0,
     reportsCache: false,
-    warmSinceMs: 0,
   };
 }
 
@@ -84,12 +79,6 @@ const measuredTokensMin = 64;
 const ownSpeedRatio = 1.5;
 /** A backend that was slow and got nothing since is tried again. */
 const ownSpeedMs = 300_000;
-/**
- * A server that comes back is slower at first than it was. Longer than this only keeps it idle: its empty cache is in the figures
- * already, and on a trace 10 s delayed its first request from 3 to 11 s and changed no percentile (bench/results.md).
- */
-const warmUpMs = 2_000;
-const warmthMin = 0.1;
 /** A difference in the cached tokens that is only a matter of where blocks end: 512 characters and the beginning of a template. */
 const cachedSlackTokens = 256;
 
@@ -100,8 +89,6 @@ export class Fleet<Member extends BackendLoad> {
   /** Of a usual member; 0: none was measured. */
   #tokensPerSecond = 0;
   #placements = 0;
-  readonly #away = new Set<Member>();
-  readonly #warming = new Set<Member>();
   readonly #ownSpeeds = new Set<Member>();
 
   /** `before`: what it takes the place of; what was learned about members of both is kept. */
@@ -113,8 +100,6 @@ export class Fleet<Member extends BackendLoad> {
     this.#placements = before.#placements;
     const kept = new Set(members);
     for (const member of before.members) if (!kept.has(member)) this.#cache.drop(member);
-    for (const member of before.#away) if (kept.has(member)) this.#away.add(member);
-    for (const member of before.#warming) if (kept.has(member)) this.#warming.add(member);
     for (const member of before.#ownSpeeds) if (kept.has(member)) this.#ownSpeeds.add(member);
   }
 
@@ -123,30 +108,10 @@ export class Fleet<Member extends BackendLoad> {
     if (this.members.length === 1) return this.#only(this.members[0]!, mayTake);
     const prefixes = request.prefixes();
     this.#cache.look(prefixes);
-    if (this.#warming.size > 0) this.#warm(nowMs);
     if (this.#ownSpeeds.size > 0) this.#forgetSpeeds(nowMs);
     const tokensPerSecond = this.#tokensPerSecond || tokensPerSecondUnknown;
     const choice = choose(request.promptTokens, this.members, tokensPerSecond, nowMs, mayTake);
     return choice === undefined ? undefined : this.#placed(choice, prefixes, nowMs);
-  }
-
-  /** It takes no requests at all. Said by the simulation alone: the service has no slow start (decision 030). */
-  left(member: Member): void {
-    this.#away.add(member);
-  }
-
-  /**
-   * Of those that had left, the ones that are back begin slowly and with an empty cache: most were started anew, and a cache that is
-   * better than was thought only costs what it saves.
-   */
-  welcome(isBack: (member: Member) => boolean, nowMs: number): void {
-    for (const member of this.#away) {
-      if (!isBack(member)) continue;
-      this.#away.delete(member);
-      member.warmSinceMs = nowMs;
-      this.#warming.add(member);
-      this.#cache.drop(member);
-    }
   }
 
   #only(member: Member, mayTake: (member: Member) => boolean): Placement<Member> | undefined {
@@ -208,13 +173,6 @@ export class Fleet<Member extends BackendLoad> {
       member.ownTokensPerSecond = 0;
       member.measuredTokensPerSecond = 0;
       this.#ownSpeeds.delete(member);
-    }
-  }
-
-  #warm(nowMs: number): void {
-    for (const member of this.#warming) {
-      member.warmth = Math.min(1, Math.max(warmthMin, (nowMs - member.warmSinceMs) / warmUpMs));
-      if (member.warmth === 1) this.#warming.delete(member);
     }
   }
 }
