@@ -95,14 +95,14 @@ const arrows: Readonly<Record<string, readonly string[]>> = {
 /** The only places where concrete engines and stores are named; they may import everything. */
 const compositionRoots: ReadonlySet<string> = new Set(['main', 'app', 'cli']);
 
-/** Arrows that end at one file: the interface of a part with several implementations, or the one pure thing in it. */
-const narrowArrows: Readonly<Record<string, string>> = {
-  'inference/pipeline → inference/dialects': 'inference/dialects/dialect.ts',
-  'inference/pipeline → inference/engines': 'inference/engines/engine.ts',
-  'config → catalog': 'catalog/card-flags.ts',
-  'config → generation': 'generation/sampling-defaults.ts',
-  'inference/model-files → generation': 'generation/sampling-defaults.ts',
-  'app/control → config': 'config/reload-outcome.ts',
+/** Arrows that end at these files: the interface of a part with several implementations, or what is pure in it. */
+const narrowArrows: Readonly<Record<string, readonly string[]>> = {
+  'inference/pipeline → inference/dialects': ['inference/dialects/dialect.ts'],
+  'inference/pipeline → inference/engines': ['inference/engines/engine.ts'],
+  'config → catalog': ['catalog/card-flags.ts'],
+  'config → generation': ['generation/sampling-defaults.ts', 'generation/flavor-names.ts'],
+  'inference/model-files → generation': ['generation/sampling-defaults.ts'],
+  'app/control → config': ['config/reload-outcome.ts'],
 };
 
 /** Where execution starts; the second half are threads and child processes, which nothing imports. */
@@ -351,7 +351,7 @@ function importFault(file: string, target: string): string | undefined {
     return `${from} may import ${allowed.length === 0 ? 'nothing of ours' : `only ${allowed.join(', ')}`}, not ${to}`;
   }
   const face = narrowArrows[`${from} → ${to}`];
-  if (face !== undefined && target !== face) return `of ${to}, ${from} may import only '${face}'`;
+  if (face !== undefined && !face.includes(target)) return `of ${to}, ${from} may import only '${face.join("', '")}'`;
   const isConcrete = to === 'store' ? /^store\/(postgres|sqlite|workers)\//.test(target) : to === 'inference/engines';
   if (isConcrete && folderIn(target) !== undefined) {
     return `concrete engines and stores are named only in ${[...compositionRoots].join(', ')}`;

@@ -1,3 +1,4 @@
+import type { FlavorName } from '../generation/flavor-names.ts';
 import type { Effort } from '../generation/request.ts';
 import { camel, type Camel } from '../platform/camel-case.ts';
 
@@ -22,7 +23,7 @@ export interface CardFlag {
 }
 
 /** Kinds of backends that differ in what they can do: the engine, or for the engine `openai` the flavor. */
-export type BackendKind = 'llama' | 'scripted' | 'llama-server' | 'openai' | 'sglang' | 'tei' | 'vllm';
+export type BackendKind = 'llama' | 'scripted' | FlavorName;
 
 /**
  * `yes`: it can, and the card says so unless the file disables it. `may`: it depends on the model that it serves, so the file has

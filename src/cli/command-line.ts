@@ -3,6 +3,7 @@ import { Argument, Command, CommanderError, Option } from 'commander';
 import type { Role } from '../accounts/role.ts';
 import { demoOutcomes } from '../billing/payments/demo-outcomes.ts';
 import type { Override } from '../config/overrides.ts';
+import { flavorNames } from '../generation/flavor-names.ts';
 import type { BudgetPeriod } from '../store/budget.ts';
 import type { TaxStatus } from '../tax/tax.ts';
 import type { BudgetOptions } from './budgets.ts';
@@ -649,6 +650,22 @@ export function commandProgram(exit: (code: number) => void = () => {}, around =
     .argument('[model]', 'a configured model (default: all), or any source such as hf:owner/repository:Q8_0')
     .option('--sha256 <hex>', 'expected SHA-256 of the file, for a source')
     .action(action(() => import('./models.ts').then(({ pullModel }) => pullModel)));
+
+  const backends = group('backends', 'servers behind the models');
+  command(backends, 'add', 'ask a model server what it serves, and write it into the configuration')
+    .argument('<url>', 'its address, for example http://10.0.0.5:8000/v1')
+    .option('--model <name>', 'the model on that server (default: the only one)')
+    .option(
+      '--id <id>',
+      'id of the model here; one that is there already gets another backend (default: its name there)',
+    )
+    .option('--name <name>', 'name of the backend in logs and usage')
+    .addOption(
+      new Option('--flavor <flavor>', 'what kind of server it is (default: what it looks like)').choices(flavorNames),
+    )
+    .option('--context-length <tokens>', 'its window, where the server does not say it', wholeNumber(1, 1e9))
+    .option('--api-key-env <variable>', 'environment variable that holds the key for that server')
+    .action(action(() => import('./backend-add.ts').then(({ addBackend }) => addBackend)));
 
   const ledger = group('ledger', 'the ledger');
   command(ledger, 'verify', 'recompute every balance from its ledger rows; exit 1 on any difference').action(

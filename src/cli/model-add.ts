@@ -1,19 +1,11 @@
-import { existsSync, realpathSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { freemem } from 'node:os';
-import path from 'node:path';
 
 import { OperationError } from '../accounts/operation.ts';
-import { askService } from '../app/control/control-client.ts';
-import { controlSocketPath } from '../app/control/socket-path.ts';
 import { withModel, withoutModel, type ModelEntry } from '../config/edit.ts';
-import { findConfig } from '../config/load.ts';
-import { ConfigError } from '../config/problem.ts';
-import { readConfig } from '../config/read.ts';
 import { defaultableFields, defaultableNames } from '../generation/sampling-defaults.ts';
 import { readGgufHeader, type GgufHeader } from '../inference/engines/llama/gguf-header.ts';
 import { MemoryBudget } from '../inference/engines/llama/memory-budget.ts';
 import { ModelRefused } from '../inference/engines/llama/model-refused.ts';
-import { scriptSchema } from '../inference/engines/scripted/script-schema.ts';
 import { fetchModel } from '../inference/model-files/fetch-model.ts';
 import { pinModel, type PinnedModel } from '../inference/model-files/pin-model.ts';
 import { progressDisplay } from '../inference/model-files/progress.ts';
@@ -23,6 +15,7 @@ import { CommandFailure } from './command-failure.ts';
 import type { Context } from './context.ts';
 import { exitCodes } from './failure.ts';
 import { bytesInWords } from './amount.ts';
+import { freeModelId, takenOverLine, writeConfig } from './write-config.ts';
 import { probeModel } from './model-probe.ts';
 
 interface AddOptions {
@@ -46,7 +39,7 @@ export async function addModel(context: Context, options: AddOptions, input = ''
       signal,
       onProgress: display.show,
     });
-    const id = idOf(context, options.id ?? pinned.name.toLowerCase());
+    const id = freeModelId(context, options.id ?? pinned.name.toLowerCase());
     refuseWithoutMemory(pinned.files.reduce((sum, { bytes }) => sum + bytes, 0));
     const files = filesOf(pinned, around.directory);
     const { path: file } = await fetchModel(files, { environment, onProgress: display.show, signal });
@@ -55,7 +48,7 @@ export async function addModel(context: Context, options: AddOptions, input = ''
     const contextLength = windowOf(header, context);
     const probe = await probeModel(file, Math.min(contextLength, probeWindow), header.hasChatTemplate);
     const entry = entryOf(id, pinned, header, contextLength);
-    const { written, reloaded } = await write(context, options.config, (text) => withModel(text, entry));
+    const { written, reloaded } = await writeConfig(context, options.config, (text) => withModel(text, entry));
     const can = promisesOf(header);
     print.result(
       {
@@ -75,7 +68,7 @@ export async function addModel(context: Context, options: AddOptions, input = ''
         `can      ${wordsOf(can)}`,
         `says     ${JSON.stringify(probe.text.slice(0, 100))}, ${probe.tokensPerSecond.toFixed(1)} tokens a second`,
         `config   ${written}, price 0`,
-        reloaded ? 'The running service has taken it over.' : 'It is there at the next start: tokenhouse serve',
+        takenOverLine(reloaded),
       ],
     );
     return 0;
@@ -97,7 +90,7 @@ export async function removeModel(context: Context, options: Pick<AddOptions, 'c
     );
   if (config.models.length === 1)
     throw new OperationError(`${found.id} is the only model, and a service needs one: add another one first.`);
-  const { written, reloaded } = await write(context, options.config, (text) => withoutModel(text, found.id)!);
+  const { written, reloaded } = await writeConfig(context, options.config, (text) => withoutModel(text, found.id)!);
   print.result({ id: found.id, config: written, is_in_force: reloaded }, [
     `${found.id} is removed from ${written}${reloaded ? ', and from the running service' : ''}. Its file stays.`,
   ]);
@@ -106,14 +99,6 @@ export async function removeModel(context: Context, options: Pick<AddOptions, 'c
 
 const addTimeoutMs = 24 * 3_600_000;
 const probeWindow = 1024;
-
-function idOf({ config }: Context, id: string): string {
-  if (!/^[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,127}$/.test(id))
-    throw new OperationError(`'${id}' cannot be an id: name one with --id.`);
-  if (config.file !== undefined && config.models.some((model) => model.id.toLowerCase() === id.toLowerCase()))
-    throw new OperationError(`There is a model ${id} already: name another id with --id, or remove it first.`);
-  return id;
-}
 
 /** Before gigabytes are fetched for nothing. The file is in memory once at least. */
 function refuseWithoutMemory(bytes: number): void {
@@ -192,34 +177,4 @@ function entryOf(
     ...(chat ? {} : { capabilities: { chat_completions: unavailable, responses: unavailable, messages: unavailable } }),
     backends: [{ engine: 'llama', ...first!, ...(parts.length === 0 ? {} : { parts }) }],
   };
-}
-
-/** Changes the configuration, checked as a start would check it; what a running service refuses is taken back. */
-async function write(
-  { around: { directory }, environment, config }: Context,
-  given: string | undefined,
-  change: (text: string) => string,
-): Promise<{ readonly written: string; readonly reloaded: boolean }> {
-  const before = findConfig({ environment, path: given, directory });
-  const file = before.file ?? path.resolve(directory, before.shownAs);
-  const text = change(before.text);
-  readConfig(text, { file, shownAs: before.shownAs, directory: path.dirname(file), environment, scriptSchema });
-  replace(file, text);
-  const outcome = await askService(controlSocketPath(config.storage.directory), { kind: 'reload' });
-  if (outcome?.kind === 'refused') {
-    if (before.file === undefined) rmSync(file);
-    else replace(file, before.text);
-    throw new ConfigError(outcome.problems);
-  }
-  return { written: file, reloaded: outcome !== undefined };
-}
-
-/** At once: a service that reads it meets the old file or the new one. Its mode stays, as it may hold secrets, and so does a link to it. */
-function replace(file: string, text: string): void {
-  const target = existsSync(file) ? realpathSync(file) : file;
-  const mode = existsSync(target) ? statSync(target).mode & 0o777 : undefined;
-  const draft = `${target}.new`;
-  rmSync(draft, { force: true });
-  writeFileSync(draft, text, { mode: mode ?? 0o666, flag: 'wx' });
-  renameSync(draft, target);
 }

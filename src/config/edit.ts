@@ -1,4 +1,4 @@
-import { isMap, isSeq, parseDocument, type Document, type YAMLSeq } from 'yaml';
+import { isMap, isSeq, parseDocument, type Document, type YAMLMap, type YAMLSeq } from 'yaml';
 import { defaultModels } from './defaults.ts';
 
 /** A model as an entry of the file. */
@@ -17,13 +17,23 @@ export function withModel(text: string, entry: ModelEntry): string {
   return printed(document);
 }
 
+/** The same with one more backend of the model of this id, in any case; `undefined`: the file does not name it. */
+export function withBackend(text: string, id: string, backend: object): string | undefined {
+  const document = parseDocument(text);
+  const backends = modelsOf(document)
+    ?.items.filter(isMap)
+    .find((item) => isNamed(item, id))
+    ?.get('backends');
+  if (!isSeq(backends)) return undefined;
+  backends.add(document.createNode(backend));
+  return printed(document);
+}
+
 /** The same without the model of this id, in any case; `undefined`: the file does not name it. */
 export function withoutModel(text: string, id: string): string | undefined {
   const document = parseDocument(text);
   const models = modelsOf(document);
-  const index = models?.items.findIndex(
-    (item) => isMap(item) && String(item.get('id')).toLowerCase() === id.toLowerCase(),
-  );
+  const index = models?.items.findIndex((item) => isMap(item) && isNamed(item, id));
   if (models === undefined || index === undefined || index === -1) return undefined;
   models.delete(index);
   return printed(document);
@@ -33,5 +43,7 @@ function modelsOf(document: Document): YAMLSeq | undefined {
   const models = isMap(document.contents) ? document.get('models') : undefined;
   return isSeq(models) ? models : undefined;
 }
+
+const isNamed = (model: YAMLMap, id: string): boolean => String(model.get('id')).toLowerCase() === id.toLowerCase();
 
 const printed = (document: Document): string => document.toString({ lineWidth: 0 });

@@ -39,6 +39,7 @@ test('before a command runs, only its declaration is loaded', () => {
     'cli/output.ts',
     'cli/surroundings.ts',
     'cli/version.ts',
+    'generation/flavor-names.ts',
     'main.ts',
     'platform/stack-traces.ts',
   ]);

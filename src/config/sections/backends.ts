@@ -1,5 +1,6 @@
 import type { Path } from '../document.ts';
 import { parseSource } from '../model-source.ts';
+import { flavorNames } from '../../generation/flavor-names.ts';
 import type { SchemaNode } from '../../platform/schema-node.ts';
 import { Secret } from '../secret.ts';
 import {
@@ -133,9 +134,7 @@ const openai = group(
   {
     engine: engine('openai'),
     ...common,
-    flavor: required(
-      choice(['llama-server', 'openai', 'sglang', 'tei', 'vllm'], 'what kind of server it is', { example: 'vllm' }),
-    ),
+    flavor: required(choice(flavorNames, 'what kind of server it is', { example: 'vllm' })),
     url: required(serverUrl('base URL of the server, with its version path', 'http://10.0.0.5:8000/v1')),
     model: text('id of the model on that server; the id of the model here when left out', {
       example: 'Qwen/Qwen3-32B',

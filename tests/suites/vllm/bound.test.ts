@@ -9,7 +9,7 @@ import { probeBackend } from '../../../src/inference/engines/openai/probe.ts';
 import { TestLedger } from '../../support/test-ledger.ts';
 import { TestService } from '../../support/service.ts';
 import { clientOf, type Client } from './client.ts';
-import { contextLength, VllmServer } from './vllm-server.ts';
+import { contextLength, keyVariable, VllmServer } from './vllm-server.ts';
 
 let server: VllmServer;
 let service: TestService;
@@ -56,6 +56,16 @@ const weather = {
 };
 const isWeather = (value: unknown): boolean => Compile(weather.function.parameters).Check(value);
 const forced = { tools: [weather], tool_choice: 'required', max_tokens: 100 } as const;
+
+test('`backends add` finds out what it is, and it answers at once', async () => {
+  const { code, stdout, stderr } = await service.command(
+    ...['backends', 'add', server.url, '--id', 'added', '--api-key-env', keyVariable],
+  );
+  assert.equal(code, 0, stderr);
+  assert.match(stdout, /^added · vllm · .*\nwindow {3}\d+ tokens\ncan {6}chat, tools, no reasoning\nsays /);
+  const answer = await service.chat({ model: 'added', ...hello });
+  assert.equal(answer.status, 200, await answer.text());
+});
 
 /** What the service and vLLM itself say to the same request: texts, ends and tokens. */
 async function assertSame(fields: object): Promise<void> {

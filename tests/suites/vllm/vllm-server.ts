@@ -7,6 +7,9 @@ import { until } from '../../support/service.ts';
 
 export const contextLength = 2048;
 const key = 'test-key';
+/** For a service and commands that are started here. */
+export const keyVariable = 'VLLM_TEST_KEY';
+process.env[keyVariable] = key;
 
 /** Its first start imports for minutes where other work runs. */
 const patienceMs = 15 * 60_000;

@@ -1,11 +1,9 @@
+import type { FlavorName } from '../../../generation/flavor-names.ts';
 import type { Constraint, Effort, EngineConstraint } from '../../../generation/request.ts';
 import type { ErrorCode } from '../../../platform/errors.ts';
 import { openAiImageTokens, openModelImageTokens } from '../image-tokens.ts';
 import type { ImageTokenRule } from '../image-tokens.ts';
 import { plainEffort, reasoningBudgetTokens } from '../reasoning-effort.ts';
-
-export const flavorNames = ['llama-server', 'vllm', 'sglang', 'tei', 'openai'] as const;
-export type FlavorName = (typeof flavorNames)[number];
 
 /**
  * A kind of server's names for the fields of text completions beyond OpenAI's (contracts §1.1). `undefined`: it has no such

@@ -1,15 +1,17 @@
 import { Pool } from 'undici';
+import type { FlavorName } from '../../../generation/flavor-names.ts';
 import { combineSignals } from '../../../platform/combine-signals.ts';
-import { flavors, type FlavorName } from './flavors.ts';
+import { flavors } from './flavors.ts';
 import { causeCode } from './incidents.ts';
 
 export interface ProbeOptions {
   /** Up to and including the version, as in the configuration. */
   readonly url: string;
   readonly apiKey: string | undefined;
-  readonly flavor: FlavorName;
-  /** The model's name at the backend. */
-  readonly model: string;
+  /** Absent: it is asked for, not compared. */
+  readonly flavor?: FlavorName | undefined;
+  /** The model's name at the backend; absent: it is not compared. */
+  readonly model?: string | undefined;
   /** The window that the card promises; absent: it is not compared. */
   readonly contextLength?: number;
   readonly signal: AbortSignal;
@@ -24,6 +26,8 @@ export interface ProbeResult {
   readonly latencyMs: number | undefined;
   /** Ids that it serves, as far as it reports them. */
   readonly models: readonly string[];
+  /** Windows in tokens of those that say theirs. */
+  readonly windows: ReadonlyMap<string, number>;
   /** The apparent kind of server; `undefined` when it shows no sign. */
   readonly looksLike: FlavorName | undefined;
   /** It answers and accepts the key; a remaining problem is about the model or the flavor. */
@@ -69,18 +73,36 @@ export async function probeBackend(options: ProbeOptions): Promise<ProbeResult> 
     const latencyMs = listing.status === undefined ? undefined : listing.headMs! - startMs;
     if (listing.status === undefined) {
       const problem = unreachable(origin, listing.code);
-      return { reachable: false, latencyMs: undefined, models: [], looksLike: undefined, isUsable: false, problem };
+      return { ...nothing, problem };
     }
     const looksLike = await kindOf(get, root, listing);
     signal.throwIfAborted();
     const models = listing.status === 200 ? modelsOf(listing.body) : [];
-    const problem = problemOf(options, base, listing, models, looksLike);
+    const windows = windowsOf(listing.body, models);
+    // Compared with nothing: its slots may share the window.
+    if (options.flavor === undefined && looksLike === 'llama-server') {
+      const slot = slotWindowOf((await get(`${root}/props`)).body);
+      for (const id of slot === undefined ? [] : models) windows.set(id, slot!);
+    }
+    const problem = problemOf(options, base, listing, models, windows, looksLike);
     const isUsable = listing.status === 200 || listing.status === 404;
-    return { reachable: true, latencyMs, models, looksLike, isUsable, ...(problem === undefined ? {} : { problem }) };
+    return {
+      ...{ reachable: true, latencyMs, models, windows, looksLike, isUsable },
+      ...(problem === undefined ? {} : { problem }),
+    };
   } finally {
     await pool.destroy();
   }
 }
+
+const nothing: ProbeResult = {
+  reachable: false,
+  latencyMs: undefined,
+  models: [],
+  windows: new Map(),
+  looksLike: undefined,
+  isUsable: false,
+};
 
 interface Answer {
   /** `undefined`: there was no answer; `code` is the reason, if known. */
@@ -151,6 +173,7 @@ function problemOf(
   base: string,
   listing: Answer,
   models: readonly string[],
+  windows: ReadonlyMap<string, number>,
   looksLike: FlavorName | undefined,
 ): string | undefined {
   const { status } = listing;
@@ -176,14 +199,14 @@ function problemOf(
     return `The server at ${base}/models does not speak the OpenAI API. Check the address and the path of the url.`;
   }
   // llama-server serves the one model that it has under every name.
-  if (flavor !== 'llama-server' && models.length > 0 && !models.includes(model)) {
+  if (model !== undefined && flavor !== 'llama-server' && models.length > 0 && !models.includes(model)) {
     const shown = models.slice(0, 10).join(', ');
     return `The server has no model '${model}'. It has: ${shown}. Set the backend's model to one of them.`;
   }
-  if (looksLike !== undefined && looksLike !== flavor && flavors[looksLike] !== flavors[flavor]) {
+  if (looksLike !== undefined && flavor !== undefined && flavors[looksLike] !== flavors[flavor]) {
     return `The server looks like ${looksLike}, but the backend's flavor is ${flavor}. Set flavor: ${looksLike}.`;
   }
-  const windowTokens = windowOf(listing.body, model);
+  const windowTokens = windows.get(model ?? '');
   if (windowTokens !== undefined && contextLength > windowTokens) {
     return `The server's window is ${windowTokens} tokens, but context_length is ${contextLength}, so the card promises more than requests get. Set context_length: ${windowTokens}, or start the server with a larger window.`;
   }
@@ -191,10 +214,21 @@ function problemOf(
 }
 
 /** vLLM and SGLang report it with the model. */
-function windowOf(body: unknown, model: string): number | undefined {
-  const window = entriesOf(body).find(({ id }) => id === model)?.['max_model_len'];
-  return Number.isSafeInteger(window) && (window as number) > 0 ? (window as number) : undefined;
+function windowsOf(body: unknown, models: readonly string[]): Map<string, number> {
+  return new Map(
+    entriesOf(body).flatMap(({ id, max_model_len: window }) =>
+      typeof id === 'string' && models.includes(id) && isWindow(window) ? [[id, window]] : [],
+    ),
+  );
 }
+
+function slotWindowOf(props: unknown): number | undefined {
+  const settings = isObject(props) ? props['default_generation_settings'] : undefined;
+  const window = isObject(settings) ? settings['n_ctx'] : undefined;
+  return isWindow(window) ? window : undefined;
+}
+
+const isWindow = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) > 0;
 
 function unreachable(origin: string, code: string | null): string {
   switch (code) {

@@ -1,7 +1,8 @@
 import { readFileSync, readdirSync } from 'node:fs';
 import { pathToFileURL } from 'node:url';
 import { ChunkDecoder, type DecoderOptions } from '../../../../src/inference/engines/openai/decode.ts';
-import { flavors, type FlavorName } from '../../../../src/inference/engines/openai/flavors.ts';
+import type { FlavorName } from '../../../../src/generation/flavor-names.ts';
+import { flavors } from '../../../../src/inference/engines/openai/flavors.ts';
 import { SseReader } from '../../../../src/inference/engines/openai/sse.ts';
 import { UsageTally } from '../../../../src/inference/engines/usage-tally.ts';
 import type { GenerationEvent } from '../../../../src/generation/event.ts';

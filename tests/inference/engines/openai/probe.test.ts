@@ -43,6 +43,23 @@ const cases: readonly Case[] = [
       contextLength > 2_048 ? /window is 2048 tokens, but context_length is 8192.*Set context_length: 2048/ : undefined,
   })),
   {
+    name: 'a server of which nothing is known yet',
+    handler: serving({ '/v1/models': { data: [{ id: 'q', owned_by: 'vllm', max_model_len: 2_048 }, { id: 'r' }] } }),
+    options: { flavor: undefined, model: undefined },
+    expected: { looksLike: 'vllm', models: ['q', 'r'], windows: new Map([['q', 2_048]]) },
+    problem: undefined,
+  },
+  {
+    name: 'llama-server of which nothing is known yet: the window of a slot',
+    handler: serving({
+      '/v1/models': listOf(['demo'], 'llamacpp'),
+      '/props': { default_generation_settings: { n_ctx: 1_024 } },
+    }),
+    options: { flavor: undefined, model: undefined },
+    expected: { looksLike: 'llama-server', models: ['demo'], windows: new Map([['demo', 1_024]]) },
+    problem: undefined,
+  },
+  {
     name: 'vLLM, known by its version only',
     handler: serving({ '/v1/models': listOf(['m']), '/version': { version: '0.33.0' } }),
     expected: { looksLike: 'vllm' },

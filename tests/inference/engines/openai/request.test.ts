@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { flavorNames, flavors, type FlavorName } from '../../../../src/inference/engines/openai/flavors.ts';
+import { flavorNames, type FlavorName } from '../../../../src/generation/flavor-names.ts';
+import { flavors } from '../../../../src/inference/engines/openai/flavors.ts';
 import { ImageUrl } from '../../../../src/inference/engines/openai/image-body.ts';
 import { createOpenAiEngine } from '../../../../src/inference/engines/openai/openai-engine.ts';
 import { upstreamRequest } from '../../../../src/inference/engines/openai/request-body.ts';

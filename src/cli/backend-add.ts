@@ -1,0 +1,172 @@
+import { OperationError } from '../accounts/operation.ts';
+import { withBackend, withModel } from '../config/edit.ts';
+import type { FlavorName } from '../generation/flavor-names.ts';
+import { createOpenAiEngine } from '../inference/engines/openai/openai-engine.ts';
+import { probeBackend, type ProbeResult } from '../inference/engines/openai/probe.ts';
+import { ApiError } from '../platform/errors.ts';
+import { CommandFailure } from './command-failure.ts';
+import type { Context } from './context.ts';
+import { exitCodes } from './failure.ts';
+import { sayHello, takesTools } from './model-probe.ts';
+import { freeModelId, takenOverLine, writeConfig } from './write-config.ts';
+
+interface BackendOptions {
+  readonly model?: string;
+  readonly id?: string;
+  readonly name?: string;
+  readonly flavor?: FlavorName;
+  readonly contextLength?: number;
+  readonly apiKeyEnv?: string;
+  readonly config?: string;
+}
+
+/**
+ * `tokenhouse backends add`: asks a server what it is and what it serves, lets it answer, and writes it into the configuration: as a model
+ * with price 0, or where there is that model already as one more backend of it. Nothing is written before all of that has worked.
+ */
+export async function addBackend(context: Context, options: BackendOptions, input = ''): Promise<number> {
+  const { environment, print } = context;
+  const { apiKeyEnv } = options;
+  const apiKey = apiKeyEnv === undefined ? undefined : environment.variable(apiKeyEnv);
+  if (apiKeyEnv !== undefined && apiKey === undefined)
+    throw new OperationError(`The environment variable ${apiKeyEnv} is not set.`);
+  const { url, result } = await serverAt(input, apiKey);
+  const model = modelMeant(result, options.model);
+  const flavor = options.flavor ?? result.looksLike ?? 'openai';
+  const wantedId = options.id ?? nameOf(model);
+  const existing = context.config.file === undefined ? undefined : modelNamed(context, wantedId);
+  const id = existing?.id ?? freeModelId(context, wantedId);
+  const contextLength = existing?.contextLength ?? options.contextLength ?? result.windows.get(model);
+  if (contextLength === undefined)
+    throw new OperationError(
+      `The server does not say how long the window of ${model} is. Name it in tokens with --context-length.`,
+    );
+  const { answer, tools } = await askServer({ id, url, flavor, model, apiKey });
+  const backend = {
+    engine: 'openai',
+    ...(options.name === undefined ? {} : { name: options.name }),
+    flavor,
+    url,
+    ...(model === id ? {} : { model }),
+    ...(apiKeyEnv === undefined ? {} : { api_key_env: apiKeyEnv }),
+  };
+  const { written, reloaded } = await writeConfig(context, options.config, (text) =>
+    existing === undefined
+      ? withModel(text, {
+          id,
+          context_length: contextLength,
+          pricing: { input_dollars_per_million: 0, output_dollars_per_million: 0 },
+          ...(tools && !answer.reasons
+            ? {}
+            : { capabilities: { ...(tools ? {} : { tools: false }), ...(answer.reasons ? { reasoning: true } : {}) } }),
+          backends: [backend],
+        })
+      : withBackend(text, id, backend)!,
+  );
+  const { text, reasons, tokensPerSecond } = answer;
+  print.result(
+    {
+      ...{ id, flavor, url, model, context_length: contextLength, tools, reasoning: reasons },
+      ...{ answer: text, tokens_per_second: Math.round(tokensPerSecond * 10) / 10 },
+      ...{ config: written, is_in_force: reloaded },
+    },
+    [
+      `${id} · ${flavor} · ${url}${model === id ? '' : ` · ${model} there`}`,
+      `window   ${contextLength} tokens`,
+      `can      chat, ${tools ? 'tools' : 'no tools: the server refuses them, which for vLLM and SGLang is a matter of their flags'}, ${reasons ? 'reasoning' : 'no reasoning'}`,
+      `says     ${JSON.stringify(text.slice(0, 100))}, ${tokensPerSecond.toFixed(1)} tokens a second`,
+      existing === undefined
+        ? `config   ${written}, price 0`
+        : `config   ${written}, beside ${existing.backends.map(({ name }) => name).join(', ')}`,
+      takenOverLine(reloaded),
+    ],
+  );
+  return 0;
+}
+
+/** With the scheme and the version path that people leave out, where the server has its models there. */
+async function serverAt(
+  input: string,
+  apiKey: string | undefined,
+): Promise<{ readonly url: string; readonly result: ProbeResult }> {
+  const given = urlOf(input);
+  const signal = AbortSignal.timeout(60_000);
+  const candidates = /\/v\d+$/.test(given) ? [given] : [given, `${given}/v1`];
+  let first: ProbeResult | undefined;
+  for (const url of candidates) {
+    const result = await probeBackend({ url, apiKey, signal });
+    if (result.problem === undefined) return { url, result };
+    first ??= result;
+    // A server that is not there is not there under another path either.
+    if (!result.isUsable) break;
+  }
+  throw refused(first?.problem ?? '', `curl -i ${candidates.at(-1)}/models`);
+}
+
+function urlOf(input: string): string {
+  const given = /^[a-z][a-z0-9+.-]*:\/\//i.test(input) ? input : `http://${input}`;
+  const url = URL.canParse(given) ? new URL(given) : undefined;
+  if (url === undefined || !/^https?:$/.test(url.protocol) || url.username !== '' || url.search !== '')
+    throw new OperationError(
+      `'${input}' is not the address of a server: write it as http://10.0.0.5:8000/v1, a key for it with --api-key-env.`,
+    );
+  return `${url.origin}${url.pathname.replace(/\/+$/, '')}`;
+}
+
+function modelMeant({ models }: ProbeResult, named: string | undefined): string {
+  const [first, ...others] = models;
+  if (named !== undefined) {
+    if (models.length === 0 || models.includes(named)) return named;
+    throw new OperationError(`The server has no model ${named}. It has: ${models.slice(0, 20).join(', ')}.`);
+  }
+  if (first === undefined) throw new OperationError('The server does not list its models: name one with --model.');
+  if (others.length > 0)
+    throw new OperationError(
+      `The server has several models: name one with --model. It has: ${models.slice(0, 20).join(', ')}.`,
+    );
+  return first;
+}
+
+/** Some servers call a model by the path of its file. */
+const nameOf = (model: string): string =>
+  /^[./]|\.gguf$/.test(model)
+    ? model
+        .replace(/^.*\//, '')
+        .replace(/\.gguf$/, '')
+        .toLowerCase()
+    : model;
+
+const modelNamed = ({ config }: Context, id: string) =>
+  config.models.find((model) => model.id.toLowerCase() === id.toLowerCase());
+
+/** Whether it answers as we will ask it, and whether it takes functions. */
+async function askServer(server: {
+  readonly id: string;
+  readonly url: string;
+  readonly flavor: FlavorName;
+  readonly model: string;
+  readonly apiKey: string | undefined;
+}) {
+  const { id, url, flavor, model, apiKey } = server;
+  const engine = createOpenAiEngine({ name: id, url, flavor, model, ...(apiKey === undefined ? {} : { apiKey }) });
+  try {
+    const answer = await sayHello(engine);
+    return { answer, tools: await takesTools(engine) };
+  } catch (error) {
+    if (!(error instanceof ApiError)) throw error;
+    throw refused(
+      `The server lists ${model}, but does not answer a chat: ${error.message}`,
+      `curl -i ${url}/chat/completions -H 'content-type: application/json' -d '{"model":"${model}","messages":[{"role":"user","content":"hi"}]}'`,
+    );
+  } finally {
+    await engine.close();
+  }
+}
+
+const refused = (what: string, repair: string): CommandFailure =>
+  new CommandFailure({
+    what: [what],
+    why: 'requests to it would fail; nothing was written',
+    repair: [repair],
+    exitCode: exitCodes.refused,
+  });

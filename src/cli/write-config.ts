@@ -1,0 +1,53 @@
+import { existsSync, realpathSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import path from 'node:path';
+
+import { OperationError } from '../accounts/operation.ts';
+import { askService } from '../app/control/control-client.ts';
+import { controlSocketPath } from '../app/control/socket-path.ts';
+import { findConfig } from '../config/load.ts';
+import { ConfigError } from '../config/problem.ts';
+import { readConfig } from '../config/read.ts';
+import { scriptSchema } from '../inference/engines/scripted/script-schema.ts';
+import type { Context } from './context.ts';
+
+/** Changes the configuration, checked as a start would check it; what a running service refuses is taken back. */
+export async function writeConfig(
+  { around: { directory }, environment, config }: Context,
+  given: string | undefined,
+  change: (text: string) => string,
+): Promise<{ readonly written: string; readonly reloaded: boolean }> {
+  const before = findConfig({ environment, path: given, directory });
+  const file = before.file ?? path.resolve(directory, before.shownAs);
+  const text = change(before.text);
+  readConfig(text, { file, shownAs: before.shownAs, directory: path.dirname(file), environment, scriptSchema });
+  replace(file, text);
+  const outcome = await askService(controlSocketPath(config.storage.directory), { kind: 'reload' });
+  if (outcome?.kind === 'refused') {
+    if (before.file === undefined) rmSync(file);
+    else replace(file, before.text);
+    throw new ConfigError(outcome.problems);
+  }
+  return { written: file, reloaded: outcome !== undefined };
+}
+
+/** At once: a service that reads it meets the old file or the new one. Its mode stays, as it may hold secrets, and so does a link to it. */
+function replace(file: string, text: string): void {
+  const target = existsSync(file) ? realpathSync(file) : file;
+  const mode = existsSync(target) ? statSync(target).mode & 0o777 : undefined;
+  const draft = `${target}.new`;
+  rmSync(draft, { force: true });
+  writeFileSync(draft, text, { mode: mode ?? 0o666, flag: 'wx' });
+  renameSync(draft, target);
+}
+
+export const takenOverLine = (isReloaded: boolean): string =>
+  isReloaded ? 'The running service has taken it over.' : 'It is there at the next start: tokenhouse serve';
+
+/** This id, if no model of the configuration has it. */
+export function freeModelId({ config }: Context, id: string): string {
+  if (!/^[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,127}$/.test(id))
+    throw new OperationError(`'${id}' cannot be an id: name one with --id.`);
+  if (config.file !== undefined && config.models.some((model) => model.id.toLowerCase() === id.toLowerCase()))
+    throw new OperationError(`There is a model ${id} already: name another id with --id, or remove it first.`);
+  return id;
+}

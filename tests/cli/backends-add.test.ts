@@ -1,0 +1,153 @@
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+
+import { InnerService } from '../support/service.ts';
+import { chatChunk, event, Upstream, usageChunk, type UpstreamExchange } from '../support/upstream.ts';
+import { CommandFolder, jsonOf } from './command.ts';
+
+/** `backends add` at servers that answer as vLLM does; `npm run test:vllm` and `test:llama-server` have the real ones. */
+const state = { models: [] as object[], key: '', tools: true, thinks: false, broken: false };
+let server: Upstream;
+before(async () => {
+  server = await Upstream.start((exchange) => answer(exchange), { isLookedAt: true });
+});
+after(() => server.close());
+
+function answer(exchange: UpstreamExchange): void {
+  const { path, body, headers } = exchange;
+  if (state.key !== '' && headers.get('authorization') !== `Bearer ${state.key}`) return exchange.json(401, {});
+  if (path === '/v1/models') return exchange.json(200, { object: 'list', data: state.models });
+  if (path === '/v1/chat/completions') {
+    const { tools } = JSON.parse(body) as { tools?: readonly unknown[] };
+    if (state.broken) return exchange.json(500, {});
+    if (tools !== undefined && !state.tools)
+      return exchange.json(400, { message: '"auto" tool choice requires --enable-auto-tool-choice', code: 400 });
+    exchange.events();
+    exchange.chunk(
+      (state.thinks ? chatChunk({ reasoning_content: 'They greet.' }) : '') +
+        chatChunk({ content: 'Hello there' }) +
+        chatChunk({}, 'stop') +
+        usageChunk({ prompt_tokens: 3, completion_tokens: 2 }) +
+        event('[DONE]'),
+    );
+    return exchange.endChunks();
+  }
+  return exchange.json(404, {});
+}
+
+const vllm = (id: string, window = 8_192): object => ({ id, owned_by: 'vllm', max_model_len: window });
+const written = `# my models
+models:
+  - id: first # the one that is there
+    context_length: 4096
+    pricing: { input_cents_per_million: 5, output_cents_per_million: 20 }
+    backends: [ { engine: scripted, scripts: [ { say: [ { text: hi } ] } ] } ]
+`;
+function folderOf(environment: Readonly<Record<string, string>> = {}): CommandFolder {
+  Object.assign(state, { models: [vllm('Qwen/Qwen3-8B')], key: '', tools: true, thinks: false, broken: false });
+  const folder = new CommandFolder(written, environment);
+  after(() => folder.dispose());
+  return folder;
+}
+const configOf = (folder: CommandFolder): string => readFileSync(join(folder.path, 'tokenhouse.yaml'), 'utf8');
+
+test('an address without scheme and version path becomes a model, after it has answered', async () => {
+  const folder = folderOf();
+  const { code, stdout, stderr } = await folder.run('backends', 'add', `127.0.0.1:${server.port}`);
+  assert.equal(code, 0, stderr);
+  assert.match(stdout, /^Qwen\/Qwen3-8B · vllm · http:\/\/127\.0\.0\.1:\d+\/v1\n/);
+  assert.match(stdout, /window {3}8192 tokens\ncan {6}chat, tools, no reasoning\nsays {5}"Hello there"/);
+  const text = configOf(folder);
+  assert.ok(text.startsWith('# my models\n') && text.includes('# the one that is there'), text);
+  assert.match((await folder.run('models', 'list')).stdout, /^Qwen\/Qwen3-8B /m);
+});
+
+test('the same model at a second address is one more backend, which shares the load', async () => {
+  const folder = folderOf();
+  const second = await Upstream.start((exchange) => answer(exchange), { isLookedAt: true });
+  after(() => second.close());
+  for (const [{ port }, id] of [
+    [server, 'q'],
+    [second, 'Q'],
+  ] as const)
+    assert.equal((await folder.run('backends', 'add', `http://127.0.0.1:${port}/v1`, '--id', id)).code, 0);
+  const list = jsonOf(await folder.run('models', 'list', '--json')) as readonly {
+    readonly id: string;
+    readonly backends: readonly { readonly name: string }[];
+  }[];
+  assert.deepEqual(
+    list.map(({ id, backends }) => [id, backends.length]),
+    [
+      ['first', 1],
+      ['q', 2],
+    ],
+  );
+});
+
+test('what the server refuses and shows is on the card; its key stays in a variable', async () => {
+  const folder = folderOf({ GPU_KEY: 'sk-gpu' });
+  Object.assign(state, { key: 'sk-gpu', tools: false, thinks: true });
+  assert.match((await folder.run('backends', 'add', server.url)).stderr, /requires a key/);
+  const {
+    tools,
+    reasoning,
+    flavor,
+    context_length: window,
+  } = jsonOf(await folder.run('backends', 'add', server.url, '--api-key-env', 'GPU_KEY', '--json')) as Readonly<
+    Record<string, unknown>
+  >;
+  assert.deepEqual([tools, reasoning, flavor, window], [false, true, 'vllm', 8_192]);
+  const text = configOf(folder);
+  assert.ok(text.includes('api_key_env: GPU_KEY') && !text.includes('sk-gpu'), text);
+  assert.match(text, /capabilities:\s+tools: false\s+reasoning: true/);
+});
+
+const refusals: readonly {
+  readonly name: string;
+  readonly before?: () => void;
+  readonly args?: readonly string[];
+  readonly said: RegExp;
+}[] = [
+  {
+    name: 'several models',
+    before: () => (state.models = [vllm('a'), vllm('b')]),
+    said: /several models: name one with --model\. It has: a, b/,
+  },
+  { name: 'no model', before: () => (state.models = []), said: /does not list its models/ },
+  { name: 'another model', args: ['--model', 'z'], said: /no model z\. It has: Qwen\/Qwen3-8B/ },
+  {
+    name: 'no window',
+    before: () => (state.models = [{ id: 'a', owned_by: 'someone' }]),
+    said: /does not say how long the window of a is.*--context-length/,
+  },
+  { name: 'one that does not answer', before: () => (state.broken = true), said: /does not answer a chat/ },
+  { name: 'a variable that is not set', args: ['--api-key-env', 'NOTHING'], said: /NOTHING is not set/ },
+];
+for (const { name, before: prepare, args = [], said } of refusals)
+  test(`${name}: refused, and nothing is written`, async () => {
+    const folder = folderOf();
+    prepare?.();
+    const { code, stderr } = await folder.run('backends', 'add', server.url, ...args);
+    assert.notEqual(code, 0);
+    assert.match(stderr, said);
+    assert.equal(configOf(folder), written);
+  });
+
+test('an address where nothing listens, and no address', async () => {
+  const folder = folderOf();
+  assert.match((await folder.run('backends', 'add', 'http://127.0.0.1:9/v1')).stderr, /Nothing listens at/);
+  assert.match((await folder.run('backends', 'add', 'ftp://gpu')).stderr, /is not the address of a server/);
+});
+
+test('a running service takes it over without a restart', async () => {
+  Object.assign(state, { models: [vllm('m2')], key: '', tools: true, thinks: false, broken: false });
+  const service = await new InnerService({ config: written }).start();
+  after(() => service.dispose());
+  const added = await service.command('backends', 'add', server.url);
+  assert.match(added.stdout, /The running service has taken it over/, added.stderr);
+  const answered = await service.chat({ model: 'm2', messages: [{ role: 'user', content: 'hi' }] });
+  assert.equal(answered.status, 200);
+  assert.match(await answered.text(), /Hello there/);
+});
