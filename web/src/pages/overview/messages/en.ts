@@ -1,13 +1,11 @@
 import type { Catalogue } from '../../../i18n/text.ts';
 
 const en = {
+  allRequests: 'All requests',
   available: 'Available',
-  cancelled: 'cancelled',
   chart: 'Spend of the last {days} days',
   cost: 'Cost',
   createKey: 'Create key',
-  failed: 'not finished',
-  finished: 'finished',
   firstRequest: 'Send the first request',
   held: 'Held',
   heldBy: { one: 'by {n} running request', other: 'by {n} running requests' },
