@@ -1,5 +1,6 @@
 /** From a figure to the list behind it and to a receipt: the same money everywhere, and nothing of what strangers wrote takes effect. */
 import assert from 'node:assert/strict';
+import { readFile } from 'node:fs/promises';
 import { after, before, test } from 'node:test';
 
 import { scriptedModel, TestService, until } from '../../support/service.ts';
@@ -122,5 +123,26 @@ for (const look of looks.filter(({ name }) => name === 'light, 1280 px' || name 
     await page.waitForURL(/\/requests\?from=\d+$/);
     await until(async () => (await page.locator('[data-row]').count()) === answered);
     await person.look();
+
+    // A report has the same sums, and each of its figures the same requests behind it.
+    await page.goto(`${service.accountUrl}/usage?by=key`);
+    await page.getByRole('link', { name: hostileName }).waitFor();
+    await page.getByText(/as a table$/).waitFor();
+    await person.look();
+    const reported = [
+      ...(await amounts('main dt:text("Charged") + dd span')),
+      ...(await amounts('td[data-head="Charged"] span')),
+    ];
+    assert.deepEqual(reported, [BigInt(ledger), BigInt(ledger)]);
+    const [file] = await Promise.all([page.waitForEvent('download'), person.press('Export CSV')]);
+    const exported = (await readFile(await file.path(), 'utf8')).split('\r\n');
+    assert.ok(
+      exported.some((line) => line.includes(`,${ledger},`)),
+      exported.join('\n'),
+    );
+    await page.getByLabel('Divided by').selectOption('tag');
+    await page.locator('main table').getByRole('link', { name: tag }).click();
+    await page.waitForURL(`${service.accountUrl}/requests?tag=${tag}`);
+    await until(async () => (await page.locator('[data-row]').count()) === answered);
     await person.leave();
   });

@@ -1,7 +1,4 @@
 /** How a request may have ended (docs/money.md): the text for it, and how good or bad that is. */
-import type { AppTexts } from '../app/messages/en.ts';
-import type { Tone } from './badge.tsx';
-
 export const endings = {
   finished: { text: 'endFinished', tone: 'good' },
   credit: { text: 'endCredit', tone: 'warn' },
@@ -13,7 +10,7 @@ export const endings = {
   drained: { text: 'endDrained', tone: 'bad' },
   lost: { text: 'endLost', tone: 'bad' },
   crashed: { text: 'endCrashed', tone: 'bad' },
-} as const satisfies Readonly<Record<string, { readonly text: keyof AppTexts; readonly tone: Tone }>>;
+} as const satisfies Readonly<Record<string, { readonly text: string; readonly tone: string }>>;
 
 export type EndingName = keyof typeof endings;
 export const endingNames = Object.keys(endings) as readonly EndingName[];

@@ -40,6 +40,15 @@ export function formatRelative(seconds: number, now = Date.now() / 1000): string
 export const formatDay = (seconds: number, ofZone: string): string =>
   new Intl.DateTimeFormat(currentLocale(), { month: 'short', day: 'numeric', timeZone: ofZone }).format(seconds * 1000);
 
+/** `Nov 24, 1 PM`, for axes: an hour of a zone. */
+export const formatHour = (seconds: number, ofZone: string): string =>
+  new Intl.DateTimeFormat(currentLocale(), {
+    month: 'short',
+    day: 'numeric',
+    hour: 'numeric',
+    timeZone: ofZone,
+  }).format(seconds * 1000);
+
 /** `2026-11`: the month of a zone that a time is in. To make a format costs much more than to use it. */
 export function monthIn(ofZone: string): (seconds: number) => string {
   const format = new Intl.DateTimeFormat('en-US', { year: 'numeric', month: '2-digit', timeZone: ofZone });

@@ -137,7 +137,14 @@ function SpendChart({ of }: { readonly of: Costs }) {
     void navigate({ to: '/requests', search: { from, to } as never });
   };
   return (
-    <Panel title={t('chart', { days: reportDays })}>
+    <Panel
+      title={t('chart', { days: reportDays })}
+      actions={
+        <LinkButton small to="/usage">
+          {t('usage')}
+        </LinkButton>
+      }
+    >
       <Suspense fallback={<Skeleton lines={6} />}>
         <BarChart
           title={t('chart', { days: reportDays })}

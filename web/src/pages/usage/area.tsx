@@ -4,8 +4,8 @@ import type { Area } from '../../app/area.ts';
 import { searchOf } from '../../app/filters.ts';
 import { lazyPage } from '../../app/lazy-page.ts';
 import { shellRoute } from '../../app/roots.tsx';
-import { ListIcon } from '../../components/icons.tsx';
-import { requestFilters } from './filter.ts';
+import { ChartIcon, ListIcon } from '../../components/icons.tsx';
+import { requestFilters, usageFilters } from './filter.ts';
 
 export const requestsRoute = createRoute({
   getParentRoute: () => shellRoute,
@@ -21,6 +21,13 @@ export const requestRoute = createRoute({
   component: lazyPage('usage', () => import('./request-page.tsx')),
 });
 
+export const usageRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: '/usage',
+  validateSearch: searchOf(usageFilters),
+  component: lazyPage('usage', () => import('./usage-page.tsx')),
+});
+
 export const area: Area = {
   name: 'usage',
   navigation: [
@@ -31,6 +38,13 @@ export const area: Area = {
       group: 'use',
       order: 50,
     },
+    {
+      to: '/usage',
+      label: { en: 'Usage', de: 'Verbrauch', zh: '用量' },
+      icon: ChartIcon,
+      group: 'use',
+      order: 60,
+    },
   ],
-  routes: [requestsRoute, requestRoute],
+  routes: [requestsRoute, requestRoute, usageRoute],
 };

@@ -2,7 +2,8 @@
 import { oneOf, text, whole } from '../../app/filters.ts';
 import type { Read, SearchOf } from '../../app/filters.ts';
 import { endingNames } from '../../components/endings.ts';
-import { startOfDay, startOfMonth } from '../../format/date.ts';
+import { formatDay, formatHour, startOfDay, startOfMonth } from '../../format/date.ts';
+import { figures, groupingNames } from './sums.ts';
 
 export const periods = ['today', '7d', '30d', '90d', 'month'] as const;
 export type Period = (typeof periods)[number];
@@ -16,7 +17,7 @@ const moment: Read<number> = (written) => {
 };
 
 /** `from` and `to`, in unix seconds, count instead of `since` where one of them is there. */
-export const requestFilters = {
+const reportFilters = {
   since: oneOf(periods),
   from: moment,
   to: moment,
@@ -24,10 +25,13 @@ export const requestFilters = {
   key: text,
   user: text,
   tag: text,
-  ending: oneOf(endingNames),
-  error: text,
 };
+/** Sums know nothing of endings. */
+export const requestFilters = { ...reportFilters, ending: oneOf(endingNames), error: text };
 export type RequestFilter = SearchOf<typeof requestFilters>;
+/** `by`: what the report is divided by. `show`: the figure that is drawn. */
+export const usageFilters = { ...reportFilters, by: oneOf(groupingNames), show: oneOf(figures) };
+export type UsageFilter = SearchOf<typeof usageFilters>;
 
 export interface Span {
   readonly start: number | undefined;
@@ -44,7 +48,7 @@ export function spanOf({ since = usualPeriod, from, to }: RequestFilter, now: nu
   return { start, end: undefined };
 }
 
-/** As reports are asked: sums know nothing of endings. */
+/** As reports are asked. */
 export function reportQuery(filter: RequestFilter, { start, end }: Span) {
   const { model, key, user, tag } = filter;
   return {
@@ -70,3 +74,11 @@ export function requestQuery(filter: RequestFilter, span: Span) {
 /** Whether only some of the requests of a span are meant: then an empty list does not mean that there are none. */
 export const isNarrow = ({ since: _since, from: _from, to: _to, ...others }: RequestFilter): boolean =>
   Object.values(others).some((value) => value !== undefined);
+
+/** Up to two days are shown by the hour. */
+const hoursMaxSeconds = 2 * 86_400;
+export const widthOf = ({ start, end }: Span, now = Date.now() / 1000): '1h' | '1d' =>
+  start !== undefined && (end ?? now) - start <= hoursMaxSeconds ? '1h' : '1d';
+
+export const bucketLabel = (at: number, width: '1h' | '1d', zone: string): string =>
+  width === '1d' ? formatDay(at, zone) : formatHour(at, zone);

@@ -1,5 +1,6 @@
 /** Keys and people by name: the API's reports have their ids. */
 import { useGet } from '../../api/use-api.ts';
+import type { Grouping } from './sums.ts';
 import styles from './usage.module.css';
 
 const most = 100;
@@ -16,6 +17,15 @@ export function KeyName({ id }: { readonly id: string }) {
   const name = listed?.name ?? asked.data?.name;
   if (name === undefined) return <code>{id}</code>;
   return <Name of={name} />;
+}
+
+/** Names for the groups of a report, for its chart. */
+export function useNames(by: Grouping): (id: string) => string {
+  const keys = useKeys();
+  const members = useMembers();
+  const of: readonly { readonly id: string; readonly name: string }[] =
+    by === 'key' ? keys : by === 'person' ? members : [];
+  return (id) => of.find((one) => one.id === id)?.name ?? id;
 }
 
 /** What somebody has called something: on one line, and its direction of writing ends with it. */

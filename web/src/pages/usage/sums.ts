@@ -40,6 +40,7 @@ export const sumsOf = ({ data }: Report): Sums =>
 /** What a report may be divided by, and the field of a result that says so. */
 export const groupings = { model: 'model', key: 'api_key_id', person: 'user_id', tag: 'tag' } as const;
 export type Grouping = keyof typeof groupings;
+export const groupingNames = Object.keys(groupings) as readonly Grouping[];
 
 export interface Group {
   /** null: of no person. */

@@ -25,6 +25,7 @@ const de: Translated<OverviewTexts> = {
   today: 'Heute ausgegeben',
   unused: 'Noch keine Anfragen',
   unusedText: 'Die Startseite fragt ein Modell von hier aus und zeigt, wie ein Programm es tut.',
+  usage: 'Verbrauch',
   when: 'Wann',
   zone: 'in der Zeitzone {zone}',
 };

@@ -24,6 +24,7 @@ const en = {
   today: 'Spent today',
   unused: 'Nothing has been requested yet',
   unusedText: 'The start page asks a model from here, and shows how a program does.',
+  usage: 'Usage',
   when: 'When',
   zone: 'in the time zone {zone}',
 } as const satisfies Catalogue;

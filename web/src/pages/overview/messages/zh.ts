@@ -25,6 +25,7 @@ const zh: Translated<OverviewTexts> = {
   today: '今日支出',
   unused: '还没有任何请求',
   unusedText: '开始页面可以直接向模型提问，并展示程序如何调用。',
+  usage: '用量',
   when: '时间',
   zone: '时区 {zone}',
 };
