@@ -41,7 +41,7 @@ interface Result {
 }
 
 /**
- * How long small requests take while somebody else sends large texts (docs/decisions/005-load-and-lines.md; the aim is 100 ms at
+ * How long small requests take while somebody else sends large texts (docs/decisions/005-load-and-queues.md; the aim is 100 ms at
  * p95). The service has all cores, because large bodies are parsed on threads of their own. Resolves with a table.
  */
 export async function measureLarge(

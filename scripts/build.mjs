@@ -6,6 +6,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { buildConsoleOrSay } from './console.mjs';
+import { buildDocsOrSay } from './docs-site.mjs';
 import { fail, isStarted, root, say, setup } from './setup.mjs';
 import { installAgain, slim } from './slim.mjs';
 
@@ -187,7 +188,8 @@ const entriesOf = (program) => ({
     const folder = JSON.stringify(`${pathToFileURL(program).href}/`);
     build.onLoad({ filter: /[\\/]src[\\/]platform[\\/]entries\.ts$/ }, () => ({
       contents: `export const entryUrl = (name) => new URL(name + '.js', ${folder});
-        export const consoleUrl = () => new URL('console/', ${folder});`,
+        export const consoleUrl = () => new URL('console/', ${folder});
+        export const docsUrl = () => new URL('docs/', ${folder});`,
     }));
   },
 });
@@ -273,8 +275,11 @@ export function filesBelow(folder) {
   });
 }
 
-/** What the bundle loads as it is installed: packages and what they need, and folders of packages that it reads files of. */
-const loaded = { packages: ['@photostructure/sqlite', 'esbuild', /^@node-llama-cpp\//], folders: ['node-llama-cpp'] };
+/** What the bundle and the builds load as it is installed: packages and what they need, and folders of packages that are read. */
+const loaded = {
+  packages: ['@photostructure/sqlite', 'esbuild', 'marked', /^@node-llama-cpp\//],
+  folders: ['node-llama-cpp'],
+};
 
 /** For `npm start` and `npm run build`: what the program needs, and nothing else. */
 export async function setUpProgram() {
@@ -286,4 +291,5 @@ export async function setUpProgram() {
 if (isStarted(import.meta.url)) {
   await setUpProgram();
   await buildConsoleOrSay();
+  await buildDocsOrSay();
 }

@@ -1,15 +1,11 @@
 // Builds the web console (web/) into dist/console, from where the account host serves it (docs/decisions/028-console.md).
 //
-//   node scripts/console.mjs            when its sources are others than those of the build that is there
-//   node scripts/console.mjs --quiet    as `npm start` does it beside the service: gives way to it
+//   node scripts/console.mjs    when its sources are others than those of the build that is there
 //
 // All assets have their hash in their name and lie there compressed; manifest.json, which is written last, lists them.
-import { spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import fs from 'node:fs';
-import os from 'node:os';
 import path from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import zlib from 'node:zlib';
 import { installLocked, isStarted, readJson, root, say, stampFileIn } from './setup.mjs';
@@ -76,13 +72,11 @@ export async function buildConsoleOrSay() {
   }
 }
 
-/** When it is necessary, in a process beside the service, which starts meanwhile; it ends with this one at the latest. */
-export function buildConsoleBeside() {
-  if (sourcesToBuild() === undefined) return;
-  announce();
-  const child = spawn(process.execPath, [fileURLToPath(import.meta.url), '--quiet'], { stdio: ['ignore', 2, 2] });
-  child.unref();
-  process.once('exit', () => child.kill());
+/** Whether there is something to build; if so, the account host says from now on that it is on its way. */
+export function announceConsole() {
+  const isStale = sourcesToBuild() !== undefined;
+  if (isStale) announce();
+  return isStale;
 }
 
 /** The packages of web/: to build takes those that the console is made of, to check its types those for development too. */
@@ -335,9 +329,6 @@ async function put(name, content) {
 }
 
 if (isStarted(import.meta.url)) {
-  // Beside a service that serves already: it goes first.
-  const isQuiet = process.argv.includes('--quiet');
-  if (isQuiet) os.setPriority(os.constants.priority.PRIORITY_LOW);
   const isBuilt = await buildConsoleOrSay();
-  if (!isBuilt && !isQuiet && process.exitCode === undefined) say('console  is up to date');
+  if (!isBuilt && process.exitCode === undefined) say('console  is up to date');
 }

@@ -1,29 +1,75 @@
-// The documentation as a site: `dist/docs`, which the account host serves at `/docs`. Every Markdown file that docs/README.md reaches
-// becomes a page and keeps a twin in Markdown; the API's reference is printed from its OpenAPI documents; `search.json`
-// is what the search reads, and `llms.txt` what agents read. A link to a page or a heading that does not exist fails the build.
+// The documentation as a site: `dist/docs`, which the account host serves at `/docs` (src/account-api/docs-site.ts). Every Markdown
+// file that docs/README.md reaches becomes a page without a script and keeps a twin in Markdown; the API's reference is printed from
+// its OpenAPI documents; `search.json` is what the account host searches, and `llms.txt` what agents read. A link to a page or a
+// heading that does not exist fails the build. `manifest.json` lists what is served.
+//
+//   node scripts/docs-site.mjs
+import { createHash } from 'node:crypto';
 import fs from 'node:fs';
 import path from 'node:path';
-import { brotliCompressSync, constants, gzipSync } from 'node:zlib';
+import { gzipSync } from 'node:zlib';
 import { referencePages } from './docs-site/reference.mjs';
-import { escaped, sitePage } from './docs-site/page.mjs';
-import { isStarted, root, say, setup } from './setup.mjs';
+import { escaped, searchFrame, sitePage } from './docs-site/page.mjs';
+import { isStarted, readJson, root, say, setup } from './setup.mjs';
+
+/** What the account host serves. */
+const docsFolder = path.join(root, 'dist', 'docs');
 
 /** Everything else is found by following links from here. */
 const start = 'docs/README.md';
 
-/** Builds the site into a folder, which is replaced. */
-export async function buildDocs(folder = path.join(root, 'dist', 'docs')) {
+/** Not served as they are. */
+const frame = 'search.html';
+const index = 'search.json';
+
+/** Builds the site into a folder, which is replaced. Throws with words. */
+export async function buildDocs(folder = docsFolder) {
   const startedAt = Date.now();
-  const files = await siteFiles();
+  const { files, documents } = await siteFiles();
   const draft = `${folder}.${process.pid}`;
   fs.rmSync(draft, { recursive: true, force: true });
-  for (const [name, content] of Object.entries(files)) writeCompressed(path.join(draft, name), content);
+  const listed = Object.entries(files).flatMap(([name, text]) => {
+    const file = write(path.join(draft, name), text);
+    return name === frame || name === index ? [] : [[name, file]];
+  });
+  const sources = { documents, hash: hashOfSources(documents) };
+  const manifest = { sources, start: 'index.html', frame, index, files: Object.fromEntries(listed) };
+  fs.writeFileSync(path.join(draft, 'manifest.json'), JSON.stringify(manifest));
   fs.rmSync(folder, { recursive: true, force: true });
   fs.renameSync(draft, folder);
-  say(`docs     ${Object.keys(files).length} files in ${((Date.now() - startedAt) / 1000).toFixed(1)} s`);
+  say(`docs     ${listed.length} files in ${((Date.now() - startedAt) / 1000).toFixed(1)} s`);
 }
 
-/** Path below the site → its text. */
+/** For people: when it is necessary; says why when it cannot, and the process ends with 1. */
+export async function buildDocsOrSay() {
+  if (!areDocsStale()) return;
+  try {
+    await buildDocs();
+  } catch (error) {
+    say(`docs     not built: ${error.message}`);
+    process.exitCode = 1;
+  }
+}
+
+/** After a build of the program, from which the reference is printed. A copy without the documents has none to build. */
+export function areDocsStale() {
+  if (!fs.existsSync(path.join(root, start))) return false;
+  const { documents, hash } = readJson(path.join(docsFolder, 'manifest.json'))?.sources ?? {};
+  return hash === undefined || hash !== hashOfSources(documents);
+}
+
+/** Of everything that decides what is built; the main file of the program names all others by their content. */
+function hashOfSources(documents) {
+  const form = fs.readdirSync(path.join(root, 'scripts', 'docs-site')).map((name) => `scripts/docs-site/${name}`);
+  const hash = createHash('sha256');
+  for (const name of [...documents, ...form, 'scripts/docs-site.mjs', 'dist/main.js']) {
+    const file = path.join(root, name);
+    hash.update(`${name}\0`).update(fs.existsSync(file) ? fs.readFileSync(file) : '');
+  }
+  return hash.digest('hex');
+}
+
+/** `files`: path below the site → its text; `documents`: the files of the repository that it was made of. */
 export async function siteFiles() {
   const { Marked } = await import('marked');
   const documents = new Map();
@@ -38,14 +84,18 @@ export async function siteFiles() {
   const reference = (await referencePages()).map(({ slug, text }) => parseDocument(Marked, slug, slug, text));
   const groups = [...contentsOf(documents.get(start)), { title: 'Reference', pages: reference }];
   const pages = [...documents.values(), ...reference].map((page) => ({ ...page, html: page.print() }));
-  return {
-    ...Object.fromEntries(pages.map((page) => [`${page.slug}.html`, sitePage(page, groups)])),
+  const style = fs.readFileSync(path.join(root, 'scripts', 'docs-site', 'site.css'), 'utf8');
+  const styleName = `site-${hashOf(style)}.css`;
+  const files = {
+    ...Object.fromEntries(pages.map((page) => [`${page.slug}.html`, sitePage(page, groups, styleName)])),
     ...Object.fromEntries(pages.map(({ slug, markdown }) => [`${slug}.md`, markdown])),
-    ...(await assets()),
-    'search.json': JSON.stringify(pages.flatMap(searchEntries)),
+    [styleName]: style,
+    [frame]: searchFrame(groups, styleName),
+    [index]: JSON.stringify(pages.flatMap(searchEntries)),
     'llms.txt': llmsText(groups),
     'llms-full.txt': pages.map(({ markdown }) => markdown.trimEnd()).join('\n\n---\n\n') + '\n',
   };
+  return { files, documents: [...documents.keys()] };
 }
 
 const slugs = { [start]: 'index', 'README.md': 'readme', 'docs/decisions/README.md': 'decisions' };
@@ -85,6 +135,8 @@ function parseDocument(Marked, file, slug, text) {
     renderer: {
       // Our pages have no HTML: what looks like it is a placeholder such as <account id>.
       html: ({ text: words }) => escaped(words),
+      // What scrolls can be reached with the keyboard.
+      code: ({ text: words }) => `<pre tabindex="0"><code>${escaped(words)}\n</code></pre>\n`,
       heading({ tokens: inner, depth, anchor }) {
         const words = this.parser.parseInline(inner);
         if (depth === 1) return `<h1 id="${anchor}">${words}</h1>\n`;
@@ -175,29 +227,22 @@ function llmsText(groups) {
   return `# Tokenhouse\n\n> ${about}\n\nEvery page has a twin in Markdown: add \`.md\` to its address. All of them: /docs/llms-full.txt\n\n${lines.join('\n\n')}\n`;
 }
 
-/** The style and the one script, which searches and copies. */
-async function assets() {
-  const { build } = await import('esbuild');
-  const folder = path.join(root, 'scripts', 'docs-site');
-  const { outputFiles } = await build({
-    entryPoints: [path.join(folder, 'site.js'), path.join(folder, 'site.css')],
-    bundle: true,
-    minify: true,
-    write: false,
-    format: 'iife',
-    target: 'es2022',
-    outdir: '.',
-  });
-  return Object.fromEntries(outputFiles.map((file) => [path.basename(file.path), file.text]));
-}
+const types = {
+  '.html': 'text/html; charset=utf-8',
+  '.css': 'text/css; charset=utf-8',
+  '.md': 'text/markdown; charset=utf-8',
+  '.txt': 'text/plain; charset=utf-8',
+};
 
-/** With what browsers take compressed: a request then costs a read. */
-function writeCompressed(file, text) {
+const hashOf = (text) => createHash('sha256').update(text).digest('hex').slice(0, 16);
+
+/** With its compressed form, and as the manifest lists it: a request then costs a read. Brotli takes ten times as long for a tenth less. */
+function write(file, text) {
+  const [plain, gz] = [Buffer.from(text), gzipSync(text)];
   fs.mkdirSync(path.dirname(file), { recursive: true });
-  fs.writeFileSync(file, text);
-  fs.writeFileSync(`${file}.gz`, gzipSync(text, { level: 9 }));
-  const params = { [constants.BROTLI_PARAM_QUALITY]: 9 };
-  fs.writeFileSync(`${file}.br`, brotliCompressSync(text, { params }));
+  fs.writeFileSync(file, plain);
+  fs.writeFileSync(`${file}.gz`, gz);
+  return { type: types[path.extname(file)], bytes: plain.length, gz: gz.length, etag: `W/"${hashOf(text)}"` };
 }
 
 if (isStarted(import.meta.url)) {

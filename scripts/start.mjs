@@ -1,8 +1,8 @@
-// `npm start`: installs, builds and serves, in one process; the web console is built beside it.
+// `npm start`: installs, builds and serves, in one process; the web console and the documentation are built beside it.
+import { buildBeside } from './beside.mjs';
 import { setUpProgram } from './build.mjs';
-import { buildConsoleBeside } from './console.mjs';
 import { launch } from './launch.mjs';
 
 await setUpProgram();
-buildConsoleBeside();
+buildBeside();
 await launch(['serve', ...process.argv.slice(2)]);

@@ -9,7 +9,9 @@ import { noAccountRoute } from '../inference/http/no-route.ts';
 import { requestIds } from '../platform/ids/request-id.ts';
 import type { AddressRanges } from '../platform/ip/ranges.ts';
 import { AccountApi } from './api.ts';
+import type { BuiltAnswer } from './built-files.ts';
 import { Console } from './console.ts';
+import { DocsSite } from './docs-site.ts';
 import { accountDocument } from './openapi-document.ts';
 import { mayReadMetrics } from './metrics-access.ts';
 import type { MetricsAccess } from './metrics-access.ts';
@@ -38,13 +40,15 @@ export interface AccountHostOptions {
   readonly inferenceUrl: () => string | undefined;
   /** Where the web console has been built, or will be. */
   readonly consoleFolder: string;
+  /** Where the documentation has been built, or will be. */
+  readonly docsFolder: string;
   /** Whether the service accepts work, and its database answers. */
   readonly isReady: () => boolean;
   /** An answer that failed by our own fault. */
   readonly failed: (error: unknown, publicId: string) => void;
 }
 
-/** The account host: the API of accounts below `/v1`, the web console, and plain pages that errors and mails link to. */
+/** The account host: the API of accounts below `/v1`, the web console, the documentation, and plain pages that errors and mails link to. */
 export function createAccountHost(
   services: AccountServices,
   options: AccountHostOptions,
@@ -55,6 +59,7 @@ export function createAccountHost(
   const api = new AccountApi(routes, services, limits, options.trustedProxies);
   const document = documentOf(routes, options.version);
   const webConsole = new Console(options.consoleFolder, options.inferenceUrl);
+  const docs = new DocsSite(options.docsFolder);
   const onRequest: Handler = (request, response) => {
     const { publicId } = requestIds(request.headers['x-request-id'], newRequestId());
     const refuse = (error: ApiError): void => sendRefusal(error, request, response, publicId, accountUrl());
@@ -66,10 +71,10 @@ export function createAccountHost(
     const target = request.url ?? '/';
     const mark = target.indexOf('?');
     const path = mark < 0 ? target : target.slice(0, mark);
-    const asked: Asked = { request, response, path, publicId, refuse, failed };
+    const query = mark < 0 ? '' : target.slice(mark + 1);
+    const asked: Asked = { request, response, path, query, publicId, refuse, failed };
     if (path.startsWith('/v1/')) {
       const elsewhere = noAccountRoute(path, options.inferenceUrl());
-      const query = mark < 0 ? '' : target.slice(mark + 1);
       if (elsewhere === undefined) api.answer({ request, response, path, query, publicId }).catch(failed);
       else refuse(elsewhere);
       return;
@@ -81,11 +86,12 @@ export function createAccountHost(
     }
     webConsole.answer(path, request.headers).then((answer) => {
       if (answer === undefined) answerOthers(asked);
-      else send(response, answer.status, htmlType, answer.body, publicId, answer.headers);
+      else sendBuilt(answer, asked);
     }, failed);
   };
   /** What is neither API nor console. */
-  const answerOthers = ({ request, response, path, publicId, refuse, failed }: Asked): void => {
+  const answerOthers = (asked: Asked): void => {
+    const { request, response, path, query, publicId, refuse, failed } = asked;
     const elsewhere = noAccountRoute(path, options.inferenceUrl());
     if (elsewhere !== undefined) {
       refuse(elsewhere);
@@ -126,7 +132,9 @@ export function createAccountHost(
     }
     const html =
       path === '/topup' ? topupPage(randomUUID(), services.payments !== undefined) : pageAt(path, accountUrl());
-    send(response, html === undefined ? 404 : 200, htmlType, html ?? notFoundPage(), publicId);
+    if (html === undefined)
+      docs.answer(path, query, request.headers).then((answer = nothingThere) => sendBuilt(answer, asked), failed);
+    else send(response, 200, htmlType, html, publicId);
   };
   return createListener(onRequest, { newRequestId, accountUrl }, limits);
 }
@@ -147,6 +155,7 @@ interface Asked {
   readonly request: IncomingMessage;
   readonly response: ServerResponse;
   readonly path: string;
+  readonly query: string;
   readonly publicId: string;
   readonly refuse: (error: ApiError) => void;
   readonly failed: (error: unknown) => void;
@@ -202,6 +211,11 @@ async function sendMetrics(metrics: MetricsPage, response: ServerResponse, publi
 
 const metricsType = 'text/plain; version=0.0.4; charset=utf-8';
 
+const nothingThere: BuiltAnswer = { status: 404, headers: {}, body: notFoundPage() };
+
+const sendBuilt = ({ status, body, headers }: BuiltAnswer, { response, publicId }: Asked): void =>
+  send(response, status, htmlType, body, publicId, headers);
+
 function pageAt(path: string, accountUrl: string): string | undefined {
   const code = /^\/docs\/errors\/([a-z0-9_]+)$/.exec(path)?.[1];
   if (code !== undefined) return errorPage(code, accountUrl);
@@ -219,7 +233,8 @@ function send(
   response.writeHead(status, {
     ...pageHeaders,
     'content-type': type,
-    'content-length': Buffer.byteLength(body),
+    // RFC 9110 §8.6: a 304 says no length, as it is not that of the content.
+    ...(status === 304 ? {} : { 'content-length': Buffer.byteLength(body) }),
     'cache-control': 'no-cache',
     'x-request-id': publicId,
     'request-id': publicId,

@@ -13,6 +13,7 @@ export async function homePage(cookie: string | undefined, services: AccountServ
   const links = `<ul>
 <li><a href="/topup">Add credit</a></li>
 <li><a href="/openapi.json">OpenAPI document of this API</a></li>
+<li><a href="/docs">Documentation</a></li>
 <li><a href="/docs/errors">Error codes</a></li>
 </ul>
 <p>This is the account host of an inference service: accounts, keys, credit and usage. The API is below <code>/v1</code>. Models are

@@ -15,7 +15,8 @@ export function errorIndexPage(): string {
   );
   return page(
     'Errors',
-    `<p>Branch on <code>error.code</code>; a status stands for several codes, and messages may change.</p><table class="codes"><tr><th>Code</th><th>Status</th><th>When</th></tr>${rows.join('')}</table>`,
+    `<p>Branch on <code>error.code</code>; a status stands for several codes, and messages may change.</p><table class="codes"><tr><th>Code</th><th>Status</th><th>When</th></tr>${rows.join('')}</table>
+<p><a href="/docs">Documentation</a></p>`,
   );
 }
 
@@ -56,7 +57,7 @@ x-request-id: req_0123456789ab
 
 ${escaped(JSON.stringify(body, null, 2))}</pre>
 <p>On <code>/v1/messages</code> the same object is inside <code>{"type":"error","error":{…}}</code>. In the middle of a stream it is the last event.</p>
-<p><a href="/docs/errors">All codes</a></p>`,
+<p><a href="/docs/errors">All codes</a> · <a href="/docs">Documentation</a></p>`,
   );
 }
 
@@ -101,7 +102,7 @@ export function refusedFormPage(error: ApiError): string {
 export function notFoundPage(): string {
   return page(
     'Not found',
-    '<p>Page not found. <a href="/docs/errors">Error codes</a> · <a href="/topup">Add credit</a></p>',
+    '<p>Page not found. <a href="/docs">Documentation</a> · <a href="/docs/errors">Error codes</a> · <a href="/topup">Add credit</a></p>',
   );
 }
 

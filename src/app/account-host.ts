@@ -16,7 +16,7 @@ import { controlSocketPath } from './control/socket-path.ts';
 import type { ServiceStatus } from './control/status.ts';
 import { openPayments } from '../billing/payments/open.ts';
 import type { Paying } from '../billing/payments/open.ts';
-import { consoleUrl } from '../platform/entries.ts';
+import { consoleUrl, docsUrl } from '../platform/entries.ts';
 import { publicIdOf } from '../platform/ids/uuid.ts';
 import { followConfiguration } from './config-watcher.ts';
 import type { ConfigWatcher } from './config-watcher.ts';
@@ -240,6 +240,7 @@ function openAccountHost(
       trustedProxies,
       inferenceUrl,
       consoleFolder: fileURLToPath(consoleUrl()),
+      docsFolder: fileURLToPath(docsUrl()),
       isReady,
       failed: (error, publicId) =>
         log.service({

@@ -10,3 +10,6 @@ export const entryUrl = (name: Entry): URL => new URL(`./${name}.js`, import.met
 
 /** Where `scripts/console.mjs` puts the web console, which may come after the start. */
 export const consoleUrl = (): URL => new URL('./console/', import.meta.url);
+
+/** Where `scripts/docs-site.mjs` puts the documentation. */
+export const docsUrl = (): URL => new URL('./docs/', import.meta.url);

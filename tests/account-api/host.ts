@@ -107,6 +107,7 @@ export async function openHost(
       trustedProxies: () => options.trustedProxies,
       inferenceUrl: () => 'http://127.0.0.1:8080',
       consoleFolder: join(folder, 'console'),
+      docsFolder: join(folder, 'docs'),
       isReady: () => true,
       failed: (error) => failures.push(error),
     },

@@ -129,6 +129,14 @@ test('the console is built meanwhile, and its packages are gone afterwards', asy
   await until(() => !existsSync(join(clone, 'web', 'node_modules')));
 });
 
+test('the documentation is built after it, from what is installed to run', async () => {
+  await until(() => /^docs {5}/m.test(first.hasSaid()), 240_000);
+  assert.match(first.hasSaid(), /^docs {5}\d+ files/m);
+  const page = await fetch(`${first.accountUrl}/docs/reference/account/keys`);
+  assert.equal(page.status, 200);
+  assert.match(await page.text(), /POST \/v1\/keys/);
+});
+
 test('what is installed and built takes at most 120 MB, without what is for development or another platform', () => {
   const bytes = bytesBelow(join(clone, 'node_modules')) + bytesBelow(join(clone, 'dist'));
   assert.ok(bytes < bytesMax, `${Math.round(bytes / 1024 / 1024)} MB in node_modules and dist`);
@@ -155,7 +163,7 @@ test('a later start installs nothing, needs no network, and goes on with the sam
   assert.doesNotMatch(second.said, /The first account was created/);
   assert.equal((await fetch(second.accountUrl, { headers: { accept: 'text/html' } })).status, 200);
   await stop(second);
-  assert.doesNotMatch(second.hasSaid(), /^(install|console)/m);
+  assert.doesNotMatch(second.hasSaid(), /^(install|console|docs)/m);
 });
 
 test('a start that cannot build the console, without a network, serves all the same and says why in one line', async () => {
