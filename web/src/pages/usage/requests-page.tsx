@@ -122,7 +122,7 @@ function RequestList({ filter, span }: Shown) {
     {
       head: t('model'),
       cell: ({ model, tags }) => (
-        <div>
+        <div className={styles['model']}>
           {model}
           {tags.length > 0 && <div className={styles['tags']}>{tags.join(', ')}</div>}
         </div>
