@@ -40,7 +40,7 @@ export const area: Area = {
     },
     {
       to: '/usage',
-      label: { en: 'Usage', de: 'Verbrauch', zh: '用量' },
+      label: { en: 'Usage', de: 'Nutzung', zh: '用量' },
       icon: ChartIcon,
       group: 'use',
       order: 60,

@@ -25,7 +25,7 @@ const de: Translated<OverviewTexts> = {
   today: 'Heute ausgegeben',
   unused: 'Noch keine Anfragen',
   unusedText: 'Die Startseite fragt ein Modell von hier aus und zeigt, wie ein Programm es tut.',
-  usage: 'Verbrauch',
+  usage: 'Nutzung',
   when: 'Wann',
   zone: 'in der Zeitzone {zone}',
 };
