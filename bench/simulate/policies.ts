@@ -72,7 +72,7 @@ function leastExpected({ servers, cacheBlocks }: PolicyOptions): Policy {
       return {
         server: placement.backend.server.index,
         begun: (at) => placement.begun(at),
-        reported: (cachedTokens) => placement.reported({ promptTokens: request.promptTokens, cachedTokens }),
+        reported: (cachedTokens) => placement.answered({ cachedTokens }),
         end: (at) => placement.end(at),
       };
     },

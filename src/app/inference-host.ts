@@ -43,7 +43,8 @@ import { Idempotency } from '../inference/pipeline/idempotency.ts';
 import { KeptItems } from '../inference/pipeline/stored-items.ts';
 import { FileParts } from '../inference/pipeline/request-files.ts';
 import { openBackendPool } from '../inference/pipeline/backend-pool.ts';
-import type { BackendPool } from '../inference/pipeline/backend-pool.ts';
+import type { Backend, BackendPool } from '../inference/pipeline/backend-pool.ts';
+import type { OnHealth } from '../inference/routing/fleet.ts';
 import { ActiveRequests } from '../inference/pipeline/active-requests.ts';
 import { ReasoningKeys } from '../inference/pipeline/reasoning-keys.ts';
 import { RuntimeConfigs } from '../inference/pipeline/runtime-config.ts';
@@ -302,6 +303,7 @@ async function openLimits({ config, log }: ServingOptions, { running, store, now
 function openModels(options: ServingOptions, kept: Kept, limits: RunningLimits, opened: Opened) {
   const { config, environment, log, onDownload } = options;
   const downloads = new AbortController();
+  const onHealth = healthLog(log);
   const rollout = new ConfigRollout(config, {
     backendServices: {
       environment,
@@ -309,11 +311,11 @@ function openModels(options: ServingOptions, kept: Kept, limits: RunningLimits, 
       memory: memoryBudgetOf(config.models, config.server.limits),
       onDownload,
       onFileDefaults: () =>
-        runtimeConfigs.swap(runtimeConfigOf(rollout.config, rollout.backends, runtimeConfigs.current)),
+        runtimeConfigs.swap(runtimeConfigOf(rollout.config, rollout.backends, onHealth, runtimeConfigs.current)),
       stopping: downloads.signal,
     },
     apply: (next, backends) => {
-      runtimeConfigs.swap(runtimeConfigOf(next, backends, runtimeConfigs.current));
+      runtimeConfigs.swap(runtimeConfigOf(next, backends, onHealth, runtimeConfigs.current));
       // Limits that span requests apply to all of them from now on.
       limits.callers.concurrencyPerAccountMax = next.server.limits.concurrencyPerAccountMax;
       limits.callers.plans = next.plans;
@@ -325,7 +327,7 @@ function openModels(options: ServingOptions, kept: Kept, limits: RunningLimits, 
     },
   });
   const closing = new Set<Promise<void>>();
-  const runtimeConfigs = new RuntimeConfigs(runtimeConfigOf(config, rollout.backends), (backend) => {
+  const runtimeConfigs = new RuntimeConfigs(runtimeConfigOf(config, rollout.backends, onHealth), (backend) => {
     const closed = backend.engine.close().finally(() => closing.delete(closed));
     closing.add(closed);
   });
@@ -356,7 +358,13 @@ function metricsOf(
     sockets: () => ({ inference: inferenceSockets(), account: readings().accountSockets }),
     logLinesDropped: () => log.linesDropped,
     backends: () => rollout.backends.map(readingOf),
-    lines: () => [...runtimeConfigs.current.pools].map(([model, { queue: line }]) => ({ model, length: line.length })),
+    models: () =>
+      [...runtimeConfigs.current.pools].map(([model, { queue, retries }]) => ({
+        model,
+        waiting: queue.length,
+        retries: retries.taken,
+        retriesRefused: retries.refused,
+      })),
     config: () => ({ ...readings().config, leaving: runtimeConfigs.leaving }),
     workers: () => 1,
     workersEnded: () => 0,
@@ -440,7 +448,12 @@ function judgeLoad({ config, processes, log }: ServingOptions, admission: Admiss
 }
 
 /** Everything that requests read of a configuration, in one object: a request keeps the one that it began with. */
-function runtimeConfigOf(config: Config, backends: readonly OpenBackend[], before?: RuntimeConfig): RuntimeConfig {
+function runtimeConfigOf(
+  config: Config,
+  backends: readonly OpenBackend[],
+  onHealth: (modelId: string) => OnHealth<Backend>,
+  before?: RuntimeConfig,
+): RuntimeConfig {
   const waitMaxMs = config.server.limits.firstTokenTimeoutMs;
   return {
     catalog: new Catalog(config.models.map((model) => modelOf(model, backends))),
@@ -459,11 +472,30 @@ function runtimeConfigOf(config: Config, backends: readonly OpenBackend[], befor
       config.models.map(({ id }) => {
         const own = backends.filter((backend) => backend.modelId === id);
         const earlier = before?.pools.get(id);
-        return [id, samePool(earlier, own) ?? openBackendPool(own, waitMaxMs, earlier)];
+        return [id, samePool(earlier, own) ?? openBackendPool(own, waitMaxMs, earlier, onHealth(id))];
       }),
     ),
   };
 }
+
+/** For the operator: a backend is left out because it fails, or is back. */
+const healthLog =
+  (log: Log) =>
+  (model: string): OnHealth<Backend> =>
+  ({ label, failures, failureShare, ejectedUntilMs }, ejectedAtMs) => {
+    const backend = { model, backend: label };
+    if (ejectedAtMs === undefined) return log.service({ level: 'info', event: 'backend_returned', detail: backend });
+    return log.service({
+      level: 'warn',
+      event: 'backend_ejected',
+      detail: {
+        ...backend,
+        failures_in_a_row: failures,
+        failure_share: Number(failureShare.toFixed(2)),
+        seconds: Math.round((ejectedUntilMs - ejectedAtMs) / 1_000),
+      },
+    });
+  };
 
 /** Requests that wait at backends that stay keep waiting in the same queue. */
 const samePool = (before: BackendPool | undefined, backends: readonly OpenBackend[]): BackendPool | undefined =>
@@ -526,12 +558,14 @@ function modelOf(config: ModelConfig, backends: readonly OpenBackend[]): Model {
   };
 }
 
-const readingOf = ({ modelId, label, engine, running }: OpenBackend): BackendReading => ({
+const readingOf = ({ modelId, label, engine, running, ejectedUntilMs, ejections }: OpenBackend): BackendReading => ({
   model: modelId,
   backend: label,
   isReady: engine.status().state === 'ready',
   running,
   waiting: engine.waiting,
+  isEjected: ejectedUntilMs > 0,
+  ejections,
 });
 
 export function stateOf(engine: Engine): 'starting' | 'ready' | 'failed' {

@@ -9,6 +9,7 @@ import { TestService } from '../support/service.ts';
 import { examplesOf } from './extract.ts';
 import type { Example } from './extract.ts';
 import { mainFile } from '../support/built.ts';
+import { slowness } from '../support/busy.ts';
 import { root } from '../support/repository.ts';
 
 /**
@@ -143,7 +144,7 @@ async function checkCommands({ text, where, language }: Example, expected: numbe
       TOKENHOUSE_KEY: service.key,
     },
     stdio: ['ignore', 'pipe', 'pipe'],
-    timeout: 60_000,
+    timeout: 60_000 * slowness,
   });
   let output = '';
   child.stdout.on('data', (bytes: Buffer) => (output += bytes.toString()));

@@ -21,7 +21,7 @@ test('docs/operations.md has every metric with its labels and meaning, and no ot
     sockets: () => ({ inference: 0, account: 0 }),
     logLinesDropped: none,
     backends: () => [],
-    lines: () => [],
+    models: () => [],
     config: () => ({ version: 1, failures: 0, lastSuccess: true, leaving: 0 }),
     workers: () => 1,
     workersEnded: none,

@@ -133,7 +133,7 @@ function parentMetrics(
     sockets: () => ({ inference: 0, account: operating().accountSockets() }),
     logLinesDropped: () => log.linesDropped,
     backends: () => [],
-    lines: () => [],
+    models: () => [],
     config: () => ({ ...operating().configReading(), leaving: 0 }),
     workers: () => pool.serving,
     workersEnded: () => pool.ended,

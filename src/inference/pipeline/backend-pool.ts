@@ -1,6 +1,7 @@
 import type { Engine } from '../engines/engine.ts';
 import type { Constraint, EngineRequest } from '../../generation/request.ts';
-import { Fleet, type BackendLoad, type Placement } from '../routing/fleet.ts';
+import { Fleet, type BackendLoad, type OnHealth, type Placement } from '../routing/fleet.ts';
+import { RetryBudget } from '../routing/retry-budget.ts';
 import { WaitQueue } from './wait-queue.ts';
 import { PromptLengths } from './prompt-lengths.ts';
 
@@ -29,20 +30,33 @@ export interface BackendPool {
   readonly fleet: Fleet<Backend>;
   readonly queue: WaitQueue<Placement<Backend>>;
   readonly promptLengths: PromptLengths;
+  /** How many requests may be tried at another backend. */
+  readonly retries: RetryBudget;
 }
 
 /**
  * `waitMax`: how long a request may wait for a slot; it equals a backend's time limit for its first token. `before`: the pool whose
- * place it takes.
+ * place it takes. `onHealth` hears of backends that are left out because they fail.
  */
-export function openBackendPool(backends: readonly Backend[], waitMaxMs: number, before?: BackendPool): BackendPool {
+export function openBackendPool(
+  backends: readonly Backend[],
+  waitMaxMs: number,
+  before?: BackendPool,
+  onHealth?: OnHealth<Backend>,
+): BackendPool {
   const queue = new WaitQueue<Placement<Backend>>({
     lengthMax: backends.reduce((sum, backend) => sum + backend.queueMax, 0),
     timeoutMs: waitMaxMs,
     mayHaveChanged: () => backends.some(isFree) || !backends.some(isReady),
   });
   setRanks(backends);
-  return { backends, fleet: new Fleet(backends, before?.fleet), queue, promptLengths: new PromptLengths() };
+  return {
+    backends,
+    fleet: new Fleet(backends, before?.fleet, onHealth),
+    queue,
+    promptLengths: new PromptLengths(),
+    retries: before?.retries ?? new RetryBudget(),
+  };
 }
 
 /**

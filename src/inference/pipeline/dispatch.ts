@@ -32,6 +32,7 @@ export async function dispatch(
   usage: () => Usage,
 ): Promise<void> {
   const tried = new Set<Backend>();
+  pool.retries.requested();
   const routed = routedRequest(order);
   let request: EngineRequest = order.request;
   let refitted = false;
@@ -65,11 +66,12 @@ export async function dispatch(
         const goesOn = take(batch);
         return typeof goesOn === 'boolean' ? taken(goesOn) : goesOn.then(taken);
       });
-      placement.reported(usage());
+      placement.answered(usage());
       return;
     } catch (error) {
       if (isTaking) throw error;
       attempt.failed = signal.aborted ? null : errorCodeOf(error);
+      if (!signal.aborted && isFaultOf(backend, error)) placement.failed(performance.now());
       if (content || signal.aborted) throw withModel(error, order);
       const refusal = lengthRefusal(error);
       const shorter = refusal === undefined || refitted ? undefined : order.retryWithinContext(refusal);
@@ -77,7 +79,7 @@ export async function dispatch(
       if (shorter !== undefined) {
         request = shorter;
         refitted = true;
-      } else if (mayFailOver(error)) {
+      } else if (mayFailOver(error) && pool.retries.take(performance.now())) {
         tried.add(backend);
         failure = error;
       } else {
@@ -88,6 +90,14 @@ export async function dispatch(
       pool.queue.offer();
     }
   }
+}
+
+/** Not of a request that cannot be served, of a server that is full, or of one whose engine knows by itself that it is down. */
+function isFaultOf(backend: Backend, error: unknown): boolean {
+  const code = errorCodeOf(error);
+  if (code === 'backend_http_error' || code === 'backend_timeout') return true;
+  // A wrong path, or a model that is not there.
+  return code === 'no_healthy_backends' && isReady(backend);
 }
 
 /** Prompts of two models are never the same, and nobody outside knows what two prompts have in common here. */

@@ -1,9 +1,10 @@
 import { CacheIndex, cacheTokensUnknown, type CacheView } from './cache-index.ts';
 import { choose, type BackendView, type Choice, type ChoiceReasons } from './choose.ts';
+import { answered, failed, isInUse, isOverdue, soundHealth, type BackendHealth } from './health.ts';
 import { noPrefixes, type PromptPrefixes } from './prompt-prefixes.ts';
 
 /** A backend as the fleet sees it; only the fleet changes it. */
-export interface BackendLoad extends BackendView, CacheView {
+export interface BackendLoad extends BackendView, CacheView, BackendHealth {
   rank: number;
   cachedTokens: number;
   running: number;
@@ -46,6 +47,7 @@ export function idleLoad({ concurrencyMax = Infinity, weight = 1 } = {}): Backen
     measuredTokensPerSecond: 0,
     measuredAtMs: 0,
     reportsCache: false,
+    ...soundHealth(),
   };
 }
 
@@ -64,8 +66,10 @@ export interface Placement<Member> {
   readonly reasons: ChoiceReasons | null;
   /** The first token is there. */
   begun(nowMs: number): void;
-  /** What the backend says of the prompt of a complete answer. */
-  reported(usage: { readonly promptTokens: number; readonly cachedTokens: number }): void;
+  /** The answer is complete; what the backend says of its prompt. */
+  answered(usage: { readonly cachedTokens: number }): void;
+  /** The backend has failed it, by its own fault. */
+  failed(nowMs: number): void;
   end(nowMs: number): void;
 }
 
@@ -82,6 +86,9 @@ const ownSpeedMs = 300_000;
 /** A difference in the cached tokens that is only a matter of where blocks end: 512 characters and the beginning of a template. */
 const cachedSlackTokens = 256;
 
+/** A backend is left out from `ejectedAtMs` on, or without that in use again. */
+export type OnHealth<Member> = (member: Member, ejectedAtMs?: number) => void;
+
 /** The backends of one model: who gets a request, and what was learned from those that they got. */
 export class Fleet<Member extends BackendLoad> {
   readonly members: readonly Member[];
@@ -90,10 +97,12 @@ export class Fleet<Member extends BackendLoad> {
   #tokensPerSecond = 0;
   #placements = 0;
   readonly #ownSpeeds = new Set<Member>();
+  readonly #onHealth: OnHealth<Member>;
 
   /** `before`: what it takes the place of; what was learned about members of both is kept. */
-  constructor(members: readonly Member[], before?: Fleet<Member>) {
+  constructor(members: readonly Member[], before?: Fleet<Member>, onHealth: OnHealth<Member> = ignore) {
     this.members = members;
+    this.#onHealth = onHealth;
     this.#cache = before === undefined ? new CacheIndex() : before.#cache;
     if (before === undefined) return;
     this.#tokensPerSecond = before.#tokensPerSecond;
@@ -110,8 +119,27 @@ export class Fleet<Member extends BackendLoad> {
     this.#cache.look(prefixes);
     if (this.#ownSpeeds.size > 0) this.#forgetSpeeds(nowMs);
     const tokensPerSecond = this.#tokensPerSecond || tokensPerSecondUnknown;
-    const choice = choose(request.promptTokens, this.members, tokensPerSecond, nowMs, mayTake);
+    const isSound = (member: Member): boolean => this.#isSound(member, nowMs) && mayTake(member);
+    const chosen = choose(request.promptTokens, this.members, tokensPerSecond, nowMs, isSound);
+    const choice = chosen ?? this.#choiceOfRest(request.promptTokens, tokensPerSecond, nowMs, isSound, mayTake);
     return choice === undefined ? undefined : this.#placed(choice, prefixes, nowMs);
+  }
+
+  /** Unsound backends are better than none; while there is a sound one that is full, its requests wait. */
+  #choiceOfRest(
+    tokens: number,
+    tokensPerSecond: number,
+    nowMs: number,
+    isSound: (member: Member) => boolean,
+    mayTake: (member: Member) => boolean,
+  ): Choice<Member> | undefined {
+    return this.members.some(isSound) ? undefined : choose(tokens, this.members, tokensPerSecond, nowMs, mayTake);
+  }
+
+  #isSound(member: Member, nowMs: number): boolean {
+    if (!isInUse(member, nowMs)) return false;
+    const speed = member.ownTokensPerSecond || this.#tokensPerSecond;
+    return speed === 0 || !isOverdue(member, speed, nowMs);
   }
 
   #only(member: Member, mayTake: (member: Member) => boolean): Placement<Member> | undefined {
@@ -121,7 +149,8 @@ export class Fleet<Member extends BackendLoad> {
       backend: member,
       reasons: null,
       begun: ignore,
-      reported: ignore,
+      answered: ignore,
+      failed: ignore,
       end: () => void member.running--,
     };
   }
@@ -140,11 +169,15 @@ export class Fleet<Member extends BackendLoad> {
         if (stopWaiting(backend, waiting, begunAtMs))
           this.#measure(backend, waitingTokens + uncachedTokens, begunAtMs - nowMs, begunAtMs);
       },
-      reported: (usage) => {
+      answered: (usage) => {
+        if (answered(backend)) this.#onHealth(backend);
         if (usage.cachedTokens > 0) backend.reportsCache = true;
         // Where the server has lost it, it has lost what was used before it.
         if (backend.reportsCache && usedAt > 0 && usage.cachedTokens + cachedSlackTokens < cachedTokens)
           this.#cache.dropUsedUntil(backend, usedAt);
+      },
+      failed: (failedAtMs) => {
+        if (failed(backend, failedAtMs)) this.#onHealth(backend, failedAtMs);
       },
       end: (endedAtMs) => {
         stopWaiting(backend, waiting, endedAtMs);

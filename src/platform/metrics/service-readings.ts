@@ -14,8 +14,7 @@ export interface ServiceReadings {
   readonly sockets: () => { readonly inference: number; readonly account: number };
   readonly logLinesDropped: () => number;
   readonly backends: () => readonly BackendReading[];
-  /** Requests that wait in the queue, by model. */
-  lines(): readonly { readonly model: string; readonly length: number }[];
+  readonly models: () => readonly ModelReading[];
   readonly config: () => ConfigReading & { readonly leaving: number };
   /** Processes that answer requests. */
   readonly workers: () => number;
@@ -41,6 +40,18 @@ export interface BackendReading {
   readonly running: number;
   /** Undefined where the backend has no queue of ours. */
   readonly waiting: number | undefined;
+  /** It is left out because it failed. */
+  readonly isEjected: boolean;
+  readonly ejections: number;
+}
+
+export interface ModelReading {
+  readonly model: string;
+  /** Requests in its wait queue. */
+  readonly waiting: number;
+  /** Requests that were tried at another backend, and that were not because of the retry budget. */
+  readonly retries: number;
+  readonly retriesRefused: number;
 }
 
 /** A metric that is read on each scrape: a gauge without labels that is added up across processes, if it does not say otherwise. */
@@ -58,6 +69,11 @@ const perBackend =
       const value = read(backend);
       return value === undefined ? [] : [[[backend.model, backend.backend], value]];
     });
+
+const perModel =
+  (read: (model: ModelReading) => number) =>
+  (service: ServiceReadings): readonly Reading[] =>
+    service.models().map((each) => [[each.model], read(each)]);
 
 /** In the order of the page. */
 export const readingMetrics: readonly ReadingMetric[] = [
@@ -109,7 +125,34 @@ export const readingMetrics: readonly ReadingMetric[] = [
     name: 'tokenhouse_model_waiting',
     help: 'Requests in the wait queue of a model.',
     labels: ['model'],
-    read: (service) => service.lines().map(({ model, length }) => [[model], length]),
+    read: perModel(({ waiting }) => waiting),
+  },
+  {
+    name: 'tokenhouse_backend_ejected',
+    help: 'Serving processes that leave the backend out because it has failed their requests.',
+    labels: backendLabels,
+    read: perBackend(({ isEjected }) => (isEjected ? 1 : 0)),
+  },
+  {
+    name: 'tokenhouse_backend_ejections_total',
+    help: 'How often a serving process has left the backend out because it failed requests.',
+    type: 'counter',
+    labels: backendLabels,
+    read: perBackend(({ ejections }) => ejections),
+  },
+  {
+    name: 'tokenhouse_model_retries_total',
+    help: 'Requests that failed before their first token and were tried at another backend.',
+    type: 'counter',
+    labels: ['model'],
+    read: perModel(({ retries }) => retries),
+  },
+  {
+    name: 'tokenhouse_model_retries_refused_total',
+    help: 'Requests that were not tried again, because a tenth of the requests had been already.',
+    type: 'counter',
+    labels: ['model'],
+    read: perModel(({ retriesRefused }) => retriesRefused),
   },
   {
     name: 'tokenhouse_open_sockets',

@@ -119,3 +119,20 @@ test('a request that fails at one goes to its equal, and to the fallback when th
   await ask();
   assert.equal(counts()[1], 1);
 });
+
+test('a backend that fails three requests in a row gets no fourth; no client sees it, and an operator does', async () => {
+  failing = new Set(['gpu-1']);
+  for (let count = 0; count < 12; count++) await ask();
+  assert.ok(counts()[0]! <= 4, 'three, and one that tries after the pause on a slow machine');
+  assert.equal(counts()[1], 0);
+  const ejected = service.log.filter(({ event }) => event === 'backend_ejected');
+  assert.ok(ejected.some(({ backend, failures_in_a_row }) => backend === 'gpu-1' && failures_in_a_row === 3));
+  const page = await (await fetch(`${service.accountUrl}/metrics`)).text();
+  assert.match(page, /^tokenhouse_backend_ejected\{model="m",backend="gpu-1"\} 1$/m);
+  assert.match(page, /^tokenhouse_model_retries_refused_total\{model="m"\} 0$/m);
+  failing = new Set();
+  await until(async () => {
+    await ask();
+    return service.log.some(({ event, backend }) => event === 'backend_returned' && backend === 'gpu-1');
+  }, 60_000);
+});

@@ -34,7 +34,7 @@ test('a backend that reports less than it was believed to have is believed to ha
   const only = fleet.members[0]!;
   const at = (first: number, cachedTokens: number) => {
     const placement = fleet.place(request(first), (member) => member === only, 0)!;
-    placement.reported({ promptTokens: 1_000, cachedTokens });
+    placement.answered({ cachedTokens });
     placement.end(0);
     return placement.reasons!.cachedTokens;
   };

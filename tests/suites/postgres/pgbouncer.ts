@@ -1,9 +1,9 @@
 /** A real pooler of one test, in session mode, as docs/operations.md asks for. */
 import { spawn, type ChildProcess } from 'node:child_process';
-import { chownSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { chownSync, cpSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { delimiter, join } from 'node:path';
 import { until } from '../../support/service.ts';
 import { freePort, unprivileged } from './server.ts';
 
@@ -16,12 +16,10 @@ export class PgBouncer {
   private constructor(folder: string, port: number) {
     this.#folder = folder;
     this.#port = port;
-    const { TOKENHOUSE_TEST_PGBOUNCER: file, TOKENHOUSE_TEST_PGBOUNCER_LIBRARIES: libraries } = process.env;
-    if (file === undefined) throw new Error('run these tests with: npm run test:postgres');
-    this.#process = spawn(file, [join(folder, 'pgbouncer.ini')], {
+    this.#process = spawn(join(folder, 'pgbouncer'), [join(folder, 'pgbouncer.ini')], {
       ...unprivileged(),
       cwd: folder,
-      env: { ...process.env, LD_LIBRARY_PATH: libraries },
+      env: { ...process.env, LD_LIBRARY_PATH: join(folder, 'lib') },
       stdio: ['ignore', 'ignore', 'pipe'],
     });
     this.#process.stderr!.on('data', (text: Buffer) => (this.#said += text.toString()));
@@ -29,7 +27,13 @@ export class PgBouncer {
 
   /** Before the server at this port. `close` it after the test. */
   static async start(serverPort: number): Promise<PgBouncer> {
+    const { TOKENHOUSE_TEST_PGBOUNCER: file, TOKENHOUSE_TEST_PGBOUNCER_LIBRARIES: libraries = '' } = process.env;
+    if (file === undefined) throw new Error('run these tests with: npm run test:postgres');
     const folder = mkdtempSync(join(tmpdir(), 'tokenhouse-pgbouncer-'));
+    // Its user may not be let into the folder where it was unpacked, which is below the home of another.
+    cpSync(file, join(folder, 'pgbouncer'));
+    for (const from of libraries.split(delimiter).filter((each) => each !== ''))
+      cpSync(from, join(folder, 'lib'), { recursive: true, dereference: true });
     const port = await freePort();
     // Nothing that a distribution's file does not say, but for how soon it tries again.
     writeFileSync(
