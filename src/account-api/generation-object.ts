@@ -1,6 +1,8 @@
 import Type from 'typebox';
 import type { Static } from 'typebox';
 
+import { errorTable } from '../platform/errors.ts';
+import type { ErrorCode } from '../platform/errors.ts';
 import { uuidText } from '../platform/ids/uuid.ts';
 import type { Ending, UsageRow } from '../store/ledger.ts';
 import type { UsageAttempt } from '../store/schema/tables.ts';
@@ -70,8 +72,19 @@ const attemptSchema = Type.Object({
   ),
 });
 
+const errorSchema = Type.Object(
+  {
+    status: Type.Integer({ description: 'Of the HTTP answer, where none had begun.' }),
+    meaning: Type.String(),
+    remedy: Type.String({ description: 'What the caller can do about it.' }),
+    retry: Type.String({ description: 'Whether the same request may succeed later.' }),
+  },
+  { description: 'What `error_code` means, as its page says it; null without one.' },
+);
+
 export const receiptSchema = Type.Object({
   ...summaryFields,
+  error: nullable(errorSchema),
   key_name: nullable(Type.String()),
   backend: nullable(Type.String()),
   attempts: nullable(
@@ -144,6 +157,7 @@ export function generationReceipt(
   const own = refunds.filter(isOf(row));
   return {
     ...generationSummary(row, refunds),
+    error: errorOf(row.errorCode),
     key_name: keyName,
     backend: row.backend,
     attempts: row.attempts?.map(attemptObject) ?? null,
@@ -175,6 +189,13 @@ export function generationReceipt(
       })),
     ],
   };
+}
+
+/** A code of an earlier version may be in no table any more. */
+function errorOf(code: string | null): GenerationReceipt['error'] {
+  if (code === null || !Object.hasOwn(errorTable, code)) return null;
+  const { status, meaning, remedy, retry } = errorTable[code as ErrorCode];
+  return { status, meaning, remedy, retry };
 }
 
 const attemptObject = ({ backend, atMs, failed, chosen }: UsageAttempt): Static<typeof attemptSchema> => ({

@@ -53,6 +53,7 @@ function linesOf(receipt: GenerationReceipt): readonly string[] {
     `key      ${receipt.key_id}${receipt.key_name === null ? '' : ` (${receipt.key_name})`}`,
     `time     ${time(receipt.created_at)} to ${time(receipt.ended_at)}, ${receipt.total_ms} ms${receipt.latency_ms === null ? '' : `, first token after ${receipt.latency_ms} ms`}`,
     `end      ${receipt.ending}${receipt.finish_reason === null ? '' : `, ${receipt.finish_reason}`}${receipt.error_code === null ? '' : `, ${receipt.error_code}`}`,
+    ...(receipt.error === null ? [] : [`when     ${receipt.error.meaning}`, `do       ${receipt.error.remedy}`]),
     ...(receipt.attempts ?? []).map(attemptLine),
     '',
     ...table(

@@ -6,6 +6,7 @@ import { limitRoutes } from '../../src/account-api/routes/limits.ts';
 import { usageRoutes } from '../../src/account-api/routes/usage.ts';
 import { issueKey } from '../../src/accounts/key.ts';
 import type { Config } from '../../src/config/config.ts';
+import { errorTable } from '../../src/platform/errors.ts';
 import { publicIdOf, uuidText } from '../../src/platform/ids/uuid.ts';
 import { windowStart } from '../../src/billing/rate-limits/windows.ts';
 import { systemAccounts } from '../../src/store/ledger.ts';
@@ -96,6 +97,7 @@ test('a receipt has its arithmetic, its hold, its refund and why it is the charg
     [5_000, 35, true, true],
   );
   assert.deepEqual([receipt['latency_ms'], receipt['generation_time_ms'], receipt['total_ms']], [30, 70, 100]);
+  assert.equal(receipt['error'], null);
   assert.match(String(receipt['explanation']), /client left before the end: the input and the output/);
   assert.deepEqual(receipt['ledger'], [
     {
@@ -106,6 +108,17 @@ test('a receipt has its arithmetic, its hold, its refund and why it is the charg
     },
     { id: uuidText(refund), type: 'refund', amount_microcents: 35, created_at: seconds('2026-05-06T00:00:00Z') },
   ]);
+
+  // An error comes with what its page says; a code that no version knows any more, without.
+  for (const [errorCode, error] of [
+    ['backend_timeout', errorTable.backend_timeout],
+    ['of_an_earlier_version', null],
+  ] as const) {
+    const failed = await settle('acct_a', 0n, '2026-05-05T11:00:00Z', { ending: 'failed', finish: null, errorCode });
+    const shown = await get(`/v1/generation?id=${uuidText(failed.requestId)}`);
+    const { type: _type, ...said } = error ?? { type: null };
+    assert.deepEqual([shown['error_code'], shown['error']], [errorCode, error === null ? null : said]);
+  }
 
   // What is another's, and what is not there, are the same.
   const other = await settle('acct_b', 5n, '2026-05-05T10:00:00Z');

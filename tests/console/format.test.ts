@@ -7,7 +7,7 @@ import fc from 'fast-check';
 import { oneOf, searchOf, text, whole } from '../../web/src/app/filters.ts';
 import { pathWithin } from '../../web/src/app/next.ts';
 import { formatDate, formatRelative, setTimeZone } from '../../web/src/format/date.ts';
-import { centsOf, dollarsTyped, formatCents, formatMoney } from '../../web/src/format/money.ts';
+import { centsOf, dollarsTyped, formatCents, formatExact, formatMoney } from '../../web/src/format/money.ts';
 import { formatBytes, formatMilliseconds } from '../../web/src/format/number.ts';
 import { setLanguage } from '../../web/src/i18n/language.ts';
 
@@ -41,6 +41,16 @@ describe('money', () => {
         assert.equal(back, microcents < 0n ? -microcents : microcents);
       }),
     );
+  });
+
+  test('has parts of a microcent, all of them', () => {
+    const table = [
+      ['534.89925', '$0.0000053489925'],
+      ['0', '$0.00'],
+      ['123456789012.000001', '$1,234.56789012000001'],
+      ['100000000', '$1.00'],
+    ] as const;
+    for (const [microcents, shown] of table) assert.equal(formatExact(microcents), shown);
   });
 
   test('is written as the language has it', () => {

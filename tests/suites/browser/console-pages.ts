@@ -2,7 +2,7 @@ import type { Person } from './browser.ts';
 
 /** A page of the console. The suite visits it in both colour schemes, on a phone and on a desktop, in every language. */
 export interface ConsolePage {
-  /** `KEY` stands for the id of a key that is there. */
+  /** `KEY` and `REQUEST` stand for ids of a key and of a request that are there. */
   readonly path: string;
   /** Signed in as the owner, who is the operator too; left out: not signed in. */
   readonly signedIn?: true;
@@ -27,6 +27,13 @@ export const consolePages: readonly ConsolePage[] = [
   { path: '/keys?create=true', signedIn: true },
   { path: '/keys/KEY', signedIn: true },
   { path: '/keys/key_nothing', signedIn: true },
+  { path: '/requests', signedIn: true },
+  { path: '/requests?from=1&ending=failed&tag=nothing', signedIn: true },
+  { path: '/requests/REQUEST', signedIn: true },
+  { path: '/requests/req_000000000000', signedIn: true },
+  { path: '/usage', signedIn: true },
+  { path: '/usage?by=key&show=requests&since=today', signedIn: true },
+  { path: '/usage?by=tag&model=nothing', signedIn: true },
   { path: '/billing', signedIn: true },
   { path: '/billing?add=true', signedIn: true },
   { path: '/billing?view=movements', signedIn: true },

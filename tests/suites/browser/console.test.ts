@@ -13,6 +13,7 @@ const service = new TestService({ config: '' });
 /** Markup, a long word, and the other direction of writing: shown as they are. */
 const hostileName = `<img src=x onerror="alert(1)"> ${'long'.repeat(15)} \u202Ertl`;
 let keyId = '';
+let requestId = '';
 before(async () => {
   service.writeConfig(
     `server:\n  inference: { port: 0 }\n  account: { port: 0 }\nsign_in: { sign_up: open }\n${scriptedModel(
@@ -108,6 +109,7 @@ test('the start page asks the model, and its light turns green for the request o
     body: JSON.stringify({ model: 'demo', messages: [{ role: 'user', content: 'hi' }] }),
   });
   assert.equal(answer.status, 200);
+  requestId = answer.headers.get('x-request-id')!;
   await person.reads(/It has arrived: demo, \d+ tokens/);
   await person.look();
   // Both requests are on the first page, in its figures, its chart and its list.
@@ -217,8 +219,8 @@ describe('every page', () => {
           await visit(person, path, then);
         await signIn(person);
         for (const { path, then } of consolePages.filter(({ signedIn }) => signedIn === true)) {
-          if (path.endsWith('key_nothing')) person.expects(404);
-          await visit(person, path.replace('KEY', keyId), then);
+          if (/key_nothing|req_0+$/.test(path)) person.expects(404);
+          await visit(person, path.replace('KEY', keyId).replace('REQUEST', requestId), then);
         }
         await person.leave();
       });

@@ -69,6 +69,10 @@ export const get = <Path extends GetPath>(
     Got<Path>
   >;
 
+/** What is no JSON: documents and exports. */
+export const getFile = <Path extends GetPath>(path: Path, params?: GetParams<Path>): Promise<Blob> =>
+  content(client.GET(path as never, { params, parseAs: 'blob' } as never)) as unknown as Promise<Blob>;
+
 type ListPath = {
   [Path in GetPath]: Got<Path> extends { readonly data: readonly unknown[]; readonly has_more: boolean } ? Path : never;
 }[GetPath];

@@ -25,7 +25,7 @@ export const oneOf =
     values.find((value) => value === written);
 
 export type SearchOf<Readers> = {
-  readonly [Key in keyof Readers]?: Readers[Key] extends Read<infer Value> ? Value : never;
+  readonly [Key in keyof Readers]?: (Readers[Key] extends Read<infer Value> ? Value : never) | undefined;
 };
 
 /** For `validateSearch`. Every key is there, so that what a link carries besides cannot come through unread. */

@@ -10,13 +10,8 @@ import type { ReactNode } from 'react';
 
 import type { AppTexts } from '../app/messages/en.ts';
 import { useText } from '../i18n/text.ts';
+import type { ChartSeries } from './series.ts';
 import styles from './charts.module.css';
-
-export interface ChartSeries {
-  readonly name: string;
-  /** One value for each label. */
-  readonly values: readonly number[];
-}
 
 export interface ChartProps {
   /** What it shows, in a few words. */

@@ -22,15 +22,18 @@ export function Time({
   at,
   relative,
   dateOnly,
+  full,
 }: {
   readonly at: number;
   readonly relative?: boolean;
   readonly dateOnly?: boolean;
+  /** To the second, with the zone. */
+  readonly full?: boolean;
 }) {
   useLanguage();
   const now = useNow(relative === true ? 30_000 : undefined);
-  const text =
-    relative === true ? formatRelative(at, now / 1000) : formatDate(at, dateOnly === true ? 'date' : 'short');
+  const style = dateOnly === true ? 'date' : full === true ? 'full' : 'short';
+  const text = relative === true ? formatRelative(at, now / 1000) : formatDate(at, style);
   return (
     <time dateTime={new Date(at * 1000).toISOString()} title={formatDate(at, 'full')}>
       {text}

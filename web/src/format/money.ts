@@ -31,6 +31,20 @@ export function formatMoney(microcents: number | bigint, { exact = false, sign =
   return format.format(`${amount < 0n ? '-' : ''}${whole}.${fraction}` as never);
 }
 
+/** Parts of a microcent too, as the lines of a receipt have them (`534.89925`): as many decimals as there are. */
+export function formatExact(microcents: string): string {
+  const [whole = '', fraction = ''] = microcents.split('.');
+  const digits = whole.padStart(decimals + 1, '0');
+  const all = (digits.slice(-decimals) + fraction).replace(/0+$/, '');
+  return new Intl.NumberFormat(currentLocale(), {
+    style: 'currency',
+    currency: 'USD',
+    currencyDisplay: 'narrowSymbol',
+    minimumFractionDigits: 2,
+    maximumFractionDigits: Math.max(2, all.length),
+  }).format(`${digits.slice(0, -decimals)}.${all}` as never);
+}
+
 export const formatCents = (cents: number): string => formatMoney(BigInt(cents) * 1_000_000n);
 
 /** `12.50` as a person types it, in cents; undefined: not an amount. */

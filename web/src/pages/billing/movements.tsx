@@ -1,3 +1,5 @@
+import { Link } from '@tanstack/react-router';
+
 import { useList } from '../../api/use-api.ts';
 import type { Row } from '../../api/use-api.ts';
 import { Money, Time } from '../../components/figures.tsx';
@@ -28,10 +30,18 @@ export function Movements() {
     {
       head: t('what'),
       main: true,
-      cell: ({ type, requests, reference }) => (
+      cell: ({ id, type, at, from, requests, reference }) => (
         <>
           {t(kinds[type])}
-          {requests !== undefined && ` · ${t('requests', { n: requests })}`}
+          {requests !== undefined && (
+            <>
+              {' · '}
+              {/* The newest sum still grows. */}
+              <Link to="/requests" search={{ from, to: id === list.rows[0]?.id ? undefined : at } as never}>
+                {t('requests', { n: requests })}
+              </Link>
+            </>
+          )}
           {reference !== null && <div className={styles['reference']}>{reference}</div>}
         </>
       ),

@@ -1,8 +1,5 @@
-import { useState } from 'react';
-
-import { client, content } from '../../api/client.ts';
-import { Button } from '../../components/button.tsx';
-import { toast } from '../../components/toast.tsx';
+import { getFile } from '../../api/use-api.ts';
+import { SaveButton } from '../../components/save-button.tsx';
 import { useText } from '../../i18n/text.ts';
 import type { BillingTexts } from './messages/en.ts';
 
@@ -13,31 +10,12 @@ interface PdfProps {
   readonly name: string;
 }
 
-/** Saves a document. A link would not do: it cannot say which of a person's accounts is meant. */
 export function PdfButton({ kind, id, name }: PdfProps) {
   const t = useText<BillingTexts>('billing');
-  const [isBusy, setBusy] = useState(false);
-  const save = async (): Promise<void> => {
-    setBusy(true);
-    try {
-      const path = kind === 'invoices' ? '/v1/invoices/{id}.pdf' : '/v1/receipts/{id}.pdf';
-      const asked = client.GET(path, { params: { path: { id } }, parseAs: 'blob' });
-      const url = URL.createObjectURL((await content(asked)) as unknown as Blob);
-      const link = document.createElement('a');
-      link.href = url;
-      link.download = `${name}.pdf`;
-      link.click();
-      // The browser may read it a moment later.
-      setTimeout(() => URL.revokeObjectURL(url), 60_000);
-    } catch (error) {
-      toast(error instanceof Error ? error.message : String(error));
-    } finally {
-      setBusy(false);
-    }
-  };
+  const path = kind === 'invoices' ? '/v1/invoices/{id}.pdf' : '/v1/receipts/{id}.pdf';
   return (
-    <Button small busy={isBusy} aria-label={t('save', { name })} onClick={() => void save()}>
+    <SaveButton small name={`${name}.pdf`} label={t('save', { name })} load={() => getFile(path, { path: { id } })}>
       PDF
-    </Button>
+    </SaveButton>
   );
 }

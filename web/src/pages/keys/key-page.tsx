@@ -5,7 +5,7 @@ import type { ReactNode } from 'react';
 import { mayMakeKeys, useSession } from '../../api/session.ts';
 import { useGet, useSend } from '../../api/use-api.ts';
 import { Badge } from '../../components/badge.tsx';
-import { Button, IconButton } from '../../components/button.tsx';
+import { Button, IconButton, LinkButton } from '../../components/button.tsx';
 import { Id } from '../../components/code.tsx';
 import { ConfirmDialog, Dialog } from '../../components/dialog.tsx';
 import { Money, Time } from '../../components/figures.tsx';
@@ -61,8 +61,14 @@ function ShownKey({ of: key, crumb }: { readonly of: Key; readonly crumb: ReactN
   const close = (): void => setOpen(undefined);
   const path = { id: key.id };
   const owner = key.user_id === null ? t('ofAccount') : key.user_id === me.id ? t('yours') : <code>{key.user_id}</code>;
-  const actions = may(mayMakeKeys) && (
+  const requests = (
+    <LinkButton to="/requests" search={{ key: key.id } as never}>
+      {t('requests')}
+    </LinkButton>
+  );
+  const actions = may(mayMakeKeys) ? (
     <>
+      {requests}
       <Button onClick={() => setOpen('rotate')}>{t('rotate')}</Button>
       <Button look="primary" onClick={() => setOpen('change')}>
         {t('change')}
@@ -77,6 +83,8 @@ function ShownKey({ of: key, crumb }: { readonly of: Key; readonly crumb: ReactN
         </MenuItem>
       </Menu>
     </>
+  ) : (
+    requests
   );
   return (
     <Page title={key.name} crumb={crumb} lead={<code>{key.label}</code>} actions={actions}>

@@ -1,5 +1,8 @@
+import { Link } from '@tanstack/react-router';
+
 import type { Row } from '../../api/use-api.ts';
-import { Badge } from '../../components/badge.tsx';
+import { LinkButton } from '../../components/button.tsx';
+import { Ending } from '../../components/ending.tsx';
 import { Count, Money, Time } from '../../components/figures.tsx';
 import { Panel } from '../../components/page.tsx';
 import { EmptyState } from '../../components/state.tsx';
@@ -13,15 +16,23 @@ type Request = Row<'/v1/generations'>;
 export function LatestRequests({ rows }: { readonly rows: readonly Request[] }) {
   const t = useText<OverviewTexts>('overview');
   const columns: readonly Column<Request>[] = [
-    { head: t('model'), main: true, cell: ({ model }) => model },
-    { head: t('state'), cell: (request) => <State of={request} /> },
+    { head: t('model'), main: true, cell: ({ id, model }) => <Link to={`/requests/${id}`}>{model}</Link> },
+    { head: t('state'), cell: (request) => <Ending of={request} /> },
     { head: t('input'), number: true, cell: ({ tokens_prompt: tokens }) => <Count value={tokens} /> },
     { head: t('output'), number: true, cell: ({ tokens_completion: tokens }) => <Count value={tokens} /> },
     { head: t('cost'), number: true, cell: ({ total_cost_microcents: cost }) => <Money microcents={cost} /> },
     { head: t('when'), number: true, cell: ({ ended_at: at }) => <Time at={at} relative /> },
   ];
   return (
-    <Panel title={t('latest')} flush>
+    <Panel
+      title={t('latest')}
+      flush
+      actions={
+        <LinkButton small to="/requests">
+          {t('allRequests')}
+        </LinkButton>
+      }
+    >
       <DataTable
         label={t('latest')}
         columns={columns}
@@ -30,17 +41,5 @@ export function LatestRequests({ rows }: { readonly rows: readonly Request[] }) 
         empty={<EmptyState title={t('noneOfYours')}>{t('noneOfYoursText')}</EmptyState>}
       />
     </Panel>
-  );
-}
-
-/** How it ended; what an error of the API is called where there was one. */
-function State({ of: { ending, cancelled, error_code: code } }: { readonly of: Request }) {
-  const t = useText<OverviewTexts>('overview');
-  if (ending === 'finished') return <Badge tone="good">{t('finished')}</Badge>;
-  if (cancelled) return <Badge>{t('cancelled')}</Badge>;
-  return (
-    <>
-      <Badge tone="bad">{t('failed')}</Badge> <code>{code ?? ending}</code>
-    </>
   );
 }

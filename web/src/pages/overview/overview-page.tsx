@@ -1,4 +1,6 @@
+import { Link, useNavigate } from '@tanstack/react-router';
 import { lazy, Suspense } from 'react';
+import type { ReactNode } from 'react';
 
 import { mayMakeKeys, useSession } from '../../api/session.ts';
 import { useGet } from '../../api/use-api.ts';
@@ -95,24 +97,61 @@ function FigureTiles({ credits, costs }: FigureTilesProps) {
           value: <Money microcents={credits.held_microcents} />,
           note: t('heldBy', { n: credits.held_requests }),
         },
-        { name: t('today'), value: <Money microcents={today} /> },
-        { name: t('month'), value: <Money microcents={month} />, note: t('zone', { zone: costs.time_zone }) },
+        {
+          name: t('today'),
+          value: (
+            <Requests since="today">
+              <Money microcents={today} />
+            </Requests>
+          ),
+        },
+        {
+          name: t('month'),
+          value: (
+            <Requests since="month">
+              <Money microcents={month} />
+            </Requests>
+          ),
+          note: t('zone', { zone: costs.time_zone }),
+        },
       ]}
     />
   );
 }
 
+/** The list behind a figure. */
+const Requests = ({ since, children }: { readonly since: string; readonly children: ReactNode }) => (
+  <Link to="/requests" search={{ since } as never}>
+    {children}
+  </Link>
+);
+
 function SpendChart({ of }: { readonly of: Costs }) {
   const t = useText<OverviewTexts>('overview');
+  const navigate = useNavigate();
   const { days, series } = spendOf(of, t('otherModels'));
+  const open = (label: number): void => {
+    const from = days[label];
+    // Today goes on until now.
+    const to = label === days.length - 1 ? undefined : days[label + 1];
+    void navigate({ to: '/requests', search: { from, to } as never });
+  };
   return (
-    <Panel title={t('chart', { days: reportDays })}>
+    <Panel
+      title={t('chart', { days: reportDays })}
+      actions={
+        <LinkButton small to="/usage">
+          {t('usage')}
+        </LinkButton>
+      }
+    >
       <Suspense fallback={<Skeleton lines={6} />}>
         <BarChart
           title={t('chart', { days: reportDays })}
           labels={days.map((at) => formatDay(at, of.time_zone))}
           series={series}
           format={(microcents) => formatMoney(Math.round(microcents))}
+          onSelect={open}
         />
       </Suspense>
     </Panel>

@@ -1,4 +1,6 @@
 import type { Got } from '../../api/use-api.ts';
+import { topSeries } from '../../components/series.ts';
+import type { ChartSeries } from '../../components/series.ts';
 import { monthIn } from '../../format/date.ts';
 
 export type Costs = Got<'/v1/costs'>;
@@ -7,20 +9,12 @@ export const reportDays = 30;
 /** From `reportStart` there are 33 days at most, the first and the last in parts. */
 export const reportBuckets = 33;
 const daySeconds = 86_400;
-/** More colours than that are no help. */
-const modelsMax = 5;
 
 /**
  * Where the report begins, in unix seconds: a day earlier than the longest month needs, whatever the zone of the account is. The
  * same for a whole day, so that the report is one entry of the cache.
  */
 export const reportStart = (nowMs: number): number => (Math.floor(nowMs / 1000 / daySeconds) - 31) * daySeconds;
-
-interface Series {
-  readonly name: string;
-  /** One for each day. */
-  readonly values: readonly number[];
-}
 
 interface Spend {
   /** In microcents, refunds taken off. */
@@ -29,7 +23,7 @@ interface Spend {
   /** Beginnings of the last thirty days. */
   readonly days: readonly number[];
   /** Charges of each day by model, refunds left out. */
-  readonly series: readonly Series[];
+  readonly series: readonly ChartSeries[];
 }
 
 /** What the figures and the chart are made of; the last bucket is today. */
@@ -48,7 +42,7 @@ export function spendOf({ data, time_zone: zone }: Costs, others = ''): Spend {
   };
 }
 
-function seriesOf(days: Costs['data'], others: string): readonly Series[] {
+function seriesOf(days: Costs['data'], others: string): readonly ChartSeries[] {
   const byModel = new Map<string, number[]>();
   for (const [at, { results }] of days.entries())
     for (const { model, line_item: item, amount_microcents: amount } of results) {
@@ -57,12 +51,6 @@ function seriesOf(days: Costs['data'], others: string): readonly Series[] {
       values[at]! += amount;
       byModel.set(model ?? '', values);
     }
-  const sum = (values: readonly number[]): number => values.reduce((total, value) => total + value, 0);
-  const sorted = [...byModel]
-    .map(([name, values]) => ({ name, values }))
-    .toSorted((a, b) => sum(b.values) - sum(a.values));
-  const rest = sorted.slice(modelsMax);
-  if (rest.length === 0) return sorted;
-  const values = days.map((_, at) => sum(rest.map((one) => one.values[at]!)));
-  return [...sorted.slice(0, modelsMax), { name: others, values }];
+  const all = [...byModel].map(([name, values]) => ({ name, values }));
+  return topSeries(all, others);
 }

@@ -52,6 +52,7 @@ const de: Translated<KeyTexts> = {
   paused: 'Angehalten',
   pausedText: 'Dieser Schlüssel ist angehalten: Alle seine Anfragen werden abgelehnt.',
   renews: 'Erneuert sich',
+  requests: 'Anfragen',
   requestsPerMinute: 'Anfragen je Minute',
   resume: 'Fortsetzen',
   revoke: 'Widerrufen',

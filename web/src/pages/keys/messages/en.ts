@@ -50,6 +50,7 @@ const en = {
   paused: 'Paused',
   pausedText: 'This key is paused: all its requests are refused.',
   renews: 'Renews',
+  requests: 'Requests',
   requestsPerMinute: 'Requests per minute',
   resume: 'Resume',
   revoke: 'Revoke',

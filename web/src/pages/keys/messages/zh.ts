@@ -51,6 +51,7 @@ const zh: Translated<KeyTexts> = {
   paused: '已暂停',
   pausedText: '此密钥已暂停：它的所有请求都会被拒绝。',
   renews: '重置周期',
+  requests: '请求',
   requestsPerMinute: '每分钟请求数',
   resume: '恢复',
   revoke: '吊销',

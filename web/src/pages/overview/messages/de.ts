@@ -2,13 +2,11 @@ import type { Translated } from '../../../i18n/text.ts';
 import type { OverviewTexts } from './en.ts';
 
 const de: Translated<OverviewTexts> = {
+  allRequests: 'Alle Anfragen',
   available: 'Verfügbar',
-  cancelled: 'abgebrochen',
   chart: 'Ausgaben der letzten {days} Tage',
   cost: 'Kosten',
   createKey: 'Schlüssel anlegen',
-  failed: 'nicht beendet',
-  finished: 'beendet',
   firstRequest: 'Erste Anfrage senden',
   held: 'Reserviert',
   heldBy: { one: 'von {n} laufenden Anfrage', other: 'von {n} laufenden Anfragen' },
@@ -27,6 +25,7 @@ const de: Translated<OverviewTexts> = {
   today: 'Heute ausgegeben',
   unused: 'Noch keine Anfragen',
   unusedText: 'Die Startseite fragt ein Modell von hier aus und zeigt, wie ein Programm es tut.',
+  usage: 'Nutzung',
   when: 'Wann',
   zone: 'in der Zeitzone {zone}',
 };

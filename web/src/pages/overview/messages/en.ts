@@ -1,13 +1,11 @@
 import type { Catalogue } from '../../../i18n/text.ts';
 
 const en = {
+  allRequests: 'All requests',
   available: 'Available',
-  cancelled: 'cancelled',
   chart: 'Spend of the last {days} days',
   cost: 'Cost',
   createKey: 'Create key',
-  failed: 'not finished',
-  finished: 'finished',
   firstRequest: 'Send the first request',
   held: 'Held',
   heldBy: { one: 'by {n} running request', other: 'by {n} running requests' },
@@ -26,6 +24,7 @@ const en = {
   today: 'Spent today',
   unused: 'Nothing has been requested yet',
   unusedText: 'The start page asks a model from here, and shows how a program does.',
+  usage: 'Usage',
   when: 'When',
   zone: 'in the time zone {zone}',
 } as const satisfies Catalogue;

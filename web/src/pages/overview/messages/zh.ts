@@ -2,13 +2,11 @@ import type { Translated } from '../../../i18n/text.ts';
 import type { OverviewTexts } from './en.ts';
 
 const zh: Translated<OverviewTexts> = {
+  allRequests: '全部请求',
   available: '可用',
-  cancelled: '已取消',
   chart: '最近 {days} 天的支出',
   cost: '费用',
   createKey: '创建密钥',
-  failed: '未完成',
-  finished: '已完成',
   firstRequest: '发送第一个请求',
   held: '预留',
   heldBy: { other: '{n} 个进行中的请求' },
@@ -27,6 +25,7 @@ const zh: Translated<OverviewTexts> = {
   today: '今日支出',
   unused: '还没有任何请求',
   unusedText: '开始页面可以直接向模型提问，并展示程序如何调用。',
+  usage: '用量',
   when: '时间',
   zone: '时区 {zone}',
 };

@@ -1,0 +1,65 @@
+/** What the usage page makes of a report: groups, their sums, and what is drawn of them. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { topSeries } from '../../web/src/components/series.ts';
+import { widthOf } from '../../web/src/pages/usage/filter.ts';
+import { groupsOf, sumsOf } from '../../web/src/pages/usage/sums.ts';
+import type { Report } from '../../web/src/pages/usage/sums.ts';
+
+type Result = Report['data'][number]['results'][number];
+
+const result = (user: string | null, cost: number, requests = 1): Result => ({
+  input_tokens: 10 * requests,
+  input_cached_tokens: 4 * requests,
+  output_tokens: 3 * requests,
+  output_reasoning_tokens: requests,
+  num_model_requests: requests,
+  cost_microcents: cost,
+  uncharged_microcents: 0,
+  model: null,
+  api_key_id: null,
+  user_id: user,
+  tag: null,
+});
+const report = (...buckets: readonly Result[][]): Report => ({
+  object: 'page',
+  time_zone: 'UTC',
+  has_more: false,
+  data: buckets.map((results, at) => ({ object: 'bucket', start_time: at, end_time: at + 1, results })),
+});
+
+test('groups have a value for each bucket, add up to the report, and the largest figure is first', () => {
+  const found = report([result('anna', 5, 9), result(null, 1)], [], [result('ben', 7), result(null, 2)]);
+  const groups = groupsOf(found, 'person', 'cost');
+  assert.deepEqual(
+    groups.map(({ id, sums, buckets }) => [id, sums.cost, buckets.map(({ cost }) => cost)]),
+    [
+      ['ben', 7, [0, 0, 7]],
+      ['anna', 5, [5, 0, 0]],
+      [null, 3, [1, 0, 2]],
+    ],
+  );
+  assert.equal(groupsOf(found, 'person', 'requests')[0]?.id, 'anna');
+  assert.deepEqual(sumsOf(found), { requests: 12, input: 120, cached: 48, output: 36, reasoning: 12, cost: 15 });
+  assert.deepEqual(groupsOf(report([], []), 'model', 'cost'), []);
+});
+
+test('beyond the fifth series there is one of all others', () => {
+  const series = [3, 1, 7, 2, 6, 5, 4].map((value) => ({ name: `s${value}`, values: [value, value * 10] }));
+  const drawn = topSeries(series, 'others');
+  assert.deepEqual(
+    drawn.map(({ name }) => name),
+    ['s7', 's6', 's5', 's4', 's3', 'others'],
+  );
+  assert.deepEqual(drawn.at(-1)?.values, [3, 30]);
+  assert.equal(topSeries(series.slice(0, 5), 'others').length, 5);
+});
+
+test('up to two days are shown by the hour', () => {
+  const day = 86_400;
+  assert.equal(widthOf({ start: 100, end: 100 + 2 * day }), '1h');
+  assert.equal(widthOf({ start: 100, end: 101 + 2 * day }), '1d');
+  assert.equal(widthOf({ start: 100, end: undefined }, 100 + day), '1h');
+  assert.equal(widthOf({ start: undefined, end: 100 }), '1d');
+});

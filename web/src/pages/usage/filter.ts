@@ -1,0 +1,84 @@
+/** Which requests are meant: in the URL, in the fields above a list, and as the API is asked for them. */
+import { oneOf, text, whole } from '../../app/filters.ts';
+import type { Read, SearchOf } from '../../app/filters.ts';
+import { endingNames } from '../../components/endings.ts';
+import { formatDay, formatHour, startOfDay, startOfMonth } from '../../format/date.ts';
+import { figures, groupingNames } from './sums.ts';
+
+export const periods = ['today', '7d', '30d', '90d', 'month'] as const;
+export type Period = (typeof periods)[number];
+export const usualPeriod: Period = '30d';
+
+/** What the API takes, and a calendar has. */
+const secondsMax = 100_000_000_000;
+const moment: Read<number> = (written) => {
+  const seconds = whole(written);
+  return seconds === undefined || seconds < 0 || seconds > secondsMax ? undefined : seconds;
+};
+
+/** `from` and `to`, in unix seconds, count instead of `since` where one of them is there. */
+const reportFilters = {
+  since: oneOf(periods),
+  from: moment,
+  to: moment,
+  model: text,
+  key: text,
+  user: text,
+  tag: text,
+};
+/** Sums know nothing of endings. */
+export const requestFilters = { ...reportFilters, ending: oneOf(endingNames), error: text };
+export type RequestFilter = SearchOf<typeof requestFilters>;
+/** `by`: what the report is divided by. `show`: the figure that is drawn. */
+export const usageFilters = { ...reportFilters, by: oneOf(groupingNames), show: oneOf(figures) };
+export type UsageFilter = SearchOf<typeof usageFilters>;
+
+export interface Span {
+  readonly start: number | undefined;
+  /** undefined: until now. */
+  readonly end: number | undefined;
+}
+
+const daysEarlier: Readonly<Record<Exclude<Period, 'month'>, number>> = { today: 0, '7d': 6, '30d': 29, '90d': 89 };
+
+/** Periods are whole days of the account's zone, the last of them today; all times in unix seconds. */
+export function spanOf({ since = usualPeriod, from, to }: RequestFilter, now: number, zone: string): Span {
+  if (from !== undefined || to !== undefined) return { start: from, end: to };
+  const start = since === 'month' ? startOfMonth(now, zone) : startOfDay(now, zone, daysEarlier[since]);
+  return { start, end: undefined };
+}
+
+/** As reports are asked. */
+export function reportQuery(filter: RequestFilter, { start, end }: Span) {
+  const { model, key, user, tag } = filter;
+  return {
+    ...(start === undefined ? {} : { start_time: start }),
+    ...(end === undefined ? {} : { end_time: end }),
+    ...(model === undefined ? {} : { model }),
+    ...(key === undefined ? {} : { api_key_id: key }),
+    ...(user === undefined ? {} : { user_id: user }),
+    ...(tag === undefined ? {} : { tag }),
+  };
+}
+
+/** As lists of requests are asked. */
+export function requestQuery(filter: RequestFilter, span: Span) {
+  const { ending, error } = filter;
+  return {
+    ...reportQuery(filter, span),
+    ...(ending === undefined ? {} : { ending }),
+    ...(error === undefined ? {} : { error_code: error }),
+  };
+}
+
+/** Whether only some of the requests of a span are meant: then an empty list does not mean that there are none. */
+export const isNarrow = ({ since: _since, from: _from, to: _to, ...others }: RequestFilter): boolean =>
+  Object.values(others).some((value) => value !== undefined);
+
+/** Up to two days are shown by the hour. */
+const hoursMaxSeconds = 2 * 86_400;
+export const widthOf = ({ start, end }: Span, now = Date.now() / 1000): '1h' | '1d' =>
+  start !== undefined && (end ?? now) - start <= hoursMaxSeconds ? '1h' : '1d';
+
+export const bucketLabel = (at: number, width: '1h' | '1d', zone: string): string =>
+  width === '1d' ? formatDay(at, zone) : formatHour(at, zone);

@@ -1,0 +1,214 @@
+import { Link } from '@tanstack/react-router';
+import type { ReactNode } from 'react';
+
+import type { AppTexts } from '../../app/messages/en.ts';
+import { useGet } from '../../api/use-api.ts';
+import { Badge } from '../../components/badge.tsx';
+import { Id } from '../../components/code.tsx';
+import { CopyButton } from '../../components/copy.tsx';
+import { Ending } from '../../components/ending.tsx';
+import { Money, Time } from '../../components/figures.tsx';
+import { Facts, Page, Panel, Tiles } from '../../components/page.tsx';
+import { EmptyState, ErrorNote, Note, Skeleton } from '../../components/state.tsx';
+import { DataTable, wholeList } from '../../components/table.tsx';
+import { formatMilliseconds, formatNumber } from '../../format/number.ts';
+import { useText } from '../../i18n/text.ts';
+import { requestRoute } from './area.tsx';
+import { Attempts } from './attempts.tsx';
+import { Arithmetic, LedgerRows } from './arithmetic.tsx';
+import type { Receipt } from './receipt.ts';
+import type { UsageTexts } from './messages/en.ts';
+
+export default function RequestPage() {
+  const t = useText<UsageTexts>('usage');
+  const { id } = requestRoute.useParams();
+  const found = useGet('/v1/generation', { query: { id } });
+  const crumb = <Link to="/requests">{t('requests')}</Link>;
+  if (found.error?.status === 404)
+    return (
+      <Page title={t('noRequest')} crumb={crumb}>
+        <EmptyState title={t('noRequest')} action={<Link to="/requests">{t('requests')}</Link>}>
+          {t('noRequestText')}
+        </EmptyState>
+      </Page>
+    );
+  if (found.data === undefined)
+    return (
+      <Page title={t('request')} crumb={crumb}>
+        {found.error === null ? (
+          <Skeleton lines={8} />
+        ) : (
+          <ErrorNote error={found.error} onRetry={() => void found.refetch()} />
+        )}
+      </Page>
+    );
+  if (found.data.object === 'list') return <Several of={found.data.data} crumb={crumb} />;
+  return <ShownReceipt of={found.data} crumb={crumb} />;
+}
+
+/** Public ids are short, and clients choose theirs: an id may be that of several requests. */
+function Several({ of: receipts, crumb }: { readonly of: readonly Receipt[]; readonly crumb: ReactNode }) {
+  const t = useText<UsageTexts>('usage');
+  return (
+    <Page title={t('several', { n: receipts.length })} lead={t('severalText')} crumb={crumb}>
+      <Panel flush>
+        <DataTable
+          label={t('requests')}
+          list={wholeList(receipts)}
+          keyOf={({ id }) => id}
+          empty={null}
+          columns={[
+            {
+              head: t('when'),
+              main: true,
+              cell: ({ id, ended_at: at }) => (
+                <Link to={`/requests/${id}`}>
+                  <Time at={at} />
+                </Link>
+              ),
+            },
+            { head: t('model'), cell: ({ model }) => model },
+            { head: t('state'), cell: (receipt) => <Ending of={receipt} /> },
+            { head: t('ledgerId'), cell: ({ id }) => <code>{id}</code> },
+            {
+              head: t('charged'),
+              number: true,
+              cell: ({ total_cost_microcents: cost }) => <Money microcents={cost} />,
+            },
+          ]}
+        />
+      </Panel>
+    </Page>
+  );
+}
+
+function ShownReceipt({ of: receipt, crumb }: { readonly of: Receipt; readonly crumb: ReactNode }) {
+  const t = useText<UsageTexts>('usage');
+  const { latency_ms: firstMs, generation_time_ms: restMs, tokens_completion: tokens } = receipt;
+  const speed = restMs !== null && restMs > 0 && tokens > 1 ? ((tokens - 1) * 1000) / restMs : undefined;
+  return (
+    <Page
+      title={t('requestOf', { model: receipt.model })}
+      crumb={crumb}
+      lead={
+        <>
+          <Ending of={receipt} /> <Time at={receipt.ended_at} />
+        </>
+      }
+      actions={<CopyButton wide look="plain" text={receipt.request_id} label={t('copyId')} />}
+    >
+      {receipt.error_code !== null && <ErrorExplained code={receipt.error_code} error={receipt.error} />}
+      <Tiles
+        tiles={[
+          {
+            name: t('charged'),
+            value: <Money microcents={receipt.total_cost_microcents} />,
+            ...(receipt.refunded_microcents === 0
+              ? {}
+              : {
+                  note: (
+                    <>
+                      {t('refunded')}: <Money microcents={receipt.refunded_microcents} />
+                    </>
+                  ),
+                }),
+          },
+          { name: t('held'), value: <Money microcents={receipt.hold_microcents} />, note: t('heldNote') },
+          { name: t('firstToken'), value: firstMs === null ? '–' : formatMilliseconds(firstMs) },
+          {
+            name: t('duration'),
+            value: formatMilliseconds(receipt.total_ms),
+            ...(speed === undefined
+              ? {}
+              : { note: t('speed', { speed: formatNumber(speed, { maximumFractionDigits: 1 }) }) }),
+          },
+        ]}
+      />
+      <Panel title={t('charge')}>
+        <Arithmetic of={receipt} />
+      </Panel>
+      <Panel title={t('howItRan')}>
+        <RunFacts of={receipt} />
+      </Panel>
+      {receipt.attempts !== null && (
+        <Panel title={t('backends')} flush>
+          <Attempts of={receipt.attempts} />
+        </Panel>
+      )}
+      <Panel title={t('ledger')} flush>
+        <LedgerRows of={receipt} />
+      </Panel>
+      <p>{t('noContent')}</p>
+    </Page>
+  );
+}
+
+interface ErrorProps {
+  readonly code: string;
+  readonly error: Receipt['error'];
+}
+
+/** In the words of the page of the code, which is English as all errors of the API are. */
+function ErrorExplained({ code, error }: ErrorProps) {
+  const t = useText<AppTexts>('app');
+  return (
+    <Note tone="warn">
+      <p>
+        <code>{code}</code>
+        {error !== null && <> · HTTP {error.status}</>}
+      </p>
+      {error !== null && (
+        <div lang="en">
+          <p>{error.meaning}</p>
+          <p>
+            <strong>{error.remedy}</strong> Retry: {error.retry}.
+          </p>
+        </div>
+      )}
+      {error !== null && (
+        <a href={`/docs/errors/${code}`} target="_blank" rel="noopener">
+          {t('whatItMeans')}
+        </a>
+      )}
+    </Note>
+  );
+}
+
+function RunFacts({ of: receipt }: { readonly of: Receipt }) {
+  const t = useText<UsageTexts>('usage');
+  const { zdr, generation_time_ms: restMs, client_request_id: clientId } = receipt;
+  const filtered = (search: object, text: ReactNode): ReactNode => (
+    <Link to="/requests" search={search as never}>
+      {text}
+    </Link>
+  );
+  const key = (
+    <Link to={`/keys/${receipt.key_id}`}>
+      <bdi>{receipt.key_name ?? receipt.key_id}</bdi>
+    </Link>
+  );
+  return (
+    <Facts
+      facts={[
+        [t('requestId'), <Id value={receipt.request_id} />],
+        ...(clientId === null ? [] : [[t('clientId'), <Id value={clientId} />] as const]),
+        [t('ledgerId'), <Id value={receipt.id} />],
+        [t('model'), filtered({ model: receipt.model }, receipt.model)],
+        [t('key'), key],
+        [
+          t('tags'),
+          receipt.tags.length === 0
+            ? '–'
+            : receipt.tags.map((tag) => <span key={tag}>{filtered({ tag }, <Badge>{tag}</Badge>)} </span>),
+        ],
+        [t('format'), `${receipt.api_type} · ${receipt.streamed ? t('streamed') : t('whole')}`],
+        [t('started'), <Time at={receipt.created_at} full />],
+        [t('ended'), <Time at={receipt.ended_at} full />],
+        [t('generation'), restMs === null ? '–' : formatMilliseconds(restMs)],
+        [t('finishReason'), receipt.finish_reason === null ? '–' : <code>{receipt.finish_reason}</code>],
+        [t('backend'), receipt.backend === null ? '–' : <code>{receipt.backend}</code>],
+        [t('zdr'), zdr === null ? '–' : zdr ? t('yes') : t('no')],
+      ]}
+    />
+  );
+}

@@ -1,0 +1,66 @@
+import type { Got } from '../../api/use-api.ts';
+
+export type Report = Got<'/v1/usage'>;
+type Result = Report['data'][number]['results'][number];
+
+/** What can be drawn. */
+export const figures = ['cost', 'requests', 'input', 'output'] as const;
+export type Figure = (typeof figures)[number];
+
+export interface Sums extends Readonly<Record<Figure, number>> {
+  readonly cached: number;
+  readonly reasoning: number;
+}
+
+const none: Sums = { requests: 0, input: 0, cached: 0, output: 0, reasoning: 0, cost: 0 };
+
+/** `cost` is in microcents: what was charged, refunds not taken off. */
+const sumsOfResult = (of: Result): Sums => ({
+  requests: of.num_model_requests,
+  input: of.input_tokens,
+  cached: of.input_cached_tokens,
+  output: of.output_tokens,
+  reasoning: of.output_reasoning_tokens,
+  cost: of.cost_microcents,
+});
+
+const plus = (one: Sums, other: Sums): Sums => ({
+  requests: one.requests + other.requests,
+  input: one.input + other.input,
+  cached: one.cached + other.cached,
+  output: one.output + other.output,
+  reasoning: one.reasoning + other.reasoning,
+  cost: one.cost + other.cost,
+});
+
+/** All of a report. */
+export const sumsOf = ({ data }: Report): Sums =>
+  data.flatMap(({ results }) => results.map(sumsOfResult)).reduce(plus, none);
+
+/** What a report may be divided by, and the field of a result that says so. */
+export const groupings = { model: 'model', key: 'api_key_id', person: 'user_id', tag: 'tag' } as const;
+export type Grouping = keyof typeof groupings;
+export const groupingNames = Object.keys(groupings) as readonly Grouping[];
+
+export interface Group {
+  /** null: of no person. */
+  readonly id: string | null;
+  readonly sums: Sums;
+  /** One for each bucket of the report. */
+  readonly buckets: readonly Sums[];
+}
+
+/** The groups of a report, those with the largest figure first. */
+export function groupsOf({ data }: Report, by: Grouping, figure: Figure): readonly Group[] {
+  const buckets = new Map<string | null, Sums[]>();
+  for (const [at, { results }] of data.entries())
+    for (const result of results) {
+      const id = result[groupings[by]];
+      const own = buckets.get(id) ?? data.map(() => none);
+      own[at] = plus(own[at]!, sumsOfResult(result));
+      buckets.set(id, own);
+    }
+  return [...buckets]
+    .map(([id, own]) => ({ id, buckets: own, sums: own.reduce(plus, none) }))
+    .toSorted((a, b) => b.sums[figure] - a.sums[figure]);
+}

@@ -1,0 +1,280 @@
+import { Link } from '@tanstack/react-router';
+import { lazy, Suspense } from 'react';
+import type { ReactNode } from 'react';
+
+import { mayPay, useSession } from '../../api/session.ts';
+import { getFile, useGet } from '../../api/use-api.ts';
+import { LinkButton } from '../../components/button.tsx';
+import { Count, Money } from '../../components/figures.tsx';
+import { Select } from '../../components/form.tsx';
+import { Page, Panel, Tiles } from '../../components/page.tsx';
+import { SaveButton } from '../../components/save-button.tsx';
+import { EmptyState, Loaded, Note, Skeleton } from '../../components/state.tsx';
+import { DataTable, wholeList } from '../../components/table.tsx';
+import type { Column } from '../../components/table.tsx';
+import { topSeries } from '../../components/series.ts';
+import { formatMoney } from '../../format/money.ts';
+import { formatNumber } from '../../format/number.ts';
+import { useText } from '../../i18n/text.ts';
+import { usageRoute } from './area.tsx';
+import { bucketLabel, isNarrow, reportQuery, widthOf } from './filter.ts';
+import type { RequestFilter, Span, UsageFilter } from './filter.ts';
+import { Filters } from './filters.tsx';
+import { KeyName, Name, useNames } from './names.tsx';
+import { figures, groupingNames, groupings, groupsOf, sumsOf } from './sums.ts';
+import type { Figure, Group, Grouping, Report } from './sums.ts';
+import { useSpan } from './use-span.ts';
+import type { UsageTexts } from './messages/en.ts';
+
+const BarChart = lazy(() => import('../../components/charts.tsx').then((charts) => ({ default: charts.BarChart })));
+
+const figureTexts: Readonly<Record<Figure, keyof UsageTexts>> = {
+  cost: 'charged',
+  requests: 'requests',
+  input: 'input',
+  output: 'output',
+};
+const groupingTexts: Readonly<Record<Grouping, keyof UsageTexts>> = {
+  model: 'model',
+  key: 'key',
+  person: 'person',
+  tag: 'tag',
+};
+
+export default function UsagePage() {
+  const t = useText<UsageTexts>('usage');
+  const { account, may } = useSession();
+  const { by = 'model', show = 'cost', ...filter } = usageRoute.useSearch() as UsageFilter;
+  const navigate = usageRoute.useNavigate();
+  const inZone = useSpan(filter);
+  // Without an account there is nothing to show; the shell says so.
+  if (account === undefined) return <Page title={t('usage')}>{null}</Page>;
+  if (inZone === undefined)
+    return (
+      <Page title={t('usage')}>
+        <Skeleton lines={8} />
+      </Page>
+    );
+  const { span, zone } = inZone;
+  const shown: Shown = { filter, span, zone, by, show };
+  const set = (changes: UsageFilter): void => void navigate({ search: { ...filter, by, show, ...changes } as never });
+  const actions = (
+    <SaveButton name="usage.csv" load={() => getFile('/v1/export/usage.csv', { query: queryOf(shown) })}>
+      {t('export')}
+    </SaveButton>
+  );
+  return (
+    <Page title={t('usage')} lead={t('usageLead', { zone })} actions={actions}>
+      <Filters filter={filter} span={span} zone={zone} onChange={set}>
+        <Select
+          label={t('by')}
+          value={by}
+          options={groupingNames.map((one) => ({ value: one, text: t(groupingTexts[one]) }))}
+          onChange={(event) => set({ by: event.target.value as Grouping })}
+        />
+        <Select
+          label={t('show')}
+          value={show}
+          options={figures.map((one) => ({ value: one, text: t(figureTexts[one]) }))}
+          onChange={(event) => set({ show: event.target.value as Figure })}
+        />
+      </Filters>
+      {!may(mayPay) && <Note>{by === 'key' || by === 'person' ? t('ownGroups') : t('ownRequests')}</Note>}
+      <Totals of={shown} />
+      <Groups of={shown} />
+    </Page>
+  );
+}
+
+interface Shown {
+  readonly filter: RequestFilter;
+  readonly span: Span;
+  readonly zone: string;
+  readonly by: Grouping;
+  readonly show: Figure;
+}
+
+/** As many buckets as the API gives at once: 366 days, 168 hours. */
+const pageOf = ({ span }: Shown) => ({ bucket_width: widthOf(span), limit: widthOf(span) === '1d' ? 366 : 168 });
+const queryOf = (shown: Shown) => ({
+  ...reportQuery(shown.filter, shown.span),
+  bucket_width: widthOf(shown.span),
+  group_by: [groupings[shown.by]],
+});
+
+/** A figure that opens the requests behind it. */
+function Behind({ search, children }: { readonly search: RequestFilter; readonly children: ReactNode }) {
+  return (
+    <Link to="/requests" search={search as never}>
+      {children}
+    </Link>
+  );
+}
+
+/** Of all that the filter means, whatever it is divided by. */
+function Totals({ of: shown }: { readonly of: Shown }) {
+  const t = useText<UsageTexts>('usage');
+  const query = { ...reportQuery(shown.filter, shown.span), ...pageOf(shown) };
+  const options = { every: 15_000, keepPrevious: true };
+  const report = useGet('/v1/usage', { query }, options);
+  const costs = useGet('/v1/costs', { query }, options);
+  const refunds = costs.data?.data
+    .flatMap(({ results }) => results)
+    .reduce((sum, { line_item: item, amount_microcents: amount }) => (item === 'refunds' ? sum + amount : sum), 0);
+  return (
+    <Loaded of={report} lines={2}>
+      {(found) => {
+        const { requests, input, cached, output, reasoning, cost } = sumsOf(found);
+        const behind = (content: ReactNode): ReactNode => <Behind search={shown.filter}>{content}</Behind>;
+        return (
+          <>
+            {found.has_more && <Note tone="warn">{t('tooLong')}</Note>}
+            <Tiles
+              tiles={[
+                {
+                  name: t('charged'),
+                  value: behind(<Money microcents={cost} />),
+                  ...(refunds === undefined || refunds === 0
+                    ? {}
+                    : {
+                        note: (
+                          <>
+                            {t('refunded')}: <Money microcents={refunds} />
+                          </>
+                        ),
+                      }),
+                },
+                { name: t('requests'), value: behind(<Count value={requests} />) },
+                {
+                  name: t('input'),
+                  value: behind(<Count value={input} />),
+                  ...(cached === 0 ? {} : { note: t('ofThemCached', { n: cached }) }),
+                },
+                {
+                  name: t('output'),
+                  value: behind(<Count value={output} />),
+                  ...(reasoning === 0 ? {} : { note: t('ofThemReasoning', { n: reasoning }) }),
+                },
+              ]}
+            />
+          </>
+        );
+      }}
+    </Loaded>
+  );
+}
+
+function Groups({ of: shown }: { readonly of: Shown }) {
+  const t = useText<UsageTexts>('usage');
+  const report = useGet(
+    '/v1/usage',
+    { query: { ...queryOf(shown), ...pageOf(shown) } },
+    { every: 15_000, keepPrevious: true },
+  );
+  return (
+    <Loaded of={report} lines={8}>
+      {(found) => {
+        const groups = groupsOf(found, shown.by, shown.show);
+        if (groups.length === 0)
+          return (
+            <Panel>
+              {isNarrow(shown.filter) || shown.by === 'tag' ? (
+                <EmptyState title={t('noUsage')}>{t(shown.by === 'tag' ? 'noTags' : 'noMatchText')}</EmptyState>
+              ) : (
+                <EmptyState title={t('noUsage')} action={<LinkButton to="/start">{t('firstRequest')}</LinkButton>}>
+                  {t('noUsageText')}
+                </EmptyState>
+              )}
+            </Panel>
+          );
+        return (
+          <>
+            <Chart of={shown} report={found} groups={groups} />
+            <GroupTable of={shown} groups={groups} />
+          </>
+        );
+      }}
+    </Loaded>
+  );
+}
+
+interface GroupsProps {
+  readonly of: Shown;
+  readonly groups: readonly Group[];
+}
+
+function Chart({ of: { filter, by, show, zone, span }, report, groups }: GroupsProps & { readonly report: Report }) {
+  const t = useText<UsageTexts>('usage');
+  const navigate = usageRoute.useNavigate();
+  const nameOf = useNames(by);
+  const title = t('chart', { figure: t(figureTexts[show]), by: t(groupingTexts[by]) });
+  const open = (label: number): void => {
+    const bucket = report.data[label]!;
+    // The last one goes on until now, where the period does.
+    const to = label === report.data.length - 1 ? span.end : bucket.end_time;
+    void navigate({ to: '/requests', search: { ...filter, since: undefined, from: bucket.start_time, to } as never });
+  };
+  const series = groups.map(({ id, buckets }) => ({
+    name: id === null ? t('nobody') : nameOf(id),
+    values: buckets.map((sums) => sums[show]),
+  }));
+  const format = (value: number): string =>
+    show === 'cost' ? formatMoney(Math.round(value)) : formatNumber(value, { maximumFractionDigits: 1 });
+  return (
+    <Panel title={title}>
+      <Suspense fallback={<Skeleton lines={6} />}>
+        <BarChart
+          title={title}
+          labels={report.data.map(({ start_time: at }) => bucketLabel(at, widthOf(span), zone))}
+          series={topSeries(series, t('others'))}
+          format={format}
+          onSelect={open}
+        />
+      </Suspense>
+    </Panel>
+  );
+}
+
+function GroupTable({ of: { filter, by }, groups }: GroupsProps) {
+  const t = useText<UsageTexts>('usage');
+  const nameOf = useNames(by);
+  const behind = ({ id }: Group, content: ReactNode): ReactNode =>
+    // Requests of no person have no filter of their own.
+    id === null ? content : <Behind search={{ ...filter, [by === 'person' ? 'user' : by]: id }}>{content}</Behind>;
+  const figure = (head: string, name: Exclude<keyof Group['sums'], 'cost'>): Column<Group> => ({
+    head,
+    number: true,
+    cell: ({ sums }) => <Count value={sums[name]} />,
+  });
+  const columns: readonly Column<Group>[] = [
+    {
+      head: t(groupingTexts[by]),
+      main: true,
+      cell: (group) => {
+        const { id } = group;
+        if (id === null) return t('nobody');
+        return behind(group, by === 'key' ? <KeyName id={id} /> : <Name of={nameOf(id)} />);
+      },
+    },
+    { head: t('requests'), number: true, cell: (group) => behind(group, <Count value={group.sums.requests} />) },
+    figure(t('input'), 'input'),
+    figure(t('cached'), 'cached'),
+    figure(t('output'), 'output'),
+    figure(t('reasoning'), 'reasoning'),
+    { head: t('charged'), number: true, cell: (group) => behind(group, <Money microcents={group.sums.cost} />) },
+  ];
+  return (
+    <>
+      <Panel flush>
+        <DataTable
+          label={t('usageBy', { by: t(groupingTexts[by]) })}
+          columns={columns}
+          list={wholeList(groups)}
+          keyOf={({ id }) => id ?? ''}
+          empty={null}
+        />
+      </Panel>
+      {by === 'tag' && <p>{t('tagsOverlap')}</p>}
+    </>
+  );
+}
