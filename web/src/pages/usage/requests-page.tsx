@@ -130,11 +130,12 @@ function RequestList({ filter, span }: Shown) {
     },
     { head: t('key'), cell: ({ key_id: id }) => <KeyName id={id} /> },
     { head: t('state'), cell: (request) => <Ending of={request} /> },
+    // Before what may be cut off where names are long.
+    { head: t('charged'), number: true, cell: ({ total_cost_microcents: cost }) => <Money microcents={cost} /> },
     { head: t('input'), number: true, cell: ({ tokens_prompt: tokens }) => <Count value={tokens} /> },
     { head: t('output'), number: true, cell: ({ tokens_completion: tokens }) => <Count value={tokens} /> },
     { head: t('firstToken'), number: true, cell: ({ latency_ms: ms }) => (ms === null ? '–' : formatMilliseconds(ms)) },
     { head: t('duration'), number: true, cell: ({ total_ms: ms }) => formatMilliseconds(ms) },
-    { head: t('charged'), number: true, cell: ({ total_cost_microcents: cost }) => <Money microcents={cost} /> },
   ];
   const empty = isNarrow(filter) ? (
     <EmptyState title={t('noMatch')}>{t('noMatchText')}</EmptyState>
