@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
-import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { chmodSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
 import { after, before, test } from 'node:test';
@@ -131,6 +131,24 @@ test('a local split model and a URL', async () => {
   const { code, stderr } = await folder.run('models', 'add', url, '--id', 'by-url');
   assert.equal(code, 0, stderr);
   assert.match(configOf(folder), new RegExp(`${sha256Of(bodies.get('tiny-Q8_0.gguf')!)}`));
+});
+
+/** A user whom no list names: clusters give one to a container. Only root can become one. */
+const unknownUser = 'data:text/javascript,process.setgroups([]);process.setgid(54321);process.setuid(54321);';
+
+test('a user without a home and without an entry loads a model', async () => {
+  const isRoot = process.getuid?.() === 0;
+  const folder = new CommandFolder(written, {
+    TOKENHOUSE_MODEL_DIR: './cache',
+    ...(isRoot ? { NODE_OPTIONS: `--import=${unknownUser}` } : {}),
+  });
+  after(() => folder.dispose());
+  chmodSync(folder.path, 0o777);
+  chmodSync(join(folder.path, 'tokenhouse.yaml'), 0o666);
+  chmodSync(made, 0o755);
+  const { code, stderr, stdout } = await folder.run('models', 'add', join(made, 'tiny-Q8_0.gguf'), '--id', 'tiny');
+  assert.equal(code, 0, stderr);
+  assert.match(stdout, /says {5}"Hello there"/);
 });
 
 const refusals: readonly (readonly [string, Partial<typeof faults>, string, RegExp])[] = [

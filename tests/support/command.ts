@@ -3,6 +3,7 @@ import { spawn } from 'node:child_process';
 import { Writable } from 'node:stream';
 
 import { mainFile } from './built.ts';
+import { slowness } from './busy.ts';
 
 /** What a command printed. */
 export interface CommandResult {
@@ -11,7 +12,7 @@ export interface CommandResult {
   readonly stderr: string;
 }
 
-const timeoutMs = 60_000;
+const timeoutMs = 60_000 * slowness;
 
 /** Commands that take signals and standard input for themselves. */
 const wantsProcess: ReadonlySet<string> = new Set(['serve', 'chat']);

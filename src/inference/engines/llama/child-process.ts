@@ -1,4 +1,5 @@
 import { fork, type ChildProcess } from 'node:child_process';
+import { tmpdir } from 'node:os';
 import { fileURLToPath } from 'node:url';
 import { deferred } from '../../../platform/deferred.ts';
 import { entryUrl } from '../../../platform/entries.ts';
@@ -139,10 +140,11 @@ export class Supervisor {
 
   #start(): void {
     // No flags of ours (the package forks a self-test that inherits them), no environment (it holds secrets), no output
-    // (libraries print prompts).
+    // (libraries print prompts). The package asks for a home when it is loaded, and a user whom nobody has entered, as some clusters
+    // give to a container, has none.
     const process = fork(fileURLToPath(entryUrl('llama-child')), [], {
       execArgv: [],
-      env: {},
+      env: { HOME: tmpdir() },
       serialization: 'advanced',
       stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
     });
