@@ -252,6 +252,7 @@ function UserMenu({ session: { me } }: { readonly session: Session }) {
       {hasPage('/settings') && (
         <MenuItem onSelect={() => void router.navigate({ to: '/settings' })}>{t('settings')}</MenuItem>
       )}
+      <MenuItem onSelect={() => void window.open('/docs', '_blank', 'noopener')}>{t('documentation')}</MenuItem>
       <MenuLine />
       <MenuLabel>{t('theme')}</MenuLabel>
       {(['system', 'light', 'dark'] as const).map((one) => (

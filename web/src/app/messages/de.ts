@@ -62,6 +62,7 @@ const de: Translated<AppTexts> = {
   proveHint: 'Sie haben sich vor mehr als 15 Minuten angemeldet. Was Sie vorhaben, verlangt es noch einmal.',
   reload: 'Neu laden',
   settings: 'Einstellungen',
+  documentation: 'Dokumentation',
   signedInAs: 'Angemeldet als {email}',
   signOut: 'Abmelden',
   skip: 'Zum Inhalt springen',

@@ -61,6 +61,7 @@ const en = {
   proveHint: 'You signed in more than 15 minutes ago. What you are about to do needs it once more.',
   reload: 'Reload',
   settings: 'Settings',
+  documentation: 'Documentation',
   signedInAs: 'Signed in as {email}',
   signOut: 'Sign out',
   skip: 'Skip to the content',

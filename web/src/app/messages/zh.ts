@@ -60,6 +60,7 @@ const zh: Translated<AppTexts> = {
   proveHint: '您上次登录已超过 15 分钟。接下来的操作需要再次验证身份。',
   reload: '重新加载',
   settings: '设置',
+  documentation: '文档',
   signedInAs: '当前登录：{email}',
   signOut: '退出登录',
   skip: '跳到正文',
