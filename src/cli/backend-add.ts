@@ -61,7 +61,7 @@ export async function addBackend(context: Context, options: BackendOptions, inpu
             : { capabilities: { ...(tools ? {} : { tools: false }), ...(answer.reasons ? { reasoning: true } : {}) } }),
           backends: [backend],
         })
-      : withBackend(text, id, backend)!,
+      : (withBackend(text, id, backend) ?? notAList(id)),
   );
   const { text, reasons, tokensPerSecond } = answer;
   print.result(
@@ -161,6 +161,11 @@ async function askServer(server: {
   } finally {
     await engine.close();
   }
+}
+
+/** An alias, for example: what it stands for may be used elsewhere too. */
+function notAList(id: string): never {
+  throw new OperationError(`The backends of ${id} are not written as a list of their own: add the server by hand.`);
 }
 
 const refused = (what: string, repair: string): CommandFailure =>
