@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { Worker } from 'node:worker_threads';
 
-import { sendAgainWhenBusy } from '../support/busy.ts';
+import { sendAgainWhenBusy, slowness } from '../support/busy.ts';
 import { DnsServer } from '../support/dns-server.ts';
 import { HttpsServer, redirect, reply, testAuthorityFile } from '../support/https-server.ts';
 import { dataUri, gifOf, jpegOf, pngOf, webpOf } from '../support/image-files.ts';
@@ -403,8 +403,8 @@ describe('§4.2.4(4) a body of almost 50 MB', options, () => {
       const [request] = received;
       assert.ok(request !== undefined && request.bytes > uri.length && request.bytes < uri.length + 2_000);
       assert.ok(request.head.includes(uri.slice(0, 200)) && request.tail.includes(uri.slice(-20)));
-      // Ten times the figure of 100 ms (reliability C12).
-      assert.ok(slowestMs < 1_000, `${slowestMs} ms`);
+      // Ten times the figure of 100 ms (reliability C12), of a quiet machine.
+      assert.ok(slowestMs < 1_000 * slowness, `${slowestMs} ms`);
     } finally {
       await large.dispose();
       server.closeAllConnections();
