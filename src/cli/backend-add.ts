@@ -8,7 +8,7 @@ import { CommandFailure } from './command-failure.ts';
 import type { Context } from './context.ts';
 import { exitCodes } from './failure.ts';
 import { sayHello, takesTools } from './model-probe.ts';
-import { freeModelId, takenOverLine, writeConfig } from './write-config.ts';
+import { freeModelId, modelNamed, takenOverLine, writeConfig } from './write-config.ts';
 
 interface BackendOptions {
   readonly model?: string;
@@ -34,7 +34,7 @@ export async function addBackend(context: Context, options: BackendOptions, inpu
   const model = modelMeant(result, options.model);
   const flavor = options.flavor ?? result.looksLike ?? 'openai';
   const wantedId = options.id ?? nameOf(model);
-  const existing = context.config.file === undefined ? undefined : modelNamed(context, wantedId);
+  const existing = context.config.file === undefined ? undefined : modelNamed(context.config, wantedId);
   const id = existing?.id ?? freeModelId(context, wantedId);
   const contextLength = existing?.contextLength ?? options.contextLength ?? result.windows.get(model);
   if (contextLength === undefined)
@@ -135,9 +135,6 @@ const nameOf = (model: string): string =>
         .replace(/\.gguf$/, '')
         .toLowerCase()
     : model;
-
-const modelNamed = ({ config }: Context, id: string) =>
-  config.models.find((model) => model.id.toLowerCase() === id.toLowerCase());
 
 /** Whether it answers as we will ask it, and whether it takes functions. */
 async function askServer(server: {

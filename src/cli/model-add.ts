@@ -15,7 +15,7 @@ import { CommandFailure } from './command-failure.ts';
 import type { Context } from './context.ts';
 import { exitCodes } from './failure.ts';
 import { bytesInWords } from './amount.ts';
-import { freeModelId, takenOverLine, writeConfig } from './write-config.ts';
+import { freeModelId, modelNamed, takenOverLine, writeConfig } from './write-config.ts';
 import { probeModel } from './model-probe.ts';
 
 interface AddOptions {
@@ -83,7 +83,7 @@ export async function addModel(context: Context, options: AddOptions, input = ''
 /** `tokenhouse models remove`. The file stays: other models and clones share it. */
 export async function removeModel(context: Context, options: Pick<AddOptions, 'config'>, named = ''): Promise<number> {
   const { config, print } = context;
-  const found = config.models.find(({ id }) => id.toLowerCase() === named.toLowerCase());
+  const found = modelNamed(config, named);
   if (found === undefined || config.file === undefined)
     throw new OperationError(
       `No configuration file names the model ${named}. List models with: tokenhouse models list`,

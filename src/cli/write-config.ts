@@ -4,6 +4,7 @@ import path from 'node:path';
 import { OperationError } from '../accounts/operation.ts';
 import { askService } from '../app/control/control-client.ts';
 import { controlSocketPath } from '../app/control/socket-path.ts';
+import type { Config, ModelConfig } from '../config/config.ts';
 import { findConfig } from '../config/load.ts';
 import { ConfigError } from '../config/problem.ts';
 import { readConfig } from '../config/read.ts';
@@ -43,11 +44,15 @@ function replace(file: string, text: string): void {
 export const takenOverLine = (isReloaded: boolean): string =>
   isReloaded ? 'The running service has taken it over.' : 'It is there at the next start: tokenhouse serve';
 
+/** Ids differ in more than their case. */
+export const modelNamed = ({ models }: Pick<Config, 'models'>, id: string): ModelConfig | undefined =>
+  models.find((model) => model.id.toLowerCase() === id.toLowerCase());
+
 /** This id, if no model of the configuration has it. */
 export function freeModelId({ config }: Context, id: string): string {
   if (!/^[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,127}$/.test(id))
     throw new OperationError(`'${id}' cannot be an id: name one with --id.`);
-  if (config.file !== undefined && config.models.some((model) => model.id.toLowerCase() === id.toLowerCase()))
+  if (config.file !== undefined && modelNamed(config, id) !== undefined)
     throw new OperationError(`There is a model ${id} already: name another id with --id, or remove it first.`);
   return id;
 }

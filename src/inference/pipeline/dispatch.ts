@@ -79,9 +79,12 @@ export async function dispatch(
       if (shorter !== undefined) {
         request = shorter;
         refitted = true;
-      } else if (mayFailOver(error) && pool.retries.take(performance.now())) {
+      } else if (mayFailOver(error)) {
         tried.add(backend);
         failure = error;
+        // Where there is no other, nothing is spent: the next turn ends with this failure.
+        if (pool.backends.some(ableFor(order, tried)) && !pool.retries.take(performance.now()))
+          throw withModel(error, order);
       } else {
         throw withModel(error, order);
       }
@@ -118,6 +121,12 @@ function allTaken(order: Order, pool: BackendPool, tried: ReadonlySet<Backend>):
   return new ApiError('backend_at_capacity', `All slots of the model '${order.model.id}' are in use.`, atCap(count, 1));
 }
 
+/** Whether a backend is ready, can take the request, and has not failed it yet. */
+const ableFor =
+  ({ request }: Order, tried: ReadonlySet<Backend>) =>
+  (backend: Backend): boolean =>
+    !tried.has(backend) && isReady(backend) && mayTake(backend, request);
+
 /** Puts the request at a backend that is ready, can take it, and has not failed it yet; throws when there will be none. */
 function place(
   order: Order,
@@ -126,8 +135,7 @@ function place(
   tried: ReadonlySet<Backend>,
   failure: unknown,
 ): Placement<Backend> | undefined {
-  const isAble = (backend: Backend): boolean =>
-    !tried.has(backend) && isReady(backend) && mayTake(backend, order.request);
+  const isAble = ableFor(order, tried);
   const placement = fleet.place(routed, isAble, performance.now());
   // Those that are able are full.
   if (placement !== undefined || backends.some(isAble)) return placement;

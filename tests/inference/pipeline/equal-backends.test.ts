@@ -120,6 +120,19 @@ test('a request that fails at one goes to its equal, and to the fallback when th
   assert.equal(counts()[1], 1);
 });
 
+test('a request that all of them fail is tried again as often as there are others, and ends with the failure', async () => {
+  failing = new Set(names);
+  const metric = async (): Promise<number> => {
+    const page = await (await fetch(`${service.accountUrl}/metrics`)).text();
+    return Number(/^tokenhouse_model_retries_total\{model="m"\} (\d+)$/m.exec(page)?.[1]);
+  };
+  const before = await metric();
+  const answer = await service.chat({ model: 'm', messages: [{ role: 'user', content: 'hi' }] });
+  assert.equal(answer.status, 502, await answer.text());
+  assert.deepEqual(counts(), [1, 1, 1]);
+  assert.equal((await metric()) - before, 2);
+});
+
 test('a backend that fails three requests in a row gets no fourth; no client sees it, and an operator does', async () => {
   failing = new Set(['gpu-1']);
   for (let count = 0; count < 12; count++) await ask();
