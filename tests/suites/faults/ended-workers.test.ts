@@ -12,7 +12,7 @@ import { mulberry32 } from '../../support/random.ts';
 import { newRequestId } from '../../support/raw-client.ts';
 import { until } from '../../support/service.ts';
 import type { TestService } from '../../support/service.ts';
-import { at, isAlive, longMs, replaced, send, report, workersOf } from './workers.ts';
+import { at, isAlive, longMs, replaced, send, report, workersOf } from '../../app/workers/workers.ts';
 
 const workers = 3;
 const clients = 8;
