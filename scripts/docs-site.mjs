@@ -213,6 +213,7 @@ const searchEntries = ({ slug, title, sections }) =>
     page: title,
     heading,
     text: text
+      .replaceAll(/^ *```\w*$/gm, ' ')
       .replaceAll(/[`*|]+|\]\([^)]*\)|^\s*[-:| ]+$/gm, ' ')
       .replaceAll(/\s+/g, ' ')
       .slice(0, 4000),

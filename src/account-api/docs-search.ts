@@ -46,8 +46,19 @@ export function searchDocs({ sections }: DocsIndex, words: string): readonly Doc
     .slice(0, matchesMax)
     .map(({ section: { id, page, heading, text, lower } }) => {
       const at = wanted.map((word) => lower.text.indexOf(word)).find((index) => index >= 0) ?? 0;
-      return { id, page, heading, part: text.slice(Math.max(0, at - 60), at + 140) };
+      return { id, page, heading, part: excerptOf(text, at) };
     });
+}
+
+const before = 60;
+const after = 140;
+
+/** Whole words around a place of the text. */
+function excerptOf(text: string, at: number): string {
+  const [from, to] = [Math.max(0, at - before), at + after];
+  const start = from === 0 ? 0 : Math.min(text.indexOf(' ', from) + 1, at);
+  const end = to >= text.length ? text.length : Math.max(text.lastIndexOf(' ', to), at);
+  return `${start === 0 ? '' : '… '}${text.slice(start, end)}${end === text.length ? '' : ' …'}`;
 }
 
 /** 0: one of the words is nowhere. */

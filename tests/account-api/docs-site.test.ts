@@ -166,3 +166,16 @@ test('a section is found by all of its words, wherever they stand; a heading cou
   ] as const)
     assert.deepEqual(ids(words), expected, words);
 });
+
+test('what is shown of a section is whole words around the one that was found', () => {
+  const words = Array.from({ length: 100 }, (_, number) => `word${number}`);
+  const text = words.join(' ');
+  const index = indexOf([{ id: 'a', page: 'Page', heading: 'Heading', text }]);
+  for (const wanted of words) {
+    const part = searchDocs(index, wanted)[0]!.part;
+    const shown = part.split(' ').filter((word) => word !== '…');
+    assert.ok(shown.includes(wanted) && shown.every((word) => words.includes(word)), part);
+    assert.equal(part.startsWith('… '), shown[0] !== words[0]);
+    assert.equal(part.endsWith(' …'), shown.at(-1) !== words.at(-1));
+  }
+});
