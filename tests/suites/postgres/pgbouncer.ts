@@ -4,8 +4,9 @@ import { chownSync, cpSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
+import { freePort } from '../../support/free-port.ts';
 import { until } from '../../support/service.ts';
-import { freePort, unprivileged } from './server.ts';
+import { unprivileged } from './server.ts';
 
 export class PgBouncer {
   readonly #folder: string;

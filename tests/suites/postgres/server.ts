@@ -1,10 +1,10 @@
 /** A PostgreSQL server of one test file: its own data in a temporary folder, a port of its own on 127.0.0.1, and fsync as asked. */
 import { execFileSync, spawn, spawnSync, type ChildProcess } from 'node:child_process';
 import { chownSync, mkdtempSync, rmSync } from 'node:fs';
-import { createServer, type AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import pg from 'pg';
+import { freePort } from '../../support/free-port.ts';
 import { until } from '../../support/service.ts';
 
 export interface User {
@@ -162,15 +162,4 @@ function signal(pid: number, name: NodeJS.Signals): void {
   } catch {
     // It has just ended by itself.
   }
-}
-
-export function freePort(): Promise<number> {
-  return new Promise((resolve, reject) => {
-    const probe = createServer();
-    probe.once('error', reject);
-    probe.listen(0, '127.0.0.1', () => {
-      const { port } = probe.address() as AddressInfo;
-      probe.close(() => resolve(port));
-    });
-  });
 }
