@@ -1,23 +1,14 @@
 /**
  * Stops sending requests to a backend that refuses connections. States: closed (all may try) → open after `failuresMax` failures
- * in a row (none may) → closed again by a look that reaches the backend, or open for twice as long. The engine itself looks when
- * the pause is over, so that no client's request is spent on it. The clock is passed in; pauses are jittered so that replicas do
- * not come back together.
+ * in a row (none may) → closed again by a look that reaches the backend. The engine itself looks when a pause is over, so that no
+ * client's request is spent on it. The clock is passed in; pauses are jittered so that replicas do not look together.
  */
 export class Breaker {
   readonly #failuresMax = 3;
-  readonly #pauseMinMs: number;
-  readonly #pauseMaxMs: number;
+  /** A look is a GET that costs nothing: with a fifth to either side, a server that is back is found within a second. */
+  readonly #pauseMs = 800;
   #failures = 0;
-  #pauseMs: number;
   #openUntilMs = 0;
-
-  // A look is a GET that costs nothing, so a server that is ready again is found within five seconds, jitter included.
-  constructor(pauseMinMs = 1_000, pauseMaxMs = 4_000) {
-    this.#pauseMinMs = pauseMinMs;
-    this.#pauseMaxMs = pauseMaxMs;
-    this.#pauseMs = pauseMinMs;
-  }
 
   get isOpen(): boolean {
     return this.#failures >= this.#failuresMax;
@@ -26,7 +17,6 @@ export class Breaker {
   /** Some request or look got an answer. */
   succeeded(): void {
     this.#failures = 0;
-    this.#pauseMs = this.#pauseMinMs;
   }
 
   /** A request could not connect. Requests that had started before it opened do not make the pause longer. */
@@ -48,6 +38,5 @@ export class Breaker {
 
   #pause(nowMs: number, random: number): void {
     this.#openUntilMs = nowMs + this.#pauseMs * (0.8 + 0.4 * random);
-    this.#pauseMs = Math.min(this.#pauseMs * 2, this.#pauseMaxMs);
   }
 }

@@ -85,8 +85,8 @@ const boundLookTimeoutMs = 60_000;
 /** Connections beside those of generations, so that counting does not wait for a stream to end. */
 const countingConnections = 2;
 
-/** How long a backend that said "loading" is believed. */
-const loadingMs = 5_000;
+/** How long a backend that said "loading" is believed: one request a second finds out, and is sent elsewhere where there is another. */
+const loadingMs = 1_000;
 
 class OpenAiEngine implements Engine {
   readonly #name: string;
