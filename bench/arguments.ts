@@ -18,6 +18,7 @@ export interface Arguments {
   readonly isMicro: boolean;
   readonly settles: boolean;
   readonly reports: boolean;
+  readonly visitsConsole: boolean;
   readonly rows: number;
   readonly stores: readonly ('sqlite' | 'postgres')[];
   readonly isHelp: boolean;
@@ -43,6 +44,7 @@ export const usage = `npm run bench -- [options]
   --settle               the ledger alone, on SQLite and on PostgreSQL: how many settlements, and what one costs
   --reports              reports on many rows of usage (--rows, default 10000000), on SQLite and on PostgreSQL,
                          or on one of them (--store sqlite, --store postgres)
+  --console              every page of the console on that many rows of usage (--rows), in a real Chromium
 `;
 
 /** Words that the command does not understand; it ends with 64. */
@@ -78,6 +80,7 @@ function parsed(args: readonly string[]): Arguments {
       micro: { type: 'boolean', default: false },
       settle: { type: 'boolean', default: false },
       reports: { type: 'boolean', default: false },
+      console: { type: 'boolean', default: false },
       rows: { type: 'string' },
       store: { type: 'string' },
       help: { type: 'boolean', short: 'h', default: false },
@@ -102,6 +105,7 @@ function parsed(args: readonly string[]): Arguments {
     isMicro: values.micro,
     settles: values.settle,
     reports: values.reports,
+    visitsConsole: values.console,
     rows: values.rows === undefined ? 10_000_000 : wholeNumber('--rows', values.rows, 1_000_000_000),
     stores: values.store === undefined ? ['sqlite', 'postgres'] : [storeNamed(values.store)],
     isHelp: values.help,

@@ -10,9 +10,10 @@ const dayMs = 24 * hourMs;
 export const filledDays = 90;
 /** Months that are to come, because PostgreSQL has one partition for all that are over when a database is made. */
 export const filledFrom = startOfMonth(Date.now(), 1);
-export const filledTo = filledFrom + filledDays * dayMs;
-/** Twenty minutes into an hour: the last hours are open, as they are whenever somebody looks. */
-export const filledNow = filledTo - 40 * 60_000;
+/** The last hours are open, as they are whenever somebody looks. */
+const openMs = 40 * 60_000;
+/** Twenty minutes into an hour. */
+export const filledNow = filledFrom + filledDays * dayMs - openMs;
 export const filledZone = 'Asia/Kolkata';
 const zoneOffsetMs = 5.5 * hourMs;
 export const filledAccounts = 1000;
@@ -28,11 +29,21 @@ export interface Filling {
   /** Takes as long as it takes. */
   run(text: string): Promise<unknown>;
   readonly rows: number;
+  /** Where the rows begin; default: with the next month. */
+  readonly from?: number;
+  /** An account that is there already, in the place of the largest. */
+  readonly largestAccount?: string;
 }
 
 /** Resolves with a line that says how much it was. */
-export async function fillUsage({ name, dialect, db, run, rows }: Filling): Promise<string> {
+export async function fillUsage({ name, dialect, db, run, rows, ...where }: Filling): Promise<string> {
+  const { from = filledFrom, largestAccount } = where;
+  const to = from + filledDays * dayMs;
   const isSqlite = dialect === 'sqlite';
+  const accountOf = (number: string): string =>
+    largestAccount === undefined
+      ? `'acct_' || ${number}`
+      : `case ${number} when 0 then '${largestAccount}' else 'acct_' || ${number} end`;
   const begun = performance.now();
   const numbers = (first: number, last: number) =>
     isSqlite
@@ -41,13 +52,13 @@ export async function fillUsage({ name, dialect, db, run, rows }: Filling): Prom
   const insert = (into: string, first: number, last: number) =>
     isSqlite ? `insert into ${into} ${numbers(first, last)}` : `${numbers(first, last)} insert into ${into}`;
   await run(
-    `${insert('account (id, kind, name, status, available, credit_limit, version, created_at, time_zone)', 0, filledAccounts - 1)}
+    `${insert('account (id, kind, name, status, available, credit_limit, version, created_at, time_zone)', largestAccount === undefined ? 0 : 1, filledAccounts - 1)}
      select 'acct_' || n, 0, '', 'active', 0, 0, 1, 0, '${filledZone}' from numbers`,
   );
 
   const indexes = await indexesOfUsage(db, dialect);
   for (const index of indexes) await run(`drop index ${index.name}`);
-  const stepMs = (filledTo - filledFrom) / rows;
+  const stepMs = (to - from) / rows;
   for (let at = 0; at < rows; at += rowsAtOnce) {
     say(`${name}: ${at.toLocaleString('en')} rows`);
     const last = Math.min(at + rowsAtOnce, rows) - 1;
@@ -55,13 +66,13 @@ export async function fillUsage({ name, dialect, db, run, rows }: Filling): Prom
     const hash = (salt: number) => `((n * 1103515245 + ${salt}) % 2147483647)`;
     const u = `(${hash(12345)} / 2147483647.0)`;
     const whole = (text: string) => (isSqlite ? `cast(${text} as integer)` : `floor(${text})::bigint`);
-    const time = `(${filledFrom} + ${whole(`n * ${stepMs}`)})`;
+    const time = `(${from} + ${whole(`n * ${stepMs}`)})`;
     const id = isSqlite
       ? `unhex(printf('%012x', ${time}) || '7' || printf('%019x', n))`
       : `decode(lpad(to_hex(${time}), 12, '0') || '7' || lpad(to_hex(n), 19, '0'), 'hex')`;
     await run(`
       ${insert(`usage ${columns}`, at, last)}
-      select ${id}, 'req_0', 'acct_' || ${whole(`${u} * ${u} * ${u} * ${filledAccounts}`)}, 'key_' || (${hash(7)} % 5),
+      select ${id}, 'req_0', ${accountOf(whole(`${u} * ${u} * ${u} * ${filledAccounts}`))}, 'key_' || (${hash(7)} % 5),
         'model-' || (${hash(99)} % 8), 'chat', 1, ${time}, ${time}, 1800, 600, 200, 50, 1000, 0, 2000, 'finished', 'stop', 0,
         5000000, 20000000, 2500000, 'bench', 80, 900, case when ${hash(3)} % 4 = 0 then '["tag-' || (${hash(31)} % 20) || '"]' end
       from numbers`);
@@ -75,12 +86,12 @@ export async function fillUsage({ name, dialect, db, run, rows }: Filling): Prom
   const transferId = isSqlite ? `unhex(printf('%032x', n))` : `decode(lpad(to_hex(n), 32, '0'), 'hex')`;
   await run(
     `${insert('transfer (id, debit_account, credit_account, amount, kind, idempotency_key, "by", at)', 0, filledAccounts * days - 1)}
-     select ${transferId}, 'house_cash', 'acct_' || (n % ${filledAccounts}), 1000000, 'topup', 'fill:' || n, 'bench',
-       ${filledFrom} + (n / ${filledAccounts}) * ${dayMs} + (n % 24) * ${hourMs} + ${half} + n % 60000 from numbers`,
+     select ${transferId}, 'house_cash', ${accountOf(`(n % ${filledAccounts})`)}, 1000000, 'topup', 'fill:' || n, 'bench',
+       ${from} + (n / ${filledAccounts}) * ${dayMs} + (n % 24) * ${hourMs} + ${half} + n % 60000 from numbers`,
   );
 
-  const until = startOfDay(filledZone, filledNow);
-  for (let begin = startOfDay(filledZone, filledFrom); begin < filledTo + dayMs; begin += rollUpDays * dayMs) {
+  const until = startOfDay(filledZone, to - openMs);
+  for (let begin = startOfDay(filledZone, from); begin < to + dayMs; begin += rollUpDays * dayMs) {
     say(`${name}: sums since ${new Date(begin).toISOString()}`);
     const end = begin + rollUpDays * dayMs;
     // The zone is at half past.

@@ -2,8 +2,10 @@ import { execFileSync } from 'node:child_process';
 import { appendFileSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
+import { pathToFileURL } from 'node:url';
 import { readArguments, usage, UsageError, type Arguments } from './arguments.ts';
 import { runCommand, say } from './command.ts';
+import { measureConsole } from './console.ts';
 import { direct, external, type Contender } from './contender.ts';
 import { aboveAim, familyScenarios, printFamilyTable } from './families.ts';
 import { measureLarge } from './large.ts';
@@ -51,6 +53,16 @@ async function main(args: readonly string[]): Promise<void> {
   if (options.reports) {
     const facts = machineFacts({ root, dataFolder: options.folder ?? tmpdir(), contenders: [], isRaised: false });
     const table = await measureReports({ root, rows: options.rows, stores: options.stores, folder: options.folder });
+    return report(options, args, [table, ...facts.map((fact) => `- ${fact}`)].join('\n'));
+  }
+
+  if (options.visitsConsole) {
+    const { setup } = (await import(pathToFileURL(join(root, 'tests/suites/browser/setup.mjs')).href)) as {
+      setup(): Promise<{ readonly TOKENHOUSE_TEST_CHROMIUM?: string }>;
+    };
+    const { TOKENHOUSE_TEST_CHROMIUM: chromium = process.env['TOKENHOUSE_TEST_CHROMIUM']! } = await setup();
+    const facts = machineFacts({ root, dataFolder: tmpdir(), contenders: [], isRaised: false });
+    const table = await measureConsole({ rows: options.rows, chromium });
     return report(options, args, [table, ...facts.map((fact) => `- ${fact}`)].join('\n'));
   }
 
