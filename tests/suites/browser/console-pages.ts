@@ -40,6 +40,7 @@ export const consolePages: readonly ConsolePage[] = [
   { path: '/billing?view=invoices', signedIn: true },
   { path: '/billing?view=receipts', signedIn: true },
   { path: '/billing?checkout=cancelled', signedIn: true },
+  { path: '/gallery', signedIn: true },
 ];
 
 async function pressKey({ page }: Person, key: string): Promise<void> {

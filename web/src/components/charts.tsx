@@ -213,7 +213,8 @@ function frameOf(
     .value((label, at) => Math.max(0, series[at]!.values[label] ?? 0))(rows) as StackedSeries<number, number>[];
   const top = Math.max(0, ...stacked.flatMap((layer) => layer.map(([, to]) => to)));
   const y = scaleLinear([0, top === 0 ? 1 : top], [height - margin.bottom, margin.top]).nice(4);
-  const ticks = y.ticks(4);
+  // Of nothing the axis says only that it is nothing.
+  const ticks = top === 0 ? [0] : y.ticks(4);
   const left = 14 + Math.ceil(characterWidth * Math.max(...ticks.map((tick) => format(tick).length)));
   const x = scaleBand<number>(rows, [left, Math.max(left + 1, width - margin.right)]).padding(0.2);
   return { width, height, left, ticks, x, y, stacked };
