@@ -1,9 +1,46 @@
 import Type from 'typebox';
 import type { Static } from 'typebox';
 
-import { auditId, readPrinted } from '../accounts/audit.ts';
-import type { AuditEntry } from '../store/repositories/audit.ts';
-import { nullable, secondsOf } from './wire.ts';
+import { auditId, readAuditId, readPrinted } from '../accounts/audit.ts';
+import { firstIdOf } from '../platform/ids/uuid.ts';
+import type { AuditEntry, AuditRequest } from '../store/repositories/audit.ts';
+import { notThere } from './input.ts';
+import { nullable, pageLimit, pageQuery, secondsOf } from './wire.ts';
+
+const seconds = (description: string) =>
+  Type.Optional(Type.Integer({ minimum: 0, maximum: 100_000_000_000, description }));
+
+/** What a list of changes can be asked for. */
+export const auditQuery = {
+  ...pageQuery,
+  actor: Type.Optional(Type.String({ minLength: 1, maxLength: 100, description: 'Id of the person or the key.' })),
+  action: Type.Optional(
+    Type.Array(Type.String({ minLength: 1, maxLength: 64 }), {
+      maxItems: 50,
+      description: 'Such as `key.create`; `key` alone is every change of a key.',
+    }),
+  ),
+  target: Type.Optional(Type.String({ minLength: 1, maxLength: 255, description: 'Id of what was changed.' })),
+  start_time: seconds('Unix seconds; changes of this time or later.'),
+  end_time: seconds('Unix seconds; changes before this time.'),
+};
+
+/** As the repositories are asked, with one entry more than the page has. Throws `http_404` for a cursor that is none. */
+export function auditRequest(query: Static<Type.TObject<typeof auditQuery>>): AuditRequest & { readonly page: number } {
+  const { after, end_time: end, start_time: start } = query;
+  const cursor = after === undefined ? undefined : readAuditId(after);
+  if (after !== undefined && cursor === undefined) throw notThere();
+  const page = pageLimit(query.limit);
+  return {
+    before: earlier(cursor, end === undefined ? undefined : firstIdOf(end * 1000)),
+    since: start === undefined ? undefined : firstIdOf(start * 1000),
+    actorId: query.actor,
+    actions: query.action,
+    target: query.target,
+    page,
+    limit: page + 1,
+  };
+}
 
 export const auditSchema = Type.Object({
   id: Type.String(),
@@ -43,3 +80,7 @@ export const auditObject = (entry: AuditEntry): AuditObject => ({
   request_id: entry.requestId,
   address: entry.address,
 });
+
+/** Of two bounds the one that leaves less: ids sort by time. */
+export const earlier = (one: Uint8Array | undefined, other: Uint8Array | undefined): Uint8Array | undefined =>
+  one === undefined || (other !== undefined && Buffer.compare(other, one) < 0) ? other : one;

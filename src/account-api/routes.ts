@@ -5,6 +5,7 @@ import { demoPaymentRoutes } from './routes/demo-payments.ts';
 import { exportRoutes } from './routes/export.ts';
 import { invoiceRoutes } from './routes/invoices.ts';
 import { receiptRoutes } from './routes/receipts.ts';
+import { rolesRoute } from './routes/roles.ts';
 import { keyRoutes } from './routes/keys.ts';
 import { limitRoutes } from './routes/limits.ts';
 import { mailRoutes } from './routes/mail.ts';
@@ -35,6 +36,7 @@ export const accountRoutes: readonly AccountRoute[] = [
   ...ownAccountRoutes,
   ...ownerRoutes,
   ...paymentRoutes,
+  rolesRoute(() => accountRoutes),
   ...userRoutes,
   ...secondFactorRoutes,
   ...serverRoutes,

@@ -6,6 +6,7 @@ import { roles } from '../../src/account-api/route.ts';
 import type { AccountRoute, Role } from '../../src/account-api/route.ts';
 import { accountRoutes } from '../../src/account-api/routes.ts';
 import { inRepository } from '../support/repository.ts';
+import { openHost } from './host.ts';
 
 /**
  * Who may call what, as somebody has read and agreed to it (access.md): a route that is new, or is opened to somebody, fails
@@ -50,4 +51,19 @@ test('a viewer changes nothing, but may leave', () => {
     if (nameOf(route) === 'DELETE /v1/members/{id}') continue;
     if (method !== 'get' && typeof access !== 'string') assert.ok(!access.includes('viewer'), nameOf(route));
   }
+});
+
+test('what each role may do is said by a route, for pages and programs: as the routes have it', async (t) => {
+  const host = await openHost(t, accountRoutes);
+  await host.account('acct_a');
+  const answer = await host.ask('GET', '/v1/roles', { key: await host.key('acct_a', 'viewer') });
+  assert.equal(answer.status, 200);
+  const { data } = JSON.parse(answer.body.toString()) as { data: { role: Role; operations: string[] }[] };
+  assert.deepEqual(
+    data.map(({ role }) => role),
+    roles,
+  );
+  for (const { role, operations } of data)
+    for (const { access, operationId } of accountRoutes)
+      assert.equal(operations.includes(operationId), typeof access !== 'string' && access.includes(role), operationId);
 });

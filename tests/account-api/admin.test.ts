@@ -374,3 +374,36 @@ test('every change is in the audit log with who, what, before and after; an acco
   for (const secret of [key, rotated.body.key, operator, owner])
     assert.ok(!whole.join('').includes(secret.slice(4, 20)), 'no secret is in it');
 });
+
+test('the audit log is narrowed by who, what, of what and when, page after page, and tells nothing of strangers', async () => {
+  const made = await api('POST', '/v1/keys', { key: owner, json: { name: 'narrowed' } });
+  const id = made.body.data.id as string;
+  await api('PATCH', `/v1/keys/${id}`, { key: owner, json: { name: 'narrower' } });
+  await api('DELETE', `/v1/keys/${id}`, { key: owner });
+  const actions = async (query: string, by = owner): Promise<readonly string[]> =>
+    (await api('GET', `/v1/audit_logs?${query}`, { key: by })).body.data.map(
+      ({ action }: { action: string }) => action,
+    );
+  assert.deepEqual(await actions(`target=${id}`), ['key.revoke', 'key.edit', 'key.create']);
+  assert.deepEqual(await actions(`target=${id}&action=key.edit`), ['key.edit']);
+  assert.deepEqual(await actions(`target=${id}&action=key.edit&action=key.create`), ['key.edit', 'key.create']);
+  assert.deepEqual(await actions(`target=${id}&action=k_y`), [], 'what is asked for is no pattern');
+  assert.ok((await actions('action=key&limit=100')).every((action) => action.startsWith('key.')));
+  const all = await api('GET', `/v1/audit_logs?limit=100`, { key: owner });
+  const { actor, at } = all.body.data[0];
+  assert.deepEqual(await actions(`target=${id}&actor=${actor.id}`), ['key.revoke', 'key.edit', 'key.create']);
+  const first = await api('GET', `/v1/audit_logs?target=${id}&limit=2`, { key: owner });
+  assert.deepEqual(await actions(`target=${id}&limit=2&after=${first.body.next_after}`), ['key.create']);
+  assert.deepEqual(await actions(`target=${id}&start_time=${at + 60}`), []);
+  assert.deepEqual(await actions(`target=${id}&end_time=${at - 60}`), []);
+  assert.equal((await actions(`target=${id}&start_time=${at - 60}&end_time=${at + 60}`)).length, 3);
+  assert.equal((await api('GET', '/v1/audit_logs?after=nonsense', { key: owner })).status, 404);
+  const ofServer = await api('GET', `/v1/admin/audit?target=${id}`);
+  assert.equal(ofServer.body.data.length, 3, 'the same for the operator, whose id of a new thing is in its outcome');
+
+  // An account cannot find out what somebody did who is not of it, although it has an entry of theirs.
+  const stranger = await managementKey('owner', await newAccount(), false);
+  const whole = await api('GET', '/v1/admin/audit?limit=1');
+  assert.deepEqual(await actions('limit=100', stranger), await actions('limit=100', stranger));
+  assert.deepEqual(await actions(`actor=${whole.body.data[0].actor.id}`, stranger), []);
+});

@@ -1,20 +1,21 @@
 import Type from 'typebox';
 
-import { auditId, readAuditId } from '../../accounts/audit.ts';
+import { auditId } from '../../accounts/audit.ts';
 import { exportAccount } from '../../accounts/export-account.ts';
 import { operate } from '../../accounts/operations.ts';
 import { ApiError } from '../../platform/errors.ts';
+import { firstIdOf, timeOfUuid } from '../../platform/ids/uuid.ts';
 import type { AuditEntry } from '../../store/repositories/audit.ts';
 import type { BillingDetails } from '../../store/repositories/accounts.ts';
 import { accountObjects, accountSchema, spendIntervals, spendLimits, spendLimitSchema } from '../account-object.ts';
 import type { AccountObject } from '../account-object.ts';
-import { auditObject, auditSchema } from '../audit-object.ts';
+import { auditObject, auditQuery, auditRequest, auditSchema, earlier } from '../audit-object.ts';
 import { billingChange, billingInput } from '../billing-input.ts';
 import { notThere } from '../input.ts';
 import { operationsOf } from '../operations-of.ts';
 import { everyRole, mayManage, mayPay, Reply, route } from '../route.ts';
 import type { AccountRoute, Call } from '../route.ts';
-import { centsMax, listOf, listSchema, microcentsPerCent, nullable, pageLimit, pageQuery, wholeOf } from '../wire.ts';
+import { centsMax, listOf, listSchema, microcentsPerCent, nullable, page, wholeOf } from '../wire.ts';
 
 export const deletionQuery = Type.Object({ forfeit_credit: Type.Optional(Type.Boolean()) });
 export const deletedSchema = Type.Object({
@@ -195,25 +196,25 @@ export const ownAccountRoutes: readonly AccountRoute[] = [
     tag: 'Account',
     summary: 'List changes',
     description:
-      'Changes of the account, and of the sign-in of its members, newest first. People who do not belong to the account, such as the operator of the server, are shown without name and address.',
+      'Changes of the account, and of the sign-in of its members, newest first. People who did not belong to the account when they made a change, such as the operator of the server, are shown without name and address.',
     access: mayManage,
-    query: Type.Object(pageQuery),
+    query: Type.Object(auditQuery),
     answers: [{ status: 200, description: 'A page of changes.', schema: listSchema(auditSchema) }],
     handle: async (call) => {
       const { query, account, services } = call;
-      const limit = pageLimit(query.limit);
-      const entries = await services.operations.repositories.listAudit({
-        accountId: account.id,
-        before: auditCursor(query.after),
-        limit: limit + 1,
-      });
-      const strangers = await strangersOf(call, entries);
+      const { page: limit, ...request } = auditRequest(query);
+      // Nobody learns by asking what somebody did who is not, or no longer, of the account.
+      const end = query.actor === undefined ? null : await endOf(call, query.actor);
+      if (end === undefined) return page([]);
+      const before = end === null ? request.before : earlier(request.before, firstIdOf(timeOfUuid(end) + 1));
+      const entries = await services.operations.repositories.listAudit({ accountId: account.id, ...request, before });
+      const isNamed = await namesOf(call, entries);
       return listOf(
         entries,
         limit,
         (entry) => {
           const shown = auditObject(entry);
-          if (!strangers.has(entry.actor.id)) return shown;
+          if (isNamed(entry)) return shown;
           return { ...shown, actor: { kind: shown.actor.kind, id: null, name: null }, address: null };
         },
         auditId,
@@ -247,30 +248,24 @@ export async function deletedAccount(
   };
 }
 
-/** Throws `http_404` for a text that is not the id of an entry. */
-export function auditCursor(after: string | undefined): Uint8Array | undefined {
-  if (after === undefined) return undefined;
-  const before = readAuditId(after);
-  if (before === undefined) throw notThere();
-  return before;
+/** Whether the author of a change is named: they belong to the account, or did so when they made it. */
+async function namesOf(call: AccountCall, entries: readonly AuditEntry[]): Promise<(entry: AuditEntry) => boolean> {
+  const ends = new Map<string, Uint8Array | null | undefined>();
+  for (const { actor } of entries)
+    if (actor.id !== null && !ends.has(actor.id)) ends.set(actor.id, await endOf(call, actor.id));
+  return ({ id, actor }) => {
+    const end = actor.id === null ? null : ends.get(actor.id);
+    return end === null || (end !== undefined && Buffer.compare(id, end) <= 0);
+  };
 }
 
-/** The authors of changes who do not belong to the account. */
-async function strangersOf(
-  { account, services }: Pick<Call, 'account' | 'services'>,
-  entries: readonly AuditEntry[],
-): Promise<ReadonlySet<string | null>> {
-  const strangers = new Set<string | null>();
-  const actors = new Map(entries.map(({ actor }) => [actor.id, actor.kind]));
-  for (const [id, kind] of actors) {
-    if (id === null) continue;
-    const isOwn =
-      kind === 'key'
-        ? (await services.operations.repositories.getKey({ keyId: id, accountId: account.id })) !== undefined
-        : (await services.users.membership(id, account.id)) !== undefined;
-    if (!isOwn) strangers.add(id);
-  }
-  return strangers;
+/** null: a person or a key of the account; else the entry that says when they were removed; undefined: they never were. */
+async function endOf({ account, services }: AccountCall, id: string): Promise<Uint8Array | null | undefined> {
+  const { repositories } = services.operations;
+  if ((await services.users.membership(id, account.id)) !== undefined) return null;
+  if ((await repositories.getKey({ keyId: id, accountId: account.id })) !== undefined) return null;
+  const removal = { accountId: account.id, target: id, actions: ['member.remove'], limit: 1 };
+  return (await repositories.listAudit(removal))[0]?.id;
 }
 
 /** Throws `http_404` when there is no such account. */

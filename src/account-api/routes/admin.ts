@@ -9,7 +9,7 @@ import type { Movement } from '../../accounts/operations/credit.ts';
 import { ApiError } from '../../platform/errors.ts';
 import { accountObjects, accountSchema } from '../account-object.ts';
 import type { AccountObject } from '../account-object.ts';
-import { auditObject, auditSchema } from '../audit-object.ts';
+import { auditObject, auditQuery, auditRequest, auditSchema } from '../audit-object.ts';
 import { billingChange, billingInput } from '../billing-input.ts';
 import { notThere } from '../input.ts';
 import { operationsOf } from '../operations-of.ts';
@@ -31,7 +31,7 @@ import {
   wholeOf,
 } from '../wire.ts';
 import { email } from './sign-in.ts';
-import { auditCursor, billingOf, deletedAccount, deletedSchema, deletionQuery, exportReply } from './account.ts';
+import { billingOf, deletedAccount, deletedSchema, deletionQuery, exportReply } from './account.ts';
 
 const accountId = Type.String({ minLength: 1, maxLength: 64 });
 const params = Type.Object({ id: accountId });
@@ -245,7 +245,11 @@ export const adminRoutes: readonly AccountRoute[] = [
     query: Type.Object({ ...pageQuery, account_id: Type.Optional(accountId) }),
     answers: [{ status: 200, description: 'A page of suspensions.', schema: listSchema(auditSchema) }],
     handle: async ({ query, services }) =>
-      await auditPage(services, query, ['account.suspend', 'account.revive'], query.account_id),
+      await auditPage(
+        services,
+        { ...auditRequest(query), actions: ['account.suspend', 'account.revive'] },
+        query.account_id,
+      ),
   }),
   route({
     method: 'post',
@@ -595,30 +599,19 @@ export const adminRoutes: readonly AccountRoute[] = [
     summary: 'List changes on this server',
     description: 'Changes of all accounts and of the server, newest first, with who made them and how.',
     access: 'operator',
-    query: Type.Object({
-      ...pageQuery,
-      account_id: Type.Optional(accountId),
-      action: Type.Optional(Type.Array(Type.String({ minLength: 1, maxLength: 64 }), { maxItems: 50 })),
-    }),
+    query: Type.Object({ ...auditQuery, account_id: Type.Optional(accountId) }),
     answers: [{ status: 200, description: 'A page of changes.', schema: listSchema(auditSchema) }],
-    handle: async ({ query, services }) => await auditPage(services, query, query.action, query.account_id),
+    handle: async ({ query, services }) => await auditPage(services, auditRequest(query), query.account_id),
   }),
 ];
 
 async function auditPage(
   { operations }: Call['services'],
-  query: { readonly limit?: number; readonly after?: string },
-  actions: readonly string[] | undefined,
+  { page, ...request }: ReturnType<typeof auditRequest>,
   account: string | undefined,
 ) {
-  const limit = pageLimit(query.limit);
-  const entries = await operations.repositories.listAudit({
-    accountId: account,
-    before: auditCursor(query.after),
-    actions,
-    limit: limit + 1,
-  });
-  return listOf(entries, limit, auditObject, auditId);
+  const entries = await operations.repositories.listAudit({ accountId: account, ...request });
+  return listOf(entries, page, auditObject, auditId);
 }
 
 type ServerCall = Pick<Call, 'services'>;

@@ -36,6 +36,8 @@ const you = {
     ...personSchema.properties,
     is_operator: Type.Boolean(),
     two_factor_enabled: Type.Boolean({ description: 'A code of an authenticator ends your sign-in.' }),
+    has_password: Type.Boolean({ description: 'false: you sign in at a provider or with a passkey alone.' }),
+    providers: Type.Array(Type.String(), { description: 'Ids of the providers where you have signed in.' }),
     proved_at: Type.Integer({ description: 'When you last signed in: unix seconds.' }),
     accounts: Type.Array(
       Type.Object({ id: Type.String(), name: Type.String(), role: Type.String(), status: Type.String() }),
@@ -169,11 +171,22 @@ export async function confirmChange(call: EmailCall, token: string, change: Emai
   await users.notifyChange(change);
 }
 
+/** What better-auth calls a password. */
+const passwordProvider = 'credential';
+
 async function meOf(
   { services }: Pick<Call, 'services'>,
   { userId, name, email: address, isOperator, hasTwoFactor, provedAt }: Person,
 ) {
-  const accounts = await services.operations.repositories.listMemberships({ userId });
+  const { repositories } = services.operations;
+  const accounts = await repositories.listMemberships({ userId });
+  const ways = await repositories.authStore({
+    act: 'find',
+    table: 'auth_account',
+    where: [{ column: 'userId', operator: 'eq', value: userId, connector: 'AND' }],
+    limit: 100,
+  });
+  const providers = ways.rows.map((row) => String(row['providerId']));
   return {
     object: 'user',
     id: userId,
@@ -181,6 +194,8 @@ async function meOf(
     email: address,
     is_operator: isOperator,
     two_factor_enabled: hasTwoFactor,
+    has_password: providers.includes(passwordProvider),
+    providers: providers.filter((id) => id !== passwordProvider),
     proved_at: secondsOf(provedAt),
     accounts: accounts.map(({ accountId, ...account }) => ({ id: accountId, ...account })),
   };

@@ -81,8 +81,8 @@ export function timeOfUuid(id: Uint8Array): number {
   return Buffer.from(id.buffer, id.byteOffset, id.byteLength).readUIntBE(0, 6);
 }
 
-/** No request id of that millisecond is smaller. */
-function firstIdOf(ms: number): Uint8Array {
+/** No id of that millisecond is smaller. */
+export function firstIdOf(ms: number): Uint8Array {
   const bytes = Buffer.alloc(16);
   bytes.writeUIntBE(ms, 0, 6);
   return new Uint8Array(bytes);

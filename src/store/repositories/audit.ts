@@ -1,5 +1,5 @@
 /** Who changed what (`audit_log`). */
-import { sql, type Kysely } from 'kysely';
+import { sql, type Expression, type Kysely, type SqlBool } from 'kysely';
 import type { AuditOutcome } from '../database.ts';
 import type { Row, Rows } from '../schema/codec.ts';
 
@@ -52,14 +52,20 @@ export const signInActions = [
 export interface AuditRequest {
   /** Left out: of all accounts and of the server. */
   readonly accountId?: string | undefined;
+  /** Only older entries than this one. */
   readonly before?: Uint8Array | undefined;
+  /** Only this entry and later ones; any id of that time. */
+  readonly since?: Uint8Array | undefined;
+  /** Names of actions (`key.create`), or what they are about (`key`). */
   readonly actions?: readonly string[] | undefined;
+  readonly actorId?: string | undefined;
+  readonly target?: string | undefined;
   readonly limit: number;
 }
 
 /** Newest first, older than `before` where given; each change once, with its outcome. */
 export async function listAudit(db: Kysely<Rows>, request: AuditRequest): Promise<readonly AuditEntry[]> {
-  const { accountId, before, actions, limit } = request;
+  const { accountId, limit } = request;
   let query = db
     .selectFrom('audit_log')
     .leftJoin('audit_log as end', 'end.completes', 'audit_log.id')
@@ -69,12 +75,12 @@ export async function listAudit(db: Kysely<Rows>, request: AuditRequest): Promis
     .where('audit_log.completes', 'is', null)
     .orderBy('audit_log.id', 'desc')
     .limit(limit);
-  if (accountId !== undefined)
+  if (accountId === undefined)
+    query = query.where((is) => is.and(narrowed(request, { targets: ['audit_log.target', 'end.target'] })));
+  else
     query = query.where('audit_log.id', 'in', (from) =>
       from.selectFrom(idsOf(db, { ...request, accountId })).select('id'),
     );
-  if (before !== undefined) query = query.where('audit_log.id', '<', before);
-  if (actions !== undefined) query = query.where('audit_log.action', 'in', actions);
   return (await query.execute()).map(
     ({ endOutcome, endAfter, endTarget, endAccountId, completes: _, actorKind, actorId, actorName, ...row }) => ({
       ...row,
@@ -88,23 +94,26 @@ export async function listAudit(db: Kysely<Rows>, request: AuditRequest): Promis
 }
 
 /** Ids of the newest entries that are about an account, each by an index: a long log of others costs nothing. */
-function idsOf(db: Kysely<Rows>, { accountId, before, actions, limit }: AuditRequest & { readonly accountId: string }) {
-  let own = db
+function idsOf(db: Kysely<Rows>, request: AuditRequest & { readonly accountId: string }) {
+  const { accountId, limit } = request;
+  const own = db
     .selectFrom('audit_log')
     .select('id')
     .where('accountId', '=', accountId)
     .where('completes', 'is', null)
+    .where((is) => is.and(narrowed(request)))
     .orderBy('id', 'desc')
     .limit(limit);
   // A change that creates an account or a key knows its id only when it is done.
-  let completed = db
+  const completed = db
     .selectFrom('audit_log')
     .select(sql<Uint8Array>`completes`.as('id'))
     .where('accountId', '=', accountId)
     .where('completes', 'is not', null)
+    .where((is) => is.and(narrowed(request, { id: 'audit_log.completes' })))
     .orderBy('completes', 'desc')
     .limit(limit);
-  let ofMembers = db
+  const ofMembers = db
     .selectFrom('member')
     .innerJoin('audit_log', 'audit_log.actorId', 'member.userId')
     .select('audit_log.id')
@@ -113,18 +122,35 @@ function idsOf(db: Kysely<Rows>, { accountId, before, actions, limit }: AuditReq
     .where('audit_log.actorKind', '=', 'user')
     .where('audit_log.action', 'in', signInActions)
     .whereRef('audit_log.at', '>=', 'member.createdAt')
+    .where((is) => is.and(narrowed(request)))
     .orderBy('audit_log.id', 'desc')
     .limit(limit);
-  if (before !== undefined) {
-    own = own.where('id', '<', before);
-    completed = completed.where('completes', '<', before);
-    ofMembers = ofMembers.where('audit_log.id', '<', before);
-  }
-  if (actions !== undefined) {
-    own = own.where('action', 'in', actions);
-    completed = completed.where('action', 'in', actions);
-    ofMembers = ofMembers.where('audit_log.action', 'in', actions);
-  }
   const all = (part: typeof own, name: string) => db.selectFrom(part.as(name)).select('id');
   return all(own, 'own').union(all(completed, 'completed')).union(all(ofMembers, 'ofMembers')).as('about');
+}
+
+/** What a request leaves of the log. */
+function narrowed(
+  { before, since, actions, actorId, target }: AuditRequest,
+  {
+    id = 'audit_log.id',
+    targets = ['audit_log.target'],
+  }: { readonly id?: string; readonly targets?: readonly string[] } = {},
+): Expression<SqlBool>[] {
+  const either = (conditions: readonly Expression<SqlBool>[]): Expression<SqlBool> =>
+    sql<SqlBool>`(${sql.join(conditions, sql` or `)})`;
+  return [
+    ...(before === undefined ? [] : [sql<SqlBool>`${sql.ref(id)} < ${before}`]),
+    ...(since === undefined ? [] : [sql<SqlBool>`${sql.ref(id)} >= ${since}`]),
+    ...(actorId === undefined ? [] : [sql<SqlBool>`${sql.ref('audit_log.actorId')} = ${actorId}`]),
+    ...(target === undefined ? [] : [either(targets.map((column) => sql<SqlBool>`${sql.ref(column)} = ${target}`))]),
+    ...(actions === undefined || actions.length === 0 ? [] : [either(actions.map(isAction))]),
+  ];
+}
+
+/** `key` is every action on a key. */
+function isAction(name: string): Expression<SqlBool> {
+  const action = sql.ref('audit_log.action');
+  if (name.includes('.')) return sql<SqlBool>`${action} = ${name}`;
+  return sql<SqlBool>`${action} like ${`${name.replaceAll(/[!%_]/g, '!$&')}.%`} escape '!'`;
 }

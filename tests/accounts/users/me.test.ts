@@ -26,6 +26,7 @@ test('a person changes their name', async (t) => {
   const { status, body } = await browser.ask('PATCH', '/v1/me', { name: 'Ada King' });
   assert.deepEqual([status, body['name'], body['id'], body['accounts'].length], [200, 'Ada King', id, 1]);
   assert.equal((await browser.ask('GET', '/v1/me')).body['name'], 'Ada King');
+  assert.deepEqual([body['has_password'], body['providers']], [true, []]);
   assert.equal((await browser.ask('PATCH', '/v1/me', { name: '<b>' })).status, 422);
   assert.equal((await browser.ask('PATCH', '/v1/me', { name: 'x', email: after })).status, 400, 'not by the way');
   const [entry] = await host.services.operations.repositories.listAudit({ actions: ['person.edit'], limit: 2 });

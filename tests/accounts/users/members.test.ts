@@ -2,12 +2,14 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { TestContext } from 'node:test';
 
+import { ownAccountRoutes } from '../../../src/account-api/routes/account.ts';
 import { memberRoutes } from '../../../src/account-api/routes/members.ts';
 import { userRoutes } from '../../../src/account-api/routes/users.ts';
 import type { Role } from '../../../src/account-api/route.ts';
 import { operate } from '../../../src/accounts/operations.ts';
 import { openHost } from '../../account-api/host.ts';
 import type { TestHost } from '../../account-api/host.ts';
+import { until } from '../../support/service.ts';
 import { Browser, password, person, tokenOf } from './person.ts';
 
 interface Scene {
@@ -19,7 +21,7 @@ interface Scene {
 
 async function scene(t: TestContext): Promise<Scene> {
   const clock = { now: Date.now() };
-  const host = await openHost(t, [...userRoutes, ...memberRoutes], () => clock.now, {
+  const host = await openHost(t, [...userRoutes, ...memberRoutes, ...ownAccountRoutes], () => clock.now, {
     signIn: { signUp: 'open', oidc: [] },
   });
   await host.account('acct_a');
@@ -209,4 +211,32 @@ test('what takes a fresh sign-in is refused a quarter of an hour after it', asyn
   const stale = await owner.ask('POST', '/v1/invites', { email: 'x@example.org', role: 'viewer' });
   assert.deepEqual([stale.status, stale.body['error'].step_up_required], [403, true]);
   assert.equal((await owner.ask('GET', '/v1/invites')).status, 200);
+});
+
+test('what a member did keeps their name when they have left; what they do here later has none', async (t) => {
+  const { host, join, clock } = await scene(t);
+  const owner = await join('owner', 'owner');
+  const admin = await join('admin', 'admin');
+  await admin.ask('POST', '/v1/invites', { email: 'new@example.org', role: 'viewer' });
+  assert.equal((await owner.ask('DELETE', `/v1/members/${admin.id}`)).status, 200);
+  // Their way back in: as the operator of the server, for example.
+  const removedAt = Date.now();
+  await until(() => Date.now() > removedAt);
+  const { repositories, newId } = host.services.operations;
+  const actor = { kind: 'user', id: admin.id, name: 'admin@example.org' } as const;
+  const later = { action: 'credit.grant', target: null, before: null, after: null, requestId: null, address: null };
+  await repositories.recordAudit({ ...later, id: newId(), at: clock.now, accountId: 'acct_a', actor });
+  const seen = async (query = ''): Promise<unknown> =>
+    (await owner.ask('GET', `/v1/audit_logs?action=credit&action=invite${query}`)).body['data'].map(
+      (entry: { readonly action: string; readonly actor: { readonly name: string | null } }) => [
+        entry.action,
+        entry.actor.name,
+      ],
+    );
+  assert.deepEqual(await seen(), [
+    ['credit.grant', null],
+    ['invite.create', 'admin@example.org'],
+  ]);
+  assert.deepEqual(await seen(`&actor=${admin.id}`), [['invite.create', 'admin@example.org']]);
+  assert.deepEqual(await seen(`&actor=${'0'.repeat(32)}`), []);
 });

@@ -38,6 +38,11 @@ test('entries are never changed, deleted or truncated; only what names people ca
     [['account.create', 'done']],
   );
   assert.deepEqual(await repositories.listAudit({ accountId, before: seen[0]!.id, limit: 5 }), []);
+  const narrowed = { accountId, since: seen[0]!.id, actorId: 'usr_1', target: accountId, limit: 5 };
+  for (const of of [narrowed, { ...narrowed, accountId: undefined }])
+    assert.equal((await repositories.listAudit({ ...of, actions: ['account', 'key.create'] })).length, 1);
+  assert.deepEqual(await repositories.listAudit({ ...narrowed, actions: ['acc%', 'accoun_'] }), []);
+  assert.deepEqual(await repositories.listAudit({ ...narrowed, actorId: 'usr_2' }), []);
   for (const statement of [
     'delete from audit_log',
     'truncate audit_log',
