@@ -71,7 +71,7 @@ export const get = <Path extends GetPath>(
 
 /** What is no JSON: documents and exports. */
 export const getFile = <Path extends GetPath>(path: Path, params?: GetParams<Path>): Promise<Blob> =>
-  content(client.GET(path as never, { params, parseAs: 'blob' } as never)) as unknown as Promise<Blob>;
+  proved(() => content(client.GET(path as never, { params, parseAs: 'blob' } as never)) as unknown as Promise<Blob>);
 
 type ListPath = {
   [Path in GetPath]: Got<Path> extends { readonly data: readonly unknown[]; readonly has_more: boolean } ? Path : never;
@@ -180,17 +180,22 @@ export async function send<Of extends Method, Path extends SendPath<Of>>(
   input: SendInput<Of, Path> = {},
 ): Promise<Json<Operation<Of, Path>>> {
   const headers = method === 'post' ? { 'idempotency-key': newIdempotencyKey() } : {};
-  const ask = (): Promise<unknown> =>
+  return await proved<never>(() =>
     content(
       (client as unknown as Record<string, (path: string, init: object) => never>)[method.toUpperCase()]!(path, {
         ...input,
         headers,
       }),
-    );
+    ),
+  );
+}
+
+/** Where the API wants to know once more who it is, the person is asked, and then it is asked again. */
+async function proved<Answer>(ask: () => Promise<Answer>): Promise<Answer> {
   try {
-    return (await ask()) as never;
+    return await ask();
   } catch (error) {
     if (!(error instanceof ApiFailure) || !error.needsStepUp || !(await proveIdentity())) throw error;
-    return (await ask()) as never;
+    return await ask();
   }
 }

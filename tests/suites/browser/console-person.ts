@@ -1,0 +1,43 @@
+/** What people do in the console in more than one test. */
+import { until } from '../../support/service.ts';
+import type { TestService } from '../../support/service.ts';
+import type { Visitor } from '../../support/visitor.ts';
+import type { Person } from './browser.ts';
+
+interface Credentials {
+  readonly email: string;
+  readonly password: string;
+}
+
+/** With a password, and the code of an authenticator where one is asked for. */
+export async function signIn(
+  person: Person,
+  { accountUrl }: TestService,
+  { email, password }: Credentials,
+  { next = '/', code }: { readonly next?: string; readonly code?: () => string } = {},
+): Promise<void> {
+  const { page } = person;
+  await page.goto(`${accountUrl}/sign-in?next=${encodeURIComponent(next)}`);
+  await person.fill('E-mail address', email);
+  await page.getByLabel('Password').fill(password);
+  await page.getByRole('button', { name: 'Sign in', exact: true }).click();
+  if (code !== undefined) {
+    await page.getByLabel('Code').fill(code());
+    await page.getByRole('button', { name: 'Sign in', exact: true }).click();
+  }
+  await page.waitForURL(accountUrl + next);
+}
+
+/** The path with its token that the newest mail of a kind to an address links to, as the operator reads it in the outbox. */
+export async function linkMailedTo(operator: Visitor, to: string, path: string): Promise<string> {
+  let found: string | undefined;
+  await until(async () => {
+    const { data } = await operator.get('/v1/admin/outbox?limit=100');
+    for (const { id } of data.filter((mail: { readonly to: string }) => mail.to === to)) {
+      const { text } = await operator.get(`/v1/admin/outbox/${id}`);
+      found ??= new RegExp(`${path}#[\\w.-]+`).exec(String(text))?.[0];
+    }
+    return found !== undefined;
+  });
+  return found!;
+}
