@@ -1,0 +1,125 @@
+import { useState } from 'react';
+
+import { useSession } from '../../api/session.ts';
+import { useGet, useSend } from '../../api/use-api.ts';
+import { Badge } from '../../components/badge.tsx';
+import { Button } from '../../components/button.tsx';
+import { Dialog } from '../../components/dialog.tsx';
+import { Form, FormButtons, TextField } from '../../components/form.tsx';
+import { Facts, Panel } from '../../components/page.tsx';
+import { ErrorNote, Note } from '../../components/state.tsx';
+import { toast } from '../../components/toast.tsx';
+import { useText } from '../../i18n/text.ts';
+import { Passkeys } from './passkeys.tsx';
+import { Sessions } from './sessions.tsx';
+import { TwoFactor } from './two-factor.tsx';
+import type { SettingsTexts } from './messages/en.ts';
+
+/** How one signs in, and where one is signed in. */
+export function SecuritySettings() {
+  return (
+    <>
+      <SignIn />
+      <TwoFactor />
+      <Passkeys />
+      <Sessions />
+    </>
+  );
+}
+
+function SignIn() {
+  const t = useText<SettingsTexts>('settings');
+  const { me } = useSession();
+  const known = useGet('/v1/auth/providers');
+  const [isOpen, setOpen] = useState(false);
+  const ask = useSend('post', '/v1/auth/password/forgot');
+  const providers = known.data?.data ?? [];
+  const action = me.has_password ? (
+    <Button small onClick={() => setOpen(true)}>
+      {t('changePassword')}
+    </Button>
+  ) : (
+    <Button
+      small
+      busy={ask.isPending}
+      disabled={ask.isSuccess}
+      onClick={() => ask.mutate({ body: { email: me.email } })}
+    >
+      {t('getPassword')}
+    </Button>
+  );
+  return (
+    <Panel title={t('signIn')} actions={action}>
+      {ask.error !== null && <ErrorNote error={ask.error} />}
+      {ask.isSuccess && <Note tone="good">{t('passwordLinkSent', { email: me.email })}</Note>}
+      <Facts
+        facts={[
+          [t('password'), me.has_password ? <Badge tone="good">{t('set')}</Badge> : <Badge>{t('notSet')}</Badge>],
+          ...providers.map(
+            ({ id, name }) =>
+              [
+                name,
+                me.providers.includes(id) ? (
+                  <Badge tone="good">{t('usedProvider')}</Badge>
+                ) : (
+                  <span>{t('unusedProvider')}</span>
+                ),
+              ] as const,
+          ),
+        ]}
+      />
+      {isOpen && <PasswordDialog onClose={() => setOpen(false)} />}
+    </Panel>
+  );
+}
+
+const lengthMin = 10;
+
+function PasswordDialog({ onClose }: { readonly onClose: () => void }) {
+  const t = useText<SettingsTexts>('settings');
+  const { me } = useSession();
+  const change = useSend('post', '/v1/auth/password', { refreshes: ['/v1/auth/sessions'] });
+  const submit = (form: FormData): void =>
+    change.mutate(
+      {
+        body: {
+          current_password: String(form.get('current_password')),
+          new_password: String(form.get('new_password')),
+        },
+      },
+      {
+        onSuccess: () => {
+          toast(t('passwordChanged'));
+          onClose();
+        },
+      },
+    );
+  return (
+    <Dialog title={t('changePassword')} onClose={onClose}>
+      <p>{t('changePasswordText')}</p>
+      <Form error={change.error} onSubmit={submit}>
+        <input type="hidden" name="email" autoComplete="username" value={me.email} readOnly />
+        <TextField
+          name="current_password"
+          label={t('currentPassword')}
+          type="password"
+          autoComplete="current-password"
+        />
+        <TextField
+          name="new_password"
+          label={t('newPassword')}
+          hint={t('passwordHint', { n: lengthMin })}
+          type="password"
+          autoComplete="new-password"
+          minLength={lengthMin}
+          maxLength={200}
+        />
+        <FormButtons>
+          <Button type="submit" look="primary" busy={change.isPending}>
+            {t('changePassword')}
+          </Button>
+        </FormButtons>
+      </Form>
+    </Dialog>
+  );
+}

@@ -1,0 +1,35 @@
+import { useSession } from '../../api/session.ts';
+import { Page } from '../../components/page.tsx';
+import { Tabs } from '../../components/tabs.tsx';
+import { useText } from '../../i18n/text.ts';
+import { AccountSettings } from './account.tsx';
+import { settingsRoute } from './area.tsx';
+import { DataSettings } from './data.tsx';
+import { PersonSettings } from './person.tsx';
+import { SecuritySettings } from './security.tsx';
+import type { SettingsTexts } from './messages/en.ts';
+
+export default function SettingsPage() {
+  const t = useText<SettingsTexts>('settings');
+  const { account } = useSession();
+  const { view } = settingsRoute.useSearch();
+  const navigate = settingsRoute.useNavigate();
+  const ofAccount = { value: 'account', title: t('account'), content: <AccountSettings /> };
+  return (
+    <Page title={t('title')} narrow>
+      <Tabs
+        label={t('title')}
+        value={view ?? 'you'}
+        onChange={(value) =>
+          void navigate({ search: { view: value === 'you' ? undefined : value } as never, replace: true })
+        }
+        tabs={[
+          { value: 'you', title: t('you'), content: <PersonSettings /> },
+          { value: 'security', title: t('security'), content: <SecuritySettings /> },
+          ...(account === undefined ? [] : [ofAccount]),
+          { value: 'data', title: t('data'), content: <DataSettings /> },
+        ]}
+      />
+    </Page>
+  );
+}
