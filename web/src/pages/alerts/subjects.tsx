@@ -1,0 +1,15 @@
+import { useGet } from '../../api/use-api.ts';
+
+const most = 100;
+
+export const useKeys = () => useGet('/v1/keys', { query: { include_disabled: true, limit: most } }).data?.data ?? [];
+export const useMembers = () => useGet('/v1/members', { query: { limit: most } }).data?.data ?? [];
+
+/** Whose spending is watched: by name where the newest of the list have it. */
+export function SubjectName({ kind, id }: { readonly kind: 'key' | 'member' | 'tag'; readonly id: string }) {
+  const keys = useKeys();
+  const members = useMembers();
+  const named: readonly { readonly id: string; readonly name: string }[] =
+    kind === 'key' ? keys : kind === 'member' ? members : [];
+  return <bdi>{named.find((one) => one.id === id)?.name ?? id}</bdi>;
+}
