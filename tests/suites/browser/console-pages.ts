@@ -40,6 +40,17 @@ export const consolePages: readonly ConsolePage[] = [
   { path: '/billing?view=invoices', signedIn: true },
   { path: '/billing?view=receipts', signedIn: true },
   { path: '/billing?checkout=cancelled', signedIn: true },
+  { path: '/team', signedIn: true },
+  { path: '/team?invite=true', signedIn: true },
+  { path: '/alerts', signedIn: true },
+  { path: '/alerts?add=true', signedIn: true },
+  { path: '/alerts/webhooks/whe_00000000000000000000000000000000', signedIn: true },
+  { path: '/audit', signedIn: true, then: ({ page }) => page.locator('[data-row] a').first().click() },
+  { path: '/audit?actor=nobody&action=key&since=7d', signedIn: true },
+  { path: '/settings', signedIn: true },
+  { path: '/settings?view=security', signedIn: true },
+  { path: '/settings?view=account', signedIn: true },
+  { path: '/settings?view=data', signedIn: true },
   { path: '/gallery', signedIn: true },
 ];
 

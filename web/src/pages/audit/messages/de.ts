@@ -1,0 +1,47 @@
+import type { Translated } from '../../../i18n/text.ts';
+import type { AuditTexts } from './en.ts';
+
+const de: Translated<AuditTexts> = {
+  after: 'Nachher',
+  always: 'Immer',
+  asked: 'Was verlangt wurde',
+  askManager: 'Inhaber und Admins des Kontos können sein Protokoll lesen.',
+  at: 'Wann',
+  before: 'Vorher',
+  begun: 'Ausgang unbekannt',
+  changed: 'Was sich geändert hat',
+  clear: 'Filter zurücksetzen',
+  days30: 'Letzte 30 Tage',
+  days7: 'Letzte 7 Tage',
+  days90: 'Letzte 90 Tage',
+  done: 'erledigt',
+  everybody: 'Alle',
+  failed: 'fehlgeschlagen',
+  field: 'Feld',
+  from: 'Von',
+  itsChanges: 'Alle Änderungen daran',
+  lead: 'Jede Änderung dieses Kontos und der Anmeldung seiner Mitglieder: wer, was, vorher und nachher. Nichts hier lässt sich bearbeiten.',
+  noDetails: 'Zu dieser Änderung gibt es nichts weiter.',
+  noMatch: 'Keine Änderung passt',
+  nothing: 'Noch nichts',
+  nothingText:
+    'Schlüssel, Personen, Limits, Zahlungen und Einstellungen: Jede Änderung steht hier, bevor sie geschieht.',
+  open: 'Öffnen',
+  operator: 'Betreiber, auf der Kommandozeile',
+  otherKey: 'ein fremder Schlüssel',
+  outcome: 'Ausgang',
+  period: 'Zeitraum',
+  refused: 'abgelehnt',
+  requestId: 'Anfrage',
+  service: 'der Dienst selbst',
+  stranger: 'jemand, der kein Mitglied ist',
+  subject: 'Gegenstand',
+  subjectId: 'Kennung des Gegenstands',
+  theirChanges: 'Alle ihre Änderungen',
+  title: 'Protokoll',
+  today: 'Heute',
+  what: 'Was',
+  who: 'Wer',
+};
+
+export default de;
