@@ -45,7 +45,7 @@ export const consolePages: readonly ConsolePage[] = [
   { path: '/alerts', signedIn: true },
   { path: '/alerts?add=true', signedIn: true },
   { path: '/alerts/webhooks/whe_00000000000000000000000000000000', signedIn: true },
-  { path: '/audit', signedIn: true, then: ({ page }) => page.locator('[data-row] a').first().click() },
+  { path: '/audit', signedIn: true, then: openFirstRow },
   { path: '/audit?actor=nobody&action=key&since=7d', signedIn: true },
   { path: '/settings', signedIn: true },
   { path: '/settings?view=security', signedIn: true },
@@ -53,6 +53,11 @@ export const consolePages: readonly ConsolePage[] = [
   { path: '/settings?view=data', signedIn: true },
   { path: '/gallery', signedIn: true },
 ];
+
+async function openFirstRow({ page }: Person): Promise<void> {
+  await page.locator('[data-row] a').first().click();
+  await page.locator('dialog[open]').waitFor();
+}
 
 async function pressKey({ page }: Person, key: string): Promise<void> {
   await page.keyboard.press(key);

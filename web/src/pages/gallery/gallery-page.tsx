@@ -15,6 +15,7 @@ import { Count, Money, Time } from '../../components/figures.tsx';
 import { Checkbox, Form, FormButtons, MoreFields, Select, TextField } from '../../components/form.tsx';
 import * as icons from '../../components/icons.tsx';
 import { Menu, MenuItem, MenuLabel, MenuLine } from '../../components/menu.tsx';
+import { SecretField } from '../../components/secret-field.tsx';
 import { Meter } from '../../components/meter.tsx';
 import { Columns, Facts, Page, Panel, Tiles } from '../../components/page.tsx';
 import { EmptyState, ErrorNote, Note, Skeleton } from '../../components/state.tsx';
@@ -223,6 +224,7 @@ function Texts() {
       <Row>
         <CopyButton text="copied" />
         <CopyButton text="copied" wide look="plain" label="Copy the key" />
+        <SecretField value="whsec_shown_once" label="The secret" copyLabel="Copy the secret" />
       </Row>
       <Tabs
         label="Tabs"
