@@ -19,7 +19,7 @@ before(async () => {
 });
 after(() => service.dispose());
 
-const member = { email: 'dora@example.org', name: '<b>Dora</b> \u202Ertl', password: 'another horse battery' };
+const member = { email: 'dora@example.org', password: 'another horse battery' };
 const [phone, desktop] = ['dark, 360 px', 'light, 1280 px'].map((name) => looks.find((look) => look.name === name)!);
 
 test('somebody is invited, joins with codes, becomes an admin, and is removed', async (t) => {
@@ -39,7 +39,6 @@ test('somebody is invited, joins with codes, becomes an admin, and is removed', 
   await boss.reads('Makes keys of their own');
   await boss.look();
   await boss.press('Send invitation');
-  await page.getByRole('region', { name: 'Open invitations' }).or(page.getByText('Open invitations')).first().waitFor();
   await page.getByRole('row', { name: new RegExp(`^${member.email} Developer`) }).waitFor();
   await boss.look();
 
@@ -47,7 +46,7 @@ test('somebody is invited, joins with codes, becomes an admin, and is removed', 
   const dora = await Person.at(browser, phone!, [service.accountUrl]);
   await dora.page.goto(service.accountUrl + (await linkMailedTo(operator, member.email, '/invitation')));
   await dora.fill('Your name', 'Dora');
-  await dora.page.getByLabel('New password').or(dora.page.getByLabel('Password')).first().fill(member.password);
+  await dora.page.getByLabel('Password').fill(member.password);
   await dora.press('Accept');
   await dora.page.waitForURL(`${service.accountUrl}/`);
   await dora.page.goto(`${service.accountUrl}/settings?view=security`);

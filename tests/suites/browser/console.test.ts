@@ -232,7 +232,8 @@ async function visit(person: Person, path: string, then?: (person: Person) => Pr
   await person.page.goto('about:blank');
   await person.page.goto(service.accountUrl + path);
   await person.page.getByRole('heading', { level: 1 }).waitFor();
-  await until(async () => (await person.page.locator('[role=status][aria-label]').count()) === 0);
+  const loading = person.page.locator('[role=status][aria-label]:not([data-example] *)');
+  await until(async () => (await loading.count()) === 0);
   const isEnglish = (await person.page.evaluate('navigator.language')) === 'en-US';
   await person.look(isEnglish);
   if (then === undefined) return;

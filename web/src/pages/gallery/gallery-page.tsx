@@ -148,7 +148,10 @@ function States() {
       <EmptyState title="No keys yet" action={<Button look="primary">Create key</Button>}>
         A key lets a program call the models.
       </EmptyState>
-      <Skeleton lines={2} />
+      {/* An example: nothing is loaded. */}
+      <div data-example="">
+        <Skeleton lines={2} />
+      </div>
     </Panel>
   );
 }
