@@ -25,11 +25,14 @@ import { Jobs } from '../platform/jobs/jobs.ts';
 import type { Job } from '../platform/jobs/jobs.ts';
 import type { Log } from '../platform/log.ts';
 import { Outbox } from '../notifications/mail/outbox.ts';
+import { printFigures } from '../platform/metrics/figures.ts';
+import type { FamilyFigures } from '../platform/metrics/figures.ts';
 import type { ConfigReading } from '../platform/metrics/service-readings.ts';
 import { Users } from '../accounts/users/users.ts';
 import type { ReloadServices } from './reload.ts';
 import { StoreError } from '../store/store-error.ts';
 import type { Store } from './stores.ts';
+import { openMetrics } from './telemetry.ts';
 import { openNotifications } from './notifications.ts';
 import type { Notifications } from './notifications.ts';
 
@@ -46,7 +49,8 @@ export interface OperatingOptions {
   readonly operations: OperationServices;
   /** Prepares everything that answers requests for a configuration. */
   readonly prepare: ReloadServices['prepare'];
-  readonly metricsText: () => string | Promise<string>;
+  /** The metrics of the whole service. */
+  readonly figures: () => readonly FamilyFigures[] | Promise<readonly FamilyFigures[]>;
   readonly backends: () => ServiceStatus['backends'] | Promise<ServiceStatus['backends']>;
   /** What applies to a model where a request says nothing, as on its card. */
   readonly defaultsOf: NonNullable<AccountServices['defaultsOf']>;
@@ -66,6 +70,8 @@ export interface Operating {
   /** Address of the account host, as errors and pages name it. */
   readonly accountUrl: string;
   readonly accountSockets: () => number;
+  /** Posts of metrics to a collector that failed. */
+  readonly metricsFailures: () => number;
   readonly configReading: () => ConfigReading;
   /** Recurring work beside the requests, from `begin` to `quiet`. */
   readonly jobs: Jobs;
@@ -78,8 +84,8 @@ export interface Operating {
   ): Promise<Urls & { readonly firstAccount: FirstAccount | undefined; readonly ownerLink: string | undefined }>;
   /** Takes no more operator requests. */
   quiet(): Promise<void>;
-  /** Closes the account host. */
-  close(): void;
+  /** Closes the account host, and sends the metrics a last time. */
+  close(): Promise<void>;
 }
 
 const tidyEveryMs = 60_000;
@@ -103,6 +109,8 @@ export async function openOperating(options: OperatingOptions, opened: (() => un
   const accountSockets = countSockets(accountHost);
   accountUrl = publicUrl(config.server.account, await listen(accountHost, config.server.account));
 
+  const metrics = openMetrics(options, options.figures);
+  opened.push(() => metrics?.close());
   const startedAt = Date.now();
   const control = await listenForControl(controlSocketPath(config.storage.directory), {
     operations,
@@ -144,6 +152,7 @@ export async function openOperating(options: OperatingOptions, opened: (() => un
   return {
     accountUrl,
     accountSockets,
+    metricsFailures: () => metrics?.failures ?? 0,
     jobs,
     configReading: configWatcher.reading,
     config: configWatcher.config,
@@ -153,9 +162,10 @@ export async function openOperating(options: OperatingOptions, opened: (() => un
       control.close();
       await Promise.all([configWatcher.close(), jobs.close(), outbox.close(), paying.close()]);
     },
-    close: () => {
+    close: async () => {
       accountHost.close();
       accountHost.closeAllConnections();
+      await metrics?.close();
     },
   };
 }
@@ -221,7 +231,7 @@ function openParts(
 }
 
 function openAccountHost(
-  { config, environment, version, operations, metricsText, isReady, log }: OperatingOptions,
+  { config, environment, version, operations, figures, isReady, log }: OperatingOptions,
   { listener, trustedProxies }: ConfigWatcher,
   { services }: Parts,
   inferenceUrl: () => string | undefined,
@@ -234,7 +244,7 @@ function openAccountHost(
       metrics: {
         token: environment.metricsToken?.reveal(),
         isProxied: config.server.account.publicUrl !== undefined,
-        text: metricsText,
+        text: async () => printFigures(await figures()),
       },
       limits: listener,
       trustedProxies,

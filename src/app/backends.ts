@@ -80,6 +80,7 @@ export function openBackend(model: ModelConfig, config: BackendConfig, services:
     identity: backendIdentity(model, config, services.limits),
     config,
     label: config.name,
+    provider: config.engine === 'openai' ? config.flavor : config.engine === 'llama' ? 'llama.cpp' : config.engine,
     kind: backendKind(config),
     engine,
     ready,

@@ -31,6 +31,7 @@ import { Limits } from '../billing/rate-limits/rate-limits.ts';
 import { lacksMemory, monitorLoad } from '../billing/rate-limits/load.ts';
 import { openCounts } from './counts.ts';
 import { steadyClock } from '../billing/rate-limits/steady-clock.ts';
+import { openSpans } from './telemetry.ts';
 import { countSockets, listenerLimitsOf, listen, trustedProxiesOf } from './listening.ts';
 import type { Log } from '../platform/log.ts';
 import type { FetchProgress } from '../inference/model-files/meter.ts';
@@ -71,6 +72,8 @@ export interface ServingOptions {
     readonly config: ConfigReading;
     readonly accountSockets: number;
     readonly jobs: readonly JobReading[];
+    /** Posts of metrics to a collector that failed. */
+    readonly metricsFailures: number;
   };
   /** Processes that share this machine's memory for the same work. */
   readonly processes: number;
@@ -115,12 +118,13 @@ export async function openServing(options: ServingOptions, opened: Opened): Prom
   const kept = await openKept(options, accounts, opened, reported);
   const limits = await openLimits(options, accounts, opened);
   const models = openModels(options, kept, limits, opened);
+  const spans = openSpans(options);
+  opened.push(() => spans?.close());
   const processReadings = readProcess();
   opened.push(() => processReadings.stop());
   let inferenceSockets = (): number => 0;
-  const metrics: ServiceMetrics = metricsOf(options, accounts, limits, models, processReadings, () =>
-    inferenceSockets(),
-  );
+  const readings = { process: processReadings, inferenceSockets: () => inferenceSockets(), spans };
+  const metrics: ServiceMetrics = metricsOf(options, accounts, limits, models, readings);
 
   let stopping = false;
   const jsonThreads = new JsonThreads();
@@ -141,7 +145,7 @@ export async function openServing(options: ServingOptions, opened: Opened): Prom
     newId,
     now,
     listen: async () => {
-      const parts = { accounts, kept, limits, models, metrics, jsonThreads, constraints };
+      const parts = { accounts, kept, limits, models, metrics, spans, jsonThreads, constraints };
       const host = hostOf(options, parts, { ready: () => !stopping, isReady });
       inferenceHost = host;
       inferenceSockets = countSockets(host);
@@ -166,7 +170,7 @@ export async function openServing(options: ServingOptions, opened: Opened): Prom
       inferenceHost?.closeAllConnections();
     },
     close: async () => {
-      await Promise.all([jsonThreads.close(), models.close()]);
+      await Promise.all([jsonThreads.close(), models.close(), spans?.close()]);
       kept.pdfs.close();
       await kept.files.close();
       await feed.close();
@@ -344,8 +348,7 @@ function metricsOf(
   { running, store, billing }: Accounts,
   { bodyBudget }: RunningLimits,
   { rollout, runtimeConfigs }: Models,
-  process: ReturnType<typeof readProcess>,
-  inferenceSockets: () => number,
+  { process, inferenceSockets, spans }: OwnReadings,
 ): ServiceMetrics {
   return new ServiceMetrics({
     version,
@@ -357,6 +360,10 @@ function metricsOf(
     bodyBytes: () => bodyBudget.bytes,
     sockets: () => ({ inference: inferenceSockets(), account: readings().accountSockets }),
     logLinesDropped: () => log.linesDropped,
+    telemetry: () => ({
+      spans: spans?.counts ?? { sent: 0, dropped: 0 },
+      failures: { traces: spans?.failures ?? 0, metrics: readings().metricsFailures },
+    }),
     backends: () => rollout.backends.map(readingOf),
     models: () =>
       [...runtimeConfigs.current.pools].map(([model, { queue, retries }]) => ({
@@ -372,12 +379,20 @@ function metricsOf(
   });
 }
 
+/** What is measured of this process beside its parts. */
+interface OwnReadings {
+  readonly process: ReturnType<typeof readProcess>;
+  readonly inferenceSockets: () => number;
+  readonly spans: ReturnType<typeof openSpans>;
+}
+
 interface HostParts {
   readonly accounts: Accounts;
   readonly kept: Kept;
   readonly limits: RunningLimits;
   readonly models: Models;
   readonly metrics: ServiceMetrics;
+  readonly spans: ReturnType<typeof openSpans>;
   readonly jsonThreads: JsonThreads;
   readonly constraints: Constraints;
 }
@@ -388,7 +403,7 @@ function hostOf({ version, log, accountUrl }: ServingOptions, parts: HostParts, 
   const { running, now, newId, billing, secret, directory, prices, feed } = parts.accounts;
   const { items, idempotency, files, pdfs } = parts.kept;
   const { callers, admission, bodyBudget, listener } = parts.limits;
-  const { metrics, jsonThreads, constraints } = parts;
+  const { metrics, spans, jsonThreads, constraints } = parts;
   const imageFetcher = new ImageFetcher();
   return createInferenceHost(
     {
@@ -409,6 +424,7 @@ function hostOf({ version, log, accountUrl }: ServingOptions, parts: HostParts, 
       running,
       log,
       metrics,
+      traces: spans,
       billing,
       limits: callers,
       admission,
@@ -558,7 +574,15 @@ function modelOf(config: ModelConfig, backends: readonly OpenBackend[]): Model {
   };
 }
 
-const readingOf = ({ modelId, label, engine, running, ejectedUntilMs, ejections }: OpenBackend): BackendReading => ({
+const readingOf = ({
+  modelId,
+  label,
+  engine,
+  running,
+  ejectedUntilMs,
+  ejections,
+  ...load
+}: OpenBackend): BackendReading => ({
   model: modelId,
   backend: label,
   isReady: engine.status().state === 'ready',
@@ -566,6 +590,8 @@ const readingOf = ({ modelId, label, engine, running, ejectedUntilMs, ejections 
   waiting: engine.waiting,
   isEjected: ejectedUntilMs > 0,
   ejections,
+  cachedTokensExpected: load.cachedTokensExpected,
+  cachedTokensFound: load.cachedTokensFound,
 });
 
 export function stateOf(engine: Engine): 'starting' | 'ready' | 'failed' {

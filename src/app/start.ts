@@ -38,6 +38,7 @@ async function start(options: ServiceOptions, opened: (() => unknown)[]): Promis
         config: operating.configReading(),
         accountSockets: operating.accountSockets(),
         jobs: operating.jobs.readings,
+        metricsFailures: operating.metricsFailures(),
       }),
       processes: 1,
     },
@@ -62,7 +63,7 @@ async function start(options: ServiceOptions, opened: (() => unknown)[]): Promis
         followed: (changes) => feed.catchUp(changes),
       },
       prepare: (next, signal) => rollout.prepare(next, signal),
-      metricsText: () => serving.metrics.text(),
+      figures: () => serving.metrics.figures(),
       defaultsOf: (model) => defaultsOnCard(defaultsOf(model, rollout.backends)),
       isReady: () => serving.isReady(),
       backends: () =>
@@ -88,7 +89,7 @@ async function start(options: ServiceOptions, opened: (() => unknown)[]): Promis
       if (isStopping) return;
       isStopping = true;
       await Promise.all([operating.quiet(), serving.drain(operating.config().server.limits.drainTimeoutMs)]);
-      operating.close();
+      await operating.close();
       await serving.close();
     },
   };

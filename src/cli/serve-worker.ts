@@ -76,7 +76,12 @@ async function begin(given: BeginWorker): Promise<WorkerBegan> {
       openStore: (options) =>
         openStoreOfWorker(config.storage, { port: parent, replicaId: Uint8Array.from(replicaId), limitClock }, options),
       accountUrl: () => given.accountUrl,
-      readings: () => ({ config: { version: 0, failures: 0, lastSuccess: true }, accountSockets: 0, jobs: [] }),
+      readings: () => ({
+        config: { version: 0, failures: 0, lastSuccess: true },
+        accountSockets: 0,
+        jobs: [],
+        metricsFailures: 0,
+      }),
       processes: count,
     },
     [],

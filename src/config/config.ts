@@ -14,5 +14,6 @@ export type { SmtpConfig } from './sections/outbound.ts';
 export type { LimitsConfig, ListenConfig, ServerConfig } from './sections/server.ts';
 export type { OidcConfig, SignInConfig } from './sections/sign-in.ts';
 export type { PostgresStorageConfig, StorageConfig } from './sections/storage.ts';
+export type { TelemetryConfig } from './sections/telemetry.ts';
 export type MailConfig = Config['mail'];
 export type PlanConfig = Config['plans'][number];

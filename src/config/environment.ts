@@ -34,6 +34,8 @@ export interface Environment {
     readonly https: string | undefined;
     readonly except: string | undefined;
   };
+  /** Those of OpenTelemetry: what `telemetry` leaves out. */
+  readonly otel: OtelVariables;
   /** false: `NO_COLOR` requests plain text. */
   readonly color: boolean;
   /** For child processes that are not ours: everything except the secrets above. */
@@ -42,6 +44,15 @@ export interface Environment {
   variable(name: string): string | undefined;
   /** The variables that give settings of the configuration, with whatever else begins like them (`overridesOf`). */
   readonly settings: readonly SettingVariable[];
+}
+
+export interface OtelVariables {
+  readonly isDisabled: boolean;
+  readonly endpoint: string | undefined;
+  readonly protocol: string | undefined;
+  readonly headers: Secret | undefined;
+  readonly serviceName: string | undefined;
+  readonly resourceAttributes: string | undefined;
 }
 
 export interface SettingVariable {
@@ -88,6 +99,14 @@ export function readEnvironment(variables: Readonly<Record<string, string | unde
       https: get('https_proxy') ?? get('HTTPS_PROXY'),
       except: get('no_proxy') ?? get('NO_PROXY'),
     },
+    otel: {
+      isDisabled: get('OTEL_SDK_DISABLED')?.toLowerCase() === 'true',
+      endpoint: get('OTEL_EXPORTER_OTLP_ENDPOINT'),
+      protocol: get('OTEL_EXPORTER_OTLP_PROTOCOL'),
+      headers: secretOf(get('OTEL_EXPORTER_OTLP_HEADERS')),
+      serviceName: get('OTEL_SERVICE_NAME'),
+      resourceAttributes: get('OTEL_RESOURCE_ATTRIBUTES'),
+    },
     color: get('NO_COLOR') === undefined,
     childVariables: Object.freeze(withoutSecrets(variables)),
     variable: (name: string) => {
@@ -122,6 +141,13 @@ export const environmentVariables = {
   AWS_ACCESS_KEY_ID: 'access key id for `files.bucket`',
   AWS_SECRET_ACCESS_KEY: 'secret access key for `files.bucket`',
   AWS_SESSION_TOKEN: 'session token, when the two are temporary',
+  OTEL_EXPORTER_OTLP_ENDPOINT:
+    'URL of a collector, when `telemetry.endpoint` names none: traces and metrics are sent there',
+  OTEL_EXPORTER_OTLP_HEADERS: 'headers for the collector, when `telemetry.headers` has none: `name=value,name=value`',
+  OTEL_EXPORTER_OTLP_PROTOCOL: '`http/protobuf`, which is what is sent; `grpc` is refused',
+  OTEL_SERVICE_NAME: 'name of this service, when `telemetry.service_name` has none',
+  OTEL_RESOURCE_ATTRIBUTES: 'further attributes, when `telemetry.resource_attributes` has none',
+  OTEL_SDK_DISABLED: '`true`: the other variables of OpenTelemetry count for nothing',
 } as const;
 
 const isKnown = (name: string): boolean => Object.hasOwn(environmentVariables, name);
@@ -138,6 +164,7 @@ export const secretVariables: readonly string[] = [
   'HF_TOKEN',
   'AWS_SECRET_ACCESS_KEY',
   'AWS_SESSION_TOKEN',
+  'OTEL_EXPORTER_OTLP_HEADERS',
 ] satisfies (keyof typeof environmentVariables)[];
 
 /** Adapts commands to npm having started this program, as in a clone: printed commands can then be run as they are. */
@@ -223,7 +250,7 @@ function pipFiles(get: (name: string) => string | undefined, home: string): stri
 }
 
 function withoutSecrets(variables: Readonly<Record<string, string | undefined>>): Record<string, string> {
-  const secrets = /^(TOKENHOUSE_.*|HF_TOKEN|AWS_SECRET_ACCESS_KEY|AWS_SESSION_TOKEN)$/;
+  const secrets = /^(TOKENHOUSE_.*|HF_TOKEN|AWS_SECRET_ACCESS_KEY|AWS_SESSION_TOKEN|OTEL_EXPORTER_OTLP_HEADERS)$/;
   const kept = Object.entries(variables).filter(([name]) => !secrets.test(name));
   return Object.fromEntries(kept.filter((entry): entry is [string, string] => entry[1] !== undefined));
 }

@@ -6,6 +6,7 @@ import { images, mail, webhooks } from './sections/outbound.ts';
 import { server } from './sections/server.ts';
 import { signIn } from './sections/sign-in.ts';
 import { files, items, storage } from './sections/storage.ts';
+import { telemetry } from './sections/telemetry.ts';
 import { group, type Reading, type Setting, type ValueOf } from './setting.ts';
 
 /**
@@ -29,6 +30,7 @@ export const configSetting = (scriptSchema: SchemaNode = {}) =>
       invoices,
       webhooks,
       sign_in: signIn,
+      telemetry,
       models: orDefault(models(scriptSchema), defaultModels),
     },
     (values, at, reading) => {

@@ -5,7 +5,6 @@ import { openLimitServer } from '../counts.ts';
 import { uuidMaker } from '../../platform/ids/uuid.ts';
 import type { LimitServer } from '../../billing/rate-limits/limit-server.ts';
 import { steadyClock } from '../../billing/rate-limits/steady-clock.ts';
-import { printFigures } from '../../platform/metrics/figures.ts';
 import { readProcess } from '../../platform/metrics/process-readings.ts';
 import { ServiceMetrics } from '../../platform/metrics/service-metrics.ts';
 import { openOperating } from '../account-host.ts';
@@ -72,7 +71,7 @@ export async function startWithWorkers(options: ServiceOptions, opened: (() => u
         followed: () => pool.catchUp(),
       },
       prepare: (next, signal) => pool.prepare(next, signal),
-      metricsText: async () => printFigures(await pool.figures(metrics.figures())),
+      figures: () => pool.figures(metrics.figures()),
       backends: () => pool.backends(),
       defaultsOf: (model) => defaultsOnCard(modelDefaults(model.defaults)),
       isReady: () => pool.isAccepting && (store.isAnswering?.() ?? true),
@@ -83,7 +82,7 @@ export async function startWithWorkers(options: ServiceOptions, opened: (() => u
   const begun = await operating.begin(await pool.start());
   const close = async (): Promise<void> => {
     await Promise.all([operating.quiet(), pool.stop(operating.config().server.limits.drainTimeoutMs)]);
-    operating.close();
+    await operating.close();
     processReadings.stop();
     await limits?.close();
     await store.close();
@@ -132,6 +131,10 @@ function parentMetrics(
     bodyBytes: none,
     sockets: () => ({ inference: 0, account: operating().accountSockets() }),
     logLinesDropped: () => log.linesDropped,
+    telemetry: () => ({
+      spans: { sent: 0, dropped: 0 },
+      failures: { traces: 0, metrics: operating().metricsFailures() },
+    }),
     backends: () => [],
     models: () => [],
     config: () => ({ ...operating().configReading(), leaving: 0 }),

@@ -3,6 +3,7 @@ import type { TakeBatch } from '../../generation/event.ts';
 import type { EngineRequest } from '../../generation/request.ts';
 import type { ImageTokenRule } from './image-tokens.ts';
 import type { StopSignal } from '../../platform/stop-signal.ts';
+import type { TraceHeaders } from '../../platform/telemetry/trace-context.ts';
 
 /** Whether an engine can take work now, in words that help an operator. */
 export type EngineStatus =
@@ -29,7 +30,8 @@ export type EngineStatus =
  * - Nothing of a request with `retain: false` outlives it.
  */
 export interface Engine {
-  generate(request: EngineRequest, signal: StopSignal, take: TakeBatch): Promise<void>;
+  /** `trace`: for a server that keeps traces itself. */
+  generate(request: EngineRequest, signal: StopSignal, take: TakeBatch, trace?: TraceHeaders): Promise<void>;
   /** Exact number of prompt tokens after the template, or `undefined` when this backend cannot count. */
   countTokens(request: EngineRequest, signal: StopSignal): Promise<number | undefined>;
   /** The 400 for a request that this engine can never serve; nothing was tried. Absent where it serves everything. */

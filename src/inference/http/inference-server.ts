@@ -16,7 +16,9 @@ import type { Admission } from '../../billing/rate-limits/admission.ts';
 import type { Admitted, Limits } from '../../billing/rate-limits/rate-limits.ts';
 import type { Slot } from '../../billing/rate-limits/slot.ts';
 import type { Log } from '../../platform/log.ts';
-import type { ServiceMetrics } from '../../platform/metrics/service-metrics.ts';
+import type { RequestFigures, ServiceMetrics } from '../../platform/metrics/service-metrics.ts';
+import { beginTrace } from '../../platform/telemetry/traces.ts';
+import type { Recording } from '../../platform/telemetry/traces.ts';
 import { DeadlinesByLength } from '../../platform/deadlines.ts';
 import type { Order, RequestFacts } from '../pipeline/order.ts';
 import type { Route } from '../pipeline/route.ts';
@@ -79,6 +81,8 @@ export interface InferenceHostServices
   readonly limits: Limits;
   readonly jsonThreads: JsonThreads;
   readonly metrics: ServiceMetrics;
+  /** Undefined: no request is traced here. */
+  readonly traces: Recording | undefined;
   /** Makes UUIDv7s, the ledger's keys. */
   readonly newId: () => Uint8Array;
   /** The time shared by all replicas: requests are dated and priced by it. */
@@ -169,8 +173,10 @@ async function handle(
     const route = inferenceRoutes.get(path);
     arrival.route = route;
     if (isFilesPath(path)) await answerFilePath(path, arrival, services);
-    else if (route !== undefined) await answerInference(route, arrival, host);
-    else {
+    else if (route !== undefined) {
+      arrival.exchange.trace = beginTrace(request.headers, services.traces);
+      await answerInference(route, arrival, host);
+    } else {
       if (path === '/v1/models') await caughtUp(request, services);
       answerPlain(path, request, arrival.exchange, arrival.lease, host);
     }
@@ -212,6 +218,7 @@ function arrived(
     admitted: undefined,
     repeatOf: undefined,
     error: undefined,
+    trace: undefined,
     receipt: undefined,
     receivedMs: performance.now(),
     engineMs: 0,
@@ -341,7 +348,7 @@ function answerError(error: unknown, { request, connection, exchange, route, ord
 }
 
 function end(arrival: Arrival, services: InferenceHostServices): void {
-  const { request, exchange, lease, route, order, slot, large, elapsedMs } = arrival;
+  const { request, exchange, lease, order, slot, large, elapsedMs } = arrival;
   slot?.release();
   large?.release();
   exchange.running.end();
@@ -352,7 +359,7 @@ function end(arrival: Arrival, services: InferenceHostServices): void {
     else if (exchange.repeatOf !== undefined && order !== undefined)
       logReplay(exchange, exchange.repeatOf, order, elapsedMs(), services.log);
   }
-  measure(exchange, route, order, request, services.metrics);
+  measure(arrival, services.metrics);
 }
 
 const callerOf = (request: IncomingMessage, lease: Lease, { directory }: InferenceHostServices): Caller =>
@@ -407,7 +414,8 @@ async function answer(
     const chunkGaps = (modelId: string) => metrics.chunkGaps(modelId);
     const admitted = (by: Admitted): void => void (exchange.admitted = by);
     const { poolOf } = lease;
-    const runServices = { billing, limits: callerLimits, images, poolOf, admitted, ended, chunkGaps };
+    const { trace: spans } = exchange;
+    const runServices = { billing, limits: callerLimits, images, poolOf, admitted, ended, chunkGaps, spans };
     const kept = (deliver: Deliver): Deliver => keepingItems(order, head, services.items, deliver);
     const respond = { ...limits, accountUrl: options.accountUrl, deadlines: host.deadlines };
     if (keyed !== undefined) {
@@ -498,19 +506,13 @@ const methodNotAllowed = (allow: string): ApiError =>
   new ApiError('http_405', `Use ${allow} here.`, { headers: { allow } });
 
 /** Once per request, when it has ended: a few microseconds. No label is the client's choice (reliability §4). */
-function measure(
-  exchange: Exchange,
-  route: Route | undefined,
-  order: Order | undefined,
-  request: IncomingMessage,
-  metrics: ServiceMetrics,
-): void {
-  const { response, receipt, error } = exchange;
+function measure({ request, exchange, route, order, id }: Arrival, metrics: ServiceMetrics): void {
+  const { response, receipt, error, trace } = exchange;
   const status = response.headersSent ? response.statusCode : 0;
   metrics.http(route?.api ?? plainRoute(pathOf(request)), status);
   if (route === undefined) return;
   const { receivedMs, engineMs } = exchange;
-  metrics.request({
+  const figures: RequestFigures = {
     api: route.api,
     model: order?.model.id ?? '',
     streamed: order?.stream ?? false,
@@ -518,6 +520,16 @@ function measure(
     code: (receipt === undefined ? error?.code : receipt.errorCode) ?? '',
     answer: receipt,
     ownMs: performance.now() - receivedMs - engineMs,
+  };
+  metrics.request(figures);
+  trace?.end({
+    method: request.method ?? '',
+    route: pathOf(request),
+    operation: route.operation,
+    requestId: publicIdOf(id),
+    accountId: order?.account.id,
+    keyId: order?.key.id,
+    figures,
   });
 }
 

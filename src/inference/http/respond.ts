@@ -17,6 +17,7 @@ import type { Deliver } from '../pipeline/run.ts';
 import type { ActiveRequest } from '../pipeline/active-requests.ts';
 import { EventWriter } from './event-writer.ts';
 import type { RequestLimits } from '../pipeline/runtime-config.ts';
+import type { RequestTrace } from '../../platform/telemetry/request-trace.ts';
 
 export interface RespondOptions extends Pick<RequestLimits, 'primeMs' | 'keepAliveMs' | 'readerStallMs'> {
   /** Base URL of the pages about error codes. */
@@ -40,6 +41,8 @@ export interface Exchange {
   repeatOf: string | undefined;
   /** Why the answer is an error, for the log; set by `sendError` and `respondStream`. */
   error: ApiError | undefined;
+  /** Where the request is traced. */
+  trace: RequestTrace | undefined;
   /** Set when it had a hold and its money is settled: then its log line has been written. */
   receipt: Receipt | undefined;
   /** When the whole request had arrived, and how long it has waited for engines since; by `performance.now()`. */

@@ -89,6 +89,7 @@ export const inferenceRoutes: ReadonlyMap<string, Route> = new Map<string, Route
     {
       kind: 'generate',
       api: 'chat',
+      operation: 'chat',
       dialect: chat,
       flags: (capabilities) => withGeneral(capabilities.chat, capabilities),
       defaultMaxTokens: 'card',
@@ -101,6 +102,7 @@ export const inferenceRoutes: ReadonlyMap<string, Route> = new Map<string, Route
     {
       kind: 'generate',
       api: 'completions',
+      operation: 'text_completion',
       dialect: completions,
       flags: (capabilities) => withGeneral(ofTexts(capabilities), capabilities),
       // Contracts decision 7.
@@ -109,13 +111,17 @@ export const inferenceRoutes: ReadonlyMap<string, Route> = new Map<string, Route
       unknownEffort: 'reject',
     },
   ],
-  ['/v1/messages', { kind: 'generate', api: 'messages', dialect: messages, ...messagesPolicy }],
-  ['/v1/messages/count_tokens', { kind: 'count', api: 'messages_count', dialect: messageCount, ...messagesPolicy }],
+  ['/v1/messages', { kind: 'generate', api: 'messages', operation: 'chat', dialect: messages, ...messagesPolicy }],
+  [
+    '/v1/messages/count_tokens',
+    { kind: 'count', api: 'messages_count', operation: 'count_tokens', dialect: messageCount, ...messagesPolicy },
+  ],
   [
     '/v1/embeddings',
     {
       kind: 'generate',
       api: 'embeddings',
+      operation: 'embeddings',
       dialect: embeddings,
       flags: ({ embeddings: { supported, dimensions } }) => taskFlags(supported, dimensions),
       ...taskPolicy,
@@ -126,14 +132,21 @@ export const inferenceRoutes: ReadonlyMap<string, Route> = new Map<string, Route
     {
       kind: 'generate',
       api: 'rerank',
+      operation: 'rerank',
       dialect: rerank,
       flags: ({ rerank: { supported } }) => taskFlags(supported, false),
       ...taskPolicy,
     },
   ],
-  ['/v1/responses', { kind: 'generate', api: 'responses', dialect: responses, ...responsesPolicy }],
+  ['/v1/responses', { kind: 'generate', api: 'responses', operation: 'chat', dialect: responses, ...responsesPolicy }],
   [
     '/v1/responses/input_tokens',
-    { kind: 'count', api: 'responses_count', dialect: responsesInputTokens, ...responsesPolicy },
+    {
+      kind: 'count',
+      api: 'responses_count',
+      operation: 'count_tokens',
+      dialect: responsesInputTokens,
+      ...responsesPolicy,
+    },
   ],
 ]);

@@ -9,6 +9,8 @@ import { PromptLengths } from './prompt-lengths.ts';
 export interface Backend extends BackendLoad {
   /** For logs and the ledger; contains no secret. */
   readonly label: string;
+  /** What kind of server or engine it is, for traces. */
+  readonly provider: string;
   /** Equal for interchangeable backends of a model. */
   readonly kind: string;
   /** Its rank by the configuration. */

@@ -10,12 +10,15 @@ import type { Order } from './order.ts';
 import { isReady, mayTake } from './backend-pool.ts';
 import type { Backend, BackendPool } from './backend-pool.ts';
 import type { StopSignal } from '../../platform/stop-signal.ts';
+import type { OpenAttempt, RequestTrace } from '../../platform/telemetry/request-trace.ts';
 
 type Attempt = Omit<UsageAttempt, 'failed'> & { failed: string | null };
 
 /** What `dispatch` found out on the way, for the ledger and the log. */
 export interface DispatchTrace {
   readonly attempts: UsageAttempt[];
+  /** Where it is recorded, or passed on. */
+  readonly spans: RequestTrace | undefined;
 }
 
 /**
@@ -39,8 +42,10 @@ export async function dispatch(
   let failure: unknown;
   for (;;) {
     const placing = pool.queue.acquire(() => place(order, routed, pool, tried, failure), signal);
+    const waiting = placing instanceof Promise ? trace.spans?.step('queue') : undefined;
     const placement = placing instanceof Promise ? await placing : placing;
     if (typeof placement === 'string') throw allTaken(order, pool, tried);
+    waiting?.end();
     const { backend, reasons } = placement;
     let content = false;
     /** Failures from here on are not the backend's. */
@@ -51,26 +56,33 @@ export async function dispatch(
       failed: null,
       chosen: reasons,
     };
+    let span: OpenAttempt | undefined;
     try {
       trace.attempts.push(attempt);
+      span = spanOf(order, placement, trace);
       const taken = (goesOn: boolean): boolean => {
         isTaking = false;
         return goesOn;
       };
-      await backend.engine.generate(request, signal, (batch) => {
+      const taking = (batch: GenerationBatch): boolean | Promise<boolean> => {
         if (!content && hasContent(batch)) {
           content = true;
           placement.begun(performance.now());
+          span?.firstToken();
         }
         isTaking = true;
         const goesOn = take(batch);
         return typeof goesOn === 'boolean' ? taken(goesOn) : goesOn.then(taken);
-      });
-      placement.answered(usage());
+      };
+      await backend.engine.generate(request, signal, taking, span?.headers ?? trace.spans?.headers);
+      const answered = usage();
+      placement.answered(answered);
+      span?.answered(answered);
       return;
     } catch (error) {
       if (isTaking) throw error;
       attempt.failed = signal.aborted ? null : errorCodeOf(error);
+      span?.failed(attempt.failed);
       if (!signal.aborted && isFaultOf(backend, error)) placement.failed(performance.now());
       if (content || signal.aborted) throw withModel(error, order);
       const refusal = lengthRefusal(error);
@@ -93,6 +105,21 @@ export async function dispatch(
       pool.queue.offer();
     }
   }
+}
+
+function spanOf(
+  { model, route }: Order,
+  { backend, reasons }: Placement<Backend>,
+  { spans, attempts }: DispatchTrace,
+): OpenAttempt | undefined {
+  return spans?.attempt({
+    operation: route.operation,
+    model: model.id,
+    backend: backend.label,
+    provider: backend.provider,
+    number: attempts.length,
+    chosen: reasons,
+  });
 }
 
 /** Not of a request that cannot be served, of a server that is full, or of one whose engine knows by itself that it is down. */

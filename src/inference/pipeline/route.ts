@@ -10,6 +10,8 @@ export type FamilyFlags = Capabilities['chat'] &
 interface RoutePolicy {
   /** Name of the family in the ledger and in logs. */
   readonly api: string;
+  /** What it does, in the words of OpenTelemetry's conventions where they have one. */
+  readonly operation: 'chat' | 'text_completion' | 'embeddings' | 'rerank' | 'count_tokens';
   /** The part of the card about this family (contracts decision 20). */
   flags(capabilities: Capabilities): FamilyFlags;
   /** §4.2.1(1): the meaning of an absent `max_tokens`: the card's default, what the window leaves, or a number. */

@@ -17,6 +17,7 @@ import { Meter } from './meter.ts';
 import type { Order } from './order.ts';
 import type { BackendPool } from './backend-pool.ts';
 import type { StopSignal } from '../../platform/stop-signal.ts';
+import type { RequestTrace } from '../../platform/telemetry/request-trace.ts';
 
 export interface RunServices {
   readonly limits: Pick<Limits, 'admit'>;
@@ -32,6 +33,7 @@ export interface RunServices {
   ended(receipt: Receipt, engineMs: number): void;
   /** Receives the last batch before the charge is made; a throw leaves the answer uncharged and fails it. */
   settling?(closing: GenerationBatch): Promise<void>;
+  readonly spans: RequestTrace | undefined;
   /** Records the seconds between two batches of the model. */
   chunkGaps(modelId: string): { observe(seconds: number): void };
 }
@@ -59,10 +61,12 @@ export async function run(taken: Order, services: RunServices, signal: StopSigna
     const { backends } = services.poolOf(taken.model.id);
     if (hasImageUrls(taken)) images = await fetchImages(taken, services.images, backends, signal); // 400
     const { order, fetchMs } = images ?? { order: taken, fetchMs: 0 };
-    const { billing } = services;
+    const { billing, spans } = services;
+    const holding = spans?.step('hold');
     const hold = billing.holdAtOnce(order) ?? (await billing.hold(order, () => exactPrompt(order, services))); // 402
+    holding?.end();
     const meter = new Meter(order);
-    const trace: DispatchTrace = { attempts: [] };
+    const trace: DispatchTrace = { attempts: [], spans };
     let settled: Receipt | undefined;
     let ending: Ending | undefined;
     let errorCode: string | null = null;
@@ -106,7 +110,9 @@ export async function run(taken: Order, services: RunServices, signal: StopSigna
       const receipt = receiptOf(order, meter, trace, meter.cutByCredit ? 'credit' : 'finished', null);
       const closing = meter.closing();
       if (services.settling !== undefined) await services.settling(closing);
+      const settling = spans?.step('settle');
       await hold.settle(receipt);
+      settling?.end();
       settled = receipt;
       learnLength(order, receipt, services.poolOf(order.model.id));
       await deliver(closing);
@@ -128,7 +134,9 @@ export async function run(taken: Order, services: RunServices, signal: StopSigna
         // Cancelled, or a reader that stopped before the end, which is a client that left.
         ending ??= signal.aborted ? endingOfCancel(signal.reason as CancelReason) : 'client_left';
         settled = await unfinished(receiptOf(order, meter, trace, ending, errorCode), order, services, meter, trace);
+        const settling = spans?.step('settle');
         await hold.close(settled);
+        settling?.end();
       }
       spent = spentBy(settled);
       services.ended(settled, fetchMs + (engineMs ?? heardMs - askedMs));

@@ -20,6 +20,9 @@ export interface BackendLoad extends BackendView, CacheView, BackendHealth {
   measuredAtMs: number;
   /** It has once reported that it had tokens in its cache; many servers report none unless told to. */
   reportsCache: boolean;
+  /** Prompt tokens that were expected in its cache, and those that it found there, of the same requests. */
+  cachedTokensExpected: number;
+  cachedTokensFound: number;
 }
 
 interface Waiting {
@@ -47,6 +50,8 @@ export function idleLoad({ concurrencyMax = Infinity, weight = 1 } = {}): Backen
     measuredTokensPerSecond: 0,
     measuredAtMs: 0,
     reportsCache: false,
+    cachedTokensExpected: 0,
+    cachedTokensFound: 0,
     ...soundHealth(),
   };
 }
@@ -172,6 +177,8 @@ export class Fleet<Member extends BackendLoad> {
       answered: (usage) => {
         if (answered(backend)) this.#onHealth(backend);
         if (usage.cachedTokens > 0) backend.reportsCache = true;
+        backend.cachedTokensExpected += cachedTokens;
+        backend.cachedTokensFound += usage.cachedTokens;
         // Where the server has lost it, it has lost what was used before it.
         if (backend.reportsCache && usedAt > 0 && usage.cachedTokens + cachedSlackTokens < cachedTokens)
           this.#cache.dropUsedUntil(backend, usedAt);

@@ -84,6 +84,13 @@ function joined(across: Across, one: SeriesFigures[1], other: SeriesFigures[1]):
 export const labelsText = (labels: readonly string[], values: readonly string[]): string =>
   labels.map((label, index) => `${label}="${escapedLabel(values[index] ?? '')}"`).join(',');
 
+/** The labels of a text that `labelsText` has made. */
+export const labelsOf = (text: string): readonly (readonly [label: string, value: string])[] =>
+  [...text.matchAll(/([a-z_]+)="((?:[^"\\]|\\.)*)"/g)].map(([, label = '', value = '']) => [
+    label,
+    value.replaceAll(/\\(.)/g, (_, escaped: string) => (escaped === 'n' ? '\n' : escaped)),
+  ]);
+
 const withProcess = (labels: string, process: string): string =>
   `${labels}${labels === '' ? '' : ','}${labelsText(['process'], [process])}`;
 

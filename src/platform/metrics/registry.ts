@@ -2,7 +2,7 @@
  * Counters, gauges and histograms. Label values are ours: names of the configuration and of closed tables, never anything
  * that a client has chosen (reliability §4).
  */
-import { labelsText, printFigures } from './figures.ts';
+import { labelsText } from './figures.ts';
 import type { BucketFigures, Description, FamilyFigures, SeriesFigures } from './figures.ts';
 
 export interface Counter {
@@ -78,10 +78,6 @@ export class Registry {
 
   figures(): readonly FamilyFigures[] {
     return this.#families.map(({ description, series }) => ({ description, series: series() }));
-  }
-
-  text(): string {
-    return printFigures(this.figures());
   }
 }
 

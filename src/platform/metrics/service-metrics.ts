@@ -22,6 +22,8 @@ export interface RequestFigures {
 
 export interface AnswerFigures {
   readonly ending: string;
+  /** Why the model stopped; null when it did not. */
+  readonly finish: string | null;
   readonly promptTokens: number;
   readonly cachedTokens: number;
   readonly completionTokens: number;
@@ -136,11 +138,7 @@ export class ServiceMetrics {
     return this.#registry.descriptions;
   }
 
-  text(): string {
-    return this.#registry.text();
-  }
-
-  /** The same as data, to be merged with that of other processes. */
+  /** Of this process, to be merged with those of others. */
   figures(): readonly FamilyFigures[] {
     return this.#registry.figures();
   }

@@ -13,6 +13,7 @@ export interface ServiceReadings {
   readonly bodyBytes: () => number;
   readonly sockets: () => { readonly inference: number; readonly account: number };
   readonly logLinesDropped: () => number;
+  readonly telemetry: () => TelemetryReading;
   readonly backends: () => readonly BackendReading[];
   readonly models: () => readonly ModelReading[];
   readonly config: () => ConfigReading & { readonly leaving: number };
@@ -25,6 +26,13 @@ export interface ServiceReadings {
     readonly lastSuccessSeconds: number;
     readonly failures: number;
   }[];
+}
+
+/** What was sent to a collector; nothing where there is none. */
+export interface TelemetryReading {
+  readonly spans: { readonly sent: number; readonly dropped: number };
+  /** Posts that failed. */
+  readonly failures: { readonly traces: number; readonly metrics: number };
 }
 
 export interface ConfigReading {
@@ -43,6 +51,9 @@ export interface BackendReading {
   /** It is left out because it failed. */
   readonly isEjected: boolean;
   readonly ejections: number;
+  /** Prompt tokens that were expected in its cache, and those that it found there, of the same requests. */
+  readonly cachedTokensExpected: number;
+  readonly cachedTokensFound: number;
 }
 
 export interface ModelReading {
@@ -141,6 +152,20 @@ export const readingMetrics: readonly ReadingMetric[] = [
     read: perBackend(({ ejections }) => ejections),
   },
   {
+    name: 'tokenhouse_backend_expected_cached_tokens_total',
+    help: 'Prompt tokens that were expected in the cache of the backend when a request was given to it; where there was a choice.',
+    type: 'counter',
+    labels: backendLabels,
+    read: perBackend(({ cachedTokensExpected }) => cachedTokensExpected),
+  },
+  {
+    name: 'tokenhouse_backend_found_cached_tokens_total',
+    help: 'Prompt tokens of the same requests that the backend reported as cached.',
+    type: 'counter',
+    labels: backendLabels,
+    read: perBackend(({ cachedTokensFound }) => cachedTokensFound),
+  },
+  {
     name: 'tokenhouse_model_retries_total',
     help: 'Requests that failed before their first token and were tried at another backend.',
     type: 'counter',
@@ -171,6 +196,32 @@ export const readingMetrics: readonly ReadingMetric[] = [
     help: 'Log lines that were lost because their reader was too slow.',
     type: 'counter',
     read: (service) => service.logLinesDropped(),
+  },
+  {
+    name: 'tokenhouse_telemetry_spans_total',
+    help: 'Spans that a collector has taken (`sent`), or that were lost because it did not (`dropped`).',
+    type: 'counter',
+    labels: ['outcome'],
+    read: (service) => {
+      const { sent, dropped } = service.telemetry().spans;
+      return [
+        [['sent'], sent],
+        [['dropped'], dropped],
+      ];
+    },
+  },
+  {
+    name: 'tokenhouse_telemetry_failures_total',
+    help: 'Posts to a collector that failed; those of spans are repeated.',
+    type: 'counter',
+    labels: ['signal'],
+    read: (service) => {
+      const { traces, metrics } = service.telemetry().failures;
+      return [
+        [['traces'], traces],
+        [['metrics'], metrics],
+      ];
+    },
   },
   {
     name: 'tokenhouse_config_version',

@@ -133,6 +133,7 @@ function servicesFor(settings: ScriptSettings, { billing }: Counter) {
   const backend: Backend = {
     label: 'scripted',
     kind: 'scripted',
+    provider: 'scripted',
     engine,
     queueMax: 0,
     zdr: false,
@@ -212,6 +213,7 @@ async function play(reader: Reader, accountId: string, services: ReturnType<type
     },
     admitted: () => {},
     chunkGaps: () => ({ observe: () => {} }),
+    spans: undefined,
   };
   const begin = (deliver: Deliver): Promise<void> => run(order, runServices, cancelled.signal, deliver);
   await read(reader, begin, cancelled).catch((error: unknown) => {

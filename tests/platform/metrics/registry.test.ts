@@ -3,6 +3,7 @@ import fc from 'fast-check';
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
+import { printFigures } from '../../../src/platform/metrics/figures.ts';
 import { Registry } from '../../../src/platform/metrics/registry.ts';
 import { parseExposition, total } from './exposition.ts';
 
@@ -21,7 +22,7 @@ test('whatever label values and figures there are, a strict reader finds them ag
           expected.set(label, (expected.get(label) ?? 0) + value);
         }
         for (const value of observed) histogram('x').observe(value);
-        const families = parseExposition(registry.text());
+        const families = parseExposition(printFigures(registry.figures()));
         for (const [label, value] of expected) assert.equal(total(families, 'c_total', { a: label }), value);
         assert.equal(families.get('c_total')?.samples.length, expected.size);
         if (observed.length === 0) return;
@@ -37,7 +38,7 @@ test('the series of a metric are bounded; what comes on top is counted as `other
   const registry = new Registry();
   const counter = registry.counter('c_total', 'Help', ['a']);
   for (let index = 0; index < 20_000; index++) counter(`value ${index}`).add(1);
-  const { samples } = parseExposition(registry.text()).get('c_total')!;
+  const { samples } = parseExposition(printFigures(registry.figures())).get('c_total')!;
   assert.ok(samples.length <= 5_001, String(samples.length));
   assert.equal(
     samples.reduce((sum, { value }) => sum + value, 0),

@@ -36,6 +36,7 @@ import type { StopSignal } from '../../../platform/stop-signal.ts';
 import { abortSignalOf } from '../../../platform/stop-signal.ts';
 import { orAborted } from '../../../platform/deadline.ts';
 import { Deadlines } from '../../../platform/deadlines.ts';
+import type { TraceHeaders } from '../../../platform/telemetry/trace-context.ts';
 
 export interface OpenAiEngineOptions {
   /** The model's public id, for errors, and for requests to the backend unless `model` says otherwise. */
@@ -181,11 +182,11 @@ class OpenAiEngine implements Engine {
     });
   }
 
-  generate(request: EngineRequest, signal: StopSignal, take: TakeBatch): Promise<void> {
-    if (request.task !== undefined) return this.#runTask(request, request.task, signal, take);
+  generate(request: EngineRequest, signal: StopSignal, take: TakeBatch, trace?: TraceHeaders): Promise<void> {
+    if (request.task !== undefined) return this.#runTask(request, request.task, signal, take, trace);
     const wait = signal.aborted ? undefined : this.#preparation(request, signal);
-    if (wait === undefined) return this.#exchange(request, signal, take, undefined);
-    return orAborted(wait, signal).then((written) => this.#exchange(request, signal, take, written));
+    if (wait === undefined) return this.#exchange(request, signal, take, undefined, trace);
+    return orAborted(wait, signal).then((written) => this.#exchange(request, signal, take, written, trace));
   }
 
   async countTokens(request: EngineRequest, signal: StopSignal): Promise<number | undefined> {
@@ -237,7 +238,13 @@ class OpenAiEngine implements Engine {
     await Promise.all([this.#countingPool.destroy(), this.#taskPool?.destroy()]);
   }
 
-  async #runTask(request: EngineRequest, task: Task, signal: StopSignal, take: TakeBatch): Promise<void> {
+  async #runTask(
+    request: EngineRequest,
+    task: Task,
+    signal: StopSignal,
+    take: TakeBatch,
+    trace: TraceHeaders | undefined,
+  ): Promise<void> {
     signal.throwIfAborted();
     this.#refuseUnlessFree();
     this.#running++;
@@ -249,7 +256,7 @@ class OpenAiEngine implements Engine {
         model: this.#server.model,
         basePath: this.#basePath,
         rootPath: this.#rootPath,
-        headers: [...this.#headers, 'x-request-id', request.id],
+        headers: [...this.#headers, 'x-request-id', request.id, ...traceFields(trace).flat()],
         timeoutMs: this.#firstTokenTimeoutMs,
         signal: combineSignals([abortSignalOf(signal), this.#closing.signal]),
         onAlive: () => this.#breaker.succeeded(),
@@ -313,11 +320,12 @@ class OpenAiEngine implements Engine {
     signal: StopSignal,
     take: TakeBatch,
     written: WrittenRequest | undefined,
+    trace: TraceHeaders | undefined,
     isLook = false,
   ): Promise<void> {
     return new Promise((resolve, reject) => {
       signal.throwIfAborted();
-      this.#open(request, signal, { take, resolve, reject }, written, isLook);
+      this.#open(request, signal, { take, resolve, reject }, written, trace, isLook);
     });
   }
 
@@ -326,6 +334,7 @@ class OpenAiEngine implements Engine {
     signal: StopSignal,
     reader: Pick<ExchangeOptions, 'take' | 'resolve' | 'reject'>,
     written: WrittenRequest | undefined,
+    trace: TraceHeaders | undefined,
     isLook: boolean,
   ): void {
     this.#refuseUnlessFree();
@@ -343,7 +352,7 @@ class OpenAiEngine implements Engine {
             textLength: written.measured.textLength + addedBytes,
           });
     const decoder = this.#decoder(request, promptTokensMax(textLength, images), this.#echo(request, body));
-    const head = `POST ${this.#basePath}${path} HTTP/1.1\r\n${this.#headLines}x-request-id: ${request.id}\r\ncontent-length: ${length}\r\n\r\n`;
+    const head = `POST ${this.#basePath}${path} HTTP/1.1\r\n${this.#headLines}${traceLines(trace)}x-request-id: ${request.id}\r\ncontent-length: ${length}\r\n\r\n`;
     const outgoing = { text: head + text, pieces };
     this.#running++;
     const { take, resolve, reject } = reader;
@@ -441,7 +450,7 @@ class OpenAiEngine implements Engine {
       return true;
     };
     try {
-      await this.#exchange(request, signal, take, undefined, true);
+      await this.#exchange(request, signal, take, undefined, undefined, true);
     } catch (error) {
       return (error as Error).cause instanceof UnboundFault ? false : undefined;
     }
@@ -531,6 +540,12 @@ function headLines(headers: readonly string[]): string {
   for (let i = 0; i < headers.length; i += 2) lines += `${headers[i]}: ${headers[i + 1]}\r\n`;
   return lines;
 }
+
+const traceLines = (trace: TraceHeaders | undefined): string =>
+  trace === undefined ? '' : headLines(traceFields(trace).flat());
+
+const traceFields = (trace: TraceHeaders | undefined): readonly (readonly [string, string])[] =>
+  Object.entries(trace ?? {}).filter((field): field is [string, string] => field[1] !== undefined);
 
 /** No tokenizer makes more tokens than there are bytes; the rest covers a chat template's own text, and images. */
 const promptTokensMax = (textBytes: number, images: number): number => textBytes + 8_192 + images * 65_536;

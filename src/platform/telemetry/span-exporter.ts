@@ -1,0 +1,149 @@
+import { withDeadline } from '../deadline.ts';
+import type { Collector, Exported } from './collector.ts';
+import { exportRequest } from './otlp-common.ts';
+import type { Origin } from './otlp-common.ts';
+import type { SpanSink } from './request-trace.ts';
+
+/** What became of the spans, since the start. */
+export interface SpanCounts {
+  readonly sent: number;
+  readonly dropped: number;
+}
+
+interface Spans {
+  readonly bytes: Buffer;
+  readonly count: number;
+}
+
+/** Encoded spans that may wait, those that are being sent included; more are dropped and counted. */
+export const waitingBytesMax = 4 * 1024 * 1024;
+const batchBytesMax = 256 * 1024;
+/** Spans wait so long for others; a full batch does not. */
+const gatherMs = 1_000;
+const triesMax = 5;
+const pauses = { firstMs: 1_000, mostMs: 30_000 } as const;
+
+/**
+ * Sends spans in batches, one after the other. A collector that is slow, away or wrong costs spans and nothing else: no caller waits,
+ * what waits has a bound, and `close` ends in time.
+ */
+export class SpanExporter implements SpanSink {
+  readonly #collector: Pick<Collector, 'post'>;
+  readonly #origin: Origin;
+  readonly #onOutcome: (exported: Exported) => void;
+  readonly #waiting: Spans[] = [];
+  #waitingBytes = 0;
+  #sent = 0;
+  #dropped = 0;
+  #state: 'gathering' | 'sending' | 'closing' = 'gathering';
+  #timer: NodeJS.Timeout | undefined;
+  #sending: Promise<void> = Promise.resolve();
+  #pauseMs: number = pauses.firstMs;
+  /** Ends the pause before another try. */
+  #wake = (): void => {};
+
+  /** `onOutcome` hears of every post. */
+  constructor(collector: Pick<Collector, 'post'>, origin: Origin, onOutcome: (exported: Exported) => void) {
+    this.#collector = collector;
+    this.#origin = origin;
+    this.#onOutcome = onOutcome;
+  }
+
+  get counts(): SpanCounts {
+    return { sent: this.#sent, dropped: this.#dropped };
+  }
+
+  take(bytes: Buffer, count: number): void {
+    if (this.#state === 'closing' || this.#waitingBytes + bytes.length > waitingBytesMax) {
+      this.#dropped += count;
+      return;
+    }
+    this.#waiting.push({ bytes, count });
+    this.#waitingBytes += bytes.length;
+    if (this.#state === 'gathering') this.#sendSoon();
+  }
+
+  /** Sends what waits, within this time, and drops the rest. */
+  async close(limitMs: number): Promise<void> {
+    const isSending = this.#state === 'sending';
+    this.#state = 'closing';
+    clearTimeout(this.#timer);
+    this.#wake();
+    if (!isSending) this.#sending = this.#sendAll();
+    await withDeadline(this.#sending, limitMs, () => {});
+    for (const { count } of this.#waiting.splice(0)) this.#dropped += count;
+  }
+
+  #sendSoon(): void {
+    if (this.#waiting.length === 0) return;
+    if (this.#waitingBytes >= batchBytesMax) this.#send();
+    else this.#timer ??= setTimeout(() => this.#send(), gatherMs).unref();
+  }
+
+  #send(): void {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    this.#state = 'sending';
+    this.#sending = this.#sendAll().then(() => {
+      if (this.#state !== 'sending') return;
+      this.#state = 'gathering';
+      this.#sendSoon();
+    });
+  }
+
+  /** Everything that waits now, and what comes meanwhile as long as it fills batches. */
+  async #sendAll(): Promise<void> {
+    do {
+      const batch = this.#waiting.splice(0, this.#batchLength());
+      const bytes = batch.reduce((sum, spans) => sum + spans.bytes.length, 0);
+      const count = batch.reduce((sum, spans) => sum + spans.count, 0);
+      if (count > 0) await this.#deliver(batch, count);
+      this.#waitingBytes -= bytes;
+    } while (this.#waiting.length > 0 && (this.#state === 'closing' || this.#waitingBytes >= batchBytesMax));
+  }
+
+  #batchLength(): number {
+    let bytes = 0;
+    const beyond = this.#waiting.findIndex((spans) => (bytes += spans.bytes.length) > batchBytesMax);
+    return beyond < 0 ? this.#waiting.length : Math.max(1, beyond);
+  }
+
+  async #deliver(batch: readonly Spans[], count: number): Promise<void> {
+    const body = exportRequest(
+      this.#origin,
+      batch.map(({ bytes }) => bytes),
+    );
+    for (let tries = 1; ; tries++) {
+      const exported = await this.#collector.post('/v1/traces', body);
+      this.#onOutcome(exported);
+      if (exported.type === 'accepted') {
+        const rejected = Math.min(exported.rejected, count);
+        this.#sent += count - rejected;
+        this.#dropped += rejected;
+        this.#pauseMs = pauses.firstMs;
+        return;
+      }
+      if (exported.type === 'refused' || tries === triesMax || this.#isClosing()) {
+        this.#dropped += count;
+        return;
+      }
+      await this.#pause(Math.max(exported.afterMs, this.#pauseMs));
+      this.#pauseMs = Math.min(2 * this.#pauseMs, pauses.mostMs);
+    }
+  }
+
+  #isClosing(): boolean {
+    return this.#state === 'closing';
+  }
+
+  #pause(ms: number): Promise<void> {
+    if (this.#isClosing()) return Promise.resolve();
+    return new Promise((resolve) => {
+      const timer = setTimeout(resolve, ms).unref();
+      this.#wake = () => {
+        clearTimeout(timer);
+        resolve();
+      };
+    });
+  }
+}
