@@ -1,3 +1,5 @@
+import { randomBytes } from 'node:crypto';
+
 import type { Canaries } from './canary.ts';
 
 /** A PNG's first bytes with a text in it: nobody can draw it, and every program takes it for an image. */
@@ -148,6 +150,8 @@ export const canaryHeaders = (canaries: Canaries, of: string): readonly (readonl
   ['Cookie', `a=${canaries.at(`cookie, ${of}`)}`],
   ['Referer', `https://example.org/${canaries.at(`referer, ${of}`)}`],
   ['Service-Request-Tag', canaries.at(`tag, ${of}`)],
+  ['Traceparent', `00-${randomBytes(16).toString('hex')}-${randomBytes(8).toString('hex')}-01`],
+  ['Tracestate', `vendor=${canaries.at(`tracestate, ${of}`)}`],
   ['X-Forwarded-For', canaries.at(`forwarded for, ${of}`)],
   [`X-${canaries.at(`header name, ${of}`)}`, 'x'],
 ];

@@ -1,11 +1,12 @@
 import assert from 'node:assert/strict';
 import { existsSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
-import test from 'node:test';
+import test, { type TestContext } from 'node:test';
 import { pathToFileURL } from 'node:url';
 
 import { built } from '../../support/built.ts';
 import type { Census } from '../../support/census-probe.ts';
+import { OtlpCollector } from '../../support/otlp-collector.ts';
 import { TestService, until } from '../../support/service.ts';
 import { chatChunk, Upstream, usageChunk } from '../../support/upstream.ts';
 
@@ -23,62 +24,66 @@ const most: Readonly<Record<'whole' | 'streamed', Census>> = {
   streamed: { promises: 33, timers: 2, abortControllers: 0, abortListeners: 0, messagesToThreads: 1 },
 };
 
-test(
-  'a request makes no more promises, timers, abort signals and messages than it needs',
-  { timeout: 120_000 },
-  async (context) => {
-    const upstream = await Upstream.start((exchange) => {
-      exchange.events();
-      exchange.chunk([...chunks, 'data: [DONE]\n\n'].join(''));
-      exchange.endChunks();
-    });
-    const file = 'census.json';
-    const service = new TestService({
-      config: `models:
+/** A request that is traced makes nothing of these by itself; the figures have a share of what is sent once a second for all of them. */
+for (const isTraced of [false, true])
+  test(
+    `a request that is ${isTraced ? '' : 'not '}traced makes no more promises, timers, abort signals and messages than it needs`,
+    { timeout: 120_000 },
+    (context) => census(isTraced, context),
+  );
+
+async function census(isTraced: boolean, context: TestContext): Promise<void> {
+  const upstream = await Upstream.start((exchange) => {
+    exchange.events();
+    exchange.chunk([...chunks, 'data: [DONE]\n\n'].join(''));
+    exchange.endChunks();
+  });
+  const collector = await OtlpCollector.start();
+  const file = 'census.json';
+  const service = new TestService({
+    config: `${isTraced ? `telemetry: { endpoint: "${collector.url}" }\n` : ''}models:
   - id: m
     context_length: 8192
     max_output_tokens: 512
     pricing: { input_cents_per_million: 5, output_cents_per_million: 20 }
     backends: [{ engine: openai, flavor: vllm, url: "${upstream.url}" }]`,
-      environment: {
-        NODE_OPTIONS: `--import=${pathToFileURL(built('tests/support/census-probe.ts')).href}`,
-        TOKENHOUSE_CENSUS: file,
-      },
-    });
-    try {
-      await service.start();
-      const path = join(service.folder, file);
-      const census = async (): Promise<Census> => {
-        rmSync(path, { force: true });
-        process.kill(service.pid, 'SIGUSR2');
-        await until(() => existsSync(path));
-        return JSON.parse(readFileSync(path, 'utf8')) as Census;
-      };
-      const ask = async (stream: boolean): Promise<void> => {
-        const answer = await service.chat({ model: 'm', stream, messages: [{ role: 'user', content: 'Hi' }] });
-        assert.match(await answer.text(), stream ? /\[DONE\]/ : /"ab"/);
-      };
-      const each: Record<string, Readonly<Record<string, number>>> = {};
-      for (const [name, stream] of [['whole', false] as const, ['streamed', true] as const]) {
-        for (let warmUp = 0; warmUp < 20; warmUp++) await ask(stream);
-        const before = await census();
-        for (let request = 0; request < requests; request++) await ask(stream);
-        const after = await census();
-        each[name] = Object.fromEntries(
-          Object.entries(after).map(([what, count]) => [what, (count - before[what as keyof Census]) / requests]),
-        );
-      }
-      context.diagnostic(JSON.stringify(each));
-      for (const [name, bounds] of Object.entries(most))
-        for (const [what, bound] of Object.entries(bounds))
-          // Below one: what the service makes every second or so, whatever it is asked, on a machine that is slow.
-          assert.ok(
-            each[name]![what]! < bound + 1,
-            `${name}: ${each[name]![what]} ${what} a request, at most ${bound}`,
-          );
-    } finally {
-      await service.dispose();
-      await upstream.close();
+    environment: {
+      NODE_OPTIONS: `--import=${pathToFileURL(built('tests/support/census-probe.ts')).href}`,
+      TOKENHOUSE_CENSUS: file,
+    },
+  });
+  try {
+    await service.start();
+    const path = join(service.folder, file);
+    const countsNow = async (): Promise<Census> => {
+      rmSync(path, { force: true });
+      process.kill(service.pid, 'SIGUSR2');
+      await until(() => existsSync(path));
+      return JSON.parse(readFileSync(path, 'utf8')) as Census;
+    };
+    const ask = async (stream: boolean): Promise<void> => {
+      const answer = await service.chat({ model: 'm', stream, messages: [{ role: 'user', content: 'Hi' }] });
+      assert.match(await answer.text(), stream ? /\[DONE\]/ : /"ab"/);
+    };
+    const each: Record<string, Readonly<Record<string, number>>> = {};
+    for (const [name, stream] of [['whole', false] as const, ['streamed', true] as const]) {
+      for (let warmUp = 0; warmUp < 20; warmUp++) await ask(stream);
+      const before = await countsNow();
+      for (let request = 0; request < requests; request++) await ask(stream);
+      const after = await countsNow();
+      each[name] = Object.fromEntries(
+        Object.entries(after).map(([what, count]) => [what, (count - before[what as keyof Census]) / requests]),
+      );
     }
-  },
-);
+    context.diagnostic(JSON.stringify(each));
+    if (isTraced) await until(() => collector.spans.length >= 4 * 2 * requests);
+    else assert.equal(collector.begun, 0);
+    for (const [name, bounds] of Object.entries(most))
+      for (const [what, bound] of Object.entries(bounds))
+        // Below one: what the service makes every second or so, whatever it is asked, on a machine that is slow.
+        assert.ok(each[name]![what]! < bound + (isTraced ? 4 : 1), `${name}: ${each[name]![what]} ${what} a request, at most ${bound}`);
+  } finally {
+    await service.dispose();
+    await Promise.all([upstream.close(), collector.close()]);
+  }
+}

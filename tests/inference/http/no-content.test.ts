@@ -6,6 +6,7 @@ import { basename, join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 
 import { TestService, scriptedModel, until } from '../../support/service.ts';
+import { OtlpCollector } from '../../support/otlp-collector.ts';
 import { pdfOf } from '../../support/pdf-files.ts';
 import { writeTinyGguf } from '../../support/tiny-gguf.ts';
 import { Upstream, chatChunk, usageChunk } from '../../support/upstream.ts';
@@ -18,7 +19,7 @@ import type { RawAnswer } from './raw.ts';
 
 /**
  * Nothing that a client or a model says is kept: not in the log, not in the database or its write-ahead log, not in any
- * other file (reliability I10). Canaries go into every place of requests and answers that end in every way; then all
+ * other file, and not in what a collector of traces and metrics is sent (reliability I10). Canaries go into every place of requests and answers that end in every way; then all
  * that the process has written is searched for them.
  */
 const outside = mkdtempSync(join(tmpdir(), 'tokenhouse-canary-'));
@@ -31,6 +32,7 @@ const said = {
   id: canaries.at('id of the backend'),
 };
 let upstream: Upstream;
+let collector: OtlpCollector;
 let service: TestService;
 
 before(async () => {
@@ -56,12 +58,14 @@ before(async () => {
     request.chunk('data: [DONE]\n\n');
     request.endChunks();
   });
+  collector = await OtlpCollector.start();
   const model = join(outside, 'tiny.gguf');
   writeTinyGguf(model);
   mkdirSync(join(outside, 'tmp'));
   service = new TestService({
     environment: { TMPDIR: join(outside, 'tmp'), TOKENHOUSE_MODEL_DIR: join(outside, 'models') },
-    config: `${scriptedModel('- say: [ { text: "hello" } ]')}
+    config: `telemetry: { endpoint: "${collector.url}", metrics_interval_seconds: 2 }
+${scriptedModel('- say: [ { text: "hello" } ]')}
   - id: far
     context_length: 8192
     pricing: { input_cents_per_million: 5, output_cents_per_million: 20 }
@@ -78,7 +82,7 @@ before(async () => {
 });
 after(async () => {
   await service.dispose();
-  await upstream.close();
+  await Promise.all([upstream.close(), collector.close()]);
   rmSync(outside, { recursive: true, force: true });
 });
 
@@ -361,7 +365,8 @@ describe('afterwards', () => {
   const written = (): ReadonlyMap<string, Uint8Array> => {
     const files = [...filesBelow(service.folder), ...filesBelow(join(outside, 'tmp'))];
     const ofService = files.filter(([path]) => basename(path) !== 'tokenhouse.yaml');
-    return new Map([['output', Buffer.from(service.output)], ...ofService]);
+    const sent = Buffer.concat(collector.posts.map(({ body }) => body));
+    return new Map([['output', Buffer.from(service.output)], ['collector', sent], ...ofService]);
   };
 
   test('the detector finds what is really written: the request id that the client chose', async () => {
@@ -403,6 +408,13 @@ describe('afterwards', () => {
     assert.ok(canaries.all.length > 150, String(canaries.all.length));
     assert.ok([...hay.keys()].some((path) => path.endsWith('.db')));
     assert.ok(service.log.length > 40);
+    // Of every kind of request: its traces are there, and say nothing of it.
+    const routes = new Set(collector.spans.map(({ attributes }) => attributes['http.route']));
+    for (const route of ['/v1/chat/completions', '/v1/completions', '/v1/messages', '/v1/messages/count_tokens'])
+      assert.ok(routes.has(route), route);
+    const endings = new Set(collector.spans.map(({ attributes }) => attributes['tokenhouse.ending']));
+    for (const ending of ['finished', 'failed', 'client_left']) assert.ok(endings.has(ending), ending);
+    assert.ok(collector.points.length > 100);
     assert.deepEqual(
       sightings(canaries.all, hay).filter(({ place }) => place !== 'x-request-id'),
       [],
