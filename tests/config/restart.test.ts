@@ -38,6 +38,7 @@ function refusedKeys(before: string, after: string): string[] {
 
 const limits = (text: string): string => `server: { limits: { ${text} } }`;
 const bucket = (text: string): string => `files: { bucket: one, ${text} }`;
+const collector = (text: string): string => `telemetry: { endpoint: "http://a.example.org:4318", ${text} }`;
 const stripe = (text: string): string => `payments: { provider: stripe, ${text} }`;
 
 /** Another value for each of them. */
@@ -70,13 +71,22 @@ const changes: Readonly<Record<string, readonly [before: string, after: string]>
   'payments.provider': ['', 'payments: { provider: none }'],
   'payments.stripe_api_url': [stripe(''), stripe('stripe_api_url: "http://127.0.0.1:12111"')],
   'payments.stripe_automatic_tax': [stripe(''), stripe('stripe_automatic_tax: true')],
+  'telemetry.endpoint': ['', collector('')],
+  'telemetry.headers': [collector('headers: "a=b"'), collector('headers: "a=c"')],
+  'telemetry.traces': [collector(''), collector('traces: false')],
+  'telemetry.sampling_ratio': [collector(''), collector('sampling_ratio: 0.5')],
+  'telemetry.metrics': [collector(''), collector('metrics: false')],
+  'telemetry.metrics_interval_seconds': [collector(''), collector('metrics_interval_seconds: 5')],
+  'telemetry.service_name': [collector(''), collector('service_name: other')],
+  'telemetry.resource_attributes': [collector(''), collector('resource_attributes: "a=b"')],
 };
 
 describe('a file for a running service', () => {
   for (const [key, [before, after]] of Object.entries(changes)) {
     test(`cannot change ${key}`, () => {
-      // A bucket and its place are one thing.
-      assert.deepEqual(refusedKeys(before, after), [key.startsWith('files.') ? 'files.bucket' : key]);
+      // A bucket and its place are one thing, and so is what a collector is sent.
+      const whole = { files: 'files.bucket', telemetry: 'telemetry' }[key.split('.')[0]!];
+      assert.deepEqual(refusedKeys(before, after), [whole ?? key]);
     });
   }
 
@@ -92,6 +102,8 @@ describe('a file for a running service', () => {
       ['', 'storage: "sqlite:/srv/data/tokenhouse.db"'],
       ['', 'server: { inference: { port: 8080 } }'],
       [bucket('prefix: a'), bucket('prefix: a/')],
+      [collector(''), collector('service_name: tokenhouse, traces: true')],
+      ['', 'telemetry: { service_name: other }'],
       [bucket('endpoint: "https://a.example.org"'), bucket('endpoint: "https://a.example.org/", path_style: true')],
     ];
     for (const [before, after] of unwritten) {

@@ -19,6 +19,7 @@ export const telemetry = group(
       serverUrl(
         'URL of the collector, to which /v1/traces and /v1/metrics are appended; when left out, OTEL_EXPORTER_OTLP_ENDPOINT',
         'http://localhost:4318',
+        'telemetry.headers',
       ),
     ),
     headers: hidden(

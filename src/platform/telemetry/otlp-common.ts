@@ -1,32 +1,40 @@
 import { ProtobufWriter } from './protobuf.ts';
 
-/** What OTLP says of anything: a name of ours, and a figure, a code or a name. */
-export type Attribute = readonly [name: string, value: string | number | boolean | readonly string[]];
-
-/** Milliseconds since 1970 as OTLP has times. A double has them to a quarter of a microsecond. */
-export const nanoseconds = (ms: number): bigint => BigInt(Math.round(ms * 1_000)) * 1_000n;
+/** What OTLP says of anything: a name of ours, and a figure, a code or a name. An attribute is of one type, also where a double is whole. */
+export type Attribute = readonly [
+  name: string,
+  value: string | number | boolean | { readonly double: number } | readonly string[],
+];
 
 /** A list of `KeyValue`. */
 export function writeAttributes(writer: ProtobufWriter, field: number, attributes: readonly Attribute[]): void {
   for (let index = attributes.length - 1; index >= 0; index--) {
     const [name, value] = attributes[index]!;
-    writer.message(field, () => {
-      writer.message(2, () => writeValue(writer, value));
-      writer.text(1, name);
-    });
+    const end = writer.length;
+    writeValue(writer, value);
+    writer.message(2, end);
+    writer.text(1, name);
+    writer.message(field, end);
   }
 }
 
-/** An `AnyValue`. */
+/** The field of an `AnyValue`. */
 function writeValue(writer: ProtobufWriter, value: Attribute[1]): void {
   if (typeof value === 'string') writer.text(1, value);
   else if (typeof value === 'boolean') writer.integer(2, value ? 1 : 0);
-  else if (typeof value !== 'number')
-    writer.message(5, () => {
-      for (const each of value.toReversed()) writer.message(1, () => writer.text(1, each));
-    });
-  else if (Number.isSafeInteger(value) && value >= 0) writer.integer(3, value);
-  else writer.double(4, value);
+  else if (typeof value === 'number') writer.integer(3, value);
+  else if ('double' in value) writer.double(4, value.double);
+  else writeTexts(writer, value);
+}
+
+function writeTexts(writer: ProtobufWriter, texts: readonly string[]): void {
+  const end = writer.length;
+  for (const text of texts.toReversed()) {
+    const endOfText = writer.length;
+    writer.text(1, text);
+    writer.message(1, endOfText);
+  }
+  writer.message(5, end);
 }
 
 /** Whose telemetry it is: `Resource` and `InstrumentationScope` are the same in all messages. */
@@ -41,15 +49,15 @@ export interface Origin {
  */
 export function exportRequest({ resource, version }: Origin, records: readonly Uint8Array[]): Buffer {
   const writer = new ProtobufWriter();
-  writer.message(1, () => {
-    writer.message(2, () => {
-      for (const record of records.toReversed()) writer.raw(record);
-      writer.message(1, () => {
-        writer.text(2, version);
-        writer.text(1, 'tokenhouse');
-      });
-    });
-    writer.message(1, () => writeAttributes(writer, 1, resource));
-  });
+  for (const record of records.toReversed()) writer.raw(record);
+  const endOfScope = writer.length;
+  writer.text(2, version);
+  writer.text(1, 'tokenhouse');
+  writer.message(1, endOfScope);
+  writer.message(2, 0);
+  const endOfResource = writer.length;
+  writeAttributes(writer, 1, resource);
+  writer.message(1, endOfResource);
+  writer.message(1, 0);
   return writer.finish();
 }

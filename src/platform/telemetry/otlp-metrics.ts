@@ -1,6 +1,6 @@
 import { labelsOf } from '../metrics/figures.ts';
 import type { BucketFigures, FamilyFigures, SeriesFigures } from '../metrics/figures.ts';
-import { nanoseconds, writeAttributes } from './otlp-common.ts';
+import { writeAttributes } from './otlp-common.ts';
 import { ProtobufWriter } from './protobuf.ts';
 
 /** The field of `ScopeMetrics` that has its metrics. */
@@ -22,38 +22,40 @@ export function encodedMetrics(families: readonly FamilyFigures[], period: Perio
   for (const { description, series } of families.toReversed()) {
     if (series.length === 0) continue;
     const { name, type, help } = description;
-    writer.message(metricsField, () => {
-      if (type === 'gauge') writer.message(5, () => writePoints(writer, series, period));
-      else
-        writer.message(type === 'counter' ? 7 : 9, () => {
-          if (type === 'counter') writer.integer(3, 1);
-          writer.integer(2, cumulative);
-          writePoints(writer, series, period);
-        });
-      writer.text(3, unitOf(name));
-      writer.text(2, help);
-      writer.text(1, name);
-    });
+    const end = writer.length;
+    if (type === 'counter') writer.integer(3, 1);
+    if (type !== 'gauge') writer.integer(2, cumulative);
+    for (const each of series.toReversed()) writePoint(writer, each, period);
+    writer.message(dataFields[type], end);
+    writer.text(3, unitOf(name));
+    writer.text(2, help);
+    writer.text(1, name);
+    writer.message(metricsField, end);
   }
   return writer.finish();
 }
 
-function writePoints(writer: ProtobufWriter, series: readonly SeriesFigures[], period: Period): void {
-  for (const [labels, value] of series.toReversed())
-    writer.message(1, () => {
-      writeAttributes(writer, typeof value === 'number' ? 7 : 9, labelsOf(labels));
-      if (typeof value === 'number') writer.double(4, value);
-      else writeBuckets(writer, value);
-      writer.fixed(3, nanoseconds(period.nowMs));
-      writer.fixed(2, nanoseconds(period.startedMs));
-    });
+/** The fields of a `Metric` that have its points. */
+const dataFields = { gauge: 5, counter: 7, histogram: 9 } as const;
+
+function writePoint(writer: ProtobufWriter, [labels, value]: SeriesFigures, period: Period): void {
+  const end = writer.length;
+  writeAttributes(writer, typeof value === 'number' ? 7 : 9, labelsOf(labels));
+  if (typeof value === 'number') writer.double(4, value);
+  else writeBuckets(writer, value);
+  writer.nanoseconds(3, period.nowMs);
+  writer.nanoseconds(2, period.startedMs);
+  writer.message(1, end);
 }
 
 function writeBuckets(writer: ProtobufWriter, { bounds, counts, sum }: BucketFigures): void {
   writer.packed(7, bounds, 'double');
   writer.packed(6, counts, 'fixed64');
   writer.double(5, sum);
-  writer.fixed(4, BigInt(counts.reduce((all, count) => all + count, 0)));
+  writer.fixed64(
+    4,
+    counts.reduce((all, count) => all + count, 0),
+  );
 }
 
 /** Our names end in their units, as Prometheus has it; OTLP has them by UCUM. */

@@ -1,6 +1,6 @@
-import { writeAttributes, nanoseconds } from './otlp-common.ts';
+import { writeAttributes } from './otlp-common.ts';
 import type { Attribute } from './otlp-common.ts';
-import { ProtobufWriter } from './protobuf.ts';
+import type { ProtobufWriter } from './protobuf.ts';
 import type { TraceContext } from './trace-context.ts';
 
 /** A span that is over. */
@@ -28,28 +28,34 @@ const errorStatus = 2;
  * The spans of one trace as fields of a `ScopeSpans` of OTLP (opentelemetry/proto/trace/v1/trace.proto), to which those of others
  * are appended. The `tracestate` is left out: it is the client's text.
  */
-export function encodedSpans(
+export function writeSpans(
+  writer: ProtobufWriter,
   { traceId, flags }: Pick<TraceContext, 'traceId' | 'flags'>,
   spans: readonly SpanRecord[],
-): Buffer {
-  const writer = new ProtobufWriter();
-  for (const span of spans.toReversed())
-    writer.message(spansField, () => {
-      writer.fixed32(16, span.flags | flags);
-      if (span.isError) writer.message(15, () => writer.integer(3, errorStatus));
-      for (const { name, atMs } of span.events.toReversed())
-        writer.message(11, () => {
-          writer.text(2, name);
-          writer.fixed(1, nanoseconds(atMs));
-        });
-      writeAttributes(writer, 9, span.attributes);
-      writer.fixed(8, nanoseconds(span.endedMs));
-      writer.fixed(7, nanoseconds(span.startedMs));
-      writer.integer(6, span.kind);
-      writer.text(5, span.name);
-      if (span.parentId !== undefined) writer.hex(4, span.parentId);
-      writer.hex(2, span.id);
-      writer.hex(1, traceId);
-    });
-  return writer.finish();
+): void {
+  for (let index = spans.length - 1; index >= 0; index--) {
+    const span = spans[index]!;
+    const end = writer.length;
+    writer.fixed32(16, span.flags | flags);
+    if (span.isError) {
+      const endOfStatus = writer.length;
+      writer.integer(3, errorStatus);
+      writer.message(15, endOfStatus);
+    }
+    for (const { name, atMs } of span.events.toReversed()) {
+      const endOfEvent = writer.length;
+      writer.text(2, name);
+      writer.nanoseconds(1, atMs);
+      writer.message(11, endOfEvent);
+    }
+    writeAttributes(writer, 9, span.attributes);
+    writer.nanoseconds(8, span.endedMs);
+    writer.nanoseconds(7, span.startedMs);
+    writer.integer(6, span.kind);
+    writer.text(5, span.name);
+    if (span.parentId !== undefined) writer.hex(4, span.parentId);
+    writer.hex(2, span.id);
+    writer.hex(1, traceId);
+    writer.message(spansField, end);
+  }
 }

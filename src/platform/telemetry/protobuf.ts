@@ -1,30 +1,38 @@
 const firstBytes = 4_096;
+const twoTo32 = 2 ** 32;
+/** Up to this length a loop writes a text faster than a call into the system's own code. */
+const shortCharacters = 64;
 
 /**
  * Writes a message of Protocol Buffers from its end to its beginning, so that the length of a part is known when it is written in
- * front of it: fields are given in the reverse of their order.
+ * front of it: fields are given in the reverse of their order. The memory is used again after `reset`.
  */
 export class ProtobufWriter {
-  #bytes = Buffer.allocUnsafe(firstBytes);
+  #bytes = Buffer.allocUnsafeSlow(firstBytes);
   /** Of the first byte that is written. */
   #at = firstBytes;
+
+  /** How much has been written: what `message` is given for where the message inside ends. */
+  get length(): number {
+    return this.#bytes.length - this.#at;
+  }
 
   /** What has been written, in bytes of their own. */
   finish(): Buffer {
     return Buffer.from(this.#bytes.subarray(this.#at));
   }
 
-  /** `write` writes the fields of the message inside. */
-  message(field: number, write: () => void): void {
-    const end = this.#bytes.length - this.#at;
-    write();
-    this.#tag(field, this.#bytes.length - this.#at - end);
+  reset(): void {
+    this.#at = this.#bytes.length;
+  }
+
+  /** Makes the fields that were written since then a message inside. */
+  message(field: number, since: number): void {
+    this.#tag(field, this.length - since);
   }
 
   text(field: number, text: string): void {
-    const length = Buffer.byteLength(text);
-    this.#reserve(length);
-    this.#bytes.write(text, this.#at, 'utf8');
+    const length = text.length <= shortCharacters && isAscii(text) ? this.#ascii(text) : this.#utf8(text);
     this.#tag(field, length);
   }
 
@@ -34,11 +42,6 @@ export class ProtobufWriter {
     this.#reserve(length);
     this.#bytes.write(digits, this.#at, 'hex');
     this.#tag(field, length);
-  }
-
-  bytes(field: number, bytes: Uint8Array): void {
-    this.raw(bytes);
-    this.#tag(field, bytes.length);
   }
 
   /** Fields that are encoded already. */
@@ -59,14 +62,20 @@ export class ProtobufWriter {
     this.#varint(field * 8 + 1);
   }
 
-  /** `fixed64`. */
-  fixed(field: number, value: bigint): void {
-    this.#reserve(8);
-    this.#bytes.writeBigUInt64LE(value, this.#at);
+  /** A `fixed64` from 0 to 2^53. */
+  fixed64(field: number, value: number): void {
+    this.#halves(value % twoTo32, Math.floor(value / twoTo32));
     this.#varint(field * 8 + 1);
   }
 
-  /** `fixed32`. */
+  /** A time as OTLP has it, of milliseconds since 1970, which a double has to a quarter of a microsecond. */
+  nanoseconds(field: number, ms: number): void {
+    const micros = Math.round(ms * 1_000);
+    const low = (micros % twoTo32) * 1_000;
+    this.#halves(low % twoTo32, Math.floor(micros / twoTo32) * 1_000 + Math.floor(low / twoTo32));
+    this.#varint(field * 8 + 1);
+  }
+
   fixed32(field: number, value: number): void {
     this.#reserve(4);
     this.#bytes.writeUInt32LE(value, this.#at);
@@ -75,12 +84,34 @@ export class ProtobufWriter {
 
   /** A list of `fixed64` or `double`, packed. */
   packed(field: number, values: readonly number[], as: 'fixed64' | 'double'): void {
-    this.#reserve(8 * values.length);
-    for (const [index, value] of values.entries()) {
-      if (as === 'double') this.#bytes.writeDoubleLE(value, this.#at + 8 * index);
-      else this.#bytes.writeBigUInt64LE(BigInt(value), this.#at + 8 * index);
+    for (let index = values.length - 1; index >= 0; index--) {
+      const value = values[index]!;
+      if (as === 'fixed64') this.#halves(value % twoTo32, Math.floor(value / twoTo32));
+      else {
+        this.#reserve(8);
+        this.#bytes.writeDoubleLE(value, this.#at);
+      }
     }
     this.#tag(field, 8 * values.length);
+  }
+
+  #ascii(text: string): number {
+    this.#reserve(text.length);
+    for (let index = 0; index < text.length; index++) this.#bytes[this.#at + index] = text.charCodeAt(index);
+    return text.length;
+  }
+
+  #utf8(text: string): number {
+    const length = Buffer.byteLength(text);
+    this.#reserve(length);
+    this.#bytes.write(text, this.#at, 'utf8');
+    return length;
+  }
+
+  #halves(low: number, high: number): void {
+    this.#reserve(8);
+    this.#bytes.writeUInt32LE(low, this.#at);
+    this.#bytes.writeUInt32LE(high, this.#at + 4);
   }
 
   #tag(field: number, length: number): void {
@@ -89,6 +120,11 @@ export class ProtobufWriter {
   }
 
   #varint(value: number): void {
+    if (value < 128) {
+      this.#reserve(1);
+      this.#bytes[this.#at] = value;
+      return;
+    }
     let bytes = 1;
     for (let rest = value; rest >= 128; rest = Math.floor(rest / 128)) bytes++;
     this.#reserve(bytes);
@@ -102,12 +138,17 @@ export class ProtobufWriter {
   /** Makes room in front of what is written, and moves to its beginning. */
   #reserve(length: number): void {
     if (length > this.#at) {
-      const used = this.#bytes.length - this.#at;
-      const larger = Buffer.allocUnsafe(2 * this.#bytes.length + length);
+      const used = this.length;
+      const larger = Buffer.allocUnsafeSlow(2 * this.#bytes.length + length);
       this.#bytes.copy(larger, larger.length - used, this.#at);
       this.#at = larger.length - used;
       this.#bytes = larger;
     }
     this.#at -= length;
   }
+}
+
+function isAscii(text: string): boolean {
+  for (let index = 0; index < text.length; index++) if (text.charCodeAt(index) > 127) return false;
+  return true;
 }

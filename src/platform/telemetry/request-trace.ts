@@ -1,9 +1,8 @@
 import { randomBytes } from 'node:crypto';
 import type { RequestFigures } from '../metrics/service-metrics.ts';
 import type { Attribute } from './otlp-common.ts';
-import { encodedSpans } from './otlp-spans.ts';
 import type { SpanRecord } from './otlp-spans.ts';
-import { sampledFlag, traceHeadersOf } from './trace-context.ts';
+import { traceHeadersOf } from './trace-context.ts';
 import type { TraceContext, TraceHeaders } from './trace-context.ts';
 
 /**
@@ -68,9 +67,9 @@ export interface RequestFacts {
   readonly figures: RequestFigures;
 }
 
-/** Where spans go: those of a request that is over, encoded. */
+/** Where the spans of a request go when it is over. */
 export interface SpanSink {
-  take(spans: Buffer, count: number): void;
+  take(trace: TraceContext, spans: readonly SpanRecord[]): void;
 }
 
 /** A trace that is not recorded here: its context is passed on as it came. */
@@ -99,6 +98,9 @@ const ownProviders: ReadonlySet<string> = new Set(['llama.cpp', 'scripted']);
 /** The bits of a span's flags in OTLP that say whether its parent is in another process. */
 const remoteFlags = { known: 0x100, yes: 0x200 } as const;
 
+/** Six random bytes, and the number of the span in its request: one look for random bytes is enough for all of them. */
+export const newSpanId = (): string => `${randomBytes(6).toString('hex')}0001`;
+
 export class RecordedTrace implements RequestTrace {
   readonly #context: TraceContext;
   readonly #sink: SpanSink;
@@ -108,10 +110,10 @@ export class RecordedTrace implements RequestTrace {
   readonly #startedMs = Date.now();
   readonly #startedAt = performance.now();
 
-  /** `parentId`: the caller's span; undefined where the trace begins here. */
-  constructor(context: Omit<TraceContext, 'spanId'>, parentId: string | undefined, sink: SpanSink) {
-    this.#root = new OpenSpan('', parentId, spanKinds.server, this.#startedMs);
-    this.#context = { ...context, flags: context.flags | sampledFlag, spanId: this.#root.id };
+  /** The context is that of its server span. `parentId`: the caller's span; undefined where the trace begins here. */
+  constructor(context: TraceContext, parentId: string | undefined, sink: SpanSink) {
+    this.#root = new OpenSpan(context.spanId, '', parentId, spanKinds.server, this.#startedMs);
+    this.#context = context;
     this.#sink = sink;
   }
 
@@ -172,12 +174,14 @@ export class RecordedTrace implements RequestTrace {
     root.attributes.push(...requestAttributes(facts), ...answerAttributes(answer));
     // HTTP conventions: what a client did wrong is no error of the server.
     root.end(nowMs, failure, status >= 400 && status < 500);
-    const spans = [root, ...this.#children];
-    this.#sink.take(encodedSpans(this.#context, spans), spans.length);
+    this.#sink.take(this.#context, [root, ...this.#children]);
   }
 
   #open(name: string, kind: number): OpenSpan {
-    const span = new OpenSpan(name, this.#root.id, kind, this.#nowMs());
+    const { id } = this.#root;
+    // The server span is 1.
+    const number = (this.#children.length + 2).toString(16).padStart(4, '0');
+    const span = new OpenSpan(id.slice(0, 12) + number, name, id, kind, this.#nowMs());
     this.#children.push(span);
     return span;
   }
@@ -188,7 +192,7 @@ export class RecordedTrace implements RequestTrace {
 }
 
 class OpenSpan implements SpanRecord {
-  readonly id = randomBytes(8).toString('hex');
+  readonly id: string;
   readonly attributes: Attribute[] = [];
   readonly events: { readonly name: string; readonly atMs: number }[] = [];
   readonly parentId: string | undefined;
@@ -198,7 +202,8 @@ class OpenSpan implements SpanRecord {
   endedMs = 0;
   isError = false;
 
-  constructor(name: string, parentId: string | undefined, kind: number, startedMs: number) {
+  constructor(id: string, name: string, parentId: string | undefined, kind: number, startedMs: number) {
+    this.id = id;
     this.name = name;
     this.parentId = parentId;
     this.kind = kind;
@@ -225,7 +230,7 @@ class OpenSpan implements SpanRecord {
   }
 }
 
-const seconds = (ms: number): number => Math.round(ms * 1_000) / 1e6;
+const seconds = (ms: number) => ({ double: Math.round(ms * 1_000) / 1e6 });
 
 /** Those that HTTP defines; a client may send another. */
 const methods: ReadonlySet<string> = new Set(['GET', 'HEAD', 'POST', 'PUT', 'DELETE', 'OPTIONS', 'PATCH']);

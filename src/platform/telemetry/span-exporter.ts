@@ -2,7 +2,11 @@ import { withDeadline } from '../deadline.ts';
 import type { Collector, Exported } from './collector.ts';
 import { exportRequest } from './otlp-common.ts';
 import type { Origin } from './otlp-common.ts';
+import { writeSpans } from './otlp-spans.ts';
+import type { SpanRecord } from './otlp-spans.ts';
+import { ProtobufWriter } from './protobuf.ts';
 import type { SpanSink } from './request-trace.ts';
+import type { TraceContext } from './trace-context.ts';
 
 /** What became of the spans, since the start. */
 export interface SpanCounts {
@@ -32,6 +36,7 @@ export class SpanExporter implements SpanSink {
   readonly #origin: Origin;
   readonly #onOutcome: (exported: Exported) => void;
   readonly #waiting: Spans[] = [];
+  readonly #writer = new ProtobufWriter();
   #waitingBytes = 0;
   #sent = 0;
   #dropped = 0;
@@ -53,13 +58,16 @@ export class SpanExporter implements SpanSink {
     return { sent: this.#sent, dropped: this.#dropped };
   }
 
-  take(bytes: Buffer, count: number): void {
-    if (this.#state === 'closing' || this.#waitingBytes + bytes.length > waitingBytesMax) {
-      this.#dropped += count;
+  take(trace: TraceContext, spans: readonly SpanRecord[]): void {
+    this.#writer.reset();
+    if (this.#state !== 'closing') writeSpans(this.#writer, trace, spans);
+    const { length } = this.#writer;
+    if (length === 0 || this.#waitingBytes + length > waitingBytesMax) {
+      this.#dropped += spans.length;
       return;
     }
-    this.#waiting.push({ bytes, count });
-    this.#waitingBytes += bytes.length;
+    this.#waiting.push({ bytes: this.#writer.finish(), count: spans.length });
+    this.#waitingBytes += length;
     if (this.#state === 'gathering') this.#sendSoon();
   }
 

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
-import { PassedTrace, RecordedTrace } from './request-trace.ts';
+import { newSpanId, PassedTrace, RecordedTrace } from './request-trace.ts';
 import type { RequestTrace, SpanSink } from './request-trace.ts';
 import { readTraceContext, sampledFlag } from './trace-context.ts';
 
@@ -18,15 +18,15 @@ export function beginTrace(headers: IncomingHttpHeaders, recording: Recording | 
   const parent = headers.traceparent === undefined ? undefined : readTraceContext(headers);
   if (recording === undefined) return parent === undefined ? undefined : new PassedTrace(parent);
   const { sink, samplingRatio } = recording;
-  if (parent !== undefined)
-    return (parent.flags & sampledFlag) === 0
-      ? new PassedTrace(parent)
-      : new RecordedTrace(parent, parent.spanId, sink);
+  if (parent !== undefined) {
+    if ((parent.flags & sampledFlag) === 0) return new PassedTrace(parent);
+    return new RecordedTrace({ ...parent, spanId: newSpanId() }, parent.spanId, sink);
+  }
   const traceId = randomBytes(16).toString('hex');
-  const context = { traceId, flags: 0, state: undefined };
-  if (isSampled(traceId, samplingRatio)) return new RecordedTrace(context, undefined, sink);
-  // So that nobody behind us begins a trace for it.
-  return new PassedTrace({ ...context, spanId: randomBytes(8).toString('hex') });
+  const isRecorded = isSampled(traceId, samplingRatio);
+  const context = { traceId, spanId: newSpanId(), flags: isRecorded ? sampledFlag : 0, state: undefined };
+  // One that is not recorded is passed on all the same, so that nobody behind us begins another.
+  return isRecorded ? new RecordedTrace(context, undefined, sink) : new PassedTrace(context);
 }
 
 /** By the last digits of the id, which are random. */

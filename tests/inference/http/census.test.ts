@@ -81,7 +81,10 @@ async function census(isTraced: boolean, context: TestContext): Promise<void> {
     for (const [name, bounds] of Object.entries(most))
       for (const [what, bound] of Object.entries(bounds))
         // Below one: what the service makes every second or so, whatever it is asked, on a machine that is slow.
-        assert.ok(each[name]![what]! < bound + (isTraced ? 4 : 1), `${name}: ${each[name]![what]} ${what} a request, at most ${bound}`);
+        assert.ok(
+          each[name]![what]! < bound + (isTraced ? 4 : 1),
+          `${name}: ${each[name]![what]} ${what} a request, at most ${bound}`,
+        );
   } finally {
     await service.dispose();
     await Promise.all([upstream.close(), collector.close()]);

@@ -378,3 +378,32 @@ describe('the trace of the caller', () => {
     assert.equal(sent.get('tracestate'), undefined);
   });
 });
+
+describe('a service without a collector', () => {
+  let plain: InnerService;
+  before(async () => {
+    plain = await new InnerService({
+      config: `models:
+  - id: far
+    context_length: 8192
+    pricing: { input_cents_per_million: 5, output_cents_per_million: 20 }
+    backends: [ { engine: openai, flavor: vllm, url: "${upstream.url}" } ]`,
+    }).start();
+  });
+  after(() => plain.dispose());
+
+  const { traceId, spanId } = newParent();
+  const good = `00-${traceId}-${spanId}-01`;
+  for (const [name, headers, traceparent, tracestate] of [
+    ['passes a trace on as it came', { traceparent: good, tracestate: 'rojo=1' }, good, 'rojo=1'],
+    ['leaves out a state that is malformed', { traceparent: good, tracestate: 'rojo' }, good, undefined],
+    ['leaves out what is malformed', { traceparent: `${good}0`, tracestate: 'rojo=1' }, undefined, undefined],
+    ['makes none itself', {}, undefined, undefined],
+  ] as const)
+    test(name, async () => {
+      const answer = await plain.chat(chat('far'), { headers });
+      assert.equal(answer.status, 200, await answer.text());
+      const sent = upstream.exchanges.at(-1)!.headers;
+      assert.deepEqual([sent.get('traceparent'), sent.get('tracestate')], [traceparent, tracestate]);
+    });
+});

@@ -4,27 +4,25 @@ import { afterEach, beforeEach, describe, test } from 'node:test';
 
 import { Collector, type Exported } from '../../../src/platform/telemetry/collector.ts';
 import { MetricsExporter } from '../../../src/platform/telemetry/metrics-exporter.ts';
-import { encodedSpans } from '../../../src/platform/telemetry/otlp-spans.ts';
+import type { SpanRecord } from '../../../src/platform/telemetry/otlp-spans.ts';
 import { SpanExporter, waitingBytesMax } from '../../../src/platform/telemetry/span-exporter.ts';
 import { OtlpCollector } from '../../support/otlp-collector.ts';
 import { until } from '../../support/service.ts';
 
 const origin = { resource: [['service.name', 'test']], version: '1' } as const;
-const spanOf = (name: string): Buffer =>
-  encodedSpans({ traceId: '1'.repeat(32), flags: 1 }, [
-    {
-      id: '2'.repeat(16),
-      parentId: undefined,
-      name,
-      kind: 2,
-      flags: 0x100,
-      startedMs: 1.7e12,
-      endedMs: 1.7e12,
-      attributes: [],
-      events: [],
-      isError: false,
-    },
-  ]);
+const trace = { traceId: '1'.repeat(32), spanId: '2'.repeat(16), flags: 1, state: undefined };
+const spanOf = (name: string): SpanRecord => ({
+  id: '2'.repeat(16),
+  parentId: undefined,
+  name,
+  kind: 2,
+  flags: 0x100,
+  startedMs: 1.7e12,
+  endedMs: 1.7e12,
+  attributes: [],
+  events: [],
+  isError: false,
+});
 
 let server: OtlpCollector;
 let collector: Collector;
@@ -45,17 +43,17 @@ const exporterTo = (to: Pick<Collector, 'post'>): SpanExporter =>
 describe('spans', () => {
   test('of many requests are sent together, each once, and the rest when the service stops', async () => {
     const exporter = exporterTo(collector);
-    for (let index = 0; index < 100; index++) exporter.take(spanOf(`first ${index}`), 1);
+    for (let index = 0; index < 100; index++) exporter.take(trace, [spanOf(`first ${index}`)]);
     await until(() => server.spans.length === 100);
     assert.equal(server.posts.length, 1);
-    exporter.take(spanOf('last'), 1);
+    exporter.take(trace, [spanOf('last')]);
     await exporter.close(5_000);
     assert.deepEqual(
       server.spans.map(({ name }) => name),
       [...Array.from({ length: 100 }, (_, index) => `first ${index}`), 'last'],
     );
     assert.deepEqual(exporter.counts, { sent: 101, dropped: 0 });
-    exporter.take(spanOf('late'), 1);
+    exporter.take(trace, [spanOf('late')]);
     assert.deepEqual(exporter.counts, { sent: 101, dropped: 1 });
   });
 
@@ -63,11 +61,12 @@ describe('spans', () => {
     server.behaviour = () => {};
     const exporter = exporterTo(collector);
     const span = spanOf('x'.repeat(1_000));
-    const most = Math.ceil(waitingBytesMax / span.length);
-    for (let index = 0; index < 3 * most; index++) exporter.take(span, 1);
+    // Its name and 60 bytes beside it.
+    const most = Math.ceil(waitingBytesMax / 1_060);
+    for (let index = 0; index < 3 * most; index++) exporter.take(trace, [span]);
     const { sent, dropped } = exporter.counts;
     assert.equal(sent, 0);
-    assert.ok(dropped >= 2 * most && dropped < 2 * most + 10, String(dropped));
+    assert.ok(dropped >= 1.9 * most && dropped < 2.1 * most, `${dropped} of ${3 * most}`);
     await until(() => server.begun > 0);
     const startedAt = performance.now();
     await exporter.close(300);
@@ -90,7 +89,7 @@ describe('spans', () => {
       },
     });
     const span = spanOf('x'.repeat(1_000));
-    for (let index = 0; index < 3_000; index++) exporter.take(span, 1);
+    for (let index = 0; index < 3_000; index++) exporter.take(trace, [span]);
     release();
     await exporter.close(5_000);
     assert.ok(bodies.length > 10 && bodies.every((length) => length <= 256 * 1024 + 1_000), bodies.join());
@@ -101,7 +100,7 @@ describe('spans', () => {
     const { port } = server;
     await server.close();
     const exporter = exporterTo(collector);
-    exporter.take(spanOf('kept'), 1);
+    exporter.take(trace, [spanOf('kept')]);
     await until(() => outcomes.length === 1);
     server = await OtlpCollector.start(port);
     server.behaviour = (_, response) => {
@@ -128,7 +127,7 @@ describe('spans', () => {
     test(`are lost, and counted, when the collector answers ${status}`, async () => {
       server.behaviour = (_, response) => void response.writeHead(status, headers).end();
       const exporter = exporterTo(collector);
-      exporter.take(spanOf('lost'), 3);
+      exporter.take(trace, ['a', 'b', 'c'].map(spanOf));
       await until(() => exporter.counts.dropped === 3);
       assert.equal(server.begun, 1);
       assert.deepEqual(outcomes, [{ type: 'refused', reason: `the collector answered ${status}` }]);
@@ -138,7 +137,7 @@ describe('spans', () => {
   test('that a collector takes in part are counted as what became of them', async () => {
     server.behaviour = (_, response) => void response.writeHead(200).end(Buffer.from([0x0a, 2, 0x08, 2]));
     const exporter = exporterTo(collector);
-    exporter.take(spanOf('some'), 5);
+    exporter.take(trace, [...'abcde'].map(spanOf));
     await until(() => exporter.counts.sent > 0);
     assert.deepEqual(exporter.counts, { sent: 3, dropped: 2 });
     await exporter.close(100);
@@ -151,7 +150,7 @@ describe('spans', () => {
       more();
     };
     const exporter = exporterTo(collector);
-    exporter.take(spanOf('taken'), 1);
+    exporter.take(trace, [spanOf('taken')]);
     await until(() => exporter.counts.sent === 1);
     await exporter.close(100);
   });
