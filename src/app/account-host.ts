@@ -32,7 +32,7 @@ import { Users } from '../accounts/users/users.ts';
 import type { ReloadServices } from './reload.ts';
 import { StoreError } from '../store/store-error.ts';
 import type { Store } from './stores.ts';
-import { openMetrics } from './telemetry.ts';
+import { openMetrics } from './telemetry-exports.ts';
 import { openNotifications } from './notifications.ts';
 import type { Notifications } from './notifications.ts';
 

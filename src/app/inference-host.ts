@@ -31,7 +31,7 @@ import { Limits } from '../billing/rate-limits/rate-limits.ts';
 import { lacksMemory, monitorLoad } from '../billing/rate-limits/load.ts';
 import { openCounts } from './counts.ts';
 import { steadyClock } from '../billing/rate-limits/steady-clock.ts';
-import { openSpans } from './telemetry.ts';
+import { openSpans } from './telemetry-exports.ts';
 import { countSockets, listenerLimitsOf, listen, trustedProxiesOf } from './listening.ts';
 import type { Log } from '../platform/log.ts';
 import type { FetchProgress } from '../inference/model-files/meter.ts';

@@ -118,10 +118,15 @@ describe('dashboard.json', () => {
     readonly id: number;
     readonly type: string;
     readonly title: string;
+    readonly datasource?: { readonly type: string; readonly uid: string };
+    readonly fieldConfig?: { readonly defaults: { readonly unit?: string }; readonly overrides: readonly unknown[] };
     readonly gridPos: { readonly x: number; readonly y: number; readonly w: number; readonly h: number };
     readonly targets?: readonly { readonly refId: string; readonly expr: string; readonly legendFormat: string }[];
   }
   const dashboard = JSON.parse(read('deploy/monitoring/dashboard.json')) as {
+    readonly title: string;
+    readonly uid: string;
+    readonly schemaVersion: number;
     readonly panels: readonly Panel[];
     readonly templating: { readonly list: readonly { readonly name: string; readonly query: string }[] };
   };
@@ -145,9 +150,23 @@ describe('dashboard.json', () => {
     }
   });
 
-  for (const { title, type, targets = [] } of panels) {
+  test('has what Grafana asks of a dashboard that is imported', () => {
+    assert.ok(dashboard.title !== '' && /^[A-Za-z0-9_-]{1,40}$/.test(dashboard.uid));
+    // Panels of this form came with 36; Grafana itself brings older ones up to date.
+    assert.ok(Number.isInteger(dashboard.schemaVersion) && dashboard.schemaVersion >= 36);
+    assert.equal(templating.list.find(({ name }) => name === 'datasource')?.query, 'prometheus');
+  });
+
+  for (const { title, type, targets = [], datasource, fieldConfig } of panels) {
     if (type === 'row') continue;
     test(title, () => {
+      assert.equal(type, 'timeseries');
+      assert.deepEqual(datasource, { type: 'prometheus', uid: '${datasource}' });
+      assert.ok(Array.isArray(fieldConfig?.overrides) && typeof fieldConfig.defaults.unit === 'string');
+      assert.deepEqual(
+        targets.map(({ refId }) => refId),
+        targets.map((_, index) => 'ABC'[index]),
+      );
       assert.ok(targets.length > 0);
       for (const { expr } of targets) assert.deepEqual(faultsOf(expr), [], expr);
     });

@@ -77,11 +77,7 @@ export async function run(taken: Order, services: RunServices, signal: StopSigna
     let before: Usage = meter.usage;
     let isRead = true;
     const delivered = (goesOn: boolean): boolean => (isRead = goesOn);
-    const cut = (usage: Usage): false => {
-      const { completionTokens, reasoningTokens } = before;
-      meter.cut('credit', { ...usage, completionTokens, reasoningTokens });
-      return false;
-    };
+    const cut = (usage: Usage): false => cutByCredit(meter, usage, before);
     const pass = (usage: Usage): boolean | Promise<boolean> => {
       before = usage;
       if (meter.pass.length === 0) return true;
@@ -105,8 +101,7 @@ export async function run(taken: Order, services: RunServices, signal: StopSigna
       engineMs = performance.now() - askedMs;
       // The reader has left; what was delivered until now is charged (see below).
       if (!isRead) return;
-      if (!meter.complete)
-        throw new ApiError('backend_http_error', 'The backend ended its answer without finishing it.');
+      if (!meter.complete) throw endedEarly();
       const receipt = receiptOf(order, meter, trace, meter.cutByCredit ? 'credit' : 'finished', null);
       const closing = meter.closing();
       if (services.settling !== undefined) await services.settling(closing);
@@ -121,8 +116,7 @@ export async function run(taken: Order, services: RunServices, signal: StopSigna
       if (signal.aborted) {
         const reason = signal.reason as CancelReason;
         const reported = errorOfCancel(reason, order.model.id);
-        // A client that is gone gets no error.
-        if (reason !== 'client-left' && reason !== 'reader-stalled') errorCode = reported.code;
+        if (!isClientGone(reason)) errorCode = reported.code;
         throw reported;
       }
       // The first cause wins: a client that leaves after a failure does not pay for it.
@@ -146,6 +140,18 @@ export async function run(taken: Order, services: RunServices, signal: StopSigna
     admitted.end(spent);
   }
 }
+
+/** The answer ends before the last batch, whose tokens are not charged. */
+function cutByCredit(meter: Meter, usage: Usage, { completionTokens, reasoningTokens }: Usage): false {
+  meter.cut('credit', { ...usage, completionTokens, reasoningTokens });
+  return false;
+}
+
+const endedEarly = (): ApiError =>
+  new ApiError('backend_http_error', 'The backend ended its answer without finishing it.');
+
+/** Then it gets no error. */
+const isClientGone = (reason: CancelReason): boolean => reason === 'client-left' || reason === 'reader-stalled';
 
 /** What a request counts for until its usage is known: the prompt and one step of the answer, like its hold. */
 const tokensLikely = ({ completionTokensMax, promptTokensLikely }: Order): number =>

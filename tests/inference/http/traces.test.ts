@@ -247,6 +247,8 @@ describe('what may go wrong', () => {
     assert.deepEqual([other!.isError, root.isError], [false, false]);
     assert.ok(first!.endedNs <= other!.startedNs);
     assert.equal(typeof other!.attributes['tokenhouse.routing.expected_cached_tokens'], 'number');
+    const page = await (await fetch(`${service.accountUrl}/metrics`)).text();
+    assert.match(page, /^tokenhouse_backend_found_cached_tokens_total\{model="two",backend="gpu-2"\} 4$/m);
     assert.deepEqual(
       [upstream, second].map(({ exchanges }) => exchanges[0]?.headers.get('traceparent')),
       [first!, other!].map(({ traceId, spanId }) => `00-${traceId}-${spanId}-01`),

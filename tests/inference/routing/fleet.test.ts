@@ -41,6 +41,7 @@ test('a backend that reports less than it was believed to have is believed to ha
   assert.deepEqual([at(10, 0), at(20, 0), at(20, 0)], [0, 0, 900], 'one that reports nothing keeps what it was sent');
   assert.deepEqual([at(10, 900), at(20, 900)], [900, 900]);
   assert.deepEqual([at(20, 0), at(10, 0)], [900, 0], 'it was started anew');
+  assert.deepEqual([only.cachedTokensExpected, only.cachedTokensFound], [3_600, 1_800]);
 });
 
 test('a backend that is measured to be slower by half gets less', () => {
