@@ -574,24 +574,16 @@ function modelOf(config: ModelConfig, backends: readonly OpenBackend[]): Model {
   };
 }
 
-const readingOf = ({
-  modelId,
-  label,
-  engine,
-  running,
-  ejectedUntilMs,
-  ejections,
-  ...load
-}: OpenBackend): BackendReading => ({
-  model: modelId,
-  backend: label,
-  isReady: engine.status().state === 'ready',
-  running,
-  waiting: engine.waiting,
-  isEjected: ejectedUntilMs > 0,
-  ejections,
-  cachedTokensExpected: load.cachedTokensExpected,
-  cachedTokensFound: load.cachedTokensFound,
+const readingOf = (backend: OpenBackend): BackendReading => ({
+  model: backend.modelId,
+  backend: backend.label,
+  isReady: backend.engine.status().state === 'ready',
+  running: backend.running,
+  waiting: backend.engine.waiting,
+  isEjected: backend.ejectedUntilMs > 0,
+  ejections: backend.ejections,
+  cachedTokensExpected: backend.cachedTokensExpected,
+  cachedTokensFound: backend.cachedTokensFound,
 });
 
 export function stateOf(engine: Engine): 'starting' | 'ready' | 'failed' {

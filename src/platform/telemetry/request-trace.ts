@@ -243,6 +243,7 @@ function requestAttributes(facts: RequestFacts): readonly Attribute[] {
     ['http.request.method', methodOf(facts)],
     ['http.route', route],
     ['url.path', route],
+    ['url.scheme', 'http'],
     ['gen_ai.operation.name', operation],
     ['gen_ai.provider.name', 'tokenhouse'],
     ['tokenhouse.request.id', requestId],

@@ -162,6 +162,7 @@ describe('an answer', () => {
           'http.request.method': 'POST',
           'http.route': path,
           'url.path': path,
+          'url.scheme': 'http',
           'http.response.status_code': 200,
           'gen_ai.operation.name': operation,
           'gen_ai.provider.name': 'tokenhouse',

@@ -96,6 +96,15 @@ describe('spans', () => {
     assert.deepEqual(exporter.counts, { sent: 3_000, dropped: 0 });
   });
 
+  test('reach a collector that has a name', async () => {
+    const named = new Collector({ url: `http://localhost:${server.port}`, headers: {}, version: '1' });
+    const exporter = exporterTo(named);
+    exporter.take(trace, [spanOf('named')]);
+    await exporter.close(10_000);
+    named.close();
+    assert.deepEqual(exporter.counts, { sent: 1, dropped: 0 });
+  });
+
   test('are sent again when the collector says later, or is not there yet', async () => {
     const { port } = server;
     await server.close();
