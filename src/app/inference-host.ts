@@ -3,10 +3,11 @@ import { join } from 'node:path';
 
 import { Directory } from '../accounts/directory.ts';
 import { Follower } from '../accounts/follower.ts';
+import { KeyLookUps } from '../accounts/key-look-ups.ts';
+import type { FilterOutcome } from '../accounts/key-look-ups.ts';
 import { openSecret } from '../accounts/secret.ts';
 import type { Secret } from '../accounts/secret.ts';
 import { Billing, freeBalancesOf } from '../billing/billing.ts';
-import { AccountPrices } from '../billing/account-prices.ts';
 import { Catalog } from '../catalog/catalog.ts';
 import { modelDefaults, type ModelDefaults } from '../catalog/model-defaults.ts';
 import type { Model } from '../catalog/model.ts';
@@ -33,7 +34,7 @@ import { openCounts } from './counts.ts';
 import { steadyClock } from '../billing/rate-limits/steady-clock.ts';
 import { openSpans } from './telemetry-exports.ts';
 import { countSockets, listenerLimitsOf, listen, trustedProxiesOf } from './listening.ts';
-import type { Log } from '../platform/log.ts';
+import type { Log, ServiceRecord } from '../platform/log.ts';
 import type { FetchProgress } from '../inference/model-files/meter.ts';
 import type { JobReading } from '../platform/jobs/jobs.ts';
 import { readProcess } from '../platform/metrics/process-readings.ts';
@@ -153,6 +154,7 @@ export async function openServing(options: ServingOptions, opened: Opened): Prom
       opened.push(() => host.close());
       endMonitor = judgeLoad(options, limits.admission, host);
       opened.push(() => endMonitor());
+      accounts.keyLookUps.fill();
       return port;
     },
     isReady,
@@ -173,6 +175,7 @@ export async function openServing(options: ServingOptions, opened: Opened): Prom
       await Promise.all([jsonThreads.close(), models.close(), spans?.close()]);
       kept.pdfs.close();
       await kept.files.close();
+      accounts.keyLookUps.close();
       await feed.close();
       await limits.counts.close();
       await store.close();
@@ -220,24 +223,30 @@ async function openAccounts(options: ServingOptions, opened: Opened, metrics: ()
     dataFolder: config.storage.directory,
     warn: (message) => log.service({ level: 'warn', event: 'secret', detail: { message } }),
   });
-  const directory = new Directory(secret, now);
+  const directory = new Directory(secret, now, config.server.limits.keysInMemoryMax);
   directory.listen((cut) => {
     if (cut.kind !== 'account_suspended') running.cancelKey(cut.keyId);
     else running.cancelAccount(cut.accountId);
   });
 
-  const prices = new AccountPrices();
   const feed = await store.follow(
     new Follower({
       directory,
-      prices,
+      runningKeys: () => running.keyIds(),
       budgetChanged: (subject) => store.ledger.leases.budgetChanged(subject),
       now,
       warn: (message) => log.service({ level: 'warn', event: 'keys', detail: { message } }),
     }),
   );
   opened.push(() => feed.close());
-  return { running, store, now, newId, billing, secret, directory, prices, feed };
+  const keyLookUps = new KeyLookUps({
+    directory,
+    repositories: store.repositories,
+    now,
+    filled: (outcome) => log.service(filterLine(outcome)),
+  });
+  opened.push(() => keyLookUps.close());
+  return { running, store, now, newId, billing, secret, directory, keyLookUps, feed };
 }
 
 /** What is kept of requests and for them: items, answers to repeat, files. */
@@ -400,7 +409,7 @@ interface HostParts {
 type HostState = Pick<InferenceHostServices, 'ready' | 'isReady'>;
 
 function hostOf({ version, log, accountUrl }: ServingOptions, parts: HostParts, state: HostState): Server {
-  const { running, now, newId, billing, secret, directory, prices, feed } = parts.accounts;
+  const { running, now, newId, billing, secret, directory, keyLookUps, feed } = parts.accounts;
   const { items, idempotency, files, pdfs } = parts.kept;
   const { callers, admission, bodyBudget, listener } = parts.limits;
   const { metrics, spans, jsonThreads, constraints } = parts;
@@ -409,8 +418,8 @@ function hostOf({ version, log, accountUrl }: ServingOptions, parts: HostParts, 
     {
       directory,
       feed,
+      keyLookUps,
       constraints,
-      prices,
       reasoningKeys: new ReasoningKeys(secret.reasoningSigning, secret.reasoningEncryption),
       lease: () => parts.models.runtimeConfigs.lease(),
       bodyBudget,
@@ -512,6 +521,20 @@ const healthLog =
       },
     });
   };
+
+/** There are more keys than fit into memory. */
+const filterLine = (outcome: FilterOutcome): ServiceRecord =>
+  'error' in outcome
+    ? {
+        level: 'warn',
+        event: 'key_filter_failed',
+        detail: { reason: outcome.error instanceof Error ? outcome.error.message : String(outcome.error) },
+      }
+    : {
+        level: 'info',
+        event: 'key_filter',
+        detail: { keys: outcome.keys, seconds: Number((outcome.elapsedMs / 1_000).toFixed(1)) },
+      };
 
 /** Requests that wait at backends that stay keep waiting in the same queue. */
 const samePool = (before: BackendPool | undefined, backends: readonly OpenBackend[]): BackendPool | undefined =>

@@ -82,12 +82,14 @@ export async function listAccountPrices(
   db: Db,
   request: {
     readonly accountId?: string;
+    /** Only those of these accounts, at most as many as fit a page. */
+    readonly accountIds?: readonly string[];
     readonly endingAfter: number;
     readonly after?: Pick<AccountPrice, 'accountId' | 'modelId' | 'validFrom'>;
     readonly limit?: number;
   },
 ): Promise<readonly AccountPrice[]> {
-  const { accountId, endingAfter, after } = request;
+  const { accountId, accountIds, endingAfter, after } = request;
   let query = db
     .selectFrom('account_price')
     .selectAll()
@@ -97,6 +99,7 @@ export async function listAccountPrices(
     .orderBy('validFrom')
     .limit(pageOf(request.limit));
   if (accountId !== undefined) query = query.where('accountId', '=', accountId);
+  if (accountIds !== undefined) query = query.where('accountId', 'in', accountIds);
   if (after !== undefined) {
     query = query.where((is) =>
       is(
