@@ -9,7 +9,7 @@ export class KeyFilter {
   readonly #capacity: number;
   #size = 0;
 
-  /** For about this many hashes: then it says yes to one in 200 others, and to more and more beyond. */
+  /** For about this many hashes: then it says yes to one in 150 others at most, and to more and more beyond. */
   constructor(capacity: number) {
     this.#capacity = capacity;
     this.#blocks = Math.max(1, Math.min(Math.ceil((capacity * bitsPerHash) / bitsPerBlock), blocksMax));

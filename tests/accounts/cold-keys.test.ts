@@ -100,7 +100,7 @@ function slowly(repositories: Repositories) {
 }
 
 const steps = fc.array(
-  fc.record({ kind: fc.nat(26), pick: fc.nat(1000), isFollowed: fc.boolean(), releases: fc.nat(2) }),
+  fc.record({ kind: fc.nat(31), pick: fc.nat(1000), isFollowed: fc.boolean(), releases: fc.nat(2) }),
   { minLength: 30, maxLength: 60 },
 );
 type Step = typeof steps extends fc.Arbitrary<readonly (infer One)[]> ? One : never;
@@ -147,6 +147,7 @@ async function change(
       return { kind: 'key_rotated', ref: keyId };
     }
     case 4:
+    case 16:
       await repositories.editKey({ keyId, disabled: pick % 2 === 0, ...facts });
       return { kind: 'key_edited', ref: keyId };
     case 5:
@@ -157,7 +158,8 @@ async function change(
       return { kind: 'key_limits', ref: keyId };
     case 7:
     case 8:
-      await ledger.setAccountStatus(accountId, kind === 7 ? 'suspended' : 'active', at, facts.changeId);
+    case 17:
+      await ledger.setAccountStatus(accountId, kind === 8 ? 'active' : 'suspended', at, facts.changeId);
       return { kind: 'account_status', ref: accountId };
     case 9: {
       const rates = { input: BigInt(pick), output: 1n, cacheRead: 0n };
@@ -246,7 +248,7 @@ test('with three keys in memory everybody gets the answer that they would get wi
       };
       for (const step of list) {
         at += 1;
-        if (step.kind >= 15) {
+        if (step.kind >= 18) {
           const key = made[step.pick % Math.max(made.length, 1)];
           ask(key === undefined || step.pick % 7 === 0 ? newKey() : key.texts[step.pick % key.texts.length]!);
           if (step.pick % 13 === 0) slow.fail();
@@ -291,7 +293,7 @@ test('with three keys in memory everybody gets the answer that they would get wi
   );
   // The property is of something.
   t.diagnostic(JSON.stringify(counts));
-  assert.ok(counts.answered > 100 && counts.refused > 5 && counts.cut > 10, JSON.stringify(counts));
+  assert.ok(counts.answered > 100 && counts.refused > 5 && counts.cut > 5, JSON.stringify(counts));
 });
 
 const idsOf = (running: ReadonlySet<Running>): readonly string[] =>
