@@ -114,6 +114,18 @@ test('a flood of unknown keys asks nothing of the database once the filter is fi
   assert.equal(typeof directory.find(late.text), 'object');
 });
 
+test('a hash that was looked for in vain is found once its key has been created', async (t) => {
+  const { store, directory, follower, lookUps } = await process(t);
+  const { text, row } = issueKey({ accountId: 'acct_a', name: 'early', secret, now: 0 });
+  await lookUps.read(text, '192.0.2.1');
+  assert.equal(directory.find(text), undefined);
+  await store.repositories.createKey({ key: row, changeId: uuid() });
+  await follower.follow([{ kind: 'key_created', ref: row.id }], store.repositories);
+  assert.equal(directory.find(text), 'cold');
+  await lookUps.read(text, '192.0.2.1');
+  assert.equal(typeof directory.find(text), 'object');
+});
+
 test('a database that does not answer refuses no key: who waits hears it after five seconds, who comes later at once', async (t) => {
   t.mock.timers.enable({ apis: ['setTimeout'] });
   const answer = deferred<readonly never[]>();
