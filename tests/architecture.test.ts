@@ -79,6 +79,7 @@ const arrows: Readonly<Record<string, readonly string[]>> = {
     'billing/invoices',
     'billing/payments',
     'billing/rate-limits',
+    'catalog',
     'config',
     'inference/dialects',
     'inference/http',

@@ -1,4 +1,5 @@
 import type { OperationServices } from '../accounts/operation.ts';
+import type { Model } from '../catalog/model.ts';
 import type { Config, ModelConfig } from '../config/config.ts';
 import type { Mailer } from '../notifications/mail/mailer.ts';
 import type { Users } from '../accounts/users/users.ts';
@@ -20,8 +21,8 @@ export interface AccountServices {
   readonly inferenceUrl?: () => string | undefined;
   /** The backends of the models, and their states. */
   readonly backends?: () => BackendStates | Promise<BackendStates>;
-  /** What applies to a model where a request says nothing, by the names of its card. */
-  readonly defaultsOf?: (model: ModelConfig) => Readonly<Record<string, string | number>>;
+  /** A model of the configuration as requests see it: with what its file adds. */
+  readonly modelOf?: (model: ModelConfig) => Model;
   /** Durable, then sent. */
   readonly mailer: Mailer;
   /** Who signs in. */

@@ -52,8 +52,7 @@ export interface OperatingOptions {
   /** The metrics of the whole service. */
   readonly figures: () => readonly FamilyFigures[] | Promise<readonly FamilyFigures[]>;
   readonly backends: () => ServiceStatus['backends'] | Promise<ServiceStatus['backends']>;
-  /** What applies to a model where a request says nothing, as on its card. */
-  readonly defaultsOf: NonNullable<AccountServices['defaultsOf']>;
+  readonly modelOf: NonNullable<AccountServices['modelOf']>;
   /** Whether a load balancer should send work to the inference host. */
   readonly isReady: () => boolean;
 }
@@ -185,7 +184,7 @@ function openParts(
   accountUrl: () => string,
   opened: (() => unknown)[],
 ): Parts {
-  const { log, store, operations, backends, defaultsOf } = options;
+  const { log, store, operations, backends, modelOf } = options;
   const outbox = new Outbox({
     repositories: store.repositories,
     config: () => config().mail,
@@ -225,7 +224,7 @@ function openParts(
       payments: paying.payments,
       demo: paying.demo,
       backends,
-      defaultsOf,
+      modelOf,
     },
   };
 }

@@ -9,10 +9,10 @@ import { openSecret } from '../accounts/secret.ts';
 import type { Secret } from '../accounts/secret.ts';
 import { Billing, freeBalancesOf } from '../billing/billing.ts';
 import { Catalog } from '../catalog/catalog.ts';
-import { modelDefaults, type ModelDefaults } from '../catalog/model-defaults.ts';
 import type { Model } from '../catalog/model.ts';
-import type { Config, LimitsConfig, ModelConfig } from '../config/config.ts';
+import type { Config, LimitsConfig, ModelConfig, ServerConfig } from '../config/config.ts';
 import type { Environment } from '../config/environment.ts';
+import { publicUrl } from '../config/public-url.ts';
 import { memoryBudgetOf } from './backends.ts';
 import type { OpenBackend } from './backends.ts';
 import { JsonThreads } from '../platform/http/json/threads.ts';
@@ -54,6 +54,7 @@ import type { RequestLimits, RuntimeConfig } from '../inference/pipeline/runtime
 import type { Feed } from '../store/feed.ts';
 import type { Store, StoreOptions } from './stores.ts';
 import { ConfigRollout } from './config-rollout.ts';
+import { modelOf } from './model-of.ts';
 import { uuidMaker } from '../platform/ids/uuid.ts';
 
 export interface ServingOptions {
@@ -481,10 +482,10 @@ function runtimeConfigOf(
 ): RuntimeConfig {
   const waitMaxMs = config.server.limits.firstTokenTimeoutMs;
   return {
-    catalog: new Catalog(config.models.map((model) => modelOf(model, backends))),
+    catalog: new Catalog(config.models.map((model) => modelWith(model, backends))),
     limits: requestLimits(config.server.limits),
     trustedProxies: trustedProxiesOf(config.server),
-    allowedOrigins: new Set(config.server.allowOrigins),
+    allowedOrigins: allowedOrigins(config.server),
     images: {
       rules: {
         fetches: config.images.fetches,
@@ -502,6 +503,10 @@ function runtimeConfigOf(
     ),
   };
 }
+
+/** The console's pages are of the account host, and ask models by themselves. */
+const allowedOrigins = ({ allowOrigins, account }: ServerConfig): ReadonlySet<string> =>
+  new Set(account.console ? [...allowOrigins, new URL(publicUrl(account)).origin] : allowOrigins);
 
 /** For the operator: a backend is left out because it fails, or is back. */
 const healthLog =
@@ -566,36 +571,12 @@ const requestLimits = (limits: LimitsConfig): RequestLimits => ({
   requestDeadlineMs: limits.requestTimeoutMs,
 });
 
-/** With those of the first embedded backend's file: all of a model's backends are the same model. */
-export const defaultsOf = ({ id, defaults }: ModelConfig, backends: readonly OpenBackend[]): ModelDefaults =>
-  modelDefaults(
-    defaults,
-    backends.find(({ modelId, config }) => modelId === id && config.engine === 'llama')?.fileDefaults(),
+/** With the defaults of the first embedded backend's file: all of a model's backends are the same model. */
+export const modelWith = (config: ModelConfig, backends: readonly OpenBackend[]): Model =>
+  modelOf(
+    config,
+    backends.find(({ modelId, config: { engine } }) => modelId === config.id && engine === 'llama')?.fileDefaults(),
   );
-
-function modelOf(config: ModelConfig, backends: readonly OpenBackend[]): Model {
-  const { pricing } = config;
-  return {
-    id: config.id,
-    displayName: config.displayName,
-    description: config.description,
-    tier: config.tier,
-    ownedBy: config.ownedBy,
-    contextLength: config.contextLength,
-    maxOutputTokens: config.maxOutputTokens,
-    prices: {
-      input: pricing.inputMicrocentsPerMillion,
-      output: pricing.outputMicrocentsPerMillion,
-      cacheRead: pricing.cacheReadMicrocentsPerMillion,
-    },
-    sampling: config.sampling,
-    defaults: defaultsOf(config, backends),
-    capabilities: config.capabilities,
-    zdrCapabilities: config.zdrCapabilities,
-    deprecationDate: config.deprecationDate,
-    dedicatedTo: config.dedicatedTo.length === 0 ? undefined : new Set(config.dedicatedTo),
-  };
-}
 
 const readingOf = (backend: OpenBackend): BackendReading => ({
   model: backend.modelId,

@@ -1,7 +1,6 @@
 import { openOperating } from './account-host.ts';
 import type { Service, ServiceOptions } from './service.ts';
-import { defaultsOnCard } from '../catalog/model-defaults.ts';
-import { defaultsOf, openServing, stateOf } from './inference-host.ts';
+import { modelWith, openServing, stateOf } from './inference-host.ts';
 import { openStore } from './stores.ts';
 
 /**
@@ -64,7 +63,7 @@ async function start(options: ServiceOptions, opened: (() => unknown)[]): Promis
       },
       prepare: (next, signal) => rollout.prepare(next, signal),
       figures: () => serving.metrics.figures(),
-      defaultsOf: (model) => defaultsOnCard(defaultsOf(model, rollout.backends)),
+      modelOf: (model) => modelWith(model, rollout.backends),
       isReady: () => serving.isReady(),
       backends: () =>
         rollout.backends.map(({ modelId, label, engine, fileInUse }) => ({

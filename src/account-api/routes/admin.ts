@@ -6,6 +6,7 @@ import { auditId } from '../../accounts/audit.ts';
 import { operate } from '../../accounts/operations.ts';
 import type { Operation } from '../../accounts/operations.ts';
 import type { Movement } from '../../accounts/operations/credit.ts';
+import { defaultsOnCard } from '../../catalog/model-defaults.ts';
 import { ApiError } from '../../platform/errors.ts';
 import { accountObjects, accountSchema } from '../account-object.ts';
 import type { AccountObject } from '../account-object.ts';
@@ -553,7 +554,7 @@ export const adminRoutes: readonly AccountRoute[] = [
             input_microcents_per_million: wholeOf(model.pricing.inputMicrocentsPerMillion),
             output_microcents_per_million: wholeOf(model.pricing.outputMicrocentsPerMillion),
             cache_read_microcents_per_million: wholeOf(model.pricing.cacheReadMicrocentsPerMillion),
-            defaults: services.defaultsOf?.(model) ?? {},
+            defaults: services.modelOf === undefined ? {} : defaultsOnCard(services.modelOf(model).defaults),
             backends: model.backends.map((backend) => backend.name),
           })),
         ),

@@ -1,5 +1,4 @@
 import { openSecret } from '../../accounts/secret.ts';
-import { defaultsOnCard, modelDefaults } from '../../catalog/model-defaults.ts';
 import type { Config } from '../../config/config.ts';
 import { openLimitServer } from '../counts.ts';
 import { uuidMaker } from '../../platform/ids/uuid.ts';
@@ -8,6 +7,7 @@ import { steadyClock } from '../../billing/rate-limits/steady-clock.ts';
 import { readProcess } from '../../platform/metrics/process-readings.ts';
 import { ServiceMetrics } from '../../platform/metrics/service-metrics.ts';
 import { openOperating } from '../account-host.ts';
+import { modelOf } from '../model-of.ts';
 import type { Operating } from '../account-host.ts';
 import type { Service, ServiceOptions, StartedBackend } from '../service.ts';
 import { openSharedStore, type SharedStore } from '../stores.ts';
@@ -73,7 +73,7 @@ export async function startWithWorkers(options: ServiceOptions, opened: (() => u
       prepare: (next, signal) => pool.prepare(next, signal),
       figures: () => pool.figures(metrics.figures()),
       backends: () => pool.backends(),
-      defaultsOf: (model) => defaultsOnCard(modelDefaults(model.defaults)),
+      modelOf,
       isReady: () => pool.isAccepting && (store.isAnswering?.() ?? true),
     },
     opened,

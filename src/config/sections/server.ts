@@ -50,7 +50,7 @@ const inference = group('the inference host: the API', {
   allow_origins: list(origin, {
     maxItems: 1000,
     description:
-      'origins whose pages may call it from a browser, with a key; pages of this computer (localhost, 127.0.0.1, [::1]) always may',
+      'origins whose pages may call it from a browser, with a key; pages of this computer (localhost, 127.0.0.1, [::1]) and of the console always may',
     example: ['https://app.example.org'],
   }),
 });

@@ -25,7 +25,7 @@ export interface RuntimeConfig {
   readonly images: FetchSettings;
   /** Proxies that may report where a request comes from; `undefined`: none. */
   readonly trustedProxies: AddressRanges | undefined;
-  /** Origins whose pages may call from a browser, besides those of this computer; `*`: all. */
+  /** Origins whose pages may call from a browser, besides those of this computer; `*`: all. The console's is among them. */
   readonly allowedOrigins: ReadonlySet<string>;
   /** By the id of the model. */
   readonly pools: ReadonlyMap<string, BackendPool>;
