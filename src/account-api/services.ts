@@ -23,6 +23,8 @@ export interface AccountServices {
   readonly backends?: () => BackendStates | Promise<BackendStates>;
   /** A model of the configuration as requests see it: with what its file adds. */
   readonly modelOf?: (model: ModelConfig) => Model;
+  /** Where backends come from that the configuration does not list. */
+  readonly sources?: () => SourceStates;
   /** Durable, then sent. */
   readonly mailer: Mailer;
   /** Who signs in. */
@@ -40,6 +42,16 @@ export interface AccountServices {
   /** Throws `unsupported_value` for an address to which nothing is sent. */
   readonly checkWebhookUrl: (url: string) => void;
 }
+
+export type SourceStates = readonly {
+  readonly model: string;
+  readonly source: string;
+  readonly by: string;
+  readonly listed: number;
+  readonly inUse: number;
+  readonly problem: string | null;
+  readonly lastReadAt: number | null;
+}[];
 
 export type BackendStates = readonly {
   readonly modelId: string;

@@ -29,6 +29,7 @@ import { printFigures } from '../platform/metrics/figures.ts';
 import type { FamilyFigures } from '../platform/metrics/figures.ts';
 import type { ConfigReading } from '../platform/metrics/service-readings.ts';
 import { Users } from '../accounts/users/users.ts';
+import type { SourceStatus } from './discovery/source-servers.ts';
 import type { ReloadServices } from './reload.ts';
 import { StoreError } from '../store/store-error.ts';
 import type { Store } from './stores.ts';
@@ -72,11 +73,14 @@ export interface Operating {
   /** Posts of metrics to a collector that failed. */
   readonly metricsFailures: () => number;
   readonly configReading: () => ConfigReading;
+  readonly sources: () => readonly SourceStatus[];
   /** Recurring work beside the requests, from `begin` to `quiet`. */
   readonly jobs: Jobs;
   /** The configuration in force. */
   readonly config: () => Config;
   reload(): Promise<ReloadOutcome>;
+  /** Before requests are answered: backends that the file does not list, as far as their sources answer in time. */
+  discover(): Promise<void>;
   /** Requests are answered at this port: the status reports it, and a new database gets its first account. */
   begin(
     inferencePort: number,
@@ -96,7 +100,11 @@ const forgetEveryMs = 600_000;
  */
 export async function openOperating(options: OperatingOptions, opened: (() => unknown)[]): Promise<Operating> {
   const { config, store, operations } = options;
-  const configWatcher = followConfiguration(options);
+  const configWatcher = followConfiguration({
+    ...options,
+    repositories: store.repositories,
+    now: () => store.now(),
+  });
   opened.push(() => configWatcher.close());
   // Pages and errors name the account host by its public address, which is known with a free port (0) only when it listens.
   let accountUrl = publicUrl(config.server.account);
@@ -124,6 +132,7 @@ export async function openOperating(options: OperatingOptions, opened: (() => un
         accountUrl: urls?.accountUrl,
         localUrl: urls?.localUrl,
         backends: await options.backends(),
+        sources: configWatcher.sources(),
       }),
     },
   });
@@ -154,6 +163,8 @@ export async function openOperating(options: OperatingOptions, opened: (() => un
     metricsFailures: () => metrics?.failures ?? 0,
     jobs,
     configReading: configWatcher.reading,
+    sources: configWatcher.sources,
+    discover: configWatcher.begin,
     config: configWatcher.config,
     reload: configWatcher.reload,
     begin,
@@ -231,12 +242,12 @@ function openParts(
 
 function openAccountHost(
   { config, environment, version, operations, figures, isReady, log }: OperatingOptions,
-  { listener, trustedProxies }: ConfigWatcher,
+  { listener, trustedProxies, sources }: ConfigWatcher,
   { services }: Parts,
   inferenceUrl: () => string | undefined,
 ): Server {
   return createAccountHost(
-    { ...services, inferenceUrl },
+    { ...services, inferenceUrl, sources },
     {
       version,
       newRequestId: () => publicIdOf(operations.newId()),

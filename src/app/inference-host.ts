@@ -39,7 +39,7 @@ import type { FetchProgress } from '../inference/model-files/meter.ts';
 import type { JobReading } from '../platform/jobs/jobs.ts';
 import { readProcess } from '../platform/metrics/process-readings.ts';
 import { ServiceMetrics } from '../platform/metrics/service-metrics.ts';
-import type { BackendReading, ConfigReading } from '../platform/metrics/service-readings.ts';
+import type { BackendReading, ConfigReading, SourceReading } from '../platform/metrics/service-readings.ts';
 import { Constraints } from '../inference/pipeline/constraints.ts';
 import { Idempotency } from '../inference/pipeline/idempotency.ts';
 import { KeptItems } from '../inference/pipeline/stored-items.ts';
@@ -76,6 +76,7 @@ export interface ServingOptions {
     readonly jobs: readonly JobReading[];
     /** Posts of metrics to a collector that failed. */
     readonly metricsFailures: number;
+    readonly sources: readonly SourceReading[];
   };
   /** Processes that share this machine's memory for the same work. */
   readonly processes: number;
@@ -386,6 +387,7 @@ function metricsOf(
     workers: () => 1,
     workersEnded: () => 0,
     jobs: () => readings().jobs,
+    sources: () => readings().sources,
   });
 }
 
@@ -498,7 +500,8 @@ function runtimeConfigOf(
       config.models.map(({ id }) => {
         const own = backends.filter((backend) => backend.modelId === id);
         const earlier = before?.pools.get(id);
-        return [id, samePool(earlier, own) ?? openBackendPool(own, waitMaxMs, earlier, onHealth(id))];
+        if (earlier !== undefined && (hasThose(earlier, own) || earlier.become(own))) return [id, earlier];
+        return [id, openBackendPool(own, waitMaxMs, earlier, onHealth(id))];
       }),
     ),
   };
@@ -541,11 +544,8 @@ const filterLine = (outcome: FilterOutcome): ServiceRecord =>
         detail: { keys: outcome.keys, seconds: Number((outcome.elapsedMs / 1_000).toFixed(1)) },
       };
 
-/** Requests that wait at backends that stay keep waiting in the same queue. */
-const samePool = (before: BackendPool | undefined, backends: readonly OpenBackend[]): BackendPool | undefined =>
-  before?.backends.length === backends.length && backends.every((backend, index) => before.backends[index] === backend)
-    ? before
-    : undefined;
+const hasThose = ({ backends: before }: BackendPool, backends: readonly OpenBackend[]): boolean =>
+  before.length === backends.length && backends.every((backend, index) => before[index] === backend);
 
 const ownHosts = ({ server }: Config): readonly string[] =>
   [server.inference, server.account].flatMap(({ publicUrl: url }) =>

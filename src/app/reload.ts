@@ -5,6 +5,7 @@ import { ConfigError } from '../config/problem.ts';
 import type { Problem } from '../config/problem.ts';
 import type { ReloadOutcome } from '../config/reload-outcome.ts';
 import type { Log } from '../platform/log.ts';
+import type { Discovery } from './discovery/discovery.ts';
 import { lookAtBackends } from './look.ts';
 import type { Prepared } from './config-rollout.ts';
 
@@ -14,11 +15,18 @@ export interface ReloadServices {
   readonly log: Log;
   /** Prepares everything for a configuration. Rejects, with nothing left open, when it cannot come into force. */
   prepare(next: Config, signal: AbortSignal): Promise<Prepared>;
+  /** Where backends come from that the file does not list. */
+  readonly discovery: Pick<Discovery, 'prepare' | 'expanded'>;
 }
 
-/** Reads the configuration again while the service runs, all or nothing (reliability S8). */
+/**
+ * Reads the configuration again while the service runs, all or nothing (reliability S8). What its sources of backends name comes
+ * into force the same way.
+ */
 export class Reloader {
   readonly #services: ReloadServices;
+  /** As it was read; the configuration in force has the backends of its sources besides. */
+  #file: Config;
   #config: Config;
   #identity: string;
   #version = 1;
@@ -27,9 +35,14 @@ export class Reloader {
   #underWay:
     | { readonly identity: string; readonly abort: AbortController; readonly outcome: Promise<ReloadOutcome> }
     | undefined;
+  #refreshing: Promise<void> | undefined;
+  /** The sources have other backends than the configuration in force. */
+  #isStale = false;
+  readonly #stopping = new AbortController();
 
   constructor(config: Config, services: ReloadServices) {
     this.#services = services;
+    this.#file = config;
     this.#config = config;
     this.#identity = identityOf(withoutFile(config));
   }
@@ -57,15 +70,17 @@ export class Reloader {
   async reload(): Promise<ReloadOutcome> {
     let next: Config;
     try {
-      next = this.#services.read(this.#config);
+      next = this.#services.read(this.#file);
     } catch (error) {
-      return this.#refuse(problemsOf(error, this.#config));
+      return this.#refuse(problemsOf(error, this.#file));
     }
     const identity = identityOf(withoutFile(next));
-    if (this.#underWay?.identity === identity) return this.#underWay.outcome;
-    // A newer file replaces one whose engines are still loading.
-    this.#underWay?.abort.abort(new Error('another configuration was read while its engines were being started'));
-    await this.#underWay?.outcome;
+    while (this.#underWay !== undefined || this.#refreshing !== undefined) {
+      if (this.#underWay?.identity === identity) return this.#underWay.outcome;
+      // A newer file replaces one whose engines are still loading.
+      this.#underWay?.abort.abort(new Error('another configuration was read while its engines were being started'));
+      await (this.#underWay?.outcome ?? this.#refreshing);
+    }
     if (identity === this.#identity) {
       this.#lastSuccess = true;
       return { kind: 'unchanged', version: this.#version };
@@ -81,20 +96,69 @@ export class Reloader {
     }
   }
 
-  /** Ends waiting for engines; the service is being stopped. */
-  async stop(): Promise<void> {
-    this.#underWay?.abort.abort(new Error('the service is being stopped'));
-    await this.#underWay?.outcome;
+  /** Opens the sources of the first configuration, and takes over the backends that they have. */
+  async begin(): Promise<void> {
+    const sources = await this.#services.discovery.prepare(this.#file, this.#stopping.signal);
+    sources.commit();
+    await this.refresh();
   }
 
-  async #take(next: Config, identity: string, signal: AbortSignal): Promise<ReloadOutcome> {
-    const changes = changesBetween(this.#config, next);
-    try {
-      const prepared = await this.#services.prepare(next, signal);
-      await prepared.commit();
-    } catch (error) {
-      return this.#refuse(problemsOf(error, next));
+  /** Takes over the backends that the sources have now, one change at a time. Never rejects. */
+  async refresh(): Promise<void> {
+    this.#isStale = true;
+    this.#refreshing ??= this.#refresh().finally(() => (this.#refreshing = undefined));
+    await this.#refreshing;
+  }
+
+  /** Ends waiting for engines; the service is being stopped. */
+  async stop(): Promise<void> {
+    this.#stopping.abort(new Error('the service is being stopped'));
+    this.#underWay?.abort.abort(new Error('the service is being stopped'));
+    await this.#underWay?.outcome;
+    await this.#refreshing;
+  }
+
+  async #refresh(): Promise<void> {
+    const { discovery, prepare, log } = this.#services;
+    while (this.#isStale && !this.#stopping.signal.aborted) {
+      // A file that is coming into force has the newest lists itself.
+      await this.#underWay?.outcome;
+      this.#isStale = false;
+      const next = discovery.expanded(this.#file);
+      const changes = changesBetween(this.#config, next);
+      if (changes.length === 0) continue;
+      try {
+        const prepared = await prepare.call(this.#services, next, this.#stopping.signal);
+        await prepared.commit();
+      } catch (error) {
+        const [problem] = problemsOf(error, next);
+        log.service({ level: 'error', event: 'backends_refused', detail: { what: problem?.what ?? '' } });
+        continue;
+      }
+      this.#config = next;
+      log.service({ level: 'info', event: 'backends_changed', detail: { changes: changes.slice(0, 100).join('; ') } });
     }
+  }
+
+  async #take(file: Config, identity: string, signal: AbortSignal): Promise<ReloadOutcome> {
+    let next: Config;
+    let changes: readonly string[];
+    try {
+      const sources = await this.#services.discovery.prepare(file, signal, this.#config);
+      next = sources.config;
+      changes = changesBetween(this.#config, next);
+      try {
+        const prepared = await this.#services.prepare(next, signal);
+        await prepared.commit();
+      } catch (error) {
+        sources.abandon();
+        throw error;
+      }
+      sources.commit();
+    } catch (error) {
+      return this.#refuse(problemsOf(error, file));
+    }
+    this.#file = file;
     this.#config = next;
     this.#identity = identity;
     this.#version++;
@@ -104,6 +168,8 @@ export class Reloader {
       event: 'config_reloaded',
       detail: { version: this.#version, changes: changes.join('; ') },
     });
+    // What a source named since it was prepared.
+    void this.refresh();
     const backends = await lookAtBackends(next, this.#services.log, signal);
     return { kind: 'reloaded', version: this.#version, changes, backends };
   }

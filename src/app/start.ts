@@ -38,6 +38,7 @@ async function start(options: ServiceOptions, opened: (() => unknown)[]): Promis
         accountSockets: operating.accountSockets(),
         jobs: operating.jobs.readings,
         metricsFailures: operating.metricsFailures(),
+        sources: operating.sources(),
       }),
       processes: 1,
     },
@@ -75,6 +76,7 @@ async function start(options: ServiceOptions, opened: (() => unknown)[]): Promis
     },
     opened,
   );
+  await operating.discover();
   const { backends } = rollout;
   const begun = await operating.begin(await serving.listen());
   let isStopping = false;

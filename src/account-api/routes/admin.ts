@@ -31,6 +31,7 @@ import {
   wholeListSchema,
   wholeOf,
 } from '../wire.ts';
+import { addedBackendRoutes } from './added-backends.ts';
 import { email } from './sign-in.ts';
 import { billingOf, deletedAccount, deletedSchema, deletionQuery, exportReply } from './account.ts';
 
@@ -592,6 +593,7 @@ export const adminRoutes: readonly AccountRoute[] = [
         })),
       ),
   }),
+  ...addedBackendRoutes,
   route({
     method: 'get',
     path: '/v1/admin/audit',

@@ -15,4 +15,14 @@ export interface ServiceStatus {
     /** The file of an embedded model, once it is there and its checksum is right. */
     readonly file?: { readonly path: string; readonly sha256: string } | undefined;
   }[];
+  /** Where backends come from that the file does not list. */
+  readonly sources: readonly {
+    readonly model: string;
+    readonly source: string;
+    readonly by: string;
+    readonly listed: number;
+    readonly inUse: number;
+    readonly problem: string | null;
+    readonly lastReadAt: number | null;
+  }[];
 }

@@ -79,6 +79,7 @@ export async function startWithWorkers(options: ServiceOptions, opened: (() => u
     opened,
   );
   opened.push(() => pool.stop(0));
+  await operating.discover();
   const begun = await operating.begin(await pool.start());
   const close = async (): Promise<void> => {
     await Promise.all([operating.quiet(), pool.stop(operating.config().server.limits.drainTimeoutMs)]);
@@ -90,7 +91,7 @@ export async function startWithWorkers(options: ServiceOptions, opened: (() => u
   let stopped: Promise<void> | undefined;
   return {
     ...begun,
-    backends: backendsOf(config),
+    backends: backendsOf(operating.config()),
     migrated: store.migrated,
     reload: () => operating.reload(),
     cut: () => pool.cut(),
@@ -141,6 +142,7 @@ function parentMetrics(
     workers: () => pool.serving,
     workersEnded: () => pool.ended,
     jobs: () => operating().jobs.readings,
+    sources: () => operating().sources(),
   });
 }
 

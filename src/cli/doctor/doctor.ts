@@ -8,6 +8,7 @@ import type { Finding, Patient } from './finding.ts';
 import { lookAtDatabase } from './database.ts';
 import { lookAtLibraries } from './libraries.ts';
 import { lookAtModels } from './models.ts';
+import { lookAtSources } from './sources.ts';
 import { lookAtClock, lookAtFolders, lookAtNode, lookAtOpenFiles, lookAtPorts } from './system.ts';
 import { repairOfVariable } from '../failure.ts';
 import { quoted } from '../folder.ts';
@@ -36,6 +37,7 @@ export async function doctor(bare: BareContext): Promise<number> {
     report(...ofDatabase, lookAtClock(Date.now(), newestAt));
     report(...(await lookAtModels(patient)));
     report(...(await lookAtBackends(patient)));
+    report(...(await lookAtSources(patient)));
   }
   const problems = findings.filter(({ state }) => state === 'problem').length;
   const warnings = findings.filter(({ state }) => state === 'warning').length;

@@ -30,6 +30,7 @@ import * as invitations from './invitations.ts';
 import * as members from './members.ts';
 import * as owner from './owner.ts';
 import * as users from './users.ts';
+import * as addedBackends from './added-backends.ts';
 import * as accountPrices from './account-prices.ts';
 import * as transfers from './transfers.ts';
 import * as usageRows from './usage-rows.ts';
@@ -64,6 +65,9 @@ const rowOperations = {
   addAccountPrice: accountPrices.addAccountPrice,
   endAccountPrices: accountPrices.endAccountPrices,
   listAccountPrices: accountPrices.listAccountPrices,
+  listAddedBackends: addedBackends.listAddedBackends,
+  addBackend: addedBackends.addBackend,
+  removeBackend: addedBackends.removeBackend,
   listTransfers: transfers.listTransfers,
   findPresentedKey: keys.findPresentedKey,
   getKey: keys.getKey,

@@ -1,8 +1,8 @@
-import { randomUUID } from 'node:crypto';
 import { alternatives, literal, printGbnf, type Grammar } from '../../constraints/grammar.ts';
 import { jsonObjectGrammar } from '../../constraints/json-text.ts';
 import { compileProgram } from '../../constraints/program.ts';
 import type { Constraint, EngineConstraint, EngineRequest } from '../../../generation/request.ts';
+import { smallRequest } from '../small-request.ts';
 import type { BoundKind } from './constraint-trust.ts';
 
 /** Words that no model writes by itself. */
@@ -36,34 +36,10 @@ function constraintOf(type: Constraint['type']): EngineConstraint {
 
 /** A request of few tokens whose answer shows whether its server keeps this kind of constraint. */
 export function lookRequest({ type, isChat }: BoundKind): EngineRequest {
-  const content = [{ type: 'text', text: 'Name a colour.' }] as const;
   return {
-    id: randomUUID().replaceAll('-', ''),
-    prompt: isChat
-      ? { type: 'messages', messages: [{ role: 'user', content }] }
-      : { type: 'texts', prompts: ['The sky is'] },
-    choices: 1,
+    ...smallRequest({ isChat, text: isChat ? 'Name a colour.' : 'The sky is' }),
     maxTokens: 24,
-    sampling: {
-      temperature: 0,
-      topP: undefined,
-      topK: undefined,
-      minP: undefined,
-      presencePenalty: undefined,
-      frequencyPenalty: undefined,
-      repetitionPenalty: undefined,
-      seed: undefined,
-    },
-    stop: [],
-    tools: [],
-    toolChoice: { type: 'none' },
-    parallelToolCalls: true,
     constraint: constraintOf(type),
-    effort: 'none',
-    reasoningForm: 'separate',
-    reasoningRoomTokens: 0,
-    logprobs: undefined,
-    logitBias: undefined,
     cacheScope: 'constraints',
     retain: true,
   };
