@@ -39,6 +39,8 @@ const arrows: Readonly<Record<string, readonly string[]>> = {
   'inference/images': ['generation', 'platform'],
   'inference/files': ['platform', 'store'],
   'inference/model-files': ['config', 'generation', 'platform'],
+  // Where backends come from: lists of addresses.
+  'inference/discovery': ['config', 'platform'],
   // Which backend a request goes to; it knows no engine and no clock.
   'inference/routing': ['generation', 'platform'],
   'inference/pipeline': [

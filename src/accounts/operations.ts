@@ -1,6 +1,6 @@
 import type { OperationServices } from './operation.ts';
 import { accountOperations } from './operations/accounts.ts';
-import { backendOperations } from './operations/backends.ts';
+import { backendOperations } from './operations/added-backends.ts';
 import { creditOperations } from './operations/credit.ts';
 import { keyOperations } from './operations/keys.ts';
 import { priceOperations } from './operations/prices.ts';

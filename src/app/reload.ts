@@ -25,31 +25,31 @@ export interface ReloadServices {
  */
 export class Reloader {
   readonly #services: ReloadServices;
-  /** As it was read; the configuration in force has the backends of its sources besides. */
-  #file: Config;
-  #config: Config;
-  #identity: string;
+  #current: {
+    /** As it was read. */
+    readonly file: Config;
+    readonly identity: string;
+    /** The same with the backends of its sources: the configuration in force. */
+    readonly config: Config;
+  };
   #version = 1;
   #failures = 0;
   #lastSuccess = true;
   #underWay:
     | { readonly identity: string; readonly abort: AbortController; readonly outcome: Promise<ReloadOutcome> }
     | undefined;
-  #refreshing: Promise<void> | undefined;
-  /** The sources have other backends than the configuration in force. */
-  #isStale = false;
+  /** Set while backends of the sources come into force; `isStale`: there are others since. */
+  #refreshing: { isStale: boolean; readonly done: Promise<void> } | undefined;
   readonly #stopping = new AbortController();
 
   constructor(config: Config, services: ReloadServices) {
     this.#services = services;
-    this.#file = config;
-    this.#config = config;
-    this.#identity = identityOf(withoutFile(config));
+    this.#current = { file: config, identity: identityOf(withoutFile(config)), config };
   }
 
   /** The configuration in force. */
   get config(): Config {
-    return this.#config;
+    return this.#current.config;
   }
 
   /** 1 at the start, one more with each configuration that came into force. */
@@ -70,18 +70,18 @@ export class Reloader {
   async reload(): Promise<ReloadOutcome> {
     let next: Config;
     try {
-      next = this.#services.read(this.#file);
+      next = this.#services.read(this.#current.file);
     } catch (error) {
-      return this.#refuse(problemsOf(error, this.#file));
+      return this.#refuse(problemsOf(error, this.#current.file));
     }
     const identity = identityOf(withoutFile(next));
     while (this.#underWay !== undefined || this.#refreshing !== undefined) {
       if (this.#underWay?.identity === identity) return this.#underWay.outcome;
       // A newer file replaces one whose engines are still loading.
       this.#underWay?.abort.abort(new Error('another configuration was read while its engines were being started'));
-      await (this.#underWay?.outcome ?? this.#refreshing);
+      await (this.#underWay?.outcome ?? this.#refreshing?.done);
     }
-    if (identity === this.#identity) {
+    if (identity === this.#current.identity) {
       this.#lastSuccess = true;
       return { kind: 'unchanged', version: this.#version };
     }
@@ -98,16 +98,22 @@ export class Reloader {
 
   /** Opens the sources of the first configuration, and takes over the backends that they have. */
   async begin(): Promise<void> {
-    const sources = await this.#services.discovery.prepare(this.#file, this.#stopping.signal);
+    const sources = await this.#services.discovery.prepare(this.#current.file, this.#stopping.signal);
     sources.commit();
     await this.refresh();
   }
 
   /** Takes over the backends that the sources have now, one change at a time. Never rejects. */
   async refresh(): Promise<void> {
-    this.#isStale = true;
-    this.#refreshing ??= this.#refresh().finally(() => (this.#refreshing = undefined));
-    await this.#refreshing;
+    if (this.#refreshing === undefined) {
+      // The first step comes after the assignment.
+      const done = Promise.resolve()
+        .then(() => this.#refresh())
+        .finally(() => (this.#refreshing = undefined));
+      this.#refreshing = { isStale: true, done };
+    }
+    this.#refreshing.isStale = true;
+    await this.#refreshing.done;
   }
 
   /** Ends waiting for engines; the service is being stopped. */
@@ -115,17 +121,17 @@ export class Reloader {
     this.#stopping.abort(new Error('the service is being stopped'));
     this.#underWay?.abort.abort(new Error('the service is being stopped'));
     await this.#underWay?.outcome;
-    await this.#refreshing;
+    await this.#refreshing?.done;
   }
 
   async #refresh(): Promise<void> {
     const { discovery, prepare, log } = this.#services;
-    while (this.#isStale && !this.#stopping.signal.aborted) {
+    while (this.#refreshing?.isStale === true && !this.#stopping.signal.aborted) {
       // A file that is coming into force has the newest lists itself.
       await this.#underWay?.outcome;
-      this.#isStale = false;
-      const next = discovery.expanded(this.#file);
-      const changes = changesBetween(this.#config, next);
+      this.#refreshing.isStale = false;
+      const next = discovery.expanded(this.#current.file);
+      const changes = changesBetween(this.#current.config, next);
       if (changes.length === 0) continue;
       try {
         const prepared = await prepare.call(this.#services, next, this.#stopping.signal);
@@ -135,7 +141,7 @@ export class Reloader {
         log.service({ level: 'error', event: 'backends_refused', detail: { what: problem?.what ?? '' } });
         continue;
       }
-      this.#config = next;
+      this.#current = { ...this.#current, config: next };
       log.service({ level: 'info', event: 'backends_changed', detail: { changes: changes.slice(0, 100).join('; ') } });
     }
   }
@@ -144,9 +150,9 @@ export class Reloader {
     let next: Config;
     let changes: readonly string[];
     try {
-      const sources = await this.#services.discovery.prepare(file, signal, this.#config);
+      const sources = await this.#services.discovery.prepare(file, signal, this.#current.config);
       next = sources.config;
-      changes = changesBetween(this.#config, next);
+      changes = changesBetween(this.#current.config, next);
       try {
         const prepared = await this.#services.prepare(next, signal);
         await prepared.commit();
@@ -158,9 +164,7 @@ export class Reloader {
     } catch (error) {
       return this.#refuse(problemsOf(error, file));
     }
-    this.#file = file;
-    this.#config = next;
-    this.#identity = identity;
+    this.#current = { file, identity, config: next };
     this.#version++;
     this.#lastSuccess = true;
     this.#services.log.service({

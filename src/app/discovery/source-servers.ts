@@ -37,6 +37,8 @@ export interface SourceStatus {
   readonly failures: number;
 }
 
+type Mutable<Of> = { -readonly [Key in keyof Of]: Of[Key] };
+
 interface Member {
   server: Discovered;
   isInUse: boolean;
@@ -61,15 +63,16 @@ export class SourceServers {
   readonly #services: SourceServices;
   readonly #members = new Map<string, Member>();
   readonly #running: RunningSource;
-  #problem: string | null = null;
-  #lastReadAt: number | null = null;
-  #failures = 0;
+  readonly #reading: Pick<Mutable<SourceStatus>, 'problem' | 'lastReadAt' | 'failures'> = {
+    problem: null,
+    lastReadAt: null,
+    failures: 0,
+  };
   #hasAnswered = false;
   #isTooLong = false;
   #isClosed = false;
-  /** Since when it has named no server, which does not count yet. */
-  #emptySinceMs: number | undefined;
-  #emptyTimer: NodeJS.Timeout | undefined;
+  /** Since when it has named no server, which does not count yet, and when it will. */
+  #empty: { readonly sinceMs: number; timer: NodeJS.Timeout | undefined } | undefined;
   #leavingTimer: NodeJS.Timeout | undefined;
   readonly #settling: (() => void)[] = [];
 
@@ -99,9 +102,9 @@ export class SourceServers {
       by: this.#source.discover.by,
       listed: members.length,
       inUse: this.inUse.length,
-      problem: this.#problem ?? (waiting === undefined ? null : `${waiting.server.url}: ${waiting.problem}`),
-      lastReadAt: this.#lastReadAt,
-      failures: this.#failures,
+      problem: this.#reading.problem ?? (waiting === undefined ? null : `${waiting.server.url}: ${waiting.problem}`),
+      lastReadAt: this.#reading.lastReadAt,
+      failures: this.#reading.failures,
     };
   }
 
@@ -116,7 +119,7 @@ export class SourceServers {
   close(): void {
     this.#isClosed = true;
     this.#running.close();
-    clearTimeout(this.#emptyTimer);
+    clearTimeout(this.#empty?.timer);
     clearTimeout(this.#leavingTimer);
     for (const { leaving } of this.#members.values()) leaving.abort(new Error('the source is closed'));
     this.#settle();
@@ -124,7 +127,7 @@ export class SourceServers {
 
   #failed(problem: string): void {
     if (this.#isClosed) return;
-    this.#failures++;
+    this.#reading.failures++;
     this.#hasAnswered = true;
     this.#fault(problem);
     this.#settle();
@@ -132,23 +135,23 @@ export class SourceServers {
 
   /** Reported once, until it is another one. */
   #fault(problem: string): void {
-    if (this.#problem === problem) return;
-    this.#problem = problem;
+    if (this.#reading.problem === problem) return;
+    this.#reading.problem = problem;
     this.#services.report({ event: 'source_failed', problem, servers: this.#members.size });
   }
 
   #listed(servers: readonly Discovered[]): void {
     if (this.#isClosed) return;
-    this.#lastReadAt = this.#services.now();
+    this.#reading.lastReadAt = this.#services.now();
     if (servers.length === 0 && !this.#isEmptyBelieved()) {
       this.#hasAnswered = true;
       this.#fault('it names no server, which is taken for a fault');
       this.#settle();
       return;
     }
-    clearTimeout(this.#emptyTimer);
-    if (servers.length > 0) this.#emptySinceMs = undefined;
-    this.#problem = null;
+    clearTimeout(this.#empty?.timer);
+    if (servers.length > 0) this.#empty = undefined;
+    this.#reading.problem = null;
     this.#take(servers);
     this.#hasAnswered = true;
     this.#settle();
@@ -159,13 +162,13 @@ export class SourceServers {
     const { discover } = this.#source;
     if (discover.by === 'file' || discover.by === 'api') return true;
     const nowMs = performance.now();
-    this.#emptySinceMs ??= nowMs;
+    this.#empty ??= { sinceMs: nowMs, timer: undefined };
     const { emptyAfterMs } = discover;
     if (emptyAfterMs === undefined) return false;
-    const leftMs = this.#emptySinceMs + emptyAfterMs - nowMs;
+    const leftMs = this.#empty.sinceMs + emptyAfterMs - nowMs;
     if (leftMs <= 0) return true;
-    clearTimeout(this.#emptyTimer);
-    this.#emptyTimer = setTimeout(() => this.#listed([]), leftMs).unref();
+    clearTimeout(this.#empty?.timer);
+    this.#empty.timer = setTimeout(() => this.#listed([]), leftMs).unref();
     return false;
   }
 
