@@ -16,16 +16,20 @@ export const lookAtBackend = async (
   stopping?: AbortSignal,
 ): Promise<BackendLook> => (await lookClosely(model, backend, stopping)).look;
 
-/** The same, and whether it has the model at all. */
+/** The same, and whether it has the model at all, with the window that it reports. */
 export async function lookClosely(
   model: Pick<ModelConfig, 'id' | 'contextLength'>,
   backend: OpenAiBackendConfig,
   stopping?: AbortSignal,
-): Promise<{ readonly look: BackendLook; readonly hasModel: boolean }> {
+): Promise<{
+  readonly look: BackendLook;
+  readonly hasModel: boolean;
+  readonly windowTokens: number | undefined;
+}> {
   const look = { model: model.id, backend: backend.name, url: backend.url };
   const limit = AbortSignal.timeout(lookTimeoutMs);
   try {
-    const { problem, isUsable, lacksModel } = await probeBackend({
+    const { problem, isUsable, lacksModel, windows } = await probeBackend({
       url: backend.url,
       serverName: backend.serverName,
       apiKey: backend.apiKey?.reveal(),
@@ -35,11 +39,12 @@ export async function lookClosely(
       signal: stopping === undefined ? limit : combineSignals([limit, stopping]),
     });
     const hasModel = !lacksModel;
-    if (problem === undefined) return { look: { ...look, state: 'ready', problem: null }, hasModel };
-    return { look: { ...look, state: isUsable ? 'wrong' : 'down', problem }, hasModel };
+    const windowTokens = windows.get(backend.model ?? model.id);
+    if (problem === undefined) return { look: { ...look, state: 'ready', problem: null }, hasModel, windowTokens };
+    return { look: { ...look, state: isUsable ? 'wrong' : 'down', problem }, hasModel, windowTokens };
   } catch {
     const problem = `${new URL(backend.url).origin} does not answer within ${lookTimeoutMs / 1_000} seconds. Check the address and any firewall in between.`;
-    return { look: { ...look, state: 'down', problem }, hasModel: false };
+    return { look: { ...look, state: 'down', problem }, hasModel: false, windowTokens: undefined };
   }
 }
 

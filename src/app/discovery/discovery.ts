@@ -5,6 +5,7 @@ import type { RunningSource, SourceReader } from '../../inference/discovery/sour
 import { orAborted, withDeadline } from '../../platform/deadline.ts';
 import { Semaphore } from '../../platform/semaphore.ts';
 import type { Log } from '../../platform/log.ts';
+import { FoundLacks } from './found-lacks.ts';
 import { joinProblem } from './join.ts';
 import { SourceServers, type SourceEvent, type SourceStatus } from './source-servers.ts';
 
@@ -34,9 +35,11 @@ export class Discovery {
   readonly #services: DiscoveryServices;
   #lists: ReadonlyMap<string, SourceServers> = new Map();
   readonly #joins = new Semaphore(joinsMax);
+  readonly #lacks: FoundLacks;
 
   constructor(services: DiscoveryServices) {
     this.#services = services;
+    this.#lacks = new FoundLacks(services.log, services.changed);
   }
 
   get statuses(): readonly SourceStatus[] {
@@ -45,7 +48,8 @@ export class Discovery {
 
   /** A configuration whose sources are those in force, with the backends that they have now. */
   expanded(file: Config): Config {
-    return withDiscovered(file, (model, source) => this.#lists.get(identity(file, model, source))?.inUse ?? []);
+    const found = withDiscovered(file, (model, source) => this.#lists.get(identity(file, model, source))?.inUse ?? []);
+    return this.#lacks.applied(found);
   }
 
   /** Opens the sources that are new. `running`: the configuration in force; a model of it that answers keeps doing so. */
@@ -70,7 +74,7 @@ export class Discovery {
       const config = withDiscovered(file, (model, source) => lists.get(identity(file, model, source))!.inUse);
       if (running !== undefined) refuseEmptied(running, config, lists.values());
       return {
-        config,
+        config: this.#lacks.applied(config),
         abandon,
         commit: () => {
           const kept = new Set(lists.values());
@@ -86,6 +90,7 @@ export class Discovery {
 
   close(): void {
     for (const list of this.#lists.values()) list.close();
+    this.#lacks.close();
   }
 
   #open(file: Config, model: ModelConfig, source: BackendSource): SourceServers {

@@ -1,6 +1,7 @@
 import { isIP } from 'node:net';
 import type { Path } from '../document.ts';
 import { parseSource } from '../model-source.ts';
+import { featureNames, type FeatureName } from '../../generation/feature-names.ts';
 import { flavorNames } from '../../generation/flavor-names.ts';
 import type { SchemaNode } from '../../platform/schema-node.ts';
 import { Secret } from '../secret.ts';
@@ -165,6 +166,16 @@ const openai = group(
       maxItems: 256,
       description: 'special tokens of the model other than the forms `<|…|>` and `<｜…｜>`',
       example: ['[INST]', '[/INST]'],
+    }),
+    check_claims: flag(
+      'true: when it starts to be used it is asked with some twenty small requests whether it does what the card says; what it does not do it is not asked for until the service is restarted',
+      { default: false, example: true },
+    ),
+    lacks: list(value<FeatureName>({ anyOf: featureNames.map(wordSchema) }), {
+      maxItems: featureNames.length,
+      description:
+        'what this server does not do although its kind can: requests that need it go to other backends, and where all lack it the card says so; `tokenhouse doctor --claims --write` finds it',
+      example: ['tools', 'logprobs'],
     }),
     system_messages: choice(
       ['anywhere', 'first'],

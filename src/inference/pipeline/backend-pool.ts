@@ -1,4 +1,5 @@
 import type { Engine } from '../engines/engine.ts';
+import { lackedBy, type FeatureName } from '../../generation/feature-names.ts';
 import type { Constraint, EngineRequest } from '../../generation/request.ts';
 import { Fleet, type BackendLoad, type OnHealth, type Placement } from '../routing/fleet.ts';
 import { RetryBudget } from '../routing/retry-budget.ts';
@@ -22,6 +23,8 @@ export interface Backend extends BackendLoad {
   readonly zdr: boolean;
   /** Kinds of constraints that it enforces. */
   readonly enforces: readonly Constraint['type'][];
+  /** What it was found not to do although its kind can. */
+  lacks: readonly FeatureName[];
 }
 
 /** The backends of one model, their wait queue, and what they report about prompt lengths. */
@@ -99,8 +102,10 @@ function setRanks(backends: readonly Backend[]): void {
 export const mayTake = (backend: Backend, request: EngineRequest): boolean =>
   keeps(backend, request) && backend.engine.refusal?.(request) === undefined;
 
-const keeps = (backend: Backend, { retain, constraint }: EngineRequest): boolean =>
-  (retain || backend.zdr) && (constraint === undefined || backend.enforces.includes(constraint.source.type));
+const keeps = (backend: Backend, request: EngineRequest): boolean =>
+  (request.retain || backend.zdr) &&
+  (request.constraint === undefined || backend.enforces.includes(request.constraint.source.type)) &&
+  (backend.lacks.length === 0 || lackedBy(request, backend.lacks) === undefined);
 
 /** Throws the client's error when no backend can do what the request asks for, however many of them are up. */
 export function refuseImpossible(backends: readonly Backend[], request: EngineRequest): void {

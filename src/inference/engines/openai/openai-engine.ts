@@ -15,7 +15,7 @@ import { countTokens } from './count-tokens.ts';
 import { asksForEcho, largestIdAt } from './completion-fields.ts';
 import { boundOf, UnboundFault } from './answer-guard.ts';
 import { boundKindOf, ConstraintTrust } from './constraint-trust.ts';
-import { lookRequest } from './constraint-look.ts';
+import { lookRequest } from '../constraint-look.ts';
 import { ChunkShapes } from './chunk-template.ts';
 import { ChunkDecoder } from './decode.ts';
 import { ownEcho } from './echoed-prompt.ts';

@@ -1,9 +1,8 @@
-import { alternatives, literal, printGbnf, type Grammar } from '../../constraints/grammar.ts';
-import { jsonObjectGrammar } from '../../constraints/json-text.ts';
-import { compileProgram } from '../../constraints/program.ts';
-import type { Constraint, EngineConstraint, EngineRequest } from '../../../generation/request.ts';
-import { smallRequest } from '../small-request.ts';
-import type { BoundKind } from './constraint-trust.ts';
+import { alternatives, literal, printGbnf, type Grammar } from '../constraints/grammar.ts';
+import { jsonObjectGrammar } from '../constraints/json-text.ts';
+import { compileProgram } from '../constraints/program.ts';
+import type { Constraint, EngineConstraint, EngineRequest } from '../../generation/request.ts';
+import { smallRequest } from './small-request.ts';
 
 /** Words that no model writes by itself. */
 const words = ['qzjx', 'jxqz'];
@@ -35,7 +34,13 @@ function constraintOf(type: Constraint['type']): EngineConstraint {
 }
 
 /** A request of few tokens whose answer shows whether its server keeps this kind of constraint. */
-export function lookRequest({ type, isChat }: BoundKind): EngineRequest {
+export function lookRequest({
+  type,
+  isChat,
+}: {
+  readonly type: Constraint['type'];
+  readonly isChat: boolean;
+}): EngineRequest {
   return {
     ...smallRequest({ isChat, text: isChat ? 'Name a colour.' : 'The sky is' }),
     maxTokens: 24,
