@@ -105,7 +105,17 @@ const placesAt = ({ concurrencyMax }: OpenAiBackendConfig): number => concurrenc
  * of one counts for the model's queue, not for it.
  */
 function backendKind(model: ModelConfig, config: BackendConfig, limits: LimitsConfig): string {
-  const elsewhere: readonly string[] = ['name', 'url', 'serverName', 'apiKey', 'queueMax', 'rank', 'weight', 'lacks'];
+  const elsewhere: readonly string[] = [
+    'name',
+    'url',
+    'serverName',
+    'apiKey',
+    'queueMax',
+    'rank',
+    'weight',
+    'lacks',
+    'checkClaims',
+  ];
   const effective = config.engine === 'openai' ? { ...config, concurrencyMax: placesAt(config) } : config;
   const own = Object.entries(effective).filter(([name]) => !elsewhere.includes(name));
   return identityOf([startedWith(model, limits), own]);
@@ -116,7 +126,7 @@ const everyConstraint = ['json-object', 'json-schema', 'regex', 'grammar'] as co
 
 /** Everything that an engine may have been started with. */
 export const backendIdentity = (model: ModelConfig, config: BackendConfig, limits: LimitsConfig): string =>
-  identityOf([startedWith(model, limits), { ...config, lacks: undefined }]);
+  identityOf([startedWith(model, limits), { ...config, lacks: undefined, checkClaims: undefined }]);
 
 /** What it has of the model and the service. Fields read only by the card and the pipeline are left out. */
 function startedWith(model: ModelConfig, limits: LimitsConfig): readonly unknown[] {

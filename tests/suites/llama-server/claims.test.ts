@@ -27,6 +27,16 @@ test('every claim that can be looked at is kept', async () => {
   assert.doesNotMatch(stdout, /^warning +claims/m, stdout);
   const line = /^ok +claims +real · gpu · (.*)$/m.exec(stdout)?.[1];
   assert.ok(line !== undefined, stdout);
-  for (const claim of ['usage', 'abort', 'tools', 'json_object', 'json_schema', 'grammar', 'logprobs', 'min_p', 'top_k'])
+  for (const claim of [
+    'usage',
+    'abort',
+    'tools',
+    'json_object',
+    'json_schema',
+    'grammar',
+    'logprobs',
+    'min_p',
+    'top_k',
+  ])
     assert.match(line, new RegExp(`(^|, )${claim}(,| ·|$)`), line);
 });
