@@ -1,5 +1,6 @@
 import { useState } from 'react';
 
+import { useKeys, useMembers } from '../../api/known.ts';
 import { useSession } from '../../api/session.ts';
 import { useSend } from '../../api/use-api.ts';
 import { Button } from '../../components/button.tsx';
@@ -10,7 +11,6 @@ import { dollarsTyped } from '../../format/money.ts';
 import { useText } from '../../i18n/text.ts';
 import { alertIn, intervals, subjectKinds, watches, watchOf } from './alert.ts';
 import type { Alert, SubjectKind, Watch } from './alert.ts';
-import { useKeys, useMembers } from './subjects.tsx';
 import type { AlertTexts } from './messages/en.ts';
 import styles from './alerts.module.css';
 
@@ -185,7 +185,7 @@ function RecipientFields({ recipients }: { readonly recipients: Alert['recipient
       <TextField
         name="addresses"
         label={t('otherAddresses')}
-        hint={t('otherAddressesHint', { n: 5 })}
+        hint={t('otherAddressesHint')}
         defaultValue={(recipients.addresses ?? []).join(', ')}
         optional
         spellCheck={false}

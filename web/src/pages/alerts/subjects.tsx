@@ -1,9 +1,4 @@
-import { useGet } from '../../api/use-api.ts';
-
-const most = 100;
-
-export const useKeys = () => useGet('/v1/keys', { query: { include_disabled: true, limit: most } }).data?.data ?? [];
-export const useMembers = () => useGet('/v1/members', { query: { limit: most } }).data?.data ?? [];
+import { useKeys, useMembers } from '../../api/known.ts';
 
 /** Whose spending is watched: by name where the newest of the list have it. */
 export function SubjectName({ kind, id }: { readonly kind: 'key' | 'member' | 'tag'; readonly id: string }) {

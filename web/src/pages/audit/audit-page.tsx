@@ -1,6 +1,7 @@
 import { Link } from '@tanstack/react-router';
 import { useId } from 'react';
 
+import { useMembers } from '../../api/known.ts';
 import { mayManage, useSession } from '../../api/session.ts';
 import { useGet, useList } from '../../api/use-api.ts';
 import type { Row } from '../../api/use-api.ts';
@@ -101,9 +102,6 @@ function Log() {
     </>
   );
 }
-
-/** The newest of the account: what the filter offers, and names of subjects. */
-const useMembers = () => useGet('/v1/members', { query: { limit: 100 } }).data?.data ?? [];
 
 /** A person by their name, everything else by its id. */
 function Subject({ id }: { readonly id: string }) {

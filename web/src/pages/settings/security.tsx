@@ -2,6 +2,7 @@ import { useState } from 'react';
 
 import { useSession } from '../../api/session.ts';
 import { useGet, useSend } from '../../api/use-api.ts';
+import { passwordLimits } from '../../app/password.ts';
 import { Badge } from '../../components/badge.tsx';
 import { Button } from '../../components/button.tsx';
 import { Dialog } from '../../components/dialog.tsx';
@@ -73,8 +74,6 @@ function SignIn() {
   );
 }
 
-const lengthMin = 10;
-
 function PasswordDialog({ onClose }: { readonly onClose: () => void }) {
   const t = useText<SettingsTexts>('settings');
   const { me } = useSession();
@@ -108,11 +107,10 @@ function PasswordDialog({ onClose }: { readonly onClose: () => void }) {
         <TextField
           name="new_password"
           label={t('newPassword')}
-          hint={t('passwordHint', { n: lengthMin })}
+          hint={t('passwordHint', { n: passwordLimits.minLength })}
           type="password"
           autoComplete="new-password"
-          minLength={lengthMin}
-          maxLength={200}
+          {...passwordLimits}
         />
         <FormButtons>
           <Button type="submit" look="primary" busy={change.isPending}>

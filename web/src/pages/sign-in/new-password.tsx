@@ -1,8 +1,7 @@
+import { passwordLimits } from '../../app/password.ts';
 import { TextField } from '../../components/form.tsx';
 import { useText } from '../../i18n/text.ts';
 import type { SignInTexts } from './messages/en.ts';
-
-const lengthMin = 10;
 
 export function NewPassword({ optional = false }: { readonly optional?: boolean }) {
   const t = useText<SignInTexts>('sign-in');
@@ -10,11 +9,10 @@ export function NewPassword({ optional = false }: { readonly optional?: boolean 
     <TextField
       name="password"
       label={t('newPassword')}
-      hint={t('passwordHint', { n: lengthMin })}
+      hint={t('passwordHint', { n: passwordLimits.minLength })}
       type="password"
       autoComplete="new-password"
-      minLength={lengthMin}
-      maxLength={200}
+      {...passwordLimits}
       optional={optional}
     />
   );

@@ -25,7 +25,7 @@ export function InviteDialog({ own, onClose }: { readonly own: Role; readonly on
   };
   return (
     <Dialog title={t('invite')} onClose={onClose}>
-      <p>{t('inviteText', { n: 7 })}</p>
+      <p>{t('inviteText')}</p>
       <Form error={invite.error} onSubmit={submit}>
         <TextField name="email" label={t('email')} type="email" autoComplete="off" autoFocus maxLength={254} />
         <RoleField own={own} chosen="developer" />

@@ -1,4 +1,7 @@
+import { useQueryClient } from '@tanstack/react-query';
+
 import type { Role } from '../../app/area.ts';
+import { meQuery } from '../../api/session.ts';
 import { useGet, useSend } from '../../api/use-api.ts';
 import { Button } from '../../components/button.tsx';
 import { ConfirmDialog, Dialog } from '../../components/dialog.tsx';
@@ -20,6 +23,7 @@ interface RoleDialogProps {
 
 export function RoleDialog({ of: member, own, onClose }: RoleDialogProps) {
   const t = useText<TeamTexts>('team');
+  const queries = useQueryClient();
   const change = useSend('patch', '/v1/members/{id}', { refreshes: ['/v1/members'] });
   const submit = (form: FormData): void =>
     change.mutate(
@@ -28,6 +32,8 @@ export function RoleDialog({ of: member, own, onClose }: RoleDialogProps) {
         onSuccess: () => {
           toast(t('roleChanged', { name: member.name }));
           onClose();
+          // It may be one's own.
+          void queries.invalidateQueries({ queryKey: meQuery.queryKey });
         },
       },
     );

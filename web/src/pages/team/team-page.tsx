@@ -149,7 +149,7 @@ function MemberMenu({ of: member, onOpen }: MemberMenuProps) {
         <>
           <MenuItem onSelect={() => go('/requests', { user: member.id })}>{t('requests')}</MenuItem>
           <MenuItem onSelect={() => go('/usage', { user: member.id, since: 'month' })}>{t('usage')}</MenuItem>
-          <MenuLine />
+          {(isSelf || changes) && <MenuLine />}
         </>
       )}
       {changes && <MenuItem onSelect={() => onOpen({ what: 'role', member })}>{t('changeRole')}</MenuItem>}

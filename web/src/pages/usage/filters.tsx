@@ -1,6 +1,7 @@
 import { useId } from 'react';
 import type { KeyboardEvent, ReactNode } from 'react';
 
+import { useKeys, useMembers } from '../../api/known.ts';
 import { mayPay, useSession } from '../../api/session.ts';
 import { useGet } from '../../api/use-api.ts';
 import { useEndingName } from '../../components/ending.tsx';
@@ -10,7 +11,6 @@ import { wallSeconds, wallText } from '../../format/date.ts';
 import { useText } from '../../i18n/text.ts';
 import { isNarrow, periods, usualPeriod } from './filter.ts';
 import type { Period, RequestFilter, Span } from './filter.ts';
-import { useKeys, useMembers } from './names.tsx';
 import type { UsageTexts } from './messages/en.ts';
 import styles from './usage.module.css';
 

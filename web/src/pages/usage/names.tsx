@@ -1,17 +1,12 @@
 /** Keys and people by name: the API's reports have their ids. */
+import { knownMax, useKeys, useMembers } from '../../api/known.ts';
 import { useGet } from '../../api/use-api.ts';
 import type { Grouping } from './sums.ts';
 import styles from './usage.module.css';
 
-const most = 100;
-
-/** The newest keys of the account, paused ones too. */
-export const useKeys = () => useGet('/v1/keys', { query: { include_disabled: true, limit: most } }).data?.data ?? [];
-export const useMembers = () => useGet('/v1/members', { query: { limit: most } }).data?.data ?? [];
-
 /** Also of a key that is revoked, or older than a list is long. */
 export function KeyName({ id }: { readonly id: string }) {
-  const keys = useGet('/v1/keys', { query: { include_disabled: true, limit: most } });
+  const keys = useGet('/v1/keys', { query: { include_disabled: true, limit: knownMax } });
   const listed = keys.data?.data.find((key) => key.id === id);
   const asked = useGet('/v1/keys/{id}', { path: { id } }, { enabled: keys.data !== undefined && listed === undefined });
   const name = listed?.name ?? asked.data?.name;

@@ -101,7 +101,7 @@ const de: Translated<AlertTexts> = {
   ofTag: 'Label',
   ok: 'ruhig',
   otherAddresses: 'Weitere Adressen',
-  otherAddressesHint: 'Höchstens {n}, durch Kommas getrennt.',
+  otherAddressesHint: 'Durch Kommas getrennt.',
   per: 'Zeitraum',
   pingSent: 'Ein Ping ist unterwegs',
   removeLimit: 'Entfernen',

@@ -98,7 +98,7 @@ const en = {
   ofTag: 'Label',
   ok: 'quiet',
   otherAddresses: 'Other addresses',
-  otherAddressesHint: 'At most {n}, separated by commas.',
+  otherAddressesHint: 'Separated by commas.',
   per: 'Per',
   pingSent: 'A ping is on its way',
   removeLimit: 'Remove',

@@ -98,7 +98,7 @@ const zh: Translated<AlertTexts> = {
   ofTag: '标签',
   ok: '正常',
   otherAddresses: '其他地址',
-  otherAddressesHint: '最多 {n} 个，以逗号分隔。',
+  otherAddressesHint: '以逗号分隔。',
   per: '周期',
   pingSent: 'ping 已发出',
   removeLimit: '移除',

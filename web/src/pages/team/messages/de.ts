@@ -16,10 +16,7 @@ const de: Translated<TeamTexts> = {
   invitations: 'Offene Einladungen',
   invite: 'Einladen',
   invited: 'Einladung an {email} gesendet',
-  inviteText: {
-    one: 'Es geht eine Mail mit einem Link hinaus, der einmal gilt, {n} Tag lang, nur für diese Adresse.',
-    other: 'Es geht eine Mail mit einem Link hinaus, der einmal gilt, {n} Tage lang, nur für diese Adresse.',
-  },
+  inviteText: 'Es geht eine Mail mit einem Link hinaus, der einmal gilt, nur für diese Adresse.',
   joined: 'Dabei seit',
   keysRevoked: {
     one: 'Dieser Schlüssel gilt ab sofort nicht mehr und bleibt in der Liste:',

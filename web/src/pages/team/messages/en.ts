@@ -15,10 +15,7 @@ const en = {
   invitations: 'Open invitations',
   invite: 'Invite',
   invited: 'Invitation sent to {email}',
-  inviteText: {
-    one: 'They get a mail with a link that works once, for {n} day, for this address alone.',
-    other: 'They get a mail with a link that works once, for {n} days, for this address alone.',
-  },
+  inviteText: 'They get a mail with a link that works once, for this address alone.',
   joined: 'Joined',
   keysRevoked: {
     one: 'This key stops working at once and stays listed:',

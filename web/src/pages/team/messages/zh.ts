@@ -16,7 +16,7 @@ const zh: Translated<TeamTexts> = {
   invitations: '待接受的邀请',
   invite: '邀请',
   invited: '邀请已发送至 {email}',
-  inviteText: { other: '对方会收到一封带链接的邮件，链接只能使用一次，{n} 天内有效，且仅限此地址。' },
+  inviteText: '对方会收到一封带链接的邮件，链接只能使用一次，且仅限此地址。',
   joined: '加入时间',
   keysRevoked: { other: '以下 {n} 个密钥立即失效，但仍保留在列表中：' },
   lead: '谁属于 {account}，以及他们可以做什么。',
