@@ -13,7 +13,7 @@ import { notThere } from '../input.ts';
 import { operationsOf } from '../operations-of.ts';
 import { everyRole, mayManage, roles, route } from '../route.ts';
 import type { AccountRoute, Call, Role } from '../route.ts';
-import { listOf, listSchema, secondsOf } from '../wire.ts';
+import { listOf, listSchema, nullable, secondsOf } from '../wire.ts';
 import { checkPassword } from './owner.ts';
 import {
   askAuth,
@@ -41,6 +41,11 @@ const member = Type.Object({
   email: Type.String(),
   role,
   joined_at: Type.Integer({ description: 'Unix seconds.' }),
+  last_sign_in_at: nullable(
+    Type.Integer({
+      description: 'Unix seconds; null: not since they joined. Owners and admins see everybody’s, others their own.',
+    }),
+  ),
 });
 const invitation = Type.Object({
   id: Type.String({ description: '`inv_…`' }),
@@ -68,12 +73,16 @@ export const memberRoutes: readonly AccountRoute[] = [
     query: paging,
     answers: [{ status: 200, description: 'Members of the account.', schema: listSchema(member) }],
     errors: ['http_404'],
-    handle: async ({ account, query: { limit = 20, after }, services }) => {
+    handle: async (call) => {
+      const { account, services } = call;
+      const { limit = 20, after } = call.query;
       const { repositories } = services.operations;
+      const rows = await repositories.listMembers({ accountId: account.id, limit: limit + 1, after });
+      const seen = await signInsOf(call, rows);
       return listOf(
-        await repositories.listMembers({ accountId: account.id, limit: limit + 1, after }),
+        rows,
         limit,
-        memberOf,
+        (row) => memberOf(row, seen),
         ({ userId }) => userId,
       );
     },
@@ -89,7 +98,10 @@ export const memberRoutes: readonly AccountRoute[] = [
     params: memberId,
     answers: [{ status: 200, description: 'The member.', schema: member }],
     errors: ['http_404'],
-    handle: async (call) => memberOf(await memberMeant(call)),
+    handle: async (call) => {
+      const row = await memberMeant(call);
+      return memberOf(row, await signInsOf(call, [row]));
+    },
   }),
   route({
     method: 'patch',
@@ -117,7 +129,7 @@ export const memberRoutes: readonly AccountRoute[] = [
         before: { role: before.role },
         after: { role: body.role },
       });
-      return memberOf({ ...before, role: body.role });
+      return memberOf({ ...before, role: body.role }, await signInsOf(call, [before]));
     },
   }),
   route({
@@ -348,13 +360,27 @@ async function changeRole(
   }
 }
 
-const memberOf = ({ userId, name, email, role, joinedAt }: MemberRow) => ({
+/** When members last signed in, by their id: as far as the sender may see it, as in the log of changes. */
+async function signInsOf(
+  { account, principal, services }: Pick<Call, 'account' | 'principal' | 'services'>,
+  members: readonly MemberRow[],
+): Promise<ReadonlyMap<string, number>> {
+  const seesAll = account.role === 'owner' || account.role === 'admin';
+  const own = principal.kind === 'user' ? principal.userId : undefined;
+  const userIds = members.map(({ userId }) => userId).filter((id) => seesAll || id === own);
+  const signIns = await services.operations.repositories.lastSignIns({ userIds });
+  return new Map(signIns.map(({ userId, at }) => [userId, at]));
+}
+
+const memberOf = ({ userId, name, email, role, joinedAt }: MemberRow, signIns: ReadonlyMap<string, number>) => ({
   id: userId,
   object: 'member' as const,
   name,
   email,
   role,
   joined_at: secondsOf(joinedAt),
+  // What they did before they joined is their own affair.
+  last_sign_in_at: (signIns.get(userId) ?? 0) < joinedAt ? null : secondsOf(signIns.get(userId)!),
 });
 
 const invitationOf = ({ id, email, role, invitedBy, createdAt, expiresAt }: InvitationRow) => ({

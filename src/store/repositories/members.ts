@@ -98,6 +98,22 @@ const members = (db: Db, accountId: string) =>
       'member.created_at as joinedAt',
     ]);
 
+/** When each of these users last signed in, by the log of changes: milliseconds; those who never did are left out. */
+export async function lastSignIns(
+  db: Db,
+  { userIds }: { readonly userIds: readonly string[] },
+): Promise<readonly { readonly userId: string; readonly at: number }[]> {
+  if (userIds.length === 0) return [];
+  const rows = await storedOn(db)
+    .selectFrom('audit_log')
+    .where('actor_id', 'in', userIds)
+    .where('action', '=', 'session.create')
+    .groupBy('actor_id')
+    .select(['actor_id as userId', ({ fn }) => fn.max('at').as('at')])
+    .execute();
+  return rows.map(({ userId, at }) => ({ userId: userId!, at: Number(at) }));
+}
+
 /**
  * Changes the role of a member, or with no role removes them. Throws `not_found`, and `conflict` when the account would have no
  * owner left. Returns the previous role.

@@ -167,6 +167,7 @@ const rowOperations = {
   findMembership: members.findMembership,
   listMemberships: members.listMemberships,
   listMembers: members.listMembers,
+  lastSignIns: members.lastSignIns,
   getMember: members.getMember,
   setMemberRole: members.setMemberRole,
   addMember: members.addMember,

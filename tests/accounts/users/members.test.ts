@@ -213,6 +213,29 @@ test('what takes a fresh sign-in is refused a quarter of an hour after it', asyn
   assert.equal((await owner.ask('GET', '/v1/invites')).status, 200);
 });
 
+test('owners and admins see when members last signed in since they joined, others their own alone', async (t) => {
+  const { join } = await scene(t);
+  const owner = await join('owner', 'owner');
+  const viewer = await join('viewer', 'viewer');
+  const shown = async (by: Browser): Promise<readonly (readonly [string, boolean])[]> =>
+    (await by.ask('GET', '/v1/members')).body['data'].map(
+      (member: { readonly name: string; readonly joined_at: number; readonly last_sign_in_at: number | null }) => [
+        member.name,
+        member.last_sign_in_at !== null && member.last_sign_in_at >= member.joined_at,
+      ],
+    );
+  assert.deepEqual(await shown(owner), [
+    ['viewer', true],
+    ['owner', true],
+  ]);
+  assert.deepEqual(await shown(viewer), [
+    ['viewer', true],
+    ['owner', false],
+  ]);
+  const one = (await viewer.ask('GET', `/v1/members/${owner.id}`)).body;
+  assert.deepEqual([one['id'], one['last_sign_in_at']], [owner.id, null]);
+});
+
 test('what a member did keeps their name when they have left; what they do here later has none', async (t) => {
   const { host, join, clock } = await scene(t);
   const owner = await join('owner', 'owner');

@@ -90,6 +90,10 @@ function Members() {
       ),
     },
     { head: t('role'), cell: ({ role }) => t(roleNames[role]) },
+    {
+      head: t('lastSignIn'),
+      cell: ({ last_sign_in_at: at }) => (at === null ? '–' : <Time at={at} relative />),
+    },
     { head: t('joined'), cell: ({ joined_at: at }) => <Time at={at} dateOnly /> },
     {
       head: t('spent'),

@@ -22,6 +22,7 @@ const de: Translated<TeamTexts> = {
     one: 'Dieser Schlüssel gilt ab sofort nicht mehr und bleibt in der Liste:',
     other: 'Diese {n} Schlüssel gelten ab sofort nicht mehr und bleiben in der Liste:',
   },
+  lastSignIn: 'Zuletzt angemeldet',
   lead: 'Wer zu {account} gehört, und was sie dürfen.',
   leave: 'Konto verlassen',
   leaveText: 'Sie verlieren sofort den Zugang zu diesem Konto. Zurück kommen Sie nur mit einer Einladung.',

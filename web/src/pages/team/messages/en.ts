@@ -21,6 +21,7 @@ const en = {
     one: 'This key stops working at once and stays listed:',
     other: 'These {n} keys stop working at once and stay listed:',
   },
+  lastSignIn: 'Last sign-in',
   lead: 'Who belongs to {account}, and what they may do.',
   leave: 'Leave the account',
   leaveText: 'You lose access to this account at once. Somebody has to invite you to come back.',

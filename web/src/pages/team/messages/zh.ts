@@ -19,6 +19,7 @@ const zh: Translated<TeamTexts> = {
   inviteText: '对方会收到一封带链接的邮件，链接只能使用一次，且仅限此地址。',
   joined: '加入时间',
   keysRevoked: { other: '以下 {n} 个密钥立即失效，但仍保留在列表中：' },
+  lastSignIn: '上次登录',
   lead: '谁属于 {account}，以及他们可以做什么。',
   leave: '退出账户',
   leaveText: '您将立即失去对此账户的访问权限。要回来，需要有人再次邀请您。',
