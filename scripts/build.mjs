@@ -7,6 +7,7 @@ import path from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { buildConsoleOrSay } from './console.mjs';
 import { buildDocsOrSay } from './docs-site.mjs';
+import { platforms } from './package/platforms.mjs';
 import { fail, isStarted, root, say, setup } from './setup.mjs';
 import { installAgain, slim } from './slim.mjs';
 
@@ -97,6 +98,15 @@ export async function buildProgram() {
   say(`build    ${outputs.size} files in ${((Date.now() - startedAt) / 1000).toFixed(1)} s`);
   return result;
 }
+
+/** The program of the npm package, without maps: the sources that they lead to are not there. */
+export const buildPackagedProgram = (folder) =>
+  bundleProgram({
+    outdir: folder,
+    sourcemap: false,
+    legalComments: 'none',
+    plugins: [standardFonts, platformPackages, engineLibrary(aboveBundle, engineFolder)],
+  });
 
 /** The program for tests, without the large libraries. */
 export const buildTestedProgram = (folder) =>
@@ -194,6 +204,11 @@ const entriesOf = (program) => ({
   },
 });
 
+const engineModules = 'node_modules/node-llama-cpp';
+
+/** In the npm package: what of node-llama-cpp is read as a file. */
+export const engineFolder = 'engine';
+
 /** The program may be moved together with what is installed; tests and scripts are built where they run. */
 const aboveBundle = "new URL('../', import.meta.url)";
 
@@ -202,7 +217,7 @@ const aboveBundle = "new URL('../', import.meta.url)";
  * tries a binary in another process first, which is half a second of every start; that is left out, since the engine's process may
  * crash: its owner says why, and starts it again. What the package downloads and clones with is never used here.
  */
-const engineLibrary = (repository = JSON.stringify(`${pathToFileURL(root).href}/`)) => ({
+const engineLibrary = (above = JSON.stringify(`${pathToFileURL(root).href}/`), folder = engineModules) => ({
   name: 'engine-library',
   setup(build) {
     build.onLoad({ filter: /[\\/]node-llama-cpp[\\/]dist[\\/].*\.js$/ }, ({ path: file }) => {
@@ -210,14 +225,35 @@ const engineLibrary = (repository = JSON.stringify(`${pathToFileURL(root).href}/
         return { contents: 'export const testBindingBinary = async () => true;' };
       const text = fs.readFileSync(file, 'utf8');
       if (!text.includes('import.meta.url')) return undefined;
-      const place = JSON.stringify(path.relative(root, file).replaceAll(path.sep, '/'));
-      const here = `new URL(${place}, ${repository}).href`;
+      const within = path.relative(path.join(root, engineModules), file).replaceAll(path.sep, '/');
+      const here = `new URL(${JSON.stringify(`${folder}/${within}`)}, ${above}).href`;
       return { contents: text.replaceAll('import.meta.url', here) };
     });
     build.onResolve({ filter: /^(ipull|simple-git)$/ }, ({ path: name }) => ({ path: name, namespace: 'unused' }));
     build.onLoad({ filter: /.*/, namespace: 'unused' }, () => ({ contents: 'module.exports = {};' }));
   },
 });
+
+/** In the npm package the native parts are not those of the libraries, but those of one package for each platform. */
+const platformPackages = {
+  name: 'platform-packages',
+  setup(build) {
+    const packageOf = new Map(platforms.map(({ name, engine }) => [engine, name]));
+    build.onResolve({ filter: /^@node-llama-cpp\// }, ({ path: name }) => ({
+      path: packageOf.get(name) ?? name,
+      external: true,
+    }));
+    const sqlite = path.join(root, 'node_modules', '@photostructure', 'sqlite', 'dist', 'index.mjs');
+    build.onResolve({ filter: /^@photostructure\/sqlite$/ }, () => ({ path: sqlite }));
+    build.onLoad({ filter: /[\\/]sqlite[\\/]dist[\\/]index\.mjs$/ }, ({ path: file }) => {
+      const text = fs.readFileSync(file, 'utf8');
+      const beside = 'join(_dirname(), "..")';
+      if (!text.includes(beside)) throw new Error(`${file} looks for its binary in another way than it did`);
+      const here = 'require(`@tokenhouse/${process.platform}-${process.arch}`).sqliteFolder';
+      return { contents: text.replace(beside, here) };
+    });
+  },
+};
 
 /**
  * undici's index loads its fetch, caches, cookies, web sockets and mocks as well: 50 ms of every start. The sources use these four.

@@ -2,7 +2,7 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { fail, nodeProblem, root } from './setup.mjs';
+import { fail, nodeProblem, root } from './basics.mjs';
 
 export async function launch(args) {
   const problem = nodeProblem(process.versions.node);

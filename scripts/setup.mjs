@@ -5,9 +5,9 @@ import { createHash } from 'node:crypto';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { fileURLToPath } from 'node:url';
+import { fail, isStarted, nodeProblem, nodeRemark, root, say } from './basics.mjs';
 
-export const root = path.dirname(path.dirname(fileURLToPath(import.meta.url)));
+export { fail, isStarted, nodeProblem, nodeRemark, root, say };
 
 /**
  * Leaves the process with words and code 1 when the clone cannot be made ready. To run the program takes fewer packages than to
@@ -19,35 +19,6 @@ export function setup({ onlyToRun = false } = {}) {
   const remark = nodeRemark(process.versions.node);
   if (remark !== undefined) say(remark);
   installDependencies(onlyToRun);
-}
-
-export function say(line) {
-  process.stderr.write(`${line}\n`);
-}
-
-export function fail(line) {
-  say(line);
-  process.exit(1);
-}
-
-/** Whether a script was started itself instead of being imported by another. */
-export function isStarted(moduleUrl) {
-  return (
-    process.argv[1] !== undefined && fs.realpathSync(process.argv[1]) === fs.realpathSync(fileURLToPath(moduleUrl))
-  );
-}
-
-/** Why this version of Node cannot run Tokenhouse; `undefined` when it can. */
-export function nodeProblem(version) {
-  const [major, minor] = version.split('.').map(Number);
-  if (major > 20 || (major === 20 && minor >= 19)) return undefined;
-  return `Tokenhouse needs Node 20.19 or later, and this is ${version}. Install a current one (https://nodejs.org, or: nvm install 24) and start again.`;
-}
-
-/** What should be said about a version that works. */
-export function nodeRemark(version) {
-  if (Number(version.split('.')[0]) !== 20) return undefined;
-  return `note     Node ${version} works, but Node 20 is past its end of life and gets no security fixes; Node 24 is the better choice`;
 }
 
 function installDependencies(onlyToRun) {

@@ -93,6 +93,12 @@ export const suites = {
     concurrency: 1,
     about: 'npm start in a fresh clone with an empty home folder',
   },
+  package: {
+    minutes: 10,
+    fileMinutes: 9,
+    concurrency: 1,
+    about: 'the npm package, packed, installed from a registry into an empty home folder, and started with npx',
+  },
   faults: {
     minutes: 20,
     fileMinutes: 5,

@@ -18,7 +18,8 @@ export const exitCodes = { refused: 1, usage: 64, unavailable: 69, configuration
 
 /** Reports what went wrong, on standard error; with `--json` also as a value on standard output. Never a stack. */
 export function explain(given: Failure, print: Printer): void {
-  const failure = { ...given, repair: given.repair.map((line) => runnable(line)) };
+  const said = (lines: readonly string[]): string[] => lines.map((line) => runnable(line));
+  const failure = { ...given, what: said(given.what), repair: said(given.repair) };
   if (print.json) {
     const { what, why, repair, exitCode } = failure;
     print.result({ error: what.join('\n'), why, repair, exit_code: exitCode }, []);

@@ -1,8 +1,9 @@
-import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 
 import { commentedConfig } from '../config/commented.ts';
 import { readEnvironment } from '../config/environment.ts';
+import { configPlace } from '../config/load.ts';
 import { configSchema } from '../config/schema.ts';
 import { scriptSchema } from '../inference/engines/scripted/script-schema.ts';
 import { CommandFailure } from './command-failure.ts';
@@ -19,7 +20,7 @@ export async function writeConfiguration(
   options: { readonly force?: boolean },
   named?: string,
 ): Promise<number> {
-  const file = path.resolve(directory, named ?? configPath ?? readEnvironment().configFile ?? 'tokenhouse.yaml');
+  const { file, isNamed } = configPlace(named ?? configPath, directory, readEnvironment());
   const schema = path.join(path.dirname(file), schemaName);
   const texts = [
     [file, commentedConfig(configSchema(scriptSchema), `./${schemaName}`)],
@@ -27,6 +28,7 @@ export async function writeConfiguration(
   ] as const;
   if (options.force !== true) for (const [target, text] of texts) refuseOther(target, text, named);
   try {
+    if (!isNamed) mkdirSync(path.dirname(file), { recursive: true });
     for (const [target, text] of texts) writeFileSync(target, text);
   } catch (error) {
     throw new CommandFailure({

@@ -3,7 +3,7 @@ import path from 'node:path';
 
 import { dollars } from '../platform/dollars.ts';
 import type { Config } from '../config/config.ts';
-import { loadConfig } from '../config/load.ts';
+import { configPlace, loadConfig } from '../config/load.ts';
 import type { Override } from '../config/overrides.ts';
 import { isLocalOnly } from '../config/public-url.ts';
 import { consoleUrl, entryUrl } from '../platform/entries.ts';
@@ -63,7 +63,6 @@ export async function serveCommand(context: Context, options: ServeOptions): Pro
   sayNotes(context);
 
   const stop = stopSignals();
-  const named = options.config ?? environment.configFile;
   const display = progressDisplay(process.stderr);
   const log = createLog(logOutput());
   let fatal: Error | undefined;
@@ -79,7 +78,7 @@ export async function serveCommand(context: Context, options: ServeOptions): Pro
       readConfig: (running) =>
         loadConfig({ environment, path: options.config, directory, scriptSchema, overrides, running }),
       workerEntry: entryUrl('serve-worker'),
-      configFile: path.resolve(directory, named ?? 'tokenhouse.yaml'),
+      configFile: configPlace(options.config, directory, environment).file,
       onFatal: (error) => {
         fatal = error;
         stop.now();

@@ -1,11 +1,11 @@
-import { existsSync, realpathSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, realpathSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 
 import { OperationError } from '../accounts/operation.ts';
 import { askService } from '../app/control/control-client.ts';
 import { controlSocketPath } from '../app/control/socket-path.ts';
 import type { Config, ModelConfig } from '../config/config.ts';
-import { findConfig } from '../config/load.ts';
+import { configPlace, findConfig } from '../config/load.ts';
 import { ConfigError } from '../config/problem.ts';
 import { readConfig } from '../config/read.ts';
 import { scriptSchema } from '../inference/engines/scripted/script-schema.ts';
@@ -18,7 +18,7 @@ export async function writeConfig(
   change: (text: string) => string,
 ): Promise<{ readonly written: string; readonly reloaded: boolean }> {
   const before = findConfig({ environment, path: given, directory });
-  const file = before.file ?? path.resolve(directory, before.shownAs);
+  const { file } = configPlace(given, directory, environment);
   const text = change(before.text);
   readConfig(text, { file, shownAs: before.shownAs, directory: path.dirname(file), environment, scriptSchema });
   replace(file, text);
@@ -33,6 +33,7 @@ export async function writeConfig(
 
 /** At once: a service that reads it meets the old file or the new one. Its mode stays, as it may hold secrets, and so does a link to it. */
 function replace(file: string, text: string): void {
+  mkdirSync(path.dirname(file), { recursive: true });
   const target = existsSync(file) ? realpathSync(file) : file;
   const mode = existsSync(target) ? statSync(target).mode & 0o777 : undefined;
   const draft = `${target}.new`;

@@ -20,7 +20,7 @@ export interface Environment {
   readonly configFile: string | undefined;
   /** Absolute folder of the model files, shared by all installations of this user. */
   readonly modelDirectory: string;
-  /** Absolute folder for the data of a service whose folder has none of its own; `undefined`: data stay in the folder. */
+  /** Absolute folder for data and configuration where nothing of a service is in the folder; `undefined`: they are in the folder. */
   readonly dataDirectory: string | undefined;
   readonly hub: { readonly endpoint: string | undefined; readonly token: Secret | undefined };
   /** Our credentials for the bucket of the files; `undefined`: not given. */
@@ -167,11 +167,23 @@ export const secretVariables: readonly string[] = [
   'OTEL_EXPORTER_OTLP_HEADERS',
 ] satisfies (keyof typeof environmentVariables)[];
 
-/** Adapts commands to npm having started this program, as in a clone: printed commands can then be run as they are. */
-export function runnable(text: string, variables: Readonly<Record<string, string | undefined>> = process.env): string {
-  if (variables['npm_command'] === undefined) return text;
-  return text.replaceAll(/(?<!npx )\btokenhouse (?=[a-z-])/g, 'npx tokenhouse ');
+/** Adapts commands to how this program was installed and started: printed commands can then be run as they are. */
+export function runnable(
+  text: string,
+  variables: Readonly<Record<string, string | undefined>> = process.env,
+  isInstalled = isFromRegistry,
+): string {
+  const there = isInstalled ? insteadOfClone.reduce((said, [of, by]) => said.replaceAll(of, by), text) : text;
+  if (variables['npm_command'] === undefined) return there;
+  return there.replaceAll(/(?<!npx )\btokenhouse (?=[a-z-])/g, 'npx tokenhouse ');
 }
+
+/** Commands for a clone, and what does the same for the npm package. */
+const insteadOfClone = [
+  ['npm ci --ignore-scripts && npm run build', 'npm install --include=optional tokenhouse@latest'],
+  ['git pull && npm start', 'npm install tokenhouse@latest && npm start'],
+  ['npm start', 'tokenhouse serve'],
+] as const;
 
 const secretOf = (text: string | undefined): Secret | undefined => (text === undefined ? undefined : new Secret(text));
 
@@ -219,7 +231,7 @@ function homeOfUser(): string {
   }
 }
 
-/** Installed from a registry, and not a clone: `npx tokenhouse` is started in any folder, which it should not fill. */
+/** The npm package, and not a clone: `npx tokenhouse` is started in any folder, which it should not fill. */
 const isFromRegistry = import.meta.url.includes('/node_modules/');
 
 /** Where programs of this user keep their data on this platform. */

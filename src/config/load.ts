@@ -22,7 +22,7 @@ export interface LoadOptions {
 }
 
 /**
- * The configuration: of `--config`, else of `TOKENHOUSE_CONFIG`, else of `tokenhouse.yaml` in the folder, else the defaults. A
+ * The configuration: of `--config`, else of `TOKENHOUSE_CONFIG`, else of `tokenhouse.yaml` in the service's folder, else the defaults. A
  * named file that does not exist is an error, never the defaults. Throws `ConfigError`.
  */
 export function loadConfig(options: LoadOptions): Config {
@@ -42,18 +42,35 @@ export interface FoundConfig {
 /** The text that `loadConfig` reads. Throws `ConfigError`. */
 export function findConfig(options: Omit<LoadOptions, 'scriptSchema'>): FoundConfig {
   const { environment, path: given, directory, running } = options;
-  const named = given ?? environment.configFile;
-  const file = path.resolve(directory, named ?? 'tokenhouse.yaml');
-  const shownAs = named ?? 'tokenhouse.yaml';
+  const { file, shownAs, isNamed } = configPlace(given, directory, environment);
   // A file in use that has disappeared is an error too, not a return to the defaults.
-  if (named === undefined && !existsSync(file) && running?.file === undefined)
-    return { text: '', file: undefined, shownAs, directory: dataBase(directory, environment) };
+  if (!isNamed && !existsSync(file) && running?.file === undefined)
+    return { text: '', file: undefined, shownAs, directory: path.dirname(file) };
   return { text: textOf(file, shownAs), file, shownAs, directory: path.dirname(file) };
 }
 
-/** The folder itself when it has data already: a service that was started there goes on there. */
-const dataBase = (directory: string, { dataDirectory }: Environment): string =>
-  dataDirectory === undefined || existsSync(path.join(directory, 'data', 'tokenhouse.db')) ? directory : dataDirectory;
+/** Where the configuration is, or would be: `given` by `--config`, else by the environment, else the service's own file. */
+export function configPlace(
+  given: string | undefined,
+  directory: string,
+  environment: Environment,
+): { readonly file: string; readonly shownAs: string; readonly isNamed: boolean } {
+  const named = given ?? environment.configFile;
+  if (named !== undefined) return { file: path.resolve(directory, named), shownAs: named, isNamed: true };
+  const folder = serviceFolder(directory, environment);
+  const file = path.join(folder, configName);
+  return { file, shownAs: folder === directory ? configName : file, isNamed: false };
+}
+
+const configName = 'tokenhouse.yaml';
+
+/** The folder itself when a service has been set up there: it goes on there. */
+function serviceFolder(directory: string, { dataDirectory }: Environment): string {
+  const isHere = [configName, path.join('data', 'tokenhouse.db')].some((name) =>
+    existsSync(path.join(directory, name)),
+  );
+  return isHere || dataDirectory === undefined ? directory : dataDirectory;
+}
 
 const fileBytesMax = 4 * 1024 * 1024;
 

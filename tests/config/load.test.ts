@@ -37,6 +37,23 @@ describe('finding the configuration', () => {
     assert.equal(storedIn(), path.join(here, 'data'));
   });
 
+  it('finds the configuration where the data are, when it is installed', () => {
+    const [here, ofUser] = ['another-place', 'of-user'].map(inFolder);
+    for (const made of [here!, ofUser!]) mkdirSync(made);
+    const environment = { ...readEnvironment({ HOME: '/h' }), dataDirectory: ofUser };
+    const found = () => loadConfig({ environment, directory: here! });
+    assert.equal(found().file, undefined);
+    const file = path.join(ofUser!, 'tokenhouse.yaml');
+    writeFileSync(file, 'server: { inference: { port: 9004 } }\n');
+    assert.equal(found().file, file);
+    assert.equal(found().server.inference.port, 9004);
+    assert.equal(found().storage.directory, path.join(ofUser!, 'data'));
+    writeFileSync(file, 'serve: {}\n');
+    assert.throws(found, (error: Error) => error.message.startsWith(`${file}:1:1`), 'named as the reader finds it');
+    writeFileSync(path.join(here!, 'tokenhouse.yaml'), 'server: { inference: { port: 9005 } }\n');
+    assert.equal(found().server.inference.port, 9005);
+  });
+
   it('never takes the defaults for a file that was named', () => {
     assert.throws(() => load({}, 'missing.yaml'), /missing\.yaml: does not exist/);
     assert.throws(() => load({ TOKENHOUSE_CONFIG: 'missing-too.yaml' }), /missing-too\.yaml: does not exist/);

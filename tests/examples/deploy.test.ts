@@ -240,3 +240,31 @@ describe('tokenhouse.service', () => {
     for (const code of codes) assert.match(page, new RegExp(`^\\| ${code} \\| (wrong usage|the configuration)`, 'm'));
   });
 });
+
+describe('publish.yml', () => {
+  const workflow = parse(readFileSync(inRepository('.github/workflows/publish.yml'), 'utf8')) as {
+    permissions: object;
+    jobs: Record<string, { permissions: object; steps: { run?: string; uses?: string }[] }>;
+  };
+  const steps = workflow.jobs['npm']!.steps;
+  const commands = steps.flatMap(({ run }) => run ?? []).join('\n');
+
+  test('runs scripts that exist, and sends the archives with provenance after the suite has tried them', () => {
+    const { scripts } = JSON.parse(readFileSync(inRepository('package.json'), 'utf8')) as { scripts: object };
+    const names = [...commands.matchAll(/npm run ([\w:-]+)/g)].map(([, name]) => name!);
+    for (const name of names) assert.ok(Object.hasOwn(scripts, name), name);
+    assert.deepEqual(names, ['test:package', 'package']);
+    for (const [line] of commands.matchAll(/npm publish.*/g)) assert.match(line, /--provenance --access public$/);
+    assert.ok(commands.lastIndexOf('npm run') < commands.indexOf('npm publish'));
+  });
+
+  test('has no more rights than it uses, and no token of the registry', () => {
+    assert.deepEqual(workflow.permissions, {});
+    assert.deepEqual(workflow.jobs['npm']!.permissions, {
+      contents: 'write',
+      'id-token': 'write',
+      attestations: 'write',
+    });
+    assert.doesNotMatch(JSON.stringify(workflow), /secrets\./);
+  });
+});
