@@ -99,6 +99,13 @@ export const suites = {
     concurrency: 1,
     about: 'the npm package, packed, installed from a registry into an empty home folder, and started with npx',
   },
+  launch: {
+    minutes: 15,
+    fileMinutes: 10,
+    concurrency: 1,
+    ci: false,
+    about: 'Claude Code, Codex, opencode and Cline, as tokenhouse launch sets them up',
+  },
   faults: {
     minutes: 20,
     fileMinutes: 5,

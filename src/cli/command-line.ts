@@ -9,6 +9,8 @@ import type { TaxStatus } from '../tax/tax.ts';
 import type { BudgetOptions } from './budgets.ts';
 import type { BareContext, Context } from './context.ts';
 import type { KeyLimitOptions } from './keys.ts';
+import type { ClientName } from './launch/clients.ts';
+import type { LaunchOptions } from './launch/launch.ts';
 import {
   centsToMicrocents,
   centsToMicrocentsOrNone,
@@ -50,6 +52,16 @@ type BareRun<Options> = (context: BareContext, options: Options, ...words: (stri
 /** Written again, because only declarations are loaded before a command runs. */
 const taxStatuses: readonly TaxStatus[] = ['standard', 'exempt', 'reverse_charge'];
 const keyRoles: readonly Role[] = ['owner', 'admin', 'billing', 'developer', 'viewer'];
+const launchable: readonly ClientName[] = [
+  'claude',
+  'codex',
+  'opencode',
+  'cline',
+  'zed',
+  'continue',
+  'open-webui',
+  'librechat',
+];
 /** The periods of a budget. */
 const budgetPeriods: readonly BudgetPeriod[] = ['day', 'week', 'month', 'total'];
 
@@ -217,6 +229,35 @@ export function commandProgram(exit: (code: number) => void = () => {}, around =
     .option('--claims', 'ask each server with small requests whether it does what the card of its model says')
     .option('--write', 'do that, and correct the configuration by what was found')
     .action(bare(() => import('./doctor/doctor.ts').then(({ doctor }) => doctor)));
+  command(program, 'launch', 'set up a client for this service, with a key and a budget of its own, and start it')
+    .addArgument(new Argument('<client>', 'which one').choices(launchable))
+    .argument('[words...]', 'arguments of the client, after --')
+    .option('--model <model>', 'model that it uses (default: the first one that chats)')
+    .option('--account <account-id>', 'account that pays (default: the only account)')
+    .addOption(
+      new Option('--budget <dollars>', 'budget of its key for a period')
+        .argParser(dollarsToMicrocents)
+        .default(500_000_000n, '5.00'),
+    )
+    .addOption(periodOption('--budget-per <period>'))
+    .option('--url <url>', 'address of the service for the client (default: that on this computer)', serviceUrl)
+    .option('-y, --yes', 'do not ask before anything is written')
+    .option('--no-start', 'only set it up')
+    .option('--print', 'print the environment and the file, and write nothing')
+    .option('--restore', 'put its file back as it was, and revoke the key')
+    .option('--force', 'with --restore: also when the file has been changed since')
+    .action(
+      action<LaunchOptions>(async () => {
+        const { launch } = await import('./launch/launch.ts');
+        return (context, options, client, words) =>
+          // Commander has read them as declared above.
+          launch(context, options, client as ClientName, words as unknown as readonly string[]);
+      }),
+    );
+
+  command(program, 'doctor', 'check everything that a service needs here, and suggest repairs').action(
+    bare(() => import('./doctor/doctor.ts').then(({ doctor }) => doctor)),
+  );
 
   const keys = group('keys', 'API keys');
   command(keys, 'create', 'create a key; it is shown only once')

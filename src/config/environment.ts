@@ -20,6 +20,10 @@ export interface Environment {
   readonly configFile: string | undefined;
   /** Absolute folder of the model files, shared by all installations of this user. */
   readonly modelDirectory: string;
+  /** The user's home folder. */
+  readonly home: string;
+  /** Absolute folder for what programs keep for this user. */
+  readonly userDataDirectory: string;
   /** Absolute folder for data and configuration where nothing of a service is in the folder; `undefined`: they are in the folder. */
   readonly dataDirectory: string | undefined;
   readonly hub: { readonly endpoint: string | undefined; readonly token: Secret | undefined };
@@ -70,6 +74,7 @@ export function readEnvironment(variables: Readonly<Record<string, string | unde
   const problems = [...ofFiles, ...secretProblems(get), ...endpointProblems(get)];
   if (problems.length > 0) throw new ConfigError(problems);
   const home = get('HOME') ?? get('USERPROFILE') ?? homeOfUser();
+  const userDataDirectory = path.join(dataHome(get, home), 'tokenhouse');
   return Object.freeze({
     secret: secretOf(get('TOKENHOUSE_SECRET')),
     metricsToken: secretOf(get('TOKENHOUSE_METRICS_TOKEN')),
@@ -84,7 +89,9 @@ export function readEnvironment(variables: Readonly<Record<string, string | unde
       get('TOKENHOUSE_MODEL_DIR') ??
         path.join(get('XDG_CACHE_HOME') ?? path.join(home, '.cache'), 'tokenhouse', 'models'),
     ),
-    dataDirectory: isFromRegistry ? path.join(dataHome(get, home), 'tokenhouse') : undefined,
+    home,
+    userDataDirectory,
+    dataDirectory: isFromRegistry ? userDataDirectory : undefined,
     hub: {
       endpoint: get('HF_ENDPOINT')?.replace(/\/+$/, ''),
       token: secretOf(get('HF_TOKEN')),
