@@ -106,6 +106,13 @@ export const suites = {
     ci: false,
     about: 'Claude Code, Codex, opencode and Cline, as tokenhouse launch sets them up',
   },
+  helm: {
+    minutes: 5,
+    fileMinutes: 4,
+    concurrency: 1,
+    ci: false,
+    about: 'the Helm chart: linted, rendered as it is committed, and held to the schemas of Kubernetes',
+  },
   faults: {
     minutes: 20,
     fileMinutes: 5,

@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { describe, test } from 'node:test';
 
 import type { Command } from 'commander';
-import { parse } from 'yaml';
+import { parse, parseAllDocuments } from 'yaml';
 
 import { commandProgram } from '../../src/cli/command-line.ts';
 import { readContext } from '../../src/cli/read-context.ts';
@@ -238,6 +238,102 @@ describe('tokenhouse.service', () => {
     const codes = valuesOf('RestartPreventExitStatus')[0]!.split(' ');
     const page = readFileSync(inRepository('docs/cli.md'), 'utf8');
     for (const code of codes) assert.match(page, new RegExp(`^\\| ${code} \\| (wrong usage|the configuration)`, 'm'));
+  });
+});
+
+interface Pod {
+  readonly automountServiceAccountToken: boolean;
+  readonly securityContext: object;
+  readonly terminationGracePeriodSeconds?: number;
+  readonly containers: readonly {
+    readonly args: readonly string[];
+    readonly env: readonly { readonly name: string; readonly value: string }[];
+    readonly securityContext: object;
+    readonly ports?: readonly { readonly containerPort: number }[];
+    readonly volumeMounts: readonly { readonly name: string; readonly mountPath: string }[];
+    readonly [probe: string]: unknown;
+  }[];
+}
+interface Manifest {
+  readonly kind: string;
+  readonly data?: Readonly<Record<string, string>>;
+  readonly spec?: { readonly template?: { readonly spec: Pod } };
+}
+
+describe('the Helm chart, as it is rendered in golden/', () => {
+  const golden = inRepository('deploy', 'helm', 'tokenhouse', 'golden');
+  const rendered = readdirSync(golden)
+    .filter((name) => /^[^.]+\.yaml$/.test(name))
+    .map((name) => ({
+      name,
+      manifests: parseAllDocuments(readFileSync(join(golden, name), 'utf8')).map((one) => one.toJS() as Manifest),
+    }));
+
+  /** The configuration that a pod has, with secrets in the place of those that the cluster has. */
+  function podConfig(folder: string, pod: Pod, file: string): Config {
+    mkdirSync(join(folder, 'secrets'));
+    for (const name of ['postgres_password', 'secret', 'metrics_token'])
+      writeFileSync(join(folder, 'secrets', name), 'a'.repeat(64));
+    writeFileSync(join(folder, 'tokenhouse.yaml'), file);
+    const variables = pod.containers[0]!.env.map(({ name, value }) => [
+      name,
+      value.replace('/run/secrets/tokenhouse', join(folder, 'secrets')).replace('/etc/tokenhouse', folder),
+    ]);
+    return configOf(folder, Object.fromEntries(variables) as Record<string, string>);
+  }
+
+  for (const { name, manifests } of rendered) {
+    const podOf = (kind: string): Pod => manifests.find((one) => one.kind === kind)!.spec!.template!.spec;
+    const file = manifests.find(({ kind }) => kind === 'ConfigMap')!.data!['tokenhouse.yaml']!;
+
+    test(`${name}: the program takes its configuration, and its commands, ports and routes exist`, (t) => {
+      const pod = podOf('Deployment');
+      const [container] = pod.containers;
+      const config = podConfig(temporaryFolder(t), pod, file);
+      assert.equal(config.storage.type, 'postgres');
+      assert.deepEqual(
+        container!.ports!.map(({ containerPort }) => containerPort),
+        ports(config),
+      );
+      assert.ok(pod.terminationGracePeriodSeconds! > config.server.limits.drainTimeoutMs / 1000 + 5);
+      assertCommand(container!.args);
+      for (const probe of ['startupProbe', 'livenessProbe', 'readinessProbe']) {
+        const { httpGet } = container![probe] as { readonly httpGet: { readonly path: string } };
+        assert.ok(healthRoutes.includes(httpGet.path), probe);
+      }
+    });
+
+    test(`${name}: the tables are made with the same database and secret, by a command that exists`, (t) => {
+      const pod = podOf('Job');
+      assertCommand(pod.containers[0]!.args);
+      const [ofJob, ofReplica] = [pod, podOf('Deployment')].map((one) => podConfig(temporaryFolder(t), one, file));
+      assert.deepEqual(ofJob!.storage, ofReplica!.storage);
+    });
+
+    test(`${name}: its containers have no rights, and write to /data and /tmp alone`, () => {
+      for (const pod of [podOf('Deployment'), podOf('Job')]) {
+        const [container] = pod.containers;
+        assert.equal(pod.automountServiceAccountToken, false);
+        assert.match(JSON.stringify(pod.securityContext), /"runAsNonRoot":true,"runAsUser":1000/);
+        assert.deepEqual(container!.securityContext, {
+          allowPrivilegeEscalation: false,
+          readOnlyRootFilesystem: true,
+          capabilities: { drop: ['ALL'] },
+        });
+        const written = container!.volumeMounts
+          .filter((mount) => !('readOnly' in mount))
+          .map(({ mountPath }) => mountPath);
+        assert.deepEqual(written, ['/data', '/tmp']);
+      }
+    });
+  }
+
+  test('scales by a metric that exists', () => {
+    const operations = readFileSync(inRepository('docs/operations.md'), 'utf8');
+    const [metric] = /tokenhouse_\w+/.exec(
+      JSON.stringify(rendered.flatMap(({ manifests }) => manifests).find(({ kind }) => kind === 'ScaledObject')),
+    )!;
+    assert.ok(operations.includes(`\`${metric}\``), metric);
   });
 });
 

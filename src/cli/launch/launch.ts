@@ -51,7 +51,7 @@ export async function launch(
   const environment = client.environment(await setUp(context, options, name, connection, file));
   const { program, then } = client;
   if (program !== undefined && options.start && isRunning && process.stdin.isTTY && process.stdout.isTTY)
-    return await start(program, words, environment);
+    return await start(program, words, { ...context.environment.childVariables, ...environment });
   for (const line of exportLines(environment)) context.print.say(line);
   if (then !== undefined) context.print.say(then);
   if (program !== undefined) context.print.say(`Start it: ${[...program.words, ...words].map(quoted).join(' ')}`);
@@ -305,7 +305,7 @@ async function revoke(context: Context, { keyId, service }: LaunchRecord): Promi
   }
 }
 
-/** In this terminal; its exit code is ours. */
+/** In this terminal, without secrets of the service; its exit code is ours. */
 async function start(
   { words, install }: NonNullable<Client['program']>,
   more: readonly string[],
@@ -314,7 +314,7 @@ async function start(
   const [command, ...first] = words;
   const child = spawn(command, [...first, ...more], {
     stdio: 'inherit',
-    env: { ...process.env, ...environment },
+    env: environment,
     shell: process.platform === 'win32',
   });
   // The terminal sends them to the client as well, which knows what they mean.
