@@ -33,13 +33,21 @@ const about = {
 
 /** Whole packages as folders, `tokenhouse` and one for each of these platforms, and their archives in the folder above. */
 export async function makePackages(folder, chosen) {
-  fs.rmSync(folder, { recursive: true, force: true });
-  fs.mkdirSync(folder, { recursive: true });
+  empty(folder);
   const parts = path.join(folder, 'parts');
   const folders = [await makeProgram(path.join(parts, 'tokenhouse'))];
   for (const platform of chosen)
     folders.push(makePlatform(path.join(parts, `${platform.os}-${platform.cpu}`), platform));
   return folders.map((made) => pack(made, folder));
+}
+
+/** Of what an earlier run has made; a folder with anything else in it is somebody's. */
+function empty(folder) {
+  fs.mkdirSync(folder, { recursive: true });
+  const names = fs.readdirSync(folder);
+  const other = names.find((name) => name !== 'parts' && !/^tokenhouse-.*\.tgz$/.test(name));
+  if (other !== undefined) fail(`${folder} has something else in it (${other}), which would be lost. Name an empty folder.`);
+  for (const name of names) fs.rmSync(path.join(folder, name), { recursive: true });
 }
 
 /** The program, what it serves, and what it is made of. */
