@@ -277,9 +277,10 @@ describe('the Helm chart, as it is rendered in golden/', () => {
     writeFileSync(join(folder, 'tokenhouse.yaml'), file);
     const variables = pod.containers[0]!.env.map(({ name, value }) => [
       name,
-      value.replace('/run/secrets/tokenhouse', join(folder, 'secrets')).replace('/etc/tokenhouse', folder),
+      value.replace('/run/secrets/tokenhouse', join(folder, 'secrets')),
     ]);
-    return configOf(folder, Object.fromEntries(variables) as Record<string, string>);
+    // From a secret of the cluster.
+    return configOf(folder, { VLLM_KEY: 'k', ...(Object.fromEntries(variables) as Record<string, string>) });
   }
 
   for (const { name, manifests } of rendered) {
@@ -291,6 +292,9 @@ describe('the Helm chart, as it is rendered in golden/', () => {
       const [container] = pod.containers;
       const config = podConfig(temporaryFolder(t), pod, file);
       assert.equal(config.storage.type, 'postgres');
+      const mounted = container!.volumeMounts.find((mount) => mount.name === 'config')!.mountPath;
+      const [, folder] = /^WORKDIR (.*)$/m.exec(read('Dockerfile').split(' AS plain')[1]!)!;
+      assert.equal(mounted, `${folder}/tokenhouse.yaml`, 'where the image starts, in a folder that can be written');
       assert.deepEqual(
         container!.ports!.map(({ containerPort }) => containerPort),
         ports(config),
@@ -306,8 +310,12 @@ describe('the Helm chart, as it is rendered in golden/', () => {
     test(`${name}: the tables are made with the same database and secret, by a command that exists`, (t) => {
       const pod = podOf('Job');
       assertCommand(pod.containers[0]!.args);
-      const [ofJob, ofReplica] = [pod, podOf('Deployment')].map((one) => podConfig(temporaryFolder(t), one, file));
-      assert.deepEqual(ofJob!.storage, ofReplica!.storage);
+      const [ofJob, ofReplica] = [pod, podOf('Deployment')].map((one) => {
+        const { storage } = podConfig(temporaryFolder(t), one, file);
+        assert.ok(storage.type === 'postgres');
+        return [storage.url.reveal(), storage.password?.reveal()];
+      });
+      assert.deepEqual(ofJob, ofReplica);
     });
 
     test(`${name}: its containers have no rights, and write to /data and /tmp alone`, () => {
