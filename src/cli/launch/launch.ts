@@ -5,6 +5,7 @@ import { createInterface } from 'node:readline/promises';
 import type { BudgetPeriod } from '../../store/budget.ts';
 import { askForStatus } from '../../app/control/control-client.ts';
 import { controlSocketPath } from '../../app/control/socket-path.ts';
+import { runnable } from '../../config/environment.ts';
 import { localUrl } from '../../config/public-url.ts';
 import { generatesText } from '../../catalog/card-flags.ts';
 import { inputOf } from '../budgets.ts';
@@ -109,7 +110,7 @@ function sayWhatIsMissing({ print }: Context, client: Client, model: OfferedMode
     print.say(
       `note     ${client.title} needs a window of ${client.contextMin} tokens or more, and ${model.id} has ${model.contextLength}`,
     );
-  if (!isRunning) print.say('note     no service runs here now; start it: npm start');
+  if (!isRunning) print.say(runnable('note     no service runs here now; start it: npm start'));
 }
 
 /** Nothing is made or written. */
@@ -183,7 +184,7 @@ async function setUp(
   );
   if (!context.print.json)
     context.print.say(
-      `${client.title} has the key ${made.keyId} of its own. Undo: tokenhouse launch ${name} --restore`,
+      runnable(`${client.title} has a key of its own, ${made.keyId}. Undo: tokenhouse launch ${name} --restore`),
     );
   return full;
 }
