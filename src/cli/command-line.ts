@@ -229,6 +229,7 @@ export function commandProgram(exit: (code: number) => void = () => {}, around =
     .option('--claims', 'ask each server with small requests whether it does what the card of its model says')
     .option('--write', 'do that, and correct the configuration by what was found')
     .action(bare(() => import('./doctor/doctor.ts').then(({ doctor }) => doctor)));
+
   command(program, 'launch', 'set up a client for this service, with a key and a budget of its own, and start it')
     .addArgument(new Argument('<client>', 'which one').choices(launchable))
     .argument('[words...]', 'arguments of the client, after --')
@@ -254,10 +255,6 @@ export function commandProgram(exit: (code: number) => void = () => {}, around =
           launch(context, options, client as ClientName, words as unknown as readonly string[]);
       }),
     );
-
-  command(program, 'doctor', 'check everything that a service needs here, and suggest repairs').action(
-    bare(() => import('./doctor/doctor.ts').then(({ doctor }) => doctor)),
-  );
 
   const keys = group('keys', 'API keys');
   command(keys, 'create', 'create a key; it is shown only once')
