@@ -7,6 +7,7 @@ import type { Engine } from '../inference/engines/engine.ts';
 import { createLlamaEngine } from '../inference/engines/llama/engine.ts';
 import { readGgufHeader } from '../inference/engines/llama/gguf-header.ts';
 import { MemoryBudget } from '../inference/engines/llama/memory-budget.ts';
+import type { Purpose } from '../inference/engines/llama/purpose.ts';
 import type { SamplingDefaults } from '../generation/sampling-defaults.ts';
 import { flavors } from '../inference/engines/openai/flavors.ts';
 import type { ReportedIncident } from '../inference/engines/openai/incidents.ts';
@@ -147,8 +148,12 @@ function startedWith(model: ModelConfig, limits: LimitsConfig): readonly unknown
     'sources',
   ];
   const started = Object.entries(model).filter(([name]) => !cardOnly.includes(name as keyof ModelConfig));
-  return [started, reasons(model), limits.firstTokenTimeoutMs, limits.streamIdleTimeoutMs];
+  return [started, reasons(model), purposeOn(model), limits.firstTokenTimeoutMs, limits.streamIdleTimeoutMs];
 }
+
+/** What the card promises. A model that embeds or ranks does nothing else. */
+const purposeOn = ({ capabilities: { embeddings, rerank } }: ModelConfig): Purpose =>
+  embeddings.supported ? 'embed' : rerank.supported ? 'rank' : 'write';
 
 /** Whether the model accepts a reasoning effort. */
 const reasons = ({ capabilities, zdrCapabilities }: ModelConfig): boolean =>
@@ -170,6 +175,7 @@ function openEngine(
       const engine = createLlamaEngine({
         name: model.id,
         modelFile: file.then(({ path }) => path),
+        purpose: purposeOn(model),
         contextLength: model.contextLength,
         defaultSystem: model.template.defaultSystem,
         queueLimit: config.queueMax,

@@ -165,7 +165,7 @@ export const embeddingsFlags = {
     inFile: 'the model makes embeddings there; it then generates no text',
     onCard: available.onCard,
     example: true,
-    backends: { llama: 'no', others: 'may' },
+    backends: { others: 'may' },
   },
   dimensions: {
     inFile: 'its vectors may be cut to the `dimensions` of a request (Matryoshka)',
@@ -181,7 +181,7 @@ export const rerankFlags = {
     inFile: 'the model ranks documents there; it then generates no text',
     onCard: available.onCard,
     example: true,
-    backends: { llama: 'no', openai: 'no', others: 'may' },
+    backends: { openai: 'no', others: 'may' },
   },
 } as const satisfies Flags;
 

@@ -5,7 +5,9 @@ import { withModel, withoutModel, type ModelEntry } from '../config/edit.ts';
 import { defaultableFields, defaultableNames } from '../generation/sampling-defaults.ts';
 import { readGgufHeader, type GgufHeader } from '../inference/engines/llama/gguf-header.ts';
 import { MemoryBudget } from '../inference/engines/llama/memory-budget.ts';
+import { memoryNeedsOf } from '../inference/engines/llama/memory-needs.ts';
 import { ModelRefused } from '../inference/engines/llama/model-refused.ts';
+import { purposeOf, refuseOtherPurpose, type Purpose } from '../inference/engines/llama/purpose.ts';
 import { fetchModel } from '../inference/model-files/fetch-model.ts';
 import { pinModel, type PinnedModel } from '../inference/model-files/pin-model.ts';
 import { progressDisplay } from '../inference/model-files/progress.ts';
@@ -16,7 +18,7 @@ import type { Context } from './context.ts';
 import { exitCodes } from './failure.ts';
 import { bytesInWords } from './amount.ts';
 import { freeModelId, modelNamed, takenOverLine, writeConfig } from './write-config.ts';
-import { probeModel } from './model-probe.ts';
+import { probeModel, probeTask } from './model-probe.ts';
 
 interface AddOptions {
   readonly id?: string;
@@ -45,20 +47,18 @@ export async function addModel(context: Context, options: AddOptions, input = ''
     const { path: file } = await fetchModel(files, { environment, onProgress: display.show, signal });
     display.end();
     const header = await readGgufHeader(file);
-    const contextLength = windowOf(header, context);
-    const probe = await probeModel(file, Math.min(contextLength, probeWindow), header.hasChatTemplate);
+    const purpose = purposeOf(header);
+    refuseOtherPurpose(header, purpose);
+    const contextLength = windowOf(header, purpose, context);
+    const { facts, line } = await probed(file, Math.min(contextLength, probeWindow), purpose, header);
     const entry = entryOf(id, pinned, header, contextLength);
     const { written, reloaded } = await writeConfig(context, options.config, (text) => withModel(text, entry));
     const can = promisesOf(header);
     print.result(
       {
-        id,
-        file,
-        bytes: header.fileBytes,
-        context_length: contextLength,
+        ...{ id, file, bytes: header.fileBytes, context_length: contextLength },
         ...can,
-        answer: probe.text,
-        tokens_per_second: Math.round(probe.tokensPerSecond * 10) / 10,
+        ...facts,
         config: written,
         is_in_force: reloaded,
       },
@@ -66,7 +66,7 @@ export async function addModel(context: Context, options: AddOptions, input = ''
         `${id} · ${bytesInWords(header.fileBytes)} · ${header.architecture} · sha256 ${pinned.files[0]!.sha256}`,
         `window   ${contextLength} tokens${contextLength < (header.contextLength ?? 0) ? `, of ${header.contextLength} that it was trained for: memory has no room for more` : ''}`,
         `can      ${wordsOf(can)}`,
-        `says     ${JSON.stringify(probe.text.slice(0, 100))}, ${probe.tokensPerSecond.toFixed(1)} tokens a second`,
+        line,
         `config   ${written}, price 0`,
         takenOverLine(reloaded),
       ],
@@ -78,6 +78,28 @@ export async function addModel(context: Context, options: AddOptions, input = ''
   } finally {
     display.end();
   }
+}
+
+/** What the model does when it is asked, for programs and for people. */
+async function probed(file: string, contextLength: number, purpose: Purpose, { hasChatTemplate }: GgufHeader) {
+  const rounded = (speed: number): number => Math.round(speed * 10) / 10;
+  if (purpose === 'write') {
+    const { text, tokensPerSecond } = await probeModel(file, contextLength, hasChatTemplate);
+    const speed = `${tokensPerSecond.toFixed(1)} tokens a second`;
+    return {
+      facts: { answer: text, tokens_per_second: rounded(tokensPerSecond) },
+      line: `says     ${JSON.stringify(text.slice(0, 100))}, ${speed}`,
+    };
+  }
+  const { dimensions, tokensPerSecond } = await probeTask(file, contextLength, purpose);
+  const made = purpose === 'embed' ? `vectors of ${dimensions} numbers` : 'a score for each document';
+  return {
+    facts: {
+      ...(purpose === 'embed' ? { dimensions } : {}),
+      tokens_per_second: rounded(tokensPerSecond),
+    },
+    line: `makes    ${made}, from ${tokensPerSecond.toFixed(1)} tokens a second`,
+  };
 }
 
 /** `tokenhouse models remove`. The file stays: other models and clones share it. */
@@ -128,12 +150,13 @@ function filesOf({ files }: PinnedModel, directory: string) {
 }
 
 /** The longest window of which two slots fit into memory; throws `ModelRefused` when not even a short one does. */
-function windowOf({ contextLength = windowMin, ...needs }: GgufHeader, { config }: Context): number {
+function windowOf(header: GgufHeader, purpose: Purpose, { config }: Context): number {
   const { cacheBytesMax } = config.server.limits;
-  for (let window = contextLength; ; window = Math.floor(window / 2 / 256) * 256) {
+  for (let window = header.contextLength ?? windowMin; ; window = Math.floor(window / 2 / 256) * 256) {
     try {
       const budget = new MemoryBudget({ cacheBytesMax, models: 1 });
-      budget.claim({ ...needs, contextLength: window, slots: window > windowMin * 2 ? 2 : 1 }).release();
+      const slots = window > windowMin * 2 ? 2 : 1;
+      budget.claim(memoryNeedsOf(header, { purpose, contextLength: window, slots })).release();
       return window;
     } catch (error) {
       if (!(error instanceof ModelRefused) || window / 2 < windowMin) throw error;
@@ -143,16 +166,24 @@ function windowOf({ contextLength = windowMin, ...needs }: GgufHeader, { config 
 
 const windowMin = 1024;
 
-function promisesOf({ chatTemplate }: GgufHeader) {
-  if (chatTemplate === undefined) return { chat: false, tools: false, reasoning: false };
+function promisesOf(header: GgufHeader) {
+  const { chatTemplate } = header;
+  const nothing = { chat: false, tools: false, reasoning: false };
+  const purpose = purposeOf(header);
+  if (purpose === 'embed') return { ...nothing, embeddings: true };
+  if (purpose === 'rank') return { ...nothing, rerank: true };
+  if (chatTemplate === undefined) return nothing;
   const { thinking, rendersTools } = outputShape(chatTemplate);
   return { chat: true, tools: rendersTools, reasoning: thinking.type !== 'none' };
 }
 
-const wordsOf = ({ chat, tools, reasoning }: ReturnType<typeof promisesOf>): string =>
-  chat
+function wordsOf({ chat, tools, reasoning, ...measures }: ReturnType<typeof promisesOf>): string {
+  if ('embeddings' in measures) return 'embeddings: /v1/embeddings';
+  if ('rerank' in measures) return 'rerank: /v1/rerank';
+  return chat
     ? `chat, tools ${tools ? 'in its own format' : 'in a format that is described to it'}, schemas, ${reasoning ? 'reasoning' : 'no reasoning'}`
     : 'text completions only: the file has no chat template';
+}
 
 function entryOf(
   id: string,
@@ -160,21 +191,32 @@ function entryOf(
   header: GgufHeader,
   contextLength: number,
 ): ModelEntry {
-  const { chat, reasoning } = promisesOf(header);
   const [first, ...parts] = files.map(({ source, sha256, bytes }) => ({ sources: [source], sha256, bytes }));
   const stated = defaultableNames.flatMap((field) => {
     const value = defaults[defaultableFields[field].field];
     return value === undefined ? [] : [[field, value]];
   });
-  const unavailable = { supported: false };
+  const capabilities = capabilitiesOf(header);
   return {
     id,
     ...(name === id ? {} : { display_name: name }),
     context_length: contextLength,
     pricing: { input_dollars_per_million: 0, output_dollars_per_million: 0 },
-    ...(stated.length === 0 ? {} : { defaults: Object.fromEntries(stated) as Record<string, number> }),
-    ...(reasoning ? { capabilities: { reasoning: true } } : {}),
-    ...(chat ? {} : { capabilities: { chat_completions: unavailable, responses: unavailable, messages: unavailable } }),
+    ...(stated.length === 0 || purposeOf(header) !== 'write'
+      ? {}
+      : { defaults: Object.fromEntries(stated) as Record<string, number> }),
+    ...(capabilities === undefined ? {} : { capabilities }),
     backends: [{ engine: 'llama', ...first!, ...(parts.length === 0 ? {} : { parts }) }],
   };
+}
+
+/** What the configuration has to say of a model, because it is not what holds without a word. */
+function capabilitiesOf(header: GgufHeader): object | undefined {
+  const available = { supported: true };
+  const unavailable = { supported: false };
+  const purpose = purposeOf(header);
+  if (purpose !== 'write') return purpose === 'embed' ? { embeddings: available } : { rerank: available };
+  const { chat, reasoning } = promisesOf(header);
+  if (!chat) return { chat_completions: unavailable, responses: unavailable, messages: unavailable };
+  return reasoning ? { reasoning: true } : undefined;
 }

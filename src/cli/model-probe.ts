@@ -1,5 +1,6 @@
 import type { Engine } from '../inference/engines/engine.ts';
-import { createLlamaEngine } from '../inference/engines/llama/engine.ts';
+import { createLlamaEngine, type LlamaEngineOptions } from '../inference/engines/llama/engine.ts';
+import type { Purpose } from '../inference/engines/llama/purpose.ts';
 import { smallRequest } from '../inference/engines/small-request.ts';
 import { ApiError } from '../platform/errors.ts';
 
@@ -10,19 +11,59 @@ export interface Probe {
   readonly tokensPerSecond: number;
 }
 
+export interface TaskProbe {
+  /** Numbers of a vector; a score has one. */
+  readonly dimensions: number;
+  readonly tokensPerSecond: number;
+}
+
 /** What a model says when it is loaded and asked; its speed alone on this machine. Rejects when it cannot be loaded. */
-export async function probeModel(modelFile: string, contextLength: number, hasChatTemplate: boolean): Promise<Probe> {
+export const probeModel = (modelFile: string, contextLength: number, hasChatTemplate: boolean): Promise<Probe> =>
+  withEngine({ modelFile, contextLength, purpose: 'write' }, (engine) => sayHello(engine, hasChatTemplate));
+
+/** The same for a model that embeds or ranks: what it makes of a text, and how fast it reads. */
+export const probeTask = (
+  modelFile: string,
+  contextLength: number,
+  purpose: Exclude<Purpose, 'write'>,
+): Promise<TaskProbe> =>
+  withEngine({ modelFile, contextLength, purpose }, async (engine) => {
+    let dimensions = 1;
+    let tokens = 0;
+    const task =
+      purpose === 'embed'
+        ? ({ type: 'embed', field: 'input', dimensions: undefined } as const)
+        : ({ type: 'rank', field: 'documents', query: 'Which words are there?' } as const);
+    const prompt = {
+      type: 'texts',
+      prompts: Array.from({ length: 8 }, () => 'a few words of text '.repeat(8)),
+    } as const;
+    const startedMs = performance.now();
+    await engine.generate({ ...smallRequest({ isChat: false }), prompt, task }, AbortSignal.timeout(probeTimeoutMs), (events) => {
+      for (const event of events) {
+        if (event.type === 'start') tokens = event.promptTokens ?? 0;
+        if (event.type === 'vector') dimensions = event.vector.length;
+      }
+      return true;
+    });
+    return { dimensions, tokensPerSecond: tokens / ((performance.now() - startedMs) / 1000) };
+  });
+
+async function withEngine<Answer>(
+  { modelFile, ...options }: Pick<LlamaEngineOptions, 'contextLength' | 'purpose'> & { readonly modelFile: string },
+  ask: (engine: Engine) => Promise<Answer>,
+): Promise<Answer> {
   const engine = createLlamaEngine({
     name: 'probe',
     modelFile: Promise.resolve(modelFile),
-    contextLength,
+    ...options,
     slots: 1,
     defaultSystem: 'template',
     log: () => {},
   });
   try {
     await engine.ready;
-    return await sayHello(engine, hasChatTemplate);
+    return await ask(engine);
   } finally {
     await engine.close();
   }

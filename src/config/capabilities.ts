@@ -44,6 +44,11 @@ export function capabilitiesOf(
   const zdrBackends = backends.filter(({ zdr }) => zdr);
   const zdr = zdrOf(file, zdrBackends, report);
   const capabilities = { ...new Partition(file, backends, {}, report).capabilities(), zdr };
+  if (capabilities.embeddings.supported && capabilities.rerank.supported && backends.some(isEmbedded))
+    report(
+      ['rerank', 'supported'],
+      'the embedded engine loads a file either to embed or to rank; keep the one that the file was made for',
+    );
   // The file's settings for all requests have been checked already.
   const ofZdr: Notes['report'] = (at, what) => void (at[0] === 'zdr' && report(at, what));
   const zdrCapabilities = zdr
@@ -52,6 +57,8 @@ export function capabilitiesOf(
   for (const [at, value] of shownOf(capabilities, zdrCapabilities)) show(at, value);
   return { capabilities, zdrCapabilities };
 }
+
+const isEmbedded = ({ engine }: BackendConfig): boolean => engine === 'llama';
 
 function zdrOf({ zdr }: FlagsInFile, zdrBackends: readonly BackendConfig[], report: Notes['report']): boolean {
   if (zdrBackends.length > 0) return zdr['supported'] !== false;

@@ -7,6 +7,7 @@ import { after, before, test } from 'node:test';
 
 import { fileServer, sendFile, type FileServer } from '../inference/model-files/file-server.ts';
 import { TestService, until } from '../support/service.ts';
+import { writeTinyBert } from '../support/tiny-bert.ts';
 import { writeSplitTinyGguf, writeTinyGguf } from '../support/tiny-gguf.ts';
 import { CommandFolder, jsonOf } from './command.ts';
 
@@ -16,6 +17,8 @@ const made = mkdtempSync(join(tmpdir(), 'tokenhouse-add-'));
 const script = [['assistant\n', 'Hello', ' there', '<|im_end|>']];
 writeTinyGguf(join(made, 'tiny-Q8_0.gguf'), { script, contextLength: 2048 });
 writeTinyGguf(join(made, 'plain-F16.gguf'), { chatTemplate: null, contextLength: 2048 });
+writeTinyBert(join(made, 'bert-mean.gguf'), { contextLength: 512 });
+writeTinyBert(join(made, 'bert-rank.gguf'), { contextLength: 512, pooling: 'rank' });
 const parts = writeSplitTinyGguf(join(made, 'split-Q4_0'), 3, { script, contextLength: 2048 });
 const bodies = new Map(readdirSync(made).map((name) => [name, readFileSync(join(made, name))]));
 const sha256Of = (bytes: Buffer): string => createHash('sha256').update(bytes).digest('hex');
@@ -131,6 +134,23 @@ test('a local split model and a URL', async () => {
   const { code, stderr } = await folder.run('models', 'add', url, '--id', 'by-url');
   assert.equal(code, 0, stderr);
   assert.match(configOf(folder), new RegExp(`${sha256Of(bodies.get('tiny-Q8_0.gguf')!)}`));
+});
+
+test('a model that embeds or ranks gets the card for it, and is tried with that', async () => {
+  const folder = folderOf();
+  const embeds = jsonOf(
+    await folder.run('models', 'add', join(made, 'bert-mean.gguf'), '--id', 'embeds', '--json'),
+  ) as object;
+  const expected = { context_length: 512, chat: false, embeddings: true, dimensions: 64 };
+  assert.deepEqual({ ...embeds, ...expected }, embeds);
+  const { code, stderr, stdout } = await folder.run('models', 'add', join(made, 'bert-rank.gguf'), '--id', 'ranks');
+  assert.equal(code, 0, stderr);
+  assert.match(stdout, /can +rerank: \/v1\/rerank\nmakes +a score for each document, from [\d.]+ tokens a second\n/);
+  const text = configOf(folder);
+  assert.match(
+    text,
+    /id: embeds[^]*capabilities:\s+embeddings:\s+supported: true[^]*id: ranks[^]*rerank:\s+supported: true/,
+  );
 });
 
 /** A user whom no list names: clusters give one to a container. Only root can become one. */

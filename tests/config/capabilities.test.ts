@@ -306,14 +306,16 @@ test('whatever flags are written, a card that is accepted promises nothing that 
 
 test('a model that measures writes nothing, and says neither what its backends cannot do', () => {
   const embeds = 'capabilities: { embeddings: { supported: true, dimensions: true } }';
-  for (const kind of kinds.filter((each) => each !== 'llama')) {
+  for (const kind of kinds) {
     const { embeddings, chat, responses, messages, tools } = read(embeds, backends[kind]).capabilities;
     assert.deepEqual(embeddings, { supported: true, dimensions: true }, kind);
     assert.deepEqual([chat.supported, responses.supported, messages.supported, tools], Array(4).fill(false), kind);
   }
   const refused = (lines: string, kind: Kind, what: RegExp): void =>
     assert.throws(() => read(lines, backends[kind]), what);
-  refused(embeds, 'llama', /cannot do that/);
+  const both = 'capabilities: { embeddings: { supported: true }, rerank: { supported: true } }';
+  refused(both, 'llama', /either to embed or to rank/);
+  assert.ok(read(both, backends.vllm).capabilities.rerank.supported);
   refused('capabilities: { rerank: { supported: true } }', 'openai', /cannot do that/);
   refused('capabilities: { embeddings: { dimensions: true } }', 'vllm', /requires embeddings.supported/);
   refused(

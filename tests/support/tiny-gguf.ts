@@ -24,6 +24,8 @@ export interface TinyGgufOptions {
   readonly userDefined?: readonly string[];
   /** Further tokens of the type "control", which have no text of their own; byte-level BPE only. */
   readonly controls?: readonly string[];
+  /** `llama.pooling_type`, which makes it a model of embeddings; 3 takes the last token's vector. */
+  readonly poolingType?: number;
   /** `general.sampling.*`, by the names after it. */
   readonly sampling?: Readonly<Record<string, number>>;
 }
@@ -76,7 +78,7 @@ export const chatMlTemplate = `{%- if messages[0].role == 'system' %}{{- '<|im_s
 {%- endfor %}
 {%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}`;
 
-const tokenType = { normal: 1, unknown: 2, control: 3, userDefined: 4, byte: 6 } as const;
+export const tokenType = { normal: 1, unknown: 2, control: 3, userDefined: 4, byte: 6 } as const;
 
 interface Vocabulary {
   readonly model: 'gpt2' | 'llama';
@@ -223,7 +225,7 @@ function joinPair(word: readonly string[], joined: string): string[] {
   return result;
 }
 
-interface Tensor {
+export interface Tensor {
   readonly name: string;
   readonly shape: readonly number[];
   readonly data: Float32Array;
@@ -314,7 +316,7 @@ function preferPlainText(
   }
 }
 
-function randomNumbers(seed: number): { uniform(): number; normal(): number } {
+export function randomNumbers(seed: number): { uniform(): number; normal(): number } {
   let state = seed >>> 0;
   const uniform = () => {
     state = (state + 0x6d2b79f5) >>> 0;
@@ -325,7 +327,7 @@ function randomNumbers(seed: number): { uniform(): number; normal(): number } {
   return { uniform, normal: () => Math.sqrt(-2 * Math.log(1 - uniform())) * Math.cos(2 * Math.PI * uniform()) };
 }
 
-type Value =
+export type Value =
   | { readonly type: 'u16' | 'u32' | 'i32' | 'f32'; readonly value: number }
   | { readonly type: 'bool'; readonly value: boolean }
   | { readonly type: 'string'; readonly value: string }
@@ -364,13 +366,14 @@ function metadataOf(vocabulary: Vocabulary, options: TinyGgufOptions): Map<strin
   } else metadata.set('tokenizer.ggml.scores', { type: 'f32s', value: vocabulary.scores });
   const template = options.chatTemplate === undefined ? chatMlTemplate : options.chatTemplate;
   if (template !== null) metadata.set('tokenizer.chat_template', text(template));
+  if (options.poolingType !== undefined) metadata.set('llama.pooling_type', u32(options.poolingType));
   for (const [key, value] of Object.entries(options.sampling ?? {}))
     metadata.set(`general.sampling.${key}`, key === 'top_k' ? { type: 'i32', value } : { type: 'f32', value });
   return metadata;
 }
 
 /** GGUF version 3: header, key-value pairs, tensor table, then the tensors, each aligned to 32 bytes. */
-function encodeGguf(metadata: ReadonlyMap<string, Value>, tensors: readonly Tensor[]): Buffer {
+export function encodeGguf(metadata: ReadonlyMap<string, Value>, tensors: readonly Tensor[]): Buffer {
   const head = [Buffer.from('GGUF'), uint32(3), uint64(tensors.length), uint64(metadata.size)];
   for (const [key, value] of metadata) head.push(string(key), encodeValue(value));
   let offset = 0;

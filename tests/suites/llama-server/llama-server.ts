@@ -6,6 +6,7 @@ import { join } from 'node:path';
 
 import { readEnvironment } from '../../../src/config/environment.ts';
 import { until } from '../../support/service.ts';
+import { writeTinyBert, type TinyBertOptions } from '../../support/tiny-bert.ts';
 import { writeTinyGguf, type TinyGgufOptions } from '../../support/tiny-gguf.ts';
 import { inRepository } from '../../support/repository.ts';
 
@@ -156,6 +157,12 @@ export class TinyModels {
   write(name: string, options: TinyGgufOptions): string {
     const file = join(this.#folder, `${name}.gguf`);
     writeTinyGguf(file, options);
+    return file;
+  }
+
+  writeBert(name: string, options: TinyBertOptions): string {
+    const file = join(this.#folder, `${name}.gguf`);
+    writeTinyBert(file, options);
     return file;
   }
 

@@ -3,8 +3,8 @@ import type { Llama, LlamaContextSequence } from 'node-llama-cpp';
 import { byteReader } from './token-bytes.ts';
 
 /**
- * The only file that knows node-llama-cpp, and the only one that touches its internals: the addon's own model, context and
- * sampler objects. The package's generators cost two locks, a scheduler and a sampler configuration per token; one loop over the
+ * With `task-bindings.ts` the only file that knows node-llama-cpp, and the only one that touches its internals: the addon's own
+ * model, context and sampler objects. The package's generators cost two locks, a scheduler and a sampler configuration per token; one loop over the
  * addon reaches 0.98–1.02 of llama-server at 8 streams, the generators 0.57. The version is pinned, the shape is checked when a
  * model is opened, and `tests/inference/engines/llama/bindings.test.ts` holds what each call must do.
  */
@@ -311,42 +311,37 @@ interface Addon {
 
 /** The addon's objects inside the package's, checked method by method: another version fails here with a clear message. */
 function addonOf(objects: { readonly llama: object; readonly model: object; readonly context: object }): Addon {
-  const model = member(objects.model, '_model');
-  const context = member(objects.context, '_ctx');
-  const bindings = member(objects.llama, '_bindings');
-  const methods = {
-    model: ['tokenize', 'detokenize', 'getTokenString', 'getTokenAttributes', 'isEogToken', 'getVocabularyType'],
-    context: [
-      'initBatch',
-      'addToBatch',
-      'decodeBatch',
-      'sampleToken',
-      'removeTokenCellsFromSequence',
-      'getSequenceKvCacheMinPosition',
-      'getSequenceKvCacheMaxPosition',
-      'setThreads',
-    ],
-    bindings: ['AddonSampler', 'AddonGrammar', 'AddonGrammarEvaluationState'],
-  };
-  for (const [object, names] of [
-    [model, methods.model],
-    [context, methods.context],
-    [bindings, methods.bindings],
-  ] as const) {
-    for (const name of names) {
-      if (typeof (object as Record<string, unknown>)[name] !== 'function') {
-        throw new Error(`node-llama-cpp has no ${name}: this engine needs the version that package.json pins`);
-      }
-    }
-  }
+  const model = checked<AddonModel>(member(objects.model, '_model'), [
+    'tokenize',
+    'detokenize',
+    'getTokenString',
+    'getTokenAttributes',
+    'isEogToken',
+    'getVocabularyType',
+  ]);
+  const context = checked<AddonContext>(member(objects.context, '_ctx'), [
+    'initBatch',
+    'addToBatch',
+    'decodeBatch',
+    'sampleToken',
+    'removeTokenCellsFromSequence',
+    'getSequenceKvCacheMinPosition',
+    'getSequenceKvCacheMaxPosition',
+    'setThreads',
+  ]);
+  const bindings = checked<object>(member(objects.llama, '_bindings'), [
+    'AddonSampler',
+    'AddonGrammar',
+    'AddonGrammarEvaluationState',
+  ]);
   const classes = bindings as {
     readonly AddonSampler: Addon['Sampler'];
     readonly AddonGrammar: Addon['Grammar'];
     readonly AddonGrammarEvaluationState: Addon['GrammarState'];
   };
   return {
-    model: model as AddonModel,
-    context: context as AddonContext,
+    model,
+    context,
     Sampler: classes.AddonSampler,
     Grammar: classes.AddonGrammar,
     GrammarState: classes.AddonGrammarEvaluationState,
@@ -354,12 +349,22 @@ function addonOf(objects: { readonly llama: object; readonly model: object; read
   };
 }
 
-function member(object: object, name: string): object {
+/** An object inside one of the package's. */
+export function member(object: object, name: string): object {
   const value = (object as Record<string, unknown>)[name];
-  if (!isRecord(value))
-    throw new Error(`node-llama-cpp has no ${name}: this engine needs the version that package.json pins`);
+  if (!isRecord(value)) throw otherVersion(name);
   return value;
 }
+
+/** The object as what has these methods. */
+export function checked<Addon extends object>(object: object, methods: readonly string[]): Addon {
+  for (const name of methods)
+    if (typeof (object as Record<string, unknown>)[name] !== 'function') throw otherVersion(name);
+  return object as Addon;
+}
+
+const otherVersion = (name: string): Error =>
+  new Error(`node-llama-cpp has no ${name}: this engine needs the version that package.json pins`);
 
 class SamplerHandle implements Sampler {
   readonly addon: AddonSampler;
@@ -490,11 +495,12 @@ function samplerOf(sampler: Sampler): AddonSampler {
 
 /** llama_vocab_type in llama.h */
 const bytePairVocabulary = 2;
+export const wordPieceVocabulary = 3;
 
 // llama_token_attr in llama.h
 const attribute = { control: 8, userDefined: 16, stripsBefore: 128, stripsAfter: 256 };
 
-function traitsOf(attributes: number): TokenTraits {
+export function traitsOf(attributes: number): TokenTraits {
   const has = (bit: number) => (attributes & bit) !== 0;
   return {
     kind: has(attribute.control) ? 'control' : has(attribute.userDefined) ? 'user-defined' : 'plain',
@@ -503,12 +509,12 @@ function traitsOf(attributes: number): TokenTraits {
   };
 }
 
-function vocabularySizeOf(tokenizer: unknown): number {
+export function vocabularySizeOf(tokenizer: unknown): number {
   const tokens = isRecord(tokenizer) && isRecord(tokenizer['ggml']) ? tokenizer['ggml']['tokens'] : undefined;
   if (!Array.isArray(tokens)) throw new Error('the model file has no vocabulary');
   return tokens.length;
 }
 
-function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
+export function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
   return typeof value === 'object' && value !== null;
 }

@@ -4,6 +4,7 @@ import type { PromptEcho } from './prompt-echo.ts';
 import type { Direction, JobEnding, JobReader, MadeToken } from './loop.ts';
 import type { Rpc } from '../../../platform/rpc/rpc.ts';
 import { unreadTokensMax, type HostCalls, type Refusal } from './protocol.ts';
+import { engineFailure } from './refusal.ts';
 
 export interface DeliveryOptions {
   readonly request: number;
@@ -127,7 +128,7 @@ export class Delivery {
       case 'cancelled':
         return;
       case 'failed':
-        this.#fail(failure(ending.detail));
+        this.#fail(engineFailure(ending.detail));
         return;
       case 'too-slow':
         this.#fail(tooSlow(this.#options.constraintParam));
@@ -186,16 +187,6 @@ export class Delivery {
 }
 
 const coalesceMs = 10;
-
-function failure(detail: string): Refusal {
-  return {
-    code: 'backend_http_error',
-    message: 'The engine of this model failed while it worked on this request.',
-    param: undefined,
-    extra: {},
-    detail,
-  };
-}
 
 /** Contracts decision 13. */
 function tooSlow(param: string | undefined): Refusal {

@@ -5,13 +5,15 @@ import type { Engine, EngineStatus } from '../engine.ts';
 import { defaultThreads } from './bindings.ts';
 import { RpcError } from '../../../platform/rpc/failure.ts';
 import { Supervisor, type ChildEvent } from './child-process.ts';
-import { readGgufHeader } from './gguf-header.ts';
+import { readGgufHeader, type GgufHeader } from './gguf-header.ts';
 import { Channel } from './channel.ts';
 import { MemoryBudget, type MemoryClaim } from './memory-budget.ts';
+import { memoryNeedsOf, taskBatchTokens, windowsOf } from './memory-needs.ts';
 import { ModelRefused } from './model-refused.ts';
 import { offeredTools, refuseOversized } from './prompt.ts';
 import { unreadTokensMax, type ChildMeasure, type Refusal, type Work } from './protocol.ts';
 import { CrashQuarantine } from './crash-quarantine.ts';
+import { refuseOtherPurpose, type Purpose } from './purpose.ts';
 import type { StopSignal } from '../../../platform/stop-signal.ts';
 
 export interface LlamaEngineOptions {
@@ -19,6 +21,8 @@ export interface LlamaEngineOptions {
   readonly name: string;
   /** Resolves when the GGUF is on disk. Until then the engine is starting; when it rejects, it is down with that reason. */
   readonly modelFile: Promise<string>;
+  /** What its card promises; to write by default. */
+  readonly purpose?: Purpose;
   /** Tokens per sequence, prompt and answer together. */
   readonly contextLength: number;
   /** Concurrent answers; by default 4, or as many as the memory budget has room for. */
@@ -122,6 +126,10 @@ class ForkedLlamaEngine implements LlamaEngine {
     this.ready.catch(() => {});
   }
 
+  get #purpose(): Purpose {
+    return this.#options.purpose ?? 'write';
+  }
+
   get pid(): number | undefined {
     return this.#supervisor?.pid;
   }
@@ -155,11 +163,11 @@ class ForkedLlamaEngine implements LlamaEngine {
     signal.throwIfAborted();
     this.#refuse(request);
     const content = request.retain
-      ? [request.prompt, request.logitBias, request.constraint?.gbnf, request.tools]
+      ? [request.prompt, request.logitBias, request.constraint?.gbnf, request.tools, request.task]
       : undefined;
     if (content !== undefined && this.#quarantine.isQuarantined(content))
       throw failed('This request crashed the engine of the model twice and is not tried again.');
-    const exchange: Exchange = { channel: new Channel(), jobs: promptCount(request.prompt) * request.choices, content };
+    const exchange: Exchange = { channel: new Channel(), jobs: jobsOf(request), content };
     const id = this.#open(exchange);
     const abandon = () => {
       exchange.channel.fail(signal.reason);
@@ -240,11 +248,13 @@ class ForkedLlamaEngine implements LlamaEngine {
     let supervised: Supervised;
     try {
       const header = await readGgufHeader(modelFile);
+      refuseOtherPurpose(header, this.#purpose);
       const contextLength = Math.min(this.#options.contextLength, header.contextLength ?? Infinity);
       if (this.#isClosed()) throw new Error('The engine was closed before it was ready.');
       const budget = this.#options.memory ?? new MemoryBudget({ cacheBytesMax: undefined, models: 1 });
-      const memory = budget.claim({ ...header, contextLength, slots: this.#options.slots });
-      supervised = { supervisor: this.#supervisorOf(modelFile, contextLength, header.fileBytes, memory), memory };
+      const { slots } = this.#options;
+      const memory = budget.claim(memoryNeedsOf(header, { purpose: this.#purpose, contextLength, slots }));
+      supervised = { supervisor: this.#supervisorOf(modelFile, contextLength, header, memory), memory };
       this.#state = { kind: 'supervised', ...supervised };
     } catch (error) {
       const reason = error instanceof ModelRefused ? error.message : codeOf(error);
@@ -260,14 +270,19 @@ class ForkedLlamaEngine implements LlamaEngine {
     }
   }
 
-  #supervisorOf(modelFile: string, contextLength: number, fileBytes: number, memory: MemoryClaim): Supervisor {
+  #supervisorOf(modelFile: string, contextLength: number, header: GgufHeader, memory: MemoryClaim): Supervisor {
     const { name: model, log } = this.#options;
     const threadsMax = this.#options.threads ?? defaultThreads();
     return new Supervisor({
       load: {
         modelFile,
+        purpose: this.#purpose,
         contextLength,
         slots: memory.slots,
+        contexts: windowsOf(contextLength, memory.slots).map((window) => ({
+          window,
+          batchTokens: taskBatchTokens(header, window),
+        })),
         defaultSystem: this.#options.defaultSystem,
         gpu: this.#options.gpu ?? false,
         decodeThreads: this.#options.decodeThreads,
@@ -276,7 +291,7 @@ class ForkedLlamaEngine implements LlamaEngine {
       silenceMs: this.#options.silenceMs ?? 4000,
       loadTimeoutMs: this.#options.loadTimeoutMs ?? 600_000,
       // The file may be in memory twice: as it is, and repacked for the processor.
-      rssBytesMax: this.#options.rssBytesMax ?? fileBytes * 2 + memory.cacheBytes + 2 ** 30,
+      rssBytesMax: this.#options.rssBytesMax ?? header.fileBytes * 2 + memory.cacheBytes + 2 ** 30,
       idleUnloadMs: this.#options.idleUnloadMs,
       isIdle: () => this.#exchanges.size === 0 && this.#counting === 0,
       handlers: {
@@ -296,6 +311,8 @@ class ForkedLlamaEngine implements LlamaEngine {
 
   #refuse(request: EngineRequest): void {
     refuseUnfit(request);
+    if ((request.task?.type ?? 'write') !== this.#purpose)
+      throw new ApiError('unsupported_feature', 'This model does not take such requests.', { param: 'model' });
     const status = this.status();
     if (status.state !== 'ready')
       throw away(
@@ -365,6 +382,8 @@ class ForkedLlamaEngine implements LlamaEngine {
 
 /** Answers of one request; a larger request must be split. */
 const jobsMax = 128;
+/** Inputs of one task. */
+const taskPromptsMax = 2048;
 /** The child is notified of reads in portions: far fewer than it may run ahead. */
 const reportTokens = unreadTokensMax / 4;
 const countsMax = 256;
@@ -379,7 +398,9 @@ function refuseUnfit(request: EngineRequest): void {
       param: constraintParam(constraint.source),
     });
   }
-  const jobs = promptCount(request.prompt) * request.choices;
+  const jobs = jobsOf(request);
+  if (promptCount(request.prompt) > taskPromptsMax)
+    throw unfit(request.task?.field ?? 'prompt', `At most ${taskPromptsMax} inputs are allowed.`);
   if (promptCount(request.prompt) === 0) throw unfit('prompt', 'The prompt is missing.');
   if (!(jobs >= 1 && jobs <= jobsMax)) throw unfit('n', `A request may have at most ${jobsMax} answers.`);
   if (!Number.isFinite(maxTokens)) throw unfit('max_tokens', '`max_tokens` must be a number.');
@@ -403,17 +424,22 @@ const stopLengthMax = 4096;
 /** Twice the largest vocabulary there is. */
 const biasesMax = 524_288;
 
+/** A task's inputs share the contexts, an input at a time: they are one piece of work. */
+const jobsOf = ({ prompt, task, choices }: EngineRequest): number =>
+  task === undefined ? promptCount(prompt) * choices : 1;
+
 function promptCount(prompt: Prompt): number {
   return prompt.type === 'messages' ? 1 : prompt.prompts.length;
 }
 
 function workOf(request: EngineRequest): Work {
   const { prompt, choices, maxTokens, sampling, stop, logprobs, logitBias, cacheScope, retain, constraint } = request;
-  const { tools, toolChoice, parallelToolCalls, effort, reasoningForm, reasoningRoomTokens, tokens } = request;
+  const { tools, toolChoice, parallelToolCalls, effort, reasoningForm, reasoningRoomTokens, tokens, task } = request;
   return {
     ...{ prompt, choices, maxTokens, sampling, stop, logprobs, logitBias, cacheScope, retain },
     ...{ tools, toolChoice, parallelToolCalls, effort, reasoningForm, reasoningRoomTokens },
     ...(tokens === undefined ? {} : { tokens }),
+    ...(task === undefined ? {} : { task }),
     gbnf: constraint?.gbnf,
     constraintParam: constraint && constraintParam(constraint.source),
   };

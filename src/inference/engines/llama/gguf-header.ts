@@ -22,7 +22,24 @@ export interface GgufHeader {
   readonly tensorCount: number;
   /** What the file recommends where a request says nothing. */
   readonly samplingDefaults: SamplingDefaults;
+  /** How the vectors of an input's tokens become one, for a model of embeddings; `undefined`: the file states nothing. */
+  readonly pooling: Pooling | undefined;
+  /** Each token sees only those before it; models of embeddings mostly see the whole input. */
+  readonly isCausal: boolean;
+  /** It ends in a classifier, which scores instead of writing. */
+  readonly hasClassifier: boolean;
+  /** Numbers of one layer, and how many there are; 0 where the file does not say. */
+  readonly shape: {
+    readonly layers: number;
+    readonly width: number;
+    readonly innerWidth: number;
+    readonly heads: number;
+  };
 }
+
+/** llama_pooling_type in llama.h */
+const poolings = ['none', 'mean', 'cls', 'last', 'rank'] as const;
+export type Pooling = (typeof poolings)[number];
 
 /**
  * Reads the header of a GGUF file and checks everything that llama.cpp takes on trust, so that a truncated or foreign file is
@@ -40,13 +57,14 @@ export async function readGgufHeader(path: string): Promise<GgufHeader> {
     throw new ModelRefused(
       `it is one of ${splitCount} files; the first is to be named as …-00001-of-${nameNumber(splitCount)}.gguf`,
     );
-  let { fileBytes, tensorCount } = header;
+  let { fileBytes, tensorCount, hasClassifier } = header;
   for (let part = 2; part <= splitCount; part++) {
     const further = await withReader(`${stem}-${nameNumber(part)}-of-${count}.gguf`, readPart);
     fileBytes += further.fileBytes;
     tensorCount += further.tensorCount;
+    hasClassifier ||= further.hasClassifier;
   }
-  return { ...header, fileBytes, tensorCount };
+  return { ...header, fileBytes, tensorCount, hasClassifier };
 }
 
 const nameNumber = (part: number): string => String(part).padStart(5, '0');
@@ -63,7 +81,7 @@ async function withReader<Value>(path: string, read: (reader: Reader) => Promise
 }
 
 async function readHeader(reader: Reader): Promise<{ readonly header: GgufHeader; readonly splitCount: number }> {
-  const { metadata, tensorCount, splitCount } = await readTables(reader);
+  const { metadata, tensorCount, splitCount, hasClassifier } = await readTables(reader);
   const architecture = metadata.get('general.architecture');
   if (typeof architecture !== 'string' || architecture === '')
     throw new ModelRefused('it does not state its architecture');
@@ -71,6 +89,8 @@ async function readHeader(reader: Reader): Promise<{ readonly header: GgufHeader
   const vocabulary = metadata.get('tokenizer.ggml.tokens');
   if (!(vocabulary instanceof Elements) || vocabulary.count === 0) throw new ModelRefused('it has no vocabulary');
   const contextLength = metadata.get(`${architecture}.context_length`);
+  const pooling = metadata.get(`${architecture}.pooling_type`);
+  const number = numberOf(metadata, architecture);
   const template = metadata.get('tokenizer.chat_template');
   const header = {
     fileBytes: reader.fileBytes,
@@ -82,14 +102,23 @@ async function readHeader(reader: Reader): Promise<{ readonly header: GgufHeader
     chatTemplate: typeof template === 'string' && template !== '' ? template : undefined,
     tensorCount,
     samplingDefaults: samplingDefaultsIn((name) => shortest(metadata.get(`general.sampling.${samplingKeys[name]}`))),
+    pooling: typeof pooling === 'number' ? poolings[pooling] : undefined,
+    isCausal: metadata.get(`${architecture}.attention.causal`) !== 0,
+    hasClassifier,
+    shape: {
+      layers: number('block_count'),
+      width: number('embedding_length'),
+      innerWidth: number('feed_forward_length'),
+      heads: number('attention.head_count'),
+    },
   };
   return { header, splitCount };
 }
 
 /** A further file of a split model has tensors and little else. */
-async function readPart(reader: Reader): Promise<{ readonly fileBytes: number; readonly tensorCount: number }> {
-  const { tensorCount } = await readTables(reader);
-  return { fileBytes: reader.fileBytes, tensorCount };
+async function readPart(reader: Reader): Promise<Pick<GgufHeader, 'fileBytes' | 'tensorCount' | 'hasClassifier'>> {
+  const { tensorCount, hasClassifier } = await readTables(reader);
+  return { fileBytes: reader.fileBytes, tensorCount, hasClassifier };
 }
 
 async function readTables(reader: Reader) {
@@ -113,8 +142,8 @@ async function readTables(reader: Reader) {
   // The first of several files may have none.
   if (tensorCount === 0 && splitCount === 1) throw new ModelRefused('it has no tensors');
   if (splitCount > splitsMax) throw new ModelRefused(`it claims to be one of ${splitCount} files`);
-  await checkTensors(reader, tensorCount, alignmentOf(metadata));
-  return { metadata, tensorCount, splitCount };
+  const hasClassifier = await checkTensors(reader, tensorCount, alignmentOf(metadata));
+  return { metadata, tensorCount, splitCount, hasClassifier };
 }
 
 /** As llama.cpp's converter writes them from a model's `generation_config.json` (llama.cpp pull request 17120). */
@@ -222,11 +251,17 @@ function alignmentOf(metadata: ReadonlyMap<string, Kept>): number {
   throw new ModelRefused('its alignment is not a power of two');
 }
 
-/** Every tensor has to lie inside the file: llama.cpp maps the file and reads where the table points. */
-async function checkTensors(reader: Reader, count: number, alignment: number): Promise<void> {
+/**
+ * Every tensor has to lie inside the file: llama.cpp maps the file and reads where the table points. Returns whether one of them is a
+ * classifier's.
+ */
+async function checkTensors(reader: Reader, count: number, alignment: number): Promise<boolean> {
   let end = 0;
+  let hasClassifier = false;
   for (let tensor = 0; tensor < count; tensor++) {
-    if ((await reader.text(keyBytesMax)) === undefined) throw new ModelRefused('it has a tensor with a very long name');
+    const name = await reader.text(keyBytesMax);
+    if (name === undefined) throw new ModelRefused('it has a tensor with a very long name');
+    hasClassifier ||= name === 'cls.weight' || name === 'cls.output.weight';
     await reader.need(4);
     const dimensions = reader.uint32();
     if (dimensions < 1 || dimensions > 4) throw new ModelRefused(`it has a tensor of ${dimensions} dimensions`);
@@ -245,13 +280,19 @@ async function checkTensors(reader: Reader, count: number, alignment: number): P
   const start = Math.ceil(reader.position / alignment) * alignment;
   if (start + end > reader.fileBytes)
     throw new ModelRefused(`it is truncated: it has ${reader.fileBytes} bytes and its tensors need ${start + end}`);
+  return hasClassifier;
 }
 
-function cacheBytesPerToken(metadata: ReadonlyMap<string, Kept>, architecture: string): number {
-  const number = (name: string): number => {
+/** The counts that the file states of its architecture; 0 where it states none. */
+function numberOf(metadata: ReadonlyMap<string, Kept>, architecture: string): (name: string) => number {
+  return (name) => {
     const value = metadata.get(`${architecture}.${name}`);
     return isCount(value) ? value : 0;
   };
+}
+
+function cacheBytesPerToken(metadata: ReadonlyMap<string, Kept>, architecture: string): number {
+  const number = numberOf(metadata, architecture);
   const layers = number('block_count');
   const heads = number('attention.head_count');
   const width = heads === 0 ? 0 : number('embedding_length') / heads;

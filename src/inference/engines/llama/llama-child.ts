@@ -9,6 +9,9 @@ import { ChatTemplate } from './chat-template.ts';
 import { Delivery } from './delivery.ts';
 import { Loop, type Job } from './loop.ts';
 import { offeredTools, PromptTokenizer, type PromptRequest } from './prompt.ts';
+import { refusalOf } from './refusal.ts';
+import { openTaskModel } from './task-bindings.ts';
+import { TaskEngine } from './task-engine.ts';
 import { Rpc } from '../../../platform/rpc/rpc.ts';
 import { ProcessTransport, type ProcessChannel } from '../../../platform/rpc/transport.ts';
 import type { ChildCalls, Counted, HostCalls, LoadOptions, ModelFacts, Refusal, Work } from './protocol.ts';
@@ -22,13 +25,13 @@ import { callsMaxOf, forcesCalls, toolGrammar } from './tool-grammar.ts';
  * killing itself: `process.exit` would wait for a decode that runs on the thread pool.
  */
 function serve(): void {
-  let loaded: Promise<Engine> | undefined;
+  let loaded: Promise<ChildEngine> | undefined;
   let working = () => 0;
   process.on('disconnect', endNow);
   process.on('uncaughtException', endNow);
   process.on('unhandledRejection', endNow);
   // When the model cannot be used the parent hears of it, and ends this process.
-  const whenLoaded = (act: (engine: Engine) => void): void => void loaded?.then(act, () => {});
+  const whenLoaded = (act: (engine: ChildEngine) => void): void => void loaded?.then(act, () => {});
   const host: Host = new Rpc<HostCalls, ChildCalls>(new ProcessTransport(process as unknown as ProcessChannel), {
     onBroken: endNow,
     handlers: {
@@ -50,7 +53,22 @@ function serve(): void {
 
 type Host = Rpc<HostCalls, ChildCalls>;
 
-async function load(options: LoadOptions, host: Host): Promise<Engine> {
+/** What a child does with its model. */
+interface ChildEngine {
+  readonly facts: ModelFacts;
+  readonly working: number;
+  count(request: number, work: Work, counted: (outcome: Counted) => void): void;
+  generate(request: number, work: Work): void;
+  taken(request: number, tokens: number): void;
+  cancel(request: number): void;
+}
+
+async function load(options: LoadOptions, host: Host): Promise<ChildEngine> {
+  const { purpose, threadsMax } = options;
+  if (purpose !== 'write') {
+    const model = await openTaskModel({ ...options, purpose });
+    return new TaskEngine(model, { host, threadsMax, broken: endNow });
+  }
   const model = await openModel({
     modelFile: options.modelFile,
     contextLength: options.contextLength,
@@ -67,7 +85,7 @@ async function load(options: LoadOptions, host: Host): Promise<Engine> {
   return new Engine(model, template, options, host);
 }
 
-class Engine {
+class Engine implements ChildEngine {
   readonly #model: LlamaModel;
   readonly #template: ChatTemplate | undefined;
   readonly #tokenizer: PromptTokenizer;
@@ -111,7 +129,7 @@ class Engine {
   }
 
   /** A count that is cancelled is never answered. */
-  count(request: number, work: PromptRequest, counted: (outcome: Counted) => void): void {
+  count(request: number, work: Work, counted: (outcome: Counted) => void): void {
     this.#loop.backgroundTask(
       request,
       orRefuse(this.#count(work, counted), (refusal) => counted({ refusal })),
@@ -311,21 +329,6 @@ function refuseUnknownStops(tokens: Work['tokens'], vocabularySize: number): voi
   throw new ApiError('unsupported_value', `A token id is not between 0 and ${vocabularySize - 1}.`, {
     param: 'stop_token_ids',
   });
-}
-
-function refusalOf(error: unknown): Refusal {
-  if (error instanceof ApiError) {
-    return { code: error.code, message: error.message, param: error.param, extra: error.extra, detail: undefined };
-  }
-  // Only its name: messages of unexpected errors may quote their input.
-  const detail = error instanceof Error ? error.name : undefined;
-  return {
-    code: 'internal_error',
-    message: 'The service failed while it read the prompt.',
-    param: undefined,
-    extra: {},
-    detail,
-  };
 }
 
 function randomSeed(): number {

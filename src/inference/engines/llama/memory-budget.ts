@@ -1,4 +1,5 @@
 import { freemem } from 'node:os';
+import type { MemoryNeeds } from './memory-needs.ts';
 import { ModelRefused } from './model-refused.ts';
 
 export interface MemoryBudgetOptions {
@@ -8,16 +9,6 @@ export interface MemoryBudgetOptions {
   readonly models: number;
   /** Memory available now. */
   readonly freeBytes?: () => number;
-}
-
-/** A model's memory needs. */
-export interface MemoryNeeds {
-  readonly fileBytes: number;
-  readonly cacheBytesPerToken: number;
-  /** Tokens of one slot. */
-  readonly contextLength: number;
-  /** `undefined`: 4, or as many as its share has room for. */
-  readonly slots: number | undefined;
 }
 
 /** A model's memory, until it is released. */
@@ -51,15 +42,14 @@ export class MemoryBudget {
   }
 
   /** Throws `ModelRefused` when the model does not fit. */
-  claim({ fileBytes, cacheBytesPerToken, contextLength, slots: wanted }: MemoryNeeds): MemoryClaim {
-    const slotBytes = cacheBytesPerToken * contextLength;
+  claim({ fileBytes, slots: wanted, workBytes, placesInWords }: MemoryNeeds): MemoryClaim {
     const left = this.#cacheBytesMax - this.#cacheBytes;
     const share = left / Math.max(1, this.#modelsToCome);
     this.#modelsToCome--;
-    const slots =
-      wanted ?? Math.max(1, Math.min(slotsDefault, slotBytes === 0 ? slotsDefault : Math.floor(share / slotBytes)));
-    const cacheBytes = slots * slotBytes;
-    const places = `${slots} ${slots === 1 ? 'slot' : 'slots'} of ${contextLength} tokens`;
+    let slots = wanted ?? slotsDefault;
+    while (wanted === undefined && slots > 1 && workBytes(slots) > share) slots--;
+    const cacheBytes = workBytes(slots);
+    const places = placesInWords(slots);
     if (cacheBytes > left) {
       const limit = this.#isConfigured ? 'cache_bytes_max' : 'a quarter of the free memory';
       throw new ModelRefused(

@@ -2,6 +2,7 @@ import { ApiError } from '../../../platform/errors.ts';
 import type { EngineRequest, Message, Prompt, Tool } from '../../../generation/request.ts';
 import type { LlamaModel } from './bindings.ts';
 import type { ChatTemplate, Piece } from './chat-template.ts';
+import { PlainTokenizer, refuseBomb } from './plain-text.ts';
 
 /** The fields of a request that decide its prompts. */
 export type PromptRequest = Pick<EngineRequest, 'prompt' | 'effort' | 'tokens'> & ToolsRequest;
@@ -23,15 +24,12 @@ export function offeredTools({ tools = [], toolChoice }: ToolsRequest): readonly
 export class PromptTokenizer {
   readonly #model: LlamaModel;
   readonly #template: ChatTemplate | undefined;
-  readonly #structure: StructureTokens;
-  /** The ids of a line break at the beginning of a text. */
-  readonly #anchor: Uint32Array;
+  readonly #plain: PlainTokenizer;
 
   constructor(model: LlamaModel, template: ChatTemplate | undefined) {
     this.#model = model;
     this.#template = template;
-    this.#structure = new StructureTokens(model, template?.source ?? '');
-    this.#anchor = model.tokenize('\n', false);
+    this.#plain = new PlainTokenizer(model, template?.source ?? '');
   }
 
   /** The ids of each prompt of a request, all within the window; otherwise throws a readable refusal. */
@@ -103,7 +101,7 @@ export class PromptTokenizer {
       if (piece.client) region += piece.text;
       else {
         let end = 0;
-        for (const found of this.#structure.findAll(piece.text)) {
+        for (const found of this.#plain.steeringTokens(piece.text)) {
           region += piece.text.slice(end, found.at);
           yield* this.#appendPlain(ids, stripped(found.stripsBefore));
           region = '';
@@ -118,43 +116,11 @@ export class PromptTokenizer {
     return ids;
   }
 
-  /**
-   * Adds the ids of a text, a slice at a time: the tokenizer blocks this thread, and two megabytes of hostile text took it 5 s.
-   * A prompt of twice the window is given up without counting further, so what it costs is bounded by the window.
-   */
+  /** A prompt of twice the window is given up without counting further, so what it costs is bounded by the window. */
   *#appendPlain(ids: number[], text: string): Generator<void> {
     const limit = this.#model.facts.contextLength;
-    for (let start = 0; start < text.length;) {
-      const end = sliceEnd(text, start);
-      append(ids, this.#plain(text.slice(start, end), start > 0));
-      if (ids.length > limit * 2) throw tooLong(`The prompt has more than ${limit * 2} tokens`, limit);
-      start = end;
-      yield;
-    }
-  }
-
-  /** The ids of a slice without any steering token: those that appear are broken up, until none is left. */
-  #plain(slice: string, continues: boolean): readonly number[] {
-    let parts: readonly string[] = [slice];
-    for (let round = 0; round < breakRoundsMax; round++) {
-      const ids: number[] = [];
-      for (const [index, part] of parts.entries())
-        append(ids, continues || index > 0 ? this.#continued(part) : this.#model.tokenize(part, false));
-      const literals = this.#structure.literalsAmong(ids);
-      if (literals.size === 0) return ids;
-      const broken = [...literals].reduce((pieces, literal) => pieces.flatMap((part) => breakAt(part, literal)), parts);
-      if (broken.length === parts.length) break;
-      parts = broken;
-    }
-    throw new ApiError('unsupported_value', 'The prompt contains text that this model cannot process as plain text.');
-  }
-
-  /** Ids of a part that follows another: SentencePiece would put a blank before it, so a line break is prefixed and removed. */
-  #continued(part: string): Uint32Array {
-    const ids = this.#model.tokenize(`\n${part}`, false);
-    return this.#anchor.every((id, index) => ids[index] === id)
-      ? ids.subarray(this.#anchor.length)
-      : this.#model.tokenize(part, false);
+    if (!(yield* this.#plain.append(ids, text, limit * 2)))
+      throw tooLong(`The prompt has more than ${limit * 2} tokens`, limit);
   }
 
   #withBos(ids: readonly number[]): readonly number[] {
@@ -198,106 +164,9 @@ export function refuseOversized(prompt: Prompt, contextLength: number, tools: re
     throw tooLong(`The prompt is longer than ${bytesMax} bytes`, contextLength);
 }
 
-/** The tokens that steer a model. */
-class StructureTokens {
-  readonly #literals = new Map<number, string>();
-  /** By first character, longest first. */
-  readonly #byStart = new Map<string, Found[]>();
-
-  constructor(model: LlamaModel, template: string) {
-    for (let id = 0; id < model.facts.vocabularySize; id++) {
-      const { kind, stripsBefore, stripsAfter } = model.tokenTraits(id);
-      if (kind === 'plain') continue;
-      const literal = model.tokenText(id);
-      if (literal === '' || (kind === 'user-defined' && !isStructure(literal, template))) continue;
-      this.#literals.set(id, literal);
-      const start = literal.charAt(0);
-      this.#byStart.set(start, [
-        ...(this.#byStart.get(start) ?? []),
-        { id, literal, at: 0, stripsBefore, stripsAfter },
-      ]);
-    }
-    for (const found of this.#byStart.values()) found.sort((a, b) => b.literal.length - a.literal.length);
-  }
-
-  *findAll(text: string): Generator<Found> {
-    for (let at = 0; at < text.length; at++) {
-      const found = this.#byStart.get(text.charAt(at))?.find(({ literal }) => text.startsWith(literal, at));
-      if (found === undefined) continue;
-      yield { ...found, at };
-      at += found.literal.length - 1;
-    }
-  }
-
-  literalsAmong(ids: readonly number[]): ReadonlySet<string> {
-    const literals = new Set<string>();
-    for (const id of ids) {
-      const literal = this.#literals.get(id);
-      if (literal !== undefined) literals.add(literal);
-    }
-    return literals;
-  }
-}
-
-interface Found {
-  readonly id: number;
-  readonly literal: string;
-  readonly at: number;
-  readonly stripsBefore: boolean;
-  readonly stripsAfter: boolean;
-}
-
-/** Some vocabularies have HTML tags, words or runs of blanks as user-defined tokens: those are text and stay whole. */
-function isStructure(literal: string, template: string): boolean {
-  if (literal.trim().length < 2 || !/[^\p{L}\p{N}\s]/u.test(literal)) return false;
-  return (
-    template.includes(literal) ||
-    /^<[|｜].*[|｜]>$/u.test(literal) ||
-    /^<\/?(?:think|tool_call|tool_response)>$/.test(literal)
-  );
-}
-
-const breakRoundsMax = 32;
 const turnsMax = 4096;
 
-/** Cuts a text inside each occurrence of a literal, after its first character. */
-function breakAt(text: string, literal: string): readonly string[] {
-  const parts: string[] = [];
-  let start = 0;
-  for (let at = text.indexOf(literal); at >= 0; at = text.indexOf(literal, start)) {
-    const cut = at + ((literal.codePointAt(0) ?? 0) > 0xffff ? 2 : 1);
-    parts.push(text.slice(start, cut));
-    start = cut;
-  }
-  return [...parts, text.slice(start)];
-}
-
-/**
- * Where a slice ends: the last position at which every known way of splitting a text begins a new word anyway, so that the ids
- * are those of the whole text. Without one (a text without blanks, lines or punctuation), in the middle of a word: other ids for
- * the same text, once in 4,096 characters.
- */
-function sliceEnd(text: string, start: number): number {
-  const most = start + sliceLength;
-  if (most >= text.length) return text.length;
-  for (const boundary of boundaries) {
-    for (let end = most; end > start + sliceLength / 2; end--)
-      if (boundary.test(text.slice(end - 2, end + 2))) return end;
-  }
-  // Never cut inside a surrogate pair.
-  const half = text.charCodeAt(most);
-  return half >= 0xdc00 && half <= 0xdfff ? most - 1 : most;
-}
-
-const sliceLength = 4096;
-
-/** Two characters before the cut and two after it. */
-const boundaries = [/^.\S\x20\p{L}$/su, /^\S\n\p{L}.$/su, /^[\p{L}\p{N}]{2}[,.;:!?()，。、；：！？]./su] as const;
-
-/**
- * llama.cpp splits some vocabularies with std::regex, whose stack overflows on long runs of one class of characters. The client's
- * text is searched for them before any of it is rendered or split.
- */
+/** The client's text is searched for them before any of it is rendered or split. */
 function refuseBombs(request: PromptRequest): void {
   const { prompt } = request;
   for (const tool of offeredTools(request)) for (const text of textsOfTool(tool)) refuseBomb(text, 'tools');
@@ -322,32 +191,6 @@ function* textsOf(message: Message): Generator<string> {
 function textsOfTool({ name, description, parameters }: Tool): readonly string[] {
   return [name, description ?? '', JSON.stringify(parameters ?? {})];
 }
-
-function refuseBomb(text: string, param: string): void {
-  if (hasLongRun(text)) {
-    throw new ApiError(
-      'unsupported_value',
-      `A text has more than ${runLengthMax} letters, digits, spaces or symbols in a row.`,
-      { param },
-    );
-  }
-}
-
-/** A long run covers a multiple of half its length, and continues for that half: only these positions need checking. */
-function hasLongRun(text: string): boolean {
-  const half = runLengthMax / 2;
-  const runFrom = new RegExp(run.source, 'uy');
-  for (let probe = 0; probe < text.length; probe += half) {
-    runFrom.lastIndex = probe;
-    if (!runFrom.test(text) || runFrom.lastIndex - probe <= half) continue;
-    const around = text.slice(Math.max(0, probe - half), probe + runLengthMax + 1);
-    for (const [found] of around.matchAll(run)) if (found.length > runLengthMax) return true;
-  }
-  return false;
-}
-
-const run = /[\p{L}\p{M}]+|\p{N}+|\s+|[^\p{L}\p{M}\p{N}\s]+/gu;
-const runLengthMax = 8192;
 
 function tooLong(what: string, limit: number, promptTokens?: number): ApiError {
   return new ApiError(
@@ -377,9 +220,4 @@ function bytesOf(prompt: Prompt, bytesMax: number): number {
       return bytes;
     }
   }
-}
-
-function append(ids: number[], more: Iterable<number>): void {
-  // Spreading a long list into push() overflows the stack.
-  for (const id of more) ids.push(id);
 }

@@ -1,7 +1,7 @@
 import type { ErrorCode } from '../../../platform/errors.ts';
 import type { GenerationEvent } from '../../../generation/event.ts';
 import type { EngineRequest } from '../../../generation/request.ts';
-import type { PromptRequest } from './prompt.ts';
+import type { Purpose } from './purpose.ts';
 
 /**
  * What the service and an engine child call at each other, over the channel of `fork`. `request` numbers are the service's own and
@@ -13,7 +13,7 @@ export type ChildCalls = {
   /** Rejects when the model cannot be used, with a message that says why. */
   readonly load: (options: LoadOptions) => ModelFacts;
   readonly ping: (nothing: null) => ChildMeasure;
-  readonly count: (order: { readonly request: number; readonly work: PromptRequest }) => Counted;
+  readonly count: (order: { readonly request: number; readonly work: Work }) => Counted;
   /** A note; `events` and `refused` answer it. */
   readonly generate: (order: { readonly request: number; readonly work: Work }) => void;
   /** A note: the reader has taken this many more tokens. */
@@ -51,8 +51,11 @@ export type Counted = { readonly tokens: number } | { readonly refusal: Refusal 
 
 export interface LoadOptions {
   readonly modelFile: string;
+  readonly purpose: Purpose;
   readonly contextLength: number;
   readonly slots: number;
+  /** Of a model that embeds or ranks: one for each slot. */
+  readonly contexts: readonly { readonly window: number; readonly batchTokens: number }[];
   readonly defaultSystem: 'template' | 'none';
   readonly gpu: false | 'auto';
   /** `undefined`: chosen by timing. */
@@ -64,6 +67,7 @@ export interface LoadOptions {
 export type Work = Pick<
   EngineRequest,
   | 'prompt'
+  | 'task'
   | 'choices'
   | 'maxTokens'
   | 'sampling'

@@ -114,9 +114,13 @@ export function says(...pieces: readonly string[]): readonly (readonly string[])
 }
 
 /** Waits for a condition, not for a time. */
-export async function until(condition: () => boolean, what: string, timeoutMs = 60_000): Promise<void> {
+export async function until(
+  condition: () => boolean | Promise<boolean>,
+  what: string,
+  timeoutMs = 60_000,
+): Promise<void> {
   const deadlineMs = performance.now() + timeoutMs;
-  while (!condition()) {
+  while (!(await condition())) {
     if (performance.now() > deadlineMs) throw new Error(`${what}: not within ${timeoutMs} ms`);
     await delay(5);
   }
