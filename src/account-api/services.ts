@@ -57,4 +57,12 @@ export type BackendStates = readonly {
   readonly modelId: string;
   readonly label: string;
   readonly state: 'starting' | 'ready' | 'failed';
+  /** Of a model in the embedded engine. */
+  readonly residence?:
+    | {
+        readonly state: 'unloaded' | 'waiting' | 'loading' | 'loaded';
+        readonly memoryBytes: number | undefined;
+        readonly tokensPerSecond: number | undefined;
+      }
+    | undefined;
 }[];

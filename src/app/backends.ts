@@ -57,7 +57,8 @@ export interface BackendServices {
 /** The budget that the embedded models of a service share. */
 export function memoryBudgetOf(models: readonly ModelConfig[], limits: LimitsConfig): MemoryBudget {
   const embedded = models.flatMap(({ backends }) => backends).filter(({ engine }) => engine === 'llama');
-  return new MemoryBudget({ cacheBytesMax: limits.cacheBytesMax, models: embedded.length });
+  const { cacheBytesMax, embeddedMemoryBytesMax: bytesMax } = limits;
+  return new MemoryBudget({ bytesMax, cacheBytesMax, models: embedded.length });
 }
 
 /** Starts the engine of a backend: the only place that names kinds of engines. */
@@ -189,6 +190,7 @@ function openEngine(
         ...(config.idleUnloadMs === undefined ? {} : { idleUnloadMs: config.idleUnloadMs }),
         ...(config.memoryBytesMax === undefined ? {} : { rssBytesMax: config.memoryBytesMax }),
         memory: services.memory,
+        isPinned: config.pinned,
       });
       return { engine, ready: engine.ready, modelFile: file };
     }

@@ -588,6 +588,11 @@ const readingOf = (backend: OpenBackend): BackendReading => ({
   ejections: backend.ejections,
   cachedTokensExpected: backend.cachedTokensExpected,
   cachedTokensFound: backend.cachedTokensFound,
+  memoryBytes: backend.engine.residence?.state === 'unloaded' ? 0 : backend.engine.residence?.memoryBytes,
+  tokensPerSecond: backend.engine.residence?.tokensPerSecond,
+  isLoaded: backend.engine.residence === undefined ? undefined : backend.engine.residence.state === 'loaded',
+  isWaitingForMemory:
+    backend.engine.residence === undefined ? undefined : backend.engine.residence.state === 'waiting',
 });
 
 export function stateOf(engine: Engine): 'starting' | 'ready' | 'failed' {

@@ -72,6 +72,7 @@ async function start(options: ServiceOptions, opened: (() => unknown)[]): Promis
           label,
           state: stateOf(engine),
           file: fileInUse(),
+          residence: engine.residence,
         })),
     },
     opened,

@@ -156,7 +156,7 @@ function windowOf(header: GgufHeader, purpose: Purpose, { config }: Context): nu
     try {
       const budget = new MemoryBudget({ cacheBytesMax, models: 1 });
       const slots = window > windowMin * 2 ? 2 : 1;
-      budget.claim(memoryNeedsOf(header, { purpose, contextLength: window, slots })).release();
+      budget.refuseTooLarge(memoryNeedsOf(header, { purpose, contextLength: window, slots }));
       return window;
     } catch (error) {
       if (!(error instanceof ModelRefused) || window / 2 < windowMin) throw error;

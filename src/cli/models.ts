@@ -29,8 +29,13 @@ export async function listModels(context: Context): Promise<number> {
         model.backends.map(async (backend) => {
           const { engine, name } = backend;
           const file = await localFile(context, backend);
-          const state = running.find(({ modelId, label }) => modelId === model.id && label === name)?.state;
-          return { engine, name, bytes: bytesOf(backend, file), file: file ?? null, state: state ?? null };
+          const served = running.find(({ modelId, label }) => modelId === model.id && label === name);
+          const { state: memory, memoryBytes, tokensPerSecond } = served?.residence ?? {};
+          return {
+            ...{ engine, name, bytes: bytesOf(backend, file), file: file ?? null, state: served?.state ?? null },
+            memory: memory === undefined ? null : { state: memory, bytes: memoryBytes ?? null },
+            tokens_per_second: tokensPerSecond === undefined ? null : Math.round(tokensPerSecond * 10) / 10,
+          };
         }),
       );
       return { model, backends };
@@ -45,13 +50,15 @@ export async function listModels(context: Context): Promise<number> {
       backends,
     })),
     table(
-      ['id', 'context', 'output', 'size', 'state', 'backends'],
+      ['id', 'context', 'output', 'size', 'state', 'memory', 'tokens/s', 'backends'],
       rows.map(({ model, backends }) => [
         model.id,
         model.contextLength,
         model.maxOutputTokens ?? 'window',
         sizeInWords(backends.map(({ bytes }) => bytes)),
         [...new Set(backends.map(stateInWords))].join(', '),
+        sizeInWords(backends.map(({ memory }) => memory?.bytes ?? null)),
+        backends.flatMap(({ tokens_per_second: speed }) => (speed === null ? [] : [speed])).join(', ') || '–',
         backends.map((backend) => backend.name).join(', '),
       ]),
     ),
@@ -59,14 +66,19 @@ export async function listModels(context: Context): Promise<number> {
   return 0;
 }
 
+type ServedBackend = ServiceStatus['backends'][number];
+
 interface ListedBackend {
   readonly engine: BackendConfig['engine'];
   readonly file: string | null;
-  readonly state: ServiceStatus['backends'][number]['state'] | null;
+  readonly state: ServedBackend['state'] | null;
+  readonly memory: { readonly state: NonNullable<ServedBackend['residence']>['state'] } | null;
 }
 
-const stateInWords = ({ engine, file, state }: ListedBackend): string =>
-  state ?? (engine !== 'llama' ? 'not running' : file === null ? 'to be fetched' : 'file is here');
+/** Of a model that can take work, where it is: `waiting` for others to make room. */
+const stateInWords = ({ engine, file, state, memory }: ListedBackend): string =>
+  (state === 'ready' && memory !== null ? memory.state : state) ??
+  (engine !== 'llama' ? 'not running' : file === null ? 'to be fetched' : 'file is here');
 
 /** The size of an embedded model: its file and further parts. */
 function bytesOf(backend: BackendConfig, file: string | undefined): number | null {

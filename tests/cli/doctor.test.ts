@@ -367,10 +367,11 @@ test('versions, clocks and memory are judged', () => {
     [lookAtClock(day, day - 1), 'ok'],
     [lookAtClock(day, day + 30_000), 'ok'],
     [lookAtClock(day, day + 3_600_000), 'problem'],
-    [lookAtMemory(1e8, 8e9, 4e9, false), 'ok'],
-    [lookAtMemory(7e9, 8e9, 4e9, false), 'problem'],
-    [lookAtMemory(4e9, 8e9, 4e9, false), 'warning'],
-    [lookAtMemory(4e9, 8e9, 1e9, true), 'ok'],
+    [lookAtMemory([1e8], 8e9, 4e9, false), 'ok'],
+    [lookAtMemory([7e9], 8e9, 4e9, false), 'problem'],
+    [lookAtMemory([4e9], 8e9, 4e9, false), 'warning'],
+    [lookAtMemory([4e9], 8e9, 1e9, true), 'ok'],
+    [lookAtMemory([4e9, 4e9, 4e9], 8e9, 6e9, false), 'ok'],
   ];
   for (const [finding, state] of rows) assert.equal(finding.state, state, JSON.stringify(finding));
   assertComplete(rows.map(([finding]) => finding));

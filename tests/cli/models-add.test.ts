@@ -89,7 +89,7 @@ test('a quantization of a repository is pinned, fetched, tried and written, and 
   assert.match(text, new RegExp(sha256Of(bodies.get('tiny-Q8_0.gguf')!)));
   assert.match(text, /temperature: 0\.6/);
   const list = await folder.run('models', 'list');
-  assert.match(list.stdout, /^tiny-q8_0 +2048 +window +[\d.]+ kB +file is here +llama$/m);
+  assert.match(list.stdout, /^tiny-q8_0 +2048 +window +[\d.]+ kB +file is here +– +– +llama$/m);
 
   const again = await folder.run('models', 'add', 'hf:o/r:Q8_0');
   assert.equal(again.code, 1);

@@ -31,6 +31,9 @@ const folder = new CommandFolder(
 writeFileSync(join(folder.path, 'model.gguf'), content);
 after(() => folder.dispose());
 
+/** What only a running service knows. */
+const notRunning = { state: null, memory: null, tokens_per_second: null };
+
 test('models list, as a table and as JSON', async () => {
   const table = await folder.run('models', 'list');
   assert.equal(table.code, 0, table.stderr);
@@ -39,9 +42,9 @@ test('models list, as a table and as JSON', async () => {
     .split('\n')
     .map((line) => line.trim().split(/ {2,}/));
   assert.deepEqual(lines, [
-    ['id', 'context', 'output', 'size', 'state', 'backends'],
-    ['Local-File', '4096', '512', `${content.length} bytes`, 'file is here', 'llama'],
-    ['two', '8192', 'window', '–', 'not running', 'gpu, scripted-2'],
+    ['id', 'context', 'output', 'size', 'state', 'memory', 'tokens/s', 'backends'],
+    ['Local-File', '4096', '512', `${content.length} bytes`, 'file is here', '–', '–', 'llama'],
+    ['two', '8192', 'window', '–', 'not running', '–', '–', 'gpu, scripted-2'],
   ]);
   assert.deepEqual(jsonOf(await folder.run('models', 'list', '--json')), [
     {
@@ -50,7 +53,10 @@ test('models list, as a table and as JSON', async () => {
       context_length: 4096,
       max_output_tokens: 512,
       backends: [
-        { engine: 'llama', name: 'llama', bytes: content.length, file: join(folder.path, 'model.gguf'), state: null },
+        {
+          ...{ engine: 'llama', name: 'llama', bytes: content.length, file: join(folder.path, 'model.gguf') },
+          ...notRunning,
+        },
       ],
     },
     {
@@ -59,8 +65,8 @@ test('models list, as a table and as JSON', async () => {
       context_length: 8192,
       max_output_tokens: null,
       backends: [
-        { engine: 'openai', name: 'gpu', bytes: null, file: null, state: null },
-        { engine: 'scripted', name: 'scripted-2', bytes: null, file: null, state: null },
+        { engine: 'openai', name: 'gpu', bytes: null, file: null, ...notRunning },
+        { engine: 'scripted', name: 'scripted-2', bytes: null, file: null, ...notRunning },
       ],
     },
   ]);
@@ -85,7 +91,7 @@ test('models show, as a table and as JSON, also while the file is not here', asy
 test('models list without a configuration shows the default model', async () => {
   const empty = new CommandFolder();
   const { stdout } = await empty.run('models', 'list');
-  assert.match(stdout, /^smollm2-135m-instruct +8192 +4096 +98\.4 MB +(to be fetched|file is here) +llama$/m);
+  assert.match(stdout, /^smollm2-135m-instruct +8192 +4096 +98\.4 MB +(to be fetched|file is here) +– +– +llama$/m);
   empty.dispose();
 });
 

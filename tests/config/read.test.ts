@@ -125,6 +125,7 @@ describe('an empty file', () => {
         readerStallTimeoutMs: 60_000,
         concurrencyPerAccountMax: 64,
         cacheBytesMax: undefined,
+        embeddedMemoryBytesMax: undefined,
         connectionsMax: 10_000,
         requestsPerConnectionMax: 1000,
         headersTimeoutMs: 10_000,

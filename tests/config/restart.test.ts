@@ -51,6 +51,7 @@ const changes: Readonly<Record<string, readonly [before: string, after: string]>
   'server.account.public_url': ['', 'server: { account: { public_url: "https://a.example.org" } }'],
   'server.workers': ['', 'server: { workers: 2 }'],
   'server.limits.cache_bytes_max': ['', limits('cache_bytes_max: 5000')],
+  'server.limits.embedded_memory_bytes_max': ['', limits('embedded_memory_bytes_max: 5000')],
   'server.limits.connections_max': ['', limits('connections_max: 5')],
   'server.limits.requests_per_connection_max': ['', limits('requests_per_connection_max: 5')],
   'server.limits.keys_in_memory_max': ['', limits('keys_in_memory_max: 5')],

@@ -579,17 +579,36 @@ export const adminRoutes: readonly AccountRoute[] = [
             model: Type.String(),
             name: Type.String(),
             state: Type.Enum(['starting', 'ready', 'failed']),
+            memory: Type.Union(
+              [
+                Type.Object({
+                  state: Type.Enum(['unloaded', 'waiting', 'loading', 'loaded'], {
+                    description: '`waiting`: for other models to make room.',
+                  }),
+                  bytes: Type.Union([Type.Number(), Type.Null()], {
+                    description: 'What the model takes when it is loaded.',
+                  }),
+                }),
+                Type.Null(),
+              ],
+              { description: 'Of a model in the embedded engine; null otherwise.' },
+            ),
+            tokens_per_second: Type.Union([Type.Number(), Type.Null()], {
+              description: 'Speed of one answer of the embedded engine, once it was measured.',
+            }),
           }),
         ),
       },
     ],
     handle: async ({ services }) =>
       page(
-        ((await services.backends?.()) ?? []).map(({ modelId, label, state }) => ({
+        ((await services.backends?.()) ?? []).map(({ modelId, label, state, residence }) => ({
           object: 'backend',
           model: modelId,
           name: label,
           state,
+          memory: residence === undefined ? null : { state: residence.state, bytes: residence.memoryBytes ?? null },
+          tokens_per_second: roundedSpeed(residence?.tokensPerSecond),
         })),
       ),
   }),
@@ -607,6 +626,9 @@ export const adminRoutes: readonly AccountRoute[] = [
     handle: async ({ query, services }) => await auditPage(services, auditRequest(query), query.account_id),
   }),
 ];
+
+const roundedSpeed = (tokensPerSecond: number | undefined): number | null =>
+  tokensPerSecond === undefined ? null : Math.round(tokensPerSecond * 10) / 10;
 
 async function auditPage(
   { operations }: Call['services'],

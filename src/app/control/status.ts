@@ -12,6 +12,14 @@ export interface ServiceStatus {
     readonly modelId: string;
     readonly label: string;
     readonly state: 'starting' | 'ready' | 'failed';
+    /** Of an embedded model. */
+    readonly residence?:
+      | {
+          readonly state: 'unloaded' | 'waiting' | 'loading' | 'loaded';
+          readonly memoryBytes: number | undefined;
+          readonly tokensPerSecond: number | undefined;
+        }
+      | undefined;
     /** The file of an embedded model, once it is there and its checksum is right. */
     readonly file?: { readonly path: string; readonly sha256: string } | undefined;
   }[];

@@ -19,13 +19,13 @@ export async function lookAtModels(patient: Patient): Promise<readonly Finding[]
   );
   if (wanted.length === 0) return [];
   const findings = [await lookAtEngine()];
-  let bytes = 0;
+  const sizes: number[] = [];
   for (const { model, backend } of wanted) {
     const { finding, size } = await lookAtFile(model, backend, patient);
     findings.push(finding);
-    bytes += size;
+    sizes.push(size);
   }
-  return [...findings, lookAtMemory(bytes, memoryBytes(), os.freemem(), patient.status !== undefined)];
+  return [...findings, lookAtMemory(sizes, memoryBytes(), os.freemem(), patient.status !== undefined)];
 }
 
 async function lookAtFile(
@@ -127,16 +127,29 @@ function memoryBytes(): number {
 /** The weights are mapped; the caches of running requests and the process itself come on top. */
 const roomFactor = 1.3;
 
-export function lookAtMemory(modelBytes: number, totalBytes: number, freeBytes: number, isLoaded: boolean): Finding {
+/** Models take turns in memory, so the largest one decides. */
+export function lookAtMemory(
+  modelBytes: readonly number[],
+  totalBytes: number,
+  freeBytes: number,
+  isLoaded: boolean,
+): Finding {
   const check = 'memory';
-  const needed = Math.ceil(modelBytes * roomFactor);
-  const found = `${bytesInWords(totalBytes)}, ${bytesInWords(freeBytes)} of it free; the models have ${bytesInWords(modelBytes)}`;
+  const largest = Math.max(...modelBytes);
+  const all = modelBytes.reduce((sum, bytes) => sum + bytes, 0);
+  const needed = Math.ceil(largest * roomFactor);
+  const turns = all * roomFactor > totalBytes ? ', which take turns in memory' : '';
+  const models =
+    modelBytes.length === 1
+      ? `the model has ${bytesInWords(all)}`
+      : `the models have ${bytesInWords(all)}${turns}, the largest ${bytesInWords(largest)}`;
+  const found = `${bytesInWords(totalBytes)}, ${bytesInWords(freeBytes)} of it free; ${models}`;
   const repair = 'tokenhouse config show (choose a smaller quantization, or fewer slots)';
   if (needed > totalBytes) {
-    return { check, state: 'problem', found, why: `with their caches they need about ${bytesInWords(needed)}`, repair };
+    return { check, state: 'problem', found, why: `with its cache it needs about ${bytesInWords(needed)}`, repair };
   }
   if (!isLoaded && needed > freeBytes) {
-    const why = `the models need about ${bytesInWords(needed)}, which is more than the free memory`;
+    const why = `it needs about ${bytesInWords(needed)} with its cache, which is more than the free memory`;
     return { check, state: 'warning', found, why, repair };
   }
   return { check, state: 'ok', found };

@@ -121,6 +121,7 @@ const llama = group(
       { example: 30 },
       (minutes) => milliseconds(minutes, 60_000),
     ),
+    pinned: flag('once loaded, the model does not make room for others', { default: false, example: true }),
     memory_bytes_max: integer(
       1,
       1e15,

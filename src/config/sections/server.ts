@@ -135,6 +135,10 @@ const limits = group(
       1,
       'memory for the key-value caches of all embedded models; a quarter of the free memory when left out',
     ),
+    embedded_memory_bytes_max: memory(
+      1,
+      'memory for all embedded models that are loaded at the same time: their files, caches, and what they compute in; four fifths of the free memory when left out',
+    ),
     connections_max: untilRestart(count(1, 1e6, 'connections that each host holds at the same time', 10_000)),
     requests_per_connection_max: untilRestart(count(1, 1e9, 'requests after which a connection is closed', 1000)),
     headers_timeout_seconds: untilRestart(seconds('how long the headers of a request may take', 10)),

@@ -13,6 +13,16 @@ export type EngineStatus =
   /** `retryAfterSeconds`: when its state will be known again, if that is known. */
   | { readonly state: 'down'; readonly detail: string; readonly retryAfterSeconds?: number };
 
+/** A model that an engine loads by itself, as operators see it. */
+export interface ResidenceReport {
+  /** `waiting`: for other models to make room. */
+  readonly state: 'unloaded' | 'waiting' | 'loading' | 'loaded';
+  /** What it takes while it is loaded; `undefined` until its file is there. */
+  readonly memoryBytes: number | undefined;
+  /** Of one answer, or of what an embedding model reads; `undefined` until it was measured. */
+  readonly tokensPerSecond: number | undefined;
+}
+
 /**
  * Generates answers. Its promises, which `tests/inference/engines/` checks for every implementation:
  *
@@ -41,6 +51,8 @@ export interface Engine {
   /** How many tokens an image may become; absent where this engine takes no images. */
   readonly imageTokens?: ImageTokenRule;
   status(): EngineStatus;
+  /** Absent where a server has the model. */
+  readonly residence?: ResidenceReport;
   /** Number of answers that wait for a slot; absent where this engine has no queue. */
   readonly waiting?: number;
   /** Stops taking work, ends what runs, frees processes and sockets. */

@@ -67,6 +67,12 @@ export interface BackendReading {
   /** Prompt tokens that were expected in its cache, and those that it found there, of the same requests. */
   readonly cachedTokensExpected: number;
   readonly cachedTokensFound: number;
+  /** Of an embedded model, undefined otherwise. */
+  readonly isLoaded: boolean | undefined;
+  /** It waits for others to make room. */
+  readonly isWaitingForMemory: boolean | undefined;
+  readonly memoryBytes: number | undefined;
+  readonly tokensPerSecond: number | undefined;
 }
 
 export interface ModelReading {
@@ -151,6 +157,33 @@ export const readingMetrics: readonly ReadingMetric[] = [
     help: 'Answers that wait for a slot in the embedded engine.',
     labels: backendLabels,
     read: perBackend(({ waiting }) => waiting),
+  },
+  {
+    name: 'tokenhouse_backend_loaded',
+    help: 'Serving processes that have the embedded model in memory.',
+    labels: backendLabels,
+    read: perBackend(({ isLoaded }) => (isLoaded === undefined ? undefined : Number(isLoaded))),
+  },
+  {
+    name: 'tokenhouse_backend_waiting_for_memory',
+    help: 'Serving processes in which the embedded model waits for others to make room.',
+    labels: backendLabels,
+    read: perBackend(({ isWaitingForMemory }) =>
+      isWaitingForMemory === undefined ? undefined : Number(isWaitingForMemory),
+    ),
+  },
+  {
+    name: 'tokenhouse_backend_memory_bytes',
+    help: 'What the embedded model takes of the memory; 0 while it is not loaded.',
+    labels: backendLabels,
+    read: perBackend(({ memoryBytes }) => memoryBytes),
+  },
+  {
+    name: 'tokenhouse_backend_tokens_per_second',
+    help: 'Speed of one answer of the embedded engine; of an embedding model, of what it reads.',
+    labels: backendLabels,
+    across: 'least',
+    read: perBackend(({ tokensPerSecond }) => tokensPerSecond),
   },
   {
     name: 'tokenhouse_model_waiting',

@@ -29,7 +29,8 @@ interface Answer {
 async function serverAnswers(modelFile: string, flag: string, path: string, body: object): Promise<Answer> {
   const server = await LlamaServer.start({
     modelFile,
-    slots: 2,
+    // In a batch with another input the same server rounds otherwise: by up to 1.6e-4, because flash attention computes in 16 bits.
+    slots: 1,
     contextLength: window,
     arguments: [flag, '-ub', String(window), '-b', String(window)],
   });
@@ -83,11 +84,15 @@ describe('embeddings equal those of llama-server to 1e-4', { timeout: 600_000 },
       const task = { type: 'embed', field: 'input', dimensions: undefined } as const;
       const { findings, tokens } = await ownFindings(file, 'embed', { task });
       assert.equal(tokens, said.usage.prompt_tokens);
-      for (const { index, embedding } of said.data ?? []) {
+      const distances = (said.data ?? []).map(({ index, embedding }) => {
         const own = findings[index] as Float32Array;
         assert.equal(own.length, embedding.length);
-        embedding.forEach((value, at) => assert.ok(Math.abs(value - own[at]!) < 1e-4, `${name} ${index}: ${value}`));
-      }
+        return Math.max(...embedding.map((value, at) => Math.abs(value - own[at]!)));
+      });
+      assert.ok(
+        distances.every((distance) => distance < 1e-4),
+        distances.join(' '),
+      );
       assert.equal(said.data?.length, texts.length);
     });
   }

@@ -17,6 +17,9 @@ export type ChildState =
   | { readonly state: 'ready'; readonly detail?: string }
   | { readonly state: 'down'; readonly detail: string };
 
+/** `room`: for another model, which waits. */
+export type UnloadReason = 'idle' | 'room';
+
 /** Events of a child; no field holds content. */
 export type ChildEvent =
   | {
@@ -29,7 +32,12 @@ export type ChildEvent =
     }
   | { readonly event: 'lost'; readonly pid: number | undefined; readonly reason: string; readonly restartMs: number }
   | { readonly event: 'unresponsive'; readonly pid: number | undefined; readonly silentMs: number }
-  | { readonly event: 'unloaded'; readonly pid: number | undefined; readonly idleMs: number }
+  | {
+      readonly event: 'unloaded';
+      readonly pid: number | undefined;
+      readonly reason: UnloadReason;
+      readonly idleMs: number;
+    }
   | { readonly event: 'recycled'; readonly pid: number | undefined; readonly rssBytes: number }
   | { readonly event: 'failed'; readonly reason: string };
 
@@ -40,22 +48,33 @@ export interface SupervisorOptions {
   readonly loadTimeoutMs: number;
   /** An idle child that has worked and has grown beyond this is replaced. */
   readonly rssBytesMax: number;
-  /** A child that has been idle for this long is ended, and started again for the next message. */
+  /** A child that has been idle for this long is reported (`onIdle`). */
   readonly idleUnloadMs: number | undefined;
   readonly isIdle: () => boolean;
   readonly handlers: Handlers<HostCalls>;
   readonly onReady: (facts: ModelFacts) => void;
-  /** The child is gone, with all its work; `loaded` when it could work. Called before any event of the next child. */
-  readonly onLost: (how: { readonly loaded: boolean }) => void;
+  /** The child is gone, with all its work. Called before any event of the next child. */
+  readonly onLost: (how: Loss) => void;
+  /** It has been idle for as long as a child may be. */
+  readonly onIdle: () => void;
+  /** The memory of a child that answers. */
+  readonly onMeasured: (measure: ChildMeasure) => void;
   readonly onEvent: (event: ChildEvent) => void;
+}
+
+export interface Loss {
+  /** It could work. */
+  readonly loaded: boolean;
+  /** The next one would fare no better, as far as one can see: nothing should wait for it. */
+  readonly isHopeless: boolean;
 }
 
 /**
  * Keeps one engine child alive (reliability E1, E2): starts it, loads the model, asks every second whether it still answers,
  * and starts it again when it dies, after 0.2 s at first and up to 30 s when it dies again and again.
  *
- * An idle child may be let go, because it is not needed or has grown too large. That does not count as a death: the engine stays
- * ready, and messages go to the next child, whose channel keeps them until the model is loaded.
+ * Before `start` there is no child. One may be let go (`unload`), because it is not needed or has to make room, or be replaced because
+ * it has grown too large. That does not count as a death.
  *
  * A child that reports before it was ever ready that it cannot use the model has failed for good: a file does not heal. So has
  * one that dies five times before it was ever ready.
@@ -77,7 +96,6 @@ export class Supervisor {
 
   constructor(options: SupervisorOptions) {
     this.#options = options;
-    this.#start();
   }
 
   /** Settles with the first ready child, or rejects when there will be none. */
@@ -93,16 +111,34 @@ export class Supervisor {
     return this.#child?.process.pid;
   }
 
-  /**
-   * The connection to the child, for work: starts one when the model is unloaded. A child that just died drops it; `onLost` reports
-   * that.
-   */
-  forWork(): ChildConnection {
-    if (this.#life === 'closed') return this.#rpc;
-    if (this.#child === undefined) {
+  /** There is a child that can work. */
+  get isLoaded(): boolean {
+    return this.#child?.phase.kind === 'ready';
+  }
+
+  /** Loads the model, unless that is done or under way. */
+  start(): void {
+    if (this.#life === 'closed' || this.#child !== undefined) return;
+    if (this.#life === 'proven')
       this.#state = { state: 'ready', detail: 'The model was unloaded and is being reloaded.' };
-      this.#start();
-    } else {
+    this.#start();
+  }
+
+  /** Resolves when nothing of the model is in memory. */
+  async unload(reason: UnloadReason): Promise<void> {
+    clearTimeout(this.#restart);
+    if (this.#child !== undefined) {
+      const { process, usedMs } = this.#child;
+      const idleMs = Math.round(performance.now() - usedMs);
+      this.#options.onEvent({ event: 'unloaded', pid: process.pid, reason, idleMs });
+      this.#letGo(this.#child, 'The model is unloaded; the next request reloads it.');
+    }
+    await Promise.all([...this.#leaving].map(ended));
+  }
+
+  /** The connection to the child, for work. One that just died drops it; `onLost` reports that. */
+  forWork(): ChildConnection {
+    if (this.#child !== undefined) {
       this.#child.usedMs = performance.now();
       this.#child.worked = true;
     }
@@ -128,7 +164,7 @@ export class Supervisor {
     await Promise.all(children.map(ended));
   }
 
-  /** Ends an idle child without anyone noticing. */
+  /** Ends a child without anyone noticing. */
   #letGo({ process, heartbeat }: Child, detail: string): void {
     clearInterval(heartbeat);
     this.#child = undefined;
@@ -223,11 +259,13 @@ export class Supervisor {
       onEvent({ event: 'unresponsive', pid, silentMs: Math.round(silentMs) });
       child.process.kill('SIGKILL');
     } else if (loaded && nowMs - child.usedMs >= idleUnloadMs) {
-      onEvent({ event: 'unloaded', pid, idleMs: Math.round(nowMs - child.usedMs) });
-      this.#letGo(child, 'The model is unloaded; the next request reloads it.');
+      this.#options.onIdle();
     } else
       this.#rpc.call('ping', null).then(
-        ({ rssBytes }) => this.#recycleWhenLarge(child, rssBytes),
+        (measure) => {
+          if (this.#isCurrent(child)) this.#options.onMeasured(measure);
+          this.#recycleWhenLarge(child, measure.rssBytes);
+        },
         () => {}, // it has died
       );
   }
@@ -257,14 +295,14 @@ export class Supervisor {
     this.#rpc.close();
     if (process.connected) process.disconnect();
     if (this.#life === 'closed') {
-      this.#options.onLost({ loaded });
+      this.#options.onLost({ loaded, isHopeless: true });
       return;
     }
     const pauseMs = this.#backoff.died(phase.kind === 'ready' ? performance.now() - phase.sinceMs : 0);
     const proven = this.#life === 'proven';
     if (!proven && (phase.kind === 'unusable' || this.#backoff.deathsInRow >= firstDeathsMax)) {
       this.#failForGood(reason);
-      this.#options.onLost({ loaded });
+      this.#options.onLost({ loaded, isHopeless: true });
       return;
     }
     const restartMs = Math.round(pauseMs * (0.8 + Math.random() * 0.4));
@@ -273,7 +311,8 @@ export class Supervisor {
       : { state: 'starting', detail: `The engine stopped while it loaded the model (${reason}) and is restarting.` };
     this.#options.onEvent({ event: 'lost', pid: process.pid, reason, restartMs });
     this.#restart = setTimeout(() => this.#start(), restartMs);
-    this.#options.onLost({ loaded });
+    const isHopeless = phase.kind === 'unusable' || this.#backoff.deathsInRow >= firstDeathsMax;
+    this.#options.onLost({ loaded, isHopeless });
   }
 
   #failForGood(reason: string): void {

@@ -1,10 +1,10 @@
 import { ApiError, atCap } from '../../../platform/errors.ts';
 import type { GenerationEvent, TakeBatch } from '../../../generation/event.ts';
 import type { Constraint, EngineRequest, Prompt } from '../../../generation/request.ts';
-import type { Engine, EngineStatus } from '../engine.ts';
+import type { Engine, EngineStatus, ResidenceReport } from '../engine.ts';
 import { defaultThreads } from './bindings.ts';
 import { RpcError } from '../../../platform/rpc/failure.ts';
-import { Supervisor, type ChildEvent } from './child-process.ts';
+import { Supervisor, type ChildEvent, type Loss } from './child-process.ts';
 import { readGgufHeader, type GgufHeader } from './gguf-header.ts';
 import { Channel } from './channel.ts';
 import { MemoryBudget, type MemoryClaim } from './memory-budget.ts';
@@ -14,6 +14,9 @@ import { offeredTools, refuseOversized } from './prompt.ts';
 import { unreadTokensMax, type ChildMeasure, type Refusal, type Work } from './protocol.ts';
 import { CrashQuarantine } from './crash-quarantine.ts';
 import { refuseOtherPurpose, type Purpose } from './purpose.ts';
+import { Residence, type Waiting } from './residence.ts';
+import { SpeedMeter } from './speed-meter.ts';
+import { deferred } from '../../../platform/deferred.ts';
 import type { StopSignal } from '../../../platform/stop-signal.ts';
 
 export interface LlamaEngineOptions {
@@ -33,6 +36,8 @@ export interface LlamaEngineOptions {
   readonly defaultSystem: 'template' | 'none';
   /** Shared with the service's other models; by default one of its own. */
   readonly memory?: MemoryBudget;
+  /** Once loaded, it does not make room for other models. */
+  readonly isPinned?: boolean;
   readonly gpu?: false | 'auto';
   /** Most threads for reading prompts; by default one per core. */
   readonly threads?: number;
@@ -55,10 +60,11 @@ export interface LlamaEngineOptions {
 /** One line for the log. Its fields are closed and hold no content. */
 export type LlamaEngineEvent =
   | ({ readonly model: string } & ChildEvent)
+  | { readonly model: string; readonly event: 'waits-for-memory'; readonly bytes: number }
   | { readonly model: string; readonly event: 'request-failed'; readonly code: string; readonly detail: string };
 
 export interface LlamaEngine extends Engine {
-  /** Resolves after the first load; rejects when the engine will never be able to work. */
+  /** Resolves after the first load, or at once where other models leave no room; rejects when it will never be able to work. */
   readonly ready: Promise<void>;
   /** Process id of the present child. */
   readonly pid: number | undefined;
@@ -74,24 +80,33 @@ export function createLlamaEngine(options: LlamaEngineOptions): LlamaEngine {
   return new ForkedLlamaEngine(options);
 }
 
-/** A request that the child works on. */
+/** A request that the child works on, or that waits until the model is loaded. */
 interface Exchange {
   readonly channel: Channel;
   readonly jobs: number;
   /** Identifies it if the child dies of it; `undefined` when nothing of it may be remembered. */
   readonly content: unknown;
+  /** Gives it to the child. */
+  readonly work: Waiting;
+  /** When the child was given it, and when its first token came; 0: not yet. */
+  begunMs: number;
+  firstMs: number;
+  /** After the first one. */
+  tokens: number;
 }
 
 /** The child's supervisor, and the memory that it was given. */
 interface Supervised {
   readonly supervisor: Supervisor;
   readonly memory: MemoryClaim;
+  /** The model was not loaded at the start: it is when it is asked for. */
+  readonly isOnDemand: boolean;
 }
 
 /**
  * - `fetching`: the model file is not there, or not looked at.
  * - `unusable`: there will never be a child, and why.
- * - `supervised`: there is a child, or the next one is on its way; its supervisor says which.
+ * - `supervised`: there is a child when there is work and memory for it; its supervisor says which.
  * - `closed`: what may still end.
  */
 type State =
@@ -104,10 +119,13 @@ class ForkedLlamaEngine implements LlamaEngine {
   readonly #options: LlamaEngineOptions;
   readonly #exchanges = new Map<number, Exchange>();
   readonly #quarantine = new CrashQuarantine();
+  readonly #speed = new SpeedMeter();
+  readonly #residence: Residence;
   #state: State = { kind: 'fetching' };
   /** As the child reported it when it was last ready; what was asked for before. */
   #loaded: { readonly slots: number; readonly contextLength: number; readonly vocabularySize: number | undefined };
   #counting = 0;
+  #countsBegun = 0;
   #jobs = 0;
   #lastRequest = 0;
   readonly ready: Promise<void>;
@@ -115,6 +133,11 @@ class ForkedLlamaEngine implements LlamaEngine {
   constructor(options: LlamaEngineOptions) {
     this.#options = options;
     this.#loaded = { slots: 1, contextLength: options.contextLength, vocabularySize: undefined };
+    this.#residence = new Residence({
+      isPinned: options.isPinned ?? false,
+      isIdle: () => this.#countsBegun === 0 && [...this.#exchanges.values()].every(({ begunMs }) => begunMs === 0),
+      onWait: (bytes) => options.log({ model: options.name, event: 'waits-for-memory', bytes }),
+    });
     this.ready = options.modelFile.then(
       (modelFile) => this.#supervise(modelFile),
       (error: unknown) => {
@@ -152,11 +175,21 @@ class ForkedLlamaEngine implements LlamaEngine {
         return { state: 'starting', detail: 'The model file is being fetched.' };
       case 'unusable':
         return { state: 'down', detail: this.#state.detail };
-      case 'supervised':
-        return this.#state.supervisor.state;
+      case 'supervised': {
+        const { supervisor, isOnDemand } = this.#state;
+        return supervisor.state.state === 'starting' && isOnDemand
+          ? { state: 'ready', detail: 'The model is loaded when it is asked for.' }
+          : supervisor.state;
+      }
       case 'closed':
         return { state: 'down', detail: 'The engine is closed.' };
     }
+  }
+
+  get residence(): ResidenceReport {
+    const { state } = this.#residence;
+    const memoryBytes = this.#supervised?.memory.bytes;
+    return { state, memoryBytes, tokensPerSecond: this.#speed.tokensPerSecond };
   }
 
   async generate(request: EngineRequest, signal: StopSignal, take: TakeBatch): Promise<void> {
@@ -167,21 +200,21 @@ class ForkedLlamaEngine implements LlamaEngine {
       : undefined;
     if (content !== undefined && this.#quarantine.isQuarantined(content))
       throw failed('This request crashed the engine of the model twice and is not tried again.');
-    const exchange: Exchange = { channel: new Channel(), jobs: jobsOf(request), content };
-    const id = this.#open(exchange);
+    const channel = new Channel();
+    const { id, exchange } = this.#open({ channel, jobs: jobsOf(request), content }, workOf(request));
     const abandon = () => {
-      exchange.channel.fail(signal.reason);
+      channel.fail(signal.reason);
       this.#cancel(id);
     };
     signal.addEventListener('abort', abandon, { once: true });
     try {
-      this.#supervisor?.forWork().note('generate', { request: id, work: workOf(request) });
+      this.#residence.run(exchange.work);
       const firstTokenAtMs = performance.now() + (this.#options.firstTokenTimeoutMs ?? 120_000);
       let answered = false;
       let unreported = 0;
       for (;;) {
         const waitMs = answered ? (this.#options.idleTimeoutMs ?? 60_000) : firstTokenAtMs - performance.now();
-        const taken = await exchange.channel.take(waitMs, timedOut);
+        const taken = await channel.take(waitMs, () => this.#tooLate(exchange));
         unreported += taken.tokens;
         if (unreported >= reportTokens && !taken.last) {
           this.#supervisor?.forWork().note('taken', { request: id, tokens: unreported });
@@ -201,20 +234,53 @@ class ForkedLlamaEngine implements LlamaEngine {
   async countTokens(request: EngineRequest, signal: StopSignal): Promise<number> {
     signal.throwIfAborted();
     this.#refuse(request);
-    const child = this.#supervisor?.forWork();
-    if (child === undefined || this.#counting >= countsMax) throw atCapacity(countsMax);
-    const id = ++this.#lastRequest;
+    if (this.#counting >= countsMax) throw atCapacity(countsMax);
     this.#counting++;
     try {
-      const order = { request: id, work: workOf(request) };
-      const counted = await child.call('count', order, { timeoutMs: countTimeoutMs, signal });
+      return await this.#whenLoaded(signal, () => this.#count(workOf(request), signal));
+    } finally {
+      this.#counting--;
+    }
+  }
+
+  /** Waits until the model is in memory, which stays there until the work is done. */
+  async #whenLoaded<Value>(signal: StopSignal, act: () => Promise<Value>): Promise<Value> {
+    const { promise: begun, resolve, reject } = deferred();
+    const work: Waiting = {
+      begin: () => {
+        hasBegun = true;
+        this.#countsBegun++;
+        resolve();
+      },
+      fail: reject,
+    };
+    let hasBegun = false;
+    const abandon = (): void => reject(signal.reason);
+    const timer = setTimeout(() => reject(timedOut()), countTimeoutMs);
+    signal.addEventListener('abort', abandon, { once: true });
+    try {
+      this.#residence.run(work);
+      await begun;
+      return await act();
+    } finally {
+      clearTimeout(timer);
+      signal.removeEventListener('abort', abandon);
+      if (hasBegun) this.#countsBegun--;
+      this.#residence.drop(work);
+    }
+  }
+
+  async #count(work: Work, signal: StopSignal): Promise<number> {
+    const id = ++this.#lastRequest;
+    const child = this.#supervisor?.forWork();
+    if (child === undefined) throw closed();
+    try {
+      const counted = await child.call('count', { request: id, work }, { timeoutMs: countTimeoutMs, signal });
       if ('refusal' in counted) throw this.#refused(counted.refusal);
       return counted.tokens;
     } catch (error) {
       if (signal.aborted || (error instanceof RpcError && error.code === 'timeout')) child.note('cancel', id);
       throw error instanceof RpcError ? this.#lostCount(error) : error;
-    } finally {
-      this.#counting--;
     }
   }
 
@@ -222,6 +288,7 @@ class ForkedLlamaEngine implements LlamaEngine {
     const supervised = this.#supervised;
     this.#state = { kind: 'closed', supervised };
     this.#failAll(closed);
+    this.#residence.failAll(closed);
     await supervised?.supervisor.close();
     supervised?.memory.release();
   }
@@ -244,7 +311,7 @@ class ForkedLlamaEngine implements LlamaEngine {
   }
 
   async #supervise(modelFile: string): Promise<void> {
-    const { name: model, log } = this.#options;
+    const { name: model, log, isPinned } = this.#options;
     let supervised: Supervised;
     try {
       const header = await readGgufHeader(modelFile);
@@ -253,8 +320,14 @@ class ForkedLlamaEngine implements LlamaEngine {
       if (this.#isClosed()) throw new Error('The engine was closed before it was ready.');
       const budget = this.#options.memory ?? new MemoryBudget({ cacheBytesMax: undefined, models: 1 });
       const { slots } = this.#options;
-      const memory = budget.claim(memoryNeedsOf(header, { purpose: this.#purpose, contextLength, slots }));
-      supervised = { supervisor: this.#supervisorOf(modelFile, contextLength, header, memory), memory };
+      const needs = memoryNeedsOf(header, { purpose: this.#purpose, contextLength, slots });
+      const memory = budget.register(needs, this.#residence);
+      const supervisor = this.#supervisorOf(modelFile, contextLength, header, memory);
+      this.#loaded = { slots: memory.slots, contextLength, vocabularySize: header.vocabularySize };
+      this.#residence.settleIn(memory, supervisor);
+      if (isPinned === true) memory.request();
+      const isOnDemand = isPinned !== true && !memory.requestIfFree();
+      supervised = { supervisor, memory, isOnDemand };
       this.#state = { kind: 'supervised', ...supervised };
     } catch (error) {
       const reason = error instanceof ModelRefused ? error.message : codeOf(error);
@@ -262,12 +335,13 @@ class ForkedLlamaEngine implements LlamaEngine {
       this.#fail(`The model cannot be used: ${reason}`);
       throw error;
     }
-    try {
-      await supervised.supervisor.ready;
-    } catch (error) {
-      supervised.memory.release();
+    const { supervisor, memory, isOnDemand } = supervised;
+    const loaded = supervisor.ready.catch((error: unknown) => {
+      memory.release();
       throw error;
-    }
+    });
+    if (!isOnDemand) return loaded;
+    loaded.catch(() => {});
   }
 
   #supervisorOf(modelFile: string, contextLength: number, header: GgufHeader, memory: MemoryClaim): Supervisor {
@@ -303,8 +377,11 @@ class ForkedLlamaEngine implements LlamaEngine {
       },
       onReady: ({ slots, contextLength, vocabularySize }) => {
         this.#loaded = { slots, contextLength, vocabularySize };
+        this.#residence.loaded();
       },
-      onLost: ({ loaded }) => this.#lose(loaded),
+      onLost: (loss) => this.#lose(loss),
+      onIdle: () => memory.leave(),
+      onMeasured: ({ rssBytes }) => memory.measured(rssBytes),
       onEvent: (event) => log({ model, ...event }),
     });
   }
@@ -321,13 +398,30 @@ class ForkedLlamaEngine implements LlamaEngine {
     refuseOversized(request.prompt, this.#loaded.contextLength, offeredTools(request));
   }
 
-  #open(exchange: Exchange): number {
+  #open(
+    { jobs, ...others }: Pick<Exchange, 'channel' | 'jobs' | 'content'>,
+    work: Work,
+  ): { readonly id: number; readonly exchange: Exchange } {
     const jobsMax = this.#loaded.slots + (this.#options.queueLimit ?? 64);
     if (this.#jobs >= jobsMax) throw atCapacity(jobsMax);
     const id = ++this.#lastRequest;
+    const exchange: Exchange = {
+      ...others,
+      jobs,
+      work: {
+        begin: () => {
+          exchange.begunMs = performance.now();
+          this.#supervisor?.forWork().note('generate', { request: id, work });
+        },
+        fail: (error) => this.#release(id)?.channel.fail(error),
+      },
+      begunMs: 0,
+      firstMs: 0,
+      tokens: 0,
+    };
     this.#exchanges.set(id, exchange);
-    this.#jobs += exchange.jobs;
-    return id;
+    this.#jobs += jobs;
+    return { id, exchange };
   }
 
   /** Frees the slot; returns the exchange, if it was still open. */
@@ -336,12 +430,14 @@ class ForkedLlamaEngine implements LlamaEngine {
     if (exchange !== undefined) {
       this.#exchanges.delete(id);
       this.#jobs -= exchange.jobs;
+      this.#residence.drop(exchange.work);
     }
     return exchange;
   }
 
   #cancel(id: number): void {
-    if (this.#release(id) !== undefined) this.#supervisor?.forWork().note('cancel', id);
+    const exchange = this.#release(id);
+    if (exchange !== undefined && exchange.begunMs > 0) this.#supervisor?.forWork().note('cancel', id);
   }
 
   #put(request: number, events: readonly GenerationEvent[], tokens: number, last: boolean): void {
@@ -349,9 +445,28 @@ class ForkedLlamaEngine implements LlamaEngine {
     const exchange = this.#exchanges.get(request);
     if (exchange === undefined) return;
     exchange.channel.put(events, tokens, last);
+    this.#time(exchange, events, tokens, last);
     if (!last) return;
     this.#release(request);
     if (exchange.content !== undefined) this.#quarantine.clear(exchange.content);
+  }
+
+  #time(exchange: Exchange, events: readonly GenerationEvent[], tokens: number, last: boolean): void {
+    const nowMs = performance.now();
+    if (this.#purpose !== 'write') {
+      // Inputs are read, and nothing is written.
+      for (const event of events) if (event.type === 'start') exchange.tokens = event.promptTokens ?? 0;
+      if (last) this.#speed.observe(exchange.tokens, nowMs - exchange.begunMs);
+      return;
+    }
+    if (exchange.firstMs > 0) exchange.tokens += tokens;
+    else if (tokens > 0) exchange.firstMs = nowMs;
+    if (last && exchange.firstMs > 0) this.#speed.observe(exchange.tokens, nowMs - exchange.firstMs);
+  }
+
+  /** Of a model that was not there in time, the client hears why. */
+  #tooLate({ begunMs }: Exchange): ApiError {
+    return begunMs > 0 ? timedOut() : notLoadedInTime();
   }
 
   #refused(refusal: Refusal): ApiError {
@@ -366,13 +481,15 @@ class ForkedLlamaEngine implements LlamaEngine {
   }
 
   /** A death ends the requests that the child worked on, and no others (reliability E1). */
-  #lose(loaded: boolean): void {
-    // Before the model was loaded, none of them had been started.
+  #lose({ loaded, isHopeless }: Loss): void {
+    const begun = [...this.#exchanges].filter(([, { begunMs }]) => begunMs > 0);
     if (loaded) {
-      const contents = [...this.#exchanges.values()].map(({ content }) => content);
+      const contents = begun.map(([, { content }]) => content);
       this.#quarantine.record(contents.filter((content) => content !== undefined));
     }
-    this.#failAll(stopped);
+    for (const [id] of begun) this.#release(id)?.channel.fail(stopped());
+    // What waits for the model waits for the next child.
+    if (isHopeless) this.#residence.failAll(stopped);
   }
 
   #failAll(error: () => ApiError): void {
@@ -464,6 +581,13 @@ const stopped = (): ApiError => failed('The engine of this model stopped while i
 
 function timedOut(): ApiError {
   return new ApiError('backend_timeout', 'The engine of this model did not answer in time.');
+}
+
+function notLoadedInTime(): ApiError {
+  return new ApiError(
+    'backend_timeout',
+    'The model could not be loaded in time; other models may be using the memory.',
+  );
 }
 
 function atCapacity(jobsMax: number): ApiError {

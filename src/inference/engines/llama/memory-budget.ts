@@ -1,83 +1,312 @@
 import { freemem } from 'node:os';
+import type { UnloadReason } from './child-process.ts';
 import type { MemoryNeeds } from './memory-needs.ts';
 import { ModelRefused } from './model-refused.ts';
 
 export interface MemoryBudgetOptions {
-  /** For the key-value caches of all models together; a quarter of the free memory by default. */
+  /** For all models that are loaded at the same time; four fifths of the free memory by default. */
+  readonly bytesMax?: number | undefined;
+  /** For their key-value caches; a quarter of the free memory by default. */
   readonly cacheBytesMax: number | undefined;
-  /** How many models will make claims. Those that leave the number of slots open get equal shares. */
+  /** How many models will be registered. Those that leave the number of slots open get equal shares. */
   readonly models: number;
   /** Memory available now. */
   readonly freeBytes?: () => number;
+  /** How long a model works before it makes room for one that waits: 10 s. */
+  readonly turnMs?: number;
+}
+
+/** A model's engine, as the budget sees it. */
+export interface Occupant {
+  /** It stays in memory once it is there. */
+  readonly isPinned: boolean;
+  /** It works on nothing. */
+  readonly isIdle: boolean;
+  /** When it last had something to do. */
+  readonly usedMs: number;
+  /** There is room: it is loaded, or goes on. */
+  enter(): void;
+  /** Another model waits: it finishes what it has begun, and begins nothing. */
+  hold(): void;
+  /** Resolves when nothing of it is in memory any more. */
+  leave(reason: UnloadReason): Promise<void>;
+  /** Requests have come for it since it was to make room. */
+  readonly isWanted: boolean;
 }
 
 /** A model's memory, until it is released. */
 export interface MemoryClaim {
   readonly slots: number;
   readonly cacheBytes: number;
+  /** All that it takes, by its header or by what was measured, whichever is more. */
+  readonly bytes: number;
+  /** It waits for room. */
+  readonly isWaiting: boolean;
+  /** Enters when there is room, which idle models make, and busy ones after their turn. First come, first served. */
+  request(): void;
+  /** Enters now if there is room and nobody waits; returns whether it has. */
+  requestIfFree(): boolean;
+  /** It is loaded: its turn begins. */
+  loaded(): void;
+  /** It leaves, though nobody waits, because nobody asks for it. */
+  leave(): void;
+  /** It does not wait any more. */
+  withdraw(): void;
+  /** It has become idle. */
+  idle(): void;
+  /** It was seen to take as much. */
+  measured(bytes: number): void;
   release(): void;
 }
 
 /**
- * The memory of all embedded models. A context takes slots × context × bytes per token when it is opened, whatever it holds: 377
- * MB for 8 slots of 2,048 tokens of a model of 98 MB. So it is claimed before a model is loaded, and a model that does not fit
- * gets a clear refusal instead of the kernel's. A model that is unloaded for a while keeps its claim, so it can come back.
+ * The memory of all embedded models, so that the kernel never has to end one. What a model takes (its file, the caches of its slots,
+ * and what it computes in) is known before it is loaded: one that can never fit is refused, and of the others those are in memory
+ * that are asked for. For one that waits, idle ones leave, the least recently used first; when that is not enough, the one that has
+ * been there longest finishes what it has begun and leaves.
  */
 export class MemoryBudget {
   readonly #cacheBytesMax: number;
-  readonly #isConfigured: boolean;
+  readonly #bytesMax: number;
   readonly #freeBytes: () => number;
-  /** Free bytes at the start: other models' claims need not be allocated by the system yet. */
-  readonly #freeBytesFirst: number;
-  #cacheBytes = 0;
-  #allBytes = 0;
+  readonly #turnMs: number;
+  readonly #isCacheConfigured: boolean;
+  readonly #isConfigured: boolean;
+  /** In the order in which they were registered, or came to wait. */
+  readonly #claims = new Set<Claim>();
   #modelsToCome: number;
+  #timer: NodeJS.Timeout | undefined;
 
-  constructor({ cacheBytesMax, models, freeBytes = freeBytesNow }: MemoryBudgetOptions) {
+  constructor(options: MemoryBudgetOptions) {
+    const { bytesMax, cacheBytesMax, models, freeBytes = freeBytesNow, turnMs = 10_000 } = options;
+    const freeFirst = freeBytes();
     this.#freeBytes = freeBytes;
-    this.#freeBytesFirst = freeBytes();
-    this.#cacheBytesMax = cacheBytesMax ?? Math.floor(this.#freeBytesFirst * freeShare);
-    this.#isConfigured = cacheBytesMax !== undefined;
+    this.#turnMs = turnMs;
+    this.#bytesMax = bytesMax ?? Math.floor(freeFirst * allShare);
+    this.#cacheBytesMax = Math.min(this.#bytesMax, cacheBytesMax ?? Math.floor(freeFirst * cacheShare));
+    this.#isConfigured = bytesMax !== undefined;
+    this.#isCacheConfigured = cacheBytesMax !== undefined;
     this.#modelsToCome = models;
   }
 
-  /** Throws `ModelRefused` when the model does not fit. */
-  claim({ fileBytes, slots: wanted, workBytes, placesInWords }: MemoryNeeds): MemoryClaim {
-    const left = this.#cacheBytesMax - this.#cacheBytes;
-    const share = left / Math.max(1, this.#modelsToCome);
+  /** Throws `ModelRefused` when the model does not even fit alone. It is in memory only after a request. */
+  register(needs: MemoryNeeds, occupant: Occupant): MemoryClaim {
+    const { slots, cacheBytes, bytes } = this.#sizeOf(needs);
     this.#modelsToCome--;
+    const claim = new Claim(this, occupant, slots, cacheBytes, bytes);
+    this.#claims.add(claim);
+    return claim;
+  }
+
+  /** Throws what `register` would. */
+  refuseTooLarge(needs: MemoryNeeds): void {
+    this.#sizeOf(needs);
+  }
+
+  #sizeOf({ fileBytes, slots: wanted, workBytes, placesInWords }: MemoryNeeds) {
+    const claims = [...this.#claims];
+    const planned = claims.reduce((sum, { cacheBytes }) => sum + cacheBytes, 0);
+    const share = (this.#cacheBytesMax - planned) / Math.max(1, this.#modelsToCome);
     let slots = wanted ?? slotsDefault;
     while (wanted === undefined && slots > 1 && workBytes(slots) > share) slots--;
     const cacheBytes = workBytes(slots);
     const places = placesInWords(slots);
-    if (cacheBytes > left) {
-      const limit = this.#isConfigured ? 'cache_bytes_max' : 'a quarter of the free memory';
+    if (cacheBytes > this.#cacheBytesMax) {
+      const limit = this.#isCacheConfigured ? 'cache_bytes_max' : 'a quarter of the free memory';
       throw new ModelRefused(
-        `the cache for ${places} needs ${inWords(cacheBytes)}, and ${inWords(left)} of ${limit} is free: lower slots or context_length, or raise cache_bytes_max`,
+        `the cache for ${places} needs ${inWords(cacheBytes)}, and ${limit} is ${inWords(this.#cacheBytesMax)}: lower slots or context_length, or raise cache_bytes_max`,
       );
     }
-    const allBytes = fileBytes + cacheBytes;
-    const freeBytes = Math.min(this.#freeBytesFirst - this.#allBytes, this.#freeBytes());
-    if (allBytes > freeBytes) {
+    const bytes = fileBytes + cacheBytes + processBytes;
+    const pinned = claims.filter((each) => each.occupant.isPinned);
+    const left = this.#bytesMax - sumOf(pinned);
+    if (bytes > left) {
+      const limit = this.#isConfigured ? 'embedded_memory_bytes_max' : 'the free memory';
+      const besides = pinned.length === 0 ? '' : ' beside the pinned models';
       throw new ModelRefused(
-        `it needs ${inWords(allBytes)} of memory with ${places}, and ${inWords(freeBytes)} is free: lower slots or context_length, or choose a smaller model`,
+        `it needs ${inWords(bytes)} with ${places}, and ${limit} has room for ${inWords(left)}${besides}: lower slots or context_length, or choose a smaller model`,
       );
     }
-    this.#cacheBytes += cacheBytes;
-    this.#allBytes += allBytes;
-    let released = false;
-    return {
-      slots,
-      cacheBytes,
-      release: () => {
-        if (released) return;
-        released = true;
-        this.#cacheBytes -= cacheBytes;
-        this.#allBytes -= allBytes;
-      },
-    };
+    return { slots, cacheBytes, bytes };
+  }
+
+  requested(claim: Claim): void {
+    if (claim.place.kind !== 'out') return;
+    claim.place = { kind: 'waiting' };
+    // The last to wait.
+    this.#claims.delete(claim);
+    this.#claims.add(claim);
+    this.settle();
+  }
+
+  isFreeFor(claim: Claim): boolean {
+    return this.#waiting() === undefined && this.#fits(claim, []);
+  }
+
+  forget(claim: Claim): void {
+    this.#claims.delete(claim);
+    claim.place = { kind: 'out' };
+    this.settle();
+  }
+
+  /** Lets in who waits, or makes room. */
+  settle(): void {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    for (let next = this.#waiting(); next !== undefined; next = this.#waiting()) {
+      if (!this.#fits(next, [])) return this.#makeRoom(next);
+      next.enter();
+    }
+    for (const claim of this.#claims)
+      if (claim.place.kind === 'in' && claim.place.isHeld) {
+        claim.place = { ...claim.place, isHeld: false };
+        claim.occupant.enter();
+      }
+    this.#unloadExcess();
+  }
+
+  #waiting(): Claim | undefined {
+    return [...this.#claims].find(({ place }) => place.kind === 'waiting');
+  }
+
+  /** Whether there is room, once those have left. */
+  #fits(claim: Claim, without: readonly Claim[]): boolean {
+    const others = this.#resident().filter((each) => !without.includes(each));
+    const cacheBytes = others.reduce((sum, each) => sum + each.cacheBytes, 0) + claim.cacheBytes;
+    if (cacheBytes > this.#cacheBytesMax || sumOf(others) + claim.bytes > this.#bytesMax) return false;
+    // Of what is being loaded, or has left, the system does not know yet. The first model is let in where it is the only one.
+    return others.length === 0 || claim.bytes <= this.#freeBytes() + sumOf(without);
+  }
+
+  #resident(): readonly Claim[] {
+    return [...this.#claims].filter(({ place }) => place.kind === 'in' || place.kind === 'leaving');
+  }
+
+  #makeRoom(next: Claim): void {
+    const leaving = this.#resident().filter(({ place }) => place.kind === 'leaving');
+    const isEnough = (): boolean => this.#fits(next, leaving);
+    for (const idle of this.#victims().filter(({ occupant }) => occupant.isIdle)) {
+      if (isEnough()) return;
+      leaving.push(idle);
+      this.makeLeave(idle);
+    }
+    const nowMs = performance.now();
+    let waitMs = recheckMs;
+    for (const busy of this.#victims().toSorted((a, b) => sinceOf(a) - sinceOf(b))) {
+      if (isEnough()) break;
+      leaving.push(busy);
+      const turnLeftMs = sinceOf(busy) + this.#turnMs - nowMs;
+      if (turnLeftMs > 0) waitMs = Math.min(waitMs, turnLeftMs);
+      else if (busy.place.kind === 'in' && !busy.place.isHeld) {
+        busy.place = { ...busy.place, isHeld: true };
+        busy.occupant.hold();
+      }
+    }
+    this.#timer = setTimeout(() => this.settle(), waitMs);
+    this.#timer.unref();
+  }
+
+  /** Those that may have to leave, the least recently used first. */
+  #victims(): readonly Claim[] {
+    return [...this.#claims]
+      .filter(({ place, occupant }) => place.kind === 'in' && !occupant.isPinned)
+      .sort((a, b) => a.occupant.usedMs - b.occupant.usedMs);
+  }
+
+  /** Models were seen to take more than their headers say. */
+  #unloadExcess(): void {
+    for (const idle of this.#victims().filter(({ occupant }) => occupant.isIdle)) {
+      const staying = this.#resident().filter(({ place }) => place.kind === 'in');
+      if (sumOf(staying) <= this.#bytesMax || staying.length < 2) return;
+      this.makeLeave(idle);
+    }
+  }
+
+  makeLeave(claim: Claim, reason: UnloadReason = 'room'): void {
+    claim.place = { kind: 'leaving' };
+    void claim.occupant.leave(reason).then(() => {
+      if (claim.place.kind !== 'leaving') return;
+      claim.place = { kind: 'out' };
+      if (claim.occupant.isWanted) this.requested(claim);
+      else this.settle();
+    });
   }
 }
+
+type Place =
+  | { readonly kind: 'out' }
+  | { readonly kind: 'waiting' }
+  /** `sinceMs`: when it was loaded; infinite until then, so that it has its turn however long that takes. */
+  | { readonly kind: 'in'; readonly sinceMs: number; readonly isHeld: boolean }
+  | { readonly kind: 'leaving' };
+
+class Claim implements MemoryClaim {
+  readonly #budget: MemoryBudget;
+  readonly occupant: Occupant;
+  readonly slots: number;
+  readonly cacheBytes: number;
+  bytes: number;
+  place: Place = { kind: 'out' };
+
+  constructor(budget: MemoryBudget, occupant: Occupant, slots: number, cacheBytes: number, bytes: number) {
+    this.#budget = budget;
+    this.occupant = occupant;
+    this.slots = slots;
+    this.cacheBytes = cacheBytes;
+    this.bytes = bytes;
+  }
+
+  get isWaiting(): boolean {
+    return this.place.kind === 'waiting';
+  }
+
+  enter(): void {
+    this.place = { kind: 'in', sinceMs: Infinity, isHeld: false };
+    this.occupant.enter();
+  }
+
+  request(): void {
+    this.#budget.requested(this);
+  }
+
+  requestIfFree(): boolean {
+    if (this.place.kind !== 'out' || !this.#budget.isFreeFor(this)) return false;
+    this.enter();
+    return true;
+  }
+
+  loaded(): void {
+    if (this.place.kind === 'in') this.place = { ...this.place, sinceMs: performance.now() };
+  }
+
+  leave(): void {
+    if (this.place.kind === 'in') this.#budget.makeLeave(this, 'idle');
+  }
+
+  withdraw(): void {
+    if (!this.isWaiting) return;
+    this.place = { kind: 'out' };
+    this.#budget.settle();
+  }
+
+  idle(): void {
+    if (this.place.kind === 'in') this.#budget.settle();
+  }
+
+  measured(bytes: number): void {
+    if (bytes <= this.bytes) return;
+    this.bytes = bytes;
+    this.#budget.settle();
+  }
+
+  release(): void {
+    this.#budget.forget(this);
+  }
+}
+
+const sumOf = (claims: readonly Claim[]): number => claims.reduce((sum, { bytes }) => sum + bytes, 0);
+
+const sinceOf = ({ place }: Claim): number => (place.kind === 'in' ? place.sinceMs : 0);
 
 /**
  * Memory that the system can give without swapping, within the container's limit. (Not `process.availableMemory`: there the model
@@ -88,7 +317,12 @@ function freeBytesNow(): number {
 }
 
 const slotsDefault = 4;
-const freeShare = 0.25;
+const cacheShare = 0.25;
+const allShare = 0.8;
+/** The process of a model without the model: Node, the library, the vocabulary, and what one step computes in. */
+const processBytes = 200e6;
+/** The free memory of the machine changes without a word. */
+const recheckMs = 1000;
 
 function inWords(bytes: number): string {
   const positive = Math.max(0, bytes);

@@ -14,7 +14,7 @@ import {
 /**
  * The other file that knows node-llama-cpp, for models that embed or rank. The addon returns the vector of sequence 0 alone, whatever
  * else a batch has, so inputs cannot share a batch: several contexts compute side by side instead, each with one input.
- * `tests/inference/engines/llama/task-bindings.test.ts` holds what each call must do.
+ * `tests/inference/engines/llama/tasks.test.ts` holds what each call must do.
  */
 export async function openTaskModel(options: OpenTaskOptions): Promise<TaskModel> {
   const llama = await openEngine(options);
