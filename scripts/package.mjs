@@ -46,7 +46,8 @@ function empty(folder) {
   fs.mkdirSync(folder, { recursive: true });
   const names = fs.readdirSync(folder);
   const other = names.find((name) => name !== 'parts' && !/^tokenhouse-.*\.tgz$/.test(name));
-  if (other !== undefined) fail(`${folder} has something else in it (${other}), which would be lost. Name an empty folder.`);
+  if (other !== undefined)
+    fail(`${folder} has something else in it (${other}), which would be lost. Name an empty folder.`);
   for (const name of names) fs.rmSync(path.join(folder, name), { recursive: true });
 }
 

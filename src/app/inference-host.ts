@@ -591,8 +591,7 @@ const readingOf = (backend: OpenBackend): BackendReading => ({
   memoryBytes: backend.engine.residence?.state === 'unloaded' ? 0 : backend.engine.residence?.memoryBytes,
   tokensPerSecond: backend.engine.residence?.tokensPerSecond,
   isLoaded: backend.engine.residence === undefined ? undefined : backend.engine.residence.state === 'loaded',
-  isWaitingForMemory:
-    backend.engine.residence === undefined ? undefined : backend.engine.residence.state === 'waiting',
+  isWaitingForMemory: backend.engine.residence === undefined ? undefined : backend.engine.residence.state === 'waiting',
 });
 
 export function stateOf(engine: Engine): 'starting' | 'ready' | 'failed' {

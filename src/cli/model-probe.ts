@@ -39,13 +39,17 @@ export const probeTask = (
       prompts: Array.from({ length: 8 }, () => 'a few words of text '.repeat(8)),
     } as const;
     const startedMs = performance.now();
-    await engine.generate({ ...smallRequest({ isChat: false }), prompt, task }, AbortSignal.timeout(probeTimeoutMs), (events) => {
-      for (const event of events) {
-        if (event.type === 'start') tokens = event.promptTokens ?? 0;
-        if (event.type === 'vector') dimensions = event.vector.length;
-      }
-      return true;
-    });
+    await engine.generate(
+      { ...smallRequest({ isChat: false }), prompt, task },
+      AbortSignal.timeout(probeTimeoutMs),
+      (events) => {
+        for (const event of events) {
+          if (event.type === 'start') tokens = event.promptTokens ?? 0;
+          if (event.type === 'vector') dimensions = event.vector.length;
+        }
+        return true;
+      },
+    );
     return { dimensions, tokensPerSecond: tokens / ((performance.now() - startedMs) / 1000) };
   });
 

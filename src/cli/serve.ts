@@ -1,5 +1,4 @@
 import { closeSync, existsSync, openSync, statSync } from 'node:fs';
-import path from 'node:path';
 
 import { dollars } from '../platform/dollars.ts';
 import type { Config } from '../config/config.ts';
