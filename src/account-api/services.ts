@@ -5,6 +5,9 @@ import type { Users } from '../accounts/users/users.ts';
 import type { DemoProvider } from '../billing/payments/demo.ts';
 import type { Payments } from '../billing/payments/payments.ts';
 import type { Paper } from '../billing/invoices/paper.ts';
+import type { JobReading } from '../platform/jobs/jobs.ts';
+import type { FamilyFigures } from '../platform/metrics/figures.ts';
+import type { ConfigReading } from '../platform/metrics/service-readings.ts';
 import type { WebhookEvents } from '../notifications/webhooks/events.ts';
 
 export type AccountEvents = Pick<WebhookEvents, 'emit' | 'ping'>;
@@ -18,8 +21,10 @@ export interface AccountServices {
   readonly accountUrl: () => string;
   /** Address of the inference host, without `/v1`; undefined while it is unknown. */
   readonly inferenceUrl?: () => string | undefined;
-  /** The backends of the models, and their states. */
+  /** The backends of the models, and how they do. */
   readonly backends?: () => BackendStates | Promise<BackendStates>;
+  /** How the service does. */
+  readonly system?: () => Promise<SystemReading>;
   /** What applies to a model where a request says nothing, by the names of its card. */
   readonly defaultsOf?: (model: ModelConfig) => Readonly<Record<string, string | number>>;
   /** Durable, then sent. */
@@ -44,4 +49,20 @@ export type BackendStates = readonly {
   readonly modelId: string;
   readonly label: string;
   readonly state: 'starting' | 'ready' | 'failed';
+  readonly detail: string | null;
+  readonly runningMax: number | null;
+  readonly failures: number;
+  readonly ejectedForMs: number | null;
+  readonly promptTokensPerSecond: number | null;
 }[];
+
+export interface SystemReading {
+  readonly version: string;
+  readonly startedAt: number;
+  /** The metrics of all processes. */
+  readonly figures: readonly FamilyFigures[];
+  readonly configuration: ConfigReading;
+  readonly jobs: readonly JobReading[];
+  /** Of a database in a file. */
+  readonly disk: { readonly bytes: number; readonly freeBytes: number } | null;
+}

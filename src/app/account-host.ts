@@ -1,3 +1,4 @@
+import { stat, statfs } from 'node:fs/promises';
 import type { Server } from 'node:http';
 import { fileURLToPath } from 'node:url';
 
@@ -7,13 +8,13 @@ import { createFirstAccount } from '../accounts/first-account.ts';
 import type { FirstAccount } from '../accounts/first-account.ts';
 import { firstOwnerLink, ownerLinkUrl } from '../accounts/owner.ts';
 import type { OperationServices } from '../accounts/operation.ts';
-import type { Config } from '../config/config.ts';
+import type { Config, StorageConfig } from '../config/config.ts';
 import type { Environment } from '../config/environment.ts';
 import { localUrl, publicUrl } from '../config/public-url.ts';
 import type { ReloadOutcome } from '../config/reload-outcome.ts';
 import { listenForControl } from './control/control-server.ts';
 import { controlSocketPath } from './control/socket-path.ts';
-import type { ServiceStatus } from './control/status.ts';
+import type { BackendStatus } from './control/status.ts';
 import { openPayments } from '../billing/payments/open.ts';
 import type { Paying } from '../billing/payments/open.ts';
 import { consoleUrl, docsUrl } from '../platform/entries.ts';
@@ -49,9 +50,9 @@ export interface OperatingOptions {
   readonly operations: OperationServices;
   /** Prepares everything that answers requests for a configuration. */
   readonly prepare: ReloadServices['prepare'];
-  /** The metrics of the whole service. */
+  /** Of all processes. */
   readonly figures: () => readonly FamilyFigures[] | Promise<readonly FamilyFigures[]>;
-  readonly backends: () => ServiceStatus['backends'] | Promise<ServiceStatus['backends']>;
+  readonly backends: () => readonly BackendStatus[] | Promise<readonly BackendStatus[]>;
   /** What applies to a model where a request says nothing, as on its card. */
   readonly defaultsOf: NonNullable<AccountServices['defaultsOf']>;
   /** Whether a load balancer should send work to the inference host. */
@@ -101,7 +102,16 @@ export async function openOperating(options: OperatingOptions, opened: (() => un
   opened.push(() => configWatcher.close());
   // Pages and errors name the account host by its public address, which is known with a free port (0) only when it listens.
   let accountUrl = publicUrl(config.server.account);
-  const parts = openParts(options, configWatcher.config, () => accountUrl, opened);
+  const startedAt = Date.now();
+  const system = async () => ({
+    version: options.version,
+    startedAt,
+    figures: await options.figures(),
+    configuration: configWatcher.reading(),
+    jobs: jobs.readings,
+    disk: await diskOf(config.storage),
+  });
+  const parts = openParts({ ...options, system }, configWatcher.config, () => accountUrl, opened);
   const { outbox, jobs, notifications, paying } = parts;
   let urls: Urls | undefined;
   const accountHost = openAccountHost(options, configWatcher, parts, () => urls?.inferenceUrl);
@@ -111,7 +121,6 @@ export async function openOperating(options: OperatingOptions, opened: (() => un
 
   const metrics = openMetrics(options, options.figures);
   opened.push(() => metrics?.close());
-  const startedAt = Date.now();
   const control = await listenForControl(controlSocketPath(config.storage.directory), {
     operations,
     service: {
@@ -180,12 +189,12 @@ interface Parts {
 }
 
 function openParts(
-  options: OperatingOptions,
+  options: OperatingOptions & Pick<AccountServices, 'system'>,
   config: () => Config,
   accountUrl: () => string,
   opened: (() => unknown)[],
 ): Parts {
-  const { log, store, operations, backends, defaultsOf } = options;
+  const { log, store, operations, backends, defaultsOf, system } = options;
   const outbox = new Outbox({
     repositories: store.repositories,
     config: () => config().mail,
@@ -226,6 +235,7 @@ function openParts(
       demo: paying.demo,
       backends,
       defaultsOf,
+      ...(system === undefined ? {} : { system }),
     },
   };
 }
@@ -260,6 +270,17 @@ function openAccountHost(
         }),
     },
   );
+}
+
+/** What a database in a file has and may still take; null where it is elsewhere, or cannot be read. */
+async function diskOf(storage: StorageConfig): Promise<{ readonly bytes: number; readonly freeBytes: number } | null> {
+  if (storage.type !== 'sqlite') return null;
+  try {
+    const [{ size }, { bavail, bsize }] = await Promise.all([stat(storage.path), statfs(storage.directory)]);
+    return { bytes: size, freeBytes: bavail * bsize };
+  } catch {
+    return null;
+  }
 }
 
 /** Each round is short, so that reports come between; the rest is summed up a minute later. */

@@ -1,7 +1,7 @@
 import { openOperating } from './account-host.ts';
 import type { Service, ServiceOptions } from './service.ts';
 import { defaultsOnCard } from '../catalog/model-defaults.ts';
-import { defaultsOf, openServing, stateOf } from './inference-host.ts';
+import { defaultsOf, openServing, statusOf } from './inference-host.ts';
 import { openStore } from './stores.ts';
 
 /**
@@ -66,13 +66,7 @@ async function start(options: ServiceOptions, opened: (() => unknown)[]): Promis
       figures: () => serving.metrics.figures(),
       defaultsOf: (model) => defaultsOnCard(defaultsOf(model, rollout.backends)),
       isReady: () => serving.isReady(),
-      backends: () =>
-        rollout.backends.map(({ modelId, label, engine, fileInUse }) => ({
-          modelId,
-          label,
-          state: stateOf(engine),
-          file: fileInUse(),
-        })),
+      backends: () => rollout.backends.map(statusOf),
     },
     opened,
   );

@@ -1,4 +1,5 @@
 import Type from 'typebox';
+import type { Static } from 'typebox';
 
 import { hashLinkToken, newLinkToken } from '../../accounts/link-token.ts';
 import { operate } from '../../accounts/operations.ts';
@@ -13,6 +14,7 @@ import { notThere } from '../input.ts';
 import { operationsOf } from '../operations-of.ts';
 import { everyRole, mayManage, roles, route } from '../route.ts';
 import type { AccountRoute, Call, Role } from '../route.ts';
+import type { AccountServices } from '../services.ts';
 import { listOf, listSchema, secondsOf } from '../wire.ts';
 import { checkPassword } from './owner.ts';
 import {
@@ -30,11 +32,11 @@ import {
 const tag = 'Members';
 const role = Type.Union(roles.map((name) => Type.Literal(name)));
 const memberId = Type.Object({ id: Type.String({ pattern: '^[0-9a-f]{32}$' }) });
-const paging = Type.Object({
+export const membersQuery = Type.Object({
   limit: Type.Optional(Type.Integer({ minimum: 1, maximum: 100 })),
   after: Type.Optional(Type.String({ maxLength: 100 })),
 });
-const member = Type.Object({
+export const memberSchema = Type.Object({
   id: Type.String({ description: 'Of the person.' }),
   object: Type.Literal('member'),
   name: Type.String(),
@@ -65,18 +67,10 @@ export const memberRoutes: readonly AccountRoute[] = [
     summary: 'List members',
     description: 'Newest first.',
     access: everyRole,
-    query: paging,
-    answers: [{ status: 200, description: 'Members of the account.', schema: listSchema(member) }],
+    query: membersQuery,
+    answers: [{ status: 200, description: 'Members of the account.', schema: listSchema(memberSchema) }],
     errors: ['http_404'],
-    handle: async ({ account, query: { limit = 20, after }, services }) => {
-      const { repositories } = services.operations;
-      return listOf(
-        await repositories.listMembers({ accountId: account.id, limit: limit + 1, after }),
-        limit,
-        memberOf,
-        ({ userId }) => userId,
-      );
-    },
+    handle: async ({ account, query, services }) => await membersPage(services, account.id, query),
   }),
   route({
     method: 'get',
@@ -87,7 +81,7 @@ export const memberRoutes: readonly AccountRoute[] = [
     description: 'By the id of the person.',
     access: everyRole,
     params: memberId,
-    answers: [{ status: 200, description: 'The member.', schema: member }],
+    answers: [{ status: 200, description: 'The member.', schema: memberSchema }],
     errors: ['http_404'],
     handle: async (call) => memberOf(await memberMeant(call)),
   }),
@@ -103,7 +97,7 @@ export const memberRoutes: readonly AccountRoute[] = [
     stepUp: true,
     params: memberId,
     body: Type.Object({ role }, { additionalProperties: false }),
-    answers: [{ status: 200, description: 'The member as they are now.', schema: member }],
+    answers: [{ status: 200, description: 'The member as they are now.', schema: memberSchema }],
     errors: ['http_403', 'http_404', 'http_409'],
     handle: async (call) => {
       const before = await memberMeant(call);
@@ -174,7 +168,7 @@ export const memberRoutes: readonly AccountRoute[] = [
     summary: 'List invitations',
     description: 'Invitations that can still be accepted, newest first.',
     access: mayManage,
-    query: paging,
+    query: membersQuery,
     answers: [{ status: 200, description: 'Open invitations.', schema: listSchema(invitation) }],
     handle: async ({ account, query: { limit = 20, after }, services }) => {
       const { repositories, now } = services.operations;
@@ -346,6 +340,19 @@ async function changeRole(
       throw new ApiError('http_409', 'An account needs an owner: make somebody else an owner first.', { cause: error });
     throw error;
   }
+}
+
+export async function membersPage(
+  { operations }: Pick<AccountServices, 'operations'>,
+  accountId: string,
+  { limit = 20, after }: Static<typeof membersQuery>,
+) {
+  return listOf(
+    await operations.repositories.listMembers({ accountId, limit: limit + 1, after }),
+    limit,
+    memberOf,
+    ({ userId }) => userId,
+  );
 }
 
 const memberOf = ({ userId, name, email, role, joinedAt }: MemberRow) => ({

@@ -82,12 +82,13 @@ export async function listAccountPrices(
   db: Db,
   request: {
     readonly accountId?: string;
+    readonly modelId?: string;
     readonly endingAfter: number;
     readonly after?: Pick<AccountPrice, 'accountId' | 'modelId' | 'validFrom'>;
     readonly limit?: number;
   },
 ): Promise<readonly AccountPrice[]> {
-  const { accountId, endingAfter, after } = request;
+  const { accountId, modelId, endingAfter, after } = request;
   let query = db
     .selectFrom('account_price')
     .selectAll()
@@ -97,6 +98,7 @@ export async function listAccountPrices(
     .orderBy('validFrom')
     .limit(pageOf(request.limit));
   if (accountId !== undefined) query = query.where('accountId', '=', accountId);
+  if (modelId !== undefined) query = query.where('modelId', '=', modelId);
   if (after !== undefined) {
     query = query.where((is) =>
       is(

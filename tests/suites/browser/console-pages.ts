@@ -2,7 +2,7 @@ import type { Person } from './browser.ts';
 
 /** A page of the console. The suite visits it in both colour schemes, on a phone and on a desktop, in every language. */
 export interface ConsolePage {
-  /** `KEY` and `REQUEST` stand for ids of a key and of a request that are there. */
+  /** `KEY`, `REQUEST` and `ACCOUNT` stand for ids of a key, of a request and of an account that are there. */
   readonly path: string;
   /** Signed in as the owner, who is the operator too; left out: not signed in. */
   readonly signedIn?: true;
@@ -52,6 +52,14 @@ export const consolePages: readonly ConsolePage[] = [
   { path: '/settings?view=account', signedIn: true },
   { path: '/settings?view=data', signedIn: true },
   { path: '/gallery', signedIn: true },
+  { path: '/operator/accounts', signedIn: true },
+  { path: '/operator/accounts?search=nothing&status=suspended', signedIn: true },
+  { path: '/operator/accounts?open=create', signedIn: true },
+  { path: '/operator/accounts?open=release', signedIn: true },
+  { path: '/operator/accounts/ACCOUNT', signedIn: true },
+  { path: '/operator/accounts/ACCOUNT?view=people', signedIn: true },
+  { path: '/operator/accounts/ACCOUNT?view=suspensions', signedIn: true },
+  { path: '/operator/accounts/acct_nothing', signedIn: true },
 ];
 
 async function openFirstRow({ page }: Person): Promise<void> {

@@ -142,7 +142,12 @@ export type SendInput<Of extends Method, Path extends SendPath<Of>> = {
   }
     ? Body
     : never;
+  /** The key of a form that may be sent again after an answer that was lost: it takes effect once. */
+  readonly once?: string;
 };
+
+/** What the API answers. */
+export type Sent<Of extends Method, Path extends SendPath<Of>> = Json<Operation<Of, Path>>;
 
 /**
  * A change. Where the API wants to know once more who it is, the person is asked and the change is repeated. `refreshes` are the
@@ -177,9 +182,9 @@ export function useRefresh(): (beginnings: readonly string[]) => Promise<void> {
 export async function send<Of extends Method, Path extends SendPath<Of>>(
   method: Of,
   path: Path,
-  input: SendInput<Of, Path> = {},
+  { once, ...input }: SendInput<Of, Path> = {},
 ): Promise<Json<Operation<Of, Path>>> {
-  const headers = method === 'post' ? { 'idempotency-key': newIdempotencyKey() } : {};
+  const headers = method === 'post' ? { 'idempotency-key': once ?? newIdempotencyKey() } : {};
   return await proved<never>(() =>
     content(
       (client as unknown as Record<string, (path: string, init: object) => never>)[method.toUpperCase()]!(path, {
