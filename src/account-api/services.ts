@@ -1,4 +1,5 @@
 import type { OperationServices } from '../accounts/operation.ts';
+import type { BackendLook } from '../config/backend-look.ts';
 import type { Config, ModelConfig } from '../config/config.ts';
 import type { Mailer } from '../notifications/mail/mailer.ts';
 import type { Users } from '../accounts/users/users.ts';
@@ -23,6 +24,8 @@ export interface AccountServices {
   readonly inferenceUrl?: () => string | undefined;
   /** The backends of the models, and how they do. */
   readonly backends?: () => BackendStates | Promise<BackendStates>;
+  /** Asks each server whether it answers, accepts the key, has the model, and is what the configuration says. Never rejects. */
+  readonly lookAtBackends?: () => Promise<readonly BackendLook[]>;
   /** How the service does. */
   readonly system?: () => Promise<SystemReading>;
   /** What applies to a model where a request says nothing, by the names of its card. */

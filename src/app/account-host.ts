@@ -22,6 +22,7 @@ import { publicIdOf } from '../platform/ids/uuid.ts';
 import { followConfiguration } from './config-watcher.ts';
 import type { ConfigWatcher } from './config-watcher.ts';
 import { countSockets, listen } from './listening.ts';
+import { lookAtBackends } from './look.ts';
 import { Jobs } from '../platform/jobs/jobs.ts';
 import type { Job } from '../platform/jobs/jobs.ts';
 import type { Log } from '../platform/log.ts';
@@ -111,7 +112,13 @@ export async function openOperating(options: OperatingOptions, opened: (() => un
     jobs: jobs.readings,
     disk: await diskOf(config.storage),
   });
-  const parts = openParts({ ...options, system }, configWatcher.config, () => accountUrl, opened);
+  const looks = () => lookAtBackends(configWatcher.config(), options.log);
+  const parts = openParts(
+    { ...options, system, lookAtBackends: looks },
+    configWatcher.config,
+    () => accountUrl,
+    opened,
+  );
   const { outbox, jobs, notifications, paying } = parts;
   let urls: Urls | undefined;
   const accountHost = openAccountHost(options, configWatcher, parts, () => urls?.inferenceUrl);
@@ -189,12 +196,12 @@ interface Parts {
 }
 
 function openParts(
-  options: OperatingOptions & Pick<AccountServices, 'system'>,
+  options: OperatingOptions & Required<Pick<AccountServices, 'system' | 'lookAtBackends'>>,
   config: () => Config,
   accountUrl: () => string,
   opened: (() => unknown)[],
 ): Parts {
-  const { log, store, operations, backends, defaultsOf, system } = options;
+  const { log, store, operations, backends, defaultsOf, system, lookAtBackends: looks } = options;
   const outbox = new Outbox({
     repositories: store.repositories,
     config: () => config().mail,
@@ -235,7 +242,8 @@ function openParts(
       demo: paying.demo,
       backends,
       defaultsOf,
-      ...(system === undefined ? {} : { system }),
+      system,
+      lookAtBackends: looks,
     },
   };
 }
@@ -276,8 +284,13 @@ function openAccountHost(
 async function diskOf(storage: StorageConfig): Promise<{ readonly bytes: number; readonly freeBytes: number } | null> {
   if (storage.type !== 'sqlite') return null;
   try {
-    const [{ size }, { bavail, bsize }] = await Promise.all([stat(storage.path), statfs(storage.directory)]);
-    return { bytes: size, freeBytes: bavail * bsize };
+    const [main, wal, { bavail, bsize }] = await Promise.all([
+      stat(storage.path),
+      // What is not in the main file yet.
+      stat(`${storage.path}-wal`).catch(() => undefined),
+      statfs(storage.directory),
+    ]);
+    return { bytes: main.size + (wal?.size ?? 0), freeBytes: bavail * bsize };
   } catch {
     return null;
   }

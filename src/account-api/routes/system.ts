@@ -131,6 +131,45 @@ export const systemRoutes: readonly AccountRoute[] = [
       return page(states.map((state) => backendObject(state, services.config(), figures)));
     },
   }),
+  route({
+    method: 'post',
+    path: '/v1/admin/backends/checks',
+    operationId: 'checkBackends',
+    tag: 'Server',
+    summary: 'Check the servers of the backends',
+    description:
+      'Asks each server, as a start and `tokenhouse doctor` do: whether it answers, accepts the key, has the model, and is what the configuration says. Takes up to three seconds where one is silent.',
+    access: 'operator',
+    answers: [
+      {
+        status: 200,
+        description: 'One entry for each server; models that this process runs itself have none.',
+        schema: wholeListSchema(
+          Type.Object({
+            object: Type.Literal('backend_check'),
+            model: Type.String(),
+            name: Type.String(),
+            url: Type.String(),
+            state: Type.Enum(['ready', 'wrong', 'down'], {
+              description: '`wrong`: it answers, and is not what the configuration says.',
+            }),
+            problem: nullable(Type.String()),
+          }),
+        ),
+      },
+    ],
+    handle: async ({ services }) =>
+      page(
+        ((await services.lookAtBackends?.()) ?? []).map(({ model, backend, url, state, problem }) => ({
+          object: 'backend_check',
+          model,
+          name: backend,
+          url,
+          state,
+          problem,
+        })),
+      ),
+  }),
 ];
 
 function configured(config: Config, { version, startedAt, configuration, disk }: SystemReading) {
