@@ -4,6 +4,7 @@ import { controlClass, Field } from './form.tsx';
 
 interface SearchFieldProps {
   readonly label: string;
+  readonly hint?: string;
   /** What is searched for; undefined: nothing. */
   readonly value: string | undefined;
   readonly onChange: (value: string | undefined) => void;
@@ -13,7 +14,7 @@ interface SearchFieldProps {
 const pauseMs = 250;
 
 /** Searches while one types, and at once with Enter. */
-export function SearchField({ label, value, onChange }: SearchFieldProps) {
+export function SearchField({ label, hint, value, onChange }: SearchFieldProps) {
   const [typed, setTyped] = useState(value ?? '');
   const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
   const said = useRef(value);
@@ -34,7 +35,7 @@ export function SearchField({ label, value, onChange }: SearchFieldProps) {
     change.current(wanted);
   };
   return (
-    <Field label={label}>
+    <Field label={label} {...(hint === undefined ? {} : { hint })}>
       {(control) => (
         <input
           type="search"
