@@ -25,6 +25,14 @@ before(async () => {
       - engine: scripted
         name: sound
         scripts: [{ say: [{ text: "It is Paris." }] }]
+  - id: elsewhere
+    display_name: Elsewhere
+    context_length: 8192
+    max_output_tokens: null
+    pricing: { input_cents_per_million: 5, output_cents_per_million: 20 }
+    sampling: honor
+    backends:
+      - { engine: openai, name: gone, url: 'http://127.0.0.1:9/v1', flavor: vllm, max_concurrency: 4, queue_max: 4 }
 `,
   );
   await service.start();
@@ -175,6 +183,158 @@ test('an account is found by the address of a member, whose second factor is res
   await page.getByRole('dialog').getByRole('button', { name: 'Reset', exact: true }).click();
   await person.reads(new RegExp(`${member.email} signs in with the password alone`));
   await person.leave();
+});
+
+test('an account pays another price once its effect was seen, and the list price again when it ends', async (t) => {
+  const answer = await service.chat({ model: 'demo', messages: [{ role: 'user', content: 'hi' }] });
+  assert.equal(answer.status, 200, await answer.text());
+  const person = await signedIn(t, '/operator/catalogue');
+  const { page } = person;
+  await page.getByRole('link', { name: 'Demo' }).click();
+  await page.getByRole('button', { name: 'Set a price for an account' }).click();
+  const dialog = page.getByRole('dialog');
+  const save = dialog.getByRole('button', { name: 'Save' });
+  await dialog.getByLabel('Id of the account').fill(service.accountId);
+  await dialog.getByLabel('Output', { exact: true }).fill('0.075');
+  assert.equal(await save.isEnabled(), false, 'nothing is saved that was not tried');
+  await dialog.getByRole('button', { name: 'Preview' }).click();
+  await dialog.getByText('The last 30 days by these prices').waitFor();
+  await person.look();
+  const body = {
+    account_id: service.accountId,
+    model: 'demo',
+    input_microcents_per_million: 5_000_000,
+    cache_read_microcents_per_million: 5_000_000,
+    output_microcents_per_million: 7_500_000,
+  };
+  const { body: preview } = await visitor.ask('POST', '/v1/admin/account_prices/preview', body);
+  assert.ok(preview.requests > 0 && preview.difference_microcents < 0, JSON.stringify(preview));
+  await dialog.locator('dt:text("Requests") + dd').getByText(String(preview.requests), { exact: true }).waitFor();
+  await dialog.getByLabel('Output', { exact: true }).fill('0.08');
+  assert.equal(await save.isEnabled(), false, 'it was tried with another price');
+  await dialog.getByLabel('Output', { exact: true }).fill('0.075');
+  await dialog.getByRole('button', { name: 'Preview' }).click();
+  await save.click();
+  await dialog.waitFor({ state: 'detached' });
+  await page.getByRole('row', { name: new RegExp(service.accountId) }).waitFor();
+  await person.look();
+  const [price] = (await visitor.get(`/v1/admin/account_prices?account_id=${service.accountId}`)).data;
+  assert.deepEqual({ ...price, ...body }, price);
+  await service.chat({ model: 'demo', messages: [{ role: 'user', content: 'hi' }] });
+  const charged = await service.usage(1);
+  assert.equal(charged.requests[0]!.model, 'demo');
+
+  await page.getByRole('button', { name: 'End', exact: true }).click();
+  await dialog.getByRole('button', { name: 'End', exact: true }).click();
+  await person.reads('Only list prices');
+  assert.equal((await visitor.get(`/v1/admin/account_prices?model=demo`)).data.length, 0);
+
+  await page.getByRole('button', { name: 'Try another list price' }).click();
+  await dialog.getByLabel('Input', { exact: true }).fill('1');
+  await dialog.getByRole('button', { name: 'Preview' }).click();
+  await dialog.getByText('input_dollars_per_million: 1.00').waitFor();
+  await person.look();
+  await person.leave();
+});
+
+test('the system shows a backend that fails as ejected, with the figures of the API, and says when it is stale', async (t) => {
+  await until(async () => {
+    await service.chat({ model: 'demo', messages: [{ role: 'user', content: 'hi' }] });
+    const { data } = await visitor.get('/v1/admin/backends');
+    return data.some((backend: { name: string; ejected: boolean }) => backend.name === 'broken' && backend.ejected);
+  });
+  const person = await signedIn(t, '/operator/system');
+  const { page } = person;
+  const row = page.getByRole('row', { name: /broken/ });
+  await until(async () => {
+    await service.chat({ model: 'demo', messages: [{ role: 'user', content: 'hi' }] });
+    return await row.getByText('ejected').isVisible();
+  });
+  await person.reads(/the backend broken does not answer as it should/);
+  await page.getByRole('row', { name: /sound/ }).getByText('ready').waitFor();
+  await person.look();
+  await person.press('Check the servers');
+  await page.getByText('no answer', { exact: true }).waitFor();
+  await page.getByText('elsewhere · gone').first().waitFor();
+  await person.look();
+  const { data } = await visitor.get('/v1/admin/backends');
+  const { ejections } = data.find((backend: { name: string }) => backend.name === 'broken');
+  await until(async () => Number(await row.locator('[data-head="Ejections"]').innerText()) >= ejections);
+  // Answers that do not come make the figures stale; the page says so, and goes on when they come.
+  await page.getByText('live', { exact: true }).waitFor();
+  await page.route('**/v1/admin/system', (route) => route.abort());
+  person.forgives(/ERR_FAILED/);
+  await page.getByText('stale', { exact: true }).waitFor();
+  await page.unroute('**/v1/admin/system');
+  await page.getByText('live', { exact: true }).waitFor();
+  await person.leave();
+});
+
+test('a mail is read as text, and the audit log says who did what', async (t) => {
+  await visitor.ask('POST', '/v1/invites', { email: 'nobody@example.org', role: 'viewer' });
+  const person = await signedIn(t, '/operator/outbox');
+  const { page } = person;
+  await page.locator('[data-row]', { hasText: 'nobody@example.org' }).getByRole('link').click();
+  await page
+    .getByRole('dialog')
+    .getByText(/\/invitation#/)
+    .waitFor();
+  assert.equal(await page.getByRole('dialog').locator('pre a').count(), 0);
+  await person.look();
+  await page.keyboard.press('Escape');
+  await page.getByLabel('State').selectOption('Given up');
+  await page.waitForURL(/\?state=failed$/);
+  await person.reads('Nothing matches');
+
+  await page.goto(`${service.accountUrl}/operator/audit`);
+  await page.getByLabel('Kind of change').fill('account.suspend, account.revive');
+  await page.waitForURL(/action=/);
+  const rows = page.locator('[data-row]');
+  await until(async () => (await rows.count()) === 4);
+  await rows.first().getByText('account.revive').waitFor();
+  // Of an account that is still there, the values too.
+  await page.getByLabel('Id of the account').fill(service.accountId);
+  await page.getByLabel('Kind of change').fill('price.set');
+  await until(async () => (await rows.count()) === 1);
+  await rows.first().getByRole('link').first().click();
+  await page.getByRole('dialog').getByText('"7500000"').first().waitFor();
+  await page.getByRole('dialog').getByText(owner.email).waitFor();
+  await person.look();
+  await person.leave();
+});
+
+test('a page that fails leaves the shell, and nobody but an operator sees the pages of operators', async (t) => {
+  const person = await signedIn(t, '/operator/system');
+  const { page } = person;
+  await page.route('**/v1/admin/system', (route) => route.fulfill({ json: { object: 'system' } }));
+  person.forgives(/Cannot read properties|The above error|TypeError/);
+  await page.reload();
+  await person.reads('Something went wrong');
+  await person.look();
+  await page.getByRole('link', { name: 'Accounts', exact: true }).click();
+  await page.getByRole('heading', { name: 'Accounts' }).waitFor();
+  await person.leave();
+
+  const other = await signedIn(t, '/', member);
+  await other.page.getByRole('link', { name: 'Keys', exact: true }).waitFor();
+  assert.equal(await other.page.locator('a[href^="/operator"]').count(), 0);
+  for (const path of [
+    '/operator/accounts',
+    '/operator/catalogue',
+    '/operator/system',
+    '/operator/outbox',
+    '/operator/audit',
+  ]) {
+    other.forgives(/status of 403/);
+    await other.page.goto(service.accountUrl + path);
+    await other.page.getByRole('alert').first().waitFor();
+  }
+  await other.look();
+  await other.leave();
+  const asMember = new Visitor(service);
+  await asMember.ask('POST', '/v1/auth/sign-in', { email: member.email, password: member.password });
+  for (const path of ['accounts', 'models', 'backends', 'system', 'outbox', 'audit'])
+    assert.equal((await asMember.ask('GET', `/v1/admin/${path}`)).status, 403, path);
 });
 
 /** In microcents, of an amount whose tip is the exact one. */

@@ -60,6 +60,16 @@ export const consolePages: readonly ConsolePage[] = [
   { path: '/operator/accounts/ACCOUNT?view=people', signedIn: true },
   { path: '/operator/accounts/ACCOUNT?view=suspensions', signedIn: true },
   { path: '/operator/accounts/acct_nothing', signedIn: true },
+  { path: '/operator/catalogue', signedIn: true },
+  { path: '/operator/catalogue?model=demo', signedIn: true, then: (person) => openDialog(person, 0) },
+  { path: '/operator/catalogue?model=demo', signedIn: true, then: (person) => openDialog(person, 1) },
+  { path: '/operator/catalogue?model=gone', signedIn: true },
+  { path: '/operator/catalogue?account=ACCOUNT', signedIn: true },
+  { path: '/operator/system', signedIn: true },
+  { path: '/operator/outbox', signedIn: true },
+  { path: '/operator/outbox?state=failed', signedIn: true },
+  { path: '/operator/audit', signedIn: true, then: openFirst },
+  { path: '/operator/audit?account=ACCOUNT&action=nothing', signedIn: true },
 ];
 
 async function openFirstRow({ page }: Person): Promise<void> {
@@ -69,5 +79,17 @@ async function openFirstRow({ page }: Person): Promise<void> {
 
 async function pressKey({ page }: Person, key: string): Promise<void> {
   await page.keyboard.press(key);
+  await page.locator('dialog[open]').waitFor();
+}
+
+/** By one of the buttons beside the title. */
+async function openDialog({ page }: Person, button: number): Promise<void> {
+  await page.locator('main h1').locator('xpath=../..').getByRole('button').nth(button).click();
+  await page.locator('dialog[open]').waitFor();
+}
+
+/** The first row of the list. */
+async function openFirst({ page }: Person): Promise<void> {
+  await page.locator('[data-row] a').first().click();
   await page.locator('dialog[open]').waitFor();
 }
