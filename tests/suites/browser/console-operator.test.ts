@@ -32,7 +32,7 @@ before(async () => {
     pricing: { input_cents_per_million: 5, output_cents_per_million: 20 }
     sampling: honor
     backends:
-      - { engine: openai, name: gone, url: 'http://127.0.0.1:9/v1', flavor: vllm, max_concurrency: 4, queue_max: 4 }
+      - { engine: openai, name: gone, url: 'http://127.0.0.1:9/v1', flavor: vllm, max_concurrency: 4 }
 `,
   );
   await service.start();
