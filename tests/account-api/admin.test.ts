@@ -240,6 +240,13 @@ test('models with their list prices, and backends with their states', async () =
   );
 });
 
+test('the servers of backends are asked, where there are any, and mail is listed by its state', async () => {
+  const checks = await api('POST', '/v1/admin/backends/checks');
+  assert.deepEqual([checks.status, checks.body.data], [200, []], 'a script is no server');
+  const outbox = (state: string): Promise<Answer> => api('GET', `/v1/admin/outbox?state=${state}`);
+  assert.deepEqual([(await outbox('sent')).body.data, (await outbox('lost')).status], [[], 422]);
+});
+
 test('the figures of the system are those of /metrics, while a request runs too', async () => {
   const stop = new AbortController();
   const streamed = await service.chat(

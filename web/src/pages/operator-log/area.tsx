@@ -34,7 +34,7 @@ export const area: Area = {
     },
     {
       to: '/operator/audit',
-      label: { en: 'Changes', de: 'Änderungen', zh: '变更记录' },
+      label: { en: 'Server audit log', de: 'Serverprotokoll', zh: '服务器审计日志' },
       icon: LogIcon,
       group: 'operator',
       order: 50,

@@ -1,11 +1,10 @@
 import type { Got } from '../../api/use-api.ts';
-import type { OperatorSystemTexts } from './messages/en.ts';
 
 export interface Finding {
-  readonly text: keyof OperatorSystemTexts;
+  /** Its text among those of the area. */
+  readonly text:
+    'findUnserved' | 'findBackend' | 'findDisk' | 'findConfiguration' | 'findJob' | 'findWorkers' | 'findLog';
   readonly values: Readonly<Record<string, string | number>>;
-  /** The page that says more. */
-  readonly to?: string;
 }
 
 type System = Pick<

@@ -109,7 +109,7 @@ interface AttentionProps {
   readonly backends: Got<'/v1/admin/backends'>['data'];
 }
 
-/** What should not stay as it is, and where to look. */
+/** What should not stay as it is. */
 function Attention(props: AttentionProps) {
   const t = useText<OperatorSystemTexts>('operator-system');
   const findings = findingsOf(props.system, props.backends);
@@ -117,10 +117,8 @@ function Attention(props: AttentionProps) {
   return (
     <Note tone="warn">
       <ul className={styles['findings']} aria-label={t('attention')}>
-        {findings.map(({ text, values, to }) => (
-          <li key={text + JSON.stringify(values)}>
-            {t(text, values)} {to !== undefined && <Link to={to}>{t('look')}</Link>}
-          </li>
+        {findings.map(({ text, values }) => (
+          <li key={text + JSON.stringify(values)}>{t(text, values)}</li>
         ))}
       </ul>
     </Note>

@@ -12,7 +12,7 @@ const de: Translated<OperatorLogTexts> = {
   asked: 'Was verlangt wurde',
   at: 'Wann',
   attempts: 'Versuche',
-  audit: 'Änderungen auf diesem Server',
+  audit: 'Protokoll des Servers',
   auditLead:
     'Wer was geändert hat, an allen Konten und am Server, das Neueste zuerst. Kein Eintrag lässt sich ändern oder entfernen.',
   before: 'Davor',

@@ -11,7 +11,7 @@ const en = {
   asked: 'What was asked',
   at: 'When',
   attempts: 'Attempts',
-  audit: 'Changes on this server',
+  audit: 'Audit log of the server',
   auditLead:
     'Who changed what, of all accounts and of the server, the newest first. No entry can be changed or removed.',
   before: 'Before',

@@ -12,7 +12,7 @@ const zh: Translated<OperatorLogTexts> = {
   asked: '请求的内容',
   at: '时间',
   attempts: '尝试次数',
-  audit: '此服务器上的变更',
+  audit: '服务器审计日志',
   auditLead: '所有账户和服务器的变更及操作者，最新在前。任何记录都无法更改或删除。',
   before: '变更前',
   begun: '已开始',

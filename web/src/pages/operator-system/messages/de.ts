@@ -50,7 +50,6 @@ const de: Translated<OperatorSystemTexts> = {
   lead: 'Wie es dem Dienst jetzt geht: die Zahlen sind die von /metrics.',
   live: 'aktuell',
   logLines: 'Zeilen des Logs',
-  look: 'Ansehen',
   mail: 'Mail',
   memory: 'Speicher',
   noBackends: 'Keine Backends',

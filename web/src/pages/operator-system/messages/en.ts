@@ -46,7 +46,6 @@ const en = {
   lead: 'How the service does now: the figures are those of /metrics.',
   live: 'live',
   logLines: 'Lines of the log',
-  look: 'Look',
   mail: 'Mail',
   memory: 'Memory',
   noBackends: 'No backends',

@@ -41,7 +41,6 @@ const zh: Translated<OperatorSystemTexts> = {
   lead: '服务当前的状况：数字与 /metrics 相同。',
   live: '实时',
   logLines: '日志',
-  look: '查看',
   mail: '邮件',
   memory: '内存',
   noBackends: '没有后端',
