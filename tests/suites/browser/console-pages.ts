@@ -61,8 +61,8 @@ export const consolePages: readonly ConsolePage[] = [
   { path: '/operator/accounts/ACCOUNT?view=suspensions', signedIn: true },
   { path: '/operator/accounts/acct_nothing', signedIn: true },
   { path: '/operator/catalogue', signedIn: true },
-  { path: '/operator/catalogue?model=demo', signedIn: true, then: (person) => openDialog(person, 0) },
   { path: '/operator/catalogue?model=demo', signedIn: true, then: (person) => openDialog(person, 1) },
+  { path: '/operator/catalogue?model=demo', signedIn: true, then: (person) => openDialog(person, 2) },
   { path: '/operator/catalogue?model=gone', signedIn: true },
   { path: '/operator/catalogue?account=ACCOUNT', signedIn: true },
   { path: '/operator/system', signedIn: true },
@@ -82,7 +82,7 @@ async function pressKey({ page }: Person, key: string): Promise<void> {
   await page.locator('dialog[open]').waitFor();
 }
 
-/** By one of the buttons beside the title. */
+/** By one of the buttons beside the title; the first one copies the id. */
 async function openDialog({ page }: Person, button: number): Promise<void> {
   await page.locator('main h1').locator('xpath=../..').getByRole('button').nth(button).click();
   await page.locator('dialog[open]').waitFor();
