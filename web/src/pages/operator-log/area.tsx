@@ -18,7 +18,7 @@ export const auditRoute = createRoute({
   getParentRoute: () => shellRoute,
   path: '/operator/audit',
   /** `entry`: the change whose details are open. */
-  validateSearch: searchOf({ account: text, action: text, entry: text }),
+  validateSearch: searchOf({ account: text, action: text, target: text, entry: text }),
   component: lazyPage('operator-log', () => import('./audit-page.tsx')),
 });
 

@@ -35,13 +35,14 @@ const actors: Readonly<Record<Entry['actor']['kind'], keyof OperatorLogTexts>> =
 /** Every change on the server: of all accounts, and of the server itself. */
 export default function AuditPage() {
   const t = useText<OperatorLogTexts>('operator-log');
-  const { account, action, entry } = auditRoute.useSearch();
+  const { entry, ...filter } = auditRoute.useSearch();
+  const { account, action, target } = filter;
   const navigate = auditRoute.useNavigate();
-  const set = (changes: object): void =>
-    void navigate({ search: { account, action, ...changes } as never, replace: true });
+  const set = (changes: object): void => void navigate({ search: { ...filter, ...changes } as never, replace: true });
   const query = {
     ...(account === undefined ? {} : { account_id: account }),
     ...(action === undefined ? {} : { action: action.split(/[\s,]+/) }),
+    ...(target === undefined ? {} : { target }),
   };
   const list = useList('/v1/admin/audit', { query }, { every: 10_000 });
   const opened = list.rows.find(({ id }) => id === entry);
@@ -50,7 +51,7 @@ export default function AuditPage() {
       head: t('change'),
       main: true,
       cell: ({ id, action: what }) => (
-        <Link to="/operator/audit" search={{ account, action, entry: id } as never}>
+        <Link to="/operator/audit" search={{ ...filter, entry: id } as never}>
           <code>{what}</code>
         </Link>
       ),
@@ -73,7 +74,7 @@ export default function AuditPage() {
     },
     { head: t('at'), cell: ({ at }) => <Time at={at} /> },
   ];
-  const isNarrow = account !== undefined || action !== undefined;
+  const isNarrow = account !== undefined || action !== undefined || target !== undefined;
   return (
     <Page title={t('audit')} lead={t('auditLead')}>
       <div className={styles['filters']} data-filter="">
@@ -83,6 +84,12 @@ export default function AuditPage() {
           hint={t('actionHint')}
           value={action}
           onChange={(typed) => set({ action: typed })}
+        />
+        <SearchField
+          label={t('target')}
+          hint={t('targetHint')}
+          value={target}
+          onChange={(typed) => set({ target: typed })}
         />
       </div>
       <Panel flush>
