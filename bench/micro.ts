@@ -169,7 +169,7 @@ async function openMoney(folder: string) {
   const { ledger, repositories, close } = await openSqliteStore({ file: join(folder, 'micro.db'), onFatal: fail });
   const account = await createFirstAccount({ ledger, repositories, secret, newId, now: Date.now }, 10n ** 15n);
   if (account === undefined) throw new Error('a new database has no account');
-  directory.load(await repositories.loadKeys({}));
+  directory.load(await repositories.loadKeys({}), new Map());
   const { accountId, key } = account;
   const keyId = (await repositories.listKeys({ limit: 1 }))[0]!.id;
   const billing = new Billing({ ledger, newId, topupUrl: () => 'http://127.0.0.1/topup', log: () => {} });

@@ -55,9 +55,29 @@ function rowsOf(schema, at, isRequired = false, engine = undefined) {
   const groups = [anyOf, items?.anyOf, items === undefined ? undefined : [items]].find((choices) =>
     choices?.every((choice) => choice.properties !== undefined),
   );
+  if (groups?.every(({ properties: { by } }) => by?.const !== undefined))
+    return merged(groups.map((group) => [group.properties.by.const, rowsOf(group, at, isRequired, engine)]));
   if (groups !== undefined) return groups.flatMap((group) => rowsOf(group, anyOf ? at : `${at}[]`, isRequired, engine));
   const what = `${whatOf(schema)}${schema['x-restart'] ? ' (a change needs a restart)' : ''}`;
   return [{ key: at, isRequired, engine, byDefault: schema.default, what }];
+}
+
+/** The rows of groups that `by` tells apart: one for each key, with the groups that have it where not all do. */
+function merged(groups) {
+  const rows = new Map();
+  for (const [name, own] of groups) {
+    for (const row of own) {
+      const isTag = row.key.endsWith('.by');
+      const what = isTag ? row.what.replace(/^`[^`]*`: /, '') : row.what;
+      const id = `${row.key} ${what}`;
+      const known = rows.get(id) ?? { row: { ...row, what }, isTag, names: [] };
+      rows.set(id, { ...known, names: [...known.names, name] });
+    }
+  }
+  return [...rows.values()].map(({ row, isTag, names }) => {
+    if (isTag) return { ...row, what: `${row.what}: ${names.map(code).join(', ')}` };
+    return names.length === groups.length ? row : { ...row, what: `${names.map(code).join(', ')}: ${row.what}` };
+  });
 }
 
 function whatOf({ description = '', anyOf, const: only }) {

@@ -46,6 +46,16 @@ const nodeChanges = [
   'store',
 ].map((name) => path.normalize(name));
 
+/** What a request may, costs and is cut by depends on its key, wherever that is kept. */
+const keysDecide = [
+  'app/workers/limits',
+  'app/workers/together',
+  'billing/rate-limits',
+  'conformance/5-authentication',
+  'endings/revoked',
+  'inference/http/authentication',
+].map((name) => path.normalize(name));
+
 /**
  * `minutes` ends a suite that hangs, several times what it takes on two slow cores; `fileMinutes` ends one file of it.
  * A suite without `files` has the files of its folder `tests/suites/<name>/`; if there is a `setup.mjs`, it is run first.
@@ -68,6 +78,14 @@ export const suites = {
     node: '24',
     newestClients: true,
     about: 'what Node can change on the newest Node 24, with the newest client libraries',
+  },
+  'cold-keys': {
+    minutes: 20,
+    fileMinutes: 5,
+    concurrency: filesAtOnce,
+    files: 'ordinary',
+    only: keysDecide,
+    about: 'what keys decide, with one key in the memory of each process',
   },
   start: {
     minutes: 10,

@@ -39,6 +39,10 @@ const arrows: Readonly<Record<string, readonly string[]>> = {
   'inference/images': ['generation', 'platform'],
   'inference/files': ['platform', 'store'],
   'inference/model-files': ['config', 'generation', 'platform'],
+  // What a backend is said to do, and whether it does.
+  'inference/claims': ['generation', 'inference/engines', 'platform'],
+  // Where backends come from: lists of addresses.
+  'inference/discovery': ['config', 'platform'],
   // Which backend a request goes to; it knows no engine and no clock.
   'inference/routing': ['generation', 'platform'],
   'inference/pipeline': [
@@ -79,6 +83,7 @@ const arrows: Readonly<Record<string, readonly string[]>> = {
     'billing/invoices',
     'billing/payments',
     'billing/rate-limits',
+    'catalog',
     'config',
     'inference/dialects',
     'inference/http',
@@ -100,7 +105,11 @@ const narrowArrows: Readonly<Record<string, readonly string[]>> = {
   'inference/pipeline → inference/dialects': ['inference/dialects/dialect.ts'],
   'inference/pipeline → inference/engines': ['inference/engines/engine.ts'],
   'config → catalog': ['catalog/card-flags.ts'],
-  'config → generation': ['generation/sampling-defaults.ts', 'generation/flavor-names.ts'],
+  'config → generation': [
+    'generation/sampling-defaults.ts',
+    'generation/flavor-names.ts',
+    'generation/feature-names.ts',
+  ],
   'inference/model-files → generation': ['generation/sampling-defaults.ts'],
   'app/control → config': ['config/reload-outcome.ts'],
 };

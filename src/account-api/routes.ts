@@ -10,6 +10,7 @@ import { keyRoutes } from './routes/keys.ts';
 import { limitRoutes } from './routes/limits.ts';
 import { mailRoutes } from './routes/mail.ts';
 import { memberRoutes } from './routes/members.ts';
+import { modelRoutes } from './routes/models.ts';
 import { oidcRoutes } from './routes/oidc.ts';
 import { ownAccountRoutes } from './routes/account.ts';
 import { ownerRoutes } from './routes/owner.ts';
@@ -33,6 +34,7 @@ export const accountRoutes: readonly AccountRoute[] = [
   ...limitRoutes,
   ...mailRoutes,
   ...memberRoutes,
+  ...modelRoutes,
   ...oidcRoutes,
   ...ownAccountRoutes,
   ...ownerRoutes,

@@ -1,5 +1,6 @@
 import type { OperationServices } from '../accounts/operation.ts';
 import type { BackendLook } from '../config/backend-look.ts';
+import type { Model } from '../catalog/model.ts';
 import type { Config, ModelConfig } from '../config/config.ts';
 import type { Mailer } from '../notifications/mail/mailer.ts';
 import type { Users } from '../accounts/users/users.ts';
@@ -28,8 +29,10 @@ export interface AccountServices {
   readonly lookAtBackends?: () => Promise<readonly BackendLook[]>;
   /** How the service does. */
   readonly system?: () => Promise<SystemReading>;
-  /** What applies to a model where a request says nothing, by the names of its card. */
-  readonly defaultsOf?: (model: ModelConfig) => Readonly<Record<string, string | number>>;
+  /** A model of the configuration as requests see it: with what its file adds. */
+  readonly modelOf?: (model: ModelConfig) => Model;
+  /** Where backends come from that the configuration does not list. */
+  readonly sources?: () => SourceStates;
   /** Durable, then sent. */
   readonly mailer: Mailer;
   /** Who signs in. */
@@ -47,6 +50,16 @@ export interface AccountServices {
   /** Throws `unsupported_value` for an address to which nothing is sent. */
   readonly checkWebhookUrl: (url: string) => void;
 }
+
+export type SourceStates = readonly {
+  readonly model: string;
+  readonly source: string;
+  readonly by: string;
+  readonly listed: number;
+  readonly inUse: number;
+  readonly problem: string | null;
+  readonly lastReadAt: number | null;
+}[];
 
 export type BackendStates = readonly {
   readonly modelId: string;

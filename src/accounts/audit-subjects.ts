@@ -71,6 +71,20 @@ export const theRequest: AuditSubject<OfAccount & { readonly requestId: string }
   facts: creditFacts,
 };
 
+/** A server that operators add to a source of backends. */
+export const theAddedBackend: AuditSubject<
+  { readonly model: string; readonly source: string; readonly url: string },
+  unknown
+> = {
+  before: ({ model, source, url }) =>
+    Promise.resolve({ accountId: null, target: JSON.stringify([model.toLowerCase(), source, url]) }),
+  facts: async ({ target }, { repositories }) => {
+    const [model = '', source = '', url = ''] = JSON.parse(target ?? '[]') as string[];
+    const added = await repositories.listAddedBackends({ model, source });
+    return added.find((each) => each.url === url) ?? null;
+  },
+};
+
 /** The server itself. */
 export const theServer: AuditSubject<unknown, unknown> = {
   before: () => Promise.resolve(nothing),

@@ -1,11 +1,16 @@
 import type { Budget } from '../store/budget.ts';
 import type { AccountStatus } from '../store/database.ts';
+import type { AccountPrice } from '../store/repositories/account-prices.ts';
 import type { LoadedKey } from '../store/repositories/keys.ts';
 import { keyAccess, keyRates, readAccountLimits, readLimits } from './key-limits.ts';
 import type { KeyAccess, KeyRates } from './key-limits.ts';
 import { lookUpHash, parseKey } from './key.ts';
+import type { RatesOfAccounts } from './account-rates.ts';
+import { KeyReads } from './key-reads.ts';
+import type { KeyRead } from './key-reads.ts';
 import { SecretError } from './secret.ts';
 import type { Secret } from './secret.ts';
+import { UnknownKeys } from './unknown-keys.ts';
 
 /** The sender of a request. */
 export interface Caller {
@@ -19,6 +24,8 @@ export interface Caller {
     readonly concurrencyMax?: number | undefined;
     /** The budget for all of its keys together. */
     readonly budget?: Budget | undefined;
+    /** What it pays instead of the list prices, now or later; undefined: nothing else. */
+    readonly rates?: readonly AccountPrice[] | undefined;
   };
   readonly key: LiveKey;
 }
@@ -54,10 +61,21 @@ export interface LiveKey {
 
 interface KnownKey {
   readonly key: LiveKey;
+  readonly account: AccountEntry;
   readonly isPaused: boolean;
   readonly hash: string;
   /** The secret before its last rotation. */
   readonly previous: { readonly hash: string; readonly endsAt: number } | undefined;
+  /** It has been presented since it was last passed over for making room. */
+  isUsed: boolean;
+}
+
+interface AccountEntry {
+  /** Replaced with every change: what runs keeps what it began with. */
+  caller: Caller['account'];
+  isActive: boolean;
+  /** Its keys in memory. */
+  keys: number;
 }
 
 /** What the database has of an account that its keys work by. */
@@ -69,6 +87,7 @@ export interface KnownAccount {
   /** JSON; see accounts/key-limits.ts. */
   readonly limits: string | null;
   readonly budget: Budget | null;
+  readonly rates: readonly AccountPrice[];
 }
 
 /** What running requests must learn at once: they end as `revoked`. */
@@ -77,35 +96,50 @@ export type Cut =
   | { readonly kind: 'account_suspended'; readonly accountId: string };
 
 /**
- * Every live key in memory, by its hash, so that authentication costs one HMAC and one look-up and no I/O. The look-up goes by a
+ * Live keys in memory, by their hashes, so that authentication costs one HMAC and one look-up and no I/O. The look-up goes by a
  * keyed hash that nobody outside can compute, so its timing reveals nothing about existing keys (reliability §3.5).
+ *
+ * Up to a number of keys all of them are in memory: the directory is whole. Of more it holds those that were presented last, each
+ * with its account; any other is `cold`, and read from the database when it is presented (key-look-ups.ts).
  */
 export class Directory {
   readonly #secret: Secret;
   readonly #now: () => number;
+  readonly #keysMax: number;
+  /** In the order in which they are looked at for making room. */
   readonly #keys = new Map<string, KnownKey>();
-  /** Ids of keys, by the hashes of their secrets. */
-  readonly #ids = new Map<string, string>();
-  readonly #suspended = new Set<string>();
-  /** Models of the accounts that are restricted to some. */
-  readonly #modelsOfAccounts = new Map<string, ReadonlySet<string>>();
-  /** Plans, and limits on running requests, of the accounts that have any. */
-  readonly #plansOfAccounts = new Map<string, string>();
-  readonly #concurrencyOfAccounts = new Map<string, number>();
-  readonly #budgetsOfAccounts = new Map<string, Budget>();
+  readonly #byHash = new Map<string, KnownKey>();
+  /** Those with a key in memory. */
+  readonly #accounts = new Map<string, AccountEntry>();
   readonly #listeners = new Set<(cut: Cut) => void>();
+  readonly #reads = new KeyReads();
+  #isWhole = true;
+  #isTrimming = false;
+  /** What is known of keys that are not in memory, while it is not whole. */
+  readonly unknown = new UnknownKeys();
 
-  constructor(secret: Secret, now: () => number = Date.now) {
+  constructor(secret: Secret, now: () => number = Date.now, keysMax = Infinity) {
     this.#secret = secret;
     this.#now = now;
+    this.#keysMax = keysMax;
   }
 
-  /** The number of keys that are not revoked. */
+  /** The number of keys in memory. */
   get size(): number {
     return this.#keys.size;
   }
 
-  /** Ids of the keys that are not revoked. */
+  /** How many keys it may have and still be whole. */
+  get keysMax(): number {
+    return this.#keysMax;
+  }
+
+  /** Every key that is not revoked is in memory. */
+  get isWhole(): boolean {
+    return this.#isWhole;
+  }
+
+  /** Ids of the keys in memory. */
   ids(): readonly string[] {
     return [...this.#keys.keys()];
   }
@@ -115,55 +149,123 @@ export class Directory {
     return key.pepperId === this.#secret.id;
   }
 
-  /** Adds or updates keys as the database has them. Throws when they were made with another secret: none would ever match. */
-  load(keys: readonly LoadedKey[]): void {
+  /** Throws when some of the keys were made with another secret: none would ever match. */
+  refuseStrange(keys: readonly LoadedKey[]): void {
     const strange = keys.filter((key) => !this.isOwn(key));
-    if (strange.length > 0) {
-      throw new SecretError(
-        `${strange.length} of ${keys.length} API keys in the database were created with another secret (${strange[0]!.pepperId}; ` +
-          `this is ${this.#secret.id}, from ${this.#secret.source === 'environment' ? 'TOKENHOUSE_SECRET' : 'the file `secret` in the data folder'}). ` +
-          'Restore TOKENHOUSE_SECRET, or the file, to the secret that the keys were created with; or revoke these keys and create new ones.',
-      );
+    if (strange.length === 0) return;
+    throw new SecretError(
+      `${strange.length} of ${keys.length} API keys in the database were created with another secret (${strange[0]!.pepperId}; ` +
+        `this is ${this.#secret.id}, from ${this.#secret.source === 'environment' ? 'TOKENHOUSE_SECRET' : 'the file `secret` in the data folder'}). ` +
+        'Restore TOKENHOUSE_SECRET, or the file, to the secret that the keys were created with; or revoke these keys and create new ones.',
+    );
+  }
+
+  /** Puts keys into memory as the database has them, with the rates of their accounts. Throws like `refuseStrange`. */
+  load(keys: readonly LoadedKey[], rates: RatesOfAccounts): void {
+    this.refuseStrange(keys);
+    for (const key of keys) {
+      this.#note(key);
+      this.#add(key, rates);
     }
-    for (const key of keys) this.#add(key);
+    this.#makeRoom();
+  }
+
+  /** The same for keys that have changed: those that are not in memory need not come there, but their running requests hear of it. */
+  update(keys: readonly LoadedKey[], rates: RatesOfAccounts): void {
+    if (this.#isWhole) {
+      this.load(keys, rates);
+      return;
+    }
+    for (const key of keys) {
+      this.#note(key);
+      if (this.#keys.has(key.id)) this.#add(key, rates);
+      else if (key.isPaused === true) this.#report({ kind: 'key_paused', keyId: key.id });
+      if (key.accountStatus !== 'active') this.#report({ kind: 'account_suspended', accountId: key.accountId });
+    }
   }
 
   /**
-   * Finds the caller of a presented key. `malformed`: the text cannot be a key of ours; undefined: the key is not live: never
-   * made, revoked, paused, expired, or of a suspended account; or a secret that a rotation has ended.
+   * Finds the caller of a presented key. `malformed`: the text cannot be a key of ours; `cold`: only the database can tell;
+   * undefined: the key is not live: never made, revoked, paused, expired, or of a suspended account; or a secret that a rotation
+   * has ended.
    */
-  find(presented: string): Caller | 'malformed' | undefined {
+  find(presented: string): Caller | 'malformed' | 'cold' | undefined {
     const text = parseKey(presented);
     if (text === undefined) return 'malformed';
     const hash = lookUpHash(text, this.#secret);
-    const known = this.#keys.get(this.#ids.get(hash) ?? '');
-    if (known === undefined || !this.#isLive(known, hash)) return undefined;
-    const { key } = known;
-    const id = key.accountId;
-    return {
-      account: {
-        id,
-        models: this.#modelsOfAccounts.get(id),
-        plan: this.#plansOfAccounts.get(id),
-        concurrencyMax: this.#concurrencyOfAccounts.get(id),
-        budget: this.#budgetsOfAccounts.get(id),
-      },
-      key,
-    };
+    const known = this.#byHash.get(hash);
+    if (known === undefined) return this.#isWhole || this.unknown.has(hash) ? undefined : 'cold';
+    known.isUsed = true;
+    return this.#isLive(known, hash) ? { account: known.account.caller, key: known.key } : undefined;
+  }
+
+  /** By which the database finds a presented key. */
+  hashOf(presented: string): string | undefined {
+    const text = parseKey(presented);
+    return text === undefined ? undefined : lookUpHash(text, this.#secret);
+  }
+
+  /** Before keys are read from the database apart from the changes. To be ended in any case. */
+  beginRead(): KeyRead {
+    return this.#reads.begin();
+  }
+
+  endRead(read: KeyRead): void {
+    this.#reads.end(read);
+  }
+
+  /**
+   * Takes what a read has found with these hashes, so that `find` has an answer for them until the next turn of the event loop at
+   * least. Returns those that have to be read once more: something has changed since the read began.
+   */
+  take(
+    read: KeyRead,
+    hashes: readonly string[],
+    keys: readonly LoadedKey[],
+    rates: RatesOfAccounts,
+  ): readonly string[] {
+    const byHash = new Map<string, LoadedKey>();
+    for (const key of keys.filter((each) => this.isOwn(each))) for (const hash of hashesOf(key)) byHash.set(hash, key);
+    const again: string[] = [];
+    for (const hash of hashes) {
+      const key = byHash.get(hash);
+      if (this.#reads.isOutdated(read, hash, ...(key === undefined ? [] : [key.id, key.accountId]))) again.push(hash);
+      else if (key === undefined) this.unknown.noteAbsent(hash);
+      else this.#add(key, rates);
+    }
+    this.#makeRoom();
+    return again;
   }
 
   /** The key is no longer live in the database. */
   revoke(keyId: string): void {
-    if (this.#forget(keyId)) this.#report({ kind: 'key_revoked', keyId });
+    this.#reads.changed(keyId);
+    // Of a key that is not in memory requests may run all the same.
+    if (this.#forget(keyId) || !this.#isWhole) this.#report({ kind: 'key_revoked', keyId });
   }
 
   /** The account as it is in the database. */
-  setAccount({ id, status, models, plan, limits, budget }: KnownAccount): void {
-    setOrDelete(this.#modelsOfAccounts, id, setOf(models));
-    setOrDelete(this.#plansOfAccounts, id, plan ?? undefined);
-    setOrDelete(this.#concurrencyOfAccounts, id, readAccountLimits(limits).concurrencyMax);
-    setOrDelete(this.#budgetsOfAccounts, id, budget ?? undefined);
-    this.#setStatus(id, status);
+  setAccount(account: KnownAccount): void {
+    this.#reads.changed(account.id);
+    const entry = this.#accounts.get(account.id);
+    if (entry !== undefined) this.#set(entry, account);
+    else if (account.status !== 'active') this.#report({ kind: 'account_suspended', accountId: account.id });
+  }
+
+  /** There are more keys than fit, or changes were missed: nothing in memory counts any longer. */
+  forgetAll(): void {
+    this.#isWhole = false;
+    this.#reads.allChanged();
+    this.unknown.forget();
+    this.#keys.clear();
+    this.#byHash.clear();
+    this.#accounts.clear();
+  }
+
+  /** Every key that is not revoked has been loaded since all were forgotten, and every change followed. */
+  loadedAll(): void {
+    this.#isWhole = this.#keys.size <= this.#keysMax;
+    if (this.#isWhole) this.unknown.forget();
   }
 
   /** Calls the listener for each key revoked or paused and each account suspended, until the returned function is called. */
@@ -172,9 +274,23 @@ export class Directory {
     return () => this.#listeners.delete(listener);
   }
 
-  #add(key: LoadedKey): void {
+  /** Something of the key has changed, or is new. */
+  #note(key: LoadedKey): void {
+    this.#reads.changed(key.id);
+    this.#reads.changed(key.accountId);
+    if (this.#isWhole || !this.isOwn(key)) return;
+    for (const hash of hashesOf(key)) {
+      this.#reads.changed(hash);
+      this.unknown.noteKey(hash);
+    }
+  }
+
+  #add(key: LoadedKey, rates: RatesOfAccounts): void {
     const { id, accountId, userId, name, expiresAt, previous, isPaused = false } = key;
-    const wasPaused = this.#keys.get(id)?.isPaused ?? false;
+    const before = this.#keys.get(id);
+    const account = this.#accounts.get(accountId) ?? this.#newAccount(accountId);
+    // Before the key that it replaces, so that the account stays.
+    account.keys++;
     this.#forget(id);
     const known: KnownKey = {
       key: {
@@ -189,59 +305,104 @@ export class Directory {
         isManagement: key.isManagement === true ? true : undefined,
         expiresAt,
       },
+      account,
       isPaused,
       hash: textOf(key.hash),
       previous:
         previous === undefined || previous === null
           ? undefined
           : { hash: textOf(previous.hash), endsAt: previous.endsAt },
+      isUsed: before?.isUsed ?? true,
     };
     this.#keys.set(id, known);
-    this.#ids.set(known.hash, id);
-    if (known.previous !== undefined) this.#ids.set(known.previous.hash, id);
-    if (isPaused && !wasPaused) this.#report({ kind: 'key_paused', keyId: id });
-    this.setAccount({
+    this.#byHash.set(known.hash, known);
+    if (known.previous !== undefined) this.#byHash.set(known.previous.hash, known);
+    if (isPaused && before?.isPaused !== true) this.#report({ kind: 'key_paused', keyId: id });
+    this.#set(account, {
       id: accountId,
       status: key.accountStatus,
       models: key.accountModels,
       plan: key.accountPlan,
       limits: key.accountLimits,
       budget: key.accountBudget,
+      rates: rates.get(accountId) ?? [],
     });
+  }
+
+  #newAccount(id: string): AccountEntry {
+    const entry = { caller: { id }, isActive: true, keys: 0 };
+    this.#accounts.set(id, entry);
+    return entry;
+  }
+
+  #set(entry: AccountEntry, { id, status, models, plan, limits, budget, rates }: KnownAccount): void {
+    entry.caller = {
+      id,
+      models: setOf(models),
+      plan: plan ?? undefined,
+      concurrencyMax: readAccountLimits(limits).concurrencyMax,
+      budget: budget ?? undefined,
+      rates: rates.length === 0 ? undefined : rates,
+    };
+    const wasActive = entry.isActive;
+    entry.isActive = status === 'active';
+    if (wasActive && !entry.isActive) this.#report({ kind: 'account_suspended', accountId: id });
   }
 
   /** `false`: it was not there. */
   #forget(keyId: string): boolean {
     const known = this.#keys.get(keyId);
     if (known === undefined) return false;
+    const { account, hash, previous } = known;
     this.#keys.delete(keyId);
-    this.#ids.delete(known.hash);
-    if (known.previous !== undefined) this.#ids.delete(known.previous.hash);
+    this.#byHash.delete(hash);
+    if (previous !== undefined) this.#byHash.delete(previous.hash);
+    if (--account.keys === 0) this.#accounts.delete(account.caller.id);
     return true;
   }
 
-  #setStatus(accountId: string, status: AccountStatus): void {
-    if (status === 'active') {
-      this.#suspended.delete(accountId);
-      return;
-    }
-    if (this.#suspended.has(accountId)) return;
-    this.#suspended.add(accountId);
-    this.#report({ kind: 'account_suspended', accountId });
+  #isLive({ key, account, isPaused, hash: current, previous }: KnownKey, hash: string): boolean {
+    const now = this.#now();
+    if (isPaused || (key.expiresAt !== null && now >= key.expiresAt)) return false;
+    if (hash !== current && (previous === undefined || now >= previous.endsAt)) return false;
+    return account.isActive;
   }
 
-  #isLive(known: KnownKey, hash: string): boolean {
-    const { key, previous } = known;
-    const now = this.#now();
-    if (known.isPaused || (key.expiresAt !== null && now >= key.expiresAt)) return false;
-    if (hash !== known.hash && (previous === undefined || now >= previous.endsAt)) return false;
-    return !this.#suspended.has(key.accountId);
+  /** In a later turn: who has waited for a key finds it. */
+  #makeRoom(): void {
+    if (this.#keys.size <= this.#keysMax || this.#isTrimming) return;
+    this.#isWhole = false;
+    this.#isTrimming = true;
+    setImmediate(() => {
+      this.#isTrimming = false;
+      this.#trim();
+    });
+  }
+
+  /** The oldest go that have not been presented since they were last passed over; none waits for more than a few others. */
+  #trim(): void {
+    let passed = (this.#keys.size - this.#keysMax) * passedForEach;
+    for (const known of this.#keys.values()) {
+      if (this.#keys.size <= this.#keysMax) return;
+      const { id } = known.key;
+      if (known.isUsed && passed-- > 0) {
+        known.isUsed = false;
+        this.#keys.delete(id);
+        this.#keys.set(id, known);
+      } else this.#forget(id);
+    }
   }
 
   #report(cut: Cut): void {
     for (const listener of [...this.#listeners]) listener(cut);
   }
 }
+
+/** So that making room takes no longer with many keys, of which all are in use. */
+const passedForEach = 8;
+
+const hashesOf = ({ hash, previous }: LoadedKey): readonly string[] =>
+  previous === undefined || previous === null ? [textOf(hash)] : [textOf(hash), textOf(previous.hash)];
 
 const textOf = (hash: Uint8Array): string =>
   Buffer.from(hash.buffer, hash.byteOffset, hash.byteLength).toString('latin1');
@@ -250,11 +411,6 @@ function limitsOf(text: string | null): Pick<LiveKey, 'access' | 'rates' | 'isPl
   if (text === null) return { access: undefined, rates: undefined, isPlanKey: undefined };
   const limits = readLimits(text);
   return { access: keyAccess(limits), rates: keyRates(limits), isPlanKey: limits.planKey };
-}
-
-function setOrDelete<Value>(map: Map<string, Value>, key: string, value: Value | undefined): void {
-  if (value === undefined) map.delete(key);
-  else map.set(key, value);
 }
 
 const setOf = (models: readonly string[] | null): ReadonlySet<string> | undefined =>

@@ -1,18 +1,14 @@
 import type { Change, FollowedRepositories, Follows } from '../store/feed.ts';
-import type { AccountPrice } from '../store/repositories/account-prices.ts';
+import type { LoadedKey } from '../store/repositories/keys.ts';
+import { ratesOf } from './account-rates.ts';
 import type { Directory } from './directory.ts';
-
-/** The rates of accounts in memory. */
-export interface FollowedPrices {
-  load(prices: readonly AccountPrice[]): void;
-  replace(accountId: string, prices: readonly AccountPrice[]): void;
-}
 
 export interface FollowerOptions {
   readonly directory: Directory;
-  readonly prices: FollowedPrices;
   /** The budget of a key or an account has changed; `undefined`: possibly any. */
   readonly budgetChanged?: (subject: string | undefined) => void;
+  /** Ids of the keys that requests are running of. */
+  readonly runningKeys?: () => Iterable<string>;
   /** The time shared by all replicas. */
   readonly now: () => number;
   readonly warn: (message: string) => void;
@@ -35,18 +31,11 @@ export class Follower implements Follows {
 
   /** Throws, the first time, when keys were made with another secret: the service must not start in this state. */
   async loadAll(repositories: FollowedRepositories): Promise<void> {
-    const { directory, prices } = this.#options;
-    const known = new Set(directory.ids());
-    for (let after: string | undefined; ;) {
-      const page = await repositories.loadKeys({ limit: keysAtOnce, ...(after === undefined ? {} : { after }) });
-      if (this.#isLoaded) this.#load(page);
-      else directory.load(page);
-      for (const { id } of page) known.delete(id);
-      after = page.at(-1)?.id;
-      if (after === undefined) break;
-    }
-    await this.#followKeys([...known], repositories);
-    prices.load(await ratesOf(undefined, repositories, this.#options.now()));
+    const { directory } = this.#options;
+    const { keysMax } = directory;
+    const fits = keysMax === Infinity || (await repositories.countKeys({ most: keysMax })) !== undefined;
+    if (fits) await this.#loadWhole(repositories);
+    else await this.#beginPartly(repositories);
     if (this.#isLoaded) this.#options.budgetChanged?.(undefined);
     this.#isLoaded = true;
   }
@@ -62,53 +51,63 @@ export class Follower implements Follows {
       this.#options.budgetChanged?.(subject);
   }
 
+  async #loadWhole(repositories: FollowedRepositories): Promise<void> {
+    const { directory, runningKeys, now } = this.#options;
+    if (!directory.isWhole) directory.forgetAll();
+    const known = new Set([...directory.ids(), ...(runningKeys?.() ?? [])]);
+    const rates = await ratesOf('all', repositories, now());
+    for (let after: string | undefined; ;) {
+      const page = await repositories.loadKeys({ limit: keysAtOnce, ...(after === undefined ? {} : { after }) });
+      directory.load(this.#own(page), rates);
+      for (const { id } of page) known.delete(id);
+      after = page.at(-1)?.id;
+      if (after === undefined) break;
+    }
+    await this.#followKeys([...known], repositories);
+    directory.loadedAll();
+  }
+
+  /** Keys come when they are presented; what has happened to the running ones is read at once. */
+  async #beginPartly(repositories: FollowedRepositories): Promise<void> {
+    const { directory, runningKeys } = this.#options;
+    directory.forgetAll();
+    // Not all of them, but no service gets its first thousand keys from another.
+    this.#own(await repositories.loadKeys({ limit: keysAtOnce }));
+    await this.#followKeys([...new Set(runningKeys?.())], repositories);
+  }
+
   /** Keys that are not live in the database are revoked. */
   async #followKeys(ids: readonly string[], repositories: FollowedRepositories): Promise<void> {
+    const { directory, now } = this.#options;
     for (let from = 0; from < ids.length; from += keysAtOnce) {
       const some = ids.slice(from, from + keysAtOnce);
       const found = await repositories.loadKeys({ ids: some });
-      this.#load(found);
+      const accountIds = found.map(({ accountId }) => accountId);
+      directory.update(this.#own(found), await ratesOf(accountIds, repositories, now()));
       const live = new Set(found.map(({ id }) => id));
-      for (const keyId of some) if (!live.has(keyId)) this.#options.directory.revoke(keyId);
+      for (const keyId of some) if (!live.has(keyId)) directory.revoke(keyId);
     }
   }
 
   async #followAccount(accountId: string, repositories: FollowedRepositories): Promise<void> {
-    const { directory, prices } = this.#options;
+    const { directory, now } = this.#options;
     const account = await repositories.getAccount({ accountId });
     if (account === undefined || account.isSystem) return;
-    directory.setAccount({ ...account, budget: await repositories.getBudget({ subject: accountId }) });
-    prices.replace(accountId, await ratesOf(accountId, repositories, this.#options.now()));
+    const budget = await repositories.getBudget({ subject: accountId });
+    const rates = await ratesOf([accountId], repositories, now());
+    directory.setAccount({ ...account, budget, rates: rates.get(accountId) ?? [] });
   }
 
-  /** A key that was made with another secret must not prevent this service from following its own. */
-  #load(keys: Parameters<Directory['load']>[0]): void {
+  /** A key that was made with another secret must not prevent this service from following its own, once it has started. */
+  #own(keys: readonly LoadedKey[]): readonly LoadedKey[] {
     const { directory, warn } = this.#options;
+    if (!this.#isLoaded) directory.refuseStrange(keys);
     const own = keys.filter((key) => directory.isOwn(key));
-    directory.load(own);
     if (own.length < keys.length)
       warn(
         `${keys.length - own.length} API keys were created with another secret than this service has, and do not work here. ` +
           'Revoke them, and create new ones with the present TOKENHOUSE_SECRET.',
       );
-  }
-}
-
-/** All rates that are or will be in force. */
-async function ratesOf(
-  accountId: string | undefined,
-  repositories: FollowedRepositories,
-  endingAfter: number,
-): Promise<readonly AccountPrice[]> {
-  const rates: AccountPrice[] = [];
-  for (let after: AccountPrice | undefined; ;) {
-    const page = await repositories.listAccountPrices({
-      endingAfter,
-      ...(accountId === undefined ? {} : { accountId }),
-      ...(after === undefined ? {} : { after }),
-    });
-    rates.push(...page);
-    after = page.at(-1);
-    if (after === undefined) return rates;
+    return own;
   }
 }

@@ -1,5 +1,6 @@
 import type { OperationServices } from './operation.ts';
 import { accountOperations } from './operations/accounts.ts';
+import { backendOperations } from './operations/added-backends.ts';
 import { creditOperations } from './operations/credit.ts';
 import { keyOperations } from './operations/keys.ts';
 import { priceOperations } from './operations/prices.ts';
@@ -17,6 +18,7 @@ export const operations = {
   ...priceOperations,
   ...creditOperations,
   ...signInOperations,
+  ...backendOperations,
 } as const satisfies OperationTable;
 
 type Operations = typeof operations;

@@ -31,6 +31,7 @@ import { printFigures } from '../platform/metrics/figures.ts';
 import type { FamilyFigures } from '../platform/metrics/figures.ts';
 import type { ConfigReading } from '../platform/metrics/service-readings.ts';
 import { Users } from '../accounts/users/users.ts';
+import type { SourceStatus } from './discovery/source-servers.ts';
 import type { ReloadServices } from './reload.ts';
 import { StoreError } from '../store/store-error.ts';
 import type { Store } from './stores.ts';
@@ -54,8 +55,7 @@ export interface OperatingOptions {
   /** Of all processes. */
   readonly figures: () => readonly FamilyFigures[] | Promise<readonly FamilyFigures[]>;
   readonly backends: () => readonly BackendStatus[] | Promise<readonly BackendStatus[]>;
-  /** What applies to a model where a request says nothing, as on its card. */
-  readonly defaultsOf: NonNullable<AccountServices['defaultsOf']>;
+  readonly modelOf: NonNullable<AccountServices['modelOf']>;
   /** Whether a load balancer should send work to the inference host. */
   readonly isReady: () => boolean;
 }
@@ -75,11 +75,14 @@ export interface Operating {
   /** Posts of metrics to a collector that failed. */
   readonly metricsFailures: () => number;
   readonly configReading: () => ConfigReading;
+  readonly sources: () => readonly SourceStatus[];
   /** Recurring work beside the requests, from `begin` to `quiet`. */
   readonly jobs: Jobs;
   /** The configuration in force. */
   readonly config: () => Config;
   reload(): Promise<ReloadOutcome>;
+  /** Before requests are answered: backends that the file does not list, as far as their sources answer in time. */
+  discover(): Promise<void>;
   /** Requests are answered at this port: the status reports it, and a new database gets its first account. */
   begin(
     inferencePort: number,
@@ -99,7 +102,11 @@ const forgetEveryMs = 600_000;
  */
 export async function openOperating(options: OperatingOptions, opened: (() => unknown)[]): Promise<Operating> {
   const { config, store, operations } = options;
-  const configWatcher = followConfiguration(options);
+  const configWatcher = followConfiguration({
+    ...options,
+    repositories: store.repositories,
+    now: () => store.now(),
+  });
   opened.push(() => configWatcher.close());
   // Pages and errors name the account host by its public address, which is known with a free port (0) only when it listens.
   let accountUrl = publicUrl(config.server.account);
@@ -141,6 +148,7 @@ export async function openOperating(options: OperatingOptions, opened: (() => un
         accountUrl: urls?.accountUrl,
         localUrl: urls?.localUrl,
         backends: await options.backends(),
+        sources: configWatcher.sources(),
       }),
     },
   });
@@ -171,6 +179,8 @@ export async function openOperating(options: OperatingOptions, opened: (() => un
     metricsFailures: () => metrics?.failures ?? 0,
     jobs,
     configReading: configWatcher.reading,
+    sources: configWatcher.sources,
+    discover: configWatcher.begin,
     config: configWatcher.config,
     reload: configWatcher.reload,
     begin,
@@ -201,7 +211,7 @@ function openParts(
   accountUrl: () => string,
   opened: (() => unknown)[],
 ): Parts {
-  const { log, store, operations, backends, defaultsOf, system, lookAtBackends: looks } = options;
+  const { log, store, operations, backends, modelOf, system, lookAtBackends: looks } = options;
   const outbox = new Outbox({
     repositories: store.repositories,
     config: () => config().mail,
@@ -241,7 +251,7 @@ function openParts(
       payments: paying.payments,
       demo: paying.demo,
       backends,
-      defaultsOf,
+      modelOf,
       system,
       lookAtBackends: looks,
     },
@@ -250,12 +260,12 @@ function openParts(
 
 function openAccountHost(
   { config, environment, version, operations, figures, isReady, log }: OperatingOptions,
-  { listener, trustedProxies }: ConfigWatcher,
+  { listener, trustedProxies, sources }: ConfigWatcher,
   { services }: Parts,
   inferenceUrl: () => string | undefined,
 ): Server {
   return createAccountHost(
-    { ...services, inferenceUrl },
+    { ...services, inferenceUrl, sources },
     {
       version,
       newRequestId: () => publicIdOf(operations.newId()),

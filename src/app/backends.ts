@@ -9,6 +9,7 @@ import { readGgufHeader } from '../inference/engines/llama/gguf-header.ts';
 import { MemoryBudget } from '../inference/engines/llama/memory-budget.ts';
 import type { SamplingDefaults } from '../generation/sampling-defaults.ts';
 import { flavors } from '../inference/engines/openai/flavors.ts';
+import type { ReportedIncident } from '../inference/engines/openai/incidents.ts';
 import { createOpenAiEngine, defaultMaxConcurrency } from '../inference/engines/openai/openai-engine.ts';
 import { scriptRule } from '../inference/engines/scripted/script-schema.ts';
 import type { ScriptSettings } from '../inference/engines/scripted/script-schema.ts';
@@ -81,7 +82,7 @@ export function openBackend(model: ModelConfig, config: BackendConfig, services:
     config,
     label: config.name,
     provider: config.engine === 'openai' ? config.flavor : config.engine === 'llama' ? 'llama.cpp' : config.engine,
-    kind: backendKind(config),
+    kind: backendKind(model, config, services.limits),
     engine,
     ready,
     modelFile,
@@ -89,6 +90,7 @@ export function openBackend(model: ModelConfig, config: BackendConfig, services:
     queueMax: config.engine === 'openai' ? config.queueMax : 0,
     zdr: config.zdr,
     enforces: config.engine === 'openai' ? flavors[config.flavor].enforces : everyConstraint,
+    lacks: config.engine === 'openai' ? config.lacks : [],
     ...idleLoad({
       concurrencyMax: config.engine === 'openai' ? placesAt(config) : Infinity,
       weight: config.weight,
@@ -99,20 +101,35 @@ export function openBackend(model: ModelConfig, config: BackendConfig, services:
 const placesAt = ({ concurrencyMax }: OpenAiBackendConfig): number => concurrencyMax ?? defaultMaxConcurrency;
 
 /**
- * The same for backends that differ only in address and name. How many may wait because of one counts for the model's queue, not
- * for it.
+ * The same for backends that differ only in address and name: a request for one of them is one for each. How many may wait because
+ * of one counts for the model's queue, not for it.
  */
-function backendKind(config: BackendConfig): string {
-  const elsewhere: readonly string[] = ['name', 'url', 'apiKey', 'queueMax', 'rank', 'weight'];
+function backendKind(model: ModelConfig, config: BackendConfig, limits: LimitsConfig): string {
+  const elsewhere: readonly string[] = [
+    'name',
+    'url',
+    'serverName',
+    'apiKey',
+    'queueMax',
+    'rank',
+    'weight',
+    'lacks',
+    'checkClaims',
+  ];
   const effective = config.engine === 'openai' ? { ...config, concurrencyMax: placesAt(config) } : config;
-  return identityOf(Object.entries(effective).filter(([name]) => !elsewhere.includes(name)));
+  const own = Object.entries(effective).filter(([name]) => !elsewhere.includes(name));
+  return identityOf([startedWith(model, limits), own]);
 }
 
 /** Supported by our own engines. A script declares its own. */
 const everyConstraint = ['json-object', 'json-schema', 'regex', 'grammar'] as const;
 
-/** Everything that an engine may have been started with. Fields read only by the card and the pipeline are left out. */
-export function backendIdentity(model: ModelConfig, config: BackendConfig, limits: LimitsConfig): string {
+/** Everything that an engine may have been started with. */
+export const backendIdentity = (model: ModelConfig, config: BackendConfig, limits: LimitsConfig): string =>
+  identityOf([startedWith(model, limits), { ...config, lacks: undefined, checkClaims: undefined }]);
+
+/** What it has of the model and the service. Fields read only by the card and the pipeline are left out. */
+function startedWith(model: ModelConfig, limits: LimitsConfig): readonly unknown[] {
   const cardOnly: readonly (keyof ModelConfig)[] = [
     'displayName',
     'description',
@@ -127,9 +144,10 @@ export function backendIdentity(model: ModelConfig, config: BackendConfig, limit
     'capabilities',
     'zdrCapabilities',
     'backends',
+    'sources',
   ];
   const started = Object.entries(model).filter(([name]) => !cardOnly.includes(name as keyof ModelConfig));
-  return identityOf([started, config, reasons(model), limits.firstTokenTimeoutMs, limits.streamIdleTimeoutMs]);
+  return [started, reasons(model), limits.firstTokenTimeoutMs, limits.streamIdleTimeoutMs];
 }
 
 /** Whether the model accepts a reasoning effort. */
@@ -169,31 +187,18 @@ function openEngine(
       return { engine, ready: engine.ready, modelFile: file };
     }
     case 'openai': {
-      const engine = createOpenAiEngine({
-        name: model.id,
-        url: config.url,
-        flavor: config.flavor,
-        reasons: reasons(model),
-        specialTokens: config.specialTokens,
-        systemFirst: config.systemMessages === 'first',
-        forward: config.forward,
-        firstTokenTimeoutMs: limits.firstTokenTimeoutMs,
-        idleTimeoutMs: limits.streamIdleTimeoutMs,
-        onIncident: (incident) =>
-          services.log.service({
-            level: incident.incident === 'not_found' ? 'error' : 'warn',
-            event: 'backend_incident',
-            detail: {
-              model: model.id,
-              backend: config.name,
-              ...incident,
-              ...(incident.incident === 'not_found' ? { asked_for: config.model ?? model.id, url: config.url } : {}),
-            },
-          }),
-        ...(config.model === undefined ? {} : { model: config.model }),
-        ...(config.apiKey === undefined ? {} : { apiKey: config.apiKey.reveal() }),
-        ...(config.concurrencyMax === undefined ? {} : { maxConcurrency: config.concurrencyMax }),
-      });
+      const engine = openAiEngineOf(model, config, limits, (incident) =>
+        services.log.service({
+          level: incident.incident === 'not_found' ? 'error' : 'warn',
+          event: 'backend_incident',
+          detail: {
+            model: model.id,
+            backend: config.name,
+            ...incident,
+            ...(incident.incident === 'not_found' ? { asked_for: config.model ?? model.id, url: config.url } : {}),
+          },
+        }),
+      );
       return { engine, ready: Promise.resolve() };
     }
     case 'scripted': {
@@ -210,6 +215,30 @@ function openEngine(
     }
   }
 }
+
+/** The engine of a server that is not ours; without connections until it is asked. */
+export const openAiEngineOf = (
+  model: ModelConfig,
+  config: OpenAiBackendConfig,
+  limits: Pick<LimitsConfig, 'firstTokenTimeoutMs' | 'streamIdleTimeoutMs'>,
+  onIncident: (incident: ReportedIncident) => void,
+): Engine =>
+  createOpenAiEngine({
+    name: model.id,
+    url: config.url,
+    flavor: config.flavor,
+    reasons: reasons(model),
+    specialTokens: config.specialTokens,
+    systemFirst: config.systemMessages === 'first',
+    forward: config.forward,
+    firstTokenTimeoutMs: limits.firstTokenTimeoutMs,
+    idleTimeoutMs: limits.streamIdleTimeoutMs,
+    onIncident,
+    ...(config.serverName === undefined ? {} : { serverName: config.serverName }),
+    ...(config.model === undefined ? {} : { model: config.model }),
+    ...(config.apiKey === undefined ? {} : { apiKey: config.apiKey.reveal() }),
+    ...(config.concurrencyMax === undefined ? {} : { maxConcurrency: config.concurrencyMax }),
+  });
 
 /** A verified model file, and what it recommends where a request says nothing. */
 type FoundFile = FetchedModelFile & { readonly defaults: SamplingDefaults };

@@ -57,6 +57,7 @@ export class ConfigRollout {
         this.#services.apply(next, backends);
         this.#config = next;
         this.#backends = backends;
+        takeOverLacks(next, backends);
         for (const backend of opened) this.#reportWhenUnavailable(backend);
       };
       return { commit, abandon };
@@ -103,6 +104,15 @@ export class ConfigRollout {
         detail: { model: modelId, backend: label, reason },
       });
     });
+  }
+}
+
+/** What is found out about a backend changes what it is asked for, and nothing else: it goes on. */
+function takeOverLacks({ models }: Config, backends: readonly OpenBackend[]): void {
+  const configured = models.flatMap((model) => model.backends);
+  for (const [index, backend] of backends.entries()) {
+    const config = configured[index];
+    if (config?.engine === 'openai') backend.lacks = config.lacks;
   }
 }
 

@@ -3,16 +3,17 @@ import { join } from 'node:path';
 
 import { Directory } from '../accounts/directory.ts';
 import { Follower } from '../accounts/follower.ts';
+import { KeyLookUps } from '../accounts/key-look-ups.ts';
+import type { FilterOutcome } from '../accounts/key-look-ups.ts';
 import { openSecret } from '../accounts/secret.ts';
 import type { Secret } from '../accounts/secret.ts';
 import { Billing, freeBalancesOf } from '../billing/billing.ts';
-import { AccountPrices } from '../billing/account-prices.ts';
 import { Catalog } from '../catalog/catalog.ts';
-import { modelDefaults, type ModelDefaults } from '../catalog/model-defaults.ts';
 import type { Model } from '../catalog/model.ts';
-import type { Config, LimitsConfig, ModelConfig } from '../config/config.ts';
+import type { Config, LimitsConfig, ModelConfig, ServerConfig } from '../config/config.ts';
 import type { Environment } from '../config/environment.ts';
 import type { BackendStatus } from './control/status.ts';
+import { publicUrl } from '../config/public-url.ts';
 import { memoryBudgetOf } from './backends.ts';
 import type { OpenBackend } from './backends.ts';
 import { JsonThreads } from '../platform/http/json/threads.ts';
@@ -33,12 +34,12 @@ import { openCounts } from './counts.ts';
 import { steadyClock } from '../billing/rate-limits/steady-clock.ts';
 import { openSpans } from './telemetry-exports.ts';
 import { countSockets, listenerLimitsOf, listen, trustedProxiesOf } from './listening.ts';
-import type { Log } from '../platform/log.ts';
+import type { Log, ServiceRecord } from '../platform/log.ts';
 import type { FetchProgress } from '../inference/model-files/meter.ts';
 import type { JobReading } from '../platform/jobs/jobs.ts';
 import { readProcess } from '../platform/metrics/process-readings.ts';
 import { ServiceMetrics } from '../platform/metrics/service-metrics.ts';
-import type { BackendReading, ConfigReading } from '../platform/metrics/service-readings.ts';
+import type { BackendReading, ConfigReading, SourceReading } from '../platform/metrics/service-readings.ts';
 import { Constraints } from '../inference/pipeline/constraints.ts';
 import { Idempotency } from '../inference/pipeline/idempotency.ts';
 import { KeptItems } from '../inference/pipeline/stored-items.ts';
@@ -53,6 +54,7 @@ import type { RequestLimits, RuntimeConfig } from '../inference/pipeline/runtime
 import type { Feed } from '../store/feed.ts';
 import type { Store, StoreOptions } from './stores.ts';
 import { ConfigRollout } from './config-rollout.ts';
+import { modelOf } from './model-of.ts';
 import { uuidMaker } from '../platform/ids/uuid.ts';
 
 export interface ServingOptions {
@@ -74,6 +76,7 @@ export interface ServingOptions {
     readonly jobs: readonly JobReading[];
     /** Posts of metrics to a collector that failed. */
     readonly metricsFailures: number;
+    readonly sources: readonly SourceReading[];
   };
   /** Processes that share this machine's memory for the same work. */
   readonly processes: number;
@@ -153,6 +156,7 @@ export async function openServing(options: ServingOptions, opened: Opened): Prom
       opened.push(() => host.close());
       endMonitor = judgeLoad(options, limits.admission, host);
       opened.push(() => endMonitor());
+      accounts.keyLookUps.fill();
       return port;
     },
     isReady,
@@ -173,6 +177,7 @@ export async function openServing(options: ServingOptions, opened: Opened): Prom
       await Promise.all([jsonThreads.close(), models.close(), spans?.close()]);
       kept.pdfs.close();
       await kept.files.close();
+      accounts.keyLookUps.close();
       await feed.close();
       await limits.counts.close();
       await store.close();
@@ -220,24 +225,30 @@ async function openAccounts(options: ServingOptions, opened: Opened, metrics: ()
     dataFolder: config.storage.directory,
     warn: (message) => log.service({ level: 'warn', event: 'secret', detail: { message } }),
   });
-  const directory = new Directory(secret, now);
+  const directory = new Directory(secret, now, config.server.limits.keysInMemoryMax);
   directory.listen((cut) => {
     if (cut.kind !== 'account_suspended') running.cancelKey(cut.keyId);
     else running.cancelAccount(cut.accountId);
   });
 
-  const prices = new AccountPrices();
   const feed = await store.follow(
     new Follower({
       directory,
-      prices,
+      runningKeys: () => running.keyIds(),
       budgetChanged: (subject) => store.ledger.leases.budgetChanged(subject),
       now,
       warn: (message) => log.service({ level: 'warn', event: 'keys', detail: { message } }),
     }),
   );
   opened.push(() => feed.close());
-  return { running, store, now, newId, billing, secret, directory, prices, feed };
+  const keyLookUps = new KeyLookUps({
+    directory,
+    repositories: store.repositories,
+    now,
+    filled: (outcome) => log.service(filterLine(outcome)),
+  });
+  opened.push(() => keyLookUps.close());
+  return { running, store, now, newId, billing, secret, directory, keyLookUps, feed };
 }
 
 /** What is kept of requests and for them: items, answers to repeat, files. */
@@ -376,6 +387,7 @@ function metricsOf(
     workers: () => 1,
     workersEnded: () => 0,
     jobs: () => readings().jobs,
+    sources: () => readings().sources,
   });
 }
 
@@ -400,7 +412,7 @@ interface HostParts {
 type HostState = Pick<InferenceHostServices, 'ready' | 'isReady'>;
 
 function hostOf({ version, log, accountUrl }: ServingOptions, parts: HostParts, state: HostState): Server {
-  const { running, now, newId, billing, secret, directory, prices, feed } = parts.accounts;
+  const { running, now, newId, billing, secret, directory, keyLookUps, feed } = parts.accounts;
   const { items, idempotency, files, pdfs } = parts.kept;
   const { callers, admission, bodyBudget, listener } = parts.limits;
   const { metrics, spans, jsonThreads, constraints } = parts;
@@ -409,8 +421,8 @@ function hostOf({ version, log, accountUrl }: ServingOptions, parts: HostParts, 
     {
       directory,
       feed,
+      keyLookUps,
       constraints,
-      prices,
       reasoningKeys: new ReasoningKeys(secret.reasoningSigning, secret.reasoningEncryption),
       lease: () => parts.models.runtimeConfigs.lease(),
       bodyBudget,
@@ -472,10 +484,10 @@ function runtimeConfigOf(
 ): RuntimeConfig {
   const waitMaxMs = config.server.limits.firstTokenTimeoutMs;
   return {
-    catalog: new Catalog(config.models.map((model) => modelOf(model, backends))),
+    catalog: new Catalog(config.models.map((model) => modelWith(model, backends))),
     limits: requestLimits(config.server.limits),
     trustedProxies: trustedProxiesOf(config.server),
-    allowedOrigins: new Set(config.server.allowOrigins),
+    allowedOrigins: allowedOrigins(config.server),
     images: {
       rules: {
         fetches: config.images.fetches,
@@ -488,11 +500,16 @@ function runtimeConfigOf(
       config.models.map(({ id }) => {
         const own = backends.filter((backend) => backend.modelId === id);
         const earlier = before?.pools.get(id);
-        return [id, samePool(earlier, own) ?? openBackendPool(own, waitMaxMs, earlier, onHealth(id))];
+        if (earlier !== undefined && (hasThose(earlier, own) || earlier.become(own))) return [id, earlier];
+        return [id, openBackendPool(own, waitMaxMs, earlier, onHealth(id))];
       }),
     ),
   };
 }
+
+/** The console's pages are of the account host, and ask models by themselves. */
+const allowedOrigins = ({ allowOrigins, account }: ServerConfig): ReadonlySet<string> =>
+  new Set(account.console ? [...allowOrigins, new URL(publicUrl(account)).origin] : allowOrigins);
 
 /** For the operator: a backend is left out because it fails, or is back. */
 const healthLog =
@@ -513,11 +530,22 @@ const healthLog =
     });
   };
 
-/** Requests that wait at backends that stay keep waiting in the same queue. */
-const samePool = (before: BackendPool | undefined, backends: readonly OpenBackend[]): BackendPool | undefined =>
-  before?.backends.length === backends.length && backends.every((backend, index) => before.backends[index] === backend)
-    ? before
-    : undefined;
+/** There are more keys than fit into memory. */
+const filterLine = (outcome: FilterOutcome): ServiceRecord =>
+  'error' in outcome
+    ? {
+        level: 'warn',
+        event: 'key_filter_failed',
+        detail: { reason: outcome.error instanceof Error ? outcome.error.message : String(outcome.error) },
+      }
+    : {
+        level: 'info',
+        event: 'key_filter',
+        detail: { keys: outcome.keys, seconds: Number((outcome.elapsedMs / 1_000).toFixed(1)) },
+      };
+
+const hasThose = ({ backends: before }: BackendPool, backends: readonly OpenBackend[]): boolean =>
+  before.length === backends.length && backends.every((backend, index) => before[index] === backend);
 
 const ownHosts = ({ server }: Config): readonly string[] =>
   [server.inference, server.account].flatMap(({ publicUrl: url }) =>
@@ -543,36 +571,12 @@ const requestLimits = (limits: LimitsConfig): RequestLimits => ({
   requestDeadlineMs: limits.requestTimeoutMs,
 });
 
-/** With those of the first embedded backend's file: all of a model's backends are the same model. */
-export const defaultsOf = ({ id, defaults }: ModelConfig, backends: readonly OpenBackend[]): ModelDefaults =>
-  modelDefaults(
-    defaults,
-    backends.find(({ modelId, config }) => modelId === id && config.engine === 'llama')?.fileDefaults(),
+/** With the defaults of the first embedded backend's file: all of a model's backends are the same model. */
+export const modelWith = (config: ModelConfig, backends: readonly OpenBackend[]): Model =>
+  modelOf(
+    config,
+    backends.find(({ modelId, config: { engine } }) => modelId === config.id && engine === 'llama')?.fileDefaults(),
   );
-
-function modelOf(config: ModelConfig, backends: readonly OpenBackend[]): Model {
-  const { pricing } = config;
-  return {
-    id: config.id,
-    displayName: config.displayName,
-    description: config.description,
-    tier: config.tier,
-    ownedBy: config.ownedBy,
-    contextLength: config.contextLength,
-    maxOutputTokens: config.maxOutputTokens,
-    prices: {
-      input: pricing.inputMicrocentsPerMillion,
-      output: pricing.outputMicrocentsPerMillion,
-      cacheRead: pricing.cacheReadMicrocentsPerMillion,
-    },
-    sampling: config.sampling,
-    defaults: defaultsOf(config, backends),
-    capabilities: config.capabilities,
-    zdrCapabilities: config.zdrCapabilities,
-    deprecationDate: config.deprecationDate,
-    dedicatedTo: config.dedicatedTo.length === 0 ? undefined : new Set(config.dedicatedTo),
-  };
-}
 
 const readingOf = (backend: OpenBackend): BackendReading => ({
   model: backend.modelId,

@@ -10,27 +10,41 @@ const lookTimeoutMs = 3_000;
 const looksMax = 128;
 
 /** Whether the server of a backend answers, accepts the key, has the model, and is what the configuration says. Never rejects. */
-export async function lookAtBackend(
+export const lookAtBackend = async (
   model: Pick<ModelConfig, 'id' | 'contextLength'>,
   backend: OpenAiBackendConfig,
   stopping?: AbortSignal,
-): Promise<BackendLook> {
+): Promise<BackendLook> => (await lookClosely(model, backend, stopping)).look;
+
+/** The same, and whether it has the model at all, with the window that it reports. */
+export async function lookClosely(
+  model: Pick<ModelConfig, 'id' | 'contextLength'>,
+  backend: OpenAiBackendConfig,
+  stopping?: AbortSignal,
+): Promise<{
+  readonly look: BackendLook;
+  readonly hasModel: boolean;
+  readonly windowTokens: number | undefined;
+}> {
   const look = { model: model.id, backend: backend.name, url: backend.url };
   const limit = AbortSignal.timeout(lookTimeoutMs);
   try {
-    const { problem, isUsable } = await probeBackend({
+    const { problem, isUsable, lacksModel, windows } = await probeBackend({
       url: backend.url,
+      serverName: backend.serverName,
       apiKey: backend.apiKey?.reveal(),
       flavor: backend.flavor,
       model: backend.model ?? model.id,
       contextLength: model.contextLength,
       signal: stopping === undefined ? limit : combineSignals([limit, stopping]),
     });
-    if (problem === undefined) return { ...look, state: 'ready', problem: null };
-    return { ...look, state: isUsable ? 'wrong' : 'down', problem };
+    const hasModel = !lacksModel;
+    const windowTokens = windows.get(backend.model ?? model.id);
+    if (problem === undefined) return { look: { ...look, state: 'ready', problem: null }, hasModel, windowTokens };
+    return { look: { ...look, state: isUsable ? 'wrong' : 'down', problem }, hasModel, windowTokens };
   } catch {
     const problem = `${new URL(backend.url).origin} does not answer within ${lookTimeoutMs / 1_000} seconds. Check the address and any firewall in between.`;
-    return { ...look, state: 'down', problem };
+    return { look: { ...look, state: 'down', problem }, hasModel: false, windowTokens: undefined };
   }
 }
 

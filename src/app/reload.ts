@@ -5,6 +5,7 @@ import { ConfigError } from '../config/problem.ts';
 import type { Problem } from '../config/problem.ts';
 import type { ReloadOutcome } from '../config/reload-outcome.ts';
 import type { Log } from '../platform/log.ts';
+import type { Discovery } from './discovery/discovery.ts';
 import { lookAtBackends } from './look.ts';
 import type { Prepared } from './config-rollout.ts';
 
@@ -14,29 +15,41 @@ export interface ReloadServices {
   readonly log: Log;
   /** Prepares everything for a configuration. Rejects, with nothing left open, when it cannot come into force. */
   prepare(next: Config, signal: AbortSignal): Promise<Prepared>;
+  /** Where backends come from that the file does not list. */
+  readonly discovery: Pick<Discovery, 'prepare' | 'expanded'>;
 }
 
-/** Reads the configuration again while the service runs, all or nothing (reliability S8). */
+/**
+ * Reads the configuration again while the service runs, all or nothing (reliability S8). What its sources of backends name comes
+ * into force the same way.
+ */
 export class Reloader {
   readonly #services: ReloadServices;
-  #config: Config;
-  #identity: string;
+  #current: {
+    /** As it was read. */
+    readonly file: Config;
+    readonly identity: string;
+    /** The same with the backends of its sources: the configuration in force. */
+    readonly config: Config;
+  };
   #version = 1;
   #failures = 0;
   #lastSuccess = true;
   #underWay:
     | { readonly identity: string; readonly abort: AbortController; readonly outcome: Promise<ReloadOutcome> }
     | undefined;
+  /** Set while backends of the sources come into force; `isStale`: there are others since. */
+  #refreshing: { isStale: boolean; readonly done: Promise<void> } | undefined;
+  readonly #stopping = new AbortController();
 
   constructor(config: Config, services: ReloadServices) {
     this.#services = services;
-    this.#config = config;
-    this.#identity = identityOf(withoutFile(config));
+    this.#current = { file: config, identity: identityOf(withoutFile(config)), config };
   }
 
   /** The configuration in force. */
   get config(): Config {
-    return this.#config;
+    return this.#current.config;
   }
 
   /** 1 at the start, one more with each configuration that came into force. */
@@ -57,16 +70,18 @@ export class Reloader {
   async reload(): Promise<ReloadOutcome> {
     let next: Config;
     try {
-      next = this.#services.read(this.#config);
+      next = this.#services.read(this.#current.file);
     } catch (error) {
-      return this.#refuse(problemsOf(error, this.#config));
+      return this.#refuse(problemsOf(error, this.#current.file));
     }
     const identity = identityOf(withoutFile(next));
-    if (this.#underWay?.identity === identity) return this.#underWay.outcome;
-    // A newer file replaces one whose engines are still loading.
-    this.#underWay?.abort.abort(new Error('another configuration was read while its engines were being started'));
-    await this.#underWay?.outcome;
-    if (identity === this.#identity) {
+    while (this.#underWay !== undefined || this.#refreshing !== undefined) {
+      if (this.#underWay?.identity === identity) return this.#underWay.outcome;
+      // A newer file replaces one whose engines are still loading.
+      this.#underWay?.abort.abort(new Error('another configuration was read while its engines were being started'));
+      await (this.#underWay?.outcome ?? this.#refreshing?.done);
+    }
+    if (identity === this.#current.identity) {
       this.#lastSuccess = true;
       return { kind: 'unchanged', version: this.#version };
     }
@@ -81,22 +96,75 @@ export class Reloader {
     }
   }
 
-  /** Ends waiting for engines; the service is being stopped. */
-  async stop(): Promise<void> {
-    this.#underWay?.abort.abort(new Error('the service is being stopped'));
-    await this.#underWay?.outcome;
+  /** Opens the sources of the first configuration, and takes over the backends that they have. */
+  async begin(): Promise<void> {
+    const sources = await this.#services.discovery.prepare(this.#current.file, this.#stopping.signal);
+    sources.commit();
+    await this.refresh();
   }
 
-  async #take(next: Config, identity: string, signal: AbortSignal): Promise<ReloadOutcome> {
-    const changes = changesBetween(this.#config, next);
-    try {
-      const prepared = await this.#services.prepare(next, signal);
-      await prepared.commit();
-    } catch (error) {
-      return this.#refuse(problemsOf(error, next));
+  /** Takes over the backends that the sources have now, one change at a time. Never rejects. */
+  async refresh(): Promise<void> {
+    if (this.#refreshing === undefined) {
+      // The first step comes after the assignment.
+      const done = Promise.resolve()
+        .then(() => this.#refresh())
+        .finally(() => (this.#refreshing = undefined));
+      this.#refreshing = { isStale: true, done };
     }
-    this.#config = next;
-    this.#identity = identity;
+    this.#refreshing.isStale = true;
+    await this.#refreshing.done;
+  }
+
+  /** Ends waiting for engines; the service is being stopped. */
+  async stop(): Promise<void> {
+    this.#stopping.abort(new Error('the service is being stopped'));
+    this.#underWay?.abort.abort(new Error('the service is being stopped'));
+    await this.#underWay?.outcome;
+    await this.#refreshing?.done;
+  }
+
+  async #refresh(): Promise<void> {
+    const { discovery, prepare, log } = this.#services;
+    while (this.#refreshing?.isStale === true && !this.#stopping.signal.aborted) {
+      // A file that is coming into force has the newest lists itself.
+      await this.#underWay?.outcome;
+      this.#refreshing.isStale = false;
+      const next = discovery.expanded(this.#current.file);
+      const changes = changesBetween(this.#current.config, next);
+      if (changes.length === 0) continue;
+      try {
+        const prepared = await prepare.call(this.#services, next, this.#stopping.signal);
+        await prepared.commit();
+      } catch (error) {
+        const [problem] = problemsOf(error, next);
+        log.service({ level: 'error', event: 'backends_refused', detail: { what: problem?.what ?? '' } });
+        continue;
+      }
+      this.#current = { ...this.#current, config: next };
+      log.service({ level: 'info', event: 'backends_changed', detail: { changes: changes.slice(0, 100).join('; ') } });
+    }
+  }
+
+  async #take(file: Config, identity: string, signal: AbortSignal): Promise<ReloadOutcome> {
+    let next: Config;
+    let changes: readonly string[];
+    try {
+      const sources = await this.#services.discovery.prepare(file, signal, this.#current.config);
+      next = sources.config;
+      changes = changesBetween(this.#current.config, next);
+      try {
+        const prepared = await this.#services.prepare(next, signal);
+        await prepared.commit();
+      } catch (error) {
+        sources.abandon();
+        throw error;
+      }
+      sources.commit();
+    } catch (error) {
+      return this.#refuse(problemsOf(error, file));
+    }
+    this.#current = { file, identity, config: next };
     this.#version++;
     this.#lastSuccess = true;
     this.#services.log.service({
@@ -104,6 +172,8 @@ export class Reloader {
       event: 'config_reloaded',
       detail: { version: this.#version, changes: changes.join('; ') },
     });
+    // What a source named since it was prepared.
+    void this.refresh();
     const backends = await lookAtBackends(next, this.#services.log, signal);
     return { kind: 'reloaded', version: this.#version, changes, backends };
   }

@@ -1,7 +1,6 @@
 import { openOperating } from './account-host.ts';
 import type { Service, ServiceOptions } from './service.ts';
-import { defaultsOnCard } from '../catalog/model-defaults.ts';
-import { defaultsOf, openServing, statusOf } from './inference-host.ts';
+import { modelWith, openServing, statusOf } from './inference-host.ts';
 import { openStore } from './stores.ts';
 
 /**
@@ -39,6 +38,7 @@ async function start(options: ServiceOptions, opened: (() => unknown)[]): Promis
         accountSockets: operating.accountSockets(),
         jobs: operating.jobs.readings,
         metricsFailures: operating.metricsFailures(),
+        sources: operating.sources(),
       }),
       processes: 1,
     },
@@ -64,12 +64,13 @@ async function start(options: ServiceOptions, opened: (() => unknown)[]): Promis
       },
       prepare: (next, signal) => rollout.prepare(next, signal),
       figures: () => serving.metrics.figures(),
-      defaultsOf: (model) => defaultsOnCard(defaultsOf(model, rollout.backends)),
+      modelOf: (model) => modelWith(model, rollout.backends),
       isReady: () => serving.isReady(),
       backends: () => rollout.backends.map(statusOf),
     },
     opened,
   );
+  await operating.discover();
   const { backends } = rollout;
   const begun = await operating.begin(await serving.listen());
   let isStopping = false;

@@ -28,6 +28,6 @@ interface Entry {
   readonly retiresAt: number;
 }
 
-/** Specification part 3, contracts decision 25: 00:00:00 UTC of the day. */
-const retirementOf = ({ deprecationDate }: Model): number =>
+/** When the model is gone, in milliseconds since 1970: 00:00:00 UTC of the day (specification part 3, contracts decision 25). */
+export const retirementOf = ({ deprecationDate }: Pick<Model, 'deprecationDate'>): number =>
   deprecationDate === undefined ? Infinity : Date.parse(`${deprecationDate}T00:00:00Z`);

@@ -213,9 +213,10 @@ export function commandProgram(exit: (code: number) => void = () => {}, around =
     .option('--system <text>', 'the system message')
     .action(bare(() => import('./chat.ts').then(({ chat }) => chat)));
 
-  command(program, 'doctor', 'check everything that a service needs here, and suggest repairs').action(
-    bare(() => import('./doctor/doctor.ts').then(({ doctor }) => doctor)),
-  );
+  command(program, 'doctor', 'check everything that a service needs here, and suggest repairs')
+    .option('--claims', 'ask each server with small requests whether it does what the card of its model says')
+    .option('--write', 'do that, and correct the configuration by what was found')
+    .action(bare(() => import('./doctor/doctor.ts').then(({ doctor }) => doctor)));
 
   const keys = group('keys', 'API keys');
   command(keys, 'create', 'create a key; it is shown only once')

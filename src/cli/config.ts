@@ -22,8 +22,9 @@ export async function checkConfiguration(
     const config = loadConfig({ environment, path, directory, scriptSchema });
     const shown = config.file === undefined ? null : findConfig({ environment, path, directory }).shownAs;
     const backends = config.models.flatMap((model) => model.backends).length;
+    const sources = config.models.flatMap((model) => model.sources).length;
     print.result({ ok: true, file: config.file ?? null, problems: [] }, [
-      `${shown ?? 'no file, the defaults'}: right · ${config.models.length} models, ${backends} backends`,
+      `${shown ?? 'no file, the defaults'}: right · ${config.models.length} models, ${backends} backends${sources === 0 ? '' : `, ${sources} sources of backends`}`,
     ]);
     return 0;
   } catch (error) {

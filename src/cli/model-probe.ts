@@ -1,6 +1,6 @@
-import type { EngineRequest } from '../generation/request.ts';
 import type { Engine } from '../inference/engines/engine.ts';
 import { createLlamaEngine } from '../inference/engines/llama/engine.ts';
+import { smallRequest } from '../inference/engines/small-request.ts';
 import { ApiError } from '../platform/errors.ts';
 
 export interface Probe {
@@ -34,7 +34,7 @@ export async function sayHello(engine: Engine, isChat = true): Promise<Probe> {
   let reasons = false;
   let tokens = 0;
   let firstAtMs: number | undefined;
-  await engine.generate(question(isChat), AbortSignal.timeout(probeTimeoutMs), (events) => {
+  await engine.generate(smallRequest({ isChat }), AbortSignal.timeout(probeTimeoutMs), (events) => {
     firstAtMs ??= performance.now();
     for (const event of events) {
       if (event.type === 'text' || event.type === 'reasoning') text += event.text;
@@ -53,7 +53,7 @@ export async function sayHello(engine: Engine, isChat = true): Promise<Probe> {
 
 /** Whether it takes functions: many servers refuse them unless they were started with a parser for the model. */
 export async function takesTools(engine: Engine): Promise<boolean> {
-  const request = { ...question(true), maxTokens: 1, tools: [weather], toolChoice: { type: 'auto' } as const };
+  const request = { ...smallRequest(), maxTokens: 1, tools: [weather], toolChoice: { type: 'auto' } as const };
   try {
     await engine.generate(request, AbortSignal.timeout(probeTimeoutMs), () => true);
     return true;
@@ -73,28 +73,3 @@ const weather = {
 };
 
 const probeTimeoutMs = 300_000;
-
-const question = (isChat: boolean): EngineRequest => ({
-  id: '0'.repeat(32),
-  prompt: isChat
-    ? { type: 'messages', messages: [{ role: 'user', content: [{ type: 'text', text: 'Say hello' }] }] }
-    : { type: 'texts', prompts: ['Hello'] },
-  choices: 1,
-  maxTokens: 32,
-  sampling: {
-    ...{ temperature: 0, topP: undefined, topK: undefined, minP: undefined, seed: undefined },
-    ...{ presencePenalty: undefined, frequencyPenalty: undefined, repetitionPenalty: undefined },
-  },
-  stop: [],
-  tools: [],
-  toolChoice: { type: 'none' },
-  parallelToolCalls: true,
-  constraint: undefined,
-  effort: 'none',
-  reasoningForm: 'separate',
-  reasoningRoomTokens: 0,
-  logprobs: undefined,
-  logitBias: undefined,
-  cacheScope: 'probe',
-  retain: false,
-});

@@ -81,6 +81,7 @@ async function begin(given: BeginWorker): Promise<WorkerBegan> {
         accountSockets: 0,
         jobs: [],
         metricsFailures: 0,
+        sources: [],
       }),
       processes: count,
     },

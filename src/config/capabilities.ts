@@ -139,9 +139,15 @@ class Partition {
       .map((need) => (typeof need === 'string' ? [need] : need))
       .find((any) => !any.some((each) => this.#is(each)));
     const extent = (backend: BackendConfig) => extentOf(kindOf(backend), backends);
+    const isLacked = this.#isLacked(key);
     const [requested, at] = this.#requested(key);
     if (requested === undefined)
-      return missing === undefined && against === undefined && this.#backends.every((each) => extent(each) === 'yes');
+      return (
+        missing === undefined &&
+        against === undefined &&
+        !isLacked &&
+        this.#backends.every((each) => extent(each) === 'yes')
+      );
     if (!requested) return false;
     if (against !== undefined) {
       this.#report(at, `a model with ${against} generates no text; remove one of the two lines`);
@@ -149,8 +155,24 @@ class Partition {
     }
     const unable = this.#backends.find((each) => extent(each) === 'no');
     if (unable !== undefined) this.#report(at, this.#cannot(unable));
+    else if (isLacked)
+      this.#report(
+        at,
+        'every backend of this model lacks that (`lacks`), so no request could get it; remove one of the two',
+      );
     else if (missing !== undefined) this.#report(at, restsOn(key, String(at.at(-1)), missing[0]!));
-    return missing === undefined;
+    return missing === undefined && !isLacked;
+  }
+
+  /** Whether all backends were found to lack it. */
+  #isLacked(key: string): boolean {
+    const feature = key.split('.').at(-1);
+    const isGeneral = !key.includes('.') || key.startsWith('chat_completions.');
+    return (
+      isGeneral &&
+      this.#backends.length > 0 &&
+      this.#backends.every((each) => each.engine === 'openai' && each.lacks.some((name) => name === feature))
+    );
   }
 
   /** What the file says of a flag, and where; `zdr` comes first where it sets the flag. */

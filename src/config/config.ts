@@ -8,7 +8,14 @@ export interface Config extends ConfigInFile {
   readonly fixed: Readonly<Record<string, unknown>>;
 }
 
-export type { BackendConfig, LlamaBackendConfig, OpenAiBackendConfig, OpenAiFlavor } from './sections/backends.ts';
+export type {
+  BackendConfig,
+  BackendSource,
+  LlamaBackendConfig,
+  OpenAiBackendConfig,
+  OpenAiFlavor,
+} from './sections/backends.ts';
+export type { DiscoveryConfig, DnsDiscovery, FileDiscovery, KubernetesDiscovery } from './sections/discovery.ts';
 export type { ModelConfig } from './sections/models.ts';
 export type { SmtpConfig } from './sections/outbound.ts';
 export type { LimitsConfig, ListenConfig, ServerConfig } from './sections/server.ts';

@@ -29,6 +29,35 @@ export function withBackend(text: string, id: string, backend: object): string |
   return printed(document);
 }
 
+/** A change of one model: what its backends lack, by their place in its list, and its window. */
+export interface Correction {
+  readonly id: string;
+  readonly lacks: ReadonlyMap<number, readonly string[]>;
+  /** Flags that the file sets, and that no backend keeps. */
+  readonly falseFlags: readonly (readonly string[])[];
+  readonly contextLength: number | undefined;
+}
+
+/** The same with what its backends were found not to do; `undefined`: the file does not name the model or lists them elsewhere. */
+export function withCorrection(text: string, correction: Correction): string | undefined {
+  const { id, lacks, falseFlags, contextLength } = correction;
+  const document = parseDocument(text);
+  const model = modelsOf(document)
+    ?.items.filter(isMap)
+    .find((item) => isNamed(item, id));
+  const backends = model?.get('backends');
+  if (model === undefined || !isSeq(backends)) return undefined;
+  for (const [index, names] of lacks) {
+    const backend = backends.items[index];
+    if (!isMap(backend)) return undefined;
+    if (names.length === 0) backend.delete('lacks');
+    else backend.set('lacks', document.createNode(names, { flow: true }));
+  }
+  for (const path of falseFlags) if (model.getIn(path) === true) model.setIn(path, false);
+  if (contextLength !== undefined) model.set('context_length', contextLength);
+  return printed(document);
+}
+
 /** The same without the model of this id, in any case; `undefined`: the file does not name it. */
 export function withoutModel(text: string, id: string): string | undefined {
   const document = parseDocument(text);

@@ -70,8 +70,10 @@ function refuseManyWorkers(workers: number, list: readonly ModelConfig[], { repo
       `workers is ${here}, and ${embedded.id} runs embedded (engine: llama), so each worker would load it and compete for ` +
         'the processors; write workers: 1, or run the model in a llama-server of its own and name that as a backend (engine: openai, flavor: llama-server)',
     );
-  for (const [index, { backends }] of list.entries()) {
-    for (const [place, backend] of backends.entries()) {
+  for (const [index, { backends, sources }] of list.entries()) {
+    const inFile = [...backends];
+    for (const { after, template } of sources.toReversed()) inFile.splice(after, 0, template);
+    for (const [place, backend] of inFile.entries()) {
       if (backend.engine !== 'openai' || (backend.concurrencyMax ?? workers) >= workers) continue;
       report(
         ['models', index, 'backends', place, 'max_concurrency'],

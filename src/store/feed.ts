@@ -8,7 +8,10 @@ export interface Change {
   readonly ref: string;
 }
 
-export type FollowedRepositories = Pick<Repositories, 'loadKeys' | 'getAccount' | 'getBudget' | 'listAccountPrices'>;
+export type FollowedRepositories = Pick<
+  Repositories,
+  'loadKeys' | 'countKeys' | 'getAccount' | 'getBudget' | 'listAccountPrices'
+>;
 
 /** Keeps what is in memory in line with the database. Both may be called again for the same changes without harm. */
 export interface Follows {

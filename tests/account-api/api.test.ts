@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import Type from 'typebox';
 
 import { perMinute } from '../../src/account-api/api.ts';
-import { networkOf } from '../../src/account-api/rate-limits.ts';
+import { networkOf } from '../../src/platform/ip/network.ts';
 import { mayManage, Reply, roles, route } from '../../src/account-api/route.ts';
 import type { AccountRoute } from '../../src/account-api/route.ts';
 import { assertEnvelope } from '../inference/http/envelope.ts';

@@ -11,7 +11,8 @@ const browser = { accept: 'text/html,*/*;q=0.8' };
 
 test('a console that is not there, is being built, could not be built, and is built', async (t) => {
   const folder = join(temporaryFolder(t), 'console');
-  const webConsole = new Console(folder, () => undefined);
+  let inferenceUrl: string | undefined;
+  const webConsole = new Console(folder, () => inferenceUrl);
   const asked = (path: string, headers = browser) => webConsole.answer(path, headers);
   assert.equal(await asked('/'), undefined, 'plain pages');
 
@@ -33,6 +34,11 @@ test('a console that is not there, is being built, could not be built, and is bu
     assert.equal(shown?.status, 200, path);
     assert.match(shown.headers['content-security-policy'] ?? '', /script-src 'self'/);
   }
+  const connects = async (): Promise<string | undefined> =>
+    /connect-src ([^;]*)/.exec(String((await asked('/'))?.headers['content-security-policy']))?.[1];
+  assert.equal(await connects(), "'self'");
+  inferenceUrl = 'https://api.example.org:8443/models';
+  assert.equal(await connects(), "'self' https://api.example.org:8443");
   for (const path of ['/keys', '/keys/', '/keys/a/b', '/docs/errors']) assert.equal(await asked(path), undefined, path);
   assert.equal(await asked('/', { accept: '*/*' }), undefined, 'a program');
 });

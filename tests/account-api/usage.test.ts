@@ -3,6 +3,7 @@ import { test, type TestContext } from 'node:test';
 
 import { exportRoutes } from '../../src/account-api/routes/export.ts';
 import { limitRoutes } from '../../src/account-api/routes/limits.ts';
+import { modelRoutes } from '../../src/account-api/routes/models.ts';
 import { usageRoutes } from '../../src/account-api/routes/usage.ts';
 import { issueKey } from '../../src/accounts/key.ts';
 import type { Config } from '../../src/config/config.ts';
@@ -16,7 +17,7 @@ import { openHost } from './host.ts';
 import type { TestHost } from './host.ts';
 
 const hourMs = 3_600_000;
-const routes = [...usageRoutes, ...limitRoutes, ...exportRoutes];
+const routes = [...usageRoutes, ...limitRoutes, ...modelRoutes, ...exportRoutes];
 const seconds = (text: string): number => Date.parse(text) / 1000;
 
 interface Scene {

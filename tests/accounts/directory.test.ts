@@ -8,6 +8,7 @@ import type { LoadedKey } from '../../src/store/repositories/keys.ts';
 const secretOf = (text: string) =>
   openSecret({ fromEnvironment: text.repeat(32), dataFolder: '/nowhere', warn: assert.fail });
 const secret = secretOf('s');
+const noRates = new Map<string, never>();
 
 function key(accountId = 'acct_a', changes: Partial<LoadedKey> = {}): { text: KeyText; loaded: LoadedKey } {
   const { text, row } = issueKey({ accountId, name: 'mine', secret, now: 0 });
@@ -34,16 +35,24 @@ const account = (id: string, changes: Partial<KnownAccount> = {}): KnownAccount 
   plan: null,
   limits: null,
   budget: null,
+  rates: [],
   ...changes,
 });
 
 test('a live key is found, junk is malformed, any other key is unknown', () => {
   const directory = new Directory(secret);
   const { text, loaded } = key('acct_a');
-  directory.load([loaded, key('acct_b').loaded]);
+  directory.load([loaded, key('acct_b').loaded], noRates);
   assert.equal(directory.size, 2);
   assert.deepEqual(directory.find(text), {
-    account: { id: 'acct_a', models: undefined, plan: undefined, concurrencyMax: undefined, budget: undefined },
+    account: {
+      id: 'acct_a',
+      models: undefined,
+      plan: undefined,
+      concurrencyMax: undefined,
+      budget: undefined,
+      rates: undefined,
+    },
     key: {
       id: loaded.id,
       accountId: 'acct_a',
@@ -77,7 +86,7 @@ test('budgets of accounts and keys are known, and follow their changes', () => {
   const ofAccount = { amountMicrocents: 20n, per: 'total' } as const;
   const one = key('acct_a', { budget: ofKey, accountBudget: ofAccount });
   const two = key('acct_a', { accountBudget: ofAccount });
-  directory.load([one.loaded, two.loaded]);
+  directory.load([one.loaded, two.loaded], noRates);
   const found = (text: KeyText) => {
     const caller = directory.find(text);
     assert.ok(typeof caller === 'object');
@@ -91,7 +100,7 @@ test('budgets of accounts and keys are known, and follow their changes', () => {
     ],
   );
   const before = directory.find(one.text);
-  directory.load([{ ...one.loaded, budget: ofAccount }]);
+  directory.load([{ ...one.loaded, budget: ofAccount }], noRates);
   directory.setAccount(account('acct_a'));
   assert.deepEqual(
     [found(one.text), found(two.text)],
@@ -106,9 +115,9 @@ test('budgets of accounts and keys are known, and follow their changes', () => {
     [ofKey, ofAccount],
     'what runs keeps what it began with',
   );
-  directory.load([{ ...one.loaded, budget: null, accountBudget: null }]);
+  directory.load([{ ...one.loaded, budget: null, accountBudget: null }], noRates);
   assert.deepEqual(found(one.text), [undefined, undefined]);
-  directory.load([{ ...two.loaded, budget: ofKey }]);
+  directory.load([{ ...two.loaded, budget: ofKey }], noRates);
   assert.deepEqual(found(two.text), [ofKey, ofAccount]);
 });
 
@@ -119,7 +128,7 @@ test('plans and limits of accounts and keys are known, and follow their changes'
     accountLimits: '{"concurrencyMax":3}',
     limits: '{"planKey":true,"requestsPerMinute":5}',
   });
-  directory.load([loaded]);
+  directory.load([loaded], noRates);
   const found = () => {
     const caller = directory.find(text);
     assert.ok(typeof caller === 'object');
@@ -134,13 +143,13 @@ test('plans and limits of accounts and keys are known, and follow their changes'
   };
   assert.deepEqual(found(), ['standard', 3, true, 5, undefined]);
   const before = directory.find(text);
-  directory.load([{ ...loaded, limits: '{"tokensPerMinute":7}' }]);
+  directory.load([{ ...loaded, limits: '{"tokensPerMinute":7}' }], noRates);
   directory.setAccount(account('acct_a', { plan: 'large' }));
   assert.deepEqual(found(), ['large', undefined, undefined, undefined, 7]);
   // Requests that run keep what they began with.
   assert.ok(typeof before === 'object');
   assert.deepEqual([before.account.plan, before.key.rates?.requestsPerMinute], ['standard', 5]);
-  directory.load([{ ...loaded, limits: null }]);
+  directory.load([{ ...loaded, limits: null }], noRates);
   directory.setAccount(account('acct_a'));
   assert.deepEqual(found(), [undefined, undefined, undefined, undefined, undefined]);
 });
@@ -150,7 +159,7 @@ test('a new key is found at once; a revoked one never again, and running request
   const { text, loaded } = key();
   const cuts: Cut[] = [];
   const stop = directory.listen((cut) => cuts.push(cut));
-  directory.load([loaded]);
+  directory.load([loaded], noRates);
   assert.notEqual(directory.find(text), undefined);
   directory.revoke(loaded.id);
   directory.revoke(loaded.id);
@@ -169,7 +178,7 @@ test('a suspended account has no live key, and has them back when it is active a
   const one = key('acct_a');
   const other = key('acct_b');
   const before = key('acct_c', { accountStatus: 'suspended' });
-  directory.load([one.loaded, other.loaded, before.loaded]);
+  directory.load([one.loaded, other.loaded, before.loaded], noRates);
   assert.equal(directory.find(before.text), undefined);
   assert.deepEqual(cuts.splice(0), [{ kind: 'account_suspended', accountId: 'acct_c' }]);
   directory.setAccount(account('acct_a', { status: 'suspended' }));
@@ -186,7 +195,7 @@ test('a key ends at its time, without anybody doing anything', () => {
   let now = 99;
   const directory = new Directory(secret, () => now);
   const { text, loaded } = key('acct_a', { expiresAt: 100 });
-  directory.load([loaded]);
+  directory.load([loaded], noRates);
   assert.notEqual(directory.find(text), undefined);
   now = 100;
   assert.equal(directory.find(text), undefined);
@@ -196,7 +205,7 @@ test('keys that were made with another secret are reported in words instead of n
   const { loaded } = key();
   const directory = new Directory(secretOf('t'));
   assert.throws(
-    () => directory.load([loaded]),
+    () => directory.load([loaded], noRates),
     /1 of 1 API keys .* created with another secret .* Restore TOKENHOUSE_SECRET/,
   );
   assert.equal(directory.size, 0);
@@ -207,19 +216,19 @@ test('§5.5: a key may use what both its account and itself are allowed, at once
   const limited = key('acct_a', { models: ['one', 'two'], accountModels: ['two', 'three'] });
   const free = key('acct_a', { accountModels: ['two', 'three'] });
   const other = key('acct_b');
-  directory.load([limited.loaded, free.loaded, other.loaded]);
+  directory.load([limited.loaded, free.loaded, other.loaded], noRates);
   const usable = ({ text }: { text: KeyText }): string[] => {
     const caller = directory.find(text);
-    assert.ok(caller !== undefined && caller !== 'malformed');
+    assert.ok(typeof caller === 'object');
     return ['One', 'TWO', 'three', 'four'].filter((id) => isEntitled(caller, id));
   };
   assert.deepEqual([usable(limited), usable(free)], [['TWO'], ['TWO', 'three']]);
   assert.deepEqual(usable(other), ['One', 'TWO', 'three', 'four']);
 
   const before = directory.find(limited.text);
-  directory.load([{ ...limited.loaded, models: ['three'] }]);
+  directory.load([{ ...limited.loaded, models: ['three'] }], noRates);
   assert.deepEqual(usable(limited), ['three']);
-  assert.ok(before !== undefined && before !== 'malformed' && isEntitled(before, 'two'), 'what runs keeps what it had');
+  assert.ok(typeof before === 'object' && isEntitled(before, 'two'), 'what runs keeps what it had');
   directory.setAccount(account('acct_a'));
   assert.deepEqual([usable(limited), usable(free)], [['three'], ['One', 'TWO', 'three', 'four']]);
   directory.setAccount(account('acct_a', { models: [] }));
@@ -234,15 +243,18 @@ test('a rotated key is one key with two secrets, until the earlier one ends or a
   directory.listen((cut) => cuts.push(cut));
   const first = key();
   const [second, third] = [key(), key()];
-  directory.load([first.loaded]);
+  directory.load([first.loaded], noRates);
   const rotate = (to: typeof first, from: typeof first, endsAt: number | null): void =>
-    directory.load([
-      {
-        ...first.loaded,
-        hash: to.loaded.hash,
-        previous: endsAt === null ? null : { hash: from.loaded.hash, endsAt },
-      },
-    ]);
+    directory.load(
+      [
+        {
+          ...first.loaded,
+          hash: to.loaded.hash,
+          previous: endsAt === null ? null : { hash: from.loaded.hash, endsAt },
+        },
+      ],
+      noRates,
+    );
   const idOf = (text: KeyText): string | undefined => {
     const found = directory.find(text);
     return typeof found === 'object' ? found.key.id : undefined;
@@ -271,11 +283,11 @@ test('a paused key lets nobody in and is cut once; it is the same key when it go
   const cuts: Cut[] = [];
   directory.listen((cut) => cuts.push(cut));
   const { text, loaded } = key();
-  directory.load([loaded]);
-  for (let times = 0; times < 2; times++) directory.load([{ ...loaded, isPaused: true }]);
+  directory.load([loaded], noRates);
+  for (let times = 0; times < 2; times++) directory.load([{ ...loaded, isPaused: true }], noRates);
   assert.equal(directory.find(text), undefined);
   assert.deepEqual(cuts, [{ kind: 'key_paused', keyId: loaded.id }]);
-  directory.load([loaded]);
+  directory.load([loaded], noRates);
   const found = directory.find(text);
   assert.ok(typeof found === 'object');
   assert.equal(found.key.id, loaded.id);

@@ -4,7 +4,8 @@ import { test } from 'node:test';
 
 import fc from 'fast-check';
 
-import { AccountPrices } from '../../src/billing/account-prices.ts';
+import { ratesOf } from '../../src/accounts/account-rates.ts';
+import { pricesAt } from '../../src/billing/account-prices.ts';
 import { costMicrocents } from '../../src/catalog/pricing.ts';
 import type { Repositories } from '../../src/store/repositories/repositories.ts';
 import type { AccountPrice } from '../../src/store/repositories/account-prices.ts';
@@ -14,9 +15,14 @@ import { customer, openStore, temporaryFolder, uuid } from '../store/fixture.ts'
 
 const model = { ...capableModel, id: 'Model-A' };
 
-const price = (validFrom: number, validTo: number | null, input: bigint, accountId = 'acct_a'): AccountPrice => ({
+const price = (
+  validFrom: number,
+  validTo: number | null,
+  input: bigint,
+  { accountId = 'acct_a', modelId = 'model-a' } = {},
+): AccountPrice => ({
   accountId,
-  modelId: 'model-a',
+  modelId,
   validFrom,
   validTo,
   input,
@@ -25,9 +31,9 @@ const price = (validFrom: number, validTo: number | null, input: bigint, account
 });
 
 test('the rates that began last and have not ended hold; else the list prices', () => {
-  const prices = new AccountPrices();
-  prices.load([price(100, null, 1n), price(200, 300, 2n), price(250, 260, 3n)]);
-  const inputAt = (at: number, accountId = 'acct_a'): bigint => prices.of(model, accountId, at).input;
+  const other = price(220, null, 9n, { modelId: 'model-b' });
+  const rates = [price(250, 260, 3n), price(100, null, 1n), other, price(200, 300, 2n)];
+  const inputAt = (at: number): bigint => pricesAt(model, rates, at).input;
   const expected = [
     [99, model.prices.input],
     [100, 1n],
@@ -41,12 +47,15 @@ test('the rates that began last and have not ended hold; else the list prices', 
     [300, 1n],
   ] as const;
   for (const [at, input] of expected) assert.equal(inputAt(at), input, String(at));
-  assert.deepEqual(prices.of(model, 'acct_a', 200), { input: 2n, output: 4n, cacheRead: 0n });
-  assert.equal(inputAt(200, 'acct_b'), model.prices.input, 'they are the account’s own');
-  assert.equal(prices.of({ ...model, id: 'model-b' }, 'acct_a', 200), model.prices, 'and of that model');
+  assert.deepEqual(pricesAt(model, rates, 200), { input: 2n, output: 4n, cacheRead: 0n });
+  assert.equal(pricesAt(model, undefined, 200), model.prices);
+  assert.equal(pricesAt({ ...model, id: 'model-c' }, rates, 200), model.prices, 'they are of one model');
 
-  prices.replace('acct_a', [price(100, 255, 1n), price(200, 255, 2n), price(250, 255, 3n)]);
-  assert.deepEqual([inputAt(254), inputAt(255), inputAt(400)], [3n, model.prices.input, model.prices.input]);
+  const ending = [price(100, 255, 1n), price(200, 255, 2n), price(250, 255, 3n)];
+  assert.deepEqual(
+    [254, 255, 400].map((at) => pricesAt(model, ending, at).input),
+    [3n, model.prices.input, model.prices.input],
+  );
 });
 
 /** One step of an operator, some milliseconds after the one before. */
@@ -77,21 +86,19 @@ test('what a service has followed is what the next one loads, and what either ch
     fc.asyncProperty(steps, async (list) => {
       const accountId = `acct_${++accounts}`;
       await customer(store, accountId, 0n);
-      const followed = new AccountPrices();
+      let followed: readonly AccountPrice[] = [];
       let expected: readonly AccountPrice[] = [];
       let now = 1_000;
       for (const { afterMs, step } of list as readonly { readonly afterMs: number; readonly step: Step }[]) {
         now += afterMs;
         expected = await take(step, accountId, now, store.repositories, expected);
-        followed.replace(accountId, await store.repositories.listAccountPrices({ accountId, endingAfter: now }));
+        followed = await store.repositories.listAccountPrices({ accountId, endingAfter: now });
       }
-      const charged = new AccountPrices();
-      charged.load(expected);
-      const loaded = new AccountPrices();
-      loaded.load(await store.repositories.listAccountPrices({ accountId, endingAfter: now }));
+      const loaded = (await ratesOf('all', store.repositories, now)).get(accountId);
+      const some = (await ratesOf([accountId, 'acct_other'], store.repositories, now)).get(accountId);
       for (let at = now; at < now + 210; at += 3)
-        for (const prices of [loaded, followed])
-          assert.deepEqual(prices.of(model, accountId, at), charged.of(model, accountId, at), `at ${at - now}`);
+        for (const rates of [loaded, some, followed])
+          assert.deepEqual(pricesAt(model, rates, at), pricesAt(model, expected, at), `at ${at - now}`);
     }),
     { numRuns: 30 },
   );
@@ -112,7 +119,7 @@ async function take(
       .map((row) => (row.validTo === null || row.validTo > now ? { ...row, validTo: now } : row));
   }
   const validFrom = now + step.inMs;
-  const row = price(validFrom, step.forMs === null ? null : validFrom + step.forMs, step.input, accountId);
+  const row = price(validFrom, step.forMs === null ? null : validFrom + step.forMs, step.input, { accountId });
   try {
     await repositories.addAccountPrice({ price: row, at: now, changeId: uuid() });
   } catch (error) {
@@ -160,7 +167,7 @@ test('pages of rates come in order, and whole', async (t) => {
   const rows: AccountPrice[] = [];
   for (const accountId of ['acct_a', 'acct_b']) {
     await customer(store, accountId, 0n);
-    for (const validFrom of [30, 10, 20]) rows.push(price(validFrom, null, BigInt(validFrom), accountId));
+    for (const validFrom of [30, 10, 20]) rows.push(price(validFrom, null, BigInt(validFrom), { accountId }));
   }
   for (const row of rows) await store.repositories.addAccountPrice({ price: row, at: 1, changeId: uuid() });
   const found: AccountPrice[] = [];

@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict';
-import { spawn } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 
@@ -9,6 +8,7 @@ import type { Example } from '../examples/extract.ts';
 import { InnerService } from '../support/service.ts';
 import { runFolder } from '../support/built.ts';
 import { inRepository } from '../support/repository.ts';
+import { runProgram } from './run-program.ts';
 
 /**
  * The programs of docs/clients.md run as they stand, against the configuration that stands there, and print what is written
@@ -52,32 +52,5 @@ describe(document, () => {
   });
 });
 
-async function run({ text, language, where }: Example) {
-  const script = text.replaceAll('http://localhost:8080', service.url);
-  const file = join(folder, `${where.replaceAll(/\W/g, '-')}.mjs`);
-  if (language === 'js') writeFileSync(file, script);
-  // Where the tests have the newest clients, the examples have them too.
-  const [command, args] = language === 'js' ? [process.execPath, [...imports(), file]] : ['sh', ['-e', '-c', script]];
-  const child = spawn(command, args, {
-    cwd: folder,
-    env: { ...process.env, TOKENHOUSE_KEY: service.key },
-    stdio: ['ignore', 'pipe', 'pipe'],
-    timeout: 120_000,
-  });
-  let [stdout, stderr] = ['', ''];
-  child.stdout.on('data', (bytes: Buffer) => (stdout += bytes.toString()));
-  child.stderr.on('data', (bytes: Buffer) => (stderr += bytes.toString()));
-  const code = await new Promise<number | null>((resolve, reject) => {
-    child.on('error', reject);
-    child.on('close', resolve);
-  });
-  return { code, stdout, stderr };
-}
-
-/** `--import` options that this process was started with. */
-function imports(): readonly string[] {
-  const { execArgv } = process;
-  return execArgv.flatMap((option, index) =>
-    option === '--import' ? [option, execArgv[index + 1] ?? ''] : option.startsWith('--import=') ? [option] : [],
-  );
-}
+const run = ({ text, language, where }: Example) =>
+  runProgram({ language, where, text: text.replaceAll('http://localhost:8080', service.url) }, folder, service.key);

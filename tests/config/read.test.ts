@@ -131,6 +131,7 @@ describe('an empty file', () => {
         bodyTimeoutMs: 300_000,
         bodyBytesPerSecondMin: 8192,
         keepAliveTimeoutMs: 65_000,
+        keysInMemoryMax: 100_000,
         requestsRunningMax: 1024,
         memoryBytesMax: undefined,
         shedding: {

@@ -53,6 +53,7 @@ const changes: Readonly<Record<string, readonly [before: string, after: string]>
   'server.limits.cache_bytes_max': ['', limits('cache_bytes_max: 5000')],
   'server.limits.connections_max': ['', limits('connections_max: 5')],
   'server.limits.requests_per_connection_max': ['', limits('requests_per_connection_max: 5')],
+  'server.limits.keys_in_memory_max': ['', limits('keys_in_memory_max: 5')],
   'server.limits.headers_timeout_seconds': ['', limits('headers_timeout_seconds: 5')],
   'server.limits.body_timeout_seconds': ['', limits('body_timeout_seconds: 50')],
   'server.limits.body_bytes_per_second_min': ['', limits('body_bytes_per_second_min: 5')],

@@ -27,6 +27,7 @@ test('docs/operations.md has every metric with its labels and meaning, and no ot
     workers: () => 1,
     workersEnded: none,
     jobs: () => [],
+    sources: () => [],
   });
   const rows = descriptions.map(
     ({ name, type, labels, help }) =>

@@ -5,7 +5,8 @@ import { moveCredit, refundRequest } from '../../src/accounts/operations/credit.
 import type { OperationServices } from '../../src/accounts/operation.ts';
 import type { Billing } from '../../src/billing/billing.ts';
 import { isCharged } from '../../src/billing/endings.ts';
-import { AccountPrices } from '../../src/billing/account-prices.ts';
+import { ratesOf, type RatesOfAccounts } from '../../src/accounts/account-rates.ts';
+import { pricesAt } from '../../src/billing/account-prices.ts';
 import { costMicrocents } from '../../src/catalog/pricing.ts';
 import { publicIdOf, uuidMaker, uuidText } from '../../src/platform/ids/uuid.ts';
 import { closePromotions } from '../../src/billing/payments/promotions.ts';
@@ -33,23 +34,21 @@ const settlementsAtOnce = 400;
 const movesAtOnce = 16;
 
 /** The rates are the account's own, so they change at their moment without a change of the configuration. */
-export async function setRates({ operations }: Stage, accountIds: readonly string[]): Promise<AccountPrices> {
+export async function setRates({ operations }: Stage, accountIds: readonly string[]): Promise<RatesOfAccounts> {
   const { repositories, newId } = operations;
-  const prices = new AccountPrices();
   for (const accountId of accountIds)
     for (const [modelId, changes] of Object.entries(rates))
       for (const { from, input, output, cacheRead } of changes) {
         const price = { accountId, modelId, validFrom: from, validTo: null, input, output, cacheRead };
         await repositories.addAccountPrice({ price, at: Date.now(), changeId: newId() });
       }
-  prices.load(await repositories.listAccountPrices({ endingAfter: 0 }));
-  return prices;
+  return await ratesOf('all', repositories, 0);
 }
 
 export async function play(
   stage: Stage,
   { requests, moves }: Timeline,
-  prices: AccountPrices,
+  prices: RatesOfAccounts,
   stops: readonly Stop[],
 ): Promise<void> {
   const refunds: { readonly at: number; readonly row: UsageRow; readonly percent: number }[] = [];
@@ -77,12 +76,12 @@ export async function play(
 }
 
 /** Holds what is estimated, settles what is charged, and releases the rest. */
-async function settled({ billing, operations, keyIds }: Stage, planned: Planned, prices: AccountPrices) {
+async function settled({ billing, operations, keyIds }: Stage, planned: Planned, prices: RatesOfAccounts) {
   const { isBeyondHold, refund: _, keyIndex, ...of } = planned;
   const used = { ...of, reasoningTokens: Math.floor(of.completionTokens / 3) };
-  const { input, output, cacheRead } = prices.of(
+  const { input, output, cacheRead } = pricesAt(
     { id: of.modelId, prices: { input: 0n, output: 0n, cacheRead: 0n } },
-    of.accountId,
+    prices.get(of.accountId),
     of.startedAt,
   );
   const list = costMicrocents(used, { input, output, cacheRead });

@@ -53,6 +53,10 @@ export interface TestServiceOptions {
 /** A machine that runs many tests at once is slow; that alone must not make a service refuse work. */
 const withoutShedding = ['  shed_large_bodies_lag_seconds: 60', '  shed_new_work_lag_seconds: 60'];
 
+/** The suite `cold-keys` has nearly every key read from the database when it is presented. */
+const keysInMemory = process.env['TOKENHOUSE_TEST_KEYS_IN_MEMORY'];
+const fewKeys = keysInMemory === undefined ? [] : [`  keys_in_memory_max: ${keysInMemory}`];
+
 const linesOf = (text: string): readonly Record<string, unknown>[] =>
   text
     .split('\n')
@@ -88,7 +92,7 @@ export class TestService {
   /** Writes the configuration anew; a running service notices by itself. */
   configure(options: Pick<TestServiceOptions, 'config' | 'limits' | 'workers' | 'console' | 'firstCreditCents'>): void {
     const shed = withoutShedding.filter((line) => !options.limits?.includes(line.split(':')[0]!));
-    const limits = `  limits:\n${[...shed, options.limits ?? ''].join('\n').replace(/^/gm, '  ')}\n`;
+    const limits = `  limits:\n${[...shed, ...fewKeys, options.limits ?? ''].join('\n').replace(/^/gm, '  ')}\n`;
     this.writeConfig(
       `server:\n  inference: { port: 0 }\n  account: { port: 0, console: ${options.console === true} }\n  workers: ${options.workers ?? 1}\n${limits}accounts: { first_credit_cents: ${options.firstCreditCents ?? '500'} }\n${options.config}\n`,
     );

@@ -6,6 +6,7 @@ import { auditId } from '../../accounts/audit.ts';
 import { operate } from '../../accounts/operations.ts';
 import type { Operation } from '../../accounts/operations.ts';
 import type { Movement } from '../../accounts/operations/credit.ts';
+import { defaultsOnCard } from '../../catalog/model-defaults.ts';
 import { ApiError } from '../../platform/errors.ts';
 import { accountOfServerSchema, accountsOfServer } from '../account-object.ts';
 import { auditObject, auditQuery, auditRequest, auditSchema } from '../audit-object.ts';
@@ -29,6 +30,7 @@ import {
   wholeListSchema,
   wholeOf,
 } from '../wire.ts';
+import { addedBackendRoutes } from './added-backends.ts';
 import { membersPage, membersQuery, memberSchema } from './members.ts';
 import { entrySchema, ledgerPage, ledgerQuery } from './payments.ts';
 import { email } from './sign-in.ts';
@@ -593,12 +595,13 @@ export const adminRoutes: readonly AccountRoute[] = [
             input_microcents_per_million: wholeOf(model.pricing.inputMicrocentsPerMillion),
             output_microcents_per_million: wholeOf(model.pricing.outputMicrocentsPerMillion),
             cache_read_microcents_per_million: wholeOf(model.pricing.cacheReadMicrocentsPerMillion),
-            defaults: services.defaultsOf?.(model) ?? {},
+            defaults: services.modelOf === undefined ? {} : defaultsOnCard(services.modelOf(model).defaults),
             backends: model.backends.map((backend) => backend.name),
           })),
         ),
       ),
   }),
+  ...addedBackendRoutes,
   route({
     method: 'get',
     path: '/v1/admin/audit',

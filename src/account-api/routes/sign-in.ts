@@ -7,7 +7,7 @@ import type { Auth } from '../../accounts/users/auth.ts';
 import type { SignedInPerson } from '../../accounts/users/users.ts';
 import { addressHeaderName, sessionCookie } from '../../accounts/users/cookies.ts';
 import { deadLink } from '../../accounts/users/users.ts';
-import { networkOf } from '../rate-limits.ts';
+import { networkOf } from '../../platform/ip/network.ts';
 import { Reply } from '../route.ts';
 import type { Call } from '../route.ts';
 

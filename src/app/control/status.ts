@@ -9,6 +9,16 @@ export interface ServiceStatus {
   /** The address of the API on this computer. */
   readonly localUrl: string | undefined;
   readonly backends: readonly BackendStatus[];
+  /** Where backends come from that the file does not list. */
+  readonly sources: readonly {
+    readonly model: string;
+    readonly source: string;
+    readonly by: string;
+    readonly listed: number;
+    readonly inUse: number;
+    readonly problem: string | null;
+    readonly lastReadAt: number | null;
+  }[];
 }
 
 /** How a backend does, in the words of JSON. */

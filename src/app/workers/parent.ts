@@ -1,5 +1,4 @@
 import { openSecret } from '../../accounts/secret.ts';
-import { defaultsOnCard, modelDefaults } from '../../catalog/model-defaults.ts';
 import type { Config } from '../../config/config.ts';
 import { openLimitServer } from '../counts.ts';
 import { uuidMaker } from '../../platform/ids/uuid.ts';
@@ -8,6 +7,7 @@ import { steadyClock } from '../../billing/rate-limits/steady-clock.ts';
 import { readProcess } from '../../platform/metrics/process-readings.ts';
 import { ServiceMetrics } from '../../platform/metrics/service-metrics.ts';
 import { openOperating } from '../account-host.ts';
+import { modelOf } from '../model-of.ts';
 import type { Operating } from '../account-host.ts';
 import type { Service, ServiceOptions, StartedBackend } from '../service.ts';
 import { openSharedStore, type SharedStore } from '../stores.ts';
@@ -73,12 +73,13 @@ export async function startWithWorkers(options: ServiceOptions, opened: (() => u
       prepare: (next, signal) => pool.prepare(next, signal),
       figures: () => pool.figures(metrics.figures()),
       backends: () => pool.backends(),
-      defaultsOf: (model) => defaultsOnCard(modelDefaults(model.defaults)),
+      modelOf,
       isReady: () => pool.isAccepting && (store.isAnswering?.() ?? true),
     },
     opened,
   );
   opened.push(() => pool.stop(0));
+  await operating.discover();
   const begun = await operating.begin(await pool.start());
   const close = async (): Promise<void> => {
     await Promise.all([operating.quiet(), pool.stop(operating.config().server.limits.drainTimeoutMs)]);
@@ -90,7 +91,7 @@ export async function startWithWorkers(options: ServiceOptions, opened: (() => u
   let stopped: Promise<void> | undefined;
   return {
     ...begun,
-    backends: backendsOf(config),
+    backends: backendsOf(operating.config()),
     migrated: store.migrated,
     reload: () => operating.reload(),
     cut: () => pool.cut(),
@@ -141,6 +142,7 @@ function parentMetrics(
     workers: () => pool.serving,
     workersEnded: () => pool.ended,
     jobs: () => operating().jobs.readings,
+    sources: () => operating().sources(),
   });
 }
 

@@ -2,19 +2,28 @@ import { runnable } from '../../config/environment.ts';
 import { ConfigError } from '../../config/problem.ts';
 import { askForStatus } from '../../app/control/control-client.ts';
 import { controlSocketPath } from '../../app/control/socket-path.ts';
-import type { BareContext } from '../context.ts';
+import type { BareContext, Context } from '../context.ts';
 import { lookAtBackends } from './backends.ts';
+import { lookAtClaims } from './claims.ts';
 import type { Finding, Patient } from './finding.ts';
 import { lookAtDatabase } from './database.ts';
 import { lookAtLibraries } from './libraries.ts';
 import { lookAtModels } from './models.ts';
+import { lookAtSources } from './sources.ts';
 import { lookAtClock, lookAtFolders, lookAtNode, lookAtOpenFiles, lookAtPorts } from './system.ts';
 import { repairOfVariable } from '../failure.ts';
 import { quoted } from '../folder.ts';
 import { readContext } from '../read-context.ts';
 
-/** `tokenhouse doctor`: changes nothing, works beside a running service and without one. Exit 1 when there is a problem. */
-export async function doctor(bare: BareContext): Promise<number> {
+export interface DoctorOptions {
+  /** Sends requests to the backends, to see whether they do what the cards say. */
+  readonly claims?: boolean;
+  /** Corrects the configuration by what was found. */
+  readonly write?: boolean;
+}
+
+/** `tokenhouse doctor`: without `--write` it changes nothing; works beside a running service and without one. Exit 1 when there is a problem. */
+export async function doctor(bare: BareContext, { claims = false, write = false }: DoctorOptions): Promise<number> {
   const { around, print } = bare;
   const findings: Finding[] = [];
   const looked: Finding[] = [];
@@ -36,6 +45,8 @@ export async function doctor(bare: BareContext): Promise<number> {
     report(...ofDatabase, lookAtClock(Date.now(), newestAt));
     report(...(await lookAtModels(patient)));
     report(...(await lookAtBackends(patient)));
+    report(...(await lookAtSources(patient)));
+    if (claims || write) report(...(await lookAtClaims(patient, write)));
   }
   const problems = findings.filter(({ state }) => state === 'problem').length;
   const warnings = findings.filter(({ state }) => state === 'warning').length;
@@ -45,7 +56,10 @@ export async function doctor(bare: BareContext): Promise<number> {
 }
 
 /** Reads the configuration like a start; without it, nothing that depends on it can be checked. */
-async function examine({ around, configPath, print }: BareContext, findings: Finding[]): Promise<Patient | undefined> {
+async function examine(
+  { around, configPath, print }: BareContext,
+  findings: Finding[],
+): Promise<(Patient & Context) | undefined> {
   try {
     const context = { around, print, ...readContext(configPath, around.directory) };
     const { config } = context;

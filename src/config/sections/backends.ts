@@ -1,5 +1,7 @@
+import { isIP } from 'node:net';
 import type { Path } from '../document.ts';
 import { parseSource } from '../model-source.ts';
+import { featureNames, type FeatureName } from '../../generation/feature-names.ts';
 import { flavorNames } from '../../generation/flavor-names.ts';
 import type { SchemaNode } from '../../platform/schema-node.ts';
 import { Secret } from '../secret.ts';
@@ -13,6 +15,7 @@ import {
   milliseconds,
   number,
   oneOf,
+  optional,
   reportTwins,
   required,
   tag,
@@ -21,8 +24,10 @@ import {
   value,
   wordSchema,
   type Reading,
+  type Setting,
   type ValueOf,
 } from '../setting.ts';
+import { discovery, type DiscoveryConfig } from './discovery.ts';
 import { serverUrl } from './server-url.ts';
 
 const engine = <Name extends string>(name: Name) => tag(name, 'the engine; it decides which other settings apply');
@@ -135,7 +140,11 @@ const openai = group(
     engine: engine('openai'),
     ...common,
     flavor: required(choice(flavorNames, 'what kind of server it is', { example: 'vllm' })),
-    url: required(serverUrl('base URL of the server, with its version path', 'http://10.0.0.5:8000/v1')),
+    url: serverUrl(
+      'base URL of the server, with its version path; where `discover` finds the servers, what they have in common',
+      'http://10.0.0.5:8000/v1',
+    ),
+    discover: optional(discovery),
     model: text('id of the model on that server; the id of the model here when left out', {
       example: 'Qwen/Qwen3-32B',
     }),
@@ -158,6 +167,16 @@ const openai = group(
       description: 'special tokens of the model other than the forms `<|…|>` and `<｜…｜>`',
       example: ['[INST]', '[/INST]'],
     }),
+    check_claims: flag(
+      'true: when it starts to be used it is asked with some twenty small requests whether it does what the card says; what it does not do it is not asked for until the service is restarted',
+      { default: false, example: true },
+    ),
+    lacks: list(value<FeatureName>({ anyOf: featureNames.map(wordSchema) }), {
+      maxItems: featureNames.length,
+      description:
+        'what this server does not do although its kind can: requests that need it go to other backends, and where all lack it the card says so; `tokenhouse doctor --claims --write` finds it',
+      example: ['tools', 'logprobs'],
+    }),
     system_messages: choice(
       ['anywhere', 'first'],
       "where the model's template accepts system messages: with `first`, later ones, which some agents send, become user messages",
@@ -170,17 +189,48 @@ const openai = group(
     }),
   },
   (
-    { apiKey, apiKeyEnv, maxConcurrency: concurrencyMax, queue: queueMax, specialTokens, specialTokenTexts, ...others },
+    {
+      apiKey,
+      apiKeyEnv,
+      maxConcurrency: concurrencyMax,
+      queue: queueMax,
+      specialTokens,
+      specialTokenTexts,
+      url,
+      ...others
+    },
     at,
     reading,
   ) => ({
     ...others,
+    url: urlInUse(url, others.discover, at, reading),
+    /** The name by which a server that is called by its address is known: for TLS, and as `Host`. */
+    serverName: undefined as string | undefined,
     apiKey: apiKeyInUse(apiKey, apiKeyEnv, at, reading),
     concurrencyMax,
     queueMax,
     specialTokens: { mode: specialTokens, texts: specialTokenTexts },
   }),
 );
+
+/** Empty where the list of servers has whole URLs. */
+function urlInUse(
+  url: string | undefined,
+  discover: DiscoveryConfig | undefined,
+  at: Path,
+  { isWritten, report }: Reading,
+): string {
+  const hasOwnUrls = discover?.by === 'file' || discover?.by === 'api';
+  if (hasOwnUrls && url !== undefined)
+    report([...at, 'url'], `with discover by ${discover.by} each server has a URL of its own; remove this line`);
+  // A wrong one has been reported already.
+  if (!hasOwnUrls && url === undefined && !isWritten([...at, 'url']))
+    report(at, '"url" is missing; write the base URL of the server, for example url: http://10.0.0.5:8000/v1');
+  const isName = discover?.by === 'dns' || discover?.by === 'srv';
+  if (isName && url !== undefined && URL.canParse(url) && isIP(new URL(url).hostname.replace(/^\[|\]$/g, '')) !== 0)
+    report([...at, 'url'], 'an address cannot be looked up; write the name, or remove `discover`');
+  return url ?? '';
+}
 
 function apiKeyInUse(
   key: string | undefined,
@@ -229,14 +279,14 @@ const scripted = (scriptSchema: SchemaNode) =>
     },
   );
 
-/** What generates for a model, in the order of tries; each has a name of its own for logs and usage rows. */
-export const backends = (scriptSchema: SchemaNode) =>
+/** The entries of the file, in the order of tries; each has a name of its own for logs and usage rows. */
+const entries = (scriptSchema: SchemaNode) =>
   list(
     oneOf('engine', [llama, openai, scripted(scriptSchema)]),
     { minItems: 1, maxItems: 64, description: 'the backends of this model' },
-    (entries, at, { report, show }) => {
-      const isAlone = entries.length === 1 && entries[0]![0] === 0;
-      const named = entries.map(([index, backend]) => {
+    (written, at, { report, show }) => {
+      const isAlone = written.length === 1 && written[0]![0] === 0;
+      const named = written.map(([index, backend]) => {
         const name = backend.name ?? (isAlone ? backend.engine : `${backend.engine}-${index + 1}`);
         show([...at, index, 'name'], name);
         return [index, { ...backend, name }] as const;
@@ -254,8 +304,45 @@ export const backends = (scriptSchema: SchemaNode) =>
     },
   );
 
-export type BackendConfig = ValueOf<ReturnType<typeof backends>>[number];
-export type LlamaBackendConfig = Extract<BackendConfig, { readonly engine: 'llama' }>;
-export type OpenAiBackendConfig = Extract<BackendConfig, { readonly engine: 'openai' }>;
-export type ScriptedBackendConfig = Extract<BackendConfig, { readonly engine: 'scripted' }>;
+type Entry = ValueOf<ReturnType<typeof entries>>[number];
+export type LlamaBackendConfig = Extract<Entry, { readonly engine: 'llama' }>;
+export type OpenAiBackendConfig = Omit<Extract<Entry, { readonly engine: 'openai' }>, 'discover'>;
+export type ScriptedBackendConfig = Extract<Entry, { readonly engine: 'scripted' }>;
+export type BackendConfig = LlamaBackendConfig | OpenAiBackendConfig | ScriptedBackendConfig;
 export type OpenAiFlavor = OpenAiBackendConfig['flavor'];
+
+/** An entry of the file that stands for a changing list of servers. */
+export interface BackendSource {
+  readonly name: string;
+  /** How many of the listed backends are before it in the file. */
+  readonly after: number;
+  /** What its servers have in common; `url` is empty where each has one of its own. */
+  readonly template: OpenAiBackendConfig;
+  readonly discover: DiscoveryConfig;
+}
+
+/** What generates for a model: the backends that the file lists, and where others come from. */
+export interface BackendsInFile {
+  readonly listed: readonly BackendConfig[];
+  readonly sources: readonly BackendSource[];
+}
+
+export function backends(scriptSchema: SchemaNode): Setting<BackendsInFile> {
+  const written = entries(scriptSchema);
+  return { ...written, read: (...given) => sorted(written.read(...given)) };
+}
+
+function sorted(all: readonly Entry[]): BackendsInFile {
+  const listed: BackendConfig[] = [];
+  const sources: BackendSource[] = [];
+  for (const entry of all) {
+    if (entry.engine !== 'openai') {
+      listed.push(entry);
+      continue;
+    }
+    const { discover, ...template } = entry;
+    if (discover === undefined) listed.push(template);
+    else sources.push({ name: entry.name, after: listed.length, template, discover });
+  }
+  return { listed, sources };
+}

@@ -248,21 +248,23 @@ const model = (scriptSchema: SchemaNode) =>
       }),
       backends: required(backends(scriptSchema)),
     },
-    ({ capabilities: flags, reasoning: thinking, zdr: flagsOfZdr, ...others }, at, reading) => {
+    ({ capabilities: flags, reasoning: thinking, zdr: flagsOfZdr, backends: inFile, ...others }, at, reading) => {
+      const { listed, sources } = inFile;
+      const all = [...listed, ...sources.map(({ template }) => template)];
       const { maxOutputTokens: longest, contextLength, deprecationDate, id, displayName = id } = others;
       if (longest !== null && longest > contextLength)
         reading.report(
           [...at, 'max_output_tokens'],
           `max_output_tokens is above context_length (${contextLength}), so no answer can reach it; lower it, or write null`,
         );
-      reportUnsentDefaults(others, at, reading);
+      reportUnsentDefaults({ ...others, backends: all }, at, reading);
       reportUnknownDay(deprecationDate, [...at, 'deprecation_date'], reading);
       reading.show([...at, 'display_name'], displayName);
-      const promised = capabilitiesOf({ capabilities: flags, zdr: flagsOfZdr, reasoning: thinking }, others.backends, {
+      const promised = capabilitiesOf({ capabilities: flags, zdr: flagsOfZdr, reasoning: thinking }, all, {
         report: (inside, what) => reading.report([...at, ...inside], what),
         show: (inside, inUse) => reading.show([...at, ...inside], inUse),
       });
-      return { ...others, displayName, ...promised };
+      return { ...others, displayName, ...promised, backends: listed, sources };
     },
   );
 

@@ -1,4 +1,3 @@
-import { Resolver } from 'node:dns';
 import {
   choice,
   flag,
@@ -12,6 +11,7 @@ import {
   type Setting,
   type ValueOf,
 } from '../setting.ts';
+import { dnsServers } from './dns-servers.ts';
 
 /** Hosts that may have any address, in the format of `URL.host` for `https`: lower case, and a port unless it is 443. */
 const allowedHosts = (description: string, example: string, exampleInMessages: string): Setting<readonly string[]> =>
@@ -27,25 +27,6 @@ const allowedHosts = (description: string, example: string, exampleInMessages: s
       }),
   );
 
-/** Addresses, with a port where it is not 53; empty: those of the system. */
-const dnsServers = list(
-  text('address of a name server, with a port unless it is 53', { example: '192.0.2.53' }),
-  {
-    maxItems: 16,
-    description: 'name servers for the hosts of images; those of the system when left out',
-    example: ['192.0.2.53'],
-  },
-  (servers, at, { report }) =>
-    servers.map(([index, server]) => {
-      try {
-        new Resolver().setServers([server]);
-      } catch {
-        report([...at, index], 'not an address of a name server; write for example 192.0.2.53');
-      }
-      return server;
-    }),
-);
-
 export const images = group(
   'images that requests reference by URL',
   {
@@ -55,7 +36,7 @@ export const images = group(
       'images.example.lan:8443',
       'images.lan:8443',
     ),
-    dns_servers: dnsServers,
+    dns_servers: dnsServers('name servers for the hosts of images; those of the system when left out'),
   },
   ({ fetch: fetches, allowHosts, ...others }) => ({ fetches, allowedHosts: allowHosts, ...others }),
 );

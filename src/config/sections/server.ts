@@ -50,7 +50,7 @@ const inference = group('the inference host: the API', {
   allow_origins: list(origin, {
     maxItems: 1000,
     description:
-      'origins whose pages may call it from a browser, with a key; pages of this computer (localhost, 127.0.0.1, [::1]) always may',
+      'origins whose pages may call it from a browser, with a key; pages of this computer (localhost, 127.0.0.1, [::1]) and of the console always may',
     example: ['https://app.example.org'],
   }),
 });
@@ -144,6 +144,14 @@ const limits = group(
     ),
     keep_alive_timeout_seconds: untilRestart(
       seconds('how long an idle connection is kept; longer than a proxy in front of it keeps its own', 65),
+    ),
+    keys_in_memory_max: untilRestart(
+      count(
+        1,
+        1e8,
+        'API keys that each process holds in memory; when there are more, it holds those in use, and reads any other when it is presented',
+        100_000,
+      ),
     ),
     requests_running_max: count(1, 1e6, 'requests of all accounts that run at the same time', 1024),
     // Without it that of the container or the machine.

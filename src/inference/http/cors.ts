@@ -7,7 +7,7 @@ import { ApiError, errorBody } from '../../platform/errors.ts';
  * page has to have it; cookies are neither set nor read, so `access-control-allow-credentials` is never sent.
  */
 
-/** `server.inference.allow_origins`. Pages of this computer may always call: their server could as well call itself. */
+/** `server.inference.allow_origins`, and the console's. Pages of this computer may always call: their server could as well call itself. */
 export type AllowedOrigins = ReadonlySet<string>;
 
 const loopback = /^https?:\/\/(?:(?:[a-z0-9-]+\.)*localhost|127(?:\.\d{1,3}){3}|\[::1\])(?::\d{1,5})?$/i;

@@ -35,7 +35,7 @@ export interface FileCall {
   readonly exchange: Exchange;
   readonly limits: RequestLimits;
   /** The caller; throws 401. Called after the method and the content type have been checked (contracts decision 10). */
-  authenticate(): Caller;
+  authenticate(): Promise<Caller>;
 }
 
 /** The routes of files (contracts §1.4): files belong to an account, and other accounts get 404. */
@@ -50,8 +50,7 @@ export async function answerFiles(path: string, call: FileCall, services: FileRo
     throw methodNotAllowed(content === undefined ? 'GET, HEAD, DELETE' : 'GET, HEAD');
   }
   if (request.method === 'POST') checkMultipart(request);
-  const caller = call.authenticate();
-  call.exchange.running.claim(caller.account.id, caller.key.id);
+  const caller = await call.authenticate();
   const zdr = zdrRequired(request.headers, caller.key);
   if (request.method === 'POST') checkUpload(call, caller, zdr, services);
   const admitted = await services.limits.admit(caller, 'file');

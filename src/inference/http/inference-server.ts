@@ -1,8 +1,10 @@
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 
 import { modelCard, modelList } from '../../catalog/card.ts';
-import type { Caller } from '../../accounts/directory.ts';
+import type { Caller, Directory } from '../../accounts/directory.ts';
+import type { KeyLookUps } from '../../accounts/key-look-ups.ts';
 import { presentedKey } from '../../accounts/presented-key.ts';
+import { pricesAt } from '../../billing/account-prices.ts';
 import type { Receipt } from '../../billing/hold.ts';
 import { clientAddress } from '../../platform/http/client-address.ts';
 import { createListener } from '../../platform/http/listener.ts';
@@ -63,9 +65,10 @@ export interface InferenceHostOptions {
 }
 
 export interface InferenceHostServices
-  extends
-    Pick<ServeServices, 'constraints' | 'directory' | 'prices' | 'reasoningKeys' | 'fileParts'>,
-    Pick<RunServices, 'billing'> {
+  extends Pick<ServeServices, 'constraints' | 'reasoningKeys' | 'fileParts'>, Pick<RunServices, 'billing'> {
+  readonly directory: Directory;
+  /** Reads the keys that are not in memory. */
+  readonly keyLookUps: Pick<KeyLookUps, 'read'>;
   /** The current runtime config; each request keeps the one that it began with. */
   lease(): Lease;
   /** Keys, accounts and prices as known here, and whether they are up to date. */
@@ -177,8 +180,8 @@ async function handle(
       arrival.exchange.trace = beginTrace(request.headers, services.traces);
       await answerInference(route, arrival, host);
     } else {
-      if (path === '/v1/models') await caughtUp(request, services);
-      answerPlain(path, request, arrival.exchange, arrival.lease, host);
+      if (path === '/v1/models') await answerModels(arrival, services);
+      else answerPlain(path, request, arrival.exchange, arrival.lease, host);
     }
   } catch (error) {
     answerError(error, arrival, host);
@@ -239,15 +242,12 @@ function arrived(
   };
 }
 
-async function answerFilePath(
-  path: string,
-  { request, exchange, lease }: Arrival,
-  services: InferenceHostServices,
-): Promise<void> {
+async function answerFilePath(path: string, arrival: Arrival, services: InferenceHostServices): Promise<void> {
+  const { request, exchange, lease } = arrival;
   if (!services.ready()) throw errorOfCancel('drain', undefined);
   await caughtUp(request, services);
   const { limits } = lease.runtimeConfig;
-  const authenticated = (): Caller => callerOf(request, lease, services);
+  const authenticated = async (): Promise<Caller> => requireCaller(await callerOf(arrival, services));
   await answerFiles(path, { request, exchange, limits, authenticate: authenticated }, services);
 }
 
@@ -260,12 +260,12 @@ async function answerInference(route: Route, arrival: Arrival, host: Host): Prom
   if (!services.ready()) throw errorOfCancel('drain', undefined);
   checkContentType(request);
   if (services.feed.isStale) await caughtUp(request, services);
-  const { account, key } = callerOf(request, lease, services);
+  const found = callerOf(arrival, services);
+  const { account, key } = requireCaller(found instanceof Promise ? await found : found);
   const zdr = zdrRequired(request.headers, key);
   const idempotencyKey = route.kind === 'generate' ? idempotencyKeyOf(request.headers) : undefined;
   checkDeclaredLength(request, lease.runtimeConfig.limits.bodyBytesMax);
   admission.check(declaredLength(request), largeBodyBytes);
-  exchange.running.claim(account.id, key.id);
   if (request.headers.expect !== undefined && request.httpVersion === '1.1') exchange.response.writeContinue();
   const idHex = Buffer.from(id).toString('hex');
   const { publicId, clientId } = kept;
@@ -362,8 +362,41 @@ function end(arrival: Arrival, services: InferenceHostServices): void {
   measure(arrival, services.metrics);
 }
 
-const callerOf = (request: IncomingMessage, lease: Lease, { directory }: InferenceHostServices): Caller =>
-  requireCaller(authenticate(request.headers, directory, originOf(request, lease.runtimeConfig)));
+/**
+ * The caller, if a key is presented: at once where it is in memory, else when it has been read. From here on what happens to the
+ * key or its account reaches the request: nothing is awaited between finding the key live and saying whose request it is.
+ */
+function callerOf(
+  { request, exchange, lease }: Arrival,
+  services: InferenceHostServices,
+): Caller | undefined | Promise<Caller | undefined> {
+  const origin = originOf(request, lease.runtimeConfig);
+  const find = (): Caller | 'cold' | undefined => {
+    const caller = authenticate(request.headers, services.directory, origin);
+    if (typeof caller === 'object') exchange.running.claim(caller.account.id, caller.key.id);
+    return caller;
+  };
+  const found = find();
+  return found === 'cold' ? coldCaller(request, origin, find, services) : found;
+}
+
+/** The database may fall silent while a key is read, and the key go out of memory before it speaks again. */
+const coldTriesMax = 3;
+
+async function coldCaller(
+  request: IncomingMessage,
+  { address }: Origin,
+  find: () => Caller | 'cold' | undefined,
+  services: InferenceHostServices,
+): Promise<Caller | undefined> {
+  for (let tries = 0; tries < coldTriesMax; tries++) {
+    await services.keyLookUps.read(presentedKey(request.headers) ?? '', address);
+    if (services.feed.isStale) await caughtUp(request, services);
+    const found = find();
+    if (found !== 'cold') return found;
+  }
+  throw databaseSilent();
+}
 
 /**
  * This process lets no one in from memory alone when it may have missed a revoked key: it looks once more, or refuses (money, "A
@@ -371,8 +404,11 @@ const callerOf = (request: IncomingMessage, lease: Lease, { directory }: Inferen
  */
 async function caughtUp({ headers }: IncomingMessage, { feed }: InferenceHostServices): Promise<void> {
   if (!feed.isStale || presentedKey(headers) === undefined || (await feed.freshen())) return;
-  throw new ApiError('internal_error', 'The database does not answer.', { retryAfterSeconds: 1 });
+  throw databaseSilent();
 }
+
+const databaseSilent = (): ApiError =>
+  new ApiError('internal_error', 'The database does not answer.', { retryAfterSeconds: 1 });
 
 /** At once; a large body would block everybody else (reliability C12). */
 function parseSmall({ blocks, length }: Body): unknown {
@@ -433,7 +469,20 @@ async function answer(
   }
 }
 
-/** Everything that is not inference: the catalog, health, and what does not exist. */
+async function answerModels(arrival: Arrival, services: InferenceHostServices): Promise<void> {
+  const { request, exchange, lease } = arrival;
+  await caughtUp(request, services);
+  readOnly(request);
+  // Specification §5.3: without a key list prices are shown, an invalid key is refused.
+  const caller = await callerOf(arrival, services);
+  const now = services.now();
+  const cards = usableModels(caller, lease.runtimeConfig.catalog, now).map((model) =>
+    modelCard(model, pricesAt(model, caller?.account.rates, now), Math.floor(now / 1000)),
+  );
+  sendJson(exchange, 200, JSON.stringify(modelList(cards)));
+}
+
+/** Everything that is not inference: health, and what does not exist. */
 function answerPlain(
   path: string,
   request: IncomingMessage,
@@ -442,18 +491,6 @@ function answerPlain(
   { services, options, document }: Host,
 ): void {
   switch (path) {
-    case '/v1/models': {
-      readOnly(request);
-      // Specification §5.3: without a key list prices are shown, an invalid key is refused.
-      const caller = authenticate(request.headers, services.directory, originOf(request, runtimeConfig));
-      const now = services.now();
-      const cards = usableModels(caller, runtimeConfig.catalog, now).map((model) => {
-        const prices = caller === undefined ? model.prices : services.prices.of(model, caller.account.id, now);
-        return modelCard(model, prices, Math.floor(now / 1000));
-      });
-      sendJson(exchange, 200, JSON.stringify(modelList(cards)));
-      return;
-    }
     case '/healthz':
       readOnly(request);
       sendJson(exchange, 200, '{"status":"ok"}');

@@ -79,6 +79,13 @@ export class ActiveRequests {
     if (this.#entries.size === 0) this.#whenEmpty?.();
   };
 
+  /** Keys of the requests in progress. */
+  keyIds(): ReadonlySet<string> {
+    const ids = new Set<string>();
+    for (const { keyId } of this.#entries) if (keyId !== undefined) ids.add(keyId);
+    return ids;
+  }
+
   cancelKey(keyId: string): void {
     for (const entry of this.#entries) if (entry.keyId === keyId) entry.cancel('revoked');
   }

@@ -1,4 +1,5 @@
 import type { Engine } from '../engines/engine.ts';
+import { lackedBy, type FeatureName } from '../../generation/feature-names.ts';
 import type { Constraint, EngineRequest } from '../../generation/request.ts';
 import { Fleet, type BackendLoad, type OnHealth, type Placement } from '../routing/fleet.ts';
 import { RetryBudget } from '../routing/retry-budget.ts';
@@ -22,11 +23,13 @@ export interface Backend extends BackendLoad {
   readonly zdr: boolean;
   /** Kinds of constraints that it enforces. */
   readonly enforces: readonly Constraint['type'][];
+  /** What it was found not to do although its kind can. */
+  lacks: readonly FeatureName[];
 }
 
 /** The backends of one model, their wait queue, and what they report about prompt lengths. */
 export interface BackendPool {
-  /** In the order of the configuration. */
+  /** In the order of the configuration. Another list when backends come or go. */
   readonly backends: readonly Backend[];
   /** The same, as what a request can be put to. */
   readonly fleet: Fleet<Backend>;
@@ -34,6 +37,11 @@ export interface BackendPool {
   readonly promptLengths: PromptLengths;
   /** How many requests may be tried at another backend. */
   readonly retries: RetryBudget;
+  /**
+   * Backends come and go that do the same work as those before: requests that wait may use the new ones at once. Those that run
+   * stay where they are. `false`: one of them differs, so requests that began before must not get there; nothing was changed.
+   */
+  become(backends: readonly Backend[]): boolean;
 }
 
 /**
@@ -46,18 +54,33 @@ export function openBackendPool(
   before?: BackendPool,
   onHealth?: OnHealth<Backend>,
 ): BackendPool {
+  let current = backends;
   const queue = new WaitQueue<Placement<Backend>>({
-    lengthMax: backends.reduce((sum, backend) => sum + backend.queueMax, 0),
+    get lengthMax() {
+      return current.reduce((sum, backend) => sum + backend.queueMax, 0);
+    },
     timeoutMs: waitMaxMs,
-    mayHaveChanged: () => backends.some(isFree) || !backends.some(isReady),
+    mayHaveChanged: () => current.some(isFree) || !current.some(isReady),
   });
   setRanks(backends);
+  const fleet = new Fleet(backends, before?.fleet, onHealth);
   return {
-    backends,
-    fleet: new Fleet(backends, before?.fleet, onHealth),
+    get backends() {
+      return current;
+    },
+    fleet,
     queue,
     promptLengths: new PromptLengths(),
     retries: before?.retries ?? new RetryBudget(),
+    become: (next) => {
+      const kinds = new Set(current.map(({ kind }) => kind));
+      if (!next.every(({ kind }) => kinds.has(kind))) return false;
+      current = next;
+      setRanks(next);
+      fleet.become(next);
+      queue.offer();
+      return true;
+    },
   };
 }
 
@@ -79,8 +102,10 @@ function setRanks(backends: readonly Backend[]): void {
 export const mayTake = (backend: Backend, request: EngineRequest): boolean =>
   keeps(backend, request) && backend.engine.refusal?.(request) === undefined;
 
-const keeps = (backend: Backend, { retain, constraint }: EngineRequest): boolean =>
-  (retain || backend.zdr) && (constraint === undefined || backend.enforces.includes(constraint.source.type));
+const keeps = (backend: Backend, request: EngineRequest): boolean =>
+  (request.retain || backend.zdr) &&
+  (request.constraint === undefined || backend.enforces.includes(request.constraint.source.type)) &&
+  (backend.lacks.length === 0 || lackedBy(request, backend.lacks) === undefined);
 
 /** Throws the client's error when no backend can do what the request asks for, however many of them are up. */
 export function refuseImpossible(backends: readonly Backend[], request: EngineRequest): void {

@@ -25,7 +25,7 @@ export interface RuntimeConfig {
   readonly images: FetchSettings;
   /** Proxies that may report where a request comes from; `undefined`: none. */
   readonly trustedProxies: AddressRanges | undefined;
-  /** Origins whose pages may call from a browser, besides those of this computer; `*`: all. */
+  /** Origins whose pages may call from a browser, besides those of this computer; `*`: all. The console's is among them. */
   readonly allowedOrigins: ReadonlySet<string>;
   /** By the id of the model. */
   readonly pools: ReadonlyMap<string, BackendPool>;
@@ -51,12 +51,15 @@ export class RuntimeConfigs {
   readonly #retired = new Set<Holding>();
   /** Number of requests that have narrowed their lease, by the list of backends they narrowed it to. */
   readonly #narrowed = new Map<readonly Backend[], number>();
+  /** Those of the current runtime config: a pool may have other backends since. */
+  #present: ReadonlySet<Backend>;
   /** Backends of no current model that some request may still use. */
   readonly #leaving = new Set<Backend>();
 
   /** `unused` is called once for each backend outside the current runtime config that no request can reach any more. */
   constructor(first: RuntimeConfig, unused: (backend: Backend) => void) {
     this.#current = { runtimeConfig: first, users: 0 };
+    this.#present = new Set(backendsOf(first));
     this.#unused = unused;
   }
 
@@ -72,10 +75,9 @@ export class RuntimeConfigs {
   /** Every lease from now on gets this runtime config. */
   swap(next: RuntimeConfig): void {
     const before = this.#current;
-    const kept = new Set(backendsOf(next));
-    for (const backend of backendsOf(before.runtimeConfig)) {
-      if (!kept.has(backend)) this.#leaving.add(backend);
-    }
+    const present = new Set(backendsOf(next));
+    for (const backend of this.#present) if (!present.has(backend)) this.#leaving.add(backend);
+    this.#present = present;
     this.#current = { runtimeConfig: next, users: 0 };
     if (before.users > 0) this.#retired.add(before);
     this.#sweep();
@@ -116,7 +118,8 @@ export class RuntimeConfigs {
     const used = new Set<Backend>([...this.#narrowed.keys()].flat());
     for (const { runtimeConfig } of this.#retired) for (const backend of backendsOf(runtimeConfig)) used.add(backend);
     for (const backend of [...this.#leaving]) {
-      if (used.has(backend)) continue;
+      // A request may have been put there after its lease was narrowed.
+      if (used.has(backend) || backend.running > 0) continue;
       this.#leaving.delete(backend);
       this.#unused(backend);
     }

@@ -1,6 +1,6 @@
 import type { Caller, Directory } from '../../accounts/directory.ts';
 import { presentedKey } from '../../accounts/presented-key.ts';
-import type { AccountPrices } from '../../billing/account-prices.ts';
+import { pricesAt } from '../../billing/account-prices.ts';
 import { capabilitiesFor } from '../../catalog/model.ts';
 import type { Model } from '../../catalog/model.ts';
 import type { Decoded, Dialect, Headers } from '../dialects/dialect.ts';
@@ -49,20 +49,19 @@ import { abortSignalOf } from '../../platform/stop-signal.ts';
 import type { StopSignal } from '../../platform/stop-signal.ts';
 
 export interface ServeServices {
-  readonly directory: Directory;
   readonly fileParts: FileParts;
   readonly constraints: Constraints;
-  readonly prices: Pick<AccountPrices, 'of'>;
   readonly reasoningKeys: ReasoningKeys;
   readonly items: Pick<KeptItems, 'find'>;
   readonly limits: Pick<Limits, 'admit' | 'coveringPlan'>;
 }
 
-/** Specification §5.1, §5.4 and §5.5; `undefined` when no credentials were sent. */
-export function authenticate(headers: Headers, directory: Directory, from: Origin): Caller | undefined {
+/** Specification §5.1, §5.4 and §5.5; `undefined` when no credentials were sent; `cold`: the key must be read before. */
+export function authenticate(headers: Headers, directory: Directory, from: Origin): Caller | 'cold' | undefined {
   const presented = presentedKey(headers);
   if (presented === undefined) return undefined;
   const found = directory.find(presented);
+  if (found === 'cold') return found;
   if (found === undefined || found === 'malformed') {
     throw new ApiError(
       'invalid_api_key',
@@ -167,7 +166,7 @@ export async function serve(json: unknown, call: Call, services: ServeServices):
     format: decoded.format,
     model,
     plan,
-    prices: services.prices.of(model, facts.account.id, facts.startedAt),
+    prices: pricesAt(model, account.rates, startedAt),
     stream: asked.stream,
     tags: prepared.tags,
     request: engineRequest(fitted.maxTokens, fitted.reasoningRoomTokens),

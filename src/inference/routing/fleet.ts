@@ -96,7 +96,7 @@ export type OnHealth<Member> = (member: Member, ejectedAtMs?: number) => void;
 
 /** The backends of one model: who gets a request, and what was learned from those that they got. */
 export class Fleet<Member extends BackendLoad> {
-  readonly members: readonly Member[];
+  #members: readonly Member[];
   readonly #cache: CacheIndex<BackendLoad>;
   /** Of a usual member; 0: none was measured. */
   #tokensPerSecond = 0;
@@ -106,26 +106,45 @@ export class Fleet<Member extends BackendLoad> {
 
   /** `before`: what it takes the place of; what was learned about members of both is kept. */
   constructor(members: readonly Member[], before?: Fleet<Member>, onHealth: OnHealth<Member> = ignore) {
-    this.members = members;
+    this.#members = members;
     this.#onHealth = onHealth;
     this.#cache = before === undefined ? new CacheIndex() : before.#cache;
     if (before === undefined) return;
     this.#tokensPerSecond = before.#tokensPerSecond;
     this.#placements = before.#placements;
-    const kept = new Set(members);
-    for (const member of before.members) if (!kept.has(member)) this.#cache.drop(member);
-    for (const member of before.#ownSpeeds) if (kept.has(member)) this.#ownSpeeds.add(member);
+    for (const member of before.#ownSpeeds) this.#ownSpeeds.add(member);
+    this.#forgetLeft(before.#members);
+  }
+
+  get members(): readonly Member[] {
+    return this.#members;
+  }
+
+  /** Members come and go while requests are placed; what was learned about those that stay is kept. */
+  become(members: readonly Member[]): void {
+    const before = this.#members;
+    this.#members = members;
+    this.#forgetLeft(before);
+  }
+
+  #forgetLeft(before: readonly Member[]): void {
+    const kept = new Set(this.#members);
+    for (const member of before) {
+      if (kept.has(member)) continue;
+      this.#cache.drop(member);
+      this.#ownSpeeds.delete(member);
+    }
   }
 
   /** Puts a request at a backend; `undefined`: none can take it now. Costs nothing worth measuring where there is one backend. */
   place(request: RoutedRequest, mayTake: (member: Member) => boolean, nowMs: number): Placement<Member> | undefined {
-    if (this.members.length === 1) return this.#only(this.members[0]!, mayTake);
+    if (this.#members.length === 1) return this.#only(this.#members[0]!, mayTake);
     const prefixes = request.prefixes();
     this.#cache.look(prefixes);
     if (this.#ownSpeeds.size > 0) this.#forgetSpeeds(nowMs);
     const tokensPerSecond = this.#tokensPerSecond || tokensPerSecondUnknown;
     const isSound = (member: Member): boolean => this.#isSound(member, nowMs) && mayTake(member);
-    const chosen = choose(request.promptTokens, this.members, tokensPerSecond, nowMs, isSound);
+    const chosen = choose(request.promptTokens, this.#members, tokensPerSecond, nowMs, isSound);
     const choice = chosen ?? this.#choiceOfRest(request.promptTokens, tokensPerSecond, nowMs, isSound, mayTake);
     return choice === undefined ? undefined : this.#placed(choice, prefixes, nowMs);
   }
@@ -138,7 +157,7 @@ export class Fleet<Member extends BackendLoad> {
     isSound: (member: Member) => boolean,
     mayTake: (member: Member) => boolean,
   ): Choice<Member> | undefined {
-    return this.members.some(isSound) ? undefined : choose(tokens, this.members, tokensPerSecond, nowMs, mayTake);
+    return this.#members.some(isSound) ? undefined : choose(tokens, this.#members, tokensPerSecond, nowMs, mayTake);
   }
 
   #isSound(member: Member, nowMs: number): boolean {
@@ -171,7 +190,8 @@ export class Fleet<Member extends BackendLoad> {
       backend,
       reasons,
       begun: (begunAtMs) => {
-        if (stopWaiting(backend, waiting, begunAtMs))
+        // What waits before a short prompt says nothing of its speed either: several that came at once are read together.
+        if (stopWaiting(backend, waiting, begunAtMs) && uncachedTokens >= measuredTokensMin)
           this.#measure(backend, waitingTokens + uncachedTokens, begunAtMs - nowMs, begunAtMs);
       },
       answered: (usage) => {
@@ -195,7 +215,6 @@ export class Fleet<Member extends BackendLoad> {
 
   /** A backend reads what waits before a request too. */
   #measure(member: Member, tokens: number, elapsedMs: number, nowMs: number): void {
-    if (tokens < measuredTokensMin) return;
     const latest = (1_000 * tokens) / Math.max(1, elapsedMs);
     member.measuredTokensPerSecond = towards(latest, member.measuredTokensPerSecond);
     member.measuredAtMs = nowMs;

@@ -26,6 +26,19 @@ export interface ServiceReadings {
     readonly lastSuccessSeconds: number;
     readonly failures: number;
   }[];
+  readonly sources: () => readonly SourceReading[];
+}
+
+/** A source of backends that the file does not list. */
+export interface SourceReading {
+  readonly model: string;
+  readonly source: string;
+  readonly listed: number;
+  readonly inUse: number;
+  readonly problem: string | null;
+  /** Milliseconds since 1970; null: it could not be read yet. */
+  readonly lastReadAt: number | null;
+  readonly failures: number;
 }
 
 /** What was sent to a collector; nothing where there is none. */
@@ -85,6 +98,13 @@ const perModel =
   (read: (model: ModelReading) => number) =>
   (service: ServiceReadings): readonly Reading[] =>
     service.models().map((each) => [[each.model], read(each)]);
+
+const sourceLabels = ['model', 'source'];
+
+const perSource =
+  (read: (source: SourceReading) => number) =>
+  (service: ServiceReadings): readonly Reading[] =>
+    service.sources().map((each) => [[each.model, each.source], read(each)]);
 
 /** In the order of the page. */
 export const readingMetrics: readonly ReadingMetric[] = [
@@ -178,6 +198,39 @@ export const readingMetrics: readonly ReadingMetric[] = [
     type: 'counter',
     labels: ['model'],
     read: perModel(({ retriesRefused }) => retriesRefused),
+  },
+  {
+    name: 'tokenhouse_source_backends',
+    help: 'Servers that a source of backends names: in use, or not yet (`waiting`).',
+    labels: [...sourceLabels, 'state'],
+    across: 'first',
+    read: (service) =>
+      service.sources().flatMap(({ model, source, listed, inUse }): Reading[] => [
+        [[model, source, 'in_use'], inUse],
+        [[model, source, 'waiting'], listed - inUse],
+      ]),
+  },
+  {
+    name: 'tokenhouse_source_problem',
+    help: '1 while a source of backends cannot be read, or some of its servers cannot be used: see `doctor` and the log. The last list stays in use.',
+    labels: sourceLabels,
+    across: 'first',
+    read: perSource(({ problem }) => (problem === null ? 0 : 1)),
+  },
+  {
+    name: 'tokenhouse_source_last_success_timestamp_seconds',
+    help: 'When a source of backends could last be read, in seconds since 1970; 0: never.',
+    labels: sourceLabels,
+    across: 'first',
+    read: perSource(({ lastReadAt }) => Math.floor((lastReadAt ?? 0) / 1_000)),
+  },
+  {
+    name: 'tokenhouse_source_failures_total',
+    help: 'How often a source of backends could not be read.',
+    type: 'counter',
+    labels: sourceLabels,
+    across: 'first',
+    read: perSource(({ failures }) => failures),
   },
   {
     name: 'tokenhouse_open_sockets',

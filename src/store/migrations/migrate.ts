@@ -9,6 +9,7 @@ import { createSchema, type SchemaDialect } from '../schema/create-schema.ts';
 import { StoreError } from '../store-error.ts';
 import * as baseline from './030-baseline.ts';
 import * as attempts from './031-attempts.ts';
+import * as addedBackends from './032-added-backends.ts';
 
 interface Step {
   /** In its own words, not from the description, which later versions change. */
@@ -16,7 +17,11 @@ interface Step {
 }
 
 /** All steps in their order. A released one is never changed. */
-const steps: Readonly<Record<string, Step>> = { '030-baseline': baseline, '031-attempts': attempts };
+const steps: Readonly<Record<string, Step>> = {
+  '030-baseline': baseline,
+  '031-attempts': attempts,
+  '032-added-backends': addedBackends,
+};
 
 export const migrationNames: readonly string[] = Object.keys(steps);
 const newest = migrationNames.at(-1)!;

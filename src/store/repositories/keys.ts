@@ -43,7 +43,7 @@ export type NewKey = Pick<
   | 'expiresAt'
 > & { readonly role?: string | null; readonly isOperator?: boolean; readonly tags?: readonly string[] };
 
-/** Live keys of one account at the same time: every process has all of them in memory. */
+/** Live keys of one account at the same time: an account is in memory with those of its keys that are. */
 export const liveKeysMax = 1000;
 
 /** Rejects as `not_found` when there is no such account, and as `conflict` when it has the maximum of live keys. */
@@ -371,7 +371,7 @@ export interface LoadedKey {
   readonly previous?: { readonly hash: Uint8Array; readonly endsAt: number } | null;
 }
 
-/** A page of the keys that are not revoked, in the order of their ids: the whole set lives in memory, but arrives in pieces. */
+/** A page of the keys that are not revoked, in the order of their ids. */
 export async function loadKeys(
   db: Db,
   request: {
@@ -381,7 +381,72 @@ export async function loadKeys(
     readonly limit?: number;
   },
 ): Promise<readonly LoadedKey[]> {
-  let query = db
+  let query = loadedKeys(db)
+    .where('api_key.id', '>', request.after ?? '')
+    .orderBy('api_key.id')
+    .limit(pageOf(request.limit ?? request.ids?.length));
+  if (request.ids !== undefined) query = query.where('api_key.id', 'in', request.ids);
+  return (await query.execute()).map(toLoaded);
+}
+
+/** The keys that are not revoked with one of these hashes, also by the secret before their last rotation; at most a page of hashes. */
+export async function findKeys(
+  db: Db,
+  { hashes }: { readonly hashes: readonly Uint8Array[] },
+): Promise<readonly LoadedKey[]> {
+  if (hashes.length === 0) return [];
+  const some = hashes.slice(0, pageOf(hashes.length));
+  // Not `or`, for which a database may choose to read the whole table; and seldom two queries.
+  const found = await loadedKeys(db).where('hash', 'in', some).execute();
+  if (found.length < some.length) found.push(...(await loadedKeys(db).where('previousHash', 'in', some).execute()));
+  return [...new Map(found.map((row) => [row.id, toLoaded(row)])).values()];
+}
+
+/**
+ * How many keys are not revoked, if at most `most`; undefined: more, or it takes too long to say, because there are at least as many
+ * that are revoked.
+ */
+export async function countKeys(db: Db, { most }: { readonly most: number }): Promise<number | undefined> {
+  const looked = most * 2 + 1;
+  const { active, all } = await db
+    .selectFrom((from) => from.selectFrom('api_key').select('status').orderBy('id').limit(looked).as('looked'))
+    .select((is) => [
+      is.fn.countAll<bigint>().as('all'),
+      is.fn.countAll<bigint>().filterWhere('status', '=', 'active').as('active'),
+    ])
+    .executeTakeFirstOrThrow();
+  return all === BigInt(looked) || active > BigInt(most) ? undefined : Number(active);
+}
+
+/** Hashes of 32 bytes one after the other: all that a filter of keys is made of, a page of them in their order. */
+export async function listKeyHashes(
+  db: Db,
+  request: {
+    /** Those of secrets before their last rotation instead. */
+    readonly previous: boolean;
+    readonly after: Uint8Array | null;
+    readonly limit: number;
+  },
+): Promise<Uint8Array> {
+  const column = request.previous ? 'previousHash' : 'hash';
+  const limit = Math.max(1, Math.min(Math.trunc(request.limit), hashesAtOnce));
+  let query = db.selectFrom('api_key').select(column).orderBy(column).limit(limit);
+  if (request.previous) query = query.where('previousHash', 'is not', null);
+  if (request.after !== null) query = query.where(column, '>', request.after);
+  const rows = await query.execute();
+  const hashes = new Uint8Array(32 * rows.length);
+  for (const [index, row] of rows.entries()) {
+    const hash = row[column];
+    if (hash !== undefined && hash !== null) hashes.set(hash, 32 * index);
+  }
+  return hashes;
+}
+
+/** A page takes SQLite's thread 5 ms: so long others wait for it. */
+export const hashesAtOnce = 5_000;
+
+const loadedKeys = (db: Db) =>
+  db
     .selectFrom('api_key')
     .innerJoin('account', 'account.id', 'api_key.accountId')
     .leftJoin('budget', 'budget.subject', 'api_key.id')
@@ -392,12 +457,12 @@ export async function loadKeys(
     .select(['account.status as accountStatus', 'account.models as accountModels', 'account.plan as accountPlan'])
     .select(['account.limits as accountLimits', 'budget.amountMicrocents', 'budget.per'])
     .select(['accountBudget.amountMicrocents as accountAmount', 'accountBudget.per as accountPer'])
-    .where('api_key.status', '=', 'active')
-    .where('api_key.id', '>', request.after ?? '')
-    .orderBy('api_key.id')
-    .limit(pageOf(request.limit ?? request.ids?.length));
-  if (request.ids !== undefined) query = query.where('api_key.id', 'in', request.ids);
-  return (await query.execute()).map((row) => ({
+    .where('api_key.status', '=', 'active');
+
+type LoadedRow = Awaited<ReturnType<ReturnType<typeof loadedKeys>['execute']>>[number];
+
+function toLoaded(row: LoadedRow): LoadedKey {
+  return {
     id: row.id,
     accountId: row.accountId,
     userId: row.userId,
@@ -420,7 +485,7 @@ export async function loadKeys(
       row.previousHash === null || row.previousHashUntil === null
         ? null
         : { hash: row.previousHash, endsAt: row.previousHashUntil },
-  }));
+  };
 }
 
 const budgetOf = (amountMicrocents: bigint | null, per: Budget['per'] | null): Budget | null =>

@@ -30,6 +30,7 @@ import * as invitations from './invitations.ts';
 import * as members from './members.ts';
 import * as owner from './owner.ts';
 import * as users from './users.ts';
+import * as addedBackends from './added-backends.ts';
 import * as accountPrices from './account-prices.ts';
 import * as transfers from './transfers.ts';
 import * as usageRows from './usage-rows.ts';
@@ -50,6 +51,9 @@ const rowOperations = {
   listKeys: keys.listKeys,
   revokeKey: keys.revokeKey,
   loadKeys: keys.loadKeys,
+  findKeys: keys.findKeys,
+  countKeys: keys.countKeys,
+  listKeyHashes: keys.listKeyHashes,
   allowKey: keys.allowKey,
   allowAccount: accounts.allowAccount,
   planAccount: accounts.planAccount,
@@ -61,6 +65,9 @@ const rowOperations = {
   addAccountPrice: accountPrices.addAccountPrice,
   endAccountPrices: accountPrices.endAccountPrices,
   listAccountPrices: accountPrices.listAccountPrices,
+  listAddedBackends: addedBackends.listAddedBackends,
+  addBackend: addedBackends.addBackend,
+  removeBackend: addedBackends.removeBackend,
   listTransfers: transfers.listTransfers,
   findPresentedKey: keys.findPresentedKey,
   getKey: keys.getKey,

@@ -363,6 +363,22 @@ const account_price = table(
   },
 );
 
+/** A server that an operator has added to a source of backends of a model (`discover: { by: api }`). */
+const added_backend = table(
+  {
+    /** In lower case: ids match in any case. */
+    model_id: text,
+    /** Name of the entry of the configuration. */
+    source: text,
+    url: text,
+    /** In place of those of the configuration. */
+    rank: count.null,
+    weight: json<number>().null,
+    added_at: time,
+  },
+  { key: ['model_id', 'source', 'url'] },
+);
+
 /** An item of an answer that its account may name by its id: content, for a limited time. */
 const kept_item = table(
   {
@@ -1053,6 +1069,7 @@ export const tables = {
   usage_tags,
   usage_quarters,
   account_price,
+  added_backend,
   kept_item,
   file,
   replica,

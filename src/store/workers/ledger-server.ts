@@ -25,6 +25,9 @@ const debitPauseMs = 50;
 /** What a worker may call on the repositories: everything that requests need, and nothing that changes an account or a key. */
 const repositoriesOfWorkers: ReadonlySet<string> = new Set<RepositoryOperation>([
   'loadKeys',
+  'findKeys',
+  'countKeys',
+  'listKeyHashes',
   'getAccount',
   'getBudget',
   'listAccountPrices',
@@ -376,10 +379,11 @@ function refundOf(value: unknown): Transfer {
 /** Bytes of a request are views into the whole message, all of which would go on to the thread of the repositories. */
 function ownBytes(request: unknown): unknown {
   if (typeof request !== 'object' || request === null) return request;
+  const own = (value: unknown): unknown => (value instanceof Uint8Array ? Uint8Array.from(value) : value);
   return Object.fromEntries(
     Object.entries(request).map(([name, value]: [string, unknown]) => [
       name,
-      value instanceof Uint8Array ? Uint8Array.from(value) : value,
+      Array.isArray(value) ? value.map(own) : own(value),
     ]),
   );
 }

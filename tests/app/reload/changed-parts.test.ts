@@ -38,6 +38,10 @@ for (const [part, line] of Object.entries(parts)) {
     const reloader = new Reloader(read(), {
       read,
       log: createLog({ write: () => true, once: () => {} }),
+      discovery: {
+        prepare: (config) => Promise.resolve({ config, commit: () => {}, abandon: () => {} }),
+        expanded: (config) => config,
+      },
       prepare: () => Promise.resolve({ commit: () => Promise.resolve(), abandon: () => Promise.resolve() }),
     });
     assert.equal((await reloader.reload()).kind, 'unchanged');

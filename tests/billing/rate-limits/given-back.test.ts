@@ -138,6 +138,7 @@ function servicesFor(settings: ScriptSettings, { billing }: Counter) {
     queueMax: 0,
     zdr: false,
     enforces: [],
+    lacks: [],
     ...idleLoad(),
   };
   const model = {

@@ -20,8 +20,13 @@ before(async () => {
 });
 after(() => service.dispose());
 
-const preflight = (origin: string, path = '/v1/chat/completions', more: readonly [string, string][] = []) =>
-  exchange(service.url, {
+const preflight = (
+  origin: string,
+  path = '/v1/chat/completions',
+  more: readonly [string, string][] = [],
+  url = service.url,
+) =>
+  exchange(url, {
     method: 'OPTIONS',
     path,
     headers: [
@@ -77,6 +82,22 @@ test('pages of this computer may always, and pages of others that look so may no
     assertEnvelope(answer, 'http_403', { accountUrl: service.accountUrl });
     assert.deepEqual([allowed(answer), answer.headers['vary']], [undefined, 'origin'], origin);
   }
+});
+
+test('the console asks models from its own address, where there is one', async (t) => {
+  const own = 'https://console.example.org:8443';
+  const preflightWith = async (settings: string): Promise<RawAnswer> => {
+    const other = new InnerService({ config: model });
+    t.after(() => other.dispose());
+    other.writeConfig(
+      `server:\n  inference: { port: 0 }\n  account: { port: 0, public_url: "${own}/"${settings} }\n${model}\n`,
+    );
+    await other.start();
+    return await preflight(own, '/v1/messages', [], other.url);
+  };
+  const answer = await preflightWith('');
+  assert.deepEqual([answer.status, allowed(answer)], [204, own]);
+  assert.equal((await preflightWith(', console: false')).status, 403);
 });
 
 test('answers, streams, errors and refusals of the edge can be read by an allowed page, and name what it may read', async () => {

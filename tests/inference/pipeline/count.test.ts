@@ -42,5 +42,15 @@ function backend(countTokens: Engine['countTokens'], status: EngineStatus = { st
     status: () => status,
     close: () => Promise.resolve(),
   };
-  return { label: 'one', kind: 'one', provider: 'one', engine, queueMax: 0, zdr: false, enforces: [], ...idleLoad() };
+  return {
+    label: 'one',
+    kind: 'one',
+    provider: 'one',
+    engine,
+    queueMax: 0,
+    zdr: false,
+    enforces: [],
+    lacks: [],
+    ...idleLoad(),
+  };
 }

@@ -338,3 +338,22 @@ describe('what vLLM does otherwise', () => {
     assert.ok(call !== undefined && isWeather(JSON.parse(call.arguments)), JSON.stringify(response));
   });
 });
+
+test('doctor --claims finds what the cards say kept, and the window of the one that promises more', async () => {
+  const { stdout } = await service.command('doctor', '--claims');
+  assert.doesNotMatch(stdout, /^warning +claims +real/m, stdout);
+  for (const claim of [
+    'usage',
+    'window',
+    'abort',
+    'json_schema',
+    'regex',
+    'grammar',
+    'logprobs',
+    'n',
+    'min_p',
+    'top_k',
+  ])
+    assert.match(stdout, new RegExp(`^ok +claims +real · openai · .*\\b${claim}\\b`, 'm'));
+  assert.match(stdout, /^warning +claims +wide · openai · window: /m);
+});

@@ -4,6 +4,8 @@ import styles from './code.module.css';
 
 interface CodeBlockProps {
   readonly code: string;
+  /** In its place to look at: the same, shortened. */
+  readonly shown?: string;
   readonly copyLabel?: string;
   /** What it is, for readers of the screen. */
   readonly label: string;
@@ -12,11 +14,11 @@ interface CodeBlockProps {
   readonly onCopied?: () => void;
 }
 
-export function CodeBlock({ code, label, copyLabel, wrap, onCopied }: CodeBlockProps) {
+export function CodeBlock({ code, shown, label, copyLabel, wrap, onCopied }: CodeBlockProps) {
   return (
     <div className={classes(styles['block'], wrap === true && styles['wrap'])}>
       <pre tabIndex={0} role="region" aria-label={label}>
-        <code>{code}</code>
+        <code>{shown ?? code}</code>
       </pre>
       <div className={styles['copy']}>
         <CopyButton

@@ -14,11 +14,13 @@ interface PageProps {
   readonly crumb?: ReactNode;
   /** For forms and texts. */
   readonly narrow?: boolean;
+  /** For a workspace: as wide as the window. */
+  readonly wide?: boolean;
   readonly children: ReactNode;
 }
 
 /** A page: its title, which gets the focus when one comes here, and what it shows. */
-export function Page({ title, lead, actions, crumb, narrow, children }: PageProps) {
+export function Page({ title, lead, actions, crumb, narrow, wide, children }: PageProps) {
   const heading = useRef<HTMLHeadingElement>(null);
   useEffect(() => {
     document.title = `${title} · Tokenhouse`;
@@ -29,7 +31,7 @@ export function Page({ title, lead, actions, crumb, narrow, children }: PageProp
       heading.current?.focus({ preventScroll: true });
   }, []);
   return (
-    <div className={classes(styles['page'], narrow === true && styles['narrow'])}>
+    <div className={classes(styles['page'], narrow === true && styles['narrow'], wide === true && styles['wide'])}>
       <div className={styles['head']}>
         <div className={styles['titles']}>
           {crumb !== undefined && <div className={styles['crumb']}>{crumb}</div>}

@@ -5,6 +5,8 @@ import { AnswerReader, HttpFault, type AnswerHead, type AnswerTaker } from './an
 export interface ConnectionsOptions {
   /** Only its origin counts. */
   readonly url: URL;
+  /** The name that the server is known by, where the URL has its address. */
+  readonly serverName?: string | undefined;
   /** Time for establishing a connection, including TLS. */
   readonly connectTimeoutMs: number;
   /** An idle connection is not used after this time. */
@@ -114,7 +116,7 @@ export class Connections {
   }
 
   #connect(onread: OnRead): Socket {
-    const { url } = this.#options;
+    const { url, serverName } = this.#options;
     const isTls = url.protocol === 'https:';
     const host = url.hostname.replace(/^\[|\]$/g, '');
     const port = url.port === '' ? (isTls ? 443 : 80) : Number(url.port);
@@ -122,7 +124,7 @@ export class Connections {
     if (!isTls) return connectTcp(common);
     const socket = connectTls({
       ...common,
-      ...(isIP(host) === 0 ? { servername: host } : {}),
+      ...(serverName !== undefined ? { servername: serverName } : isIP(host) === 0 ? { servername: host } : {}),
       ALPNProtocols: ['http/1.1'],
       ...(this.#session === undefined ? {} : { session: this.#session }),
     });

@@ -15,7 +15,7 @@ import { countTokens } from './count-tokens.ts';
 import { asksForEcho, largestIdAt } from './completion-fields.ts';
 import { boundOf, UnboundFault } from './answer-guard.ts';
 import { boundKindOf, ConstraintTrust } from './constraint-trust.ts';
-import { lookRequest } from './constraint-look.ts';
+import { lookRequest } from '../constraint-look.ts';
 import { ChunkShapes } from './chunk-template.ts';
 import { ChunkDecoder } from './decode.ts';
 import { ownEcho } from './echoed-prompt.ts';
@@ -28,6 +28,7 @@ import { longJsonBody, measureJson, type JsonLength } from './json-pieces.ts';
 import { EchoedBeginning } from './echoed-beginning.ts';
 import { cannotKeep, refusalOf, upstreamRequest, withCaching } from './request-body.ts';
 import type { ForwardedField, UpstreamRequest, UpstreamServer } from './request-body.ts';
+import { hostOf } from './server-name.ts';
 import { runTask } from './tasks.ts';
 import { guarded } from './special-tokens.ts';
 import type { SpecialTokens } from './special-tokens.ts';
@@ -43,6 +44,8 @@ export interface OpenAiEngineOptions {
   readonly name: string;
   /** Up to and including the version, for example `http://10.0.0.5:8000/v1`. */
   readonly url: string;
+  /** The name that the server is known by, where `url` has its address: for its certificate, and as `Host`. */
+  readonly serverName?: string;
   readonly flavor: FlavorName;
   /** The model's name at the backend. */
   readonly model?: string;
@@ -150,20 +153,24 @@ class OpenAiEngine implements Engine {
       look: (kind) => this.#keepsConstraint(lookRequest(kind)),
       onIncident: (incident) => this.#incidents.note(incident, performance.now()),
     });
-    this.#headers = [
+    const { serverName } = options;
+    const host = serverName === undefined ? url.host : hostOf(options.url, serverName);
+    const headers = [
       ...['content-type', 'application/json'],
       ...['accept', 'text/event-stream, application/json'],
       ...['accept-encoding', 'identity'],
       ...(options.apiKey === undefined ? [] : ['authorization', `Bearer ${options.apiKey}`]),
     ];
+    // Our own connections write it themselves.
+    this.#headers = serverName === undefined ? headers : ['host', host, ...headers];
     const { keepAliveMs, requestsPerSocket } = this.#flavor;
     const connectTimeoutMs = 2_000;
-    this.#connections = new Connections({ url, connectTimeoutMs, keepAliveMs, requestsPerSocket });
-    this.#headLines = headLines([...['host', url.host, 'connection', 'keep-alive'], ...this.#headers]);
+    this.#connections = new Connections({ url, serverName, connectTimeoutMs, keepAliveMs, requestsPerSocket });
+    this.#headLines = headLines([...['host', host, 'connection', 'keep-alive'], ...headers]);
     const poolOf = (connections: number): Pool =>
       new Pool(url.origin, {
         pipelining: 1,
-        connect: { timeout: connectTimeoutMs },
+        connect: { timeout: connectTimeoutMs, ...(serverName === undefined ? {} : { servername: serverName }) },
         keepAliveTimeout: keepAliveMs,
         keepAliveMaxTimeout: keepAliveMs,
         maxHeaderSize: 16 * 1024,

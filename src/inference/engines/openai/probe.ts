@@ -3,10 +3,13 @@ import type { FlavorName } from '../../../generation/flavor-names.ts';
 import { combineSignals } from '../../../platform/combine-signals.ts';
 import { flavors } from './flavors.ts';
 import { causeCode } from './incidents.ts';
+import { hostOf } from './server-name.ts';
 
 export interface ProbeOptions {
   /** Up to and including the version, as in the configuration. */
   readonly url: string;
+  /** The name that it is known by, where the URL has its address. */
+  readonly serverName?: string | undefined;
   readonly apiKey: string | undefined;
   /** Absent: it is asked for, not compared. */
   readonly flavor?: FlavorName | undefined;
@@ -32,6 +35,8 @@ export interface ProbeResult {
   readonly looksLike: FlavorName | undefined;
   /** It answers and accepts the key; a remaining problem is about the model or the flavor. */
   readonly isUsable: boolean;
+  /** It lists its models, and the one that is asked for is not among them. */
+  readonly lacksModel: boolean;
   /** The first thing that an operator should fix, in a sentence that says what to do. */
   readonly problem?: string;
 }
@@ -46,7 +51,7 @@ const modelsMax = 1_000;
  * only for the signal; shows nothing from the backend except the ids of its models.
  */
 export async function probeBackend(options: ProbeOptions): Promise<ProbeResult> {
-  const { url, apiKey, signal, timeoutMs = 5_000 } = options;
+  const { url, apiKey, serverName, signal, timeoutMs = 5_000 } = options;
   signal.throwIfAborted();
   const { origin, pathname } = new URL(url);
   const base = pathname.replace(/\/+$/, '');
@@ -56,12 +61,13 @@ export async function probeBackend(options: ProbeOptions): Promise<ProbeResult> 
     // For the server's own log: who asks, and that it is not a client.
     'user-agent': probeUserAgent,
     'accept-encoding': 'identity',
+    ...(serverName === undefined ? {} : { host: hostOf(url, serverName) }),
     ...(apiKey === undefined ? {} : { authorization: `Bearer ${apiKey}` }),
   };
   const pool = new Pool(origin, {
     connections: 1,
     pipelining: 1,
-    connect: { timeout: timeoutMs },
+    connect: { timeout: timeoutMs, ...(serverName === undefined ? {} : { servername: serverName }) },
     maxHeaderSize: 16_384,
   });
   const get = (path: string): Promise<Answer> =>
@@ -88,6 +94,7 @@ export async function probeBackend(options: ProbeOptions): Promise<ProbeResult> 
     const isUsable = listing.status === 200 || listing.status === 404;
     return {
       ...{ reachable: true, latencyMs, models, windows, looksLike, isUsable },
+      lacksModel: lacksModel(options, models),
       ...(problem === undefined ? {} : { problem }),
     };
   } finally {
@@ -102,6 +109,7 @@ const nothing: ProbeResult = {
   windows: new Map(),
   looksLike: undefined,
   isUsable: false,
+  lacksModel: false,
 };
 
 interface Answer {
@@ -198,8 +206,7 @@ function problemOf(
   if (!Array.isArray((listing.body as { data?: unknown } | undefined)?.data)) {
     return `The server at ${base}/models does not speak the OpenAI API. Check the address and the path of the url.`;
   }
-  // llama-server serves the one model that it has under every name.
-  if (model !== undefined && flavor !== 'llama-server' && models.length > 0 && !models.includes(model)) {
+  if (lacksModel({ model, flavor }, models)) {
     const shown = models.slice(0, 10).join(', ');
     return `The server has no model '${model}'. It has: ${shown}. Set the backend's model to one of them.`;
   }
@@ -212,6 +219,10 @@ function problemOf(
   }
   return undefined;
 }
+
+/** llama-server serves the one model that it has under every name. */
+const lacksModel = ({ model, flavor }: Pick<ProbeOptions, 'model' | 'flavor'>, models: readonly string[]): boolean =>
+  model !== undefined && flavor !== 'llama-server' && models.length > 0 && !models.includes(model);
 
 /** vLLM and SGLang report it with the model. */
 function windowsOf(body: unknown, models: readonly string[]): Map<string, number> {

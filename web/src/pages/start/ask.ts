@@ -1,3 +1,5 @@
+import { EventReader } from '../../api/sse.ts';
+
 /** One streamed question to the inference host, as any program asks it: with a key, over HTTP. */
 export interface Asked {
   readonly url: string;
@@ -32,12 +34,9 @@ export async function ask({ url, secret, model, prompt, signal, onText }: Asked)
   });
   if (!answer.ok || answer.body === null) throw new AskFailure(await messageOf(answer));
   const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
-  let rest = '';
-  for (let read = await reader.read(); !read.done; read = await reader.read()) {
-    const events = (rest + read.value).split('\n\n');
-    rest = events.pop()!;
-    for (const event of events) take(event, onText);
-  }
+  const events = new EventReader();
+  for (let read = await reader.read(); !read.done; read = await reader.read())
+    for (const { data } of events.read(read.value)) take(data, onText);
 }
 
 async function messageOf(answer: Response): Promise<string> {
@@ -46,8 +45,7 @@ async function messageOf(answer: Response): Promise<string> {
   return body?.error?.message ?? `HTTP ${answer.status}`;
 }
 
-function take(event: string, onText: (text: string) => void): void {
-  const data = event.startsWith('data: ') ? event.slice('data: '.length) : '[DONE]';
+function take(data: string, onText: (text: string) => void): void {
   if (data === '[DONE]') return;
   const chunk = JSON.parse(data) as {
     readonly choices?: readonly { readonly delta?: { readonly content?: string } }[];

@@ -1,0 +1,73 @@
+import { retirementOf } from '../catalog/catalog.ts';
+import type { Prices } from '../catalog/pricing.ts';
+import type { Config, ModelConfig } from '../config/config.ts';
+import type { Account } from '../store/repositories/accounts.ts';
+import type { AccountPrice } from '../store/repositories/account-prices.ts';
+import { notThere } from './input.ts';
+import type { Call } from './route.ts';
+
+type Asked = Pick<Call, 'account' | 'services'>;
+
+export async function accountOf({ account, services }: Asked): Promise<Account> {
+  const found = await services.operations.repositories.getAccount({ accountId: account.id });
+  if (found === undefined) throw notThere();
+  return found;
+}
+
+/** The models that an account may use at a time, by id. */
+export const usableModels = (account: Account, { models }: Config, at: number): readonly ModelConfig[] =>
+  models
+    .filter(
+      (model) =>
+        at < retirementOf(model) &&
+        (model.dedicatedTo.length === 0 || model.dedicatedTo.includes(account.id)) &&
+        (account.models === null || account.models.includes(model.id.toLowerCase())),
+    )
+    .toSorted((a, b) => (a.id < b.id ? -1 : 1));
+
+/** What a model costs an account. */
+export interface Rates {
+  readonly list: Prices;
+  /** In place of the list; undefined: the list applies. */
+  readonly own: AccountPrice | undefined;
+  readonly upcoming: readonly AccountPrice[];
+}
+
+/** Reads the account's rates; the result says those of a model. */
+export async function ratesOf(call: Asked, at: number): Promise<(model: ModelConfig) => Rates> {
+  const prices = await pricesOf(call, at);
+  return ({ id, pricing }) => {
+    const own = prices.filter(
+      ({ modelId, accountId }) => modelId === id.toLowerCase() && accountId === call.account.id,
+    );
+    return {
+      list: {
+        input: pricing.inputMicrocentsPerMillion,
+        output: pricing.outputMicrocentsPerMillion,
+        cacheRead: pricing.cacheReadMicrocentsPerMillion,
+      },
+      // The rates that began last apply (money.md, "Rates").
+      own: own.findLast(({ validFrom, validTo }) => validFrom <= at && (validTo === null || at < validTo)),
+      upcoming: own.filter(({ validFrom }) => validFrom > at),
+    };
+  };
+}
+
+const pagesMax = 100;
+
+/** By model and beginning. */
+async function pricesOf({ account, services }: Asked, at: number): Promise<AccountPrice[]> {
+  const prices: AccountPrice[] = [];
+  for (let pages = 0; pages < pagesMax; pages++) {
+    const after = prices.at(-1);
+    const page = await services.operations.repositories.listAccountPrices({
+      accountId: account.id,
+      endingAfter: at,
+      limit: 1000,
+      ...(after === undefined ? {} : { after }),
+    });
+    prices.push(...page);
+    if (page.length < 1000) break;
+  }
+  return prices;
+}

@@ -1,0 +1,180 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { withDeadline } from '../platform/deadline.ts';
+import { deferred } from '../platform/deferred.ts';
+import type { Deferred } from '../platform/deferred.ts';
+import { ApiError, atCap } from '../platform/errors.ts';
+import { FairQueue } from '../platform/fair-queue.ts';
+import { networkOf } from '../platform/ip/network.ts';
+import type { Repositories } from '../store/repositories/repositories.ts';
+import { ratesOf } from './account-rates.ts';
+import type { Directory } from './directory.ts';
+import { fillFilter } from './fill-filter.ts';
+
+/** Keys in one statement. */
+const keysAtOnce = 100;
+/** Keys that may wait to be read. */
+const waitingMax = 2_000;
+/** A key that takes longer to be read is not waited for. */
+const answerTimeoutMs = 5_000;
+/** Changes that may overtake the reading of a key. */
+const readsMax = 10;
+/** After a filter could not be read. */
+const fillAgainMs = 5_000;
+
+export type LookedUpRepositories = Pick<Repositories, 'findKeys' | 'listAccountPrices' | 'listKeyHashes'>;
+
+/** The filter of all keys was read, or could not be. */
+export type FilterOutcome = { readonly keys: number; readonly elapsedMs: number } | { readonly error: unknown };
+
+export interface KeyLookUpsOptions {
+  readonly directory: Directory;
+  readonly repositories: LookedUpRepositories;
+  /** The time shared by all replicas. */
+  readonly now: () => number;
+  readonly filled?: (outcome: FilterOutcome) => void;
+}
+
+interface Waiting extends Deferred<void> {
+  readonly hash: string;
+  /** How often it was read, and overtaken by a change. */
+  reads: number;
+}
+
+/**
+ * Reads the keys that are presented and not in memory. One statement runs at a time, for up to a hundred keys, taken in turn from
+ * the addresses that they come from: whatever anybody sends, the database has no more to do than that, and who sends much waits
+ * behind himself. Keys that do not exist cost nothing once the filter of all keys is filled, which begins at the start.
+ */
+export class KeyLookUps {
+  readonly #options: KeyLookUpsOptions;
+  readonly #waiting = new Map<string, Waiting>();
+  readonly #queue = new FairQueue<Waiting>(waitingMax);
+  #isReading = false;
+  /** The database has not answered the statement under way in time. */
+  #isSilent = false;
+  #filling: Promise<void> | undefined;
+  readonly #closing = new AbortController();
+
+  constructor(options: KeyLookUpsOptions) {
+    this.#options = options;
+  }
+
+  /** Keys that wait or are being read. */
+  get waiting(): number {
+    return this.#waiting.size;
+  }
+
+  /**
+   * Resolves when `find` has an answer for a cold key, until the next turn of the event loop. Rejects with `backend_at_capacity` 429
+   * when too many wait, and with `internal_error` 500 when the database does not answer, both with Retry-After: a key that could
+   * not be checked is not called invalid.
+   */
+  read(presented: string, address: string | undefined): Promise<void> {
+    const { directory } = this.#options;
+    this.fill();
+    const hash = directory.hashOf(presented);
+    if (hash === undefined) return Promise.resolve();
+    const known = this.#waiting.get(hash);
+    if (known !== undefined) return known.promise;
+    if (this.#isSilent) return Promise.reject(noAnswer());
+    const waiting: Waiting = { hash, reads: 0, ...deferred() };
+    if (!this.#queue.add(networkOf(address ?? ''), waiting)) return Promise.reject(tooMany());
+    this.#waiting.set(hash, waiting);
+    if (!this.#isReading) void this.#readAll();
+    return waiting.promise;
+  }
+
+  /** Fills the filter where there is none, or one that has become too full. In the background. */
+  fill(): void {
+    const { directory } = this.#options;
+    if (directory.isWhole || directory.unknown.isComplete || this.#filling !== undefined) return;
+    this.#filling = this.#fill().finally(() => (this.#filling = undefined));
+  }
+
+  /** Reads nothing more in the background. */
+  close(): void {
+    this.#closing.abort();
+  }
+
+  async #readAll(): Promise<void> {
+    this.#isReading = true;
+    try {
+      for (let batch = this.#queue.take(keysAtOnce); batch.length > 0; batch = this.#queue.take(keysAtOnce)) {
+        const reading = this.#readSome(batch);
+        await withDeadline(reading, answerTimeoutMs, () => this.#silent());
+        // One statement at a time, also when nobody waits for it any more.
+        await reading;
+        this.#isSilent = false;
+      }
+    } finally {
+      this.#isReading = false;
+    }
+  }
+
+  /** Never rejects. */
+  async #readSome(batch: readonly Waiting[]): Promise<void> {
+    const { directory, repositories, now } = this.#options;
+    const read = directory.beginRead();
+    try {
+      const hashes = batch.map(({ hash }) => Buffer.from(hash, 'latin1'));
+      const keys = await repositories.findKeys({ hashes });
+      const accountIds = keys.map(({ accountId }) => accountId);
+      const rates = await ratesOf(accountIds, repositories, now());
+      const again = new Set(
+        directory.take(
+          read,
+          batch.map(({ hash }) => hash),
+          keys,
+          rates,
+        ),
+      );
+      for (const waiting of batch) {
+        if (!again.has(waiting.hash)) this.#end(waiting);
+        else if (++waiting.reads < readsMax && this.#waiting.has(waiting.hash)) this.#queue.addFirst(waiting);
+        else this.#end(waiting, noAnswer());
+      }
+    } catch (error) {
+      for (const waiting of batch) this.#end(waiting, noAnswer(error));
+    } finally {
+      directory.endRead(read);
+    }
+  }
+
+  #end(waiting: Waiting, error?: ApiError): void {
+    if (!this.#waiting.delete(waiting.hash)) return;
+    if (error === undefined) waiting.resolve();
+    else waiting.reject(error);
+  }
+
+  #silent(): void {
+    this.#isSilent = true;
+    this.#queue.clear();
+    for (const waiting of [...this.#waiting.values()]) this.#end(waiting, noAnswer());
+  }
+
+  async #fill(): Promise<void> {
+    const { directory, repositories, filled } = this.#options;
+    const { signal } = this.#closing;
+    while (!signal.aborted && !directory.isWhole && !directory.unknown.isComplete) {
+      const begunMs = performance.now();
+      try {
+        await fillFilter(directory.unknown, repositories, signal);
+        if (directory.unknown.isComplete)
+          filled?.({ keys: directory.unknown.size, elapsedMs: performance.now() - begunMs });
+      } catch (error) {
+        if (signal.aborted) return;
+        filled?.({ error });
+        await sleep(fillAgainMs, undefined, { signal, ref: false }).catch(() => {});
+      }
+    }
+  }
+}
+
+const tooMany = (): ApiError =>
+  new ApiError('backend_at_capacity', 'Too many keys are being checked. Try again shortly.', atCap(waitingMax, 1));
+
+const noAnswer = (cause?: unknown): ApiError =>
+  new ApiError('internal_error', 'The database does not answer, so the key could not be checked.', {
+    retryAfterSeconds: 1,
+    cause,
+  });

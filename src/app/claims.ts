@@ -1,0 +1,122 @@
+import { generatesText, type Capabilities } from '../catalog/card-flags.ts';
+import type { LimitsConfig, ModelConfig, OpenAiBackendConfig } from '../config/config.ts';
+import { featureNames, type FeatureName } from '../generation/feature-names.ts';
+import { claimNames, claims, type ClaimName, type Finding } from '../inference/claims/claims.ts';
+import { runningAt } from '../inference/claims/running.ts';
+import { UnboundFault } from '../inference/engines/openai/answer-guard.ts';
+import { flavors } from '../inference/engines/openai/flavors.ts';
+import { combineSignals } from '../platform/combine-signals.ts';
+import { ApiError } from '../platform/errors.ts';
+import { openAiEngineOf } from './backends.ts';
+import { lookClosely } from './look.ts';
+
+/** How a backend keeps one claim of its model's card. */
+export interface ClaimReport {
+  readonly claim: ClaimName;
+  readonly state: 'kept' | 'broken' | 'unknown';
+  /** What was found instead, or why nothing could be found; null: it is kept. */
+  readonly found: string | null;
+  /** The figure that the card should have instead, where the claim is one. */
+  readonly measured?: number;
+}
+
+const claimTimeoutMs = 120_000;
+
+/** Looks at every claim that the card makes for a backend, and at those that the file takes back. Rejects only with the signal. */
+export async function lookAtClaims(
+  model: ModelConfig,
+  backend: OpenAiBackendConfig,
+  limits: Pick<LimitsConfig, 'firstTokenTimeoutMs' | 'streamIdleTimeoutMs'>,
+  signal: AbortSignal,
+): Promise<readonly ClaimReport[]> {
+  if (!generatesText(model.capabilities)) return [];
+  const { windowTokens } = await lookClosely(model, backend, signal);
+  const look = async (name: ClaimName): Promise<Finding | { readonly failed: string }> => {
+    let refusedStatus: number | null = null;
+    // Each claim has an engine of its own: what one of them shows must not decide what is sent for the next.
+    const engine = openAiEngineOf(model, backend, limits, ({ status }) => {
+      if (status !== null && status >= 400 && status < 500) refusedStatus = status;
+    });
+    const server = {
+      engine,
+      isChat: model.capabilities.chat.supported,
+      contextLength: model.contextLength,
+      windowTokens,
+      running: () => runningAt(backend.flavor, { url: backend.url, apiKey: backend.apiKey?.reveal(), signal }),
+    };
+    try {
+      return await claims[name].look(server, combineSignals([signal, AbortSignal.timeout(claimTimeoutMs)]));
+    } catch (error) {
+      signal.throwIfAborted();
+      return findingOf(error, refusedStatus);
+    } finally {
+      await engine.close();
+    }
+  };
+  const reports: ClaimReport[] = [];
+  for (const name of [...claimNames, ...featureNames.filter((each) => isLookedAt(each, model, backend))]) {
+    let finding = await look(name);
+    const isFeature = featureNames.some((each) => each === name);
+    // A server that fails fails anything. One that twice fails this and then nothing else cannot do this.
+    if (isFeature && isFailure(finding)) finding = await look(name);
+    if (isFeature && isFailure(finding) && !isFailure(await look('usage')))
+      finding = { broken: 'such requests fail, and others do not' };
+    reports.push(reportOf(name, isFailure(finding) ? { unknown: finding.failed } : finding));
+  }
+  return reports;
+}
+
+const isFailure = (finding: Finding | { readonly failed: string }): finding is { readonly failed: string } =>
+  finding !== undefined && 'failed' in finding;
+
+function reportOf(claim: ClaimName, finding: Finding): ClaimReport {
+  if (finding === undefined) return { claim, state: 'kept', found: null };
+  return 'broken' in finding
+    ? {
+        claim,
+        state: 'broken',
+        found: finding.broken,
+        ...('measured' in finding ? { measured: finding.measured } : {}),
+      }
+    : { claim, state: 'unknown', found: finding.unknown };
+}
+
+/** A server that refuses the request does not do it; one that fails says nothing about it. */
+function findingOf(error: unknown, refusedStatus: number | null): Finding | { readonly failed: string } {
+  if (error instanceof Error && error.cause instanceof UnboundFault) return { broken: 'it answers in another form' };
+  if (refusedStatus !== null && ![401, 403, 404, 408, 429].includes(refusedStatus))
+    return { broken: `it refuses such a request (status ${refusedStatus})` };
+  if (error instanceof ApiError && error.type === 'invalid_request_error')
+    return { broken: 'it refuses such a request' };
+  return { failed: `the request failed: ${error instanceof Error ? error.message : String(error)}` };
+}
+
+function isLookedAt(name: FeatureName, { capabilities }: ModelConfig, backend: OpenAiBackendConfig): boolean {
+  return backend.lacks.includes(name) || isPromised[name](capabilities, backend);
+}
+
+/** Which features the card, or the flavor where the card is silent, promises for a backend. */
+const isPromised: Readonly<Record<FeatureName, (card: Capabilities, backend: OpenAiBackendConfig) => boolean>> = {
+  tools: ({ tools, chat }) => tools && chat.tools,
+  tool_streaming: ({ chat }) => chat.toolStreaming,
+  json_object: ({ chat }) => chat.jsonObject,
+  json_schema: ({ chat }) => chat.jsonSchema,
+  regex: ({ chat }) => chat.regex,
+  grammar: ({ chat }) => chat.grammar,
+  vision: ({ vision }) => vision,
+  reasoning: ({ reasoning }) => reasoning,
+  logprobs: ({ chat }) => chat.logprobs,
+  n: ({ chat }) => chat.n,
+  token_ids: (_card, { flavor }) => flavors[flavor].completions.returnsIds !== undefined,
+  min_p: (_card, { flavor, forward }) => flavors[flavor].minP !== undefined || forward.includes('min_p'),
+  top_k: (_card, { flavor, forward }) => flavors[flavor].topK !== undefined || forward.includes('top_k'),
+};
+
+/** What `lacks` of a backend should say, by what was found: what is unknown stays as the file has it. */
+export function lacksAfter(before: readonly FeatureName[], reports: readonly ClaimReport[]): readonly FeatureName[] {
+  const stateOf = (name: FeatureName) => reports.find(({ claim }) => claim === name)?.state ?? 'unknown';
+  return featureNames.filter((name) => {
+    const state = stateOf(name);
+    return state === 'broken' || (state === 'unknown' && before.includes(name));
+  });
+}

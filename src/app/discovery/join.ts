@@ -1,0 +1,37 @@
+import { generatesText } from '../../catalog/card-flags.ts';
+import type { LimitsConfig, ModelConfig, OpenAiBackendConfig } from '../../config/config.ts';
+import { smallRequest } from '../../inference/engines/small-request.ts';
+import { ApiError } from '../../platform/errors.ts';
+import { combineSignals } from '../../platform/combine-signals.ts';
+import { openAiEngineOf } from '../backends.ts';
+import { lookClosely } from '../look.ts';
+
+/**
+ * Why a server cannot have customers' requests yet; `undefined`: it can. It has to answer, accept the key and have the model; and
+ * with `warmUp` it generates a token first, because the first request of a server is its slowest. Never rejects.
+ */
+export async function joinProblem(
+  model: ModelConfig,
+  backend: OpenAiBackendConfig,
+  limits: Pick<LimitsConfig, 'firstTokenTimeoutMs' | 'streamIdleTimeoutMs'>,
+  warmUp: boolean,
+  signal: AbortSignal,
+): Promise<string | undefined> {
+  const { look, hasModel } = await lookClosely(model, backend, signal);
+  if (look.state === 'down' || !hasModel) return look.problem ?? 'it does not answer';
+  // What else is wrong with it is in the log, as for backends that the file lists.
+  if (!warmUp || !generatesText(model.capabilities)) return undefined;
+  const engine = openAiEngineOf(model, backend, limits, () => {});
+  try {
+    const limit = AbortSignal.timeout(limits.firstTokenTimeoutMs);
+    const isChat = model.capabilities.chat.supported;
+    await engine.generate({ ...smallRequest({ isChat }), maxTokens: 1 }, combineSignals([signal, limit]), () => true);
+    return undefined;
+  } catch (error) {
+    // It has understood the request, and does not want this one.
+    if (error instanceof ApiError && error.type === 'invalid_request_error') return undefined;
+    return `it does not answer a short request: ${error instanceof Error ? error.message : String(error)}`;
+  } finally {
+    await engine.close();
+  }
+}

@@ -1,0 +1,29 @@
+import { modelDefaults } from '../catalog/model-defaults.ts';
+import type { Model } from '../catalog/model.ts';
+import type { ModelConfig } from '../config/config.ts';
+import type { SamplingDefaults } from '../generation/sampling-defaults.ts';
+
+/** The entry of the catalog for a model of the configuration. `inFile`: the defaults that the model's own file states. */
+export function modelOf(config: ModelConfig, inFile?: SamplingDefaults): Model {
+  const { pricing } = config;
+  return {
+    id: config.id,
+    displayName: config.displayName,
+    description: config.description,
+    tier: config.tier,
+    ownedBy: config.ownedBy,
+    contextLength: config.contextLength,
+    maxOutputTokens: config.maxOutputTokens,
+    prices: {
+      input: pricing.inputMicrocentsPerMillion,
+      output: pricing.outputMicrocentsPerMillion,
+      cacheRead: pricing.cacheReadMicrocentsPerMillion,
+    },
+    sampling: config.sampling,
+    defaults: modelDefaults(config.defaults, inFile),
+    capabilities: config.capabilities,
+    zdrCapabilities: config.zdrCapabilities,
+    deprecationDate: config.deprecationDate,
+    dedicatedTo: config.dedicatedTo.length === 0 ? undefined : new Set(config.dedicatedTo),
+  };
+}

@@ -1,0 +1,111 @@
+import { memo } from 'react';
+
+import { Badge } from '../../components/badge.tsx';
+import { IconButton } from '../../components/button.tsx';
+import { controlClass } from '../../components/form.tsx';
+import { Money } from '../../components/figures.tsx';
+import { CloseIcon } from '../../components/icons.tsx';
+import { useText } from '../../i18n/text.ts';
+import { AnswerView } from './answer.tsx';
+import type { AnswerActions } from './answer.tsx';
+import type { UserTurn } from './conversation.ts';
+import { dataUrlOf } from './families/chat.ts';
+import { families } from './families/families.ts';
+import type { PlaygroundTexts } from './messages/en.ts';
+import type { Conversation } from './playground.ts';
+import type { FamilyName } from './search.ts';
+import { featuresOf } from './settings.ts';
+import type { Model } from './settings.ts';
+import styles from './playground.module.css';
+
+interface ColumnProps {
+  readonly at: number;
+  readonly model: Model;
+  readonly models: readonly Model[];
+  readonly family: FamilyName;
+  readonly turns: Conversation;
+  readonly actions: AnswerActions;
+  readonly onModel: (at: number, id: string) => void;
+  /** Left out: it is the only one. */
+  readonly onRemove?: (at: number) => void;
+}
+
+/** A model, and the conversation with it. */
+export function Column({ at, model, models, family, turns, actions, onModel, onRemove }: ColumnProps) {
+  const t = useText<PlaygroundTexts>('playground');
+  return (
+    <section className={styles['column']} aria-label={model.model}>
+      <div className={styles['columnHead']}>
+        <select
+          className={controlClass}
+          aria-label={t('modelOf', { n: at + 1 })}
+          value={model.model}
+          onChange={({ target }) => onModel(at, target.value)}
+        >
+          {models.map(({ model: id }) => (
+            <option key={id}>{id}</option>
+          ))}
+        </select>
+        <Spent of={turns} />
+        {onRemove !== undefined && (
+          <IconButton
+            small
+            label={t('remove', { name: model.model })}
+            icon={<CloseIcon />}
+            onClick={() => onRemove(at)}
+          />
+        )}
+      </div>
+      {featuresOf(family, model) === undefined && (
+        <p className={styles['notHere']}>{t('notHere', { api: families[family].title })}</p>
+      )}
+      {turns.map((turn, place) =>
+        turn.kind === 'user' ? (
+          <UserView key={place} of={turn} />
+        ) : (
+          <AnswerView
+            key={place}
+            of={turn}
+            column={at}
+            place={place}
+            isLast={place === turns.length - 1}
+            actions={actions}
+          />
+        ),
+      )}
+    </section>
+  );
+}
+
+/** What the answers of a conversation have cost together. */
+function Spent({ of: turns }: { readonly of: Conversation }) {
+  const t = useText<PlaygroundTexts>('playground');
+  const receipts = turns.flatMap((turn) => (turn.kind === 'answer' && turn.receipt ? [turn.receipt] : []));
+  if (receipts.length === 0) return null;
+  return (
+    <span className={styles['spent']}>
+      {t('answers', { n: receipts.length })} ·{' '}
+      <Money microcents={receipts.reduce((sum, { total_cost_microcents: cost }) => sum + cost, 0)} />
+    </span>
+  );
+}
+
+const UserView = memo(function UserView({ of: { text, attachments } }: { readonly of: UserTurn }) {
+  const t = useText<PlaygroundTexts>('playground');
+  return (
+    <div className={styles['user']}>
+      {attachments.map((attachment, at) =>
+        attachment.kind === 'image' ? (
+          <img key={at} className={styles['image']} src={dataUrlOf(attachment)} alt={attachment.name} />
+        ) : (
+          <Badge key={at}>
+            {t('file')}: {attachment.name}
+          </Badge>
+        ),
+      )}
+      <div className={styles['text']} dir="auto">
+        {text}
+      </div>
+    </div>
+  );
+});
