@@ -3,7 +3,7 @@ import type { Server } from 'node:http';
 import { fileURLToPath } from 'node:url';
 
 import { createAccountHost } from '../account-api/account-server.ts';
-import type { AccountServices } from '../account-api/services.ts';
+import type { AccountServices, SystemReading } from '../account-api/services.ts';
 import { createFirstAccount } from '../accounts/first-account.ts';
 import type { FirstAccount } from '../accounts/first-account.ts';
 import { firstOwnerLink, ownerLinkUrl } from '../accounts/owner.ts';
@@ -111,21 +111,10 @@ export async function openOperating(options: OperatingOptions, opened: (() => un
   // Pages and errors name the account host by its public address, which is known with a free port (0) only when it listens.
   let accountUrl = publicUrl(config.server.account);
   const startedAt = Date.now();
-  const system = async () => ({
-    version: options.version,
-    startedAt,
-    figures: await options.figures(),
-    configuration: configWatcher.reading(),
-    jobs: jobs.readings,
-    disk: await diskOf(config.storage),
-  });
+  const system = () => systemReading(options, startedAt, configWatcher, jobs);
   const looks = () => lookAtBackends(configWatcher.config(), options.log);
-  const parts = openParts(
-    { ...options, system, lookAtBackends: looks },
-    configWatcher.config,
-    () => accountUrl,
-    opened,
-  );
+  const services = { ...options, system, lookAtBackends: looks };
+  const parts = openParts(services, configWatcher.config, () => accountUrl, opened);
   const { outbox, jobs, notifications, paying } = parts;
   let urls: Urls | undefined;
   const accountHost = openAccountHost(options, configWatcher, parts, () => urls?.inferenceUrl);
@@ -288,6 +277,22 @@ function openAccountHost(
         }),
     },
   );
+}
+
+async function systemReading(
+  { version, figures, config }: OperatingOptions,
+  startedAt: number,
+  configWatcher: ConfigWatcher,
+  jobs: Jobs,
+): Promise<SystemReading> {
+  return {
+    version,
+    startedAt,
+    figures: await figures(),
+    configuration: configWatcher.reading(),
+    jobs: jobs.readings,
+    disk: await diskOf(config.storage),
+  };
 }
 
 /** What a database in a file has and may still take; null where it is elsewhere, or cannot be read. */
