@@ -60,6 +60,20 @@ export const accountSchema = Type.Object({
   deleted_at: nullable(Type.Integer()),
 });
 export type AccountObject = Static<typeof accountSchema>;
+
+/** The same for the operator, with what it has spent. */
+export const accountOfServerSchema = Type.Object({
+  ...accountSchema.properties,
+  available_microcents: Type.Integer({
+    description: 'The balance less what running requests hold, without the credit limit.',
+  }),
+  held_requests: Type.Integer({
+    description: 'Running requests that hold credit, once they have run for a quarter of a second.',
+  }),
+  spent_microcents: Type.Integer({
+    description: 'In all: everything credited, less what was taken back, less the balance.',
+  }),
+});
 type SpendLimit = Static<typeof spendLimitSchema>;
 
 /** The spending limits of these accounts; those without a limit are left out. */
@@ -117,6 +131,22 @@ export async function accountObjects(
     time_zone: account.timeZone,
     created_at: secondsOf(account.createdAt),
     deleted_at: secondsOrNull(account.deletedAt),
+  }));
+}
+
+export async function accountsOfServer(
+  accounts: readonly Account[],
+  repositories: Repositories,
+  now: number,
+): Promise<readonly Static<typeof accountOfServerSchema>[]> {
+  const shown = await accountObjects(accounts, repositories, now);
+  const spent = await repositories.spentByAccounts({ accountIds: accounts.map(({ id }) => id) });
+  const spentOf = new Map(spent.map((row) => [row.accountId, row]));
+  return shown.map((account) => ({
+    ...account,
+    available_microcents: account.balance_microcents - account.held_microcents,
+    held_requests: spentOf.get(account.id)?.heldRequests ?? 0,
+    spent_microcents: wholeOf(spentOf.get(account.id)?.microcents ?? 0n),
   }));
 }
 

@@ -18,6 +18,7 @@ import { paymentRoutes } from './routes/payments.ts';
 import { userRoutes } from './routes/users.ts';
 import { secondFactorRoutes } from './routes/second-factors.ts';
 import { serverRoutes } from './routes/server.ts';
+import { systemRoutes } from './routes/system.ts';
 import { usageRoutes } from './routes/usage.ts';
 import { webhookRoutes } from './routes/webhooks.ts';
 
@@ -42,6 +43,7 @@ export const accountRoutes: readonly AccountRoute[] = [
   ...userRoutes,
   ...secondFactorRoutes,
   ...serverRoutes,
+  ...systemRoutes,
   ...usageRoutes,
   ...webhookRoutes,
 ];

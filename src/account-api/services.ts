@@ -1,4 +1,5 @@
 import type { OperationServices } from '../accounts/operation.ts';
+import type { BackendLook } from '../config/backend-look.ts';
 import type { Model } from '../catalog/model.ts';
 import type { Config, ModelConfig } from '../config/config.ts';
 import type { Mailer } from '../notifications/mail/mailer.ts';
@@ -6,6 +7,9 @@ import type { Users } from '../accounts/users/users.ts';
 import type { DemoProvider } from '../billing/payments/demo.ts';
 import type { Payments } from '../billing/payments/payments.ts';
 import type { Paper } from '../billing/invoices/paper.ts';
+import type { JobReading } from '../platform/jobs/jobs.ts';
+import type { FamilyFigures } from '../platform/metrics/figures.ts';
+import type { ConfigReading } from '../platform/metrics/service-readings.ts';
 import type { WebhookEvents } from '../notifications/webhooks/events.ts';
 
 export type AccountEvents = Pick<WebhookEvents, 'emit' | 'ping'>;
@@ -19,8 +23,12 @@ export interface AccountServices {
   readonly accountUrl: () => string;
   /** Address of the inference host, without `/v1`; undefined while it is unknown. */
   readonly inferenceUrl?: () => string | undefined;
-  /** The backends of the models, and their states. */
+  /** The backends of the models, and how they do. */
   readonly backends?: () => BackendStates | Promise<BackendStates>;
+  /** Asks each server whether it answers, accepts the key, has the model, and is what the configuration says. Never rejects. */
+  readonly lookAtBackends?: () => Promise<readonly BackendLook[]>;
+  /** How the service does. */
+  readonly system?: () => Promise<SystemReading>;
   /** A model of the configuration as requests see it: with what its file adds. */
   readonly modelOf?: (model: ModelConfig) => Model;
   /** Where backends come from that the configuration does not list. */
@@ -57,6 +65,11 @@ export type BackendStates = readonly {
   readonly modelId: string;
   readonly label: string;
   readonly state: 'starting' | 'ready' | 'failed';
+  readonly detail: string | null;
+  readonly runningMax: number | null;
+  readonly failures: number;
+  readonly ejectedForMs: number | null;
+  readonly promptTokensPerSecond: number | null;
   /** Of a model in the embedded engine. */
   readonly residence?:
     | {
@@ -66,3 +79,14 @@ export type BackendStates = readonly {
       }
     | undefined;
 }[];
+
+export interface SystemReading {
+  readonly version: string;
+  readonly startedAt: number;
+  /** The metrics of all processes. */
+  readonly figures: readonly FamilyFigures[];
+  readonly configuration: ConfigReading;
+  readonly jobs: readonly JobReading[];
+  /** Of a database in a file. */
+  readonly disk: { readonly bytes: number; readonly freeBytes: number } | null;
+}

@@ -1,19 +1,20 @@
+import { stat, statfs } from 'node:fs/promises';
 import type { Server } from 'node:http';
 import { fileURLToPath } from 'node:url';
 
 import { createAccountHost } from '../account-api/account-server.ts';
-import type { AccountServices } from '../account-api/services.ts';
+import type { AccountServices, SystemReading } from '../account-api/services.ts';
 import { createFirstAccount } from '../accounts/first-account.ts';
 import type { FirstAccount } from '../accounts/first-account.ts';
 import { firstOwnerLink, ownerLinkUrl } from '../accounts/owner.ts';
 import type { OperationServices } from '../accounts/operation.ts';
-import type { Config } from '../config/config.ts';
+import type { Config, StorageConfig } from '../config/config.ts';
 import type { Environment } from '../config/environment.ts';
 import { localUrl, publicUrl } from '../config/public-url.ts';
 import type { ReloadOutcome } from '../config/reload-outcome.ts';
 import { listenForControl } from './control/control-server.ts';
 import { controlSocketPath } from './control/socket-path.ts';
-import type { ServiceStatus } from './control/status.ts';
+import type { BackendStatus } from './control/status.ts';
 import { openPayments } from '../billing/payments/open.ts';
 import type { Paying } from '../billing/payments/open.ts';
 import { consoleUrl, docsUrl } from '../platform/entries.ts';
@@ -21,6 +22,7 @@ import { publicIdOf } from '../platform/ids/uuid.ts';
 import { followConfiguration } from './config-watcher.ts';
 import type { ConfigWatcher } from './config-watcher.ts';
 import { countSockets, listen } from './listening.ts';
+import { lookAtBackends } from './look.ts';
 import { Jobs } from '../platform/jobs/jobs.ts';
 import type { Job } from '../platform/jobs/jobs.ts';
 import type { Log } from '../platform/log.ts';
@@ -50,9 +52,9 @@ export interface OperatingOptions {
   readonly operations: OperationServices;
   /** Prepares everything that answers requests for a configuration. */
   readonly prepare: ReloadServices['prepare'];
-  /** The metrics of the whole service. */
+  /** Of all processes. */
   readonly figures: () => readonly FamilyFigures[] | Promise<readonly FamilyFigures[]>;
-  readonly backends: () => ServiceStatus['backends'] | Promise<ServiceStatus['backends']>;
+  readonly backends: () => readonly BackendStatus[] | Promise<readonly BackendStatus[]>;
   readonly modelOf: NonNullable<AccountServices['modelOf']>;
   /** Whether a load balancer should send work to the inference host. */
   readonly isReady: () => boolean;
@@ -108,7 +110,11 @@ export async function openOperating(options: OperatingOptions, opened: (() => un
   opened.push(() => configWatcher.close());
   // Pages and errors name the account host by its public address, which is known with a free port (0) only when it listens.
   let accountUrl = publicUrl(config.server.account);
-  const parts = openParts(options, configWatcher.config, () => accountUrl, opened);
+  const startedAt = Date.now();
+  const system = () => systemReading(options, startedAt, configWatcher, jobs);
+  const looks = () => lookAtBackends(configWatcher.config(), options.log);
+  const services = { ...options, system, lookAtBackends: looks };
+  const parts = openParts(services, configWatcher.config, () => accountUrl, opened);
   const { outbox, jobs, notifications, paying } = parts;
   let urls: Urls | undefined;
   const accountHost = openAccountHost(options, configWatcher, parts, () => urls?.inferenceUrl);
@@ -118,7 +124,6 @@ export async function openOperating(options: OperatingOptions, opened: (() => un
 
   const metrics = openMetrics(options, options.figures);
   opened.push(() => metrics?.close());
-  const startedAt = Date.now();
   const control = await listenForControl(controlSocketPath(config.storage.directory), {
     operations,
     service: {
@@ -190,12 +195,12 @@ interface Parts {
 }
 
 function openParts(
-  options: OperatingOptions,
+  options: OperatingOptions & Required<Pick<AccountServices, 'system' | 'lookAtBackends'>>,
   config: () => Config,
   accountUrl: () => string,
   opened: (() => unknown)[],
 ): Parts {
-  const { log, store, operations, backends, modelOf } = options;
+  const { log, store, operations, backends, modelOf, system, lookAtBackends: looks } = options;
   const outbox = new Outbox({
     repositories: store.repositories,
     config: () => config().mail,
@@ -236,6 +241,8 @@ function openParts(
       demo: paying.demo,
       backends,
       modelOf,
+      system,
+      lookAtBackends: looks,
     },
   };
 }
@@ -270,6 +277,38 @@ function openAccountHost(
         }),
     },
   );
+}
+
+async function systemReading(
+  { version, figures, config }: OperatingOptions,
+  startedAt: number,
+  configWatcher: ConfigWatcher,
+  jobs: Jobs,
+): Promise<SystemReading> {
+  return {
+    version,
+    startedAt,
+    figures: await figures(),
+    configuration: configWatcher.reading(),
+    jobs: jobs.readings,
+    disk: await diskOf(config.storage),
+  };
+}
+
+/** What a database in a file has and may still take; null where it is elsewhere, or cannot be read. */
+async function diskOf(storage: StorageConfig): Promise<{ readonly bytes: number; readonly freeBytes: number } | null> {
+  if (storage.type !== 'sqlite') return null;
+  try {
+    const [main, wal, { bavail, bsize }] = await Promise.all([
+      stat(storage.path),
+      // What is not in the main file yet.
+      stat(`${storage.path}-wal`).catch(() => undefined),
+      statfs(storage.directory),
+    ]);
+    return { bytes: main.size + (wal?.size ?? 0), freeBytes: bavail * bsize };
+  } catch {
+    return null;
+  }
 }
 
 /** Each round is short, so that reports come between; the rest is summed up a minute later. */

@@ -12,11 +12,11 @@ import { Catalog } from '../catalog/catalog.ts';
 import type { Model } from '../catalog/model.ts';
 import type { Config, LimitsConfig, ModelConfig, ServerConfig } from '../config/config.ts';
 import type { Environment } from '../config/environment.ts';
+import type { BackendStatus } from './control/status.ts';
 import { publicUrl } from '../config/public-url.ts';
 import { memoryBudgetOf } from './backends.ts';
 import type { OpenBackend } from './backends.ts';
 import { JsonThreads } from '../platform/http/json/threads.ts';
-import type { Engine } from '../inference/engines/engine.ts';
 import { BucketBytes } from '../inference/files/bucket-bytes.ts';
 import { Files } from '../inference/files/files.ts';
 import type { FileBytes } from '../inference/files/file-bytes.ts';
@@ -594,7 +594,19 @@ const readingOf = (backend: OpenBackend): BackendReading => ({
   isWaitingForMemory: backend.engine.residence === undefined ? undefined : backend.engine.residence.state === 'waiting',
 });
 
-export function stateOf(engine: Engine): 'starting' | 'ready' | 'failed' {
-  const { state } = engine.status();
-  return state === 'down' ? 'failed' : state;
+export function statusOf(backend: OpenBackend): BackendStatus {
+  const { modelId, label, engine, concurrencyMax, failures, ejectedUntilMs, measuredTokensPerSecond } = backend;
+  const { state, detail = null } = engine.status();
+  return {
+    modelId,
+    label,
+    state: state === 'down' ? 'failed' : state,
+    detail,
+    file: backend.fileInUse(),
+    runningMax: Number.isFinite(concurrencyMax) ? concurrencyMax : null,
+    failures,
+    ejectedForMs: ejectedUntilMs === 0 ? null : Math.max(0, Math.ceil(ejectedUntilMs - performance.now())),
+    promptTokensPerSecond: measuredTokensPerSecond === 0 ? null : Math.round(measuredTokensPerSecond),
+    residence: engine.residence,
+  };
 }

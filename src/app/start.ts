@@ -1,6 +1,6 @@
 import { openOperating } from './account-host.ts';
 import type { Service, ServiceOptions } from './service.ts';
-import { modelWith, openServing, stateOf } from './inference-host.ts';
+import { modelWith, openServing, statusOf } from './inference-host.ts';
 import { openStore } from './stores.ts';
 
 /**
@@ -66,14 +66,7 @@ async function start(options: ServiceOptions, opened: (() => unknown)[]): Promis
       figures: () => serving.metrics.figures(),
       modelOf: (model) => modelWith(model, rollout.backends),
       isReady: () => serving.isReady(),
-      backends: () =>
-        rollout.backends.map(({ modelId, label, engine, fileInUse }) => ({
-          modelId,
-          label,
-          state: stateOf(engine),
-          file: fileInUse(),
-          residence: engine.residence,
-        })),
+      backends: () => rollout.backends.map(statusOf),
     },
     opened,
   );

@@ -9,7 +9,7 @@ import type { PortableConfig } from '../config/portable.ts';
 import { readEnvironment } from '../config/environment.ts';
 import { steadyClock } from '../billing/rate-limits/steady-clock.ts';
 import { createLog } from '../platform/log.ts';
-import { openServing, stateOf } from '../app/inference-host.ts';
+import { openServing, statusOf } from '../app/inference-host.ts';
 import type { Serving } from '../app/inference-host.ts';
 import { openStoreOfWorker } from '../app/stores.ts';
 import type { Prepared } from '../app/config-rollout.ts';
@@ -104,7 +104,7 @@ async function begin(given: BeginWorker): Promise<WorkerBegan> {
     },
     catch_up: () => feed.catchUp(),
     figures: () => metrics.figures(),
-    backends: () => rollout.backends.map(({ modelId, label, engine }) => ({ modelId, label, state: stateOf(engine) })),
+    backends: () => rollout.backends.map(statusOf),
     cut: () => serving.cut(),
     stop: (limitMs) => stop(limitMs, 0),
   });

@@ -4,6 +4,7 @@ import { after, before, test } from 'node:test';
 
 import { TestLedger } from '../support/test-ledger.ts';
 import { noFeatures, scriptedModel, TestService, until } from '../support/service.ts';
+import { owner as person, Visitor } from '../support/visitor.ts';
 import { report } from '../app/workers/workers.ts';
 
 const service = new TestService({
@@ -72,6 +73,7 @@ test('only an operator does what an operator does', async () => {
     ['GET', '/v1/admin/audit', undefined],
     ['GET', '/v1/admin/models', undefined],
     ['GET', '/v1/admin/backends', undefined],
+    ['GET', '/v1/admin/system', undefined],
   ] as const) {
     const { status, body } = await api(method, path, { key: owner, ...(json === undefined ? {} : { json }) });
     assert.deepEqual([status, body.error.code], [403, 'http_403'], path);
@@ -187,8 +189,16 @@ test('a preview of rates is what they would have charged, and rates hold from th
   assert.deepEqual([row.inputPrice, row.outputPrice], [9_000_000n, 70_000_000n]);
   const listed = await api('GET', `/v1/admin/account_prices?account_id=${service.accountId}`);
   assert.equal(listed.body.data[0].cache_read_microcents_per_million, 9_000_000);
+  const ofModel = await api('GET', '/v1/admin/account_prices?model=DEMO');
+  assert.deepEqual(ofModel.body.data, listed.body.data);
+  // Who has own rates pays no list price.
+  const { account_id: _, ...listPrice } = json;
+  const everybody = async (): Promise<number> =>
+    (await api('POST', '/v1/admin/account_prices/preview', { json: listPrice })).body.requests;
+  assert.equal(await everybody(), 0);
   const removed = await api('DELETE', `/v1/admin/account_prices?account_id=${service.accountId}&model=demo`);
   assert.equal(removed.body.ended, 1);
+  assert.equal(await everybody(), rows.length + 1);
 });
 
 test('a suspended account is refused at once, with a reason that stays in the log', async () => {
@@ -223,9 +233,104 @@ test('models with their list prices, and backends with their states', async () =
   assert.deepEqual(models.body.data[0].defaults, { temperature: 0.4 });
   const backends = await api('GET', '/v1/admin/backends');
   assert.deepEqual(
-    backends.body.data.map((backend: { model: string; state: string }) => [backend.model, backend.state]),
-    [['demo', 'ready']],
+    backends.body.data.map(({ model, state, engine, url, ejected, running }: Record<string, unknown>) => ({
+      ...{ model, state, engine, url, ejected, running },
+    })),
+    [{ model: 'demo', state: 'ready', engine: 'scripted', url: null, ejected: false, running: 0 }],
   );
+});
+
+test('the servers of backends are asked, where there are any, and mail is listed by its state', async () => {
+  const checks = await api('POST', '/v1/admin/backends/checks');
+  assert.deepEqual([checks.status, checks.body.data], [200, []], 'a script is no server');
+  const outbox = (state: string): Promise<Answer> => api('GET', `/v1/admin/outbox?state=${state}`);
+  assert.deepEqual([(await outbox('sent')).body.data, (await outbox('lost')).status], [[], 422]);
+});
+
+test('the figures of the system are those of /metrics, while a request runs too', async () => {
+  const stop = new AbortController();
+  const streamed = await service.chat(
+    { model: 'demo', stream: true, messages: [{ role: 'user', content: 'endless' }] },
+    { signal: stop.signal },
+  );
+  assert.equal(streamed.status, 200);
+  const [system, backends, metrics] = await Promise.all([
+    api('GET', '/v1/admin/system'),
+    api('GET', '/v1/admin/backends'),
+    fetch(`${service.accountUrl}/metrics`).then((answer) => answer.text()),
+  ]);
+  const metric = (series: string): number =>
+    Number(
+      metrics
+        .split('\n')
+        .find((line) => line.startsWith(`${series} `))
+        ?.split(' ')[1],
+    );
+  const { body } = system;
+  assert.deepEqual(
+    [
+      body.requests_running,
+      body.holds_open,
+      body.held_microcents,
+      body.workers,
+      backends.body.data[0].running,
+      backends.body.data[0].model_waiting,
+    ],
+    [
+      metric('tokenhouse_requests_running'),
+      metric('tokenhouse_holds_open'),
+      metric('tokenhouse_held_microcents'),
+      metric('tokenhouse_workers'),
+      metric('tokenhouse_backend_running{model="demo",backend="scripted"}'),
+      metric('tokenhouse_model_waiting{model="demo"}'),
+    ],
+  );
+  stop.abort();
+  assert.ok(body.requests_running === 1 && body.held_microcents > 0, JSON.stringify(body));
+  assert.deepEqual(
+    [body.node, body.stores.database, body.mail, body.plans, body.configuration.is_in_force],
+    [process.versions.node, 'sqlite', 'outbox', ['pro'], true],
+  );
+  assert.ok(body.stores.database_bytes > 0 && body.stores.free_bytes > 0 && body.resident_memory_bytes > 0);
+  assert.ok(body.jobs.some(({ name }: { readonly name: string }) => name === 'usage_hours'));
+});
+
+test('an account is found by a part of its name, of its id, or of an address; its members and movements are shown', async () => {
+  await new Visitor(service).becomeOwner();
+  const id = await newAccount('50%_of "Löwen"');
+  const found = async (search: string): Promise<readonly string[]> => {
+    const { status, body } = await api('GET', `/v1/admin/accounts?limit=100&search=${encodeURIComponent(search)}`);
+    assert.equal(status, 200);
+    return body.data.map((account: { readonly id: string }) => account.id);
+  };
+  assert.deepEqual(await found('0%_OF'), [id]);
+  assert.deepEqual(await found(id.slice(6).toUpperCase()), [id]);
+  // Neither is a pattern.
+  assert.deepEqual(await found('50_'), []);
+  assert.deepEqual(await found('\\'), []);
+  const [address] = person.email.split('@');
+  assert.deepEqual(await found(`${address!.toUpperCase()}@`), [service.accountId]);
+  const members = await api('GET', `/v1/admin/accounts/${service.accountId}/members`);
+  assert.deepEqual(
+    members.body.data.map(({ email, role }: Record<string, unknown>) => [email, role]),
+    [[person.email, 'owner']],
+  );
+  const { body: account } = await api('GET', `/v1/admin/accounts/${service.accountId}`);
+  const { body: credits } = await api('GET', '/v1/credits', { key: owner });
+  assert.ok(account.spent_microcents > 0);
+  assert.deepEqual(
+    [account.spent_microcents, account.available_microcents, account.held_microcents, account.held_requests],
+    [credits.spent_microcents, credits.available_microcents, credits.held_microcents, credits.held_requests],
+  );
+  const [own, ofServer] = await Promise.all([
+    api('GET', '/v1/ledger', { key: owner }),
+    api('GET', `/v1/admin/accounts/${service.accountId}/ledger`),
+  ]);
+  assert.ok(own.body.data.length > 1);
+  assert.deepEqual(ofServer.body, own.body);
+  for (const part of ['ledger', 'members'])
+    for (const unknown of ['acct_nothing', 'house_cash'])
+      assert.equal((await api('GET', `/v1/admin/accounts/${unknown}/${part}`)).status, 404);
 });
 
 type Zoned = { readonly time_zone: string } | null;

@@ -7,7 +7,15 @@ import fc from 'fast-check';
 import { oneOf, searchOf, text, whole } from '../../web/src/app/filters.ts';
 import { pathWithin } from '../../web/src/app/next.ts';
 import { formatDate, formatRelative, setTimeZone } from '../../web/src/format/date.ts';
-import { centsOf, dollarsTyped, formatCents, formatExact, formatMoney } from '../../web/src/format/money.ts';
+import {
+  centsOf,
+  dollarsTyped,
+  formatCents,
+  formatExact,
+  formatMoney,
+  microcentsOf,
+  microcentsTyped,
+} from '../../web/src/format/money.ts';
 import { formatBytes, formatMilliseconds } from '../../web/src/format/number.ts';
 import { setLanguage } from '../../web/src/i18n/language.ts';
 
@@ -51,6 +59,24 @@ describe('money', () => {
       ['100000000', '$1.00'],
     ] as const;
     for (const [microcents, shown] of table) assert.equal(formatExact(microcents), shown);
+  });
+
+  test('of rates is typed with up to eight decimals, and read back as it was', () => {
+    fc.assert(
+      fc.property(fc.integer({ min: 0, max: 10 ** 15 - 1 }), (rate) => {
+        assert.equal(microcentsOf(microcentsTyped(rate)), rate);
+      }),
+    );
+    const table: readonly (readonly [string, number | undefined])[] = [
+      ['0,075', 7_500_000],
+      ['$ 3', 300_000_000],
+      ['0.000000001', undefined],
+      ['-1', undefined],
+      ['1e3', undefined],
+      ['', undefined],
+    ];
+    for (const [typed, rate] of table) assert.equal(microcentsOf(typed), rate, typed);
+    assert.equal(microcentsTyped(7_500_000), '0.075');
   });
 
   test('is written as the language has it', () => {

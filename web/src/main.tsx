@@ -6,6 +6,7 @@ import { areas } from 'virtual:areas';
 
 import { ApiFailure } from './api/client.ts';
 import { meQuery } from './api/session.ts';
+import { NotFoundPage, RouteError } from './app/errors.tsx';
 import { openRoute, rootRoute, shellRoute } from './app/roots.tsx';
 import { applyTheme, chosenTheme } from './app/theme.ts';
 import { currentLocale } from './i18n/language.ts';
@@ -52,6 +53,9 @@ const router = createRouter({
   context: { queries },
   defaultPreload: 'intent',
   defaultPendingMs: 150,
+  // Of each page, inside its parent: one that fails leaves the shell as it is.
+  defaultErrorComponent: RouteError,
+  defaultNotFoundComponent: () => <NotFoundPage />,
   scrollRestoration: true,
 });
 

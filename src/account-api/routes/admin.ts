@@ -8,8 +8,7 @@ import type { Operation } from '../../accounts/operations.ts';
 import type { Movement } from '../../accounts/operations/credit.ts';
 import { defaultsOnCard } from '../../catalog/model-defaults.ts';
 import { ApiError } from '../../platform/errors.ts';
-import { accountObjects, accountSchema } from '../account-object.ts';
-import type { AccountObject } from '../account-object.ts';
+import { accountOfServerSchema, accountsOfServer } from '../account-object.ts';
 import { auditObject, auditQuery, auditRequest, auditSchema } from '../audit-object.ts';
 import { billingChange, billingInput } from '../billing-input.ts';
 import { notThere } from '../input.ts';
@@ -32,6 +31,8 @@ import {
   wholeOf,
 } from '../wire.ts';
 import { addedBackendRoutes } from './added-backends.ts';
+import { membersPage, membersQuery, memberSchema } from './members.ts';
+import { entrySchema, ledgerPage, ledgerQuery } from './payments.ts';
 import { email } from './sign-in.ts';
 import { billingOf, deletedAccount, deletedSchema, deletionQuery, exportReply } from './account.ts';
 
@@ -39,6 +40,7 @@ const accountId = Type.String({ minLength: 1, maxLength: 64 });
 const params = Type.Object({ id: accountId });
 const name = Type.String({ minLength: 1, maxLength: 100 });
 const reason = Type.String({ minLength: 1, maxLength: 1000 });
+const modelName = Type.String({ minLength: 1, maxLength: 128 });
 const dayMs = 86_400_000;
 
 const priceBody = {
@@ -61,14 +63,21 @@ export const adminRoutes: readonly AccountRoute[] = [
     operationId: 'listAccounts',
     tag: 'Server',
     summary: 'List accounts',
-    description: 'Newest first, with their balances and holds.',
+    description: 'Newest first, with their balances, holds and what they have spent.',
     access: 'operator',
     query: Type.Object({
       ...pageQuery,
       status: Type.Optional(Type.Enum(['active', 'suspended'])),
       include_deleted: Type.Optional(Type.Boolean()),
+      search: Type.Optional(
+        Type.String({
+          minLength: 1,
+          maxLength: 200,
+          description: 'Part of an id or a name, or of the e-mail address of a member.',
+        }),
+      ),
     }),
-    answers: [{ status: 200, description: 'A page of accounts.', schema: listSchema(accountSchema) }],
+    answers: [{ status: 200, description: 'A page of accounts.', schema: listSchema(accountOfServerSchema) }],
     handle: async ({ query, services }) => {
       const { repositories, now } = services.operations;
       const limit = pageLimit(query.limit);
@@ -76,9 +85,10 @@ export const adminRoutes: readonly AccountRoute[] = [
         status: query.status,
         after: query.after,
         withDeleted: query.include_deleted,
+        search: query.search,
         limit: limit + 1,
       });
-      const shown = await accountObjects(accounts.slice(0, limit), repositories, now());
+      const shown = await accountsOfServer(accounts.slice(0, limit), repositories, now());
       const objects = new Map(shown.map((account) => [account.id, account]));
       return listOf(
         accounts,
@@ -97,7 +107,7 @@ export const adminRoutes: readonly AccountRoute[] = [
     description: 'The account has no people, keys or credit yet.',
     access: 'operator',
     body: Type.Object({ name }, { additionalProperties: false }),
-    answers: [{ status: 201, description: 'The account.', schema: accountSchema }],
+    answers: [{ status: 201, description: 'The account.', schema: accountOfServerSchema }],
     handle: async (call) => {
       const made = await operate({ kind: 'create_account', name: call.body.name }, operationsOf(call));
       return await shownAccount(call, made.accountId);
@@ -112,7 +122,7 @@ export const adminRoutes: readonly AccountRoute[] = [
     description: 'Deleted accounts too.',
     access: 'operator',
     params,
-    answers: [{ status: 200, description: 'The account.', schema: accountSchema }],
+    answers: [{ status: 200, description: 'The account.', schema: accountOfServerSchema }],
     handle: async (call) => await shownAccount(call, call.params.id),
   }),
   route({
@@ -139,7 +149,7 @@ export const adminRoutes: readonly AccountRoute[] = [
       },
       { additionalProperties: false },
     ),
-    answers: [{ status: 200, description: 'The account as it is now.', schema: accountSchema }],
+    answers: [{ status: 200, description: 'The account as it is now.', schema: accountOfServerSchema }],
     errors: ['http_409'],
     handle: async (call) => {
       const { body } = call;
@@ -184,6 +194,33 @@ export const adminRoutes: readonly AccountRoute[] = [
       for (const input of inputs) await operate(input, operationsOf(call));
       return await shownAccount(call, account);
     },
+  }),
+  route({
+    method: 'get',
+    path: '/v1/admin/accounts/{id}/ledger',
+    operationId: 'listLedgerOfAccount',
+    tag: 'Server',
+    summary: 'List movements of an account’s credit',
+    description: 'As `GET /v1/ledger`.',
+    access: 'operator',
+    params,
+    query: ledgerQuery,
+    answers: [{ status: 200, description: 'A page of movements.', schema: listSchema(entrySchema) }],
+    handle: async (call) => await ledgerPage(call.services, (await shownAccount(call, call.params.id)).id, call.query),
+  }),
+  route({
+    method: 'get',
+    path: '/v1/admin/accounts/{id}/members',
+    operationId: 'listMembersOfAccount',
+    tag: 'Server',
+    summary: 'List members of an account',
+    description: 'Newest first: whom to ask, and who may need a second factor reset.',
+    access: 'operator',
+    params,
+    query: membersQuery,
+    answers: [{ status: 200, description: 'A page of members.', schema: listSchema(memberSchema) }],
+    handle: async (call) =>
+      await membersPage(call.services, (await shownAccount(call, call.params.id)).id, call.query, () => true),
   }),
   route({
     method: 'get',
@@ -263,7 +300,7 @@ export const adminRoutes: readonly AccountRoute[] = [
     access: 'operator',
     stepUp: true,
     body: Type.Object({ account_id: accountId, reason }, { additionalProperties: false }),
-    answers: [{ status: 200, description: 'The account.', schema: accountSchema }],
+    answers: [{ status: 200, description: 'The account.', schema: accountOfServerSchema }],
     handle: async (call) => {
       const account = await liveAccount(call, call.body.account_id);
       await operate({ kind: 'suspend_account', accountId: account, reason: call.body.reason }, operationsOf(call));
@@ -281,7 +318,7 @@ export const adminRoutes: readonly AccountRoute[] = [
     stepUp: true,
     params,
     query: Type.Object({ reason }),
-    answers: [{ status: 200, description: 'The account.', schema: accountSchema }],
+    answers: [{ status: 200, description: 'The account.', schema: accountOfServerSchema }],
     handle: async (call) => {
       const account = await liveAccount(call, call.params.id);
       await operate({ kind: 'revive_account', accountId: account, reason: call.query.reason }, operationsOf(call));
@@ -358,9 +395,9 @@ export const adminRoutes: readonly AccountRoute[] = [
     operationId: 'listAccountPrices',
     tag: 'Server',
     summary: 'List the account-specific rates',
-    description: 'Present and future rates of one account; at most 1,000.',
+    description: 'Present and future rates, of one account or one model where given; at most 1,000.',
     access: 'operator',
-    query: Type.Object({ account_id: accountId }),
+    query: Type.Object({ account_id: Type.Optional(accountId), model: Type.Optional(modelName) }),
     answers: [
       {
         status: 200,
@@ -371,7 +408,8 @@ export const adminRoutes: readonly AccountRoute[] = [
     handle: async ({ query, services }) => {
       const { repositories, now } = services.operations;
       const rates = await repositories.listAccountPrices({
-        accountId: query.account_id,
+        ...(query.account_id === undefined ? {} : { accountId: query.account_id }),
+        ...(query.model === undefined ? {} : { modelId: query.model.toLowerCase() }),
         endingAfter: now(),
         limit: 1000,
       });
@@ -429,7 +467,7 @@ export const adminRoutes: readonly AccountRoute[] = [
     description: 'The list prices apply to requests that start from now on.',
     access: 'operator',
     stepUp: true,
-    query: Type.Object({ account_id: accountId, model: Type.String({ minLength: 1, maxLength: 128 }) }),
+    query: Type.Object({ account_id: accountId, model: modelName }),
     answers: [
       {
         status: 200,
@@ -453,9 +491,9 @@ export const adminRoutes: readonly AccountRoute[] = [
     tag: 'Server',
     summary: 'Preview the charges of rates',
     description:
-      'What the account was charged for the model in the last 30 days, and what it would have been by these rates: exact but for the rounding up of each request, less than a microcent each. Nothing is changed.',
+      'What the account was charged for the model in the last 30 days, and what it would have been by these rates: exact but for the rounding up of each request, less than a microcent each. Without an account: what all accounts were charged that have no rates of their own now, to try a list price. Nothing is changed.',
     access: 'operator',
-    body: Type.Object(priceBody, { additionalProperties: false }),
+    body: Type.Object({ ...priceBody, account_id: Type.Optional(accountId) }, { additionalProperties: false }),
     answers: [
       {
         status: 200,
@@ -477,11 +515,14 @@ export const adminRoutes: readonly AccountRoute[] = [
     handle: async (call) => {
       const { body, services } = call;
       const { repositories, now } = services.operations;
-      const account = await liveAccount(call, body.account_id);
       const modelId = modelNamed(call, body.model);
       const to = now();
       const from = to - 30 * dayMs;
-      const used = await repositories.chargedUsage({ accountId: account, modelId, from, to });
+      const whose =
+        body.account_id === undefined
+          ? { exceptAccounts: await accountsWithRates(call, modelId) }
+          : { accountId: await liveAccount(call, body.account_id) };
+      const used = await repositories.chargedUsage({ ...whose, modelId, from, to });
       const input = BigInt(body.input_microcents_per_million);
       const cached = BigInt(body.cache_read_microcents_per_million ?? body.input_microcents_per_million);
       const parts =
@@ -561,57 +602,6 @@ export const adminRoutes: readonly AccountRoute[] = [
         ),
       ),
   }),
-  route({
-    method: 'get',
-    path: '/v1/admin/backends',
-    operationId: 'listBackends',
-    tag: 'Server',
-    summary: 'List the backends',
-    description: 'With several workers, a backend is ready when it is ready in all of them.',
-    access: 'operator',
-    answers: [
-      {
-        status: 200,
-        description: 'All backends of this process.',
-        schema: wholeListSchema(
-          Type.Object({
-            object: Type.Literal('backend'),
-            model: Type.String(),
-            name: Type.String(),
-            state: Type.Enum(['starting', 'ready', 'failed']),
-            memory: Type.Union(
-              [
-                Type.Object({
-                  state: Type.Enum(['unloaded', 'waiting', 'loading', 'loaded'], {
-                    description: '`waiting`: for other models to make room.',
-                  }),
-                  bytes: Type.Union([Type.Number(), Type.Null()], {
-                    description: 'What the model takes when it is loaded.',
-                  }),
-                }),
-                Type.Null(),
-              ],
-              { description: 'Of a model in the embedded engine; null otherwise.' },
-            ),
-            tokens_per_second: Type.Union([Type.Number(), Type.Null()], {
-              description: 'Speed of one answer of the embedded engine, once it was measured.',
-            }),
-          }),
-        ),
-      },
-    ],
-    handle: async ({ services }) =>
-      page(
-        ((await services.backends?.()) ?? []).map(({ modelId, label, state, residence }) => ({
-          object: 'backend',
-          model: modelId,
-          name: label,
-          state,
-          memory: residence === undefined ? null : { state: residence.state, bytes: residence.memoryBytes ?? null },
-          tokens_per_second: roundedSpeed(residence?.tokensPerSecond),
-        })),
-      ),
-  }),
   ...addedBackendRoutes,
   route({
     method: 'get',
@@ -627,9 +617,6 @@ export const adminRoutes: readonly AccountRoute[] = [
   }),
 ];
 
-const roundedSpeed = (tokensPerSecond: number | undefined): number | null =>
-  tokensPerSecond === undefined ? null : Math.round(tokensPerSecond * 10) / 10;
-
 async function auditPage(
   { operations }: Call['services'],
   { page, ...request }: ReturnType<typeof auditRequest>,
@@ -641,11 +628,11 @@ async function auditPage(
 
 type ServerCall = Pick<Call, 'services'>;
 
-async function shownAccount({ services }: ServerCall, id: string): Promise<AccountObject> {
+async function shownAccount({ services }: ServerCall, id: string) {
   const { repositories, now } = services.operations;
   const found = await repositories.getAccount({ accountId: id });
   if (found === undefined || found.isSystem) throw notThere();
-  const [shown] = await accountObjects([found], repositories, now());
+  const [shown] = await accountsOfServer([found], repositories, now());
   return shown!;
 }
 
@@ -662,6 +649,14 @@ function modelNamed({ services }: ServerCall, named: string): string {
   if (model === undefined)
     throw new ApiError('unsupported_value', 'The configuration has no model of this id.', { param: 'model' });
   return model.id;
+}
+
+/** Accounts that do not pay the list price of a model now. */
+async function accountsWithRates({ services }: ServerCall, model: string): Promise<readonly string[]> {
+  const { repositories, now } = services.operations;
+  const at = now();
+  const rates = await repositories.listAccountPrices({ modelId: model.toLowerCase(), endingAfter: at, limit: 1000 });
+  return [...new Set(rates.filter(({ validFrom }) => validFrom <= at).map(({ accountId: id }) => id))];
 }
 
 interface CreditBody {

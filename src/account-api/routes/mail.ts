@@ -19,6 +19,7 @@ export const mailRoutes: readonly AccountRoute[] = [
     query: Type.Object({
       limit: Type.Optional(Type.Integer({ minimum: 1, maximum: 100 })),
       after: Type.Optional(Type.String({ maxLength: 100 })),
+      state: Type.Optional(Type.Enum(['waiting', 'sent', 'failed'])),
     }),
     answers: [
       {
@@ -27,8 +28,8 @@ export const mailRoutes: readonly AccountRoute[] = [
         schema: listSchema(mailSchema),
       },
     ],
-    handle: async ({ query: { limit = 20, after }, services }) => {
-      const mails = await services.operations.repositories.listMail({ limit: limit + 1, after });
+    handle: async ({ query: { limit = 20, after, state }, services }) => {
+      const mails = await services.operations.repositories.listMail({ limit: limit + 1, after, state });
       return listOf(mails, limit, mailObject, ({ id }) => id);
     },
   }),

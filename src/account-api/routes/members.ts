@@ -1,4 +1,5 @@
 import Type from 'typebox';
+import type { Static } from 'typebox';
 
 import { hashLinkToken, newLinkToken } from '../../accounts/link-token.ts';
 import { operate } from '../../accounts/operations.ts';
@@ -13,6 +14,7 @@ import { notThere } from '../input.ts';
 import { operationsOf } from '../operations-of.ts';
 import { everyRole, mayManage, roles, route } from '../route.ts';
 import type { AccountRoute, Call, Role } from '../route.ts';
+import type { AccountServices } from '../services.ts';
 import { listOf, listSchema, nullable, secondsOf } from '../wire.ts';
 import { checkPassword } from './owner.ts';
 import {
@@ -30,11 +32,11 @@ import {
 const tag = 'Members';
 const role = Type.Union(roles.map((name) => Type.Literal(name)));
 const memberId = Type.Object({ id: Type.String({ pattern: '^[0-9a-f]{32}$' }) });
-const paging = Type.Object({
+export const membersQuery = Type.Object({
   limit: Type.Optional(Type.Integer({ minimum: 1, maximum: 100 })),
   after: Type.Optional(Type.String({ maxLength: 100 })),
 });
-const member = Type.Object({
+export const memberSchema = Type.Object({
   id: Type.String({ description: 'Of the person.' }),
   object: Type.Literal('member'),
   name: Type.String(),
@@ -70,22 +72,10 @@ export const memberRoutes: readonly AccountRoute[] = [
     summary: 'List members',
     description: 'Newest first.',
     access: everyRole,
-    query: paging,
-    answers: [{ status: 200, description: 'Members of the account.', schema: listSchema(member) }],
+    query: membersQuery,
+    answers: [{ status: 200, description: 'Members of the account.', schema: listSchema(memberSchema) }],
     errors: ['http_404'],
-    handle: async (call) => {
-      const { account, services } = call;
-      const { limit = 20, after } = call.query;
-      const { repositories } = services.operations;
-      const rows = await repositories.listMembers({ accountId: account.id, limit: limit + 1, after });
-      const seen = await signInsOf(call, rows);
-      return listOf(
-        rows,
-        limit,
-        (row) => memberOf(row, seen),
-        ({ userId }) => userId,
-      );
-    },
+    handle: async (call) => await membersPage(call.services, call.account.id, call.query, maySeeSignIns(call)),
   }),
   route({
     method: 'get',
@@ -96,11 +86,11 @@ export const memberRoutes: readonly AccountRoute[] = [
     description: 'By the id of the person.',
     access: everyRole,
     params: memberId,
-    answers: [{ status: 200, description: 'The member.', schema: member }],
+    answers: [{ status: 200, description: 'The member.', schema: memberSchema }],
     errors: ['http_404'],
     handle: async (call) => {
       const row = await memberMeant(call);
-      return memberOf(row, await signInsOf(call, [row]));
+      return memberOf(row, await signInsOf(call.services, [row], maySeeSignIns(call)));
     },
   }),
   route({
@@ -115,7 +105,7 @@ export const memberRoutes: readonly AccountRoute[] = [
     stepUp: true,
     params: memberId,
     body: Type.Object({ role }, { additionalProperties: false }),
-    answers: [{ status: 200, description: 'The member as they are now.', schema: member }],
+    answers: [{ status: 200, description: 'The member as they are now.', schema: memberSchema }],
     errors: ['http_403', 'http_404', 'http_409'],
     handle: async (call) => {
       const before = await memberMeant(call);
@@ -129,7 +119,7 @@ export const memberRoutes: readonly AccountRoute[] = [
         before: { role: before.role },
         after: { role: body.role },
       });
-      return memberOf({ ...before, role: body.role }, await signInsOf(call, [before]));
+      return memberOf({ ...before, role: body.role }, await signInsOf(call.services, [before], maySeeSignIns(call)));
     },
   }),
   route({
@@ -186,7 +176,7 @@ export const memberRoutes: readonly AccountRoute[] = [
     summary: 'List invitations',
     description: 'Invitations that can still be accepted, newest first.',
     access: mayManage,
-    query: paging,
+    query: membersQuery,
     answers: [{ status: 200, description: 'Open invitations.', schema: listSchema(invitation) }],
     handle: async ({ account, query: { limit = 20, after }, services }) => {
       const { repositories, now } = services.operations;
@@ -360,16 +350,38 @@ async function changeRole(
   }
 }
 
-/** When members last signed in, by their id: as far as the sender may see it, as in the log of changes. */
-async function signInsOf(
-  { account, principal, services }: Pick<Call, 'account' | 'principal' | 'services'>,
-  members: readonly MemberRow[],
-): Promise<ReadonlyMap<string, number>> {
+/** Whose last sign-in the sender may see, as in the log of changes: everybody's, or their own. */
+function maySeeSignIns({ account, principal }: Pick<Call, 'account' | 'principal'>): (userId: string) => boolean {
   const seesAll = account.role === 'owner' || account.role === 'admin';
   const own = principal.kind === 'user' ? principal.userId : undefined;
-  const userIds = members.map(({ userId }) => userId).filter((id) => seesAll || id === own);
-  const signIns = await services.operations.repositories.lastSignIns({ userIds });
+  return (userId) => seesAll || userId === own;
+}
+
+/** When members last signed in, by their id, of those whom the sender may see. */
+async function signInsOf(
+  { operations }: Pick<AccountServices, 'operations'>,
+  members: readonly MemberRow[],
+  maySee: (userId: string) => boolean,
+): Promise<ReadonlyMap<string, number>> {
+  const userIds = members.map(({ userId }) => userId).filter(maySee);
+  const signIns = await operations.repositories.lastSignIns({ userIds });
   return new Map(signIns.map(({ userId, at }) => [userId, at]));
+}
+
+export async function membersPage(
+  services: Pick<AccountServices, 'operations'>,
+  accountId: string,
+  { limit = 20, after }: Static<typeof membersQuery>,
+  maySee: (userId: string) => boolean,
+) {
+  const rows = await services.operations.repositories.listMembers({ accountId, limit: limit + 1, after });
+  const signIns = await signInsOf(services, rows, maySee);
+  return listOf(
+    rows,
+    limit,
+    (row) => memberOf(row, signIns),
+    ({ userId }) => userId,
+  );
 }
 
 const memberOf = ({ userId, name, email, role, joinedAt }: MemberRow, signIns: ReadonlyMap<string, number>) => ({

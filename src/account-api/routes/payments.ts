@@ -1,4 +1,5 @@
 import Type from 'typebox';
+import type { Static } from 'typebox';
 
 import { uuidText } from '../../platform/ids/uuid.ts';
 import { ApiError } from '../../platform/errors.ts';
@@ -66,8 +67,12 @@ const autoTopupSchema = Type.Object({
 
 const ledgerTypes = ['topup', 'grant', 'refund', 'adjustment', 'chargeback', 'expiry', 'usage'] as const;
 type LedgerType = (typeof ledgerTypes)[number];
+export const ledgerQuery = Type.Object(
+  { ...pageQuery, type: Type.Optional(Type.Enum([...ledgerTypes])) },
+  { additionalProperties: false },
+);
 
-const entrySchema = Type.Object({
+export const entrySchema = Type.Object({
   id: Type.String(),
   object: Type.Literal('ledger_entry'),
   type: Type.Enum([...ledgerTypes]),
@@ -338,24 +343,9 @@ export const paymentRoutes: readonly AccountRoute[] = [
     description:
       'Newest first, with the balance after each. Charges of requests are summed between two movements, or from the start of a day in the account’s time zone; only the newest sum still grows. `after` is the id of the last entry of the page before.',
     access: everyRole,
-    query: Type.Object(
-      { ...pageQuery, type: Type.Optional(Type.Enum([...ledgerTypes])) },
-      { additionalProperties: false },
-    ),
+    query: ledgerQuery,
     answers: [{ status: 200, description: 'A page of movements.', schema: listSchema(entrySchema) }],
-    handle: async ({ account, query, services }) => {
-      const { repositories, now } = services.operations;
-      const limit = pageLimit(query.limit);
-      const rows = await repositories.listLedger({
-        accountId: account.id,
-        limit: limit + 1,
-        now: now(),
-        ...(query.type === undefined ? {} : { kind: kindOf[query.type] }),
-        ...(query.after === undefined ? {} : { after: cursorOf(query.after) }),
-      });
-      if (rows === undefined) throw notThere();
-      return listOf(rows, limit, shownEntry, idOfEntry);
-    },
+    handle: async ({ account, query, services }) => await ledgerPage(services, account.id, query),
   }),
   route({
     method: 'post',
@@ -417,6 +407,24 @@ export const paymentRoutes: readonly AccountRoute[] = [
     },
   }),
 ];
+
+/** Throws `http_404` for an `after` that is not of this account. */
+export async function ledgerPage(
+  { operations }: Pick<AccountServices, 'operations'>,
+  accountId: string,
+  { limit: asked, type, after }: Static<typeof ledgerQuery>,
+) {
+  const limit = pageLimit(asked);
+  const rows = await operations.repositories.listLedger({
+    accountId,
+    limit: limit + 1,
+    now: operations.now(),
+    ...(type === undefined ? {} : { kind: kindOf[type] }),
+    ...(after === undefined ? {} : { after: cursorOf(after) }),
+  });
+  if (rows === undefined) throw notThere();
+  return listOf(rows, limit, shownEntry, idOfEntry);
+}
 
 export function paymentsOf({ payments }: AccountServices): Payments {
   if (payments === undefined)

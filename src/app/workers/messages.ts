@@ -4,7 +4,7 @@ import type { ErrorMapping } from '../../platform/rpc/failure.ts';
 import type { Rpc } from '../../platform/rpc/rpc.ts';
 import { storeErrors } from '../../store/store-error.ts';
 import type { OwnerCalls, WorkerCalls as WorkerCallsOfStore } from '../../store/workers/protocol.ts';
-import type { ServiceStatus } from '../control/status.ts';
+import type { BackendStatus } from '../control/status.ts';
 import type { FamilyFigures } from '../../platform/metrics/figures.ts';
 
 /** What a worker receives when it begins. */
@@ -27,7 +27,7 @@ export interface WorkerBegan {
   readonly port: number;
 }
 
-export type WorkerBackends = ServiceStatus['backends'];
+export type WorkerBackends = readonly BackendStatus[];
 export type WorkerFigures = readonly FamilyFigures[];
 
 /** What a worker calls at its parent. */

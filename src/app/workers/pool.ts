@@ -11,6 +11,7 @@ import type { FamilyFigures } from '../../platform/metrics/figures.ts';
 import { RestartBackoff } from '../../platform/rpc/restart-backoff.ts';
 import { Rpc } from '../../platform/rpc/rpc.ts';
 import { ProcessTransport } from '../../platform/rpc/transport.ts';
+import type { BackendStatus } from '../control/status.ts';
 import type { SharedStore } from '../stores.ts';
 import type { Prepared } from '../config-rollout.ts';
 import { workerErrors } from './messages.ts';
@@ -188,14 +189,13 @@ export class Pool {
     ]);
   }
 
-  /** Backends as the workers see them; the worst state that one of them reports. */
+  /** Backends as the workers see them; the worst that one of them reports. */
   async backends(): Promise<WorkerBackends> {
-    const states = ['ready', 'starting', 'failed'] as const;
-    const seen = new Map<string, WorkerBackends[number]>();
+    const seen = new Map<string, BackendStatus>();
     for (const backend of (await this.#askAll((rpc) => rpc.call('backends', null, inTime))).flat()) {
       const name = `${backend.modelId} ${backend.label}`;
       const known = seen.get(name);
-      if (known === undefined || states.indexOf(backend.state) > states.indexOf(known.state)) seen.set(name, backend);
+      seen.set(name, known === undefined ? backend : together(known, backend));
     }
     return [...seen.values()];
   }
@@ -365,6 +365,22 @@ export class Pool {
     const answers = await Promise.allSettled(this.#members().map(({ rpc }) => ask(rpc)));
     return answers.flatMap((answer) => (answer.status === 'fulfilled' ? [answer.value] : []));
   }
+}
+
+const states = ['ready', 'starting', 'failed'] as const;
+
+/** What two workers say of a backend. Each has a share of what it takes. */
+function together(one: BackendStatus, other: BackendStatus): BackendStatus {
+  const worse = states.indexOf(other.state) > states.indexOf(one.state) ? other : one;
+  const most = (a: number | null, b: number | null): number | null =>
+    a === null ? b : b === null ? a : Math.max(a, b);
+  return {
+    ...worse,
+    runningMax: one.runningMax === null || other.runningMax === null ? null : one.runningMax + other.runningMax,
+    failures: Math.max(one.failures, other.failures),
+    ejectedForMs: most(one.ejectedForMs, other.ejectedForMs),
+    promptTokensPerSecond: most(one.promptTokensPerSecond, other.promptTokensPerSecond),
+  };
 }
 
 interface HowEnded {

@@ -69,6 +69,24 @@ export function mergedFigures(
   return [...merged.values()].map(({ description, series }) => ({ description, series: [...series.values()] }));
 }
 
+/** The value of a metric where its labels have these values; undefined: there is none. */
+export function figureOf(
+  families: readonly FamilyFigures[],
+  name: string,
+  ...values: readonly string[]
+): number | undefined {
+  const family = families.find(({ description }) => description.name === name);
+  const wanted = labelsText(family?.description.labels ?? [], values);
+  const value = family?.series.find(([labels]) => labels === wanted)?.[1];
+  return typeof value === 'number' ? value : undefined;
+}
+
+/** The values of a metric of one process each, or with other labels. */
+export const figuresOf = (families: readonly FamilyFigures[], name: string): readonly number[] =>
+  (families.find(({ description }) => description.name === name)?.series ?? []).flatMap(([, value]) =>
+    typeof value === 'number' ? [value] : [],
+  );
+
 /** What remains of a process that has ended: its counters keep counting. */
 export const countsOf = (families: readonly FamilyFigures[]): readonly FamilyFigures[] =>
   families.filter(({ description: { type, across } }) => type !== 'gauge' && across === 'sum');

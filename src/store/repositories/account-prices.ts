@@ -82,6 +82,7 @@ export async function listAccountPrices(
   db: Db,
   request: {
     readonly accountId?: string;
+    readonly modelId?: string;
     /** Only those of these accounts, at most as many as fit a page. */
     readonly accountIds?: readonly string[];
     readonly endingAfter: number;
@@ -89,7 +90,7 @@ export async function listAccountPrices(
     readonly limit?: number;
   },
 ): Promise<readonly AccountPrice[]> {
-  const { accountId, accountIds, endingAfter, after } = request;
+  const { accountId, accountIds, modelId, endingAfter, after } = request;
   let query = db
     .selectFrom('account_price')
     .selectAll()
@@ -99,6 +100,7 @@ export async function listAccountPrices(
     .orderBy('validFrom')
     .limit(pageOf(request.limit));
   if (accountId !== undefined) query = query.where('accountId', '=', accountId);
+  if (modelId !== undefined) query = query.where('modelId', '=', modelId);
   if (accountIds !== undefined) query = query.where('accountId', 'in', accountIds);
   if (after !== undefined) {
     query = query.where((is) =>

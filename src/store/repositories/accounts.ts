@@ -68,10 +68,12 @@ export async function listCustomers(
     readonly after?: string | undefined;
     /** Also deleted ones. */
     readonly withDeleted?: boolean | undefined;
+    /** Part of their id or name, or of the address of one of their members. */
+    readonly search?: string | undefined;
     readonly limit: number;
   },
 ): Promise<readonly Account[]> {
-  const { status, after, withDeleted, limit } = request;
+  const { status, after, withDeleted, search, limit } = request;
   let query = db
     .selectFrom('account')
     .selectAll()
@@ -82,12 +84,21 @@ export async function listCustomers(
     .limit(limit);
   if (status !== undefined) query = query.where('status', '=', status);
   if (withDeleted !== true) query = query.where('deletedAt', 'is', null);
+  if (search !== undefined) query = query.where(isFoundBy(search));
   if (after !== undefined) {
     const last = await db.selectFrom('account').select('createdAt').where('id', '=', after).executeTakeFirst();
     if (last === undefined) return [];
     query = query.where((is) => is(is.refTuple('createdAt', 'id'), '<', is.tuple(last.createdAt, after)));
   }
   return (await query.execute()).map(toAccount);
+}
+
+function isFoundBy(search: string) {
+  const part = `%${search.toLowerCase().replaceAll(/[\\%_]/g, String.raw`\$&`)}%`;
+  const isIn = (column: string) => sql<boolean>`lower(${sql.ref(column)}) like ${part} escape '\\'`;
+  // Written out, because better-auth's table has names of its own.
+  const members = sql`select member.account_id from member join auth_user on auth_user.id = member.user_id where ${isIn('auth_user.email')}`;
+  return sql<boolean>`(${isIn('account.name')} or ${isIn('account.id')} or account.id in (${members}))`;
 }
 
 /** Sets the models that the keys of a customer may use; undefined when there is no such account. */
@@ -211,19 +222,25 @@ export async function heldByAccounts(
     .execute();
 }
 
-/** What an account was charged for a model in a span of time, and for how many tokens. */
+/** What an account, or all but some, were charged for a model in a span of time, and for how many tokens. */
 export async function chargedUsage(
   db: Db,
-  request: { readonly accountId: string; readonly modelId: string; readonly from: number; readonly to: number },
+  request: {
+    readonly accountId?: string;
+    readonly exceptAccounts?: readonly string[];
+    readonly modelId: string;
+    readonly from: number;
+    readonly to: number;
+  },
 ): Promise<
   Pick<Row<'usage'>, 'promptTokens' | 'cachedTokens' | 'completionTokens' | 'costMicrocents'> & {
     readonly requests: number;
   }
 > {
-  const { accountId, modelId, from, to } = request;
+  const { accountId, exceptAccounts = [], modelId, from, to } = request;
   const sum = <Sum extends number | bigint>(column: string) =>
     sql<Sum>`cast(coalesce(sum(${sql.ref(column)}), 0) as bigint)`;
-  return await db
+  let query = db
     .selectFrom('usage')
     .select((is) => is.fn.countAll<number>().as('requests'))
     .select([sum<number>('promptTokens').as('promptTokens'), sum<number>('cachedTokens').as('cachedTokens')])
@@ -231,11 +248,12 @@ export async function chargedUsage(
       sum<number>('completionTokens').as('completionTokens'),
       sum<bigint>('costMicrocents').as('costMicrocents'),
     ])
-    .where('accountId', '=', accountId)
     .where('endedAt', '>=', from)
     .where('endedAt', '<', to)
     .where('modelId', '=', modelId)
     .where('costMicrocents', '>', 0n)
-    .where(inMonthsOf(db, { from, to }))
-    .executeTakeFirstOrThrow();
+    .where(inMonthsOf(db, { from, to }));
+  if (accountId !== undefined) query = query.where('accountId', '=', accountId);
+  if (exceptAccounts.length > 0) query = query.where('accountId', 'not in', exceptAccounts);
+  return await query.executeTakeFirstOrThrow();
 }

@@ -84,6 +84,47 @@ export async function creditSummary(
   });
 }
 
+/** What these accounts have spent, and how many of their requests run. All of it is from one moment. */
+export async function spentByAccounts(
+  db: Db,
+  { accountIds }: { readonly accountIds: readonly string[] },
+): Promise<readonly { readonly accountId: string; readonly microcents: bigint; readonly heldRequests: number }[]> {
+  if (accountIds.length === 0) return [];
+  return await inOneMoment(db, async (transaction) => {
+    const accounts = await transaction
+      .selectFrom('account')
+      .select(['id', 'available', leased()])
+      .where('id', 'in', accountIds)
+      .execute();
+    const moved = new Map<string, bigint>();
+    for (const [side, sign] of [
+      ['credit_account', 1n],
+      ['debit_account', -1n],
+    ] as const) {
+      const sums = await transaction
+        .selectFrom('transfer')
+        .select([`${side} as id`, sql<bigint>`cast(sum(amount) as bigint)`.as('amount')])
+        .where(side, 'in', accountIds)
+        .groupBy(side)
+        .execute();
+      for (const { id, amount } of sums) moved.set(id, (moved.get(id) ?? 0n) + sign * amount);
+    }
+    const running = await transaction
+      .selectFrom('open_request')
+      .select((of) => ['account_id', of.fn.countAll<bigint>().as('requests')])
+      .where('account_id', 'in', accountIds)
+      .groupBy('account_id')
+      .execute();
+    const requests = new Map(running.map((row) => [row.account_id, Number(row.requests)]));
+    return accounts.map(({ id, available, leased: leasedMicrocents }) => ({
+      accountId: id,
+      // M4: the balance plus what was used is what was credited.
+      microcents: (moved.get(id) ?? 0n) - (available + leasedMicrocents),
+      heldRequests: requests.get(id) ?? 0,
+    }));
+  });
+}
+
 export type LedgerEntry =
   | {
       readonly kind: TransferKind;

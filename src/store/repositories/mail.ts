@@ -85,7 +85,15 @@ export async function noteMailAttempt(
 /** Newest first, at most 100; without texts and attachments. */
 export async function listMail(
   db: Db,
-  { limit, after }: { readonly limit: number; readonly after?: string | undefined },
+  {
+    limit,
+    after,
+    state,
+  }: {
+    readonly limit: number;
+    readonly after?: string | undefined;
+    readonly state?: OutboxMail['state'] | undefined;
+  },
 ): Promise<readonly OutboxMail[]> {
   let query = db
     .selectFrom('mail')
@@ -103,6 +111,7 @@ export async function listMail(
       'lastError',
     ]);
   if (after !== undefined) query = query.where('id', '<', after);
+  if (state !== undefined) query = query.where('state', '=', state);
   const rows = await query
     .orderBy('id', 'desc')
     .limit(Math.max(1, Math.min(limit, 101)))

@@ -212,6 +212,7 @@ const storedOperations = {
   lastUseOfKeys: keys.lastUseOfKeys,
   heldOf: credits.heldOf,
   creditSummary: credits.creditSummary,
+  spentByAccounts: credits.spentByAccounts,
   listLedger: credits.listLedger,
   spendSince: reports.spendSince,
   spendOfKeys: reports.spendOfKeys,

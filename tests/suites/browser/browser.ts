@@ -28,17 +28,22 @@ export class Person {
   readonly #look: Look;
   readonly #complaints: string[] = [];
   readonly #expected: number[] = [];
+  readonly #forgiven: RegExp[] = [];
 
   private constructor(context: BrowserContext, page: Page, look: Look, ownOrigins: readonly string[]) {
     this.context = context;
     this.page = page;
     this.#look = look;
-    page.on('pageerror', (error) => this.#complaints.push(`error of a script: ${error.message}`));
+    page.on('pageerror', (error) => {
+      if (!this.#forgiven.some((words) => words.test(error.message)))
+        this.#complaints.push(`error of a script: ${error.message}`);
+    });
     page.on('console', (message) => {
       const { url } = message.location();
       const status = Number(/status of (\d+)/.exec(message.text())?.[1]);
       const at = this.#expected.indexOf(status);
       if (at >= 0) this.#expected.splice(at, 1);
+      else if (this.#forgiven.some((words) => words.test(message.text()))) return;
       // Violations of the content security policy are errors here too.
       else if (message.type() === 'error' || message.type() === 'warning')
         this.#complaints.push(`${message.type()} on the console: ${message.text()} (${url})`);
@@ -64,6 +69,11 @@ export class Person {
   /** The next answer with this status is what the test is about; Chromium calls each that is no success an error. */
   expects(status: number): void {
     this.#expected.push(status);
+  }
+
+  /** What the browser says in these words, however often, is what the test is about. */
+  forgives(words: RegExp): void {
+    this.#forgiven.push(words);
   }
 
   /** Opens a page, and looks at it. */

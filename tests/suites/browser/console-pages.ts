@@ -2,7 +2,7 @@ import type { Person } from './browser.ts';
 
 /** A page of the console. The suite visits it in both colour schemes, on a phone and on a desktop, in every language. */
 export interface ConsolePage {
-  /** `KEY` and `REQUEST` stand for ids of a key and of a request that are there. */
+  /** `KEY`, `REQUEST` and `ACCOUNT` stand for ids of a key, of a request and of an account that are there. */
   readonly path: string;
   /** Signed in as the owner, who is the operator too; left out: not signed in. */
   readonly signedIn?: true;
@@ -58,6 +58,24 @@ export const consolePages: readonly ConsolePage[] = [
   { path: '/settings?view=account', signedIn: true },
   { path: '/settings?view=data', signedIn: true },
   { path: '/gallery', signedIn: true },
+  { path: '/operator/accounts', signedIn: true },
+  { path: '/operator/accounts?search=nothing&status=suspended', signedIn: true },
+  { path: '/operator/accounts?open=create', signedIn: true },
+  { path: '/operator/accounts?open=release', signedIn: true },
+  { path: '/operator/accounts/ACCOUNT', signedIn: true },
+  { path: '/operator/accounts/ACCOUNT?view=people', signedIn: true },
+  { path: '/operator/accounts/ACCOUNT?view=suspensions', signedIn: true },
+  { path: '/operator/accounts/acct_nothing', signedIn: true },
+  { path: '/operator/catalogue', signedIn: true },
+  { path: '/operator/catalogue?model=demo', signedIn: true, then: (person) => openDialog(person, 1) },
+  { path: '/operator/catalogue?model=demo', signedIn: true, then: (person) => openDialog(person, 2) },
+  { path: '/operator/catalogue?model=gone', signedIn: true },
+  { path: '/operator/catalogue?account=ACCOUNT', signedIn: true },
+  { path: '/operator/system', signedIn: true },
+  { path: '/operator/outbox', signedIn: true },
+  { path: '/operator/outbox?state=failed', signedIn: true },
+  { path: '/operator/audit', signedIn: true, then: openFirst },
+  { path: '/operator/audit?account=ACCOUNT&action=nothing', signedIn: true },
 ];
 
 async function openFirstRow({ page }: Person): Promise<void> {
@@ -67,5 +85,17 @@ async function openFirstRow({ page }: Person): Promise<void> {
 
 async function pressKey({ page }: Person, key: string): Promise<void> {
   await page.keyboard.press(key);
+  await page.locator('dialog[open]').waitFor();
+}
+
+/** By one of the buttons beside the title; the first one copies the id. */
+async function openDialog({ page }: Person, button: number): Promise<void> {
+  await page.locator('main h1').locator('xpath=../..').getByRole('button').nth(button).click();
+  await page.locator('dialog[open]').waitFor();
+}
+
+/** The first row of the list. */
+async function openFirst({ page }: Person): Promise<void> {
+  await page.locator('[data-row] a').first().click();
   await page.locator('dialog[open]').waitFor();
 }

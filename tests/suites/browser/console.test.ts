@@ -219,12 +219,15 @@ describe('every page', () => {
           await visit(person, path, then);
         await signIn(person);
         for (const { path, then } of consolePages.filter(({ signedIn }) => signedIn === true)) {
-          if (/key_nothing|(req|whe)_0+$/.test(path)) person.expects(404);
-          await visit(person, path.replace('KEY', keyId).replace('REQUEST', requestId), then);
+          if (/_nothing|(req|whe)_0+$/.test(path)) person.expects(404);
+          await visit(person, idsIn(path), then);
         }
         await person.leave();
       });
 });
+
+const idsIn = (path: string): string =>
+  path.replace('KEY', keyId).replace('REQUEST', requestId).replace('ACCOUNT', service.accountId);
 
 /** What axe finds does not depend on the language: it looks at the pages in English. */
 async function visit(person: Person, path: string, then?: (person: Person) => Promise<void>): Promise<void> {

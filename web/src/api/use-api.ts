@@ -32,6 +32,8 @@ interface GetOptions {
   readonly enabled?: boolean | undefined;
   /** Shows what was there while parameters change. */
   readonly keepPrevious?: boolean | undefined;
+  /** The API wants proof of identity before it shows it: the person is asked. */
+  readonly proves?: boolean | undefined;
 }
 
 /** Also for loaders and tests of a key of the cache. */
@@ -45,16 +47,18 @@ export const getKey = (path: string, params?: unknown): readonly unknown[] => [
 export function useGet<Path extends GetPath>(
   path: Path,
   params?: GetParams<Path>,
-  { every, enabled, keepPrevious }: GetOptions = {},
+  { every, enabled, keepPrevious, proves }: GetOptions = {},
 ): UseQueryResult<Got<Path>, ApiFailure> {
   return useQuery<Got<Path>, ApiFailure>({
     queryKey: getKey(path, params),
-    queryFn: ({ signal }) => get(path, params, signal),
+    queryFn: ({ signal }) => (proves === true ? proved : now)(() => get(path, params, signal)),
     ...(every === undefined ? {} : { refetchInterval: ({ state: { error } }) => (isFinal(error) ? false : every) }),
     ...(enabled === undefined ? {} : { enabled }),
     ...(keepPrevious === true ? { placeholderData: keepPreviousData as never } : {}),
   });
 }
+
+const now = <Answer>(ask: () => Promise<Answer>): Promise<Answer> => ask();
 
 /** What is not there, or not allowed, is not asked for again and again. */
 const isFinal = (error: ApiFailure | null): boolean => error?.status === 403 || error?.status === 404;
@@ -142,7 +146,12 @@ export type SendInput<Of extends Method, Path extends SendPath<Of>> = {
   }
     ? Body
     : never;
+  /** The key of a form that may be sent again after an answer that was lost: it takes effect once. */
+  readonly once?: string;
 };
+
+/** What the API answers. */
+export type Sent<Of extends Method, Path extends SendPath<Of>> = Json<Operation<Of, Path>>;
 
 /**
  * A change. Where the API wants to know once more who it is, the person is asked and the change is repeated. `refreshes` are the
@@ -177,9 +186,9 @@ export function useRefresh(): (beginnings: readonly string[]) => Promise<void> {
 export async function send<Of extends Method, Path extends SendPath<Of>>(
   method: Of,
   path: Path,
-  input: SendInput<Of, Path> = {},
+  { once, ...input }: SendInput<Of, Path> = {},
 ): Promise<Json<Operation<Of, Path>>> {
-  const headers = method === 'post' ? { 'idempotency-key': newIdempotencyKey() } : {};
+  const headers = method === 'post' ? { 'idempotency-key': once ?? newIdempotencyKey() } : {};
   return await proved<never>(() =>
     content(
       (client as unknown as Record<string, (path: string, init: object) => never>)[method.toUpperCase()]!(path, {

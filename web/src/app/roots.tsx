@@ -2,7 +2,6 @@ import { createRootRouteWithContext, createRoute, redirect } from '@tanstack/rea
 import type { QueryClient } from '@tanstack/react-query';
 
 import { meQuery } from '../api/session.ts';
-import { NotFoundPage, RouteError } from './errors.tsx';
 import { OpenFrame, Shell } from './shell.tsx';
 import { Root } from './root.tsx';
 
@@ -12,8 +11,6 @@ export interface RouterContext {
 
 export const rootRoute = createRootRouteWithContext<RouterContext>()({
   component: Root,
-  notFoundComponent: NotFoundPage,
-  errorComponent: RouteError,
 });
 
 /** The parent of pages for people who are signed in; others are asked to, and come back. */
@@ -26,8 +23,6 @@ export const shellRoute = createRoute({
       throw redirect({ to: '/sign-in', search: location.href === '/' ? {} : { next: location.href } } as never);
   },
   component: Shell,
-  errorComponent: RouteError,
-  notFoundComponent: NotFoundPage,
 });
 
 /** The parent of pages for everybody. */
@@ -35,5 +30,4 @@ export const openRoute = createRoute({
   getParentRoute: () => rootRoute,
   id: 'open',
   component: OpenFrame,
-  errorComponent: RouteError,
 });

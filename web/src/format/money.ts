@@ -54,5 +54,19 @@ export function centsOf(typed: string): number | undefined {
   return Number(match[1]) * 100 + Number((match[2] ?? '').padEnd(2, '0'));
 }
 
+/** `0.075` in microcents: rates have more decimals than amounts. undefined: not one. */
+export function microcentsOf(typed: string): number | undefined {
+  const match = /^\$?\s*(\d{1,7})(?:[.,](\d{1,8}))?$/.exec(typed.trim());
+  if (match === null) return undefined;
+  return Number(match[1] + (match[2] ?? '').padEnd(decimals, '0'));
+}
+
+/** The other way, for a field: at least two decimals, and as many as it has. */
+export function microcentsTyped(microcents: number): string {
+  const digits = String(microcents).padStart(decimals + 1, '0');
+  const fraction = digits.slice(-decimals).replace(/0+$/, '');
+  return `${digits.slice(0, -decimals)}.${fraction.padEnd(2, '0')}`;
+}
+
 /** The other way, for a field. */
 export const dollarsTyped = (cents: number): string => (cents / 100).toFixed(2);

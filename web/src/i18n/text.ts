@@ -91,8 +91,12 @@ const filled = (text: string, values: Values, of: Language): string =>
   text.replaceAll(/\{(\w+)\}/g, (whole, name: string) => {
     const value = values[name];
     if (value === undefined) return whole;
-    return typeof value === 'number' ? new Intl.NumberFormat(localeOf[of]).format(value) : value;
+    return typeof value === 'number' ? new Intl.NumberFormat(localeOf[of]).format(value) : isolated(value);
   });
+
+/** A name that is written from right to left, or says that it were, turns nothing around it. */
+const isolated = (text: string): string =>
+  /[\u0590-\u08ff\u200e\u200f\u202a-\u202e\u2066-\u2069]/.test(text) ? `\u2068${text}\u2069` : text;
 
 function enriched(text: string, tags: Tags): ReactNode {
   const parts = text.split(/<(\w+)>(.*?)<\/\1>/gs);

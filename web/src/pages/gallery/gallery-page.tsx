@@ -18,6 +18,7 @@ import { Menu, MenuItem, MenuLabel, MenuLine } from '../../components/menu.tsx';
 import { SecretField } from '../../components/secret-field.tsx';
 import { Meter } from '../../components/meter.tsx';
 import { Columns, Facts, Page, Panel, Tiles } from '../../components/page.tsx';
+import { SearchField } from '../../components/search-field.tsx';
 import { EmptyState, ErrorNote, Note, Skeleton } from '../../components/state.tsx';
 import { DataTable, wholeList } from '../../components/table.tsx';
 import { Tabs } from '../../components/tabs.tsx';
@@ -194,6 +195,7 @@ function Fields() {
       <Form label="Fields" onSubmit={() => {}}>
         <TextField label="Name" hint="Shown in lists." defaultValue={hostile} />
         <TextField label="Amount" optional isMoney />
+        <SearchField label="Search" hint="A part of a name." value={hostile} onChange={() => {}} />
         <TextField label="Address" error="This is no address." defaultValue="olga@" />
         <TextField label="Locked" disabled defaultValue="cannot be changed" />
         <Select

@@ -1,0 +1,209 @@
+// A service with a month behind it: the real program, started once for each of some days with its clock set to that day, answers
+// real requests, and the ledger has what they cost. Only the models are scripts, so that nothing is downloaded.
+import { spawn } from 'node:child_process';
+import { randomUUID } from 'node:crypto';
+import fs from 'node:fs';
+import path from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { dist } from '../build.mjs';
+
+const dayMs = 86_400_000;
+const days = 30;
+const requestsPerDay = 24;
+const startTimeoutMs = 120_000;
+
+const words = `[{ text: ["The", " answer", " depends", " on", " the", " context", "."] }]`;
+
+/** Names and prices of models that people know; each plays a script. */
+const models = [
+  ['qwen3-235b-a22b', 'Qwen3 235B A22B', 131_072, 70, 280, 40],
+  ['llama-3.3-70b-instruct', 'Llama 3.3 70B Instruct', 131_072, 60, 80, 30],
+  ['mistral-small-24b', 'Mistral Small 24B', 32_768, 10, 30, 20],
+  ['gemma-3-12b-it', 'Gemma 3 12B', 131_072, 5, 10, 12],
+];
+
+const config = `server:
+  inference: { port: 0 }
+  account: { port: 0 }
+accounts: { first_credit_cents: 2500 }
+sign_in: { sign_up: open }
+plans: [{ name: team, max_concurrency: 20 }, { name: business, max_concurrency: 100 }]
+models:
+${models
+  .map(
+    ([id, name, context, input, output, length]) => `  - id: ${id}
+    display_name: ${name}
+    context_length: ${context}
+    max_output_tokens: null
+    pricing: { input_cents_per_million: ${input}, output_cents_per_million: ${output} }
+    sampling: honor
+    capabilities: { tools: false, chat_completions: { json_object: false, json_schema: false, regex: false, grammar: false, n: false } }
+    backends:
+      - engine: scripted
+        name: first
+        scripts:
+          - { when: { last_text: fall }, say: [{ text: "It" }], fault: { after_tokens: 0, type: error } }
+          - { say: ${words}, repeat: ${length}, first_token_ms: 20 }`,
+  )
+  .join('\n')}
+`;
+
+export const owner = { email: 'ada@example.com', name: 'Ada Fischer', password: 'correct horse battery' };
+
+/** The keys of the demo, how much of the work each does, and with which models. */
+const keys = [
+  { name: 'Support assistant', tags: ['support'], limit: 500, share: 10, models: [0, 0, 1] },
+  { name: 'Nightly summaries', tags: ['batch'], share: 6, models: [2, 2, 3] },
+  { name: 'Search', tags: ['search'], limit: 200, share: 5, models: [3] },
+  { name: 'Ada’s laptop', tags: [], share: 2, models: [0, 1, 2] },
+];
+const customers = ['Harbour Robotics', 'Atelier Lumen', 'Northwind Labs', 'Riverside Clinic', 'Open Archive'];
+
+/** The same history each time. */
+function random(seed) {
+  let state = seed;
+  return () => {
+    state = (state * 1_664_525 + 1_013_904_223) % 4_294_967_296;
+    return state / 4_294_967_296;
+  };
+}
+
+export class DemoService {
+  constructor(folder) {
+    this.folder = folder;
+    this.random = random(7);
+    this.cookies = new Map();
+    this.secrets = [];
+    this.said = '';
+    fs.writeFileSync(path.join(folder, 'tokenhouse.yaml'), config);
+  }
+
+  /** Starts the program with its clock so many days back; resolves when it is ready. */
+  async start(daysAgo) {
+    const from = this.said.length;
+    this.child = spawn(
+      process.execPath,
+      [
+        '--import',
+        pathToFileURL(path.join(import.meta.dirname, 'clock.mjs')).href,
+        path.join(dist, 'main.js'),
+        'serve',
+      ],
+      {
+        cwd: this.folder,
+        env: { ...process.env, DEMO_CLOCK_OFFSET_MS: String(-Math.round(daysAgo * dayMs)) },
+        stdio: ['ignore', 'ignore', 'pipe'],
+      },
+    );
+    const { child } = this;
+    child.stderr.on('data', (text) => (this.said += text));
+    await until(() => {
+      if (child.exitCode !== null) throw new Error(`the service has ended:\n${this.said.slice(from)}`);
+      return /Errors +\S+\/docs/.test(this.said.slice(from));
+    }, startTimeoutMs);
+    const now = this.said.slice(from);
+    this.url = /API +(\S+)\/v1/.exec(now)[1];
+    this.accountUrl = /Errors +(\S+)\/docs/.exec(now)[1];
+  }
+
+  /** A month of it, after which the service runs today with the owner signed in. */
+  async live() {
+    for (let day = days - 1; day >= 0; day--) {
+      await this.start(day);
+      if (day === days - 1) await this.begin();
+      const isWeekend = [0, 6].includes(new Date(Date.now() - day * dayMs).getUTCDay());
+      const growth = 0.5 + (days - day) / days;
+      await this.work(Math.round(requestsPerDay * growth * (isWeekend ? 0.35 : 0.8 + this.random() * 0.4)));
+      if (day > 0) await this.stop();
+    }
+    await this.signIn();
+  }
+
+  async stop() {
+    const { child } = this;
+    if (child === undefined || child.exitCode !== null) return;
+    const closed = new Promise((resolve) => child.once('close', resolve));
+    child.kill('SIGTERM');
+    await closed;
+  }
+
+  /** The account API as a browser asks it. */
+  async api(method, at, body) {
+    const answer = await fetch(this.accountUrl + at, {
+      method,
+      headers: {
+        'sec-fetch-site': 'same-origin',
+        origin: this.accountUrl,
+        cookie: [...this.cookies].map(([name, value]) => `${name}=${value}`).join('; '),
+        ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+        ...(method === 'POST' ? { 'idempotency-key': randomUUID() } : {}),
+      },
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+    });
+    for (const set of answer.headers.getSetCookie()) {
+      const [, name, value] = /^([^=]+)=([^;]*)/.exec(set);
+      this.cookies.set(name, value);
+    }
+    const text = await answer.text();
+    if (!answer.ok) throw new Error(`${method} ${at}: ${answer.status} ${text}`);
+    return JSON.parse(text);
+  }
+
+  async signIn() {
+    this.cookies.clear();
+    await this.api('POST', '/v1/auth/sign-in', { email: owner.email, password: owner.password });
+  }
+
+  /** The owner, keys and credit of the first day. */
+  async begin() {
+    await until(() => /\/welcome#[\w-]+\s/.test(this.said), startTimeoutMs);
+    await this.api('POST', '/v1/owner', { ...owner, token: /\/welcome#([\w-]+)\s/.exec(this.said)[1] });
+    await this.api('PATCH', '/v1/account', { name: 'Example Company' });
+    for (const { name, tags, limit } of keys) {
+      const budget = limit === undefined ? {} : { limit_cents: limit, limit_reset: 'monthly' };
+      const made = await this.api('POST', '/v1/keys', { name, tags, ...budget });
+      this.secrets.push(made.key);
+    }
+    for (const [at, name] of customers.entries()) {
+      const { id } = await this.api('POST', '/v1/admin/accounts', { name });
+      const grant = {
+        account_id: id,
+        type: at % 2 === 0 ? 'topup' : 'grant',
+        amount_cents: 1000 * (at + 1),
+        reason: 'Welcome',
+      };
+      await this.api('POST', '/v1/admin/credits', grant);
+    }
+  }
+
+  /** So many requests of one day, some at once as programs send them. */
+  async work(count) {
+    const turns = keys.flatMap(({ share }, key) => Array.from({ length: share }, () => key));
+    const asked = Array.from({ length: count }, () => {
+      const key = turns[Math.floor(this.random() * turns.length)];
+      const choice = keys[key].models;
+      const [model] = models[choice[Math.floor(this.random() * choice.length)]];
+      const fails = this.random() < 0.02;
+      const length = 300 + Math.floor(this.random() ** 2 * 12_000);
+      return { key, model, content: fails ? 'fall' : 'context '.repeat(length), stream: this.random() < 0.6 };
+    });
+    for (let at = 0; at < asked.length; at += 8) await Promise.all(asked.slice(at, at + 8).map((one) => this.ask(one)));
+  }
+
+  async ask({ key, model, content, stream }) {
+    const answer = await fetch(`${this.url}/v1/chat/completions`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${this.secrets[key]}`, 'content-type': 'application/json' },
+      body: JSON.stringify({ model, stream, messages: [{ role: 'user', content }] }),
+    });
+    await answer.arrayBuffer();
+  }
+}
+
+async function until(condition, timeoutMs) {
+  const endsAt = Date.now() + timeoutMs;
+  while (!condition()) {
+    if (Date.now() > endsAt) throw new Error(`not so within ${timeoutMs} ms: ${condition}`);
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+}

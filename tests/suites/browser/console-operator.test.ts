@@ -1,0 +1,359 @@
+/** What the operator of the server does in the console: accounts and their credit, prices, the state of the system, mail, the audit log. */
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+import type { TestContext } from 'node:test';
+
+import { report } from '../../app/workers/workers.ts';
+import { noFeatures, scriptedModel, TestService, until } from '../../support/service.ts';
+import { owner, Visitor } from '../../support/visitor.ts';
+import { looks, openBrowser, Person } from './browser.ts';
+import type { Look } from './browser.ts';
+
+const service = new TestService({ config: '' });
+const visitor = new Visitor(service);
+/** Markup, a long word, and the other direction of writing: shown as they are. */
+const hostileName = `<img src=x onerror="alert(1)"> ${'long'.repeat(12)} \u202Ertl`;
+const member = { email: 'mia@example.org', name: 'Mia', password: 'a long password of hers' };
+
+before(async () => {
+  service.writeConfig(
+    `server:\n  inference: { port: 0 }\n  account: { port: 0 }\nplans: [{ name: business, max_concurrency: 7 }]\n${scriptedModel(
+      '- { say: [], fault: { after_tokens: 0, type: error } }',
+      { settings: noFeatures },
+    )}
+        name: broken
+      - engine: scripted
+        name: sound
+        scripts: [{ say: [{ text: "It is Paris." }] }]
+  - id: elsewhere
+    display_name: Elsewhere
+    context_length: 8192
+    max_output_tokens: null
+    pricing: { input_cents_per_million: 5, output_cents_per_million: 20 }
+    sampling: honor
+    backends:
+      - { engine: openai, name: gone, url: 'http://127.0.0.1:9/v1', flavor: vllm, max_concurrency: 4 }
+`,
+  );
+  await service.start();
+  await visitor.becomeOwner();
+  await visitor.ask('POST', '/v1/invites', { email: member.email, role: 'owner' });
+  const [mail] = (await visitor.get('/v1/admin/outbox')).data;
+  const { text } = await visitor.get(`/v1/admin/outbox/${mail.id}`);
+  const token = /#([\w-]+)/.exec(String(text))?.[1];
+  const joined = await new Visitor(service).ask('POST', '/v1/invites/accept', { token, ...member, email: undefined });
+  assert.equal(joined.status, 200, JSON.stringify(joined.body));
+});
+after(async () => {
+  await service.verify();
+  await service.dispose();
+});
+
+const desktop = looks.find(({ name }) => name === 'light, 1280 px')!;
+const phone = looks.find(({ name }) => name === 'dark, 360 px')!;
+
+async function signedIn(
+  t: TestContext,
+  path: string,
+  who: { email: string; password: string } = owner,
+  look: Look = desktop,
+) {
+  const person = await Person.at(await openBrowser(t), look, [service.accountUrl, service.url]);
+  await person.page.goto(`${service.accountUrl}/sign-in?next=${encodeURIComponent(path)}`);
+  await person.fill('E-mail address', who.email);
+  await person.fill('Password', who.password);
+  await person.page.getByRole('button', { name: 'Sign in', exact: true }).click();
+  await person.page.waitForURL(service.accountUrl + path);
+  return person;
+}
+
+const chat = (key: string): Promise<Response> =>
+  service.chat({ model: 'demo', messages: [{ role: 'user', content: 'hi' }] }, { key });
+
+for (const look of [desktop, phone])
+  test(`an account is made, gets credit, is suspended and works again, and is deleted: ${look.name}`, async (t) => {
+    const person = await signedIn(t, '/operator/accounts', owner, look);
+    const { page } = person;
+    /** Sends the form of the dialog, and waits until it is closed. */
+    const confirm = async (action: string): Promise<void> => {
+      await page.getByRole('dialog').getByRole('button', { name: action, exact: true }).click();
+      await page.getByRole('dialog').waitFor({ state: 'detached' });
+    };
+    const choose = async (item: string): Promise<void> => {
+      await page.getByRole('button', { name: 'More', exact: true }).click();
+      await page.getByRole('menuitem', { name: item }).click();
+    };
+    await page.getByRole('link', { name: 'Create account' }).click();
+    await person.fill('Name', hostileName);
+    await page.getByRole('dialog').getByRole('button', { name: 'Create account' }).click();
+    await page.waitForURL(/\/operator\/accounts\/acct_\w+$/);
+    const id = new URL(page.url()).pathname.split('/')[3]!;
+    await page.getByRole('heading', { name: hostileName }).waitFor();
+    await person.look();
+
+    await person.press('Grant credit');
+    await page.getByLabel('Amount').fill('12.50');
+    await page.getByLabel('Reason').fill('Welcome <b>you</b>');
+    await person.look();
+    await confirm('Grant credit');
+    await page.getByText('Welcome <b>you</b>').waitFor();
+    // Its answer is lost: sent again, it counts once.
+    await page.route(
+      '**/v1/admin/credits',
+      async (route) => {
+        await route.fetch();
+        await route.abort();
+      },
+      { times: 1 },
+    );
+    person.forgives(/ERR_FAILED/);
+    await person.press('Grant credit');
+    await page.getByLabel('Amount').fill('1');
+    await page.getByLabel('Reason').fill('Once');
+    await page.getByRole('dialog').getByRole('button', { name: 'Grant credit' }).click();
+    await page.getByRole('dialog').getByRole('alert').waitFor();
+    await confirm('Grant credit');
+    await person.reads(/was moved before; the balance is \$13\.50/);
+    await choose('Move credit');
+    await page.getByLabel('Direction').selectOption('Take away');
+    await page.getByLabel('Amount').fill('100');
+    await page.getByLabel('Reason').fill('Too much');
+    person.expects(409);
+    await page.getByRole('dialog').getByRole('button', { name: 'Move credit' }).click();
+    await page.getByRole('dialog').getByRole('alert').waitFor();
+    await person.look();
+    await page.getByLabel('Amount').fill('2.5');
+    await confirm('Move credit');
+    await page.locator('main dt:text("Available") + dd:has-text("$11.00")').waitFor();
+
+    // What the page says is what the ledger says.
+    const made = await report(service, { kind: 'create_key', accountId: id, name: 'x', expiresAt: undefined });
+    const answer = await chat(made.key);
+    assert.equal(answer.status, 200, await answer.text());
+    const { data } = await visitor.get(`/v1/admin/accounts/${id}/ledger`);
+    const left = data.reduce((sum: number, entry: { amount_microcents: number }) => sum + entry.amount_microcents, 0);
+    const spent = page.locator('main dt:text("Spent") + dd span[title], main dt:text("Spent") + dd span').first();
+    await until(async () => !/^\$0\.00$/.test(await spent.innerText()));
+    const balance = page.locator('main dt:text("Available") + dd > span');
+    await until(async () => exact(await balance.getAttribute('title'), await balance.innerText()) === BigInt(left));
+    assert.equal((await visitor.get(`/v1/admin/accounts/${id}`)).balance_microcents, left);
+
+    await page.getByRole('button', { name: 'Limits' }).click();
+    await page.getByLabel('Plan').selectOption('business');
+    await page.getByLabel('Credit limit').fill('3');
+    await page.getByLabel('demo').check();
+    await person.look();
+    await confirm('Save');
+    await page.locator('main dt:text("Plan") + dd:has-text("business")').waitFor();
+    const limits = await visitor.get(`/v1/admin/accounts/${id}`);
+    assert.deepEqual(
+      [limits.plan_tier, limits.credit_limit_cents, limits.allowed_models, limits.max_concurrency],
+      ['business', 300, ['demo'], null],
+    );
+
+    await choose('Suspend');
+    await page.getByLabel('Reason').fill('A stolen card');
+    await confirm('Suspend');
+    await person.reads('A stolen card');
+    await person.look();
+    await until(async () => (await chat(made.key)).status === 401);
+    await page.getByRole('button', { name: 'Lift the suspension' }).click();
+    await page.getByLabel('Reason').fill('It was found');
+    await confirm('Lift the suspension');
+    await until(async () => (await chat(made.key)).status === 200);
+    await page.getByRole('tab', { name: 'Suspensions' }).click();
+    await page.getByRole('cell', { name: 'It was found' }).waitFor();
+
+    await choose('Delete account');
+    const remove = page.getByRole('dialog').getByRole('button', { name: 'Delete account' });
+    assert.equal(await remove.isEnabled(), false, 'the id is typed first');
+    await page.getByLabel(/^Let .* expire$/).check();
+    await page.getByLabel(`Type ${id} to confirm`).fill(id);
+    await person.look();
+    await confirm('Delete account');
+    await person.reads('This account was deleted.');
+    assert.equal((await chat(made.key)).status, 401);
+    await page.getByRole('link', { name: 'Accounts', exact: true }).first().click();
+    await page.getByRole('heading', { name: 'Accounts' }).waitFor();
+    await person.look();
+    await person.leave();
+  });
+
+test('an account is found by the address of a member, whose second factor is reset', async (t) => {
+  const person = await signedIn(t, '/operator/accounts');
+  const { page } = person;
+  await page.locator('[data-row]').first().waitFor();
+  await page.keyboard.press('/');
+  await page.keyboard.type('nobody at all');
+  await person.reads('No account matches');
+  assert.equal(new URL(page.url()).searchParams.get('search'), 'nobody at all');
+  await page.getByLabel('Search').fill('MIA@');
+  await until(async () => (await page.locator('[data-row]').count()) === 1);
+  await page.keyboard.press('Tab');
+  await page.locator('[data-row] a').click();
+  await page.getByRole('tab', { name: 'People' }).click();
+  await page
+    .getByRole('row', { name: new RegExp(member.email) })
+    .getByRole('button', { name: 'Reset' })
+    .click();
+  await person.look();
+  await page.getByRole('dialog').getByRole('button', { name: 'Reset', exact: true }).click();
+  await person.reads(new RegExp(`${member.email} signs in with the password alone`));
+  await person.leave();
+});
+
+test('an account pays another price once its effect was seen, and the list price again when it ends', async (t) => {
+  const answer = await service.chat({ model: 'demo', messages: [{ role: 'user', content: 'hi' }] });
+  assert.equal(answer.status, 200, await answer.text());
+  const person = await signedIn(t, '/operator/catalogue');
+  const { page } = person;
+  await page.getByRole('link', { name: 'Demo' }).click();
+  await page.getByRole('button', { name: 'Set a price for an account' }).click();
+  const dialog = page.getByRole('dialog');
+  const save = dialog.getByRole('button', { name: 'Save' });
+  await dialog.getByLabel('Id of the account').fill(service.accountId);
+  await dialog.getByLabel('Output', { exact: true }).fill('0.075');
+  assert.equal(await save.isEnabled(), false, 'nothing is saved that was not tried');
+  await dialog.getByRole('button', { name: 'Preview' }).click();
+  await dialog.getByText('The last 30 days by these prices').waitFor();
+  await person.look();
+  const body = {
+    account_id: service.accountId,
+    model: 'demo',
+    input_microcents_per_million: 5_000_000,
+    cache_read_microcents_per_million: 5_000_000,
+    output_microcents_per_million: 7_500_000,
+  };
+  const { body: preview } = await visitor.ask('POST', '/v1/admin/account_prices/preview', body);
+  assert.ok(preview.requests > 0 && preview.difference_microcents < 0, JSON.stringify(preview));
+  await dialog.locator('dt:text("Requests") + dd').getByText(String(preview.requests), { exact: true }).waitFor();
+  await dialog.getByLabel('Output', { exact: true }).fill('0.08');
+  assert.equal(await save.isEnabled(), false, 'it was tried with another price');
+  await dialog.getByLabel('Output', { exact: true }).fill('0.075');
+  await dialog.getByRole('button', { name: 'Preview' }).click();
+  await save.click();
+  await dialog.waitFor({ state: 'detached' });
+  await page.getByRole('row', { name: new RegExp(service.accountId) }).waitFor();
+  await person.look();
+  const [price] = (await visitor.get(`/v1/admin/account_prices?account_id=${service.accountId}`)).data;
+  assert.deepEqual({ ...price, ...body }, price);
+  await service.chat({ model: 'demo', messages: [{ role: 'user', content: 'hi' }] });
+  const charged = await service.usage(1);
+  assert.equal(charged.requests[0]!.model, 'demo');
+
+  await page.getByRole('button', { name: 'End', exact: true }).click();
+  await dialog.getByRole('button', { name: 'End', exact: true }).click();
+  await person.reads('Only list prices');
+  assert.equal((await visitor.get(`/v1/admin/account_prices?model=demo`)).data.length, 0);
+
+  await page.getByRole('button', { name: 'Try another list price' }).click();
+  await dialog.getByLabel('Input', { exact: true }).fill('1');
+  await dialog.getByRole('button', { name: 'Preview' }).click();
+  await dialog.getByText('input_dollars_per_million: 1.00').waitFor();
+  await person.look();
+  await person.leave();
+});
+
+test('the system shows a backend that fails as ejected, with the figures of the API, and says when it is stale', async (t) => {
+  await until(async () => {
+    await service.chat({ model: 'demo', messages: [{ role: 'user', content: 'hi' }] });
+    const { data } = await visitor.get('/v1/admin/backends');
+    return data.some((backend: { name: string; ejected: boolean }) => backend.name === 'broken' && backend.ejected);
+  });
+  const person = await signedIn(t, '/operator/system');
+  const { page } = person;
+  const row = page.getByRole('row', { name: /broken/ });
+  await until(async () => {
+    await service.chat({ model: 'demo', messages: [{ role: 'user', content: 'hi' }] });
+    return await row.getByText('ejected').isVisible();
+  });
+  await person.reads(/the backend broken does not answer as it should/);
+  await page.getByRole('row', { name: /sound/ }).getByText('ready').waitFor();
+  await person.look();
+  await person.press('Check the servers');
+  await page.getByText('no answer', { exact: true }).waitFor();
+  await page.getByText('elsewhere · gone').first().waitFor();
+  await person.look();
+  const { data } = await visitor.get('/v1/admin/backends');
+  const { ejections } = data.find((backend: { name: string }) => backend.name === 'broken');
+  await until(async () => Number(await row.locator('[data-head="Ejections"]').innerText()) >= ejections);
+  // Answers that do not come make the figures stale; the page says so, and goes on when they come.
+  await page.getByText('live', { exact: true }).waitFor();
+  await page.route('**/v1/admin/system', (route) => route.abort());
+  person.forgives(/ERR_FAILED/);
+  await page.getByText('stale', { exact: true }).waitFor();
+  await page.unroute('**/v1/admin/system');
+  await page.getByText('live', { exact: true }).waitFor();
+  await person.leave();
+});
+
+test('a mail is read as text, and the audit log says who did what', async (t) => {
+  await visitor.ask('POST', '/v1/invites', { email: 'nobody@example.org', role: 'viewer' });
+  const person = await signedIn(t, '/operator/outbox');
+  const { page } = person;
+  await page.locator('[data-row]', { hasText: 'nobody@example.org' }).getByRole('link').click();
+  await page
+    .getByRole('dialog')
+    .getByText(/\/invitation#/)
+    .waitFor();
+  assert.equal(await page.getByRole('dialog').locator('pre a').count(), 0);
+  await person.look();
+  await page.keyboard.press('Escape');
+  await page.getByLabel('State').selectOption('Given up');
+  await page.waitForURL(/\?state=failed$/);
+  await person.reads('Nothing matches');
+
+  await page.goto(`${service.accountUrl}/operator/audit`);
+  await page.getByLabel('Kind of change').fill('account.suspend, account.revive');
+  await page.waitForURL(/action=/);
+  const rows = page.locator('[data-row]');
+  await until(async () => (await rows.count()) === 4);
+  await rows.first().getByText('account.revive').waitFor();
+  // Of an account that is still there, the values too.
+  await page.getByLabel('Id of the account').fill(service.accountId);
+  await page.getByLabel('Kind of change').fill('price.set');
+  await until(async () => (await rows.count()) === 1);
+  await rows.first().getByRole('link').first().click();
+  await page.getByRole('dialog').getByText('"7500000"').first().waitFor();
+  await page.getByRole('dialog').getByText(owner.email).waitFor();
+  await person.look();
+  await person.leave();
+});
+
+test('a page that fails leaves the shell, and nobody but an operator sees the pages of operators', async (t) => {
+  const person = await signedIn(t, '/operator/system');
+  const { page } = person;
+  await page.route('**/v1/admin/system', (route) => route.fulfill({ json: { object: 'system' } }));
+  person.forgives(/Cannot read properties|The above error|TypeError/);
+  await page.reload();
+  await person.reads('Something went wrong');
+  await person.look();
+  await page.getByRole('link', { name: 'Accounts', exact: true }).click();
+  await page.getByRole('heading', { name: 'Accounts' }).waitFor();
+  await person.leave();
+
+  const other = await signedIn(t, '/', member);
+  await other.page.getByRole('link', { name: 'Keys', exact: true }).waitFor();
+  assert.equal(await other.page.locator('a[href^="/operator"]').count(), 0);
+  for (const path of [
+    '/operator/accounts',
+    '/operator/catalogue',
+    '/operator/system',
+    '/operator/outbox',
+    '/operator/audit',
+  ]) {
+    other.forgives(/status of 403/);
+    await other.page.goto(service.accountUrl + path);
+    await other.page.getByRole('alert').first().waitFor();
+  }
+  await other.look();
+  await other.leave();
+  const asMember = new Visitor(service);
+  await asMember.ask('POST', '/v1/auth/sign-in', { email: member.email, password: member.password });
+  for (const path of ['accounts', 'models', 'backends', 'system', 'outbox', 'audit'])
+    assert.equal((await asMember.ask('GET', `/v1/admin/${path}`)).status, 403, path);
+});
+
+/** In microcents, of an amount whose tip is the exact one. */
+const exact = (title: string | null, text: string): bigint =>
+  BigInt(Math.round(Number((title ?? text).replaceAll(/[^\d.]/g, '')) * 1e8));

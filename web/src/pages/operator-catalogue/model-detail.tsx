@@ -1,0 +1,105 @@
+import { Link } from '@tanstack/react-router';
+import { useState } from 'react';
+import type { ReactNode } from 'react';
+
+import { useGet } from '../../api/use-api.ts';
+import { Button } from '../../components/button.tsx';
+import { Id } from '../../components/code.tsx';
+import { Count, Money } from '../../components/figures.tsx';
+import { Facts, Page, Panel, Tiles } from '../../components/page.tsx';
+import { EmptyState, ErrorNote, Skeleton } from '../../components/state.tsx';
+import { useText } from '../../i18n/text.ts';
+import { PriceDialog } from './price-dialog.tsx';
+import type { Model } from './price-dialog.tsx';
+import { Prices } from './prices.tsx';
+import { Retirement } from './retirement.tsx';
+import { ServedAt } from './served-at.tsx';
+import type { OperatorCatalogueTexts } from './messages/en.ts';
+
+export function ModelDetail({ id }: { readonly id: string }) {
+  const t = useText<OperatorCatalogueTexts>('operator-catalogue');
+  const models = useGet('/v1/admin/models', undefined, { every: 10_000 });
+  const crumb = (
+    <Link to="/operator/catalogue" search={{} as never}>
+      {t('title')}
+    </Link>
+  );
+  const model = models.data?.data.find((one) => one.id === id);
+  if (model !== undefined) return <ShownModel of={model} crumb={crumb} />;
+  return (
+    <Page title={models.data === undefined ? t('model') : t('gone')} crumb={crumb}>
+      {models.data !== undefined ? (
+        <EmptyState title={t('gone')}>{t('goneText', { id })}</EmptyState>
+      ) : models.error === null ? (
+        <Skeleton lines={8} />
+      ) : (
+        <ErrorNote error={models.error} onRetry={() => void models.refetch()} />
+      )}
+    </Page>
+  );
+}
+
+function ShownModel({ of: model, crumb }: { readonly of: Model; readonly crumb: ReactNode }) {
+  const t = useText<OperatorCatalogueTexts>('operator-catalogue');
+  const [open, setOpen] = useState<'own' | 'list'>();
+  const backends = useGet('/v1/admin/backends', undefined, { every: 5000 });
+  const close = (): void => setOpen(undefined);
+  const actions = (
+    <>
+      <Button onClick={() => setOpen('list')}>{t('tryListPrice')}</Button>
+      <Button look="primary" onClick={() => setOpen('own')}>
+        {t('setPrice')}
+      </Button>
+    </>
+  );
+  const tile = (name: string, microcents: number) => ({
+    name,
+    value: <Money microcents={microcents} />,
+    note: t('perMillion'),
+  });
+  const defaults = Object.entries(model.defaults).map(([name, value]) => `${name} ${value}`);
+  return (
+    <Page title={model.display_name} crumb={crumb} lead={<Id value={model.id} />} actions={actions}>
+      <Tiles
+        tiles={[
+          tile(t('input'), model.input_microcents_per_million),
+          tile(t('cached'), model.cache_read_microcents_per_million),
+          tile(t('output'), model.output_microcents_per_million),
+          { name: t('context'), value: <Count value={model.context_length} />, note: t('tokens') },
+        ]}
+      />
+      <Panel title={t('facts')}>
+        <Facts
+          facts={[
+            [
+              t('maxOutput'),
+              model.max_output_tokens === null ? t('asContext') : <Count value={model.max_output_tokens} />,
+            ],
+            [t('retirement'), <Retirement date={model.deprecation_date} />],
+            [
+              t('forAccounts'),
+              model.dedicated_to.length === 0
+                ? t('everybody')
+                : model.dedicated_to.map((account) => (
+                    <div key={account}>
+                      <Link to={`/operator/accounts/${account}`}>{account}</Link>
+                    </div>
+                  )),
+            ],
+            [t('defaults'), defaults.length === 0 ? t('none') : defaults.join(', ')],
+            [
+              t('servedAt'),
+              <>
+                <ServedAt backends={(backends.data?.data ?? []).filter((one) => one.model === model.id)} />
+                <Link to="/operator/system">{t('toSystem')}</Link>
+              </>,
+            ],
+          ]}
+        />
+      </Panel>
+      <Prices model={model.id} />
+      {open === 'own' && <PriceDialog models={[model]} onClose={close} />}
+      {open === 'list' && <PriceDialog account={null} models={[model]} onClose={close} />}
+    </Page>
+  );
+}

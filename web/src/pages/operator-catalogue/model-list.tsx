@@ -1,0 +1,103 @@
+import { Link } from '@tanstack/react-router';
+
+import { useGet } from '../../api/use-api.ts';
+import type { Got } from '../../api/use-api.ts';
+import { CodeBlock } from '../../components/code.tsx';
+import { Money } from '../../components/figures.tsx';
+import { Page, Panel } from '../../components/page.tsx';
+import { EmptyState, Loaded } from '../../components/state.tsx';
+import { DataTable, wholeList } from '../../components/table.tsx';
+import type { Column } from '../../components/table.tsx';
+import { formatNumber } from '../../format/number.ts';
+import { useText } from '../../i18n/text.ts';
+import { Retirement } from './retirement.tsx';
+import { ServedAt } from './served-at.tsx';
+import type { OperatorCatalogueTexts } from './messages/en.ts';
+import styles from './operator-catalogue.module.css';
+
+type Model = Got<'/v1/admin/models'>['data'][number];
+
+export function ModelList() {
+  const t = useText<OperatorCatalogueTexts>('operator-catalogue');
+  const models = useGet('/v1/admin/models', undefined, { every: 10_000 });
+  const backends = useGet('/v1/admin/backends', undefined, { every: 10_000 });
+  const columns: readonly Column<Model>[] = [
+    {
+      head: t('model'),
+      main: true,
+      cell: ({ id, display_name: name, dedicated_to: accounts }) => (
+        <div className={styles['name']}>
+          <Link to="/operator/catalogue" search={{ model: id } as never}>
+            {name}
+          </Link>
+          <code>{id}</code>
+          {accounts.length > 0 && <span>{t('dedicated', { n: accounts.length })}</span>}
+        </div>
+      ),
+    },
+    { head: t('context'), number: true, cell: ({ context_length: tokens }) => formatNumber(tokens) },
+    {
+      head: t('input'),
+      number: true,
+      cell: ({ input_microcents_per_million: rate }) => <Money microcents={rate} />,
+    },
+    {
+      head: t('cached'),
+      number: true,
+      cell: ({ cache_read_microcents_per_million: rate }) => <Money microcents={rate} />,
+    },
+    {
+      head: t('output'),
+      number: true,
+      cell: ({ output_microcents_per_million: rate }) => <Money microcents={rate} />,
+    },
+    { head: t('retirement'), cell: ({ deprecation_date: date }) => <Retirement date={date} /> },
+    {
+      head: t('servedAt'),
+      cell: ({ id }) => <ServedAt backends={(backends.data?.data ?? []).filter(({ model }) => model === id)} />,
+    },
+  ];
+  return (
+    <Page title={t('title')} lead={t('lead')}>
+      <Panel flush>
+        <Loaded of={models} lines={6}>
+          {({ data }) => (
+            <DataTable
+              label={t('models')}
+              columns={columns}
+              list={wholeList(data)}
+              keyOf={({ id }) => id}
+              empty={<EmptyState title={t('empty')}>{t('emptyText')}</EmptyState>}
+            />
+          )}
+        </Loaded>
+      </Panel>
+      <AddModel />
+    </Page>
+  );
+}
+
+/** The home of the catalogue is the configuration file, which a command changes and a running service follows. */
+function AddModel() {
+  const t = useText<OperatorCatalogueTexts>('operator-catalogue');
+  const ways = [
+    ['addServer', 'npx tokenhouse backends add http://localhost:8000/v1'],
+    ['addFile', 'npx tokenhouse models add hf:bartowski/Qwen2.5-1.5B-Instruct-GGUF:Q4_K_M'],
+    ['findFault', 'npx tokenhouse doctor'],
+  ] as const;
+  return (
+    <Panel title={t('addTitle')}>
+      <p className={styles['text']}>{t('addText')}</p>
+      <dl className={styles['ways']}>
+        {ways.map(([text, command]) => (
+          <div key={text}>
+            <dt>{t(text)}</dt>
+            <dd>
+              <CodeBlock label={t(text)} code={command} wrap />
+            </dd>
+          </div>
+        ))}
+      </dl>
+    </Panel>
+  );
+}

@@ -1,0 +1,169 @@
+import { useState } from 'react';
+
+import { useGet, useSend } from '../../api/use-api.ts';
+import type { Got, Sent } from '../../api/use-api.ts';
+import { Button } from '../../components/button.tsx';
+import { CodeBlock } from '../../components/code.tsx';
+import { Dialog } from '../../components/dialog.tsx';
+import { FieldRow, Form, FormButtons, Select, TextField } from '../../components/form.tsx';
+import { Facts } from '../../components/page.tsx';
+import { toast } from '../../components/toast.tsx';
+import { formatMoney, microcentsOf, microcentsTyped } from '../../format/money.ts';
+import { formatNumber } from '../../format/number.ts';
+import { useText } from '../../i18n/text.ts';
+import type { OperatorCatalogueTexts } from './messages/en.ts';
+import styles from './operator-catalogue.module.css';
+
+export type Model = Got<'/v1/admin/models'>['data'][number];
+
+interface PriceProps {
+  /** Of whom; null: the list price, which is written into the file; left out: an account that is typed. */
+  readonly account?: string | null;
+  /** One of these is chosen. */
+  readonly models: readonly Model[];
+  readonly onClose: () => void;
+}
+
+const rates = [
+  'input_microcents_per_million',
+  'cache_read_microcents_per_million',
+  'output_microcents_per_million',
+] as const;
+const labels = { [rates[0]]: 'input', [rates[1]]: 'cached', [rates[2]]: 'output' } as const;
+/** As exact as a microcent for a million tokens. */
+const ratePattern = String.raw`\$?\s*\d{1,7}([.,]\d{1,8})?`;
+type Rates = Readonly<Record<(typeof rates)[number], number>>;
+
+/** Rates are tried on what was used in the last 30 days before anything changes: only what was tried is saved. */
+export function PriceDialog({ account, models, onClose }: PriceProps) {
+  const t = useText<OperatorCatalogueTexts>('operator-catalogue');
+  const [model, setModel] = useState(models[0]!);
+  const preview = useSend('post', '/v1/admin/account_prices/preview');
+  const save = useSend('post', '/v1/admin/account_prices', { refreshes: ['/v1/admin/account_prices'] });
+  const [tried, setTried] = useState<Rates & { readonly account_id?: string; readonly model: string }>();
+  const submit = (form: FormData): void => {
+    const typed = Object.fromEntries(rates.map((rate) => [rate, microcentsOf(String(form.get(rate)))]));
+    const whom = account ?? (account === null ? undefined : String(form.get('account_id')).trim());
+    const body = {
+      ...(typed as unknown as Rates),
+      model: model.id,
+      ...(whom === undefined ? {} : { account_id: whom }),
+    };
+    preview.mutate({ body }, { onSuccess: () => setTried(body) });
+  };
+  const change = (): void => {
+    setTried(undefined);
+    preview.reset();
+    save.reset();
+  };
+  const keep = (): void => {
+    if (tried?.account_id === undefined) return;
+    save.mutate(
+      { body: { ...tried, account_id: tried.account_id } },
+      {
+        onSuccess: () => {
+          toast(t('saved'));
+          onClose();
+        },
+      },
+    );
+  };
+  return (
+    <Dialog title={account === null ? t('tryListPrice') : t('setPrice')} onClose={onClose}>
+      <Form error={preview.error ?? save.error} onSubmit={submit}>
+        {account === undefined && (
+          <TextField
+            name="account_id"
+            label={t('accountId')}
+            pattern="acct_\w+"
+            maxLength={64}
+            autoComplete="off"
+            spellCheck={false}
+            onChange={change}
+          />
+        )}
+        {models.length > 1 && (
+          <Select
+            name="model"
+            label={t('model')}
+            value={model.id}
+            options={models.map(({ id }) => ({ value: id, text: id }))}
+            onChange={({ target: { value } }) => {
+              change();
+              setModel(models.find(({ id }) => id === value)!);
+            }}
+          />
+        )}
+        <p className={styles['hint']}>{t('perMillionHint')}</p>
+        <FieldRow>
+          {rates.map((rate) => (
+            <TextField
+              key={`${model.id} ${rate}`}
+              name={rate}
+              label={t(labels[rate])}
+              isMoney
+              pattern={ratePattern}
+              defaultValue={microcentsTyped(model[rate])}
+              hint={t('list', { amount: formatMoney(model[rate]) })}
+              onChange={change}
+            />
+          ))}
+        </FieldRow>
+        {tried !== undefined && preview.data !== undefined && <Effect of={preview.data} />}
+        {tried !== undefined && account === null && <ListPrice of={tried} />}
+        <FormButtons>
+          <Button onClick={onClose}>{t('cancel')}</Button>
+          <Button type="submit" look={tried === undefined ? 'primary' : 'plain'} busy={preview.isPending}>
+            {t('preview')}
+          </Button>
+          {account !== null && (
+            <Button look="primary" disabled={tried === undefined} busy={save.isPending} onClick={keep}>
+              {t('save')}
+            </Button>
+          )}
+        </FormButtons>
+      </Form>
+    </Dialog>
+  );
+}
+
+type Preview = Sent<'post', '/v1/admin/account_prices/preview'>;
+
+/** What they would have cost. */
+function Effect({ of }: { readonly of: Preview }) {
+  const t = useText<OperatorCatalogueTexts>('operator-catalogue');
+  return (
+    <section className={styles['effect']} aria-label={t('effect')} role="status">
+      <h3>{t('effect')}</h3>
+      <Facts
+        facts={[
+          [t('requests'), formatNumber(of.requests)],
+          [
+            t('tokens'),
+            t('tokensOf', { prompt: of.prompt_tokens, cached: of.cached_tokens, completion: of.completion_tokens }),
+          ],
+          [t('charged'), formatMoney(of.charged_microcents)],
+          [t('wouldBe'), formatMoney(of.would_be_microcents)],
+          [t('difference'), <strong>{formatMoney(of.difference_microcents, { sign: true })}</strong>],
+        ]}
+      />
+      {of.requests === 0 && <p className={styles['hint']}>{t('noUsage')}</p>}
+    </section>
+  );
+}
+
+/** List prices are in the configuration file alone, which a running service follows. */
+function ListPrice({ of }: { readonly of: Rates & { readonly model: string } }) {
+  const t = useText<OperatorCatalogueTexts>('operator-catalogue');
+  const system = useGet('/v1/admin/system');
+  const [input, cached, output] = rates.map((rate) => microcentsTyped(of[rate]));
+  return (
+    <>
+      <p>{t('listPriceText', { model: of.model, file: system.data?.configuration.file ?? 'tokenhouse.yaml' })}</p>
+      <CodeBlock
+        label={t('listPrice')}
+        code={`pricing:\n  input_dollars_per_million: ${input}\n  output_dollars_per_million: ${output}\n  cache_read_dollars_per_million: ${cached}`}
+      />
+    </>
+  );
+}

@@ -1,0 +1,90 @@
+import { Link } from '@tanstack/react-router';
+
+import type { Got } from '../../api/use-api.ts';
+import { useBackendState } from '../../components/backend-state.ts';
+import { Badge } from '../../components/badge.tsx';
+import { Count, Time } from '../../components/figures.tsx';
+import { Meter } from '../../components/meter.tsx';
+import { EmptyState } from '../../components/state.tsx';
+import { DataTable, wholeList } from '../../components/table.tsx';
+import type { Column } from '../../components/table.tsx';
+import { formatNumber } from '../../format/number.ts';
+import { useText } from '../../i18n/text.ts';
+import type { OperatorSystemTexts } from './messages/en.ts';
+import styles from './operator-system.module.css';
+
+type Backend = Got<'/v1/admin/backends'>['data'][number];
+
+const engines = { llama: 'embedded', openai: 'server', scripted: 'scripted' } as const;
+
+export function Backends({ backends }: { readonly backends: readonly Backend[] }) {
+  const t = useText<OperatorSystemTexts>('operator-system');
+  const columns: readonly Column<Backend>[] = [
+    {
+      head: t('backend'),
+      main: true,
+      cell: ({ model, name, engine, url, zdr }) => (
+        <div className={styles['backend']}>
+          <span>
+            <Link to="/operator/catalogue" search={{ model } as never}>
+              {model}
+            </Link>{' '}
+            · {name} {zdr && <Badge>ZDR</Badge>}
+          </span>
+          {url === null ? <span>{engine === null ? '' : t(engines[engine])}</span> : <code>{url}</code>}
+        </div>
+      ),
+    },
+    { head: t('state'), cell: (backend) => <State of={backend} /> },
+    {
+      head: t('running'),
+      cell: ({ running, max_concurrency: max }) =>
+        max === null ? (
+          <Count value={running} />
+        ) : (
+          <Meter label={t('running')} value={running} max={max}>
+            {t('runningOf', { n: running, max })}
+          </Meter>
+        ),
+    },
+    {
+      head: t('waiting'),
+      number: true,
+      cell: ({ waiting, model_waiting: queue }) => <Count value={(waiting ?? 0) + queue} />,
+    },
+    {
+      head: t('speed'),
+      number: true,
+      cell: ({ prompt_tokens_per_second: speed }) =>
+        speed === null ? '–' : t('perSecond', { n: formatNumber(speed) }),
+    },
+    { head: t('failures'), number: true, cell: ({ failures }) => <Count value={failures} /> },
+    { head: t('ejections'), number: true, cell: ({ ejections }) => <Count value={ejections} /> },
+  ];
+  return (
+    <DataTable
+      label={t('backends')}
+      columns={columns}
+      list={wholeList(backends)}
+      keyOf={({ model, name }) => `${model} ${name}`}
+      empty={<EmptyState title={t('noBackends')}>{t('noBackendsText')}</EmptyState>}
+    />
+  );
+}
+
+function State({ of: backend }: { readonly of: Backend }) {
+  const t = useText<OperatorSystemTexts>('operator-system');
+  const { tone, text } = useBackendState()(backend);
+  const { detail, ejected_until: until } = backend;
+  return (
+    <div className={styles['state']}>
+      <Badge tone={tone}>{text}</Badge>
+      {detail !== null && <span>{detail}</span>}
+      {backend.ejected && until !== null && (
+        <span>
+          {t('triedAgain')} <Time at={until} relative />
+        </span>
+      )}
+    </div>
+  );
+}
