@@ -87,7 +87,7 @@ function checkArray(schema: SchemaNode, value: unknown, path: Path): Finding[] {
 }
 
 /** The key that distinguishes all alternatives: each has another constant there. */
-function tagOf(alternatives: readonly SchemaNode[]): string | undefined {
+export function tagOf(alternatives: readonly SchemaNode[]): string | undefined {
   const [first] = alternatives;
   return Object.keys(first?.properties ?? {}).find((key) =>
     alternatives.every(

@@ -1,3 +1,4 @@
+import { tagOf } from './check.ts';
 import { defaultModels } from './defaults.ts';
 import type { Path } from './document.ts';
 import { environmentVariables, secretVariables, type Environment } from './environment.ts';
@@ -43,9 +44,10 @@ function leavesOf(node: SchemaNode, value: unknown, path: Path): readonly (reado
     const group = (value ?? {}) as Readonly<Record<string, unknown>>;
     return Object.entries(node.properties).flatMap(([key, member]) => leavesOf(member, group[key], [...path, key]));
   }
-  if (node.anyOf?.every((choice) => choice.properties !== undefined) === true) {
-    const { engine } = value as { readonly engine?: unknown };
-    const chosen = node.anyOf.find((choice) => choice.properties?.['engine']?.const === engine);
+  const tag = node.anyOf === undefined ? undefined : tagOf(node.anyOf);
+  if (tag !== undefined) {
+    const said = (value as Readonly<Record<string, unknown>> | undefined)?.[tag];
+    const chosen = node.anyOf!.find((choice) => choice.properties?.[tag]?.const === said);
     return chosen === undefined ? [] : leavesOf(chosen, value, path);
   }
   if (path.at(-1) === 'scripts') return [[path, `${(value as readonly unknown[]).length} scripts`]];

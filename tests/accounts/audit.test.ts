@@ -59,6 +59,9 @@ test('every kind of operation is entered with who, what was asked, before and af
     { kind: 'revoke_key', keyId },
   ];
   for (const operation of others) await operate(operation, opened.services);
+  const server = { model: 'demo', source: 'added', url: 'http://gpu-1:8000/v1' };
+  await operate({ kind: 'add_backend', ...server, rank: null, weight: null }, opened.services);
+  await operate({ kind: 'remove_backend', ...server }, opened.services);
 
   const entries = (await store.repositories.listAudit({ limit: 100 })).toReversed();
   const used = new Set(entries.map(({ action }) => action));
@@ -72,12 +75,16 @@ test('every kind of operation is entered with who, what was asked, before and af
   );
   for (const entry of entries) {
     const { action, before, after, input } = entry;
-    assert.deepEqual([entry.accountId, entry.outcome], [accountId, 'done'], action);
+    // Servers belong to no account.
+    const isOfAccount = !action.startsWith('backend.');
+    assert.deepEqual([entry.accountId, entry.outcome], [isOfAccount ? accountId : null, 'done'], action);
     assert.deepEqual(entry.actor, { kind: 'user', id: 'usr_1', name: 'ada@example.com' });
     assert.deepEqual([entry.requestId, entry.address], ['req_1', '192.0.2.1']);
-    assert.ok(entry.target !== null && input !== undefined && input !== null && after !== null, action);
-    assert.equal(before === null, action.endsWith('.create'), action);
-    if (!action.endsWith('.create')) assert.notEqual(before, after, `${action} changed something`);
+    assert.ok(entry.target !== null && input !== undefined && input !== null, action);
+    assert.equal(after === null, action === 'backend.remove', action);
+    const isNew = action.endsWith('.create') || action === 'backend.add';
+    assert.equal(before === null, isNew, action);
+    if (!isNew) assert.notEqual(before, after, `${action} changed something`);
   }
   const everything = JSON.stringify(entries, (_name, value: unknown) =>
     value instanceof Uint8Array ? Buffer.from(value).toString('latin1') : value,

@@ -136,6 +136,9 @@ models:
         sha256: ${'ab'.repeat(32)}
         parts: [ { sources: [ b.gguf ], sha256: ${'cd'.repeat(32)} } ]
       - { engine: scripted, scripts: [ { say: [ { text: hi } ] } ] }
+      - { engine: openai, name: d, flavor: vllm, url: "http://d/v1", discover: { by: srv } }
+      - { engine: openai, name: e, flavor: vllm, url: "http://e/v1", discover: { by: kubernetes, service: vllm } }
+      - { engine: openai, name: f, flavor: vllm, discover: { by: file, path: servers.yaml } }
 `,
     );
     const { settings } = jsonOf(await own.run('config', 'show', '--json')) as Shown;

@@ -226,7 +226,7 @@ test('a running service takes the model over without a restart, and lets it go',
     };
     await until(async () => (await ask()).status === 200, 60_000);
     assert.match((await ask()).text, /Hello there/);
-    assert.match((await service.command('models', 'list')).stdout, /^tiny .* ready /m);
+    assert.match((await service.command('models', 'list')).stdout, /^tiny .* loaded /m);
     assert.equal((await service.command('models', 'remove', 'tiny')).code, 0);
     assert.equal((await ask()).status, 404);
   } finally {
