@@ -33,6 +33,7 @@ export const accountSegments: ReadonlySet<string> = new Set([
     'owner',
     'payments',
     'receipts',
+    'roles',
     'spend_alerts',
     'spend_limit',
   ],
