@@ -68,7 +68,7 @@ test('alerts are suggested, made, changed and deleted; a limit is a bar', async 
 
   await person.press('Set a limit');
   await page.getByLabel('Amount').fill('4,50');
-  await page.getByLabel('Per').selectOption('week');
+  await page.getByLabel('Per', { exact: true }).selectOption('week');
   await person.press('Save');
   await person.reads('$0.00 of $4.50 spent this week');
   await person.look();

@@ -129,7 +129,7 @@ test('somebody is invited, joins with codes, becomes an admin, and is removed', 
   await dora.leave();
 
   // All of it is in the log; a row opens what was before and after.
-  await page.getByRole('link', { name: 'Audit log' }).click();
+  await page.getByRole('link', { name: 'Audit log', exact: true }).click();
   for (const action of ['invite.create', 'invite.accept', 'member.edit', 'key.create', 'member.remove'])
     await page.getByRole('link', { name: action, exact: true }).first().waitFor();
   await page.getByRole('row', { name: /^key\.create dora@example\.org/ }).waitFor();

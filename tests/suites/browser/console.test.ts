@@ -218,13 +218,29 @@ describe('every page', () => {
         for (const { path, then } of consolePages.filter(({ signedIn }) => signedIn !== true))
           await visit(person, path, then);
         await signIn(person);
+        const rateRemains = watchRate(person);
         for (const { path, then } of consolePages.filter(({ signedIn }) => signedIn === true)) {
+          await rateRemains();
           if (/_nothing|(req|whe)_0+$/.test(path)) person.expects(404);
           await visit(person, idsIn(path), then);
         }
         await person.leave();
       });
 });
+
+/** No person opens a page twice a second. Resolves when the rate of the account API leaves room for one more. */
+function watchRate({ page }: Person): () => Promise<void> {
+  let remaining = Infinity;
+  let resetsAtMs = 0;
+  page.on('response', (answer) => {
+    const { 'ratelimit-remaining': rest, 'ratelimit-reset': seconds } = answer.headers();
+    if (rest === undefined || seconds === undefined) return;
+    remaining = Number(rest);
+    resetsAtMs = Date.now() + 1000 * Number(seconds);
+  });
+  const ofOnePage = 50;
+  return () => until(() => remaining > ofOnePage || Date.now() > resetsAtMs, 70_000);
+}
 
 const idsIn = (path: string): string =>
   path.replace('KEY', keyId).replace('REQUEST', requestId).replace('ACCOUNT', service.accountId);

@@ -1,12 +1,11 @@
 /** A server that still loads its model: asked too early it says 503, and later it answers. */
 import assert from 'node:assert/strict';
-import { once } from 'node:events';
-import { createServer, type AddressInfo } from 'node:net';
 import { test } from 'node:test';
 
 import { createOpenAiEngine } from '../../../src/inference/engines/openai/openai-engine.ts';
 import { ApiError } from '../../../src/platform/errors.ts';
 import { all, engineRequest, textOf } from '../../inference/engines/contract.ts';
+import { freePort } from '../../support/free-port.ts';
 import { until } from '../../support/service.ts';
 import { LlamaServer, defaultModelFile, stopServer } from './llama-server.ts';
 
@@ -44,12 +43,3 @@ test('while it loads the engine is starting and says so; then it is ready by its
     await stopServer(server);
   }
 });
-
-async function freePort(): Promise<number> {
-  const taken = createServer().listen(0, '127.0.0.1');
-  await once(taken, 'listening');
-  const { port } = taken.address() as AddressInfo;
-  taken.close();
-  await once(taken, 'close');
-  return port;
-}
