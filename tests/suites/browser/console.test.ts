@@ -217,8 +217,8 @@ describe('every page', () => {
         const person = await personAt(t, look, locale);
         for (const { path, then } of consolePages.filter(({ signedIn }) => signedIn !== true))
           await visit(person, path, then);
-        await signIn(person);
         const rateRemains = watchRate(person);
+        await signIn(person);
         for (const { path, then } of consolePages.filter(({ signedIn }) => signedIn === true)) {
           await rateRemains();
           if (/_nothing|(req|whe)_0+$/.test(path)) person.expects(404);
