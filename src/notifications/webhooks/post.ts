@@ -1,5 +1,6 @@
 import { combineSignals } from '../../platform/combine-signals.ts';
 import { ApiError } from '../../platform/errors.ts';
+import { beginningOf } from '../../platform/outbound/beginning-of.ts';
 import { clientTo, judgedAddresses } from '../../platform/outbound/dial.ts';
 import type { DialOptions } from '../../platform/outbound/dial.ts';
 import type { NameResolver } from '../../platform/outbound/resolver.ts';
@@ -52,7 +53,7 @@ export async function post(
         signal,
       });
       const { statusCode: status } = response;
-      const answer = await beginningOf(response.body as AsyncIterable<Buffer>).catch(() => '');
+      const answer = await textOf(response.body as AsyncIterable<Buffer>).catch(() => '');
       if (status >= 200 && status < 300) return { status, answer, failure: null };
       const what = status >= 300 && status < 400 ? 'a redirect, which is not followed' : 'which is not a success';
       return { status, answer, failure: `the endpoint answered ${status}, ${what}` };
@@ -68,13 +69,7 @@ export async function post(
 }
 
 /** PostgreSQL accepts no NUL in a text; invalid UTF-8 is replaced. */
-async function beginningOf(body: AsyncIterable<Buffer>): Promise<string> {
-  const chunks: Buffer[] = [];
-  let length = 0;
-  for await (const chunk of body) {
-    chunks.push(chunk);
-    length += chunk.length;
-    if (length >= answerBytesMax) break;
-  }
-  return Buffer.concat(chunks).subarray(0, answerBytesMax).toString('utf8').replaceAll('\0', '\ufffd');
+async function textOf(body: AsyncIterable<Buffer>): Promise<string> {
+  const beginning = await beginningOf(body, answerBytesMax);
+  return beginning.subarray(0, answerBytesMax).toString('utf8').replaceAll('\0', '\ufffd');
 }

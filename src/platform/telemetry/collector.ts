@@ -1,5 +1,6 @@
 import type { Client } from 'undici';
 import { combineSignals } from '../combine-signals.ts';
+import { beginningOf } from '../outbound/beginning-of.ts';
 import { clientTo, judgedAddresses } from '../outbound/dial.ts';
 import type { FetchTarget } from '../outbound/check-url.ts';
 import { createNameResolver } from '../outbound/resolver.ts';
@@ -60,7 +61,7 @@ export class Collector {
         body,
         signal,
       });
-      const answer = await beginningOf(response.body as AsyncIterable<Buffer>);
+      const answer = await beginningOf(response.body as AsyncIterable<Buffer>, answerBytesMax);
       const { statusCode: status } = response;
       if (status >= 200 && status < 300) return { type: 'accepted', rejected: rejectedOf(answer) };
       const reason = `the collector answered ${status}`;
@@ -102,17 +103,6 @@ function reasonOf(error: unknown, signal: AbortSignal): string {
 function retryAfterMs(header: string | string[] | undefined): number {
   const seconds = typeof header === 'string' && /^\d{1,6}$/.test(header) ? Number(header) : 0;
   return Math.min(1_000 * seconds, retryAfterMsMax);
-}
-
-async function beginningOf(body: AsyncIterable<Buffer>): Promise<Buffer> {
-  const chunks: Buffer[] = [];
-  let length = 0;
-  for await (const chunk of body) {
-    chunks.push(chunk);
-    length += chunk.length;
-    if (length >= answerBytesMax) break;
-  }
-  return Buffer.concat(chunks);
 }
 
 /** How many records it has not taken: `Export…ServiceResponse { partial_success { rejected_… } }`. 0 where it cannot be read. */
