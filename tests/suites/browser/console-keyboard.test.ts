@@ -58,8 +58,9 @@ class Typist {
     await this.tabTo(within.getByRole('button', { name, exact: true }));
   }
 
-  /** By the palette, as quick as by a mouse. */
+  /** By the palette, as quick as by a mouse. Keys mean something once the frame around the pages is there. */
   async goTo(page: string, path: string): Promise<void> {
+    await this.#person.page.getByRole('navigation').first().waitFor();
     await this.press('Control+k');
     await this.#person.page.getByRole('combobox').waitFor();
     await this.type(page);
