@@ -12,7 +12,7 @@ export interface CommandResult {
   readonly stderr: string;
 }
 
-const timeoutMs = 60_000 * slowness;
+const timeoutMs = Math.round(60_000 * slowness);
 
 /** Commands that take signals and standard input for themselves. */
 const wantsProcess: ReadonlySet<string> = new Set(['serve', 'chat']);
