@@ -154,7 +154,7 @@ export const suites = {
   month: {
     minutes: 25,
     fileMinutes: 12,
-    concurrency: 1,
+    concurrency: 2,
     about: 'a month of 200,000 requests that comes to the same everywhere, on both stores',
   },
   s3: { minutes: 15, fileMinutes: 10, concurrency: 1, about: 'files in a bucket of a real S3-compatible server' },
@@ -166,7 +166,7 @@ export const suites = {
     ci: false,
     about: 'a real vLLM behind the service; not part of CI, because it takes 6 GB',
   },
-  soak: { minutes: 35, fileMinutes: 14, concurrency: 1, about: 'mixed load with faults for minutes or hours' },
+  soak: { minutes: 35, fileMinutes: 14, concurrency: 2, about: 'mixed load with faults for minutes or hours' },
 };
 
 /** A person may soak for hours. */
