@@ -1,10 +1,12 @@
 // `npm run check`: types, lint and format at the same time; what each has printed comes when it has ended.
 import { spawn } from 'node:child_process';
 import { writeAccountClient } from './account-client.mjs';
+import { prepareConsole } from './console-types.mjs';
 import { root, setup } from './setup.mjs';
 
 setup();
 await writeAccountClient();
+await prepareConsole();
 const passed = await Promise.all(['check:types', 'check:lint', 'check:format'].map(run));
 process.exitCode = passed.every(Boolean) ? 0 : 1;
 

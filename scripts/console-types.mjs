@@ -5,10 +5,14 @@ import { writeAccountTypes } from './account-client.mjs';
 import { apiTypes, installConsole, web } from './console.mjs';
 import { isStarted, root, setup } from './setup.mjs';
 
-/** After `setup`. */
-export async function checkConsoleTypes() {
+/** What the checks of the console need; after `setup`. */
+export async function prepareConsole() {
   installConsole();
   await writeAccountTypes({ generatorIn: web, file: apiTypes });
+}
+
+/** After `prepareConsole`. */
+function checkConsoleTypes() {
   const compiler = path.join(root, 'node_modules', 'typescript-7', 'bin', 'tsc');
   const check = (project) => spawnSync(process.execPath, [compiler, '-p', project], { stdio: 'inherit' }).status ?? 1;
   return check(web) || check(path.join(root, 'tests', 'console'));
@@ -16,5 +20,6 @@ export async function checkConsoleTypes() {
 
 if (isStarted(import.meta.url)) {
   setup();
-  process.exitCode = await checkConsoleTypes();
+  await prepareConsole();
+  process.exitCode = checkConsoleTypes();
 }

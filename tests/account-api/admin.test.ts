@@ -36,7 +36,7 @@ async function managementKey(role: 'owner' | 'billing' | 'viewer', accountId: st
 interface Answer {
   readonly status: number;
   // The bodies of all routes; each test says what it expects.
-  readonly body: any; // eslint-disable-line @typescript-eslint/no-explicit-any
+  readonly body: any; // oxlint-disable-line typescript/no-explicit-any
 }
 
 async function api(

@@ -11,7 +11,7 @@ const browser = { accept: 'text/html,*/*;q=0.8' };
 
 test('a console that is not there, is being built, could not be built, and is built', async (t) => {
   const folder = join(temporaryFolder(t), 'console');
-  // eslint-disable-next-line prefer-const -- unknown at first, as while the service starts
+  // oxlint-disable-next-line prefer-const -- unknown at first, as while the service starts
   let inferenceUrl: string | undefined;
   const webConsole = new Console(folder, () => inferenceUrl);
   const asked = (path: string, headers = browser) => webConsole.answer(path, headers);

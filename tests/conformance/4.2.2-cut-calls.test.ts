@@ -16,7 +16,7 @@ interface Said {
   readonly calls: readonly { readonly name: unknown; readonly args: string }[];
   readonly ending: unknown;
 }
-type Json = Readonly<Record<string, any>>; // eslint-disable-line @typescript-eslint/no-explicit-any
+type Json = Readonly<Record<string, any>>; // oxlint-disable-line typescript/no-explicit-any
 
 interface Family {
   readonly path: string;

@@ -11,7 +11,7 @@ import { InnerService, until } from '../support/service.ts';
 import { TestLedger } from '../support/test-ledger.ts';
 import { writeTinyBert, type TinyBertOptions } from '../support/tiny-bert.ts';
 
-type Json = Record<string, any>; // eslint-disable-line @typescript-eslint/no-explicit-any
+type Json = Record<string, any>; // oxlint-disable-line typescript/no-explicit-any
 
 const inputPrice = 5;
 const folder = mkdtempSync(join(tmpdir(), 'tokenhouse-embedded-'));

@@ -6,7 +6,7 @@ import { InnerService } from '../support/service.ts';
 import { TestLedger } from '../support/test-ledger.ts';
 import { Upstream } from '../support/upstream.ts';
 
-type Json = Record<string, any>; // eslint-disable-line @typescript-eslint/no-explicit-any
+type Json = Record<string, any>; // oxlint-disable-line typescript/no-explicit-any
 
 const inputPrice = 5;
 const cost = (promptTokens: number): bigint => BigInt(promptTokens * inputPrice);

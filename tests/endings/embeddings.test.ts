@@ -83,7 +83,7 @@ for (const { api, path, model, body, tokens } of families) {
   const exchange = async (...sent: Parameters<typeof send>) => {
     const { id, answer } = send(...sent);
     const { status, headers } = await answer;
-    return { id, status, headers, json: (await (await answer).json()) as Record<string, any> }; // eslint-disable-line @typescript-eslint/no-explicit-any
+    return { id, status, headers, json: (await (await answer).json()) as Record<string, any> }; // oxlint-disable-line typescript/no-explicit-any
   };
 
   describe(api, () => {

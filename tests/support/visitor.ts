@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { until } from './service.ts';
 import type { TestService } from './service.ts';
 
-// eslint-disable-next-line @typescript-eslint/no-explicit-any -- answers of many routes, looked at by tests
+// oxlint-disable-next-line typescript/no-explicit-any -- answers of many routes, looked at by tests
 export type Shown = any;
 
 export interface Reported {

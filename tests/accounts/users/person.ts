@@ -36,7 +36,7 @@ export class Browser {
   }
 }
 
-// eslint-disable-next-line @typescript-eslint/no-explicit-any -- answers of many routes, looked at by tests
+// oxlint-disable-next-line typescript/no-explicit-any -- answers of many routes, looked at by tests
 export type Answer = Record<string, any>;
 
 /** The token of the newest mail of a kind. */

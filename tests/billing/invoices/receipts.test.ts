@@ -53,7 +53,7 @@ async function open(t: TestContext) {
   return { host, accountId, key, repositories, demo: demo!, payments: payments!, bill, pay, get, receipts, issue };
 }
 
-// eslint-disable-next-line @typescript-eslint/no-explicit-any
+// oxlint-disable-next-line typescript/no-explicit-any
 type Shown = any;
 
 const year = new Date().getUTCFullYear();

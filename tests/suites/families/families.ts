@@ -83,7 +83,7 @@ export interface Usage {
   readonly reasoning: number;
 }
 
-type Json = Readonly<Record<string, any>>; // eslint-disable-line @typescript-eslint/no-explicit-any
+type Json = Readonly<Record<string, any>>; // oxlint-disable-line typescript/no-explicit-any
 
 const parse = (json: string): Json => JSON.parse(json) as Json;
 const signatureOf = ({ signature }: Thought, family: string): string | undefined =>

@@ -140,7 +140,7 @@ test('the documentation is built after it, from what is installed to run', async
 test('what is installed and built takes at most 120 MB, without what is for development or another platform', () => {
   const bytes = bytesBelow(join(clone, 'node_modules')) + bytesBelow(join(clone, 'dist'));
   assert.ok(bytes < bytesMax, `${Math.round(bytes / 1024 / 1024)} MB in node_modules and dist`);
-  for (const name of ['typescript', 'eslint', 'prettier', 'smtp-server'])
+  for (const name of ['typescript', 'oxlint', 'prettier', 'smtp-server'])
     assert.ok(!existsSync(join(clone, 'node_modules', name)), name);
 });
 
