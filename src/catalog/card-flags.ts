@@ -63,7 +63,7 @@ export const generalFlags = {
 /** Flags of chat completions that are not on the card (contracts decision 20). */
 export const unlistedFlags = {
   logprobs: { inFile: 'reports logprobs of tokens', backends: { scripted: 'may' } },
-  logit_bias: { inFile: 'accepts logit_bias', backends: { scripted: 'may' } },
+  logit_bias: { inFile: 'accepts logit_bias', backends: { scripted: 'may', ollama: 'no' } },
 } as const satisfies Flags;
 
 const available = { inFile: 'the model is available there', onCard: 'Whether the endpoint takes this model.' };
@@ -102,24 +102,27 @@ export const chatFlags = {
       'chat_completions.tools',
       ['chat_completions.json_schema', 'chat_completions.json_object', 'chat_completions.grammar'],
     ],
+    // It binds the call to the format as well.
+    backends: { ollama: 'no' },
   },
   n: {
     inFile: 'several answers to one request',
     onCard: 'Whether `n` may be above 1.',
     needs: ['chat_completions.supported'],
+    backends: { ollama: 'no' },
   },
-  // The OpenAI API has no field for a regex or a grammar.
+  // The OpenAI API has no field for a regex or a grammar, and neither has Ollama.
   regex: {
     inFile: 'answers that match a regular expression',
     onCard: 'Whether `regex` is taken.',
     needs: ['chat_completions.supported'],
-    backends: { openai: 'no' },
+    backends: { ollama: 'no', openai: 'no' },
   },
   grammar: {
     inFile: 'answers that match a grammar',
     onCard: 'Whether `response_format` may be `grammar`.',
     needs: ['chat_completions.supported'],
-    backends: { openai: 'no' },
+    backends: { ollama: 'no', openai: 'no' },
   },
 } as const satisfies Flags;
 
@@ -181,7 +184,7 @@ export const rerankFlags = {
     inFile: 'the model ranks documents there; it then generates no text',
     onCard: available.onCard,
     example: true,
-    backends: { openai: 'no', others: 'may' },
+    backends: { ollama: 'no', openai: 'no', others: 'may' },
   },
 } as const satisfies Flags;
 
@@ -195,7 +198,7 @@ export const familyFlags = {
 } as const satisfies Readonly<Record<string, Flags>>;
 
 /** Which backends take the reasoning of earlier turns: no flag of the card, but refused alike. The OpenAI API has no field for it. */
-export const reasoningOfEarlierTurns: Extents = { others: 'may', openai: 'no' };
+export const reasoningOfEarlierTurns: Extents = { others: 'may', ollama: 'no', openai: 'no' };
 
 type ValuesOf<Of extends Flags> = {
   readonly [Key in keyof Of & string as FieldOf<Key, Of[Key]>]: Of[Key] extends { readonly values: infer Values }

@@ -280,12 +280,16 @@ function reportUnsentDefaults(
   for (const name of ['top_k', 'min_p', 'repetition_penalty'] as const) {
     if (sampling[defaultableFields[name].field] === undefined) continue;
     const deaf = backends.find(
-      (each) => each.engine === 'openai' && each.flavor === 'openai' && !each.forward.includes(name),
+      (each) =>
+        each.engine === 'openai' &&
+        (each.flavor === 'ollama' || (each.flavor === 'openai' && !each.forward.includes(name))),
     );
     if (deaf !== undefined)
       report(
         [...at, 'defaults', name],
-        `the backend "${deaf.name}" would not be sent ${name}; add it to the \`forward\` of that backend, or remove this line`,
+        deaf.engine === 'openai' && deaf.flavor === 'ollama'
+          ? `the backend "${deaf.name}" (Ollama) takes no ${name} in a request; set it in the model's Modelfile, and remove this line`
+          : `the backend "${deaf.name}" would not be sent ${name}; add it to the \`forward\` of that backend, or remove this line`,
       );
   }
 }

@@ -62,6 +62,9 @@ const callRequest = (): EngineRequest => ({
   toolChoice: { type: 'function', name: weather.name },
 });
 
+/** It may call functions all the same: nothing is held against it. */
+const notForced = { unknown: 'servers of its kind cannot be made to call a function' };
+
 /** The table of claims: what is sent, and what must come back. Everything is sent the way that requests of customers are. */
 export const claims: Readonly<Record<ClaimName, Claim>> = {
   usage: {
@@ -97,6 +100,7 @@ export const claims: Readonly<Record<ClaimName, Claim>> = {
   tools: {
     what: 'calls a function when it has to',
     look: async ({ engine }, signal) => {
+      if (engine.refusal?.(callRequest()) !== undefined) return notForced;
       const { calls } = await ask(engine, callRequest(), signal);
       return calls[0]?.name === weather.name ? undefined : { broken: 'it answers without the call' };
     },
@@ -104,6 +108,7 @@ export const claims: Readonly<Record<ClaimName, Claim>> = {
   tool_streaming: {
     what: 'streams a call whole: its name, arguments that are JSON, and its end',
     look: async ({ engine }, signal) => {
+      if (engine.refusal?.(callRequest()) !== undefined) return notForced;
       const { calls, finishes } = await ask(engine, callRequest(), signal);
       if (finishes.includes('length')) return { unknown: 'the call was cut at 128 tokens' };
       return calls.length === 1 && isObjectText(calls[0]!.arguments)

@@ -5,11 +5,16 @@ import type { CompletionNames, Flavor } from './flavors.ts';
 /** The error for a text completion that the server cannot serve in full; `undefined` when it can. Never throws. */
 export function completionRefusal(
   request: EngineRequest,
-  { completions: names }: Flavor,
+  { completions: names, continuesTexts }: Flavor,
   reasons: boolean,
 ): ApiError | undefined {
-  const { prompt, tokens, constraint } = request;
+  const { prompt, tokens, constraint, task } = request;
   if (prompt.type === 'messages') return undefined;
+  if (!continuesTexts && task === undefined) {
+    return new ApiError('unsupported_feature', 'The model accepts only messages and cannot continue a text.', {
+      param: 'prompt',
+    });
+  }
   if (constraint !== undefined && (names.constrains === 'never' || (reasons && names.constrains !== 'always'))) {
     return new ApiError(
       constraint.source.type === 'regex' ? 'unsupported_regex' : 'unsupported_response_format',

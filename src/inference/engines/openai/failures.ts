@@ -165,7 +165,7 @@ interface Fault {
 }
 
 const queueFull =
-  /queue (is )?full|no slot available|at capacity|too many (concurrent )?requests|overloaded|max_num_seqs|waiting queue|currently busy|backlog limit/i;
+  /queue (is )?full|no slot available|at capacity|too many (concurrent )?requests|overloaded|max_num_seqs|waiting queue|currently busy|backlog limit|maximum pending requests/i;
 
 /** The numbers in the texts of vLLM, SGLang and OpenAI; llama-server gives fields. */
 const windowTexts = [

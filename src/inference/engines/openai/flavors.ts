@@ -53,8 +53,11 @@ export interface Flavor {
   readonly reasoningLimit: 'max_tokens' | 'max_completion_tokens';
   /** The fields that tell a reasoning model its effort. The tiers are those of the model's card: its server knows them. */
   readonly effort: (effort: Effort, isConstrained: boolean) => Readonly<Record<string, unknown>>;
-  /** A forced function: by name, or (for servers that know only keywords) as the one tool of a `required` choice. */
-  readonly namedToolChoice: 'by-name' | 'as-only-tool';
+  /**
+   * A forced function: by name, or (for servers that know only keywords) as the one tool of a `required` choice. `ignored`: the
+   * server knows no choice, so a request that forces a call is refused.
+   */
+  readonly namedToolChoice: 'by-name' | 'as-only-tool' | 'ignored';
   /** Constraints that the server enforces. Others are never sent to it. */
   readonly enforces: readonly Constraint['type'][];
   /** Constraints that the server would apply to the reasoning too: with them reasoning is switched off. */
@@ -82,6 +85,8 @@ export interface Flavor {
   readonly refusesGreedyChoices: boolean;
   /** The fewest alternatives that may be requested for a chosen token. */
   readonly topLogprobsMin: number;
+  /** Whether it continues a text as it is; a server that puts the text into its template answers it, and is not asked to. */
+  readonly continuesTexts: boolean;
   /** What the server supports of text completions. */
   readonly completions: CompletionNames;
   /**
@@ -197,6 +202,7 @@ const llamaServer: Flavor = {
   refusesGreedyChoices: false,
   // 0 means "no logprobs at all".
   topLogprobsMin: 1,
+  continuesTexts: true,
   // Fields of tools/server/server-schema.cpp; an echo is refused there, and a stream does not report every token.
   completions: {
     echo: false,
@@ -281,6 +287,7 @@ const vllm: Flavor = {
   refusesNoTopP: true,
   refusesGreedyChoices: true,
   topLogprobsMin: 0,
+  continuesTexts: true,
   // vllm/entrypoints/openai/completion/protocol.py.
   completions: {
     echo: true,
@@ -380,6 +387,7 @@ const openai: Flavor = {
   refusesNoTopP: false,
   refusesGreedyChoices: false,
   topLogprobsMin: 0,
+  continuesTexts: true,
   completions: {
     echo: false,
     returnsIds: undefined,
@@ -424,8 +432,36 @@ const tei: Flavor = {
   loading: /Model is not ready|starting/i,
 };
 
+/**
+ * Ollama; names of openai/openai.go and server/routes.go at fb307609. Fields that it does not know are ignored without an error:
+ * `max_completion_tokens`, so that an answer would have no end, `tool_choice`, `n`, `logit_bias`, and the sampling fields beyond
+ * OpenAI's, for which its Modelfile has values.
+ */
+const ollama: Flavor = {
+  ...openai,
+  // A negative one is random.
+  seedModulus: 2 ** 31 - 1,
+  reasoningLimit: 'max_tokens',
+  namedToolChoice: 'ignored',
+  // A model that thinks is bound only after a thought has ended; one that is told not to think is bound at once.
+  constrainsReasoning: ['json-object', 'json-schema'],
+  continuesTexts: false,
+  imageTokens: openModelImageTokens,
+  refusals: [
+    noImages,
+    {
+      text: /does not support tools/i,
+      code: 'unsupported_feature',
+      message: 'The model does not call functions.',
+      param: 'tools',
+    },
+    { ...unenforceable, text: /failed to parse grammar|expected "json" or a valid JSON Schema/i },
+  ],
+};
+
 export const flavors: Readonly<Record<FlavorName, Flavor>> = {
   'llama-server': llamaServer,
+  ollama,
   vllm,
   sglang,
   tei,

@@ -90,6 +90,9 @@ export async function probeBackend(options: ProbeOptions): Promise<ProbeResult> 
       const slot = slotWindowOf((await get(`${root}/props`)).body);
       for (const id of slot === undefined ? [] : models) windows.set(id, slot!);
     }
+    // It says the windows of loaded models only, and shortens longer prompts without a word.
+    if (looksLike === 'ollama')
+      for (const [id, window] of loadedWindowsOf((await get(`${root}/api/ps`)).body)) windows.set(id, window);
     const problem = problemOf(options, base, listing, models, windows, looksLike);
     const isUsable = listing.status === 200 || listing.status === 404;
     return {
@@ -171,6 +174,8 @@ async function kindOf(
     const info = await get(root + path);
     if (info.status === 200 && isObject(info.body) && 'is_generation' in info.body) return 'sglang';
   }
+  const loaded = await get(`${root}/api/ps`);
+  if (loaded.status === 200 && isObject(loaded.body) && Array.isArray(loaded.body['models'])) return 'ollama';
   const version = await get(`${root}/version`);
   if (version.status === 200 && isObject(version.body) && typeof version.body['version'] === 'string') return 'vllm';
   return undefined;
@@ -237,6 +242,13 @@ function slotWindowOf(props: unknown): number | undefined {
   const settings = isObject(props) ? props['default_generation_settings'] : undefined;
   const window = isObject(settings) ? settings['n_ctx'] : undefined;
   return isWindow(window) ? window : undefined;
+}
+
+function loadedWindowsOf(body: unknown): readonly (readonly [string, number])[] {
+  const loaded = isObject(body) && Array.isArray(body['models']) ? body['models'].filter(isObject) : [];
+  return loaded.flatMap(({ model, context_length: window }) =>
+    typeof model === 'string' && isWindow(window) ? [[model, window] as const] : [],
+  );
 }
 
 const isWindow = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) > 0;

@@ -160,7 +160,10 @@ export function effortFields(request: EngineRequest, { flavor, reasons }: Upstre
 export const refusalOf = (
   request: EngineRequest,
   { flavor, reasons }: Pick<UpstreamServer, 'flavor' | 'reasons'>,
-): ApiError | undefined => completionRefusal(request, flavor, reasons) ?? continuationRefusal(request, flavor);
+): ApiError | undefined =>
+  completionRefusal(request, flavor, reasons) ??
+  continuationRefusal(request, flavor) ??
+  forcedCallRefusal(request, flavor);
 
 /** Fields that make the server continue the last message. */
 export const continuationFields = ({ prompt }: EngineRequest, { continuation }: Flavor) =>
@@ -172,6 +175,15 @@ function continuationRefusal({ prompt }: EngineRequest, { continuation }: Flavor
     'unsupported_feature',
     'The backend of the model cannot continue an assistant message: end the conversation with a user message.',
     { param: 'messages' },
+  );
+}
+
+function forcedCallRefusal(request: EngineRequest, { namedToolChoice }: Flavor): ApiError | undefined {
+  if (namedToolChoice !== 'ignored' || !isForcedCall(request)) return undefined;
+  return new ApiError(
+    'unsupported_feature',
+    "The backend of the model cannot be made to call a function: leave 'tool_choice' out, or set it to auto or none.",
+    { param: 'tool_choice' },
   );
 }
 

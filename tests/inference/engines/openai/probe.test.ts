@@ -66,6 +66,44 @@ const cases: readonly Case[] = [
     problem: undefined,
   },
   {
+    name: 'Ollama of which nothing is known yet: the windows of loaded models',
+    handler: serving({
+      '/v1/models': listOf(['qwen3:8b', 'llama3:latest', 'odd'], 'library'),
+      '/api/ps': {
+        models: [
+          { name: 'qwen3:8b', model: 'qwen3:8b', context_length: 4_096 },
+          { model: 'odd', context_length: -1 },
+          null,
+          { model: 7, context_length: 9 },
+        ],
+      },
+    }),
+    options: { flavor: undefined, model: undefined },
+    expected: {
+      looksLike: 'ollama',
+      models: ['qwen3:8b', 'llama3:latest', 'odd'],
+      windows: new Map([['qwen3:8b', 4_096]]),
+    },
+    problem: undefined,
+  },
+  {
+    name: 'Ollama that would cut what the card promises',
+    handler: serving({
+      '/v1/models': listOf(['m'], 'library'),
+      '/api/ps': { models: [{ model: 'm', context_length: 4_096 }] },
+    }),
+    options: { flavor: 'ollama', contextLength: 8_192 },
+    expected: { looksLike: 'ollama' },
+    problem: /window is 4096 tokens, but context_length is 8192/,
+  },
+  {
+    name: 'Ollama that is called openai',
+    handler: serving({ '/v1/models': listOf(['m'], 'library'), '/api/ps': { models: [] } }),
+    options: { flavor: 'openai' },
+    expected: { looksLike: 'ollama' },
+    problem: /looks like ollama.*Set flavor: ollama/,
+  },
+  {
     name: 'SGLang that is called vLLM',
     handler: serving({ '/v1/models': listOf(['m']), '/model_info': { is_generation: true } }),
     expected: { looksLike: 'sglang' },

@@ -87,6 +87,7 @@ describe('what is sent upstream', () => {
       ['llama-server', 'cache_prompt max_tokens messages model return_progress stream stream_options'],
       ['vllm', 'cache_salt max_tokens messages model stream stream_options'],
       ['sglang', 'cache_salt max_tokens messages model stream stream_options'],
+      ['ollama', 'max_tokens messages model stream stream_options'],
       ['openai', 'max_tokens messages model stream stream_options'],
     ];
     const invented = { priority: 9, best_of: 5, prompt_logprobs: 3, cache_salt: 'mine', ignore_eos: true };
@@ -361,6 +362,38 @@ describe('what is sent upstream', () => {
         assert.ok(added.length > 0, `${flavor} ${type}`);
       }
     }
+  });
+
+  it('is plain for Ollama, which ignores what it does not know: no limit but max_tokens, no forced call, no texts', () => {
+    const reasons = bodyOf(
+      'ollama',
+      {
+        maxTokens: 9,
+        effort: 'high',
+        constraint: jsonSchema,
+        sampling: { ...engineRequest('').sampling, topK: 5, minP: 0.1, seed: -7 },
+      },
+      { reasons: true },
+    );
+    assert.deepEqual(
+      only(reasons, 'max_tokens', 'max_completion_tokens', 'top_k', 'min_p', 'seed', 'reasoning_effort'),
+      {
+        max_tokens: 9,
+        seed: 7,
+        // It would not bind what follows no thought.
+        reasoning_effort: 'none',
+      },
+    );
+    const tools = [weather];
+    const choose = (toolChoice: EngineRequest['toolChoice']) => bodyOf('ollama', { tools, toolChoice });
+    assert.equal((choose({ type: 'auto' })['tools'] as readonly unknown[]).length, 1);
+    assert.ok(!('tools' in choose({ type: 'none' })));
+    for (const toolChoice of [{ type: 'required' }, { type: 'function', name: 'get_weather' }] as const)
+      assert.throws(() => choose(toolChoice), { code: 'unsupported_feature', param: 'tool_choice' });
+    assert.throws(() => bodyOf('ollama', { prompt: { type: 'texts', prompts: ['a'] } }), {
+      code: 'unsupported_feature',
+      param: 'prompt',
+    });
   });
 
   it('has ready prompts as text completions, or is refused', () => {
