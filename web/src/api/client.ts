@@ -3,6 +3,7 @@ import createClient from 'openapi-fetch';
 
 import type { paths } from './schema.ts';
 import { accountId } from './account-choice.ts';
+import { acrossSessionChanges } from './session-changes.ts';
 
 /** A request that the API has refused, or that has not reached it (`status` 0). */
 export class ApiFailure extends Error {
@@ -44,13 +45,15 @@ interface ErrorShape {
   readonly step_up_required: boolean;
 }
 
+const send = acrossSessionChanges((request) => fetch(request));
+
 /** Raw client: every answer as it is. Pages use `get`, `send` and the hooks of `use-api.ts`. */
 export const client = createClient<paths>({
   baseUrl: location.origin,
   fetch: async (request) => {
     const account = accountId();
     if (account !== undefined && !request.headers.has('x-account-id')) request.headers.set('x-account-id', account);
-    return await fetch(request);
+    return await send(request);
   },
 });
 
