@@ -5,6 +5,7 @@ import { parseArgs } from 'node:util';
 import { readEnvironment } from '../src/config/environment.ts';
 import { UsageError } from './arguments.ts';
 import { runCommand, say } from './command.ts';
+import { constraintFigures, constraintTable } from './embedded-constraints.ts';
 import { embedded, llamaServer, type Answer, type Contender, type Settings } from './embedded-contenders.ts';
 import { machineFacts, revision } from './machine.ts';
 import { Problem } from './problem.ts';
@@ -27,12 +28,16 @@ const usage = `npm run bench:embedded -- [options]
   --prompt N        tokens of the long prompt (default 1000)
   --decode-threads N   of both (default 1)
   --prefill-threads N  of both (default: all cores)
-  --only NAMES      of decode, threads, short, long, separated by commas
+  --only NAMES      of decode, threads, short, long, separated by commas; or constraints alone, without llama-server
+  --schemas FILE    for constraints: a line of JSON for each schema, {"name", "schema"}
+  --count N         for constraints: that many of them, evenly spread (default 100)
   --quick           one round, widths 1 and 4, short answers: shows that everything works
   --write           put the table into bench/results.md
 `;
 
 const aim = 0.95;
+/** Of a token under a schema to one without. */
+const constraintAim = 1.3;
 
 /** Writing with the same threads; writing beside a llama-server that uses all; the first token of short and long prompts. */
 const kinds = ['decode', 'threads', 'short', 'long'] as const;
@@ -72,6 +77,7 @@ await runCommand(main, usage);
 async function main(args: readonly string[]): Promise<void> {
   const options = readOptions(args);
   if (options.isHelp) return say(usage);
+  if (options.constraints !== undefined) return measureConstraints(options, options.constraints, args);
   const loadBefore = os.loadavg()[0] ?? 0;
   const folder = mkdtempSync(join(tmpdir(), 'tokenhouse-bench-'));
   process.once('exit', () => rmSync(folder, { recursive: true, force: true }));
@@ -117,6 +123,19 @@ async function main(args: readonly string[]): Promise<void> {
   process.exit(short.length === 0 ? 0 : 1);
 }
 
+async function measureConstraints(
+  { settings, rounds, tokens, writes }: Options,
+  { schemaFile, count }: NonNullable<Options['constraints']>,
+  args: readonly string[],
+): Promise<void> {
+  const { modelFile, decodeThreads: threads } = settings;
+  const figures = await constraintFigures({ modelFile, schemaFile, count, tokens, threads, rounds }, say);
+  const facts = `${basename(modelFile)}, ${threads} thread, ${tokens} tokens a schema, temperature 1; median of ${rounds} rounds, in turn with and without; load average ${(os.loadavg()[0] ?? 0).toFixed(2)}; revision ${revision(root)}`;
+  const table = `${facts}\n\n${constraintTable(figures, constraintAim)}`;
+  console.log(table);
+  if (writes) writeResult(args, table);
+}
+
 interface Options {
   readonly settings: Settings;
   readonly rounds: number;
@@ -124,6 +143,7 @@ interface Options {
   readonly tokens: number;
   readonly promptTokens: number;
   readonly only: readonly string[];
+  readonly constraints: { readonly schemaFile: string; readonly count: number } | undefined;
   readonly writes: boolean;
   readonly isHelp: boolean;
 }
@@ -138,7 +158,10 @@ function readOptions(args: readonly string[]): Options {
   const widths = (values.widths ?? (values.quick ? '1,4' : '1,2,4,8')).split(',').map((w) => natural('widths', w, 1));
   const tokens = natural('tokens', values.tokens, values.quick ? 32 : 128);
   const promptTokens = natural('prompt', values.prompt, 1000);
-  const only = values.only?.split(',') ?? kinds;
+  const isConstraints = values.only === 'constraints';
+  if (isConstraints && values.schemas === undefined && !values.help)
+    throw new UsageError('--only constraints needs --schemas FILE');
+  const only = isConstraints ? [] : (values.only?.split(',') ?? kinds);
   const unknown = only.filter((name) => !(kinds as readonly string[]).includes(name));
   if (unknown.length > 0) throw new UsageError(`--only knows ${kinds.join(', ')}, not ${unknown.join(', ')}`);
   return {
@@ -154,6 +177,9 @@ function readOptions(args: readonly string[]): Options {
     tokens,
     promptTokens,
     only,
+    constraints: isConstraints
+      ? { schemaFile: values.schemas ?? '', count: natural('count', values.count, values.quick ? 10 : 100) }
+      : undefined,
     writes: values.write,
     isHelp: values.help,
   };
@@ -172,6 +198,8 @@ function parsed(args: readonly string[]) {
         'decode-threads': { type: 'string' },
         'prefill-threads': { type: 'string' },
         only: { type: 'string' },
+        schemas: { type: 'string' },
+        count: { type: 'string' },
         quick: { type: 'boolean', default: false },
         write: { type: 'boolean', default: false },
         help: { type: 'boolean', short: 'h', default: false },
@@ -336,7 +364,10 @@ function report(options: Options, args: readonly string[], rounds: readonly Roun
     ...facts.map((fact) => `- ${fact}`),
   ].join('\n');
   process.stdout.write(`${text}\n`);
-  if (!options.writes) return;
+  if (options.writes) writeResult(args, text);
+}
+
+function writeResult(args: readonly string[], text: string): void {
   const words = args.filter((word) => word !== '--write');
   const command = ['npm run bench:embedded', ...(words.length > 0 ? ['--', ...words] : [])].join(' ');
   const file = join(root, 'bench', 'results.md');
