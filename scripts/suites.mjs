@@ -157,7 +157,12 @@ export const suites = {
     concurrency: 2,
     about: 'a month of 200,000 requests that comes to the same everywhere, on both stores',
   },
-  s3: { minutes: 15, fileMinutes: 10, concurrency: 1, about: 'files in a bucket of a real S3-compatible server' },
+  s3: {
+    minutes: 15,
+    fileMinutes: 10,
+    concurrency: 1,
+    about: 'files and backups in a bucket of a real S3-compatible server',
+  },
   stripe: { minutes: 10, fileMinutes: 5, concurrency: 1, about: "payments against Stripe's own stand-in for its API" },
   vllm: {
     minutes: 80,

@@ -725,12 +725,13 @@ export function commandProgram(exit: (code: number) => void = () => {}, around =
     action(() => import('./db.ts').then(({ migrateDatabase }) => migrateDatabase)),
   );
   command(db, 'backup', 'copy it, even while the service is running, and verify the copy')
-    .argument('<file>', 'where to')
+    .argument('<file>', 'where to; `s3://bucket/folder`: there, named by the time')
     .option('--force', 'overwrite the file')
+    .option('--keep <number>', 'remove older backups of the folder in the bucket', wholeNumber(1, 10_000))
     .option('--no-secret', 'do not copy the secret of the keys')
     .action(action(() => import('./db.ts').then(({ backUpDatabase }) => backUpDatabase)));
   command(db, 'restore', 'replace it by a verified backup; the service must be stopped')
-    .argument('<file>', 'the backup')
+    .argument('<file>', 'the backup; `s3://bucket/folder`: the newest one there')
     .option('--force', 'replace an existing database; it is kept under another name')
     .action(action(() => import('./db.ts').then(({ restoreDatabase }) => restoreDatabase)));
 

@@ -8,47 +8,113 @@ import { openSecret, secretIdOf } from '../accounts/secret.ts';
 import { openStore } from '../app/stores.ts';
 import type { Config } from '../config/config.ts';
 import { contentStatus, type ContentStatus } from '../store/repositories/content-status.ts';
-import { backUp, databaseStatus, examine, putInPlace, stamp, syncFile } from '../store/sqlite/backup.ts';
+import { backUp, databaseStatus, examine, putInPlace, stamp, syncFile, type Examined } from '../store/sqlite/backup.ts';
 import { isOwned, takeLock } from '../store/sqlite/lock.ts';
 import type { Context } from './context.ts';
 import { reading } from './database.ts';
+import {
+  bucketPlaceOf,
+  fetchBackup,
+  inBucket,
+  newKey,
+  removeOldBackups,
+  sendBackup,
+  shownKey,
+  type OpenPlace,
+} from './db-bucket.ts';
 
 /** Keys are stored as hashes with a secret, so a copy of the database alone gives no access. */
 const secretBeside = (backup: string): string => `${backup}.secret`;
 const secretFile = (config: Config): string => path.join(config.storage.directory, 'secret');
 
+export interface BackupOptions {
+  readonly force?: boolean;
+  readonly secret: boolean;
+  readonly keep?: number;
+}
+
 /** Copies the database, with the service running or not, and checks the copy. */
 export async function backUpDatabase(
-  { around, config, environment, print }: Context,
-  options: { readonly force?: boolean; readonly secret: boolean },
+  context: Context,
+  options: BackupOptions,
   word: string | undefined,
 ): Promise<number> {
-  const target = path.resolve(around.directory, word ?? '');
-  const file = fileOf(config, 'backed up with: pg_dump --format=custom --file=BACKUP');
+  const file = fileOf(context.config, 'backed up with: pg_dump --format=custom --file=BACKUP');
+  const place = bucketPlaceOf(word);
+  if (options.keep !== undefined && place?.isFolder !== true)
+    throw new OperationError('--keep goes with a folder of a bucket: s3://bucket/folder');
   refuseMissing(file);
+  return place === undefined
+    ? await backUpToFile(context, options, file, path.resolve(context.around.directory, word ?? ''))
+    : await inBucket(context, place, (open) => backUpToBucket(context, options, file, open));
+}
+
+async function backUpToFile(context: Context, options: BackupOptions, file: string, target: string): Promise<number> {
   if (existsSync(target) && options.force !== true)
     throw new OperationError(`The file ${target} exists. Choose another name, or overwrite it with --force.`);
   const examined = await backUp(file, target);
-  const fromEnvironment = environment.secret !== undefined;
-  const copiesSecret = options.secret && !fromEnvironment;
-  if (copiesSecret) copySecret(secretFile(config), secretBeside(target));
-  const { differences } = examined;
+  const isSecretCopied = copiesSecret(context, options);
+  if (isSecretCopied) copySecret(secretFile(context.config), secretBeside(target));
+  const { size: bytes } = statSync(target);
+  return report(context, { shown: target, bytes, examined, isSecretCopied, removed: [] });
+}
+
+/** The copy is made and verified on the disk first, so nothing unverified gets a name in the bucket. */
+async function backUpToBucket(
+  context: Context,
+  options: BackupOptions,
+  file: string,
+  open: OpenPlace,
+): Promise<number> {
+  const key = await newKey(open, options.force === true);
+  const copy = path.join(open.folder, path.basename(key));
+  const examined = await backUp(file, copy);
+  const isSecretCopied = copiesSecret(context, options);
+  await sendBackup(open, key, { file: copy, secretFile: isSecretCopied ? secretFile(context.config) : undefined });
+  // Where the new one has differences, an old one may be the last that has none.
+  const { keep } = options;
+  const removed = keep === undefined || examined.differences.length > 0 ? [] : await removeOldBackups(open, keep);
+  const { size: bytes } = statSync(copy);
+  const shownRemoved = removed.map((each) => shownKey(open, each));
+  return report(context, { shown: shownKey(open, key), bytes, examined, isSecretCopied, removed: shownRemoved });
+}
+
+/** A secret of the environment is none of ours to copy. */
+const copiesSecret = ({ environment }: Context, { secret }: BackupOptions): boolean =>
+  secret && environment.secret === undefined;
+
+interface Made {
+  readonly shown: string;
+  readonly bytes: number;
+  readonly examined: Examined;
+  readonly isSecretCopied: boolean;
+  readonly removed: readonly string[];
+}
+
+function report(
+  { config, environment, print }: Context,
+  { shown, bytes, examined, isSecretCopied, removed }: Made,
+): number {
+  const { accounts, transfers, usageRows, differences } = examined;
+  const secretNeeded = environment.secret === undefined ? secretFile(config) : 'TOKENHOUSE_SECRET';
   print.result(
     {
-      file: target,
-      bytes: statSync(target).size,
-      secret: copiesSecret ? secretBeside(target) : null,
-      accounts: examined.accounts,
-      transfers: examined.transfers,
-      usage_rows: examined.usageRows,
+      file: shown,
+      bytes,
+      secret: isSecretCopied ? secretBeside(shown) : null,
+      accounts,
+      transfers,
+      usage_rows: usageRows,
       differences,
+      removed,
     },
     [
-      `${target}: ${statSync(target).size} bytes, ${examined.accounts} accounts, ${examined.transfers} transfers, ${examined.usageRows} requests; ` +
+      `${shown}: ${bytes} bytes, ${accounts} accounts, ${transfers} transfers, ${usageRows} requests; ` +
         (differences.length === 0 ? 'verified' : `${differences.length} DIFFERENCES, see: tokenhouse ledger verify`),
-      copiesSecret
-        ? `${secretBeside(target)}: the secret that its keys are hashed with. Anyone with both files can test guesses of keys; keep them apart if possible.`
-        : `Its keys need the secret that they were created with: ${fromEnvironment ? 'TOKENHOUSE_SECRET' : secretFile(config)}. The secret is not in the backup.`,
+      isSecretCopied
+        ? `${secretBeside(shown)}: the secret that its keys are hashed with. Anyone with both files can test guesses of keys; keep them apart if possible.`
+        : `Its keys need the secret that they were created with: ${secretNeeded}. The secret is not in the backup.`,
+      ...removed.map((each) => `${each}: removed`),
     ],
   );
   return differences.length === 0 ? 0 : 1;
@@ -56,13 +122,15 @@ export async function backUpDatabase(
 
 /** Replaces the database of a stopped service with a backup. */
 export async function restoreDatabase(
-  { around, config, environment, print }: Context,
+  context: Context,
   options: { readonly force?: boolean },
   word: string | undefined,
 ): Promise<number> {
-  const source = path.resolve(around.directory, word ?? '');
+  const { around, config } = context;
   const file = fileOf(config, 'restored with: pg_restore --clean --if-exists --dbname=DATABASE BACKUP');
-  refuseMissing(source);
+  const place = bucketPlaceOf(word);
+  const source = path.resolve(around.directory, word ?? '');
+  if (place === undefined) refuseMissing(source);
   mkdirSync(config.storage.directory, { recursive: true, mode: 0o700 });
   // From here on no service can start on it.
   const lock = takeLock(file);
@@ -72,29 +140,43 @@ export async function restoreDatabase(
         `A database exists at ${file}. To replace it (the old one is kept under another name): tokenhouse db restore ${word} --force`,
       );
     }
-    const secret = secretFor((await examine(source)).pepperIds, source, config, environment.secret?.reveal());
-    const now = new Date();
-    const { examined, kept } = await putInPlace(source, file, now);
-    const keptSecret = secret === 'of the backup' ? takeSecret(source, config, now) : undefined;
-    print.result(
-      {
-        file,
-        kept: kept ?? null,
-        kept_secret: keptSecret ?? null,
-        accounts: examined.accounts,
-        transfers: examined.transfers,
-        usage_rows: examined.usageRows,
-      },
-      [
-        `${file} is restored: ${examined.accounts} accounts, ${examined.transfers} transfers, ${examined.usageRows} requests; verified.`,
-        ...[kept, keptSecret].flatMap((name) => (name === undefined ? [] : [`The replaced database is kept: ${name}`])),
-        'Requests that were running during the backup are recorded as crashed, without a charge, at the next start.',
-      ],
-    );
-    return 0;
+    if (place === undefined) return await restoreFile(context, source, file);
+    return await inBucket(context, place, async (open) => {
+      const fetched = await fetchBackup(open);
+      return await restoreFile(context, fetched.file, file, fetched.shown);
+    });
   } finally {
     lock.release();
   }
+}
+
+async function restoreFile(
+  { config, environment, print }: Context,
+  source: string,
+  file: string,
+  shown = source,
+): Promise<number> {
+  const secret = secretFor((await examine(source)).pepperIds, { source, shown }, config, environment.secret?.reveal());
+  const now = new Date();
+  const { examined, kept } = await putInPlace(source, file, now);
+  const keptSecret = secret === 'of the backup' ? takeSecret(source, config, now) : undefined;
+  print.result(
+    {
+      file,
+      restored_from: shown,
+      kept: kept ?? null,
+      kept_secret: keptSecret ?? null,
+      accounts: examined.accounts,
+      transfers: examined.transfers,
+      usage_rows: examined.usageRows,
+    },
+    [
+      `${file} is restored from ${shown}: ${examined.accounts} accounts, ${examined.transfers} transfers, ${examined.usageRows} requests; verified.`,
+      ...[kept, keptSecret].flatMap((name) => (name === undefined ? [] : [`The replaced database is kept: ${name}`])),
+      'Requests that were running during the backup are recorded as crashed, without a charge, at the next start.',
+    ],
+  );
+  return 0;
 }
 
 /** Makes or updates the tables as a start does, and starts nothing. */
@@ -190,7 +272,7 @@ function fileOf({ storage }: Config, remedy: string): string {
 /** The secret that the restored keys will be checked with. Refuses when they would all be dead. */
 function secretFor(
   pepperIds: readonly string[],
-  source: string,
+  { source, shown }: { readonly source: string; readonly shown: string },
   config: Config,
   fromEnvironment: string | undefined,
 ): 'as it is' | 'of the backup' {
@@ -200,13 +282,13 @@ function secretFor(
     const { id } = openSecret({ fromEnvironment, dataFolder: config.storage.directory, warn: () => {} });
     if (matches(id)) return 'as it is';
     throw new OperationError(
-      `The keys in ${source} were created with another secret (${pepperIds.join(', ')}) than TOKENHOUSE_SECRET (${id}). Set it to the earlier secret.`,
+      `The keys in ${shown} were created with another secret (${pepperIds.join(', ')}) than TOKENHOUSE_SECRET (${id}). Set it to the earlier secret.`,
     );
   }
   if (matches(secretIdOf(secretFile(config)))) return 'as it is';
   if (matches(secretIdOf(secretBeside(source)))) return 'of the backup';
   throw new OperationError(
-    `The keys in ${source} were created with a secret (${pepperIds.join(', ')}) that is neither in ${secretFile(config)} nor in ${secretBeside(source)}, so none of them would work. ` +
+    `The keys in ${shown} were created with a secret (${pepperIds.join(', ')}) that is neither in ${secretFile(config)} nor in ${secretBeside(shown)}, so none of them would work. ` +
       'Put the earlier secret into one of the two files, or into TOKENHOUSE_SECRET.',
   );
 }

@@ -6,6 +6,7 @@ import type { Config } from '../config/config.ts';
 import { runnable } from '../config/environment.ts';
 import { ConfigError, type Problem } from '../config/problem.ts';
 import { ModelFileError, SourceProblem } from '../inference/model-files/problem.ts';
+import { BucketError } from '../platform/s3/bucket.ts';
 import { StoreError } from '../store/store-error.ts';
 import { folderFault, quoted } from './folder.ts';
 import type { Printer } from './output.ts';
@@ -44,6 +45,7 @@ export async function failureOf(error: unknown, directory: string, config?: Conf
   if (ofFolder !== undefined) return ofFolder;
   if (error instanceof StoreError) return ofStore(error);
   if (error instanceof SecretError) return ofSecret(error);
+  if (error instanceof BucketError) return ofBucket(error);
   return {
     what: [error instanceof Error ? error.message : String(error)],
     why: error instanceof SourceProblem ? 'the source does not have the requested file' : 'this is an unexpected error',
@@ -205,5 +207,17 @@ function ofSecret({ message }: SecretError): Failure {
     why: 'keys are looked up by a hash that depends on the secret: with another secret no key would match',
     repair: ['tokenhouse keys list', 'restore the secret from a backup, or unset TOKENHOUSE_SECRET'],
     exitCode: exitCodes.configuration,
+  };
+}
+
+function ofBucket({ message }: BucketError): Failure {
+  return {
+    what: [`${message.charAt(0).toUpperCase()}${message.slice(1)}.`],
+    why: 'the S3 service refused it or did not answer; nothing incomplete has a name there, and no database was changed',
+    repair: [
+      'check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and what they may do with the bucket',
+      'tokenhouse config show',
+    ],
+    exitCode: exitCodes.unavailable,
   };
 }

@@ -27,7 +27,7 @@ export interface Environment {
   /** Absolute folder for data and configuration where nothing of a service is in the folder; `undefined`: they are in the folder. */
   readonly dataDirectory: string | undefined;
   readonly hub: { readonly endpoint: string | undefined; readonly token: Secret | undefined };
-  /** Our credentials for the bucket of the files; `undefined`: not given. */
+  /** Our credentials for buckets, of the files and of backups; `undefined`: not given. */
   readonly bucketKeys:
     | { readonly accessKeyId: string; readonly secretAccessKey: Secret; readonly sessionToken: Secret | undefined }
     | undefined;
@@ -145,8 +145,8 @@ export const environmentVariables = {
   TOKENHOUSE_URL: 'address of the service for `tokenhouse chat`; default: the service on this computer',
   HF_ENDPOINT: 'address of another model hub',
   HF_TOKEN: 'token for the model hub',
-  AWS_ACCESS_KEY_ID: 'access key id for `files.bucket`',
-  AWS_SECRET_ACCESS_KEY: 'secret access key for `files.bucket`',
+  AWS_ACCESS_KEY_ID: 'access key id for `files.bucket` and for backups in `s3://…`',
+  AWS_SECRET_ACCESS_KEY: 'secret access key that goes with it',
   AWS_SESSION_TOKEN: 'session token, when the two are temporary',
   OTEL_EXPORTER_OTLP_ENDPOINT:
     'URL of a collector, when `telemetry.endpoint` names none: traces and metrics are sent there',

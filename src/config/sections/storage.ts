@@ -130,27 +130,33 @@ export const files = group(
         [...at, 'bucket'],
         'nobody could sign in there; set the environment variables AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY',
       );
-    const bucket = name === undefined ? undefined : bucketOf(name, place);
+    const { prefix, ...rest } = place;
+    const service = serviceOf(rest);
+    const bucket = name === undefined ? undefined : bucketOf(name, prefix, service);
     // Where there is no bucket, its place changes nothing.
     reading.fix([...at, 'bucket'], bucket);
-    return { perAccountMax, bytesPerAccountMax, bucket };
+    return { perAccountMax, bytesPerAccountMax, bucket, service };
   },
 );
 
-interface BucketPlace {
+interface ServicePlace {
   readonly endpoint: string | undefined;
   readonly region: string;
-  readonly prefix: string;
   readonly pathStyle: boolean | undefined;
 }
 
-/** The prefix ends with a slash unless it is empty. */
-const bucketOf = (name: string, { endpoint, region, prefix, pathStyle }: BucketPlace) => ({
-  name,
+/** The S3 service, which backups use too, with or without a bucket for files. */
+const serviceOf = ({ endpoint, region, pathStyle }: ServicePlace) => ({
   endpoint,
   region,
-  prefix: prefix === '' || prefix.endsWith('/') ? prefix : `${prefix}/`,
   pathStyle: pathStyle ?? endpoint !== undefined,
+});
+
+/** The prefix ends with a slash unless it is empty. */
+const bucketOf = (name: string, prefix: string, service: ReturnType<typeof serviceOf>) => ({
+  name,
+  ...service,
+  prefix: prefix === '' || prefix.endsWith('/') ? prefix : `${prefix}/`,
 });
 
 export type BucketConfig = ReturnType<typeof bucketOf>;

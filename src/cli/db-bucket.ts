@@ -1,0 +1,222 @@
+import { createHash } from 'node:crypto';
+import { createReadStream, createWriteStream, mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs';
+import path from 'node:path';
+import { Transform } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+
+import { OperationError } from '../accounts/operation.ts';
+import { Bucket, BucketError, partBytesMin, partsMax } from '../platform/s3/bucket.ts';
+import { stamp } from '../store/sqlite/backup.ts';
+import { CommandFailure } from './command-failure.ts';
+import type { Context } from './context.ts';
+import { exitCodes } from './failure.ts';
+
+/** Where backups are in a bucket: one object, or a folder of them that are named by their time. */
+export interface BucketPlace {
+  readonly shown: string;
+  readonly bucket: string;
+  /** Of the object; or what the keys of the folder begin with. */
+  readonly key: string;
+  readonly isFolder: boolean;
+}
+
+export interface OpenPlace {
+  readonly place: BucketPlace;
+  readonly bucket: Bucket;
+  readonly signal: AbortSignal;
+  /** On the disk of the data, for one copy; removed afterwards. */
+  readonly folder: string;
+}
+
+const dayMs = 86_400_000;
+const cleanUpTimeoutMs = 10_000;
+const secretBytesMax = 4_096;
+const copyPrefix = 'bucket-copy-';
+const backupName = /^tokenhouse-\d{8}T\d{6}\.\d{3}\.db(\.secret)?$/;
+
+/** `s3://bucket/folder/`, or `s3://bucket/…/name.db`; undefined: it is a file. */
+export function bucketPlaceOf(word: string | undefined): BucketPlace | undefined {
+  if (word === undefined || !/^s3:/i.test(word)) return undefined;
+  const [, bucket, key = ''] = /^s3:\/\/([A-Za-z0-9._-]{3,255})(?:\/([^\p{Cc}]{0,800}))?$/u.exec(word) ?? [];
+  if (bucket === undefined)
+    throw new OperationError('Write s3://bucket/folder, or s3://bucket/folder/name.db for one object.');
+  const isFolder = !key.endsWith('.db');
+  const folder = key === '' || key.endsWith('/') ? key : `${key}/`;
+  return { shown: word, bucket, key: isFolder ? folder : key, isFolder };
+}
+
+export const shownKey = ({ bucket }: OpenPlace, key: string): string => `s3://${bucket.name}/${key}`;
+
+/** With the S3 service of `files`. SIGINT and SIGTERM stop what runs, so that it can leave nothing behind. */
+export async function inBucket<T>(
+  { config, environment }: Context,
+  place: BucketPlace,
+  act: (open: OpenPlace) => Promise<T>,
+): Promise<T> {
+  const { bucketKeys } = environment;
+  if (bucketKeys === undefined)
+    throw new OperationError(
+      `Nobody could sign in to ${place.shown}. Set the environment variables AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.`,
+    );
+  const bucket = new Bucket({
+    ...config.files.service,
+    name: place.bucket,
+    accessKeyId: bucketKeys.accessKeyId,
+    secretAccessKey: bucketKeys.secretAccessKey.reveal(),
+    sessionToken: bucketKeys.sessionToken?.reveal(),
+  });
+  const { directory } = config.storage;
+  removeOldCopies(directory);
+  const stop = new AbortController();
+  const onSignal = (): void => stop.abort(interrupted(place));
+  const folder = mkdtempSync(path.join(directory, copyPrefix));
+  process.on('SIGINT', onSignal).on('SIGTERM', onSignal);
+  try {
+    return await act({ place, bucket, signal: stop.signal, folder });
+  } finally {
+    process.off('SIGINT', onSignal).off('SIGTERM', onSignal);
+    rmSync(folder, { recursive: true, force: true });
+    await bucket.close();
+  }
+}
+
+const interrupted = ({ shown }: BucketPlace): CommandFailure =>
+  new CommandFailure({
+    what: [`The transfer of ${shown} was stopped.`],
+    why: 'a signal ended it',
+    repair: ['start it again'],
+    exitCode: exitCodes.unavailable,
+  });
+
+/** Of processes that were killed. */
+function removeOldCopies(directory: string): void {
+  for (const name of readdirSync(directory)) {
+    const copy = path.join(directory, name);
+    if (!name.startsWith(copyPrefix) || Date.now() - statSync(copy).mtimeMs < dayMs) continue;
+    rmSync(copy, { recursive: true, force: true });
+  }
+}
+
+/** The key of a new backup. Refuses an object that exists, unless it may be overwritten. */
+export async function newKey({ place, bucket, signal }: OpenPlace, isForced: boolean): Promise<string> {
+  if (place.isFolder) return `${place.key}tokenhouse-${stamp(new Date())}.db`;
+  if (!isForced && (await bucket.head(place.key, signal)) !== undefined)
+    throw new OperationError(`${place.shown} exists. Choose another name, or overwrite it with --force.`);
+  return place.key;
+}
+
+/**
+ * Sends a copy, and its secret before it: a backup that is there is whole. It carries its own checksum, which the service has to
+ * give back. What processes that died have begun more than a day ago is taken away.
+ */
+export async function sendBackup(
+  open: OpenPlace,
+  key: string,
+  { file, secretFile }: { readonly file: string; readonly secretFile: string | undefined },
+): Promise<void> {
+  const { place, bucket, signal } = open;
+  const begun = new Date(Date.now() - dayMs);
+  await bucket.abandonUploads(place.key, (found, at) => (found === key || isOurs(place, found)) && at < begun, signal);
+  try {
+    if (secretFile !== undefined) await bucket.put(secretKeyOf(key), createReadStream(secretFile), { signal });
+    const { size: bytes } = statSync(file);
+    const sha256 = await sha256Of(file);
+    const partBytes = Math.max(partBytesMin, Math.ceil(bytes / partsMax));
+    await bucket.put(key, createReadStream(file), { signal, partBytes, metadata: { sha256 } });
+    const sent = await bucket.head(key, signal);
+    if (sent?.bytes === bytes && sent.metadata['sha256'] === sha256) return;
+    await bucket.remove(key, signal);
+    throw new BucketError('failed', bucket.name, 'it did not keep what was sent', undefined);
+  } catch (error) {
+    // A name of ours was never there before. Where the service is away, `--keep` removes it later.
+    if (place.isFolder && secretFile !== undefined)
+      await bucket.remove(secretKeyOf(key), AbortSignal.timeout(cleanUpTimeoutMs)).catch(() => {});
+    throw error;
+  }
+}
+
+/** Removes all but the newest backups of the folder, and secrets that have none. Returns their keys. */
+export async function removeOldBackups({ place, bucket, signal }: OpenPlace, keep: number): Promise<readonly string[]> {
+  const ours = (await bucket.list(place.key, signal)).filter((key) => isOurs(place, key));
+  const backups = ours.filter((key) => key.endsWith('.db')).toSorted();
+  const oldestKept = backups.at(-keep) ?? backups[0];
+  if (oldestKept === undefined) return [];
+  const old = ours.filter((key) => key < oldestKept);
+  for (const key of old) await bucket.remove(key, signal);
+  return old.filter((key) => key.endsWith('.db'));
+}
+
+/** Fetches the named backup, or the newest of the folder, with its secret beside it. Refuses what is not as it was sent. */
+export async function fetchBackup(open: OpenPlace): Promise<{ readonly file: string; readonly shown: string }> {
+  const { place, bucket, signal, folder } = open;
+  const key = place.isFolder ? await newestKey(open) : place.key;
+  const shown = shownKey(open, key);
+  const found = await bucket.head(key, signal);
+  if (found === undefined) throw new OperationError(`There is no ${shown}.`);
+  const sha256 = found.metadata['sha256'];
+  if (sha256 === undefined)
+    throw new OperationError(
+      `${shown} has no checksum, so tokenhouse db backup did not write it there. To restore it all the same, download it and name the file.`,
+    );
+  const file = path.join(folder, path.basename(key));
+  const received = await receive(open, key, file, found.bytes);
+  if (received !== sha256)
+    throw new OperationError(`${shown} is not as it was sent: its sha256 is ${received}, not ${sha256}.`);
+  const secret = await bucket.head(secretKeyOf(key), signal);
+  if (secret !== undefined && secret.bytes <= secretBytesMax)
+    await receive(open, secretKeyOf(key), secretKeyOf(file), secret.bytes);
+  return { file, shown };
+}
+
+async function newestKey({ place, bucket, signal }: OpenPlace): Promise<string> {
+  const keys = await bucket.list(place.key, signal);
+  const newest = keys
+    .filter((key) => isOurs(place, key) && key.endsWith('.db'))
+    .toSorted()
+    .at(-1);
+  if (newest === undefined) throw new OperationError(`There is no backup in ${place.shown}.`);
+  return newest;
+}
+
+/** Writes at most so many bytes; returns the sha256 of what came. */
+async function receive({ bucket, signal }: OpenPlace, key: string, file: string, bytesMax: number): Promise<string> {
+  const hash = createHash('sha256');
+  const source = await bucket.get(key, signal);
+  let bytes = 0;
+  const counted = new Transform({
+    transform(chunk: Buffer, _encoding, done) {
+      bytes += chunk.length;
+      hash.update(chunk);
+      done(bytes > bytesMax ? new OperationError('The bucket sends more bytes than it said.') : null, chunk);
+    },
+  });
+  try {
+    await pipeline(named(source, bucket), counted, createWriteStream(file, { flags: 'wx', mode: 0o600 }), { signal });
+  } catch (error) {
+    if (signal.aborted) throw signal.reason;
+    throw error;
+  }
+  return hash.digest('hex');
+}
+
+/** Its own failures, so that they are told from those of the disk. */
+async function* named(source: AsyncIterable<Uint8Array>, { name }: Bucket): AsyncGenerator<Uint8Array> {
+  try {
+    yield* source;
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException;
+    throw new BucketError('failed', name, code ?? message, error);
+  }
+}
+
+async function sha256Of(file: string): Promise<string> {
+  const hash = createHash('sha256');
+  for await (const chunk of createReadStream(file)) hash.update(chunk as Buffer);
+  return hash.digest('hex');
+}
+
+/** Beside the backup, as it is beside a file. */
+const secretKeyOf = (key: string): string => `${key}.secret`;
+
+const isOurs = ({ key: folder, isFolder }: BucketPlace, key: string): boolean =>
+  isFolder && key.startsWith(folder) && backupName.test(key.slice(folder.length));
