@@ -17,6 +17,8 @@ export interface BackendLoad extends BackendView, CacheView, BackendHealth {
   turn: number;
   /** Tokens per second of its answers, weighted towards the latest; 0: none was measured. */
   measuredTokensPerSecond: number;
+  /** How much that is worth, in measurements. */
+  measurements: number;
   measuredAtMs: number;
   /** It has once reported that it had tokens in its cache; many servers report none unless told to. */
   reportsCache: boolean;
@@ -48,6 +50,7 @@ export function idleLoad({ concurrencyMax = Infinity, weight = 1 } = {}): Backen
     cached: new Map(),
     cacheTokens: 0,
     measuredTokensPerSecond: 0,
+    measurements: 0,
     measuredAtMs: 0,
     reportsCache: false,
     cachedTokensExpected: 0,
@@ -80,8 +83,12 @@ export interface Placement<Member> {
 
 /** The speed of backends that nobody has measured; only its ratio to what runs matters. */
 const tokensPerSecondUnknown = 4_000;
-/** Weight of the latest measurement. */
+/** Least weight of the latest measurement; while there are few, they have equal weights. */
 const latestShare = 0.1;
+/** A backend begins with the speed of the others, which is worth so many measurements. */
+const measurementsOfOthers = 3;
+/** A measurement that is farther off counts as one so many times as fast or as slow: a pause of the server says little of its speed. */
+const measuredRatioMax = 2;
 /** A shorter prompt measures the network. */
 const measuredTokensMin = 64;
 /** Backends whose speeds differ by less are of one kind, measured imprecisely. */
@@ -98,8 +105,11 @@ export type OnHealth<Member> = (member: Member, ejectedAtMs?: number) => void;
 export class Fleet<Member extends BackendLoad> {
   #members: readonly Member[];
   readonly #cache: CacheIndex<BackendLoad>;
-  /** Of a usual member; 0: none was measured. */
+  /** Of a usual member, the geometric mean of those that were measured; 0: none was. */
   #tokensPerSecond = 0;
+  /** Logarithms of the measured speeds, and their sum. */
+  readonly #logSpeeds = new Map<Member, number>();
+  #logSpeedsSum = 0;
   #placements = 0;
   readonly #ownSpeeds = new Set<Member>();
   readonly #onHealth: OnHealth<Member>;
@@ -110,9 +120,9 @@ export class Fleet<Member extends BackendLoad> {
     this.#onHealth = onHealth;
     this.#cache = before === undefined ? new CacheIndex() : before.#cache;
     if (before === undefined) return;
-    this.#tokensPerSecond = before.#tokensPerSecond;
     this.#placements = before.#placements;
     for (const member of before.#ownSpeeds) this.#ownSpeeds.add(member);
+    for (const [member, logSpeed] of before.#logSpeeds) this.#setLogSpeed(member, logSpeed);
     this.#forgetLeft(before.#members);
   }
 
@@ -132,7 +142,7 @@ export class Fleet<Member extends BackendLoad> {
     for (const member of before) {
       if (kept.has(member)) continue;
       this.#cache.drop(member);
-      this.#ownSpeeds.delete(member);
+      this.#forgetSpeed(member);
     }
   }
 
@@ -190,8 +200,10 @@ export class Fleet<Member extends BackendLoad> {
       backend,
       reasons,
       begun: (begunAtMs) => {
-        // What waits before a short prompt says nothing of its speed either: several that came at once are read together.
-        if (stopWaiting(backend, waiting, begunAtMs) && uncachedTokens >= measuredTokensMin)
+        if (!stopWaiting(backend, waiting, begunAtMs)) return;
+        // What waits before a short prompt says nothing of its speed either: several that came at once are read together. And what
+        // was sent before the measurement before this would say the same again, of one pause as often as there were requests.
+        if (uncachedTokens >= measuredTokensMin && nowMs >= backend.measuredAtMs)
           this.#measure(backend, waitingTokens + uncachedTokens, begunAtMs - nowMs, begunAtMs);
       },
       answered: (usage) => {
@@ -216,23 +228,46 @@ export class Fleet<Member extends BackendLoad> {
   /** A backend reads what waits before a request too. */
   #measure(member: Member, tokens: number, elapsedMs: number, nowMs: number): void {
     const latest = (1_000 * tokens) / Math.max(1, elapsedMs);
-    member.measuredTokensPerSecond = towards(latest, member.measuredTokensPerSecond);
+    const isFirst = member.measuredTokensPerSecond === 0;
+    const before = isFirst ? this.#tokensPerSecond || latest : member.measuredTokensPerSecond;
+    member.measurements = 1 + (isFirst ? measurementsOfOthers : member.measurements);
+    const ratio = Math.min(measuredRatioMax, Math.max(1 / measuredRatioMax, latest / before));
+    member.measuredTokensPerSecond = before * ratio ** Math.max(latestShare, 1 / member.measurements);
     member.measuredAtMs = nowMs;
-    this.#tokensPerSecond = towards(latest, this.#tokensPerSecond);
-    const ratio = member.measuredTokensPerSecond / this.#tokensPerSecond;
-    const isOwn = ratio > ownSpeedRatio || ratio < 1 / ownSpeedRatio;
+    this.#setLogSpeed(member, Math.log(member.measuredTokensPerSecond));
+    const toOthers = member.measuredTokensPerSecond / this.#speedWithout(member);
+    const isOwn = toOthers > ownSpeedRatio || toOthers < 1 / ownSpeedRatio;
     member.ownTokensPerSecond = isOwn ? member.measuredTokensPerSecond : 0;
     if (isOwn) this.#ownSpeeds.add(member);
     else this.#ownSpeeds.delete(member);
   }
 
+  /** `undefined`: it is forgotten. */
+  #setLogSpeed(member: Member, logSpeed: number | undefined): void {
+    this.#logSpeedsSum += (logSpeed ?? 0) - (this.#logSpeeds.get(member) ?? 0);
+    if (logSpeed === undefined) this.#logSpeeds.delete(member);
+    else this.#logSpeeds.set(member, logSpeed);
+    const { size } = this.#logSpeeds;
+    this.#tokensPerSecond = size === 0 ? 0 : Math.exp(this.#logSpeedsSum / size);
+  }
+
+  /** Of the others; its own where it is the only one that was measured. */
+  #speedWithout(member: Member): number {
+    const logSpeed = this.#logSpeeds.get(member)!;
+    const count = this.#logSpeeds.size - 1;
+    return Math.exp(count === 0 ? logSpeed : (this.#logSpeedsSum - logSpeed) / count);
+  }
+
   #forgetSpeeds(nowMs: number): void {
-    for (const member of this.#ownSpeeds) {
-      if (nowMs - member.measuredAtMs < ownSpeedMs) continue;
-      member.ownTokensPerSecond = 0;
-      member.measuredTokensPerSecond = 0;
-      this.#ownSpeeds.delete(member);
-    }
+    for (const member of this.#ownSpeeds) if (nowMs - member.measuredAtMs >= ownSpeedMs) this.#forgetSpeed(member);
+  }
+
+  #forgetSpeed(member: Member): void {
+    this.#setLogSpeed(member, undefined);
+    this.#ownSpeeds.delete(member);
+    member.ownTokensPerSecond = 0;
+    member.measuredTokensPerSecond = 0;
+    member.measurements = 0;
   }
 }
 
@@ -255,8 +290,5 @@ function read(backend: BackendLoad, waiting: Waiting | undefined, nowMs: number)
   backend.readingTokens = waiting?.tokens ?? 0;
   backend.readingSinceMs = nowMs;
 }
-
-const towards = (latest: number, before: number): number =>
-  before === 0 ? latest : before + latestShare * (latest - before);
 
 const ignore = (): void => {};

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { Fleet, idleLoad } from '../../../src/inference/routing/fleet.ts';
+import { Fleet, idleLoad, type BackendLoad } from '../../../src/inference/routing/fleet.ts';
 import { policies } from '../../../bench/simulate/policies.ts';
 import { runFleet, type FleetShape } from '../../../bench/simulate/run-fleet.ts';
 import { faster, generateTrace } from '../../../bench/simulate/trace.ts';
@@ -44,24 +44,56 @@ test('a backend that reports less than it was believed to have is believed to ha
   assert.deepEqual([only.cachedTokensExpected, only.cachedTokensFound], [3_600, 1_800]);
 });
 
-test('a backend that is measured to be slower by half gets less', () => {
-  const fleet = new Fleet([idleLoad(), idleLoad()]);
-  const [fast, slow] = fleet.members as [ReturnType<typeof idleLoad>, ReturnType<typeof idleLoad>];
-  for (let count = 0, nowMs = 0; count < 40; count++, nowMs += 5_000) {
-    for (const [member, elapsedMs] of [[fast, 100] as const, [slow, 400] as const]) {
-      const placement = fleet.place(
-        request(1_000 * count + (member === slow ? 1 : 500)),
-        (each) => each === member,
-        nowMs,
-      )!;
-      placement.begun(nowMs + elapsedMs);
-      placement.end(nowMs + elapsedMs);
+/** Sends one prompt after another to each member, with its time to the first token, and tells how many of 12 at once then go to each. */
+function sharesAfter(fleet: Fleet<BackendLoad>, rounds: number, elapsedMs: (member: number, round: number) => number) {
+  const fresh = freshRequests();
+  let nowMs = 0;
+  for (let round = 0; round < rounds; round++, nowMs += 5_000)
+    for (const [index, member] of fleet.members.entries()) {
+      const placement = fleet.place(fresh(), (each) => each === member, nowMs)!;
+      placement.begun(nowMs + elapsedMs(index, round));
+      placement.end(nowMs + elapsedMs(index, round));
     }
+  return sharesNow(fleet, 12, nowMs, fresh);
+}
+
+function sharesNow(fleet: Fleet<BackendLoad>, count: number, nowMs: number, fresh = freshRequests()) {
+  const placed = Array.from({ length: count }, () => fleet.place(fresh(), able, nowMs)!);
+  for (const each of placed) each.end(nowMs);
+  return fleet.members.map((member) => placed.filter(({ backend }) => backend === member).length);
+}
+
+/** Prompts that have nothing in common. */
+function freshRequests() {
+  let first = 0;
+  return () => request((first += 10));
+}
+
+test('a backend that is measured to be slower by half gets less', () => {
+  for (const rounds of [4, 40]) {
+    const fleet = new Fleet([idleLoad(), idleLoad()]);
+    const [, slow] = sharesAfter(fleet, rounds, (member) => (member === 0 ? 100 : 400)) as [number, number];
+    assert.ok(slow >= 1 && slow <= 4, `${slow} after ${rounds} of each`);
   }
-  const placed = Array.from({ length: 12 }, (_, index) => fleet.place(request(9_000_000 + 10 * index), able, 200_000)!);
-  const count = placed.filter(({ backend }) => backend === slow).length;
-  assert.ok(count >= 1 && count <= 4, String(count));
-  for (const each of placed) each.end(200_000);
+});
+
+test('one slow beginning, or a pause, leaves a backend its share', () => {
+  for (const slowRound of [0, 20]) {
+    const fleet = new Fleet([idleLoad(), idleLoad(), idleLoad()]);
+    const shares = sharesAfter(fleet, slowRound + 1, (member, round) =>
+      member === 0 && round === slowRound ? 4_900 : 100,
+    );
+    assert.deepEqual(shares, [4, 4, 4], `slow in round ${slowRound}`);
+  }
+  const fleet = new Fleet([idleLoad(), idleLoad(), idleLoad()]);
+  sharesAfter(fleet, 20, () => 100);
+  const fresh = freshRequests();
+  const paused = Array.from({ length: 30 }, () => fleet.place(fresh(), (each) => each === fleet.members[1], 200_000)!);
+  for (const each of paused) {
+    each.begun(202_500);
+    each.end(202_500);
+  }
+  assert.deepEqual(sharesNow(fleet, 12, 203_000), [4, 4, 4], 'thirty requests met the same pause');
 });
 
 const shape: FleetShape = { servers: 8, cacheBlocks: 500, tokensPerSecond: 8_000 };
