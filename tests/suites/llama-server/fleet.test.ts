@@ -143,6 +143,8 @@ async function inParallel(clients: number, next: () => Promise<unknown> | undefi
   await Promise.all(Array.from({ length: clients }, loop));
 }
 
+const median = (values: readonly number[]): number => values.toSorted((a, b) => a - b)[values.length >> 1]!;
+
 const words = (random: () => number, characters: number): string => {
   let text = '';
   while (text.length < characters) text += `${Math.floor(random() * 36 ** 6).toString(36)} `;
@@ -154,8 +156,8 @@ test('requests that have nothing in common are shared within a tenth', async (t)
   const random = mulberry32(1);
   // Rounds, each of which finds all three idle: whoever asks again at once gives more to the server that has the processor more often.
   // One more is possible at each, so that nothing but the choice shares them.
-  for (let round = 0; round < 10; round++) {
-    const prompts = Array.from({ length: backends * (slots - 1) }, () => words(random, 400 + 800 * random()));
+  for (let round = 0; round < 12; round++) {
+    const prompts = Array.from({ length: backends * (slots - 1) }, () => words(random, 600 + 400 * random()));
     const seen = await Promise.all(prompts.map((prompt) => ask(service, brief(prompt))));
     for (const { isWhole, text } of seen) assert.ok(isWhole && text === briefText, text);
   }
@@ -165,10 +167,15 @@ test('requests that have nothing in common are shared within a tenth', async (t)
   for (const tokens of read) assert.ok(Math.abs(tokens - mean) <= mean / 10, `${tokens} of ${mean}`);
 });
 
+const conversationCount = 9;
+
 /** Conversations of several turns, each begun by a long text of its own. Resolves with the part of all prompt tokens that caches had. */
 async function reuse({ members, service }: Fleet): Promise<number> {
   const random = mulberry32(2);
-  const conversations = Array.from({ length: 9 }, () => ({ messages: [...brief(words(random, 1_500))], turns: 0 }));
+  const conversations = Array.from({ length: conversationCount }, () => ({
+    messages: [...brief(words(random, 1_500))],
+    turns: 0,
+  }));
   let promptTokens = 0;
   const turn = async (conversation: (typeof conversations)[number]): Promise<void> => {
     const seen = await ask(service, conversation.messages);
@@ -190,16 +197,30 @@ async function reuse({ members, service }: Fleet): Promise<number> {
 }
 
 test('nine tenths of the prompts that one server would have in its cache are found in the caches of three', async (t) => {
-  const one = await reuse(await startFleet(t, { count: 1, slotCount: backends * slots }));
-  const three = await reuse(await startFleet(t));
+  // A slot holds one conversation, so nine may meet at a server without pushing each other out: it is the choice that is measured.
+  const slotCount = conversationCount;
+  const one = await reuse(await startFleet(t, { count: 1, slotCount }));
+  const three = await reuse(await startFleet(t, { slotCount }));
   t.diagnostic(`reused: ${(100 * one).toFixed(1)} % by one server, ${(100 * three).toFixed(1)} % by three`);
   assert.ok(one > 0.5, `${one}: one server reuses prompts`);
   assert.ok(three >= 0.9 * one, `${three} of ${one}`);
 });
 
-for (const [name, gone, back] of [
-  ['killed', async (member: Member) => member.signal('SIGKILL'), async (member: Member) => member.startAgain()],
-  ['frozen', async (member: Member) => member.signal('SIGSTOP'), async (member: Member) => member.signal('SIGCONT')],
+for (const [name, gone, back, noticed] of [
+  // The engine notices by itself.
+  [
+    'killed',
+    async (member: Member) => member.signal('SIGKILL'),
+    async (member: Member) => member.startAgain(),
+    undefined,
+  ],
+  // Until requests that met it were answered by others, and it was left out for the first time, which is for a second.
+  [
+    'frozen',
+    async (member: Member) => member.signal('SIGSTOP'),
+    async (member: Member) => member.signal('SIGCONT'),
+    'backend_ejected',
+  ],
 ] as const)
   test(`one of three that is ${name} under load fails no answer that has not begun, and gets requests again when it is back`, async (t) => {
     const { members, service } = await startFleet(t);
@@ -220,17 +241,16 @@ for (const [name, gone, back] of [
       await until(async () => (await victim.working()) > 0, patienceMs);
       await gone(victim);
       await answered(40);
-      const slowestMs = Math.max(...seen.slice(-20).map(({ elapsedMs }) => elapsedMs));
+      if (noticed !== undefined) await until(() => service.output.includes(noticed), patienceMs);
+      const usualMs = median(seen.map(({ elapsedMs }) => elapsedMs));
       await back(victim);
       const backAt = performance.now();
       await until(async () => (await victim.working()) > 0, patienceMs);
       const afterMs = Math.round(performance.now() - backAt);
       await answered(20);
-      t.diagnostic(
-        `its first request came ${afterMs} ms after it was back; others took up to ${Math.round(slowestMs)} ms`,
-      );
+      t.diagnostic(`its first request came ${afterMs} ms after it was back; an answer took ${Math.round(usualMs)} ms`);
       // Whoever asks next is waiting for an answer.
-      assert.ok(afterMs <= 1_000 * slowness + slowestMs, `${afterMs} ms`);
+      assert.ok(afterMs <= 1_000 * slowness + 2 * usualMs, `${afterMs} ms`);
     } finally {
       isOver = true;
       await load;
