@@ -1,13 +1,13 @@
 import Type from 'typebox';
 
 import { budgetPeriods } from '../store/budget.ts';
-import type { Budget } from '../store/budget.ts';
+import type { Budget, BudgetOwner } from '../store/budget.ts';
 import { StoreError } from '../store/store-error.ts';
 import { OperationError } from './operation.ts';
 import type { OperationServices } from './operation.ts';
 import type { Input } from './request-schema.ts';
 
-/** The budget of a key or an account for a period; without one, the balance is the only limit (money.md, "Budgets"). */
+/** The budget of a key, a member or an account for a period; without one, the balance is the only limit (money.md, "Budgets"). */
 export const budgetSchema = Type.Object({
   microcents: Type.String({ pattern: '^[0-9]{1,19}$' }),
   per: Type.Enum([...budgetPeriods]),
@@ -15,7 +15,7 @@ export const budgetSchema = Type.Object({
 export type BudgetInput = Input<typeof budgetSchema>;
 
 export interface Budgeted {
-  /** Id of the key or the account. */
+  /** Id of the key or the account, or what `memberSubject` makes. */
   readonly id: string;
   readonly budget: BudgetInput | null;
   /** In the current period. */
@@ -26,14 +26,14 @@ export interface Budgeted {
 
 /** Throws OperationError. Running requests go on; requests admitted from now on are held from the budget. */
 export async function setBudget(
-  of: 'key' | 'account',
+  of: BudgetOwner,
   id: string,
   input: BudgetInput | undefined,
   { ledger, repositories, newId, now }: OperationServices,
 ): Promise<Budgeted> {
   const at = now();
   const budget = checkedBudget(input);
-  const unknown = `There is no ${of === 'key' ? 'live key' : 'account'} ${id}. List them with: tokenhouse ${of}s list`;
+  const unknown = unknownSubject[of](id);
   const spent = budget === null ? 0n : await repositories.spentBesideBudget({ of, subject: id, per: budget.per, at });
   if (spent === undefined) throw new OperationError(unknown);
   try {
@@ -52,6 +52,12 @@ export async function setBudget(
     renewsAt: status?.balance.endsAt ?? null,
   };
 }
+
+const unknownSubject: Readonly<Record<BudgetOwner, (id: string) => string>> = {
+  key: (id) => `There is no live key ${id}. List them with: tokenhouse keys list`,
+  member: (id) => `There is no member ${id}.`,
+  account: (id) => `There is no account ${id}. List them with: tokenhouse accounts list`,
+};
 
 /** Ten billion dollars. */
 const budgetMax = 10n ** 18n;

@@ -1,4 +1,4 @@
-import type { Budget } from '../store/budget.ts';
+import { memberSubject, type Budget } from '../store/budget.ts';
 import type { AccountStatus } from '../store/database.ts';
 import type { AccountPrice } from '../store/repositories/account-prices.ts';
 import type { LoadedKey } from '../store/repositories/keys.ts';
@@ -52,6 +52,8 @@ export interface LiveKey {
   readonly isPlanKey?: boolean | undefined;
   /** Its budget. */
   readonly budget?: Budget | undefined;
+  /** The budget of its user in the account, for all of their keys together. */
+  readonly member?: { readonly id: string; readonly budget: Budget } | undefined;
   /** Its requests get these besides their own. */
   readonly tags?: readonly string[] | undefined;
   /** It manages accounts and makes no requests. */
@@ -301,6 +303,7 @@ export class Directory {
         ...limitsOf(key.limits),
         models: setOf(key.models),
         budget: key.budget ?? undefined,
+        member: memberOf(key),
         tags: key.tags === undefined || key.tags.length === 0 ? undefined : key.tags,
         isManagement: key.isManagement === true ? true : undefined,
         expiresAt,
@@ -415,3 +418,8 @@ function limitsOf(text: string | null): Pick<LiveKey, 'access' | 'rates' | 'isPl
 
 const setOf = (models: readonly string[] | null): ReadonlySet<string> | undefined =>
   models === null ? undefined : new Set(models);
+
+const memberOf = ({ accountId, userId, memberBudget }: LoadedKey): LiveKey['member'] =>
+  userId === null || memberBudget === undefined || memberBudget === null
+    ? undefined
+    : { id: memberSubject(accountId, userId), budget: memberBudget };

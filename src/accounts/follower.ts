@@ -1,11 +1,12 @@
 import type { Change, FollowedRepositories, Follows } from '../store/feed.ts';
+import { readMemberSubject } from '../store/budget.ts';
 import type { LoadedKey } from '../store/repositories/keys.ts';
 import { ratesOf } from './account-rates.ts';
 import type { Directory } from './directory.ts';
 
 export interface FollowerOptions {
   readonly directory: Directory;
-  /** The budget of a key or an account has changed; `undefined`: possibly any. */
+  /** The budget of a key, a member or an account has changed; `undefined`: possibly any. */
   readonly budgetChanged?: (subject: string | undefined) => void;
   /** Ids of the keys that requests are running of. */
   readonly runningKeys?: () => Iterable<string>;
@@ -45,9 +46,10 @@ export class Follower implements Follows {
       ...new Set(changes.filter(({ kind }) => kind.startsWith(prefix)).map(({ ref }) => ref)),
     ];
     await this.#followKeys(refsOf('key_'), repositories);
+    for (const subject of refsOf('member_budget')) await this.#followMember(subject, repositories);
     for (const accountId of refsOf('account_')) await this.#followAccount(accountId, repositories);
     // After it is in force: a returned lease is not requested again by a part that has not heard of the change.
-    for (const subject of [...refsOf('key_budget'), ...refsOf('account_budget')])
+    for (const subject of [...refsOf('key_budget'), ...refsOf('member_budget'), ...refsOf('account_budget')])
       this.#options.budgetChanged?.(subject);
   }
 
@@ -86,6 +88,25 @@ export class Follower implements Follows {
       directory.update(this.#own(found), await ratesOf(accountIds, repositories, now()));
       const live = new Set(found.map(({ id }) => id));
       for (const keyId of some) if (!live.has(keyId)) directory.revoke(keyId);
+    }
+  }
+
+  /** Their keys know their budget. */
+  async #followMember(subject: string, repositories: FollowedRepositories): Promise<void> {
+    const member = readMemberSubject(subject);
+    if (member === undefined) return;
+    for (let after: string | undefined; ;) {
+      const found = await repositories.loadKeys({
+        member,
+        limit: keysAtOnce,
+        ...(after === undefined ? {} : { after }),
+      });
+      await this.#followKeys(
+        found.map(({ id }) => id),
+        repositories,
+      );
+      after = found.at(-1)?.id;
+      if (found.length < keysAtOnce) return;
     }
   }
 

@@ -1,11 +1,12 @@
 import type { Prices } from '../catalog/pricing.ts';
-import { balanceAt, type Budget, type Balance } from '../store/budget.ts';
+import { balanceAt, type Budget, type BudgetOwner, type Balance } from '../store/budget.ts';
 
 /** What a hold is made for: the payer, the largest possible prompt and answer, and the prices of tokens. */
 export interface Bill {
   readonly id: Uint8Array;
   readonly account: Payer;
-  readonly key: Payer;
+  /** `member` is there where the key belongs to a person who has a budget. */
+  readonly key: Payer & { readonly member?: Payer | undefined };
   readonly model: { readonly id: string };
   readonly startedAt: number;
   /** The plan that pays: nothing is held or charged, whatever it costs. null: it is paid from credit. */
@@ -18,7 +19,8 @@ export interface Bill {
   readonly completionTokensMax: number;
 }
 
-interface Payer {
+export interface Payer {
+  /** What its budget is the budget of. */
   readonly id: string;
   /** Held from and charged to in addition to the account's credit. */
   readonly budget?: Budget | undefined;
@@ -26,23 +28,33 @@ interface Payer {
 
 /** A budget that a request is also held from and charged to. */
 export interface BudgetBill {
-  readonly of: 'key' | 'account';
+  readonly of: BudgetOwner;
   readonly budget: Budget;
   /** The balance of the period in which the request started. */
   readonly balance: Balance;
 }
 
-/** The budgets of the key and of its account; `undefined`: neither has one, or a plan pays. */
+/** Whether a budget is asked besides the account's credit, unless a plan pays. */
+export const hasBudget = ({ key, account }: Pick<Bill, 'key' | 'account'>): boolean =>
+  key.budget !== undefined || key.member !== undefined || account.budget !== undefined;
+
+/** The budgets of the key, of the member it belongs to and of its account; `undefined`: there is none, or a plan pays. */
 export function budgetsOf({
   key,
   account,
   startedAt,
   plan,
 }: Pick<Bill, 'key' | 'account' | 'startedAt' | 'plan'>): readonly BudgetBill[] | undefined {
-  if (plan !== null || (key.budget === undefined && account.budget === undefined)) return undefined;
+  if (plan !== null || !hasBudget({ key, account })) return undefined;
   const bills: BudgetBill[] = [];
-  for (const [of, { id, budget }] of [['key', key] as const, ['account', account] as const])
-    if (budget !== undefined) bills.push({ of, budget, balance: balanceAt(id, budget.per, startedAt) });
+  const payers = [
+    ['key', key],
+    ['member', key.member],
+    ['account', account],
+  ] as const;
+  for (const [of, payer] of payers)
+    if (payer?.budget !== undefined)
+      bills.push({ of, budget: payer.budget, balance: balanceAt(payer.id, payer.budget.per, startedAt) });
   return bills;
 }
 

@@ -2,7 +2,7 @@ import { ApiError, atCap } from '../platform/errors.ts';
 import type { Usage } from '../generation/event.ts';
 import type { FreeBalances, Ledger, UsageRow } from '../store/ledger.ts';
 import { costMicrocents } from '../catalog/pricing.ts';
-import { budgetsOf, holdStepTokens } from './bill.ts';
+import { budgetsOf, hasBudget, holdStepTokens } from './bill.ts';
 import type { Bill, BudgetBill } from './bill.ts';
 import { budgetRefusal } from './budget-refusal.ts';
 import { ceiledCents, flooredCents } from './cents.ts';
@@ -102,7 +102,7 @@ export class Billing {
   #holdFromMemory(bill: Bill): Hold | undefined {
     if (bill.plan !== null) return this.#open(bill, { amount: 0n, covered: everything }, undefined);
     const accountId = bill.account.id;
-    if (bill.key.budget !== undefined || bill.account.budget !== undefined) return undefined;
+    if (hasBudget(bill)) return undefined;
     const first = estimate(bill, bill.promptTokensMax);
     if (!this.reserve(accountId, first.amount)) return undefined;
     this.#options.ledger.leases.noteRemaining(accountId, this.#free.get(accountId) ?? 0n);

@@ -1,5 +1,5 @@
 import { ApiError } from '../platform/errors.ts';
-import type { BudgetPeriod } from '../store/budget.ts';
+import type { BudgetOwner, BudgetPeriod } from '../store/budget.ts';
 import type { BudgetBill } from './bill.ts';
 import { flooredCents } from './cents.ts';
 import { dollars } from '../platform/dollars.ts';
@@ -15,9 +15,10 @@ export function budgetRefusal(
   const renewsAt = balance.endsAt === null ? undefined : new Date(balance.endsAt).toISOString();
   return new ApiError(
     'insufficient_credits',
-    `The budget of this ${of === 'key' ? 'key' : 'account'}, ${dollars(budget.amountMicrocents)} ${inWords[budget.per]}, does not cover this request. ` +
+    `The budget of ${named[of]}, ${dollars(budget.amountMicrocents)} ${inWords[budget.per]}, does not cover this request. ` +
       `${renewsAt === undefined ? 'It does not renew' : `It renews at ${renewsAt}`}. ` +
-      'Raise the budget, or lower max_tokens.',
+      (of === 'member' ? 'Ask an owner or admin of the account to raise it' : 'Raise the budget') +
+      ', or lower max_tokens.',
     {
       extra: {
         ...amounts,
@@ -29,6 +30,12 @@ export function budgetRefusal(
     },
   );
 }
+
+const named: Readonly<Record<BudgetOwner, string>> = {
+  key: 'this key',
+  member: 'the member of the account who has this key',
+  account: 'this account',
+};
 
 const inWords: Readonly<Record<BudgetPeriod, string>> = {
   day: 'a day',

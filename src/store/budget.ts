@@ -1,5 +1,5 @@
 /**
- * Budgets of keys and accounts, and the balances that they fill (money.md, "Budgets"). A budget is an amount for each period;
+ * Budgets of keys, members and accounts, and the balances that they fill (money.md, "Budgets"). A budget is an amount for each period;
  * a balance is what one budget has for one period. Holds are taken from it as they are from the credit of an account, so
  * wherever the ledger speaks of a balance, the id of an account names its credit.
  */
@@ -12,9 +12,23 @@ export interface Budget {
   readonly per: BudgetPeriod;
 }
 
+/** Whose budget it is. */
+export type BudgetOwner = 'key' | 'member' | 'account';
+
+/** A person in one account: what they spend in another one is no concern of it. */
+export const memberSubject = (accountId: string, userId: string): string => `${accountId}/${userId}`;
+
+/** `undefined`: the subject is no member. */
+export function readMemberSubject(
+  subject: string,
+): { readonly accountId: string; readonly userId: string } | undefined {
+  const slash = subject.indexOf('/');
+  return slash === -1 ? undefined : { accountId: subject.slice(0, slash), userId: subject.slice(slash + 1) };
+}
+
 export interface Balance {
   readonly id: string;
-  /** Id of the key or the account. */
+  /** Id of the key or the account, or what `memberSubject` makes. */
   readonly subject: string;
   readonly per: BudgetPeriod;
   /** Milliseconds since 1970. */

@@ -4,7 +4,7 @@
  * at once, on PostgreSQL with a wait for each. What it throws undoes them. Locks that PostgreSQL needs are taken before.
  */
 import { dollars } from '../platform/dollars.ts';
-import { balanceAt } from './budget.ts';
+import { balanceAt, readMemberSubject } from './budget.ts';
 import type { AccountStatus, ChangeKind } from './database.ts';
 import type { BudgetChange, NewAccount, Transfer } from './ledger.ts';
 import { notRecorded, recordings, type Recording } from './recordings.ts';
@@ -139,11 +139,8 @@ export function* setCreditLimit(
  */
 export function* setBudget(change: BudgetChange): Steps<void> {
   const { kind, subject, budget, spentBeforeMicrocents, at, changeId } = change;
-  const [what, live] =
-    kind === 'key_budget'
-      ? ['key', `select 1 from api_key where id = ? and status = 'active'`]
-      : ['account', 'select 1 from account where id = ? and kind = 0'];
-  if ((yield step(live, subject)).count === 0) throw new StoreError('not_found', `there is no ${what} ${subject}`);
+  if ((yield liveSubject[kind](subject)).count === 0)
+    throw new StoreError('not_found', `there is no ${kind.slice(0, -'_budget'.length)} ${subject}`);
   yield recordChange(changeId, at, kind, subject);
   if (budget === null) {
     yield step('delete from budget where subject = ?', subject);
@@ -175,6 +172,15 @@ export function* setBudget(change: BudgetChange): Steps<void> {
     );
   }
 }
+
+const liveSubject: Readonly<Record<BudgetChange['kind'], (subject: string) => Step>> = {
+  key_budget: (keyId) => step(`select 1 from api_key where id = ? and status = 'active'`, keyId),
+  member_budget: (subject) => {
+    const { accountId, userId } = readMemberSubject(subject) ?? { accountId: '', userId: '' };
+    return step('select 1 from member where account_id = ? and user_id = ?', accountId, userId);
+  },
+  account_budget: (accountId) => step('select 1 from account where id = ? and kind = 0', accountId),
+};
 
 interface BalanceRow {
   readonly id: string;

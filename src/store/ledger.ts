@@ -3,7 +3,7 @@
  * Ids and times are made by the caller. The design is docs/architecture.md, "Money".
  */
 
-import type { Budget } from './budget.ts';
+import type { Budget, BudgetOwner } from './budget.ts';
 import type { AccountStatus, Ending, TransferKind } from './database.ts';
 import type { Recording } from './recordings.ts';
 import type { Row } from './schema/codec.ts';
@@ -11,9 +11,10 @@ import type { UsageAttempt } from './schema/tables.ts';
 
 export type { Ending, TransferKind };
 
-/** One request, one row, written once. `zdr` is left out where it is not known, `attempts` where there was no choice. */
-export type UsageRow = Omit<Row<'usage'>, 'zdr' | 'backendAttempts'> & {
+/** One request, one row, written once. `zdr` is left out where it is not known, `attempts` where there was no choice, `memberBudget` where there is none. */
+export type UsageRow = Omit<Row<'usage'>, 'zdr' | 'backendAttempts' | 'memberBudget'> & {
   readonly zdr?: boolean;
+  readonly memberBudget?: string | null;
   readonly attempts?: readonly UsageAttempt[];
 };
 
@@ -83,7 +84,7 @@ export interface CreditLeases {
   freed(balanceId: string): void;
   /** The period of a budget's balance is over and nothing is held from it any more: what is free of it goes back. */
   release(balanceId: string): void;
-  /** The budget of a key or an account has changed, or possibly any budget: what is free of leases goes back. */
+  /** The budget of a key, a member or an account has changed, or possibly any budget: what is free of leases goes back. */
   budgetChanged(subject: string | undefined): void;
 }
 
@@ -97,13 +98,13 @@ export interface AccountLedger extends Ledger {
   setAccountStatus(accountId: string, status: AccountStatus, at: number, changeId: Uint8Array): Promise<void>;
   /** Sets how far below zero a customer may go. Rejects as `insufficient` when the credit to be taken away is in use. */
   setCreditLimit(accountId: string, toMicrocents: bigint, at: number, changeId: Uint8Array): Promise<void>;
-  /** Sets, replaces or removes the budget of a live key or a customer. Rejects as `not_found`. */
+  /** Sets, replaces or removes the budget of a live key, a member or a customer. Rejects as `not_found`. */
   setBudget(change: BudgetChange): Promise<void>;
 }
 
 export interface BudgetChange {
-  readonly kind: 'key_budget' | 'account_budget';
-  /** Id of the key or the account. */
+  readonly kind: `${BudgetOwner}_budget`;
+  /** Id of the key or the account, or what `memberSubject` makes. */
   readonly subject: string;
   /** null: none from now on. */
   readonly budget: Budget | null;

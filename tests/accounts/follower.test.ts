@@ -9,6 +9,7 @@ import { Follower } from '../../src/accounts/follower.ts';
 import { issueKey } from '../../src/accounts/key.ts';
 import { openSecret } from '../../src/accounts/secret.ts';
 import { pricesAt } from '../../src/billing/account-prices.ts';
+import { memberSubject, type Budget } from '../../src/store/budget.ts';
 import type { Change } from '../../src/store/feed.ts';
 import { followAlone } from '../../src/store/sqlite/feed.ts';
 import type { SqliteStore } from '../../src/store/sqlite/store.ts';
@@ -209,6 +210,52 @@ test('a holder of balances hears whose budget has changed after the change is in
     ['acct_a', 5n, 7n],
     [undefined, 6n, 7n],
   ]);
+});
+
+test('a budget of a member reaches all of their keys, also new ones, and no other', async (t) => {
+  const store = await openStore(t, join(temporaryFolder(t), 'x.db'));
+  await customer(store, 'acct_a', 0n);
+  const userId = 'a'.repeat(32);
+  const invited = { accountId: 'acct_a', email: 'm@example.com', tokenHash: new Uint8Array(32).fill(7) };
+  const terms = { role: 'developer', invitedBy: '', createdAt: 0, expiresAt: 1e15 } as const;
+  await store.repositories.createInvitation({ ...invited, ...terms, id: `inv_${'0'.repeat(32)}` });
+  const person = { userId, credentialId: 'b'.repeat(32), name: 'M', passwordHash: 'x', at: 1 };
+  await store.repositories.joinAnew({ ...person, tokenHash: invited.tokenHash, email: invited.email });
+  const made = async (owner: string | null): Promise<string> => {
+    const { text, row } = issueKey({ accountId: 'acct_a', name: 'x', secret, now: 0 });
+    await store.repositories.createKey({ key: { ...row, userId: owner }, changeId: uuid() });
+    return text;
+  };
+  const keys = [await made(userId), await made(userId), await made(null), await made('c'.repeat(32))];
+  const { directory, follower } = memory();
+  await follower.loadAll(store.repositories);
+  const known = (texts: readonly string[]) =>
+    texts.map((text) => {
+      const caller = directory.find(text);
+      assert.ok(typeof caller === 'object');
+      return caller.key.member;
+    });
+  const none = [undefined, undefined, undefined, undefined];
+  assert.deepEqual(known(keys), none);
+  const subject = memberSubject('acct_a', userId);
+  const set = async (budget: Budget | null) => {
+    const facts = { spentBeforeMicrocents: 0n, at: 1, changeId: uuid() };
+    await store.ledger.setBudget({ kind: 'member_budget', subject, budget, ...facts });
+    await follower.follow([{ kind: 'member_budget', ref: subject }], store.repositories);
+  };
+  const budget = { amountMicrocents: 5n, per: 'day' } as const;
+  await set(budget);
+  const theirs = { id: subject, budget };
+  assert.deepEqual(known(keys), [theirs, theirs, undefined, undefined]);
+  const later = await made(userId);
+  await follower.loadAll(store.repositories);
+  assert.deepEqual(known([later]), [theirs]);
+  await set(null);
+  assert.deepEqual(known(keys), none);
+  await set(budget);
+  await store.repositories.setMemberRole({ accountId: 'acct_a', userId, role: null });
+  assert.equal(await store.repositories.getBudget({ subject }), null, 'it goes with the member');
+  await assert.rejects(set(budget), { code: 'not_found' });
 });
 
 test('the only process reads again what it has changed until it can: a revoked key ends although queries fail', async (t) => {

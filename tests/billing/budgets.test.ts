@@ -12,8 +12,8 @@ import type { Bill } from '../../src/billing/bill.ts';
 import { Billing, freeBalancesOf } from '../../src/billing/billing.ts';
 import type { Hold } from '../../src/billing/hold.ts';
 import { ApiError } from '../../src/platform/errors.ts';
-import { budgetPeriods, balanceAt } from '../../src/store/budget.ts';
-import type { Budget, BudgetPeriod } from '../../src/store/budget.ts';
+import { budgetPeriods, balanceAt, memberSubject } from '../../src/store/budget.ts';
+import type { Budget, BudgetOwner, BudgetPeriod } from '../../src/store/budget.ts';
 import type { SqliteStore } from '../../src/store/sqlite/store.ts';
 import { openSqliteStore } from '../../src/store/sqlite/store.ts';
 import { customer, differencesOf, temporaryFolder, uuid } from '../store/fixture.ts';
@@ -21,6 +21,7 @@ import { bill, costOf, receipt, used } from './bills.ts';
 
 const dayMs = 86_400_000;
 const accountId = 'acct_a';
+const userId = 'a'.repeat(32);
 const secret = openSecret({ fromEnvironment: 's'.repeat(32), dataFolder: '/nowhere', warn: assert.fail });
 
 /** A process on the file: what is in its memory goes when it ends. */
@@ -49,18 +50,34 @@ class Counter {
     });
   }
 
-  async newKey(): Promise<string> {
+  async newKey(userId: string | null = null): Promise<string> {
     const { row } = issueKey({ accountId, name: 'x', secret, now: 0 });
-    await this.store.repositories.createKey({ key: row, changeId: uuid() });
+    await this.store.repositories.createKey({ key: { ...row, userId }, changeId: uuid() });
     return row.id;
   }
 
+  async newMember(userId: string): Promise<void> {
+    const { repositories } = this.store;
+    const tokenHash = new Uint8Array(32).fill(7);
+    const email = 'm@example.com';
+    const invited = { id: `inv_${'0'.repeat(32)}`, email, role: 'developer' as const, invitedBy: '', createdAt: 0 };
+    await repositories.createInvitation({ ...invited, expiresAt: 1e15, accountId, tokenHash });
+    const person = { userId, credentialId: 'b'.repeat(32), name: 'M', passwordHash: 'x' };
+    assert.ok(await repositories.joinAnew({ ...person, tokenHash, email, at: 1 }));
+  }
+
   /** As the operation does it. */
-  async setBudget(of: 'key' | 'account', subject: string, budget: Budget | null, at: number): Promise<void> {
+  async setBudget(of: BudgetOwner, subject: string, budget: Budget | null, at: number): Promise<void> {
     const { repositories, ledger } = this.store;
     const spent = budget === null ? 0n : await repositories.spentBesideBudget({ of, subject, per: budget.per, at });
-    const kind = of === 'key' ? 'key_budget' : 'account_budget';
-    await ledger.setBudget({ kind, subject, budget, spentBeforeMicrocents: spent!, at, changeId: uuid() });
+    await ledger.setBudget({
+      kind: `${of}_budget`,
+      subject,
+      budget,
+      spentBeforeMicrocents: spent!,
+      at,
+      changeId: uuid(),
+    });
   }
 }
 
@@ -73,15 +90,21 @@ async function openCounter(t: TestContext, credit: bigint): Promise<Counter> {
 }
 
 interface Subject {
-  readonly of: 'key' | 'account';
+  readonly of: BudgetOwner;
   readonly id: string;
+  /** Of a key: the member it belongs to. */
+  readonly member?: Subject | undefined;
   budget: Budget | undefined;
 }
 
 const billOf = (key: Subject, account: Subject, startedAt: number, promptTokens: number, completionTokensMax: number) =>
   bill(accountId, promptTokens, completionTokensMax, {
     // As they are now: a request keeps the budgets that it began with.
-    key: { ...key },
+    key: {
+      id: key.id,
+      budget: key.budget,
+      member: key.member?.budget === undefined ? undefined : { id: key.member.id, budget: key.member.budget },
+    },
     account: { id: accountId, budget: account.budget },
     startedAt,
   });
@@ -92,10 +115,12 @@ function receiptOf(
   completionTokens: number,
   ending: 'finished' | 'failed' | 'credit',
 ) {
-  const perOf = (of: 'key' | 'account') => budgetsOf(made)?.find((one) => one.of === of)?.budget.per ?? null;
+  const ofOwner = (of: BudgetOwner) => budgetsOf(made)?.find((one) => one.of === of);
+  const perOf = (of: BudgetOwner) => ofOwner(of)?.budget.per ?? null;
   const row = receipt(made, promptTokens, completionTokens, ending);
   const { key, startedAt } = made;
-  const budgets = { keyBudget: perOf('key'), accountBudget: perOf('account') };
+  const memberBudget = ofOwner('member')?.balance.id ?? null;
+  const budgets = { keyBudget: perOf('key'), accountBudget: perOf('account'), memberBudget };
   return { ...row, keyId: key.id, startedAt, endedAt: startedAt, ...budgets };
 }
 
@@ -143,6 +168,9 @@ class Model {
 
   idsOf = (made: Bill): readonly string[] => (budgetsOf(made) ?? []).map(({ balance }) => balance.id);
 
+  isMembersKey = (subject: Subject, keyId: string): boolean =>
+    this.subjects.some(({ id, member }) => id === keyId && member === subject);
+
   free(balanceId: string): bigint {
     const spent = this.rows
       .filter(({ made }) => this.idsOf(made).includes(balanceId))
@@ -173,7 +201,7 @@ class Model {
       if (other.startsWith(`${subject.id}:${budget.per}`) && (balance.endsAt === null || balance.endsAt > this.now))
         balance.amount = budget.amountMicrocents;
     const isBeside = ({ made }: { readonly made: Bill }): boolean =>
-      (subject.of === 'account' || made.key.id === subject.id) &&
+      (subject.of === 'account' || made.key.id === subject.id || this.isMembersKey(subject, made.key.id)) &&
       made.startedAt >= startsAt &&
       (endsAt === null || made.startedAt < endsAt) &&
       !this.idsOf(made).includes(id);
@@ -193,7 +221,7 @@ const step = fc.oneof(
     weight: 6,
     arbitrary: fc.record({
       do: fc.constant('hold' as const),
-      key: fc.nat(1),
+      key: fc.nat(2),
       promptTokens: fc.nat(2_000),
       completionTokensMax: fc.integer({ min: 1, max: 6_000 }),
     }),
@@ -212,7 +240,7 @@ const step = fc.oneof(
     weight: 3,
     arbitrary: fc.record({
       do: fc.constant('budget' as const),
-      subject: fc.nat(2),
+      subject: fc.nat(4),
       budget: fc.option(fc.record({ amount, per: fc.constantFrom<BudgetPeriod>(...budgetPeriods) }), { freq: 4 }),
     }),
   },
@@ -229,12 +257,12 @@ const step = fc.oneof(
 type Step = typeof step extends fc.Arbitrary<infer S> ? S : never;
 
 async function take(counter: Counter, model: Model, step: Step): Promise<void> {
-  const [one, two, account] = model.subjects as [Subject, Subject, Subject];
+  const [one, two, account, , ofNobody] = model.subjects as [Subject, Subject, Subject, Subject, Subject];
   const picked = (hold: number): ActiveRequests | undefined => model.running[hold % Math.max(model.running.length, 1)];
   switch (step.do) {
     case 'hold': {
       const { promptTokens, completionTokensMax } = step;
-      const made = billOf([one, two][step.key]!, account, model.now, promptTokens, completionTokensMax);
+      const made = billOf([one, two, ofNobody][step.key]!, account, model.now, promptTokens, completionTokensMax);
       const need = costOf(promptTokens, Math.min(completionTokensMax, holdStepTokens));
       const least = model.least(made);
       try {
@@ -316,10 +344,14 @@ test('any mix of holds, extensions, endings, budgets, periods and restarts agree
       fc.nat(dayMs),
       async (steps, offset) => {
         const counter = await openCounter(t, credit);
+        await counter.newMember(userId);
+        const member: Subject = { of: 'member', id: memberSubject(accountId, userId), budget: undefined };
         const subjects: Subject[] = [
-          { of: 'key', id: await counter.newKey(), budget: undefined },
-          { of: 'key', id: await counter.newKey(), budget: undefined },
+          { of: 'key', id: await counter.newKey(userId), budget: undefined, member },
+          { of: 'key', id: await counter.newKey(userId), budget: undefined, member },
           { of: 'account', id: accountId, budget: undefined },
+          member,
+          { of: 'key', id: await counter.newKey(), budget: undefined },
         ];
         const model = new Model(subjects, credit, Date.UTC(2028, 1, 27) + offset);
         for (const step of steps) {

@@ -5,6 +5,7 @@ import type { Receipt } from '../../billing/hold.ts';
 import { ApiError, errorCodeOf } from '../../platform/errors.ts';
 import type { GenerationBatch, Usage } from '../../generation/event.ts';
 import type { Admitted, Limits, Spent } from '../../billing/rate-limits/rate-limits.ts';
+import { balanceAt } from '../../store/budget.ts';
 import type { Ending } from '../../store/ledger.ts';
 import { endingOfCancel, errorOfCancel } from './cancellation.ts';
 import type { CancelReason } from './cancellation.ts';
@@ -244,6 +245,7 @@ function receiptOf(
     plan: order.plan,
     keyBudget: order.plan === null ? (order.key.budget?.per ?? null) : null,
     accountBudget: order.plan === null ? (order.account.budget?.per ?? null) : null,
+    memberBudget: order.plan === null ? memberBalanceOf(order) : null,
     zdr: order.zdr,
     ...attemptsOf(trace),
     // The hold fills these in.
@@ -251,4 +253,8 @@ function receiptOf(
     unchargedMicrocents: 0n,
     holdMicrocents: 0n,
   };
+}
+
+function memberBalanceOf({ key: { member }, startedAt }: Order): string | null {
+  return member === undefined ? null : balanceAt(member.id, member.budget.per, startedAt).id;
 }

@@ -1,4 +1,5 @@
 /** What is erased when a user is deleted. */
+import { memberSubject } from '../budget.ts';
 import { sql, type Kysely, type SqlBool } from 'kysely';
 import { recordAudit } from '../repositories/audit.ts';
 import type { Database } from '../database.ts';
@@ -93,6 +94,8 @@ export async function erasePerson(
     for (const table of ofPerson) await transaction.deleteFrom(table).where('userId', '=', userId).execute();
     await transaction.deleteFrom('auth_verification').where('value', '=', userId).execute();
     await transaction.deleteFrom('member').where('user_id', '=', userId).execute();
+    for (const id of accounts)
+      await transaction.deleteFrom('budget').where('subject', '=', memberSubject(id, userId)).execute();
     await transaction.deleteFrom('server_operator').where('user_id', '=', userId).execute();
     const emails = [person.email, ...(await earlierEmails(transaction, userId))];
     await transaction.deleteFrom('invitation').where('email', 'in', emails).execute();

@@ -10,6 +10,7 @@ import { StoreError } from '../store-error.ts';
 import * as baseline from './030-baseline.ts';
 import * as attempts from './031-attempts.ts';
 import * as addedBackends from './032-added-backends.ts';
+import * as memberBudgets from './033-member-budgets.ts';
 
 interface Step {
   /** In its own words, not from the description, which later versions change. */
@@ -21,6 +22,7 @@ const steps: Readonly<Record<string, Step>> = {
   '030-baseline': baseline,
   '031-attempts': attempts,
   '032-added-backends': addedBackends,
+  '033-member-budgets': memberBudgets,
 };
 
 export const migrationNames: readonly string[] = Object.keys(steps);

@@ -16,6 +16,7 @@ const keyColumn = usageColumns.indexOf('key_id');
 const startedColumn = usageColumns.indexOf('started_at');
 const keyBudgetColumn = usageColumns.indexOf('key_budget');
 const accountBudgetColumn = usageColumns.indexOf('account_budget');
+const memberBudgetColumn = usageColumns.indexOf('member_budget');
 
 export function usageValues(row: UsageRow): SqlValue[] {
   return [
@@ -51,6 +52,7 @@ export function usageValues(row: UsageRow): SqlValue[] {
     row.accountBudget,
     row.zdr === undefined ? null : row.zdr ? 1 : 0,
     row.attempts === undefined ? null : clean(JSON.stringify(row.attempts)),
+    row.memberBudget ?? null,
   ];
 }
 
@@ -62,6 +64,7 @@ export const balancesOf = (values: readonly SqlValue[]): readonly string[] =>
     startedAt: values[startedColumn] as number,
     keyBudget: values[keyBudgetColumn] as BudgetPeriod | null,
     accountBudget: values[accountBudgetColumn] as BudgetPeriod | null,
+    memberBudget: values[memberBudgetColumn] as string | null,
   });
 
 /** The same, from the row itself. */
@@ -71,10 +74,15 @@ export function balancesCharged({
   startedAt,
   keyBudget,
   accountBudget,
-}: Pick<UsageRow, 'accountId' | 'keyId' | 'startedAt' | 'keyBudget' | 'accountBudget'>): readonly string[] {
-  if (keyBudget === null && accountBudget === null) return none;
+  memberBudget = null,
+}: Pick<
+  UsageRow,
+  'accountId' | 'keyId' | 'startedAt' | 'keyBudget' | 'accountBudget' | 'memberBudget'
+>): readonly string[] {
+  if (keyBudget === null && accountBudget === null && memberBudget === null) return none;
   const balances: string[] = [];
   if (keyBudget !== null) balances.push(balanceAt(keyId, keyBudget, startedAt).id);
+  if (memberBudget !== null) balances.push(memberBudget);
   if (accountBudget !== null) balances.push(balanceAt(accountId, accountBudget, startedAt).id);
   return balances;
 }

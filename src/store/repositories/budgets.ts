@@ -1,11 +1,18 @@
 /** Queries of budgets outside the hot path, on any dialect. */
 import { sql, type Kysely } from 'kysely';
-import { balanceAt, type Budget, type BudgetPeriod, type Balance } from '../budget.ts';
+import {
+  balanceAt,
+  readMemberSubject,
+  type Budget,
+  type BudgetOwner,
+  type BudgetPeriod,
+  type Balance,
+} from '../budget.ts';
 import type { Database } from '../database.ts';
 
 type Db = Kysely<Database>;
 
-/** Null: the key or the account has none. */
+/** Null: the key, the member or the account has none. */
 export async function getBudget(db: Db, { subject }: { readonly subject: string }): Promise<Budget | null> {
   const row = await db.selectFrom('budget').select(['amount', 'per']).where('subject', '=', subject).executeTakeFirst();
   return row === undefined ? null : { amountMicrocents: row.amount, per: row.per };
@@ -22,7 +29,7 @@ export interface BudgetStatus extends Budget {
 
 const subjectsMax = 1000;
 
-/** The budgets of the named keys and accounts, at most a thousand, in the period that `at` is in. */
+/** The budgets of the named keys, members and accounts, at most a thousand, in the period that `at` is in. */
 export async function budgetsOf(
   db: Db,
   request: { readonly subjects: readonly string[]; readonly at: number },
@@ -78,17 +85,29 @@ async function heldOf(db: Db, subjects: readonly string[]): Promise<ReadonlyMap<
       .execute();
     for (const row of rows) held.set(row[column], row.hold);
   }
+  for (const subject of subjects) {
+    const member = readMemberSubject(subject);
+    if (member === undefined) continue;
+    const row = await db
+      .selectFrom('open_request')
+      .innerJoin('api_key', 'api_key.id', 'open_request.key_id')
+      .where('open_request.account_id', '=', member.accountId)
+      .where('api_key.user_id', '=', member.userId)
+      .select(sql<bigint>`coalesce(sum(hold), 0)`.as('hold'))
+      .executeTakeFirstOrThrow();
+    held.set(subject, row.hold);
+  }
   return held;
 }
 
 /**
- * What a key or an account was charged in a period outside any budget per that period: what a budget that is set now counts as
- * spent. `undefined`: there is no such key or account.
+ * What a key, a member or an account was charged in a period outside any budget per that period: what a budget that is set now counts as
+ * spent. `undefined`: there is no such key, member or account.
  */
 export async function spentBesideBudget(
   db: Db,
   request: {
-    readonly of: 'key' | 'account';
+    readonly of: BudgetOwner;
     readonly subject: string;
     readonly per: BudgetPeriod;
     readonly at: number;
@@ -96,7 +115,7 @@ export async function spentBesideBudget(
 ): Promise<bigint | undefined> {
   const { of, subject, per, at } = request;
   const { startsAt, endsAt } = balanceAt(subject, per, at);
-  const accountId = of === 'account' ? subject : await accountOf(db, subject);
+  const accountId = await accountOf(db, of, subject);
   if (accountId === undefined) return undefined;
   let query = db
     .selectFrom('usage')
@@ -105,13 +124,33 @@ export async function spentBesideBudget(
     // A request that started in the period ended after its beginning, and there is an index of ends.
     .where('ended_at', '>=', BigInt(startsAt))
     .where('started_at', '>=', BigInt(startsAt))
-    .where(of === 'key' ? 'key_budget' : 'account_budget', 'is distinct from', per);
+    .where(besideBudget(of, subject, per, at));
   if (endsAt !== null) query = query.where('started_at', '<', BigInt(endsAt));
   if (of === 'key') query = query.where('key_id', '=', subject);
+  const member = readMemberSubject(subject);
+  if (member !== undefined) {
+    const { userId } = member;
+    query = query.where('key_id', 'in', (from) =>
+      from.selectFrom('api_key').select('id').where('account_id', '=', accountId).where('user_id', '=', userId),
+    );
+  }
   return (await query.executeTakeFirstOrThrow()).cost;
 }
 
-async function accountOf(db: Db, keyId: string): Promise<string | undefined> {
-  const row = await db.selectFrom('api_key').select('account_id').where('id', '=', keyId).executeTakeFirst();
+/** Rows of the period that no balance of such a budget was charged for. */
+const besideBudget = (of: BudgetOwner, subject: string, per: BudgetPeriod, at: number) =>
+  of === 'member'
+    ? sql<boolean>`member_budget is distinct from ${balanceAt(subject, per, at).id}`
+    : sql<boolean>`${sql.ref(of === 'key' ? 'key_budget' : 'account_budget')} is distinct from ${per}`;
+
+async function accountOf(db: Db, of: BudgetOwner, subject: string): Promise<string | undefined> {
+  if (of === 'account') return subject;
+  const member = readMemberSubject(subject);
+  if (member !== undefined) {
+    const { accountId, userId } = member;
+    const found = db.selectFrom('member').where('account_id', '=', accountId).where('user_id', '=', userId);
+    return (await found.select('account_id').executeTakeFirst())?.account_id;
+  }
+  const row = await db.selectFrom('api_key').select('account_id').where('id', '=', subject).executeTakeFirst();
   return row?.account_id;
 }

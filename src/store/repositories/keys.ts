@@ -362,6 +362,8 @@ export interface LoadedKey {
   readonly accountLimits: string | null;
   readonly budget: Budget | null;
   readonly accountBudget: Budget | null;
+  /** Of its user, for all of their keys. */
+  readonly memberBudget?: Budget | null;
   readonly expiresAt: number | null;
   /** It manages accounts and makes no requests. */
   readonly isManagement?: boolean;
@@ -378,6 +380,8 @@ export async function loadKeys(
     readonly after?: string;
     /** Only these, at most as many as fit a page. */
     readonly ids?: readonly string[];
+    /** Only those of this member. */
+    readonly member?: { readonly accountId: string; readonly userId: string };
     readonly limit?: number;
   },
 ): Promise<readonly LoadedKey[]> {
@@ -386,6 +390,10 @@ export async function loadKeys(
     .orderBy('api_key.id')
     .limit(pageOf(request.limit ?? request.ids?.length));
   if (request.ids !== undefined) query = query.where('api_key.id', 'in', request.ids);
+  if (request.member !== undefined)
+    query = query
+      .where('api_key.accountId', '=', request.member.accountId)
+      .where('api_key.userId', '=', request.member.userId);
   return (await query.execute()).map(toLoaded);
 }
 
@@ -451,12 +459,17 @@ const loadedKeys = (db: Db) =>
     .innerJoin('account', 'account.id', 'api_key.accountId')
     .leftJoin('budget', 'budget.subject', 'api_key.id')
     .leftJoin('budget as accountBudget', 'accountBudget.subject', 'account.id')
+    // As `memberSubject` makes it; without a user it is null, and no budget is found.
+    .leftJoin('budget as memberBudget', (join) =>
+      join.on('memberBudget.subject', '=', sql<string>`api_key.account_id || '/' || api_key.user_id`),
+    )
     .select(['api_key.id', 'api_key.accountId', 'userId', 'api_key.name', 'hash', 'pepperId', 'expiresAt'])
     .select(['api_key.limits', 'api_key.models', 'api_key.role', 'api_key.tags', 'disabledAt'])
     .select(['previousHash', 'previousHashUntil'])
     .select(['account.status as accountStatus', 'account.models as accountModels', 'account.plan as accountPlan'])
     .select(['account.limits as accountLimits', 'budget.amountMicrocents', 'budget.per'])
     .select(['accountBudget.amountMicrocents as accountAmount', 'accountBudget.per as accountPer'])
+    .select(['memberBudget.amountMicrocents as memberAmount', 'memberBudget.per as memberPer'])
     .where('api_key.status', '=', 'active');
 
 type LoadedRow = Awaited<ReturnType<ReturnType<typeof loadedKeys>['execute']>>[number];
@@ -477,6 +490,7 @@ function toLoaded(row: LoadedRow): LoadedKey {
     accountLimits: row.accountLimits,
     budget: budgetOf(row.amountMicrocents, row.per),
     accountBudget: budgetOf(row.accountAmount, row.accountPer),
+    memberBudget: budgetOf(row.memberAmount, row.memberPer),
     expiresAt: row.expiresAt,
     isManagement: row.role !== null,
     tags: listOf(row.tags) ?? [],

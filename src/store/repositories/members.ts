@@ -2,6 +2,7 @@
 import { sql, type Kysely } from 'kysely';
 import type { AccountStatus, MemberRole } from '../database.ts';
 import { storedOn, type Rows } from '../schema/codec.ts';
+import { memberSubject } from '../budget.ts';
 import { StoreError } from '../store-error.ts';
 
 type Db = Kysely<Rows>;
@@ -142,9 +143,11 @@ export async function setMemberRole(
     if (member === undefined) throw new StoreError('not_found', 'no such member');
     if (member.role === 'owner' && role !== 'owner' && owners.length < 2)
       throw new StoreError('conflict', 'an account keeps one owner');
-    if (role === null)
+    if (role === null) {
       await transaction.deleteFrom('member').where('accountId', '=', accountId).where('userId', '=', userId).execute();
-    else
+      // Their keys are revoked: nothing asks it any more, and should they come back, they come without it.
+      await transaction.deleteFrom('budget').where('subject', '=', memberSubject(accountId, userId)).execute();
+    } else
       await transaction
         .updateTable('member')
         .set({ role })

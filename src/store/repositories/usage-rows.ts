@@ -102,8 +102,9 @@ function matching(filter: UsageFilter) {
   };
 }
 
-export const toUsageRow = ({ zdr, backendAttempts: attempts, ...row }: Row<'usage'>): UsageRow => ({
+export const toUsageRow = ({ zdr, backendAttempts: attempts, memberBudget, ...row }: Row<'usage'>): UsageRow => ({
   ...row,
   ...(zdr === null ? {} : { zdr }),
   ...(attempts === null ? {} : { attempts }),
+  ...(memberBudget === null ? {} : { memberBudget }),
 });

@@ -139,6 +139,7 @@ const change = table(
       | 'account_plan'
       | 'account_limits'
       | 'account_budget'
+      | 'member_budget'
       | 'account_price'
     >(),
     ref: text,
@@ -239,6 +240,8 @@ const usage = table(
     zdr: flag.null,
     /** The backends that were tried and why ; null: there was one to choose from, and one try. */
     backend_attempts: json<readonly UsageAttempt[]>().null,
+    /** The balance of a member's budget that it is charged to: the row has no member besides. null: they have none. */
+    member_budget: text.null,
   },
   {
     checks: {
@@ -452,9 +455,9 @@ const credit_lease = table(
   { key: ['replica_id', 'account_id'], indexes: { account: ['account_id'] }, isRewritten: true },
 );
 
-/** The budget of a key or an account. */
+/** The budget of a key, a member or an account. */
 const budget = table({
-  /** Id of the key or the account. */
+  /** Id of the key or the account, or of both the account and the user (`memberSubject`). */
   subject: text.primary,
   amount: money.check('amount >= 0'),
   per: text.of('day', 'week', 'month', 'total'),

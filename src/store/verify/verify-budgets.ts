@@ -1,6 +1,13 @@
 import type { Kysely } from 'kysely';
 import { leasedOfBalance } from '../repositories/budgets.ts';
-import { budgetPeriods, balanceAt, type BudgetPeriod } from '../budget.ts';
+import {
+  budgetPeriods,
+  balanceAt,
+  memberSubject,
+  readBalanceId,
+  readMemberSubject,
+  type BudgetPeriod,
+} from '../budget.ts';
 import type { Database } from '../database.ts';
 import type { Difference } from './difference.ts';
 
@@ -18,7 +25,7 @@ interface BudgetBalance {
 
 type Charge = Readonly<Record<'account_id' | 'key_id', string>> &
   Readonly<Record<'started_at' | 'cost', bigint>> &
-  Readonly<Record<'key_budget' | 'account_budget', BudgetPeriod | null>>;
+  Readonly<Record<'key_budget' | 'account_budget', BudgetPeriod | null>> & { readonly member_budget: string | null };
 
 /**
  * What every budget has spent in every period, derived from the usage rows: `amount` − `spent_before` − what was charged to it =
@@ -27,10 +34,13 @@ type Charge = Readonly<Record<'account_id' | 'key_id', string>> &
 export class BudgetTotals {
   readonly #balances: ReadonlyMap<string, BudgetBalance>;
   readonly #subjects: ReadonlySet<string>;
+  /** Of the keys of members who have or had a budget. */
+  readonly #members: ReadonlyMap<string, string>;
   readonly #unknown = new Map<string, { readonly accountId: string; cost: bigint }>();
 
-  private constructor(balances: ReadonlyMap<string, BudgetBalance>) {
+  private constructor(balances: ReadonlyMap<string, BudgetBalance>, members: ReadonlyMap<string, string>) {
     this.#balances = balances;
+    this.#members = members;
     this.#subjects = new Set([...balances.keys()].map((id) => id.slice(0, id.indexOf(':'))));
   }
 
@@ -46,7 +56,7 @@ export class BudgetTotals {
         .execute();
       for (const { id, amount, spent_before: spentBefore, available, leased } of rows)
         balances.set(id, { amount, spentBefore, left: available + leased, charged: 0n, beside: 0n });
-      if (rows.length < pageRows) return new BudgetTotals(balances);
+      if (rows.length < pageRows) return new BudgetTotals(balances, await membersOf(db, balances.keys()));
       last = rows.at(-1)!.id;
     }
   }
@@ -55,6 +65,9 @@ export class BudgetTotals {
   add(row: Charge): void {
     this.#addTo(row, row.key_id, row.key_budget);
     this.#addTo(row, row.account_id, row.account_budget);
+    const charged = row.member_budget === null ? undefined : readBalanceId(row.member_budget);
+    const member = charged?.subject ?? this.#members.get(row.key_id);
+    if (member !== undefined) this.#addTo(row, member, charged?.per ?? null);
   }
 
   #addTo({ account_id: accountId, started_at, cost }: Charge, subject: string, chargedPer: BudgetPeriod | null): void {
@@ -89,4 +102,23 @@ export class BudgetTotals {
         found: 'missing',
       };
   }
+}
+
+/** The members with a balance, by the ids of their keys. */
+async function membersOf(db: Kysely<Database>, balanceIds: Iterable<string>): Promise<ReadonlyMap<string, string>> {
+  const subjects = new Set([...balanceIds].map((id) => readBalanceId(id).subject));
+  const members = new Map<string, string>();
+  for (const subject of subjects) {
+    const member = readMemberSubject(subject);
+    if (member === undefined) continue;
+    const { accountId, userId } = member;
+    const keys = await db
+      .selectFrom('api_key')
+      .where('account_id', '=', accountId)
+      .where('user_id', '=', userId)
+      .select('id')
+      .execute();
+    for (const { id } of keys) members.set(id, memberSubject(accountId, userId));
+  }
+  return members;
 }

@@ -98,6 +98,7 @@ async function sumUsage(
         'key_id',
         'key_budget',
         'account_budget',
+        'member_budget',
         'started_at',
         'ended_at',
         'prompt_tokens',

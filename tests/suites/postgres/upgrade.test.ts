@@ -57,7 +57,12 @@ for (const earlier of earlierDatabases)
     assert.ok(balances.length >= 2);
 
     const replica = await openReplica(t, url);
-    assert.deepEqual(replica.store.migrated, ['030-baseline', '031-attempts', '032-added-backends']);
+    assert.deepEqual(replica.store.migrated, [
+      '030-baseline',
+      '031-attempts',
+      '032-added-backends',
+      '033-member-budgets',
+    ]);
     const upgraded = await schemaOf(url);
     assert.deepEqual(
       upgraded.filter((line) => !described.includes(line)),
@@ -88,5 +93,5 @@ test('while a process of an earlier version runs, its database is not brought up
   // It has died: nothing heard of it any more.
   await server.sql(url, `update public.replica set beat = ${now} - 5001`);
   const { store } = await openReplica(t, url);
-  assert.deepEqual(store.migrated, ['030-baseline', '031-attempts', '032-added-backends']);
+  assert.deepEqual(store.migrated, ['030-baseline', '031-attempts', '032-added-backends', '033-member-budgets']);
 });
