@@ -7,12 +7,12 @@ import { Billing } from '../../../src/billing/billing.ts';
 import { holdStepTokens } from '../../../src/billing/bill.ts';
 import type { Hold } from '../../../src/billing/hold.ts';
 import { ApiError } from '../../../src/platform/errors.ts';
-import { balanceAt, type Budget } from '../../../src/store/budget.ts';
+import { balanceAt, memberSubject, type Budget, type BudgetOwner } from '../../../src/store/budget.ts';
 import { openPostgresStore, type PostgresStore } from '../../../src/store/postgres/store.ts';
 import { bill, costOf, receipt, used } from '../../billing/bills.ts';
 import { uuid } from '../../store/fixture.ts';
 import { until } from '../../support/service.ts';
-import { assertRight, customer } from './fixture.ts';
+import { assertRight, customer, differencesOf } from './fixture.ts';
 import { PostgresServer } from './server.ts';
 
 let server: PostgresServer;
@@ -22,6 +22,7 @@ before(async () => {
 after(() => server.dispose());
 
 const accountId = 'acct_a';
+const userId = 'a'.repeat(32);
 const secret = openSecret({ fromEnvironment: 's'.repeat(32), dataFolder: '/nowhere', warn: assert.fail });
 const price = costOf(100, 10);
 const longMs = 60_000;
@@ -59,25 +60,39 @@ interface Scene {
   readonly keyId: string;
 }
 
+async function newKey({ store }: Replica, owner: string | null = null): Promise<string> {
+  const { row } = issueKey({ accountId, name: 'x', secret, now: 0 });
+  await store.repositories.createKey({ key: { ...row, userId: owner }, changeId: uuid() });
+  return row.id;
+}
+
+async function newMember({ store }: Replica): Promise<string> {
+  const { repositories } = store;
+  const invited = { email: 'm@example.com', tokenHash: new Uint8Array(32).fill(7) };
+  const terms = { role: 'developer', invitedBy: '', createdAt: 0, expiresAt: 1e15 } as const;
+  await repositories.createInvitation({ ...invited, ...terms, id: `inv_${'0'.repeat(32)}`, accountId });
+  const person = { userId, credentialId: 'b'.repeat(32), name: 'M', passwordHash: 'x', at: Date.now() };
+  assert.ok(await repositories.joinAnew({ ...invited, ...person }));
+  return memberSubject(accountId, userId);
+}
+
 async function setScene(t: TestContext, credit = price * 10_000n): Promise<Scene> {
   const url = await server.createDatabase();
   const replicas = await Promise.all([openReplica(t, url), openReplica(t, url), openReplica(t, url)]);
   await customer(replicas[0].store, accountId, credit);
-  const { row } = issueKey({ accountId, name: 'x', secret, now: 0 });
-  await replicas[0].store.repositories.createKey({ key: row, changeId: uuid() });
-  return { url, replicas, keyId: row.id };
+  return { url, replicas, keyId: await newKey(replicas[0]) };
 }
 
 async function setBudget(
   { store }: Replica,
-  of: 'key' | 'account',
+  of: BudgetOwner,
   subject: string,
   budget: Budget,
   at: number,
 ): Promise<Budget> {
   const spent = await store.repositories.spentBesideBudget({ of, subject, per: budget.per, at });
   await store.ledger.setBudget({
-    kind: of === 'key' ? 'key_budget' : 'account_budget',
+    kind: `${of}_budget`,
     subject,
     budget,
     spentBeforeMicrocents: spent!,
@@ -98,11 +113,16 @@ interface Held {
 async function hold(
   { billing }: Replica,
   keyId: string,
-  budgets: { readonly key?: Budget; readonly account?: Budget },
+  budgets: { readonly [of in BudgetOwner]?: Budget },
   startedAt = Date.now(),
 ): Promise<Held | undefined> {
+  const member = memberSubject(accountId, userId);
   const made = bill(accountId, 100, 10, {
-    key: { id: keyId, budget: budgets.key },
+    key: {
+      id: keyId,
+      budget: budgets.key,
+      ...(budgets.member === undefined ? {} : { member: { id: member, budget: budgets.member } }),
+    },
     account: { id: accountId, budget: budgets.account },
     startedAt,
   });
@@ -113,6 +133,7 @@ async function hold(
     endedAt: startedAt,
     keyBudget: budgets.key?.per ?? null,
     accountBudget: budgets.account?.per ?? null,
+    memberBudget: budgets.member === undefined ? null : balanceAt(member, budgets.member.per, startedAt).id,
   });
   try {
     const held = await billing.hold(made);
@@ -132,7 +153,11 @@ async function soon(ask: () => Promise<Held | undefined>): Promise<Held> {
 }
 
 /** By the rows. */
-async function chargedTo({ url }: Scene, column: 'key_id' | 'account_id', id: string): Promise<bigint> {
+async function chargedTo(
+  { url }: Scene,
+  column: 'key_id' | 'account_id' | 'member_budget',
+  id: string,
+): Promise<bigint> {
   const [row] = await server.sql(
     url,
     `select coalesce(sum(cost), 0)::text as cost from usage where ${column} = '${id}'`,
@@ -337,4 +362,47 @@ test('a budget that is changed while its next period is begun: the balance has w
     assert.deepEqual(rows, [{ amount: String(amountMicrocents) }]);
     await assertRight(url);
   }
+});
+
+test('a budget of a member, held by two keys on three replicas: never more, and a key of nobody goes on', async (t) => {
+  const scene = await setScene(t);
+  const { replicas, keyId, url } = scene;
+  const subject = await newMember(replicas[0]);
+  const keys = [await newKey(replicas[0], userId), await newKey(replicas[1], userId)] as const;
+  const at = Date.now();
+  // Before there is a budget: it counts as spent.
+  await (await soon(() => hold(replicas[2], keys[0], {}, at))).settle();
+  const member = await setBudget(replicas[0], 'member', subject, { amountMicrocents: price * 21n, per: 'month' }, at);
+  const loaded = await replicas[1].store.repositories.loadKeys({ member: { accountId, userId } });
+  assert.deepEqual(
+    loaded.map(({ id, memberBudget }) => ({ id, memberBudget })),
+    keys.toSorted().map((id) => ({ id, memberBudget: member })),
+  );
+  const [ofNobody] = await replicas[1].store.repositories.loadKeys({ ids: [keyId] });
+  assert.equal(ofNobody?.memberBudget, null);
+  const ask = (index: number) => hold(replicas[index % 3]!, keys[index % 2]!, { member }, at);
+  const outcomes = await Promise.all(
+    Array.from({ length: 300 }, async (_, index) => {
+      const held = await ask(index);
+      await held?.settle();
+      return held !== undefined;
+    }),
+  );
+  const served = outcomes.filter(Boolean).length;
+  assert.ok(served > 0 && served <= 20, String(served));
+  for (let count = served; count < 20; count++) await (await soon(() => ask(count))).settle();
+  for (let index = 0; index < 6; index++) assert.equal(await ask(index), undefined, 'not one more');
+  const [status] = await replicas[2].store.repositories.budgetsOf({ subjects: [subject], at });
+  assert.deepEqual([status?.spentMicrocents, status?.heldMicrocents], [price * 21n, 0n]);
+  await (await soon(() => hold(replicas[0], keyId, {}, at))).settle();
+  const { id } = balanceAt(subject, 'month', at);
+  assert.equal(await chargedTo(scene, 'member_budget', id), price * 20n);
+  await assertRight(url);
+
+  await server.sql(url, `update budget_balance set available = available + 7 where id = '${id}'`);
+  const found = await differencesOf(url);
+  assert.deepEqual(
+    found.map(({ what }) => what),
+    [`budget ${id}: left`],
+  );
 });
