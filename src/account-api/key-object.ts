@@ -4,16 +4,13 @@ import type { Static } from 'typebox';
 import { readLimits } from '../accounts/key-limits.ts';
 import { roles } from '../accounts/role.ts';
 import { periodOf } from '../store/budget.ts';
-import type { BudgetPeriod } from '../store/budget.ts';
 import type { Repositories } from '../store/repositories/repositories.ts';
 import type { ApiKey } from '../store/repositories/keys.ts';
-import { centsOf, nullable, secondsOf, secondsOrNull, wholeOf } from './wire.ts';
+import { limitOf, limitSchema } from './limit-object.ts';
+import { nullable, secondsOf, secondsOrNull, wholeOf } from './wire.ts';
 
 const time = (description: string) => Type.Integer({ description: `${description}, in unix seconds.` });
 const amount = (description: string) => Type.Integer({ description: `${description}, in microcents.` });
-
-export const limitResets = ['daily', 'weekly', 'monthly'] as const;
-export type LimitReset = (typeof limitResets)[number];
 
 export const keySchema = Type.Object({
   id: Type.String(),
@@ -31,15 +28,7 @@ export const keySchema = Type.Object({
   user_id: nullable(Type.String()),
   user_scoped: Type.Boolean({ description: 'The key belongs to a person; only such keys can upload files.' }),
   disabled: Type.Boolean(),
-  limit_cents: nullable(Type.Integer({ description: 'The most that it may spend in a period.' })),
-  limit_microcents: nullable(Type.Integer()),
-  limit_remaining_microcents: nullable(
-    amount('What is left of the limit in the current period, without what running requests hold'),
-  ),
-  limit_reset: nullable(
-    Type.Enum([...limitResets], { description: 'How often the limit renews, in UTC; null: never.' }),
-  ),
-  limit_resets_at: nullable(time('When it renews next')),
+  ...limitSchema,
   usage: amount('What its requests have cost'),
   usage_daily: amount('What they have cost since midnight UTC'),
   usage_weekly: amount('What they have cost since Monday'),
@@ -63,18 +52,6 @@ export const keySchema = Type.Object({
 });
 export type KeyObject = Static<typeof keySchema>;
 
-const limitResetOf: Readonly<Record<BudgetPeriod, LimitReset | null>> = {
-  day: 'daily',
-  week: 'weekly',
-  month: 'monthly',
-  total: null,
-};
-export const periodOfReset: Readonly<Record<LimitReset, BudgetPeriod>> = {
-  daily: 'day',
-  weekly: 'week',
-  monthly: 'month',
-};
-
 /** Keys of one account, with their spending. */
 export async function keyObjects(
   accountId: string,
@@ -96,8 +73,6 @@ export async function keyObjects(
   );
   return keys.map((key): KeyObject => {
     const limits = readLimits(key.limits);
-    const budget = budgets.get(key.id);
-    const left = budget === undefined ? 0n : budget.amountMicrocents - budget.spentMicrocents;
     return {
       id: key.id,
       object: 'key',
@@ -110,11 +85,7 @@ export async function keyObjects(
       user_id: key.userId,
       user_scoped: key.userId !== null,
       disabled: key.disabledAt !== null,
-      limit_cents: budget === undefined ? null : centsOf(budget.amountMicrocents),
-      limit_microcents: budget === undefined ? null : wholeOf(budget.amountMicrocents),
-      limit_remaining_microcents: budget === undefined ? null : wholeOf(left > 0n ? left : 0n),
-      limit_reset: budget === undefined ? null : limitResetOf[budget.per],
-      limit_resets_at: secondsOrNull(budget?.balance.endsAt ?? null),
+      ...limitOf(budgets.get(key.id)),
       usage: wholeOf(total?.get(key.id) ?? 0n),
       usage_daily: wholeOf(daily?.get(key.id) ?? 0n),
       usage_weekly: wholeOf(weekly?.get(key.id) ?? 0n),

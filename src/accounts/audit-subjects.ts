@@ -1,4 +1,5 @@
 /** What operations change, for their entries in the audit log. */
+import { memberSubject } from '../store/budget.ts';
 import type { Repositories } from '../store/repositories/repositories.ts';
 import type { Account } from '../store/repositories/accounts.ts';
 import type { ApiKey } from '../store/repositories/keys.ts';
@@ -44,6 +45,15 @@ export const madeAccount: AuditSubject<unknown, { readonly accountId: string }> 
   before: () => Promise.resolve(nothing),
   after: (_before, { accountId }) => ({ accountId, target: accountId }),
   facts: accountFacts,
+};
+
+/** A member of the account that the request names. */
+export const theMember: AuditSubject<OfAccount & { readonly userId: string }, unknown> = {
+  before: async (input, services) => {
+    const { userId } = input;
+    return { accountId: await accountOf(input, services), userId, target: userId };
+  },
+  facts: memberFacts,
 };
 
 /** The rates of an account for a model. */
@@ -116,6 +126,16 @@ async function accountOf({ accountId }: OfAccount, { repositories }: OperationSe
 async function keyFacts({ keyId }: Subject, { repositories }: OperationServices): Promise<object | null> {
   const key = keyId === undefined ? undefined : await repositories.getKey({ keyId });
   return key === undefined ? null : { ...shownKey(key), budget: await budgetOf(key.id, repositories) };
+}
+
+async function memberFacts(
+  { accountId, userId }: Subject,
+  { repositories }: OperationServices,
+): Promise<object | null> {
+  if (accountId === null || userId === undefined) return null;
+  const member = await repositories.getMember({ accountId, userId });
+  if (member === undefined) return null;
+  return { role: member.role, budget: await budgetOf(memberSubject(accountId, userId), repositories) };
 }
 
 async function accountFacts({ accountId }: Subject, { repositories }: OperationServices): Promise<object | null> {

@@ -26,6 +26,8 @@ export interface Subject {
   readonly accountId: string | null;
   /** Set where it is a key. */
   readonly keyId?: string | undefined;
+  /** Set where it is a member of the account. */
+  readonly userId?: string | undefined;
   /** The id that an entry has for it. */
   readonly target: string | null;
 }

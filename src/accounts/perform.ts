@@ -1,6 +1,7 @@
 import type { TObject } from 'typebox';
 
 import { StoreError } from '../store/store-error.ts';
+import { memberSubject } from '../store/budget.ts';
 import type { Change } from '../store/feed.ts';
 import { beginEntry } from './audit.ts';
 import type { Audited, Subject } from './audit.ts';
@@ -53,8 +54,10 @@ export async function perform<Table extends OperationTable, Kind extends keyof T
 }
 
 /** Which rows to read again. The state of its account comes with a key. */
-function changesOf({ accountId, keyId }: Subject): readonly Change[] {
+function changesOf({ accountId, keyId, userId }: Subject): readonly Change[] {
   if (keyId !== undefined) return [{ kind: 'key_changed', ref: keyId }];
+  if (accountId !== null && userId !== undefined)
+    return [{ kind: 'member_budget', ref: memberSubject(accountId, userId) }];
   return accountId === null ? [] : [{ kind: 'account_changed', ref: accountId }];
 }
 

@@ -212,7 +212,7 @@ export const errorTable = {
     'insufficient_credits',
     402,
     'after a change elsewhere',
-    'The prepaid balance, or a budget of the key or its account, does not cover the request.',
+    'The prepaid balance, or a budget of the key, its member or its account, does not cover the request.',
     'Add credit (`topup_url`), have the budget raised or wait until `budget_renews_at`, or lower `max_tokens`.',
   ),
   // §7.7

@@ -27,6 +27,17 @@ async function openLedger(t: TestContext): Promise<OpenLedger> {
   return { store, file, services };
 }
 
+/** Somebody who has joined the account. */
+async function member({ repositories }: SqliteStore, accountId: string): Promise<string> {
+  const invited = { email: 'm@example.com', tokenHash: new Uint8Array(32).fill(7) };
+  const terms = { role: 'developer', invitedBy: '', createdAt: 0, expiresAt: 1e15 } as const;
+  await repositories.createInvitation({ ...invited, ...terms, id: `inv_${'0'.repeat(32)}`, accountId });
+  const userId = 'a'.repeat(32);
+  const person = { userId, credentialId: 'b'.repeat(32), name: 'M', passwordHash: 'x', at: 1 };
+  assert.ok(await repositories.joinAnew({ ...invited, ...person }));
+  return userId;
+}
+
 test('every kind of operation is entered with who, what was asked, before and after, and without a secret', async (t) => {
   const opened = await openLedger(t);
   const { store } = opened;
@@ -38,6 +49,7 @@ test('every kind of operation is entered with who, what was asked, before and af
   await operate({ ...move, microcents: '100', idempotencyKey: 'x' }, opened.services);
   const row = usage(accountId, 7n);
   await store.ledger.settle(row);
+  const userId = await member(store, accountId);
   const budget = { microcents: '1000', per: 'day' } as const;
   const price = { model: 'demo', input: '1', output: '1', cacheRead: undefined } as const;
   const others: readonly Operation[] = [
@@ -46,6 +58,7 @@ test('every kind of operation is entered with who, what was asked, before and af
     { kind: 'plan_account', accountId, plan: 'pro' },
     { kind: 'limit_account', accountId, concurrencyMax: 3 },
     { kind: 'budget_account', accountId, budget },
+    { kind: 'budget_member', accountId, userId, budget },
     { kind: 'limit_credit', accountId, microcents: '5' },
     { kind: 'suspend_account', accountId, reason: 'because' },
     { kind: 'revive_account', accountId },

@@ -1,8 +1,6 @@
 import Type from 'typebox';
 import type { Static } from 'typebox';
 
-import { checkedBudget } from '../../accounts/budget.ts';
-import type { BudgetInput } from '../../accounts/budget.ts';
 import { faultOfLimits, limitMax, listMax } from '../../accounts/key-limits.ts';
 import type { KeyLimits } from '../../accounts/key-limits.ts';
 import { operate } from '../../accounts/operations.ts';
@@ -12,27 +10,23 @@ import { ApiError } from '../../platform/errors.ts';
 import type { ApiKey } from '../../store/repositories/keys.ts';
 import { perMinute } from '../api.ts';
 import { notThere } from '../input.ts';
-import { keyObjects, keySchema, limitResets, periodOfReset } from '../key-object.ts';
+import { keyObjects, keySchema } from '../key-object.ts';
 import type { KeyObject } from '../key-object.ts';
+import { budgetAskedFor, limitSettings } from '../limit-object.ts';
 import { operationsOf } from '../operations-of.ts';
 import { everyRole, mayMakeKeys, roles, route } from '../route.ts';
 import type { AccountRoute, Call, Role } from '../route.ts';
-import { centsMax, listOf, listSchema, microcentsPerCent, nullable, pageLimit, pageQuery } from '../wire.ts';
+import { listOf, listSchema, nullable, pageLimit, pageQuery } from '../wire.ts';
 
 const params = Type.Object({ id: Type.String({ pattern: '^key_[0-9A-Za-z]{1,64}$' }) });
 const name = Type.String({ minLength: 1, maxLength: 100 });
-/** Ten billion dollars in cents: the maximum of a budget. */
-const cents = Type.Integer({ minimum: 0, maximum: centsMax });
 const rate = Type.Integer({ minimum: 1, maximum: limitMax });
 const texts = (maxItems: number, what: string) =>
   Type.Array(Type.String({ minLength: 1, maxLength: 128 }), { maxItems, description: what });
 
 /** The settings of an inference key, at its creation and later. */
 const settings = {
-  limit_cents: Type.Optional(nullable(cents)),
-  limit_reset: Type.Optional(
-    nullable(Type.Enum([...limitResets], { description: 'null: the limit is for the whole life of the key.' })),
-  ),
+  ...limitSettings,
   expires_at: Type.Optional(nullable(Type.Integer({ minimum: 0, description: 'Unix seconds; null: never.' }))),
   allowed_models: Type.Optional(nullable(texts(1000, 'Ids of models; null: all models that the account may use.'))),
   allowed_endpoints: Type.Optional(nullable(texts(listMax, 'Paths such as `/v1/messages`; null: all.'))),
@@ -173,7 +167,7 @@ export const keyRoutes: readonly AccountRoute[] = [
           expiresAt: input.expiresAt ?? undefined,
           models: input.models ?? undefined,
           limits: input.limits === undefined ? undefined : withoutNulls(input.limits),
-          budget: input.budget ?? undefined,
+          budget: body.limit_cents === undefined ? undefined : (budgetAskedFor(body, null) ?? undefined),
           tags: input.tags,
           role: type === 'management' ? role : undefined,
         },
@@ -216,7 +210,8 @@ export const keyRoutes: readonly AccountRoute[] = [
           'Only name, expires_at, ip_ranges and disabled of a management key can change.',
         );
       const input = readSettings(call, body, body.type);
-      const budget = await changedBudget(call, key.id);
+      const { repositories } = call.services.operations;
+      const budget = budgetAskedFor(body, await repositories.getBudget({ subject: key.id }));
       const services = operationsOf(call);
       const { expiresAt, models, limits, tags } = input;
       const edit = { name: body.name, expiresAt, models, limits, tags, disabled: body.disabled };
@@ -381,7 +376,6 @@ interface ReadSettings {
   readonly models: readonly string[] | null | undefined;
   readonly limits: { readonly [Limit in keyof KeyLimits]?: KeyLimits[Limit] | null } | undefined;
   readonly tags: readonly string[] | undefined;
-  readonly budget: BudgetInput | null | undefined;
 }
 
 /** Throws `unsupported_value` with the faulty field. */
@@ -416,33 +410,6 @@ function readSettings(
     models,
     limits: Object.keys(limits).length === 0 ? undefined : limits,
     tags,
-    budget: budgetOf(body),
-  };
-}
-
-function budgetOf({ limit_cents: limit, limit_reset: reset }: Settings): BudgetInput | null | undefined {
-  if (limit === undefined || limit === null) return limit;
-  const input: BudgetInput = {
-    microcents: String(BigInt(limit) * microcentsPerCent),
-    per: reset === undefined || reset === null ? 'total' : periodOfReset[reset],
-  };
-  checkedBudget(input);
-  return input;
-}
-
-/** For a key with a limit, a new period alone keeps the amount, and a new amount alone the period. */
-async function changedBudget(
-  { body, services }: KeyCall & { readonly body: Settings },
-  keyId: string,
-): Promise<BudgetInput | null | undefined> {
-  const { limit_cents: limit, limit_reset: reset } = body;
-  if (limit === null || (limit === undefined && reset === undefined)) return limit;
-  const known = await services.operations.repositories.getBudget({ subject: keyId });
-  if (limit === undefined && known === null)
-    throw new ApiError('unsupported_value', 'The key has no limit: give limit_cents too.', { param: 'limit_reset' });
-  return {
-    microcents: String(limit === undefined ? known!.amountMicrocents : BigInt(limit) * microcentsPerCent),
-    per: reset === undefined ? (known?.per ?? 'total') : reset === null ? 'total' : periodOfReset[reset],
   };
 }
 

@@ -7,10 +7,13 @@ import { newPersonId } from '../../accounts/owner.ts';
 import { ApiError } from '../../platform/errors.ts';
 import { invitationMail } from '../../accounts/users/mails.ts';
 import { deadLink } from '../../accounts/users/users.ts';
+import { memberSubject, readMemberSubject } from '../../store/budget.ts';
+import type { BudgetStatus } from '../../store/repositories/budgets.ts';
 import type { InvitationRow } from '../../store/repositories/invitations.ts';
 import type { MemberRow } from '../../store/repositories/members.ts';
 import { StoreError } from '../../store/store-error.ts';
 import { notThere } from '../input.ts';
+import { budgetAskedFor, limitOf, limitSchema, limitSettings } from '../limit-object.ts';
 import { operationsOf } from '../operations-of.ts';
 import { everyRole, mayManage, roles, route } from '../route.ts';
 import type { AccountRoute, Call, Role } from '../route.ts';
@@ -45,9 +48,12 @@ export const memberSchema = Type.Object({
   joined_at: Type.Integer({ description: 'Unix seconds.' }),
   last_sign_in_at: nullable(
     Type.Integer({
-      description: 'Unix seconds; null: not since they joined. Owners and admins see everybody’s, others their own.',
+      description:
+        'Unix seconds; null: not since they joined. Owners and admins see everybody’s and their limits, others their own.',
     }),
   ),
+  /** Of all keys in their name in the account. */
+  ...limitSchema,
 });
 const invitation = Type.Object({
   id: Type.String({ description: '`inv_…`' }),
@@ -75,7 +81,7 @@ export const memberRoutes: readonly AccountRoute[] = [
     query: membersQuery,
     answers: [{ status: 200, description: 'Members of the account.', schema: listSchema(memberSchema) }],
     errors: ['http_404'],
-    handle: async (call) => await membersPage(call.services, call.account.id, call.query, maySeeSignIns(call)),
+    handle: async (call) => await membersPage(call.services, call.account.id, call.query, maySeeMore(call)),
   }),
   route({
     method: 'get',
@@ -90,7 +96,7 @@ export const memberRoutes: readonly AccountRoute[] = [
     errors: ['http_404'],
     handle: async (call) => {
       const row = await memberMeant(call);
-      return memberOf(row, await signInsOf(call.services, [row], maySeeSignIns(call)));
+      return memberOf(row, await moreOf(call.services, call.account.id, [row], maySeeMore(call)));
     },
   }),
   route({
@@ -98,28 +104,34 @@ export const memberRoutes: readonly AccountRoute[] = [
     path: '/v1/members/{id}',
     operationId: 'editMember',
     tag,
-    summary: 'Change a role',
+    summary: 'Change a role or a budget',
     description:
-      'Takes effect at once, in existing sessions too. Only an owner can add or remove owners; an account needs one.',
+      'Fields that are left out stay. A role takes effect at once, in existing sessions too; only an owner can add, change or remove owners, and an account needs one. `limit_cents` is the most that all keys in their name may spend together; null removes it. It applies from the next request on, on every replica within a second.',
     access: mayManage,
     stepUp: true,
     params: memberId,
-    body: Type.Object({ role }, { additionalProperties: false }),
+    body: Type.Object({ role: Type.Optional(role), ...limitSettings }, { additionalProperties: false }),
     answers: [{ status: 200, description: 'The member as they are now.', schema: memberSchema }],
     errors: ['http_403', 'http_404', 'http_409'],
     handle: async (call) => {
       const before = await memberMeant(call);
       const { account, body } = call;
       refuseBeyond(account.role, before.role);
-      refuseBeyond(account.role, body.role);
-      await changeRole(call, before, body.role);
-      await call.audit({
-        action: 'member.edit',
-        target: before.userId,
-        before: { role: before.role },
-        after: { role: body.role },
-      });
-      return memberOf({ ...before, role: body.role }, await signInsOf(call.services, [before], maySeeSignIns(call)));
+      const { userId } = before;
+      const { role = before.role } = body;
+      refuseBeyond(account.role, role);
+      const subject = memberSubject(account.id, userId);
+      const budget = budgetAskedFor(body, await call.services.operations.repositories.getBudget({ subject }));
+      if (body.role !== undefined) {
+        await changeRole(call, before, role);
+        await call.audit({ action: 'member.edit', target: userId, before: { role: before.role }, after: { role } });
+      }
+      if (budget !== undefined)
+        await operate(
+          { kind: 'budget_member', accountId: account.id, userId, budget: budget ?? undefined },
+          operationsOf(call),
+        );
+      return memberOf({ ...before, role }, await moreOf(call.services, account.id, [before], maySeeMore(call)));
     },
   }),
   route({
@@ -350,22 +362,36 @@ async function changeRole(
   }
 }
 
-/** Whose last sign-in the sender may see, as in the log of changes: everybody's, or their own. */
-function maySeeSignIns({ account, principal }: Pick<Call, 'account' | 'principal'>): (userId: string) => boolean {
+/** Whose last sign-in and budget the sender may see, as in the log of changes: everybody's, or their own. */
+function maySeeMore({ account, principal }: Pick<Call, 'account' | 'principal'>): (userId: string) => boolean {
   const seesAll = account.role === 'owner' || account.role === 'admin';
   const own = principal.kind === 'user' ? principal.userId : undefined;
   return (userId) => seesAll || userId === own;
 }
 
-/** When members last signed in, by their id, of those whom the sender may see. */
-async function signInsOf(
-  { operations }: Pick<AccountServices, 'operations'>,
+/** What is known of members besides their rows. */
+interface More {
+  /** When they last signed in, by their id. */
+  readonly signIns: ReadonlyMap<string, number>;
+  /** By their id. */
+  readonly budgets: ReadonlyMap<string, BudgetStatus>;
+}
+
+/** Of those whom the sender may see. */
+async function moreOf(
+  { operations: { repositories, now } }: Pick<AccountServices, 'operations'>,
+  accountId: string,
   members: readonly MemberRow[],
   maySee: (userId: string) => boolean,
-): Promise<ReadonlyMap<string, number>> {
+): Promise<More> {
   const userIds = members.map(({ userId }) => userId).filter(maySee);
-  const signIns = await operations.repositories.lastSignIns({ userIds });
-  return new Map(signIns.map(({ userId, at }) => [userId, at]));
+  const signIns = await repositories.lastSignIns({ userIds });
+  const subjects = userIds.map((userId) => memberSubject(accountId, userId));
+  const budgets = await repositories.budgetsOf({ subjects, at: now() });
+  return {
+    signIns: new Map(signIns.map(({ userId, at }) => [userId, at])),
+    budgets: new Map(budgets.map((budget) => [readMemberSubject(budget.balance.subject)!.userId, budget])),
+  };
 }
 
 export async function membersPage(
@@ -375,16 +401,16 @@ export async function membersPage(
   maySee: (userId: string) => boolean,
 ) {
   const rows = await services.operations.repositories.listMembers({ accountId, limit: limit + 1, after });
-  const signIns = await signInsOf(services, rows, maySee);
+  const more = await moreOf(services, accountId, rows, maySee);
   return listOf(
     rows,
     limit,
-    (row) => memberOf(row, signIns),
+    (row) => memberOf(row, more),
     ({ userId }) => userId,
   );
 }
 
-const memberOf = ({ userId, name, email, role, joinedAt }: MemberRow, signIns: ReadonlyMap<string, number>) => ({
+const memberOf = ({ userId, name, email, role, joinedAt }: MemberRow, { signIns, budgets }: More) => ({
   id: userId,
   object: 'member' as const,
   name,
@@ -393,6 +419,7 @@ const memberOf = ({ userId, name, email, role, joinedAt }: MemberRow, signIns: R
   joined_at: secondsOf(joinedAt),
   // What they did before they joined is their own affair.
   last_sign_in_at: (signIns.get(userId) ?? 0) < joinedAt ? null : secondsOf(signIns.get(userId)!),
+  ...limitOf(budgets.get(userId)),
 });
 
 const invitationOf = ({ id, email, role, invitedBy, createdAt, expiresAt }: InvitationRow) => ({

@@ -1,8 +1,9 @@
 import Type from 'typebox';
 
+import { memberSubject } from '../../store/budget.ts';
 import { timeZoneNamed } from '../../platform/calendar/time-zone.ts';
 import { taxStatuses } from '../../tax/tax.ts';
-import { madeAccount, theAccount } from '../audit-subjects.ts';
+import { madeAccount, theAccount, theMember } from '../audit-subjects.ts';
 import { checkedBilling } from '../billing-details.ts';
 import { budgetSchema, setBudget } from '../budget.ts';
 import { checkedModels, checkedName } from '../checks.ts';
@@ -106,6 +107,16 @@ export const accountOperations = {
     audit: { action: 'account.budget', subject: theAccount },
     run: async ({ accountId, budget }, services) =>
       setBudget('account', await accountMeant(accountId, services.repositories), budget, services),
+  }),
+
+  /** Sets, replaces or removes the budget for all keys in a person's name in one account together. */
+  budget_member: operation({
+    schema: Type.Object({ ...ofAccount, userId: text, budget: Type.Optional(budgetSchema) }),
+    audit: { action: 'member.budget', subject: theMember },
+    run: async ({ accountId: named, userId, budget }, services) => {
+      const accountId = await accountMeant(named, services.repositories);
+      return await setBudget('member', memberSubject(accountId, userId), budget, services);
+    },
   }),
 
   /** Refuses its keys, and cuts what runs on them. */

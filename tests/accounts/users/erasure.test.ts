@@ -6,6 +6,7 @@ import { accountRoutes } from '../../../src/account-api/routes.ts';
 import { provedForMs } from '../../../src/account-api/senders.ts';
 import { operate } from '../../../src/accounts/operations.ts';
 import { openHost } from '../../account-api/host.ts';
+import { memberSubject } from '../../../src/store/budget.ts';
 import { openConnection } from '../../../src/store/sqlite/connection.ts';
 import { Browser, password, person, tokenOf } from './person.ts';
 
@@ -32,6 +33,8 @@ test('a user who deletes their account is gone from every table, but for ids', a
     recipients: { members: [id, owner.id], addresses: ['ADA_lovelace@example.org', 'other@example.org'] },
   });
   assert.ok(alert.status < 300, JSON.stringify(alert.body));
+  const budget = await owner.browser.ask('PATCH', `/v1/members/${id}`, { limit_cents: 500 });
+  assert.equal(budget.status, 200, JSON.stringify(budget.body));
   const invited = await owner.browser.ask('POST', '/v1/invites', { email: 'ada_lovelace@example.org', role: 'viewer' });
   assert.equal(invited.status, 200, JSON.stringify(invited.body));
   await repositories.addMail({
@@ -78,6 +81,8 @@ test('a user who deletes their account is gone from every table, but for ids', a
   const own = logged.filter(({ actor }) => actor.id === id);
   assert.ok(own.some(({ action }) => action === 'person.delete'));
   assert.ok(own.some(({ action, accountId }) => action === 'member.remove' && accountId === 'acct_a'));
+
+  assert.equal(await repositories.getBudget({ subject: memberSubject('acct_a', id) }), null);
 
   // Whatever is in the file: no name and no address of theirs.
   const connection = openConnection(host.file);

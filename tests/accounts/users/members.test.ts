@@ -236,6 +236,83 @@ test('owners and admins see when members last signed in since they joined, other
   assert.deepEqual([one['id'], one['last_sign_in_at']], [owner.id, null]);
 });
 
+test('owners and admins set what a member may spend; an admin not for an owner, and others see their own alone', async (t) => {
+  const { host, join } = await scene(t);
+  const [owner, admin, billing, viewer] = [
+    await join('owner', 'owner'),
+    await join('admin', 'admin'),
+    await join('billing', 'billing'),
+    await join('viewer', 'viewer'),
+  ];
+  const set = (by: Browser, { id }: { readonly id: string }, json: object) =>
+    by.ask('PATCH', `/v1/members/${id}`, json);
+  const limit = { limit_cents: 250, limit_reset: 'weekly' };
+  for (const [by, of] of [
+    [admin, owner],
+    [billing, viewer],
+    [viewer, viewer],
+  ] as const)
+    assert.equal((await set(by, of, limit)).status, 403);
+  const early = await set(admin, viewer, { limit_reset: 'daily' });
+  assert.deepEqual([early.status, early.body['error'].param], [400, 'limit_reset']);
+  for (const [json, param] of [
+    [{ limit_cents: -1 }, 'limit_cents'],
+    [{ limit_cents: 1.5 }, 'limit_cents'],
+    [{ limit_cents: 1, limit_reset: 'hourly' }, 'limit_reset'],
+  ] as const) {
+    const { status, body } = await set(admin, viewer, json);
+    assert.deepEqual([status, body['error'].param], [422, param]);
+  }
+  const both = (await set(admin, viewer, { ...limit, role: 'developer' })).body;
+  assert.deepEqual(
+    [both['role'], both['limit_cents'], both['limit_microcents'], both['limit_remaining_microcents']],
+    ['developer', 250, 250_000_000, 250_000_000],
+  );
+  assert.equal((await set(admin, viewer, { limit_reset: 'daily' })).body['limit_cents'], 250, 'the amount stays');
+  assert.equal((await set(owner, owner, { limit_cents: 7 })).body['limit_reset'], null);
+  const seen = async (by: Browser) =>
+    (await by.ask('GET', '/v1/members')).body['data'].map((member: Record<string, unknown>) => [
+      member['name'],
+      member['limit_cents'],
+      member['limit_reset'],
+    ]);
+  const none = [
+    ['billing', null, null],
+    ['admin', null, null],
+  ];
+  const all = [['viewer', 250, 'daily'], ...none, ['owner', 7, null]];
+  assert.deepEqual([await seen(owner), await seen(admin)], [all, all]);
+  assert.deepEqual(await seen(viewer), [['viewer', 250, 'daily'], ...none, ['owner', null, null]]);
+
+  const { repositories } = host.services.operations;
+  const logged = await repositories.listAudit({ accountId: 'acct_a', limit: 100 });
+  const changes = logged.filter(({ action, outcome }) => action === 'member.budget' && outcome === 'done');
+  assert.deepEqual(
+    changes.map(({ actor, target, before, after }) => [actor.id, target, before, after].map(String)),
+    [
+      [
+        owner.id,
+        owner.id,
+        '{"role":"owner","budget":null}',
+        '{"role":"owner","budget":{"microcents":"7000000","per":"total"}}',
+      ],
+      [
+        admin.id,
+        viewer.id,
+        '{"role":"developer","budget":{"microcents":"250000000","per":"week"}}',
+        '{"role":"developer","budget":{"microcents":"250000000","per":"day"}}',
+      ],
+      [
+        admin.id,
+        viewer.id,
+        '{"role":"developer","budget":null}',
+        '{"role":"developer","budget":{"microcents":"250000000","per":"week"}}',
+      ],
+    ],
+  );
+  assert.equal((await set(admin, viewer, { limit_cents: null })).body['limit_cents'], null);
+});
+
 test('what a member did keeps their name when they have left; what they do here later has none', async (t) => {
   const { host, join, clock } = await scene(t);
   const owner = await join('owner', 'owner');
