@@ -3,16 +3,19 @@ import { OperationError } from '../accounts/operation.ts';
 import { dollars } from '../platform/dollars.ts';
 import type { BudgetPeriod } from '../store/budget.ts';
 import type { BudgetStatus } from '../store/repositories/budgets.ts';
+import type { MemberRow } from '../store/repositories/members.ts';
 import type { Repositories } from '../store/repositories/repositories.ts';
 import type { Context } from './context.ts';
-import { writing } from './database.ts';
+import { reading, writing } from './database.ts';
 
 export interface BudgetOptions {
   readonly per: BudgetPeriod;
   readonly none?: boolean;
+  /** Of the account: their address or their id. */
+  readonly member?: string;
 }
 
-/** Sets, replaces or removes the budget of a key or an account. */
+/** Sets, replaces or removes the budget of a key, an account or one of its members. */
 export async function setBudget(
   context: Context,
   options: BudgetOptions,
@@ -23,17 +26,36 @@ export async function setBudget(
   if ((amountMicrocents === undefined) === (options.none !== true))
     throw new OperationError('Give an amount in dollars, or --none.');
   const budget = amountMicrocents === undefined ? undefined : inputOf(amountMicrocents, options.per);
+  const member = options.member === undefined ? undefined : await memberNamed(context, id, options.member);
   const answer = await writing(
     context,
-    of === 'key' ? { kind: 'budget_key', keyId: id, budget } : { kind: 'budget_account', accountId: id, budget },
+    member !== undefined
+      ? { kind: 'budget_member', accountId: id, userId: member.userId, budget }
+      : of === 'key'
+        ? { kind: 'budget_key', keyId: id, budget }
+        : { kind: 'budget_account', accountId: id, budget },
   );
-  context.print.result({ id: answer.id, budget: answer.budget === null ? null : budgetJson(statusOf(answer)) }, [
+  const shownId = member?.userId ?? answer.id;
+  const name = member?.email ?? answer.id;
+  context.print.result({ id: shownId, budget: answer.budget === null ? null : budgetJson(statusOf(answer)) }, [
     answer.budget === null
-      ? `${answer.id} has no budget from now on.`
-      : `${answer.id} may spend ${inWords(statusOf(answer))} from now on; running requests continue. ` +
+      ? `${name} has no budget from now on.`
+      : `${name} may spend ${inWords(statusOf(answer))} from now on; running requests continue. ` +
         `${dollars(statusOf(answer).spentMicrocents)} is spent${renewal(statusOf(answer))}.`,
   ]);
   return 0;
+}
+
+async function memberNamed(context: Context, accountId: string, named: string): Promise<MemberRow> {
+  return await reading(context, async (repositories) => {
+    for (let after: string | undefined; ;) {
+      const page = await repositories.listMembers({ accountId, limit: 100, after });
+      const found = page.find(({ userId, email }) => userId === named || email === named.toLowerCase());
+      if (found !== undefined) return found;
+      after = page.at(-1)?.userId;
+      if (after === undefined) throw new OperationError(`The account ${accountId} has no member ${named}.`);
+    }
+  });
 }
 
 export const inputOf = (microcents: bigint, per: BudgetPeriod): BudgetInput => ({

@@ -458,7 +458,10 @@ export function commandProgram(exit: (code: number) => void = () => {}, around =
     )
     .option('--email <address>', 'address for invoices and receipts; none: they are not sent')
     .action(action(() => import('./billing.ts').then(({ setBilling }) => setBilling)));
-  budget(accounts, 'account', 'set the budget of an account for a period, for all its keys together');
+  budget(accounts, 'account', 'set the budget of an account for a period, for all its keys together').option(
+    '--member <address>',
+    'instead of one of its members, by address or id, for all keys in their name together',
+  );
   command(accounts, 'allow', 'set the models that the keys of an account may use')
     .option('--account <account-id>', 'the account (default: the only one)')
     .option('--model <model>', 'an allowed model; repeatable', collected)

@@ -101,6 +101,21 @@ function commands(running: boolean): void {
     if (running) assert.equal(await ask(key), 200);
   });
 
+  test('accounts budget --member: of all keys in their name, by their address', async () => {
+    const { accountId } = service;
+    const owner = ['--member', 'Olga@example.org'];
+    const made = jsonOf(await run('owner', 'create', '--email', 'olga@example.org', '--json')) as object;
+    assert.ok(made);
+    const set = await run('accounts', 'budget', accountId, '3', '--per', 'day', ...owner);
+    assert.match(set.stdout, /^olga@example\.org may spend \$3\.00 a day from now on;/, set.stderr);
+    const taken = jsonOf(await run('accounts', 'budget', accountId, '--none', ...owner, '--json')) as Listed;
+    assert.match(taken.id, /^[0-9a-f]{32}$/);
+    const byId = await run('accounts', 'budget', accountId, '3', '--member', taken.id);
+    assert.equal(byId.code, 0, byId.stderr);
+    const none = await run('accounts', 'budget', accountId, '3', '--member', 'eve@example.org');
+    assert.deepEqual([none.code, /has no member eve@example\.org\./.test(none.stderr)], [1, true], none.stderr);
+  });
+
   test('what cannot be is refused in words', async () => {
     for (const [code, said, ...args] of [
       [1, /There is no live key key_none\. List them with: tokenhouse keys list/, 'keys', 'budget', 'key_none', '1'],
