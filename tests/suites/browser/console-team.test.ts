@@ -102,6 +102,28 @@ test('somebody is invited, joins with codes, becomes an admin, and is removed', 
   await page.waitForURL(/\/requests\?user=[0-9a-f]{32}$/);
   await until(async () => (await page.locator('[data-row]').count()) === 1);
 
+  // What all of her keys may spend together: the owner sets it, and both see what is used of it.
+  await page.goto(`${service.accountUrl}/team`);
+  await row.getByRole('button', { name: 'Actions for Dora' }).click();
+  await page.getByRole('menuitem', { name: 'Set budget' }).click();
+  await page.getByRole('textbox', { name: /^Budget/ }).fill('2,50');
+  assert.equal(await page.getByLabel('Renews').inputValue(), 'monthly');
+  await boss.look();
+  await boss.press('Save');
+  await boss.reads('The budget of Dora is changed');
+  await row.getByRole('meter', { name: 'Budget' }).waitFor();
+  assert.match(await row.innerText(), /\$0\.0\d+ of \$2\.50\s+renews \D*1\D/);
+  await boss.look();
+  await dora.page.goto(`${service.accountUrl}/team`);
+  const own = dora.page.getByRole('row', { name: /^Dora you/ });
+  await own.getByRole('meter', { name: 'Budget' }).waitFor();
+  assert.match(await own.innerText(), / of \$2\.50\s+renews /);
+  await dora.page.getByRole('button', { name: 'Actions for Dora' }).click();
+  await dora.page.getByRole('menuitem', { name: 'Leave the account' }).waitFor();
+  assert.equal(await dora.page.getByRole('menuitem', { name: 'Set budget' }).count(), 0);
+  await dora.page.keyboard.press('Escape');
+  await dora.look();
+
   await page.goto(`${service.accountUrl}/team`);
   await row.getByRole('button', { name: 'Actions for Dora' }).click();
   await page.getByRole('menuitem', { name: 'Change role' }).click();
@@ -137,7 +159,7 @@ test('somebody is invited, joins with codes, becomes an admin, and is removed', 
   await page.getByLabel('What', { exact: true }).fill('member');
   await page.keyboard.press('Enter');
   await page.waitForURL(`${service.accountUrl}/audit?action=member`);
-  await until(async () => (await page.locator('[data-row]').count()) === 2);
+  await until(async () => (await page.locator('[data-row]').count()) === 3);
   await page.keyboard.press('Tab');
   await page.getByRole('link', { name: 'member.edit' }).click();
   await page.getByRole('row', { name: 'role developer admin' }).waitFor();

@@ -1,7 +1,7 @@
 import { useGet } from '../../api/use-api.ts';
 import type { SendInput } from '../../api/use-api.ts';
 import { Checkbox, Field, FieldRow, MoreFields, Select, TextArea, TextField } from '../../components/form.tsx';
-import { centsOf, dollarsTyped } from '../../format/money.ts';
+import { LimitFields, limitIn } from '../../components/limit.tsx';
 import { useText } from '../../i18n/text.ts';
 import type { Key } from './key.ts';
 import type { KeyTexts } from './messages/en.ts';
@@ -26,22 +26,7 @@ export function KeyFields({ of: key }: { readonly of?: Key }) {
         autoComplete="off"
         autoFocus={isNew}
       />
-      <FieldRow>
-        <TextField
-          name="limit_cents"
-          label={t('budget')}
-          hint={t('budgetHint')}
-          optional
-          isMoney
-          defaultValue={typeof key?.limit_cents === 'number' ? dollarsTyped(key.limit_cents) : ''}
-        />
-        <Select
-          name="limit_reset"
-          label={t('renews')}
-          defaultValue={key?.limit_reset ?? (isNew ? 'monthly' : 'total')}
-          options={(['daily', 'weekly', 'monthly', 'total'] as const).map((value) => ({ value, text: t(value) }))}
-        />
-      </FieldRow>
+      <LimitFields of={key} hint={t('budgetHint')} />
       <Expiry {...(key === undefined ? {} : { of: key })} />
       <Models chosen={key?.allowed_models ?? null} />
       <MoreFields
@@ -149,15 +134,12 @@ export function settingsIn(
     text(name)
       .split(/[\s,]+/)
       .filter((one) => one !== '');
-  const budget = text('limit_cents') === '' ? null : (centsOf(text('limit_cents')) ?? null);
-  const reset = text('limit_reset');
   const expiry = text('expires_at');
   const models = form.getAll('model').map(String);
   const ranges = list('ip_ranges');
   return {
     name: text('name'),
-    limit_cents: budget,
-    limit_reset: budget === null || reset === 'total' ? null : (reset as 'daily' | 'weekly' | 'monthly'),
+    ...limitIn(form),
     expires_at:
       expiry === 'never' ? null : expiry === 'date' ? current : Math.floor(now / 1000) + Number(expiry) * daySeconds,
     allowed_models: models.length === 0 ? null : models,

@@ -6,6 +6,7 @@ import { useGet, useSend } from '../../api/use-api.ts';
 import { Button } from '../../components/button.tsx';
 import { ConfirmDialog, Dialog } from '../../components/dialog.tsx';
 import { Form, FormButtons } from '../../components/form.tsx';
+import { LimitFields, limitIn } from '../../components/limit.tsx';
 import { Loaded } from '../../components/state.tsx';
 import { toast } from '../../components/toast.tsx';
 import { useText } from '../../i18n/text.ts';
@@ -45,6 +46,39 @@ export function RoleDialog({ of: member, own, onClose }: RoleDialogProps) {
         <FormButtons>
           <Button type="submit" look="primary" busy={change.isPending}>
             {t('changeRole')}
+          </Button>
+        </FormButtons>
+      </Form>
+    </Dialog>
+  );
+}
+
+interface BudgetDialogProps {
+  readonly of: Member;
+  readonly onClose: () => void;
+}
+
+export function BudgetDialog({ of: member, onClose }: BudgetDialogProps) {
+  const t = useText<TeamTexts>('team');
+  const change = useSend('patch', '/v1/members/{id}', { refreshes: ['/v1/members'] });
+  const submit = (form: FormData): void =>
+    change.mutate(
+      { params: { path: { id: member.id } }, body: limitIn(form) },
+      {
+        onSuccess: () => {
+          toast(t('budgetChanged', { name: member.name }));
+          onClose();
+        },
+      },
+    );
+  return (
+    <Dialog title={t('budgetOf', { name: member.name })} onClose={onClose}>
+      <p>{t('budgetText')}</p>
+      <Form error={change.error} onSubmit={submit}>
+        <LimitFields of={member} hint={t('budgetHint')} />
+        <FormButtons>
+          <Button type="submit" look="primary" busy={change.isPending}>
+            {t('save')}
           </Button>
         </FormButtons>
       </Form>

@@ -8,6 +8,7 @@ import { Badge } from '../../components/badge.tsx';
 import { IconButton, LinkButton } from '../../components/button.tsx';
 import { Money, Time } from '../../components/figures.tsx';
 import { MoreIcon } from '../../components/icons.tsx';
+import { LimitBar } from '../../components/limit.tsx';
 import { Menu, MenuItem, MenuLine } from '../../components/menu.tsx';
 import { Page, Panel } from '../../components/page.tsx';
 import { EmptyState } from '../../components/state.tsx';
@@ -19,7 +20,7 @@ import { useText } from '../../i18n/text.ts';
 import { teamRoute } from './area.tsx';
 import { InviteDialog } from './invite.tsx';
 import { Invitations } from './invitations.tsx';
-import { RemoveDialog, RoleDialog } from './member-dialogs.tsx';
+import { BudgetDialog, RemoveDialog, RoleDialog } from './member-dialogs.tsx';
 import { RoleTable } from './role-table.tsx';
 import { roleNames } from './role-texts.ts';
 import { isAtMost } from './roles.ts';
@@ -108,6 +109,11 @@ function Members() {
           </Link>
         ),
     },
+    {
+      head: t('budget'),
+      // Null for those of others, where they may not see them.
+      cell: (member) => (member.limit_microcents === null ? '–' : <Budget of={member} />),
+    },
     { head: t('actions'), bare: true, cell: (member) => <MemberMenu of={member} onOpen={setOpen} /> },
   ];
   return (
@@ -123,13 +129,29 @@ function Members() {
       {open?.what === 'role' && account !== undefined && (
         <RoleDialog of={open.member} own={account.role} onClose={close} />
       )}
+      {open?.what === 'budget' && <BudgetDialog of={open.member} onClose={close} />}
       {open?.what === 'remove' && <RemoveDialog of={open.member} isSelf={open.member.id === me.id} onClose={close} />}
     </Panel>
   );
 }
 
+function Budget({ of: member }: { readonly of: Member }) {
+  const t = useText<TeamTexts>('team');
+  return (
+    // One cell: on a phone it is beside its title.
+    <div>
+      <LimitBar of={member} />
+      {member.limit_resets_at !== null && (
+        <div className={styles['renews']}>
+          {t('renews')} <Time at={member.limit_resets_at} dateOnly />
+        </div>
+      )}
+    </div>
+  );
+}
+
 interface OpenDialog {
-  readonly what: 'role' | 'remove';
+  readonly what: 'role' | 'budget' | 'remove';
   readonly member: Member;
 }
 
@@ -157,6 +179,7 @@ function MemberMenu({ of: member, onOpen }: MemberMenuProps) {
         </>
       )}
       {changes && <MenuItem onSelect={() => onOpen({ what: 'role', member })}>{t('changeRole')}</MenuItem>}
+      {changes && <MenuItem onSelect={() => onOpen({ what: 'budget', member })}>{t('setBudget')}</MenuItem>}
       {(isSelf || changes) && (
         <MenuItem danger onSelect={() => onOpen({ what: 'remove', member })}>
           {isSelf ? t('leave') : t('remove')}

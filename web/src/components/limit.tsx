@@ -1,0 +1,72 @@
+/** The budget of a key or a member: how much of it is used, and the fields that set it. */
+import type { AppTexts } from '../app/messages/en.ts';
+import type { Got } from '../api/use-api.ts';
+import { centsOf, dollarsTyped, formatMoney } from '../format/money.ts';
+import { useText } from '../i18n/text.ts';
+import { FieldRow, Select, TextField } from './form.tsx';
+import { Meter } from './meter.tsx';
+
+type Limit = Pick<
+  Got<'/v1/keys/{id}'>,
+  'limit_cents' | 'limit_microcents' | 'limit_remaining_microcents' | 'limit_reset'
+>;
+
+/** What has been spent in the period of the budget; nothing where there is no budget. */
+export function LimitBar({ of }: { readonly of: Limit }) {
+  const t = useText<AppTexts>('app');
+  const { limit_microcents: limit, limit_remaining_microcents: left } = of;
+  if (limit === null) return null;
+  const spent = limit - (left ?? 0);
+  return (
+    <Meter label={t('budget')} value={spent} max={limit}>
+      {t('spentOf', { spent: formatMoney(spent), limit: formatMoney(limit) })}
+    </Meter>
+  );
+}
+
+const resets = {
+  daily: 'renewsDaily',
+  weekly: 'renewsWeekly',
+  monthly: 'renewsMonthly',
+  total: 'renewsNever',
+} as const satisfies Record<string, keyof AppTexts>;
+type Reset = keyof typeof resets;
+
+interface LimitFieldsProps {
+  /** Left out: there is none yet. */
+  readonly of?: Limit | undefined;
+  readonly hint: string;
+}
+
+export function LimitFields({ of, hint }: LimitFieldsProps) {
+  const t = useText<AppTexts>('app');
+  const isSet = typeof of?.limit_cents === 'number';
+  return (
+    <FieldRow>
+      <TextField
+        name="limit_cents"
+        label={t('budget')}
+        hint={hint}
+        optional
+        isMoney
+        defaultValue={isSet ? dollarsTyped(of.limit_cents!) : ''}
+      />
+      <Select
+        name="limit_reset"
+        label={t('renews')}
+        defaultValue={isSet ? (of.limit_reset ?? 'total') : 'monthly'}
+        options={(Object.keys(resets) as Reset[]).map((value) => ({ value, text: t(resets[value]) }))}
+      />
+    </FieldRow>
+  );
+}
+
+/** What `LimitFields` has, as the API takes it; null where nothing is filled in. */
+export function limitIn(form: FormData): {
+  readonly limit_cents: number | null;
+  readonly limit_reset: Exclude<Reset, 'total'> | null;
+} {
+  const limit = centsOf(String(form.get('limit_cents') ?? '').trim()) ?? null;
+  const reset = form.get('limit_reset') as Reset;
+  return { limit_cents: limit, limit_reset: limit === null || reset === 'total' ? null : reset };
+}
