@@ -4,12 +4,15 @@ import type { TestService } from '../../support/service.ts';
 import type { Visitor } from '../../support/visitor.ts';
 import type { Person } from './browser.ts';
 
+/** Markup, a long word, and the other direction of writing: shown as they are. */
+export const hostileName = `<img src=x onerror="alert(1)"> ${'long'.repeat(15)} \u202Ertl`;
+
 interface Credentials {
   readonly email: string;
   readonly password: string;
 }
 
-/** With a password, and the code of an authenticator where one is asked for. */
+/** In any language with a password, and in English the code of an authenticator too. */
 export async function signIn(
   person: Person,
   { accountUrl }: TestService,
@@ -18,9 +21,9 @@ export async function signIn(
 ): Promise<void> {
   const { page } = person;
   await page.goto(`${accountUrl}/sign-in?next=${encodeURIComponent(next)}`);
-  await person.fill('E-mail address', email);
-  await page.getByLabel('Password').fill(password);
-  await page.getByRole('button', { name: 'Sign in', exact: true }).click();
+  await page.locator('input[name=email]').fill(email);
+  await page.locator('input[name=password]').fill(password);
+  await page.locator('button[type=submit]').click();
   if (code !== undefined) {
     await page.getByLabel('Code').fill(code());
     await page.getByRole('button', { name: 'Sign in', exact: true }).click();

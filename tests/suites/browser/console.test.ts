@@ -1,19 +1,14 @@
-/** Every page of the console in all themes, widths and languages; and what one does with the first ones. */
+/** What one does with the first pages of the console. How every page looks is in console-light and console-dark. */
 import assert from 'node:assert/strict';
-import { after, before, describe, test } from 'node:test';
+import { after, before, test } from 'node:test';
 import type { TestContext } from 'node:test';
 
 import { noFeatures, scriptedModel, TestService, until } from '../../support/service.ts';
 import { owner, ownerToken, Visitor } from '../../support/visitor.ts';
 import { looks, openBrowser, Person } from './browser.ts';
-import type { Look } from './browser.ts';
-import { consolePages } from './console-pages.ts';
+import { hostileName, signIn as signInWith } from './console-person.ts';
 
 const service = new TestService({ config: '' });
-/** Markup, a long word, and the other direction of writing: shown as they are. */
-const hostileName = `<img src=x onerror="alert(1)"> ${'long'.repeat(15)} \u202Ertl`;
-let keyId = '';
-let requestId = '';
 before(async () => {
   service.writeConfig(
     `server:\n  inference: { port: 0 }\n  account: { port: 0 }\nsign_in: { sign_up: open }\n${scriptedModel(
@@ -25,19 +20,12 @@ before(async () => {
 });
 after(() => service.dispose());
 
-const languages = ['en-US', 'de-DE', 'zh-CN'];
 const desktop = looks.find(({ name }) => name === 'light, 1280 px')!;
 
-const personAt = async (t: TestContext, look: Look = desktop, locale = 'en-US'): Promise<Person> =>
-  Person.at(await openBrowser(t), look, [service.accountUrl, service.url], locale);
+const personAt = async (t: TestContext): Promise<Person> =>
+  Person.at(await openBrowser(t), desktop, [service.accountUrl, service.url]);
 
-async function signIn(person: Person): Promise<void> {
-  await person.page.goto(`${service.accountUrl}/sign-in?next=/keys`);
-  await person.page.locator('input[name=email]').fill(owner.email);
-  await person.page.locator('input[name=password]').fill(owner.password);
-  await person.page.locator('button[type=submit]').click();
-  await person.page.waitForURL(`${service.accountUrl}/keys`);
-}
+const signIn = (person: Person): Promise<void> => signInWith(person, service, owner, { next: '/keys' });
 
 test('the link of the first start makes the owner, whose first key cannot be lost', async (t) => {
   const person = await personAt(t);
@@ -66,7 +54,6 @@ test('the link of the first start makes the owner, whose first key cannot be los
   await page.getByText('$0.00 of $2.50').waitFor();
   await page.getByRole('link', { name: hostileName }).click();
   await page.waitForURL(/\/keys\/key_/);
-  keyId = new URL(page.url()).pathname.split('/')[2]!;
   await person.look();
   await person.leave();
 });
@@ -109,7 +96,6 @@ test('the start page asks the model, and its light turns green for the request o
     body: JSON.stringify({ model: 'demo', messages: [{ role: 'user', content: 'hi' }] }),
   });
   assert.equal(answer.status, 200);
-  requestId = answer.headers.get('x-request-id')!;
   await person.reads(/It has arrived: demo, \d+ tokens/);
   await person.look();
   // Both requests are on the first page, in its figures, its chart and its list.
@@ -209,53 +195,3 @@ test('by keyboard: the palette, the rows, a menu and the way out', async (t) => 
   await person.reads('Schlüssel anlegen');
   await person.leave();
 });
-
-describe('every page', () => {
-  for (const look of looks)
-    for (const locale of languages)
-      test(`${look.name}, ${locale}`, async (t) => {
-        const person = await personAt(t, look, locale);
-        for (const { path, then } of consolePages.filter(({ signedIn }) => signedIn !== true))
-          await visit(person, path, then);
-        const rateRemains = watchRate(person);
-        await signIn(person);
-        for (const { path, then } of consolePages.filter(({ signedIn }) => signedIn === true)) {
-          await rateRemains();
-          if (/_nothing|(req|whe)_0+$/.test(path)) person.expects(404);
-          await visit(person, idsIn(path), then);
-        }
-        await person.leave();
-      });
-});
-
-/** No person opens a page twice a second. Resolves when the rate of the account API leaves room for one more. */
-function watchRate({ page }: Person): () => Promise<void> {
-  let remaining = Infinity;
-  let resetsAtMs = 0;
-  page.on('response', (answer) => {
-    const { 'ratelimit-remaining': rest, 'ratelimit-reset': seconds } = answer.headers();
-    if (rest === undefined || seconds === undefined) return;
-    remaining = Number(rest);
-    resetsAtMs = Date.now() + 1000 * Number(seconds);
-  });
-  const ofOnePage = 50;
-  return () => until(() => remaining > ofOnePage || Date.now() > resetsAtMs, 70_000);
-}
-
-const idsIn = (path: string): string =>
-  path.replace('KEY', keyId).replace('REQUEST', requestId).replace('ACCOUNT', service.accountId);
-
-/** What axe finds does not depend on the language: it looks at the pages in English. */
-async function visit(person: Person, path: string, then?: (person: Person) => Promise<void>): Promise<void> {
-  // A new document each time, also where only what is behind the # differs.
-  await person.page.goto('about:blank');
-  await person.page.goto(service.accountUrl + path);
-  await person.page.getByRole('heading', { level: 1 }).waitFor();
-  const loading = person.page.locator('[role=status][aria-label]:not([data-example] *)');
-  await until(async () => (await loading.count()) === 0);
-  const isEnglish = (await person.page.evaluate('navigator.language')) === 'en-US';
-  await person.look(isEnglish);
-  if (then === undefined) return;
-  await then(person);
-  await person.look(isEnglish);
-}

@@ -1,0 +1,4 @@
+/** Every page of the console in its dark colours. */
+import { sweepPages } from './console-sweep.ts';
+
+sweepPages('dark');

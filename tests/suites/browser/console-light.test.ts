@@ -1,0 +1,4 @@
+/** Every page of the console in its light colours. */
+import { sweepPages } from './console-sweep.ts';
+
+sweepPages('light');

@@ -1,0 +1,99 @@
+/** Every page of the console in one colour scheme, in all widths and languages: console-light.test.ts and console-dark.test.ts. */
+import assert from 'node:assert/strict';
+import { after, afterEach, before, beforeEach, describe, test } from 'node:test';
+
+import { noFeatures, scriptedModel, TestService, until } from '../../support/service.ts';
+import { owner, Visitor } from '../../support/visitor.ts';
+import { looks, openBrowser, Person } from './browser.ts';
+import type { Look } from './browser.ts';
+import { consolePages } from './console-pages.ts';
+import { hostileName, signIn } from './console-person.ts';
+
+const languages = ['en-US', 'de-DE', 'zh-CN'];
+
+export function sweepPages(colorScheme: Look['colorScheme']): void {
+  const service = new TestService({ config: '' });
+  let ids: Ids;
+  before(async () => {
+    service.writeConfig(
+      `server:\n  inference: { port: 0 }\n  account: { port: 0 }\nsign_in: { sign_up: open }\n${scriptedModel(
+        '- { say: [{ text: "It is " }, { text: "Paris." }] }',
+        { settings: noFeatures },
+      )}`,
+    );
+    await service.start();
+    ids = await fill(service);
+    await service.stop();
+  });
+  // A sweep makes nearly as many requests as a person may in a minute, and a service that has just started has counted none of them.
+  beforeEach(() => service.start());
+  afterEach(() => service.stop());
+  after(() => service.dispose());
+
+  describe('every page', () => {
+    for (const look of looks.filter((each) => each.colorScheme === colorScheme))
+      for (const locale of languages)
+        test(`${look.name}, ${locale}`, async (t) => {
+          const person = await Person.at(await openBrowser(t), look, [service.accountUrl, service.url], locale);
+          const visitAll = async (isSignedIn: boolean): Promise<void> => {
+            for (const { path, signedIn, then } of consolePages) {
+              if ((signedIn === true) !== isSignedIn) continue;
+              if (/_nothing|(req|whe)_0+$/.test(path)) person.expects(404);
+              await visit(person, service.accountUrl + withIds(path, ids), then);
+            }
+          };
+          await visitAll(false);
+          await signIn(person, service, owner, { next: '/keys' });
+          await visitAll(true);
+          await person.leave();
+        });
+  });
+}
+
+interface Ids {
+  readonly KEY: string;
+  readonly REQUEST: string;
+  readonly ACCOUNT: string;
+}
+
+const withIds = (path: string, ids: Ids): string =>
+  Object.entries(ids).reduce((filled, [name, id]: readonly [string, string]) => filled.replace(name, id), path);
+
+/** An owner with keys, requests and payments, so that no list is empty. */
+async function fill(service: TestService): Promise<Ids> {
+  const visitor = new Visitor(service);
+  await visitor.becomeOwner();
+  const made = async (path: string, json: object, once?: string) => {
+    const { status, body } = await visitor.ask('POST', path, json, once);
+    assert.equal(status, 201, JSON.stringify(body));
+    return body;
+  };
+  const key = await made('/v1/keys', { name: hostileName, limit_cents: 250 });
+  const { data: gone } = await made('/v1/keys', { name: 'Shared' });
+  assert.equal((await visitor.ask('DELETE', `/v1/keys/${gone.id}`)).status, 200);
+  const chat = async (secret: string): Promise<string> => {
+    const answer = await service.chat({ model: 'demo', messages: [{ role: 'user', content: 'hi' }] }, { key: secret });
+    assert.equal(answer.status, 200, await answer.text());
+    return answer.headers.get('x-request-id')!;
+  };
+  await chat(service.key);
+  const request = await chat(key.key);
+  await made('/v1/credits/topups', { amount_cents: 2500 }, 'left');
+  await visitor.topUp(2500, 'paid');
+  return { KEY: key.data.id, REQUEST: request, ACCOUNT: service.accountId };
+}
+
+/** What axe finds does not depend on the language: it looks at the pages in English. */
+async function visit(person: Person, url: string, then?: (person: Person) => Promise<void>): Promise<void> {
+  // A new document each time, also where only what is behind the # differs.
+  await person.page.goto('about:blank');
+  await person.page.goto(url);
+  await person.page.getByRole('heading', { level: 1 }).waitFor();
+  const loading = person.page.locator('[role=status][aria-label]:not([data-example] *)');
+  await until(async () => (await loading.count()) === 0);
+  const isEnglish = (await person.page.evaluate('navigator.language')) === 'en-US';
+  await person.look(isEnglish);
+  if (then === undefined) return;
+  await then(person);
+  await person.look(isEnglish);
+}
