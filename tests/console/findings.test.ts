@@ -23,8 +23,8 @@ const backend = (model: string, name: string, state: 'ready' | 'failed' | 'start
   state,
   ejected,
 });
-const texts = (...asked: Parameters<typeof findingsOf>): readonly string[] =>
-  findingsOf(...asked).map(({ text }) => text);
+const texts = (system: typeof well, backends: Parameters<typeof findingsOf>[1]): readonly string[] =>
+  findingsOf(system, backends, []).map(({ text }) => text);
 
 test('nothing is found where everything is well, or is only starting', () => {
   assert.deepEqual(texts(well, [backend('a', '1'), backend('b', '1', 'starting')]), []);
@@ -32,16 +32,25 @@ test('nothing is found where everything is well, or is only starting', () => {
 });
 
 test('a model without a backend is one finding, and a failing backend of one that is served another', () => {
-  const found = findingsOf(well, [
+  const backends = [
     backend('a', '1', 'failed'),
     backend('a', '2', 'failed', true),
     backend('b', '1', 'ready', true),
     backend('b', '2'),
-  ]);
+  ];
+  const found = findingsOf(well, backends, []);
   assert.deepEqual(found, [
     { text: 'findUnserved', values: { model: 'a' } },
     { text: 'findBackend', values: { model: 'b', name: '1' } },
   ]);
+});
+
+test('a source of backends that cannot be read is found, with its problem; one that is read is not', () => {
+  const sources = [
+    { model: 'a', name: 'gpu', problem: 'fleet.yaml: there is no such file' },
+    { model: 'a', name: 'other', problem: null },
+  ];
+  assert.deepEqual(findingsOf(well, [backend('a', '1')], sources), [{ text: 'findSource', values: sources[0] }]);
 });
 
 test('each fault of the service is found', () => {

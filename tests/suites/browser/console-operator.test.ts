@@ -1,8 +1,11 @@
 /** What the operator of the server does in the console: accounts and their credit, prices, the state of the system, mail, the audit log. */
 import assert from 'node:assert/strict';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import type { TestContext } from 'node:test';
 
+import { Server } from '../../app/discovery/scene.ts';
 import { report } from '../../app/workers/workers.ts';
 import { noFeatures, scriptedModel, TestService, until } from '../../support/service.ts';
 import { owner, Visitor } from '../../support/visitor.ts';
@@ -33,6 +36,7 @@ before(async () => {
     sampling: honor
     backends:
       - { engine: openai, name: gone, url: 'http://127.0.0.1:9/v1', flavor: vllm, max_concurrency: 4 }
+      - { engine: openai, name: fleet, flavor: vllm, discover: { by: file, path: fleet.yaml } }
 `,
   );
   await service.start();
@@ -287,6 +291,29 @@ test('the system shows a backend that fails as ejected, with the figures of the 
   await person.leave();
 });
 
+test('the system shows where backends come from: a file that is missing is a finding, until it is there and its server is in use', async (t) => {
+  const server = await Server.start('found');
+  t.after(() => server.upstream.close());
+  const person = await signedIn(t, '/operator/system');
+  const { page } = person;
+  const row = page.getByRole('table', { name: 'Where backends come from' }).getByRole('row', { name: /fleet/ });
+  await row.getByText('fault', { exact: true }).waitFor();
+  await person.reads(/elsewhere: the source fleet of backends has a fault/);
+  await row.getByText('0 of 0').waitFor();
+  await row.getByText('not yet').waitFor();
+  await person.look();
+  const list = join(service.folder, 'fleet.yaml');
+  writeFileSync(list, JSON.stringify([server.url]));
+  await row.getByText('1 of 1').waitFor();
+  await row.getByText('well', { exact: true }).waitFor();
+  await page.getByText(/the source fleet of backends has a fault/).waitFor({ state: 'detached' });
+  await person.look();
+  // What comes after it finds the model as it was.
+  writeFileSync(list, '[]');
+  await row.getByText('0 of 0').waitFor();
+  await person.leave();
+});
+
 test('a mail is read as text, and the audit log says who did what', async (t) => {
   await visitor.ask('POST', '/v1/invites', { email: 'nobody@example.org', role: 'viewer' });
   const person = await signedIn(t, '/operator/outbox');
@@ -350,7 +377,7 @@ test('a page that fails leaves the shell, and nobody but an operator sees the pa
   await other.leave();
   const asMember = new Visitor(service);
   await asMember.ask('POST', '/v1/auth/sign-in', { email: member.email, password: member.password });
-  for (const path of ['accounts', 'models', 'backends', 'system', 'outbox', 'audit'])
+  for (const path of ['accounts', 'models', 'backends', 'backend_sources', 'system', 'outbox', 'audit'])
     assert.equal((await asMember.ask('GET', `/v1/admin/${path}`)).status, 403, path);
 });
 

@@ -3,7 +3,14 @@ import type { Got } from '../../api/use-api.ts';
 export interface Finding {
   /** Its text among those of the area. */
   readonly text:
-    'findUnserved' | 'findBackend' | 'findDisk' | 'findConfiguration' | 'findJob' | 'findWorkers' | 'findLog';
+    | 'findUnserved'
+    | 'findBackend'
+    | 'findSource'
+    | 'findDisk'
+    | 'findConfiguration'
+    | 'findJob'
+    | 'findWorkers'
+    | 'findLog';
   readonly values: Readonly<Record<string, string | number>>;
 }
 
@@ -12,12 +19,17 @@ type System = Pick<
   'configuration' | 'stores' | 'jobs' | 'workers_ended' | 'log_lines_dropped'
 >;
 type Backend = Pick<Got<'/v1/admin/backends'>['data'][number], 'model' | 'name' | 'state' | 'ejected'>;
+type Source = Pick<Got<'/v1/admin/backend_sources'>['data'][number], 'model' | 'name' | 'problem'>;
 
 /** Less than this is filled by a busy day. */
 const freeBytesMin = 1_000_000_000;
 
 /** What an operator has to do something about, the most urgent first. */
-export function findingsOf(system: System, backends: readonly Backend[]): readonly Finding[] {
+export function findingsOf(
+  system: System,
+  backends: readonly Backend[],
+  sources: readonly Source[],
+): readonly Finding[] {
   const { configuration, stores, jobs } = system;
   const models = [...new Set(backends.map(({ model }) => model))];
   const unserved = models.filter((model) =>
@@ -28,6 +40,9 @@ export function findingsOf(system: System, backends: readonly Backend[]): readon
     ...backends
       .filter(({ model, state, ejected }) => !unserved.includes(model) && (ejected || state === 'failed'))
       .map(({ model, name }): Finding => ({ text: 'findBackend', values: { model, name } })),
+    ...sources.flatMap(({ model, name, problem }): readonly Finding[] =>
+      problem === null ? [] : [{ text: 'findSource', values: { model, name, problem } }],
+    ),
     ...(stores.free_bytes !== null && stores.free_bytes < freeBytesMin
       ? [{ text: 'findDisk', values: { gigabytes: Math.floor(stores.free_bytes / 1e8) / 10 } } as const]
       : []),

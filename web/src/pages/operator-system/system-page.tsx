@@ -18,6 +18,7 @@ import { findingsOf } from './findings.ts';
 import { Jobs } from './jobs.tsx';
 import type { OperatorSystemTexts } from './messages/en.ts';
 import styles from './operator-system.module.css';
+import { Sources } from './sources.tsx';
 
 const providers = { demo: 'demo', stripe: 'stripe' } as const;
 
@@ -31,18 +32,20 @@ export default function SystemPage() {
   const t = useText<OperatorSystemTexts>('operator-system');
   const system = useGet('/v1/admin/system', undefined, { every: refreshMs });
   const backends = useGet('/v1/admin/backends', undefined, { every: refreshMs });
+  const sources = useGet('/v1/admin/backend_sources', undefined, { every: refreshMs });
   return (
     <Page title={t('title')} lead={t('lead')} actions={<Freshness of={system} />}>
       {system.data !== undefined && system.error !== null && <ErrorNote error={system.error} />}
       <Loaded of={system} lines={4}>
         {(found) => (
           <>
-            <Attention system={found} backends={backends.data?.data ?? []} />
+            <Attention system={found} backends={backends.data?.data ?? []} sources={sources.data?.data ?? []} />
             <LoadTiles of={found} />
           </>
         )}
       </Loaded>
       <BackendPanel of={backends} />
+      <Sources of={sources} />
       <Loaded of={system}>{(found) => <Details of={found} />}</Loaded>
     </Page>
   );
@@ -107,12 +110,13 @@ function Freshness({ of: { dataUpdatedAt: at } }: { readonly of: UseQueryResult 
 interface AttentionProps {
   readonly system: System;
   readonly backends: Got<'/v1/admin/backends'>['data'];
+  readonly sources: Got<'/v1/admin/backend_sources'>['data'];
 }
 
 /** What should not stay as it is. */
 function Attention(props: AttentionProps) {
   const t = useText<OperatorSystemTexts>('operator-system');
-  const findings = findingsOf(props.system, props.backends);
+  const findings = findingsOf(props.system, props.backends, props.sources);
   if (findings.length === 0) return <Note tone="good">{t('allWell')}</Note>;
   return (
     <Note tone="warn">
