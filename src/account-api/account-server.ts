@@ -36,8 +36,8 @@ export interface AccountHostOptions {
   readonly limits: ListenerLimits;
   /** The proxies trusted now for a client's address; `undefined`: none. */
   readonly trustedProxies: () => AddressRanges | undefined;
-  /** Address of the inference host, without `/v1`; undefined while it is unknown. */
-  readonly inferenceUrl: () => string | undefined;
+  /** Address of the inference host, without `/v1`, for who has called this one by this `Host`; undefined while it is unknown. */
+  readonly inferenceUrl: (host: string | undefined) => string | undefined;
   /** Where the web console has been built, or will be. */
   readonly consoleFolder: string;
   /** Where the documentation has been built, or will be. */
@@ -74,7 +74,7 @@ export function createAccountHost(
     const query = mark < 0 ? '' : target.slice(mark + 1);
     const asked: Asked = { request, response, path, query, publicId, refuse, failed };
     if (path.startsWith('/v1/')) {
-      const elsewhere = noAccountRoute(path, options.inferenceUrl());
+      const elsewhere = noAccountRoute(path, options.inferenceUrl(request.headers.host));
       if (elsewhere === undefined) api.answer({ request, response, path, query, publicId }).catch(failed);
       else refuse(elsewhere);
       return;
@@ -92,7 +92,7 @@ export function createAccountHost(
   /** What is neither API nor console. */
   const answerOthers = (asked: Asked): void => {
     const { request, response, path, query, publicId, refuse, failed } = asked;
-    const elsewhere = noAccountRoute(path, options.inferenceUrl());
+    const elsewhere = noAccountRoute(path, options.inferenceUrl(request.headers.host));
     if (elsewhere !== undefined) {
       refuse(elsewhere);
       return;

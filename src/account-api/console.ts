@@ -18,11 +18,11 @@ interface Manifest extends BuiltManifest {
  */
 export class Console {
   readonly #folder: string;
-  readonly #connectTo: () => string | undefined;
+  readonly #connectTo: (host: string | undefined) => string | undefined;
   readonly #files: BuiltFiles<Manifest>;
 
-  /** `connectTo` is the origin of the inference host, which the playground asks. */
-  constructor(folder: string, connectTo: () => string | undefined) {
+  /** `connectTo` is the address of the inference host, which the playground asks, for a page of this `Host`. */
+  constructor(folder: string, connectTo: (host: string | undefined) => string | undefined) {
     this.#folder = folder;
     this.#files = new BuiltFiles(folder);
     this.#connectTo = connectTo;
@@ -39,7 +39,10 @@ export class Console {
     const manifest = this.#files.manifest();
     if (manifest === undefined) return path === '/' && this.#isBeingBuilt() ? notBuilt : undefined;
     if (!manifest.pages.some((page) => isAt(path, page))) return undefined;
-    const policy = { 'content-security-policy': consolePolicy(this.#connectTo()), 'cache-control': 'no-cache' };
+    const policy = {
+      'content-security-policy': consolePolicy(this.#connectTo(headers.host)),
+      'cache-control': 'no-cache',
+    };
     return await this.#files.answer('index.html', headers, { ...policy, vary: 'accept, accept-encoding' });
   }
 

@@ -1,3 +1,5 @@
+import type { IncomingHttpHeaders } from 'node:http';
+
 import type { Static, TObject, TSchema } from 'typebox';
 
 import { roles } from '../accounts/role.ts';
@@ -68,7 +70,7 @@ export interface Call<
   readonly requestId: string;
   /** The client's address, as far as it can be known: behind a configured proxy, as the proxy reports it. */
   readonly address: string;
-  readonly headers: Readonly<Record<string, string | string[] | undefined>>;
+  readonly headers: Readonly<IncomingHttpHeaders>;
   readonly services: AccountServices;
   /** Aborted when the client leaves. */
   readonly signal: AbortSignal;

@@ -21,8 +21,8 @@ export interface AccountServices {
   readonly config: () => Config;
   /** Address of this host, without a slash at the end. */
   readonly accountUrl: () => string;
-  /** Address of the inference host, without `/v1`; undefined while it is unknown. */
-  readonly inferenceUrl?: () => string | undefined;
+  /** Address of the inference host, without `/v1`, for who has called this one by this `Host`; undefined while it is unknown. */
+  readonly inferenceUrl?: (host: string | undefined) => string | undefined;
   /** The backends of the models, and how they do. */
   readonly backends?: () => BackendStates | Promise<BackendStates>;
   /** Asks each server whether it answers, accepts the key, has the model, and is what the configuration says. Never rejects. */

@@ -3,6 +3,7 @@ import type { Server } from 'node:http';
 import { fileURLToPath } from 'node:url';
 
 import { createAccountHost } from '../account-api/account-server.ts';
+import type { AccountHostOptions } from '../account-api/account-server.ts';
 import type { AccountServices, SystemReading } from '../account-api/services.ts';
 import { createFirstAccount } from '../accounts/first-account.ts';
 import type { FirstAccount } from '../accounts/first-account.ts';
@@ -10,7 +11,7 @@ import { firstOwnerLink, ownerLinkUrl } from '../accounts/owner.ts';
 import type { OperationServices } from '../accounts/operation.ts';
 import type { Config, StorageConfig } from '../config/config.ts';
 import type { Environment } from '../config/environment.ts';
-import { localUrl, publicUrl } from '../config/public-url.ts';
+import { inferenceUrlFor, localUrl, publicUrl } from '../config/public-url.ts';
 import type { ReloadOutcome } from '../config/reload-outcome.ts';
 import { listenForControl } from './control/control-server.ts';
 import { controlSocketPath } from './control/socket-path.ts';
@@ -117,7 +118,10 @@ export async function openOperating(options: OperatingOptions, opened: (() => un
   const parts = openParts(services, configWatcher.config, () => accountUrl, opened);
   const { outbox, jobs, notifications, paying } = parts;
   let urls: Urls | undefined;
-  const accountHost = openAccountHost(options, configWatcher, parts, () => urls?.inferenceUrl);
+  let inferencePort: number | undefined;
+  const accountHost = openAccountHost(options, configWatcher, parts, (host) =>
+    inferencePort === undefined ? undefined : inferenceUrlFor(config.server, inferencePort, host),
+  );
   opened.push(() => accountHost.close());
   const accountSockets = countSockets(accountHost);
   accountUrl = publicUrl(config.server.account, await listen(accountHost, config.server.account));
@@ -143,7 +147,7 @@ export async function openOperating(options: OperatingOptions, opened: (() => un
   });
   opened.push(() => control.close());
 
-  const begin: Operating['begin'] = async (inferencePort) => {
+  const begin: Operating['begin'] = async (boundPort) => {
     // Last: our caller displays its key once, which a start that fails on the way never does.
     const firstAccount = await store.alone(() => createFirstAccount(operations, config.accounts.firstCreditMicrocents));
     jobs.start();
@@ -151,10 +155,11 @@ export async function openOperating(options: OperatingOptions, opened: (() => un
     // A process that starts concurrently on the same new database waits, and gets the same link.
     const link = await store.alone(() => firstOwnerLink(operations));
     paying.begin();
+    inferencePort = boundPort;
     urls = {
-      inferenceUrl: publicUrl(config.server.inference, inferencePort),
+      inferenceUrl: publicUrl(config.server.inference, boundPort),
       accountUrl,
-      localUrl: localUrl(config.server.inference, inferencePort),
+      localUrl: localUrl(config.server.inference, boundPort),
     };
     return {
       ...urls,
@@ -251,7 +256,7 @@ function openAccountHost(
   { config, environment, version, operations, figures, isReady, log }: OperatingOptions,
   { listener, trustedProxies, sources }: ConfigWatcher,
   { services }: Parts,
-  inferenceUrl: () => string | undefined,
+  inferenceUrl: AccountHostOptions['inferenceUrl'],
 ): Server {
   return createAccountHost(
     { ...services, inferenceUrl, sources },

@@ -13,7 +13,6 @@ import type { Model } from '../catalog/model.ts';
 import type { Config, LimitsConfig, ModelConfig, ServerConfig } from '../config/config.ts';
 import type { Environment } from '../config/environment.ts';
 import type { BackendStatus } from './control/status.ts';
-import { publicUrl } from '../config/public-url.ts';
 import { memoryBudgetOf } from './backends.ts';
 import type { OpenBackend } from './backends.ts';
 import { JsonThreads } from '../platform/http/json/threads.ts';
@@ -50,7 +49,7 @@ import type { OnHealth } from '../inference/routing/fleet.ts';
 import { ActiveRequests } from '../inference/pipeline/active-requests.ts';
 import { ReasoningKeys } from '../inference/pipeline/reasoning-keys.ts';
 import { RuntimeConfigs } from '../inference/pipeline/runtime-config.ts';
-import type { RequestLimits, RuntimeConfig } from '../inference/pipeline/runtime-config.ts';
+import type { AllowedOrigins, RequestLimits, RuntimeConfig } from '../inference/pipeline/runtime-config.ts';
 import type { Feed } from '../store/feed.ts';
 import type { Store, StoreOptions } from './stores.ts';
 import { ConfigRollout } from './config-rollout.ts';
@@ -508,8 +507,14 @@ function runtimeConfigOf(
 }
 
 /** The console's pages are of the account host, and ask models by themselves. */
-const allowedOrigins = ({ allowOrigins, account }: ServerConfig): ReadonlySet<string> =>
-  new Set(account.console ? [...allowOrigins, new URL(publicUrl(account)).origin] : allowOrigins);
+const allowedOrigins = ({ allowOrigins, account }: ServerConfig): AllowedOrigins => ({
+  listed: new Set(
+    account.console && account.publicUrl !== undefined
+      ? [...allowOrigins, new URL(account.publicUrl).origin]
+      : allowOrigins,
+  ),
+  hasConsoleBeside: account.console && account.publicUrl === undefined,
+});
 
 /** For the operator: a backend is left out because it fails, or is back. */
 const healthLog =

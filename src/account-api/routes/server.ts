@@ -28,10 +28,10 @@ export const serverRoutes: readonly AccountRoute[] = [
         }),
       },
     ],
-    handle: ({ services }) =>
+    handle: ({ services, headers }) =>
       Promise.resolve({
         object: 'server',
-        inference_url: services.inferenceUrl?.() ?? null,
+        inference_url: services.inferenceUrl?.(headers.host) ?? null,
         account_url: services.accountUrl(),
         payments: services.payments === undefined ? null : services.demo === undefined ? 'stripe' : 'demo',
       }),

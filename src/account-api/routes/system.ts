@@ -70,7 +70,7 @@ export const systemRoutes: readonly AccountRoute[] = [
         }),
       },
     ],
-    handle: async ({ services }) => {
+    handle: async ({ services, headers }) => {
       const reading = await services.system?.();
       if (reading === undefined) throw notThere();
       return {
@@ -78,7 +78,7 @@ export const systemRoutes: readonly AccountRoute[] = [
         at: secondsOf(Date.now()),
         node: process.versions.node,
         account_url: services.accountUrl(),
-        inference_url: services.inferenceUrl?.() ?? null,
+        inference_url: services.inferenceUrl?.(headers.host) ?? null,
         payments: services.payments === undefined ? null : services.demo === undefined ? 'stripe' : 'demo',
         ...configured(services.config(), reading),
         ...loadOf(reading),

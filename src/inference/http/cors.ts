@@ -1,15 +1,15 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 
 import { ApiError, errorBody } from '../../platform/errors.ts';
+import { hostNameOf } from '../../platform/http/host-name.ts';
+import type { AllowedOrigins } from '../pipeline/runtime-config.ts';
 
 /**
  * Which pages may call the inference host from a browser (Fetch standard, "CORS protocol"). The key alone grants access, and a
  * page has to have it; cookies are neither set nor read, so `access-control-allow-credentials` is never sent.
  */
 
-/** `server.inference.allow_origins`, and the console's. Pages of this computer may always call: their server could as well call itself. */
-export type AllowedOrigins = ReadonlySet<string>;
-
+/** Pages of this computer may always call: their server could as well call itself. */
 const loopback = /^https?:\/\/(?:(?:[a-z0-9-]+\.)*localhost|127(?:\.\d{1,3}){3}|\[::1\])(?::\d{1,5})?$/i;
 
 /** Answers differ by origin: no cache may give one origin's answer to another. */
@@ -31,14 +31,33 @@ export const exposedHeaders: readonly string[] = [
 ];
 const exposed = exposedHeaders.join(', ');
 
-const allowedFor = (origin: string, allowed: AllowedOrigins): string | undefined => {
-  if (allowed.has('*')) return '*';
-  return allowed.has(origin.toLowerCase()) || loopback.test(origin) ? origin : undefined;
-};
+function allowedFor(
+  origin: string,
+  host: string | undefined,
+  { listed, hasConsoleBeside }: AllowedOrigins,
+  accountUrl: string,
+): string | undefined {
+  if (listed.has('*')) return '*';
+  if (listed.has(origin.toLowerCase()) || loopback.test(origin)) return origin;
+  return hasConsoleBeside && isBeside(origin, host, accountUrl) ? origin : undefined;
+}
+
+/** Whether a page is of the account host under the name by which this host is called: a name has one computer behind it. */
+function isBeside(origin: string, host: string | undefined, accountUrl: string): boolean {
+  const name = hostNameOf(host);
+  if (name === undefined) return false;
+  const { port } = new URL(accountUrl);
+  return origin === new URL(`http://${name}${port === '' ? '' : `:${port}`}`).origin;
+}
 
 /** The headers of every answer to this request, including errors and answers that no route has handled. */
-export function corsHeaders({ headers }: IncomingMessage, allowed: AllowedOrigins): Readonly<Record<string, string>> {
-  const origin = headers.origin === undefined ? undefined : allowedFor(headers.origin, allowed);
+export function corsHeaders(
+  { headers }: IncomingMessage,
+  allowed: AllowedOrigins,
+  accountUrl: string,
+): Readonly<Record<string, string>> {
+  const origin =
+    headers.origin === undefined ? undefined : allowedFor(headers.origin, headers.host, allowed, accountUrl);
   if (origin === undefined) return vary;
   return { ...vary, 'access-control-allow-origin': origin, 'access-control-expose-headers': exposed };
 }
@@ -60,7 +79,7 @@ export function answerPreflight(
   allowed: AllowedOrigins,
   { publicId, accountUrl }: { readonly publicId: string; readonly accountUrl: string },
 ): number {
-  const cors = corsHeaders(request, allowed);
+  const cors = corsHeaders(request, allowed, accountUrl);
   const common = { ...cors, 'x-request-id': publicId, 'request-id': publicId };
   if (cors['access-control-allow-origin'] === undefined) {
     const error = new ApiError('http_403', 'This origin is not among `server.inference.allow_origins`.');

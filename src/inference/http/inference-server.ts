@@ -37,7 +37,7 @@ import type { Deliver, RunServices } from '../pipeline/run.ts';
 import type { ActiveRequests } from '../pipeline/active-requests.ts';
 import { authenticate, requireCaller, serve, serveCount, zdrRequired } from '../pipeline/serve.ts';
 import type { Call, ServeServices } from '../pipeline/serve.ts';
-import type { Lease, RuntimeConfig } from '../pipeline/runtime-config.ts';
+import type { AllowedOrigins, Lease, RuntimeConfig } from '../pipeline/runtime-config.ts';
 import { keptIds, requestIds } from '../../platform/ids/request-id.ts';
 import { publicIdOf } from '../../platform/ids/uuid.ts';
 import { plainOperations } from '../openapi/plain-operations.ts';
@@ -46,7 +46,6 @@ import { checkContentType, checkDeclaredLength, declaredLength, largeBodyBytes, 
 import type { Body, BodyBudget } from './body.ts';
 import { answerFiles, fileShape, isFilesPath } from './file-routes.ts';
 import { answerPreflight, corsHeaders, isPreflight } from './cors.ts';
-import type { AllowedOrigins } from './cors.ts';
 import { describedEndpoints } from './described.ts';
 import { firstPage } from './first-page.ts';
 import { noInferenceRoute } from './no-route.ts';
@@ -108,7 +107,7 @@ export function createInferenceHost(services: InferenceHostServices, options: In
     {
       newRequestId: () => publicIdOf(services.newId()),
       accountUrl: () => options.accountUrl,
-      refusalHeaders: (request) => corsHeaders(request, allowedOrigins(services)),
+      refusalHeaders: (request) => corsHeaders(request, allowedOrigins(services), options.accountUrl),
       refused: ({ status, code }, publicId, method) => {
         metrics.http('unparsed', status);
         log.request({ id: null, publicId, method, status, errorCode: code, totalMs: 0 });
@@ -170,7 +169,7 @@ async function handle(
   host: Host,
 ): Promise<void> {
   const { services } = host;
-  const arrival = arrived(request, response, connection, services);
+  const arrival = arrived(request, response, connection, host);
   try {
     const path = pathOf(request);
     const route = inferenceRoutes.get(path);
@@ -194,7 +193,7 @@ function arrived(
   request: IncomingMessage,
   response: ServerResponse,
   connection: ListenerConnection,
-  services: InferenceHostServices,
+  { services, options }: Host,
 ): Arrival {
   const startedAt = services.now();
   const elapsedMs = stopwatch();
@@ -216,7 +215,7 @@ function arrived(
     connection,
     publicId: ids.publicId,
     keptId: kept.publicId,
-    cors: corsHeaders(request, lease.runtimeConfig.allowedOrigins),
+    cors: corsHeaders(request, lease.runtimeConfig.allowedOrigins, options.accountUrl),
     running,
     admitted: undefined,
     repeatOf: undefined,

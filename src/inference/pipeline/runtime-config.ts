@@ -18,6 +18,14 @@ export interface RequestLimits {
   readonly requestDeadlineMs: number;
 }
 
+/** Origins whose pages may call from a browser, besides those of this computer. */
+export interface AllowedOrigins {
+  /** `server.inference.allow_origins` in lower case, `*`: all; and the console's where it has an address of its own. */
+  readonly listed: ReadonlySet<string>;
+  /** The console has no address of its own: it is opened at the account host's port, by any name of this computer. */
+  readonly hasConsoleBeside: boolean;
+}
+
 /** What one configuration says about requests. Immutable: a reload makes a new one. */
 export interface RuntimeConfig {
   readonly catalog: Catalog;
@@ -25,8 +33,7 @@ export interface RuntimeConfig {
   readonly images: FetchSettings;
   /** Proxies that may report where a request comes from; `undefined`: none. */
   readonly trustedProxies: AddressRanges | undefined;
-  /** Origins whose pages may call from a browser, besides those of this computer; `*`: all. The console's is among them. */
-  readonly allowedOrigins: ReadonlySet<string>;
+  readonly allowedOrigins: AllowedOrigins;
   /** By the id of the model. */
   readonly pools: ReadonlyMap<string, BackendPool>;
 }

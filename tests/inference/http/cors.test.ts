@@ -100,6 +100,34 @@ test('the console asks models from its own address, where there is one', async (
   assert.equal((await preflightWith(', console: false')).status, 403);
 });
 
+test('the console asks models from the name that it was opened by, where it has no address of its own', async (t) => {
+  const port = new URL(service.accountUrl).port;
+  const inferencePort = new URL(service.url).port;
+  const at = (origin: string, host: string, url = service.url) =>
+    preflight(origin, '/v1/chat/completions', [['host', host]], url);
+  for (const name of ['10.1.2.3', 'tokens.lan', 'Tokens.LAN', '[fd00::1]']) {
+    const origin = `http://${name.toLowerCase()}:${port}`;
+    const answer = await at(origin, `${name}:${inferencePort}`);
+    assert.deepEqual([answer.status, allowed(answer)], [204, origin]);
+  }
+  for (const [origin, host] of [
+    [`http://10.1.2.3:${port}`, `10.1.2.4:${inferencePort}`],
+    [`http://10.1.2.3:${Number(port) + 1}`, `10.1.2.3:${inferencePort}`],
+    [`https://10.1.2.3:${port}`, `10.1.2.3:${inferencePort}`],
+    ['http://10.1.2.3', `10.1.2.3:${inferencePort}`],
+    [`http://tokens.lan:${port}/`, `tokens.lan:${inferencePort}`],
+    [`http://tokens.lan.evil.example:${port}`, `tokens.lan:${inferencePort}`],
+    [`http://a;b:${port}`, `a;b:${inferencePort}`],
+  ] as const)
+    assert.notEqual((await at(origin, host)).status, 204, `${origin} at ${host}`);
+  const without = new InnerService({ config: model });
+  t.after(() => without.dispose());
+  without.writeConfig(`server:\n  inference: { port: 0 }\n  account: { port: 0, console: false }\n${model}\n`);
+  await without.start();
+  const refused = await at(`http://10.1.2.3:${new URL(without.accountUrl).port}`, '10.1.2.3:80', without.url);
+  assert.equal(refused.status, 403);
+});
+
 test('answers, streams, errors and refusals of the edge can be read by an allowed page, and name what it may read', async () => {
   const request = chatRequest(service);
   const headers = [...(request.headers ?? []), ['origin', app]] as [string, string][];

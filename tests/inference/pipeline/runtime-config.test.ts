@@ -20,7 +20,7 @@ const runtimeConfigOf = (choice: readonly number[]): RuntimeConfig => ({
   limits,
   images: defaultFetchSettings,
   trustedProxies: undefined,
-  allowedOrigins: new Set(),
+  allowedOrigins: { listed: new Set(), hasConsoleBeside: false },
   pools: new Map(
     modelIds.map((id, index) => [
       id,

@@ -15,7 +15,7 @@ interface Credentials {
 /** In any language with a password, and in English the code of an authenticator too. */
 export async function signIn(
   person: Person,
-  { accountUrl }: TestService,
+  { accountUrl }: Pick<TestService, 'accountUrl'>,
   { email, password }: Credentials,
   { next = '/', code }: { readonly next?: string; readonly code?: () => string } = {},
 ): Promise<void> {
