@@ -99,6 +99,13 @@ export const suites = {
     concurrency: 1,
     about: 'the npm package, packed, installed from a registry into an empty home folder, and started with npx',
   },
+  deb: {
+    minutes: 15,
+    fileMinutes: 12,
+    concurrency: 1,
+    ci: false,
+    about: 'the Debian package: made, installed in a Debian 12 of its own, upgraded, removed and purged',
+  },
   launch: {
     minutes: 15,
     fileMinutes: 10,

@@ -91,7 +91,7 @@ export function readEnvironment(variables: Readonly<Record<string, string | unde
     ),
     home,
     userDataDirectory,
-    dataDirectory: isFromRegistry ? userDataDirectory : undefined,
+    dataDirectory: isPackage ? userDataDirectory : undefined,
     hub: {
       endpoint: get('HF_ENDPOINT')?.replace(/\/+$/, ''),
       token: secretOf(get('HF_TOKEN')),
@@ -178,19 +178,35 @@ export const secretVariables: readonly string[] = [
 export function runnable(
   text: string,
   variables: Readonly<Record<string, string | undefined>> = process.env,
-  isInstalled = isFromRegistry,
+  from = installedFrom(import.meta.url),
 ): string {
-  const there = isInstalled ? insteadOfClone.reduce((said, [of, by]) => said.replaceAll(of, by), text) : text;
+  const there = insteadOfClone[from].reduce((said, [of, by]) => said.replaceAll(of, by), text);
   if (variables['npm_command'] === undefined) return there;
   return there.replaceAll(/(?<!npx )\btokenhouse (?=[a-z-])/g, 'npx tokenhouse ');
 }
 
-/** Commands for a clone, and what does the same for the npm package. */
-const insteadOfClone = [
-  ['npm ci --ignore-scripts && npm run build', 'npm install --include=optional tokenhouse@latest'],
-  ['git pull && npm start', 'npm install tokenhouse@latest && npm start'],
-  ['npm start', 'tokenhouse serve'],
-] as const;
+type Installation = 'clone' | 'npm' | 'debian';
+
+/** Commands for a clone, and what does the same for the packages. */
+const insteadOfClone: Readonly<Record<Installation, readonly (readonly [string, string])[]>> = {
+  clone: [],
+  npm: [
+    ['npm ci --ignore-scripts && npm run build', 'npm install --include=optional tokenhouse@latest'],
+    ['git pull && npm start', 'npm install tokenhouse@latest && npm start'],
+    ['npm start', 'tokenhouse serve'],
+  ],
+  debian: [
+    ['npm ci --ignore-scripts && npm run build', 'apt install --reinstall ./tokenhouse_VERSION_ARCHITECTURE.deb'],
+    ['git pull && npm start', 'apt install ./tokenhouse_VERSION_ARCHITECTURE.deb'],
+    ['npm start', 'systemctl start tokenhouse'],
+  ],
+};
+
+/** By where a file of the program is. scripts/package-deb.mjs puts the Debian package's there. */
+export function installedFrom(url: string): Installation {
+  if (url.startsWith('file:///usr/lib/tokenhouse/')) return 'debian';
+  return url.includes('/node_modules/') ? 'npm' : 'clone';
+}
 
 const secretOf = (text: string | undefined): Secret | undefined => (text === undefined ? undefined : new Secret(text));
 
@@ -238,8 +254,8 @@ function homeOfUser(): string {
   }
 }
 
-/** The npm package, and not a clone: `npx tokenhouse` is started in any folder, which it should not fill. */
-const isFromRegistry = import.meta.url.includes('/node_modules/');
+/** `npx tokenhouse` is started in any folder, which it should not fill. */
+const isPackage = installedFrom(import.meta.url) !== 'clone';
 
 /** Where programs of this user keep their data on this platform. */
 export function dataHome(

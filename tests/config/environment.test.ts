@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, it } from 'node:test';
 import { inspect } from 'node:util';
-import { dataHome, readEnvironment } from '../../src/config/environment.ts';
+import { dataHome, installedFrom, readEnvironment, runnable } from '../../src/config/environment.ts';
 import { ConfigError } from '../../src/config/problem.ts';
 
 describe('the environment', () => {
@@ -104,5 +104,14 @@ describe('the environment', () => {
     assert.deepEqual(environment.proxy, { http: undefined, https: 'http://p:1', except: 'localhost' });
     assert.equal(environment.color, false);
     assert.deepEqual(environment.packages.configurationFiles.slice(0, 2), ['/p.conf', '/v/pip.conf']);
+  });
+
+  it('names commands of how the program was installed', () => {
+    const rows = [
+      ['file:///opt/tokenhouse/dist/main.js', 'npm start'],
+      ['file:///home/a/.npm/_npx/1/node_modules/tokenhouse/dist/main.js', 'tokenhouse serve'],
+      ['file:///usr/lib/tokenhouse/node_modules/tokenhouse/dist/main.js', 'systemctl start tokenhouse'],
+    ] as const;
+    for (const [url, command] of rows) assert.equal(runnable('npm start', {}, installedFrom(url)), command);
   });
 });

@@ -219,14 +219,14 @@ describe('tokenhouse.service', () => {
     assert.equal(path, '/opt/tokenhouse/dist/main.js');
     assertCommand(command!.split(' '));
     const page = readFileSync(inRepository('docs/install.md'), 'utf8');
-    const [, written, file] = /^echo '(.*)' > (\S+)$/m.exec(page)!;
+    const [, source, file] = /\bcp deploy\/(systemd\/tokenhouse\.yaml) (\S+\/)$/m.exec(page)!;
     const variables = Object.fromEntries(valuesOf('Environment').map((pair) => pair.split('=') as [string, string]));
-    assert.equal(variables['TOKENHOUSE_CONFIG'], file);
+    assert.equal(variables['TOKENHOUSE_CONFIG'], `${file}tokenhouse.yaml`);
     const folder = temporaryFolder(t);
     const config = configOf(
       folder,
       { ...variables, TOKENHOUSE_CONFIG: join(folder, 'tokenhouse.yaml') },
-      `${written}\n`,
+      read(source!),
     );
     const directory = `/var/lib/${valuesOf('StateDirectory')[0]}`;
     assert.deepEqual(config.storage, { type: 'sqlite', path: `${directory}/tokenhouse.db`, directory });
