@@ -124,7 +124,7 @@ export const suites = {
     minutes: 20,
     fileMinutes: 5,
     concurrency: 2,
-    about: 'killed processes, full disks, exhausted memory, a frozen machine, backups under load',
+    about: 'killed processes, full disks, exhausted memory, a frozen machine, backups under load, upgrades',
   },
   clock: {
     minutes: 10,

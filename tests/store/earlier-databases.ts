@@ -2,6 +2,8 @@
  * Databases as earlier revisions of the program have left them, each after some requests, payments, keys and budgets: e2c9a07 had
  * steps 001 to 026, 343aeff had 001 to 029. Of SQLite the file, of PostgreSQL what pg_dump printed.
  */
+import assert from 'node:assert/strict';
+import { createHmac } from 'node:crypto';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { gunzipSync } from 'node:zlib';
 import { inRepository } from '../support/repository.ts';
@@ -14,3 +16,80 @@ const read = (name: string): Buffer => gunzipSync(readFileSync(inRepository(`tes
 export const writeEarlierFile = (name: EarlierDatabase, file: string): void => writeFileSync(file, read(`${name}.db`));
 
 export const earlierDump = (name: EarlierDatabase): string => read(`${name}.sql`).toString();
+
+/** Keys of the first account in a database that was `usedWith` a secret; the second has a budget. */
+export const earlierKeys = {
+  'first key': 'tkh_EarlierVersionsFirstKey0000000004DRmkP',
+  budgeted: 'tkh_EarlierVersionsBudgetedKey0000003BdE04',
+} as const;
+
+/**
+ * What brings an earlier database into the state in which kill -9 leaves a service: three requests that run, of the service itself
+ * and of another process, which on PostgreSQL has leased credit and budget. Beside them keys that were made with this secret, and an
+ * invoice. In the words of those versions.
+ */
+export function usedWith(secret: string, dialect: 'sqlite' | 'postgres'): string {
+  const [schema, bytes] =
+    dialect === 'sqlite' ? ['main', (hex: string) => `x'${hex}'`] : ['public', (hex: string) => `'\\x${hex}'::bytea`];
+  const process = bytes('00'.repeat(15) + '01');
+  const first = `(select id from ${schema}.account where name = 'first account')`;
+  const pepper = createHmac('sha256', secret).update('tokenhouse api keys').digest();
+  const pepperId = createHmac('sha256', pepper).update('tokenhouse pepper id').digest('hex').slice(0, 16);
+  const hash = (key: string): string => bytes(createHmac('sha256', pepper).update(key).digest('hex'));
+  const running = [dialect === 'sqlite' ? 'null' : process, process, process].map((replica, index) => {
+    const id = bytes(`01a20a860000700080000000000000${index}0`);
+    return `insert into ${schema}.open_request (request_id, account_id, key_id, model_id, hold, started_at, replica_id)
+      select ${id}, account_id, id, 'tiny', 424500, 1795472812500, ${replica} from ${schema}.api_key where name = 'first key'`;
+  });
+  const leased = [
+    `insert into ${schema}.slice (replica_id, account_id, remaining) values (${process}, ${first}, 1000003)`,
+    `update ${schema}.account set available = available - 1000003 where id = ${first}`,
+    `insert into ${schema}.purse_slice (replica_id, purse_id, remaining) select ${process}, id, 500009 from ${schema}.purse`,
+    `update ${schema}.purse set available = available - 500009`,
+  ];
+  return [
+    `update ${schema}.api_key set pepper_id = '${pepperId}'`,
+    ...Object.entries(earlierKeys).map(
+      ([name, key]) => `update ${schema}.api_key set hash = ${hash(key)} where name = '${name}'`,
+    ),
+    ...running,
+    `insert into ${schema}.invoice (id, account_id, kind, number, year, sequence, month, corrects, period_start, period_end, issued_at, total, closing, data)
+       values ('inv_1', ${first}, 'statement', 'TH-2026-000001', 2026, 1, '2026-09', '', 1788220800000, 1790812800000, 1790820000000, 3203, 1500000007, '{}')`,
+    `insert into ${schema}.replica (id, beat) values (${process}, 1795472812600)`,
+    ...(dialect === 'sqlite' ? [] : leased),
+  ]
+    .map((statement) => `${statement};`)
+    .join('\n');
+}
+
+/** So many rows that nothing counts, for a migration that takes long enough to be killed in the middle. */
+export const idleLeases = (schema: 'main' | 'public', zero: string): string =>
+  `insert into ${schema}.slice (replica_id, account_id, remaining)
+     with recursive number (n) as (select 1 union all select n + 1 from number where n < 200000)
+     select ${zero}, 'acct_' || n, 0 from number;`;
+
+/** What nobody changes once it is written, or only a person. */
+export const keptTables = [
+  ...['usage', 'transfer', 'audit_log', 'budget', 'payment', 'payment_event', 'payment_return', 'topup', 'promotion'],
+  ...['invoice', 'api_key'],
+] as const;
+
+export type Rows = readonly Readonly<Record<string, unknown>>[];
+
+const columnsNow: ReadonlyMap<string, string> = new Map([['wish', 'input']]);
+
+/** Each row is still there with all the values that it had. */
+export function assertKept(table: string, before: Rows, now: Rows): void {
+  const text = (value: unknown): unknown => (value instanceof Uint8Array ? Buffer.from(value).toString('hex') : value);
+  const columns = Object.keys(before[0] ?? {});
+  const valueOf = (row: Rows[number], column: string): unknown =>
+    text(row[column in row ? column : (columnsNow.get(column) ?? column)]);
+  const line = (row: Rows[number]): string =>
+    columns.map((column) => `${column}=${String(valueOf(row, column))}`).join(' ');
+  const found = new Set(now.map(line));
+  assert.deepEqual(
+    before.map(line).filter((row) => !found.has(row)),
+    [],
+    table,
+  );
+}

@@ -136,7 +136,8 @@ export class TestService {
     child.stdout.on('data', (text: Buffer) => (this.#stdout += text.toString()));
     child.stderr.on('data', (text: Buffer) => (this.#stderr += text.toString()));
     await until(() => {
-      if (child.exitCode !== null) throw new Error(`the service ended with ${child.exitCode}:\n${this.#stderr}`);
+      const end = child.exitCode ?? child.signalCode;
+      if (end !== null) throw new Error(`the service ended with ${end}:\n${this.#stderr}`);
       return /ready in .*\n(.*Console .*\n)?.*API .*\n.*Errors .*\n/.test(this.#stderr.slice(from));
     }, startTimeoutMs);
     const said = this.#stderr.slice(from);

@@ -15,7 +15,7 @@ const model = scriptedModel(
 - { say: [{ text: "one two three four five six seven eight" }] }`,
   { settings: noFeatures },
 );
-const secret = 'a secret of thirty-two characters';
+export const secret = 'a secret of thirty-two characters';
 
 /** Not started. Replicas of one database have one secret, and a folder each. */
 export function serviceOn(

@@ -1,0 +1,185 @@
+/** Upgrades on PostgreSQL with the whole program: all at once from the oldest schemas, and beside a replica that serves (docs/operations.md). */
+import assert from 'node:assert/strict';
+import { after, before, test, type TestContext } from 'node:test';
+import { migrationNames } from '../../../src/store/migrations/migrate.ts';
+import {
+  assertKept,
+  earlierDatabases,
+  earlierDump,
+  earlierKeys,
+  idleLeases,
+  keptTables,
+  usedWith,
+  type EarlierDatabase,
+  type Rows,
+} from '../../store/earlier-databases.ts';
+import { mulberry32 } from '../../support/random.ts';
+import { until, type TestService } from '../../support/service.ts';
+import { assertRight } from './fixture.ts';
+import { asked, secret, serviceOn } from './replica-service.ts';
+import { PostgresServer } from './server.ts';
+
+let server: PostgresServer;
+before(async () => {
+  server = await PostgresServer.start();
+});
+after(() => server.dispose());
+
+const [oldest, newest] = ['026-hours-of-all', migrationNames.at(-1)!];
+const now = '(extract(epoch from clock_timestamp()) * 1000)::bigint';
+
+async function earlierOn(t: TestContext, earlier: EarlierDatabase, more = '') {
+  const url = await server.createDatabase();
+  await server.sql(url, earlierDump(earlier));
+  await server.sql(url, usedWith(secret, 'postgres') + more);
+  const service = serviceOn(url);
+  t.after(() => service.dispose());
+  service.key = earlierKeys['first key'];
+  return { url, service };
+}
+
+/** By the names of either schema. */
+const oneNumber = async (url: string, query: string): Promise<bigint> =>
+  BigInt(String((await server.sql(url, query))[0]!['n']));
+const balanceIn = (url: string, leases: 'slice' | 'credit_lease'): Promise<bigint> =>
+  oneNumber(
+    url,
+    `select (available + coalesce((select sum(remaining) from ${leases} where account_id = account.id), 0))::text as n
+     from account where name = 'first account'`,
+  );
+
+async function read(url: string) {
+  const inDatabase = new Set(
+    (await server.sql(url, `select relname from pg_class where relkind in ('r', 'p')`)).map((row) => row['relname']),
+  );
+  const tables = new Map<string, Rows>();
+  for (const table of keptTables)
+    if (inDatabase.has(table)) tables.set(table, await server.sql(url, `select * from ${table}`));
+  const budgets = await server.sql(
+    url,
+    `select id, amount, spent_before, available + coalesce((select sum(remaining) from purse_slice where purse_id = purse.id), 0) as available
+     from purse`,
+  );
+  return { tables, budgets, balance: await balanceIn(url, 'slice') };
+}
+
+async function assertCarriedOver(url: string, was: Awaited<ReturnType<typeof read>>): Promise<void> {
+  // What the dead process had is given back by the first replica that looks.
+  const crashed = `select count(*)::text as n from usage where ending = 'crashed' and cost = 0`;
+  await until(async () => (await oneNumber(url, crashed)) === 3n, 30_000);
+  for (const [table, rows] of was.tables) assertKept(table, rows, await server.sql(url, `select * from ${table}`));
+  const left = `available + coalesce((select sum(remaining) from budget_lease where balance_id = budget_balance.id), 0)`;
+  const budgets = await server.sql(url, `select id, amount, spent_before, ${left} as available from budget_balance`);
+  assertKept('budget_balance', was.budgets, budgets);
+  assert.equal(await balanceIn(url, 'credit_lease'), was.balance);
+}
+
+/** Several at once, with both keys; returns what they cost, by the tokens that the clients were told. */
+async function load(service: TestService, goesOn: (request: number) => boolean): Promise<bigint> {
+  const costs = Array.from({ length: 6 }, async (_, index) => {
+    let cost = 0n;
+    for (let request = 0; goesOn(request); request++) {
+      const key = index % 2 === 0 ? earlierKeys['first key'] : earlierKeys.budgeted;
+      const answer = await asked(service, undefined, { key });
+      const text = await answer.text();
+      assert.equal(answer.status, 200, text);
+      const { usage } = JSON.parse(text) as { usage: { prompt_tokens: number; completion_tokens: number } };
+      cost += BigInt(5 * usage.prompt_tokens + 20 * usage.completion_tokens);
+    }
+    return cost;
+  });
+  return (await Promise.all(costs)).reduce((sum, cost) => sum + cost, 0n);
+}
+
+const schemaOf = async (url: string): Promise<unknown> =>
+  (await server.sql(url, 'select max(name) as name from kysely_migration'))[0]!['name'];
+const migrationsOf = (service: TestService): readonly unknown[] =>
+  service.log.filter(({ migrations }) => migrations !== undefined).map(({ migrations }) => migrations);
+
+for (const earlier of earlierDatabases)
+  test(`a database of ${earlier}: refused while a process of it runs, brought up to date by the start after it, and its keys are served`, async (t) => {
+    const { url, service } = await earlierOn(t, earlier);
+    const was = await read(url);
+    const schema = await schemaOf(url);
+    await server.sql(url, `insert into replica (id, beat) values ('\\x02', ${now} + 60000)`);
+    await assert.rejects(
+      service.start(),
+      /ended with 69:[^]*1 process\(es\) of an earlier version use the database.*Stop them all, and start this version five seconds later/,
+    );
+    // It goes on as before: nothing was changed below it.
+    assert.equal(await schemaOf(url), schema);
+    assert.deepEqual(await read(url), was);
+
+    await server.sql(url, `delete from replica where id = '\\x02'`);
+    await service.start();
+    await assertCarriedOver(url, was);
+    const cost = await load(service, (request) => request < 8);
+    assert.ok(cost > 0n);
+    assert.equal(await balanceIn(url, 'credit_lease'), was.balance - cost);
+    assert.equal(await service.stop(), 0);
+    await service.start();
+    assert.deepEqual(migrationsOf(service), [migrationNames.length, 0], 'the second start migrates nothing');
+    assert.equal((await asked(service)).status, 200);
+    await service.stop();
+    await assertRight(url, false);
+  });
+
+test('kill -9 in the middle of the migration: the database is one of the old schema or of the new one, and the next start completes it', async (t) => {
+  const seed = Date.now() % 2 ** 32;
+  t.diagnostic(`seed ${seed}`);
+  const random = mulberry32(seed);
+  const { url, service } = await earlierOn(t, '026', idleLeases('public', `'\\x00'::bytea`));
+  const was = await read(url);
+  const isMigrating = `select count(*)::text as n from pg_locks where mode = 'AccessExclusiveLock' and relation = 'replica'::regclass`;
+  let inTheMiddle = 0;
+  for (let round = 1; round <= 5 && inTheMiddle < 3 && (await schemaOf(url)) === oldest; round++) {
+    const started = assert.rejects(service.start(), /ended with SIGKILL/);
+    await until(async () => (await oneNumber(url, isMigrating)) > 0n, 30_000);
+    const afterMs = random() * 150;
+    await new Promise((resolve) => setTimeout(resolve, afterMs));
+    await service.stop('SIGKILL');
+    await started;
+    // The server ends the transaction when it sees that its client is gone.
+    await until(async () => (await oneNumber(url, isMigrating)) === 0n, 30_000);
+    const schema = await schemaOf(url);
+    t.diagnostic(`round ${round}: killed after ${afterMs.toFixed(1)} ms, ${String(schema)}`);
+    assert.ok(schema === oldest || schema === newest);
+    if (schema !== oldest) continue;
+    inTheMiddle++;
+    assert.deepEqual(await read(url), was);
+  }
+  assert.ok(inTheMiddle > 0);
+  await service.start();
+  await assertCarriedOver(url, was);
+  const cost = await load(service, (request) => request < 4);
+  assert.equal(await balanceIn(url, 'credit_lease'), was.balance - cost);
+  await service.stop();
+  await assertRight(url, false);
+});
+
+test('rolling: a replica serves while a newer one starts, migrates below it and takes over', async (t) => {
+  const { url, service: early } = await earlierOn(t, '029');
+  await early.start();
+  const balance = await balanceIn(url, 'credit_lease');
+  // The schema before the last step, which what this replica does needs nothing of.
+  await server.sql(
+    url,
+    `begin; drop table added_backend; delete from kysely_migration where name = '${newest}'; commit`,
+  );
+  const later = serviceOn(url);
+  t.after(() => later.dispose());
+  later.key = early.key;
+  let isOver = false;
+  const below = load(early, () => !isOver);
+  await later.start();
+  const cost = await load(later, (request) => request < 8);
+  isOver = true;
+  const total = cost + (await below);
+  assert.equal(await schemaOf(url), newest);
+  assert.deepEqual(migrationsOf(later), [1]);
+  assert.equal(await early.stop(), 0);
+  const last = await load(later, (request) => request < 4);
+  assert.equal(await balanceIn(url, 'credit_lease'), balance - total - last);
+  await later.stop();
+  await assertRight(url, false);
+});
