@@ -33,7 +33,8 @@ const de: Translated<OperatorSystemTexts> = {
     one: '{n} Zeile des Logs ging verloren.',
     other: '{n} Zeilen des Logs gingen verloren: sein Leser ist zu langsam.',
   },
-  findSource: '{model}: die Quelle {name} für Backends hat einen Fehler; die schon bekannten Server bleiben. {problem}',
+  findSource:
+    '{model}: die Quelle {name} für Backends hat einen Fehler: {problem}. Die schon bekannten Server bleiben in Gebrauch.',
   findUnserved: '{model} läuft nicht: alle seine Backends sind ausgefallen.',
   findWorkers: {
     one: '{n} Worker endete unerwartet und wurde neu gestartet.',

@@ -29,7 +29,7 @@ const en = {
     other: 'The job {name} has failed {n} times; the log says why.',
   },
   findLog: { one: '{n} line of the log was lost.', other: '{n} lines of the log were lost: its reader is too slow.' },
-  findSource: '{model}: the source {name} of backends has a fault; the servers known before stay. {problem}',
+  findSource: '{model}: the source {name} of backends has a fault: {problem}. The servers known before stay in use.',
   findUnserved: '{model} is not served: all of its backends are down.',
   findWorkers: {
     one: '{n} worker ended unexpectedly and was started again.',

@@ -27,7 +27,7 @@ const zh: Translated<OperatorSystemTexts> = {
   findDisk: '数据库所在磁盘仅剩 {gigabytes} GB。',
   findJob: { other: '任务 {name} 已失败 {n} 次；原因见日志。' },
   findLog: { other: '日志丢失了 {n} 行：读取方太慢。' },
-  findSource: '{model}：后端来源 {name} 出现故障；已知的服务器保持不变。{problem}',
+  findSource: '{model}：后端来源 {name} 出现故障：{problem}。已知的服务器继续使用。',
   findUnserved: '{model} 无法提供服务：其所有后端都已停止。',
   findWorkers: { other: '{n} 个工作进程意外结束并已重新启动。' },
   free: '磁盘剩余',
