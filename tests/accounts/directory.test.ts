@@ -63,6 +63,7 @@ test('a live key is found, junk is malformed, any other key is unknown', () => {
       isPlanKey: undefined,
       models: undefined,
       budget: undefined,
+      member: undefined,
       tags: undefined,
       isManagement: undefined,
       expiresAt: null,
