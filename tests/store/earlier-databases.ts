@@ -7,6 +7,7 @@ import { createHmac } from 'node:crypto';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { gunzipSync } from 'node:zlib';
 import { inRepository } from '../support/repository.ts';
+import type { TestService } from '../support/service.ts';
 
 export const earlierDatabases = ['026', '029'] as const;
 export type EarlierDatabase = (typeof earlierDatabases)[number];
@@ -93,3 +94,29 @@ export function assertKept(table: string, before: Rows, now: Rows): void {
     table,
   );
 }
+
+/**
+ * Several requests at once, with both keys, each time as long as it goes on; returns what they cost, by the tokens that the clients were
+ * told.
+ */
+export async function costOfLoad(
+  chat: (key: string) => Promise<Response>,
+  goesOn: (request: number) => boolean,
+): Promise<bigint> {
+  const costs = Array.from({ length: 6 }, async (_, index) => {
+    let cost = 0n;
+    for (let request = 0; goesOn(request); request++) {
+      const answer = await chat(index % 2 === 0 ? earlierKeys['first key'] : earlierKeys.budgeted);
+      const text = await answer.text();
+      assert.equal(answer.status, 200, text);
+      const { usage } = JSON.parse(text) as { usage: { prompt_tokens: number; completion_tokens: number } };
+      cost += BigInt(5 * usage.prompt_tokens + 20 * usage.completion_tokens);
+    }
+    return cost;
+  });
+  return (await Promise.all(costs)).reduce((sum, cost) => sum + cost, 0n);
+}
+
+/** How many steps each start of the service has run. */
+export const migrationsOf = ({ log }: Pick<TestService, 'log'>): readonly unknown[] =>
+  log.filter(({ migrations }) => migrations !== undefined).map(({ migrations }) => migrations);

@@ -103,6 +103,13 @@ export class TestService {
     writeFileSync(join(this.folder, 'tokenhouse.yaml'), text);
   }
 
+  /** From here on with the first account of another, whose database it is given. */
+  takesAccountOf({ key, accountId }: TestService): this {
+    this.key = key;
+    this.accountId = accountId;
+    return this;
+  }
+
   get pid(): number {
     return this.#process?.pid ?? 0;
   }

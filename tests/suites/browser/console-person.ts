@@ -1,8 +1,14 @@
 /** What people do in the console in more than one test. */
-import { until } from '../../support/service.ts';
+import { noFeatures, scriptedModel, until } from '../../support/service.ts';
 import type { TestService } from '../../support/service.ts';
 import type { Visitor } from '../../support/visitor.ts';
 import type { Person } from './browser.ts';
+
+/** A service with the console, where anybody may sign up, whose model answers "It is Paris.": a whole configuration file. */
+export const openConsole = `server:\n  inference: { port: 0 }\n  account: { port: 0 }\nsign_in: { sign_up: open }\n${scriptedModel(
+  '- { say: [{ text: "It is " }, { text: "Paris." }] }',
+  { settings: noFeatures },
+)}`;
 
 /** Markup, a long word, and the other direction of writing: shown as they are. */
 export const hostileName = `<img src=x onerror="alert(1)"> ${'long'.repeat(15)} \u202Ertl`;

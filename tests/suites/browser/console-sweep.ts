@@ -2,12 +2,12 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, test } from 'node:test';
 
-import { noFeatures, scriptedModel, TestService, until } from '../../support/service.ts';
+import { TestService, until } from '../../support/service.ts';
 import { owner, Visitor } from '../../support/visitor.ts';
 import { looks, openBrowser, Person } from './browser.ts';
 import type { Look } from './browser.ts';
 import { consolePages } from './console-pages.ts';
-import { hostileName, signIn } from './console-person.ts';
+import { hostileName, openConsole, signIn } from './console-person.ts';
 
 const languages = ['en-US', 'de-DE', 'zh-CN'];
 
@@ -15,12 +15,7 @@ export function sweepPages(colorScheme: Look['colorScheme']): void {
   const service = new TestService({ config: '' });
   let ids: Ids;
   before(async () => {
-    service.writeConfig(
-      `server:\n  inference: { port: 0 }\n  account: { port: 0 }\nsign_in: { sign_up: open }\n${scriptedModel(
-        '- { say: [{ text: "It is " }, { text: "Paris." }] }',
-        { settings: noFeatures },
-      )}`,
-    );
+    service.writeConfig(openConsole);
     await service.start();
     ids = await fill(service);
     await service.stop();

@@ -3,19 +3,14 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import type { TestContext } from 'node:test';
 
-import { noFeatures, scriptedModel, TestService, until } from '../../support/service.ts';
+import { TestService, until } from '../../support/service.ts';
 import { owner, ownerToken, Visitor } from '../../support/visitor.ts';
 import { looks, openBrowser, Person } from './browser.ts';
-import { hostileName, signIn as signInWith } from './console-person.ts';
+import { hostileName, openConsole, signIn as signInWith } from './console-person.ts';
 
 const service = new TestService({ config: '' });
 before(async () => {
-  service.writeConfig(
-    `server:\n  inference: { port: 0 }\n  account: { port: 0 }\nsign_in: { sign_up: open }\n${scriptedModel(
-      '- { say: [{ text: "It is " }, { text: "Paris." }] }',
-      { settings: noFeatures },
-    )}`,
-  );
+  service.writeConfig(openConsole);
   await service.start();
 });
 after(() => service.dispose());

@@ -32,14 +32,6 @@ function serviceOf(t: TestContext): TestService {
   return service;
 }
 
-/** A service of its own that has the same keys. */
-function heir(t: TestContext, of: TestService): TestService {
-  const service = serviceOf(t);
-  service.key = of.key;
-  service.accountId = of.accountId;
-  return service;
-}
-
 async function idsIn(file: string): Promise<Set<string>> {
   const db = openReadOnly(file);
   try {
@@ -108,7 +100,7 @@ test('under load: every charge that was acknowledged before the backup began is 
   assert.ok(afterwards.size > 0, 'work went on after the backup');
 
   // Somewhere else, from nothing: the keys work, the old hold has expired, and no id comes again.
-  const other = heir(t, service);
+  const other = serviceOf(t).takesAccountOf(service);
   await run(other, 'db', 'restore', backup);
   await other.start();
   const otherLedger = new TestLedger(other);
@@ -187,7 +179,7 @@ describe('a restore is refused, and changes nothing', () => {
     const without = join(service.folder, 'without.db');
     await run(service, 'db', 'backup', without, '--no-secret');
     assert.ok(!existsSync(`${without}.secret`));
-    const other = heir(t, service);
+    const other = serviceOf(t).takesAccountOf(service);
     const dead = await other.command('db', 'restore', without);
     assert.equal(dead.code, 1);
     assert.match(dead.stderr, /none of them would work/);

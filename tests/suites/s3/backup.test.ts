@@ -32,14 +32,6 @@ function serviceOf(t: TestContext, { endpoint = server.url, secretAccessKey = se
   return service;
 }
 
-/** A service of its own that has the same keys. */
-function heir(t: TestContext, of: TestService): TestService {
-  const service = serviceOf(t);
-  service.key = of.key;
-  service.accountId = of.accountId;
-  return service;
-}
-
 async function run(service: TestService, ...args: string[]): Promise<string> {
   const result = await service.command(...args);
   assert.equal(result.code, 0, result.stdout + result.stderr);
@@ -87,7 +79,7 @@ test('from a running service, in parts, to another place: the newest one is rest
   assert.deepEqual([objects.length, uploads.length], [4, 0]);
   assert.deepEqual(copiesIn(service), []);
 
-  const other = heir(t, service);
+  const other = serviceOf(t).takesAccountOf(service);
   const said = await run(other, 'db', 'restore', folderUrl('moved'));
   assert.ok(said.includes(String(made['file'])) && said.includes('1 requests; verified'), said);
   assert.deepEqual(copiesIn(other), []);
@@ -103,7 +95,7 @@ test('one object by its name: it is not overwritten without --force, and its sec
   assert.deepEqual((await keysOf('named')).objects, ['named/mine.db']);
   await refused(service, 1, /exists.*--force/, 'db', 'backup', url);
   await run(service, 'db', 'backup', url, '--no-secret', '--force');
-  await refused(heir(t, service), 1, /none of them would work/, 'db', 'restore', url);
+  await refused(serviceOf(t).takesAccountOf(service), 1, /none of them would work/, 'db', 'restore', url);
   await service.stop();
   await run(service, 'db', 'restore', url, '--force');
 });
