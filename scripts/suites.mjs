@@ -59,7 +59,8 @@ const keysDecide = [
 /**
  * `minutes` ends a suite that hangs, several times what it takes on two slow cores; `fileMinutes` ends one file of it.
  * A suite without `files` has the files of its folder `tests/suites/<name>/`; if there is a `setup.mjs`, it is run first.
- * `only` are the beginnings of the paths that it has. `ci: false`: CI does not run it.
+ * `only` are the beginnings of the paths that it has. `ci: false`: CI does not run it. `internet`: its tests install from registries
+ * (what the others need from there has been fetched before they run).
  */
 export const suites = {
   ordinary: {
@@ -91,12 +92,14 @@ export const suites = {
     minutes: 10,
     fileMinutes: 9,
     concurrency: 1,
+    internet: true,
     about: 'npm start in a fresh clone with an empty home folder',
   },
   package: {
     minutes: 10,
     fileMinutes: 9,
     concurrency: 1,
+    internet: true,
     about: 'the npm package, packed, installed from a registry into an empty home folder, and started with npx',
   },
   deb: {
@@ -104,6 +107,7 @@ export const suites = {
     fileMinutes: 12,
     concurrency: 1,
     ci: false,
+    internet: true,
     about: 'the Debian package: made, installed in a Debian 12 of its own, upgraded, removed and purged',
   },
   launch: {
@@ -111,6 +115,7 @@ export const suites = {
     fileMinutes: 10,
     concurrency: 1,
     ci: false,
+    internet: true,
     about: 'Claude Code, Codex, opencode and Cline, as tokenhouse launch sets them up',
   },
   helm: {
