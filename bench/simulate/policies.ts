@@ -1,3 +1,5 @@
+import { FleetPeers } from '../../src/inference/routing/fleet-peers.ts';
+import type { PeerMessage } from '../../src/platform/peers/peers.ts';
 import { idleLoad, Fleet, type BackendLoad } from '../../src/inference/routing/fleet.ts';
 import { blockTokens, type TracedRequest } from './trace.ts';
 
@@ -32,6 +34,10 @@ export interface PolicyOptions {
 /** Policies by the name in the table; the first is the service's own, the same code that serves requests. */
 export const policies: Readonly<Record<string, (options: PolicyOptions) => Policy>> = {
   'least expected first token': leastExpected,
+  '2 replicas, 0.5 s between reports': replicas(2, 500),
+  '2 replicas, each by itself': replicas(2, Infinity),
+  '4 replicas, 0.5 s between reports': replicas(4, 500),
+  '4 replicas, each by itself': replicas(4, Infinity),
   'round robin': ({ servers }) => {
     let next = 0;
     return plain('round robin', servers, () => next++ % servers.length);
@@ -49,34 +55,85 @@ export const policies: Readonly<Record<string, (options: PolicyOptions) => Polic
 };
 
 interface SimulatedBackend extends BackendLoad {
+  readonly label: string;
   readonly server: PolicyServer;
 }
 
-function leastExpected({ servers, cacheBlocks }: PolicyOptions): Policy {
-  const fleet = new Fleet<SimulatedBackend>(
-    servers.map((server) => ({ ...idleLoad(), cacheTokensMax: cacheBlocks * blockTokens, server })),
-  );
+/** One process that routes, as the service does it. */
+class Router {
+  readonly #fleet: Fleet<SimulatedBackend>;
+  readonly peers: FleetPeers<SimulatedBackend>;
+
+  constructor({ servers, cacheBlocks }: PolicyOptions) {
+    this.#fleet = new Fleet<SimulatedBackend>(
+      servers.map((server) => ({
+        ...idleLoad(),
+        cacheTokensMax: cacheBlocks * blockTokens,
+        label: String(server.index),
+        server,
+      })),
+    );
+    this.peers = new FleetPeers(() => new Map([['model', this.#fleet]]));
+  }
+
+  send(request: TracedRequest, tried: ReadonlySet<number>, nowMs: number): Sent | undefined {
+    // As in prompts of the service, only whole blocks are beginnings.
+    const count = Math.max(0, Math.ceil(request.promptTokens / blockTokens) - 1);
+    const hashes = request.blocks.slice(0, count);
+    const tokens = hashes.map((_, index) => (index + 1) * blockTokens);
+    const placement = this.#fleet.place(
+      { promptTokens: request.promptTokens, prefixes: () => ({ hashes, tokens }) },
+      ({ server }) => !server.isDown && !tried.has(server.index),
+      nowMs,
+    );
+    if (placement === undefined) return undefined;
+    return {
+      server: placement.backend.server.index,
+      begun: (at) => placement.begun(at),
+      reported: (cachedTokens) => placement.answered({ cachedTokens }),
+      end: (at) => placement.end(at),
+    };
+  }
+}
+
+/** The service's own policy, in one process. */
+function leastExpected(options: PolicyOptions): Policy {
+  const router = new Router(options);
   return {
     name: 'least expected first token',
-    send: (request, tried, nowMs) => {
-      // As in prompts of the service, only whole blocks are beginnings.
-      const count = Math.max(0, Math.ceil(request.promptTokens / blockTokens) - 1);
-      const hashes = request.blocks.slice(0, count);
-      const tokens = hashes.map((_, index) => (index + 1) * blockTokens);
-      const placement = fleet.place(
-        { promptTokens: request.promptTokens, prefixes: () => ({ hashes, tokens }) },
-        ({ server }) => !server.isDown && !tried.has(server.index),
-        nowMs,
-      );
-      if (placement === undefined) return undefined;
-      return {
-        server: placement.backend.server.index,
-        begun: (at) => placement.begun(at),
-        reported: (cachedTokens) => placement.answered({ cachedTokens }),
-        end: (at) => placement.end(at),
-      };
-    },
+    send: (request, tried, nowMs) => router.send(request, tried, nowMs),
   };
+}
+
+/** The same in several processes, which get requests in turn and tell each other what they know in an interval; Infinity: they never do. */
+function replicas(count: number, everyMs: number): (options: PolicyOptions) => Policy {
+  return (options) => {
+    const routers = Array.from({ length: count }, () => new Router(options));
+    let next = 0;
+    let reportedAtMs = 0;
+    return {
+      name: `${count} replicas`,
+      send: (request, tried, nowMs) => {
+        if (nowMs - reportedAtMs >= everyMs) {
+          reportedAtMs = nowMs;
+          exchangeAll(routers, nowMs);
+        }
+        return routers[next++ % count]!.send(request, tried, nowMs);
+      },
+    };
+  };
+}
+
+function exchangeAll(routers: readonly Router[], nowMs: number): void {
+  const messages = routers.flatMap(({ peers }, index): readonly PeerMessage[] => {
+    const text = peers.report(nowMs);
+    return text === undefined ? [] : [{ from: String(index), text }];
+  });
+  for (const [index, { peers }] of routers.entries())
+    peers.hear(
+      messages.filter(({ from }) => from !== String(index)),
+      nowMs,
+    );
 }
 
 function plain(

@@ -28,6 +28,8 @@ export interface Secret {
   readonly signIn: KeyObject;
   /** For the secrets that webhooks are signed with. */
   readonly webhooks: KeyObject;
+  /** Keeps the prompts of accounts apart in the caches of servers, alike for all processes that share the secret. */
+  readonly promptCaches: KeyObject;
   /** Names the pepper in each key's row, so that a wrong one is noticed; reveals nothing about it. */
   readonly id: string;
   readonly source: 'environment' | 'file' | 'created';
@@ -79,6 +81,7 @@ function secretOf(text: string, source: Secret['source']): Secret {
     demoPayments: createSecretKey(derived('tokenhouse demo payments')),
     signIn: createSecretKey(derived('tokenhouse sign-in')),
     webhooks: createSecretKey(derived('tokenhouse webhook endpoints')),
+    promptCaches: createSecretKey(derived('tokenhouse prompt caches')),
     id,
     source,
   };

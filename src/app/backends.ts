@@ -1,3 +1,4 @@
+import type { KeyObject } from 'node:crypto';
 import { dirname } from 'node:path';
 import type { BackendConfig, LlamaBackendConfig, ModelConfig, OpenAiBackendConfig } from '../config/config.ts';
 import { identityOf } from '../config/identity.ts';
@@ -47,6 +48,8 @@ export interface BackendServices {
   readonly log: Log;
   /** Shared by all embedded models. */
   readonly memory: MemoryBudget;
+  /** For salts of servers' prompt caches. */
+  readonly promptCaches: KeyObject;
   readonly onDownload: (modelId: string, progress: FetchProgress) => void;
   /** A model file that is there now states defaults. */
   readonly onFileDefaults: () => void;
@@ -195,17 +198,22 @@ function openEngine(
       return { engine, ready: engine.ready, modelFile: file };
     }
     case 'openai': {
-      const engine = openAiEngineOf(model, config, limits, (incident) =>
-        services.log.service({
-          level: incident.incident === 'not_found' ? 'error' : 'warn',
-          event: 'backend_incident',
-          detail: {
-            model: model.id,
-            backend: config.name,
-            ...incident,
-            ...(incident.incident === 'not_found' ? { asked_for: config.model ?? model.id, url: config.url } : {}),
-          },
-        }),
+      const engine = openAiEngineOf(
+        model,
+        config,
+        limits,
+        (incident) =>
+          services.log.service({
+            level: incident.incident === 'not_found' ? 'error' : 'warn',
+            event: 'backend_incident',
+            detail: {
+              model: model.id,
+              backend: config.name,
+              ...incident,
+              ...(incident.incident === 'not_found' ? { asked_for: config.model ?? model.id, url: config.url } : {}),
+            },
+          }),
+        services.promptCaches,
       );
       return { engine, ready: Promise.resolve() };
     }
@@ -230,6 +238,7 @@ export const openAiEngineOf = (
   config: OpenAiBackendConfig,
   limits: Pick<LimitsConfig, 'firstTokenTimeoutMs' | 'streamIdleTimeoutMs'>,
   onIncident: (incident: ReportedIncident) => void,
+  saltKey?: KeyObject,
 ): Engine =>
   createOpenAiEngine({
     name: model.id,
@@ -242,6 +251,7 @@ export const openAiEngineOf = (
     firstTokenTimeoutMs: limits.firstTokenTimeoutMs,
     idleTimeoutMs: limits.streamIdleTimeoutMs,
     onIncident,
+    ...(saltKey === undefined ? {} : { saltKey }),
     ...(config.serverName === undefined ? {} : { serverName: config.serverName }),
     ...(config.model === undefined ? {} : { model: config.model }),
     ...(config.apiKey === undefined ? {} : { apiKey: config.apiKey.reveal() }),

@@ -1,3 +1,4 @@
+import { createHmac } from 'node:crypto';
 import type { Server } from 'node:http';
 import { join } from 'node:path';
 
@@ -46,6 +47,8 @@ import { FileParts } from '../inference/pipeline/request-files.ts';
 import { openBackendPool } from '../inference/pipeline/backend-pool.ts';
 import type { Backend, BackendPool } from '../inference/pipeline/backend-pool.ts';
 import type { OnHealth } from '../inference/routing/fleet.ts';
+import { FleetPeers } from '../inference/routing/fleet-peers.ts';
+import { exchangeWithPeers } from './peer-exchange.ts';
 import { ActiveRequests } from '../inference/pipeline/active-requests.ts';
 import { ReasoningKeys } from '../inference/pipeline/reasoning-keys.ts';
 import { RuntimeConfigs } from '../inference/pipeline/runtime-config.ts';
@@ -119,7 +122,7 @@ export async function openServing(options: ServingOptions, opened: Opened): Prom
   const accounts = await openAccounts(options, opened, reported);
   const kept = await openKept(options, accounts, opened, reported);
   const limits = await openLimits(options, accounts, opened);
-  const models = openModels(options, kept, limits, opened);
+  const models = openModels(options, accounts, kept, limits, opened);
   const spans = openSpans(options);
   opened.push(() => spans?.close());
   const processReadings = readProcess();
@@ -314,22 +317,29 @@ async function openLimits({ config, log }: ServingOptions, { running, store, now
 }
 
 /** The models' backends, and what requests read of the configuration; a new configuration changes both. */
-function openModels(options: ServingOptions, kept: Kept, limits: RunningLimits, opened: Opened) {
+function openModels(
+  options: ServingOptions,
+  { store, secret }: Accounts,
+  kept: Kept,
+  limits: RunningLimits,
+  opened: Opened,
+) {
   const { config, environment, log, onDownload } = options;
   const downloads = new AbortController();
-  const onHealth = healthLog(log);
+  const pools: PoolOptions = { onHealth: healthLog(log), prefixSalt: prefixSaltOf(secret) };
   const rollout = new ConfigRollout(config, {
     backendServices: {
       environment,
       log,
       memory: memoryBudgetOf(config.models, config.server.limits),
+      promptCaches: secret.promptCaches,
       onDownload,
       onFileDefaults: () =>
-        runtimeConfigs.swap(runtimeConfigOf(rollout.config, rollout.backends, onHealth, runtimeConfigs.current)),
+        runtimeConfigs.swap(runtimeConfigOf(rollout.config, rollout.backends, pools, runtimeConfigs.current)),
       stopping: downloads.signal,
     },
     apply: (next, backends) => {
-      runtimeConfigs.swap(runtimeConfigOf(next, backends, onHealth, runtimeConfigs.current));
+      runtimeConfigs.swap(runtimeConfigOf(next, backends, pools, runtimeConfigs.current));
       // Limits that span requests apply to all of them from now on.
       limits.callers.concurrencyPerAccountMax = next.server.limits.concurrencyPerAccountMax;
       limits.callers.plans = next.plans;
@@ -341,23 +351,32 @@ function openModels(options: ServingOptions, kept: Kept, limits: RunningLimits, 
     },
   });
   const closing = new Set<Promise<void>>();
-  const runtimeConfigs = new RuntimeConfigs(runtimeConfigOf(config, rollout.backends, onHealth), (backend) => {
+  const runtimeConfigs = new RuntimeConfigs(runtimeConfigOf(config, rollout.backends, pools), (backend) => {
     const closed = backend.engine.close().finally(() => closing.delete(closed));
     closing.add(closed);
   });
+  const fleets = new FleetPeers(
+    () => new Map([...runtimeConfigs.current.pools].map(([model, { fleet }]) => [model, fleet])),
+  );
+  const endExchange = store.peers === undefined ? () => {} : exchangeWithPeers(store.peers, fleets, log);
+  opened.push(endExchange);
   const closeEngines = (): Promise<unknown> => Promise.all(rollout.backends.map((backend) => backend.engine.close()));
   opened.push(async () => {
     downloads.abort(new Error('the service could not start'));
     await closeEngines();
   });
-  return { rollout, runtimeConfigs, downloads, close: () => Promise.all([closeEngines(), ...closing]) };
+  const close = (): Promise<unknown> => {
+    endExchange();
+    return Promise.all([closeEngines(), ...closing]);
+  };
+  return { rollout, runtimeConfigs, fleets, downloads, close };
 }
 
 function metricsOf(
   { version, log, readings }: ServingOptions,
   { running, store, billing }: Accounts,
   { bodyBudget }: RunningLimits,
-  { rollout, runtimeConfigs }: Models,
+  { rollout, runtimeConfigs, fleets }: Models,
   { process, inferenceSockets, spans }: OwnReadings,
 ): ServiceMetrics {
   return new ServiceMetrics({
@@ -374,6 +393,7 @@ function metricsOf(
       spans: spans?.counts ?? { sent: 0, dropped: 0 },
       failures: { traces: spans?.failures ?? 0, metrics: readings().metricsFailures },
     }),
+    peerReports: () => fleets.reports,
     backends: () => rollout.backends.map(readingOf),
     models: () =>
       [...runtimeConfigs.current.pools].map(([model, { queue, retries }]) => ({
@@ -474,11 +494,21 @@ function judgeLoad({ config, processes, log }: ServingOptions, admission: Admiss
   });
 }
 
+/** What is the same for the pools of all models. */
+interface PoolOptions {
+  readonly onHealth: (modelId: string) => OnHealth<Backend>;
+  readonly prefixSalt: number;
+}
+
+/** The same in all processes that share the secret. */
+const prefixSaltOf = ({ promptCaches }: Secret): number =>
+  createHmac('sha256', promptCaches).update('beginnings of prompts').digest().readUInt32LE();
+
 /** Everything that requests read of a configuration, in one object: a request keeps the one that it began with. */
 function runtimeConfigOf(
   config: Config,
   backends: readonly OpenBackend[],
-  onHealth: (modelId: string) => OnHealth<Backend>,
+  { onHealth, prefixSalt }: PoolOptions,
   before?: RuntimeConfig,
 ): RuntimeConfig {
   const waitMaxMs = config.server.limits.firstTokenTimeoutMs;
@@ -500,7 +530,7 @@ function runtimeConfigOf(
         const own = backends.filter((backend) => backend.modelId === id);
         const earlier = before?.pools.get(id);
         if (earlier !== undefined && (hasThose(earlier, own) || earlier.become(own))) return [id, earlier];
-        return [id, openBackendPool(own, waitMaxMs, earlier, onHealth(id))];
+        return [id, openBackendPool(own, waitMaxMs, earlier, onHealth(id), prefixSalt)];
       }),
     ),
   };

@@ -6,6 +6,7 @@ import type { StorageConfig } from '../config/config.ts';
 import type { Database } from '../store/database.ts';
 import type { Feed, Follows } from '../store/feed.ts';
 import type { AccountLedger, FreeBalances } from '../store/ledger.ts';
+import type { Peers } from '../platform/peers/peers.ts';
 import type { LimitLeases } from '../store/limit-leases.ts';
 import type { Repositories } from '../store/repositories/repositories.ts';
 import type { OwnerPort, WorkerPort } from '../store/workers/protocol.ts';
@@ -16,6 +17,8 @@ export interface Store {
   readonly repositories: Repositories;
   /** The limits that other processes share; undefined: this process has them whole. */
   readonly limits?: LimitLeases;
+  /** The other processes on the same ledger; undefined: there are none. */
+  readonly peers?: Peers;
   /** Set where limit windows are not timed by `now`: steady milliseconds since 1970. */
   readonly limitClock?: () => number;
   /** Names of the migrations that this opening ran. */

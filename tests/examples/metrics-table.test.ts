@@ -21,6 +21,7 @@ test('docs/operations.md has every metric with its labels and meaning, and no ot
     sockets: () => ({ inference: 0, account: 0 }),
     logLinesDropped: none,
     telemetry: () => ({ spans: { sent: 0, dropped: 0 }, failures: { traces: 0, metrics: 0 } }),
+    peerReports: () => ({ sent: 0, heard: 0 }),
     backends: () => [],
     models: () => [],
     config: () => ({ version: 1, failures: 0, lastSuccess: true, leaving: 0 }),

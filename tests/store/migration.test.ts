@@ -95,7 +95,13 @@ test('the service starts on every earlier database: balances, budgets and the lo
     old.close();
 
     const store = await openStore(t, file);
-    assert.deepEqual(store.migrated, ['030-baseline', '031-attempts', '032-added-backends', '033-member-budgets']);
+    assert.deepEqual(store.migrated, [
+      '030-baseline',
+      '031-attempts',
+      '032-added-backends',
+      '033-member-budgets',
+      '034-peer-messages',
+    ]);
     const { id, available } = customers[0]!;
     assert.equal(await balanceOf(store, id), BigInt(available));
     await store.ledger.leases.lease(id, 1n);

@@ -136,6 +136,7 @@ function parentMetrics(
       spans: { sent: 0, dropped: 0 },
       failures: { traces: 0, metrics: operating().metricsFailures() },
     }),
+    peerReports: () => ({ sent: 0, heard: 0 }),
     backends: () => [],
     models: () => [],
     config: () => ({ ...operating().configReading(), leaving: 0 }),

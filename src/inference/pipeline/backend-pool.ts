@@ -1,3 +1,4 @@
+import { randomInt } from 'node:crypto';
 import type { Engine } from '../engines/engine.ts';
 import { lackedBy, type FeatureName } from '../../generation/feature-names.ts';
 import type { Constraint, EngineRequest } from '../../generation/request.ts';
@@ -35,6 +36,8 @@ export interface BackendPool {
   readonly fleet: Fleet<Backend>;
   readonly queue: WaitQueue<Placement<Backend>>;
   readonly promptLengths: PromptLengths;
+  /** Salt of the hashes of its prompts: secret, and the same in all processes that tell each other of them. */
+  readonly prefixSalt: number;
   /** How many requests may be tried at another backend. */
   readonly retries: RetryBudget;
   /**
@@ -53,6 +56,7 @@ export function openBackendPool(
   waitMaxMs: number,
   before?: BackendPool,
   onHealth?: OnHealth<Backend>,
+  prefixSalt = randomInt(2 ** 32),
 ): BackendPool {
   let current = backends;
   const queue = new WaitQueue<Placement<Backend>>({
@@ -71,6 +75,7 @@ export function openBackendPool(
     fleet,
     queue,
     promptLengths: new PromptLengths(),
+    prefixSalt,
     retries: before?.retries ?? new RetryBudget(),
     become: (next) => {
       const kinds = new Set(current.map(({ kind }) => kind));

@@ -1,4 +1,3 @@
-import { randomInt } from 'node:crypto';
 import { ApiError, atCap, errorCodeOf } from '../../platform/errors.ts';
 import type { GenerationBatch, TakeBatch, Usage } from '../../generation/event.ts';
 import type { EngineRequest } from '../../generation/request.ts';
@@ -36,7 +35,7 @@ export async function dispatch(
 ): Promise<void> {
   const tried = new Set<Backend>();
   pool.retries.requested();
-  const routed = routedRequest(order);
+  const routed = routedRequest(order, pool);
   let request: EngineRequest = order.request;
   let refitted = false;
   let failure: unknown;
@@ -131,13 +130,11 @@ function isFaultOf(backend: Backend, error: unknown): boolean {
 }
 
 /** Prompts of two models are never the same, and nobody outside knows what two prompts have in common here. */
-const salt = randomInt(2 ** 32);
-
-function routedRequest({ request, promptTokensLikely }: Order): RoutedRequest {
+function routedRequest({ request, promptTokensLikely }: Order, { prefixSalt }: BackendPool): RoutedRequest {
   let prefixes: PromptPrefixes | undefined;
   return {
     promptTokens: promptTokensLikely,
-    prefixes: () => (prefixes ??= prefixesOf(request, promptTokensLikely, salt)),
+    prefixes: () => (prefixes ??= prefixesOf(request, promptTokensLikely, prefixSalt)),
   };
 }
 

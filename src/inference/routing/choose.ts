@@ -13,8 +13,12 @@ export interface BackendView {
   readonly concurrencyMax: number;
   /** Requests that it works on now, those that wait for their first token included. */
   readonly running: number;
+  /** The same of other processes that send requests there, when they last told. */
+  readonly runningElsewhere: number;
   /** Uncached prompt tokens of the requests there that have no first token yet. */
   readonly waitingTokens: number;
+  /** Of the requests of other processes, when they last told. */
+  readonly waitingTokensElsewhere: number;
   /** Those of the oldest of these requests, which is being read, and since when. */
   readonly readingTokens: number;
   readonly readingSinceMs: number;
@@ -94,8 +98,9 @@ export function choose<View extends BackendView>(
 function secondsAt(backend: BackendView, tokens: number, tokensPerSecond: number, nowMs: number): number {
   const own = backend.cachedTokens < tokens ? tokens - backend.cachedTokens : 1;
   const speed = backend.ownTokensPerSecond === 0 ? tokensPerSecond : backend.ownTokensPerSecond;
-  const waiting = backend.waitingTokens === 0 ? 0 : unreadTokens(backend, speed, nowMs);
-  const read = waitingShare * waiting + own + runningTokens * backend.running;
+  const waiting =
+    (backend.waitingTokens === 0 ? 0 : unreadTokens(backend, speed, nowMs)) + backend.waitingTokensElsewhere;
+  const read = waitingShare * waiting + own + runningTokens * (backend.running + backend.runningElsewhere);
   return read / (speed * backend.weight);
 }
 
@@ -121,8 +126,8 @@ function reasonsOf(
     expectedMs: Math.round(1_000 * secondsAt(backend, tokens, tokensPerSecond, nowMs)),
     cachedTokens: Math.round(cachedTokens),
     uncachedTokens: Math.round(tokens - cachedTokens),
-    waitingTokens: Math.round(unreadTokens(backend, speed, nowMs)),
-    running: backend.running,
+    waitingTokens: Math.round(unreadTokens(backend, speed, nowMs) + backend.waitingTokensElsewhere),
+    running: backend.running + backend.runningElsewhere,
     tokensPerSecond: Math.round(speed),
     rank: backend.rank,
     of: fleet.length,

@@ -1,6 +1,15 @@
 import { CacheIndex, cacheTokensUnknown, type CacheView } from './cache-index.ts';
 import { choose, type BackendView, type Choice, type ChoiceReasons } from './choose.ts';
-import { answered, failed, isInUse, isOverdue, soundHealth, type BackendHealth } from './health.ts';
+import {
+  answered,
+  backElsewhere,
+  ejectedElsewhere,
+  failed,
+  isInUse,
+  isOverdue,
+  soundHealth,
+  type BackendHealth,
+} from './health.ts';
 import { noPrefixes, type PromptPrefixes } from './prompt-prefixes.ts';
 
 /** A backend as the fleet sees it; only the fleet changes it. */
@@ -8,7 +17,9 @@ export interface BackendLoad extends BackendView, CacheView, BackendHealth {
   rank: number;
   cachedTokens: number;
   running: number;
+  runningElsewhere: number;
   waitingTokens: number;
+  waitingTokensElsewhere: number;
   readingTokens: number;
   readingSinceMs: number;
   /** The requests that wait for their first token, the oldest first. */
@@ -39,7 +50,9 @@ export function idleLoad({ concurrencyMax = Infinity, weight = 1 } = {}): Backen
     weight,
     concurrencyMax,
     running: 0,
+    runningElsewhere: 0,
     waitingTokens: 0,
+    waitingTokensElsewhere: 0,
     readingTokens: 0,
     readingSinceMs: 0,
     waiting: new Set(),
@@ -98,6 +111,15 @@ const ownSpeedMs = 300_000;
 /** A difference in the cached tokens that is only a matter of where blocks end: 512 characters and the beginning of a template. */
 const cachedSlackTokens = 256;
 
+/** A prompt that was sent to a backend. */
+export interface SentPrompt<Member> {
+  readonly member: Member;
+  readonly prefixes: PromptPrefixes;
+}
+
+/** How many of them are kept until they are told; of more, the latest. */
+const sentMax = 2_000;
+
 /** A backend is left out from `ejectedAtMs` on, or without that in use again. */
 export type OnHealth<Member> = (member: Member, ejectedAtMs?: number) => void;
 
@@ -113,6 +135,8 @@ export class Fleet<Member extends BackendLoad> {
   #placements = 0;
   readonly #ownSpeeds = new Set<Member>();
   readonly #onHealth: OnHealth<Member>;
+  /** For other processes, where there are some. */
+  #sent: SentPrompt<Member>[] | undefined;
 
   /** `before`: what it takes the place of; what was learned about members of both is kept. */
   constructor(members: readonly Member[], before?: Fleet<Member>, onHealth: OnHealth<Member> = ignore) {
@@ -120,6 +144,7 @@ export class Fleet<Member extends BackendLoad> {
     this.#onHealth = onHealth;
     this.#cache = before === undefined ? new CacheIndex() : before.#cache;
     if (before === undefined) return;
+    this.#sent = before.#sent;
     this.#placements = before.#placements;
     for (const member of before.#ownSpeeds) this.#ownSpeeds.add(member);
     for (const [member, logSpeed] of before.#logSpeeds) this.#setLogSpeed(member, logSpeed);
@@ -144,6 +169,37 @@ export class Fleet<Member extends BackendLoad> {
       this.#cache.drop(member);
       this.#forgetSpeed(member);
     }
+  }
+
+  /** Prompts that were sent since the last call; from the first call on they are kept. */
+  takeSent(): readonly SentPrompt<Member>[] {
+    const sent = this.#sent ?? [];
+    this.#sent = [];
+    return sent;
+  }
+
+  /** Another process has sent a prompt there: its beginnings are in the backend's cache. */
+  sentElsewhere(member: Member, prefixes: PromptPrefixes): void {
+    this.#cache.use(member, prefixes);
+  }
+
+  /** The speed that another process has measured; one's own measurements count instead. */
+  measuredElsewhere(member: Member, tokensPerSecond: number, nowMs: number): void {
+    if (member.measuredTokensPerSecond > 0) return;
+    member.measuredTokensPerSecond = tokensPerSecond;
+    member.measuredAtMs = nowMs;
+    this.#setLogSpeed(member, Math.log(tokensPerSecond));
+    this.#compareSpeed(member);
+  }
+
+  /** Another process has left it out just now, for that long: three failures there need not become three here too. */
+  ejectedElsewhere(member: Member, forMs: number, nowMs: number): void {
+    if (ejectedElsewhere(member, forMs, nowMs)) this.#onHealth(member, nowMs);
+  }
+
+  /** It has answered another process that had left it out. */
+  backElsewhere(member: Member, nowMs: number): void {
+    backElsewhere(member, nowMs);
   }
 
   /** Puts a request at a backend; `undefined`: none can take it now. Costs nothing worth measuring where there is one backend. */
@@ -192,6 +248,7 @@ export class Fleet<Member extends BackendLoad> {
   #placed({ backend, reasons }: Choice<Member>, prefixes: PromptPrefixes, nowMs: number): Placement<Member> {
     const { waitingTokens, uncachedTokens, cachedTokens } = reasons;
     const usedAt = prefixes === noPrefixes ? 0 : this.#cache.use(backend, prefixes);
+    if (this.#sent !== undefined && prefixes !== noPrefixes) this.#note({ member: backend, prefixes });
     backend.running++;
     backend.turn = ++this.#placements;
     const waiting = { tokens: uncachedTokens };
@@ -225,6 +282,13 @@ export class Fleet<Member extends BackendLoad> {
     };
   }
 
+  #note(sent: SentPrompt<Member>): void {
+    const all = this.#sent!;
+    // Half at once, so that it is seldom.
+    if (all.length >= sentMax) all.splice(0, sentMax / 2);
+    all.push(sent);
+  }
+
   /** A backend reads what waits before a request too. */
   #measure(member: Member, tokens: number, elapsedMs: number, nowMs: number): void {
     const latest = (1_000 * tokens) / Math.max(1, elapsedMs);
@@ -235,6 +299,10 @@ export class Fleet<Member extends BackendLoad> {
     member.measuredTokensPerSecond = before * ratio ** Math.max(latestShare, 1 / member.measurements);
     member.measuredAtMs = nowMs;
     this.#setLogSpeed(member, Math.log(member.measuredTokensPerSecond));
+    this.#compareSpeed(member);
+  }
+
+  #compareSpeed(member: Member): void {
     const toOthers = member.measuredTokensPerSecond / this.#speedWithout(member);
     const isOwn = toOthers > ownSpeedRatio || toOthers < 1 / ownSpeedRatio;
     member.ownTokensPerSecond = isOwn ? member.measuredTokensPerSecond : 0;

@@ -56,6 +56,21 @@ export function failed(health: BackendHealth, nowMs: number): boolean {
   return true;
 }
 
+/**
+ * Another process has left it out, for that long. What one of them meets may be its own network, so one's own next answer brings the
+ * backend back, and one's own next failure begins with the shortest pause. Returns whether that leaves it out.
+ */
+export function ejectedElsewhere(health: BackendHealth, forMs: number, nowMs: number): boolean {
+  if (health.ejectedUntilMs > 0) return false;
+  health.ejectedUntilMs = nowMs + Math.min(pauseMaxMs, forMs);
+  return true;
+}
+
+/** It has answered another process that had left it out: the pause is over, and one request tries it. */
+export function backElsewhere(health: BackendHealth, nowMs: number): void {
+  if (health.ejectedUntilMs > nowMs) health.ejectedUntilMs = nowMs;
+}
+
 /** Whether it may get a request as far as its failures go: it is in use, or on probation and has nothing to do. */
 export const isInUse = (
   { ejectedUntilMs, running }: BackendHealth & { readonly running: number },

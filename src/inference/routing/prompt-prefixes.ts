@@ -24,8 +24,8 @@ const ends: readonly number[] = [
 
 /**
  * Reads the prompt in the order in which templates print it: tools, then the messages. Servers render it themselves, so this is not
- * their text; but where two of these texts begin alike, so do the two that their template makes of them. `salt` is a secret of this
- * process, so that nobody can make up prompts that look alike here.
+ * their text; but where two of these texts begin alike, so do the two that their template makes of them. `salt` is a
+ * secret, so that nobody can make up prompts that look alike here.
  *
  * Nothing is kept of a request under zero data retention, and no other can match it: it has no beginnings.
  */

@@ -14,6 +14,8 @@ export interface ServiceReadings {
   readonly sockets: () => { readonly inference: number; readonly account: number };
   readonly logLinesDropped: () => number;
   readonly telemetry: () => TelemetryReading;
+  /** Of this process to the others, and theirs that it has heard. */
+  readonly peerReports: () => { readonly sent: number; readonly heard: number };
   readonly backends: () => readonly BackendReading[];
   readonly models: () => readonly ModelReading[];
   readonly config: () => ConfigReading & { readonly leaving: number };
@@ -282,6 +284,19 @@ export const readingMetrics: readonly ReadingMetric[] = [
     help: 'Log lines that were lost because their reader was too slow.',
     type: 'counter',
     read: (service) => service.logLinesDropped(),
+  },
+  {
+    name: 'tokenhouse_peer_reports_total',
+    help: 'Reports on backends that serving processes have sent to each other, and that they have heard.',
+    type: 'counter',
+    labels: ['direction'],
+    read: (service) => {
+      const { sent, heard } = service.peerReports();
+      return [
+        [['sent'], sent],
+        [['heard'], heard],
+      ];
+    },
   },
   {
     name: 'tokenhouse_telemetry_spans_total',

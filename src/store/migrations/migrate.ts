@@ -11,6 +11,7 @@ import * as baseline from './030-baseline.ts';
 import * as attempts from './031-attempts.ts';
 import * as addedBackends from './032-added-backends.ts';
 import * as memberBudgets from './033-member-budgets.ts';
+import * as peerMessages from './034-peer-messages.ts';
 
 interface Step {
   /** In its own words, not from the description, which later versions change. */
@@ -23,6 +24,7 @@ const steps: Readonly<Record<string, Step>> = {
   '031-attempts': attempts,
   '032-added-backends': addedBackends,
   '033-member-budgets': memberBudgets,
+  '034-peer-messages': peerMessages,
 };
 
 export const migrationNames: readonly string[] = Object.keys(steps);

@@ -6,6 +6,7 @@ import type { Database } from '../database.ts';
 import { rowsOn } from '../schema/codec.ts';
 import type { Feed, Follows } from '../feed.ts';
 import { nothingFree, type FreeBalances } from '../ledger.ts';
+import type { Peers } from '../../platform/peers/peers.ts';
 import type { LimitLeases } from '../limit-leases.ts';
 import { beginFile, unreadyFiles, type AmongReplicas } from '../repositories/files.ts';
 import { migrate, migrationsThatRan, refuseNewer } from '../migrations/migrate.ts';
@@ -28,6 +29,7 @@ import { pruneChanges } from './prune-changes.ts';
 import { PostgresFeed, type PostgresFeedOptions } from './feed.ts';
 import { PostgresLedger, type PostgresLedgerOptions } from './ledger.ts';
 import { PostgresLimitLeases } from './limit-leases.ts';
+import { PostgresPeers } from './peers.ts';
 import { isWorthAnotherTry, sqlState, storeErrorOf } from './postgres-error.ts';
 import { databaseNow } from './statements.ts';
 
@@ -60,6 +62,7 @@ export interface PostgresStore {
   readonly ledger: PostgresLedger;
   readonly repositories: Repositories;
   readonly limits: LimitLeases;
+  readonly peers: Peers;
   /** Names of the migrations that this opening ran. */
   readonly migrated: readonly string[];
   /** By the clock of the database, which all replicas go by. */
@@ -88,6 +91,7 @@ export async function openPostgresStore(options: PostgresStoreOptions): Promise<
     replica: () => ledger!.replicaId,
     trustedUntilMs: () => ledger!.safeUntilMs,
   });
+  const peers = new PostgresPeers({ address, replica: () => ledger!.replicaId });
   try {
     const migrated = await migrateAlone(db, shown);
     if (migrated.length > 0) log('info', 'database schema brought up to date', { migrations: migrated });
@@ -108,6 +112,7 @@ export async function openPostgresStore(options: PostgresStoreOptions): Promise<
       ledger: opened,
       repositories: repositoriesOf(db, opened),
       limits,
+      peers,
       migrated,
       now: () => opened.now(),
       follow: (follower) => follow({ address, follower, log: (level, message) => log(level, message, {}) }),
@@ -116,6 +121,7 @@ export async function openPostgresStore(options: PostgresStoreOptions): Promise<
       isAnswering: () => watch.isAnswering,
       close: async () => {
         watch.close();
+        await peers.close();
         await close(opened, limits, db);
       },
     };

@@ -109,6 +109,8 @@ export interface TableFacts<Name extends string = string> {
   readonly isImmutable?: boolean;
   /** PostgreSQL: rewritten with every batch, so room on the page keeps the new version beside the old one, and the index as it is. */
   readonly isRewritten?: boolean;
+  /** PostgreSQL: not in its log, so empty after a crash of the server and on its standbys. */
+  readonly isUnlogged?: boolean;
   /** PostgreSQL: in partitions by this column (partitions.ts). */
   readonly partitionedBy?: Name;
 }

@@ -25,7 +25,7 @@ export function createTable(name: TableName, dialect: SchemaDialect): readonly s
   ];
   const isPartitioned = dialect === 'postgres' && partitionedBy !== undefined;
   return [
-    `create table "${name}" (${body.join(', ')})${isPartitioned ? ` partition by range ("${partitionedBy}")` : storage(tables[name], dialect)}`,
+    `create${dialect === 'postgres' && facts.isUnlogged === true ? ' unlogged' : ''} table "${name}" (${body.join(', ')})${isPartitioned ? ` partition by range ("${partitionedBy}")` : storage(tables[name], dialect)}`,
     ...Object.keys(indexes).map((suffix) => createIndex(name, suffix)),
     ...(facts.isImmutable === true ? immutable(name, dialect, isPartitioned) : []),
   ];

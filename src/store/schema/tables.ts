@@ -523,6 +523,19 @@ const limit_share = table(
   },
 );
 
+/** What a replica tells the others, for seconds (platform/peers/). Empty in a one-process store. */
+const peer_message = table(
+  {
+    replica_id: bytes,
+    /** Of its messages, from 1. */
+    number: count,
+    /** By the clock of the database. */
+    sent_at: time,
+    text,
+  },
+  { key: ['replica_id', 'number'], isUnlogged: true },
+);
+
 /** A request that carried an `Idempotency-Key`, and its answer. Holds content, for a day. */
 const idempotent_request = table(
   {
@@ -1082,6 +1095,7 @@ export const tables = {
   budget_lease,
   limit_window,
   limit_share,
+  peer_message,
   idempotent_request,
   audit_log,
   mail,

@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { messageCharactersMax, PeerBoard } from '../../platform/peers/peers.ts';
 import { withDeadline } from '../../platform/deadline.ts';
 import type { Change } from '../feed.ts';
 import type { AccountLedger, OpenRequest, Transfer } from '../ledger.ts';
@@ -105,6 +106,7 @@ export async function openLedgerServer(options: Omit<SqliteStoreOptions, 'free'>
 
 /** The workers that are alive, for what concerns several of them. */
 class Workers {
+  readonly messages = new PeerBoard();
   readonly #workers = new Set<Worker>();
   /** The last of the requests that need missing money of a balance, by its id: one after the other. */
   readonly #turns = new Map<string, Promise<unknown>>();
@@ -201,6 +203,8 @@ class Worker {
       },
       repositories: (value: unknown) => this.#ask(value),
       look: () => null,
+      exchange_messages: (text: unknown) =>
+        workers.messages.exchange(this.#client, text === undefined ? undefined : messageOf(text)),
     });
   }
 
@@ -215,6 +219,7 @@ class Worker {
 
   async end(): Promise<void> {
     this.#workers.remove(this);
+    this.#workers.messages.drop(this.#client);
     this.#isGone = true;
     await Promise.allSettled(this.#settling);
     for (;;) {
@@ -325,6 +330,12 @@ const isAmount = (value: unknown): value is bigint => typeof value === 'bigint' 
 function amountOf(value: unknown): bigint {
   if (!isAmount(value)) throw unfit();
   return value;
+}
+
+function messageOf(value: unknown): string {
+  const text = textOf(value);
+  if (text.length > messageCharactersMax) throw unfit();
+  return text;
 }
 
 function textOf(value: unknown): string {

@@ -4,6 +4,7 @@ import type { LeaseRequest } from '../leases.ts';
 import type { LimitAnswer, LimitExchange, LimitShare, WantedLimit } from '../limit-leases.ts';
 import type { SqlValue } from '../reports/usage-columns.ts';
 import type { RepositoryOperation } from '../repositories/repositories.ts';
+import type { PeerMessage } from '../../platform/peers/peers.ts';
 import type { Rpc } from '../../platform/rpc/rpc.ts';
 
 /** What a worker calls at the process that owns the ledger, which trusts none of it. Rejections are StoreErrors. */
@@ -24,6 +25,7 @@ export type OwnerCalls = {
   readonly exchange_limits: (asks: readonly LimitExchange[]) => readonly LimitAnswer[];
   readonly wanted_limits: (nothing: null) => readonly WantedLimit[];
   readonly held_limits: (nothing: null) => readonly LimitShare[];
+  readonly exchange_messages: (text: string | undefined) => readonly PeerMessage[];
 };
 
 /** What the owner of the ledger calls at a worker. */

@@ -2,6 +2,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Feed, Follows } from '../feed.ts';
 import { nothingFree, type AccountLedger, type Ending, type FreeBalances, type NewAccount } from '../ledger.ts';
 import { type OpenRequest, type Transfer, type UsageRow } from '../ledger.ts';
+import type { Peers } from '../../platform/peers/peers.ts';
 import { Leases } from '../leases.ts';
 import { forwardedRepositories } from '../repositories/forwarded.ts';
 import type { Repositories } from '../repositories/repositories.ts';
@@ -28,6 +29,7 @@ export interface RemoteStore {
   readonly ledger: AccountLedger;
   readonly repositories: Repositories;
   readonly limits: RemoteLimitLeases;
+  readonly peers: Peers;
   readonly limitClock: () => number;
   readonly migrated: readonly string[];
   now(): number;
@@ -52,6 +54,7 @@ export function openRemoteStore({
     ledger,
     repositories,
     limits: new RemoteLimitLeases(port),
+    peers: { exchange: (text) => port.call('exchange_messages', text) },
     limitClock,
     migrated: [],
     // The owner is on this machine.

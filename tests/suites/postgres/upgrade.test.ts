@@ -62,6 +62,7 @@ for (const earlier of earlierDatabases)
       '031-attempts',
       '032-added-backends',
       '033-member-budgets',
+      '034-peer-messages',
     ]);
     const upgraded = await schemaOf(url);
     assert.deepEqual(
@@ -93,5 +94,11 @@ test('while a process of an earlier version runs, its database is not brought up
   // It has died: nothing heard of it any more.
   await server.sql(url, `update public.replica set beat = ${now} - 5001`);
   const { store } = await openReplica(t, url);
-  assert.deepEqual(store.migrated, ['030-baseline', '031-attempts', '032-added-backends', '033-member-budgets']);
+  assert.deepEqual(store.migrated, [
+    '030-baseline',
+    '031-attempts',
+    '032-added-backends',
+    '033-member-budgets',
+    '034-peer-messages',
+  ]);
 });

@@ -1,4 +1,4 @@
-import { randomBytes } from 'node:crypto';
+import { randomBytes, type KeyObject } from 'node:crypto';
 import { Pool } from 'undici';
 import { combineSignals } from '../../../platform/combine-signals.ts';
 import type { TakeBatch } from '../../../generation/event.ts';
@@ -58,6 +58,8 @@ export interface OpenAiEngineOptions {
   readonly idleTimeoutMs?: number;
   /** For the operator: this backend's failures, at a bounded rate. */
   readonly onIncident?: (incident: ReportedIncident) => void;
+  /** The key for unguessable salts of its cache. Default: one of its own, so that it shares no prompt with other engines. */
+  readonly saltKey?: KeyObject | Uint8Array;
   /** Sampling fields that this server takes although its flavor does not. */
   readonly forward?: readonly ForwardedField[];
   /** Whether the model reasons and accepts an effort. Default false. */
@@ -141,7 +143,7 @@ class OpenAiEngine implements Engine {
       specialTokens: options.specialTokens ?? { mode: 'pass', texts: [] },
       systemFirst: options.systemFirst ?? false,
       // New for each engine: entries that a server has cached for us can be found again as long as this engine lives.
-      saltKey: randomBytes(32),
+      saltKey: options.saltKey ?? randomBytes(32),
     };
     this.#basePath = url.pathname.replace(/\/+$/, '');
     this.#maxConcurrency = options.maxConcurrency ?? defaultMaxConcurrency;

@@ -1,4 +1,4 @@
-import { createHmac } from 'node:crypto';
+import { createHmac, type KeyObject } from 'node:crypto';
 import { ApiError } from '../../../platform/errors.ts';
 import { continuesLast } from '../../../generation/request.ts';
 import type { Constraint, EngineRequest, Message, Part, Tool } from '../../../generation/request.ts';
@@ -22,7 +22,7 @@ export interface UpstreamServer {
   /** Whether the model's template takes system messages in front only: later ones then become user text. */
   readonly systemFirst: boolean;
   /** The key for unguessable salts. */
-  readonly saltKey: Uint8Array;
+  readonly saltKey: KeyObject | Uint8Array;
 }
 
 export type ForwardedField = 'top_k' | 'min_p' | 'repetition_penalty';

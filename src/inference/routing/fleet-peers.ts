@@ -1,0 +1,222 @@
+/**
+ * What the processes that send requests to the same servers tell each other, so that together they choose nearly as one would
+ * (docs/decisions/039-fleets-of-replicas.md): what runs and waits at each backend, which prompts were sent there, how fast it reads,
+ * and that it was left out. Each report is the whole state of its sender, but for the prompts, which are those since the one before.
+ */
+import { messageCharactersMax, type PeerMessage } from '../../platform/peers/peers.ts';
+import type { BackendLoad, Fleet } from './fleet.ts';
+
+interface Named {
+  /** Its name in the configuration, alike in all processes. */
+  readonly label: string;
+}
+
+/** `[running, waiting tokens, tokens per second, times it was left out, still left out for ms]`, all whole numbers from 0. */
+type ReportedLoad = readonly [number, number, number, number, number];
+
+/** `[backend, hashes, tokens up to the end of each]` */
+type ReportedPrompt = readonly [string, readonly number[], readonly number[]];
+
+interface Report {
+  /** Of this form of messages: processes of two versions run side by side during an upgrade. */
+  readonly v: 1;
+  /** By model, then by backend; those that have nothing to tell are left out. */
+  readonly load: Readonly<Record<string, Readonly<Record<string, ReportedLoad>>>>;
+  readonly prompts: Readonly<Record<string, readonly ReportedPrompt[]>>;
+}
+
+interface Peer {
+  heardAtMs: number;
+  load: Report['load'];
+  /** Times that it has left out a backend, and whether it does so now, by model and backend. */
+  readonly health: Map<string, { readonly ejections: number; readonly isOut: boolean }>;
+}
+
+/** Who was silent for longer has ended, or cannot be heard: what runs there is unknown. Several of the intervals between messages. */
+const silentMaxMs = 3_000;
+/** Bounds what is read of others, who may be of another version, and what is kept of them. */
+const peersMax = 1_000;
+/** Prompts in one message: their newest, about 300 bytes each. */
+const promptsMax = 1_000;
+/** More than any version has of one prompt (`prompt-prefixes.ts`: 68). */
+const prefixesMax = 1_000;
+
+/** The other processes as this one has heard of them. `fleetsOf`: the fleets in use, by model. */
+export class FleetPeers<Member extends BackendLoad & Named> {
+  readonly #fleetsOf: () => ReadonlyMap<string, Fleet<Member>>;
+  readonly #peers = new Map<string, Peer>();
+  #hasReported = false;
+  /** How many were made, and heard. */
+  readonly reports = { sent: 0, heard: 0 };
+
+  constructor(fleetsOf: () => ReadonlyMap<string, Fleet<Member>>) {
+    this.#fleetsOf = fleetsOf;
+  }
+
+  /** How many others are heard. */
+  get count(): number {
+    return this.#peers.size;
+  }
+
+  /** Whether there is anything that others could know better. */
+  get hasChoice(): boolean {
+    for (const { members } of this.#fleetsOf().values()) if (members.length > 1) return true;
+    return false;
+  }
+
+  /** What others should know now; `undefined`: nothing, as they know. */
+  report(nowMs: number): string | undefined {
+    const load: Record<string, Record<string, ReportedLoad>> = {};
+    const prompts: Record<string, ReportedPrompt[]> = {};
+    let left = promptsMax;
+    for (const [model, fleet] of this.#fleetsOf()) {
+      if (fleet.members.length < 2) continue;
+      const reported = fleet.members.flatMap((member) => reportOf(member, nowMs));
+      if (reported.length > 0) load[model] = Object.fromEntries(reported);
+      const sent = fleet.takeSent().slice(-left);
+      left -= sent.length;
+      if (sent.length > 0)
+        prompts[model] = sent.map(({ member, prefixes: { hashes, tokens } }) => [
+          member.label,
+          hashes,
+          tokens.map(Math.round),
+        ]);
+      if (left === 0) break;
+    }
+    const hasNews = Object.keys(load).length > 0 || Object.keys(prompts).length > 0;
+    const isWorthReporting = hasNews || this.#hasReported;
+    this.#hasReported = hasNews;
+    const message: Report = { v: 1, load, prompts };
+    if (!isWorthReporting) return undefined;
+    this.reports.sent++;
+    return JSON.stringify(message);
+  }
+
+  /** Takes over what others have reported since the last call. Messages that cannot be read are left out. */
+  hear(messages: readonly PeerMessage[], nowMs: number): void {
+    for (const { from, text } of messages) {
+      const report = reportIn(text);
+      if (report !== undefined) this.#take(from, report, nowMs);
+    }
+    for (const [from, { heardAtMs }] of this.#peers) if (nowMs - heardAtMs > silentMaxMs) this.#peers.delete(from);
+    this.#sumLoads();
+  }
+
+  #take(from: string, report: Report, nowMs: number): void {
+    let peer = this.#peers.get(from);
+    if (peer === undefined) {
+      if (this.#peers.size >= peersMax) return;
+      peer = { heardAtMs: nowMs, load: {}, health: new Map() };
+      this.#peers.set(from, peer);
+    }
+    peer.heardAtMs = nowMs;
+    this.reports.heard++;
+    peer.load = report.load;
+    for (const [model, fleet] of this.#fleetsOf()) {
+      const loads = report.load[model] ?? {};
+      const prompts = report.prompts[model] ?? [];
+      const members = new Map(fleet.members.map((member) => [member.label, member]));
+      for (const [label, [, , tokensPerSecond, ejections, ejectedForMs]] of Object.entries(loads)) {
+        const member = members.get(label);
+        if (member === undefined) continue;
+        if (tokensPerSecond > 0) fleet.measuredElsewhere(member, tokensPerSecond, nowMs);
+        takeHealth(
+          peer,
+          `${model} ${label}`,
+          { ejections, ejectedForMs },
+          {
+            out: () => fleet.ejectedElsewhere(member, ejectedForMs, nowMs),
+            back: () => fleet.backElsewhere(member, nowMs),
+          },
+        );
+      }
+      for (const [label, hashes, tokens] of prompts) {
+        const member = members.get(label);
+        if (member !== undefined) fleet.sentElsewhere(member, { hashes, tokens });
+      }
+    }
+  }
+
+  #sumLoads(): void {
+    for (const [model, { members }] of this.#fleetsOf()) {
+      const loads = [...this.#peers.values()].map(({ load }) => load[model] ?? {});
+      for (const member of members) {
+        member.runningElsewhere = 0;
+        member.waitingTokensElsewhere = 0;
+        for (const load of loads) {
+          const reported = load[member.label];
+          member.runningElsewhere += reported?.[0] ?? 0;
+          member.waitingTokensElsewhere += reported?.[1] ?? 0;
+        }
+      }
+    }
+  }
+}
+
+/** Each time that the other leaves it out counts once, however often it is repeated; so is each return. */
+function takeHealth(
+  { health }: Peer,
+  name: string,
+  { ejections, ejectedForMs }: { readonly ejections: number; readonly ejectedForMs: number },
+  { out, back }: { readonly out: () => void; readonly back: () => void },
+): void {
+  const before = health.get(name);
+  const isOut = ejectedForMs > 0;
+  if (isOut && ejections > (before?.ejections ?? 0)) out();
+  if (!isOut && before?.isOut === true) back();
+  health.set(name, { ejections, isOut });
+}
+
+/** Nothing of a backend that is idle and was never left out: most of a large fleet. */
+function reportOf(member: BackendLoad & Named, nowMs: number): readonly (readonly [string, ReportedLoad])[] {
+  const { label, running, waitingTokens, measuredTokensPerSecond, measurements, ejections, ejectedUntilMs } = member;
+  if (running === 0 && ejections === 0) return [];
+  // After its pause it is on probation until it has answered: still out.
+  const ejectedForMs = ejectedUntilMs === 0 ? 0 : Math.max(1, Math.ceil(ejectedUntilMs - nowMs));
+  const tokensPerSecond = measurements === 0 ? 0 : Math.round(measuredTokensPerSecond);
+  return [[label, [running, Math.round(waitingTokens), tokensPerSecond, ejections, ejectedForMs]]];
+}
+
+/** `undefined`: not of this form. */
+function reportIn(text: string): Report | undefined {
+  if (text.length > messageCharactersMax) return undefined;
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+  if (!isRecord(value) || value['v'] !== 1) return undefined;
+  const { load, prompts } = value;
+  return isRecordOf(load, isLoads) && isRecordOf(prompts, isPrompts) ? { v: 1, load, prompts } : undefined;
+}
+
+const isRecord = (value: unknown): value is Record<string, unknown> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
+
+const isRecordOf = <Item>(value: unknown, is: (item: unknown) => item is Item): value is Record<string, Item> =>
+  isRecord(value) && Object.values(value).every(is);
+
+const isLoads = (value: unknown): value is Record<string, ReportedLoad> => isRecordOf(value, isLoad);
+
+const isLoad = (value: unknown): value is ReportedLoad =>
+  Array.isArray(value) &&
+  value.length === 5 &&
+  value.every((item) => Number.isSafeInteger(item) && (item as number) >= 0);
+
+const isPrompts = (value: unknown): value is readonly ReportedPrompt[] =>
+  Array.isArray(value) && value.length <= promptsMax && value.every(isPrompt);
+
+const isPrompt = (value: unknown): value is ReportedPrompt => {
+  if (!Array.isArray(value) || value.length !== 3) return false;
+  const [label, hashes, tokens] = value as readonly unknown[];
+  return (
+    typeof label === 'string' &&
+    Array.isArray(hashes) &&
+    Array.isArray(tokens) &&
+    hashes.length === tokens.length &&
+    hashes.length <= prefixesMax &&
+    hashes.every((hash) => Number.isSafeInteger(hash)) &&
+    tokens.every((count) => Number.isSafeInteger(count) && count >= 0)
+  );
+};
