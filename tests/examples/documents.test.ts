@@ -144,7 +144,7 @@ async function checkCommands({ text, where, language }: Example, expected: numbe
       TOKENHOUSE_KEY: service.key,
     },
     stdio: ['ignore', 'pipe', 'pipe'],
-    timeout: 60_000 * slowness,
+    timeout: Math.round(60_000 * slowness),
   });
   let output = '';
   child.stdout.on('data', (bytes: Buffer) => (output += bytes.toString()));
