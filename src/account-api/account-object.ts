@@ -39,6 +39,9 @@ export const spendLimitSchema = Type.Object({
   resets_at: nullable(Type.Integer({ description: 'Unix seconds; null: never.' })),
 });
 
+export const zdrRequiredText =
+  'Every request of the account is one with `Service-ZDR: required`, whatever its key and its header say: only backends that retain nothing serve it, and nothing of it is stored.';
+
 export const accountSchema = Type.Object({
   id: Type.String(),
   object: Type.Literal('account'),
@@ -50,6 +53,7 @@ export const accountSchema = Type.Object({
   held_microcents: Type.Integer({ description: 'The part of it that running requests hold.' }),
   credit_limit_cents: Type.Integer({ description: 'How far below zero the balance may go.' }),
   max_concurrency: nullable(Type.Integer({ description: 'null: the limit of its plan, or of the server.' })),
+  zdr_required: Type.Boolean({ description: zdrRequiredText }),
   allowed_models: nullable(Type.Array(Type.String(), { description: 'null: all.' })),
   spend_limit: nullable(spendLimitSchema),
   billing: billingSchema,
@@ -114,24 +118,28 @@ export async function accountObjects(
     ]),
   );
   const limits = await spendLimits(ids, repositories, now);
-  return accounts.map((account): AccountObject => ({
-    id: account.id,
-    object: 'account',
-    name: account.name,
-    status: account.deletedAt === null ? account.status : 'deleted',
-    plan_tier: account.plan,
-    balance_cents: centsOf(account.balanceMicrocents),
-    balance_microcents: wholeOf(account.balanceMicrocents),
-    held_microcents: wholeOf(held.get(account.id) ?? 0n),
-    credit_limit_cents: centsOf(account.creditLimitMicrocents),
-    max_concurrency: readAccountLimits(account.limits).concurrencyMax ?? null,
-    allowed_models: account.models === null ? null : [...account.models],
-    spend_limit: limits.get(account.id) ?? null,
-    billing: billingObject(account.billing),
-    time_zone: account.timeZone,
-    created_at: secondsOf(account.createdAt),
-    deleted_at: secondsOrNull(account.deletedAt),
-  }));
+  return accounts.map((account): AccountObject => {
+    const { concurrencyMax = null, zdrRequired = false } = readAccountLimits(account.limits);
+    return {
+      id: account.id,
+      object: 'account',
+      name: account.name,
+      status: account.deletedAt === null ? account.status : 'deleted',
+      plan_tier: account.plan,
+      balance_cents: centsOf(account.balanceMicrocents),
+      balance_microcents: wholeOf(account.balanceMicrocents),
+      held_microcents: wholeOf(held.get(account.id) ?? 0n),
+      credit_limit_cents: centsOf(account.creditLimitMicrocents),
+      max_concurrency: concurrencyMax,
+      zdr_required: zdrRequired,
+      allowed_models: account.models === null ? null : [...account.models],
+      spend_limit: limits.get(account.id) ?? null,
+      billing: billingObject(account.billing),
+      time_zone: account.timeZone,
+      created_at: secondsOf(account.createdAt),
+      deleted_at: secondsOrNull(account.deletedAt),
+    };
+  });
 }
 
 export async function accountsOfServer(

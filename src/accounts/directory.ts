@@ -22,6 +22,8 @@ export interface Caller {
     readonly plan?: string | undefined;
     /** Requests that may run at the same time, where the account has a limit of its own. */
     readonly concurrencyMax?: number | undefined;
+    /** All of its requests are with zero data retention. */
+    readonly zdrRequired?: boolean | undefined;
     /** The budget for all of its keys together. */
     readonly budget?: Budget | undefined;
     /** What it pays instead of the list prices, now or later; undefined: nothing else. */
@@ -339,11 +341,13 @@ export class Directory {
   }
 
   #set(entry: AccountEntry, { id, status, models, plan, limits, budget, rates }: KnownAccount): void {
+    const { concurrencyMax, zdrRequired } = readAccountLimits(limits);
     entry.caller = {
       id,
       models: setOf(models),
       plan: plan ?? undefined,
-      concurrencyMax: readAccountLimits(limits).concurrencyMax,
+      concurrencyMax,
+      zdrRequired,
       budget: budget ?? undefined,
       rates: rates.length === 0 ? undefined : rates,
     };

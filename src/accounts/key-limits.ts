@@ -8,11 +8,16 @@ export type LimitsChange = Input<typeof limitsChangeSchema>;
 
 export type KeyRates = Pick<KeyLimits, 'concurrencyMax' | 'requestsPerMinute' | 'tokensPerMinute'>;
 
-/** Limits of an account that override those of its plan or of the configuration. Stored as JSON beside the account. */
+/** What limits all requests of an account, beside its plan and the configuration. Stored as JSON beside the account. */
 export interface AccountLimits {
   /** Requests that may run at the same time. */
-  readonly concurrencyMax?: number | undefined;
+  readonly concurrencyMax?: number;
+  /** Every request is one with `Service-ZDR: required`, whatever its header and its key say. */
+  readonly zdrRequired?: true;
 }
+
+/** null removes a limit, and what is left out stays. */
+export type AccountLimitsChange = { readonly [Limit in keyof AccountLimits]: AccountLimits[Limit] | null };
 
 /** The same, prepared for checking every request. */
 export interface KeyAccess {
@@ -63,9 +68,6 @@ export function faultOfLimits({ endpoints = [], addresses = [], ...limits }: Key
 /** In the database's format. */
 export const printLimits = (limits: KeyLimits): string | null =>
   Object.values(limits).every((value) => value === undefined) ? null : JSON.stringify(limits);
-
-export const printAccountLimits = (limits: AccountLimits): string | null =>
-  limits.concurrencyMax === undefined ? null : JSON.stringify(limits);
 
 export const readAccountLimits = (text: string | null): AccountLimits =>
   text === null ? {} : (JSON.parse(text) as AccountLimits);

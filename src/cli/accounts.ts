@@ -25,7 +25,10 @@ export async function listAccounts(context: Context): Promise<number> {
       name,
       status,
       plan,
-      limits: { max_concurrency: readAccountLimits(limits).concurrencyMax ?? null },
+      limits: {
+        max_concurrency: readAccountLimits(limits).concurrencyMax ?? null,
+        zdr_required: readAccountLimits(limits).zdrRequired ?? false,
+      },
       budget: budgetJson(budgets.get(id)),
       models,
       created_at: new Date(createdAt).toISOString(),
@@ -203,6 +206,24 @@ export async function limitAccount(context: Context, options: LimitOptions): Pro
     concurrencyMax === null
       ? `${accountId} may run as many requests as its plan or the configuration allows; running requests continue.`
       : `${accountId} may run ${concurrencyMax} requests at the same time from now on; running requests continue.`,
+  ]);
+  return 0;
+}
+
+export async function requireZdr(
+  context: Context,
+  { account }: { readonly account?: string },
+  isRequired: boolean,
+): Promise<number> {
+  const { accountId, required } = await writing(context, {
+    kind: 'zdr_account',
+    accountId: account,
+    required: isRequired,
+  });
+  context.print.result({ account: accountId, zdr_required: required }, [
+    required
+      ? `${accountId} requires zero data retention from now on: only backends that retain nothing serve its requests; running requests continue.`
+      : `${accountId} leaves zero data retention to each request from now on; running requests continue.`,
   ]);
   return 0;
 }

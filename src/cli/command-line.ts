@@ -445,6 +445,20 @@ export function commandProgram(exit: (code: number) => void = () => {}, around =
       wholeNumberOrNone(1, 1e6),
     )
     .action(action(() => import('./accounts.ts').then(({ limitAccount }) => limitAccount)));
+  command(accounts, 'zdr', 'make every request of an account one with zero data retention')
+    .addArgument(
+      new Argument('<whether>', 'required: of every request; optional: of those that ask for it').choices([
+        'required',
+        'optional',
+      ]),
+    )
+    .option('--account <account-id>', 'the account (default: the only one)')
+    .action(
+      action<{ readonly account?: string }>(async () => {
+        const { requireZdr } = await import('./accounts.ts');
+        return (context, options, whether) => requireZdr(context, options, whether === 'required');
+      }),
+    );
   command(accounts, 'billing', 'show or change the recipient and the tax of an account’s invoices')
     .option('--account <account-id>', 'the account (default: the only one)')
     .option('--name <name>', 'legal name; none: the name of the account')

@@ -57,6 +57,7 @@ test('every kind of operation is entered with who, what was asked, before and af
     { kind: 'allow_account', accountId, models: ['demo'] },
     { kind: 'plan_account', accountId, plan: 'pro' },
     { kind: 'limit_account', accountId, concurrencyMax: 3 },
+    { kind: 'zdr_account', accountId, required: true },
     { kind: 'budget_account', accountId, budget },
     { kind: 'budget_member', accountId, userId, budget },
     { kind: 'limit_credit', accountId, microcents: '5' },

@@ -174,7 +174,7 @@ async function change(
       await repositories.allowAccount({ accountId, models, ...facts });
       return { kind: 'account_models', ref: accountId };
     case 12:
-      await repositories.limitAccount({ accountId, limits: JSON.stringify({ concurrencyMax: pick + 1 }), ...facts });
+      await repositories.limitAccount({ accountId, limits: { concurrencyMax: pick + 1 }, ...facts });
       return { kind: 'account_limits', ref: accountId };
     case 13:
       await repositories.planAccount({ accountId, plan: pick % 2 === 0 ? null : 'large', ...facts });

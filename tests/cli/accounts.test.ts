@@ -102,6 +102,22 @@ describe('in words', () => {
     assert.deepEqual(await billing(...none, '--tax-status', 'standard'), empty);
   });
 
+  test('accounts zdr requires zero data retention of an account, and leaves its other limits alone', async () => {
+    const limits = async () =>
+      (jsonOf(await run('accounts', 'list', '--json')) as readonly { readonly limits: object }[])[0]?.limits;
+    assert.equal((await run('accounts', 'limit', '--concurrency', '3')).code, 0);
+    const said = await run('accounts', 'zdr', 'required');
+    assert.match(said.stdout, /requires zero data retention from now on: only backends that retain nothing/);
+    assert.deepEqual(await limits(), { max_concurrency: 3, zdr_required: true });
+    assert.deepEqual(jsonOf(await run('accounts', 'zdr', 'optional', '--json')), {
+      account: service.accountId,
+      zdr_required: false,
+    });
+    assert.deepEqual(await limits(), { max_concurrency: 3, zdr_required: false });
+    assert.equal((await run('accounts', 'limit', '--concurrency', 'none')).code, 0);
+    assert.match((await run('accounts', 'zdr', 'always')).stderr, /required, optional/);
+  });
+
   test('credits show, as a table and as JSON', async () => {
     const { balanceMicrocents } = await service.usage();
     assert.deepEqual(jsonOf(await run('credits', 'show', '--json')), [

@@ -77,8 +77,13 @@ test('plans and limits are stored, loaded with the keys, and on the feed', async
   const at = 7;
   const { repositories: own } = store;
   assert.equal((await own.planAccount({ accountId: 'acct_a', plan: 'p', at, changeId: uuid() }))?.plan, 'p');
-  const limits = '{"concurrencyMax":3}';
-  assert.equal((await own.limitAccount({ accountId: 'acct_a', limits, at, changeId: uuid() }))?.limits, limits);
+  const limits = '{"zdrRequired":true}';
+  for (const [set, stored] of [
+    [{ concurrencyMax: 3 }, '{"concurrencyMax":3}'],
+    [{ zdrRequired: true }, '{"concurrencyMax":3,"zdrRequired":true}'],
+    [{ concurrencyMax: null }, limits],
+  ] as const)
+    assert.equal((await own.limitAccount({ accountId: 'acct_a', limits: set, at, changeId: uuid() }))?.limits, stored);
   for (const [set, stored] of [
     [{ requestsPerMinute: 5, concurrencyMax: 2 }, '{"zdrOnly":true,"requestsPerMinute":5,"concurrencyMax":2}'],
     [{ requestsPerMinute: null }, '{"zdrOnly":true,"concurrencyMax":2}'],
@@ -94,7 +99,14 @@ test('plans and limits are stored, loaded with the keys, and on the feed', async
   const kinds = (await changes.selectFrom('change').select('kind').where('at', '=', 7n).execute()).map(
     ({ kind }) => kind,
   );
-  assert.deepEqual(kinds.toSorted(), ['account_limits', 'account_plan', 'key_limits', 'key_limits']);
+  assert.deepEqual(kinds.toSorted(), [
+    'account_limits',
+    'account_limits',
+    'account_limits',
+    'account_plan',
+    'key_limits',
+    'key_limits',
+  ]);
   // Nobody else's, and nobody who is not there.
   for (const accountId of ['acct_none', 'house_cash'])
     assert.equal(await own.planAccount({ accountId, plan: 'p', at, changeId: uuid() }), undefined);

@@ -7,7 +7,14 @@ import { ApiError } from '../../platform/errors.ts';
 import { firstIdOf, timeOfUuid } from '../../platform/ids/uuid.ts';
 import type { AuditEntry } from '../../store/repositories/audit.ts';
 import type { BillingDetails } from '../../store/repositories/accounts.ts';
-import { accountObjects, accountSchema, spendIntervals, spendLimits, spendLimitSchema } from '../account-object.ts';
+import {
+  accountObjects,
+  accountSchema,
+  spendIntervals,
+  spendLimits,
+  spendLimitSchema,
+  zdrRequiredText,
+} from '../account-object.ts';
 import type { AccountObject } from '../account-object.ts';
 import { auditObject, auditQuery, auditRequest, auditSchema, earlier } from '../audit-object.ts';
 import { billingChange, billingInput } from '../billing-input.ts';
@@ -46,7 +53,7 @@ export const ownAccountRoutes: readonly AccountRoute[] = [
     tag: 'Account',
     summary: 'Change the account',
     description:
-      'Its name, the recipient and tax of its invoices, and its time zone. Fields that are left out stay; null removes a value.',
+      'Its name, the recipient and tax of its invoices, its time zone, and whether it requires zero data retention, which only owners set. Fields that are left out stay; null removes a value.',
     access: ['owner', 'admin', 'billing'],
     body: Type.Object(
       {
@@ -55,30 +62,30 @@ export const ownAccountRoutes: readonly AccountRoute[] = [
           Type.String({ minLength: 1, maxLength: 64, description: 'IANA name, such as `Europe/Berlin`.' }),
         ),
         billing: Type.Optional(billingInput),
+        zdr_required: Type.Optional(Type.Boolean({ description: zdrRequiredText })),
       },
       { additionalProperties: false },
     ),
     answers: [{ status: 200, description: 'The account as it is now.', schema: accountSchema }],
     handle: async (call) => {
-      const { name, billing, time_zone: timeZone } = call.body;
-      if (name !== undefined && call.account.role === 'billing')
+      const { name, billing, time_zone: timeZone, zdr_required: zdrRequired } = call.body;
+      const { id: accountId, role } = call.account;
+      if (name !== undefined && role === 'billing')
         throw new ApiError('http_403', 'Only owners and admins can rename the account.', { param: 'name' });
-      await operate(
-        {
-          kind: 'edit_account',
-          accountId: call.account.id,
-          name,
-          timeZone,
-          billing:
-            billing === undefined
-              ? undefined
-              : billingChange(billing, await billingOf(call, call.account.id), {
-                  by: 'customer',
-                  sellerCountry: call.services.config().invoices.tax.sellerCountry,
-                }),
-        },
-        operationsOf(call),
-      );
+      if (zdrRequired !== undefined && role !== 'owner')
+        throw new ApiError('http_403', 'Only owners decide whether the account requires zero data retention.', {
+          param: 'zdr_required',
+        });
+      if (name !== undefined || timeZone !== undefined || billing !== undefined) {
+        const { sellerCountry } = call.services.config().invoices.tax;
+        const checked =
+          billing === undefined
+            ? undefined
+            : billingChange(billing, await billingOf(call, accountId), { by: 'customer', sellerCountry });
+        await operate({ kind: 'edit_account', accountId, name, timeZone, billing: checked }, operationsOf(call));
+      }
+      if (zdrRequired !== undefined)
+        await operate({ kind: 'zdr_account', accountId, required: zdrRequired }, operationsOf(call));
       return await ownAccount(call);
     },
   }),

@@ -9,7 +9,8 @@ import { budgetSchema, setBudget } from '../budget.ts';
 import { checkedModels, checkedName } from '../checks.ts';
 import { createAccount, newAccountSchema } from '../create-account.ts';
 import { deleteAccount } from '../delete-account.ts';
-import { isLimit, limitMax, printAccountLimits } from '../key-limits.ts';
+import { isLimit, limitMax } from '../key-limits.ts';
+import type { AccountLimitsChange } from '../key-limits.ts';
 import { accountMeant, checkedText, OperationError } from '../operation.ts';
 import type { OperationServices } from '../operation.ts';
 import { operation } from '../perform.ts';
@@ -95,9 +96,21 @@ export const accountOperations = {
       const accountId = await accountMeant(named, repositories);
       if (concurrencyMax !== undefined && !isLimit(concurrencyMax))
         throw new OperationError(`A limit must be a whole number from 1 to ${limitMax}.`);
-      const limits = printAccountLimits({ concurrencyMax });
+      const limits: AccountLimitsChange = { concurrencyMax: concurrencyMax ?? null };
       await repositories.limitAccount({ accountId, limits, at: now(), changeId: newId() });
       return { accountId, concurrencyMax: concurrencyMax ?? null };
+    },
+  }),
+
+  /** Makes every request of an account one with zero data retention, or leaves that to each request. */
+  zdr_account: operation({
+    schema: Type.Object({ ...ofAccount, required: Type.Boolean() }),
+    audit: { action: 'account.zdr', subject: theAccount },
+    run: async ({ accountId: named, required }, { repositories, now, newId }) => {
+      const accountId = await accountMeant(named, repositories);
+      const limits: AccountLimitsChange = { zdrRequired: required ? true : null };
+      await repositories.limitAccount({ accountId, limits, at: now(), changeId: newId() });
+      return { accountId, required };
     },
   }),
 

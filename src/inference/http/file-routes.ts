@@ -51,7 +51,7 @@ export async function answerFiles(path: string, call: FileCall, services: FileRo
   }
   if (request.method === 'POST') checkMultipart(request);
   const caller = await call.authenticate();
-  const zdr = zdrRequired(request.headers, caller.key);
+  const zdr = zdrRequired(request.headers, caller);
   if (request.method === 'POST') checkUpload(call, caller, zdr, services);
   const admitted = await services.limits.admit(caller, 'file');
   call.exchange.admitted = admitted;

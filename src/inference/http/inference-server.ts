@@ -25,7 +25,7 @@ import { DeadlinesByLength } from '../../platform/deadlines.ts';
 import type { Order, RequestFacts } from '../pipeline/order.ts';
 import type { Route } from '../pipeline/route.ts';
 import { errorOfCancel } from '../pipeline/cancellation.ts';
-import { usableModels } from '../pipeline/access.ts';
+import { checkAccess, usableModels } from '../pipeline/access.ts';
 import type { Origin } from '../pipeline/access.ts';
 import { imageBytes } from '../pipeline/request-images.ts';
 import { idempotencyKeyOf } from '../pipeline/idempotency.ts';
@@ -151,7 +151,7 @@ interface Arrival {
   readonly lease: Lease;
   readonly id: Uint8Array;
   /** Its ids as they may be kept. */
-  readonly kept: ReturnType<typeof keptIds>;
+  kept: ReturnType<typeof keptIds>;
   readonly startedAt: number;
   readonly elapsedMs: () => number;
   route: Route | undefined;
@@ -252,7 +252,7 @@ async function answerFilePath(path: string, arrival: Arrival, services: Inferenc
 
 /** The order of contracts decision 10, up to the body. */
 async function answerInference(route: Route, arrival: Arrival, host: Host): Promise<void> {
-  const { request, exchange, lease, kept, startedAt, elapsedMs, id } = arrival;
+  const { request, exchange, lease, startedAt, elapsedMs, id } = arrival;
   const { services } = host;
   const { admission } = services;
   if (request.method !== 'POST') throw methodNotAllowed('POST');
@@ -260,14 +260,15 @@ async function answerInference(route: Route, arrival: Arrival, host: Host): Prom
   checkContentType(request);
   if (services.feed.isStale) await caughtUp(request, services);
   const found = callerOf(arrival, services);
-  const { account, key } = requireCaller(found instanceof Promise ? await found : found);
-  const zdr = zdrRequired(request.headers, key);
+  const caller = requireCaller(found instanceof Promise ? await found : found);
+  const { account, key } = caller;
+  const zdr = zdrRequired(request.headers, caller);
   const idempotencyKey = route.kind === 'generate' ? idempotencyKeyOf(request.headers) : undefined;
   checkDeclaredLength(request, lease.runtimeConfig.limits.bodyBytesMax);
   admission.check(declaredLength(request), largeBodyBytes);
   if (request.headers.expect !== undefined && request.httpVersion === '1.1') exchange.response.writeContinue();
   const idHex = Buffer.from(id).toString('hex');
-  const { publicId, clientId } = kept;
+  const { publicId, clientId } = arrival.kept;
   const facts: RequestFacts = { id, idHex, publicId, clientId, startedAt, elapsedMs, account, key, zdr };
   await answerBody(route, facts, idempotencyKey, arrival, host);
 }
@@ -365,18 +366,26 @@ function end(arrival: Arrival, services: InferenceHostServices): void {
  * The caller, if a key is presented: at once where it is in memory, else when it has been read. From here on what happens to the
  * key or its account reaches the request: nothing is awaited between finding the key live and saying whose request it is.
  */
-function callerOf(
-  { request, exchange, lease }: Arrival,
-  services: InferenceHostServices,
-): Caller | undefined | Promise<Caller | undefined> {
+function callerOf(arrival: Arrival, services: InferenceHostServices): Caller | undefined | Promise<Caller | undefined> {
+  const { request, exchange, lease } = arrival;
   const origin = originOf(request, lease.runtimeConfig);
   const find = (): Caller | 'cold' | undefined => {
-    const caller = authenticate(request.headers, services.directory, origin);
-    if (typeof caller === 'object') exchange.running.claim(caller.account.id, caller.key.id);
+    const caller = authenticate(request.headers, services.directory);
+    if (typeof caller !== 'object') return caller;
+    if (caller.account.zdrRequired === true) forgetChosenId(arrival);
+    checkAccess(caller, origin);
+    exchange.running.claim(caller.account.id, caller.key.id);
     return caller;
   };
   const found = find();
   return found === 'cold' ? coldCaller(request, origin, find, services) : found;
+}
+
+/** As for a request with `Service-ZDR: required`, which this one is for its account: nothing chosen by the client is kept. */
+function forgetChosenId(arrival: Arrival): void {
+  const own = publicIdOf(arrival.id);
+  arrival.kept = keptIds(arrival.kept, 'required', own);
+  arrival.exchange.keptId = own;
 }
 
 /** The database may fall silent while a key is read, and the key go out of memory before it speaks again. */

@@ -31,7 +31,7 @@ export interface Exchange {
   readonly connection: Pick<ListenerConnection, 'fillWith'>;
   readonly publicId: string;
   /** The request's id in the log. */
-  readonly keptId: string;
+  keptId: string;
   /** CORS headers: which pages may read the answer. */
   readonly cors: Readonly<Record<string, string>>;
   readonly running: ActiveRequest;

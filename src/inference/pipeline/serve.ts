@@ -15,8 +15,7 @@ import type {
   Tool,
 } from '../../generation/request.ts';
 import type { Admitted, Limits } from '../../billing/rate-limits/rate-limits.ts';
-import { checkAccess, modelFor, usableModels } from './access.ts';
-import type { Origin } from './access.ts';
+import { modelFor, usableModels } from './access.ts';
 import { formOf } from './constrain.ts';
 import type { Constraints } from './constraints.ts';
 import { countPrompt } from './count.ts';
@@ -56,8 +55,8 @@ export interface ServeServices {
   readonly limits: Pick<Limits, 'admit' | 'coveringPlan'>;
 }
 
-/** Specification §5.1, §5.4 and §5.5; `undefined` when no credentials were sent; `cold`: the key must be read before. */
-export function authenticate(headers: Headers, directory: Directory, from: Origin): Caller | 'cold' | undefined {
+/** Specification §5.1 and §5.4; `undefined` when no credentials were sent; `cold`: the key must be read before. */
+export function authenticate(headers: Headers, directory: Directory): Caller | 'cold' | undefined {
   const presented = presentedKey(headers);
   if (presented === undefined) return undefined;
   const found = directory.find(presented);
@@ -70,7 +69,6 @@ export function authenticate(headers: Headers, directory: Directory, from: Origi
         : 'The API key does not match a live key: it may be revoked, or belong to another server.',
     );
   }
-  checkAccess(found, from);
   return found;
 }
 
@@ -82,10 +80,14 @@ export function requireCaller(caller: Caller | undefined): Caller {
   );
 }
 
-/** Specification §4.2.6: only the exact value counts, everything else is refused rather than read kindly. */
-export function zdrRequired(headers: Headers, key: Caller['key']): boolean {
+/**
+ * Specification §4.2.6: only the exact value of the header counts, everything else is refused rather than read kindly. An account
+ * that requires zero data retention has it for every request, as if the header were there.
+ */
+export function zdrRequired(headers: Headers, { account, key }: Caller): boolean {
   const value = headers['service-zdr'];
   if (value === undefined) {
+    if (account.zdrRequired === true) return true;
     if (key.access?.zdrOnly !== true) return false;
     throw new ApiError('http_403', 'This key is only for requests with the header Service-ZDR: required.', {
       param: 'Service-ZDR',
@@ -258,7 +260,8 @@ async function prepare(asked: GenerationRequest, call: Call<Route>, services: Se
   const { catalog, images } = lease.runtimeConfig;
   const found = modelFor(asked.model, facts, catalog, facts.startedAt);
   if (facts.zdr && !found.capabilities.zdr) {
-    throw new ApiError('model_zdr_not_supported', `The model '${found.id}' does not offer zero data retention.`, {
+    const why = facts.account.zdrRequired === true ? ', which this account requires for every request' : '';
+    throw new ApiError('model_zdr_not_supported', `The model '${found.id}' does not offer zero data retention${why}.`, {
       param: 'model',
     });
   }

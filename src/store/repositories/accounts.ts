@@ -4,6 +4,8 @@ import type { AccountStatus, ChangeKind } from '../database.ts';
 import { inMonthsOf } from '../reports/usage-months.ts';
 import type { Row, Rows } from '../schema/codec.ts';
 import { recordChange } from './changes.ts';
+import { limitsText } from './limits-text.ts';
+import { lockAccount } from './members.ts';
 import { pageOf } from './page.ts';
 
 type Db = Kysely<Rows>;
@@ -129,18 +131,25 @@ export async function planAccount(
   return changeAccount(db, accountId, { plan }, { changeId, at, kind: 'account_plan' });
 }
 
-/** Sets the limits of a customer, a JSON object; undefined when there is no such account. */
+/** Sets some of the limits of a customer; null removes one. undefined when there is no such account. */
 export async function limitAccount(
   db: Db,
   request: {
     readonly accountId: string;
-    readonly limits: string | null;
+    readonly limits: Readonly<Record<string, unknown>>;
     readonly at: number;
     readonly changeId: Uint8Array;
   },
 ): Promise<Account | undefined> {
   const { accountId, limits, at, changeId } = request;
-  return changeAccount(db, accountId, { limits }, { changeId, at, kind: 'account_limits' });
+  return db.transaction().execute(async (transaction) => {
+    // Two who set different limits at once both succeed.
+    await lockAccount(transaction, accountId);
+    const account = transaction.selectFrom('account').select('limits').where('id', '=', accountId);
+    const known = await account.executeTakeFirst();
+    const set = { limits: limitsText(known?.limits ?? null, limits) };
+    return changeAccountIn(transaction, accountId, set, { changeId, at, kind: 'account_limits' });
+  });
 }
 
 /** Renames a customer, or sets its billing details; fields that are undefined stay. undefined when there is no such account. */
@@ -162,27 +171,38 @@ export async function editAccount(
   return changeAccount(db, accountId, set, { changeId, at, kind: 'account_edited' });
 }
 
-function changeAccount(
-  db: Db,
+/** What is undefined stays. */
+type AccountChange = {
+  readonly [Name in keyof Updateable<Rows['account']>]: Updateable<Rows['account']>[Name] | undefined;
+};
+
+interface NotedChange {
+  readonly changeId: Uint8Array;
+  readonly at: number;
+  readonly kind: ChangeKind;
+}
+
+const changeAccount = (db: Db, accountId: string, set: AccountChange, noted: NotedChange) =>
+  db.transaction().execute((transaction) => changeAccountIn(transaction, accountId, set, noted));
+
+async function changeAccountIn(
+  transaction: Db,
   accountId: string,
-  // What is undefined stays.
-  set: { readonly [Name in keyof Updateable<Rows['account']>]: Updateable<Rows['account']>[Name] | undefined },
-  { changeId, at, kind }: { readonly changeId: Uint8Array; readonly at: number; readonly kind: ChangeKind },
+  set: AccountChange,
+  { changeId, at, kind }: NotedChange,
 ): Promise<Account | undefined> {
-  return db.transaction().execute(async (transaction) => {
-    const row = await transaction
-      .updateTable('account')
-      .set((is) => ({ ...set, version: is('version', '+', 1) }))
-      .where('id', '=', accountId)
-      .where('kind', '=', 0)
-      .where('deletedAt', 'is', null)
-      .returningAll()
-      .returning(leased())
-      .executeTakeFirst();
-    if (row === undefined) return undefined;
-    await recordChange(transaction, changeId, at, kind, accountId);
-    return toAccount(row);
-  });
+  const row = await transaction
+    .updateTable('account')
+    .set((is) => ({ ...set, version: is('version', '+', 1) }))
+    .where('id', '=', accountId)
+    .where('kind', '=', 0)
+    .where('deletedAt', 'is', null)
+    .returningAll()
+    .returning(leased())
+    .executeTakeFirst();
+  if (row === undefined) return undefined;
+  await recordChange(transaction, changeId, at, kind, accountId);
+  return toAccount(row);
 }
 
 const toAccount = (row: Row<'account'> & { readonly leased: bigint }): Account => ({

@@ -11,6 +11,7 @@ import { rollUpRange } from '../reports/usage-range.ts';
 import type { Row, Rows } from '../schema/codec.ts';
 import { StoreError } from '../store-error.ts';
 import { recordChange } from './changes.ts';
+import { limitsText } from './limits-text.ts';
 import { addNotice, nobody } from './notices.ts';
 import { pageOf } from './page.ts';
 
@@ -338,12 +339,6 @@ async function changeKey(
   if (row === undefined) return undefined;
   await recordChange(transaction, changeId, at, kind, keyId);
   return toKey(row);
-}
-
-function limitsText(before: string | null, changed: Readonly<Record<string, unknown>>): string | null {
-  const known = before === null ? {} : (JSON.parse(before) as Readonly<Record<string, unknown>>);
-  const next = Object.entries({ ...known, ...changed }).filter(([, value]) => value !== null);
-  return next.length === 0 ? null : JSON.stringify(Object.fromEntries(next));
 }
 
 /** An entry for the directory of live keys. */

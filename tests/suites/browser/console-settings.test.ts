@@ -158,6 +158,21 @@ test('name, address, language, time zone and invoices are changed; the export ha
   const exported = await readFile(await file.path(), 'utf8');
   assert.ok(exported.includes('Ordinary & Sons') && JSON.parse(exported) !== undefined);
   await person.look();
+
+  // The dialog says what it means here: the only model has no backend that retains nothing.
+  const dialog = page.getByRole('dialog');
+  await person.press('Require it');
+  await dialog.getByText('every request would be refused').waitFor();
+  await person.look();
+  await dialog.getByRole('button', { name: 'Require it', exact: true }).click();
+  await person.reads('Requests of every key run only on servers that keep nothing of them');
+  const hello = { model: 'demo', messages: [{ role: 'user', content: 'hi' }] };
+  const statusIs = (status: number) => until(async () => (await service.chat(hello)).status === status);
+  await statusIs(400);
+  await person.press('No longer require it');
+  await dialog.getByRole('button', { name: 'No longer require it', exact: true }).click();
+  await person.reads('A request asks for it with a header');
+  await statusIs(200);
   await person.leave();
 });
 

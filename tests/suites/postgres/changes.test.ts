@@ -257,6 +257,31 @@ test('limits of accounts and keys reach every replica', async () => {
   await everywhere('5');
 });
 
+test('zero data retention of an account reaches every replica, and two who set different limits at once both do', async () => {
+  const { key } = await newKey(replicas[0]);
+  for (const replica of replicas) await timeUntil(200, replica, key);
+  const everywhere = async (status: number, cap: string | null): Promise<void> => {
+    for (const replica of replicas)
+      await until(async () => {
+        const answer = await asked(replica, ask, { key });
+        await answer.arrayBuffer();
+        return answer.status === status && (status !== 200 || answer.headers.get('ratelimit-limit') === cap);
+      }, longMs);
+  };
+  for (let round = 1; round <= 5; round++) {
+    await Promise.all([
+      report(replicas[0], { kind: 'zdr_account', accountId, required: true }),
+      report(replicas[1], { kind: 'limit_account', accountId, concurrencyMax: round }),
+    ]);
+    // No backend of the model is one that retains nothing.
+    await everywhere(400, null);
+    await report(replicas[2], { kind: 'zdr_account', accountId, required: false });
+    await everywhere(200, String(round));
+  }
+  await report(replicas[1], { kind: 'limit_account', accountId, concurrencyMax: undefined });
+  await everywhere(200, null);
+});
+
 test('budgets of keys and accounts reach every replica, and what was leased of one goes back when it is lowered', async () => {
   const { id: keyId, key } = await newKey(replicas[0]);
   for (const replica of replicas) await timeUntil(200, replica, key);

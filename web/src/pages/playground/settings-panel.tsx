@@ -1,6 +1,7 @@
 import { useState } from 'react';
 import type { ReactNode } from 'react';
 
+import { useGet } from '../../api/use-api.ts';
 import { Checkbox, Field, MoreFields, Select, TextArea, controlClass } from '../../components/form.tsx';
 import { useText } from '../../i18n/text.ts';
 import { families } from './families/families.ts';
@@ -44,6 +45,8 @@ function Api({ search, onChange, models, state, playground }: SettingsProps) {
   const t = useText<PlaygroundTexts>('playground');
   const family = search.family ?? 'chat';
   const has = useHas(family, models);
+  // Then it is so without a header.
+  const isZdrRequired = useGet('/v1/account').data?.zdr_required === true;
   const format = readFormat(search.format, state.schema);
   return (
     <>
@@ -70,7 +73,8 @@ function Api({ search, onChange, models, state, playground }: SettingsProps) {
         {models.some(({ card }) => card.zdr_supported) && (
           <Checkbox
             label={t('zdr')}
-            checked={search.zdr === true}
+            checked={search.zdr === true || isZdrRequired}
+            disabled={isZdrRequired}
             onChange={({ target }) => onChange({ zdr: target.checked || undefined })}
           />
         )}

@@ -1,4 +1,3 @@
-import { Link } from '@tanstack/react-router';
 import { useState } from 'react';
 import type { ReactNode } from 'react';
 
@@ -12,7 +11,9 @@ import { SaveButton } from '../../components/save-button.tsx';
 import { formatMoney } from '../../format/money.ts';
 import { useText } from '../../i18n/text.ts';
 import type { SettingsTexts } from './messages/en.ts';
+import { Part } from './part.tsx';
 import styles from './settings.module.css';
+import { ZeroRetention } from './zero-retention.tsx';
 
 /** What is kept, how to take it along, and how to remove it. */
 export function DataSettings() {
@@ -37,9 +38,7 @@ export function DataSettings() {
               )}
             </Part>
           )}
-          <Part title={t('zdr')} text={t('zdrText')}>
-            <Link to="/keys">{t('toKeys')}</Link>
-          </Part>
+          {account !== undefined && <ZeroRetention />}
         </div>
       </Panel>
       <Panel title={t('dangerZone')}>
@@ -68,24 +67,6 @@ export function DataSettings() {
     </>
   );
 }
-
-const Part = ({
-  title,
-  text,
-  children,
-}: {
-  readonly title: string;
-  readonly text: string;
-  readonly children: ReactNode;
-}) => (
-  <div className={styles['part']}>
-    <div>
-      <strong>{title}</strong>
-      <p>{text}</p>
-    </div>
-    {children}
-  </div>
-);
 
 interface TypedConfirmProps {
   readonly title: string;

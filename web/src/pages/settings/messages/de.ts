@@ -124,7 +124,6 @@ const de: Translated<SettingsTexts> = {
   theme: 'Farben',
   thisOne: 'diese',
   title: 'Einstellungen',
-  toKeys: 'Zu den Schlüsseln',
   turnOn: 'Einschalten',
   typeIt: 'Zur Bestätigung <code>{text}</code> eingeben',
   unknownDevice: 'Unbekanntes Gerät',
@@ -134,8 +133,20 @@ const de: Translated<SettingsTexts> = {
   yourData: 'Daten des Kontos',
   yourId: 'Ihre Kennung',
   zdr: 'Keine Datenspeicherung (ZDR)',
-  zdrText:
-    'Wird je Schlüssel gesetzt: Seine Anfragen laufen nur, wo nichts aufbewahrt wird, und auch hier wird nichts davon gespeichert.',
+  zdrAllModels: 'Alle Modelle, die Sie benutzen dürfen, haben solche Server.',
+  zdrNoModel: 'Keines der Modelle, die Sie benutzen dürfen, hat einen solchen Server: Jede Anfrage würde abgelehnt.',
+  zdrOff: 'Eine Anfrage verlangt sie mit einem Header, und ein Schlüssel lässt sich auf solche Anfragen beschränken.',
+  zdrOn:
+    'Anfragen aller Schlüssel laufen nur auf Servern, die nichts davon behalten, und hier wird nichts von ihrem Inhalt gespeichert.',
+  zdrRequire: 'Verlangen',
+  zdrRequireText:
+    'Ab der nächsten Anfrage bedienen dieses Konto mit allen Schlüsseln nur noch Server, die nichts behalten: keinen Prompt, keine Antwort, keine Datei. Abgelehnt wird, was etwas Aufbewahrtes braucht: das Hochladen von Dateien und Antworten, die später fortgesetzt oder noch einmal gesendet werden sollen.',
+  zdrRequireTitle: 'Keine Datenspeicherung verlangen?',
+  zdrStop: 'Nicht mehr verlangen',
+  zdrStopText:
+    'Ab der nächsten Anfrage können alle Server eines Modells Ihre Anfragen bekommen, außer wenn eine Anfrage selbst verlangt, dass nichts gespeichert wird.',
+  zdrStopTitle: 'Datenspeicherung wieder zulassen?',
+  zdrWithout: 'Diese Modelle haben keinen solchen Server und würden Ihre Anfragen ablehnen: {models}',
   zone: 'Zeitzone',
   zoneHint: 'Nach ihr beginnen und enden die Tage der Berichte und die Monate der Rechnungen.',
 };

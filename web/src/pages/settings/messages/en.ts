@@ -121,7 +121,6 @@ const en = {
   theme: 'Theme',
   thisOne: 'this one',
   title: 'Settings',
-  toKeys: 'To the keys',
   turnOn: 'Turn on',
   typeIt: 'Type <code>{text}</code> to confirm',
   unknownDevice: 'Unknown device',
@@ -131,7 +130,20 @@ const en = {
   yourData: 'Data of the account',
   yourId: 'Your id',
   zdr: 'Zero data retention',
-  zdrText: 'Is set on each key: its requests run only where nothing is retained, and nothing of them is stored here.',
+  zdrAllModels: 'All models that you may use have such servers.',
+  zdrNoModel: 'None of the models that you may use has such a server: every request would be refused.',
+  zdrOff: 'A request asks for it with a header, and a key can be limited to such requests.',
+  zdrOn:
+    'Requests of every key run only on servers that keep nothing of them, and none of their content is stored here.',
+  zdrRequire: 'Require it',
+  zdrRequireText:
+    'From the next request on, every key of this account is served only by servers that keep nothing: no prompt, no answer, no file. What needs something kept is refused: file uploads, and answers that are to be continued or sent again later.',
+  zdrRequireTitle: 'Require zero data retention?',
+  zdrStop: 'No longer require it',
+  zdrStopText:
+    'From the next request on, all servers of a model may get your requests, unless a request asks for zero data retention itself.',
+  zdrStopTitle: 'No longer require zero data retention?',
+  zdrWithout: 'These models have no such server and would refuse your requests: {models}',
   zone: 'Time zone',
   zoneHint: 'Days of reports and months of invoices begin and end by it.',
 } as const satisfies Catalogue;

@@ -1,0 +1,6 @@
+/** The limits of a key or an account as they are stored, after a change: null removes a limit, and what is left out stays. */
+export function limitsText(before: string | null, changed: Readonly<Record<string, unknown>>): string | null {
+  const known = before === null ? {} : (JSON.parse(before) as Readonly<Record<string, unknown>>);
+  const next = Object.entries({ ...known, ...changed }).filter(([, value]) => value !== null);
+  return next.length === 0 ? null : JSON.stringify(Object.fromEntries(next));
+}
