@@ -126,7 +126,7 @@ async function scene(t: TestContext) {
 }
 
 /** Ids that are not of an account: of the server, of a person's own, or of a page that anybody may open. */
-const elsewhere = /^\/v1\/(admin\/|auth\/(passkeys|callback|oidc)\/|payments\/demo\/)/;
+const elsewhere = /^\/v1\/(admin\/|auth\/(passkeys|callback|oidc|providers)\/|payments\/demo\/)/;
 
 interface Shape {
   readonly type?: string;

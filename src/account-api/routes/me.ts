@@ -5,6 +5,8 @@ import { ApiError } from '../../platform/errors.ts';
 import type { EmailChange } from '../../accounts/users/email-change.ts';
 import type { PersonStays } from '../../store/erasure/erase-person.ts';
 import { StoreError } from '../../store/store-error.ts';
+import { passwordProvider, type WayIn } from '../../store/repositories/ways-in.ts';
+import { notThere } from '../input.ts';
 import { operationsOf } from '../operations-of.ts';
 import { route } from '../route.ts';
 import type { AccountRoute, Call } from '../route.ts';
@@ -171,9 +173,6 @@ export async function confirmChange(call: EmailCall, token: string, change: Emai
   await users.notifyChange(change);
 }
 
-/** What better-auth calls a password. */
-const passwordProvider = 'credential';
-
 async function meOf(
   { services }: Pick<Call, 'services'>,
   { userId, name, email: address, isOperator, hasTwoFactor, provedAt }: Person,
@@ -228,3 +227,14 @@ const whyOf = (stays: Exclude<PersonStays, { readonly kind: 'keys' }>): string =
   stays.kind === 'last_owner'
     ? `You are the last owner of ${stays.accountId}. Make somebody else its owner, or delete the account, first.`
     : 'You are the last operator of this server. Make somebody else its operator first: tokenhouse owner create.';
+
+/** Takes a way to sign in from the signed-in person. Throws `http_404` when it is not theirs, and `http_409` when it is their last. */
+export async function loseWayIn(call: Call, way: WayIn): Promise<void> {
+  const { services } = call;
+  const providers = services.config().signIn.oidc.map(({ id }) => id);
+  const { userId } = personOf(call);
+  const outcome = await services.operations.repositories.removeWayIn({ userId, way, providers });
+  if (outcome === 'absent') throw notThere();
+  if (outcome === 'last')
+    throw new ApiError('http_409', 'You could not sign in without it. First set a password, or add a passkey.');
+}

@@ -4,7 +4,8 @@ import { cookieOf, sessionCookie } from '../../accounts/users/cookies.ts';
 import { notThere } from '../input.ts';
 import { Reply, route } from '../route.ts';
 import type { AccountRoute } from '../route.ts';
-import { askAuth, authHeaders, withCookies } from './sign-in.ts';
+import { loseWayIn, personOf } from './me.ts';
+import { askAuth, authHeaders, done, withCookies } from './sign-in.ts';
 
 const tag = 'Sign-in';
 const providerId = Type.Object({ provider: Type.String({ pattern: '^[a-z0-9][a-z0-9-]{0,31}$' }) });
@@ -63,6 +64,26 @@ export const oidcRoutes: readonly AccountRoute[] = [
         provider,
       );
       return withCookies(200, { url: (response as { readonly url: string }).url }, cookies);
+    },
+  }),
+  route({
+    method: 'delete',
+    path: '/v1/auth/providers/{provider}',
+    operationId: 'unlinkProvider',
+    tag,
+    summary: 'Unlink a provider from you',
+    description:
+      'Whom the provider knows as you no longer signs in as you; sessions go on. Whoever signs in there with your address, confirmed, is linked again. 409: you could not sign in without it.',
+    access: 'user',
+    stepUp: true,
+    params: providerId,
+    answers: [done],
+    errors: ['http_404', 'http_409'],
+    handle: async (call) => {
+      const { provider } = call.params;
+      await loseWayIn(call, { kind: 'provider', id: provider });
+      await call.audit({ action: 'provider.unlink', target: personOf(call).userId, before: { provider } });
+      return { done: true };
     },
   }),
   route({

@@ -1,11 +1,10 @@
 import Type from 'typebox';
 
 import { ApiError } from '../../platform/errors.ts';
-import { notThere } from '../input.ts';
 import { route } from '../route.ts';
 import type { AccountRoute } from '../route.ts';
 import { page, secondsOf, wholeListSchema } from '../wire.ts';
-import { personOf } from './me.ts';
+import { loseWayIn, personOf } from './me.ts';
 import {
   askAuth,
   beginAttempt,
@@ -245,23 +244,14 @@ export const secondFactorRoutes: readonly AccountRoute[] = [
     operationId: 'deletePasskey',
     tag,
     summary: 'Delete a passkey',
-    description: 'It can no longer be used to sign in.',
+    description: 'It can no longer be used to sign in. 409: you could not sign in without it.',
     access: 'user',
     stepUp: true,
     params: Type.Object({ id: Type.String({ pattern: '^[0-9a-f]{32}$' }) }),
     answers: [done],
-    errors: ['http_404'],
+    errors: ['http_404', 'http_409'],
     handle: async (call) => {
-      const { count } = await call.services.operations.repositories.authStore({
-        act: 'delete',
-        table: 'auth_passkey',
-        where: [
-          { column: 'id', operator: 'eq', value: call.params.id, connector: 'AND' },
-          { column: 'userId', operator: 'eq', value: personOf(call).userId, connector: 'AND' },
-        ],
-        one: false,
-      });
-      if (count === 0) throw notThere();
+      await loseWayIn(call, { kind: 'passkey', id: call.params.id });
       await call.audit({ action: 'passkey.delete', target: call.params.id });
       return { done: true };
     },

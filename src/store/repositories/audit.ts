@@ -47,6 +47,7 @@ export const signInActions = [
   'two_factor.backup_codes',
   'passkey.create',
   'passkey.delete',
+  'provider.unlink',
 ] as const;
 
 export interface AuditRequest {

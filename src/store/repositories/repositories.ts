@@ -30,6 +30,7 @@ import * as invitations from './invitations.ts';
 import * as members from './members.ts';
 import * as owner from './owner.ts';
 import * as users from './users.ts';
+import * as waysIn from './ways-in.ts';
 import * as addedBackends from './added-backends.ts';
 import * as accountPrices from './account-prices.ts';
 import * as transfers from './transfers.ts';
@@ -225,6 +226,7 @@ const storedOperations = {
   listSessions: users.listSessions,
   endSessions: users.endSessions,
   forgetExpired: users.forgetExpired,
+  removeWayIn: waysIn.removeWayIn,
   hasPerson: users.hasPerson,
   releasePerson,
 } as const;

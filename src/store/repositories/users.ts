@@ -1,6 +1,7 @@
 /** Users and their sessions: better-auth's rows, by their own names (decision 014). */
 import type { Kysely } from 'kysely';
 import type { Database } from '../database.ts';
+import { passwordProvider } from './ways-in.ts';
 
 type Db = Kysely<Database>;
 
@@ -116,7 +117,7 @@ export async function insertCredential(
     .values({
       id: credentialId,
       accountId: userId,
-      providerId: 'credential',
+      providerId: passwordProvider,
       userId,
       password: passwordHash,
       createdAt: at,

@@ -6,9 +6,10 @@ import { test } from 'node:test';
 
 import { oidcRoutes } from '../../../src/account-api/routes/oidc.ts';
 import { userRoutes } from '../../../src/account-api/routes/users.ts';
+import { accountRoutes } from '../../../src/account-api/routes.ts';
 import { openHost } from '../../account-api/host.ts';
 import type { TestHost } from '../../account-api/host.ts';
-import { Browser, password, person } from './person.ts';
+import { Browser, password, person, tokenOf } from './person.ts';
 import { startProvider } from './provider.ts';
 import type { Claims } from './provider.ts';
 
@@ -80,6 +81,67 @@ test('nobody who was not invited gets in, and who has the address already is lin
   await browser.ask('GET', provider.authorize(await begin(browser), ada));
   assert.equal((await browser.ask('GET', '/v1/me')).body['id'], id);
   await new Browser(host).signIn('ada@example.org', password);
+});
+
+test('a provider is unlinked soon after a sign-in, never as the last way in, and the same address links it again', async (t) => {
+  const provider = await startProvider(t);
+  const clock = { now: Date.now() };
+  const host = await openHost(t, accountRoutes, () => clock.now, {
+    signIn: { signUp: 'open', oidc: [provider.config] },
+  });
+  const browser = new Browser(host);
+  await browser.ask('GET', provider.authorize(await begin(browser), ada));
+  const unlink = (id = 'company') => browser.ask('DELETE', `/v1/auth/providers/${id}`);
+  const ways = async () => (await browser.ask('GET', '/v1/me')).body['providers'] as readonly string[];
+  const alone = await unlink();
+  assert.deepEqual([alone.status, await ways()], [409, ['company']], 'nobody is locked out');
+
+  // A password is another way in, and no provider, whatever it is called in the database.
+  assert.equal((await browser.ask('POST', '/v1/auth/password/forgot', { email: ada.email })).status, 200);
+  const fresh = { token: tokenOf(host, 'reset'), password };
+  assert.equal((await browser.ask('POST', '/v1/auth/password/reset', fresh)).status, 200);
+  await browser.signIn(ada.email, password);
+  for (const other of ['credential', 'other']) assert.equal((await unlink(other)).status, 404);
+  clock.now += 16 * 60_000;
+  const late = await unlink();
+  assert.deepEqual([late.status, late.body['error'].step_up_required, await ways()], [403, true, ['company']]);
+  await browser.signIn(ada.email, password);
+  assert.equal((await unlink()).status, 200);
+  assert.deepEqual(await ways(), []);
+  assert.equal((await unlink()).status, 404);
+  await new Browser(host).signIn(ada.email, password);
+
+  const { id } = (await browser.ask('GET', '/v1/me')).body as { readonly id: string };
+  const [entry] = await host.services.operations.repositories.listAudit({ actions: ['provider.unlink'], limit: 2 });
+  assert.deepEqual([entry?.actor.id, entry?.target, entry?.before], [id, id, JSON.stringify({ provider: 'company' })]);
+
+  // The subject is forgotten: another one with another address is another person, one with this address is this one.
+  const another = new Browser(host);
+  await another.ask('GET', provider.authorize(await begin(another), { ...ada, email: 'ada.l@example.org' }));
+  assert.equal(await me(another), 'ada.l@example.org');
+  const again = new Browser(host);
+  await again.ask('GET', provider.authorize(await begin(again), { ...ada, sub: 's2' }));
+  assert.deepEqual([(await again.ask('GET', '/v1/me')).body['id'], await ways()], [id, ['company']]);
+});
+
+test('of two providers that are each other\u2019s last way in, one stays, also when both are unlinked at once', async (t) => {
+  const [first, second] = [await startProvider(t), await startProvider(t)];
+  const other = { ...second.config, id: 'other', name: 'Other' };
+  const signIn = { signUp: 'open', oidc: [first.config, other] } as const;
+  const host = await openHost(t, accountRoutes, Date.now, { signIn });
+  const browser = new Browser(host);
+  for (const [id, provider] of [
+    ['company', first],
+    ['other', second],
+  ] as const) {
+    const { body } = await browser.ask('POST', `/v1/auth/oidc/${id}`);
+    await browser.ask('GET', provider.authorize(body['url'] as string, ada));
+  }
+  const unlinked = await Promise.all(
+    ['company', 'other'].map((id) => browser.ask('DELETE', `/v1/auth/providers/${id}`)),
+  );
+  assert.deepEqual(unlinked.map(({ status }) => status).toSorted(), [200, 409]);
+  assert.equal(((await browser.ask('GET', '/v1/me')).body['providers'] as readonly string[]).length, 1);
 });
 
 test('who took somebody else\u2019s address before them, without confirming it, has nothing of them afterwards', async (t) => {

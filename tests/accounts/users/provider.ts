@@ -2,7 +2,6 @@ import assert from 'node:assert/strict';
 import { createHash, generateKeyPairSync, sign } from 'node:crypto';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import type { TestContext } from 'node:test';
 
 import type { OidcConfig } from '../../../src/config/config.ts';
 import { Secret } from '../../../src/config/secret.ts';
@@ -10,7 +9,7 @@ import { Secret } from '../../../src/config/secret.ts';
 export type Claims = Readonly<Record<string, unknown>>;
 
 /** A provider of OpenID Connect: the user is who the test says; the verifier of PKCE is checked. */
-export async function startProvider(t: TestContext) {
+export async function startProvider(t: { after(close: () => void): void }) {
   const state = { isDown: false, asked: 0, person: undefined as Claims | undefined };
   const { publicKey, privateKey } = generateKeyPairSync('rsa', { modulusLength: 2048 });
   const other = generateKeyPairSync('rsa', { modulusLength: 2048 });

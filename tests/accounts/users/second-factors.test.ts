@@ -115,6 +115,18 @@ test('a passkey signs in, when its holder was checked, and is its owner’s alon
   assert.equal((await eve.ask('DELETE', `/v1/auth/passkeys/${made.body['id']}`)).status, 404);
   assert.equal((await browser.ask('DELETE', `/v1/auth/passkeys/${made.body['id']}`)).status, 200);
   assert.notEqual((await signIn(device.prove(await begin()))).status, 200);
+
+  // With neither a password nor a provider, one passkey stays.
+  const { body: further } = await browser.ask('POST', '/v1/auth/passkeys/options');
+  const only = new Authenticator(host.url);
+  const credential = only.register(further['challenge'] as string);
+  const { id } = (await browser.ask('POST', '/v1/auth/passkeys', { credential })).body;
+  const { repositories } = host.services.operations;
+  const { id: userId } = (await browser.ask('GET', '/v1/me')).body;
+  const where = [{ column: 'userId', operator: 'eq', value: userId, connector: 'AND' }] as const;
+  await repositories.authStore({ act: 'delete', table: 'auth_account', where, one: false });
+  assert.equal((await browser.ask('DELETE', `/v1/auth/passkeys/${id}`)).status, 409);
+  assert.equal((await browser.ask('GET', '/v1/auth/passkeys')).body['data'].length, 1);
 });
 
 /** None of the codes that are taken now. */

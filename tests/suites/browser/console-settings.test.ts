@@ -5,11 +5,15 @@ import { after, before, test } from 'node:test';
 
 import { noFeatures, scriptedModel, TestService, until } from '../../support/service.ts';
 import { owner, Visitor } from '../../support/visitor.ts';
+import { startProvider } from '../../accounts/users/provider.ts';
 import { looks, openBrowser, Person } from './browser.ts';
 import { linkMailedTo, signIn } from './console-person.ts';
 
+const provider = await startProvider({ after });
+const { id, name, issuer, clientId, domains } = provider.config;
 const service = new TestService({
-  config: scriptedModel('- { say: [{ text: "It is Paris." }] }', { settings: noFeatures }),
+  config: `sign_in: { oidc: [ { id: ${id}, name: ${name}, issuer: "${issuer}", client_id: ${clientId}, domains: [${domains.join()}] } ] }
+${scriptedModel('- { say: [{ text: "It is Paris." }] }', { settings: noFeatures })}`,
   console: true,
 });
 const operator = new Visitor(service);
@@ -95,6 +99,28 @@ test('a changed password ends the other sessions; a passkey is added, signs in a
   await person.reads('No passkeys');
   await person.leave();
   me.password = 'a third horse battery';
+});
+
+test('who is refused by a provider is told so, who signs in there is led on and linked to it, and unlinks it', async (t) => {
+  provider.state.person = undefined;
+  const browser = await openBrowser(t);
+  const person = await Person.at(browser, phone!, [service.accountUrl, issuer]);
+  const { page } = person;
+  // Nobody is signed in, at first and on the way back.
+  for (const status of [401, 401]) person.expects(status);
+  await page.goto(at('security'));
+  await person.press('Sign in with Company');
+  await person.reads('The provider did not sign you in.');
+  await person.look();
+  provider.state.person = { sub: 's1', email: me.email, email_verified: true, name: 'Olga' };
+  await person.press('Sign in with Company');
+  await page.waitForURL(at('security'));
+  await person.press('Unlink Company');
+  await person.look();
+  await page.getByRole('dialog').getByRole('button', { name: 'Unlink', exact: true }).click();
+  await person.reads('Company is unlinked');
+  await person.reads('Not used yet: sign in there with your address here.');
+  await person.leave();
 });
 
 test('name, address, language, time zone and invoices are changed; the export has them', async (t) => {

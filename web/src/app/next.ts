@@ -10,3 +10,13 @@ export function pathWithin(next: unknown, origin: string): string {
   // `/.//evil` is a path of this host that begins like the address of another.
   return url.origin === origin && !url.pathname.startsWith('//') ? url.pathname + url.search + url.hash : '/';
 }
+
+/** A provider sends everybody back to the first page, in the same tab, which then leads on. */
+export const rememberNext = (next: unknown): void => sessionStorage.setItem('next', ownPath(next));
+
+/** Only once; undefined: nothing was remembered. */
+export function takeNext(): string | undefined {
+  const next = sessionStorage.getItem('next');
+  sessionStorage.removeItem('next');
+  return next === null || next === '/' ? undefined : ownPath(next);
+}

@@ -3,6 +3,7 @@ import type { QueryClient } from '@tanstack/react-query';
 
 import { meQuery } from '../api/session.ts';
 import { OpenFrame, Shell } from './shell.tsx';
+import { takeNext } from './next.ts';
 import { Root } from './root.tsx';
 
 export interface RouterContext {
@@ -19,8 +20,20 @@ export const shellRoute = createRoute({
   id: 'shell',
   beforeLoad: async ({ context, location }) => {
     const me = await context.queries.query(meQuery);
-    if (me === null)
-      throw redirect({ to: '/sign-in', search: location.href === '/' ? {} : { next: location.href } } as never);
+    const fromProvider = location.pathname === '/' ? takeNext() : undefined;
+    if (me !== null) {
+      if (fromProvider !== undefined) throw redirect({ href: fromProvider });
+      return;
+    }
+    const isFailed = (location.search as { readonly sign_in?: unknown }).sign_in === 'failed';
+    const next = fromProvider ?? (location.pathname === '/' ? undefined : location.href);
+    throw redirect({
+      to: '/sign-in',
+      search: {
+        ...(isFailed ? { sign_in: 'failed' } : {}),
+        ...(next === undefined ? {} : { next }),
+      },
+    } as never);
   },
   component: Shell,
 });

@@ -5,7 +5,7 @@ import { useGet, useSend } from '../../api/use-api.ts';
 import { passwordLimits } from '../../app/password.ts';
 import { Badge } from '../../components/badge.tsx';
 import { Button } from '../../components/button.tsx';
-import { Dialog } from '../../components/dialog.tsx';
+import { ConfirmDialog, Dialog } from '../../components/dialog.tsx';
 import { Form, FormButtons, TextField } from '../../components/form.tsx';
 import { Facts, Panel } from '../../components/page.tsx';
 import { ErrorNote, Note } from '../../components/state.tsx';
@@ -14,7 +14,13 @@ import { useText } from '../../i18n/text.ts';
 import { Passkeys } from './passkeys.tsx';
 import { Sessions } from './sessions.tsx';
 import { TwoFactor } from './two-factor.tsx';
+import { useRefreshMe } from './use-me.ts';
 import type { SettingsTexts } from './messages/en.ts';
+
+interface Provider {
+  readonly id: string;
+  readonly name: string;
+}
 
 /** How one signs in, and where one is signed in. */
 export function SecuritySettings() {
@@ -33,8 +39,12 @@ function SignIn() {
   const { me } = useSession();
   const known = useGet('/v1/auth/providers');
   const [isOpen, setOpen] = useState(false);
+  const [unlinked, setUnlinked] = useState<Provider>();
   const ask = useSend('post', '/v1/auth/password/forgot');
-  const providers = known.data?.data ?? [];
+  const offered = known.data?.data ?? [];
+  // One that the server no longer offers is known by its id alone.
+  const gone = me.providers.filter((id) => !offered.some((provider) => provider.id === id));
+  const providers: readonly Provider[] = [...offered, ...gone.map((id) => ({ id, name: id }))];
   const action = me.has_password ? (
     <Button small onClick={() => setOpen(true)}>
       {t('changePassword')}
@@ -57,11 +67,21 @@ function SignIn() {
         facts={[
           [t('password'), me.has_password ? <Badge tone="good">{t('set')}</Badge> : <Badge>{t('notSet')}</Badge>],
           ...providers.map(
-            ({ id, name }) =>
+            (provider) =>
               [
-                name,
-                me.providers.includes(id) ? (
-                  <Badge tone="good">{t('usedProvider')}</Badge>
+                provider.name,
+                me.providers.includes(provider.id) ? (
+                  <>
+                    <Badge tone="good">{t('usedProvider')}</Badge>{' '}
+                    <Button
+                      small
+                      look="quiet"
+                      aria-label={t('unlinkNamed', { name: provider.name })}
+                      onClick={() => setUnlinked(provider)}
+                    >
+                      {t('unlink')}
+                    </Button>
+                  </>
                 ) : (
                   <span>{t('unusedProvider')}</span>
                 ),
@@ -70,7 +90,44 @@ function SignIn() {
         ]}
       />
       {isOpen && <PasswordDialog onClose={() => setOpen(false)} />}
+      {unlinked !== undefined && <UnlinkDialog of={unlinked} onClose={() => setUnlinked(undefined)} />}
     </Panel>
+  );
+}
+
+interface UnlinkDialogProps {
+  readonly of: Provider;
+  readonly onClose: () => void;
+}
+
+function UnlinkDialog({ of: { id, name }, onClose }: UnlinkDialogProps) {
+  const t = useText<SettingsTexts>('settings');
+  const { me } = useSession();
+  const unlink = useSend('delete', '/v1/auth/providers/{provider}');
+  const refreshMe = useRefreshMe();
+  const confirm = (): void =>
+    unlink.mutate(
+      { params: { path: { provider: id } } },
+      {
+        onSuccess: () => {
+          refreshMe();
+          toast(t('unlinked', { name }));
+          onClose();
+        },
+      },
+    );
+  return (
+    <ConfirmDialog
+      title={t('unlinkTitle', { name })}
+      action={t('unlink')}
+      danger
+      busy={unlink.isPending}
+      error={unlink.error}
+      onConfirm={confirm}
+      onClose={onClose}
+    >
+      {t('unlinkText', { name, email: me.email })}
+    </ConfirmDialog>
   );
 }
 

@@ -4,7 +4,7 @@ import { useState } from 'react';
 
 import { send, useGet } from '../../api/use-api.ts';
 import { hasPasskeys, signInWithPasskey } from '../../app/passkeys.ts';
-import { ownPath } from '../../app/next.ts';
+import { ownPath, rememberNext, takeNext } from '../../app/next.ts';
 import { Button } from '../../components/button.tsx';
 import { Form, TextField } from '../../components/form.tsx';
 import { Note } from '../../components/state.tsx';
@@ -25,6 +25,8 @@ export default function SignInPage() {
 
   const finish = (): void => {
     queries.clear();
+    // Of a way to a provider that was not gone to its end.
+    takeNext();
     // A new document: nothing of an earlier session is left in it.
     location.assign(ownPath(next));
   };
@@ -46,8 +48,7 @@ export default function SignInPage() {
   const withProvider = (provider: string): void =>
     work.run(async () => {
       const { url } = await send('post', '/v1/auth/oidc/{provider}', { params: { path: { provider } } });
-      // The provider sends everybody back to the first page.
-      sessionStorage.setItem('next', ownPath(next));
+      rememberNext(next);
       location.assign(url);
     });
 

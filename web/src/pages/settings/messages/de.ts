@@ -127,6 +127,12 @@ const de: Translated<SettingsTexts> = {
   turnOn: 'Einschalten',
   typeIt: 'Zur Bestätigung <code>{text}</code> eingeben',
   unknownDevice: 'Unbekanntes Gerät',
+  unlink: 'Trennen',
+  unlinked: '{name} ist getrennt',
+  unlinkNamed: '{name} trennen',
+  unlinkText:
+    'Wen {name} jetzt als Sie kennt, kann sich nicht mehr als Sie anmelden; Sitzungen, die dort begannen, laufen weiter, bis sie unten beendet werden. Eine Anmeldung dort mit {email} verbindet es wieder.',
+  unlinkTitle: '{name} trennen?',
   unusedProvider: 'Noch nicht benutzt: Melden Sie sich dort mit Ihrer hiesigen Adresse an.',
   usedProvider: 'benutzt',
   you: 'Sie',

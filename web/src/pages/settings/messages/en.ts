@@ -124,6 +124,12 @@ const en = {
   turnOn: 'Turn on',
   typeIt: 'Type <code>{text}</code> to confirm',
   unknownDevice: 'Unknown device',
+  unlink: 'Unlink',
+  unlinked: '{name} is unlinked',
+  unlinkNamed: 'Unlink {name}',
+  unlinkText:
+    'Whoever {name} knows as you now can no longer sign in as you; sessions that began there go on until they are ended below. Signing in there with {email} links it again.',
+  unlinkTitle: 'Unlink {name}?',
   unusedProvider: 'Not used yet: sign in there with your address here.',
   usedProvider: 'used',
   you: 'You',

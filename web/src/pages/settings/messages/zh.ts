@@ -123,6 +123,12 @@ const zh: Translated<SettingsTexts> = {
   turnOn: '开启',
   typeIt: '输入 <code>{text}</code> 以确认',
   unknownDevice: '未知设备',
+  unlink: '解除关联',
+  unlinked: '已解除与 {name} 的关联',
+  unlinkNamed: '解除与 {name} 的关联',
+  unlinkText:
+    '{name} 现在识别为您的用户将无法再以您的身份登录；在那里开始的会话会继续，直到在下方结束。用 {email} 在那里登录会重新建立关联。',
+  unlinkTitle: '解除与 {name} 的关联？',
   unusedProvider: '尚未使用：请用您在此处的邮箱地址在那里登录。',
   usedProvider: '已使用',
   you: '您',
