@@ -1,4 +1,6 @@
 /** The budget of a key or a member: how much of it is used, and the fields that set it. */
+import { useState } from 'react';
+
 import type { AppTexts } from '../app/messages/en.ts';
 import type { Got } from '../api/use-api.ts';
 import { centsOf, dollarsTyped, formatMoney } from '../format/money.ts';
@@ -41,6 +43,10 @@ interface LimitFieldsProps {
 export function LimitFields({ of, hint }: LimitFieldsProps) {
   const t = useText<AppTexts>('app');
   const isSet = typeof of?.limit_cents === 'number';
+  const [amount, setAmount] = useState(isSet ? dollarsTyped(of.limit_cents!) : '');
+  const [reset, setReset] = useState<Reset>(isSet ? (of.limit_reset ?? 'total') : 'monthly');
+  // Without a budget nothing renews, and nothing may look as if it did.
+  const isEmpty = amount.trim() === '';
   return (
     <FieldRow>
       <TextField
@@ -49,13 +55,20 @@ export function LimitFields({ of, hint }: LimitFieldsProps) {
         hint={hint}
         optional
         isMoney
-        defaultValue={isSet ? dollarsTyped(of.limit_cents!) : ''}
+        value={amount}
+        onChange={({ target }) => setAmount(target.value)}
       />
       <Select
         name="limit_reset"
         label={t('renews')}
-        defaultValue={isSet ? (of.limit_reset ?? 'total') : 'monthly'}
-        options={(Object.keys(resets) as Reset[]).map((value) => ({ value, text: t(resets[value]) }))}
+        disabled={isEmpty}
+        value={isEmpty ? '' : reset}
+        onChange={({ target }) => setReset(target.value as Reset)}
+        options={
+          isEmpty
+            ? [{ value: '', text: '–' }]
+            : (Object.keys(resets) as Reset[]).map((value) => ({ value, text: t(resets[value]) }))
+        }
       />
     </FieldRow>
   );
@@ -67,6 +80,6 @@ export function limitIn(form: FormData): {
   readonly limit_reset: Exclude<Reset, 'total'> | null;
 } {
   const limit = centsOf(String(form.get('limit_cents') ?? '').trim()) ?? null;
-  const reset = form.get('limit_reset') as Reset;
+  const reset = form.get('limit_reset') as Reset | null;
   return { limit_cents: limit, limit_reset: limit === null || reset === 'total' ? null : reset };
 }
