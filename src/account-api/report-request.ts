@@ -10,7 +10,7 @@ import { visibleUsage } from './visible-usage.ts';
 
 const dayMs = 24 * hourMs;
 /** Buckets of a page: the default and the maximum. */
-const pages = { '1m': [60, 1440], '1h': [24, 168], '1d': [31, 366] } as const;
+export const pages = { '1m': [60, 1440], '1h': [24, 168], '1d': [31, 366] } as const;
 
 const dimensions = { model: 'model', api_key_id: 'key', user_id: 'user', tag: 'tag' } as const satisfies Readonly<
   Record<string, ReportDimension>

@@ -215,6 +215,24 @@ interface Buckets {
   readonly next_page?: string;
 }
 
+test('a page of a report has at most 366 days, 168 hours or the minutes of a day, whatever is asked for', async (t) => {
+  const { host, get, owner } = await scene(t);
+  const from = (days: number): string =>
+    `start_time=${seconds('2026-01-01T00:00:00Z')}&end_time=${seconds('2026-01-01T00:00:00Z') + days * 86_400}`;
+  for (const [width, days, most] of [
+    ['1d', 1000, 366],
+    ['1h', 1000, 168],
+    ['1m', 1, 1440],
+  ] as const)
+    for (const path of ['/v1/usage', '/v1/costs']) {
+      const query = `${from(days)}&bucket_width=${width}&limit=1440&group_by[]=model`;
+      const { data, has_more: hasMore } = (await get(`${path}?${query}`)) as unknown as Buckets;
+      assert.deepEqual([data.length, hasMore], [most, width !== '1m'], `${path}, ${width}`);
+    }
+  for (const query of [`${from(2)}&bucket_width=1m`, `${from(1)}&bucket_width=1m&limit=1441`])
+    assert.ok([400, 422].includes((await host.ask('GET', `/v1/usage?${query}`, { key: owner })).status), query);
+});
+
 test('usage and costs are reported in the days of the account, in pages, also where the clocks change', async (t) => {
   const { host, settle, get, owner } = await scene(t);
   const { repositories, ledger } = host.services.operations;

@@ -2,8 +2,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { topSeries } from '../../web/src/components/series.ts';
-import { widthOf } from '../../web/src/pages/usage/filter.ts';
+import { pages } from '../../src/account-api/report-request.ts';
+import { seriesMax, topSeries } from '../../web/src/components/series.ts';
+import { bucketsMax, widthOf } from '../../web/src/pages/usage/filter.ts';
 import { groupsOf, sumsOf } from '../../web/src/pages/usage/sums.ts';
 import type { Report } from '../../web/src/pages/usage/sums.ts';
 
@@ -54,6 +55,13 @@ test('beyond the fifth series there is one of all others', () => {
   );
   assert.deepEqual(drawn.at(-1)?.values, [3, 30]);
   assert.equal(topSeries(series.slice(0, 5), 'others').length, 5);
+});
+
+test('a chart draws at most a page of the API in six series: 2,196 marks (decision 043)', () => {
+  for (const width of ['1h', '1d'] as const) assert.equal(bucketsMax[width], pages[width][1], width);
+  const many = Array.from({ length: 20 }, (_, at) => ({ name: `s${at}`, values: [at] }));
+  assert.equal(topSeries(many, 'others').length, seriesMax);
+  assert.equal(Math.max(...Object.values(bucketsMax)) * seriesMax, 2196);
 });
 
 test('up to two days are shown by the hour', () => {

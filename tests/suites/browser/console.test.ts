@@ -22,6 +22,33 @@ const personAt = async (t: TestContext): Promise<Person> =>
 
 const signIn = (person: Person): Promise<void> => signInWith(person, service, owner, { next: '/keys' });
 
+/** A year of days, each with usage of eight models. */
+function yearOfUsage(query: URLSearchParams): object {
+  const day = 86_400;
+  const first = Math.floor(Date.now() / 1000 / day - 365) * day;
+  const result = (model: string | null, cost: number) => ({
+    input_tokens: 1,
+    input_cached_tokens: 0,
+    output_tokens: 1,
+    output_reasoning_tokens: 0,
+    num_model_requests: 1,
+    cost_microcents: cost,
+    uncharged_microcents: 0,
+    model,
+    api_key_id: null,
+    user_id: null,
+    tag: null,
+  });
+  const models = query.has('group_by') ? Array.from({ length: 8 }, (_, at) => `model-${at}`) : [null];
+  const data = Array.from({ length: Number(query.get('limit')) }, (_, at) => ({
+    object: 'bucket',
+    start_time: first + at * day,
+    end_time: first + (at + 1) * day,
+    results: models.map((model, index) => result(model, 1_000_000 + index)),
+  }));
+  return { object: 'page', time_zone: 'UTC', data, has_more: false };
+}
+
 test('the link of the first start makes the owner, whose first key cannot be lost', async (t) => {
   const person = await personAt(t);
   const { page } = person;
@@ -36,7 +63,11 @@ test('the link of the first start makes the owner, whose first key cannot be los
   await page.goto(`${service.accountUrl}/keys`);
   await page.getByRole('link', { name: 'Create key' }).click();
   await person.fill('Name', hostileName);
+  // What is not set does not look as if it renewed.
+  const renews = page.getByLabel('Renews');
+  assert.deepEqual([await renews.isDisabled(), await renews.inputValue()], [true, '']);
   await page.getByLabel('Budget').fill('2,50');
+  assert.deepEqual([await renews.isEnabled(), await renews.inputValue()], [true, 'monthly']);
   await page.getByRole('button', { name: 'Create key' }).click();
   const secret = page.getByLabel('The key', { exact: true });
   await secret.waitFor();
@@ -188,5 +219,28 @@ test('by keyboard: the palette, the rows, a menu and the way out', async (t) => 
   await page.keyboard.press('Enter');
   await page.getByRole('menuitemcheckbox', { name: 'Deutsch' }).press('Enter');
   await person.reads('Schlüssel anlegen');
+  await person.leave();
+});
+
+test('the longest report is drawn whole, to its newest day', async (t) => {
+  const person = await personAt(t);
+  const { page } = person;
+  const asked: string[] = [];
+  await page.route(/\/v1\/usage\?/, async (route) => {
+    const { searchParams } = new URL(route.request().url());
+    asked.push(searchParams.get('limit') ?? '');
+    await route.fulfill({ json: yearOfUsage(searchParams) });
+  });
+  await signIn(person);
+  // Ten years are asked for, and one page of the API is what there is.
+  await page.goto(`${service.accountUrl}/usage?from=1451606400&by=model`);
+  const bars = page.locator('figure svg rect');
+  await until(async () => (await bars.count()) === 366 * 6);
+  assert.deepEqual([...new Set(asked)], ['366']);
+  const [right, edge] = (await page.evaluate(
+    `(() => { const svg = document.querySelector('figure svg'); return [Math.max(...[...svg.querySelectorAll('rect')].map((bar) => bar.getBoundingClientRect().right)), svg.getBoundingClientRect().right]; })()`,
+  )) as [number, number];
+  assert.ok(edge - right < 10, 'the last day is at the right edge');
+  await person.look();
   await person.leave();
 });

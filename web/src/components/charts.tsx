@@ -13,6 +13,7 @@ import { useText } from '../i18n/text.ts';
 import type { ChartSeries } from './series.ts';
 import styles from './charts.module.css';
 
+/** Every figure is drawn: at most a page of the API, in `seriesMax` series (decision 043). */
 export interface ChartProps {
   /** What it shows, in a few words. */
   readonly title: string;
@@ -26,8 +27,6 @@ export interface ChartProps {
   readonly onSelect?: (label: number) => void;
 }
 
-/** More than these would be too narrow to hit, or more SVG than a phone likes: 2,000 points in all. */
-const pointsMax = 2000;
 const margin = { top: 8, right: 4, bottom: 20 };
 /** Of the figures at the axis, about. */
 const characterWidth = 6.6;
@@ -121,10 +120,9 @@ function Figure({
 }: ChartProps & { readonly children: (frame: Frame) => ReactNode }) {
   const t = useText<AppTexts>('app');
   const [width, box] = useWidth();
-  const shown = labels.slice(0, Math.floor(pointsMax / Math.max(1, series.length)));
-  const frame = frameOf(width, height, shown, series, format);
+  const frame = frameOf(width, height, labels, series, format);
   const { left, ticks } = frame;
-  const every = Math.max(1, Math.ceil((shown.length * 64) / Math.max(1, width - left)));
+  const every = Math.max(1, Math.ceil((labels.length * 64) / Math.max(1, width - left)));
   return (
     <figure ref={box} className={styles['figure']}>
       <svg
@@ -143,9 +141,9 @@ function Figure({
           </g>
         ))}
         {children(frame)}
-        {shown.map((label, at) =>
+        {labels.map((label, at) =>
           at % every === 0 ? (
-            <text key={label} x={(frame.x(at) ?? 0) + frame.x.bandwidth() / 2} y={height - 5} textAnchor="middle">
+            <text key={at} x={(frame.x(at) ?? 0) + frame.x.bandwidth() / 2} y={height - 5} textAnchor="middle">
               {label}
             </text>
           ) : null,
@@ -177,7 +175,7 @@ function Figure({
             </thead>
             <tbody>
               {labels.map((label, at) => (
-                <tr key={label}>
+                <tr key={at}>
                   <th scope="row">
                     {onSelect === undefined ? (
                       label

@@ -5,12 +5,13 @@ export interface ChartSeries {
 }
 
 /** More colours than that are no help. */
-const most = 5;
+export const seriesMax = 6;
 
 /** The largest series first; beyond the fifth they are one. */
 export function topSeries(all: readonly ChartSeries[], others: string): readonly ChartSeries[] {
   const sum = ({ values }: ChartSeries): number => values.reduce((total, value) => total + value, 0);
   const sorted = all.toSorted((a, b) => sum(b) - sum(a));
+  const most = seriesMax - 1;
   const rest = sorted.slice(most);
   if (rest.length === 0) return sorted;
   const values = rest[0]!.values.map((_, at) => rest.reduce((total, one) => total + (one.values[at] ?? 0), 0));

@@ -19,16 +19,28 @@ export function formatMoney(microcents: number | bigint, { exact = false, sign =
     : whole === '0' && firstDigit >= 2
       ? Math.min(Math.max(2, significant), firstDigit + 2)
       : 2;
-  const format = new Intl.NumberFormat(currentLocale(), {
-    style: 'currency',
-    currency: 'USD',
-    currencyDisplay: 'narrowSymbol',
-    minimumFractionDigits: Math.min(2, shown),
-    maximumFractionDigits: shown,
-    ...(sign ? { signDisplay: 'exceptZero' as const } : {}),
-  });
   // A text of digits is formatted without a float in between.
-  return format.format(`${amount < 0n ? '-' : ''}${whole}.${fraction}` as never);
+  return dollarsFormat(currentLocale(), shown, sign).format(`${amount < 0n ? '-' : ''}${whole}.${fraction}` as never);
+}
+
+/** Made once for each language, number of decimals and sign: a long chart writes 5,000 amounts. */
+const dollarsFormats = new Map<string, Intl.NumberFormat>();
+
+function dollarsFormat(locale: string, shown: number, sign: boolean): Intl.NumberFormat {
+  const name = `${locale} ${shown} ${sign}`;
+  let format = dollarsFormats.get(name);
+  if (format === undefined) {
+    format = new Intl.NumberFormat(locale, {
+      style: 'currency',
+      currency: 'USD',
+      currencyDisplay: 'narrowSymbol',
+      minimumFractionDigits: Math.min(2, shown),
+      maximumFractionDigits: shown,
+      ...(sign ? { signDisplay: 'exceptZero' as const } : {}),
+    });
+    dollarsFormats.set(name, format);
+  }
+  return format;
 }
 
 /** Parts of a microcent too, as the lines of a receipt have them (`534.89925`): as many decimals as there are. */

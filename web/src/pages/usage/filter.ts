@@ -80,5 +80,8 @@ const hoursMaxSeconds = 2 * 86_400;
 export const widthOf = ({ start, end }: Span, now = Date.now() / 1000): '1h' | '1d' =>
   start !== undefined && (end ?? now) - start <= hoursMaxSeconds ? '1h' : '1d';
 
+/** As many buckets as the API gives at once. */
+export const bucketsMax = { '1h': 168, '1d': 366 } as const;
+
 export const bucketLabel = (at: number, width: '1h' | '1d', zone: string): string =>
   width === '1d' ? formatDay(at, zone) : formatHour(at, zone);

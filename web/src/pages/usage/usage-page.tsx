@@ -17,7 +17,7 @@ import { formatMoney } from '../../format/money.ts';
 import { formatNumber } from '../../format/number.ts';
 import { useText } from '../../i18n/text.ts';
 import { usageRoute } from './area.tsx';
-import { bucketLabel, isNarrow, reportQuery, widthOf } from './filter.ts';
+import { bucketLabel, bucketsMax, isNarrow, reportQuery, widthOf } from './filter.ts';
 import type { RequestFilter, Span, UsageFilter } from './filter.ts';
 import { Filters } from './filters.tsx';
 import { KeyName, Name, useNames } from './names.tsx';
@@ -94,8 +94,7 @@ interface Shown {
   readonly show: Figure;
 }
 
-/** As many buckets as the API gives at once: 366 days, 168 hours. */
-const pageOf = ({ span }: Shown) => ({ bucket_width: widthOf(span), limit: widthOf(span) === '1d' ? 366 : 168 });
+const pageOf = ({ span }: Shown) => ({ bucket_width: widthOf(span), limit: bucketsMax[widthOf(span)] });
 const queryOf = (shown: Shown) => ({
   ...reportQuery(shown.filter, shown.span),
   bucket_width: widthOf(shown.span),
