@@ -37,6 +37,8 @@ const arrows: Readonly<Record<string, readonly string[]>> = {
   'inference/output-parsers': ['generation', 'platform'],
   'inference/engines': ['generation', 'inference/constraints', 'inference/output-parsers', 'platform'],
   'inference/images': ['generation', 'platform'],
+  // Builds of the embedded engine for GPUs, and how they come onto this computer.
+  'inference/engine-builds': ['inference/model-files', 'platform'],
   'inference/files': ['platform', 'store'],
   'inference/model-files': ['config', 'generation', 'platform'],
   // What a backend is said to do, and whether it does.

@@ -4,8 +4,10 @@ import type { BackendConfig, LlamaBackendConfig, ModelConfig, OpenAiBackendConfi
 import { identityOf } from '../config/identity.ts';
 import type { Environment } from '../config/environment.ts';
 import type { LimitsConfig } from '../config/config.ts';
-import type { Engine } from '../inference/engines/engine.ts';
+import type { ComputeReport, Engine } from '../inference/engines/engine.ts';
 import { createLlamaEngine } from '../inference/engines/llama/engine.ts';
+import type { GpuSearch } from '../inference/engines/llama/gpu-search.ts';
+import { gpuVariablesIn } from '../inference/engines/llama/gpu-variables.ts';
 import { readGgufHeader } from '../inference/engines/llama/gguf-header.ts';
 import { MemoryBudget } from '../inference/engines/llama/memory-budget.ts';
 import type { Purpose } from '../inference/engines/llama/purpose.ts';
@@ -38,6 +40,8 @@ export interface OpenBackend extends Backend {
   readonly modelFile: Promise<FetchedModelFile> | undefined;
   /** The same, once the file is there. */
   readonly fileInUse: () => { readonly path: string; readonly sha256: string } | undefined;
+  /** What an embedded model is computed with, once that is known. */
+  readonly compute: () => ComputeReport | undefined;
   /** What that file recommends where a request says nothing; empty until it is there. */
   readonly fileDefaults: () => SamplingDefaults;
 }
@@ -48,6 +52,8 @@ export interface BackendServices {
   readonly log: Log;
   /** Shared by all embedded models. */
   readonly memory: MemoryBudget;
+  /** The same. */
+  readonly gpus: GpuSearch;
   /** For salts of servers' prompt caches. */
   readonly promptCaches: KeyObject;
   readonly onDownload: (modelId: string, progress: FetchProgress) => void;
@@ -81,6 +87,7 @@ export function openBackend(model: ModelConfig, config: BackendConfig, services:
     fileInUse: () =>
       found === undefined || config.engine !== 'llama' ? undefined : { path: found.path, sha256: config.sha256 },
     fileDefaults: () => found?.defaults ?? {},
+    compute: () => engine.residence?.compute,
     modelId: model.id,
     contextLength: model.contextLength,
     identity: backendIdentity(model, config, services.limits),
@@ -193,6 +200,8 @@ function openEngine(
         ...(config.idleUnloadMs === undefined ? {} : { idleUnloadMs: config.idleUnloadMs }),
         ...(config.memoryBytesMax === undefined ? {} : { rssBytesMax: config.memoryBytesMax }),
         memory: services.memory,
+        gpu: { setting: config.gpu, search: services.gpus },
+        variables: gpuVariablesIn(services.environment.childVariables),
         isPinned: config.pinned,
       });
       return { engine, ready: engine.ready, modelFile: file };

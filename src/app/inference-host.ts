@@ -15,6 +15,7 @@ import type { Config, LimitsConfig, ModelConfig, ServerConfig } from '../config/
 import type { Environment } from '../config/environment.ts';
 import type { BackendStatus } from './control/status.ts';
 import { memoryBudgetOf } from './backends.ts';
+import { searchForGpus } from './gpus.ts';
 import type { OpenBackend } from './backends.ts';
 import { JsonThreads } from '../platform/http/json/threads.ts';
 import { BucketBytes } from '../inference/files/bucket-bytes.ts';
@@ -332,6 +333,7 @@ function openModels(
       environment,
       log,
       memory: memoryBudgetOf(config.models, config.server.limits),
+      gpus: searchForGpus(environment),
       promptCaches: secret.promptCaches,
       onDownload,
       onFileDefaults: () =>

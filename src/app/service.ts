@@ -26,7 +26,7 @@ export interface ServiceOptions {
 /** What the start reports about a backend. */
 export type StartedBackend = Pick<
   OpenBackend,
-  'modelId' | 'contextLength' | 'label' | 'config' | 'ready' | 'modelFile'
+  'modelId' | 'contextLength' | 'label' | 'config' | 'ready' | 'modelFile' | 'compute'
 >;
 
 export interface Service {

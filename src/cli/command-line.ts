@@ -4,6 +4,7 @@ import type { Role } from '../accounts/role.ts';
 import { demoOutcomes } from '../billing/payments/demo-outcomes.ts';
 import type { Override } from '../config/overrides.ts';
 import { flavorNames } from '../generation/flavor-names.ts';
+import type { InstallableKind } from '../inference/engine-builds/builds.ts';
 import type { BudgetPeriod } from '../store/budget.ts';
 import type { TaxStatus } from '../tax/tax.ts';
 import type { BudgetOptions } from './budgets.ts';
@@ -62,6 +63,7 @@ const launchable: readonly ClientName[] = [
   'open-webui',
   'librechat',
 ];
+const engineKinds: readonly InstallableKind[] = ['cuda', 'vulkan'];
 /** The periods of a budget. */
 const budgetPeriods: readonly BudgetPeriod[] = ['day', 'week', 'month', 'total'];
 
@@ -113,10 +115,10 @@ export function commandProgram(exit: (code: number) => void = () => {}, around =
     .addHelpText('after', exitCodeHelp)
     .exitOverride();
 
-  /** A command with the common options; its action returns an exit code. */
-  const command = (parent: Command, name: string, description: string): Command =>
+  /** A command with the common options; its action returns an exit code. `isDefault`: what its group does alone. */
+  const command = (parent: Command, name: string, description: string, isDefault = false): Command =>
     parent
-      .command(name)
+      .command(name, { isDefault })
       .description(description)
       .option('-c, --config <file>', 'the configuration (default: ./tokenhouse.yaml, else built-in defaults)')
       .option('--json', 'print JSON on standard output')
@@ -706,6 +708,17 @@ export function commandProgram(exit: (code: number) => void = () => {}, around =
     .argument('[model]', 'a configured model (default: all), or any source such as hf:owner/repository:Q8_0')
     .option('--sha256 <hex>', 'expected SHA-256 of the file, for a source')
     .action(action(() => import('./models.ts').then(({ pullModel }) => pullModel)));
+
+  const engine = group('engine', 'builds of the embedded engine, for GPUs');
+  command(engine, 'list', 'list what is installed, and the GPUs that it sees', true).action(
+    action(() => import('./engine.ts').then(({ listEngines }) => listEngines)),
+  );
+  command(engine, 'install', 'fetch a build for GPUs from the npm registry')
+    .addArgument(new Argument('<kind>', 'which one').choices(engineKinds))
+    .action(action(() => import('./engine.ts').then(({ installEngine }) => installEngine)));
+  command(engine, 'remove', 'remove a build for GPUs')
+    .addArgument(new Argument('<kind>', 'which one').choices(engineKinds))
+    .action(action(() => import('./engine.ts').then(({ removeEngine }) => removeEngine)));
 
   const backends = group('backends', 'servers behind the models');
   command(backends, 'add', 'ask a model server what it serves, and write it into the configuration')

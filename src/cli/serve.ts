@@ -209,6 +209,7 @@ async function modelLines(
     else {
       const size = bytesInWords(statSync(file.path).size);
       say(`${name} · ${size}, sha256 verified · ready after ${secondsInWords(performance.now() - startedAt)}`);
+      for (const line of computeLines(backend)) say(line);
     }
   } catch (error) {
     endProgress();
@@ -222,6 +223,13 @@ async function modelLines(
       say('  repair  npx tokenhouse doctor');
     }
   }
+}
+
+/** What computes an embedded model, where that is not simply the processor. */
+function computeLines({ modelId, compute: computeOf }: Service['backends'][number]): readonly string[] {
+  const compute = computeOf();
+  if (compute === undefined || !compute.isOfNote) return [];
+  return [`gpu      ${modelId} · ${compute.with}${compute.note === undefined ? '' : `: ${compute.note}`}`];
 }
 
 function sayAddresses(config: Config, service: Service, isShort: boolean, elapsedMs: number, say: Say): void {

@@ -44,6 +44,8 @@ export interface BackendStatus {
         readonly state: 'unloaded' | 'waiting' | 'loading' | 'loaded';
         readonly memoryBytes: number | undefined;
         readonly tokensPerSecond: number | undefined;
+        /** Earlier versions do not say. */
+        readonly compute?: { readonly with: string; readonly note?: string; readonly isOfNote: boolean } | undefined;
       }
     | undefined;
 }

@@ -157,5 +157,6 @@ const backendsOf = ({ models }: Config): readonly StartedBackend[] =>
       config: backend,
       ready: Promise.resolve(),
       modelFile: undefined,
+      compute: () => undefined,
     })),
   );

@@ -1,13 +1,15 @@
-import { execFile } from 'node:child_process';
 import { statSync } from 'node:fs';
 import os from 'node:os';
-import { fileURLToPath } from 'node:url';
 
 import type { LlamaBackendConfig, ModelConfig } from '../../config/config.ts';
 import type { ServiceStatus } from '../../app/control/status.ts';
+import { gpuBuilds } from '../../app/gpus.ts';
+import { engineFolderIn, installedBuilds } from '../../inference/engine-builds/installed.ts';
+import { isSoftwareDevice, kindInWords, type FoundGpu } from '../../inference/engines/llama/compute.ts';
+import { engineOutput, lookFor } from '../../inference/engines/llama/gpu-search.ts';
+import { gpuVariablesIn } from '../../inference/engines/llama/gpu-variables.ts';
 import { findModelFile } from '../../inference/model-files/fetch-model-file.ts';
 import { folderOf } from '../../inference/model-files/fetch-model.ts';
-import { entryUrl } from '../../platform/entries.ts';
 import { bytesInWords } from '../amount.ts';
 import type { Finding, Patient } from './finding.ts';
 import { freeBytesOf, quoted } from '../folder.ts';
@@ -18,7 +20,10 @@ export async function lookAtModels(patient: Patient): Promise<readonly Finding[]
     model.backends.flatMap((backend) => (backend.engine === 'llama' ? [{ model, backend }] : [])),
   );
   if (wanted.length === 0) return [];
-  const findings = [await lookAtEngine()];
+  const findings = [
+    await lookAtEngine(gpuVariablesIn(patient.environment.childVariables)),
+    ...(await lookAtGpus(patient, wanted)),
+  ];
   const sizes: number[] = [];
   for (const { model, backend } of wanted) {
     const { finding, size } = await lookAtFile(model, backend, patient);
@@ -96,26 +101,69 @@ function inService(
   };
 }
 
-const engineTimeoutMs = 60_000;
-
 /** Loads the native part in a process of its own, which may crash. */
-async function lookAtEngine(): Promise<Finding> {
+async function lookAtEngine(variables: Readonly<Record<string, string>>): Promise<Finding> {
   const check = 'engine';
-  const command = [fileURLToPath(entryUrl('llama-child')), 'probe'];
-  const answer = await new Promise<{ readonly error: Error | null; readonly text: string }>((resolve) => {
-    execFile(process.execPath, command, { timeout: engineTimeoutMs }, (error, stdout, stderr) =>
-      resolve({ error, text: error === null ? stdout : stderr }),
-    );
-  });
-  if (answer.error === null) return { check, state: 'ok', found: 'llama.cpp loads' };
-  const reason = /^reason: (.*)$/m.exec(answer.text)?.[1] ?? answer.error.message.split('\n')[0] ?? '';
+  const { error } = await engineOutput(['probe'], variables);
+  if (error === undefined) return { check, state: 'ok', found: 'llama.cpp loads' };
   return {
     check,
     state: 'problem',
     found: 'llama.cpp does not load',
-    why: reason.slice(0, 200),
+    why: error,
     repair: 'npm ci --ignore-scripts && npm run build',
   };
+}
+
+/** The builds for GPUs, the devices that they see, and what the running service computes its models with. */
+async function lookAtGpus(
+  { environment, status }: Patient,
+  wanted: readonly { readonly model: ModelConfig; readonly backend: LlamaBackendConfig }[],
+): Promise<readonly Finding[]> {
+  const check = 'gpu';
+  const variables = gpuVariablesIn(environment.childVariables);
+  const outdated = installedBuilds(engineFolderIn(environment.modelDirectory)).filter(({ isUsable }) => !isUsable);
+  const found = await Promise.all(gpuBuilds(environment).map((build) => lookFor(build, variables)));
+  const demanding = wanted.find(({ backend }) => typeof backend.gpu === 'number');
+  if (found.length === 0 && outdated.length === 0 && demanding !== undefined) {
+    const why = `${demanding.model.id} asks for ${demanding.backend.gpu} layers on a GPU, and is computed by the processor`;
+    const repair = 'tokenhouse engine install vulkan (or cuda)';
+    return [{ check, state: 'warning', found: 'no build of llama.cpp for a GPU is installed', why, repair }];
+  }
+  const running = status === undefined || status === 'other' ? [] : status.backends;
+  return [
+    ...outdated.map(({ kind, version }): Finding => ({
+      check,
+      state: 'warning',
+      found: `${kindInWords(kind)} · a build of another version (${version}), which is not used`,
+      why: 'it has to be of the release that this program is made with',
+      repair: `tokenhouse engine install ${kind}`,
+    })),
+    ...found.map(findingOfGpu),
+    ...running.flatMap(({ modelId, residence }): readonly Finding[] => {
+      const compute = residence?.compute;
+      if (compute === undefined || !compute.isOfNote) return [];
+      const said = `${modelId} · computed by ${compute.with}`;
+      return [{ check, state: 'ok', found: compute.note === undefined ? said : `${said}: ${compute.note}` }];
+    }),
+  ];
+}
+
+function findingOfGpu(seen: FoundGpu): Finding {
+  const check = 'gpu';
+  const { kind } = seen.build;
+  const name = kindInWords(kind);
+  const repair = `tokenhouse engine list (or, to do without it: tokenhouse engine remove ${kind})`;
+  if ('problem' in seen)
+    return { check, state: 'warning', found: `${name} · its build cannot be used`, why: seen.problem, repair };
+  const { names, freeBytes, totalBytes } = seen.devices;
+  if (names.length === 0) {
+    const why = 'models are computed by the processor; the driver of the GPU may be missing';
+    return { check, state: 'warning', found: `${name} · finds no device`, why, repair };
+  }
+  const found = `${name} · ${names.join(', ')} · ${bytesInWords(freeBytes)} of ${bytesInWords(totalBytes)} free`;
+  if (!names.every(isSoftwareDevice)) return { check, state: 'ok', found };
+  return { check, state: 'ok', found: `${found} · computes with the processor: only used where gpu is a number` };
 }
 
 /** The memory that this process may use: the container's where there is one. */

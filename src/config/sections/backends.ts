@@ -91,6 +91,23 @@ const modelFile = {
   bytes: integer(1, 1e13, 'size of the model file', { example: 98_362_432 }),
 };
 
+/** What of the model is computed by a GPU. */
+const gpu: Setting<'auto' | 'off' | number> = {
+  schema: {
+    anyOf: [
+      wordSchema('auto'),
+      wordSchema('off'),
+      integer(1, 10_000, 'layers of the model on the GPU', { example: 20 }).schema,
+    ],
+    description:
+      'what of the model a GPU computes, where a build for it is installed (`tokenhouse engine install`; none is needed on a Mac with an Apple processor); auto: as many layers as its memory has room for; a number: so many layers, also on a software device',
+    examples: ['auto', 'off', 20],
+    default: 'auto',
+  },
+  isRequired: false,
+  read: (written = 'auto') => written as 'auto' | 'off' | number,
+};
+
 const llama = group(
   'the embedded llama.cpp',
   {
@@ -115,6 +132,7 @@ const llama = group(
     decode_threads: integer(1, 1024, 'processor threads for decoding; when left out, one or all, whichever is faster', {
       example: 1,
     }),
+    gpu,
     idle_unload_minutes: number(
       { exclusiveMinimum: 0, maximum: 100_000 },
       'idle time after which the model is unloaded until the next request; never when left out',

@@ -21,6 +21,16 @@ export interface ResidenceReport {
   readonly memoryBytes: number | undefined;
   /** Of one answer, or of what an embedding model reads; `undefined` until it was measured. */
   readonly tokensPerSecond: number | undefined;
+  /** What it is computed with, and why it is not all of it on a GPU, in words for an operator; `undefined` until its file is there. */
+  readonly compute: ComputeReport | undefined;
+}
+
+export interface ComputeReport {
+  readonly with: string;
+  /** Why it is not all of it on a GPU. */
+  readonly note?: string;
+  /** `false`: the processor, as anybody expects. */
+  readonly isOfNote: boolean;
 }
 
 /**

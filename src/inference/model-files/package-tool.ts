@@ -18,6 +18,8 @@ export interface ToolRun {
   readonly signal: AbortSignal;
   /** Size of the wanted file: the tools report no progress, so the growing folder is watched against it. */
   readonly bytes: number | undefined;
+  /** What of the folder is watched: its largest file, or all of them. */
+  readonly counts?: 'largest' | 'all';
 }
 
 /**
@@ -127,11 +129,11 @@ async function findTool(run: ToolRun): Promise<Tool | undefined> {
 const watchEveryMs = 500;
 
 /** Runs a program until it ends, is silent for too long, or the signal aborts; never longer than that. */
-async function watched(
+export async function watched(
   program: string,
   args: readonly string[],
   run: ToolRun,
-): Promise<{ readonly code: number | null; readonly complaint: string }> {
+): Promise<{ readonly code: number | null; readonly complaint: string; readonly errors: string }> {
   run.signal.throwIfAborted();
   const child = spawn(program, args, { env: run.variables, stdio: ['ignore', 'ignore', 'pipe'], windowsHide: true });
   let errors = '';
@@ -144,7 +146,7 @@ async function watched(
     setTimeout(() => child.kill('SIGKILL'), 2_000).unref();
   };
   const watch = setInterval(() => {
-    void largestUnder(run.directory).then((bytes) => {
+    void bytesUnder(run.directory, run.counts ?? 'largest').then((bytes) => {
       if (bytes > seen) [seen, quietSince] = [bytes, performance.now()];
       if (run.bytes !== undefined) run.meter.report(seen);
       if (performance.now() - quietSince < run.limits.toolIdleTimeoutMs || stopped !== undefined) return;
@@ -159,7 +161,7 @@ async function watched(
     const code = await new Promise<number | null>((resolve, reject) => child.on('error', reject).on('close', resolve));
     run.signal.throwIfAborted();
     if (stopped !== undefined) throw stopped;
-    return { code, complaint: complaintOf(errors) };
+    return { code, complaint: complaintOf(errors), errors };
   } finally {
     clearInterval(watch);
     run.signal.removeEventListener('abort', stop);
@@ -179,8 +181,9 @@ function complaintOf(errors: string): string {
     .slice(0, 300);
 }
 
-async function largestUnder(directory: string): Promise<number> {
-  return Math.max(0, ...(await filesUnder(directory)).map(({ bytes }) => bytes));
+async function bytesUnder(directory: string, counts: 'largest' | 'all'): Promise<number> {
+  const sizes = (await filesUnder(directory)).map(({ bytes }) => bytes);
+  return counts === 'all' ? sizes.reduce((sum, bytes) => sum + bytes, 0) : Math.max(0, ...sizes);
 }
 
 async function largest(files: readonly string[], bytes: number | undefined): Promise<string | undefined> {

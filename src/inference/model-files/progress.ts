@@ -17,13 +17,14 @@ const barWidth = 20;
 export function progressDisplay(
   output: ProgressOutput,
   now: () => number = () => performance.now(),
+  what = 'model',
 ): { show(progress: FetchProgress): void; end(): void } {
   let current: FetchProgress | undefined;
   let printed: FetchProgress | undefined;
   let printedAt = -Infinity;
   let drawn = false;
   const print = (progress: FetchProgress) => {
-    if (printed !== progress) output.write(`${describe(progress)}\n`);
+    if (printed !== progress) output.write(`${describe(what, progress)}\n`);
     [printed, printedAt] = [progress, now()];
   };
   const end = () => {
@@ -40,7 +41,7 @@ export function progressDisplay(
       if (!sameStage) end();
       current = progress;
       if (output.isTTY === true) {
-        output.write(`\r${fitted(`${describe(progress, barOf(progress))}`, output.columns ?? 80)}\x1b[K`);
+        output.write(`\r${fitted(`${describe(what, progress, barOf(progress))}`, output.columns ?? 80)}\x1b[K`);
         drawn = true;
       } else if (!sameStage || now() - printedAt >= lineEveryMs) print(progress);
     },
@@ -55,12 +56,12 @@ const verbs = {
   unpacking: 'unpacking',
 } as const;
 
-function describe(progress: FetchProgress, bar = ''): string {
+function describe(what: string, progress: FetchProgress, bar = ''): string {
   const { bytes, total, bytesPerSecond, secondsLeft } = progress;
   const amount = total === undefined ? inMegabytes(bytes) : `${inMegabytes(bytes, false)}/${inMegabytes(total)}`;
   const rate = progress.activity === 'downloading' && bytesPerSecond > 0 ? ` ${inMegabytes(bytesPerSecond)}/s` : '';
   const left = rate !== '' && secondsLeft !== undefined && secondsLeft > 0 ? ` ${inTime(secondsLeft)} left` : '';
-  return `model    ${bar}${amount}${rate}${left}${progress.resumed ? ' (resumed)' : ''}  ${verbs[progress.activity]} ${progress.source}`;
+  return `${what.padEnd(8)} ${bar}${amount}${rate}${left}${progress.resumed ? ' (resumed)' : ''}  ${verbs[progress.activity]} ${progress.source}`;
 }
 
 function barOf({ bytes, total }: FetchProgress): string {

@@ -1,5 +1,9 @@
+import { readFile } from 'node:fs/promises';
+import { createRequire } from 'node:module';
 import { availableParallelism } from 'node:os';
+import path from 'node:path';
 import type { Llama, LlamaContextSequence } from 'node-llama-cpp';
+import type { GpuBuild, GpuDevices, GpuUse } from './compute.ts';
 import { byteReader } from './token-bytes.ts';
 
 /**
@@ -12,7 +16,7 @@ export async function openModel(options: OpenOptions): Promise<LlamaModel> {
   const llama = await openEngine(options);
   const model = await llama.loadModel({
     modelPath: options.modelFile,
-    ...(options.gpu === false ? { gpuLayers: 0 } : {}),
+    gpuLayers: layersOn(options.gpu),
     defaultContextFlashAttention: 'auto',
   });
   const contextLength = Math.min(options.contextLength, model.trainContextSize);
@@ -117,30 +121,80 @@ async function sample(
 }
 
 /** Loads the native library. Rejects, or ends the process, where the library cannot run. */
-export async function openEngine({ gpu, threadsMax }: Pick<OpenOptions, 'gpu' | 'threadsMax'>): Promise<Llama> {
+export async function openEngine({ gpu, threadsMax }: EngineChoice): Promise<Llama> {
   // Only the engine child pays for this import, and the service runs without the package.
-  const { getLlama, LlamaLogLevel } = await import('node-llama-cpp');
-  // "auto" would start a compiler when the prebuilt binary does not load.
-  return await getLlama({
-    gpu,
-    build: 'never',
-    skipDownload: true,
+  const { getLlama, Llama, LlamaLogLevel } = await import('node-llama-cpp');
+  const quiet = {
     progressLogs: false,
     logLevel: LlamaLogLevel.disabled,
     logger: () => {},
     maxThreads: threadsMax,
+  } as const;
+  const llama =
+    gpu === false || gpu.folder === undefined
+      ? // "auto" would start a compiler when the prebuilt binary does not load. Of a Mac with Apple's processor there is one build, which
+        // has Metal and is used for both.
+        await getLlama({
+          ...quiet,
+          gpu: gpu === false ? hasMetal && 'metal' : gpu.kind,
+          build: 'never',
+          skipDownload: true,
+        })
+      : await openBuild(Llama, gpu.folder, gpu.furtherFolder, quiet);
+  if (layersOn(gpu) === 0 || (await llama.getGpuDeviceNames()).length > 0) return llama;
+  // Without a device llama.cpp would compute with the processor and say nothing.
+  throw new Error('the GPU is not there any more');
+}
+
+const hasMetal = process.platform === 'darwin' && process.arch === 'arm64';
+
+export const layersOn = (gpu: false | GpuUse): number => (gpu === false ? 0 : gpu.layers);
+
+interface EngineChoice {
+  /** `false`: it is computed with the processor. */
+  readonly gpu: false | GpuUse;
+  readonly threadsMax: number;
+}
+
+/**
+ * A build that lies in a folder of ours: the package looks for builds among its own dependencies alone. What it would do with such a
+ * folder (`loadExistingLlamaBinary` in its `getLlama.js`) is done here.
+ */
+async function openBuild(
+  library: object,
+  folder: string,
+  furtherFolder: string | undefined,
+  quiet: object,
+): Promise<Llama> {
+  const { _create: create } = library as { readonly _create?: (options: object) => Promise<Llama> };
+  if (create === undefined) throw otherVersion('Llama._create');
+  const bindingPath = path.join(folder, 'llama-addon.node');
+  const buildMetadata: unknown = JSON.parse(await readFile(path.join(folder, '_nlcBuildMetadata.json'), 'utf8'));
+  return await create.call(library, {
+    ...quiet,
+    ...{ bindings: createRequire(bindingPath)(bindingPath) as unknown, bindingPath, extBackendsPath: furtherFolder },
+    ...{ buildType: 'prebuilt', buildMetadata, vramPadding: vramPaddingOf, ramPadding: 0 },
+    ...{ debug: false, numa: false, tempDir: false },
   });
 }
 
-export interface OpenOptions {
+/** As the package leaves it by default. */
+const vramPaddingOf = (totalBytes: number): number => Math.floor(Math.min(totalBytes * 0.08, 1.6 * 2 ** 30));
+
+/** The devices that a build sees. */
+export async function devicesOf(gpu: GpuBuild): Promise<GpuDevices> {
+  const llama = await openEngine({ gpu: { ...gpu, layers: 0 }, threadsMax: 1 });
+  const [names, { total, free, unifiedSize }] = await Promise.all([llama.getGpuDeviceNames(), llama.getVramState()]);
+  return { names, totalBytes: total, freeBytes: free, isUnified: unifiedSize > 0 };
+}
+
+export interface OpenOptions extends EngineChoice {
   readonly modelFile: string;
   /** Tokens per sequence; lowered to the model's training length. */
   readonly contextLength: number;
   /** Number of sequences; each takes memory for all of its tokens at once. */
   readonly slots: number;
   readonly batchTokens: number;
-  readonly threadsMax: number;
-  readonly gpu: false | 'auto';
 }
 
 /** A token's traits: control tokens steer the model, user-defined ones are found in any text before it is split. */

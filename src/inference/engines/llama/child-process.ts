@@ -1,5 +1,4 @@
 import { fork, type ChildProcess } from 'node:child_process';
-import { tmpdir } from 'node:os';
 import { fileURLToPath } from 'node:url';
 import { deferred } from '../../../platform/deferred.ts';
 import { entryUrl } from '../../../platform/entries.ts';
@@ -7,6 +6,8 @@ import { RpcError } from '../../../platform/rpc/failure.ts';
 import { RestartBackoff } from '../../../platform/rpc/restart-backoff.ts';
 import { Rpc, type Handlers } from '../../../platform/rpc/rpc.ts';
 import { ProcessTransport } from '../../../platform/rpc/transport.ts';
+import type { GpuKind } from './compute.ts';
+import { engineEnvironment } from './gpu-search.ts';
 import type { ChildCalls, ChildMeasure, HostCalls, LoadOptions, ModelFacts } from './protocol.ts';
 
 export type ChildConnection = Rpc<ChildCalls, HostCalls>;
@@ -29,6 +30,8 @@ export type ChildEvent =
       readonly slots: number;
       readonly contextLength: number;
       readonly removesDefaultSystem: boolean;
+      readonly gpu: GpuKind | 'none';
+      readonly gpuLayers: number;
     }
   | { readonly event: 'lost'; readonly pid: number | undefined; readonly reason: string; readonly restartMs: number }
   | { readonly event: 'unresponsive'; readonly pid: number | undefined; readonly silentMs: number }
@@ -42,7 +45,10 @@ export type ChildEvent =
   | { readonly event: 'failed'; readonly reason: string };
 
 export interface SupervisorOptions {
-  readonly load: LoadOptions;
+  /** For the next child. */
+  readonly load: () => LoadOptions;
+  /** What it gets of the service's environment (`gpuVariablesIn`). */
+  readonly variables: Readonly<Record<string, string>>;
   /** A ready child that has been silent for this long is killed. */
   readonly silenceMs: number;
   readonly loadTimeoutMs: number;
@@ -53,6 +59,8 @@ export interface SupervisorOptions {
   readonly isIdle: () => boolean;
   readonly handlers: Handlers<HostCalls>;
   readonly onReady: (facts: ModelFacts) => void;
+  /** A child died. `true`: the next one will be loaded in another way, so that this death says nothing about it. */
+  readonly retreat: (how: Pick<Loss, 'loaded'> & { readonly reason: string }) => boolean;
   /** The child is gone, with all its work. Called before any event of the next child. */
   readonly onLost: (how: Loss) => void;
   /** It has been idle for as long as a child may be. */
@@ -175,12 +183,11 @@ export class Supervisor {
   }
 
   #start(): void {
-    // No flags of ours (the package forks a self-test that inherits them), no environment (it holds secrets), no output
-    // (libraries print prompts). The package asks for a home when it is loaded, and a user whom nobody has entered, as some clusters
-    // give to a container, has none.
+    // No flags of ours (the package forks a self-test that inherits them), of the environment only what drivers of GPUs need (it holds
+    // secrets), no output (libraries print prompts).
     const process = fork(fileURLToPath(entryUrl('llama-child')), [], {
       execArgv: [],
-      env: { HOME: tmpdir() },
+      env: engineEnvironment(this.#options.variables),
       serialization: 'advanced',
       stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
     });
@@ -214,8 +221,9 @@ export class Supervisor {
       onBroken: () => process.kill('SIGKILL'),
     });
     this.#rpc = rpc;
-    rpc.call('load', this.#options.load).then(
-      (facts) => this.#isReady(child, facts),
+    const load = this.#options.load();
+    rpc.call('load', load).then(
+      (facts) => this.#isReady(child, facts, load),
       (error: Error) => {
         // It has died, which is reported as its end.
         if (error instanceof RpcError || !this.#isCurrent(child)) return;
@@ -229,7 +237,7 @@ export class Supervisor {
     return child === this.#child && this.#life !== 'closed';
   }
 
-  #isReady(child: Child, facts: ModelFacts): void {
+  #isReady(child: Child, facts: ModelFacts, { gpu }: LoadOptions): void {
     if (!this.#isCurrent(child)) return;
     const nowMs = performance.now();
     child.usedMs = nowMs;
@@ -239,7 +247,8 @@ export class Supervisor {
     const { slots, contextLength, removesDefaultSystem } = facts;
     const { pid } = child.process;
     const loadMs = Math.round(nowMs - child.startedMs);
-    this.#options.onEvent({ event: 'ready', pid, loadMs, slots, contextLength, removesDefaultSystem });
+    const computed = gpu === false ? { gpu: 'none' as const, gpuLayers: 0 } : { gpu: gpu.kind, gpuLayers: gpu.layers };
+    this.#options.onEvent({ event: 'ready', pid, loadMs, slots, contextLength, removesDefaultSystem, ...computed });
     this.#firstReady.resolve();
     this.#options.onReady(facts);
   }
@@ -300,7 +309,8 @@ export class Supervisor {
     }
     const pauseMs = this.#backoff.died(phase.kind === 'ready' ? performance.now() - phase.sinceMs : 0);
     const proven = this.#life === 'proven';
-    if (!proven && (phase.kind === 'unusable' || this.#backoff.deathsInRow >= firstDeathsMax)) {
+    const isChanged = this.#options.retreat({ loaded, reason });
+    if (!isChanged && !proven && (phase.kind === 'unusable' || this.#backoff.deathsInRow >= firstDeathsMax)) {
       this.#failForGood(reason);
       this.#options.onLost({ loaded, isHopeless: true });
       return;
@@ -312,7 +322,7 @@ export class Supervisor {
     this.#options.onEvent({ event: 'lost', pid: process.pid, reason, restartMs });
     this.#restart = setTimeout(() => this.#start(), restartMs);
     const isHopeless = phase.kind === 'unusable' || this.#backoff.deathsInRow >= firstDeathsMax;
-    this.#options.onLost({ loaded, isHopeless });
+    this.#options.onLost({ loaded, isHopeless: isHopeless && !isChanged });
   }
 
   #failForGood(reason: string): void {

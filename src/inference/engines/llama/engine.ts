@@ -3,12 +3,22 @@ import type { GenerationEvent, TakeBatch } from '../../../generation/event.ts';
 import type { Constraint, EngineRequest, Prompt } from '../../../generation/request.ts';
 import type { Engine, EngineStatus, ResidenceReport } from '../engine.ts';
 import { defaultThreads } from './bindings.ts';
+import type { GpuSetting } from './compute.ts';
 import { RpcError } from '../../../platform/rpc/failure.ts';
 import { Supervisor, type ChildEvent, type Loss } from './child-process.ts';
 import { readGgufHeader, type GgufHeader } from './gguf-header.ts';
 import { Channel } from './channel.ts';
+import type { GpuSearch } from './gpu-search.ts';
+import { Means, processorOnly } from './means.ts';
 import { MemoryBudget, type MemoryClaim } from './memory-budget.ts';
-import { memoryNeedsOf, taskBatchTokens, windowsOf } from './memory-needs.ts';
+import {
+  layerNeedsOf,
+  memoryNeedsOf,
+  needsBeside,
+  taskBatchTokens,
+  windowsOf,
+  type MemoryNeeds,
+} from './memory-needs.ts';
 import { ModelRefused } from './model-refused.ts';
 import { offeredTools, refuseOversized } from './prompt.ts';
 import { unreadTokensMax, type ChildMeasure, type Refusal, type Work } from './protocol.ts';
@@ -38,7 +48,10 @@ export interface LlamaEngineOptions {
   readonly memory?: MemoryBudget;
   /** Once loaded, it does not make room for other models. */
   readonly isPinned?: boolean;
-  readonly gpu?: false | 'auto';
+  /** Where GPUs are looked for, and how much of the model goes there; by default it is computed with the processor. */
+  readonly gpu?: { readonly setting: GpuSetting; readonly search: GpuSearch };
+  /** What an engine's process gets of the service's environment (`gpuVariablesIn`). */
+  readonly variables?: Readonly<Record<string, string>>;
   /** Most threads for reading prompts; by default one per core. */
   readonly threads?: number;
   /** Threads for writing; by default one or all, whichever is faster. */
@@ -61,6 +74,9 @@ export interface LlamaEngineOptions {
 export type LlamaEngineEvent =
   | ({ readonly model: string } & ChildEvent)
   | { readonly model: string; readonly event: 'waits-for-memory'; readonly bytes: number }
+  /** `with`: in words. `reason`: why it is not all of it on a GPU. */
+  | { readonly model: string; readonly event: 'computes'; readonly with: string; readonly reason: string }
+  | { readonly model: string; readonly event: 'gpu-lost'; readonly reason: string; readonly next: 'gpu' | 'processor' }
   | { readonly model: string; readonly event: 'request-failed'; readonly code: string; readonly detail: string };
 
 export interface LlamaEngine extends Engine {
@@ -93,12 +109,17 @@ interface Exchange {
   firstMs: number;
   /** After the first one. */
   tokens: number;
+  /** Something of its answer has come. */
+  isAnswered: boolean;
+  /** It was given to a second child, because the first lost its GPU. */
+  isRepeated: boolean;
 }
 
 /** The child's supervisor, and the memory that it was given. */
 interface Supervised {
   readonly supervisor: Supervisor;
   readonly memory: MemoryClaim;
+  readonly means: Means;
   /** The model was not loaded at the start: it is when it is asked for. */
   readonly isOnDemand: boolean;
 }
@@ -188,8 +209,11 @@ class ForkedLlamaEngine implements LlamaEngine {
 
   get residence(): ResidenceReport {
     const { state } = this.#residence;
-    const memoryBytes = this.#supervised?.memory.bytes;
-    return { state, memoryBytes, tokensPerSecond: this.#speed.tokensPerSecond };
+    const { memory, means } = this.#supervised ?? {};
+    return {
+      ...{ state, memoryBytes: memory?.bytes, tokensPerSecond: this.#speed.tokensPerSecond },
+      compute: means?.report,
+    };
   }
 
   async generate(request: EngineRequest, signal: StopSignal, take: TakeBatch): Promise<void> {
@@ -291,6 +315,7 @@ class ForkedLlamaEngine implements LlamaEngine {
     this.#residence.failAll(closed);
     await supervised?.supervisor.close();
     supervised?.memory.release();
+    supervised?.means.release();
   }
 
   get #supervised(): Supervised | undefined {
@@ -318,16 +343,15 @@ class ForkedLlamaEngine implements LlamaEngine {
       refuseOtherPurpose(header, this.#purpose);
       const contextLength = Math.min(this.#options.contextLength, header.contextLength ?? Infinity);
       if (this.#isClosed()) throw new Error('The engine was closed before it was ready.');
-      const budget = this.#options.memory ?? new MemoryBudget({ cacheBytesMax: undefined, models: 1 });
       const { slots } = this.#options;
       const needs = memoryNeedsOf(header, { purpose: this.#purpose, contextLength, slots });
-      const memory = budget.register(needs, this.#residence);
-      const supervisor = this.#supervisorOf(modelFile, contextLength, header, memory);
+      const { memory, means } = await this.#claim(header, needs);
+      const supervisor = this.#supervisorOf(modelFile, contextLength, header, memory, means);
       this.#loaded = { slots: memory.slots, contextLength, vocabularySize: header.vocabularySize };
       this.#residence.settleIn(memory, supervisor);
       if (isPinned === true) memory.request();
       const isOnDemand = isPinned !== true && !memory.requestIfFree();
-      supervised = { supervisor, memory, isOnDemand };
+      supervised = { supervisor, memory, means, isOnDemand };
       this.#state = { kind: 'supervised', ...supervised };
     } catch (error) {
       const reason = error instanceof ModelRefused ? error.message : codeOf(error);
@@ -335,20 +359,52 @@ class ForkedLlamaEngine implements LlamaEngine {
       this.#fail(`The model cannot be used: ${reason}`);
       throw error;
     }
-    const { supervisor, memory, isOnDemand } = supervised;
+    const { supervisor, memory, means, isOnDemand } = supervised;
     const loaded = supervisor.ready.catch((error: unknown) => {
       memory.release();
+      means.release();
       throw error;
     });
     if (!isOnDemand) return loaded;
     loaded.catch(() => {});
   }
 
-  #supervisorOf(modelFile: string, contextLength: number, header: GgufHeader, memory: MemoryClaim): Supervisor {
+  /** Chooses what the model is computed with, and takes the memory for that: of the computer, and of GPUs. */
+  async #claim(
+    header: GgufHeader,
+    needs: MemoryNeeds,
+  ): Promise<{ readonly memory: MemoryClaim; readonly means: Means }> {
+    const { name: model, gpu, log } = this.#options;
+    const reserved = await gpu?.search.reserve(gpu.setting, layerNeedsOf(header, needs));
+    try {
+      if (this.#isClosed()) throw new Error('The engine was closed before it was ready.');
+      const budget = this.#options.memory ?? new MemoryBudget({ cacheBytesMax: undefined, models: 1 });
+      const compute = reserved?.compute ?? processorOnly;
+      const memory = budget.register(needsBeside(needs, compute), this.#residence);
+      const onLost = (reason: string, next: 'gpu' | 'processor'): void =>
+        log({ model, event: 'gpu-lost', reason, next });
+      const means = new Means(compute, { memory, needs, release: () => reserved?.release(), onLost });
+      const { with: computer, isOfNote, note = '' } = means.report;
+      if (isOfNote) log({ model, event: 'computes', with: computer, reason: note });
+      return { memory, means };
+    } catch (error) {
+      reserved?.release();
+      throw error;
+    }
+  }
+
+  #supervisorOf(
+    modelFile: string,
+    contextLength: number,
+    header: GgufHeader,
+    memory: MemoryClaim,
+    means: Means,
+  ): Supervisor {
     const { name: model, log } = this.#options;
     const threadsMax = this.#options.threads ?? defaultThreads();
     return new Supervisor({
-      load: {
+      variables: this.#options.variables ?? {},
+      load: () => ({
         modelFile,
         purpose: this.#purpose,
         contextLength,
@@ -358,10 +414,10 @@ class ForkedLlamaEngine implements LlamaEngine {
           batchTokens: taskBatchTokens(header, window),
         })),
         defaultSystem: this.#options.defaultSystem,
-        gpu: this.#options.gpu ?? false,
+        gpu: means.use,
         decodeThreads: this.#options.decodeThreads,
         threadsMax,
-      },
+      }),
       silenceMs: this.#options.silenceMs ?? 4000,
       loadTimeoutMs: this.#options.loadTimeoutMs ?? 600_000,
       // The file may be in memory twice: as it is, and repacked for the processor.
@@ -379,7 +435,8 @@ class ForkedLlamaEngine implements LlamaEngine {
         this.#loaded = { slots, contextLength, vocabularySize };
         this.#residence.loaded();
       },
-      onLost: (loss) => this.#lose(loss),
+      retreat: (loss) => means.retreat(loss),
+      onLost: (loss) => this.#lose(loss, means),
       onIdle: () => memory.leave(),
       onMeasured: ({ rssBytes }) => memory.measured(rssBytes),
       onEvent: (event) => log({ model, ...event }),
@@ -418,6 +475,8 @@ class ForkedLlamaEngine implements LlamaEngine {
       begunMs: 0,
       firstMs: 0,
       tokens: 0,
+      isAnswered: false,
+      isRepeated: false,
     };
     this.#exchanges.set(id, exchange);
     this.#jobs += jobs;
@@ -444,6 +503,7 @@ class ForkedLlamaEngine implements LlamaEngine {
     // Messages for a cancelled request may still be on their way.
     const exchange = this.#exchanges.get(request);
     if (exchange === undefined) return;
+    exchange.isAnswered = true;
     exchange.channel.put(events, tokens, last);
     this.#time(exchange, events, tokens, last);
     if (!last) return;
@@ -481,13 +541,20 @@ class ForkedLlamaEngine implements LlamaEngine {
   }
 
   /** A death ends the requests that the child worked on, and no others (reliability E1). */
-  #lose({ loaded, isHopeless }: Loss): void {
+  #lose({ loaded, isHopeless }: Loss, { wasOnGpu }: Means): void {
     const begun = [...this.#exchanges].filter(([, { begunMs }]) => begunMs > 0);
     if (loaded) {
       const contents = begun.map(([, { content }]) => content);
       this.#quarantine.record(contents.filter((content) => content !== undefined));
     }
-    for (const [id] of begun) this.#release(id)?.channel.fail(stopped());
+    for (const [id, exchange] of begun) {
+      // A GPU that is lost takes the requests with it that waited in the child for their turn: the next child gets them.
+      if (wasOnGpu && !isHopeless && !exchange.isAnswered && !exchange.isRepeated) {
+        exchange.isRepeated = true;
+        exchange.begunMs = 0;
+        this.#residence.run(exchange.work);
+      } else this.#release(id)?.channel.fail(stopped());
+    }
     // What waits for the model waits for the next child.
     if (isHopeless) this.#residence.failAll(stopped);
   }

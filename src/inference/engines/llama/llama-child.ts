@@ -4,9 +4,11 @@ import { ApiError } from '../../../platform/errors.ts';
 import { continuesLast } from '../../../generation/request.ts';
 import type { CallRules } from '../../output-parsers/calls.ts';
 import { AnswerPlanner, type AnswerDemand } from './answer-plan.ts';
-import { openEngine, openModel, type Grammar, type LlamaModel } from './bindings.ts';
+import { devicesOf, openEngine, openModel, type Grammar, type LlamaModel } from './bindings.ts';
 import { ChatTemplate } from './chat-template.ts';
+import type { GpuBuild } from './compute.ts';
 import { Delivery } from './delivery.ts';
+import { devicesMark } from './gpu-search.ts';
 import { Loop, type Job } from './loop.ts';
 import { offeredTools, PromptTokenizer, type PromptRequest } from './prompt.ts';
 import { refusalOf } from './refusal.ts';
@@ -339,10 +341,13 @@ function endNow(): void {
   process.kill(process.pid, 'SIGKILL');
 }
 
-/** Checks whether the native library loads, for a person: `llama-child probe`. An engine's output is never read. */
-async function probe(): Promise<void> {
+/**
+ * For the service itself, which reads the output: `llama-child probe` checks whether the native library loads, `llama-child devices
+ * BUILD` says what a build for GPUs sees. An engine's output is never read.
+ */
+async function answerAndExit(act: () => Promise<string>): Promise<never> {
   try {
-    await openEngine({ gpu: false, threadsMax: 1 });
+    process.stdout.write(`${await act()}\n`);
     process.exit(0);
   } catch (error) {
     process.stderr.write(`\nreason: ${error instanceof Error ? error.message : String(error)}`);
@@ -350,5 +355,15 @@ async function probe(): Promise<void> {
   }
 }
 
-if (process.argv[2] === 'probe') await probe();
+async function probe(): Promise<string> {
+  await openEngine({ gpu: false, threadsMax: 1 });
+  return '';
+}
+
+const devices = async (build: string): Promise<string> =>
+  `${devicesMark}${JSON.stringify(await devicesOf(JSON.parse(build) as GpuBuild))}`;
+
+const [task, build] = process.argv.slice(2);
+if (task === 'probe') await answerAndExit(probe);
+else if (task === 'devices' && build !== undefined) await answerAndExit(() => devices(build));
 else serve();

@@ -1,6 +1,6 @@
 import { freemem } from 'node:os';
 import type { UnloadReason } from './child-process.ts';
-import type { MemoryNeeds } from './memory-needs.ts';
+import { slotsDefault, type MemoryNeeds } from './memory-needs.ts';
 import { ModelRefused } from './model-refused.ts';
 
 export interface MemoryBudgetOptions {
@@ -56,6 +56,8 @@ export interface MemoryClaim {
   idle(): void;
   /** It was seen to take as much. */
   measured(bytes: number): void;
+  /** It will take these needs from now on, with the slots that it has; throws `ModelRefused` when they do not even fit alone. */
+  grow(needs: MemoryNeeds): void;
   release(): void;
 }
 
@@ -118,16 +120,28 @@ export class MemoryBudget {
       );
     }
     const bytes = fileBytes + cacheBytes + processBytes;
+    this.#refuseBeyond(bytes, places, claims);
+    return { slots, cacheBytes, bytes };
+  }
+
+  /** Throws `ModelRefused` when a model that takes as much does not even fit alone. */
+  refuseGrowth(claim: Claim, { bytes, places }: { readonly bytes: number; readonly places: string }): void {
+    this.#refuseBeyond(
+      bytes,
+      places,
+      [...this.#claims].filter((each) => each !== claim),
+    );
+  }
+
+  #refuseBeyond(bytes: number, places: string, claims: readonly Claim[]): void {
     const pinned = claims.filter((each) => each.occupant.isPinned);
     const left = this.#bytesMax - sumOf(pinned);
-    if (bytes > left) {
-      const limit = this.#isConfigured ? 'embedded_memory_bytes_max' : 'the free memory';
-      const besides = pinned.length === 0 ? '' : ' beside the pinned models';
-      throw new ModelRefused(
-        `it needs ${inWords(bytes)} with ${places}, and ${limit} has room for ${inWords(left)}${besides}: lower slots or context_length, or choose a smaller model`,
-      );
-    }
-    return { slots, cacheBytes, bytes };
+    if (bytes <= left) return;
+    const limit = this.#isConfigured ? 'embedded_memory_bytes_max' : 'the free memory';
+    const besides = pinned.length === 0 ? '' : ' beside the pinned models';
+    throw new ModelRefused(
+      `it needs ${inWords(bytes)} with ${places}, and ${limit} has room for ${inWords(left)}${besides}: lower slots or context_length, or choose a smaller model`,
+    );
   }
 
   requested(claim: Claim): void {
@@ -244,7 +258,7 @@ class Claim implements MemoryClaim {
   readonly #budget: MemoryBudget;
   readonly occupant: Occupant;
   readonly slots: number;
-  readonly cacheBytes: number;
+  cacheBytes: number;
   bytes: number;
   place: Place = { kind: 'out' };
 
@@ -299,6 +313,14 @@ class Claim implements MemoryClaim {
     this.#budget.settle();
   }
 
+  grow({ fileBytes, workBytes, placesInWords }: MemoryNeeds): void {
+    const cacheBytes = workBytes(this.slots);
+    const bytes = fileBytes + cacheBytes + processBytes;
+    this.#budget.refuseGrowth(this, { bytes, places: placesInWords(this.slots) });
+    this.cacheBytes = cacheBytes;
+    this.measured(bytes);
+  }
+
   release(): void {
     this.#budget.forget(this);
   }
@@ -316,7 +338,6 @@ function freeBytesNow(): number {
   return Math.min(freemem(), process.constrainedMemory() || Infinity);
 }
 
-const slotsDefault = 4;
 const cacheShare = 0.25;
 const allShare = 0.8;
 /** The process of a model without the model: Node, the library, the vocabulary, and what one step computes in. */

@@ -1,3 +1,4 @@
+import type { Compute, LayerNeeds } from './compute.ts';
 import type { GgufHeader } from './gguf-header.ts';
 import type { Purpose } from './purpose.ts';
 
@@ -40,6 +41,38 @@ export function memoryNeedsOf(header: Header, { purpose, contextLength, slots }:
       count === 1 ? places(1) : `${places(1)} and ${count - 1} of ${windowsOf(contextLength, 2)[1]}`,
   };
 }
+
+/** What of a model a GPU can take, with all of its slots. */
+export function layerNeedsOf(
+  { shape, vocabularySize }: Pick<GgufHeader, 'shape' | 'vocabularySize'>,
+  { fileBytes, slots, workBytes }: MemoryNeeds,
+): LayerNeeds {
+  const widest = vocabularySize + 4 * shape.width + 2 * shape.innerWidth;
+  return {
+    layers: shape.layers + 1,
+    bytes: fileBytes + workBytes(slots ?? slotsDefault),
+    // The logits of a step of 512 tokens and what leads to them, four bytes each; 304 MiB for a vocabulary of 152,064 in llama.cpp's log.
+    stepBytes: stepTokens * 4 * widest + driverBytes,
+  };
+}
+
+const stepTokens = 512;
+/** What the driver of a device keeps for a process: some 100 to 300 MB for CUDA. */
+const driverBytes = 200e6;
+
+/** What of a model's needs is left for the computer's own memory. */
+export function needsBeside(needs: MemoryNeeds, compute: Compute): MemoryNeeds {
+  if (compute.on === 'processor' || compute.isUnified) return needs;
+  const share = 1 - compute.layers / compute.layersMax;
+  return {
+    ...needs,
+    fileBytes: Math.ceil(needs.fileBytes * share),
+    workBytes: (slots) => Math.ceil(needs.workBytes(slots) * share),
+  };
+}
+
+/** Where nothing says how many: 4, or fewer if there is no room for them. */
+export const slotsDefault = 4;
 
 /**
  * The contexts in which a model embeds or ranks, one input at a time each. An input is computed whole, so a long window takes much

@@ -1,6 +1,7 @@
 import type { ErrorCode } from '../../../platform/errors.ts';
 import type { GenerationEvent } from '../../../generation/event.ts';
 import type { EngineRequest } from '../../../generation/request.ts';
+import type { GpuUse } from './compute.ts';
 import type { Purpose } from './purpose.ts';
 
 /**
@@ -57,7 +58,8 @@ export interface LoadOptions {
   /** Of a model that embeds or ranks: one for each slot. */
   readonly contexts: readonly { readonly window: number; readonly batchTokens: number }[];
   readonly defaultSystem: 'template' | 'none';
-  readonly gpu: false | 'auto';
+  /** `false`: it is computed with the processor. */
+  readonly gpu: false | GpuUse;
   /** `undefined`: chosen by timing. */
   readonly decodeThreads: number | undefined;
   readonly threadsMax: number;

@@ -2,6 +2,7 @@ import type { LlamaContext } from 'node-llama-cpp';
 import {
   checked,
   isRecord,
+  layersOn,
   member,
   openEngine,
   traitsOf,
@@ -20,7 +21,7 @@ export async function openTaskModel(options: OpenTaskOptions): Promise<TaskModel
   const llama = await openEngine(options);
   const model = await llama.loadModel({
     modelPath: options.modelFile,
-    ...(options.gpu === false ? { gpuLayers: 0 } : {}),
+    gpuLayers: layersOn(options.gpu),
     defaultContextFlashAttention: 'auto',
   });
   const { metadata } = model.fileInfo;

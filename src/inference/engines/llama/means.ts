@@ -1,0 +1,81 @@
+import type { ComputeReport } from '../engine.ts';
+import { computeInWords, type Compute, type GpuUse } from './compute.ts';
+import type { MemoryClaim } from './memory-budget.ts';
+import type { MemoryNeeds } from './memory-needs.ts';
+import { ModelRefused } from './model-refused.ts';
+
+export interface MeansOptions {
+  readonly memory: MemoryClaim;
+  /** Of the whole model, wherever it is. */
+  readonly needs: MemoryNeeds;
+  /** Gives the memory of the GPU back. */
+  readonly release: () => void;
+  readonly onLost: (reason: string, next: 'gpu' | 'processor') => void;
+  readonly now?: () => number;
+}
+
+export const processorOnly: Compute = { on: 'processor', reason: '', isExpected: true };
+
+/**
+ * What a model's children compute with: what was chosen, until a GPU fails. One that dies while it works may have been pushed by
+ * something else, and is tried once more; one that cannot be loaded, or dies twice in ten minutes, is given up for as long as the
+ * model is served.
+ */
+export class Means {
+  readonly #options: MeansOptions;
+  #compute: Compute;
+  #wasOnGpu = false;
+  #lostMs = -Infinity;
+
+  constructor(compute: Compute, options: MeansOptions) {
+    this.#compute = compute;
+    this.#options = options;
+  }
+
+  get use(): false | GpuUse {
+    return this.#compute.on === 'processor' ? false : { ...this.#compute.build, layers: this.#compute.layers };
+  }
+
+  /** The last child that died computed with a GPU. */
+  get wasOnGpu(): boolean {
+    return this.#wasOnGpu;
+  }
+
+  get report(): ComputeReport {
+    const compute = this.#compute;
+    const isOfNote = compute.on === 'gpu' || !compute.isExpected;
+    const note = isOfNote ? compute.reason : undefined;
+    return { with: computeInWords(compute), isOfNote, ...(note === undefined ? {} : { note }) };
+  }
+
+  /** A child died; returns whether the next one computes with something else. */
+  retreat({ loaded, reason }: { readonly loaded: boolean; readonly reason: string }): boolean {
+    this.#wasOnGpu = this.#compute.on === 'gpu';
+    if (this.#compute.on !== 'gpu') return false;
+    const { memory, needs, onLost, release, now = () => performance.now() } = this.#options;
+    const sinceLastMs = now() - this.#lostMs;
+    this.#lostMs = now();
+    if (loaded && sinceLastMs > provenMs) {
+      onLost(reason, 'gpu');
+      return false;
+    }
+    try {
+      memory.grow(needs);
+    } catch (error) {
+      if (!(error instanceof ModelRefused)) throw error;
+      onLost(`${reason}; without it, ${error.message}`, 'gpu');
+      return false;
+    }
+    release();
+    const words = computeInWords(this.#compute);
+    this.#compute = { on: 'processor', reason: `${words} failed: ${reason}`, isExpected: false };
+    onLost(reason, 'processor');
+    return true;
+  }
+
+  release(): void {
+    this.#options.release();
+  }
+}
+
+const provenMs = 600_000;
