@@ -125,6 +125,14 @@ export const suites = {
     ci: false,
     about: 'the Helm chart: linted, rendered as it is committed, and held to the schemas of Kubernetes',
   },
+  gpu: {
+    minutes: 40,
+    fileMinutes: 35,
+    concurrency: 1,
+    ci: false,
+    about:
+      "the engine's build for Vulkan: installed from the npm registry, and behind the service on a software device",
+  },
   faults: {
     minutes: 20,
     fileMinutes: 5,

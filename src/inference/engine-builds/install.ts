@@ -25,6 +25,8 @@ export interface InstallOptions {
   readonly onProgress?: (progress: FetchProgress) => void;
   readonly signal?: AbortSignal;
   readonly limits?: Partial<FetchLimits>;
+  /** The Node whose npm is used; this one by default. */
+  readonly node?: string;
   readonly platform?: { readonly os: NodeJS.Platform; readonly cpu: NodeJS.Architecture };
 }
 

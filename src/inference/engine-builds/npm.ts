@@ -12,6 +12,8 @@ export interface NpmOptions {
   /** An empty one: `node_modules` comes to lie in it. */
   readonly folder: string;
   readonly variables: Readonly<Record<string, string>>;
+  /** The Node whose npm is used; this one by default. */
+  readonly node?: string;
   readonly limits: FetchLimits;
   readonly meter: Meter;
   readonly signal: AbortSignal;
@@ -23,7 +25,7 @@ export interface NpmOptions {
  * that it has. No scripts run.
  */
 export async function npmInstall(packages: readonly BuildPackage[], options: NpmOptions): Promise<void> {
-  const { folder, variables, meter } = options;
+  const { folder, meter } = options;
   const dependencies = Object.fromEntries(packages.map(({ name }) => [name, engineVersion]));
   const locked = packages.map(({ name, integrity }) => [`node_modules/${name}`, { version: engineVersion, integrity }]);
   const lock = {
@@ -36,7 +38,7 @@ export async function npmInstall(packages: readonly BuildPackage[], options: Npm
   const cache = path.join(folder, 'cache');
   const bytes = packages.reduce((sum, each) => sum + each.packedBytes + each.bytes, 0);
   meter.begin('downloading', bytes);
-  const [program, ...first] = npmCommand(variables);
+  const [program, ...first] = npmCommand(options);
   const args = [
     ...[...first, 'ci', '--prefix', folder, '--cache', cache, '--ignore-scripts', '--no-audit', '--no-fund'],
     ...['--no-update-notifier', '--no-dry-run', '--no-global', '--loglevel=error'],
@@ -58,14 +60,14 @@ export async function npmInstall(packages: readonly BuildPackage[], options: Npm
 }
 
 /** npm's own JavaScript where it came with this Node, or has started us: on Windows its command is no program. */
-function npmCommand(variables: Readonly<Record<string, string>>): readonly [string, ...string[]] {
-  const bin = path.dirname(process.execPath);
+function npmCommand({ variables, node = process.execPath }: NpmOptions): readonly [string, ...string[]] {
+  const bin = path.dirname(node);
   const script = [
     variables['npm_execpath'],
     path.join(bin, 'node_modules', 'npm', 'bin', 'npm-cli.js'),
     path.join(bin, '..', 'lib', 'node_modules', 'npm', 'bin', 'npm-cli.js'),
   ].find((file) => file !== undefined && path.basename(file) === 'npm-cli.js' && existsSync(file));
-  return script === undefined ? ['npm'] : [process.execPath, script];
+  return script === undefined ? ['npm'] : [node, script];
 }
 
 const checkNetwork = 'check the network, and the registry and proxy that npm is configured with (npm config list)';

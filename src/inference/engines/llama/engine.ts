@@ -49,7 +49,7 @@ export interface LlamaEngineOptions {
   /** Once loaded, it does not make room for other models. */
   readonly isPinned?: boolean;
   /** Where GPUs are looked for, and how much of the model goes there; by default it is computed with the processor. */
-  readonly gpu?: { readonly setting: GpuSetting; readonly search: GpuSearch };
+  readonly gpu?: { readonly setting: GpuSetting; readonly search: Pick<GpuSearch, 'reserve'> };
   /** What an engine's process gets of the service's environment (`gpuVariablesIn`). */
   readonly variables?: Readonly<Record<string, string>>;
   /** Most threads for reading prompts; by default one per core. */
