@@ -248,6 +248,37 @@ ${['wrong: [ "file:./model.gguf" ]', 'missing: [ "hf:a/b/c.gguf@main" ]']
     folder.dispose();
   });
 
+  test('GPUs: layers without a build, and a build of another release', async () => {
+    const build = join('models', '.engine', '3.0.0', 'vulkan');
+    const folder = new CommandFolder(
+      `server: { inference: { port: 0 }, account: { port: 0 } }
+models:
+  - id: large
+    context_length: 4096
+    pricing: { input_cents_per_million: 5, output_cents_per_million: 20 }
+    backends: [ { engine: llama, sources: [ "file:./model.gguf" ], sha256: ${'ab'.repeat(32)}, gpu: 20 } ]
+`,
+      { TOKENHOUSE_MODEL_DIR: './models' },
+    );
+    const variables = { TOKENHOUSE_MODEL_DIR: './models' };
+    const without = found(await doctor(folder.path, variables), 'gpu');
+    // A Mac has Metal.
+    if (process.platform !== 'darwin') {
+      assert.equal(without?.state, 'warning');
+      assert.match(without.found, /no build of llama\.cpp for a GPU is installed/);
+      assert.equal(without.why, 'large asks for 20 layers on a GPU, and is computed by the processor');
+      assert.equal(without.repair, 'tokenhouse engine install vulkan (or cuda)');
+    }
+    mkdirSync(join(folder.path, build, 'bins'), { recursive: true });
+    folder.write(join(build, 'build.json'), JSON.stringify({ binaries: 'bins', furtherBinaries: null, bytes: 7 }));
+    folder.write(join(build, 'bins', 'llama-addon.node'), '');
+    const outdated = found(await doctor(folder.path, variables), 'gpu');
+    assert.equal(outdated?.state, 'warning');
+    assert.equal(outdated.found, 'Vulkan · a build of another version (3.0.0), which is not used');
+    assert.equal(outdated.repair, 'tokenhouse engine install vulkan');
+    folder.dispose();
+  });
+
   test('a model file that the running service has: the service is asked, whatever is on the disk now', async () => {
     const running = new TestService({ config: '' });
     const file = join(running.folder, 'tiny.gguf');
