@@ -1,11 +1,14 @@
 import { freemem } from 'node:os';
 
 import { OperationError } from '../accounts/operation.ts';
+import { searchForGpus } from '../app/gpus.ts';
 import { withModel, withoutModel, type ModelEntry } from '../config/edit.ts';
 import { defaultableFields, defaultableNames } from '../generation/sampling-defaults.ts';
+import { chooseCompute, gpuRoom, type FoundGpu } from '../inference/engines/llama/compute.ts';
+import { gpuVariablesIn } from '../inference/engines/llama/gpu-variables.ts';
 import { readGgufHeader, type GgufHeader } from '../inference/engines/llama/gguf-header.ts';
 import { MemoryBudget } from '../inference/engines/llama/memory-budget.ts';
-import { memoryNeedsOf } from '../inference/engines/llama/memory-needs.ts';
+import { layerNeedsOf, memoryNeedsOf, needsBeside } from '../inference/engines/llama/memory-needs.ts';
 import { ModelRefused } from '../inference/engines/llama/model-refused.ts';
 import { purposeOf, refuseOtherPurpose, type Purpose } from '../inference/engines/llama/purpose.ts';
 import { fetchModel } from '../inference/model-files/fetch-model.ts';
@@ -18,7 +21,7 @@ import type { Context } from './context.ts';
 import { exitCodes } from './failure.ts';
 import { bytesInWords } from './amount.ts';
 import { freeModelId, modelNamed, takenOverLine, writeConfig } from './write-config.ts';
-import { probeModel, probeTask } from './model-probe.ts';
+import { probeModel, probeTask, type ProbeMeans } from './model-probe.ts';
 
 interface AddOptions {
   readonly id?: string;
@@ -42,15 +45,23 @@ export async function addModel(context: Context, options: AddOptions, input = ''
       onProgress: display.show,
     });
     const id = freeModelId(context, options.id ?? pinned.name.toLowerCase());
-    refuseWithoutMemory(pinned.files.reduce((sum, { bytes }) => sum + bytes, 0));
+    const search = searchForGpus(environment);
+    const gpus = await search.found();
+    refuseWithoutMemory(
+      pinned.files.reduce((sum, { bytes }) => sum + bytes, 0),
+      gpuRoom(gpus),
+    );
     const files = filesOf(pinned, around.directory);
     const { path: file } = await fetchModel(files, { environment, onProgress: display.show, signal });
     display.end();
     const header = await readGgufHeader(file);
     const purpose = purposeOf(header);
     refuseOtherPurpose(header, purpose);
-    const contextLength = windowOf(header, purpose, context);
-    const { facts, line } = await probed(file, Math.min(contextLength, probeWindow), purpose, header);
+    const contextLength = windowOf(header, purpose, context, gpus);
+    const { facts, line } = await probed(file, Math.min(contextLength, probeWindow), purpose, header, {
+      gpu: { setting: 'auto', search },
+      variables: gpuVariablesIn(environment.childVariables),
+    });
     const entry = entryOf(id, pinned, header, contextLength);
     const { written, reloaded } = await writeConfig(context, options.config, (text) => withModel(text, entry));
     const can = promisesOf(header);
@@ -81,17 +92,23 @@ export async function addModel(context: Context, options: AddOptions, input = ''
 }
 
 /** What the model does when it is asked, for programs and for people. */
-async function probed(file: string, contextLength: number, purpose: Purpose, { hasChatTemplate }: GgufHeader) {
+async function probed(
+  file: string,
+  contextLength: number,
+  purpose: Purpose,
+  { hasChatTemplate }: GgufHeader,
+  means: ProbeMeans,
+) {
   const rounded = (speed: number): number => Math.round(speed * 10) / 10;
   if (purpose === 'write') {
-    const { text, tokensPerSecond } = await probeModel(file, contextLength, hasChatTemplate);
+    const { text, tokensPerSecond } = await probeModel(file, contextLength, hasChatTemplate, means);
     const speed = `${tokensPerSecond.toFixed(1)} tokens a second`;
     return {
       facts: { answer: text, tokens_per_second: rounded(tokensPerSecond) },
       line: `says     ${JSON.stringify(text.slice(0, 100))}, ${speed}`,
     };
   }
-  const { dimensions, tokensPerSecond } = await probeTask(file, contextLength, purpose);
+  const { dimensions, tokensPerSecond } = await probeTask(file, contextLength, purpose, means);
   const made = purpose === 'embed' ? `vectors of ${dimensions} numbers` : 'a score for each document';
   return {
     facts: {
@@ -122,9 +139,9 @@ export async function removeModel(context: Context, options: Pick<AddOptions, 'c
 const addTimeoutMs = 24 * 3_600_000;
 const probeWindow = 1024;
 
-/** Before gigabytes are fetched for nothing. The file is in memory once at least. */
-function refuseWithoutMemory(bytes: number): void {
-  const free = Math.min(freemem(), process.constrainedMemory() || Infinity);
+/** Before gigabytes are fetched for nothing. The file is in memory once at least, or on a GPU. */
+function refuseWithoutMemory(bytes: number, onGpus: number): void {
+  const free = Math.min(freemem(), process.constrainedMemory() || Infinity) + onGpus;
   if (bytes > free)
     throw refused(
       `The model needs ${bytesInWords(bytes)} of memory for its file alone, and ${bytesInWords(free)} is free.`,
@@ -149,14 +166,18 @@ function filesOf({ files }: PinnedModel, directory: string) {
   return { ...first!, parts };
 }
 
-/** The longest window of which two slots fit into memory; throws `ModelRefused` when not even a short one does. */
-function windowOf(header: GgufHeader, purpose: Purpose, { config }: Context): number {
+/**
+ * The longest window of which two slots fit into memory, the computer's and that of a GPU; throws `ModelRefused` when not even a short
+ * one does.
+ */
+function windowOf(header: GgufHeader, purpose: Purpose, { config }: Context, gpus: readonly FoundGpu[]): number {
   const { cacheBytesMax } = config.server.limits;
   for (let window = header.contextLength ?? windowMin; ; window = Math.floor(window / 2 / 256) * 256) {
     try {
       const budget = new MemoryBudget({ cacheBytesMax, models: 1 });
       const slots = window > windowMin * 2 ? 2 : 1;
-      budget.refuseTooLarge(memoryNeedsOf(header, { purpose, contextLength: window, slots }));
+      const needs = memoryNeedsOf(header, { purpose, contextLength: window, slots });
+      budget.refuseTooLarge(needsBeside(needs, chooseCompute('auto', gpus, layerNeedsOf(header, needs))));
       return window;
     } catch (error) {
       if (!(error instanceof ModelRefused) || window / 2 < windowMin) throw error;

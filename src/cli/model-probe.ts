@@ -18,16 +18,25 @@ export interface TaskProbe {
 }
 
 /** What a model says when it is loaded and asked; its speed alone on this machine. Rejects when it cannot be loaded. */
-export const probeModel = (modelFile: string, contextLength: number, hasChatTemplate: boolean): Promise<Probe> =>
-  withEngine({ modelFile, contextLength, purpose: 'write' }, (engine) => sayHello(engine, hasChatTemplate));
+export const probeModel = (
+  modelFile: string,
+  contextLength: number,
+  hasChatTemplate: boolean,
+  means: ProbeMeans,
+): Promise<Probe> =>
+  withEngine({ modelFile, contextLength, purpose: 'write', ...means }, (engine) => sayHello(engine, hasChatTemplate));
+
+/** What it is computed with: as a service here would. */
+export type ProbeMeans = Pick<LlamaEngineOptions, 'gpu' | 'variables'>;
 
 /** The same for a model that embeds or ranks: what it makes of a text, and how fast it reads. */
 export const probeTask = (
   modelFile: string,
   contextLength: number,
   purpose: Exclude<Purpose, 'write'>,
+  means: ProbeMeans,
 ): Promise<TaskProbe> =>
-  withEngine({ modelFile, contextLength, purpose }, async (engine) => {
+  withEngine({ modelFile, contextLength, purpose, ...means }, async (engine) => {
     let dimensions = 1;
     let tokens = 0;
     const task =
@@ -54,7 +63,10 @@ export const probeTask = (
   });
 
 async function withEngine<Answer>(
-  { modelFile, ...options }: Pick<LlamaEngineOptions, 'contextLength' | 'purpose'> & { readonly modelFile: string },
+  {
+    modelFile,
+    ...options
+  }: Pick<LlamaEngineOptions, 'contextLength' | 'purpose'> & ProbeMeans & { readonly modelFile: string },
   ask: (engine: Engine) => Promise<Answer>,
 ): Promise<Answer> {
   const engine = createLlamaEngine({

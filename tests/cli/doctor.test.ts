@@ -400,6 +400,7 @@ test('versions, clocks and memory are judged', () => {
     [lookAtClock(day, day + 3_600_000), 'problem'],
     [lookAtMemory([1e8], 8e9, 4e9, false), 'ok'],
     [lookAtMemory([7e9], 8e9, 4e9, false), 'problem'],
+    [lookAtMemory([7e9], 8e9, 4e9, false, 6e9), 'ok'],
     [lookAtMemory([4e9], 8e9, 4e9, false), 'warning'],
     [lookAtMemory([4e9], 8e9, 1e9, true), 'ok'],
     [lookAtMemory([4e9, 4e9, 4e9], 8e9, 6e9, false), 'ok'],

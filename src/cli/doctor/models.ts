@@ -3,10 +3,10 @@ import os from 'node:os';
 
 import type { LlamaBackendConfig, ModelConfig } from '../../config/config.ts';
 import type { ServiceStatus } from '../../app/control/status.ts';
-import { gpuBuilds } from '../../app/gpus.ts';
+import { searchForGpus } from '../../app/gpus.ts';
 import { engineFolderIn, installedBuilds } from '../../inference/engine-builds/installed.ts';
-import { isSoftwareDevice, kindInWords, type FoundGpu } from '../../inference/engines/llama/compute.ts';
-import { engineOutput, lookFor } from '../../inference/engines/llama/gpu-search.ts';
+import { gpuRoom, isSoftwareDevice, kindInWords, type FoundGpu } from '../../inference/engines/llama/compute.ts';
+import { engineOutput } from '../../inference/engines/llama/gpu-search.ts';
 import { gpuVariablesIn } from '../../inference/engines/llama/gpu-variables.ts';
 import { findModelFile } from '../../inference/model-files/fetch-model-file.ts';
 import { folderOf } from '../../inference/model-files/fetch-model.ts';
@@ -20,9 +20,10 @@ export async function lookAtModels(patient: Patient): Promise<readonly Finding[]
     model.backends.flatMap((backend) => (backend.engine === 'llama' ? [{ model, backend }] : [])),
   );
   if (wanted.length === 0) return [];
+  const gpus = await searchForGpus(patient.environment).found();
   const findings = [
     await lookAtEngine(gpuVariablesIn(patient.environment.childVariables)),
-    ...(await lookAtGpus(patient, wanted)),
+    ...lookAtGpus(patient, wanted, gpus),
   ];
   const sizes: number[] = [];
   for (const { model, backend } of wanted) {
@@ -30,7 +31,8 @@ export async function lookAtModels(patient: Patient): Promise<readonly Finding[]
     findings.push(finding);
     sizes.push(size);
   }
-  return [...findings, lookAtMemory(sizes, memoryBytes(), os.freemem(), patient.status !== undefined)];
+  const isRunning = patient.status !== undefined;
+  return [...findings, lookAtMemory(sizes, memoryBytes(), os.freemem(), isRunning, gpuRoom(gpus))];
 }
 
 async function lookAtFile(
@@ -116,14 +118,13 @@ async function lookAtEngine(variables: Readonly<Record<string, string>>): Promis
 }
 
 /** The builds for GPUs, the devices that they see, and what the running service computes its models with. */
-async function lookAtGpus(
+function lookAtGpus(
   { environment, status }: Patient,
   wanted: readonly { readonly model: ModelConfig; readonly backend: LlamaBackendConfig }[],
-): Promise<readonly Finding[]> {
+  found: readonly FoundGpu[],
+): readonly Finding[] {
   const check = 'gpu';
-  const variables = gpuVariablesIn(environment.childVariables);
   const outdated = installedBuilds(engineFolderIn(environment.modelDirectory)).filter(({ isUsable }) => !isUsable);
-  const found = await Promise.all(gpuBuilds(environment).map((build) => lookFor(build, variables)));
   const demanding = wanted.find(({ backend }) => typeof backend.gpu === 'number');
   if (found.length === 0 && outdated.length === 0 && demanding !== undefined) {
     const why = `${demanding.model.id} asks for ${demanding.backend.gpu} layers on a GPU, and is computed by the processor`;
@@ -181,17 +182,19 @@ export function lookAtMemory(
   totalBytes: number,
   freeBytes: number,
   isLoaded: boolean,
+  gpuBytes = 0,
 ): Finding {
   const check = 'memory';
   const largest = Math.max(...modelBytes);
   const all = modelBytes.reduce((sum, bytes) => sum + bytes, 0);
-  const needed = Math.ceil(largest * roomFactor);
+  const needed = Math.max(0, Math.ceil(largest * roomFactor) - gpuBytes);
   const turns = all * roomFactor > totalBytes ? ', which take turns in memory' : '';
   const models =
     modelBytes.length === 1
       ? `the model has ${bytesInWords(all)}`
       : `the models have ${bytesInWords(all)}${turns}, the largest ${bytesInWords(largest)}`;
-  const found = `${bytesInWords(totalBytes)}, ${bytesInWords(freeBytes)} of it free; ${models}`;
+  const beside = gpuBytes === 0 ? '' : ` and ${bytesInWords(gpuBytes)} on GPUs`;
+  const found = `${bytesInWords(totalBytes)}, ${bytesInWords(freeBytes)} of it free${beside}; ${models}`;
   const repair = 'tokenhouse config show (choose a smaller quantization, or fewer slots)';
   if (needed > totalBytes) {
     return { check, state: 'problem', found, why: `with its cache it needs about ${bytesInWords(needed)}`, repair };

@@ -100,11 +100,22 @@ export function chooseCompute(
 /** Vulkan drivers that compute with the processor: slower than the engine's own way of doing so. */
 export const isSoftwareDevice = (name: string): boolean => /\b(llvmpipe|lavapipe|softpipe|swiftshader)\b/i.test(name);
 
+/** Bytes that GPUs can take of models in place of the computer's memory. Several builds may see the same devices. */
+export const gpuRoom = (found: readonly FoundGpu[]): number =>
+  Math.max(
+    0,
+    ...found.flatMap((seen) =>
+      'devices' in seen && !seen.devices.isUnified && !seen.devices.names.every(isSoftwareDevice)
+        ? [freeOf(seen.devices, 0)]
+        : [],
+    ),
+  );
+
 /** Whole layers are divided between devices, each of which needs room for a step. */
 export function layersThatFit(needs: LayerNeeds, devices: GpuDevices, takenBytes: number): number {
   const free = freeOf(devices, takenBytes) - needs.stepBytes * devices.names.length;
-  if (needs.bytes <= 0) return needs.layers;
-  return Math.max(0, Math.min(needs.layers, Math.floor((free * needs.layers) / needs.bytes)));
+  if (free < 0) return 0;
+  return needs.bytes === 0 ? needs.layers : Math.min(needs.layers, Math.floor((free * needs.layers) / needs.bytes));
 }
 
 /** Without what the driver and other programs may come to need. node-llama-cpp, which checks again before it loads, leaves as much. */

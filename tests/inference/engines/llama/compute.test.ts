@@ -4,6 +4,7 @@ import fc from 'fast-check';
 import {
   chooseCompute,
   computeInWords,
+  gpuRoom,
   isSoftwareDevice,
   layersThatFit,
   type FoundGpu,
@@ -146,6 +147,17 @@ describe('what a model is computed with', () => {
     assert.ok(expected('off', [sees('cuda', ['NVIDIA L4'])]));
     assert.ok(!expected(20, []));
     assert.ok(!expected('auto', [sees('vulkan', [])]));
+  });
+
+  test('what GPUs take in place of the computer’s memory', () => {
+    const left = 24e9 - 1.6 * 2 ** 30;
+    assert.equal(gpuRoom([]), 0);
+    assert.equal(
+      gpuRoom([sees('cuda', ['NVIDIA L4']), sees('vulkan', ['NVIDIA L4']), fails('metal', 'no')]),
+      Math.floor(left),
+    );
+    assert.equal(gpuRoom([sees('vulkan', [lavapipe])]), 0);
+    assert.equal(gpuRoom([{ build: buildOf('metal'), devices: devices(['Apple M4'], 24, true) }]), 0);
   });
 
   test('the memory of a device is given once', () => {
