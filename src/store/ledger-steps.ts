@@ -173,11 +173,13 @@ export function* setBudget(change: BudgetChange): Steps<void> {
   }
 }
 
+/** Finds what a budget is of. */
 const liveSubject: Readonly<Record<BudgetChange['kind'], (subject: string) => Step>> = {
   key_budget: (keyId) => step(`select 1 from api_key where id = ? and status = 'active'`, keyId),
   member_budget: (subject) => {
     const { accountId, userId } = readMemberSubject(subject) ?? { accountId: '', userId: '' };
-    return step('select 1 from member where account_id = ? and user_id = ?', accountId, userId);
+    // A write that changes nothing takes the row's lock on PostgreSQL: who removes them meanwhile waits, and takes the budget too.
+    return step('update member set role = role where account_id = ? and user_id = ?', accountId, userId);
   },
   account_budget: (accountId) => step('select 1 from account where id = ? and kind = 0', accountId),
 };

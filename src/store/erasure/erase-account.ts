@@ -53,9 +53,9 @@ export async function eraseAccount(
       .returning('id')
       .executeTakeFirst();
     if (account === undefined) return false;
-    // What they were charged stays in the balances, as in the rows.
-    await transaction.deleteFrom('budget').where(isOfAccount(accountId)).execute();
     for (const table of erased) await transaction.deleteFrom(table).where('account_id', '=', accountId).execute();
+    // What they were charged stays in the balances, as in the rows. After the members, so that none of them gets one meanwhile.
+    await transaction.deleteFrom('budget').where(isOfAccount(accountId)).execute();
     // Their bytes go with the next sweep, and then these rows.
     await transaction
       .updateTable('file')
@@ -94,7 +94,7 @@ export async function eraseAccount(
 /** Of the account itself, of its keys and of its members, as `memberSubject` names them. */
 const isOfAccount = (accountId: string) => sql<boolean>`(subject = ${accountId}
   or subject in (select id from api_key where account_id = ${accountId})
-  or subject in (select account_id || '/' || user_id from member where account_id = ${accountId}))`;
+  or substr(subject, 1, ${accountId.length + 1}) = ${`${accountId}/`})`;
 
 interface Section {
   readonly table: keyof Database;

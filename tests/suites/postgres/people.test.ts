@@ -3,6 +3,8 @@ import assert from 'node:assert/strict';
 import { createSecretKey } from 'node:crypto';
 import { after, before, describe, test, type TestContext } from 'node:test';
 
+import pg from 'pg';
+
 import { newAccountId } from '../../../src/accounts/base62.ts';
 import { hashLinkToken } from '../../../src/accounts/link-token.ts';
 import { createOwner, firstOwnerLink, newPersonId } from '../../../src/accounts/owner.ts';
@@ -11,7 +13,10 @@ import type { Repositories } from '../../../src/store/repositories/repositories.
 import { StoreError } from '../../../src/store/store-error.ts';
 import { Attempts } from '../../../src/accounts/users/attempts.ts';
 import { attemptClaims, secret } from '../../accounts/users/attempt-claims.ts';
+import { memberSubject } from '../../../src/store/budget.ts';
+import { clientConfig } from '../../../src/store/postgres/connection.ts';
 import { uuid } from '../../store/fixture.ts';
+import { until } from '../../support/service.ts';
 import { customer, openReplica, type Replica } from './fixture.ts';
 import { PostgresServer } from './server.ts';
 
@@ -210,6 +215,70 @@ test('owners who demote or remove each other at once leave one', async (t) => {
     }
   }
 });
+
+const removals: Readonly<Record<string, (repositories: Repositories, userId: string) => Promise<unknown>>> = {
+  'leaves an account': (repositories, userId) =>
+    repositories.setMemberRole({ accountId: 'acct_a', userId, role: null }),
+  'is deleted': (repositories, userId) =>
+    repositories.erasePerson({ userId, at: Date.now(), requestId: 'req_1', entryIds: [uuid(), uuid()] }),
+  'goes with their account': (repositories) =>
+    repositories.eraseAccount({ accountId: 'acct_a', at: Date.now(), changeId: uuid() }),
+};
+
+for (const [what, remove] of Object.entries(removals))
+  for (const first of ['the budget', 'the removal'] as const)
+    test(`a member ${what} while they are given a budget, ${first} first: no budget is left`, async (t) => {
+      const scene = await open(t);
+      const { url, replicas, both } = scene;
+      const [owner, userId] = [await person(scene, 'owner'), await person(scene, 'member')];
+      await both[0].addMember({ accountId: 'acct_a', userId: owner, role: 'owner', at: 1 });
+      await both[0].addMember({ accountId: 'acct_a', userId, role: 'viewer', at: 1 });
+      await replicas[0].store.ledger.setAccountStatus('acct_a', 'suspended', Date.now(), uuid());
+      const subject = memberSubject('acct_a', userId);
+      const setBudget = (amountMicrocents: bigint): Promise<void> =>
+        replicas[0].store.ledger.setBudget({
+          kind: 'member_budget',
+          subject,
+          budget: { amountMicrocents, per: 'month' },
+          spentBeforeMicrocents: 0n,
+          at: Date.now(),
+          changeId: uuid(),
+        });
+      // Somebody else has the row of the budget: whoever comes first stops there, in the middle of their transaction.
+      const other = new pg.Client(clientConfig({ url }));
+      await other.connect();
+      t.after(() => other.end());
+      if (first === 'the removal') await setBudget(1n);
+      await other.query('begin');
+      await other.query(
+        first === 'the removal'
+          ? `select 1 from budget where subject = '${subject}' for update`
+          : `insert into budget (subject, amount, per, set_at) values ('${subject}', 1, 'month', 1)`,
+      );
+      const waiting = async (): Promise<number> =>
+        (await server.sql(url, `select 1 from pg_stat_activity where wait_event_type = 'Lock'`)).length;
+      const acts = [() => setBudget(2n), () => remove(both[1], userId)];
+      if (first === 'the removal') acts.reverse();
+      const begun: Promise<unknown>[] = [acts[0]!().then(noted, noted)];
+      await until(async () => (await waiting()) === 1, 60_000);
+      let isOver = false;
+      begun.push(
+        acts[1]!()
+          .then(noted, noted)
+          .finally(() => (isOver = true)),
+      );
+      await until(async () => isOver || (await waiting()) === 2, 60_000);
+      await other.query('rollback');
+      const [one, two] = await Promise.all(begun);
+      const [set, removed] = first === 'the budget' ? [one, two] : [two, one];
+      assert.ok(!(removed instanceof Error), String(removed));
+      if (first === 'the budget') assert.equal(set, undefined);
+      else assert.ok(set instanceof StoreError && set.code === 'not_found', String(set));
+      assert.deepEqual(await server.sql(url, `select user_id from member where user_id = '${userId}'`), []);
+      assert.deepEqual(await server.sql(url, `select subject from budget where subject = '${subject}'`), []);
+    });
+
+const noted = (outcome: unknown): unknown => outcome;
 
 test('an invitation is accepted once, and of several to one address the last one counts', async (t) => {
   const scene = await open(t);
