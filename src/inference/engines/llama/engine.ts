@@ -111,8 +111,8 @@ interface Exchange {
   tokens: number;
   /** Something of its answer has come. */
   isAnswered: boolean;
-  /** It was given to a second child, because the first lost its GPU. */
-  isRepeated: boolean;
+  /** How often it was given to another child, because one lost its GPU. */
+  repeats: number;
 }
 
 /** The child's supervisor, and the memory that it was given. */
@@ -476,7 +476,7 @@ class ForkedLlamaEngine implements LlamaEngine {
       firstMs: 0,
       tokens: 0,
       isAnswered: false,
-      isRepeated: false,
+      repeats: 0,
     };
     this.#exchanges.set(id, exchange);
     this.#jobs += jobs;
@@ -543,14 +543,15 @@ class ForkedLlamaEngine implements LlamaEngine {
   /** A death ends the requests that the child worked on, and no others (reliability E1). */
   #lose({ loaded, isHopeless }: Loss, { wasOnGpu }: Means): void {
     const begun = [...this.#exchanges].filter(([, { begunMs }]) => begunMs > 0);
-    if (loaded) {
+    // One that dies with its GPU says nothing about them: after two such deaths the processor answers.
+    if (loaded && !wasOnGpu) {
       const contents = begun.map(([, { content }]) => content);
       this.#quarantine.record(contents.filter((content) => content !== undefined));
     }
     for (const [id, exchange] of begun) {
-      // A GPU that is lost takes the requests with it that waited in the child for their turn: the next child gets them.
-      if (wasOnGpu && !isHopeless && !exchange.isAnswered && !exchange.isRepeated) {
-        exchange.isRepeated = true;
+      // Requests of which there is nothing yet, many of which only waited in the child for their turn: the next child gets them.
+      if (wasOnGpu && !isHopeless && !exchange.isAnswered && exchange.repeats < repeatsMax) {
+        exchange.repeats++;
         exchange.begunMs = 0;
         this.#residence.run(exchange.work);
       } else this.#release(id)?.channel.fail(stopped());
@@ -564,6 +565,8 @@ class ForkedLlamaEngine implements LlamaEngine {
   }
 }
 
+/** The GPU is tried twice, and then the processor. */
+const repeatsMax = 2;
 /** Answers of one request; a larger request must be split. */
 const jobsMax = 128;
 /** Inputs of one task. */
