@@ -23,6 +23,8 @@ export function operateError(error: unknown): ApiError {
           retryAfterSeconds: 1,
           cause: error,
         });
+      case 'gone':
+        return new ApiError('unsupported_value', cause.message, { cause: error });
       case 'invalid':
       case 'unusable':
       case 'failed':

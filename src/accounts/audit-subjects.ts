@@ -14,6 +14,15 @@ interface OfAccount {
 
 const nothing: Subject = { accountId: null, target: null };
 
+/** From when on details of requests are kept. */
+export const theRetention: AuditSubject<unknown, unknown> = {
+  before: () => Promise.resolve({ accountId: null, target: 'usage' }),
+  facts: async (_subject, { repositories }) => {
+    const { keptSince } = await repositories.retentionOf({});
+    return { kept_since: new Date(keptSince).toISOString() };
+  },
+};
+
 /** The key that the request names. */
 export const theKey: AuditSubject<{ readonly keyId: string }, unknown> = {
   before: async ({ keyId }, { repositories }) => ({

@@ -65,6 +65,12 @@ export async function accountMeant(
   return only.id;
 }
 
+/** For a request that is not found: it may be one whose details are no longer kept. */
+export async function olderThanKept(repositories: Pick<Repositories, 'retentionOf'>): Promise<string> {
+  const { keptSince } = await repositories.retentionOf({});
+  return keptSince === 0 ? '' : ` since ${new Date(keptSince).toISOString()}; of older ones, only sums are kept`;
+}
+
 /** For text displayed in terminals and pages: no control characters, nothing that PostgreSQL refuses (reliability D9). */
 export function checkedText(text: string, what: string, lengthMax: number): string {
   if (text === '' || text.length > lengthMax || /\p{Cc}/u.test(text) || !text.isWellFormed()) {

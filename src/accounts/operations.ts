@@ -4,6 +4,7 @@ import { backendOperations } from './operations/added-backends.ts';
 import { creditOperations } from './operations/credit.ts';
 import { keyOperations } from './operations/keys.ts';
 import { priceOperations } from './operations/prices.ts';
+import { retentionOperations } from './operations/retention.ts';
 import { signInOperations } from './operations/sign-in.ts';
 import { perform } from './perform.ts';
 import type { AnswerOf, InputOf, OperationTable } from './perform.ts';
@@ -19,6 +20,7 @@ export const operations = {
   ...creditOperations,
   ...signInOperations,
   ...backendOperations,
+  ...retentionOperations,
 } as const satisfies OperationTable;
 
 type Operations = typeof operations;

@@ -68,6 +68,7 @@ function mappedError(error: unknown): unknown {
     (error.code === 'not_found' ||
       error.code === 'conflict' ||
       error.code === 'insufficient' ||
+      error.code === 'gone' ||
       error.code === 'invalid');
   return isWrong ? new OperationError(error.message, { cause: error }) : error;
 }

@@ -34,6 +34,7 @@ import type { ConfigReading } from '../platform/metrics/service-readings.ts';
 import { Users } from '../accounts/users/users.ts';
 import type { SourceStatus } from './discovery/source-servers.ts';
 import type { ReloadServices } from './reload.ts';
+import { UsageRemoval } from './usage-removal.ts';
 import { StoreError } from '../store/store-error.ts';
 import type { Store } from './stores.ts';
 import { openMetrics } from './telemetry-exports.ts';
@@ -226,8 +227,10 @@ function openParts(
   const notifications = openNotifications({ ...shared, log, jobs, payments: () => paying.payments });
   const paying: Paying = openPayments({ ...shared, log, moved: notifications.paymentMoved });
   opened.push(() => paying.close());
+  const removal = new UsageRemoval(store);
   const ownJobs: readonly Job[] = [
     { name: 'usage_hours', everyMs: tidyEveryMs, runs: 'anywhere', run: () => addUp(store) },
+    { name: 'usage_removal', everyMs: tidyEveryMs, runs: 'anywhere', run: (signal) => removeUsage(removal, signal) },
     { name: 'store_tidy', everyMs: tidyEveryMs, runs: 'anywhere', run: () => store.tidy() },
     { name: 'mail_tidy', everyMs: forgetEveryMs, runs: 'alone', run: () => outbox.tidy() },
     { name: 'people_tidy', everyMs: forgetEveryMs, runs: 'alone', run: () => users.tidy() },
@@ -325,6 +328,13 @@ async function addUp(store: Pick<Store, 'repositories' | 'now'>): Promise<void> 
   for (let rounds = 0; rounds < daysRoundsMax; rounds++)
     if (!(await store.repositories.recomputeUsageDays({})).isMore) return;
 }
+
+/** A run of the job: then other jobs, and a stop, have their turn. */
+const removalMs = 2_000;
+
+/** True: there is more to remove. */
+const removeUsage = async (removal: UsageRemoval, signal: AbortSignal): Promise<boolean> =>
+  (await removal.run(removalMs, signal)).state === 'more';
 
 /** Names of what failed, without text that may hold client input. */
 function reasonOf(error: unknown): { readonly code: string } {

@@ -94,6 +94,7 @@ function isOutage(error: StoreError): boolean {
     case 'insufficient':
     case 'invalid':
     case 'not_found':
+    case 'gone':
       return false;
   }
 }

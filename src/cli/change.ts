@@ -5,13 +5,18 @@ import { openSecret } from '../accounts/secret.ts';
 import { askRunningService } from '../app/control/control-client.ts';
 import { controlSocketPath } from '../app/control/socket-path.ts';
 import { openStore } from '../app/stores.ts';
+import type { Store } from '../app/stores.ts';
 import { uuidMaker } from '../platform/ids/uuid.ts';
 import type { Context } from './context.ts';
 
-/** Makes a change: through the service of this folder, or on the database itself when none runs here. */
+/**
+ * Makes a change: through the service of this folder, or on the database itself when none runs here. Then `afterwards` is what the
+ * service would go on to do by itself.
+ */
 export async function change<Kind extends OperationKind>(
   { config, environment, print }: Context,
   operation: OperationRequest<Kind>,
+  afterwards?: (store: Store) => Promise<void>,
 ): Promise<OperationAnswer<Kind>> {
   const { directory } = config.storage;
   const answer = await askRunningService(controlSocketPath(directory), operation);
@@ -24,7 +29,7 @@ export async function change<Kind extends OperationKind>(
       dataFolder: directory,
       warn: print.say,
     });
-    return await operate(operation, {
+    const done = await operate(operation, {
       ledger: store.ledger,
       repositories: store.repositories,
       secret,
@@ -32,6 +37,8 @@ export async function change<Kind extends OperationKind>(
       now: () => store.now(),
       actor: commandLine,
     });
+    await afterwards?.(store);
+    return done;
   } finally {
     await store.close();
   }

@@ -765,6 +765,12 @@ export function commandProgram(exit: (code: number) => void = () => {}, around =
     .option('--force', 'replace an existing database; it is kept under another name')
     .action(action(() => import('./db.ts').then(({ restoreDatabase }) => restoreDatabase)));
 
+  command(db, 'prune', 'show which details of requests are old, and remove them; their sums stay')
+    .option('--keep <days>', 'keep those of so many days', wholeNumber(1, 36_500))
+    .option('--before <date>', 'remove those from before this day, in UTC')
+    .option('--yes', 'do it; else it is only shown')
+    .action(action(() => import('./db-prune.ts').then(({ pruneDatabase }) => pruneDatabase)));
+
   const explainCode = bare(() => import('./explain.ts').then(({ explainCode }) => explainCode));
   const explainRequest = action(() => import('./receipt.ts').then(({ showReceipt }) => showReceipt));
   command(program, 'explain', 'explain an error code and its remedy, or the cost of a request')

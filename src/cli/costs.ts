@@ -9,12 +9,15 @@ export interface CostsOptions {
   readonly days: number;
 }
 
-const dayMs = 86_400_000;
+const hourMs = 3_600_000;
+const dayMs = 24 * hourMs;
 
 export async function showCosts(context: Context, { by, account, days }: CostsOptions): Promise<number> {
   const sums = await reading(context, async (repositories, _db, now) => {
     const to = (await now()) + 1;
-    const span = { from: to - days * dayMs, to, ...(account === undefined ? {} : { accountId: account }) };
+    // Full hours: of old requests, sums are kept by the hour.
+    const from = Math.floor((to - days * dayMs) / hourMs) * hourMs;
+    const span = { from, to, ...(account === undefined ? {} : { accountId: account }) };
     return by === 'tag' ? await repositories.sumUsageByTag(span) : await repositories.sumUsage({ ...span, by });
   });
   const nameOf = (group: string): string => (by === 'day' ? new Date(Number(group)).toISOString().slice(0, 10) : group);

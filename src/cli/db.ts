@@ -241,6 +241,8 @@ async function showServer(context: Context, shown: string): Promise<number> {
 /** What a database holds, for programs and for people; the same of both stores. */
 function shownContent(status: ContentStatus): { readonly fields: object; readonly lines: readonly string[] } {
   const { migrations, accounts, liveKeys, transfers, requests, openRequests, lastEndedAt, pepperIds } = status;
+  const { keptSince, prunedRequests } = status;
+  const since = keptSince === 0 ? null : new Date(keptSince).toISOString();
   const last = lastEndedAt === undefined ? null : new Date(lastEndedAt).toISOString();
   return {
     fields: {
@@ -249,6 +251,8 @@ function shownContent(status: ContentStatus): { readonly fields: object; readonl
       live_keys: liveKeys,
       transfers,
       usage_rows: requests,
+      details_since: since,
+      pruned_requests: prunedRequests,
       open_requests: openRequests,
       last_request_at: last,
       secrets: pepperIds,
@@ -257,6 +261,11 @@ function shownContent(status: ContentStatus): { readonly fields: object; readonl
       `  schema    ${migrations.at(-1) ?? 'none'}`,
       `  rows      ${accounts} accounts, ${liveKeys} live keys, ${transfers} transfers, ${requests} requests, ${openRequests} running`,
       `  newest    ${last ?? 'no request yet'}`,
+      ...(since === null
+        ? []
+        : [
+            `  details   of requests since ${since}; the rows of ${prunedRequests} older ones are removed, their sums are kept`,
+          ]),
     ],
   };
 }

@@ -189,6 +189,7 @@ function ofStore(error: StoreError): Failure {
     insufficient: 'the debit would take the account below its limit',
     conflict: 'the id or idempotency key was used for something else',
     not_found: 'the row does not exist',
+    gone: 'details of requests are kept for as long as the operator has said',
     invalid: 'it violates a rule of the database schema',
     unusable: 'a service that cannot trust its ledger does not start',
     failed: 'the database cancelled the operation',

@@ -16,6 +16,7 @@ export async function verify(context: Context): Promise<number> {
       accounts: found.accounts,
       transfers: found.transfers,
       usage_rows: found.usageRows,
+      pruned_requests: found.prunedRequests,
       hours: found.hours,
       differences,
     },

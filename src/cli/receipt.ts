@@ -1,6 +1,6 @@
 import { generationReceipt } from '../account-api/generation-object.ts';
 import type { GenerationReceipt } from '../account-api/generation-object.ts';
-import { accountMeant, OperationError } from '../accounts/operation.ts';
+import { accountMeant, olderThanKept, OperationError } from '../accounts/operation.ts';
 import { dollars } from '../platform/dollars.ts';
 import type { Context } from './context.ts';
 import { reading } from './database.ts';
@@ -17,7 +17,7 @@ export async function showReceipt(
     const rows = await repositories.findUsage({ accountId, id, now: await now() });
     if (rows.length === 0)
       throw new OperationError(
-        `${accountId} has no request ${id}. List them with: tokenhouse usage --account ${accountId}`,
+        `${accountId} has no request ${id}${await olderThanKept(repositories)}. List them with: tokenhouse usage --account ${accountId}`,
       );
     const refunds = await repositories.refundsOf({ accountId, requestIds: rows.map(({ requestId }) => requestId) });
     const printed: GenerationReceipt[] = [];

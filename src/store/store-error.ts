@@ -7,6 +7,7 @@ export type StoreErrorCode =
   | 'insufficient' // a debit would take a customer below its credit limit
   | 'conflict' // the idempotency key, or the id, is in use for something else
   | 'not_found' // the account or key does not exist
+  | 'gone' // the details that it would take are no longer kept
   | 'invalid' // the row breaks a rule of the schema
   | 'unusable' // the file cannot be opened as our database; the message says what to do
   | 'failed'; // the store is closed, died, or did not answer: whether something was written is unknown

@@ -6,12 +6,14 @@ import { limitRoutes } from '../../src/account-api/routes/limits.ts';
 import { modelRoutes } from '../../src/account-api/routes/models.ts';
 import { usageRoutes } from '../../src/account-api/routes/usage.ts';
 import { issueKey } from '../../src/accounts/key.ts';
+import { operate } from '../../src/accounts/operations.ts';
 import type { Config } from '../../src/config/config.ts';
 import { errorTable } from '../../src/platform/errors.ts';
 import { publicIdOf, uuidText } from '../../src/platform/ids/uuid.ts';
 import { windowStart } from '../../src/billing/rate-limits/windows.ts';
 import { systemAccounts } from '../../src/store/ledger.ts';
 import type { UsageRow } from '../../src/store/ledger.ts';
+import type { RemovalCursor } from '../../src/store/retention/removal.ts';
 import { grant, usage, uuid } from '../store/fixture.ts';
 import { openHost } from './host.ts';
 import type { TestHost } from './host.ts';
@@ -503,4 +505,69 @@ test('limits and rates are those of the account, now and to come', async (t) => 
       upcoming: [{ ...shown(3, 9, 1), from: now / 1000 + 3600, until: now / 1000 + 7200 }],
     },
   ]);
+});
+
+test('of requests from before the retention there are sums, and the answers say so', async (t) => {
+  const { host, settle, get, text, owner } = await scene(t);
+  const { operations } = host.services;
+  const { repositories } = operations;
+  const dayMs = 24 * hourMs;
+  const day = Math.floor(Date.now() / dayMs) * dayMs - 100 * dayMs;
+  const at = (days: number, minutes = 0): string => new Date(day + days * dayMs + minutes * 60_000).toISOString();
+  const old = await settle('acct_a', 5n, at(0, 620), { tags: '["red"]' });
+  const refunded = await settle('acct_a', 7n, at(1, 620));
+  const kept = await settle('acct_a', 11n, at(40, 620));
+  const newest = await settle('acct_a', 13n, at(100));
+  for (const accountId of ['acct_a', 'acct_b'])
+    await repositories.closePeriod({
+      ...{ accountId, closedUntil: null, until: day + 60 * dayMs, year: 2026, prefix: 'T-', at: day, invoices: [] },
+    });
+  const refund = (requestId: string) =>
+    operate(
+      { kind: 'refund_request', accountId: 'acct_a', requestId, microcents: undefined, reference: undefined },
+      operations,
+    );
+  await refund(uuidText(refunded.requestId));
+  await repositories.recomputeUsageHours({ now: Date.now() });
+  const month = `start_time=${day / 1000}&end_time=${day / 1000 + (50 * dayMs) / 1000}`;
+  const reports = [`/v1/usage?${month}&limit=60`, `/v1/costs?${month}&limit=60&group_by=tag&group_by=model`];
+  const asked = async () => await Promise.all(reports.map((path) => get(path)));
+  const before = await asked();
+  assert.equal((await get('/v1/generations'))['details_since'], null);
+
+  const since = day + 20 * dayMs;
+  await operate({ kind: 'prune_usage', before: since + 5000 }, operations);
+  for (const stage of ['hidden', 'removed']) {
+    assert.deepEqual(await asked(), before, stage);
+    const listed = (await get('/v1/generations')) as { data: { id: string }[]; details_since: number };
+    assert.deepEqual(
+      listed.data.map(({ id }) => id),
+      [newest, kept].map(({ requestId }) => uuidText(requestId)),
+      stage,
+    );
+    assert.equal(listed.details_since, since / 1000);
+    for (const { requestId, publicId } of [old, refunded])
+      for (const id of [uuidText(requestId), publicId]) {
+        const { status, body } = await host.ask('GET', `/v1/generation?id=${id}`, { key: owner });
+        assert.equal(status, 404);
+        assert.match(body, new RegExp(`before ${new Date(since).toISOString()} are not kept`));
+      }
+    await get(`/v1/generation?id=${uuidText(kept.requestId)}`);
+    const exported = await text(`/v1/export/generations.csv?${month}`);
+    assert.ok(exported.includes(uuidText(kept.requestId)) && !exported.includes(uuidText(old.requestId)));
+    await assert.rejects(refund(uuidText(old.requestId)), /no request .* since .*only sums are kept/);
+    let after: RemovalCursor | undefined;
+    for (let state = 'more'; state === 'more';)
+      ({ state, next: after } = await repositories.removeUsage({ now: Date.now(), after }));
+  }
+  // Minutes are gone; where an hour has none of them, or all of its rows, they are known.
+  const minutes = (from: string) =>
+    `/v1/usage?bucket_width=1m&start_time=${seconds(from)}&end_time=${seconds(from) + 3600}`;
+  const { status, body } = await host.ask('GET', minutes(at(0, 600)), { key: owner });
+  assert.equal(status, 400);
+  assert.match(body, /kept by the hour/);
+  assert.match(body, /"param":"start_time"/);
+  await get(minutes(at(1, 600)));
+  await get(minutes(at(2, 600)));
+  await get(minutes(at(40, 600)));
 });

@@ -76,6 +76,13 @@ test('every kind of operation is entered with who, what was asked, before and af
   const server = { model: 'demo', source: 'added', url: 'http://gpu-1:8000/v1' };
   await operate({ kind: 'add_backend', ...server, rank: null, weight: null }, opened.services);
   await operate({ kind: 'remove_backend', ...server }, opened.services);
+  // An account that is older than all that is kept, and whose statements are issued.
+  const old = Date.now() - 90 * 86_400_000;
+  await store.ledger.settle(usage(accountId, 0n, { startedAt: old, endedAt: old }));
+  const closed = { accountId, closedUntil: null, until: Date.now(), year: 2026, prefix: '', at: 0, invoices: [] };
+  await store.repositories.closePeriod(closed);
+  await store.repositories.recomputeUsageHours({ now: Date.now() });
+  await operate({ kind: 'prune_usage', before: old + 86_400_000 }, opened.services);
 
   const entries = (await store.repositories.listAudit({ limit: 100 })).toReversed();
   const used = new Set(entries.map(({ action }) => action));
@@ -89,8 +96,8 @@ test('every kind of operation is entered with who, what was asked, before and af
   );
   for (const entry of entries) {
     const { action, before, after, input } = entry;
-    // Servers belong to no account.
-    const isOfAccount = !action.startsWith('backend.');
+    // Servers, and how long details are kept, belong to no account.
+    const isOfAccount = !/^(?:backend|usage)\./.test(action);
     assert.deepEqual([entry.accountId, entry.outcome], [isOfAccount ? accountId : null, 'done'], action);
     assert.deepEqual(entry.actor, { kind: 'user', id: 'usr_1', name: 'ada@example.com' });
     assert.deepEqual([entry.requestId, entry.address], ['req_1', '192.0.2.1']);

@@ -101,6 +101,7 @@ test('the service starts on every earlier database: balances, budgets and the lo
       '032-added-backends',
       '033-member-budgets',
       '034-peer-messages',
+      '035-usage-retention',
     ]);
     const { id, available } = customers[0]!;
     assert.equal(await balanceOf(store, id), BigInt(available));

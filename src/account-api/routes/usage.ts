@@ -3,6 +3,7 @@ import Type from 'typebox';
 import { dollarDecimal } from '../../platform/dollars.ts';
 import { ApiError } from '../../platform/errors.ts';
 import { parseUuid, uuidText } from '../../platform/ids/uuid.ts';
+import { StoreError } from '../../store/store-error.ts';
 import type { Ending } from '../../store/ledger.ts';
 import type { RefundSum, ReportRow } from '../../store/reports/reports.ts';
 import { dateAt, nextDay, startOfDate, startOfDay } from '../../platform/calendar/time-zone.ts';
@@ -157,7 +158,7 @@ export const usageRoutes: readonly AccountRoute[] = [
         if (ownerId !== undefined && (key === undefined || key.userId !== ownerId)) continue;
         receipts.push(generationReceipt(row, { refunds, keyName: key?.name ?? null }));
       }
-      if (receipts.length === 0) throw notThere();
+      if (receipts.length === 0) throw notKept((await repositories.retentionOf({})).keptSince);
       if (receipts.length === 1) return receipts[0];
       const message = `${receipts.length} requests have this id, newest first; ask for one by its ledger id.`;
       return { object: 'list', message, data: receipts, has_more: false };
@@ -172,12 +173,26 @@ export const usageRoutes: readonly AccountRoute[] = [
     description: `Requests by their end, newest first. A page may have fewer than \`limit\` rows although another page follows. ${seen}`,
     access: everyRole,
     query: Type.Object({ ...pageQuery, ...generationQuery }),
-    answers: [{ status: 200, description: 'A page of requests.', schema: listSchema(generationSummarySchema) }],
+    answers: [
+      {
+        status: 200,
+        description: 'A page of requests.',
+        schema: Type.Object({
+          ...listSchema(generationSummarySchema).properties,
+          details_since: nullable(
+            Type.Integer({
+              description:
+                'Unix seconds. Of requests that ended before, only sums are kept: they are in no page. null: all are.',
+            }),
+          ),
+        }),
+      },
+    ],
     handle: async (call) => {
       const { account, query, services } = call;
       const { repositories } = services.operations;
       const before = query.after === undefined ? undefined : await cursorAt(call, query.after);
-      const { rows, next } = await repositories.listGenerations({
+      const { rows, next, keptSince } = await repositories.listGenerations({
         ...generationFilter(call),
         ...(before === undefined ? {} : { before }),
         limit: pageLimit(query.limit),
@@ -187,7 +202,10 @@ export const usageRoutes: readonly AccountRoute[] = [
         requestIds: rows.map(({ requestId }) => requestId),
       });
       const shown = rows.map((row) => generationSummary(row, refunds));
-      return page(shown, next === undefined ? undefined : uuidText(next.requestId));
+      return {
+        ...page(shown, next === undefined ? undefined : uuidText(next.requestId)),
+        details_since: keptSince === 0 ? null : secondsOf(keptSince),
+      };
     },
   }),
   route({
@@ -230,7 +248,8 @@ export const usageRoutes: readonly AccountRoute[] = [
       const { repositories, now } = services.operations;
       const timeZone = await timeZoneOf(call);
       const bounds = query.date === undefined ? lastDays(timeZone, now()) : dayNamed(timeZone, query.date);
-      const rows = await repositories.reportUsage({ ...filterOf(call, []), timeZone, bounds, by: ['model'] });
+      const asked = { ...filterOf(call, []), timeZone, bounds, by: ['model' as const] };
+      const rows = await readable(repositories.reportUsage(asked));
       return {
         object: 'list',
         time_zone: timeZone,
@@ -338,12 +357,15 @@ function pageOf<Row extends { readonly bucket: number }>(
   };
 }
 
-/** The store refuses reports that are too large to read. */
+/** The store refuses reports that are too large to read, and those of hours whose requests have no details any more. */
 export async function readable<Rows>(report: Promise<Rows>): Promise<Rows> {
   try {
     return await report;
   } catch (error) {
-    if (!(error instanceof Error && 'code' in error && error.code === 'invalid')) throw error;
+    if (!(error instanceof StoreError)) throw error;
+    if (error.code === 'gone')
+      throw new ApiError('unsupported_value', error.message, { param: 'start_time', cause: error });
+    if (error.code !== 'invalid') throw error;
     throw new ApiError(
       'unsupported_value',
       'The report has too many groups: ask for fewer buckets, or group by fewer fields.',
@@ -354,6 +376,15 @@ export async function readable<Rows>(report: Promise<Rows>): Promise<Rows> {
     );
   }
 }
+
+/** Old requests have no details: an id that is not found may be that of one. */
+const notKept = (keptSince: number): ApiError =>
+  keptSince === 0
+    ? notThere()
+    : new ApiError(
+        'http_404',
+        `Nothing with this id was found. Details of requests that ended before ${new Date(keptSince).toISOString()} are not kept, only their sums.`,
+      );
 
 async function cursorAt({ account, services }: Pick<Call, 'account' | 'services'>, after: string) {
   const requestId = parseUuid(after);

@@ -6,7 +6,7 @@ import type { Transfer, TransferKind } from '../../store/ledger.ts';
 import type { Recording } from '../../store/recordings.ts';
 import { StoreError } from '../../store/store-error.ts';
 import { theAccount, theCredit, theRequest } from '../audit-subjects.ts';
-import { accountMeant, checkedText, OperationError } from '../operation.ts';
+import { accountMeant, checkedText, olderThanKept, OperationError } from '../operation.ts';
 import type { OperationServices } from '../operation.ts';
 import { operation } from '../perform.ts';
 import { duration, microcents, ofAccount, text } from '../request-schema.ts';
@@ -155,7 +155,7 @@ export async function refundRequest(input: Input<typeof refundSchema>, services:
   const [request] = found;
   if (request === undefined)
     throw new OperationError(
-      `${accountId} has no request ${input.requestId}. List them with: tokenhouse usage --account ${accountId}`,
+      `${accountId} has no request ${input.requestId}${await olderThanKept(services.repositories)}. List them with: tokenhouse usage --account ${accountId}`,
     );
   if (found.length > 1)
     throw new OperationError(

@@ -12,6 +12,7 @@ import * as attempts from './031-attempts.ts';
 import * as addedBackends from './032-added-backends.ts';
 import * as memberBudgets from './033-member-budgets.ts';
 import * as peerMessages from './034-peer-messages.ts';
+import * as retention from './035-usage-retention.ts';
 
 interface Step {
   /** In its own words, not from the description, which later versions change. */
@@ -25,6 +26,7 @@ const steps: Readonly<Record<string, Step>> = {
   '032-added-backends': addedBackends,
   '033-member-budgets': memberBudgets,
   '034-peer-messages': peerMessages,
+  '035-usage-retention': retention,
 };
 
 export const migrationNames: readonly string[] = Object.keys(steps);
@@ -86,6 +88,7 @@ async function createDatabase(db: Kysely<Database>, dialect: SchemaDialect): Pro
   await db.insertInto('account').values(accounts).execute();
   await db.insertInto('usage_tags').values({ since: 0 }).execute();
   await db.insertInto('usage_quarters').values({ since: 0 }).execute();
+  await db.insertInto('usage_retention').values({ kept_since: 0, removed_at: 0 }).execute();
 }
 
 const withHistory = (db: Kysely<Database>) =>

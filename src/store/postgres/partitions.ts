@@ -4,6 +4,7 @@
  */
 import { sql, type Kysely } from 'kysely';
 import type { Database } from '../database.ts';
+import { keptSinceOf } from '../retention/retention.ts';
 import { keyBound, startOfMonth } from '../reports/usage-months.ts';
 import { isWorthAnotherTry, sqlState } from './postgres-error.ts';
 
@@ -64,3 +65,38 @@ export async function makePartitions(db: Kysely<Database>, nowMs: number): Promi
 
 /** The default partition has rows of that month: they stay there, and are found there. */
 const isLeftToDefault = (error: unknown): boolean => sqlState(error) === '23514';
+
+/** Settlements wait behind the lock that a dropped partition needs. */
+const dropTimeoutMs = 300;
+
+/**
+ * Returns the space of removed rows: partitions before the retention are dropped where no row is left, and else vacuumed, so that
+ * their space is used again. What cannot be locked now is left to a later call.
+ */
+export async function freePartitions(db: Kysely<Database>): Promise<{ readonly isMore: boolean }> {
+  const keptSince = await keptSinceOf(db);
+  for (const { name, fromMs, toMs } of await listPartitions(db)) {
+    if (fromMs >= keptSince) continue;
+    const table = sql.table(name);
+    const isEmpty = async (on: Kysely<Database>): Promise<boolean> =>
+      (await sql<{ readonly is: boolean }>`select not exists (select 1 from ${table}) as is`.execute(on)).rows[0]!.is;
+    try {
+      // Shortens a table without rows to nothing, so that the look under the lock is short.
+      await sql`vacuum ${table}`.execute(db);
+      if (toMs > keptSince || !(await isEmpty(db))) continue;
+      await db.transaction().execute(async (transaction) => {
+        for (const limit of ['lock_timeout', 'statement_timeout'])
+          await sql`select set_config(${limit}, ${String(dropTimeoutMs)}, true)`.execute(transaction);
+        await sql`lock table only usage, ${table} in access exclusive mode`.execute(transaction);
+        if (await isEmpty(transaction)) await sql`drop table ${table}`.execute(transaction);
+      });
+    } catch (error) {
+      if (!isWorthAnotherTry(error) && !isCancelled(error)) throw error;
+      return { isMore: true };
+    }
+  }
+  return { isMore: false };
+}
+
+/** It took longer than its `statement_timeout`. */
+const isCancelled = (error: unknown): boolean => sqlState(error) === '57014';

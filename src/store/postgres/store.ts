@@ -11,6 +11,7 @@ import type { LimitLeases } from '../limit-leases.ts';
 import { beginFile, unreadyFiles, type AmongReplicas } from '../repositories/files.ts';
 import { migrate, migrationsThatRan, refuseNewer } from '../migrations/migrate.ts';
 import { repositoriesOn, type Repositories, type RepositoryOperation } from '../repositories/repositories.ts';
+import { removeUsage } from '../retention/removal.ts';
 import { recomputeUsageDays, recomputeUsageHours } from '../reports/roll-ups.ts';
 import { StoreError } from '../store-error.ts';
 import {
@@ -24,7 +25,7 @@ import {
 import { QueryWatch } from './query-watch.ts';
 import { kyselyOn, kyselyOnPostgres } from './dialect.ts';
 import { PoolDriver } from './pool-driver.ts';
-import { makePartitions } from './partitions.ts';
+import { freePartitions, makePartitions } from './partitions.ts';
 import { pruneChanges } from './prune-changes.ts';
 import { PostgresFeed, type PostgresFeedOptions } from './feed.ts';
 import { PostgresLedger, type PostgresLedgerOptions } from './ledger.ts';
@@ -38,6 +39,7 @@ const queryConnections = 3;
 /** Names of locks that are held in the database, "tkhs" and a number. */
 const migrationLock = 0x746b6873_0001n;
 const usageHoursLock = 0x746b6873_0002n;
+const usageRemovalLock = 0x746b6873_0007n;
 const aloneLock = 0x746b6873_0003n;
 const tidyLock = 0x746b6873_0004n;
 /** The first half of a lock's name, whose other half is an account; distinct from names of one half. */
@@ -209,6 +211,12 @@ function repositoriesOf(db: Kysely<Database>, ledger: PostgresLedger): Repositor
     recomputeUsageHours: async (request) =>
       (await unlessOthersDo(db, usageHoursLock, (connection) => recomputeUsageHours(connection, request))) ?? 0,
     recomputeUsageDays: async () => (await unlessOthersDo(db, usageHoursLock, recomputeUsageDays)) ?? { isMore: false },
+    removeUsage: async (request) =>
+      (await unlessOthersDo(db, usageRemovalLock, (connection) => removeUsage(connection, request))) ?? {
+        removed: 0,
+        state: 'elsewhere',
+      },
+    freeUsageSpace: async () => (await unlessOthersDo(db, usageRemovalLock, freePartitions)) ?? { isMore: false },
     forgetChanges: async () => (await unlessOthersDo(db, tidyLock, pruneChanges)) ?? 0,
   };
 }

@@ -1,6 +1,7 @@
 /** What the usage of one account adds up to, read from as few rows as its roll-ups allow. */
 import type { Kysely } from 'kysely';
 import type { Database } from '../database.ts';
+import { keptSinceOf } from '../retention/retention.ts';
 import { daysOf, tagsSince } from './roll-ups.ts';
 import { closedBefore } from './usage-expressions.ts';
 import type { SumPlaces } from './usage-segments.ts';
@@ -19,6 +20,7 @@ export async function placesOf(db: Db, accountId: string, timeZone: string): Pro
     closed: await closedBefore(db),
     tagsSince: await tagsSince(db),
     days: await daysOf(db, accountId, timeZone),
+    keptSince: await keptSinceOf(db),
   };
 }
 
@@ -43,14 +45,23 @@ export async function costsSince(moment: Db, accountId: string, times: readonly 
 /** Takes one of the requested times. */
 export type CostSince = (at: number) => bigint;
 
-/** When the first request of an account ended. */
+/** When the first request of an account ended, or the hour in which it did. */
 export async function firstEnd(db: Db, accountId: string): Promise<number | undefined> {
   const row = await db
     .selectFrom('usage')
-    .select('ended_at')
+    .select('ended_at as at')
     .where('account_id', '=', accountId)
     .orderBy('ended_at')
     .limit(1)
     .executeTakeFirst();
-  return row === undefined ? undefined : Number(row.ended_at);
+  // Its row may be removed.
+  const hour = await db
+    .selectFrom('usage_hour')
+    .select('hour as at')
+    .where('account_id', '=', accountId)
+    .orderBy('hour')
+    .limit(1)
+    .executeTakeFirst();
+  const times = [row, hour].flatMap((one) => (one === undefined ? [] : [Number(one.at)]));
+  return times.length === 0 ? undefined : Math.min(...times);
 }

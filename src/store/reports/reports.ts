@@ -167,7 +167,8 @@ export interface Refund {
   readonly reference: string | null;
 }
 
-const refundKey = 'refund:';
+/** With the request's id in hex, the idempotency key of its refund. */
+export const refundKey = 'refund:';
 const pageRows = 1000;
 
 /** All refunds of requests between two times, the oldest first. */

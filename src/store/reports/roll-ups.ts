@@ -6,6 +6,7 @@
 import { sql, type Insertable, type Kysely, type Selectable } from 'kysely';
 import type { Database } from '../database.ts';
 import { hourMs, nextDay, startOfDay } from '../../platform/calendar/time-zone.ts';
+import { keptSinceOf } from '../retention/retention.ts';
 import {
   addSums,
   closedBefore,
@@ -150,7 +151,7 @@ async function addDays(
   const bounds = [Math.max(from, until ?? from)];
   while (bounds.length <= daysAtOnceMax && nextDay(timeZone, bounds.at(-1)!) <= closed)
     bounds.push(nextDay(timeZone, bounds.at(-1)!));
-  const places = { closed, tagsSince: 0, days: undefined };
+  const places = { closed, tagsSince: 0, days: undefined, keptSince: await keptSinceOf(db) };
   const ofDays = async (by: readonly ('model' | 'key' | 'tag')[]) =>
     bounds.length === 1 ? [] : await sumBuckets(db, { accountId: id }, { bounds, by, places });
   const days = (await ofDays(['model', 'key'])).map(({ bucket, model, key, tag: _, ...sums }) => ({

@@ -9,6 +9,8 @@ export interface SumPlaces {
   readonly tagsSince: number;
   /** The days that are in usage_day, all before `until`. */
   readonly days: { readonly timeZone: string; readonly until: number } | undefined;
+  /** Rows that ended before may be removed. */
+  readonly keptSince: number;
 }
 
 /** A part of the span. `hour`: whole ones, which count for the last bound that is not after the end of their first quarters. */
@@ -37,7 +39,7 @@ const isHour = (ms: number): boolean => ms % hourMs === 0;
 export function segmentsOf(
   bounds: readonly number[],
   hasTags: boolean,
-  { closed, tagsSince, days }: SumPlaces,
+  { closed, tagsSince, days }: Omit<SumPlaces, 'keptSince'>,
 ): { readonly segments: readonly Segment[]; readonly cuts: readonly CutHour[] } {
   const [from, to] = [bounds[0]!, bounds.at(-1)!];
   if (from >= to) return { segments: [], cuts: [] };

@@ -5,6 +5,7 @@
  */
 import { sql, type Kysely, type RawBuilder, type SelectQueryBuilder, type SqlBool } from 'kysely';
 import type { Database } from '../database.ts';
+import { refuseRemoved } from '../retention/retention.ts';
 import { StoreError } from '../store-error.ts';
 import { hourMs, quarterMs } from '../../platform/calendar/time-zone.ts';
 import { addSums, listOf, quarters, sumColumns, sumsOf, tagPattern, type Sums } from './usage-expressions.ts';
@@ -53,19 +54,20 @@ interface Question {
   readonly by: readonly SumDimension[];
   readonly hasTags: boolean;
   readonly everywhere: boolean;
+  readonly keptSince: number;
 }
 
 /** More groups than anyone reads; each query and the answer have at most this many. */
 const groupsMax = 100_000;
 
-/** Rejects as `invalid` when there are too many groups. */
+/** Rejects as `invalid` when there are too many groups, as `gone` where it would take rows that are removed. */
 export async function sumBuckets(
   db: Db,
   filter: SumFilter,
   { bounds, by, places, everywhere = false }: BucketRequest,
 ): Promise<readonly BucketSum[]> {
   const hasTags = filter.tag !== undefined || by.includes('tag');
-  const question: Question = { filter, bounds, by, hasTags, everywhere };
+  const question: Question = { filter, bounds, by, hasTags, everywhere, keptSince: places.keptSince };
   const sums = new Map<string, BucketSum>();
   const add = (bucket: number, { at: _, ...row }: SegmentRow): void => {
     const name = JSON.stringify([bucket, row.model, row.key, row.tag]);
@@ -242,7 +244,8 @@ async function readUsage(
     readonly firstMs?: number;
   },
 ): Promise<readonly SegmentRow[]> {
-  const { filter, by, everywhere } = question;
+  const { filter, by, everywhere, keptSince } = question;
+  await refuseRemoved(db, { accountId: filter.accountId, from, to }, keptSince);
   let query = db
     .selectFrom('usage')
     .where('account_id', '=', filter.accountId)

@@ -1,5 +1,5 @@
 /** Queries of budgets outside the hot path, on any dialect. */
-import { sql, type Kysely } from 'kysely';
+import { sql, type Kysely, type RawBuilder } from 'kysely';
 import {
   balanceAt,
   readMemberSubject,
@@ -9,6 +9,8 @@ import {
   type Balance,
 } from '../budget.ts';
 import type { Database } from '../database.ts';
+import { inOneMoment } from '../one-moment.ts';
+import { isKeyOf } from '../reports/usage-sums.ts';
 
 type Db = Kysely<Database>;
 
@@ -117,24 +119,30 @@ export async function spentBesideBudget(
   const { startsAt, endsAt } = balanceAt(subject, per, at);
   const accountId = await accountOf(db, of, subject);
   if (accountId === undefined) return undefined;
-  let query = db
-    .selectFrom('usage')
-    .select(sql<bigint>`coalesce(sum(cost), 0)`.as('cost'))
-    .where('account_id', '=', accountId)
-    // A request that started in the period ended after its beginning, and there is an index of ends.
-    .where('ended_at', '>=', BigInt(startsAt))
-    .where('started_at', '>=', BigInt(startsAt))
-    .where(besideBudget(of, subject, per, at));
-  if (endsAt !== null) query = query.where('started_at', '<', BigInt(endsAt));
-  if (of === 'key') query = query.where('key_id', '=', subject);
   const member = readMemberSubject(subject);
-  if (member !== undefined) {
-    const { userId } = member;
-    query = query.where('key_id', 'in', (from) =>
-      from.selectFrom('api_key').select('id').where('account_id', '=', accountId).where('user_id', '=', userId),
-    );
-  }
-  return (await query.executeTakeFirstOrThrow()).cost;
+  const whose = [
+    sql`account_id = ${accountId}`,
+    besideBudget(of, subject, per, at),
+    ...(of === 'key' ? [sql`key_id = ${subject}`] : []),
+    ...(member === undefined ? [] : [isKeyOf(accountId, member.userId)]),
+  ];
+  const startedIn = (start: RawBuilder<unknown>) => [
+    sql`${start} >= ${BigInt(startsAt)}`,
+    ...(endsAt === null ? [] : [sql`${start} < ${BigInt(endsAt)}`]),
+  ];
+  return await inOneMoment(db, async (moment) => {
+    const costOf = async (table: 'usage' | 'pruned_usage', conditions: readonly RawBuilder<unknown>[]) => {
+      const { rows } = await sql<{ readonly cost: bigint }>`
+        select coalesce(sum(cost), 0) as cost from ${sql.table(table)} where ${sql.join(conditions, sql` and `)}`.execute(
+        moment,
+      );
+      return rows[0]!.cost;
+    };
+    // A request that started in the period ended after its beginning, and there is an index of ends.
+    const ended = sql`ended_at >= ${BigInt(startsAt)}`;
+    const there = await costOf('usage', [...whose, ended, ...startedIn(sql`started_at`)]);
+    return there + (await costOf('pruned_usage', [...whose, ...startedIn(sql`day`)]));
+  });
 }
 
 /** Rows of the period that no balance of such a budget was charged for. */

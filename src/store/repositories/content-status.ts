@@ -1,5 +1,6 @@
 import type { Kysely } from 'kysely';
 import type { Database } from '../database.ts';
+import { keptSinceOf, prunedRequests } from '../retention/retention.ts';
 import { migrationsThatRan } from '../migrations/migrate.ts';
 
 export interface ContentStatus {
@@ -9,6 +10,9 @@ export interface ContentStatus {
   readonly transfers: number;
   readonly requests: number;
   readonly openRequests: number;
+  /** From when on requests have details, ms since 1970, 0: all have; and how many of the older ones have no row any more. */
+  readonly keptSince: number;
+  readonly prunedRequests: number;
   readonly lastEndedAt: number | undefined;
   /** Names of the secrets that the live keys were hashed with. */
   readonly pepperIds: readonly string[];
@@ -37,6 +41,8 @@ export async function contentStatus(db: Kysely<Database>): Promise<ContentStatus
     transfers: await count('transfer'),
     requests: await count('usage'),
     openRequests: await count('open_request'),
+    keptSince: await keptSinceOf(db),
+    prunedRequests: await prunedRequests(db),
     lastEndedAt: newest === undefined ? undefined : Number(newest.ended_at),
     pepperIds: await livePepperIds(db),
   };

@@ -1,7 +1,9 @@
 /** The requests of one account, one by one. */
 import { sql, type Kysely, type SqlBool } from 'kysely';
 import type { Ending, UsageRow } from '../ledger.ts';
-import type { Rows } from '../schema/codec.ts';
+import { timeOfUuid } from '../../platform/ids/uuid.ts';
+import { keptSinceOf } from '../retention/retention.ts';
+import { storedOn, type Rows } from '../schema/codec.ts';
 import { toUsageRow, type UsageCursor } from './usage-rows.ts';
 import { tagPattern } from '../reports/usage-expressions.ts';
 import { inMonthsOf } from '../reports/usage-months.ts';
@@ -20,6 +22,8 @@ export interface GenerationPage {
   readonly rows: readonly UsageRow[];
   /** After which the next page begins; undefined: this is the last one. A page with few rows, or none, may have a next one. */
   readonly next: UsageCursor | undefined;
+  /** Requests that ended before are in no page: their details are no longer kept. 0: all are. */
+  readonly keptSince: number;
 }
 
 /** Rows that one call looks at, so that a filter that matches few of them delays no other call. */
@@ -30,7 +34,9 @@ export async function listGenerations(
   db: Kysely<Rows>,
   request: GenerationFilter & { readonly before?: UsageCursor; readonly limit: number },
 ): Promise<GenerationPage> {
-  const { accountId, before, limit, from, userId, ownerId } = request;
+  const { accountId, before, limit, userId, ownerId } = request;
+  const keptSince = await keptSinceOf(storedOn(db));
+  const from = keptSince === 0 ? request.from : Math.max(request.from ?? 0, keptSince);
   const to = Math.min(request.to ?? Infinity, before === undefined ? Infinity : before.endedAt + 1);
   const span = { ...(from === undefined ? {} : { from }), ...(to === Infinity ? {} : { to }) };
   let looked = db
@@ -63,17 +69,14 @@ export async function listGenerations(
   if (rows.length > limit) {
     const page = rows.slice(0, limit);
     const { endedAt, requestId } = page.at(-1)!;
-    return { rows: page, next: { endedAt, requestId } };
+    return { rows: page, next: { endedAt, requestId }, keptSince };
   }
   const last = await looked
     .select(['endedAt', 'requestId'])
     .offset(rowsLookedAtMax - 1)
     .limit(1)
     .executeTakeFirst();
-  return {
-    rows,
-    next: last,
-  };
+  return { rows, next: last, keptSince };
 }
 
 /** Where the page after a request begins; undefined: the account has no request with this id. */
@@ -87,5 +90,8 @@ export async function cursorOf(
     .where('requestId', '=', requestId)
     .where('accountId', '=', accountId)
     .executeTakeFirst();
-  return row === undefined ? undefined : { endedAt: row.endedAt, requestId };
+  if (row !== undefined) return { endedAt: row.endedAt, requestId };
+  // It may have been removed while its pages were read: what follows is older.
+  const keptSince = await keptSinceOf(storedOn(db));
+  return timeOfUuid(requestId) < keptSince ? { endedAt: keptSince, requestId: new Uint8Array(0) } : undefined;
 }

@@ -39,6 +39,8 @@ import * as usageTotals from './usage-totals.ts';
 import * as ledgerSpan from '../reports/ledger-span.ts';
 import * as reports from '../reports/reports.ts';
 import * as rollUps from '../reports/roll-ups.ts';
+import * as removal from '../retention/removal.ts';
+import * as retention from '../retention/retention.ts';
 import * as webhooks from './webhooks.ts';
 
 /** What the repositories do for the main thread, by name: an entry here makes a query callable from there. */
@@ -201,6 +203,11 @@ const storedOperations = {
   sumUsageByTag: usageTotals.sumUsageByTag,
   recomputeUsageHours: rollUps.recomputeUsageHours,
   recomputeUsageDays: (db: Kysely<Database>, _request: object) => rollUps.recomputeUsageDays(db),
+  retentionOf: (db: Kysely<Database>, _request: object) => retention.retentionOf(db),
+  planRetention: retention.planRetention,
+  keepUsageSince: retention.keepUsageSince,
+  removeUsage: removal.removeUsage,
+  freeUsageSpace: async (db: Kysely<Database>, _request: object) => ({ isMore: await removal.freePages(db) }),
   forgetChanges: changes.forgetChanges,
   keepItems: keptItems.keepItems,
   findKeptItems: keptItems.findKeptItems,

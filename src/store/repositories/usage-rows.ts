@@ -5,7 +5,8 @@ import { hourMs } from '../../platform/calendar/time-zone.ts';
 import { parseUuid, rangesOfPublicId } from '../../platform/ids/uuid.ts';
 import { tagPattern } from '../reports/usage-expressions.ts';
 import { inMonthsOf } from '../reports/usage-months.ts';
-import type { Row, Rows } from '../schema/codec.ts';
+import { keptSinceOf } from '../retention/retention.ts';
+import { storedOn, type Row, type Rows } from '../schema/codec.ts';
 import { pageOf } from './page.ts';
 
 type Db = Kysely<Rows>;
@@ -36,9 +37,11 @@ export interface UsageCursor {
 /** Newest first: by end within an account, by start (the request id) over all accounts. Both walk an index. */
 export async function listUsage(
   db: Db,
-  request: UsageFilter & { readonly before?: UsageCursor; readonly limit?: number },
+  asked: UsageFilter & { readonly before?: UsageCursor; readonly limit?: number },
 ): Promise<readonly UsageRow[]> {
-  const { accountId, before } = request;
+  const { accountId, before } = asked;
+  const keptSince = await keptSinceOf(storedOn(db));
+  const request = keptSince === 0 ? asked : { ...asked, from: Math.max(asked.from ?? 0, keptSince) };
   let query = db
     .selectFrom('usage')
     .selectAll()
@@ -61,9 +64,18 @@ export async function listUsage(
 
 /**
  * Finds requests of an account by any id that a user may have: the id from `x-request-id` (`req_…`, or `client_…` and what
- * followed it), the id that the client sent, or the UUID of the ledger. Public ids are short, so there may be several.
+ * followed it), the id that the client sent, or the UUID of the ledger. Public ids are short, so there may be several. None whose
+ * details are no longer kept.
  */
 export async function findUsage(
+  db: Db,
+  request: { readonly accountId: string; readonly id: string; readonly now?: number },
+): Promise<readonly UsageRow[]> {
+  const keptSince = await keptSinceOf(storedOn(db));
+  return (await findRows(db, request)).filter(({ endedAt }) => endedAt >= keptSince);
+}
+
+async function findRows(
   db: Db,
   request: { readonly accountId: string; readonly id: string; readonly now?: number },
 ): Promise<readonly UsageRow[]> {

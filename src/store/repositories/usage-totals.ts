@@ -4,6 +4,9 @@ import type { Database } from '../database.ts';
 import { hourMs } from '../../platform/calendar/time-zone.ts';
 import { closedBefore, hourOfAll, listOf, sumsOf, type TokenColumn } from '../reports/usage-expressions.ts';
 import { inMonthsOf } from '../reports/usage-months.ts';
+import { tagsSince } from '../reports/roll-ups.ts';
+import { inOneMoment } from '../one-moment.ts';
+import { keptSinceOf, refuseRemoved } from '../retention/retention.ts';
 import type { UsageFilter } from './usage-rows.ts';
 
 type Db = Kysely<Database>;
@@ -22,7 +25,8 @@ export interface UsageSum {
 
 /**
  * Adds usage up between two times. Whole hours that are closed come from usage_hour, the ends and the open hours from
- * usage itself: 2 ms instead of 400 for the largest account's month in ten million rows.
+ * usage itself: 2 ms instead of 400 for the largest account's month in ten million rows. Rejects as `gone` where it would take rows
+ * that are removed.
  */
 export async function sumUsage(
   db: Db,
@@ -32,42 +36,56 @@ export async function sumUsage(
     readonly by?: 'model' | 'key' | 'account' | 'day';
   },
 ): Promise<readonly UsageSum[]> {
-  const { from, to, by } = request;
-  return (
-    db
-      .transaction()
-      // One snapshot for both tables: the job may move rows from one part to the other. SQLite has no other kind.
-      .setAccessMode('read only')
-      .setIsolationLevel('repeatable read')
-      .execute(async (transaction) => {
-        const closed = await closedBefore(transaction);
-        const hoursFrom = Math.min(Math.ceil(from / hourMs) * hourMs, to);
-        const hoursTo = Math.max(hoursFrom, Math.min(Math.floor(to / hourMs) * hourMs, closed));
-        const parts = [
-          ...(await sumRaw(transaction, { ...request, to: hoursFrom }, by)),
-          ...(await sumHours(transaction, { ...request, from: hoursFrom, to: hoursTo }, by)),
-          ...(await sumRaw(transaction, { ...request, from: hoursTo }, by)),
-        ];
-        return addUp(parts);
-      })
+  const { by } = request;
+  return await inOneMoment(db, async (moment) =>
+    addUp(
+      await inParts(
+        request,
+        { closed: await closedBefore(moment), since: 0 },
+        (part) => sumRaw(moment, part, by),
+        (part) => sumHours(moment, 'usage_hour', part, groupOf(by, 'hour')),
+      ),
+    ),
   );
 }
 
 /**
  * Adds usage up between two times by the labels of its requests: one with several labels counts under each, one without under
- * none. Only usage has labels, so it costs a look at each row of the span.
+ * none.
  */
 export async function sumUsageByTag(
   db: Db,
   request: UsageFilter & { readonly from: number; readonly to: number },
 ): Promise<readonly UsageSum[]> {
-  const rows = await rawUsage(db, request)
-    .where('tags', 'is not', null)
-    .select((of) => of.ref('tags').$notNull().as('tags'))
-    .select(sumsOf(sql`count(*)`))
-    .groupBy('tags')
-    .execute();
-  return addUp(rows.flatMap(({ tags, ...sums }) => listOf(tags)!.map((group) => ({ ...sums, group }))));
+  return await inOneMoment(db, async (moment) =>
+    addUp(
+      await inParts(
+        request,
+        { closed: await closedBefore(moment), since: await tagsSince(moment) },
+        (part) => sumRawTags(moment, part),
+        (part) => sumHours(moment, 'usage_tag_hour', part, sql<string>`tag`),
+      ),
+    ),
+  );
+}
+
+type Part = UsageFilter & { readonly from: number; readonly to: number };
+
+/** The ends from rows, and the whole hours between them that are summed up. */
+async function inParts(
+  request: Part,
+  { closed, since }: { readonly closed: number; readonly since: number },
+  raw: (part: Part) => Promise<readonly SumRow[]>,
+  hours: (part: Part) => Promise<readonly SumRow[]>,
+): Promise<readonly SumRow[]> {
+  const { from, to } = request;
+  const hoursFrom = Math.min(Math.max(Math.ceil(from / hourMs) * hourMs, since), to);
+  const hoursTo = Math.max(hoursFrom, Math.min(Math.floor(to / hourMs) * hourMs, closed));
+  return [
+    ...(await raw({ ...request, to: hoursFrom })),
+    ...(await hours({ ...request, from: hoursFrom, to: hoursTo })),
+    ...(await raw({ ...request, from: hoursTo })),
+  ];
 }
 
 type Grouping = 'model' | 'key' | 'account' | 'day' | undefined;
@@ -76,21 +94,30 @@ type SumRow = Readonly<Record<'requests' | TokenColumn | 'cost' | 'uncharged', b
   readonly group: string | bigint;
 };
 
-function sumRaw(
-  db: Db,
-  filter: UsageFilter & { readonly from: number; readonly to: number },
-  by: Grouping,
-): Promise<readonly SumRow[]> {
-  if (filter.from >= filter.to) return Promise.resolve([]);
+async function sumRaw(db: Db, filter: Part, by: Grouping): Promise<readonly SumRow[]> {
+  if (filter.from >= filter.to) return [];
+  await refuseRemoved(db, filter, await keptSinceOf(db));
   const group = groupOf(by, 'ended_at');
-  return rawUsage(db, filter)
+  return await rawUsage(db, filter)
     .select(group.as('group'))
     .select(sumsOf(sql`count(*)`))
     .groupBy(group)
     .execute();
 }
 
-function rawUsage(db: Db, filter: UsageFilter & { readonly from: number; readonly to: number }) {
+async function sumRawTags(db: Db, filter: Part): Promise<readonly SumRow[]> {
+  if (filter.from >= filter.to) return [];
+  await refuseRemoved(db, filter, await keptSinceOf(db));
+  const rows = await rawUsage(db, filter)
+    .where('tags', 'is not', null)
+    .select((of) => of.ref('tags').$notNull().as('tags'))
+    .select(sumsOf(sql`count(*)`))
+    .groupBy('tags')
+    .execute();
+  return rows.flatMap(({ tags, ...sums }) => listOf(tags)!.map((group) => ({ ...sums, group })));
+}
+
+function rawUsage(db: Db, filter: Part) {
   let query = db
     .selectFrom('account')
     .crossJoin('usage') // by account, as in sumUsageByHour
@@ -106,14 +133,14 @@ function rawUsage(db: Db, filter: UsageFilter & { readonly from: number; readonl
 
 function sumHours(
   db: Db,
-  filter: UsageFilter & { readonly from: number; readonly to: number },
-  by: Grouping,
+  table: 'usage_hour' | 'usage_tag_hour',
+  filter: Part,
+  group: RawBuilder<string | bigint>,
 ): Promise<readonly SumRow[]> {
   if (filter.from >= filter.to) return Promise.resolve([]);
-  const group = groupOf(by, 'hour');
   const hour = filter.accountId === undefined ? hourOfAll : sql<bigint>`hour`;
-  let query = db
-    .selectFrom('usage_hour')
+  let query = (db as Kysely<Pick<Database, 'usage_hour'>>)
+    .selectFrom(table as 'usage_hour') // both have these columns
     .select(group.as('group'))
     .select(sumsOf(sql`sum(requests)`))
     .where(hour, '>=', BigInt(filter.from))

@@ -107,6 +107,8 @@ export interface TableFacts<Name extends string = string> {
   readonly indexes?: Readonly<Record<string, readonly Name[] | Index>>;
   /** Rows are only added; `isAppendOnly` has triggers of its own (triggers.ts). */
   readonly isImmutable?: boolean;
+  /** A condition on `old` under which an immutable row may be deleted all the same. */
+  readonly mayBeDeleted?: string;
   /** PostgreSQL: rewritten with every batch, so room on the page keeps the new version beside the old one, and the index as it is. */
   readonly isRewritten?: boolean;
   /** PostgreSQL: not in its log, so empty after a crash of the server and on its standbys. */

@@ -1,7 +1,7 @@
 /** The statements that create the tables of an empty database, from their description. */
 import type { Column, Kind, Table } from './column.ts';
 import { columnsOf, tables, type TableName } from './tables.ts';
-import { appendOnly, immutable, notifiedChanges, usagePartitions } from './triggers.ts';
+import { appendOnly, immutable, notifiedChanges, retention, usagePartitions } from './triggers.ts';
 
 export type SchemaDialect = 'sqlite' | 'postgres';
 
@@ -9,6 +9,7 @@ export function createSchema(dialect: SchemaDialect): readonly string[] {
   return [
     ...(Object.keys(tables) as TableName[]).flatMap((name) => createTable(name, dialect)),
     ...appendOnly[dialect],
+    ...retention[dialect],
     ...(dialect === 'postgres' ? [...notifiedChanges, ...usagePartitions] : []),
   ];
 }
@@ -27,7 +28,9 @@ export function createTable(name: TableName, dialect: SchemaDialect): readonly s
   return [
     `create${dialect === 'postgres' && facts.isUnlogged === true ? ' unlogged' : ''} table "${name}" (${body.join(', ')})${isPartitioned ? ` partition by range ("${partitionedBy}")` : storage(tables[name], dialect)}`,
     ...Object.keys(indexes).map((suffix) => createIndex(name, suffix)),
-    ...(facts.isImmutable === true ? immutable(name, dialect, isPartitioned) : []),
+    ...(facts.isImmutable === true
+      ? immutable(name, dialect, { isPartitioned, mayBeDeleted: facts.mayBeDeleted })
+      : []),
   ];
 }
 

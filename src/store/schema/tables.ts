@@ -255,6 +255,7 @@ const usage = table(
       client_id: { on: ['account_id', 'client_id'], where: 'client_id is not null' },
     },
     isImmutable: true, // M7
+    mayBeDeleted: 'old.ended_at < (select kept_since from usage_retention)',
     partitionedBy: 'request_id',
   },
 );
@@ -342,6 +343,31 @@ const usage_tags = table({ since: time });
 
 /** One row: hours before it may predate quarters and labels; 0: none do. */
 const usage_quarters = table({ since: time.primary });
+
+/**
+ * One row: details of requests that ended before are not kept, only their sums (decision 037). It only grows. `removed_at` is when
+ * their rows were all removed, null: not yet.
+ */
+const usage_retention = table({ kept_since: time.primary, removed_at: time.null });
+
+/** What removed rows of usage add up to: of one account, day, model and key, with the same labels and charged to the same budgets. */
+const pruned_usage = table(
+  {
+    /** The request id of one of them. */
+    id: bytes.primary,
+    account_id: text,
+    /** Start of the UTC day in which they started: periods of budgets are made of such days. */
+    day: time,
+    model_id: text,
+    key_id: text,
+    tags: text.null,
+    key_budget: text.as<BudgetPeriod>().null,
+    account_budget: text.as<BudgetPeriod>().null,
+    member_budget: text.null,
+    ...sums,
+  },
+  { indexes: { account: ['account_id', 'day'] }, isImmutable: true },
+);
 
 /** Rates that an account has instead of the list prices, in microcents per million tokens. */
 const account_price = table(
@@ -1084,6 +1110,8 @@ export const tables = {
   usage_days,
   usage_tags,
   usage_quarters,
+  usage_retention,
+  pruned_usage,
   account_price,
   added_backend,
   kept_item,

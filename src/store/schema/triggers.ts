@@ -2,15 +2,21 @@
 
 type Dialect = 'sqlite' | 'postgres';
 
-/** M7: rows of the ledger, and documents that have been issued, are only added. */
-export function immutable(table: string, dialect: Dialect, isPartitioned: boolean): readonly string[] {
+/** M7: rows of the ledger, and documents that have been issued, are only added; and deleted where `mayBeDeleted` says so. */
+export function immutable(
+  table: string,
+  dialect: Dialect,
+  { isPartitioned, mayBeDeleted }: { readonly isPartitioned: boolean; readonly mayBeDeleted: string | undefined },
+): readonly string[] {
   if (dialect === 'sqlite')
-    return ['update', 'delete'].map(
-      (change) =>
-        `create trigger ${table}_no_${change} before ${change} on ${table} begin select raise(abort, '${table} is immutable'); end`,
-    );
+    return ['update', 'delete'].map((change) => {
+      const when = change === 'delete' && mayBeDeleted !== undefined ? ` when (${mayBeDeleted}) is not true` : '';
+      return `create trigger ${table}_no_${change} before ${change} on ${table}${when} begin select raise(abort, '${table} is immutable'); end`;
+    });
+  const unless =
+    mayBeDeleted === undefined ? '' : `if tg_op = 'DELETE' then if ${mayBeDeleted} then return old; end if; end if; `;
   return [
-    `create function ${table}_is_immutable() returns trigger language plpgsql as $$ begin raise exception '${table} is immutable'; end $$`,
+    `create function ${table}_is_immutable() returns trigger language plpgsql as $$ begin ${unless}raise exception '${table} is immutable'; end $$`,
     // Row triggers do not see it.
     `create trigger ${table}_no_truncate before truncate on ${table} for each statement execute function ${table}_is_immutable()`,
     // Partitions have their own.
@@ -47,6 +53,59 @@ export const appendOnly: Readonly<Record<Dialect, readonly string[]>> = {
      for each row execute function audit_log_is_append_only()`,
     `create trigger audit_log_no_truncate before truncate on audit_log
      for each statement execute function audit_log_is_append_only()`,
+  ],
+};
+
+const removed = 'request from before the retention of usage';
+const summedUp = 'usage from before its retention is summed up for good';
+
+/**
+ * Decision 037. A row that ended before the retention is not added: it may have been there and have been removed, and settling twice
+ * is settling once (M3). The sums of hours before it stay, because there are no rows to make them of. The retention only grows.
+ */
+export const retention: Readonly<Record<Dialect, readonly string[]>> = {
+  sqlite: [
+    `create trigger usage_not_removed before insert on usage when new.ended_at < (select kept_since from usage_retention)
+     begin select raise(abort, '${removed}'); end`,
+    ...['usage_hour', 'usage_tag_hour'].flatMap((table) =>
+      ['update', 'delete'].map(
+        (change) =>
+          `create trigger ${table}_no_${change} before ${change} on ${table} when old.hour < (select kept_since from usage_retention)
+           begin select raise(abort, '${summedUp}'); end`,
+      ),
+    ),
+    `create trigger usage_retention_grows before update on usage_retention when new.kept_since < old.kept_since
+     begin select raise(abort, 'usage_retention only grows'); end`,
+    `create trigger usage_retention_no_delete before delete on usage_retention
+     begin select raise(abort, 'usage_retention only grows'); end`,
+  ],
+  postgres: [
+    `create function usage_is_not_removed() returns trigger language plpgsql as $$ begin
+       if exists (select 1 from added where ended_at < (select kept_since from usage_retention)) then
+         raise exception '${removed}' using errcode = 'check_violation';
+       end if;
+       return null;
+     end $$`,
+    // Once for a batch: a look for every row would cost each settlement.
+    `create trigger usage_not_removed after insert on usage referencing new table as added
+     for each statement execute function usage_is_not_removed()`,
+    `create function usage_is_summed_up() returns trigger language plpgsql as $$ begin
+       if old.hour < (select kept_since from usage_retention) then
+         raise exception '${summedUp}' using errcode = 'check_violation';
+       end if;
+       if tg_op = 'DELETE' then return old; end if;
+       return new;
+     end $$`,
+    ...['usage_hour', 'usage_tag_hour'].map(
+      (table) =>
+        `create trigger ${table}_no_change before update or delete on ${table} for each row execute function usage_is_summed_up()`,
+    ),
+    `create function usage_retention_only_grows() returns trigger language plpgsql as $$ begin
+       if tg_op = 'UPDATE' then if new.kept_since >= old.kept_since then return new; end if; end if;
+       raise exception 'usage_retention only grows';
+     end $$`,
+    `create trigger usage_retention_grows before update or delete on usage_retention
+     for each row execute function usage_retention_only_grows()`,
   ],
 };
 

@@ -1,12 +1,14 @@
 /** Whether the roll-ups of usage match its rows. Reads a day, or a week of one account, at a time. */
-import type { Kysely } from 'kysely';
+import { sql, type Kysely } from 'kysely';
 import type { Database } from '../database.ts';
 import { firstEnd } from '../reports/account-usage.ts';
 import { sumTagsByHour, sumUsageByHour, tagsSince } from '../reports/roll-ups.ts';
 import { hourMs, nextDay, startOfDay } from '../../platform/calendar/time-zone.ts';
 import {
+  addSums,
   closedBefore,
   hourOfAll,
+  listOf,
   quarterColumns,
   sumColumns,
   type QuarterColumn,
@@ -23,11 +25,36 @@ type Report = (difference: Difference) => void;
 export interface RollUpOptions {
   /** Rows lie in months that they should not: all are searched, which is slow. */
   readonly everywhere: boolean;
+  /** Rows that ended before may be removed. */
+  readonly keptSince: number;
+  /** What all that ended before came to. */
+  readonly older: OlderUsage;
+}
+
+type OlderRow = Sums &
+  Readonly<Record<'account_id' | 'model_id' | 'key_id', string>> & { readonly tags: string | null };
+
+/** What ended before the retention, by account, model and key, and by label: how it is spread in time is only in the roll-ups. */
+export class OlderUsage {
+  readonly all = new Map<string, Row>();
+  readonly labelled = new Map<string, Row>();
+
+  add({ tags, account_id, model_id, key_id, ...row }: OlderRow): void {
+    const sums = Object.fromEntries(sumColumns.map((column) => [column, row[column]])) as unknown as Sums;
+    const add = (to: Map<string, Row>, one: Row): void => {
+      const name = nameOf(one);
+      const there = to.get(name);
+      to.set(name, there === undefined ? one : addSums(there, one));
+    };
+    add(this.all, { ...sums, account_id, model_id, key_id });
+    for (const tag of listOf(tags) ?? []) add(this.labelled, { ...sums, account_id, model_id, key_id, tag });
+  }
 }
 
 /** Resolves with the number of hours of usage_hour that were compared. */
 export async function verifyRollUps(db: Db, options: RollUpOptions, report: Report): Promise<number> {
   const hours = await compareHours(db, options, report);
+  if (options.keptSince > 0) await compareOlder(db, options, report);
   await compareDays(db, options, report);
   return hours;
 }
@@ -43,11 +70,11 @@ type Row = Sums &
   };
 
 /** Closed hours of both tables, a day at a time. */
-async function compareHours(db: Db, { everywhere }: RollUpOptions, report: Report): Promise<number> {
+async function compareHours(db: Db, { everywhere, keptSince }: RollUpOptions, report: Report): Promise<number> {
   const closed = await closedBefore(db);
   const labelledSince = await tagsSince(db);
   const seen = new Set<number>();
-  for (let start = await firstHour(db); start < closed; start += 24 * hourMs) {
+  for (let start = Math.max(await firstHour(db), keptSince); start < closed; start += 24 * hourMs) {
     const end = Math.min(start + 24 * hourMs, closed);
     const stored = (table: 'usage_hour' | 'usage_tag_hour', from: number) =>
       db
@@ -67,6 +94,20 @@ async function compareHours(db: Db, { everywhere }: RollUpOptions, report: Repor
     }
   }
   return seen.size;
+}
+
+/** All hours before the retention together: their rows may be removed. */
+async function compareOlder(db: Db, { keptSince, older }: RollUpOptions, report: Report): Promise<void> {
+  for (const [table, expected, columns] of [
+    ['usage_hour', older.all, ['account_id', 'model_id', 'key_id']],
+    ['usage_tag_hour', older.labelled, ['account_id', 'model_id', 'key_id', 'tag']],
+  ] as const) {
+    const by = sql.join(columns.map((column) => sql.ref(column)));
+    const { rows } = await sql<Row>`
+      select ${by}, ${sql.join(sumColumns.map((column) => sql`sum(${sql.ref(column)}) as ${sql.ref(column)}`))}
+      from ${sql.table(table)} where ${hourOfAll} < ${BigInt(keptSince)} group by ${by}`.execute(db);
+    compare(table, [...expected.values()], rows, report);
+  }
 }
 
 /** The earliest hour in any of the tables. */
@@ -102,11 +143,11 @@ async function compareDays(db: Db, options: RollUpOptions, report: Report): Prom
 async function compareDaysOf(
   db: Db,
   { accountId, timeZone, until }: { readonly accountId: string; readonly timeZone: string; readonly until: number },
-  { everywhere }: RollUpOptions,
+  { everywhere, keptSince }: RollUpOptions,
   report: Report,
 ): Promise<void> {
-  // Reads only the rows.
-  const places = { closed: 0, tagsSince: 0, days: undefined };
+  // Reads only the rows, and of those that may be removed the hours.
+  const places = { closed: keptSince, tagsSince: 0, days: undefined, keptSince };
   for (let start = startOfDay(timeZone, await firstDay(db, accountId, until)); start < until;) {
     const bounds = [start];
     while (bounds.length <= daysAtOnce && bounds.at(-1)! < until) bounds.push(nextDay(timeZone, bounds.at(-1)!));
@@ -166,6 +207,7 @@ function compare(table: string, expected: readonly Row[], found: readonly Row[],
 }
 
 function nameOf({ account_id: account, hour, day, model_id: model, key_id: key, tag }: Row): string {
-  const words = [new Date(Number(hour ?? day)).toISOString(), account, model, key];
+  const at = hour ?? day;
+  const words = [at === undefined ? 'before the retention' : new Date(Number(at)).toISOString(), account, model, key];
   return (tag === undefined ? words : [...words, tag]).join(' ');
 }

@@ -4,7 +4,8 @@ import type { Ending } from '../ledger.ts';
 import { leased } from '../repositories/accounts.ts';
 import { isInMonthsOf } from '../reports/usage-months.ts';
 import { verifyPayments } from './verify-payments.ts';
-import { verifyRollUps } from './verify-usage.ts';
+import { retentionOf } from '../retention/retention.ts';
+import { OlderUsage, verifyRollUps } from './verify-usage.ts';
 import type { Difference } from './difference.ts';
 import { BudgetTotals } from './verify-budgets.ts';
 import { timeOfUuid, uuidText } from '../../platform/ids/uuid.ts';
@@ -15,6 +16,8 @@ export interface Verification {
   readonly accounts: number;
   readonly transfers: number;
   readonly usageRows: number;
+  /** Requests whose rows are removed; what they come to is compared all the same. */
+  readonly prunedRequests: number;
   /** Hours of usage_hour that were compared. */
   readonly hours: number;
 }
@@ -44,13 +47,16 @@ export function verifyLedger(db: Kysely<Database>, options: VerifyOptions): Prom
       };
       const transfers = await sumTransfers(transaction);
       const budgets = await BudgetTotals.read(transaction);
-      const usage = await sumUsage(transaction, budgets, report);
+      const { keptSince } = await retentionOf(transaction);
+      const usage = await sumUsage(transaction, budgets, keptSince, report);
+      const prunedRequests = await addPruned(transaction, budgets, usage);
       for (const difference of budgets.differences()) report(difference);
       const accounts = await compareBalances(transaction, transfers.net, usage.cost, report);
       if (!options.owned) await refuseOpenRequests(transaction, report);
-      const hours = await verifyRollUps(transaction, { everywhere: usage.strays > 0 }, report);
+      const rollUps = { everywhere: usage.strays > 0, keptSince, older: usage.older };
+      const hours = await verifyRollUps(transaction, rollUps, report);
       await verifyPayments(transaction, report);
-      return { differences, accounts, transfers: transfers.count, usageRows: usage.count, hours };
+      return { differences, accounts, transfers: transfers.count, usageRows: usage.count, prunedRequests, hours };
     });
 }
 
@@ -79,13 +85,24 @@ async function sumTransfers(db: Kysely<Database>): Promise<{ net: Map<string, bi
   }
 }
 
-/** The cost of every account's usage; each row is checked on the way. `strays`: rows that a query by time does not find. */
+interface UsageTotals {
+  readonly cost: Map<string, bigint>;
+  readonly count: number;
+  /** Rows that a query by time does not find. */
+  readonly strays: number;
+  /** What ended before the retention. */
+  readonly older: OlderUsage;
+}
+
+/** The cost of every account's usage; each row is checked on the way. */
 async function sumUsage(
   db: Kysely<Database>,
   budgets: BudgetTotals,
+  keptSince: number,
   report: Report,
-): Promise<{ cost: Map<string, bigint>; count: number; strays: number }> {
+): Promise<UsageTotals> {
   const cost = new Map<string, bigint>();
+  const older = new OlderUsage();
   let count = 0;
   let strays = 0;
   let last = new Uint8Array(0);
@@ -96,6 +113,8 @@ async function sumUsage(
         'request_id',
         'account_id',
         'key_id',
+        'model_id',
+        'tags',
         'key_budget',
         'account_budget',
         'member_budget',
@@ -120,14 +139,41 @@ async function sumUsage(
     for (const row of rows) {
       add(cost, row.account_id, row.cost);
       budgets.add(row);
+      if (row.ended_at < BigInt(keptSince)) older.add({ ...row, requests: 1n });
       if (!isInMonthsOf(Number(row.ended_at), timeOfUuid(row.request_id))) strays += 1;
       for (const { what, expected, found } of faultsOf(row)) {
         report({ accountId: row.account_id, what: `usage ${uuidText(row.request_id)}: ${what}`, expected, found });
       }
     }
     count += rows.length;
-    if (rows.length < pageRows) return { cost, count, strays };
+    if (rows.length < pageRows) return { cost, count, strays, older };
     last = Uint8Array.from(rows.at(-1)!.request_id);
+  }
+}
+
+/** What removed rows came to counts as they did. Resolves with their number. */
+async function addPruned(
+  db: Kysely<Database>,
+  budgets: BudgetTotals,
+  { cost, older }: Pick<UsageTotals, 'cost' | 'older'>,
+): Promise<number> {
+  let count = 0n;
+  for (let last = new Uint8Array(0); ;) {
+    const rows = await db
+      .selectFrom('pruned_usage')
+      .selectAll()
+      .where('id', '>', last)
+      .orderBy('id')
+      .limit(pageRows)
+      .execute();
+    for (const row of rows) {
+      add(cost, row.account_id, row.cost);
+      budgets.add({ ...row, started_at: row.day });
+      older.add(row);
+      count += row.requests;
+    }
+    if (rows.length < pageRows) return Number(count);
+    last = Uint8Array.from(rows.at(-1)!.id);
   }
 }
 

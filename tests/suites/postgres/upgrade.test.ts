@@ -63,6 +63,7 @@ for (const earlier of earlierDatabases)
       '032-added-backends',
       '033-member-budgets',
       '034-peer-messages',
+      '035-usage-retention',
     ]);
     const upgraded = await schemaOf(url);
     assert.deepEqual(
@@ -100,5 +101,6 @@ test('while a process of an earlier version runs, its database is not brought up
     '032-added-backends',
     '033-member-budgets',
     '034-peer-messages',
+    '035-usage-retention',
   ]);
 });

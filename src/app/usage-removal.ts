@@ -1,0 +1,53 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+
+import type { RemovalCursor } from '../store/retention/removal.ts';
+import type { Store } from './stores.ts';
+
+export interface RemovalRun {
+  /** Rows that this run removed. */
+  readonly removed: number;
+  /** `elsewhere`: another process is at it. */
+  readonly state: 'done' | 'more' | 'elsewhere';
+}
+
+/** Removes what is older than the retention of usage, and gives the space back. It goes on where the last run ended. */
+export class UsageRemoval {
+  readonly #store: Pick<Store, 'repositories' | 'now'>;
+  #after: RemovalCursor | undefined;
+  /** The process before this one may have died between the rows and their space. */
+  #isSpaceDue = true;
+
+  constructor(store: Pick<Store, 'repositories' | 'now'>) {
+    this.#store = store;
+  }
+
+  /** Short transactions for a few seconds, and between them as much time for others. */
+  async run(forMs: number, signal?: AbortSignal): Promise<RemovalRun> {
+    const { repositories, now } = this.#store;
+    const endMs = performance.now() + forMs;
+    const isOver = (): boolean => signal?.aborted === true || performance.now() >= endMs;
+    let removed = 0;
+    if ((await repositories.retentionOf({})).keptSince === 0) return { removed, state: 'done' };
+    do {
+      const startMs = performance.now();
+      const step = await repositories.removeUsage({ after: this.#after, now: now() });
+      this.#after = step.next;
+      removed += step.removed;
+      if (step.removed > 0) this.#isSpaceDue = true;
+      if (step.state === 'elsewhere') return { removed, state: 'elsewhere' };
+      if (step.state === 'done') return { removed, state: await this.#freeSpace(isOver) };
+      await sleep(performance.now() - startMs);
+    } while (!isOver());
+    return { removed, state: 'more' };
+  }
+
+  async #freeSpace(isOver: () => boolean): Promise<'done' | 'more'> {
+    while (this.#isSpaceDue) {
+      const startMs = performance.now();
+      this.#isSpaceDue = (await this.#store.repositories.freeUsageSpace({})).isMore;
+      if (this.#isSpaceDue && isOver()) return 'more';
+      await sleep(performance.now() - startMs);
+    }
+    return 'done';
+  }
+}

@@ -1,0 +1,210 @@
+/**
+ * Removes the rows of usage that ended before the retention, a page at a time. One transaction adds what a page comes to and deletes
+ * it, so that rows and sums together are the same before and after it, whenever the process dies; whoever comes next goes on.
+ */
+import { sql, SqliteAdapter, type Insertable, type Kysely } from 'kysely';
+import { hourMs } from '../../platform/calendar/time-zone.ts';
+import type { Database } from '../database.ts';
+import { refundKey } from '../reports/reports.ts';
+import { sumColumns, type SumColumn } from '../reports/usage-expressions.ts';
+import { inMonthsOf } from '../reports/usage-months.ts';
+import { StoreError } from '../store-error.ts';
+import { retentionOf } from './retention.ts';
+
+type Db = Kysely<Database>;
+
+/** The last row that was looked at. */
+export interface RemovalCursor {
+  /** With a later one, everything is looked at again. */
+  readonly keptSince: number;
+  readonly accountId: string;
+  readonly endedAt: number;
+  readonly requestId: Uint8Array;
+}
+
+export interface Removal {
+  readonly removed: number;
+  /** `more`: call it again, with `next`. `elsewhere`: another process is at it. */
+  readonly state: 'done' | 'more' | 'elsewhere';
+  readonly next?: RemovalCursor | undefined;
+}
+
+/** What a settlement waits for at most: some ten milliseconds of deleting. */
+const rowsAtOnce = 500;
+const accountsAtOnce = 200;
+
+/**
+ * Removes at most a few hundred rows, in one short transaction. Rows stay that something still needs: those of a refunded request
+ * (reports and credit notes name its model, key and labels), and those of an hour in which money of the account was moved (the
+ * list of its movements splits the hour there).
+ */
+export async function removeUsage(
+  db: Db,
+  { after: last, now }: { readonly after?: RemovalCursor | undefined; readonly now: number },
+): Promise<Removal> {
+  const { keptSince, removedAt } = await retentionOf(db);
+  const after = last?.keptSince === keptSince ? last : undefined;
+  if (removedAt !== null) return { removed: 0, state: 'done' };
+  const accounts = await db
+    .selectFrom('account')
+    .select('id')
+    .where('id', '>=', after?.accountId ?? '')
+    .orderBy('id')
+    .limit(accountsAtOnce)
+    .execute();
+  for (const { id: accountId } of accounts) {
+    const page = await pageOf(db, { accountId, keptSince, after: after?.accountId === accountId ? after : undefined });
+    const row = page.at(-1);
+    if (row === undefined) continue;
+    const removed = await removePage(db, accountId, page);
+    return {
+      removed,
+      state: 'more',
+      next: { keptSince, accountId, endedAt: Number(row.ended_at), requestId: Uint8Array.from(row.request_id) },
+    };
+  }
+  const account = accounts.at(-1);
+  if (account !== undefined && accounts.length === accountsAtOnce)
+    return {
+      removed: 0,
+      state: 'more',
+      next: { keptSince, accountId: account.id, endedAt: keptSince, requestId: new Uint8Array(0) },
+    };
+  await db
+    .updateTable('usage_retention')
+    .set({ removed_at: now })
+    .where('kept_since', '=', BigInt(keptSince))
+    .execute();
+  return { removed: 0, state: 'done' };
+}
+
+async function pageOf(
+  db: Db,
+  {
+    accountId,
+    keptSince,
+    after,
+  }: { readonly accountId: string; readonly keptSince: number; readonly after: RemovalCursor | undefined },
+) {
+  let query = db
+    .selectFrom('usage')
+    .select(['request_id', 'started_at', 'ended_at', 'model_id', 'key_id', 'tags'])
+    .select(['key_budget', 'account_budget', 'member_budget'])
+    .select(['prompt_tokens', 'cached_tokens', 'completion_tokens', 'reasoning_tokens', 'cost', 'uncharged'])
+    .where('account_id', '=', accountId)
+    .where('ended_at', '<', BigInt(keptSince))
+    .where(inMonthsOf(db, { to: keptSince }))
+    .orderBy('ended_at')
+    .orderBy('request_id')
+    .limit(rowsAtOnce);
+  if (after !== undefined) {
+    const { endedAt, requestId } = after;
+    query = query
+      .where('ended_at', '>=', BigInt(endedAt))
+      .where((is) => is(is.refTuple('ended_at', 'request_id'), '>', is.tuple(BigInt(endedAt), requestId)));
+  }
+  return await query.execute();
+}
+
+type RemovedRow = Awaited<ReturnType<typeof pageOf>>[number];
+
+async function removePage(db: Db, accountId: string, page: readonly RemovedRow[]): Promise<number> {
+  return await db.transaction().execute(async (transaction) => {
+    const refunded = await refundedOf(transaction, page);
+    const moved = await hoursWithMovements(transaction, accountId, page);
+    const rows = page.filter((row) => !refunded.has(hexOf(row.request_id)) && !moved.has(hourOf(row.ended_at)));
+    if (rows.length === 0) return 0;
+    const ids = rows.map((row) => row.request_id).sort(Buffer.compare);
+    const { numDeletedRows } = await transaction
+      .deleteFrom('usage')
+      .where('request_id', 'in', ids)
+      // PostgreSQL looks only in the partitions of these keys.
+      .where('request_id', '>=', ids[0]!)
+      .where('request_id', '<=', ids.at(-1)!)
+      .executeTakeFirst();
+    if (numDeletedRows !== BigInt(rows.length))
+      throw new StoreError('conflict', 'rows of usage that were to be removed are gone');
+    await transaction.insertInto('pruned_usage').values(sumsOf(accountId, rows)).execute();
+    return rows.length;
+  });
+}
+
+const hexOf = (id: Uint8Array): string => Buffer.from(id).toString('hex');
+const hourOf = (at: bigint): bigint => at - (at % BigInt(hourMs));
+
+async function refundedOf(db: Db, page: readonly RemovedRow[]): Promise<ReadonlySet<string>> {
+  const keys = page.map((row) => `${refundKey}${hexOf(row.request_id)}`);
+  const rows = await db.selectFrom('transfer').select('idempotency_key').where('idempotency_key', 'in', keys).execute();
+  return new Set(rows.map((row) => row.idempotency_key.slice(refundKey.length)));
+}
+
+/** The hours of a page, which is in the order of time, in which money of the account was moved. */
+async function hoursWithMovements(
+  db: Db,
+  accountId: string,
+  page: readonly RemovedRow[],
+): Promise<ReadonlySet<bigint>> {
+  const from = hourOf(page[0]!.ended_at);
+  const to = hourOf(page.at(-1)!.ended_at) + BigInt(hourMs);
+  const hours = new Set<bigint>();
+  for (const side of ['debit_account', 'credit_account'] as const) {
+    const rows = await db
+      .selectFrom('transfer')
+      .select(sql<bigint>`at - at % ${sql.lit(hourMs)}`.as('hour'))
+      .distinct()
+      .where(side, '=', accountId)
+      .where('at', '>=', from)
+      .where('at', '<', to)
+      .execute();
+    for (const { hour } of rows) hours.add(hour);
+  }
+  return hours;
+}
+
+const dayMs = 24n * BigInt(hourMs);
+
+function sumsOf(accountId: string, rows: readonly RemovedRow[]): readonly Insertable<Database['pruned_usage']>[] {
+  const groups = new Map<string, Insertable<Database['pruned_usage']> & Record<SumColumn, bigint>>();
+  for (const row of rows) {
+    const { model_id, key_id, tags, key_budget, account_budget, member_budget } = row;
+    const day = row.started_at - (row.started_at % dayMs);
+    const group = { model_id, key_id, tags, key_budget, account_budget, member_budget };
+    const name = JSON.stringify([String(day), ...Object.values(group)]);
+    const sums =
+      groups.get(name) ??
+      ({ id: row.request_id, account_id: accountId, day, ...group, ...nothing } as Insertable<
+        Database['pruned_usage']
+      > &
+        Record<SumColumn, bigint>);
+    for (const column of sumColumns) sums[column] += column === 'requests' ? 1n : row[column];
+    groups.set(name, sums);
+  }
+  return [...groups.values()];
+}
+
+const nothing = Object.fromEntries(sumColumns.map((column) => [column, 0n])) as Record<SumColumn, bigint>;
+
+/** A megabyte or so. */
+const pagesAtOnce = 256;
+
+/**
+ * SQLite: returns a few of the file's free pages to the disk, in one short transaction; the file gets shorter when its log is folded
+ * into it. True: there are more.
+ */
+export async function freePages(db: Db): Promise<boolean> {
+  if (!(db.getExecutor().adapter instanceof SqliteAdapter)) return false;
+  const free = async (): Promise<number> =>
+    Number((await sql<{ readonly freelist_count: bigint }>`pragma freelist_count`.execute(db)).rows[0]!.freelist_count);
+  const before = await free();
+  if (before === 0) return false;
+  await db.transaction().execute(async (transaction) => {
+    // One step of the statement frees one page, and it is run step by step.
+    for (let pages = 0; pages < Math.min(before, pagesAtOnce); pages++)
+      await sql`pragma incremental_vacuum(1)`.execute(transaction);
+  });
+  const after = await free();
+  // The file itself gets shorter when the end of the log is folded in, which the next thousand pages would cause too.
+  if (after === 0) await sql`pragma wal_checkpoint(passive)`.execute(db);
+  // A file of another making may have no incremental vacuum: its free pages are used again.
+  return after > 0 && after < before;
+}
