@@ -133,6 +133,12 @@ export const suites = {
     about:
       "the engine's build for Vulkan: installed from the npm registry, and behind the service on a software device",
   },
+  workflows: {
+    minutes: 3,
+    fileMinutes: 2,
+    concurrency: 1,
+    about: 'the workflows of GitHub: linted',
+  },
   faults: {
     minutes: 20,
     fileMinutes: 5,
