@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
-import { chmodSync, mkdirSync, readFileSync, readdirSync, writeFileSync } from 'node:fs';
-import { delimiter, join, relative } from 'node:path';
+import { chmodSync, cpSync, existsSync, mkdirSync, readFileSync, readdirSync, writeFileSync } from 'node:fs';
+import { basename, delimiter, join, relative } from 'node:path';
 import { after, describe, test } from 'node:test';
 
 import { CommandFolder, assertNoStack } from '../cli/command.ts';
@@ -10,7 +10,8 @@ import { examplesOf } from './extract.ts';
 import type { Example } from './extract.ts';
 import { mainFile } from '../support/built.ts';
 import { slowness } from '../support/busy.ts';
-import { root } from '../support/repository.ts';
+import { inRepository, root } from '../support/repository.ts';
+import { assertMigrated, assertSameModels } from './migrated.ts';
 
 /**
  * The marked examples of README.md and docs/ do what they say. A marker is a comment on the line before the fence:
@@ -18,6 +19,7 @@ import { root } from '../support/repository.ts';
  * - `<!-- example: config -->`: a whole tokenhouse.yaml; the boot code takes it.
  * - `<!-- example: commands -->`: shell commands, run beside a service of the document's own; all of them succeed. The addresses of the
  *   default ports mean that service, `tkh_…` its first key, `TOKENHOUSE_URL` and `TOKENHOUSE_KEY` both.
+ *   What is in `tests/examples/files/<document>/` is in the folder where they run.
  * - `<!-- example: program -->` in docs/clients.md: `tests/clients/examples.test.ts` runs it.
  * - `<!-- example: python -->`: the suite `python` runs it.
  */
@@ -28,8 +30,12 @@ const documents = [
     .map((name) => join('docs', name)),
 ];
 const examples = documents.flatMap((file) => examplesOf(readFileSync(join(root, file), 'utf8'), relative('.', file)));
+const fileOf = (example: Example | undefined): string | undefined => example?.where.split(':')[0];
+const migration = join('docs', 'migrate.md');
+
 /** The service of one document: what its examples make, such as accounts, is not there for those of another. */
-let current: { readonly file: string; readonly service: TestService; readonly shims: string } | undefined;
+let current:
+  { readonly file: string; readonly service: TestService; readonly shims: string; output: string } | undefined;
 after(leave);
 
 async function serviceFor(file: string) {
@@ -43,7 +49,9 @@ async function serviceFor(file: string) {
     backends: [ { engine: scripted, scripts: [ { say: [ { text: "The capital of France is Paris." } ] } ] } ]`,
   });
   const shims = join(service.folder, 'bin');
-  current = { file, service, shims };
+  current = { file, service, shims, output: '' };
+  const files = inRepository('tests', 'examples', 'files', basename(file, '.md'));
+  if (existsSync(files)) cpSync(files, service.folder, { recursive: true });
   await service.start();
   mkdirSync(shims);
   const run = `exec '${process.execPath}' '${mainFile}' "$@"\n`;
@@ -66,7 +74,7 @@ describe('the documents', () => {
     assert.deepEqual([...kinds].toSorted(), ['commands', 'config', 'program', 'python']);
   });
 
-  for (const example of examples) {
+  for (const [index, example] of examples.entries()) {
     test(`${example.where} (${example.kind})`, async () => {
       switch (example.kind) {
         case 'config':
@@ -82,6 +90,13 @@ describe('the documents', () => {
           assert.fail(`'${example.kind}' is no kind of example; use config, commands, program or python`);
       }
     });
+    if (fileOf(example) === migration && fileOf(examples[index + 1]) !== migration) {
+      test('what they make of the exports of other gateways: keys, balances, budgets, models and prices', async () => {
+        assert.equal(current?.file, migration);
+        await assertMigrated(current.service, current.output);
+      });
+      test('a configuration of LiteLLM says the same in both forms', assertSameModels);
+    }
   }
 });
 
@@ -155,4 +170,5 @@ async function checkCommands({ text, where, language }: Example, expected: numbe
   });
   assertNoStack(output);
   assert.equal(code, expected, `${where}: ${output}`);
+  if (current !== undefined) current.output += output;
 }
