@@ -54,6 +54,7 @@ const lineSchema = Type.Object({
 const attemptSchema = Type.Object({
   backend: Type.String(),
   at_ms: Type.Integer({ description: 'From the start of the request.' }),
+  model: nullable(Type.String({ description: 'The model, where another one served the request.' })),
   error_code: nullable(Type.String({ description: 'What it failed with.' })),
   chosen: nullable(
     Type.Object(
@@ -70,6 +71,14 @@ const attemptSchema = Type.Object({
       { description: 'The figures by which it was chosen: it had the least expected time to the first token.' },
     ),
   ),
+});
+
+const fallbackSchema = Type.Object({
+  model: Type.String(),
+  reason: Type.String({
+    description: 'Code of the error that it failed with, or would have refused the request with.',
+  }),
+  skipped: Type.Boolean({ description: 'It was not tried: the request, its key or its credit does not fit it.' }),
 });
 
 const errorSchema = Type.Object(
@@ -90,6 +99,12 @@ export const receiptSchema = Type.Object({
   attempts: nullable(
     Type.Array(attemptSchema, {
       description: 'The backends that were tried, and why; null where the model has one and it answered.',
+    }),
+  ),
+  fallbacks: nullable(
+    Type.Array(fallbackSchema, {
+      description:
+        'The models that did not serve it, the one that was asked for first; null where that one did. `model` names the one that served and is charged, or the one that was asked for where none did.',
     }),
   ),
   tokens_counted: Type.Boolean({ description: 'Counted by the service, because the backend reported no usage.' }),
@@ -161,6 +176,7 @@ export function generationReceipt(
     key_name: keyName,
     backend: row.backend,
     attempts: row.attempts?.map(attemptObject) ?? null,
+    fallbacks: row.fallbacks?.map(({ model, reason, isSkipped }) => ({ model, reason, skipped: isSkipped })) ?? null,
     tokens_counted: row.counted,
     lines: lines.map(({ item, tokens, price, millionths }) => ({
       item,
@@ -198,9 +214,10 @@ function errorOf(code: string | null): GenerationReceipt['error'] {
   return { status, meaning, remedy, retry };
 }
 
-const attemptObject = ({ backend, atMs, failed, chosen }: UsageAttempt): Static<typeof attemptSchema> => ({
+const attemptObject = ({ backend, atMs, model, failed, chosen }: UsageAttempt): Static<typeof attemptSchema> => ({
   backend,
   at_ms: atMs,
+  model: model ?? null,
   error_code: failed,
   chosen:
     chosen === null
@@ -268,6 +285,13 @@ const endings: Readonly<Record<Ending, string>> = {
 
 function explanationOf(row: UsageRow, listCost: bigint): string {
   const sentences = [endings[row.ending]];
+  const [asked] = row.fallbacks ?? [];
+  if (asked !== undefined)
+    sentences.push(
+      asked.model === row.modelId
+        ? `None of its fallbacks could serve the request instead of "${asked.model}".`
+        : `"${row.modelId}" served it instead of "${asked.model}" (${asked.reason}), at its own prices.`,
+    );
   if (row.plan !== null) sentences.push(`The plan "${row.plan}" pays for this request, so no credit is used.`);
   else if (row.costMicrocents > 0n && row.costMicrocents < listCost)
     sentences.push(

@@ -23,6 +23,7 @@ export function modelOf(config: ModelConfig, inFile?: SamplingDefaults): Model {
     defaults: modelDefaults(config.defaults, inFile),
     capabilities: config.capabilities,
     zdrCapabilities: config.zdrCapabilities,
+    fallback: config.fallback.length === 0 ? undefined : config.fallback,
     deprecationDate: config.deprecationDate,
     dedicatedTo: config.dedicatedTo.length === 0 ? undefined : new Set(config.dedicatedTo),
   };

@@ -1,4 +1,5 @@
-import type { Prices } from '../catalog/pricing.ts';
+import type { Usage } from '../generation/event.ts';
+import { costMicrocents, type Prices } from '../catalog/pricing.ts';
 import { balanceAt, type Budget, type BudgetOwner, type Balance } from '../store/budget.ts';
 
 /** What a hold is made for: the payer, the largest possible prompt and answer, and the prices of tokens. */
@@ -60,3 +61,28 @@ export function budgetsOf({
 
 /** A hold starts with room for this many generated tokens, and is extended by as many (docs/money.md). */
 export const holdStepTokens = 2_048;
+
+/** What a plan pays for. */
+export const everything: Usage = {
+  promptTokens: Infinity,
+  cachedTokens: Infinity,
+  completionTokens: Infinity,
+  reasoningTokens: Infinity,
+};
+
+export interface Estimate {
+  readonly amount: bigint;
+  /** The largest usage that the amount pays for. */
+  readonly covered: Usage;
+}
+
+/** Bounded estimate of the fitted request: its input, and the smaller of its output and one step. */
+export function estimate(bill: Bill, promptTokens: number): Estimate {
+  const covered: Usage = {
+    promptTokens,
+    cachedTokens: 0,
+    completionTokens: Math.min(bill.completionTokensMax, holdStepTokens),
+    reasoningTokens: 0,
+  };
+  return { amount: costMicrocents(covered, bill.prices), covered };
+}

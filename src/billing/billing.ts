@@ -1,9 +1,7 @@
 import { ApiError, atCap } from '../platform/errors.ts';
-import type { Usage } from '../generation/event.ts';
 import type { FreeBalances, Ledger, UsageRow } from '../store/ledger.ts';
-import { costMicrocents } from '../catalog/pricing.ts';
-import { budgetsOf, hasBudget, holdStepTokens } from './bill.ts';
-import type { Bill, BudgetBill } from './bill.ts';
+import { budgetsOf, estimate, everything, hasBudget } from './bill.ts';
+import type { Bill, BudgetBill, Estimate } from './bill.ts';
 import { budgetRefusal } from './budget-refusal.ts';
 import { ceiledCents, flooredCents } from './cents.ts';
 import { LedgerHealth } from './ledger-health.ts';
@@ -373,27 +371,3 @@ const ledgerSilent = (cause?: unknown): ApiError =>
   new ApiError('internal_error', 'The ledger does not answer.', { retryAfterSeconds: 1, cause });
 
 const uncounted = (): Promise<undefined> => Promise.resolve(undefined);
-
-const everything: Usage = {
-  promptTokens: Infinity,
-  cachedTokens: Infinity,
-  completionTokens: Infinity,
-  reasoningTokens: Infinity,
-};
-
-interface Estimate {
-  readonly amount: bigint;
-  /** The largest usage that the amount pays for. */
-  readonly covered: Usage;
-}
-
-/** Bounded estimate of the fitted request: its input, and the smaller of its output and one step. */
-function estimate(bill: Bill, promptTokens: number): Estimate {
-  const covered: Usage = {
-    promptTokens,
-    cachedTokens: 0,
-    completionTokens: Math.min(bill.completionTokensMax, holdStepTokens),
-    reasoningTokens: 0,
-  };
-  return { amount: costMicrocents(covered, bill.prices), covered };
-}

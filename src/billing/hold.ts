@@ -4,7 +4,7 @@ import type { Usage } from '../generation/event.ts';
 import type { Ledger, UsageRow } from '../store/ledger.ts';
 import { Deadlines } from '../platform/deadlines.ts';
 import type { Deadline } from '../platform/deadlines.ts';
-import { holdStepTokens } from './bill.ts';
+import { estimate, holdStepTokens } from './bill.ts';
 import type { Bill } from './bill.ts';
 import { isCharged } from './endings.ts';
 
@@ -47,7 +47,7 @@ const settleDeadlineMs = 2_000;
 
 /** Money set aside for one request. It ends exactly once, by `settle` or by `close`. */
 export class Hold {
-  readonly #bill: Bill;
+  #bill: Bill;
   readonly #services: HoldServices;
   readonly #openLimit: Deadline;
   #heldMicrocents: bigint;
@@ -62,12 +62,13 @@ export class Hold {
     this.#covered = covered;
     this.#services = services;
     this.#openLimit = services.limits.open.begin(() => {
+      const { id, account, key, model, startedAt } = this.#bill;
       services.open({
-        requestId: bill.id,
-        accountId: bill.account.id,
-        keyId: bill.key.id,
-        modelId: bill.model.id,
-        startedAt: bill.startedAt,
+        requestId: id,
+        accountId: account.id,
+        keyId: key.id,
+        modelId: model.id,
+        startedAt,
         holdMicrocents: this.#heldMicrocents,
       });
     });
@@ -102,6 +103,34 @@ export class Hold {
     if (typeof taken === 'bigint') return this.#extend(usage, wanted, missing, taken);
     return taken.then((later) => {
       if (this.#state === 'open' && !this.#isClosing) return this.#extend(usage, wanted, missing, later);
+      this.#services.untake(later);
+      return false;
+    });
+  }
+
+  /**
+   * Another model serves the request, for the same payers: from here on its prices and lengths count. What is held is never less
+   * than before, and at least what the first step costs there. false: that cannot be held, and the bill is the one from before.
+   */
+  rebind(bill: Bill, promptTokens = bill.promptTokensMax): boolean | Promise<boolean> {
+    // A plan pays, whatever it costs.
+    if (bill.plan !== null) {
+      this.#bill = bill;
+      return true;
+    }
+    const { amount, covered } = estimate(bill, promptTokens);
+    const bind = (taken: bigint): boolean => {
+      this.#heldMicrocents += taken;
+      if (this.#heldMicrocents < amount) return false;
+      this.#bill = bill;
+      this.#covered = covered;
+      return true;
+    };
+    const missing = amount - this.#heldMicrocents;
+    const taken = missing > 0n ? this.#services.take(missing) : 0n;
+    if (typeof taken === 'bigint') return bind(taken);
+    return taken.then((later) => {
+      if (this.#state === 'open' && !this.#isClosing) return bind(later);
       this.#services.untake(later);
       return false;
     });

@@ -23,6 +23,8 @@ export interface Model {
   readonly capabilities: Capabilities;
   /** For requests with it (§4.2.3(5)); the same where the model offers no zero data retention. */
   readonly zdrCapabilities: Capabilities;
+  /** Ids of the models that may serve a request when no backend of this one can; absent: none. */
+  readonly fallback?: readonly string[] | undefined;
   /** `YYYY-MM-DD`: from 00:00:00 UTC of this day on the model is gone (contracts decision 25). */
   readonly deprecationDate: string | undefined;
   /** The accounts that have it to themselves; absent: every account has it. */

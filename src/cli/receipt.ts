@@ -54,6 +54,7 @@ function linesOf(receipt: GenerationReceipt): readonly string[] {
     `time     ${time(receipt.created_at)} to ${time(receipt.ended_at)}, ${receipt.total_ms} ms${receipt.latency_ms === null ? '' : `, first token after ${receipt.latency_ms} ms`}`,
     `end      ${receipt.ending}${receipt.finish_reason === null ? '' : `, ${receipt.finish_reason}`}${receipt.error_code === null ? '' : `, ${receipt.error_code}`}`,
     ...(receipt.error === null ? [] : [`when     ${receipt.error.meaning}`, `do       ${receipt.error.remedy}`]),
+    ...(receipt.fallbacks ?? []).map(fallbackLine),
     ...(receipt.attempts ?? []).map(attemptLine),
     '',
     ...table(
@@ -77,9 +78,14 @@ function linesOf(receipt: GenerationReceipt): readonly string[] {
   ];
 }
 
+/** Why this model did not serve it, in a line: `instead  of gpt-large, which failed with no_healthy_backends`. */
+const fallbackLine = ({ model, reason, skipped }: NonNullable<GenerationReceipt['fallbacks']>[number]): string =>
+  `instead  of ${model}, which ${skipped ? `was not tried: ${reason}` : `failed with ${reason}`}`;
+
 /** Why this backend, in a line: `backend  gpu-2, expected 120 ms: 900 tokens to read, 4,100 cached, 0 waiting, 3 running; 1 of 4`. */
 function attemptLine({
   backend,
+  model,
   error_code: failed,
   chosen,
 }: NonNullable<GenerationReceipt['attempts']>[number]): string {
@@ -88,5 +94,5 @@ function attemptLine({
       ? ''
       : `, first token expected after ${chosen.expected_ms} ms: ${chosen.tokens_uncached} tokens to read, ${chosen.tokens_cached} cached, ` +
         `${chosen.tokens_waiting} waiting there, ${chosen.running} running, ${chosen.tokens_per_second} tokens/s; rank ${chosen.rank}, one of ${chosen.of}`;
-  return `backend  ${backend}${failed === null ? '' : `, failed with ${failed}`}${why}`;
+  return `backend  ${backend}${model === null ? '' : ` of ${model}`}${failed === null ? '' : `, failed with ${failed}`}${why}`;
 }

@@ -10,6 +10,8 @@ export interface AnswerRecord {
   readonly accountId: string;
   readonly keyId: string;
   readonly modelId: string;
+  /** The models that did not serve it, the one that was asked for first; absent: that one did. */
+  readonly fallbacks?: readonly { readonly model: string; readonly reason: string }[];
   readonly api: string;
   readonly streamed: boolean;
   readonly ending: string;
@@ -95,6 +97,8 @@ export function createLog(sink: LineSink): LogOutput {
         account: record.accountId,
         key: record.keyId,
         model: record.modelId,
+        // Left out where it is undefined.
+        fallback_from: record.fallbacks?.[0]?.model,
         api: record.api,
         streamed: record.streamed,
         ending: record.ending,

@@ -7,15 +7,16 @@ import type { Budget, BudgetOwner } from './budget.ts';
 import type { AccountStatus, Ending, TransferKind } from './database.ts';
 import type { Recording } from './recordings.ts';
 import type { Row } from './schema/codec.ts';
-import type { UsageAttempt } from './schema/tables.ts';
+import type { UsageAttempt, UsageFallback } from './schema/tables.ts';
 
 export type { Ending, TransferKind };
 
-/** One request, one row, written once. `zdr` is left out where it is not known, `attempts` where there was no choice, `memberBudget` where there is none. */
-export type UsageRow = Omit<Row<'usage'>, 'zdr' | 'backendAttempts' | 'memberBudget'> & {
+/** One request, one row, written once. `zdr` is left out where it is not known, `attempts` where there was no choice, `memberBudget` where there is none, `fallbacks` where there was none. */
+export type UsageRow = Omit<Row<'usage'>, 'zdr' | 'backendAttempts' | 'memberBudget' | 'fallbacks'> & {
   readonly zdr?: boolean;
   readonly memberBudget?: string | null;
   readonly attempts?: readonly UsageAttempt[];
+  readonly fallbacks?: readonly UsageFallback[];
 };
 
 /** A request that has been running for more than 250 ms: listed so that it can be recorded after a crash. */

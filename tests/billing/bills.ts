@@ -20,8 +20,8 @@ export const used = (promptTokens: number, completionTokens: number): Usage => (
   completionTokens,
   reasoningTokens: 0,
 });
-export const costOf = (promptTokens: number, completionTokens: number): bigint =>
-  costMicrocents(used(promptTokens, completionTokens), prices);
+export const costOf = (promptTokens: number, completionTokens: number, at = prices): bigint =>
+  costMicrocents(used(promptTokens, completionTokens), at);
 
 export function bill(
   accountId: string,
@@ -44,7 +44,7 @@ export function bill(
 }
 
 export function receipt(
-  { id, account }: Bill,
+  { id, account, prices: at }: Bill,
   promptTokens: number,
   completionTokens: number,
   ending: Receipt['ending'],
@@ -55,9 +55,9 @@ export function receipt(
     promptTokens,
     completionTokens,
     finish: ending === 'finished' ? 'stop' : null,
-    inputPrice: prices.input,
-    outputPrice: prices.output,
-    cacheReadPrice: prices.cacheRead,
+    inputPrice: at.input,
+    outputPrice: at.output,
+    cacheReadPrice: at.cacheRead,
   });
 }
 

@@ -27,6 +27,17 @@ const step = fc.oneof(
     }),
   },
   { weight: 5, arbitrary: fc.record({ do: fc.constant('cover' as const), hold: fc.nat(), tokens: fc.nat(3_000) }) },
+  {
+    weight: 3,
+    arbitrary: fc.record({
+      do: fc.constant('rebind' as const),
+      hold: fc.nat(),
+      promptTokens: fc.nat(2_000),
+      completionTokensMax: fc.integer({ min: 1, max: 6_000 }),
+      inputPrice: fc.nat(9),
+      outputPrice: fc.nat(9),
+    }),
+  },
   { weight: 3, arbitrary: fc.record({ do: fc.constant('settle' as const), hold: fc.nat(), tokens: fc.nat(200) }) },
   {
     weight: 3,
@@ -57,11 +68,27 @@ type Step = typeof step extends fc.Arbitrary<infer S> ? S : never;
 
 interface ActiveRequests {
   readonly account: number;
-  readonly bill: Bill;
+  bill: Bill;
   readonly hold: Hold;
   promptTokens: number;
   completionTokens: number;
 }
+
+/** The bill of the same request for a model with other prices. */
+const rebound = (of: Bill, step: Extract<Step, { do: 'rebind' }>): Bill => ({
+  ...of,
+  model: { id: 'other' },
+  prices: {
+    input: BigInt(step.inputPrice) * 1_000_000n,
+    output: BigInt(step.outputPrice) * 1_000_000n,
+    cacheRead: 0n,
+  },
+  promptTokensMax: step.promptTokens,
+  completionTokensMax: step.completionTokensMax,
+});
+
+const firstStepOf = ({ prices, promptTokensMax, completionTokensMax }: Bill): bigint =>
+  costOf(promptTokensMax, Math.min(completionTokensMax, holdStepTokens), prices);
 
 /** The counter's accounts of one run, and what they should have. */
 class Run {
@@ -116,6 +143,20 @@ class Run {
         one.completionTokens += step.tokens;
         return await one.hold.cover(used(one.promptTokens, one.completionTokens));
       }
+      case 'rebind': {
+        const one = this.running[step.hold % this.running.length];
+        if (one === undefined) return false;
+        const before = one.hold.heldMicrocents;
+        const to = rebound(one.bill, step);
+        const bound = one.hold.rebind(to);
+        const isHeld = typeof bound === 'boolean' ? bound : await bound;
+        assert.ok(one.hold.heldMicrocents >= before, 'what is held is never less than before');
+        if (!isHeld) return false;
+        assert.ok(one.hold.heldMicrocents >= firstStepOf(to), 'at least the first step of the other model is held');
+        // Another model begins anew.
+        Object.assign(one, { bill: to, promptTokens: step.promptTokens, completionTokens: 0 });
+        return true;
+      }
       case 'settle': {
         const one = this.#end(step.hold);
         if (one === undefined) return false;
@@ -155,7 +196,7 @@ class Run {
 
   /** M2: the charge is the price of what was used, and never more than was held; `check` compares with the ledger. */
   #charge(one: ActiveRequests, completionTokens: number | undefined): void {
-    const price = completionTokens === undefined ? 0n : costOf(one.promptTokens, completionTokens);
+    const price = completionTokens === undefined ? 0n : costOf(one.promptTokens, completionTokens, one.bill.prices);
     const due = price < one.hold.heldMicrocents ? price : one.hold.heldMicrocents;
     this.balance[one.account]! -= due;
   }
@@ -222,8 +263,13 @@ function expectation(run: Run, step: Step): boolean | undefined {
       if (one === undefined) return false;
       // Covered while there is enough for what was used; how far ahead the hold is extended is its own business.
       return (
-        costOf(one.promptTokens, one.completionTokens + step.tokens) <= one.hold.heldMicrocents + free(one.account)
+        costOf(one.promptTokens, one.completionTokens + step.tokens, one.bill.prices) <=
+        one.hold.heldMicrocents + free(one.account)
       );
+    }
+    case 'rebind': {
+      const one = run.running[step.hold % run.running.length];
+      return one !== undefined && firstStepOf(rebound(one.bill, step)) <= one.hold.heldMicrocents + free(one.account);
     }
     case 'debit':
       return free(step.account) >= BigInt(step.microcents);

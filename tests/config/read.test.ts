@@ -271,6 +271,21 @@ models:
     model('    deprecation_date: ‸31.12.2026\n'),
     /deprecation_date is "31.12.2026".*for example deprecation_date: 2027/,
   ],
+  [model('    fallback: [ ‸A ]\n'), /"A" is the model itself/],
+  [model('    fallback: [ ‸b ]\n'), /there is no model "b"/],
+  [
+    `${model('    fallback: [ B, ‸b ]\n')}${model('').slice('models:\n'.length).replace('id: a', 'id: b')}`,
+    /"b" is listed twice/,
+  ],
+  [
+    `${model('    fallback: [ ‸b ]\n')}${model('    capabilities: { embeddings: { supported: true } }\n').slice('models:\n'.length).replace('id: a', 'id: b')}`,
+    /"b" generates no text/,
+  ],
+  [
+    `${model('    fallback: ‸[ b ]\n    capabilities: { embeddings: { supported: true } }\n')}${model('').slice('models:\n'.length).replace('id: a', 'id: b')}`,
+    /no substitute/,
+  ],
+  [model(`    fallback: ‸[ ${Array.from({ length: 9 }, (_, index) => `m${index}`).join(', ')} ]\n`), /at most 8/],
   [model('    display_name: ‸5\n'), /put it in quotes/],
   [model('    template: { default_system: ‸no }\n'), /must be none or template/],
   // Prices.

@@ -102,6 +102,7 @@ test('the service starts on every earlier database: balances, budgets and the lo
       '033-member-budgets',
       '034-peer-messages',
       '035-usage-retention',
+      '036-fallbacks',
     ]);
     const { id, available } = customers[0]!;
     assert.equal(await balanceOf(store, id), BigInt(available));

@@ -205,12 +205,14 @@ const maxOutputTokens: Setting<number | null> = {
   read: (written = null) => written as number | null,
 };
 
+const modelIdPattern = '^[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,127}$';
+
 const model = (scriptSchema: SchemaNode) =>
   group(
     'a model that is served',
     {
       id: required(
-        textLike('^[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,127}$', 'the value of `model` in requests', {
+        textLike(modelIdPattern, 'the value of `model` in requests', {
           example: 'my-model',
         }),
       ),
@@ -245,6 +247,12 @@ const model = (scriptSchema: SchemaNode) =>
           'whether the system message that the template adds by default is used',
           { default: 'template', example: 'none' },
         ),
+      }),
+      fallback: list(textLike(modelIdPattern, 'the id of a model', { example: 'my-other-model' }), {
+        maxItems: 8,
+        example: ['my-other-model'],
+        description:
+          'models that may serve a request when no backend of this one can, in this order; each only where the key may use it and it can do what the request asks for; the answer names it, and its prices count; the `fallback` of those models is not followed',
       }),
       backends: required(backends(scriptSchema)),
     },
@@ -316,9 +324,42 @@ export const models = (scriptSchema: SchemaNode) =>
             `the id "${id}" is the same as "${earlier.id}" (case is ignored), so requests would be ambiguous; rename one`,
           ),
       );
+      reportFallbacks(entries, at, report);
       return entries.map(([, each]) => each);
     },
   );
+
+interface FallbackConfig extends Pick<ReturnType<typeof capabilitiesOf>, 'capabilities'> {
+  readonly id: string;
+  readonly fallback: readonly string[];
+}
+
+/** A fallback is another model that generates text, named once. */
+function reportFallbacks(
+  entries: readonly (readonly [number, FallbackConfig])[],
+  at: Path,
+  report: Reading['report'],
+): void {
+  const byId = new Map(entries.map(([, entry]) => [entry.id.toLowerCase(), entry]));
+  const measures = ({ capabilities: { embeddings, rerank } }: FallbackConfig): boolean =>
+    embeddings.supported || rerank.supported;
+  for (const [index, entry] of entries) {
+    const { id, fallback } = entry;
+    if (fallback.length > 0 && measures(entry))
+      report([...at, index, 'fallback'], 'vectors and scores of another model are no substitute; remove the line');
+    for (const [place, other] of fallback.entries()) {
+      const name = other.toLowerCase();
+      const inFile = [...at, index, 'fallback', place];
+      const meant = byId.get(name);
+      if (name === id.toLowerCase()) report(inFile, `"${other}" is the model itself; name another one, or remove it`);
+      else if (meant === undefined)
+        report(inFile, `there is no model "${other}"; write the id of one under models, or remove it`);
+      else if (fallback.findIndex((each) => each.toLowerCase() === name) < place)
+        report(inFile, `"${other}" is listed twice; keep the first`);
+      else if (measures(meant)) report(inFile, `"${other}" generates no text; name another model, or remove it`);
+    }
+  }
+}
 
 export type ModelConfig = ValueOf<ReturnType<typeof models>>[number];
 export type PricingConfig = ModelConfig['pricing'];

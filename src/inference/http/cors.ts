@@ -24,6 +24,7 @@ export const exposedHeaders: readonly string[] = [
   'ratelimit-remaining',
   'ratelimit-reset',
   'idempotent-replayed',
+  'service-fallback-from',
   'x-should-retry',
   'content-disposition',
   'allow',

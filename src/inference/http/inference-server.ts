@@ -219,6 +219,7 @@ function arrived(
     running,
     admitted: undefined,
     repeatOf: undefined,
+    fallbackFrom: undefined,
     error: undefined,
     trace: undefined,
     receipt: undefined,
@@ -329,9 +330,9 @@ async function answerBody(
   } finally {
     bodyBudget.give(body.length + fileBytes - keptBytes);
   }
-  lease.narrow(order.model.id);
+  lease.narrow(order.model.id, order.model.fallback);
   try {
-    await answer(order, keyed, exchange, lease, host);
+    await answer(order, keyed, arrival, host);
   } finally {
     bodyBudget.give(keptBytes);
   }
@@ -424,14 +425,9 @@ function parseSmall({ blocks, length }: Body): unknown {
   return parseJson(blocks.length === 1 && only !== undefined ? only : Buffer.concat(blocks, length));
 }
 
-async function answer(
-  order: Order,
-  keyed: KeyedRequest | undefined,
-  exchange: Exchange,
-  lease: Lease,
-  host: Host,
-): Promise<void> {
+async function answer(order: Order, keyed: KeyedRequest | undefined, arrival: Arrival, host: Host): Promise<void> {
   const { services, options } = host;
+  const { exchange, lease } = arrival;
   const { limits } = lease.runtimeConfig;
   const { running } = exchange;
   const deadline = host.deadlines.of(limits.requestDeadlineMs).begin(() => running.cancel('deadline'));
@@ -459,7 +455,15 @@ async function answer(
     const admitted = (by: Admitted): void => void (exchange.admitted = by);
     const { poolOf } = lease;
     const { trace: spans } = exchange;
-    const runServices = { billing, limits: callerLimits, images, poolOf, admitted, ended, chunkGaps, spans };
+    const falls =
+      order.fallbacks === undefined
+        ? undefined
+        : (to: Order): void => {
+            arrival.order = to;
+            head.model = to.model.id;
+            exchange.fallbackFrom = to === order ? undefined : order.model.id;
+          };
+    const runServices = { billing, limits: callerLimits, images, poolOf, admitted, ended, falls, chunkGaps, spans };
     const kept = (deliver: Deliver): Deliver => keepingItems(order, head, services.items, deliver);
     const respond = { ...limits, accountUrl: options.accountUrl, deadlines: host.deadlines };
     if (keyed !== undefined) {

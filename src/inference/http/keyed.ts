@@ -1,4 +1,4 @@
-import type { ResponseHead } from '../dialects/dialect.ts';
+import type { ResponseHead, StreamEncoder } from '../dialects/dialect.ts';
 import { Fold } from '../../generation/fold.ts';
 import type { GenerationBatch } from '../../generation/event.ts';
 import type { Idempotency, KeyedAnswer, KeyedRequest } from '../pipeline/idempotency.ts';
@@ -69,13 +69,15 @@ function generating(
       });
       return last;
     }
-    const encoder = format.openStream(head);
-    answer.errorText = (error) => encoder.error(error);
+    let opened: StreamEncoder | undefined;
+    // With the first batch: until then another model may come to serve, and the head names it.
+    const encoder = (): StreamEncoder => (opened ??= format.openStream(head));
+    answer.errorText = (error) => encoder().error(error);
     const settling = async (closing: GenerationBatch): Promise<void> => {
-      last = encoder.batch(closing) + encoder.end();
+      last = encoder().batch(closing) + encoder().end();
       await keep(last);
     };
-    await run(signal, settling, (batch) => isClosing(batch) || recording.write(encoder.batch(batch)));
+    await run(signal, settling, (batch) => isClosing(batch) || recording.write(encoder().batch(batch)));
     return last;
   };
 }

@@ -5,7 +5,7 @@ import type { Deadline, DeadlinesByLength } from '../../platform/deadlines.ts';
 import type { Receipt } from '../../billing/hold.ts';
 import { chat } from '../dialects/chat/chat.ts';
 import { keepAliveComment } from '../dialects/dialect.ts';
-import type { AnswerFormat, Dialect, ResponseHead } from '../dialects/dialect.ts';
+import type { AnswerFormat, Dialect, ResponseHead, StreamEncoder } from '../dialects/dialect.ts';
 import type { ListenerConnection } from '../../platform/http/listener.ts';
 import { errorBody, toApiError } from '../../platform/errors.ts';
 import type { ApiError, ErrorBody } from '../../platform/errors.ts';
@@ -39,6 +39,8 @@ export interface Exchange {
   admitted: Admitted | undefined;
   /** Sent instead of its own id: the id of the request whose answer it repeats (`Idempotency-Key`). */
   repeatOf: string | undefined;
+  /** The model that was asked for, where another one serves. */
+  fallbackFrom: string | undefined;
   /** Why the answer is an error, for the log; set by `sendError` and `respondStream`. */
   error: ApiError | undefined;
   /** Where the request is traced. */
@@ -77,13 +79,14 @@ export interface EventSource {
 }
 
 export function eventsOf(format: AnswerFormat, head: ResponseHead, run: Run): EventSource {
-  const encoder = format.openStream(head);
+  // Opened with the first batch: until then another model may come to serve, and the head names it.
+  let encoder: StreamEncoder | undefined;
   return {
     run: async (emit) => {
-      await run((batch) => emit(encoder.batch(batch)));
-      return encoder.end();
+      await run((batch) => emit((encoder ??= format.openStream(head)).batch(batch)));
+      return (encoder ??= format.openStream(head)).end();
     },
-    error: (error) => encoder.error(error),
+    error: (error) => (encoder ??= format.openStream(head)).error(error),
   };
 }
 
@@ -233,7 +236,7 @@ export function headersOf(
   contentType: string,
   further: Readonly<Record<string, string>> = {},
 ): string[] {
-  const { repeatOf, publicId, cors } = exchange;
+  const { repeatOf, fallbackFrom, publicId, cors } = exchange;
   const id = repeatOf ?? publicId;
   return [
     'content-type',
@@ -247,6 +250,7 @@ export function headersOf(
     ...Object.entries(cors).flat(),
     ...(exchange.admitted === undefined ? [] : Object.entries(exchange.admitted.headers()).flat()),
     ...(repeatOf === undefined ? [] : ['idempotent-replayed', 'true']),
+    ...(fallbackFrom === undefined ? [] : ['service-fallback-from', fallbackFrom]),
     ...Object.entries(further).flat(),
   ];
 }

@@ -147,11 +147,17 @@ const commonParameters: JsonObject = {
   },
 };
 
-const replayHeader: JsonObject = {
+/** Of requests that generate. */
+const generateHeaders: JsonObject = {
   'idempotent-replayed': {
     description:
       'The answer belongs to an earlier request with the same `Idempotency-Key`; `x-request-id` is the id of that request.',
     schema: { type: 'string', enum: ['true'] },
+  },
+  'service-fallback-from': {
+    description:
+      'The model that was asked for, where another one has served: the body names that one, and it is charged at its prices.',
+    schema: { type: 'string' },
   },
 };
 
@@ -196,7 +202,7 @@ function endpointOperation({ kind, description, flags }: Endpoint, shared: Share
           ...commonHeaders(kind),
           ...limitHeaders,
           ...(events === undefined ? {} : headersOf(streamHeaders)),
-          ...(kind === 'generate' ? replayHeader : {}),
+          ...(kind === 'generate' ? generateHeaders : {}),
         },
         content: {
           'application/json': { schema: components.print(description.answer) },

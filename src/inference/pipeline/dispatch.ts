@@ -16,6 +16,8 @@ type Attempt = Omit<UsageAttempt, 'failed'> & { failed: string | null };
 /** What `dispatch` found out on the way, for the ledger and the log. */
 export interface DispatchTrace {
   readonly attempts: UsageAttempt[];
+  /** The answer has begun: no other backend and no other model may serve it. */
+  hasContent: boolean;
   /** Where it is recorded, or passed on. */
   readonly spans: RequestTrace | undefined;
 }
@@ -66,6 +68,7 @@ export async function dispatch(
       const taking = (batch: GenerationBatch): boolean | Promise<boolean> => {
         if (!content && hasContent(batch)) {
           content = true;
+          trace.hasContent = true;
           placement.begun(performance.now());
           span?.firstToken();
         }
@@ -188,7 +191,8 @@ function retryAfterSeconds(backends: readonly Backend[]): number {
 const hasContent = (batch: GenerationBatch): boolean =>
   batch.some((event) => event.type !== 'start' && event.type !== 'usage');
 
-function mayFailOver(error: unknown): boolean {
+/** Whether another backend may do better. */
+export function mayFailOver(error: unknown): boolean {
   if (!(error instanceof ApiError)) return false;
   switch (error.type) {
     case 'server_error':

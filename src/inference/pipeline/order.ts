@@ -6,6 +6,7 @@ import type { ApiError } from '../../platform/errors.ts';
 import type { EngineRequest, ImageTokens } from '../../generation/request.ts';
 import type { LengthRefusal } from './length-refusal.ts';
 import type { InferenceRoute } from './route.ts';
+import type { UsageFallback } from '../../store/schema/tables.ts';
 
 /** The facts of a request that do not come from its body; made once, and part of whatever is made of it. */
 export interface RequestFacts extends Caller {
@@ -49,8 +50,16 @@ export interface Order extends RequestFacts, Omit<Bill, keyof RequestFacts> {
   readonly limitedByContext?: boolean;
   /** The part of both figures that is images. A prompt with images is never `promptCounted`: only the model counts them. */
   readonly imageTokens: ImageTokens;
+  /** The models that may serve it when its own cannot; absent: there are none. */
+  readonly fallbacks?: NextOrders | undefined;
   /** §4.2.1(4): the one retry after a backend refused for length; `undefined` when there is none. */
   retryWithinContext(refusal: LengthRefusal): EngineRequest | undefined;
   /** The client's error when the backend finally refuses for length. */
   tooLong(refusal: LengthRefusal): ApiError;
+}
+
+/** Orders for the models that may serve a request when its own cannot, one after the other. */
+export interface NextOrders {
+  /** The order for the next model that can take the request; `undefined`: there is none. Those that cannot are added to `steps`. */
+  next(instead: Order, steps: UsageFallback[]): Promise<Order | undefined>;
 }

@@ -34,6 +34,8 @@ export interface ImageServices {
 
 export interface WithImages {
   readonly order: Order;
+  /** The same request for another model, with the images that were fetched. */
+  into(order: Order, backends: readonly Backend[]): Order;
   /** Milliseconds spent fetching. */
   readonly fetchMs: number;
   /** Called once, when the order has ended: its images are no longer needed. */
@@ -90,6 +92,7 @@ export async function fetchImages(
     ending.signal.throwIfAborted();
     return {
       order: withFetched(order, fetched, backends),
+      into: (other, otherBackends) => withFetched(other, fetched, otherBackends),
       fetchMs: performance.now() - begunMs,
       release: () => budget.give(heldBytes),
     };

@@ -1,9 +1,9 @@
 import type { Billing } from '../../billing/billing.ts';
 import { holdStepTokens } from '../../billing/bill.ts';
 import { isCharged } from '../../billing/endings.ts';
-import type { Receipt } from '../../billing/hold.ts';
+import type { Hold, Receipt } from '../../billing/hold.ts';
 import { ApiError, errorCodeOf } from '../../platform/errors.ts';
-import type { GenerationBatch, Usage } from '../../generation/event.ts';
+import type { GenerationBatch, TakeBatch, Usage } from '../../generation/event.ts';
 import type { Admitted, Limits, Spent } from '../../billing/rate-limits/rate-limits.ts';
 import { balanceAt } from '../../store/budget.ts';
 import type { Ending } from '../../store/ledger.ts';
@@ -12,6 +12,7 @@ import type { CancelReason } from './cancellation.ts';
 import { countPrompt } from './count.ts';
 import { dispatch } from './dispatch.ts';
 import type { DispatchTrace } from './dispatch.ts';
+import { Fallen, mayFallBack } from './fallbacks.ts';
 import { fetchImages, hasImageUrls } from './request-images.ts';
 import type { ImageServices, WithImages } from './request-images.ts';
 import { Meter } from './meter.ts';
@@ -32,6 +33,8 @@ export interface RunServices {
    * of its images worked for it.
    */
   ended(receipt: Receipt, engineMs: number): void;
+  /** Called with the order for another model before that is tried, and with the first one again when none has served it. */
+  falls?: ((to: Order) => void) | undefined;
   /** Receives the last batch before the charge is made; a throw leaves the answer uncharged and fails it. */
   settling?(closing: GenerationBatch): Promise<void>;
   readonly spans: RequestTrace | undefined;
@@ -61,62 +64,55 @@ export async function run(taken: Order, services: RunServices, signal: StopSigna
     // Contracts decision 10: after the limits, before the credit, which needs the sizes.
     const { backends } = services.poolOf(taken.model.id);
     if (hasImageUrls(taken)) images = await fetchImages(taken, services.images, backends, signal); // 400
-    const { order, fetchMs } = images ?? { order: taken, fetchMs: 0 };
+    const fetchMs = images?.fetchMs ?? 0;
+    const order = images?.order ?? taken;
     const { billing, spans } = services;
     const holding = spans?.step('hold');
     const hold = billing.holdAtOnce(order) ?? (await billing.hold(order, () => exactPrompt(order, services))); // 402
     holding?.end();
-    const meter = new Meter(order);
-    const trace: DispatchTrace = { attempts: [], spans };
+    const serving = servingOf(order, services);
     let settled: Receipt | undefined;
     let ending: Ending | undefined;
     let errorCode: string | null = null;
-    const gaps = services.chunkGaps(order.model.id);
     const askedMs = performance.now();
-    let heardMs = 0;
     let engineMs: number | undefined;
-    let before: Usage = meter.usage;
-    let isRead = true;
-    const delivered = (goesOn: boolean): boolean => (isRead = goesOn);
-    const cut = (usage: Usage): false => cutByCredit(meter, usage, before);
-    const pass = (usage: Usage): boolean | Promise<boolean> => {
-      before = usage;
-      if (meter.pass.length === 0) return true;
-      const goesOn = deliver(meter.pass);
-      return typeof goesOn === 'boolean' ? delivered(goesOn) : goesOn.then(delivered);
-    };
-    // For every batch, mostly without a promise: with many streams one promise costs as much as everything else here.
-    const take = (batch: GenerationBatch): boolean | Promise<boolean> => {
-      // One clock reading per batch (0.2 µs with the bucket): the gap to the one before, and the engine's last word.
-      const nowMs = performance.now();
-      if (heardMs > 0) gaps.observe((nowMs - heardMs) / 1_000);
-      heardMs = nowMs;
-      const usage = meter.read(batch);
-      const covered = hold.cover(usage);
-      if (covered === true) return pass(usage);
-      if (covered === false) return cut(usage);
-      return covered.then((isCovered) => (isCovered ? pass(usage) : cut(usage)));
-    };
+    const take = takerOf(serving, hold, deliver);
     try {
-      await dispatch(order, services.poolOf(order.model.id), trace, signal, take, () => meter.usage);
+      for (;;) {
+        try {
+          await dispatch(
+            serving.order,
+            poolOf(serving, services),
+            serving.trace,
+            signal,
+            take,
+            () => serving.meter.usage,
+          );
+          break;
+        } catch (error) {
+          if (signal.aborted || !mayFallBack(serving, error)) throw error;
+          await fallBack(serving, error, hold, services, images);
+        }
+      }
       engineMs = performance.now() - askedMs;
       // The reader has left; what was delivered until now is charged (see below).
-      if (!isRead) return;
+      if (!serving.isRead) return;
+      const { meter } = serving;
       if (!meter.complete) throw endedEarly();
-      const receipt = receiptOf(order, meter, trace, meter.cutByCredit ? 'credit' : 'finished', null);
+      const receipt = receiptOf(serving, meter.cutByCredit ? 'credit' : 'finished', null);
       const closing = meter.closing();
       if (services.settling !== undefined) await services.settling(closing);
       const settling = spans?.step('settle');
       await hold.settle(receipt);
       settling?.end();
       settled = receipt;
-      learnLength(order, receipt, services.poolOf(order.model.id));
+      learnLength(serving.order, receipt, poolOf(serving, services));
       await deliver(closing);
     } catch (error) {
       engineMs ??= performance.now() - askedMs;
       if (signal.aborted) {
         const reason = signal.reason as CancelReason;
-        const reported = errorOfCancel(reason, order.model.id);
+        const reported = errorOfCancel(reason, serving.order.model.id);
         if (!isClientGone(reason)) errorCode = reported.code;
         throw reported;
       }
@@ -128,18 +124,110 @@ export async function run(taken: Order, services: RunServices, signal: StopSigna
       if (settled === undefined) {
         // Cancelled, or a reader that stopped before the end, which is a client that left.
         ending ??= signal.aborted ? endingOfCancel(signal.reason as CancelReason) : 'client_left';
-        settled = await unfinished(receiptOf(order, meter, trace, ending, errorCode), order, services, meter, trace);
+        settled = await unfinished(receiptOf(serving, ending, errorCode), serving, services);
         const settling = spans?.step('settle');
         await hold.close(settled);
         settling?.end();
       }
       spent = spentBy(settled);
-      services.ended(settled, fetchMs + (engineMs ?? heardMs - askedMs));
+      services.ended(settled, fetchMs + (engineMs ?? serving.heardMs - askedMs));
     }
   } finally {
     images?.release();
     admitted.end(spent);
   }
+}
+
+/** What serves a request: an order for one model, and what belongs to it. Replaced as a whole when another model serves. */
+interface Serving {
+  order: Order;
+  meter: Meter;
+  trace: DispatchTrace;
+  gaps: ReturnType<RunServices['chunkGaps']>;
+  /** When the model was last heard; 0: not yet. */
+  heardMs: number;
+  /** The client is there. */
+  isRead: boolean;
+  /** Absent while it is the model that was asked for. */
+  fallen: Fallen | undefined;
+}
+
+const servingOf = (order: Order, { spans, chunkGaps }: RunServices): Serving => ({
+  order,
+  meter: new Meter(order),
+  trace: { attempts: [], hasContent: false, spans },
+  gaps: chunkGaps(order.model.id),
+  heardMs: 0,
+  isRead: true,
+  fallen: undefined,
+});
+
+const poolOf = ({ order }: Serving, services: RunServices): BackendPool => services.poolOf(order.model.id);
+
+/** Takes the batches of the model: meters them, holds what they cost, and passes on what the client may have now. */
+function takerOf(serving: Serving, hold: Hold, deliver: Deliver): TakeBatch {
+  let before: Usage = serving.meter.usage;
+  const delivered = (goesOn: boolean): boolean => (serving.isRead = goesOn);
+  const cut = (usage: Usage): false => cutByCredit(serving.meter, usage, before);
+  const pass = (usage: Usage): boolean | Promise<boolean> => {
+    before = usage;
+    const { meter } = serving;
+    if (meter.pass.length === 0) return true;
+    const goesOn = deliver(meter.pass);
+    return typeof goesOn === 'boolean' ? delivered(goesOn) : goesOn.then(delivered);
+  };
+  // For every batch, mostly without a promise: with many streams one promise costs as much as everything else here.
+  return (batch) => {
+    // One clock reading per batch (0.2 µs with the bucket): the gap to the one before, and the engine's last word.
+    const nowMs = performance.now();
+    if (serving.heardMs > 0) serving.gaps.observe((nowMs - serving.heardMs) / 1_000);
+    serving.heardMs = nowMs;
+    const usage = serving.meter.read(batch);
+    const covered = hold.cover(usage);
+    if (covered === true) return pass(usage);
+    if (covered === false) return cut(usage);
+    return covered.then((isCovered) => (isCovered ? pass(usage) : cut(usage)));
+  };
+}
+
+/** Lets the next model serve that can take the request and that can be paid. Throws the first model's error when there is none. */
+async function fallBack(
+  serving: Serving,
+  error: unknown,
+  hold: Hold,
+  services: RunServices,
+  images: WithImages | undefined,
+): Promise<void> {
+  const fallen = serving.fallen ?? new Fallen(serving.order, error);
+  fallen.add(serving.order, error, serving.trace);
+  const next = await nextOrder(fallen, hold, services, images);
+  // Without the tries at the model that failed: a client that leaves from here on does not pay for them.
+  Object.assign(serving, servingOf(next ?? fallen.firstOrder, services), { fallen });
+  services.falls?.(serving.order);
+  if (next === undefined) throw fallen.firstError;
+}
+
+/** With money held for it; `undefined`: there is none. */
+async function nextOrder(
+  { firstOrder, steps }: Fallen,
+  hold: Hold,
+  services: RunServices,
+  images: WithImages | undefined,
+): Promise<Order | undefined> {
+  for (;;) {
+    const made = await firstOrder.fallbacks?.next(firstOrder, steps);
+    if (made === undefined) return undefined;
+    const order = images?.into(made, services.poolOf(made.model.id).backends) ?? made;
+    if (await rebound(hold, order, services)) return order;
+    steps.push({ model: order.model.id, reason: 'insufficient_credits', isSkipped: true });
+  }
+}
+
+/** The bound from bytes is several times the real count: before the hold is refused the prompt is counted, as for a first hold. */
+async function rebound(hold: Hold, order: Order, services: RunServices): Promise<boolean> {
+  if (await hold.rebind(order)) return true;
+  const counted = await exactPrompt(order, services);
+  return counted !== undefined && (await hold.rebind(order, counted));
 }
 
 /** The answer ends before the last batch, whose tokens are not charged. */
@@ -164,13 +252,7 @@ function spentBy({ ending, promptTokens, completionTokens }: Receipt): Spent {
 }
 
 /** A client that left before the backend reported the prompt's length pays the counted input, and nothing before dispatch. */
-async function unfinished(
-  receipt: Receipt,
-  order: Order,
-  services: RunServices,
-  meter: Meter,
-  trace: DispatchTrace,
-): Promise<Receipt> {
+async function unfinished(receipt: Receipt, { order, meter, trace }: Serving, services: RunServices): Promise<Receipt> {
   if (meter.started) return receipt;
   const nothing = { ...receipt, promptTokens: 0, cachedTokens: 0, completionTokens: 0, reasoningTokens: 0 };
   const left = receipt.ending === 'client_left' || receipt.ending === 'reader_stalled' || receipt.ending === 'revoked';
@@ -204,16 +286,13 @@ function learnLength(order: Order, { counted, promptTokens }: Receipt, { promptL
 }
 
 /** What is worth keeping of them: there was a choice, or something failed. */
-const attemptsOf = ({ attempts }: DispatchTrace): Pick<Receipt, 'attempts'> =>
-  attempts.length > 1 || (attempts[0]?.chosen ?? null) !== null ? { attempts } : {};
+function attemptsOf({ trace: { attempts }, fallen }: Serving): Pick<Receipt, 'attempts' | 'fallbacks'> {
+  if (fallen !== undefined) return { attempts: [...fallen.attempts, ...attempts], fallbacks: fallen.steps };
+  return attempts.length > 1 || (attempts[0]?.chosen ?? null) !== null ? { attempts } : {};
+}
 
-function receiptOf(
-  order: Order,
-  meter: Meter,
-  trace: DispatchTrace,
-  ending: Ending,
-  errorCode: string | null,
-): Receipt {
+function receiptOf(serving: Serving, ending: Ending, errorCode: string | null): Receipt {
+  const { order, meter, trace, fallen } = serving;
   const { promptTokens, cachedTokens, completionTokens, reasoningTokens } = meter.usage;
   const totalMs = order.elapsedMs();
   return {
@@ -238,7 +317,7 @@ function receiptOf(
     inputPrice: order.prices.input,
     outputPrice: order.prices.output,
     cacheReadPrice: order.prices.cacheRead,
-    backend: trace.attempts.at(-1)?.backend ?? null,
+    backend: (trace.attempts.at(-1) ?? fallen?.attempts.at(-1))?.backend ?? null,
     firstTokenMs: meter.firstTokenMs,
     totalMs,
     tags: order.tags.length === 0 ? null : JSON.stringify(order.tags),
@@ -247,7 +326,7 @@ function receiptOf(
     accountBudget: order.plan === null ? (order.account.budget?.per ?? null) : null,
     memberBudget: order.plan === null ? memberBalanceOf(order) : null,
     zdr: order.zdr,
-    ...attemptsOf(trace),
+    ...attemptsOf(serving),
     // The hold fills these in.
     costMicrocents: 0n,
     unchargedMicrocents: 0n,

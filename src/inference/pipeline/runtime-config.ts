@@ -42,8 +42,8 @@ export interface RuntimeConfig {
 export interface Lease {
   readonly runtimeConfig: RuntimeConfig;
   poolOf(modelId: string): BackendPool;
-  /** From here on only the backends of this model are used: other backends need not wait for this request. */
-  narrow(modelId: string): void;
+  /** From here on only the backends of these models are used: other backends need not wait for this request. */
+  narrow(modelId: string, others?: readonly string[]): void;
   /** Called once, when the request has ended. */
   release(): void;
 }
@@ -101,9 +101,10 @@ export class RuntimeConfigs {
     return {
       runtimeConfig: holding.runtimeConfig,
       poolOf: (modelId) => holding.runtimeConfig.pools.get(modelId) ?? none,
-      narrow: (modelId) => {
+      narrow: (modelId, others) => {
         if (list !== undefined) throw new Error('a lease is narrowed once');
-        list = (holding.runtimeConfig.pools.get(modelId) ?? none).backends;
+        const backendsFor = (id: string) => (holding.runtimeConfig.pools.get(id) ?? none).backends;
+        list = others === undefined ? backendsFor(modelId) : [modelId, ...others].flatMap(backendsFor);
         this.#narrowed.set(list, (this.#narrowed.get(list) ?? 0) + 1);
         releaseWhole();
         this.#sweep();

@@ -3,7 +3,7 @@ import { presentedKey } from '../../accounts/presented-key.ts';
 import { pricesAt } from '../../billing/account-prices.ts';
 import { capabilitiesFor } from '../../catalog/model.ts';
 import type { Model } from '../../catalog/model.ts';
-import type { Decoded, Dialect, Headers } from '../dialects/dialect.ts';
+import type { AnswerFormat, Decoded, Dialect, Headers } from '../dialects/dialect.ts';
 import { ApiError } from '../../platform/errors.ts';
 import type {
   Effort,
@@ -19,9 +19,10 @@ import { modelFor, usableModels } from './access.ts';
 import { formOf } from './constrain.ts';
 import type { Constraints } from './constraints.ts';
 import { countPrompt } from './count.ts';
-import { imageTokens } from './request-images.ts';
+import { imageCount, imageTokens } from './request-images.ts';
 import { refuseImpossible } from './backend-pool.ts';
 import { samplingFor, withDefaultSystem } from './defaults.ts';
+import { Fallbacks } from './fallbacks.ts';
 import { checkFeatures } from './features.ts';
 import {
   contextLengthExceeded,
@@ -32,6 +33,7 @@ import {
   promptTokensLikely,
   retryTokens,
 } from './fit.ts';
+import type { Fitted } from './fit.ts';
 import type { Order, RequestFacts } from './order.ts';
 import type { Lease } from './runtime-config.ts';
 import { reasoningOf } from './effort.ts';
@@ -124,36 +126,95 @@ export async function serve(json: unknown, call: Call, services: ServeServices):
   if (decoded.references.length > 0) decoded = await decodeWithItems(call.route.dialect, json, decoded, call, services);
   const asked = decoded.request;
   const prepared = await prepare(asked, call, services);
-  const { model, prompt, effort, choices, engineRequest, images } = prepared;
-  const { facts } = call;
-  const plan = services.limits.coveringPlan(facts) ?? null; // 403
-  const { at } = asked;
-  const larger = (): readonly Model[] => largerModels(prepared.found, call);
-  const { task } = asked;
-  const countOnly = (only: Prompt) => count(prepared, call, only);
-  const fitting =
-    task === undefined
-      ? fit(
-          {
-            prompt,
-            tools: prepared.tools,
-            maxTokens: asked.maxTokens,
-            // §4.2.1(5)
-            reasoningRoomTokens: effort === 'none' ? 0 : model.capabilities.reasoningRoomTokens,
-            at: asked.at,
-          },
-          model,
-          call.route,
-          countOnly,
-          larger,
-          images,
-        )
-      : fitTask({ prompt, at, task }, model, countOnly, larger);
+  const plan = services.limits.coveringPlan(call.facts) ?? null; // 403
+  const fitting = fitPrepared(asked, prepared, call);
   const fitted = fitting instanceof Promise ? await fitting : fitting;
+  const { format } = decoded;
+  const fallbacks = fallbacksOf(asked, prepared, format, call, services);
+  return orderOf(asked, prepared, fitted, { format, plan, fallbacks }, call);
+}
+
+/** `undefined` for a model without fallbacks, and for tasks: vectors of another model are no substitute. */
+function fallbacksOf(
+  asked: GenerationRequest,
+  { model, whole }: Prepared,
+  format: AnswerFormat,
+  call: Call,
+  services: ServeServices,
+): Fallbacks | undefined {
+  if (model.fallback === undefined || asked.task !== undefined) return undefined;
+  // The files in `asked` have been read, and would stay in memory as long as the order.
+  const request = { ...asked, prompt: whole };
+  return new Fallbacks(model.fallback, (id, instead) =>
+    orderInstead({ ...request, model: id }, instead, format, call, services),
+  );
+}
+
+/**
+ * The same request for another model, with every check that it would meet there. Throws `ApiError` also where the answer would be
+ * less than what the first model promised: without the images, shorter, or with fewer choices.
+ */
+async function orderInstead(
+  asked: GenerationRequest,
+  instead: Order,
+  format: AnswerFormat,
+  call: Call,
+  services: ServeServices,
+): Promise<Order> {
+  const prepared = await prepare(asked, call, services);
+  const lesser = (what: string, param: string): ApiError =>
+    new ApiError('unsupported_feature', `The model '${prepared.model.id}' ${what}.`, { param });
+  if (imageCount(asked.prompt) > 0 && !call.route.flags(prepared.model.capabilities).vision)
+    throw lesser('sees no images', asked.at.prompt);
+  if (choicesOf(prepared.prompt) * prepared.choices < instead.choices) throw lesser('writes one choice', 'n');
+  const fitted = await fitPrepared(asked, prepared, call);
+  if (asked.maxTokens !== undefined && fitted.maxTokens < instead.request.maxTokens)
+    throw lesser('writes shorter answers', 'max_tokens');
+  return orderOf(asked, prepared, fitted, { format, plan: instead.plan, fallbacks: undefined }, call);
+}
+
+/** The lengths of a request (contracts decision 10): what it may write, and what its prompt may cost. */
+function fitPrepared(asked: GenerationRequest, prepared: Prepared, call: Call): Fitted | Promise<Fitted> {
+  const { model, prompt, effort, images } = prepared;
+  const { at, task } = asked;
+  const larger = (): readonly Model[] => largerModels(prepared.found, call);
+  const countOnly = (only: Prompt) => count(prepared, call, only);
+  return task === undefined
+    ? fit(
+        {
+          prompt,
+          tools: prepared.tools,
+          maxTokens: asked.maxTokens,
+          // §4.2.1(5)
+          reasoningRoomTokens: effort === 'none' ? 0 : model.capabilities.reasoningRoomTokens,
+          at,
+        },
+        model,
+        call.route,
+        countOnly,
+        larger,
+        images,
+      )
+    : fitTask({ prompt, at, task }, model, countOnly, larger);
+}
+
+/** What an order has besides the request and its lengths. */
+type OrderTerms = Pick<Order, 'format' | 'plan' | 'fallbacks'>;
+
+function orderOf(
+  asked: GenerationRequest,
+  prepared: Prepared,
+  fitted: Fitted,
+  { format, plan, fallbacks }: OrderTerms,
+  call: Call,
+): Order {
+  const { model, prompt, choices, engineRequest, images } = prepared;
+  const { at, task } = asked;
   const choicesInAll = choicesOf(prompt) * choices;
+  const larger = (): readonly Model[] => largerModels(prepared.found, call);
   // Named one by one: `...facts` and twenty fields after it are made field by field, each on a larger copy of the object (33 µs, and
   // twice the work of collecting it; with all names in one literal 7).
-  const { id, idHex, publicId, clientId, startedAt, elapsedMs, account, key, zdr } = facts;
+  const { id, idHex, publicId, clientId, startedAt, elapsedMs, account, key, zdr } = call.facts;
   return {
     id,
     idHex,
@@ -165,7 +226,7 @@ export async function serve(json: unknown, call: Call, services: ServeServices):
     key,
     zdr,
     route: call.route,
-    format: decoded.format,
+    format,
     model,
     plan,
     prices: pricesAt(model, account.rates, startedAt),
@@ -182,6 +243,7 @@ export async function serve(json: unknown, call: Call, services: ServeServices):
     promptTokensPossible: fitted.promptTokensPossible,
     limitedByContext: fitted.limitedByContext,
     imageTokens: images,
+    fallbacks,
     retryWithinContext: (refusal) => {
       const maxTokens = call.route.retryWithoutMaxTokens ? retryTokens(model, refusal) : undefined;
       return maxTokens === undefined ? undefined : engineRequest(maxTokens);
@@ -247,6 +309,8 @@ interface Prepared {
   readonly found: Model;
   readonly tags: readonly string[];
   readonly prompt: Prompt;
+  /** The prompt as the client sent it, with its files read and without images that the model cannot see. */
+  readonly whole: Prompt;
   readonly tools: readonly Tool[];
   readonly choices: number;
   readonly effort: Effort;
@@ -322,6 +386,7 @@ async function prepare(asked: GenerationRequest, call: Call<Route>, services: Se
     found,
     tags,
     prompt,
+    whole,
     tools: form.tools,
     choices,
     effort,

@@ -21,6 +21,8 @@ export interface RequestFigures {
 }
 
 export interface AnswerFigures {
+  /** The models that did not serve it, the one that was asked for first; absent: that one did. */
+  readonly fallbacks?: readonly { readonly model: string }[];
   readonly ending: string;
   /** Why the model stopped; null when it did not. */
   readonly finish: string | null;
@@ -44,6 +46,7 @@ const commitSeconds = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.2
 export class ServiceMetrics {
   readonly #registry = new Registry();
   readonly #requests;
+  readonly #fallbacks;
   readonly #http;
   readonly #tokens;
   readonly #charged;
@@ -64,6 +67,11 @@ export class ServiceMetrics {
       'tokenhouse_requests_total',
       'Inference requests. `ending` as in the usage row, or `refused` when there is none; `code` is the error code; `status` of the response head, 0 when none was sent.',
       ['api', 'model', 'streamed', 'ending', 'status', 'code'],
+    );
+    this.#fallbacks = registry.counter(
+      'tokenhouse_fallback_requests_total',
+      'Requests that a model with `fallback` could not serve. `to` is the model that served instead, empty when none did.',
+      ['model', 'to'],
     );
     this.#http = registry.counter('tokenhouse_http_requests_total', 'Answers of the inference host, by route.', [
       'route',
@@ -152,6 +160,8 @@ export class ServiceMetrics {
     const streamed = figures.streamed ? 'yes' : 'no';
     this.#requests(api, model, streamed, answer?.ending ?? 'refused', String(figures.status), figures.code).add(1);
     if (answer === undefined) return;
+    const [asked] = answer.fallbacks ?? [];
+    if (asked !== undefined) this.#fallbacks(asked.model, asked.model === model ? '' : model).add(1);
     this.#tokens(api, model, 'prompt').add(answer.promptTokens);
     this.#tokens(api, model, 'cached').add(answer.cachedTokens);
     this.#tokens(api, model, 'completion').add(answer.completionTokens);

@@ -13,6 +13,7 @@ import * as addedBackends from './032-added-backends.ts';
 import * as memberBudgets from './033-member-budgets.ts';
 import * as peerMessages from './034-peer-messages.ts';
 import * as retention from './035-usage-retention.ts';
+import * as fallbacks from './036-fallbacks.ts';
 
 interface Step {
   /** In its own words, not from the description, which later versions change. */
@@ -27,6 +28,7 @@ const steps: Readonly<Record<string, Step>> = {
   '033-member-budgets': memberBudgets,
   '034-peer-messages': peerMessages,
   '035-usage-retention': retention,
+  '036-fallbacks': fallbacks,
 };
 
 export const migrationNames: readonly string[] = Object.keys(steps);

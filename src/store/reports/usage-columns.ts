@@ -53,6 +53,7 @@ export function usageValues(row: UsageRow): SqlValue[] {
     row.zdr === undefined ? null : row.zdr ? 1 : 0,
     row.attempts === undefined ? null : clean(JSON.stringify(row.attempts)),
     row.memberBudget ?? null,
+    row.fallbacks === undefined ? null : clean(JSON.stringify(row.fallbacks)),
   ];
 }
 

@@ -114,9 +114,16 @@ function matching(filter: UsageFilter) {
   };
 }
 
-export const toUsageRow = ({ zdr, backendAttempts: attempts, memberBudget, ...row }: Row<'usage'>): UsageRow => ({
+export const toUsageRow = ({
+  zdr,
+  backendAttempts: attempts,
+  memberBudget,
+  fallbacks,
+  ...row
+}: Row<'usage'>): UsageRow => ({
   ...row,
   ...(zdr === null ? {} : { zdr }),
   ...(attempts === null ? {} : { attempts }),
   ...(memberBudget === null ? {} : { memberBudget }),
+  ...(fallbacks === null ? {} : { fallbacks }),
 });

@@ -17,6 +17,8 @@ export interface UsageAttempt {
   readonly backend: string;
   /** Milliseconds from the start of the request to the try. */
   readonly atMs: number;
+  /** The model, where it is not the one that served the request in the end. */
+  readonly model?: string;
   /** Code of the error that it ended with. */
   readonly failed: string | null;
   /** The figures by which the backend was chosen; null: there was no choice. */
@@ -35,6 +37,15 @@ export interface UsageAttempt {
     /** How many backends the model had. */
     readonly of: number;
   } | null;
+}
+
+/** A model that did not serve a request before another one did or would have. */
+export interface UsageFallback {
+  readonly model: string;
+  /** Code of the error that it failed with, or would have refused the request with. */
+  readonly reason: string;
+  /** It was not tried: the request or its caller does not fit it. */
+  readonly isSkipped: boolean;
 }
 
 const accountStatus = text.of('active', 'suspended');
@@ -242,6 +253,8 @@ const usage = table(
     backend_attempts: json<readonly UsageAttempt[]>().null,
     /** The balance of a member's budget that it is charged to: the row has no member besides. null: they have none. */
     member_budget: text.null,
+    /** The models that did not serve it, the one that was asked for first; null: that one did. */
+    fallbacks: json<readonly UsageFallback[]>().null,
   },
   {
     checks: {

@@ -41,7 +41,11 @@ test('whatever is leased, narrowed, swapped and released: a backend is let go ex
   const step = fc.oneof(
     fc.record({ type: fc.constant('swap' as const), choice }),
     fc.record({ type: fc.constant('lease' as const) }),
-    fc.record({ type: fc.constant('narrow' as const), which: fc.nat(), model: fc.constantFrom(...modelIds) }),
+    fc.record({
+      type: fc.constant('narrow' as const),
+      which: fc.nat(),
+      models: fc.subarray([...modelIds], { minLength: 1 }),
+    }),
     fc.record({ type: fc.constant('release' as const), which: fc.nat() }),
   );
   fc.assert(
@@ -51,10 +55,10 @@ test('whatever is leased, narrowed, swapped and released: a backend is let go ex
         assert.ok(!closed.has(backend), 'once');
         closed.add(backend);
       });
-      const leases: { lease: Lease; model: string | undefined }[] = [];
+      const leases: { lease: Lease; models: readonly string[] | undefined }[] = [];
       const left = new Set<Backend>();
-      const reach = ({ lease, model }: (typeof leases)[number]): readonly Backend[] =>
-        (model === undefined ? modelIds : [model]).flatMap((id) => lease.poolOf(id).backends);
+      const reach = ({ lease, models = modelIds }: (typeof leases)[number]): readonly Backend[] =>
+        models.flatMap((id) => lease.poolOf(id).backends);
       for (const taken of steps) {
         if (taken.type === 'swap') {
           const before = backendsOf(runtimeConfigs.current);
@@ -66,7 +70,7 @@ test('whatever is leased, narrowed, swapped and released: a backend is let go ex
           for (const backend of before) if (!after.includes(backend)) left.add(backend);
           runtimeConfigs.swap(next);
         } else if (taken.type === 'lease') {
-          leases.push({ lease: runtimeConfigs.lease(), model: undefined });
+          leases.push({ lease: runtimeConfigs.lease(), models: undefined });
           assert.equal(leases.at(-1)?.lease.runtimeConfig, runtimeConfigs.current);
         } else if (leases.length > 0) {
           const index = taken.which % leases.length;
@@ -74,9 +78,10 @@ test('whatever is leased, narrowed, swapped and released: a backend is let go ex
           if (taken.type === 'release') {
             leases.splice(index, 1);
             one.lease.release();
-          } else if (one.model === undefined) {
-            one.model = taken.model;
-            one.lease.narrow(taken.model);
+          } else if (one.models === undefined) {
+            one.models = taken.models;
+            const [model, ...others] = taken.models;
+            one.lease.narrow(model!, others.length === 0 ? undefined : others);
           }
         }
         const reachable = new Set(leases.flatMap(reach));

@@ -64,6 +64,7 @@ for (const earlier of earlierDatabases)
       '033-member-budgets',
       '034-peer-messages',
       '035-usage-retention',
+      '036-fallbacks',
     ]);
     const upgraded = await schemaOf(url);
     assert.deepEqual(
@@ -102,5 +103,6 @@ test('while a process of an earlier version runs, its database is not brought up
     '033-member-budgets',
     '034-peer-messages',
     '035-usage-retention',
+    '036-fallbacks',
   ]);
 });

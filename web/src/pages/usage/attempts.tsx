@@ -17,7 +17,16 @@ export function Attempts({ of: attempts }: { readonly of: readonly Attempt[] }) 
       keyOf={({ at }) => String(at)}
       empty={null}
       columns={[
-        { head: t('backend'), main: true, cell: ({ backend }) => <code>{backend}</code> },
+        {
+          head: t('backend'),
+          main: true,
+          cell: ({ backend, model }) => (
+            <>
+              <code>{backend}</code>
+              {model !== null && <> · {model}</>}
+            </>
+          ),
+        },
         { head: t('after'), number: true, cell: ({ at_ms: ms }) => formatMilliseconds(ms) },
         {
           head: t('outcome'),

@@ -174,6 +174,23 @@ function ErrorExplained({ code, error }: ErrorProps) {
   );
 }
 
+/** The models that did not serve the request, and why. */
+function Fallbacks({ of: fallbacks }: { readonly of: NonNullable<Receipt['fallbacks']> }) {
+  const t = useText<UsageTexts>('usage');
+  return (
+    <>
+      {fallbacks.map(({ model, reason, skipped }) => (
+        <div key={model}>
+          {model}: {skipped && <>{t('notTried')}, </>}
+          <a href={`/docs/errors/${reason}`} target="_blank" rel="noopener">
+            <code>{reason}</code>
+          </a>
+        </div>
+      ))}
+    </>
+  );
+}
+
 function RunFacts({ of: receipt }: { readonly of: Receipt }) {
   const t = useText<UsageTexts>('usage');
   const { zdr, generation_time_ms: restMs, client_request_id: clientId } = receipt;
@@ -194,6 +211,7 @@ function RunFacts({ of: receipt }: { readonly of: Receipt }) {
         ...(clientId === null ? [] : [[t('clientId'), <Id value={clientId} />] as const]),
         [t('ledgerId'), <Id value={receipt.id} />],
         [t('model'), filtered({ model: receipt.model }, receipt.model)],
+        ...(receipt.fallbacks === null ? [] : [[t('insteadOf'), <Fallbacks of={receipt.fallbacks} />] as const]),
         [t('key'), key],
         [
           t('tags'),

@@ -38,6 +38,7 @@ const de: Translated<UsageTexts> = {
   inCache: '{n} in seinem Cache',
   input: 'Tokens hinein',
   inputLine: 'Eingabe',
+  insteadOf: 'Anstelle von',
   item: 'Posten',
   key: 'Schlüssel',
   ledger: 'Zeilen im Kontobuch',
@@ -59,6 +60,7 @@ const de: Translated<UsageTexts> = {
   noTags:
     'Nichts in diesem Zeitraum hat Tags. Schlüssel und Anfragen können Tags haben, nach denen sich ihre Nutzung trennen lässt.',
   notCharged: 'Nicht belastet',
+  notTried: 'nicht versucht',
   noUsage: 'Keine Nutzung',
   noUsageText: 'Die ersten Zahlen sind Sekunden nach einer Anfrage hier.',
   ofThemCached: 'davon {n} aus dem Cache',

@@ -1,0 +1,70 @@
+import { ApiError, errorCodeOf } from '../../platform/errors.ts';
+import type { UsageAttempt, UsageFallback } from '../../store/schema/tables.ts';
+import { mayFailOver } from './dispatch.ts';
+import type { DispatchTrace } from './dispatch.ts';
+import type { NextOrders, Order } from './order.ts';
+
+/**
+ * The models that may serve a request when its own cannot (docs/decisions/040-another-model.md): those that the operator has
+ * listed, each once. An order for one of them is made only when it is needed.
+ */
+export class Fallbacks implements NextOrders {
+  readonly #models: Iterator<string>;
+  readonly #orderFor: (model: string, instead: Order) => Promise<Order>;
+
+  /** `orderFor` throws `ApiError` where the model cannot serve this request for this caller. */
+  constructor(models: readonly string[], orderFor: (model: string, instead: Order) => Promise<Order>) {
+    this.#models = models.values();
+    this.#orderFor = orderFor;
+  }
+
+  async next(instead: Order, steps: UsageFallback[]): Promise<Order | undefined> {
+    for (let next = this.#models.next(); next.done !== true; next = this.#models.next()) {
+      try {
+        return await this.#orderFor(next.value, instead);
+      } catch (error) {
+        // The request or its caller does not fit that model: no failure of anybody.
+        if (!(error instanceof ApiError)) throw error;
+        steps.push({ model: next.value, reason: error.code, isSkipped: true });
+      }
+    }
+    return undefined;
+  }
+}
+
+/** What became of a request before the model that serves it now. */
+export class Fallen {
+  readonly steps: UsageFallback[] = [];
+  /** Tries at backends of the models that failed. */
+  readonly attempts: UsageAttempt[] = [];
+  readonly firstOrder: Order;
+  /** What the client is told when no model serves it. */
+  readonly firstError: unknown;
+
+  constructor(firstOrder: Order, firstError: unknown) {
+    this.firstOrder = firstOrder;
+    this.firstError = firstError;
+  }
+
+  /** The model of the order has failed the request. */
+  add({ model }: Order, error: unknown, { attempts }: DispatchTrace): void {
+    this.steps.push({ model: model.id, reason: errorCodeOf(error), isSkipped: false });
+    for (const attempt of attempts) this.attempts.push({ ...attempt, model: model.id });
+  }
+}
+
+/**
+ * Whether another model may serve the request: nothing of an answer is there, and it was not the request's fault. A fallback that
+ * refuses what the first model took, because its server counts longer prompts, is left for the next one.
+ */
+export function mayFallBack(
+  {
+    order,
+    trace,
+    fallen,
+  }: { readonly order: Order; readonly trace: DispatchTrace; readonly fallen: Fallen | undefined },
+  error: unknown,
+): boolean {
+  if ((fallen?.firstOrder ?? order).fallbacks === undefined || trace.hasContent) return false;
+  return fallen === undefined ? mayFailOver(error) : error instanceof ApiError;
+}
