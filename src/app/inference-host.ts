@@ -552,7 +552,7 @@ const allowedOrigins = ({ allowOrigins, account }: ServerConfig): AllowedOrigins
 const healthLog =
   (log: Log) =>
   (model: string): OnHealth<Backend> =>
-  ({ label, failures, failureShare, ejectedUntilMs }, ejectedAtMs) => {
+  ({ label, failures, failureShare, ejectedUntilMs, isSilent }, ejectedAtMs) => {
     const backend = { model, backend: label };
     if (ejectedAtMs === undefined) return log.service({ level: 'info', event: 'backend_returned', detail: backend });
     return log.service({
@@ -562,7 +562,8 @@ const healthLog =
         ...backend,
         failures_in_a_row: failures,
         failure_share: Number(failureShare.toFixed(2)),
-        seconds: Math.round((ejectedUntilMs - ejectedAtMs) / 1_000),
+        // One that answers nothing is left out until it does.
+        ...(isSilent ? { silent: true } : { seconds: Math.round((ejectedUntilMs - ejectedAtMs) / 1_000) }),
       },
     });
   };

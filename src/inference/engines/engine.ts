@@ -13,6 +13,9 @@ export type EngineStatus =
   /** `retryAfterSeconds`: when its state will be known again, if that is known. */
   | { readonly state: 'down'; readonly detail: string; readonly retryAfterSeconds?: number };
 
+/** What became of a cheap question to a server: it answered, it did not in time, or the engine is closed. */
+export type Look = 'answered' | 'silent' | 'closed';
+
 /** A model that an engine loads by itself, as operators see it. */
 export interface ResidenceReport {
   /** `waiting`: for other models to make room. */
@@ -61,6 +64,8 @@ export interface Engine {
   /** How many tokens an image may become; absent where this engine takes no images. */
   readonly imageTokens?: ImageTokenRule;
   status(): EngineStatus;
+  /** Asks the server something cheap, for seconds at most; never rejects. Absent where there is no server. */
+  look?(): Promise<Look>;
   /** Absent where a server has the model. */
   readonly residence?: ResidenceReport;
   /** Number of answers that wait for a slot; absent where this engine has no queue. */

@@ -3,6 +3,7 @@ import type { Engine } from '../engines/engine.ts';
 import { lackedBy, type FeatureName } from '../../generation/feature-names.ts';
 import type { Constraint, EngineRequest } from '../../generation/request.ts';
 import { Fleet, type BackendLoad, type OnHealth, type Placement } from '../routing/fleet.ts';
+import { Silence } from '../routing/silence.ts';
 import { RetryBudget } from '../routing/retry-budget.ts';
 import { WaitQueue } from './wait-queue.ts';
 import { PromptLengths } from './prompt-lengths.ts';
@@ -40,6 +41,8 @@ export interface BackendPool {
   readonly prefixSalt: number;
   /** How many requests may be tried at another backend. */
   readonly retries: RetryBudget;
+  /** A backend did not answer in time: it is looked at until it does. */
+  watch(backend: Backend): void;
   /**
    * Backends come and go that do the same work as those before: requests that wait may use the new ones at once. Those that run
    * stay where they are. `false`: one of them differs, so requests that began before must not get there; nothing was changed.
@@ -68,6 +71,14 @@ export function openBackendPool(
   });
   setRanks(backends);
   const fleet = new Fleet(backends, before?.fleet, onHealth);
+  const silence = new Silence<Backend>({
+    look: ({ engine }) => engine.look?.() ?? Promise.resolve('closed'),
+    changed: (backend, atMs) => {
+      // Its return is reported with its first answer.
+      if (atMs !== undefined) onHealth?.(backend, atMs);
+      else queue.offer();
+    },
+  });
   return {
     get backends() {
       return current;
@@ -77,6 +88,8 @@ export function openBackendPool(
     promptLengths: new PromptLengths(),
     prefixSalt,
     retries: before?.retries ?? new RetryBudget(),
+    // Of one there is no other to use meanwhile.
+    watch: (backend) => void (current.length > 1 && silence.watch(backend)),
     become: (next) => {
       const kinds = new Set(current.map(({ kind }) => kind));
       if (!next.every(({ kind }) => kinds.has(kind))) return false;

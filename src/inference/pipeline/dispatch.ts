@@ -85,7 +85,10 @@ export async function dispatch(
       if (isTaking) throw error;
       attempt.failed = signal.aborted ? null : errorCodeOf(error);
       span?.failed(attempt.failed);
-      if (!signal.aborted && isFaultOf(backend, error)) placement.failed(performance.now());
+      if (!signal.aborted && isFaultOf(backend, error)) {
+        placement.failed(performance.now());
+        if (attempt.failed === 'backend_timeout') pool.watch(backend);
+      }
       if (content || signal.aborted) throw withModel(error, order);
       const refusal = lengthRefusal(error);
       const shorter = refusal === undefined || refitted ? undefined : order.retryWithinContext(refusal);

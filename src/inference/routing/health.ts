@@ -14,6 +14,8 @@ export interface BackendHealth {
   ejections: number;
   /** Until then it gets no request, and afterwards one at a time until it has answered one; 0: it is in use. */
   ejectedUntilMs: number;
+  /** It answers nothing, not even a look, so it gets no request at all. */
+  isSilent: boolean;
 }
 
 export const soundHealth = (): BackendHealth => ({
@@ -22,6 +24,7 @@ export const soundHealth = (): BackendHealth => ({
   pauses: 0,
   ejections: 0,
   ejectedUntilMs: 0,
+  isSilent: false,
 });
 
 /** So many in a row end the use of a backend. */
@@ -40,6 +43,7 @@ export function answered(health: BackendHealth): boolean {
   health.failureShare = isBack ? 0 : health.failureShare * (1 - latestShare);
   health.pauses = 0;
   health.ejectedUntilMs = 0;
+  health.isSilent = false;
   return isBack;
 }
 
@@ -71,11 +75,29 @@ export function backElsewhere(health: BackendHealth, nowMs: number): void {
   if (health.ejectedUntilMs > nowMs) health.ejectedUntilMs = nowMs;
 }
 
+/** It did not answer a look. Returns whether that leaves it out: it may have been left out before. */
+export function fellSilent(health: BackendHealth, nowMs: number): boolean {
+  if (health.isSilent) return false;
+  health.isSilent = true;
+  if (health.ejectedUntilMs > 0) return false;
+  health.ejectedUntilMs = nowMs;
+  health.ejections++;
+  return true;
+}
+
+/** It has answered a look. Returns whether it was silent: then it is on probation from now on, whatever was left of its pause. */
+export function spoke(health: BackendHealth, nowMs: number): boolean {
+  if (!health.isSilent) return false;
+  health.isSilent = false;
+  health.ejectedUntilMs = nowMs;
+  return true;
+}
+
 /** Whether it may get a request as far as its failures go: it is in use, or on probation and has nothing to do. */
 export const isInUse = (
-  { ejectedUntilMs, running }: BackendHealth & { readonly running: number },
+  { ejectedUntilMs, isSilent, running }: BackendHealth & { readonly running: number },
   nowMs: number,
-): boolean => ejectedUntilMs === 0 || (nowMs >= ejectedUntilMs && running === 0);
+): boolean => ejectedUntilMs === 0 || (!isSilent && nowMs >= ejectedUntilMs && running === 0);
 
 /** Shorter waits have many causes. */
 const overdueMinMs = 3_000;

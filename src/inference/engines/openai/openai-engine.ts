@@ -6,7 +6,7 @@ import type { FlavorName } from '../../../generation/flavor-names.ts';
 import type { ApiError } from '../../../platform/errors.ts';
 import { continuesLast } from '../../../generation/request.ts';
 import type { EngineRequest, Message, Prompt, Task } from '../../../generation/request.ts';
-import type { Engine, EngineStatus } from '../engine.ts';
+import type { Engine, EngineStatus, Look } from '../engine.ts';
 import type { ImageTokenRule } from '../image-tokens.ts';
 import { UsageTally } from '../usage-tally.ts';
 import { Breaker } from './breaker.ts';
@@ -476,13 +476,19 @@ class OpenAiEngine implements Engine {
     if (this.#lookTimer !== undefined || this.#closing.signal.aborted) return;
     const look = (): void => {
       this.#lookTimer = undefined;
-      void this.#look();
+      void this.#lookAfterPause();
     };
     this.#lookTimer = setTimeout(look, this.#breaker.pauseLeftMs(performance.now())).unref();
   }
 
+  async #lookAfterPause(): Promise<void> {
+    if ((await this.look()) !== 'silent') return;
+    this.#breaker.lookFailed(performance.now());
+    if (this.#breaker.isOpen) this.#lookLater();
+  }
+
   /** Any answer at all means that requests may be sent again (reliability U1). */
-  async #look(): Promise<void> {
+  async look(): Promise<Look> {
     try {
       const { body } = await this.#countingPool.request({
         method: 'GET',
@@ -492,11 +498,11 @@ class OpenAiEngine implements Engine {
       });
       this.#breaker.succeeded();
       body.on('error', () => {}).destroy();
+      return 'answered';
     } catch (error) {
-      if (this.#closing.signal.aborted) return;
+      if (this.#closing.signal.aborted) return 'closed';
       this.#incidents.note({ incident: 'cannot_connect', status: null, cause: causeCode(error) }, performance.now());
-      this.#breaker.lookFailed(performance.now());
-      if (this.#breaker.isOpen) this.#lookLater();
+      return 'silent';
     }
   }
 
