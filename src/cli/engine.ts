@@ -88,7 +88,11 @@ export async function installEngine(context: Context, _options: object, named = 
     print.result({ kind, version, bytes, folder, already_there: alreadyThere, devices }, [
       `${kindInWords(kind)}: ${alreadyThere ? 'already installed' : 'installed'} in ${folder} (${bytesInWords(bytes)}); devices: ${devices}`,
     ]);
-    print.say('A running service uses it after a restart.');
+    print.say(
+      'devices' in found && found.devices.names.length > 0
+        ? 'A running service uses it after a restart.'
+        : 'Models are computed by the processor until it finds a device: is the driver of the GPU here, and for CUDA its runtime?',
+    );
     return 0;
   } catch (error) {
     if (!(error instanceof BuildProblem)) throw error;

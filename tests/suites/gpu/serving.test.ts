@@ -215,6 +215,28 @@ describe('the default model', { timeout: 1_800_000 }, () => {
   });
 });
 
+describe('the build for CUDA', { timeout: 1_200_000 }, () => {
+  test('is fetched whole, loads, and is not used where there is no GPU of NVIDIA', async () => {
+    const { code, stdout, stderr } = await command('engine', 'install', 'cuda', '--json');
+    assert.equal(code, 0, stderr);
+    const { devices, bytes } = JSON.parse(stdout) as Record<string, unknown>;
+    assert.deepEqual([devices, bytes], ['none', 562_891_833]);
+    const service = await serviceOf(`models:\n${tiny('choosing', 'auto')}`);
+    try {
+      await until(() => eventsOf(service, 'ready', 'choosing').length > 0, patienceMs);
+      assert.equal(eventsOf(service, 'ready', 'choosing')[0]?.['gpu'], 'none');
+      const [choosing] = eventsOf(service, 'computes', 'choosing');
+      assert.match(String(choosing?.['reason']), /^llvmpipe .* computes with the processor/);
+      assert.equal((await ask(service, 'choosing', 3)).text, words.slice(0, 3).join(''));
+      const { stdout: report } = await service.command('doctor');
+      assert.match(report, /^warning +gpu +CUDA · finds no device$/m);
+    } finally {
+      await service.dispose();
+    }
+    assert.match((await command('engine', 'remove', 'cuda')).stdout, /^CUDA: removed from .* \(562\.9 MB\)$/m);
+  });
+});
+
 describe('removal', () => {
   test('leaves nothing', async () => {
     const { stdout } = await command('engine', 'remove', 'vulkan');
