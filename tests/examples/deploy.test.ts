@@ -357,7 +357,7 @@ describe('publish.yml', () => {
     const { scripts } = JSON.parse(readFileSync(inRepository('package.json'), 'utf8')) as { scripts: object };
     const names = [...commands.matchAll(/npm run ([\w:-]+)/g)].map(([, name]) => name!);
     for (const name of names) assert.ok(Object.hasOwn(scripts, name), name);
-    assert.deepEqual(names, ['test:package', 'package']);
+    assert.deepEqual(names, ['test:package', 'package', 'package:deb']);
     for (const [line] of commands.matchAll(/npm publish.*/g)) assert.match(line, /--provenance --access public$/);
     assert.ok(commands.lastIndexOf('npm run') < commands.indexOf('npm publish'));
   });
