@@ -70,6 +70,38 @@ export function Dialog({ title, onClose, dismissable = true, wide, children }: D
   );
 }
 
+interface FormDialogProps {
+  readonly title: string;
+  /** Before the fields. */
+  readonly text?: ReactNode;
+  /** The fields. */
+  readonly children: ReactNode;
+  /** The verb on the button. */
+  readonly action: string;
+  readonly wide?: boolean;
+  readonly busy: boolean;
+  readonly error: unknown;
+  readonly onSubmit: (form: FormData) => void;
+  readonly onClose: () => void;
+}
+
+/** A form with one button, which sends it. */
+export function FormDialog({ title, text, children, action, wide, busy, error, onSubmit, onClose }: FormDialogProps) {
+  return (
+    <Dialog title={title} onClose={onClose} {...(wide === undefined ? {} : { wide })}>
+      {text !== undefined && <p>{text}</p>}
+      <Form error={error} onSubmit={onSubmit}>
+        {children}
+        <FormButtons>
+          <Button type="submit" look="primary" busy={busy}>
+            {action}
+          </Button>
+        </FormButtons>
+      </Form>
+    </Dialog>
+  );
+}
+
 interface ConfirmDialogProps {
   readonly title: string;
   /** What happens, and what does not. */

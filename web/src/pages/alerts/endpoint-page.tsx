@@ -5,9 +5,9 @@ import type { ReactNode } from 'react';
 import { useGet, useRefresh, useSend } from '../../api/use-api.ts';
 import { Button, IconButton } from '../../components/button.tsx';
 import { Id } from '../../components/code.tsx';
-import { ConfirmDialog, Dialog } from '../../components/dialog.tsx';
+import { ConfirmDialog, FormDialog } from '../../components/dialog.tsx';
 import { Time } from '../../components/figures.tsx';
-import { Form, FormButtons, TextField } from '../../components/form.tsx';
+import { TextField } from '../../components/form.tsx';
 import { MoreIcon } from '../../components/icons.tsx';
 import { Menu, MenuItem, MenuLine } from '../../components/menu.tsx';
 import { Facts, Page, Panel } from '../../components/page.tsx';
@@ -119,34 +119,34 @@ function ChangeDialog({ of: endpoint, onClose }: { readonly of: Endpoint; readon
     );
   };
   return (
-    <Dialog title={t('changeEndpoint')} onClose={onClose}>
-      <Form error={change.error} onSubmit={submit}>
-        <TextField
-          name="url"
-          label={t('url')}
-          hint={t('urlHint')}
-          type="url"
-          defaultValue={endpoint.url}
-          maxLength={2000}
-          autoComplete="off"
-          spellCheck={false}
-        />
-        <TextField
-          name="description"
-          label={t('description')}
-          defaultValue={endpoint.description}
-          optional
-          maxLength={200}
-          autoComplete="off"
-        />
-        <EventFields chosen={endpoint.events} />
-        <FormButtons>
-          <Button type="submit" look="primary" busy={change.isPending}>
-            {t('save')}
-          </Button>
-        </FormButtons>
-      </Form>
-    </Dialog>
+    <FormDialog
+      title={t('changeEndpoint')}
+      action={t('save')}
+      busy={change.isPending}
+      error={change.error}
+      onSubmit={submit}
+      onClose={onClose}
+    >
+      <TextField
+        name="url"
+        label={t('url')}
+        hint={t('urlHint')}
+        type="url"
+        defaultValue={endpoint.url}
+        maxLength={2000}
+        autoComplete="off"
+        spellCheck={false}
+      />
+      <TextField
+        name="description"
+        label={t('description')}
+        defaultValue={endpoint.description}
+        optional
+        maxLength={200}
+        autoComplete="off"
+      />
+      <EventFields chosen={endpoint.events} />
+    </FormDialog>
   );
 }
 

@@ -3,9 +3,9 @@ import { useState } from 'react';
 
 import { useList, useSend } from '../../api/use-api.ts';
 import { Button } from '../../components/button.tsx';
-import { Dialog } from '../../components/dialog.tsx';
+import { Dialog, FormDialog } from '../../components/dialog.tsx';
 import { Time } from '../../components/figures.tsx';
-import { Form, FormButtons, TextField } from '../../components/form.tsx';
+import { FormButtons, TextField } from '../../components/form.tsx';
 import { Panel } from '../../components/page.tsx';
 import { SecretField } from '../../components/secret-field.tsx';
 import { EmptyState, Note } from '../../components/state.tsx';
@@ -81,28 +81,28 @@ function AddDialog({ onClose }: { readonly onClose: () => void }) {
     create.mutate({ body: { url: url!, description: description!, events: eventsIn(form) } });
   };
   return (
-    <Dialog title={t('addEndpoint')} onClose={onClose}>
-      <Form error={create.error} onSubmit={submit}>
-        <TextField
-          name="url"
-          label={t('url')}
-          hint={t('urlHint')}
-          type="url"
-          placeholder="https://example.org/hooks/tokenhouse"
-          maxLength={2000}
-          autoComplete="off"
-          spellCheck={false}
-          autoFocus
-        />
-        <TextField name="description" label={t('description')} optional maxLength={200} autoComplete="off" />
-        <EventFields chosen={null} />
-        <FormButtons>
-          <Button type="submit" look="primary" busy={create.isPending}>
-            {t('addEndpoint')}
-          </Button>
-        </FormButtons>
-      </Form>
-    </Dialog>
+    <FormDialog
+      title={t('addEndpoint')}
+      action={t('addEndpoint')}
+      busy={create.isPending}
+      error={create.error}
+      onSubmit={submit}
+      onClose={onClose}
+    >
+      <TextField
+        name="url"
+        label={t('url')}
+        hint={t('urlHint')}
+        type="url"
+        placeholder="https://example.org/hooks/tokenhouse"
+        maxLength={2000}
+        autoComplete="off"
+        spellCheck={false}
+        autoFocus
+      />
+      <TextField name="description" label={t('description')} optional maxLength={200} autoComplete="off" />
+      <EventFields chosen={null} />
+    </FormDialog>
   );
 }
 

@@ -3,9 +3,9 @@ import { useState } from 'react';
 import { useGet, useSend } from '../../api/use-api.ts';
 import type { Got } from '../../api/use-api.ts';
 import { Button } from '../../components/button.tsx';
-import { ConfirmDialog, Dialog } from '../../components/dialog.tsx';
+import { ConfirmDialog, FormDialog } from '../../components/dialog.tsx';
 import { Time } from '../../components/figures.tsx';
-import { FieldRow, Form, FormButtons, Select, TextField } from '../../components/form.tsx';
+import { FieldRow, Select, TextField } from '../../components/form.tsx';
 import { Meter } from '../../components/meter.tsx';
 import { Panel } from '../../components/page.tsx';
 import { Loaded } from '../../components/state.tsx';
@@ -97,32 +97,32 @@ function LimitDialog({ of: limit, onClose }: { readonly of: Limit | null; readon
     );
   };
   return (
-    <Dialog title={t('limit')} onClose={onClose}>
-      <p>{t('limitText')}</p>
-      <Form error={set.error} onSubmit={submit}>
-        <FieldRow>
-          <TextField
-            name="threshold_amount"
-            label={t('amount')}
-            isMoney
-            defaultValue={limit === null ? '' : dollarsTyped(limit.threshold_amount)}
-            autoFocus
-          />
-          <Select
-            name="interval"
-            label={t('per')}
-            hint={t('utcHint')}
-            defaultValue={limit === null ? 'month' : (limit.interval ?? 'total')}
-            options={[...intervals, 'total' as const].map((value) => ({ value, text: t(value) }))}
-          />
-        </FieldRow>
-        <FormButtons>
-          <Button type="submit" look="primary" busy={set.isPending}>
-            {t('save')}
-          </Button>
-        </FormButtons>
-      </Form>
-    </Dialog>
+    <FormDialog
+      title={t('limit')}
+      action={t('save')}
+      busy={set.isPending}
+      error={set.error}
+      text={t('limitText')}
+      onSubmit={submit}
+      onClose={onClose}
+    >
+      <FieldRow>
+        <TextField
+          name="threshold_amount"
+          label={t('amount')}
+          isMoney
+          defaultValue={limit === null ? '' : dollarsTyped(limit.threshold_amount)}
+          autoFocus
+        />
+        <Select
+          name="interval"
+          label={t('per')}
+          hint={t('utcHint')}
+          defaultValue={limit === null ? 'month' : (limit.interval ?? 'total')}
+          options={[...intervals, 'total' as const].map((value) => ({ value, text: t(value) }))}
+        />
+      </FieldRow>
+    </FormDialog>
   );
 }
 

@@ -1,9 +1,7 @@
 import { useState } from 'react';
 
 import { useGet, useSend } from '../../api/use-api.ts';
-import { Button } from '../../components/button.tsx';
-import { Dialog } from '../../components/dialog.tsx';
-import { Form, FormButtons } from '../../components/form.tsx';
+import { FormDialog } from '../../components/dialog.tsx';
 import { useText } from '../../i18n/text.ts';
 import { KeyFields, settingsIn } from './key-fields.tsx';
 import { NewSecretDialog } from './new-secret.tsx';
@@ -30,15 +28,15 @@ export function CreateKeyDialog({ onClose }: { readonly onClose: () => void }) {
     );
   };
   return (
-    <Dialog title={t('create')} onClose={onClose}>
-      <Form error={create.error} onSubmit={submit}>
-        <KeyFields />
-        <FormButtons>
-          <Button type="submit" look="primary" busy={create.isPending}>
-            {t('create')}
-          </Button>
-        </FormButtons>
-      </Form>
-    </Dialog>
+    <FormDialog
+      title={t('create')}
+      action={t('create')}
+      busy={create.isPending}
+      error={create.error}
+      onSubmit={submit}
+      onClose={onClose}
+    >
+      <KeyFields />
+    </FormDialog>
   );
 }

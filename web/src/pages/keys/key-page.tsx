@@ -7,9 +7,9 @@ import { useGet, useSend } from '../../api/use-api.ts';
 import { Badge } from '../../components/badge.tsx';
 import { Button, IconButton, LinkButton } from '../../components/button.tsx';
 import { Id } from '../../components/code.tsx';
-import { ConfirmDialog, Dialog } from '../../components/dialog.tsx';
+import { ConfirmDialog, FormDialog } from '../../components/dialog.tsx';
 import { Money, Time } from '../../components/figures.tsx';
-import { Form, FormButtons, Select } from '../../components/form.tsx';
+import { Select } from '../../components/form.tsx';
 import { MoreIcon } from '../../components/icons.tsx';
 import { Menu, MenuItem, MenuLine } from '../../components/menu.tsx';
 import { Facts, Page, Panel, Tiles } from '../../components/page.tsx';
@@ -171,16 +171,16 @@ function ChangeDialog({ of: key, onClose }: { readonly of: Key; readonly onClose
       },
     );
   return (
-    <Dialog title={t('change')} onClose={onClose}>
-      <Form error={change.error} onSubmit={submit}>
-        <KeyFields of={key} />
-        <FormButtons>
-          <Button type="submit" look="primary" busy={change.isPending}>
-            {t('save')}
-          </Button>
-        </FormButtons>
-      </Form>
-    </Dialog>
+    <FormDialog
+      title={t('change')}
+      action={t('save')}
+      busy={change.isPending}
+      error={change.error}
+      onSubmit={submit}
+      onClose={onClose}
+    >
+      <KeyFields of={key} />
+    </FormDialog>
   );
 }
 
@@ -207,22 +207,22 @@ function RotateDialog({ of: key, onClose, onSecret }: RotateProps) {
       { onSuccess: (made) => onSecret(made.key) },
     );
   return (
-    <Dialog title={t('rotate')} onClose={onClose}>
-      <p>{t('rotateText')}</p>
-      <Form error={rotate.error} onSubmit={submit}>
-        <Select
-          name="overlap_seconds"
-          label={t('overlap')}
-          defaultValue="86400"
-          options={overlaps.map(([seconds, text]) => ({ value: String(seconds), text: t(text) }))}
-        />
-        <FormButtons>
-          <Button type="submit" look="primary" busy={rotate.isPending}>
-            {t('rotate')}
-          </Button>
-        </FormButtons>
-      </Form>
-    </Dialog>
+    <FormDialog
+      title={t('rotate')}
+      action={t('rotate')}
+      busy={rotate.isPending}
+      error={rotate.error}
+      text={t('rotateText')}
+      onSubmit={submit}
+      onClose={onClose}
+    >
+      <Select
+        name="overlap_seconds"
+        label={t('overlap')}
+        defaultValue="86400"
+        options={overlaps.map(([seconds, text]) => ({ value: String(seconds), text: t(text) }))}
+      />
+    </FormDialog>
   );
 }
 

@@ -1,7 +1,6 @@
 import { useSend } from '../../api/use-api.ts';
-import { Button } from '../../components/button.tsx';
-import { Dialog } from '../../components/dialog.tsx';
-import { Form, FormButtons, TextField } from '../../components/form.tsx';
+import { FormDialog } from '../../components/dialog.tsx';
+import { TextField } from '../../components/form.tsx';
 import { useText } from '../../i18n/text.ts';
 import { accountsRoute } from './area.tsx';
 import type { OperatorAccountTexts } from './messages/en.ts';
@@ -16,16 +15,16 @@ export function CreateAccountDialog({ onClose }: { readonly onClose: () => void 
       { onSuccess: ({ id }) => void navigate({ to: `/operator/accounts/${id}` as never, search: {} as never }) },
     );
   return (
-    <Dialog title={t('create')} onClose={onClose}>
-      <p>{t('createText')}</p>
-      <Form error={create.error} onSubmit={submit}>
-        <TextField name="name" label={t('name')} maxLength={100} autoComplete="off" />
-        <FormButtons>
-          <Button type="submit" look="primary" busy={create.isPending}>
-            {t('create')}
-          </Button>
-        </FormButtons>
-      </Form>
-    </Dialog>
+    <FormDialog
+      title={t('create')}
+      action={t('create')}
+      busy={create.isPending}
+      error={create.error}
+      text={t('createText')}
+      onSubmit={submit}
+      onClose={onClose}
+    >
+      <TextField name="name" label={t('name')} maxLength={100} autoComplete="off" />
+    </FormDialog>
   );
 }

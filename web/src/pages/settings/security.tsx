@@ -5,8 +5,8 @@ import { useGet, useSend } from '../../api/use-api.ts';
 import { passwordLimits } from '../../app/password.ts';
 import { Badge } from '../../components/badge.tsx';
 import { Button } from '../../components/button.tsx';
-import { ConfirmDialog, Dialog } from '../../components/dialog.tsx';
-import { Form, FormButtons, TextField } from '../../components/form.tsx';
+import { ConfirmDialog, FormDialog } from '../../components/dialog.tsx';
+import { TextField } from '../../components/form.tsx';
 import { Facts, Panel } from '../../components/page.tsx';
 import { ErrorNote, Note } from '../../components/state.tsx';
 import { toast } from '../../components/toast.tsx';
@@ -151,30 +151,25 @@ function PasswordDialog({ onClose }: { readonly onClose: () => void }) {
       },
     );
   return (
-    <Dialog title={t('changePassword')} onClose={onClose}>
-      <p>{t('changePasswordText')}</p>
-      <Form error={change.error} onSubmit={submit}>
-        <input type="hidden" name="email" autoComplete="username" value={me.email} readOnly />
-        <TextField
-          name="current_password"
-          label={t('currentPassword')}
-          type="password"
-          autoComplete="current-password"
-        />
-        <TextField
-          name="new_password"
-          label={t('newPassword')}
-          hint={t('passwordHint', { n: passwordLimits.minLength })}
-          type="password"
-          autoComplete="new-password"
-          {...passwordLimits}
-        />
-        <FormButtons>
-          <Button type="submit" look="primary" busy={change.isPending}>
-            {t('changePassword')}
-          </Button>
-        </FormButtons>
-      </Form>
-    </Dialog>
+    <FormDialog
+      title={t('changePassword')}
+      action={t('changePassword')}
+      busy={change.isPending}
+      error={change.error}
+      text={t('changePasswordText')}
+      onSubmit={submit}
+      onClose={onClose}
+    >
+      <input type="hidden" name="email" autoComplete="username" value={me.email} readOnly />
+      <TextField name="current_password" label={t('currentPassword')} type="password" autoComplete="current-password" />
+      <TextField
+        name="new_password"
+        label={t('newPassword')}
+        hint={t('passwordHint', { n: passwordLimits.minLength })}
+        type="password"
+        autoComplete="new-password"
+        {...passwordLimits}
+      />
+    </FormDialog>
   );
 }

@@ -1,8 +1,7 @@
 import type { Role } from '../../app/area.ts';
 import { useSend } from '../../api/use-api.ts';
-import { Button } from '../../components/button.tsx';
-import { Dialog } from '../../components/dialog.tsx';
-import { Form, FormButtons, TextField } from '../../components/form.tsx';
+import { FormDialog } from '../../components/dialog.tsx';
+import { TextField } from '../../components/form.tsx';
 import { toast } from '../../components/toast.tsx';
 import { useText } from '../../i18n/text.ts';
 import { RoleField } from './role-field.tsx';
@@ -24,17 +23,17 @@ export function InviteDialog({ own, onClose }: { readonly own: Role; readonly on
     );
   };
   return (
-    <Dialog title={t('invite')} onClose={onClose}>
-      <p>{t('inviteText')}</p>
-      <Form error={invite.error} onSubmit={submit}>
-        <TextField name="email" label={t('email')} type="email" autoComplete="off" autoFocus maxLength={254} />
-        <RoleField own={own} chosen="developer" />
-        <FormButtons>
-          <Button type="submit" look="primary" busy={invite.isPending}>
-            {t('sendInvitation')}
-          </Button>
-        </FormButtons>
-      </Form>
-    </Dialog>
+    <FormDialog
+      title={t('invite')}
+      action={t('sendInvitation')}
+      busy={invite.isPending}
+      error={invite.error}
+      text={t('inviteText')}
+      onSubmit={submit}
+      onClose={onClose}
+    >
+      <TextField name="email" label={t('email')} type="email" autoComplete="off" autoFocus maxLength={254} />
+      <RoleField own={own} chosen="developer" />
+    </FormDialog>
   );
 }

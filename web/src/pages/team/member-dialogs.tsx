@@ -3,9 +3,7 @@ import { useQueryClient } from '@tanstack/react-query';
 import type { Role } from '../../app/area.ts';
 import { meQuery } from '../../api/session.ts';
 import { useGet, useSend } from '../../api/use-api.ts';
-import { Button } from '../../components/button.tsx';
-import { ConfirmDialog, Dialog } from '../../components/dialog.tsx';
-import { Form, FormButtons } from '../../components/form.tsx';
+import { ConfirmDialog, FormDialog } from '../../components/dialog.tsx';
 import { LimitFields, limitIn } from '../../components/limit.tsx';
 import { Loaded } from '../../components/state.tsx';
 import { toast } from '../../components/toast.tsx';
@@ -39,17 +37,17 @@ export function RoleDialog({ of: member, own, onClose }: RoleDialogProps) {
       },
     );
   return (
-    <Dialog title={t('roleOf', { name: member.name })} onClose={onClose}>
-      <p>{t('roleText')}</p>
-      <Form error={change.error} onSubmit={submit}>
-        <RoleField own={own} chosen={member.role} />
-        <FormButtons>
-          <Button type="submit" look="primary" busy={change.isPending}>
-            {t('changeRole')}
-          </Button>
-        </FormButtons>
-      </Form>
-    </Dialog>
+    <FormDialog
+      title={t('roleOf', { name: member.name })}
+      action={t('changeRole')}
+      busy={change.isPending}
+      error={change.error}
+      text={t('roleText')}
+      onSubmit={submit}
+      onClose={onClose}
+    >
+      <RoleField own={own} chosen={member.role} />
+    </FormDialog>
   );
 }
 
@@ -72,17 +70,17 @@ export function BudgetDialog({ of: member, onClose }: BudgetDialogProps) {
       },
     );
   return (
-    <Dialog title={t('budgetOf', { name: member.name })} onClose={onClose}>
-      <p>{t('budgetText')}</p>
-      <Form error={change.error} onSubmit={submit}>
-        <LimitFields of={member} hint={t('budgetHint')} />
-        <FormButtons>
-          <Button type="submit" look="primary" busy={change.isPending}>
-            {t('save')}
-          </Button>
-        </FormButtons>
-      </Form>
-    </Dialog>
+    <FormDialog
+      title={t('budgetOf', { name: member.name })}
+      action={t('save')}
+      busy={change.isPending}
+      error={change.error}
+      text={t('budgetText')}
+      onSubmit={submit}
+      onClose={onClose}
+    >
+      <LimitFields of={member} hint={t('budgetHint')} />
+    </FormDialog>
   );
 }
 
