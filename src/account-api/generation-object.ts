@@ -56,6 +56,12 @@ const attemptSchema = Type.Object({
   at_ms: Type.Integer({ description: 'From the start of the request.' }),
   model: nullable(Type.String({ description: 'The model, where another one served the request.' })),
   error_code: nullable(Type.String({ description: 'What it failed with.' })),
+  hedge: nullable(
+    Type.Enum(['second', 'second_stopped', 'overtaken'], {
+      description:
+        '`second`: asked because the first gave no text in time, and `second_stopped` when that did after all; `overtaken`: the first, stopped because the second gave text.',
+    }),
+  ),
   chosen: nullable(
     Type.Object(
       {
@@ -214,11 +220,19 @@ function errorOf(code: string | null): GenerationReceipt['error'] {
   return { status, meaning, remedy, retry };
 }
 
-const attemptObject = ({ backend, atMs, model, failed, chosen }: UsageAttempt): Static<typeof attemptSchema> => ({
+const attemptObject = ({
+  backend,
+  atMs,
+  model,
+  failed,
+  hedge,
+  chosen,
+}: UsageAttempt): Static<typeof attemptSchema> => ({
   backend,
   at_ms: atMs,
   model: model ?? null,
   error_code: failed,
+  hedge: hedge ?? null,
   chosen:
     chosen === null
       ? null

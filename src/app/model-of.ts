@@ -24,6 +24,7 @@ export function modelOf(config: ModelConfig, inFile?: SamplingDefaults): Model {
     capabilities: config.capabilities,
     zdrCapabilities: config.zdrCapabilities,
     fallback: config.fallback.length === 0 ? undefined : config.fallback,
+    hedge: config.hedge.after,
     deprecationDate: config.deprecationDate,
     dedicatedTo: config.dedicatedTo.length === 0 ? undefined : new Set(config.dedicatedTo),
   };

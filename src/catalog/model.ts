@@ -25,6 +25,8 @@ export interface Model {
   readonly zdrCapabilities: Capabilities;
   /** Ids of the models that may serve a request when no backend of this one can; absent: none. */
   readonly fallback?: readonly string[] | undefined;
+  /** A second backend is asked after so many milliseconds without content, or after what 95 of 100 requests do not exceed; absent: never. */
+  readonly hedge?: number | 'p95' | undefined;
   /** `YYYY-MM-DD`: from 00:00:00 UTC of this day on the model is gone (contracts decision 25). */
   readonly deprecationDate: string | undefined;
   /** The accounts that have it to themselves; absent: every account has it. */

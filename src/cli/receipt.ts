@@ -82,11 +82,18 @@ function linesOf(receipt: GenerationReceipt): readonly string[] {
 const fallbackLine = ({ model, reason, skipped }: NonNullable<GenerationReceipt['fallbacks']>[number]): string =>
   `instead  of ${model}, which ${skipped ? `was not tried: ${reason}` : `failed with ${reason}`}`;
 
+const hedgeWords = {
+  second: 'asked as the second',
+  second_stopped: 'asked as the second and stopped when the first gave text',
+  overtaken: 'stopped when the second gave text',
+} as const;
+
 /** Why this backend, in a line: `backend  gpu-2, expected 120 ms: 900 tokens to read, 4,100 cached, 0 waiting, 3 running; 1 of 4`. */
 function attemptLine({
   backend,
   model,
   error_code: failed,
+  hedge,
   chosen,
 }: NonNullable<GenerationReceipt['attempts']>[number]): string {
   const why =
@@ -94,5 +101,5 @@ function attemptLine({
       ? ''
       : `, first token expected after ${chosen.expected_ms} ms: ${chosen.tokens_uncached} tokens to read, ${chosen.tokens_cached} cached, ` +
         `${chosen.tokens_waiting} waiting there, ${chosen.running} running, ${chosen.tokens_per_second} tokens/s; rank ${chosen.rank}, one of ${chosen.of}`;
-  return `backend  ${backend}${model === null ? '' : ` of ${model}`}${failed === null ? '' : `, failed with ${failed}`}${why}`;
+  return `backend  ${backend}${model === null ? '' : ` of ${model}`}${hedge === null ? '' : `, ${hedgeWords[hedge]}`}${failed === null ? '' : `, failed with ${failed}`}${why}`;
 }

@@ -271,6 +271,8 @@ models:
     model('    deprecation_date: ‸31.12.2026\n'),
     /deprecation_date is "31.12.2026".*for example deprecation_date: 2027/,
   ],
+  [model('    hedge: { after: ‸p99 }\n'), /after is "p99"/],
+  [model('    hedge: { after: ‸0 }\n'), /after is 0/],
   [model('    fallback: [ ‸A ]\n'), /"A" is the model itself/],
   [model('    fallback: [ ‸b ]\n'), /there is no model "b"/],
   [

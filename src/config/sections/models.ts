@@ -205,6 +205,21 @@ const maxOutputTokens: Setting<number | null> = {
   read: (written = null) => written as number | null,
 };
 
+/** In milliseconds. */
+const hedgeAfter: Setting<number | 'p95' | undefined> = {
+  schema: {
+    anyOf: [
+      wordSchema('p95'),
+      number({ minimum: 0.05, maximum: 600 }, 'seconds without a token', { example: 2 }, (written) => written).schema,
+    ],
+    description:
+      'asks a second backend when no text came in so many seconds, or after `p95`, what 95 of 100 requests of the model did not exceed lately; at most a tenth of the requests is asked for twice; off when left out',
+    examples: ['p95'],
+  },
+  isRequired: false,
+  read: (written) => (written === 'p95' || written === undefined ? written : 1_000 * (written as number)),
+};
+
 const modelIdPattern = '^[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,127}$';
 
 const model = (scriptSchema: SchemaNode) =>
@@ -254,6 +269,12 @@ const model = (scriptSchema: SchemaNode) =>
         description:
           'models that may serve a request when no backend of this one can, in this order; each only where the key may use it and it can do what the request asks for; the answer names it, and its prices count; the `fallback` of those models is not followed',
       }),
+      hedge: group(
+        'a second backend for requests that get no text for long; the slower of the two is stopped, and not charged',
+        {
+          after: hedgeAfter,
+        },
+      ),
       backends: required(backends(scriptSchema)),
     },
     ({ capabilities: flags, reasoning: thinking, zdr: flagsOfZdr, backends: inFile, ...others }, at, reading) => {

@@ -3,6 +3,7 @@ import type { Engine } from '../engines/engine.ts';
 import { lackedBy, type FeatureName } from '../../generation/feature-names.ts';
 import type { Constraint, EngineRequest } from '../../generation/request.ts';
 import { Fleet, type BackendLoad, type OnHealth, type Placement } from '../routing/fleet.ts';
+import { FirstTokens } from '../routing/first-tokens.ts';
 import { Silence } from '../routing/silence.ts';
 import { RetryBudget } from '../routing/retry-budget.ts';
 import { WaitQueue } from './wait-queue.ts';
@@ -41,6 +42,8 @@ export interface BackendPool {
   readonly prefixSalt: number;
   /** How many requests may be tried at another backend. */
   readonly retries: RetryBudget;
+  /** How long its requests waited for their first content; known where they may be hedged. */
+  readonly firstTokens: FirstTokens;
   /** A backend did not answer in time: it is looked at until it does. */
   watch(backend: Backend): void;
   /**
@@ -88,6 +91,7 @@ export function openBackendPool(
     promptLengths: new PromptLengths(),
     prefixSalt,
     retries: before?.retries ?? new RetryBudget(),
+    firstTokens: before?.firstTokens ?? new FirstTokens(),
     // Of one there is no other to use meanwhile.
     watch: (backend) => void (current.length > 1 && silence.watch(backend)),
     become: (next) => {

@@ -4,6 +4,7 @@ import type { EngineRequest } from '../../generation/request.ts';
 import type { UsageAttempt } from '../../store/schema/tables.ts';
 import type { Placement, RoutedRequest } from '../routing/fleet.ts';
 import { prefixesOf, type PromptPrefixes } from '../routing/prompt-prefixes.ts';
+import { hedge, type Runner } from './hedge.ts';
 import { lengthRefusal } from './length-refusal.ts';
 import type { Order } from './order.ts';
 import { isReady, mayTake } from './backend-pool.ts';
@@ -11,7 +12,7 @@ import type { Backend, BackendPool } from './backend-pool.ts';
 import type { StopSignal } from '../../platform/stop-signal.ts';
 import type { OpenAttempt, RequestTrace } from '../../platform/telemetry/request-trace.ts';
 
-type Attempt = Omit<UsageAttempt, 'failed'> & { failed: string | null };
+type Attempt = Omit<UsageAttempt, 'failed' | 'hedge'> & { failed: string | null; hedge?: UsageAttempt['hedge'] };
 
 /** What `dispatch` found out on the way, for the ledger and the log. */
 export interface DispatchTrace {
@@ -41,63 +42,60 @@ export async function dispatch(
   let request: EngineRequest = order.request;
   let refitted = false;
   let failure: unknown;
+  const begunMs = order.model.hedge === undefined ? 0 : performance.now();
   for (;;) {
     const placing = pool.queue.acquire(() => place(order, routed, pool, tried, failure), signal);
     const waiting = placing instanceof Promise ? trace.spans?.step('queue') : undefined;
     const placement = placing instanceof Promise ? await placing : placing;
     if (typeof placement === 'string') throw allTaken(order, pool, tried);
     waiting?.end();
-    const { backend, reasons } = placement;
-    let content = false;
-    /** Failures from here on are not the backend's. */
     let isTaking = false;
-    const attempt: Attempt = {
-      backend: backend.label,
-      atMs: Math.round(order.elapsedMs()),
-      failed: null,
-      chosen: reasons,
-    };
-    let span: OpenAttempt | undefined;
+    /** Where a second backend was faster, the try there. */
+    let current: Try | undefined;
     try {
-      trace.attempts.push(attempt);
-      span = spanOf(order, placement, trace);
+      const first = (current = begin(order, placement, trace));
       const taken = (goesOn: boolean): boolean => {
         isTaking = false;
         return goesOn;
       };
       const taking = (batch: GenerationBatch): boolean | Promise<boolean> => {
-        if (!content && hasContent(batch)) {
-          content = true;
+        if (!trace.hasContent && hasContent(batch)) {
           trace.hasContent = true;
-          placement.begun(performance.now());
-          span?.firstToken();
+          contentFrom(current ?? first, order, pool, begunMs);
         }
         isTaking = true;
         const goesOn = take(batch);
         return typeof goesOn === 'boolean' ? taken(goesOn) : goesOn.then(taken);
       };
-      await backend.engine.generate(request, signal, taking, span?.headers ?? trace.spans?.headers);
+      const afterMs =
+        order.model.hedge === undefined || refitted || tried.size > 0 ? Infinity : hedgeAfterMs(order, pool);
+      if (afterMs === Infinity) await generateAt(first, request, trace, signal, taking);
+      else
+        await hedge(runnerOf(first, request, pool, trace, signal), {
+          signal,
+          take: taking,
+          hasContent,
+          afterMs,
+          second: () => second(order, routed, request, pool, tried.add(first.placement.backend), trace, signal),
+          secondWins: ({ at }) => (current = at),
+        });
       const answered = usage();
-      placement.answered(answered);
-      span?.answered(answered);
+      current.placement.answered(answered);
+      current.span?.answered(answered);
       return;
     } catch (error) {
-      if (isTaking) throw error;
-      attempt.failed = signal.aborted ? null : errorCodeOf(error);
-      span?.failed(attempt.failed);
-      if (!signal.aborted && isFaultOf(backend, error)) {
-        placement.failed(performance.now());
-        if (attempt.failed === 'backend_timeout') pool.watch(backend);
-      }
-      if (content || signal.aborted) throw withModel(error, order);
+      if (isTaking || current === undefined) throw error;
+      failedAt(current, error, pool, signal);
+      if (trace.hasContent || signal.aborted) throw withModel(error, order);
       const refusal = lengthRefusal(error);
       const shorter = refusal === undefined || refitted ? undefined : order.retryWithinContext(refusal);
       if (refusal !== undefined && shorter === undefined) throw order.tooLong(refusal);
       if (shorter !== undefined) {
         request = shorter;
         refitted = true;
+        tried.delete(current.placement.backend);
       } else if (mayFailOver(error)) {
-        tried.add(backend);
+        tried.add(current.placement.backend);
         failure = error;
         // Where there is no other, nothing is spent: the next turn ends with this failure.
         if (pool.backends.some(ableFor(order, tried)) && !pool.retries.take(performance.now()))
@@ -106,11 +104,116 @@ export async function dispatch(
         throw withModel(error, order);
       }
     } finally {
-      placement.end(performance.now());
+      (current?.placement ?? placement).end(performance.now());
       pool.queue.offer();
     }
   }
 }
+
+/** A try of a request at a backend. */
+interface Try {
+  readonly placement: Placement<Backend>;
+  readonly attempt: Attempt;
+  readonly span: OpenAttempt | undefined;
+}
+
+function begin(order: Order, placement: Placement<Backend>, trace: DispatchTrace): Try {
+  const { backend, reasons } = placement;
+  const attempt: Attempt = {
+    backend: backend.label,
+    atMs: Math.round(order.elapsedMs()),
+    failed: null,
+    chosen: reasons,
+  };
+  trace.attempts.push(attempt);
+  return { placement, attempt, span: spanOf(order, placement, trace) };
+}
+
+const generateAt = (
+  { placement, span }: Try,
+  request: EngineRequest,
+  { spans }: DispatchTrace,
+  signal: StopSignal,
+  take: TakeBatch,
+): Promise<void> => placement.backend.engine.generate(request, signal, take, span?.headers ?? spans?.headers);
+
+function contentFrom({ placement, span }: Try, order: Order, pool: BackendPool, begunMs: number): void {
+  const nowMs = performance.now();
+  placement.begun(nowMs);
+  span?.firstToken();
+  if (order.model.hedge !== undefined) pool.firstTokens.observe(nowMs - begunMs);
+}
+
+function failedAt({ placement, attempt, span }: Try, error: unknown, pool: BackendPool, signal: StopSignal): void {
+  attempt.failed = signal.aborted ? null : errorCodeOf(error);
+  span?.failed(attempt.failed);
+  const { backend } = placement;
+  if (signal.aborted || !isFaultOf(backend, error)) return;
+  placement.failed(performance.now());
+  if (attempt.failed === 'backend_timeout') pool.watch(backend);
+}
+
+/** When a second backend is asked, in milliseconds; Infinity: it is not, as long as too little is known. */
+const hedgeAfterMs = ({ model }: Order, { firstTokens }: BackendPool): number =>
+  model.hedge === 'p95' ? firstTokens.p95 : (model.hedge ?? Infinity);
+
+interface HedgeRunner extends Runner {
+  readonly at: Try;
+}
+
+/** A try that races with another. Where that decides the outcome, this one is told how it ended. */
+function runnerOf(
+  at: Try,
+  request: EngineRequest,
+  pool: BackendPool,
+  trace: DispatchTrace,
+  signal: StopSignal,
+): HedgeRunner {
+  const { placement, attempt, span } = at;
+  const { backend } = placement;
+  return {
+    at,
+    generate: (stop, take) => generateAt(at, request, trace, stop, take),
+    slower: () => (attempt.hedge = attempt.hedge === 'second' ? 'second_stopped' : 'overtaken'),
+    ended: (failed) => {
+      const nowMs = performance.now();
+      if (failed !== undefined) failedAt(at, failed.error, pool, signal);
+      else {
+        span?.failed(null);
+        // One that another overtakes which was asked later is in trouble; the other may just have come too late.
+        placement.abandoned(nowMs, attempt.hedge === 'overtaken');
+        if (backend.ejectedUntilMs > 0) pool.watch(backend);
+      }
+      placement.end(nowMs);
+      pool.queue.offer();
+    },
+  };
+}
+
+/** Another backend that is free, within the budget for retries. Not one that has to be waited for. */
+function second(
+  order: Order,
+  routed: RoutedRequest,
+  request: EngineRequest,
+  pool: BackendPool,
+  tried: Set<Backend>,
+  trace: DispatchTrace,
+  signal: StopSignal,
+): HedgeRunner | undefined {
+  const isAble = ableFor(order, tried);
+  if (!pool.backends.some((backend) => isAble(backend) && backend.running < backend.concurrencyMax)) return undefined;
+  const nowMs = performance.now();
+  if (!pool.retries.take(nowMs, hedgeReserve)) return undefined;
+  const placement = pool.fleet.place(routed, isAble, nowMs);
+  if (placement === undefined) return undefined;
+  tried.add(placement.backend);
+  const at = begin(order, placement, trace);
+  at.attempt.hedge = 'second';
+  return runnerOf(at, request, pool, trace, signal);
+}
+
+/** Retries that hedging leaves for failures. */
+const hedgeReserve = 50;
 
 function spanOf(
   { model, route }: Order,

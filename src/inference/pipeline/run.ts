@@ -7,6 +7,7 @@ import type { GenerationBatch, TakeBatch, Usage } from '../../generation/event.t
 import type { Admitted, Limits, Spent } from '../../billing/rate-limits/rate-limits.ts';
 import { balanceAt } from '../../store/budget.ts';
 import type { Ending } from '../../store/ledger.ts';
+import type { UsageAttempt } from '../../store/schema/tables.ts';
 import { endingOfCancel, errorOfCancel } from './cancellation.ts';
 import type { CancelReason } from './cancellation.ts';
 import { countPrompt } from './count.ts';
@@ -317,7 +318,7 @@ function receiptOf(serving: Serving, ending: Ending, errorCode: string | null): 
     inputPrice: order.prices.input,
     outputPrice: order.prices.output,
     cacheReadPrice: order.prices.cacheRead,
-    backend: (trace.attempts.at(-1) ?? fallen?.attempts.at(-1))?.backend ?? null,
+    backend: (lastOf(trace.attempts) ?? fallen?.attempts.at(-1))?.backend ?? null,
     firstTokenMs: meter.firstTokenMs,
     totalMs,
     tags: order.tags.length === 0 ? null : JSON.stringify(order.tags),
@@ -333,6 +334,10 @@ function receiptOf(serving: Serving, ending: Ending, errorCode: string | null): 
     holdMicrocents: 0n,
   };
 }
+
+/** The one that decided: of two that raced, not the one that was stopped or failed first. */
+const lastOf = (attempts: readonly UsageAttempt[]): UsageAttempt | undefined =>
+  attempts.findLast(({ failed, hedge }) => failed === null && hedge !== 'second_stopped') ?? attempts.at(-1);
 
 function memberBalanceOf({ key: { member }, startedAt }: Order): string | null {
   return member === undefined ? null : balanceAt(member.id, member.budget.per, startedAt).id;

@@ -87,6 +87,17 @@ export class CacheIndex<View extends CacheView> {
     return usedAt;
   }
 
+  /** Number of prompts that were sent. */
+  get uses(): number {
+    return this.#uses;
+  }
+
+  /** A prompt that was sent as the `sentAt`th was not read to its end: what was new of it, and nobody has sent since, is not there. */
+  reverse(view: View, { hashes, tokens }: PromptPrefixes, sentAt: number, cachedTokens: number): void {
+    for (let index = hashes.length - 1; index >= 0 && tokens[index]! > cachedTokens + 1; index--)
+      if (view.cached.get(hashes[index]!)?.usedAt === sentAt) this.#remove(view, hashes[index]!);
+  }
+
   /** Something that was last used then has turned out to be gone, so what was used before it is gone too. */
   dropUsedUntil(view: View, usedAt: number): void {
     for (const [hash, prefix] of view.cached) {

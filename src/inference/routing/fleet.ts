@@ -89,6 +89,8 @@ export interface Placement<Member> {
   begun(nowMs: number): void;
   /** The answer is complete; what the backend says of its prompt. */
   answered(usage: { readonly cachedTokens: number }): void;
+  /** It was stopped because another backend was faster: how much of the prompt is in the cache is not known, so none of what was new. `isFault`: it counts as a failure. */
+  abandoned(nowMs: number, isFault: boolean): void;
   /** The backend has failed it, by its own fault. */
   failed(nowMs: number): void;
   end(nowMs: number): void;
@@ -240,6 +242,7 @@ export class Fleet<Member extends BackendLoad> {
       reasons: null,
       begun: ignore,
       answered: ignore,
+      abandoned: ignore,
       failed: ignore,
       end: () => void member.running--,
     };
@@ -248,6 +251,7 @@ export class Fleet<Member extends BackendLoad> {
   #placed({ backend, reasons }: Choice<Member>, prefixes: PromptPrefixes, nowMs: number): Placement<Member> {
     const { waitingTokens, uncachedTokens, cachedTokens } = reasons;
     const usedAt = prefixes === noPrefixes ? 0 : this.#cache.use(backend, prefixes);
+    const placedAt = this.#cache.uses;
     if (this.#sent !== undefined && prefixes !== noPrefixes) this.#note({ member: backend, prefixes });
     backend.running++;
     backend.turn = ++this.#placements;
@@ -271,6 +275,10 @@ export class Fleet<Member extends BackendLoad> {
         // Where the server has lost it, it has lost what was used before it.
         if (backend.reportsCache && usedAt > 0 && usage.cachedTokens + cachedSlackTokens < cachedTokens)
           this.#cache.dropUsedUntil(backend, usedAt);
+      },
+      abandoned: (abandonedAtMs, isFault) => {
+        this.#cache.reverse(backend, prefixes, placedAt, cachedTokens);
+        if (isFault && failed(backend, abandonedAtMs)) this.#onHealth(backend, abandonedAtMs);
       },
       failed: (failedAtMs) => {
         if (failed(backend, failedAtMs)) this.#onHealth(backend, failedAtMs);

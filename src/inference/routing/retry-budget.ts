@@ -20,12 +20,12 @@ export class RetryBudget {
     if (this.#saved < savedMax) this.#saved += share;
   }
 
-  /** Whether there may be one more. */
-  take(nowMs: number): boolean {
+  /** Whether there may be one more, with so many left for others. */
+  take(nowMs: number, reserve = 0): boolean {
     this.#saved = Math.min(savedMax, this.#saved + (perSecond * (nowMs - this.#countedAtMs)) / 1_000);
     this.#countedAtMs = nowMs;
-    if (this.#saved < 1) {
-      this.refused++;
+    if (this.#saved < 1 + reserve) {
+      if (reserve === 0) this.refused++;
       return false;
     }
     this.#saved--;

@@ -21,6 +21,8 @@ export interface UsageAttempt {
   readonly model?: string;
   /** Code of the error that it ended with. */
   readonly failed: string | null;
+  /** `second`: asked because the first gave no content in time, and `second_stopped` when that did after all; `overtaken`: the first, stopped. */
+  readonly hedge?: 'second' | 'second_stopped' | 'overtaken' | undefined;
   /** The figures by which the backend was chosen; null: there was no choice. */
   readonly chosen: {
     /** Until the first token. */

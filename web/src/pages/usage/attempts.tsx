@@ -30,8 +30,10 @@ export function Attempts({ of: attempts }: { readonly of: readonly Attempt[] }) 
         { head: t('after'), number: true, cell: ({ at_ms: ms }) => formatMilliseconds(ms) },
         {
           head: t('outcome'),
-          cell: ({ error_code: code }) =>
-            code === null ? (
+          cell: ({ error_code: code, hedge }) =>
+            hedge === 'overtaken' || hedge === 'second_stopped' ? (
+              <Badge>{t('slower')}</Badge>
+            ) : code === null ? (
               <span>
                 <Badge tone="good">{t('answered')}</Badge>
               </span>

@@ -95,6 +95,7 @@ const de: Translated<UsageTexts> = {
   severalText: 'Öffentliche Ids sind kurz, und Clients wählen ihre selbst. Die Id im Kontobuch ist eindeutig.',
   show: 'Diagramm von',
   showThem: 'Zeigen',
+  slower: 'angehalten, der andere war schneller',
   speed: '{speed} Tokens/s nach dem ersten',
   started: 'Beginn',
   state: 'Stand',

@@ -94,6 +94,7 @@ const en = {
   severalText: 'Public ids are short, and clients choose theirs. The id in the ledger is unique.',
   show: 'Chart of',
   showThem: 'Show them',
+  slower: 'stopped, the other was faster',
   speed: '{speed} tokens/s after the first',
   started: 'Started',
   state: 'State',

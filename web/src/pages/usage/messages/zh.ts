@@ -92,6 +92,7 @@ const zh: Translated<UsageTexts> = {
   severalText: '公开 ID 较短，客户端也可自行指定。账本 ID 是唯一的。',
   show: '图表',
   showThem: '显示',
+  slower: '已停止，另一个更快',
   speed: '首个之后 {speed} Token/秒',
   started: '开始',
   state: '状态',
