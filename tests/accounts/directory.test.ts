@@ -50,6 +50,7 @@ test('a live key is found, junk is malformed, any other key is unknown', () => {
       models: undefined,
       plan: undefined,
       concurrencyMax: undefined,
+      zdrRequired: undefined,
       budget: undefined,
       rates: undefined,
     },

@@ -270,7 +270,7 @@ test('§7.5 concurrency_limit_exceeded: per key, per account, by the plan; what 
   await hold(slow.key);
   assert.equal(await refusal(slow.key), 3);
   const [account] = (await run(slow, 'accounts', 'list')) as unknown as { plan: string; limits: object }[];
-  assert.deepEqual([account?.plan, account?.limits], ['fast', { max_concurrency: null }]);
+  assert.deepEqual([account?.plan, account?.limits], ['fast', { max_concurrency: null, zdr_required: false }]);
   await run(slow, 'accounts', 'plan', '--none');
   await hold(slow.key);
   for (const client of busy) client.reset();
