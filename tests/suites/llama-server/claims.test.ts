@@ -25,8 +25,12 @@ after(async () => {
 test('every claim that can be looked at is kept, but for tools, of which its template knows nothing; --write says so on the card', async () => {
   const { stdout } = await service.command('doctor', '--claims');
   const warnings = stdout.split('\n').filter((line) => /^warning +claims/.test(line));
-  assert.equal(warnings.length, 1, stdout);
-  assert.match(warnings[0]!, /real · gpu · tools: /);
+  assert.ok(
+    warnings.some((warning) => warning.includes('real · gpu · tools: ')),
+    stdout,
+  );
+  // What it writes instead depends on the kernels of the processor, and so does whether that can be streamed as a call.
+  for (const warning of warnings) assert.match(warning, /real · gpu · tool(s|_streaming): /, stdout);
   const line = keptOf(stdout);
   for (const claim of ['usage', 'abort', 'json_object', 'json_schema', 'grammar', 'logprobs', 'min_p', 'top_k'])
     assert.match(line, new RegExp(`(^|, )${claim}(,| ·|$)`), line);

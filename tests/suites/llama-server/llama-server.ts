@@ -42,6 +42,8 @@ export class LlamaServer {
       ...['-m', modelFile, '--host', '127.0.0.1', '--port', String(port), '-np', String(slots)],
       ...['-c', String(slots * contextLength), '--no-kv-unified', '--jinja', '--no-context-shift', '--no-warmup'],
       ...['-t', '1', '-tb', '1', '-ngl', '0', '--no-webui', '--cache-ram', '0'],
+      // Weights in the form for AMX end the server with SIGILL where a virtual machine shows AMX and does not let programs use it.
+      '--no-repack',
       ...(options.arguments ?? []),
     ];
     this.#child = spawn(binary(), args, { stdio: ['ignore', 'pipe', 'pipe'] });
@@ -78,7 +80,9 @@ export class LlamaServer {
   }
 
   async #health(): Promise<number | undefined> {
-    if (this.#child.exitCode !== null) throw new Error(`llama-server ended:\n${this.#output}`);
+    const { exitCode, signalCode } = this.#child;
+    if (exitCode !== null || signalCode !== null)
+      throw new Error(`llama-server ended (${signalCode ?? exitCode}):\n${this.#output}`);
     if (this.origin === '') return undefined;
     try {
       const answer = await fetch(`${this.origin}/health`);
