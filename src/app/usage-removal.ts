@@ -1,14 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 
-import type { RemovalCursor } from '../store/retention/removal.ts';
+import type { Removal, RemovalCursor } from '../store/retention/removal.ts';
 import type { Store } from './stores.ts';
 
-export interface RemovalRun {
-  /** Rows that this run removed. */
-  readonly removed: number;
-  /** `elsewhere`: another process is at it. */
-  readonly state: 'done' | 'more' | 'elsewhere';
-}
+/** What a run has removed, and whether there is more. */
+export type RemovalRun = Pick<Removal, 'removed' | 'state'>;
 
 /** Removes what is older than the retention of usage, and gives the space back. It goes on where the last run ended. */
 export class UsageRemoval {

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import type { OperationAnswer, OperationKind, OperationRequest } from '../../../src/accounts/operations.ts';
 import { askRunningService } from '../../../src/app/control/control-client.ts';
 import { controlSocketPath } from '../../../src/app/control/socket-path.ts';
-import { parseExposition } from '../../platform/metrics/exposition.ts';
+import { parseExposition, total } from '../../platform/metrics/exposition.ts';
 import type { Family } from '../../platform/metrics/exposition.ts';
 import { RawClient, chatBytes, newRequestId } from '../../support/raw-client.ts';
 import { until } from '../../support/service.ts';
@@ -51,10 +51,28 @@ export async function metrics(service: TestService): Promise<ReadonlyMap<string,
   return parseExposition(await answer.text());
 }
 
-/** The sum of a metric's samples. */
-export async function figure(service: TestService, name: string): Promise<number> {
-  const samples = (await metrics(service)).get(name)?.samples ?? [];
-  return samples.reduce((sum, { value }) => sum + value, 0);
+/** The sum of a metric's samples that have these labels; 0 where there is no such metric. */
+export async function figure(
+  service: TestService,
+  name: string,
+  labels: Readonly<Record<string, string>> = {},
+): Promise<number> {
+  const families = await metrics(service);
+  return families.has(name) ? total(families, name, labels) : 0;
+}
+
+/**
+ * Resolves when the service has heard what another of its processes had to report before: of three reports, the last was made after
+ * the first was counted. `act` gives the other something new to report.
+ */
+export async function hasHeardAll(service: TestService, act: (turn: number) => Promise<unknown>): Promise<void> {
+  const heard = (): Promise<number> => figure(service, 'tokenhouse_peer_reports_total', { direction: 'heard' });
+  const before = await heard();
+  let turn = 0;
+  await until(async () => {
+    await act(turn++);
+    return (await heard()) >= before + 3;
+  }, longMs);
 }
 
 /** What the command line asks of a running service, without a process for it. */

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import pg from 'pg';
 import { openPostgresStore, type PostgresStore } from '../../../src/store/postgres/store.ts';
-import { metrics } from '../../app/workers/workers.ts';
+import { figure, hasHeardAll } from '../../app/workers/workers.ts';
 import { TestService, until } from '../../support/service.ts';
 import { answeredBy, namedPrompt, TwoServers } from '../../support/two-servers.ts';
 import { secret } from './replica-service.ts';
@@ -110,16 +110,14 @@ test('two replicas route a prompt to where its beginning is, and know what fails
     servers.servers.flatMap(({ exchanges }) =>
       exchanges.flatMap(({ body }) => /"cache_salt":"[^"]+"/.exec(body) ?? []),
     );
-  await allHeard(servers, one, two);
+  await hasHeardAll(two, (turn) => answeredBy(servers, one, `noise-${turn}`));
   for (const name of names.toReversed())
     assert.equal(await answeredBy(servers, two, name), homes.get(name), `${name} stays where it is`);
   assert.equal(new Set(salts()).size, 1, 'both replicas use the same part of a server’s cache for an account');
 
   // One server fails, which one replica finds out; the other leaves it out without having failed there.
-  const isLeftOut = async (): Promise<boolean> => {
-    const samples = (await metrics(two)).get('tokenhouse_backend_ejected')?.samples ?? [];
-    return samples.find(({ labels }) => labels['backend'] === 'server-0')?.value === 1;
-  };
+  const isLeftOut = async (): Promise<boolean> =>
+    (await figure(two, 'tokenhouse_backend_ejected', { backend: 'server-0' })) === 1;
   const [there] = names.filter((name) => homes.get(name) === 0);
   servers.failing[0] = true;
   await until(async () => {
@@ -136,17 +134,3 @@ test('two replicas route a prompt to where its beginning is, and know what fails
     return !(await isLeftOut());
   }, longMs);
 });
-
-/** Resolves when `two` has heard what `one` had sent before: of three reports, the last was made after the first was counted. */
-async function allHeard(servers: TwoServers, one: TestService, two: TestService): Promise<void> {
-  const heard = async (): Promise<number> => {
-    const samples = (await metrics(two)).get('tokenhouse_peer_reports_total')?.samples ?? [];
-    return samples.find(({ labels }) => labels['direction'] === 'heard')?.value ?? 0;
-  };
-  const before = await heard();
-  let requests = 0;
-  await until(async () => {
-    await answeredBy(servers, one, `noise-${requests++}`);
-    return (await heard()) >= before + 3;
-  }, longMs);
-}
