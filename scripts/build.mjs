@@ -7,6 +7,7 @@ import path from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { buildConsoleOrSay } from './console.mjs';
 import { buildDocsOrSay } from './docs-site.mjs';
+import { buildThreadPool } from './native.mjs';
 import { platforms } from './package/platforms.mjs';
 import { fail, isStarted, root, say, setup } from './setup.mjs';
 import { installAgain, slim } from './slim.mjs';
@@ -92,6 +93,7 @@ async function bundleProgram(options) {
 export async function buildProgram() {
   const startedAt = Date.now();
   const result = await bundleProgram({ outdir: dist, plugins: [standardFonts, engineLibrary(aboveBundle)] });
+  buildThreadPool(dist);
   const outputs = new Set(result.outputs.map((file) => path.basename(file)));
   for (const name of fs.readdirSync(dist))
     if (/\.js(\.map)?$/.test(name) && !outputs.has(name)) fs.rmSync(path.join(dist, name));
@@ -109,8 +111,10 @@ export const buildPackagedProgram = (folder) =>
   });
 
 /** The program for tests, without the large libraries. */
-export const buildTestedProgram = (folder) =>
-  bundleProgram({ outdir: folder, external: [...external, ...large], plugins: [engineLibrary()] });
+export async function buildTestedProgram(folder) {
+  await bundleProgram({ outdir: folder, external: [...external, ...large], plugins: [engineLibrary()] });
+  buildThreadPool(folder);
+}
 
 /**
  * Files that are not the program itself: tests, benchmarks, and what scripts need of the sources. `files` are paths below the
@@ -165,6 +169,7 @@ export async function watchProgram(onBuilt) {
     external: [...external, ...large],
     plugins: [undiciParts, reported, engineLibrary()],
   };
+  buildThreadPool(dist);
   const watching = await context({ ...shared, ...options });
   await watching.watch();
   return () => watching.dispose();
@@ -198,6 +203,7 @@ const entriesOf = (program) => ({
     const folder = JSON.stringify(`${pathToFileURL(program).href}/`);
     build.onLoad({ filter: /[\\/]src[\\/]platform[\\/]entries\.ts$/ }, () => ({
       contents: `export const entryUrl = (name) => new URL(name + '.js', ${folder});
+        export const threadPoolUrl = () => new URL('thread-pool-' + process.platform + '-' + process.arch + '.node', ${folder});
         export const consoleUrl = () => new URL('console/', ${folder});
         export const docsUrl = () => new URL('docs/', ${folder});`,
     }));

@@ -14,6 +14,7 @@ import { cacheFolder } from './cache-folder.mjs';
 import { buildConsole, consoleFolder, installConsole } from './console.mjs';
 import { buildDocs } from './docs-site.mjs';
 import { bundledPackages, billOfMaterials, licenceTexts } from './package/bundled.mjs';
+import { buildThreadPools } from './native.mjs';
 import { platforms } from './package/platforms.mjs';
 import { fail, isStarted, readJson, root, runNpm, say, setup } from './setup.mjs';
 
@@ -35,7 +36,7 @@ const about = {
 export async function makePackages(folder, chosen) {
   empty(folder);
   const parts = path.join(folder, 'parts');
-  const folders = [await makeProgram(path.join(parts, 'tokenhouse'))];
+  const folders = [await makeProgram(path.join(parts, 'tokenhouse'), chosen)];
   for (const platform of chosen)
     folders.push(makePlatform(path.join(parts, `${platform.os}-${platform.cpu}`), platform));
   return folders.map((made) => pack(made, folder));
@@ -52,10 +53,14 @@ function empty(folder) {
 }
 
 /** The program, what it serves, and what it is made of. */
-async function makeProgram(folder) {
+async function makeProgram(folder, chosen) {
   const dist = path.join(folder, 'dist');
   fs.mkdirSync(dist, { recursive: true });
   const { inputs } = await buildPackagedProgram(dist);
+  for (const { os, cpu, problem } of buildThreadPools(dist, chosen))
+    fail(
+      `The thread pool for ${os} on ${cpu} could not be compiled: ${problem}. Install (apt-get install -y gcc gcc-aarch64-linux-gnu).`,
+    );
   await buildCommand(folder);
   await buildConsole();
   copyListed(consoleFolder, path.join(dist, 'console'));

@@ -6,7 +6,7 @@ import type { ServiceStatus } from '../../app/control/status.ts';
 import { searchForGpus } from '../../app/gpus.ts';
 import { engineFolderIn, installedBuilds } from '../../inference/engine-builds/installed.ts';
 import { gpuRoom, isSoftwareDevice, kindInWords, type FoundGpu } from '../../inference/engines/llama/compute.ts';
-import { engineOutput } from '../../inference/engines/llama/gpu-search.ts';
+import { engineOutput, keptThreadsMark } from '../../inference/engines/llama/gpu-search.ts';
 import { gpuVariablesIn } from '../../inference/engines/llama/gpu-variables.ts';
 import { findModelFile } from '../../inference/model-files/fetch-model-file.ts';
 import { folderOf } from '../../inference/model-files/fetch-model.ts';
@@ -106,8 +106,11 @@ function inService(
 /** Loads the native part in a process of its own, which may crash. */
 async function lookAtEngine(variables: Readonly<Record<string, string>>): Promise<Finding> {
   const check = 'engine';
-  const { error } = await engineOutput(['probe'], variables);
-  if (error === undefined) return { check, state: 'ok', found: 'llama.cpp loads' };
+  const { error, output } = await engineOutput(['probe'], variables);
+  if (error === undefined) {
+    const threads = output.includes(keptThreadsMark) ? 'keeps its threads' : 'starts its threads at each step';
+    return { check, state: 'ok', found: `llama.cpp loads, and ${threads}` };
+  }
   return {
     check,
     state: 'problem',

@@ -1,8 +1,10 @@
 import { readFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
-import { availableParallelism } from 'node:os';
+import { availableParallelism, constants } from 'node:os';
 import path from 'node:path';
+import { fileURLToPath } from 'node:url';
 import type { Llama, LlamaContextSequence } from 'node-llama-cpp';
+import { threadPoolUrl } from '../../../platform/entries.ts';
 import type { GpuBuild, GpuDevices, GpuUse } from './compute.ts';
 import { byteReader } from './token-bytes.ts';
 
@@ -25,7 +27,7 @@ export async function openModel(options: OpenOptions): Promise<LlamaModel> {
     sequences: slots,
     contextSize: contextLength,
     batchSize: Math.max(options.batchTokens, slots),
-    threads: options.threadsMax,
+    threads: threadsAtFirst,
     flashAttention: 'auto',
   });
   const addon = addonOf({ llama, model, context });
@@ -122,6 +124,7 @@ async function sample(
 
 /** Loads the native library. Rejects, or ends the process, where the library cannot run. */
 export async function openEngine({ gpu, threadsMax }: EngineChoice): Promise<Llama> {
+  keepThreads();
   // Only the engine child pays for this import, and the service runs without the package.
   const { getLlama, Llama, LlamaLogLevel } = await import('node-llama-cpp');
   const quiet = {
@@ -144,6 +147,33 @@ export async function openEngine({ gpu, threadsMax }: EngineChoice): Promise<Lla
   if (layersOn(gpu) === 0 || (await llama.getGpuDeviceNames()).length > 0) return llama;
   // Without a device llama.cpp would compute with the processor and say nothing.
   throw new Error('the GPU is not there any more');
+}
+
+/** Of a new context, which gets its pool when its number of threads changes, as it does before its first step with several. */
+export const threadsAtFirst = 1;
+
+let isKeeping: boolean | undefined;
+
+/**
+ * Whether llama.cpp keeps its threads between two steps: `thread-pool.c` sees to it, and must be loaded before llama.cpp. Without it
+ * (another system than Linux, no compiler when the program was built) a step with several threads starts and joins them.
+ */
+export function keepThreads(): boolean {
+  isKeeping ??= loadThreadPool();
+  return isKeeping;
+}
+
+function loadThreadPool(): boolean {
+  try {
+    process.dlopen(
+      { exports: {} },
+      fileURLToPath(threadPoolUrl()),
+      constants.dlopen.RTLD_NOW | constants.dlopen.RTLD_GLOBAL,
+    );
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 const hasMetal = process.platform === 'darwin' && process.arch === 'arm64';

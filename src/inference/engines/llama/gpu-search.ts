@@ -114,6 +114,8 @@ export function devicesIn(output: string): GpuDevices | undefined {
 }
 
 export const devicesMark = 'devices: ';
+/** What `llama-child probe` prints where llama.cpp keeps its threads. */
+export const keptThreadsMark = 'keeps its threads';
 const devicesMax = 64;
 
 /** Drivers say what they like; it goes into logs and onto terminals. */

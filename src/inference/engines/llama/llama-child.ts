@@ -4,11 +4,11 @@ import { ApiError } from '../../../platform/errors.ts';
 import { continuesLast } from '../../../generation/request.ts';
 import type { CallRules } from '../../output-parsers/calls.ts';
 import { AnswerPlanner, type AnswerDemand } from './answer-plan.ts';
-import { devicesOf, openEngine, openModel, type Grammar, type LlamaModel } from './bindings.ts';
+import { devicesOf, keepThreads, openEngine, openModel, type Grammar, type LlamaModel } from './bindings.ts';
 import { ChatTemplate } from './chat-template.ts';
 import type { GpuBuild } from './compute.ts';
 import { Delivery } from './delivery.ts';
-import { devicesMark } from './gpu-search.ts';
+import { devicesMark, keptThreadsMark } from './gpu-search.ts';
 import { Loop, type Job } from './loop.ts';
 import { offeredTools, PromptTokenizer, type PromptRequest } from './prompt.ts';
 import { refusalOf } from './refusal.ts';
@@ -357,7 +357,7 @@ async function answerAndExit(act: () => Promise<string>): Promise<never> {
 
 async function probe(): Promise<string> {
   await openEngine({ gpu: false, threadsMax: 1 });
-  return '';
+  return keepThreads() ? keptThreadsMark : '';
 }
 
 const devices = async (build: string): Promise<string> =>

@@ -5,6 +5,7 @@ import {
   layersOn,
   member,
   openEngine,
+  threadsAtFirst,
   traitsOf,
   vocabularySizeOf,
   wordPieceVocabulary,
@@ -32,7 +33,7 @@ export async function openTaskModel(options: OpenTaskOptions): Promise<TaskModel
       sequences: 1,
       contextSize: Math.min(window, model.trainContextSize),
       batchSize: Math.min(batchTokens, model.trainContextSize),
-      threads: options.threadsMax,
+      threads: threadsAtFirst,
       flashAttention: 'auto',
       // Neither is in the package's types: its own classes for them cost a lock and a copy of the input for each call.
       ...({ _embeddings: true, _ranking: options.purpose === 'rank' } as object),

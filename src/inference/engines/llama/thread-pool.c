@@ -1,0 +1,163 @@
+/*
+ * Keeps the threads of llama.cpp between two steps. Without a pool, and built without OpenMP as node-llama-cpp's binaries are, it
+ * starts and joins its threads at each step, which is as long as a step of a small model with one more thread takes
+ * (docs/decisions/042-embedded-speed.md). The functions for a pool are public (llama.h, ggml-cpu.h), but the addon calls none.
+ *
+ * This library is loaded first and for everyone (RTLD_GLOBAL), so that the addon's calls of the two functions below come here and go
+ * on to llama.cpp from here. All other symbols are looked up when they are needed, so nothing of llama.cpp or Node is compiled in.
+ * Linux alone: other systems bind a call to the library that it was linked with.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <link.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Since glibc 2.34 these have a newer version as well, which a build on a new system would ask for in vain on an old one. */
+#if defined(__x86_64__) && defined(__GLIBC__)
+__asm__(".symver dlopen, dlopen@GLIBC_2.2.5");
+__asm__(".symver dlsym, dlsym@GLIBC_2.2.5");
+#elif defined(__aarch64__) && defined(__GLIBC__)
+__asm__(".symver dlopen, dlopen@GLIBC_2.17");
+__asm__(".symver dlsym, dlsym@GLIBC_2.17");
+#endif
+
+enum { threads_max = 512 /* GGML_MAX_N_THREADS */, device_type_cpu = 0 /* GGML_BACKEND_DEVICE_TYPE_CPU */ };
+
+/* ggml_threadpool_params (ggml.h), with room for members of later releases. */
+struct params {
+  bool cpumask[threads_max];
+  int n_threads;
+  int prio;
+  uint32_t poll;
+  bool strict_cpu;
+  bool paused;
+  char later[1024];
+};
+
+static struct {
+  void (*set_n_threads)(void *context, int32_t threads, int32_t threads_batch);
+  void (*free)(void *context);
+  void (*attach)(void *context, void *pool, void *pool_batch);
+  void (*detach)(void *context);
+  void (*init_params)(struct params *, int threads);
+  void *(*new_pool)(struct params *);
+  void (*free_pool)(void *pool);
+} llama;
+
+/* Of contexts that ever stepped with more than one thread. */
+struct pool {
+  void *context;
+  void *pool;
+  int32_t threads;
+  struct pool *next;
+};
+static struct pool *pools;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static int note_llama(struct dl_phdr_info *info, size_t size, void *path) {
+  (void)size;
+  const char *slash = strrchr(info->dlpi_name, '/');
+  const char *name = slash == NULL ? info->dlpi_name : slash + 1;
+  if (strncmp(name, "libllama.", 9) != 0 || strlen(info->dlpi_name) >= 4096) return 0;
+  strcpy(path, info->dlpi_name);
+  return 1;
+}
+
+static void find_functions(void) {
+  char path[4096] = "";
+  dl_iterate_phdr(note_llama, path);
+  void *library = path[0] == 0 ? NULL : dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
+  /* The addon is linked with it, so it is there. */
+  if (library == NULL) abort();
+  llama.set_n_threads = dlsym(library, "llama_set_n_threads");
+  llama.free = dlsym(library, "llama_free");
+  llama.attach = dlsym(library, "llama_attach_threadpool");
+  llama.detach = dlsym(library, "llama_detach_threadpool");
+  llama.init_params = dlsym(library, "ggml_threadpool_params_init");
+  /* The processor's part is a library of its own, chosen by what the processor can do. */
+  void *(*device_by_type)(int) = dlsym(library, "ggml_backend_dev_by_type");
+  void *(*registry_of)(void *) = dlsym(library, "ggml_backend_dev_backend_reg");
+  void *(*address)(void *, const char *) = dlsym(library, "ggml_backend_reg_get_proc_address");
+  void *cpu = device_by_type && registry_of && address ? device_by_type(device_type_cpu) : NULL;
+  if (cpu == NULL) return;
+  llama.new_pool = address(registry_of(cpu), "ggml_threadpool_new");
+  llama.free_pool = address(registry_of(cpu), "ggml_threadpool_free");
+}
+
+static bool has_pools(void) {
+  return llama.attach && llama.detach && llama.init_params && llama.new_pool && llama.free_pool;
+}
+
+/*
+ * A context that comes to need more threads gets another pool and keeps the old one, which llama.cpp still pauses when it takes the
+ * new one.
+ */
+static void *pool_of(void *context, int32_t threads) {
+  for (struct pool *each = pools; each != NULL; each = each->next)
+    if (each->context == context && each->threads >= threads) return each->pool;
+  struct pool *added = calloc(1, sizeof *added);
+  if (added == NULL) return NULL;
+  struct params params;
+  memset(&params, 0, sizeof params);
+  llama.init_params(&params, threads);
+  params.poll = 0;
+  added->pool = llama.new_pool(&params);
+  if (added->pool == NULL) {
+    free(added);
+    return NULL;
+  }
+  added->context = context;
+  added->threads = threads;
+  added->next = pools;
+  pools = added;
+  return added->pool;
+}
+
+/* Between two steps. A step of one thread needs no pool, whose other threads would only be woken. */
+void llama_set_n_threads(void *context, int32_t threads, int32_t threads_batch) {
+  pthread_mutex_lock(&lock);
+  if (llama.set_n_threads == NULL) find_functions();
+  llama.set_n_threads(context, threads, threads_batch);
+  int32_t most = threads > threads_batch ? threads : threads_batch;
+  if (has_pools()) {
+    llama.detach(context);
+    void *pool = most > 1 && most <= threads_max ? pool_of(context, most) : NULL;
+    if (pool != NULL) llama.attach(context, pool, pool);
+  }
+  pthread_mutex_unlock(&lock);
+}
+
+/* The context's threads end after it. */
+void llama_free(void *context) {
+  pthread_mutex_lock(&lock);
+  if (llama.set_n_threads == NULL) find_functions();
+  struct pool *own = NULL;
+  for (struct pool **place = &pools; *place != NULL;) {
+    struct pool *each = *place;
+    if (each->context == context) {
+      *place = each->next;
+      each->next = own;
+      own = each;
+    } else {
+      place = &each->next;
+    }
+  }
+  pthread_mutex_unlock(&lock);
+  llama.free(context);
+  while (own != NULL) {
+    struct pool *next = own->next;
+    llama.free_pool(own->pool);
+    free(own);
+    own = next;
+  }
+}
+
+/* Node loads nothing that is not an addon. */
+void *napi_register_module_v1(void *env, void *exports) {
+  (void)env;
+  return exports;
+}
