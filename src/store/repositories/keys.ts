@@ -204,8 +204,7 @@ export async function limitKey(
 ): Promise<ApiKey | undefined> {
   const { keyId, limits, at, changeId } = request;
   return db.transaction().execute(async (transaction) => {
-    const live = transaction.selectFrom('api_key').select('limits').where('id', '=', keyId);
-    const known = await live.where('status', '=', 'active').executeTakeFirst();
+    const known = await lockLiveKey(transaction, keyId);
     if (known === undefined) return undefined;
     const limitsNow = limitsText(known.limits, limits);
     return changeKey(transaction, keyId, { limits: limitsNow }, { changeId, at, kind: 'key_limits' });
@@ -232,12 +231,7 @@ export async function editKey(
 ): Promise<ApiKey | undefined> {
   const { keyId, name, expiresAt, models, limits, tags, disabled, at, changeId } = request;
   return db.transaction().execute(async (transaction) => {
-    const known = await transaction
-      .selectFrom('api_key')
-      .select(['limits', 'disabledAt'])
-      .where('id', '=', keyId)
-      .where('status', '=', 'active')
-      .executeTakeFirst();
+    const known = await lockLiveKey(transaction, keyId);
     if (known === undefined) return undefined;
     const set = {
       ...(name === undefined ? {} : { name }),
@@ -320,6 +314,21 @@ export async function revokeKey(
     }
     return toKey(row);
   });
+}
+
+/** What a change is made from; two that change different limits at once both do. undefined when there is no such live key. */
+async function lockLiveKey(
+  transaction: Db,
+  keyId: string,
+): Promise<Pick<Row<'api_key'>, 'limits' | 'disabledAt'> | undefined> {
+  // A write that changes nothing takes the row's lock on PostgreSQL; on SQLite the repositories are alone.
+  return transaction
+    .updateTable('api_key')
+    .set((is) => ({ name: is.ref('name') }))
+    .where('id', '=', keyId)
+    .where('status', '=', 'active')
+    .returning(['limits', 'disabledAt'])
+    .executeTakeFirst();
 }
 
 /** Changes a live key; undefined when there is no such key. */

@@ -255,6 +255,16 @@ test('limits of accounts and keys reach every replica', async () => {
   await everywhere(null);
   await report(replicas[0], { kind: 'limit_key', keyId, limits: { concurrencyMax: 5 } });
   await everywhere('5');
+
+  for (let round = 1; round <= 10; round++) {
+    // Two who change different limits at once both do, whichever operation they use.
+    await Promise.all([
+      report(replicas[0], { kind: 'limit_key', keyId, limits: { concurrencyMax: round } }),
+      report(replicas[1], { kind: 'edit_key', keyId, limits: { requestsPerMinute: 100 + round } }),
+    ]);
+    const { limits } = (await report(replicas[2], { kind: 'limit_key', keyId, limits: {} })) as { limits: unknown };
+    assert.deepEqual(limits, { concurrencyMax: round, requestsPerMinute: 100 + round });
+  }
 });
 
 test('zero data retention of an account reaches every replica, and two who set different limits at once both do', async () => {
