@@ -236,7 +236,9 @@ export class Loop {
       const { width, threads } = this.#decodeTuner.next(writing.length);
       return { items: writing.slice(0, width), threads };
     }
-    const { tokens: chunkTokens, threads } = this.#promptTuner.next();
+    const { tokens: chunkTokens, threads } = this.#promptTuner.next(
+      writing.length > 0 || this.#backgroundTasks.size > 0,
+    );
     const items = [...writing];
     let room = Math.min(chunkTokens, this.#model.facts.batchTokens - items.length);
     for (const { slot, run } of waiting) {

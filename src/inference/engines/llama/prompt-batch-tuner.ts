@@ -1,8 +1,9 @@
 /**
- * Chooses how to make a step that reads prompts: with how many threads, and how many tokens, so that it takes about 50 ms. An
- * aborted request and every answer that is being written wait for one such step at most. Both are learned from the steps
- * themselves, because a machine changes under us: llama.cpp's threads wait for each other by spinning, so when another process
- * takes one of two cores, a step of two threads takes 250 to 800 ms instead of 5 to 60, and one thread alone is much the faster.
+ * Chooses how to make a step that reads prompts: with how many threads, and how many tokens, so that it takes about 50 ms while
+ * others wait for it, such as answers that are being written, and 200 ms otherwise: an abort and a new request wait for one step at
+ * most. Both are learned from the steps themselves, because a machine changes under us: llama.cpp's threads wait for each other by
+ * spinning, so when another process takes one of two cores, a step of two threads takes 250 to 800 ms instead of 5 to 60, and one
+ * thread alone is much the faster.
  *
  * Measured with SmolLM2-135M (Q4_1) on two free cores: 16 tokens take 20–47 ms, 128 take 110–340; small chunks cost 10–15 %.
  * Steps never have fewer than 32 tokens, also where those take longer than 50 ms: what a token costs grows as steps get
@@ -25,10 +26,11 @@ export class PromptBatchTuner {
   }
 
   /** The choice for the next step that reads prompts. */
-  next(): { readonly threads: number; readonly tokens: number } {
+  next(othersWait: boolean): { readonly threads: number; readonly tokens: number } {
     const candidate = this.#candidates[this.#chosen()];
     const tokenMs = candidate?.tokenMs;
-    const fitting = tokenMs === undefined ? firstTokens : 2 ** Math.floor(Math.log2(stepMs / tokenMs));
+    const fitting =
+      tokenMs === undefined ? firstTokens : 2 ** Math.floor(Math.log2((othersWait ? stepMs : stepMsAlone) / tokenMs));
     return { threads: candidate?.threads ?? 1, tokens: Math.min(this.#tokensMax, Math.max(leastTokens, fitting)) };
   }
 
@@ -74,6 +76,7 @@ interface Candidate {
 }
 
 const stepMs = 50;
+const stepMsAlone = 200;
 const firstTokens = 32;
 const leastTokens = 32;
 const firstTrial = 2;

@@ -7,9 +7,10 @@ function play(
   tuner: PromptBatchTuner,
   steps: number,
   costMs: (threads: number, tokens: number) => number,
+  othersWait = true,
 ): { threads: number; tokens: number }[] {
   return Array.from({ length: steps }, () => {
-    const { threads, tokens } = tuner.next();
+    const { threads, tokens } = tuner.next(othersWait);
     tuner.observe(threads, tokens, costMs(threads, tokens));
     return { threads, tokens };
   });
@@ -26,6 +27,18 @@ describe('the batch size of reading prompts', () => {
       const steps = play(new PromptBatchTuner(1, 512), 30, (_, count) => tokenMs * count);
       assert.equal(steps.at(-1)?.tokens, tokens, `${tokenMs} ms a token`);
     }
+  });
+
+  test('comes to steps four times as long while nobody waits, and back at once', () => {
+    const tuner = new PromptBatchTuner(1, 512);
+    // What a token costs grows as steps get smaller.
+    const costMs = (_: number, tokens: number) => 10 + tokens;
+    assert.equal(play(tuner, 30, costMs, false).at(-1)?.tokens, 128);
+    assert.deepEqual(
+      play(tuner, 5, costMs).map(({ tokens }) => tokens),
+      [32, 32, 32, 32, 32],
+    );
+    assert.equal(play(tuner, 30, costMs, false).at(-1)?.tokens, 128);
   });
 
   test('uses all threads where they are faster', () => {
