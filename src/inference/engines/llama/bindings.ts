@@ -7,6 +7,7 @@ import type { Llama, LlamaContextSequence } from 'node-llama-cpp';
 import { threadPoolUrl } from '../../../platform/entries.ts';
 import type { GpuBuild, GpuDevices, GpuUse } from './compute.ts';
 import { byteReader } from './token-bytes.ts';
+import { TokenOrder } from './token-order.ts';
 
 /**
  * With `task-bindings.ts` the only file that knows node-llama-cpp, and the only one that touches its internals: the addon's own
@@ -38,6 +39,13 @@ export async function openModel(options: OpenOptions): Promise<LlamaModel> {
   const template = isRecord(tokenizer) ? tokenizer['chat_template'] : undefined;
   const bytesOf = byteReader(addon.model, addon.model.getVocabularyType() === bytePairVocabulary);
   let threadsNow: number | undefined;
+  let tokenOrder: TokenOrder | undefined;
+  const order = (): TokenOrder =>
+    (tokenOrder ??= new TokenOrder({
+      size: vocabularySizeOf(tokenizer),
+      bytesOf,
+      isEnd: (id) => addon.model.isEogToken(id),
+    }));
 
   return {
     facts: {
@@ -59,9 +67,11 @@ export async function openModel(options: OpenOptions): Promise<LlamaModel> {
     tokenBytes: (id) => bytesOf(id),
     tokenTraits: (id) => traitsOf(addon.model.getTokenAttributes(id)),
     isEndOfGeneration: (id) => addon.model.isEogToken(id),
-    createSampler: () => new SamplerHandle(new addon.Sampler(addon.model)),
+    createSampler: () => new SamplerHandle(() => new addon.Sampler(addon.model), order),
     createGrammar: (gbnf) => {
       const compiled = new addon.Grammar(gbnf, { addonExports: addon.exports, rootRuleName: 'root' });
+      // With the first grammar, before an answer has begun.
+      order();
       return {
         begin: () => new GrammarStateHandle(new addon.GrammarState(addon.model, compiled), addon.Sampler),
       };
@@ -106,7 +116,7 @@ async function sample(
 ): Promise<readonly number[]> {
   const one = async ({ logits, sampler }: Wanted, index: number): Promise<number> => {
     try {
-      return await context.sampleToken(logits, samplerOf(sampler));
+      return await samplerOf(sampler).sample(context, logits);
     } catch {
       // A token that its grammar cannot take, which does not affect the other answers.
       return -1;
@@ -368,10 +378,11 @@ interface AddonContext {
   getSequenceKvCacheMaxPosition(sequence: number): number;
   setThreads(threads: number): void;
 }
+type AddonSamplerConfig = Partial<Omit<SamplerConfig, 'grammar'>> & {
+  readonly grammarEvaluationState?: AddonGrammarState;
+};
 interface AddonSampler {
-  applyConfig(
-    config: Partial<Omit<SamplerConfig, 'grammar'>> & { readonly grammarEvaluationState?: AddonGrammarState },
-  ): void;
+  applyConfig(config: AddonSamplerConfig): void;
   dispose(): void;
 }
 interface AddonSamplerClass {
@@ -450,42 +461,148 @@ export function checked<Addon extends object>(object: object, methods: readonly 
 const otherVersion = (name: string): Error =>
   new Error(`node-llama-cpp has no ${name}: this engine needs the version that package.json pins`);
 
+/**
+ * Without a grammar one of the addon's samplers. With one, up to three, because holding a vocabulary of 49,000 tokens to a grammar takes
+ * 6 ms, and asking about one token 2 µs: what would be chosen freely, if it may come; else a choice among the tokens that may, where
+ * they are few; else the addon's own choice. Each is as likely as if all others had been left out before.
+ */
 class SamplerHandle implements Sampler {
+  readonly #create: () => AddonSampler;
+  readonly #order: () => TokenOrder;
+  readonly #free: ConfiguredSampler;
+  #few: ConfiguredSampler | undefined;
+  #strict: ConfiguredSampler | undefined;
+  #config: SamplerConfig | undefined;
+
+  constructor(create: () => AddonSampler, order: () => TokenOrder) {
+    this.#create = create;
+    this.#order = order;
+    this.#free = new ConfiguredSampler(create());
+  }
+
+  configure(config: SamplerConfig): void {
+    this.#config = config;
+    const { grammar: _, ...free } = config;
+    this.#free.configure(free);
+  }
+
+  /** Rejects where no token fits. */
+  async sample(context: AddonContext, logits: number): Promise<number> {
+    if (this.#config === undefined) throw new Error('the sampler has no settings');
+    const { grammar, ...config } = this.#config;
+    if (grammar === undefined) return await context.sampleToken(logits, this.#free.addon);
+    const state = grammarHandleOf(grammar);
+    if (!state.isHeavy) {
+      const id = await context.sampleToken(logits, this.#free.addon).catch(() => undefined);
+      if (id !== undefined && state.take(id)) return id;
+      const other = await this.#oneOfFew(context, logits, config, state);
+      if (other !== undefined && state.take(other)) return other;
+    }
+    this.#strict ??= new ConfiguredSampler(this.#create());
+    this.#strict.configure({ ...config, grammarEvaluationState: state.addon });
+    return await context.sampleToken(logits, this.#strict.addon);
+  }
+
+  /** `undefined`: there are many, or llama.cpp is slow at this grammar. */
+  async #oneOfFew(
+    context: AddonContext,
+    logits: number,
+    config: Omit<SamplerConfig, 'grammar'>,
+    state: GrammarStateHandle,
+  ): Promise<number | undefined> {
+    const allowed = this.#order().allowed((id) => state.isHeavy || state.allows(id));
+    if (allowed === undefined || state.isHeavy || allowed.length > fewMax) return undefined;
+    if (allowed.length <= 1) return allowed[0];
+    // A bias that lifts them above all others leaves the differences among them. What is banned stays so.
+    const { tokenBiasKeys = noTokens, tokenBiasValues = noBiases } = config;
+    const biases = new Map([...tokenBiasKeys].map((id, index) => [id, tokenBiasValues[index]!]));
+    for (const id of allowed) biases.set(id, (biases.get(id) ?? 0) + aboveAll);
+    this.#few ??= new ConfiguredSampler(this.#create());
+    this.#few.configure({
+      ...config,
+      topK: Math.min(config.topK, allowed.length),
+      tokenBiasKeys: Uint32Array.from(biases.keys()),
+      tokenBiasValues: Float32Array.from(biases.values()),
+    });
+    return await context.sampleToken(logits, this.#few.addon).catch(() => undefined);
+  }
+
+  dispose(): void {
+    for (const each of [this.#free, this.#few, this.#strict]) each?.addon.dispose();
+  }
+}
+
+/** More are a text in which nearly everything may come. */
+const fewMax = 512;
+/** Far above the logits of models and certain biases (`sampling.ts`), and small enough that differences survive in 32 bits. */
+const aboveAll = 4000;
+const noBiases = new Float32Array(0);
+
+/** One of the addon's samplers, which is configured anew only where something has changed. */
+class ConfiguredSampler {
   readonly addon: AddonSampler;
+  #config: object | undefined;
+
   constructor(addon: AddonSampler) {
     this.addon = addon;
   }
-  configure({ grammar, ...config }: SamplerConfig): void {
-    this.addon.applyConfig(
-      grammar === undefined ? config : { ...config, grammarEvaluationState: grammarHandleOf(grammar).addon },
-    );
+
+  configure(config: AddonSamplerConfig): void {
+    if (this.#config !== undefined && isSame(this.#config, config)) return;
+    this.#config = config;
+    this.addon.applyConfig(config);
   }
-  dispose(): void {
-    this.addon.dispose();
-  }
+}
+
+/** The arrays in them are made anew for each change. */
+function isSame(one: object, other: object): boolean {
+  const [ofOne, ofOther] = [Object.entries(one), Object.entries(other)];
+  return (
+    ofOne.length === ofOther.length &&
+    ofOne.every(([name, value]) => (other as Record<string, unknown>)[name] === value)
+  );
 }
 
 class GrammarStateHandle implements GrammarState {
   readonly addon: AddonGrammarState;
   readonly #sampler: AddonSamplerClass;
+  /** The latest questions that took long, one after the other: a single one may have waited for a processor. */
+  #slow = 0;
   constructor(addon: AddonGrammarState, sampler: AddonSamplerClass) {
     this.addon = addon;
     this.#sampler = sampler;
   }
+  /**
+   * Where a grammar branches without end its state doubles with every character, and nothing can interrupt llama.cpp: then it is left to
+   * the threads of the addon, and this one stays free to notice.
+   */
+  get isHeavy(): boolean {
+    return this.#slow >= heavyTimes;
+  }
   allows(id: number): boolean {
-    return this.#sampler.canBeNextTokenForGrammarEvaluationState(this.addon, id);
+    return this.#watched(() => this.#sampler.canBeNextTokenForGrammarEvaluationState(this.addon, id));
   }
   take(id: number): boolean {
     // llama.cpp ends the process on an end of generation that does not fit.
     if (!this.allows(id)) return false;
     try {
-      this.#sampler.acceptGrammarEvaluationStateToken(this.addon, id);
+      this.#watched(() => this.#sampler.acceptGrammarEvaluationStateToken(this.addon, id));
       return true;
     } catch {
       return false;
     }
   }
+  #watched<Result>(act: () => Result): Result {
+    const startedMs = performance.now();
+    const result = act();
+    this.#slow = performance.now() - startedMs > heavyMs ? this.#slow + 1 : 0;
+    return result;
+  }
 }
+
+/** For one token; some microseconds are usual. */
+const heavyMs = 1;
+const heavyTimes = 3;
 
 function grammarHandleOf(state: GrammarState): GrammarStateHandle {
   if (!(state instanceof GrammarStateHandle)) throw new Error('the grammar belongs to another model');
@@ -572,9 +689,9 @@ function ratiosOf(listed: readonly number[] | undefined): readonly { readonly id
   return ratios;
 }
 
-function samplerOf(sampler: Sampler): AddonSampler {
+function samplerOf(sampler: Sampler): SamplerHandle {
   if (!(sampler instanceof SamplerHandle)) throw new Error('the sampler belongs to another model');
-  return sampler.addon;
+  return sampler;
 }
 
 /** llama_vocab_type in llama.h */

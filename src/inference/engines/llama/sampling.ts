@@ -132,12 +132,14 @@ export class ChoiceSampler {
   accept(id: number): void {
     const { presencePenalty, frequencyPenalty, repetitionPenalty } = this.#settings;
     this.#accepted++;
-    if (presencePenalty === 0 && frequencyPenalty === 0) {
+    if (repetitionPenalty !== 1) this.#tokens.push(id);
+    const isPenalised = presencePenalty !== 0 || frequencyPenalty !== 0;
+    // Under a grammar the sampler has seen tokens that it drew in vain.
+    if (!isPenalised && (repetitionPenalty === 1 || this.#grammar === undefined)) {
       if (this.#accepted === this.#banned.tokensMin) this.sampler.configure(this.#config());
       return;
     }
-    this.#counts.set(id, (this.#counts.get(id) ?? 0) + 1);
-    if (repetitionPenalty !== 1) this.#tokens.push(id);
+    if (isPenalised) this.#counts.set(id, (this.#counts.get(id) ?? 0) + 1);
     this.sampler.configure(this.#config());
   }
 

@@ -10,6 +10,7 @@ import {
   type Sampler,
   type SamplerConfig,
 } from '../../../../src/inference/engines/llama/bindings.ts';
+import { TokenOrder } from '../../../../src/inference/engines/llama/token-order.ts';
 import { writeTinyGguf } from '../../../support/tiny-gguf.ts';
 
 // One test for each thing that the engine expects of node-llama-cpp's internals: another version that differs fails here.
@@ -280,6 +281,71 @@ describe('the bindings', () => {
     ]);
     assert.equal(scripted.detokenize([ids[1] ?? -1]), ' one');
     for (const slot of [1, 2]) scripted.truncate(slot, 0);
+  });
+
+  test('find all tokens that a grammar allows by asking about few', () => {
+    const { vocabularySize: size } = random.facts;
+    const order = new TokenOrder({ size, bytesOf: random.tokenBytes, isEnd: random.isEndOfGeneration });
+    const grammar = random.createGrammar(
+      String.raw`root ::= "{" ws "\"" ("name" | "né") "\":" ws ("null" | [0-9]+ | "\"" [^"]* "\"") ws "}"
+ws ::= | "\n" " "*`,
+    );
+    const state = grammar.begin();
+    const counts: (number | undefined)[] = [];
+    for (const character of '{\n  "né":\n "long"}') {
+      const found = order.allowed((token) => state.allows(token));
+      const all = Array.from({ length: size }, (_, token) => token).filter((token) => state.allows(token));
+      if (found !== undefined)
+        assert.deepEqual(
+          found.toSorted((one, other) => one - other),
+          all,
+          character,
+        );
+      counts.push(found?.length);
+      for (const token of random.tokenize(character, false)) assert.ok(state.take(token), character);
+    }
+    // In the middle of a string nearly everything may come.
+    assert.equal(counts.filter((count) => count === undefined).length, 5, counts.join(' '));
+    assert.ok(counts.every((count) => count !== 0));
+  });
+
+  test('choose among the tokens that a grammar allows as if there were no others', async () => {
+    const prompt = random.tokenize('A service takes', false);
+    random.truncate(1, 0);
+    random.beginBatch(prompt.length);
+    const logits = random.addToBatch(1, 0, prompt, true) ?? -1;
+    await random.decode(1);
+    const grammar = random.createGrammar('root ::= [xyz]');
+    const tokens = ['x', 'y', 'z'].map((text) => id(random, text));
+    const logprobs = random.createLogprobs(1);
+    await random.settle(logits, logprobs);
+    const shares: number[] = [];
+    for (const token of tokens) shares.push(Math.exp((await random.logprobs(logits, logprobs, token)).logprob));
+    logprobs.dispose();
+    const whole = shares.reduce((sum, share) => sum + share, 0);
+    const draws = 2000;
+    const counts = tokens.map(() => 0);
+    for (let seed = 0; seed < draws; seed++) {
+      const sampler = samplerWith(random, { ...neutral, seed, grammar: grammar.begin() });
+      const [token] = await random.sample([{ logits, sampler }]);
+      const place = tokens.indexOf(token ?? -1);
+      assert.ok(place >= 0);
+      counts[place]!++;
+      sampler.dispose();
+    }
+    for (const [place, share] of shares.entries()) {
+      const expected = share / whole;
+      const deviation = Math.sqrt((expected * (1 - expected)) / draws);
+      assert.ok(
+        Math.abs(counts[place]! / draws - expected) < 4 * deviation,
+        `${counts.join(' ')}, ${shares.join(' ')}`,
+      );
+    }
+    const greedy = samplerWith(random, { ...neutral, temperature: 0, grammar: grammar.begin() });
+    const likeliest = shares.indexOf(Math.max(...shares));
+    assert.deepEqual(await random.sample([{ logits, sampler: greedy }]), [tokens[likeliest]]);
+    greedy.dispose();
+    random.truncate(1, 0);
   });
 
   test('tell the bytes of tokens', () => {
