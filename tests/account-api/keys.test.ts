@@ -245,6 +245,27 @@ test('a rotated key keeps its id; the earlier secret works on for its time, and 
   assert.equal((await api('POST', `/v1/keys/${first.id}/rotate`, {})).status, 404);
 });
 
+test('keys are listed by their ids, deleted and paused ones too, and none of another account', async () => {
+  const [deleted, paused, live] = [await made(), await made(), await made()];
+  assert.equal((await api('DELETE', `/v1/keys/${deleted.id}`)).status, 200);
+  assert.equal((await api('PATCH', `/v1/keys/${paused.id}`, { disabled: true })).status, 200);
+  const { accountId } = await report(service, { kind: 'create_account', name: 'second' });
+  const other = await managementKey('owner', accountId);
+  const idsOf = async (ids: readonly string[], key = admin.key): Promise<readonly string[]> => {
+    const { status, body } = await api('GET', `/v1/keys?${ids.map((id) => `ids=${id}`).join('&')}`, undefined, key);
+    assert.equal(status, 200, JSON.stringify(body));
+    return body.data.map(({ id }: MadeKey) => id).toSorted();
+  };
+  const own = [deleted.id, paused.id, live.id].toSorted();
+  assert.deepEqual(await idsOf([...own, other.id]), own);
+  assert.deepEqual(await idsOf([deleted.id]), [deleted.id]);
+  assert.deepEqual(await idsOf(own, other.key), []);
+  const ofAdmin = (await api('GET', '/v1/key')).body.id as string;
+  const developer = await managementKey('developer');
+  assert.deepEqual(await idsOf([...own, ofAdmin], developer.key), own, 'a developer sees no management key');
+  assert.equal((await api('GET', '/v1/keys?ids=x')).status, 422);
+});
+
 test('a paused key is cut with the error of the key, refused, and goes on when it is resumed', async () => {
   const { id, key } = await made();
   const streamed = await service.chat(

@@ -21,6 +21,15 @@ import { setLanguage } from '../../web/src/i18n/language.ts';
 
 beforeEach(() => setLanguage('en'));
 
+test('formats follow the language', () => {
+  const shown = () => [formatMoney(123_456_789_012n), formatMilliseconds(1500), formatDate(0, 'date')];
+  const [english, german] = [shown(), (setLanguage('de'), shown())];
+  assert.deepEqual(english, ['$1,234.57', '1.5 sec', 'Jan 1, 1970']);
+  assert.deepEqual(german, ['1.234,57\u00a0$', '1,5 Sek.', '01.01.1970']);
+  setLanguage('en');
+  assert.deepEqual(shown(), english);
+});
+
 describe('money', () => {
   test('has two decimals, and below a cent as many as it needs', () => {
     const table: readonly (readonly [number | bigint, string])[] = [

@@ -18,7 +18,8 @@ import { everyRole, mayMakeKeys, roles, route } from '../route.ts';
 import type { AccountRoute, Call, Role } from '../route.ts';
 import { listOf, listSchema, nullable, pageLimit, pageQuery } from '../wire.ts';
 
-const params = Type.Object({ id: Type.String({ pattern: '^key_[0-9A-Za-z]{1,64}$' }) });
+const keyId = Type.String({ pattern: '^key_[0-9A-Za-z]{1,64}$' });
+const params = Type.Object({ id: keyId });
 const name = Type.String({ minLength: 1, maxLength: 100 });
 const rate = Type.Integer({ minimum: 1, maximum: limitMax });
 const texts = (maxItems: number, what: string) =>
@@ -113,9 +114,13 @@ export const keyRoutes: readonly AccountRoute[] = [
     tag: 'Keys',
     summary: 'List keys',
     description:
-      'Keys that are not deleted, newest first. Developers see only their own. Paused keys are left out unless `include_disabled`.',
+      'Keys that are not deleted, newest first. Developers see only their own. Paused keys are left out unless `include_disabled`. With `ids`, these keys, deleted and paused ones too, so that usage can show their names.',
     access: everyRole,
-    query: Type.Object({ ...pageQuery, include_disabled: Type.Optional(Type.Boolean()) }),
+    query: Type.Object({
+      ...pageQuery,
+      include_disabled: Type.Optional(Type.Boolean()),
+      ids: Type.Optional(Type.Array(keyId, { minItems: 1, maxItems: 100, description: 'Those of other accounts are left out.' })),
+    }),
     answers: [{ status: 200, description: 'A page of keys.', schema: listSchema(keySchema) }],
     handle: async (call) => {
       const { query, account } = call;
@@ -125,7 +130,8 @@ export const keyRoutes: readonly AccountRoute[] = [
         accountId: account.id,
         ...ownOnly(call),
         after: query.after,
-        isEnabled: query.include_disabled === true ? undefined : true,
+        isEnabled: query.include_disabled === true || query.ids !== undefined ? undefined : true,
+        ids: query.ids,
         limit: limit + 1,
       });
       const shown = await keyObjects(account.id, keys.slice(0, limit), repositories, now());

@@ -137,7 +137,7 @@ export async function getKey(
   return row === undefined ? undefined : toKey(row);
 }
 
-/** Keys of an account that are not revoked, newest first, after the one that is named. */
+/** Keys of an account that are not revoked, or those with these ids, revoked ones too; newest first, after the one that is named. */
 export async function listAccountKeys(
   db: Db,
   request: {
@@ -147,18 +147,19 @@ export async function listAccountKeys(
     readonly after?: string | undefined;
     /** Left out: also paused keys. */
     readonly isEnabled?: boolean | undefined;
+    readonly ids?: readonly string[] | undefined;
     readonly limit: number;
   },
 ): Promise<readonly ApiKey[]> {
-  const { accountId, userId, after, limit } = request;
+  const { accountId, userId, after, ids, limit } = request;
   let query = db
     .selectFrom('api_key')
     .selectAll()
     .where('accountId', '=', accountId)
-    .where('status', '=', 'active')
     .orderBy('createdAt', 'desc')
     .orderBy('id', 'desc')
     .limit(limit);
+  query = ids === undefined ? query.where('status', '=', 'active') : query.where('id', 'in', ids);
   if (userId !== undefined) query = query.where('role', 'is', null);
   if (userId !== undefined && userId !== null) query = query.where('userId', '=', userId);
   if (userId === null) query = query.where('userId', 'is', null);

@@ -33,6 +33,8 @@ before(async () => {
   const made = await visitor.ask('POST', '/v1/keys', { name: hostileName, tags: [tag] });
   assert.equal(made.status, 201, JSON.stringify(made.body));
   for (let at = 0; at < answered; at++) await ask(String(made.body.key), at === 0 ? 'fall' : `hi ${at}`);
+  // Its requests have its name all the same.
+  assert.equal((await visitor.ask('DELETE', `/v1/keys/${made.body.data.id}`)).status, 200);
 });
 after(() => service.dispose());
 

@@ -254,13 +254,15 @@ export function MoreFields({
   summary,
   children,
   open,
+  onOpen,
 }: {
   readonly summary: string;
   readonly children: ReactNode;
   readonly open?: boolean;
+  readonly onOpen?: () => void;
 }) {
   return (
-    <details className={styles['more']} open={open}>
+    <details className={styles['more']} open={open} onToggle={({ currentTarget }) => currentTarget.open && onOpen?.()}>
       <summary>{summary}</summary>
       <div className={styles['form']}>{children}</div>
     </details>

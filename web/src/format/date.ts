@@ -1,4 +1,5 @@
 import { currentLocale } from '../i18n/language.ts';
+import { dateFormat } from './formats.ts';
 
 /** Times of the account's own zone; the shell sets it from the account. */
 let zone = 'UTC';
@@ -16,7 +17,7 @@ const styles: Readonly<Record<Style, Intl.DateTimeFormatOptions>> = {
 
 /** `seconds` are unix seconds, as the API has them. */
 export const formatDate = (seconds: number, style: Style = 'short'): string =>
-  new Intl.DateTimeFormat(currentLocale(), { ...styles[style], timeZone: zone }).format(seconds * 1000);
+  dateFormat({ ...styles[style], timeZone: zone }).format(seconds * 1000);
 
 const steps: readonly (readonly [Intl.RelativeTimeFormatUnit, number])[] = [
   ['year', 31_536_000],
@@ -38,16 +39,11 @@ export function formatRelative(seconds: number, now = Date.now() / 1000): string
 
 /** `Nov 24`, for axes: a day of a zone. */
 export const formatDay = (seconds: number, ofZone: string): string =>
-  new Intl.DateTimeFormat(currentLocale(), { month: 'short', day: 'numeric', timeZone: ofZone }).format(seconds * 1000);
+  dateFormat({ month: 'short', day: 'numeric', timeZone: ofZone }).format(seconds * 1000);
 
 /** `Nov 24, 1 PM`, for axes: an hour of a zone. */
 export const formatHour = (seconds: number, ofZone: string): string =>
-  new Intl.DateTimeFormat(currentLocale(), {
-    month: 'short',
-    day: 'numeric',
-    hour: 'numeric',
-    timeZone: ofZone,
-  }).format(seconds * 1000);
+  dateFormat({ month: 'short', day: 'numeric', hour: 'numeric', timeZone: ofZone }).format(seconds * 1000);
 
 /** `2026-11`: the month of a zone that a time is in. To make a format costs much more than to use it. */
 export function monthIn(ofZone: string): (seconds: number) => string {
@@ -59,17 +55,18 @@ export function monthIn(ofZone: string): (seconds: number) => string {
   };
 }
 
+const wallStyle: Intl.DateTimeFormatOptions = {
+  year: 'numeric',
+  month: '2-digit',
+  day: '2-digit',
+  hour: '2-digit',
+  minute: '2-digit',
+  hourCycle: 'h23',
+};
+
 /** `2026-11-24T13:05`: what a clock of a zone shows, as a field of the browser writes it. */
 export function wallText(seconds: number, ofZone: string): string {
-  const parts = new Intl.DateTimeFormat('en-US', {
-    year: 'numeric',
-    month: '2-digit',
-    day: '2-digit',
-    hour: '2-digit',
-    minute: '2-digit',
-    hourCycle: 'h23',
-    timeZone: ofZone,
-  }).formatToParts(seconds * 1000);
+  const parts = dateFormat({ ...wallStyle, timeZone: ofZone }, 'en-US').formatToParts(seconds * 1000);
   const { year, month, day, hour, minute } = Object.fromEntries(
     parts.map(({ type, value }) => [type, value]),
   ) as Readonly<Record<string, string>>;

@@ -1,4 +1,4 @@
-import { currentLocale } from '../i18n/language.ts';
+import { numberFormat } from './formats.ts';
 
 /** A dollar is 100 cents of a million microcents: 10^8 of them. */
 const decimals = 8;
@@ -20,41 +20,25 @@ export function formatMoney(microcents: number | bigint, { exact = false, sign =
       ? Math.min(Math.max(2, significant), firstDigit + 2)
       : 2;
   // A text of digits is formatted without a float in between.
-  return dollarsFormat(currentLocale(), shown, sign).format(`${amount < 0n ? '-' : ''}${whole}.${fraction}` as never);
+  return dollarsFormat(shown, sign).format(`${amount < 0n ? '-' : ''}${whole}.${fraction}` as never);
 }
 
-/** Made once for each language, number of decimals and sign: a long chart writes 5,000 amounts. */
-const dollarsFormats = new Map<string, Intl.NumberFormat>();
-
-function dollarsFormat(locale: string, shown: number, sign: boolean): Intl.NumberFormat {
-  const name = `${locale} ${shown} ${sign}`;
-  let format = dollarsFormats.get(name);
-  if (format === undefined) {
-    format = new Intl.NumberFormat(locale, {
-      style: 'currency',
-      currency: 'USD',
-      currencyDisplay: 'narrowSymbol',
-      minimumFractionDigits: Math.min(2, shown),
-      maximumFractionDigits: shown,
-      ...(sign ? { signDisplay: 'exceptZero' as const } : {}),
-    });
-    dollarsFormats.set(name, format);
-  }
-  return format;
-}
+const dollarsFormat = (decimalsShown: number, sign: boolean): Intl.NumberFormat =>
+  numberFormat({
+    style: 'currency',
+    currency: 'USD',
+    currencyDisplay: 'narrowSymbol',
+    minimumFractionDigits: 2,
+    maximumFractionDigits: decimalsShown,
+    ...(sign ? { signDisplay: 'exceptZero' as const } : {}),
+  });
 
 /** Parts of a microcent too, as the lines of a receipt have them (`534.89925`): as many decimals as there are. */
 export function formatExact(microcents: string): string {
   const [whole = '', fraction = ''] = microcents.split('.');
   const digits = whole.padStart(decimals + 1, '0');
   const all = (digits.slice(-decimals) + fraction).replace(/0+$/, '');
-  return new Intl.NumberFormat(currentLocale(), {
-    style: 'currency',
-    currency: 'USD',
-    currencyDisplay: 'narrowSymbol',
-    minimumFractionDigits: 2,
-    maximumFractionDigits: Math.max(2, all.length),
-  }).format(`${digits.slice(0, -decimals)}.${all}` as never);
+  return dollarsFormat(Math.max(2, all.length), false).format(`${digits.slice(0, -decimals)}.${all}` as never);
 }
 
 export const formatCents = (cents: number): string => formatMoney(BigInt(cents) * 1_000_000n);

@@ -1,7 +1,7 @@
-import { currentLocale } from '../i18n/language.ts';
+import { numberFormat } from './formats.ts';
 
 export const formatNumber = (value: number, options: Intl.NumberFormatOptions = {}): string =>
-  new Intl.NumberFormat(currentLocale(), options).format(value);
+  numberFormat(options).format(value);
 
 /** `12.3K`, for axes and tiles. */
 export const formatCompact = (value: number): string =>

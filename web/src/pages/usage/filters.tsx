@@ -1,4 +1,4 @@
-import { useId } from 'react';
+import { useId, useState } from 'react';
 import type { KeyboardEvent, ReactNode } from 'react';
 
 import { useKeys, useMembers } from '../../api/known.ts';
@@ -38,6 +38,7 @@ export function Filters({ filter, span, zone, onChange, withEndings, children }:
   const t = useText<UsageTexts>('usage');
   const { may } = useSession();
   const nameOf = useEndingName();
+  const [isMore, setMore] = useState(false);
   const isOwn = filter.from !== undefined || filter.to !== undefined;
   const set = (changes: RequestFilter): void => onChange({ ...filter, ...changes });
   const setPeriod = (chosen: string): void => {
@@ -74,11 +75,12 @@ export function Filters({ filter, span, zone, onChange, withEndings, children }:
       </div>
       <MoreFields
         summary={t('moreFilters')}
+        onOpen={() => setMore(true)}
         open={filter.tag !== undefined || filter.user !== undefined || filter.error !== undefined}
       >
         <div className={styles['fields']}>
           <Typed label={t('tag')} value={filter.tag} onChange={(tag) => set({ tag })} />
-          {sees && <PersonField value={filter.user} onChange={(user) => set({ user })} />}
+          {sees && <PersonField wanted={isMore} value={filter.user} onChange={(user) => set({ user })} />}
           {withEndings === true && (
             <Typed label={t('errorCode')} value={filter.error} onChange={(error) => set({ error })} />
           )}
@@ -107,8 +109,13 @@ function Typed({
   label,
   value,
   onChange,
+  onFocus,
   suggestions,
-}: FieldProps<string> & { readonly label: string; readonly suggestions?: readonly string[] }) {
+}: FieldProps<string> & {
+  readonly label: string;
+  readonly onFocus?: () => void;
+  readonly suggestions?: readonly string[];
+}) {
   const id = useId();
   const commit = (typed: string): void => {
     const wanted = typed.trim() === '' ? undefined : typed.trim();
@@ -125,6 +132,7 @@ function Typed({
             maxLength={128}
             autoComplete="off"
             list={suggestions === undefined ? undefined : id}
+            onFocus={onFocus}
             onBlur={(event) => commit(event.target.value)}
             onKeyDown={(event: KeyboardEvent<HTMLInputElement>) => {
               if (event.key === 'Enter') commit(event.currentTarget.value);
@@ -147,8 +155,16 @@ function Typed({
 /** Models that are gone have requests too, so any name may be typed. */
 function ModelField(props: FieldProps<string>) {
   const t = useText<UsageTexts>('usage');
-  const { data } = useGet('/v1/models/prices');
-  return <Typed label={t('model')} suggestions={data?.data.map(({ model }) => model) ?? []} {...props} />;
+  const [isWanted, setWanted] = useState(false);
+  const { data } = useGet('/v1/models/prices', undefined, { enabled: isWanted });
+  return (
+    <Typed
+      label={t('model')}
+      onFocus={() => setWanted(true)}
+      suggestions={data?.data.map(({ model }) => model) ?? []}
+      {...props}
+    />
+  );
 }
 
 function KeyField({ value, onChange }: FieldProps<string>) {
@@ -156,9 +172,11 @@ function KeyField({ value, onChange }: FieldProps<string>) {
   return <Chosen label={t('key')} of={useKeys()} value={value} onChange={onChange} />;
 }
 
-function PersonField({ value, onChange }: FieldProps<string>) {
+/** `wanted`: it can be seen. */
+function PersonField({ wanted, value, onChange }: FieldProps<string> & { readonly wanted: boolean }) {
   const t = useText<UsageTexts>('usage');
-  return <Chosen label={t('person')} of={useMembers()} value={value} onChange={onChange} />;
+  const people = useMembers(wanted || value !== undefined);
+  return <Chosen label={t('person')} of={people} value={value} onChange={onChange} />;
 }
 
 interface ChosenProps extends FieldProps<string> {

@@ -1,5 +1,6 @@
 import { Link } from '@tanstack/react-router';
 
+import { useKeyNames } from '../../api/known.ts';
 import { mayPay, useSession } from '../../api/session.ts';
 import { getFile, useGet, useList, useRefresh } from '../../api/use-api.ts';
 import type { Row } from '../../api/use-api.ts';
@@ -11,6 +12,7 @@ import { SaveButton } from '../../components/save-button.tsx';
 import { EmptyState, Loaded, Note, Skeleton } from '../../components/state.tsx';
 import { DataTable } from '../../components/table.tsx';
 import type { Column } from '../../components/table.tsx';
+import { useNow } from '../../components/use-now.ts';
 import { formatMilliseconds } from '../../format/number.ts';
 import { useText } from '../../i18n/text.ts';
 import { requestsRoute } from './area.tsx';
@@ -109,6 +111,7 @@ function RequestList({ filter, span }: Shown) {
   const t = useText<UsageTexts>('usage');
   const query = requestQuery(filter, span);
   const list = useList('/v1/generations', { query });
+  const keyName = useKeyNames(list.rows.map(({ key_id: id }) => id));
   const columns: readonly Column<Request>[] = [
     {
       head: t('when'),
@@ -128,7 +131,7 @@ function RequestList({ filter, span }: Shown) {
         </div>
       ),
     },
-    { head: t('key'), cell: ({ key_id: id }) => <KeyName id={id} /> },
+    { head: t('key'), cell: ({ key_id: id }) => <KeyName id={id} name={keyName(id)} /> },
     { head: t('state'), cell: (request) => <Ending of={request} /> },
     // Before what may be cut off where names are long.
     { head: t('charged'), number: true, cell: ({ total_cost_microcents: cost }) => <Money microcents={cost} /> },
@@ -154,6 +157,8 @@ function RequestList({ filter, span }: Shown) {
   );
 }
 
+const askedEveryMs = 5000;
+
 /** The list stays as it is while one reads it; that there is something newer is said above. */
 function NewOnes({
   query,
@@ -164,7 +169,11 @@ function NewOnes({
 }) {
   const t = useText<UsageTexts>('usage');
   const refresh = useRefresh();
-  const latest = useGet('/v1/generations', { query: { ...query, limit: 1 } }, { every: 5000 }).data?.data[0]?.id;
+  const begun = useNow(undefined);
+  // The list itself has just been asked for.
+  const enabled = useNow(askedEveryMs) > begun;
+  const options = { every: askedEveryMs, enabled };
+  const latest = useGet('/v1/generations', { query: { ...query, limit: 1 } }, options).data?.data[0]?.id;
   return (
     <div role="status">
       {latest !== undefined && latest !== newest && (

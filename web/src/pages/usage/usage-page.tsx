@@ -205,7 +205,10 @@ interface GroupsProps {
 function Chart({ of: { filter, by, show, zone, span }, report, groups }: GroupsProps & { readonly report: Report }) {
   const t = useText<UsageTexts>('usage');
   const navigate = usageRoute.useNavigate();
-  const nameOf = useNames(by);
+  const nameOf = useNames(
+    by,
+    groups.map(({ id }) => id),
+  );
   const title = t('chart', { figure: t(figureTexts[show]), by: t(groupingTexts[by]) });
   const open = (label: number): void => {
     const bucket = report.data[label]!;
@@ -214,7 +217,7 @@ function Chart({ of: { filter, by, show, zone, span }, report, groups }: GroupsP
     void navigate({ to: '/requests', search: { ...filter, since: undefined, from: bucket.start_time, to } as never });
   };
   const series = groups.map(({ id, buckets }) => ({
-    name: id === null ? t('nobody') : nameOf(id),
+    name: id === null ? t('nobody') : (nameOf(id) ?? id),
     values: buckets.map((sums) => sums[show]),
   }));
   const format = (value: number): string =>
@@ -236,7 +239,10 @@ function Chart({ of: { filter, by, show, zone, span }, report, groups }: GroupsP
 
 function GroupTable({ of: { filter, by }, groups }: GroupsProps) {
   const t = useText<UsageTexts>('usage');
-  const nameOf = useNames(by);
+  const nameOf = useNames(
+    by,
+    groups.map(({ id }) => id),
+  );
   const behind = ({ id }: Group, content: ReactNode): ReactNode =>
     // Requests of no person have no filter of their own.
     id === null ? content : <Behind search={{ ...filter, [by === 'person' ? 'user' : by]: id }}>{content}</Behind>;
@@ -252,7 +258,7 @@ function GroupTable({ of: { filter, by }, groups }: GroupsProps) {
       cell: (group) => {
         const { id } = group;
         if (id === null) return t('nobody');
-        return behind(group, by === 'key' ? <KeyName id={id} /> : <Name of={nameOf(id)} />);
+        return behind(group, by === 'key' ? <KeyName id={id} name={nameOf(id)} /> : <Name of={nameOf(id) ?? id} />);
       },
     },
     { head: t('requests'), number: true, cell: (group) => behind(group, <Count value={group.sums.requests} />) },
