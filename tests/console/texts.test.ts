@@ -4,37 +4,11 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
 
-import ts from 'typescript';
-
+import { textsOf } from '../support/console-texts.ts';
 import { inRepository } from '../support/repository.ts';
 
 const source = inRepository('web/src');
 const folders = ['app', ...readdirSync(join(source, 'pages')).map((name) => `pages/${name}`)];
-
-/** Key → its text, the forms of a plural joined. */
-function textsOf(folder: string, language: string): ReadonlyMap<string, string> {
-  const file = join(source, folder, 'messages', `${language}.ts`);
-  const parsed = ts.createSourceFile(file, readFileSync(file, 'utf8'), ts.ScriptTarget.Latest, true);
-  const texts = new Map<string, string>();
-  const visit = (node: ts.Node): void => {
-    if (ts.isObjectLiteralExpression(node)) {
-      for (const property of node.properties) {
-        assert.ok(ts.isPropertyAssignment(property), file);
-        const strings: string[] = [];
-        const collect = (inner: ts.Node): void => {
-          if (ts.isStringLiteralLike(inner)) strings.push(inner.text);
-          ts.forEachChild(inner, collect);
-        };
-        collect(property.initializer);
-        texts.set((property.name as ts.Identifier).text, strings.join('\n'));
-      }
-      return;
-    }
-    ts.forEachChild(node, visit);
-  };
-  visit(parsed);
-  return texts;
-}
 
 const marksOf = (text: string): readonly string[] =>
   [...new Set([...text.matchAll(/\{\w+\}|<\w+>/g)].map(([mark]) => mark))].toSorted();

@@ -1,5 +1,5 @@
 /**
- * A whole life in the console by keyboard alone. What has the focus is always seen, and nothing is farther than a few dozen presses
+ * A whole life in the console by keyboard alone, in German. What has the focus is always seen, and nothing is farther than a few dozen presses
  * of Tab.
  */
 import assert from 'node:assert/strict';
@@ -7,6 +7,7 @@ import { after, before, test } from 'node:test';
 
 import type { Locator } from 'playwright-core';
 
+import type { ConsoleWords } from '../../support/console-texts.ts';
 import { until } from '../../support/service.ts';
 import { looks, openBrowser, type Person } from './browser.ts';
 import { fieldOf, lifeService, live, type Filled, type Hands } from './console-life.ts';
@@ -20,9 +21,11 @@ const tabsMax = 60;
 /** Somebody who has no mouse. */
 class Typist implements Hands {
   readonly person: Person;
+  readonly words: ConsoleWords;
 
-  constructor(person: Person) {
+  constructor(person: Person, words: ConsoleWords) {
     this.person = person;
+    this.words = words;
   }
 
   async press(...keys: readonly string[]): Promise<void> {
@@ -56,7 +59,7 @@ class Typist implements Hands {
   async goTo(page: string, path: string): Promise<void> {
     await this.person.page.getByRole('navigation').first().waitFor();
     await this.press('Control+k');
-    await this.person.page.getByRole('combobox', { name: 'Go to a page, a key, or an id' }).waitFor();
+    await this.person.page.getByRole('combobox', { name: this.words.text('app', 'palette') }).waitFor();
     await this.type(page);
     await this.press('Enter');
     await this.person.page.waitForURL(service.accountUrl + path);
@@ -124,11 +127,12 @@ test('owner, first request, key, playground, receipt, invitation, codes, revocat
   const browser = await openBrowser(t);
   const look = looks.find(({ name }) => name === 'light, 1280 px')!;
   const keys = new Map<Person, Typist>();
-  const { person } = await live(browser, service, look, (somebody) => {
-    const typist = new Typist(somebody);
+  const handsOf = (somebody: Person, words: ConsoleWords): Hands => {
+    const typist = new Typist(somebody, words);
     keys.set(somebody, typist);
     return typist;
-  });
+  };
+  const { person, words } = await live({ browser, service, look, language: 'de', handsOf });
   // Rows are walked there and back; `/` goes to the filters.
   const typist = keys.get(person)!;
   await typist.press('j', 'j', 'k', 'Enter');
@@ -136,6 +140,6 @@ test('owner, first request, key, playground, receipt, invitation, codes, revocat
   await typist.closeDialog();
   await person.page.getByRole('dialog').waitFor({ state: 'detached' });
   await typist.press('/');
-  await until(() => hasFocus(person.page.getByLabel('Who', { exact: true })));
+  await until(() => hasFocus(person.page.getByLabel(words.text('audit', 'who'), { exact: true })));
   await person.leave();
 });

@@ -1,12 +1,15 @@
 /**
  * A whole life in the console, told once: the owner's link, the first request seen arriving, a key, the playground, a payment and
  * its receipt, a member who signs in with codes and revokes a key, credit from the operator, and all of it in the audit log. How
- * it is done is up to the hands: those of `console-keyboard.test.ts` and of `console-mouse.test.ts`.
+ * it is done is up to the hands: those of `console-keyboard.test.ts` and of `console-mouse.test.ts`, each in a language and on a
+ * screen of its own. What is looked for is named by the catalogues of the console.
  */
 import assert from 'node:assert/strict';
 
 import type { Browser, Locator } from 'playwright-core';
 
+import { ConsoleWords } from '../../support/console-texts.ts';
+import type { ConsoleLanguage } from '../../support/console-texts.ts';
 import { noFeatures, scriptedModel, TestService, until } from '../../support/service.ts';
 import { totp } from '../../support/totp.ts';
 import { owner, ownerToken, Visitor } from '../../support/visitor.ts';
@@ -17,6 +20,7 @@ import { linkMailedTo } from './console-person.ts';
 /** How somebody does things in the console. */
 export interface Hands {
   readonly person: Person;
+  readonly words: ConsoleWords;
   /** Opens a page by its name in the navigation. */
   goTo(page: string, path: string): Promise<void>;
   /** A button or a link. */
@@ -46,15 +50,38 @@ export const lifeService = (): TestService =>
 
 const member = { email: 'dora@example.org', name: 'Dora', password: 'another horse battery' };
 
+const locales: Readonly<Record<ConsoleLanguage, string>> = { en: 'en-US', de: 'de-DE', zh: 'zh-CN' };
+
+/** Who lives, and how. */
+interface Life {
+  readonly browser: Browser;
+  readonly service: TestService;
+  readonly look: Look;
+  readonly language: ConsoleLanguage;
+  readonly handsOf: (person: Person, words: ConsoleWords) => Hands;
+}
+
+async function born({ browser, service, look, language, handsOf }: Life): Promise<Hands> {
+  const person = await Person.at(browser, look, [service.accountUrl, service.url], locales[language]);
+  return handsOf(person, new ConsoleWords(language));
+}
+
+/** From the first start to a request with a key, which is revoked then. */
+export async function liveShortly(life: Life): Promise<void> {
+  const hands = await born(life);
+  await becomesOwner(hands, life.service);
+  await asksFirst(hands, life.service);
+  await makesKey(hands, 'Laptop');
+  await revokesNewest(hands, life.service, 'Laptop');
+  await hands.person.look(false);
+  await hands.person.leave();
+}
+
 /** From the first start on. Returns the owner's hands, at the audit log. */
-export async function live(
-  browser: Browser,
-  service: TestService,
-  look: Look,
-  handsOf: (person: Person) => Hands,
-): Promise<Hands> {
-  const boss = await Person.at(browser, look, [service.accountUrl, service.url]);
-  const hands = handsOf(boss);
+export async function live(life: Life): Promise<Hands> {
+  const { service } = life;
+  const hands = await born(life);
+  const boss = hands.person;
   await becomesOwner(hands, service);
   await asksFirst(hands, service);
   await makesKey(hands, 'By hand');
@@ -65,11 +92,11 @@ export async function live(
   await paysAndGetsReceipt(hands, service, operator);
   await invites(hands);
   const link = service.accountUrl + (await linkMailedTo(operator, member.email, '/invitation'));
-  const dora = await Person.at(browser, look, [service.accountUrl]);
-  await joins(handsOf(dora), service, link);
-  await dora.leave();
+  const dora = await born(life);
+  await joins(dora, service, link);
+  await dora.person.leave();
   await grantsCredit(hands, operator);
-  await hands.goTo('Audit log', '/audit');
+  await opens(hands, 'audit', '/audit');
   await hands.openFirstRow(boss.page.getByRole('link', { name: 'credit.move' }));
   await boss.page.getByRole('dialog', { name: 'credit.move' }).waitFor();
   await boss.look();
@@ -80,136 +107,170 @@ export async function live(
   return hands;
 }
 
-const button = ({ person: { page } }: Hands, name: string): Locator => page.getByRole('button', { name, exact: true });
+const button = ({ person: { page }, words }: Hands, area: string, key: string): Locator =>
+  page.getByRole('button', { name: words.text(area, key), exact: true });
 
-const inDialog = ({ person: { page } }: Hands, name: string): Locator =>
-  page.getByRole('dialog').getByRole('button', { name, exact: true });
+const inDialog = ({ person: { page }, words }: Hands, area: string, key: string): Locator =>
+  page.getByRole('dialog').getByRole('button', { name: words.text(area, key), exact: true });
+
+const linkIn = ({ person: { page }, words }: Hands, area: string, key: string): Locator =>
+  page
+    .getByRole('main')
+    .getByRole('link', { name: words.text(area, key), exact: true })
+    .first();
+
+/** A page, which fits its screen. */
+async function opens(hands: Hands, area: string, path: string): Promise<void> {
+  await hands.goTo(hands.words.page(area, path), path);
+  await hands.person.look(false);
+}
 
 async function becomesOwner(hands: Hands, service: TestService): Promise<void> {
-  const { page } = hands.person;
-  await page.goto(`${service.accountUrl}/welcome#${await ownerToken(service)}`);
+  const { words, person } = hands;
+  await person.page.goto(`${service.accountUrl}/welcome#${await ownerToken(service)}`);
   const fields = [
-    ['Your name', owner.name],
-    ['E-mail address', owner.email],
-    ['Password', owner.password],
+    [words.text('sign-in', 'name'), owner.name],
+    [words.text('sign-in', 'email'), owner.email],
+    [words.text('sign-in', 'password'), owner.password],
   ] as const;
-  await hands.fill(fields, 'Create the owner account', true);
-  await hands.use(button(hands, 'Later'));
-  await page.waitForURL(`${service.accountUrl}/`);
+  await hands.fill(fields, words.text('sign-in', 'createOwner'), true);
+  await hands.use(button(hands, 'sign-in', 'later'));
+  await person.page.waitForURL(`${service.accountUrl}/`);
 }
 
 /** By the button, and then by a program: the light says that it has arrived. */
 async function asksFirst(hands: Hands, service: TestService): Promise<void> {
-  await hands.goTo('Start', '/start');
-  await hands.use(button(hands, 'Send first request'));
+  await opens(hands, 'start', '/start');
+  await hands.use(button(hands, 'start', 'send'));
   await hands.person.reads('It is Paris.');
   const answer = await service.chat({ model: 'demo', messages: [{ role: 'user', content: 'hi' }] });
   assert.equal(answer.status, 200);
-  await hands.person.reads(/It has arrived: demo/);
+  await hands.person.reads(hands.words.pattern('start', 'arrived', { model: 'demo' }));
 }
 
 async function makesKey(hands: Hands, name: string): Promise<void> {
+  const { words } = hands;
   const { page } = hands.person;
-  await hands.goTo('Keys', '/keys');
-  await hands.use(page.getByRole('main').getByRole('link', { name: 'Create key' }).first());
-  await hands.fill([['Name', name]], 'Create key', true);
-  await hands.copy(page.getByLabel('The key', { exact: true }), 'Copy the key');
-  await hands.use(button(hands, 'Done'));
+  await opens(hands, 'keys', '/keys');
+  await hands.use(linkIn(hands, 'keys', 'create'));
+  await hands.fill([[words.text('keys', 'name'), name]], words.text('keys', 'create'), true);
+  const secret = page.getByRole('textbox', { name: words.text('keys', 'secret'), exact: true });
+  await secret.waitFor();
+  await hands.person.look(false);
+  await hands.copy(secret, words.text('keys', 'copyKey'));
+  await hands.use(button(hands, 'keys', 'done'));
   await page.getByRole('link', { name }).waitFor();
 }
 
-async function playsAround(hands: Hands): Promise<void> {
+async function revokesNewest(hands: Hands, service: TestService, name: string): Promise<void> {
   const { page } = hands.person;
-  await hands.goTo('Playground', '/playground');
-  await hands.use(button(hands, 'Create a key for this page'));
-  await hands.person.reads(/^Key ….{4}, ends/);
-  await hands.fill([['Message', 'capital of France?']], 'Run', false);
-  const answer = page.getByRole('article', { name: /^Answer of / });
-  await answer.getByText('It is Paris.', { exact: true }).waitFor();
-  await answer.getByText(/\$0\.00\d+/).waitFor();
+  await hands.openFirstRow(page.getByRole('link', { name }));
+  await page.waitForURL(/\/keys\/key_/);
+  await hands.choose(hands.words.text('keys', 'more'), hands.words.text('keys', 'revoke'));
+  await hands.use(inDialog(hands, 'keys', 'revoke'));
+  await page.waitForURL(`${service.accountUrl}/keys`);
 }
 
-/** The receipt of a payment is its invoice (decision 024). */
-async function paysAndGetsReceipt(hands: Hands, service: TestService, operator: Visitor): Promise<void> {
+async function playsAround(hands: Hands): Promise<void> {
+  const { words } = hands;
   const { page } = hands.person;
-  await hands.goTo('Billing', '/billing');
-  await hands.use(page.getByRole('main').getByRole('link', { name: 'Add credit' }).first());
-  await hands.use(button(hands, 'Continue to payment'));
+  await opens(hands, 'playground', '/playground');
+  await hands.use(button(hands, 'playground', 'createKey'));
+  await hands.person.reads(words.pattern('playground', 'keyEnds'));
+  await hands.fill(
+    [[words.text('playground', 'message'), 'capital of France?']],
+    words.text('playground', 'run'),
+    false,
+  );
+  const answer = page.getByRole('article', { name: words.pattern('playground', 'answerOf') });
+  await answer.getByText('It is Paris.', { exact: true }).waitFor();
+  await answer.getByText(/0[.,]00\d+/).waitFor();
+  await hands.person.look(false);
+}
+
+/** The receipt of a payment is its invoice (decision 024). The page of the demonstration is no page of the console, and English. */
+async function paysAndGetsReceipt(hands: Hands, service: TestService, operator: Visitor): Promise<void> {
+  const { words } = hands;
+  const { page } = hands.person;
+  await opens(hands, 'billing', '/billing');
+  await hands.use(linkIn(hands, 'billing', 'add'));
+  await hands.use(button(hands, 'billing', 'toPayment'));
   await page.waitForURL(/\/v1\/payments\/demo\/cs_demo_/);
-  await hands.use(button(hands, 'Pay'));
+  await hands.use(page.getByRole('button', { name: 'Pay', exact: true }));
   await page.waitForURL(`${service.accountUrl}/billing?checkout=done`);
-  await hands.person.reads(/ is paid, and the credit can be spent\./);
+  await hands.person.reads(words.pattern('billing', 'paidNow'));
   await until(async () => (await operator.get('/v1/receipts')).data.length > 0, 60_000);
-  await hands.openTab('Receipts');
+  await hands.openTab(words.text('billing', 'receipts'));
   const [paper] = await Promise.all([
     page.waitForEvent('download'),
-    hands.use(page.getByRole('button', { name: /^Save .* as a PDF$/ })),
+    hands.use(page.getByRole('button', { name: words.pattern('billing', 'save') })),
   ]);
   assert.match(paper.suggestedFilename(), /\.pdf$/);
 }
 
 async function invites(hands: Hands): Promise<void> {
-  const { page } = hands.person;
-  await hands.goTo('Team', '/team');
-  await hands.use(page.getByRole('main').getByRole('link', { name: 'Invite' }).first());
-  await hands.fill([['E-mail address', member.email]], 'Send invitation', true);
-  await hands.person.reads(`Invitation sent to ${member.email}`);
+  const { words } = hands;
+  await opens(hands, 'team', '/team');
+  await hands.use(linkIn(hands, 'team', 'invite'));
+  await hands.fill([[words.text('team', 'email'), member.email]], words.text('team', 'sendInvitation'), true);
+  await hands.person.reads(words.text('team', 'invited', { email: member.email }));
 }
 
 /** The member: sets codes up, signs in with them, and revokes a key of her own. */
 async function joins(hands: Hands, service: TestService, link: string): Promise<void> {
+  const { words } = hands;
   const { page } = hands.person;
   await page.goto(link);
+  // Their labels say that they are optional, too.
   const fields = [
-    [/^Your name/, member.name],
-    [/^Password/, member.password],
+    [words.pattern('sign-in', 'name'), member.name],
+    [words.pattern('sign-in', 'password'), member.password],
   ] as const;
-  await hands.fill(fields, 'Accept', false);
+  await hands.fill(fields, words.text('sign-in', 'accept'), false);
   await page.waitForURL(`${service.accountUrl}/`);
   await page.getByRole('heading', { level: 1 }).waitFor();
 
-  await hands.goTo('Settings', '/settings');
-  await hands.openTab('Security');
-  await hands.use(button(hands, 'Set up codes'));
-  await hands.fill([['Password', member.password]], 'Continue', true);
-  const code = page.getByLabel('Six-digit code', { exact: true });
-  await code.waitFor();
+  await opens(hands, 'settings', '/settings');
+  await hands.openTab(words.text('settings', 'security'));
+  await hands.use(button(hands, 'settings', 'enableCodes'));
+  await hands.fill([[words.text('settings', 'password'), member.password]], words.text('settings', 'continue'), true);
+  const label = words.text('settings', 'code');
+  await page.getByLabel(label, { exact: true }).waitFor();
+  await hands.person.look(false);
   const secret = (await page.locator('dialog code').innerText()).replaceAll(' ', '');
-  await hands.fill([['Six-digit code', totp(secret)]], 'Turn on', true);
-  await hands.use(button(hands, 'I have them'));
-  await hands.person.reads('After the password, a code of your authenticator app is asked for.');
+  await hands.fill([[label, totp(secret)]], words.text('settings', 'turnOn'), true);
+  await hands.use(button(hands, 'settings', 'haveThem'));
+  await hands.person.reads(words.text('settings', 'codesOn'));
 
-  await hands.choose('Your account', 'Sign out');
+  await hands.choose(words.text('app', 'userMenu'), words.text('app', 'signOut'));
   await page.waitForURL(/\/sign-in/);
   const credentials = [
-    ['E-mail address', member.email],
-    ['Password', member.password],
+    [words.text('sign-in', 'email'), member.email],
+    [words.text('sign-in', 'password'), member.password],
   ] as const;
-  await hands.fill(credentials, 'Sign in', true);
-  await hands.fill([['Code', totp(secret)]], 'Sign in', true);
+  const signIn = words.text('sign-in', 'signIn');
+  await hands.fill(credentials, signIn, true);
+  await hands.fill([[words.text('sign-in', 'code'), totp(secret)]], signIn, true);
   await page.waitForURL(`${service.accountUrl}/`);
   await page.getByRole('heading', { level: 1 }).waitFor();
 
   await makesKey(hands, 'Laptop');
-  await hands.openFirstRow(page.getByRole('link', { name: 'Laptop' }));
-  await page.waitForURL(/\/keys\/key_/);
-  await hands.choose('More', 'Revoke');
-  await hands.use(inDialog(hands, 'Revoke'));
-  await page.waitForURL(`${service.accountUrl}/keys`);
+  await revokesNewest(hands, service, 'Laptop');
 }
 
 async function grantsCredit(hands: Hands, operator: Visitor): Promise<void> {
+  const { words } = hands;
   const { page } = hands.person;
   const [{ id, name, balance_microcents: balance }] = (await operator.get('/v1/admin/accounts')).data;
-  await hands.goTo('Accounts', '/operator/accounts');
+  await opens(hands, 'operator-accounts', '/operator/accounts');
   await hands.openFirstRow(page.getByRole('main').getByRole('link', { name }));
   await page.waitForURL((url) => url.pathname === `/operator/accounts/${id}`);
-  await hands.use(button(hands, 'Grant credit'));
+  await hands.use(button(hands, 'operator-accounts', 'grant'));
   const fields = [
-    ['Amount', '12.50'],
-    ['Reason', 'Welcome'],
+    [words.text('operator-accounts', 'amount'), '12.50'],
+    [words.text('operator-accounts', 'reason'), 'Welcome'],
   ] as const;
-  await hands.fill(fields, 'Grant credit', true);
+  await hands.fill(fields, words.text('operator-accounts', 'grant'), true);
   await hands.person.reads('Welcome');
   await until(async () => (await operator.get('/v1/account')).balance_microcents === balance + 1_250_000_000);
 }

@@ -1,28 +1,34 @@
-/** A whole life in the console by mouse, in the dark. */
+/** A whole life in the console by mouse: in Chinese, in the dark, and on a phone; and the first minutes of one in English. */
 import { after, before, test } from 'node:test';
 
 import type { Locator } from 'playwright-core';
 
 import { looks, openBrowser, type Person } from './browser.ts';
-import { fieldOf, lifeService, live, type Filled, type Hands } from './console-life.ts';
+import { fieldOf, lifeService, live, liveShortly, type Filled, type Hands } from './console-life.ts';
+import type { ConsoleWords } from '../../support/console-texts.ts';
 
-const service = lifeService();
-before(() => service.start());
-after(() => service.dispose());
+const services = [lifeService(), lifeService()] as const;
+before(() => Promise.all(services.map((service) => service.start())));
+after(() => Promise.all(services.map((service) => service.dispose())));
 
 /** Somebody who clicks, and uses the keys for text alone. */
 class Clicker implements Hands {
   readonly person: Person;
+  readonly words: ConsoleWords;
 
-  constructor(person: Person) {
+  constructor(person: Person, words: ConsoleWords) {
     this.person = person;
+    this.words = words;
   }
 
-  async goTo(page: string, path: string): Promise<void> {
-    const navigation = this.person.page.getByRole('navigation').first();
-    await navigation.getByRole('link', { name: page, exact: true }).click();
-    await this.person.page.waitForURL(service.accountUrl + path);
-    await this.person.page.getByRole('heading', { level: 1 }).waitFor();
+  /** On a phone the navigation is behind a button. */
+  async goTo(name: string, path: string): Promise<void> {
+    const { page } = this.person;
+    if ((page.viewportSize()?.width ?? 0) < 800) await this.person.press(this.words.text('app', 'menu'));
+    const navigation = page.getByRole('navigation', { name: this.words.text('app', 'navigation') }).last();
+    await navigation.getByRole('link', { name, exact: true }).click();
+    await page.waitForURL((url) => url.pathname === path);
+    await page.getByRole('heading', { level: 1 }).waitFor();
   }
 
   async use(wanted: Locator): Promise<void> {
@@ -58,13 +64,24 @@ class Clicker implements Hands {
   }
 
   async closeDialog(): Promise<void> {
-    await this.person.page.getByRole('dialog').getByRole('button', { name: 'Close', exact: true }).click();
+    await this.person.page
+      .getByRole('dialog')
+      .getByRole('button', { name: this.words.text('app', 'close'), exact: true })
+      .click();
   }
 }
 
+const handsOf = (person: Person, words: ConsoleWords): Hands => new Clicker(person, words);
+
 test('owner, first request, key, playground, receipt, invitation, codes, revocation, credit, audit: by mouse', async (t) => {
   const browser = await openBrowser(t);
-  const look = looks.find(({ name }) => name === 'dark, 1280 px')!;
-  const hands = await live(browser, service, look, (person) => new Clicker(person));
+  const look = looks.find(({ name }) => name === 'dark, 360 px')!;
+  const hands = await live({ browser, service: services[0], look, language: 'zh', handsOf });
   await hands.person.leave();
+});
+
+test('owner, first request, key, revocation: in English on a phone, by daylight', async (t) => {
+  const browser = await openBrowser(t);
+  const look = looks.find(({ name }) => name === 'light, 360 px')!;
+  await liveShortly({ browser, service: services[1], look, language: 'en', handsOf });
 });
