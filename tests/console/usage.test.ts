@@ -5,6 +5,7 @@ import { test } from 'node:test';
 import { pages } from '../../src/account-api/report-request.ts';
 import { seriesMax, topSeries } from '../../web/src/components/series.ts';
 import { bucketsMax, widthOf } from '../../web/src/pages/usage/filter.ts';
+import { modelsOf } from '../../web/src/pages/usage/receipt.ts';
 import { groupsOf, sumsOf } from '../../web/src/pages/usage/sums.ts';
 import type { Report } from '../../web/src/pages/usage/sums.ts';
 
@@ -28,6 +29,13 @@ const report = (...buckets: readonly Result[][]): Report => ({
   time_zone: 'UTC',
   has_more: false,
   data: buckets.map((results, at) => ({ object: 'bucket', start_time: at, end_time: at + 1, results })),
+});
+
+test('a receipt says which model was asked for, and which one served, if any', () => {
+  const failed = (model: string) => ({ model, reason: 'backend_down', skipped: false });
+  assert.deepEqual(modelsOf({ model: 'a', fallbacks: null }), { asked: 'a', served: 'a' });
+  assert.deepEqual(modelsOf({ model: 'c', fallbacks: [failed('a'), failed('b')] }), { asked: 'a', served: 'c' });
+  assert.deepEqual(modelsOf({ model: 'a', fallbacks: [failed('a'), failed('b')] }), { asked: 'a', served: undefined });
 });
 
 test('groups have a value for each bucket, add up to the report, and the largest figure is first', () => {

@@ -73,7 +73,7 @@ export async function liveShortly(life: Life): Promise<void> {
   await asksFirst(hands, life.service);
   await makesKey(hands, 'Laptop');
   await revokesNewest(hands, life.service, 'Laptop');
-  await hands.person.look(false);
+  await fits(hands);
   await hands.person.leave();
 }
 
@@ -119,10 +119,19 @@ const linkIn = ({ person: { page }, words }: Hands, area: string, key: string): 
     .getByRole('link', { name: words.text(area, key), exact: true })
     .first();
 
+/** What is shown is no wider than the screen, and nothing in a dialog than the dialog. */
+async function fits({ person }: Hands): Promise<void> {
+  await person.look(false);
+  const wide = await person.page.evaluate(
+    '[...document.querySelectorAll("dialog[open]")].filter((one) => one.scrollWidth > one.clientWidth).map((one) => one.innerText)',
+  );
+  assert.deepEqual(wide, []);
+}
+
 /** A page, which fits its screen. */
 async function opens(hands: Hands, area: string, path: string): Promise<void> {
   await hands.goTo(hands.words.page(area, path), path);
-  await hands.person.look(false);
+  await fits(hands);
 }
 
 async function becomesOwner(hands: Hands, service: TestService): Promise<void> {
@@ -156,7 +165,7 @@ async function makesKey(hands: Hands, name: string): Promise<void> {
   await hands.fill([[words.text('keys', 'name'), name]], words.text('keys', 'create'), true);
   const secret = page.getByRole('textbox', { name: words.text('keys', 'secret'), exact: true });
   await secret.waitFor();
-  await hands.person.look(false);
+  await fits(hands);
   await hands.copy(secret, words.text('keys', 'copyKey'));
   await hands.use(button(hands, 'keys', 'done'));
   await page.getByRole('link', { name }).waitFor();
@@ -185,7 +194,7 @@ async function playsAround(hands: Hands): Promise<void> {
   const answer = page.getByRole('article', { name: words.pattern('playground', 'answerOf') });
   await answer.getByText('It is Paris.', { exact: true }).waitFor();
   await answer.getByText(/0[.,]00\d+/).waitFor();
-  await hands.person.look(false);
+  await fits(hands);
 }
 
 /** The receipt of a payment is its invoice (decision 024). The page of the demonstration is no page of the console, and English. */
@@ -236,7 +245,7 @@ async function joins(hands: Hands, service: TestService, link: string): Promise<
   await hands.fill([[words.text('settings', 'password'), member.password]], words.text('settings', 'continue'), true);
   const label = words.text('settings', 'code');
   await page.getByLabel(label, { exact: true }).waitFor();
-  await hands.person.look(false);
+  await fits(hands);
   const secret = (await page.locator('dialog code').innerText()).replaceAll(' ', '');
   await hands.fill([[label, totp(secret)]], words.text('settings', 'turnOn'), true);
   await hands.use(button(hands, 'settings', 'haveThem'));

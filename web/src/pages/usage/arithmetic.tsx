@@ -4,6 +4,7 @@ import { DataTable, wholeList } from '../../components/table.tsx';
 import { formatExact, formatMoney } from '../../format/money.ts';
 import { useText } from '../../i18n/text.ts';
 import type { UsageTexts } from './messages/en.ts';
+import { modelsOf } from './receipt.ts';
 import type { Receipt } from './receipt.ts';
 import styles from './usage.module.css';
 
@@ -19,6 +20,7 @@ const exact = (microcents: number): string => formatMoney(microcents, { exact: t
 export function Arithmetic({ of: receipt }: { readonly of: Receipt }) {
   const t = useText<UsageTexts>('usage');
   const { list_cost_microcents: whole, total_cost_microcents: charged, refunded_microcents: refunded } = receipt;
+  const { asked, served } = modelsOf(receipt);
   const sums: readonly (readonly [string, string])[] = [
     [t('sum'), formatExact(receipt.sum_microcents)],
     [t('roundedUp'), exact(whole)],
@@ -65,7 +67,10 @@ export function Arithmetic({ of: receipt }: { readonly of: Receipt }) {
       {receipt.tokens_reasoning > 0 && (
         <p className={styles['why']}>{t('reasoningWithin', { n: receipt.tokens_reasoning })}</p>
       )}
-      {receipt.tokens_counted && <p className={styles['why']}>{t('counted')}</p>}
+      {served !== undefined && served !== asked && <p className={styles['why']}>{t('pricesOf', { model: served })}</p>}
+      {receipt.tokens_counted && receipt.lines.some(({ tokens }) => tokens > 0) && (
+        <p className={styles['why']}>{t('counted')}</p>
+      )}
       {receipt.plan !== null && <p className={styles['why']}>{t('plan', { plan: receipt.plan })}</p>}
       <p className={styles['why']} lang="en">
         {receipt.explanation}

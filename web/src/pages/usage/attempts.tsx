@@ -4,12 +4,14 @@ import { formatMilliseconds, formatNumber } from '../../format/number.ts';
 import { useText } from '../../i18n/text.ts';
 import type { UsageTexts } from './messages/en.ts';
 import type { Receipt } from './receipt.ts';
+import styles from './usage.module.css';
 
 type Attempt = NonNullable<Receipt['attempts']>[number];
 
 /** The backends that were tried, one after the other, and the figures by which each was chosen. */
-export function Attempts({ of: attempts }: { readonly of: readonly Attempt[] }) {
+export function Attempts({ of: attempts, model: served }: { readonly of: readonly Attempt[]; readonly model: string }) {
   const t = useText<UsageTexts>('usage');
+  const areSeveral = attempts.some(({ model }) => model !== null);
   return (
     <DataTable
       label={t('backends')}
@@ -23,7 +25,7 @@ export function Attempts({ of: attempts }: { readonly of: readonly Attempt[] }) 
           cell: ({ backend, model }) => (
             <>
               <code>{backend}</code>
-              {model !== null && <> · {model}</>}
+              {areSeveral && <> · {model ?? served}</>}
             </>
           ),
         },
@@ -38,22 +40,24 @@ export function Attempts({ of: attempts }: { readonly of: readonly Attempt[] }) 
                 <Badge tone="good">{t('answered')}</Badge>
               </span>
             ) : (
-              <a href={`/docs/errors/${code}`} target="_blank" rel="noopener">
+              <a className={styles['code']} href={`/docs/errors/${code}`} target="_blank" rel="noopener">
                 <code>{code}</code>
               </a>
             ),
         },
-        { head: t('why'), cell: ({ chosen }) => <Why of={chosen} /> },
+        { head: t('why'), cell: (attempt) => <Why of={attempt} /> },
       ]}
     />
   );
 }
 
-function Why({ of: chosen }: { readonly of: Attempt['chosen'] }) {
+function Why({ of: { chosen, hedge } }: { readonly of: Attempt }) {
   const t = useText<UsageTexts>('usage');
-  if (chosen === null) return <>–</>;
+  const isSecond = hedge === 'second' || hedge === 'second_stopped';
+  if (chosen === null) return <>{isSecond ? t('second') : '–'}</>;
   return (
     <span>
+      {isSecond && <>{t('second')} </>}
       {t('expected', { time: formatMilliseconds(chosen.expected_ms) })} {t('toRead', { n: chosen.tokens_uncached })},{' '}
       {t('inCache', { n: chosen.tokens_cached })}, {t('waitingThere', { n: chosen.tokens_waiting })},{' '}
       {t('runningThere', { n: chosen.running })}, {t('readingSpeed', { speed: formatNumber(chosen.tokens_per_second) })}

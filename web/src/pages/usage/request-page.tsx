@@ -16,6 +16,7 @@ import { useText } from '../../i18n/text.ts';
 import { requestRoute } from './area.tsx';
 import { Attempts } from './attempts.tsx';
 import { Arithmetic, LedgerRows } from './arithmetic.tsx';
+import { modelsOf } from './receipt.ts';
 import type { Receipt } from './receipt.ts';
 import type { UsageTexts } from './messages/en.ts';
 
@@ -85,14 +86,21 @@ function Several({ of: receipts, crumb }: { readonly of: readonly Receipt[]; rea
 function ShownReceipt({ of: receipt, crumb }: { readonly of: Receipt; readonly crumb: ReactNode }) {
   const t = useText<UsageTexts>('usage');
   const { latency_ms: firstMs, generation_time_ms: restMs, tokens_completion: tokens } = receipt;
+  const { asked, served } = modelsOf(receipt);
   const speed = restMs !== null && restMs > 0 && tokens > 1 ? ((tokens - 1) * 1000) / restMs : undefined;
   return (
     <Page
-      title={t('requestOf', { model: receipt.model })}
+      title={t('requestOf', { model: asked })}
       crumb={crumb}
       lead={
         <>
-          <Ending of={receipt} /> <Time at={receipt.ended_at} />
+          <Ending of={receipt} />{' '}
+          {served !== undefined && served !== asked && (
+            <>
+              <Badge tone="accent">{t('servedInstead', { model: served })}</Badge>{' '}
+            </>
+          )}
+          <Time at={receipt.ended_at} />
         </>
       }
       actions={<CopyButton wide look="plain" text={receipt.request_id} label={t('copyId')} />}
@@ -132,7 +140,7 @@ function ShownReceipt({ of: receipt, crumb }: { readonly of: Receipt; readonly c
       </Panel>
       {receipt.attempts !== null && (
         <Panel title={t('backends')} flush>
-          <Attempts of={receipt.attempts} />
+          <Attempts of={receipt.attempts} model={receipt.model} />
         </Panel>
       )}
       <Panel title={t('ledger')} flush>
@@ -199,6 +207,8 @@ function RunFacts({ of: receipt }: { readonly of: Receipt }) {
       {text}
     </Link>
   );
+  const linked = (model: string): ReactNode => filtered({ model }, model);
+  const { asked, served } = modelsOf(receipt);
   const key = (
     <Link to={`/keys/${receipt.key_id}`}>
       <bdi>{receipt.key_name ?? receipt.key_id}</bdi>
@@ -210,8 +220,13 @@ function RunFacts({ of: receipt }: { readonly of: Receipt }) {
         [t('requestId'), <Id value={receipt.request_id} />],
         ...(clientId === null ? [] : [[t('clientId'), <Id value={clientId} />] as const]),
         [t('ledgerId'), <Id value={receipt.id} />],
-        [t('model'), filtered({ model: receipt.model }, receipt.model)],
-        ...(receipt.fallbacks === null ? [] : [[t('insteadOf'), <Fallbacks of={receipt.fallbacks} />] as const]),
+        ...(receipt.fallbacks === null
+          ? [[t('model'), linked(receipt.model)] as const]
+          : [
+              [t('askedFor'), linked(asked)] as const,
+              [t('servedBy'), served === undefined ? t('noneServed') : linked(served)] as const,
+              [t('notServed'), <Fallbacks of={receipt.fallbacks} />] as const,
+            ]),
         [t('key'), key],
         [
           t('tags'),
