@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { networkInterfaces } from 'node:os';
 import { after, before, test } from 'node:test';
 
-import { noFeatures, scriptedModel, TestService } from '../../support/service.ts';
+import { noFeatures, scriptedModel, TestService, until } from '../../support/service.ts';
 import { owner, Visitor } from '../../support/visitor.ts';
 import { looks, openBrowser, Person } from './browser.ts';
 import { signIn } from './console-person.ts';
@@ -49,5 +49,19 @@ test('the first request and the playground reach the models, and the code to cop
     .getByText('It is Paris.', { exact: true })
     .waitFor();
   await person.look();
+  // A browser gives no clipboard to a page by plain HTTP; a key is shown once, and has to be copied all the same.
+  assert.equal(await page.evaluate('navigator.clipboard'), undefined);
+  await page.goto(`${accountUrl}/keys?create=true`);
+  await page.getByLabel('Name', { exact: true }).fill('Copied');
+  await page.getByRole('dialog').getByRole('button', { name: 'Create key', exact: true }).click();
+  const secret = page.getByRole('textbox', { name: 'The key', exact: true });
+  const key = await secret.inputValue();
+  await person.press('Copy the key');
+  await person.press('Done');
+  await page.keyboard.press('Control+k');
+  const field = page.getByRole('combobox', { name: 'Go to a page, a key, or an id' });
+  await field.waitFor();
+  await page.keyboard.press('Control+v');
+  await until(async () => (await field.inputValue()) === key);
   await person.leave();
 });

@@ -109,6 +109,26 @@ test('a key that is revoked in one browser is gone in the other within two secon
   await other.leave();
 });
 
+test('a lost connection says so; what has happened meanwhile is there when it is back', async (t) => {
+  const person = await personAt(t);
+  await signIn(person);
+  await person.page.getByRole('heading', { level: 1 }).waitFor();
+  person.forgives(/net::ERR_/);
+  const lost = /\/(v1|healthz)/;
+  await person.context.route(lost, (route) => route.abort());
+  const banner = person.page.getByText(/^No connection to the server/);
+  await banner.waitFor();
+  const visitor = new Visitor(service);
+  const { email, password } = owner;
+  assert.equal((await visitor.ask('POST', '/v1/auth/sign-in', { email, password })).status, 200);
+  assert.equal((await visitor.ask('POST', '/v1/keys', { name: 'Meanwhile' })).status, 201);
+  await person.look();
+  await person.context.unroute(lost);
+  await banner.waitFor({ state: 'detached' });
+  await person.page.getByRole('link', { name: 'Meanwhile' }).waitFor();
+  await person.leave();
+});
+
 test('the start page asks the model, and its light turns green for the request of another key', async (t) => {
   const person = await personAt(t);
   await signIn(person);
