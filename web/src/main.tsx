@@ -59,6 +59,11 @@ const router = createRouter({
   scrollRestoration: true,
 });
 
+// The page, and who is signed in, are on their way while the texts are; what fails is said where it is needed.
+const [matched] = router.getMatchedRoutes(location.pathname);
+for (const { options } of matched) void options.component?.preload?.();
+if (matched.includes(shellRoute)) queries.query(meQuery).catch(() => {});
+
 await loadTexts('app');
 createRoot(document.getElementById('root')!).render(
   <StrictMode>
