@@ -1,21 +1,15 @@
+import type { CachedPrefixes } from './cached-prefixes.ts';
 import type { PromptPrefixes } from './prompt-prefixes.ts';
 
-/** What is believed to be in the prompt cache of one backend: beginnings of prompts that were sent there, the last used last. */
+/** What is believed to be in the prompt cache of one backend: beginnings of prompts that were sent there. */
 export interface CacheView {
-  /** Tokens at the beginning of the request that is being placed, set by `CacheIndex.look`. */
-  cachedTokens: number;
+  /** Its number in the index, from 1; 0: nothing was sent there yet. */
+  cacheNumber: number;
   /** Tokens that the cache holds. */
   cacheTokensMax: number;
-  readonly cached: Map<number, CachedPrefix>;
+  readonly cached: CachedPrefixes;
   /** Sum of `tokens` in `cached`. */
   cacheTokens: number;
-}
-
-interface CachedPrefix {
-  /** Beyond the beginning before it. */
-  tokens: number;
-  /** Grows with each use, across the index. */
-  usedAt: number;
 }
 
 /** A cache of unknown size: 262,144 tokens, which is what an 8B model in 16 bits leaves of a GPU with 80 GB and more. */
@@ -31,18 +25,27 @@ const prefixesMax = 1_000_000;
  * A server drops the least recently used block first, and of one prompt the last block first, so a backend that has a beginning has
  * the shorter ones too.
  */
-export class CacheIndex<View extends CacheView> {
-  readonly #holders = new Map<number, View[]>();
-  /** Views with cached tokens from the last look. */
-  readonly #looked: View[] = [];
-  readonly #found: View[][] = [];
+export class CacheIndex {
+  /** Numbers of the views that have it. */
+  readonly #holders = new Map<number, number[]>();
+  /** What the last look found, by number. */
+  #cachedTokens = new Float64Array(16);
+  /** How many of them are above 0. */
+  #looked = 0;
+  readonly #found: number[][] = [];
   #uses = 0;
   #prefixes = 0;
+  #numbers = 0;
+  readonly #freeNumbers: number[] = [];
 
-  /** Sets `cachedTokens` of all views for a request. */
-  look({ hashes, tokens }: PromptPrefixes): void {
-    for (const view of this.#looked) view.cachedTokens = 0;
-    this.#looked.length = 0;
+  /**
+   * Looks for the beginnings of a prompt. Returns the tokens of it that each view has, by the view's number, until the next call of any
+   * method; at 0 it has 0.
+   */
+  look({ hashes, tokens }: PromptPrefixes): Float64Array {
+    const cached = this.#cachedTokens;
+    if (this.#looked > 0) cached.fill(0);
+    let looked = 0;
     let count = 0;
     for (; count < hashes.length; count++) {
       const holders = this.#holders.get(hashes[count]!);
@@ -52,37 +55,36 @@ export class CacheIndex<View extends CacheView> {
     for (let index = count - 1; index >= 0; index--) {
       const holders = this.#found[index]!;
       // Those of the longer beginnings are among them.
-      if (holders.length === this.#looked.length) continue;
-      for (const view of holders) {
-        if (view.cachedTokens > 0) continue;
-        view.cachedTokens = tokens[index]!;
-        this.#looked.push(view);
+      if (holders.length === looked) continue;
+      const tokensUpTo = tokens[index]!;
+      for (let holder = 0; holder < holders.length; holder++) {
+        const number = holders[holder]!;
+        if (cached[number] !== 0) continue;
+        cached[number] = tokensUpTo;
+        looked++;
       }
     }
     this.#found.length = 0;
+    this.#looked = looked;
+    return cached;
   }
 
   /** A prompt is sent to the backend. Returns when the longest beginning that it was believed to have was used last; 0: none. */
-  use(view: View, { hashes, tokens }: PromptPrefixes): number {
+  use(view: CacheView, { hashes, tokens }: PromptPrefixes): number {
     let usedAt = 0;
     const now = ++this.#uses;
+    const { cached } = view;
     // The longest first, so that it is dropped first.
     for (let index = hashes.length - 1; index >= 0; index--) {
       const hash = hashes[index]!;
-      const known = view.cached.get(hash);
-      if (known === undefined)
-        this.#add(view, hash, { tokens: tokens[index]! - (tokens[index - 1] ?? 0), usedAt: now });
-      else {
-        if (usedAt === 0) usedAt = known.usedAt;
-        known.usedAt = now;
-        view.cached.delete(hash);
-        view.cached.set(hash, known);
-      }
+      const before = cached.use(hash, now);
+      if (before === 0) this.#add(view, hash, tokens[index]! - (tokens[index - 1] ?? 0), now);
+      else if (usedAt === 0) usedAt = before;
     }
     while (view.cacheTokens > view.cacheTokensMax || this.#prefixes > prefixesMax) {
-      const [oldest] = view.cached.keys();
+      const { oldest } = cached;
       if (oldest === undefined) break;
-      this.#remove(view, oldest);
+      this.#remove(view, oldest.hash);
     }
     return usedAt;
   }
@@ -93,43 +95,54 @@ export class CacheIndex<View extends CacheView> {
   }
 
   /** A prompt that was sent as the `sentAt`th was not read to its end: what was new of it, and nobody has sent since, is not there. */
-  reverse(view: View, { hashes, tokens }: PromptPrefixes, sentAt: number, cachedTokens: number): void {
+  reverse(view: CacheView, { hashes, tokens }: PromptPrefixes, sentAt: number, cachedTokens: number): void {
     for (let index = hashes.length - 1; index >= 0 && tokens[index]! > cachedTokens + 1; index--)
       if (view.cached.get(hashes[index]!)?.usedAt === sentAt) this.#remove(view, hashes[index]!);
   }
 
   /** Something that was last used then has turned out to be gone, so what was used before it is gone too. */
-  dropUsedUntil(view: View, usedAt: number): void {
-    for (const [hash, prefix] of view.cached) {
-      if (prefix.usedAt > usedAt) return;
-      this.#remove(view, hash);
-    }
+  dropUsedUntil(view: CacheView, usedAt: number): void {
+    for (let { oldest } = view.cached; oldest !== undefined && oldest.usedAt <= usedAt; { oldest } = view.cached)
+      this.#remove(view, oldest.hash);
   }
 
   /** Its cache is empty, or it has left. */
-  drop(view: View): void {
+  drop(view: CacheView): void {
     this.dropUsedUntil(view, Infinity);
+    if (view.cacheNumber === 0) return;
+    this.#cachedTokens[view.cacheNumber] = 0;
+    this.#freeNumbers.push(view.cacheNumber);
+    view.cacheNumber = 0;
   }
 
-  #add(view: View, hash: number, prefix: CachedPrefix): void {
-    view.cached.set(hash, prefix);
-    view.cacheTokens += prefix.tokens;
+  #add(view: CacheView, hash: number, tokens: number, usedAt: number): void {
+    if (view.cacheNumber === 0) view.cacheNumber = this.#newNumber();
+    view.cached.add({ hash, tokens, usedAt });
+    view.cacheTokens += tokens;
     this.#prefixes++;
     const holders = this.#holders.get(hash);
-    if (holders === undefined) this.#holders.set(hash, [view]);
-    else holders.push(view);
+    if (holders === undefined) this.#holders.set(hash, [view.cacheNumber]);
+    else holders.push(view.cacheNumber);
   }
 
-  #remove(view: View, hash: number): void {
-    view.cacheTokens -= view.cached.get(hash)!.tokens;
-    view.cached.delete(hash);
+  #newNumber(): number {
+    const number = this.#freeNumbers.pop() ?? ++this.#numbers;
+    if (number >= this.#cachedTokens.length) {
+      const larger = new Float64Array(2 * this.#cachedTokens.length);
+      larger.set(this.#cachedTokens);
+      this.#cachedTokens = larger;
+    }
+    return number;
+  }
+
+  #remove(view: CacheView, hash: number): void {
+    view.cacheTokens -= view.cached.remove(hash).tokens;
     this.#prefixes--;
     const holders = this.#holders.get(hash)!;
     if (holders.length === 1) this.#holders.delete(hash);
     else {
       const last = holders.pop()!;
-      const index = holders.indexOf(view);
-      if (last !== view) holders[index] = last;
+      if (last !== view.cacheNumber) holders[holders.indexOf(view.cacheNumber)] = last;
     }
   }
 }

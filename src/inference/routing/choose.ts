@@ -24,8 +24,8 @@ export interface BackendView {
   readonly readingSinceMs: number;
   /** Prompt tokens that it reads in a second, where it differs from the others; 0: like the others. */
   readonly ownTokensPerSecond: number;
-  /** How many tokens at the beginning of this request's prompt it has in its cache. */
-  readonly cachedTokens: number;
+  /** Where its cached tokens of this request's prompt are found (`ChosenRequest`). */
+  readonly cacheNumber: number;
   /** Where it stands in the turns of backends that would take equally long. */
   readonly turn: number;
 }
@@ -61,75 +61,169 @@ const waitingShare = 0.5;
 /** What a running answer adds: in a step of the server it takes the place of a prompt token, and memory that a cache would use. */
 const runningTokens = 1;
 
+/** A request as far as its place depends on it. */
+export interface ChosenRequest {
+  /** Of the prompt. */
+  readonly promptTokens: number;
+  /** How many tokens at the beginning of its prompt a backend has in its cache, by the backend's `cacheNumber`. */
+  readonly cachedTokens: Float64Array;
+}
+
+/** Backends of a model, and what was last noted of each. */
+export interface ChosenFleet<View extends BackendView> {
+  readonly members: readonly View[];
+  readonly figures: FleetFigures;
+}
+
+/**
+ * What a pass over a fleet reads of every backend, in columns: most are passed over by a bound of their time, and a pass over 1,000 objects
+ * waits for memory (bench/results.md, "the cost of choosing").
+ */
+export class FleetFigures {
+  readonly ranks: Int32Array;
+  /** Tokens before a request's own part, at least; Infinity: it has as many requests as it may have. */
+  readonly loads: Float64Array;
+  /** 1: something waits there that is being read, so that the load is less than what has to be read. */
+  readonly waits: Uint8Array;
+  /** Tokens that it reads in a second, times its weight; below 0: the weight of one that reads as fast as the others. */
+  readonly paces: Float64Array;
+  readonly cacheNumbers: Int32Array;
+  readonly turns: Float64Array;
+
+  constructor(length: number) {
+    this.ranks = new Int32Array(length);
+    this.loads = new Float64Array(length);
+    this.waits = new Uint8Array(length);
+    this.paces = new Float64Array(length);
+    this.cacheNumbers = new Int32Array(length);
+    this.turns = new Float64Array(length);
+  }
+
+  /** Has to follow each change of the backend at this place. */
+  note(index: number, backend: BackendView): void {
+    const { running, concurrencyMax, waitingTokens, readingTokens, ownTokensPerSecond, weight } = backend;
+    this.ranks[index] = backend.rank;
+    this.loads[index] =
+      running >= concurrencyMax ? Infinity : loadOf(backend, waitingTokens === 0 ? 0 : waitingTokens - readingTokens);
+    this.waits[index] = waitingTokens === 0 ? 0 : 1;
+    this.paces[index] = ownTokensPerSecond === 0 ? -weight : ownTokensPerSecond * weight;
+    this.cacheNumbers[index] = backend.cacheNumber;
+    this.turns[index] = backend.turn;
+  }
+}
+
+/** A bound may be off by what rounding takes. */
+const roundingMax = 1 + 1e-9;
+
 /**
  * The backend with the least expected time to the first token, of the lowest rank that can take the request; of those that would
  * take equally long, the one whose turn it is. `undefined`: none can take it now. One pass without an allocation before the result.
  *
- * `tokens`: of the prompt. `tokensPerSecond`: of a usual backend. `mayTake` is asked only of those that would be the best so far.
+ * `tokensPerSecond`: of a usual backend. `mayTake` is asked only of those that would be the best so far.
  */
 export function choose<View extends BackendView>(
-  tokens: number,
-  fleet: readonly View[],
+  request: ChosenRequest,
+  { members, figures }: ChosenFleet<View>,
   tokensPerSecond: number,
   nowMs: number,
   mayTake: (backend: View) => boolean,
 ): Choice<View> | undefined {
   let best: View | undefined;
-  let leastSeconds = Infinity;
-  let leastRank = Infinity;
-  for (let index = 0; index < fleet.length; index++) {
-    const backend = fleet[index]!;
-    if (backend.rank > leastRank || backend.running >= backend.concurrencyMax) continue;
-    const seconds = secondsAt(backend, tokens, tokensPerSecond, nowMs);
-    if (backend.rank === leastRank) {
-      if (seconds > leastSeconds || (seconds === leastSeconds && backend.turn >= best!.turn)) continue;
+  const least = { rank: Infinity, seconds: Number.MAX_VALUE, turn: 0 };
+  let index = 0;
+  for (;;) {
+    index = nextBetter(index, request, members, figures, tokensPerSecond, nowMs, least);
+    if (index === members.length) break;
+    const backend = members[index]!;
+    if (mayTake(backend)) {
+      best = backend;
+      least.rank = figures.ranks[index]!;
+      least.seconds = secondsAt(backend, ownTokens(backend, request), tokensPerSecond, nowMs);
+      least.turn = figures.turns[index]!;
     }
-    if (!mayTake(backend)) continue;
-    best = backend;
-    leastSeconds = seconds;
-    leastRank = backend.rank;
+    index++;
   }
   return best === undefined
     ? undefined
-    : { backend: best, reasons: reasonsOf(best, tokens, tokensPerSecond, nowMs, fleet) };
+    : { backend: best, reasons: reasonsOf(best, least.seconds, request, members.length, tokensPerSecond, nowMs) };
 }
 
-/** The waiting part, this request's own part, and what runs. At least the last token is always read. */
-function secondsAt(backend: BackendView, tokens: number, tokensPerSecond: number, nowMs: number): number {
-  const own = backend.cachedTokens < tokens ? tokens - backend.cachedTokens : 1;
-  const speed = backend.ownTokensPerSecond === 0 ? tokensPerSecond : backend.ownTokensPerSecond;
-  const waiting =
-    (backend.waitingTokens === 0 ? 0 : unreadTokens(backend, speed, nowMs)) + backend.waitingTokensElsewhere;
-  const read = waitingShare * waiting + own + runningTokens * (backend.running + backend.runningElsewhere);
-  return read / (speed * backend.weight);
+/** The first backend from `index` on that comes before the best so far; past the end: none does. Calls nothing for most of them. */
+function nextBetter(
+  from: number,
+  { promptTokens, cachedTokens }: ChosenRequest,
+  members: readonly BackendView[],
+  { ranks, loads, waits, paces, cacheNumbers, turns }: FleetFigures,
+  tokensPerSecond: number,
+  nowMs: number,
+  least: { readonly rank: number; readonly seconds: number; readonly turn: number },
+): number {
+  const count = members.length;
+  const { rank: leastRank, seconds: leastSeconds, turn: leastTurn } = least;
+  // What a backend that reads as fast as the others may have to read, and what another may, for each token that it reads in a second.
+  const limitSeconds = leastSeconds * roundingMax;
+  const limitUsual = limitSeconds * tokensPerSecond;
+  for (let index = from; index < count; index++) {
+    const cached = cachedTokens[cacheNumbers[index]!]!;
+    const own = cached < promptTokens ? promptTokens - cached : 1;
+    const pace = paces[index]!;
+    const read = loads[index]! + own;
+    const rank = ranks[index]!;
+    if (read > (pace < 0 ? -pace * limitUsual : pace * limitSeconds) && rank >= leastRank) continue;
+    if (rank > leastRank || read === Infinity) continue;
+    const seconds =
+      waits[index] === 0
+        ? read / (pace < 0 ? tokensPerSecond * -pace : pace)
+        : secondsAt(members[index]!, own, tokensPerSecond, nowMs);
+    if (rank < leastRank || seconds < leastSeconds || (seconds === leastSeconds && turns[index]! < leastTurn))
+      return index;
+  }
+  return count;
 }
+
+/** At least the last token is always read. */
+function ownTokens({ cacheNumber }: BackendView, { promptTokens, cachedTokens }: ChosenRequest): number {
+  const cached = cachedTokens[cacheNumber]!;
+  return cached < promptTokens ? promptTokens - cached : 1;
+}
+
+/** The waiting part, what runs, and this request's own part. */
+function secondsAt(backend: BackendView, own: number, tokensPerSecond: number, nowMs: number): number {
+  const { waitingTokens, ownTokensPerSecond, weight } = backend;
+  const unread = waitingTokens === 0 ? 0 : unreadTokens(backend, tokensPerSecond, nowMs);
+  return (loadOf(backend, unread) + own) / ((ownTokensPerSecond || tokensPerSecond) * weight);
+}
+
+const loadOf = ({ waitingTokensElsewhere, running, runningElsewhere }: BackendView, unread: number): number =>
+  waitingShare * (unread + waitingTokensElsewhere) + runningTokens * (running + runningElsewhere);
 
 /** What waits, without what the backend has read of it by its speed. */
 function unreadTokens(
-  { waitingTokens, readingTokens, readingSinceMs }: BackendView,
-  speed: number,
+  { waitingTokens, readingTokens, readingSinceMs, ownTokensPerSecond }: BackendView,
+  tokensPerSecond: number,
   nowMs: number,
 ): number {
+  const speed = ownTokensPerSecond || tokensPerSecond;
   return waitingTokens - Math.min(readingTokens, ((nowMs - readingSinceMs) * speed) / 1_000);
 }
 
 function reasonsOf(
   backend: BackendView,
-  tokens: number,
+  expectedSeconds: number,
+  { promptTokens, cachedTokens }: ChosenRequest,
+  of: number,
   tokensPerSecond: number,
   nowMs: number,
-  fleet: readonly BackendView[],
 ): ChoiceReasons {
-  const speed = backend.ownTokensPerSecond || tokensPerSecond;
-  const cachedTokens = Math.min(backend.cachedTokens, Math.max(0, tokens - 1));
+  const cached = Math.min(cachedTokens[backend.cacheNumber]!, Math.max(0, promptTokens - 1));
   return {
-    expectedMs: Math.round(1_000 * secondsAt(backend, tokens, tokensPerSecond, nowMs)),
-    cachedTokens: Math.round(cachedTokens),
-    uncachedTokens: Math.round(tokens - cachedTokens),
-    waitingTokens: Math.round(unreadTokens(backend, speed, nowMs) + backend.waitingTokensElsewhere),
+    expectedMs: Math.round(1_000 * expectedSeconds),
+    cachedTokens: Math.round(cached),
+    uncachedTokens: Math.round(promptTokens - cached),
+    waitingTokens: Math.round(unreadTokens(backend, tokensPerSecond, nowMs) + backend.waitingTokensElsewhere),
     running: backend.running + backend.runningElsewhere,
-    tokensPerSecond: Math.round(speed),
+    tokensPerSecond: Math.round(backend.ownTokensPerSecond || tokensPerSecond),
     rank: backend.rank,
-    of: fleet.length,
+    of,
   };
 }

@@ -138,16 +138,16 @@ export class FleetPeers<Member extends BackendLoad & Named> {
   }
 
   #sumLoads(): void {
-    for (const [model, { members }] of this.#fleetsOf()) {
+    for (const [model, fleet] of this.#fleetsOf()) {
       const loads = [...this.#peers.values()].map(({ load }) => load[model] ?? {});
-      for (const member of members) {
-        member.runningElsewhere = 0;
-        member.waitingTokensElsewhere = 0;
+      for (const member of fleet.members) {
+        let [running, waitingTokens] = [0, 0];
         for (const load of loads) {
           const reported = load[member.label];
-          member.runningElsewhere += reported?.[0] ?? 0;
-          member.waitingTokensElsewhere += reported?.[1] ?? 0;
+          running += reported?.[0] ?? 0;
+          waitingTokens += reported?.[1] ?? 0;
         }
+        fleet.loadedElsewhere(member, running, waitingTokens);
       }
     }
   }

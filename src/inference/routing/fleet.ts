@@ -1,5 +1,14 @@
 import { CacheIndex, cacheTokensUnknown, type CacheView } from './cache-index.ts';
-import { choose, type BackendView, type Choice, type ChoiceReasons } from './choose.ts';
+import { CachedPrefixes } from './cached-prefixes.ts';
+import {
+  choose,
+  FleetFigures,
+  type BackendView,
+  type Choice,
+  type ChoiceReasons,
+  type ChosenFleet,
+  type ChosenRequest,
+} from './choose.ts';
 import {
   answered,
   backElsewhere,
@@ -15,7 +24,7 @@ import { noPrefixes, type PromptPrefixes } from './prompt-prefixes.ts';
 /** A backend as the fleet sees it; only the fleet changes it. */
 export interface BackendLoad extends BackendView, CacheView, BackendHealth {
   rank: number;
-  cachedTokens: number;
+  cacheNumber: number;
   running: number;
   runningElsewhere: number;
   waitingTokens: number;
@@ -31,11 +40,18 @@ export interface BackendLoad extends BackendView, CacheView, BackendHealth {
   /** How much that is worth, in measurements. */
   measurements: number;
   measuredAtMs: number;
+  /** Where its fleet reads its figures; `undefined`: it is alone there, or in none. */
+  row: FiguresRow | undefined;
   /** It has once reported that it had tokens in its cache; many servers report none unless told to. */
   reportsCache: boolean;
   /** Prompt tokens that were expected in its cache, and those that it found there, of the same requests. */
   cachedTokensExpected: number;
   cachedTokensFound: number;
+}
+
+interface FiguresRow {
+  readonly figures: FleetFigures;
+  readonly index: number;
 }
 
 interface Waiting {
@@ -57,10 +73,11 @@ export function idleLoad({ concurrencyMax = Infinity, weight = 1 } = {}): Backen
     readingSinceMs: 0,
     waiting: new Set(),
     ownTokensPerSecond: 0,
-    cachedTokens: 0,
+    cacheNumber: 0,
     turn: 0,
+    row: undefined,
     cacheTokensMax: cacheTokensUnknown,
-    cached: new Map(),
+    cached: new CachedPrefixes(),
     cacheTokens: 0,
     measuredTokensPerSecond: 0,
     measurements: 0,
@@ -127,8 +144,10 @@ export type OnHealth<Member> = (member: Member, ejectedAtMs?: number) => void;
 
 /** The backends of one model: who gets a request, and what was learned from those that they got. */
 export class Fleet<Member extends BackendLoad> {
-  #members: readonly Member[];
-  readonly #cache: CacheIndex<BackendLoad>;
+  #fleet: ChosenFleet<Member>;
+  /** Another fleet has taken its place, and has the rows of the members that both have. */
+  #isReplaced = false;
+  readonly #cache: CacheIndex;
   /** Of a usual member, the geometric mean of those that were measured; 0: none was. */
   #tokensPerSecond = 0;
   /** Logarithms of the measured speeds, and their sum. */
@@ -142,30 +161,32 @@ export class Fleet<Member extends BackendLoad> {
 
   /** `before`: what it takes the place of; what was learned about members of both is kept. */
   constructor(members: readonly Member[], before?: Fleet<Member>, onHealth: OnHealth<Member> = ignore) {
-    this.#members = members;
+    this.#fleet = withFigures(members);
     this.#onHealth = onHealth;
     this.#cache = before === undefined ? new CacheIndex() : before.#cache;
     if (before === undefined) return;
+    before.#isReplaced = true;
     this.#sent = before.#sent;
     this.#placements = before.#placements;
     for (const member of before.#ownSpeeds) this.#ownSpeeds.add(member);
     for (const [member, logSpeed] of before.#logSpeeds) this.#setLogSpeed(member, logSpeed);
-    this.#forgetLeft(before.#members);
+    this.#forgetLeft(before.members);
   }
 
   get members(): readonly Member[] {
-    return this.#members;
+    return this.#fleet.members;
   }
 
   /** Members come and go while requests are placed; what was learned about those that stay is kept. */
   become(members: readonly Member[]): void {
-    const before = this.#members;
-    this.#members = members;
-    this.#forgetLeft(before);
+    const before = this.#fleet;
+    for (const member of before.members) if (member.row?.figures === before.figures) member.row = undefined;
+    this.#fleet = withFigures(members);
+    this.#forgetLeft(before.members);
   }
 
   #forgetLeft(before: readonly Member[]): void {
-    const kept = new Set(this.#members);
+    const kept = new Set(this.members);
     for (const member of before) {
       if (kept.has(member)) continue;
       this.#cache.drop(member);
@@ -183,6 +204,14 @@ export class Fleet<Member extends BackendLoad> {
   /** Another process has sent a prompt there: its beginnings are in the backend's cache. */
   sentElsewhere(member: Member, prefixes: PromptPrefixes): void {
     this.#cache.use(member, prefixes);
+    note(member);
+  }
+
+  /** What runs and waits there of all other processes. */
+  loadedElsewhere(member: Member, running: number, waitingTokens: number): void {
+    member.runningElsewhere = running;
+    member.waitingTokensElsewhere = waitingTokens;
+    note(member);
   }
 
   /** The speed that another process has measured; one's own measurements count instead. */
@@ -206,26 +235,27 @@ export class Fleet<Member extends BackendLoad> {
 
   /** Puts a request at a backend; `undefined`: none can take it now. Costs nothing worth measuring where there is one backend. */
   place(request: RoutedRequest, mayTake: (member: Member) => boolean, nowMs: number): Placement<Member> | undefined {
-    if (this.#members.length === 1) return this.#only(this.#members[0]!, mayTake);
+    if (this.members.length === 1) return this.#only(this.members[0]!, mayTake);
     const prefixes = request.prefixes();
-    this.#cache.look(prefixes);
+    const chosen = { promptTokens: request.promptTokens, cachedTokens: this.#cache.look(prefixes) };
     if (this.#ownSpeeds.size > 0) this.#forgetSpeeds(nowMs);
-    const tokensPerSecond = this.#tokensPerSecond || tokensPerSecondUnknown;
+    if (this.#isReplaced) this.#noteAll();
     const isSound = (member: Member): boolean => this.#isSound(member, nowMs) && mayTake(member);
-    const chosen = choose(request.promptTokens, this.#members, tokensPerSecond, nowMs, isSound);
-    const choice = chosen ?? this.#choiceOfRest(request.promptTokens, tokensPerSecond, nowMs, isSound, mayTake);
+    const choice =
+      this.#choose(chosen, nowMs, isSound) ??
+      // Unsound backends are better than none; while there is a sound one that is full, its requests wait.
+      (this.members.some(isSound) ? undefined : this.#choose(chosen, nowMs, mayTake));
     return choice === undefined ? undefined : this.#placed(choice, prefixes, nowMs);
   }
 
-  /** Unsound backends are better than none; while there is a sound one that is full, its requests wait. */
-  #choiceOfRest(
-    tokens: number,
-    tokensPerSecond: number,
-    nowMs: number,
-    isSound: (member: Member) => boolean,
-    mayTake: (member: Member) => boolean,
-  ): Choice<Member> | undefined {
-    return this.#members.some(isSound) ? undefined : choose(tokens, this.#members, tokensPerSecond, nowMs, mayTake);
+  #choose(request: ChosenRequest, nowMs: number, mayTake: (member: Member) => boolean): Choice<Member> | undefined {
+    return choose(request, this.#fleet, this.#tokensPerSecond || tokensPerSecondUnknown, nowMs, mayTake);
+  }
+
+  /** Requests that began before a reload may still come; what concerns members that others have too is noted elsewhere. */
+  #noteAll(): void {
+    const { members, figures } = this.#fleet;
+    for (const [index, member] of members.entries()) figures.note(index, member);
   }
 
   #isSound(member: Member, nowMs: number): boolean {
@@ -237,6 +267,8 @@ export class Fleet<Member extends BackendLoad> {
   #only(member: Member, mayTake: (member: Member) => boolean): Placement<Member> | undefined {
     if (member.running >= member.concurrencyMax || !mayTake(member)) return undefined;
     member.running++;
+    // In the fleet that has taken this one's place it may not be alone.
+    note(member);
     return {
       backend: member,
       reasons: null,
@@ -244,7 +276,10 @@ export class Fleet<Member extends BackendLoad> {
       answered: ignore,
       abandoned: ignore,
       failed: ignore,
-      end: () => void member.running--,
+      end: () => {
+        member.running--;
+        note(member);
+      },
     };
   }
 
@@ -257,11 +292,13 @@ export class Fleet<Member extends BackendLoad> {
     backend.turn = ++this.#placements;
     const waiting = { tokens: uncachedTokens };
     wait(backend, waiting, nowMs);
+    note(backend);
     return {
       backend,
       reasons,
       begun: (begunAtMs) => {
         if (!stopWaiting(backend, waiting, begunAtMs)) return;
+        note(backend);
         // What waits before a short prompt says nothing of its speed either: several that came at once are read together. And what
         // was sent before the measurement before this would say the same again, of one pause as often as there were requests.
         if (uncachedTokens >= measuredTokensMin && nowMs >= backend.measuredAtMs)
@@ -286,6 +323,7 @@ export class Fleet<Member extends BackendLoad> {
       end: (endedAtMs) => {
         stopWaiting(backend, waiting, endedAtMs);
         backend.running--;
+        note(backend);
       },
     };
   }
@@ -316,6 +354,7 @@ export class Fleet<Member extends BackendLoad> {
     member.ownTokensPerSecond = isOwn ? member.measuredTokensPerSecond : 0;
     if (isOwn) this.#ownSpeeds.add(member);
     else this.#ownSpeeds.delete(member);
+    note(member);
   }
 
   /** `undefined`: it is forgotten. */
@@ -344,7 +383,25 @@ export class Fleet<Member extends BackendLoad> {
     member.ownTokensPerSecond = 0;
     member.measuredTokensPerSecond = 0;
     member.measurements = 0;
+    note(member);
   }
+}
+
+/** One alone is not chosen, and has no figures. */
+function withFigures<Member extends BackendLoad>(members: readonly Member[]): ChosenFleet<Member> {
+  const figures = new FleetFigures(members.length > 1 ? members.length : 0);
+  if (members.length < 2) return { members, figures };
+  for (const [index, member] of members.entries()) {
+    member.row = { figures, index };
+    note(member);
+  }
+  return { members, figures };
+}
+
+/** Has to follow each change of what `choose` reads. */
+function note(member: BackendLoad): void {
+  const { row } = member;
+  row?.figures.note(row.index, member);
 }
 
 function wait(backend: BackendLoad, waiting: Waiting, nowMs: number): void {

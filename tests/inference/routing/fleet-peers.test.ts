@@ -169,7 +169,7 @@ test('what cannot be read, and backends and models that are not here, change not
     0,
   );
   assert.equal(JSON.stringify(fleet.members), before);
-  assert.ok(fleet.members.every(({ cached }) => cached.size === 0));
+  assert.ok(fleet.members.every(({ cached }) => cached.oldest === undefined));
 });
 
 test('a report is bounded: of more prompts the latest', () => {
