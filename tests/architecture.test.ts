@@ -113,7 +113,7 @@ const narrowArrows: Readonly<Record<string, readonly string[]>> = {
     'generation/feature-names.ts',
   ],
   'inference/model-files → generation': ['generation/sampling-defaults.ts'],
-  'app/control → config': ['config/reload-outcome.ts'],
+  'app/control → config': ['config/backend-state.ts', 'config/reload-outcome.ts'],
 };
 
 /** Where execution starts; the second half are threads and child processes, which nothing imports. */

@@ -1,4 +1,5 @@
 import type { OperationServices } from '../accounts/operation.ts';
+import type { BackendState, SourceState } from '../config/backend-state.ts';
 import type { BackendLook } from '../config/backend-look.ts';
 import type { Model } from '../catalog/model.ts';
 import type { Config, ModelConfig } from '../config/config.ts';
@@ -24,7 +25,7 @@ export interface AccountServices {
   /** Address of the inference host, without `/v1`, for who has called this one by this `Host`; undefined while it is unknown. */
   readonly inferenceUrl?: (host: string | undefined) => string | undefined;
   /** The backends of the models, and how they do. */
-  readonly backends?: () => BackendStates | Promise<BackendStates>;
+  readonly backends?: () => readonly BackendState[] | Promise<readonly BackendState[]>;
   /** Asks each server whether it answers, accepts the key, has the model, and is what the configuration says. Never rejects. */
   readonly lookAtBackends?: () => Promise<readonly BackendLook[]>;
   /** How the service does. */
@@ -32,7 +33,7 @@ export interface AccountServices {
   /** A model of the configuration as requests see it: with what its file adds. */
   readonly modelOf?: (model: ModelConfig) => Model;
   /** Where backends come from that the configuration does not list. */
-  readonly sources?: () => SourceStates;
+  readonly sources?: () => readonly SourceState[];
   /** Durable, then sent. */
   readonly mailer: Mailer;
   /** Who signs in. */
@@ -50,35 +51,6 @@ export interface AccountServices {
   /** Throws `unsupported_value` for an address to which nothing is sent. */
   readonly checkWebhookUrl: (url: string) => void;
 }
-
-export type SourceStates = readonly {
-  readonly model: string;
-  readonly source: string;
-  readonly by: string;
-  readonly listed: number;
-  readonly inUse: number;
-  readonly problem: string | null;
-  readonly lastReadAt: number | null;
-}[];
-
-export type BackendStates = readonly {
-  readonly modelId: string;
-  readonly label: string;
-  readonly state: 'starting' | 'ready' | 'failed';
-  readonly detail: string | null;
-  readonly runningMax: number | null;
-  readonly failures: number;
-  readonly ejectedForMs: number | null;
-  readonly promptTokensPerSecond: number | null;
-  /** Of a model in the embedded engine. */
-  readonly residence?:
-    | {
-        readonly state: 'unloaded' | 'waiting' | 'loading' | 'loaded';
-        readonly memoryBytes: number | undefined;
-        readonly tokensPerSecond: number | undefined;
-      }
-    | undefined;
-}[];
 
 export interface SystemReading {
   readonly version: string;

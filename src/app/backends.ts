@@ -207,11 +207,10 @@ function openEngine(
       return { engine, ready: engine.ready, modelFile: file };
     }
     case 'openai': {
-      const engine = openAiEngineOf(
-        model,
-        config,
+      const engine = openAiEngineOf(model, config, {
         limits,
-        (incident) =>
+        saltKey: services.promptCaches,
+        onIncident: (incident) =>
           services.log.service({
             level: incident.incident === 'not_found' ? 'error' : 'warn',
             event: 'backend_incident',
@@ -222,8 +221,7 @@ function openEngine(
               ...(incident.incident === 'not_found' ? { asked_for: config.model ?? model.id, url: config.url } : {}),
             },
           }),
-        services.promptCaches,
-      );
+      });
       return { engine, ready: Promise.resolve() };
     }
     case 'scripted': {
@@ -241,13 +239,18 @@ function openEngine(
   }
 }
 
+interface OpenAiEngineServices {
+  readonly limits: Pick<LimitsConfig, 'firstTokenTimeoutMs' | 'streamIdleTimeoutMs'>;
+  readonly onIncident?: (incident: ReportedIncident) => void;
+  /** For salts of its prompt cache; without it a random one. */
+  readonly saltKey?: KeyObject;
+}
+
 /** The engine of a server that is not ours; without connections until it is asked. */
 export const openAiEngineOf = (
   model: ModelConfig,
   config: OpenAiBackendConfig,
-  limits: Pick<LimitsConfig, 'firstTokenTimeoutMs' | 'streamIdleTimeoutMs'>,
-  onIncident: (incident: ReportedIncident) => void,
-  saltKey?: KeyObject,
+  { limits, onIncident, saltKey }: OpenAiEngineServices,
 ): Engine =>
   createOpenAiEngine({
     name: model.id,
@@ -259,7 +262,7 @@ export const openAiEngineOf = (
     forward: config.forward,
     firstTokenTimeoutMs: limits.firstTokenTimeoutMs,
     idleTimeoutMs: limits.streamIdleTimeoutMs,
-    onIncident,
+    ...(onIncident === undefined ? {} : { onIncident }),
     ...(saltKey === undefined ? {} : { saltKey }),
     ...(config.serverName === undefined ? {} : { serverName: config.serverName }),
     ...(config.model === undefined ? {} : { model: config.model }),

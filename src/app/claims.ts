@@ -34,8 +34,11 @@ export async function lookAtClaims(
   const look = async (name: ClaimName): Promise<Finding | { readonly failed: string }> => {
     let refusedStatus: number | null = null;
     // Each claim has an engine of its own: what one of them shows must not decide what is sent for the next.
-    const engine = openAiEngineOf(model, backend, limits, ({ status }) => {
-      if (status !== null && status >= 400 && status < 500) refusedStatus = status;
+    const engine = openAiEngineOf(model, backend, {
+      limits,
+      onIncident: ({ status }) => {
+        if (status !== null && status >= 400 && status < 500) refusedStatus = status;
+      },
     });
     const server = {
       engine,

@@ -532,7 +532,7 @@ function runtimeConfigOf(
         const own = backends.filter((backend) => backend.modelId === id);
         const earlier = before?.pools.get(id);
         if (earlier !== undefined && (hasThose(earlier, own) || earlier.become(own))) return [id, earlier];
-        return [id, openBackendPool(own, waitMaxMs, earlier, onHealth(id), prefixSalt)];
+        return [id, openBackendPool(own, { waitMaxMs, before: earlier, onHealth: onHealth(id), prefixSalt })];
       }),
     ),
   };

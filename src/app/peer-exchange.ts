@@ -13,8 +13,10 @@ const everyMs = 500;
 export function exchangeWithPeers(peers: Peers, fleets: FleetPeers<Backend>, log: Log): () => void {
   let isExchanging = false;
   let isDeaf = false;
+  // The store may close before the last exchange has ended, which says nothing of it.
+  let isStopped = false;
   const report = (deaf: boolean, reason: string): void => {
-    if (deaf === isDeaf) return;
+    if (isStopped || deaf === isDeaf) return;
     isDeaf = deaf;
     log.service({ level: deaf ? 'warn' : 'info', event: deaf ? 'peers_unheard' : 'peers_heard', detail: { reason } });
   };
@@ -33,5 +35,8 @@ export function exchangeWithPeers(peers: Peers, fleets: FleetPeers<Backend>, log
     void exchange().finally(() => (isExchanging = false));
   }, everyMs);
   timer.unref();
-  return () => clearInterval(timer);
+  return () => {
+    isStopped = true;
+    clearInterval(timer);
+  };
 }

@@ -10,7 +10,7 @@ import { camel } from '../../platform/camel-case.ts';
 import { accountOf, ratesOf, usableModels } from '../account-models.ts';
 import { everyRole, route } from '../route.ts';
 import type { AccountRoute } from '../route.ts';
-import type { BackendStates } from '../services.ts';
+import type { BackendState } from '../../config/backend-state.ts';
 import { nullable, page, secondsOf, secondsOrNull, wholeListSchema, wholeOf } from '../wire.ts';
 
 const rateSchema = Type.Object({
@@ -185,7 +185,7 @@ const endpointsOf = (capabilities: Capabilities) =>
     return [{ path, features: features.filter((feature) => able.includes(feature) && own[camel(feature)] === true) }];
   });
 
-function stateOf(model: string, backends: BackendStates): (typeof states)[number] {
+function stateOf(model: string, backends: readonly BackendState[]): (typeof states)[number] {
   const own = backends.filter(({ modelId }) => modelId === model);
   return states.find((state) => own.some((backend) => backend.state === state)) ?? 'starting';
 }

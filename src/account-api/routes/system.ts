@@ -5,7 +5,8 @@ import { figureOf, figuresOf } from '../../platform/metrics/figures.ts';
 import { notThere } from '../input.ts';
 import { route } from '../route.ts';
 import type { AccountRoute } from '../route.ts';
-import type { BackendStates, SystemReading } from '../services.ts';
+import type { BackendState } from '../../config/backend-state.ts';
+import type { SystemReading } from '../services.ts';
 import { nullable, page, secondsOf, wholeListSchema } from '../wire.ts';
 
 const count = (description?: string) => Type.Integer(description === undefined ? {} : { description });
@@ -239,7 +240,7 @@ function loadOf({ figures, jobs }: SystemReading) {
   };
 }
 
-function backendObject(state: BackendStates[number], { models }: Config, figures: SystemReading['figures']) {
+function backendObject(state: BackendState, { models }: Config, figures: SystemReading['figures']) {
   const { modelId, label, ejectedForMs, residence } = state;
   const written: BackendConfig | undefined = models
     .find(({ id }) => id === modelId)

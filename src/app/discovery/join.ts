@@ -21,7 +21,7 @@ export async function joinProblem(
   if (look.state === 'down' || !hasModel) return look.problem ?? 'it does not answer';
   // What else is wrong with it is in the log, as for backends that the file lists.
   if (!warmUp || !generatesText(model.capabilities)) return undefined;
-  const engine = openAiEngineOf(model, backend, limits, () => {});
+  const engine = openAiEngineOf(model, backend, { limits });
   try {
     const limit = AbortSignal.timeout(limits.firstTokenTimeoutMs);
     const isChat = model.capabilities.chat.supported;

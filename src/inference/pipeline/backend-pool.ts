@@ -53,16 +53,19 @@ export interface BackendPool {
   become(backends: readonly Backend[]): boolean;
 }
 
-/**
- * `waitMax`: how long a request may wait for a slot; it equals a backend's time limit for its first token. `before`: the pool whose
- * place it takes. `onHealth` hears of backends that are left out because they fail.
- */
+export interface BackendPoolOptions {
+  /** How long a request may wait for a slot; it equals a backend's time limit for its first token. */
+  readonly waitMaxMs: number;
+  /** The pool whose place it takes. */
+  readonly before?: BackendPool | undefined;
+  /** Hears of backends that are left out because they fail. */
+  readonly onHealth?: OnHealth<Backend>;
+  readonly prefixSalt?: number;
+}
+
 export function openBackendPool(
   backends: readonly Backend[],
-  waitMaxMs: number,
-  before?: BackendPool,
-  onHealth?: OnHealth<Backend>,
-  prefixSalt = randomInt(2 ** 32),
+  { waitMaxMs, before, onHealth, prefixSalt = randomInt(2 ** 32) }: BackendPoolOptions,
 ): BackendPool {
   let current = backends;
   const queue = new WaitQueue<Placement<Backend>>({

@@ -48,7 +48,7 @@ export interface Lease {
   release(): void;
 }
 
-const none = openBackendPool([], 0);
+const none = openBackendPool([], { waitMaxMs: 0 });
 
 /** One runtime config is current; earlier ones, and their backends, stay for as long as requests use them. */
 export class RuntimeConfigs {

@@ -156,7 +156,7 @@ function servicesFor(settings: ScriptSettings, { billing }: Counter) {
     tier: undefined,
     deprecationDate: undefined,
   };
-  const pool = openBackendPool([backend], 1_000);
+  const pool = openBackendPool([backend], { waitMaxMs: 1_000 });
   const ended: string[] = [];
   return {
     ended,

@@ -26,7 +26,7 @@ const runtimeConfigOf = (choice: readonly number[]): RuntimeConfig => ({
       id,
       openBackendPool(
         pool.filter((_, which) => which % 2 === index && choice.includes(which)),
-        0,
+        { waitMaxMs: 0 },
       ),
     ]),
   ),
