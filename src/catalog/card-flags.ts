@@ -62,8 +62,8 @@ export const generalFlags = {
 
 /** Flags of chat completions that are not on the card (contracts decision 20). */
 export const unlistedFlags = {
-  logprobs: { inFile: 'reports logprobs of tokens', backends: { scripted: 'may' } },
-  logit_bias: { inFile: 'accepts logit_bias', backends: { scripted: 'may', ollama: 'no' } },
+  logprobs: { inFile: 'reports logprobs of tokens', backends: { scripted: 'may', 'lm-studio': 'no' } },
+  logit_bias: { inFile: 'accepts logit_bias', backends: { scripted: 'may', ollama: 'no', tgi: 'no' } },
 } as const satisfies Flags;
 
 const available = { inFile: 'the model is available there', onCard: 'Whether the endpoint takes this model.' };
@@ -84,6 +84,8 @@ export const chatFlags = {
     inFile: 'answers as a JSON object',
     onCard: 'Whether `response_format` may be `json_object`.',
     needs: ['chat_completions.supported'],
+    // It makes a regular expression of a schema, which has to name the fields.
+    backends: { tgi: 'no' },
   },
   json_schema: {
     inFile: 'answers that match a JSON Schema',
@@ -102,27 +104,27 @@ export const chatFlags = {
       'chat_completions.tools',
       ['chat_completions.json_schema', 'chat_completions.json_object', 'chat_completions.grammar'],
     ],
-    // It binds the call to the format as well.
-    backends: { ollama: 'no' },
+    // Ollama binds the call to the format as well, TGI refuses it, LM Studio does not say.
+    backends: { 'lm-studio': 'no', ollama: 'no', tgi: 'no' },
   },
   n: {
     inFile: 'several answers to one request',
     onCard: 'Whether `n` may be above 1.',
     needs: ['chat_completions.supported'],
-    backends: { ollama: 'no' },
+    backends: { 'lm-studio': 'no', ollama: 'no', tgi: 'no' },
   },
-  // The OpenAI API has no field for a regex or a grammar, and neither has Ollama.
+  // The OpenAI API has no field for a regex or a grammar, and neither have LM Studio and Ollama.
   regex: {
     inFile: 'answers that match a regular expression',
     onCard: 'Whether `regex` is taken.',
     needs: ['chat_completions.supported'],
-    backends: { ollama: 'no', openai: 'no' },
+    backends: { 'lm-studio': 'no', ollama: 'no', openai: 'no' },
   },
   grammar: {
     inFile: 'answers that match a grammar',
     onCard: 'Whether `response_format` may be `grammar`.',
     needs: ['chat_completions.supported'],
-    backends: { ollama: 'no', openai: 'no' },
+    backends: { 'lm-studio': 'no', ollama: 'no', openai: 'no', tgi: 'no' },
   },
 } as const satisfies Flags;
 
@@ -168,7 +170,8 @@ export const embeddingsFlags = {
     inFile: 'the model makes embeddings there; it then generates no text',
     onCard: available.onCard,
     example: true,
-    backends: { others: 'may' },
+    // LM Studio makes them and counts no tokens of their texts, so they would cost nothing.
+    backends: { 'lm-studio': 'no', tgi: 'no', others: 'may' },
   },
   dimensions: {
     inFile: 'its vectors may be cut to the `dimensions` of a request (Matryoshka)',
@@ -184,7 +187,7 @@ export const rerankFlags = {
     inFile: 'the model ranks documents there; it then generates no text',
     onCard: available.onCard,
     example: true,
-    backends: { ollama: 'no', openai: 'no', others: 'may' },
+    backends: { 'lm-studio': 'no', ollama: 'no', openai: 'no', tgi: 'no', others: 'may' },
   },
 } as const satisfies Flags;
 
@@ -198,7 +201,9 @@ export const familyFlags = {
 } as const satisfies Readonly<Record<string, Flags>>;
 
 /** Which backends take the reasoning of earlier turns: no flag of the card, but refused alike. The OpenAI API has no field for it. */
-export const reasoningOfEarlierTurns: Extents = { others: 'may', ollama: 'no', openai: 'no' };
+export const reasoningOfEarlierTurns: Extents = {
+  ...{ others: 'may', 'lm-studio': 'no', ollama: 'no', openai: 'no', tgi: 'no' },
+};
 
 type ValuesOf<Of extends Flags> = {
   readonly [Key in keyof Of & string as FieldOf<Key, Of[Key]>]: Of[Key] extends { readonly values: infer Values }

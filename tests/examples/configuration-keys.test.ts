@@ -33,7 +33,7 @@ test('the tables have the keys, defaults and words of the schema', () => {
   assert.match(text, /^\| `models\[\]\.id` \| \| the value of `model` in requests \|$/m);
   assert.match(
     text,
-    /^\| `openai\.flavor` \| \| what kind of server it is: `llama-server`, `ollama`, `openai`, `sglang`, `tei` or `vllm` \|$/m,
+    /^\| `openai\.flavor` \| \| what kind of server it is: `llama-server`, `lm-studio`, `ollama`, `openai`, `sglang`, `tei`, `tgi` or `vllm` \|$/m,
   );
   assert.match(text, /^\| `say\[\]\.tool_call\.name` \| \| called \|$/m);
 });

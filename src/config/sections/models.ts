@@ -297,6 +297,17 @@ const model = (scriptSchema: SchemaNode) =>
     },
   );
 
+/** Servers that take no such field in a request, and where it is set instead. */
+const deafServers: readonly { readonly flavor: string; readonly to: readonly string[]; readonly instead: string }[] = [
+  {
+    flavor: 'ollama',
+    to: ['top_k', 'min_p', 'repetition_penalty'],
+    instead: "set it in the model's Modelfile, and remove this line",
+  },
+  { flavor: 'lm-studio', to: ['min_p'], instead: 'set it in LM Studio, and remove this line' },
+  { flavor: 'tgi', to: ['top_k', 'min_p', 'repetition_penalty'], instead: 'remove this line' },
+];
+
 /** A server of flavor openai is sent only what the OpenAI API has, and what `forward` names. */
 function reportUnsentDefaults(
   {
@@ -308,18 +319,19 @@ function reportUnsentDefaults(
 ): void {
   for (const name of ['top_k', 'min_p', 'repetition_penalty'] as const) {
     if (sampling[defaultableFields[name].field] === undefined) continue;
-    const deaf = backends.find(
-      (each) =>
-        each.engine === 'openai' &&
-        (each.flavor === 'ollama' || (each.flavor === 'openai' && !each.forward.includes(name))),
-    );
-    if (deaf !== undefined)
+    for (const backend of backends) {
+      if (backend.engine !== 'openai') continue;
+      const { flavor, forward } = backend;
+      const deaf = deafServers.find((each) => each.flavor === flavor && each.to.includes(name));
+      if (deaf === undefined && (flavor !== 'openai' || forward.includes(name))) continue;
       report(
         [...at, 'defaults', name],
-        deaf.engine === 'openai' && deaf.flavor === 'ollama'
-          ? `the backend "${deaf.name}" (Ollama) takes no ${name} in a request; set it in the model's Modelfile, and remove this line`
-          : `the backend "${deaf.name}" would not be sent ${name}; add it to the \`forward\` of that backend, or remove this line`,
+        deaf === undefined
+          ? `the backend "${backend.name}" would not be sent ${name}; add it to the \`forward\` of that backend, or remove this line`
+          : `the backend "${backend.name}" (${flavor}) takes no ${name} in a request; ${deaf.instead}`,
       );
+      break;
+    }
   }
 }
 

@@ -4,7 +4,7 @@ import type { ReasoningForm } from '../../../generation/request.ts';
 import type { ParsedEvent } from '../../output-parsers/parsed-event.ts';
 import { OutputParser, type OutputParserOptions, type OutputPhase } from '../../output-parsers/output-parser.ts';
 import type { Direction, JobEnding, MadeToken } from './loop.ts';
-import { StopMatcher } from './stop.ts';
+import { StopMatcher } from '../stop-matcher.ts';
 import { IncrementalText } from './text.ts';
 
 /** What the answers to one request have in common. */

@@ -38,6 +38,10 @@ export async function countTokens(unguarded: EngineRequest, backend: CountingBac
     const counted = await ask('/tokenize', { model, ...fields }, backend);
     return tokenCount(counted?.['count']);
   }
+  if (flavor.counting === 'tokenize-chat') {
+    const counted = await ask('/chat_tokenize', fields, backend);
+    return lengthOf(counted?.['tokenize_response']);
+  }
   const applied = await ask('/apply-template', fields, backend);
   const rendered = applied?.['prompt'];
   return typeof rendered === 'string' ? countText(rendered, backend) : undefined;
@@ -51,14 +55,15 @@ async function countText(text: string, backend: CountingBackend): Promise<number
   }
   if (flavor.counting === 'tokenize-inputs') {
     const ofAll = await ask('/tokenize', { inputs: text, add_special_tokens: true }, backend);
-    const ofText: unknown = ofAll?.['0'];
-    return Array.isArray(ofText) ? ofText.length : undefined;
+    return lengthOf(ofAll?.['0']);
   }
+  if (flavor.counting === 'tokenize-chat') return lengthOf(await ask('/tokenize', { inputs: text }, backend));
   // Like its completions: with the special tokens that begin a text in this vocabulary.
   const counted = await ask('/tokenize', { content: text, add_special: true, parse_special: true }, backend);
-  const tokens = counted?.['tokens'];
-  return Array.isArray(tokens) ? tokens.length : undefined;
+  return lengthOf(counted?.['tokens']);
 }
+
+const lengthOf = (tokens: unknown): number | undefined => (Array.isArray(tokens) ? tokens.length : undefined);
 
 async function sumOf(
   texts: readonly string[],

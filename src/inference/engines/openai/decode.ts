@@ -12,6 +12,7 @@ import type { ReasoningForm } from '../../../generation/request.ts';
 import type { ParsedEvent } from '../../output-parsers/parsed-event.ts';
 import { hermes } from '../../output-parsers/hermes.ts';
 import { OutputParser } from '../../output-parsers/output-parser.ts';
+import { StopMatcher } from '../stop-matcher.ts';
 import type { RawUsage, UsageTally } from '../usage-tally.ts';
 import { ArgumentsGuard, TextGuard, UnboundFault, type Bound, type ReportUnchecked } from './answer-guard.ts';
 import { ChunkTemplate } from './chunk-template.ts';
@@ -54,6 +55,10 @@ export interface DecoderOptions {
   readonly echo?: EchoedBeginning | undefined;
   /** What the answer is checked against; absent: nothing. */
   readonly bound?: Bound | undefined;
+  /** Stop sequences that the server leaves at the end of the text; absent: it cuts them off. */
+  readonly stops?: readonly string[] | undefined;
+  /** An answer that is a whole call may have no finish reason. */
+  readonly endsCallsWithoutReason?: boolean;
   readonly onUnchecked?: ReportUnchecked;
 }
 
@@ -163,6 +168,7 @@ export class ChunkDecoder {
   event(data: string, name: string): void {
     if (this.#state === 'done' || this.#state === 'cut-short') return;
     if (data === '[DONE]') {
+      if (!this.isFinished && this.#options.endsCallsWithoutReason === true) this.#finishCalls();
       if (!this.isFinished) throw new StreamFault('the stream ended without a finish reason');
       this.#state = 'done';
       return;
@@ -263,7 +269,8 @@ export class ChunkDecoder {
       if (content !== '') {
         tokens = 1;
         const own = echo === undefined ? content : echo.take(content);
-        if (own !== '') isReasoning = this.#content(state, index, own, logprobs);
+        const kept = state.stop === undefined ? own : beforeStop(state, own, logprobs);
+        if (kept !== '') isReasoning = this.#content(state, index, kept, logprobs);
       }
       const calls = delta['tool_calls'];
       if (Array.isArray(calls) && calls.length > 0) {
@@ -498,10 +505,13 @@ export class ChunkDecoder {
     }
     const held = this.#options.echo?.rest() ?? '';
     if (held !== '') this.#content(state, choice, held, undefined);
+    const unstopped = state.stop?.matcher.flush() ?? '';
+    if (unstopped !== '')
+      this.#content(state, choice, unstopped, this.#options.logprobs === undefined ? undefined : []);
     const reason = finishReasonOf(raw);
     if (reason === undefined) throw new StreamFault('the backend aborted the answer');
     // vLLM names the stop in `stop_reason`, SGLang in `matched_stop`; both give a token id or a text.
-    const stop = fields['stop_reason'] ?? fields['matched_stop'];
+    const stop = state.stop?.matched ?? fields['stop_reason'] ?? fields['matched_stop'];
     // Held text belongs to the answer, so it is added before the check for completeness.
     this.#endReading(state, choice);
     if (reason !== 'length' && raw !== 'content_filter') this.#checkWhole(state, stop);
@@ -514,6 +524,12 @@ export class ChunkDecoder {
       ...(Number.isInteger(stop) && reason === 'stop' ? { stopTokenId: stop as number } : {}),
       ...(raw === 'repetition' ? { cause: 'repetition' as const } : {}),
     });
+  }
+
+  /** The stream is over: what has a call and no finish reason is a whole call. */
+  #finishCalls(): void {
+    for (const [choice, state] of this.#choices.entries())
+      if (!state.isFinished && state.calls.named > 0) this.#finishReason(state, choice, 'tool_calls', {});
   }
 
   /** Checks that an answer ended by its server satisfies its bound. */
@@ -609,6 +625,8 @@ interface ChoiceState {
   characters: number;
   readonly logprobs: TokenLogprob[];
   readonly guard: TextGuard | undefined;
+  /** Looks for stop sequences, and the one that was found. */
+  readonly stop: { readonly matcher: StopMatcher; matched: string | undefined } | undefined;
   readonly calls: {
     /** The last call at each of the backend's indexes. */
     readonly byIndex: Map<number, CallState>;
@@ -633,7 +651,7 @@ interface CallState {
 /** The marks that nearly all models have; a server whose model has others is to split them itself. */
 const thinking = { type: 'marks', marks: { start: '<think>', end: '</think>' } } as const;
 
-const newChoiceState = ({ splitsThinking, bound, onUnchecked = () => {} }: DecoderOptions): ChoiceState => ({
+const newChoiceState = ({ splitsThinking, bound, stops, onUnchecked = () => {} }: DecoderOptions): ChoiceState => ({
   isFinished: false,
   isCut: false,
   isThinking: false,
@@ -645,8 +663,24 @@ const newChoiceState = ({ splitsThinking, bound, onUnchecked = () => {} }: Decod
   characters: 0,
   logprobs: [],
   guard: bound?.type === 'text' ? new TextGuard(bound, onUnchecked) : undefined,
+  stop: stops === undefined || stops.length === 0 ? undefined : { matcher: new StopMatcher(stops), matched: undefined },
   calls: { byIndex: new Map(), all: [], lastIndex: 0, named: 0 },
 });
+
+/** The text that is certainly before a stop sequence; the tokens of held text wait with it, and go with the sequence. */
+function beforeStop(
+  { stop, logprobs: waiting }: ChoiceState,
+  piece: string,
+  logprobs: readonly TokenLogprob[] | undefined,
+): string {
+  if (stop === undefined || stop.matched !== undefined) return '';
+  const { text, matched } = stop.matcher.push(piece);
+  stop.matched = matched;
+  if (text !== '') return text;
+  if (matched !== undefined) waiting.length = 0;
+  else waiting.push(...(logprobs ?? []));
+  return text;
+}
 
 /** Some servers give every call the same index; a fragment that begins another call has another id, and a name. */
 function isAnother(call: CallState, raw: JsonObject): boolean {

@@ -441,7 +441,7 @@ function parsed(body: string): unknown {
 
 /** The status for an error inside a stream. */
 function statusOf(body: unknown): number {
-  const error = (body as { error?: { code?: unknown } }).error;
-  const code = error?.code ?? (body as { code?: unknown }).code;
+  const error = (body as { error?: { code?: unknown; http_status_code?: unknown } }).error;
+  const code = error?.code ?? error?.http_status_code ?? (body as { code?: unknown }).code;
   return Number.isInteger(code) && (code as number) >= 400 && (code as number) < 600 ? (code as number) : 200;
 }

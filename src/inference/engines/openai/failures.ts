@@ -39,8 +39,9 @@ export function answerError(
   model: string,
   sent: Readonly<Record<string, unknown>> = {},
 ): ApiError {
-  const { status, body } = answer;
+  const { body } = answer;
   const fault = faultOf(body);
+  const status = flavor.overloaded?.test(fault.message) === true ? 429 : answer.status;
   const overflow = contextOverflow(fault);
   if (overflow !== undefined && (status === 400 || status === 413 || status === 422 || status === 200)) {
     return new ApiError(
@@ -175,7 +176,12 @@ const windowTexts = [
   /cannot be greater than max_(?:model_len|total_tokens) ?= ?(?<limit>\d+)/i,
   /supports at most (?<limit>\d+) completion tokens/i,
   /must have less than (?<limit>\d+) tokens/i,
+  /`inputs` tokens \+ `max_new_tokens` must be <= (?<limit>\d+)/,
+  /loaded with context length of only (?<limit>\d+) tokens/i,
+  /n_keep\D+\d+\D+n_ctx\D+(?<limit>\d+)/,
 ];
+/** LM Studio names no number in these. */
+const windowWithoutNumber = /greater than the context length\. Try to load|^Context size has been exceeded/i;
 /** "At least" is not a count: the server stopped counting at its limit. */
 const promptTexts = [
   /(?<prompt>\d+) in the messages/i,
@@ -184,13 +190,17 @@ const promptTexts = [
   /input length \((?<prompt>\d+)\)/i,
   /prompt \(length (?<prompt>\d+)\)/i,
   /tokens\. Given: (?<prompt>\d+)/i,
+  /Given: (?<prompt>\d+) `inputs` tokens/,
 ];
 
 function contextOverflow(fault: Fault): Readonly<Record<string, unknown>> | undefined {
   const { message, type, code, fields } = fault;
   const limitText = windowTexts.map((text) => text.exec(message)?.groups?.['limit']).find((text) => text !== undefined);
   const isOverflow =
-    type === 'exceed_context_size_error' || code === 'context_length_exceeded' || limitText !== undefined;
+    type === 'exceed_context_size_error' ||
+    code === 'context_length_exceeded' ||
+    limitText !== undefined ||
+    windowWithoutNumber.test(message);
   if (!isOverflow) return undefined;
   const promptText = promptTexts
     .map((text) => text.exec(message)?.groups?.['prompt'])

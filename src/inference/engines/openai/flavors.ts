@@ -46,6 +46,7 @@ export interface Flavor {
   readonly topK: string | undefined;
   readonly minP: string | undefined;
   readonly repetitionPenalty: string | undefined;
+  readonly presencePenalty: string | undefined;
   /** Seeds are taken modulo this, and without their sign unless the server accepts one. */
   readonly seedModulus: number;
   readonly hasSignedSeeds: boolean;
@@ -73,14 +74,22 @@ export interface Flavor {
   readonly continuation: Readonly<Record<string, unknown>> | undefined;
   /** Whether its answer then begins with these words. */
   readonly echoesBeginning: boolean;
+  /** Whether a stop sequence stays at the end of its answer, where it is then cut off here. */
+  readonly keepsStop: boolean;
   /** Whether it reports which stop sequence ended an answer, and thus also that none did. */
   readonly returnsStop: boolean;
   /** Whether the arguments of a forced call are bound only where the tool is marked as `strict`. */
   readonly bindsStrictTools: boolean;
+  /** Whether a tool without parameters is an error. */
+  readonly needsParameters: boolean;
+  /** Whether an answer that is a whole call has no finish reason: only one that is cut has. */
+  readonly endsCallsWithoutReason: boolean;
   /** Fields of a forced call, beside those of its tools. */
   readonly forcedCall: Readonly<Record<string, unknown>>;
   /** Whether `top_p: 0` is an error; elsewhere it means the likeliest token. */
   readonly refusesNoTopP: boolean;
+  /** Whether `top_p: 1` is an error; elsewhere it means all tokens, as without the field. */
+  readonly refusesWholeTopP: boolean;
   /** Whether several choices at temperature 0 are an error. */
   readonly refusesGreedyChoices: boolean;
   /** The fewest alternatives that may be requested for a chosen token. */
@@ -95,7 +104,7 @@ export interface Flavor {
    */
   readonly cacheIsolation: 'salt' | 'switch' | 'none';
   readonly closingUsage: 'total' | 'per-choice';
-  readonly counting: 'apply-template' | 'tokenize-messages' | 'tokenize-inputs' | 'none';
+  readonly counting: 'apply-template' | 'tokenize-messages' | 'tokenize-inputs' | 'tokenize-chat' | 'none';
   /** Embeddings are OpenAI's everywhere. `promptsMax`: how many prompts it takes at once; `rank`: absent where it ranks nothing. */
   readonly tasks: { readonly promptsMax?: number; readonly rank?: RankWire };
   readonly imageTokens: ImageTokenRule;
@@ -104,6 +113,8 @@ export interface Flavor {
   readonly requestsPerSocket: number | undefined;
   /** A 503 with this text: the server is loading its model. */
   readonly loading: RegExp | undefined;
+  /** An error with this text, whatever its status: the server has too much to do. */
+  readonly overloaded: RegExp | undefined;
   /** Refusals that the client's request has certainly caused. */
   readonly refusals: readonly Refusal[];
 }
@@ -170,6 +181,7 @@ const llamaServer: Flavor = {
   topK: 'top_k',
   minP: 'min_p',
   repetitionPenalty: 'repeat_penalty',
+  presencePenalty: 'presence_penalty',
   // 2^32 − 1 means "random".
   seedModulus: 2 ** 32 - 1,
   hasSignedSeeds: false,
@@ -195,10 +207,14 @@ const llamaServer: Flavor = {
   // It always does, except where the template lets the model think first.
   continuation: { chat_template_kwargs: { enable_thinking: false, thinking: false } },
   echoesBeginning: true,
+  keepsStop: false,
   returnsStop: false,
   bindsStrictTools: false,
+  needsParameters: false,
+  endsCallsWithoutReason: false,
   forcedCall: {},
   refusesNoTopP: false,
+  refusesWholeTopP: false,
   refusesGreedyChoices: false,
   // 0 means "no logprobs at all".
   topLogprobsMin: 1,
@@ -227,6 +243,7 @@ const llamaServer: Flavor = {
   keepAliveMs: 4_000,
   requestsPerSocket: 90,
   loading: /loading model/i,
+  overloaded: undefined,
   refusals: [
     noImages,
     foreignToken,
@@ -257,6 +274,7 @@ const vllm: Flavor = {
   topK: 'top_k',
   minP: 'min_p',
   repetitionPenalty: 'repetition_penalty',
+  presencePenalty: 'presence_penalty',
   seedModulus: Number.MAX_SAFE_INTEGER,
   hasSignedSeeds: true,
   reasoningLimit: 'max_tokens',
@@ -280,11 +298,15 @@ const vllm: Flavor = {
   constraint: ({ gbnf }) => ({ structured_outputs: { grammar: gbnf }, guided_grammar: gbnf }),
   continuation: { add_generation_prompt: false, continue_final_message: true },
   echoesBeginning: false,
+  keepsStop: false,
   returnsStop: true,
   bindsStrictTools: true,
+  needsParameters: false,
+  endsCallsWithoutReason: false,
   // Its parser holds back chunks of calls, and the usage with them: a client that left would pay for none of it.
   forcedCall: { return_token_ids: true },
   refusesNoTopP: true,
+  refusesWholeTopP: false,
   refusesGreedyChoices: true,
   topLogprobsMin: 0,
   continuesTexts: true,
@@ -311,6 +333,7 @@ const vllm: Flavor = {
   keepAliveMs: 4_000,
   requestsPerSocket: undefined,
   loading: undefined,
+  overloaded: undefined,
   refusals: [
     noImages,
     foreignTokenIn('logit_bias'),
@@ -369,6 +392,7 @@ const openai: Flavor = {
   topK: undefined,
   minP: undefined,
   repetitionPenalty: undefined,
+  presencePenalty: 'presence_penalty',
   seedModulus: Number.MAX_SAFE_INTEGER,
   hasSignedSeeds: false,
   // "max_tokens is not compatible with o-series models"; older servers know no other name.
@@ -381,10 +405,14 @@ const openai: Flavor = {
   constraint: ({ source }) => responseFormat(source),
   continuation: undefined,
   echoesBeginning: false,
+  keepsStop: false,
   returnsStop: false,
   bindsStrictTools: false,
+  needsParameters: false,
+  endsCallsWithoutReason: false,
   forcedCall: {},
   refusesNoTopP: false,
+  refusesWholeTopP: false,
   refusesGreedyChoices: false,
   topLogprobsMin: 0,
   continuesTexts: true,
@@ -408,6 +436,7 @@ const openai: Flavor = {
   keepAliveMs: 4_000,
   requestsPerSocket: undefined,
   loading: undefined,
+  overloaded: undefined,
   // It refuses a schema that it would not enforce strictly.
   refusals: [
     { ...unenforceable, text: /Invalid schema for response_format/i, param: 'response_format' },
@@ -459,11 +488,94 @@ const ollama: Flavor = {
   ],
 };
 
+/**
+ * LM Studio; names of its documentation (lmstudio-ai/docs at c6854fb) and messages that its users report. It answers 200 to any path, and
+ * ignores fields that it does not know: `n`, `logprobs`, and how much to reason, which is set there.
+ */
+const lmStudio: Flavor = {
+  ...openai,
+  topK: 'top_k',
+  repetitionPenalty: 'repeat_penalty',
+  seedModulus: 2 ** 31 - 1,
+  reasoningLimit: 'max_tokens',
+  effort: () => ({}),
+  // "Invalid tool_choice type: 'object'. Supported string values: none, auto, required".
+  namedToolChoice: 'as-only-tool',
+  // "'response_format.type' must be 'json_schema' or 'text'".
+  constraint: ({ source }) =>
+    responseFormat(
+      source.type === 'json-object' ? { type: 'json-schema', name: undefined, schema: { type: 'object' } } : source,
+    ),
+  imageTokens: openModelImageTokens,
+  refusals: [noImages, { ...unenforceable, text: /failed to parse grammar|Invalid (JSON|structured output) schema/i }],
+};
+
+/**
+ * Hugging Face's text-generation-inference; names of router/src/lib.rs, validation.rs and chat.rs at db931fcf. Its streams report a refused
+ * request inside an answer with status 200. Text completions there would end with their stop sequence and have no logprobs, so it gets
+ * none.
+ */
+const tgi: Flavor = {
+  ...openai,
+  // Its chat has none of these fields, and makes a repetition penalty of 2 and more of a presence penalty, even of 0.
+  presencePenalty: undefined,
+  reasoningLimit: 'max_tokens',
+  effort: () => ({}),
+  enforces: ['json-schema', 'regex'],
+  convertsItself: isJson,
+  constraint: ({ source }) => {
+    switch (source.type) {
+      case 'json-schema':
+        return { response_format: { type: 'json', value: source.schema } };
+      case 'regex':
+        return { response_format: { type: 'regex', value: source.pattern } };
+      case 'json-object':
+      case 'grammar':
+        throw new Error(`TGI enforces no ${source.type}`);
+    }
+  },
+  // It always continues the assistant's words at the end.
+  continuation: {},
+  keepsStop: true,
+  returnsStop: true,
+  needsParameters: true,
+  endsCallsWithoutReason: true,
+  refusesNoTopP: true,
+  refusesWholeTopP: true,
+  continuesTexts: false,
+  counting: 'tokenize-chat',
+  imageTokens: openModelImageTokens,
+  overloaded: /^Model is overloaded/,
+  refusals: [
+    { ...unenforceable, text: /grammar is not (valid|supported)|cannot compile regex from schema/ },
+    {
+      text: /`stop` supports up to/,
+      code: 'unsupported_value',
+      message: 'The model takes fewer stop sequences.',
+      param: 'stop',
+    },
+    {
+      text: /`top_n_tokens` must be/,
+      code: 'unsupported_value',
+      message: "The model reports fewer alternatives: lower 'top_logprobs'.",
+      param: 'top_logprobs',
+    },
+    { ...noImages, text: /modality is not supported/ },
+    {
+      text: /invalid image|Could not fetch image|Failed to read image data|base64 encoding is invalid/,
+      code: 'model_request_rejected',
+      message: 'An image could not be read. Send it as a data URI.',
+    },
+  ],
+};
+
 export const flavors: Readonly<Record<FlavorName, Flavor>> = {
   'llama-server': llamaServer,
+  'lm-studio': lmStudio,
   ollama,
   vllm,
   sglang,
   tei,
+  tgi,
   openai,
 };

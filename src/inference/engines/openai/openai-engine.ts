@@ -420,6 +420,8 @@ class OpenAiEngine implements Engine {
       takesOneCall: !request.parallelToolCalls,
       closingUsage: this.#flavor.closingUsage,
       bound: boundOf(request, this.#flavor, this.#server.reasons && request.reasoningForm === 'inline'),
+      stops: this.#flavor.keepsStop ? request.stop : undefined,
+      endsCallsWithoutReason: this.#flavor.endsCallsWithoutReason,
       onUnchecked: () =>
         this.#incidents.note({ incident: 'constraint_not_checked', status: null, cause: null }, performance.now()),
       tally,

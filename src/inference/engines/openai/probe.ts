@@ -93,6 +93,11 @@ export async function probeBackend(options: ProbeOptions): Promise<ProbeResult> 
     // It says the windows of loaded models only, and shortens longer prompts without a word.
     if (looksLike === 'ollama')
       for (const [id, window] of loadedWindowsOf((await get(`${root}/api/ps`)).body)) windows.set(id, window);
+    if (looksLike === 'tgi')
+      for (const [id, window] of servedWindow((await get(`${root}/info`)).body, models)) windows.set(id, window);
+    if (looksLike === 'lm-studio')
+      for (const path of ['/api/v0/models', '/api/v1/models'])
+        for (const [id, window] of studioWindows((await get(root + path)).body)) windows.set(id, window);
     const problem = problemOf(options, base, listing, models, windows, looksLike);
     const isUsable = listing.status === 200 || listing.status === 404;
     return {
@@ -174,6 +179,11 @@ async function kindOf(
     const info = await get(root + path);
     if (info.status === 200 && isObject(info.body) && 'is_generation' in info.body) return 'sglang';
   }
+  // LM Studio answers 200 to any path: what is asked for has to be there.
+  for (const path of ['/api/v1/models', '/api/v0/models'])
+    if (isStudio((await get(root + path)).body)) return 'lm-studio';
+  const info = await get(`${root}/info`);
+  if (info.status === 200 && isObject(info.body) && isWindow(info.body['max_total_tokens'])) return 'tgi';
   const loaded = await get(`${root}/api/ps`);
   if (loaded.status === 200 && isObject(loaded.body) && Array.isArray(loaded.body['models'])) return 'ollama';
   const version = await get(`${root}/version`);
@@ -249,6 +259,33 @@ function loadedWindowsOf(body: unknown): readonly (readonly [string, number])[] 
   return loaded.flatMap(({ model, context_length: window }) =>
     typeof model === 'string' && isWindow(window) ? [[model, window] as const] : [],
   );
+}
+
+/** LM Studio's own lists: those of its first API, where a model has a state, and those of its second, with the loaded instances. */
+const isStudio = (body: unknown): boolean =>
+  entriesOf(body).some((entry) => 'max_context_length' in entry && 'state' in entry) ||
+  studioModels(body).some((entry) => Array.isArray(entry['loaded_instances']));
+
+const studioModels = (body: unknown): readonly Readonly<Record<string, unknown>>[] =>
+  isObject(body) && Array.isArray(body['models']) ? body['models'].filter(isObject) : [];
+
+/** Of loaded models: how much a model that is loaded later gets, only then is known. */
+function studioWindows(body: unknown): readonly (readonly [string, number])[] {
+  const first = entriesOf(body).map(({ id, loaded_context_length: window }) => [id, window] as const);
+  const second = studioModels(body).flatMap(({ loaded_instances: instances }) =>
+    (Array.isArray(instances) ? instances.filter(isObject) : []).map(
+      ({ id, config }) => [id, isObject(config) ? config['context_length'] : undefined] as const,
+    ),
+  );
+  return [...first, ...second].flatMap(([id, window]) =>
+    typeof id === 'string' && isWindow(window) ? [[id, window] as const] : [],
+  );
+}
+
+/** TGI serves one model, whatever name it is called by. */
+function servedWindow(info: unknown, models: readonly string[]): readonly (readonly [string, number])[] {
+  const window = isObject(info) ? info['max_total_tokens'] : undefined;
+  return isWindow(window) ? models.map((id) => [id, window] as const) : [];
 }
 
 const isWindow = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) > 0;

@@ -133,7 +133,7 @@ export function toolFields(request: EngineRequest, flavor: Flavor): Readonly<Rec
   if (request.tools.length === 0 || toolChoice.type === 'none') return {};
   const parallel = request.parallelToolCalls ? {} : { parallel_tool_calls: false };
   const isForced = toolChoice.type !== 'auto';
-  const toolOf = (tool: Tool) => toolFieldsOf(tool, isForced && flavor.bindsStrictTools);
+  const toolOf = (tool: Tool) => toolFieldsOf(tool, flavor, isForced);
   if (toolChoice.type !== 'function') {
     return { tools: request.tools.map(toolOf), tool_choice: toolChoice.type, ...parallel };
   }
@@ -227,11 +227,13 @@ function samplingFields(
   // Both mean the likeliest token, and so does the smallest temperature that counts as one (vLLM's) with one candidate.
   const isGreedy = flavor.refusesGreedyChoices && request.choices > 1 && (sampling.temperature ?? 1) < 1e-5;
   const isNoTopP = flavor.refusesNoTopP && sampling.topP === 0;
-  put('temperature', isGreedy ? 0.01 : sampling.temperature);
-  put('top_p', isNoTopP ? undefined : sampling.topP);
-  put(flavor.topK ?? forwarded('top_k'), isGreedy || isNoTopP ? 1 : sampling.topK);
+  const topK = flavor.topK ?? forwarded('top_k');
+  const greedyTemperature = isNoTopP && topK === undefined ? 0 : sampling.temperature;
+  put('temperature', isGreedy ? 0.01 : greedyTemperature);
+  put('top_p', isNoTopP || (flavor.refusesWholeTopP && sampling.topP === 1) ? undefined : sampling.topP);
+  put(topK, isGreedy || isNoTopP ? 1 : sampling.topK);
   put(flavor.minP ?? forwarded('min_p'), sampling.minP);
-  put('presence_penalty', sampling.presencePenalty);
+  put(flavor.presencePenalty, sampling.presencePenalty);
   put('frequency_penalty', sampling.frequencyPenalty);
   put(flavor.repetitionPenalty ?? forwarded('repetition_penalty'), sampling.repetitionPenalty);
   const { seed } = sampling;
@@ -299,14 +301,19 @@ function contentOf(parts: readonly Part[]): string | readonly Readonly<Record<st
   });
 }
 
-function toolFieldsOf(tool: Tool, isStrict: boolean): Readonly<Record<string, unknown>> {
+function toolFieldsOf(
+  tool: Tool,
+  { bindsStrictTools, needsParameters }: Flavor,
+  isForced: boolean,
+): Readonly<Record<string, unknown>> {
+  const { parameters = needsParameters ? { type: 'object', properties: {} } : undefined } = tool;
   return {
     type: 'function',
     function: {
       name: tool.name,
       ...(tool.description === undefined ? {} : { description: tool.description }),
-      ...(tool.parameters === undefined ? {} : { parameters: tool.parameters }),
-      ...(isStrict ? { strict: true } : {}),
+      ...(parameters === undefined ? {} : { parameters }),
+      ...(isForced && bindsStrictTools ? { strict: true } : {}),
     },
   };
 }

@@ -103,6 +103,69 @@ const cases: readonly Case[] = [
     expected: { looksLike: 'ollama' },
     problem: /looks like ollama.*Set flavor: ollama/,
   },
+  ...[
+    {
+      lists: {
+        '/api/v0/models': {
+          data: [
+            { id: 'a', state: 'loaded', max_context_length: 131_072, loaded_context_length: 4_096 },
+            { id: 'b', state: 'not-loaded', max_context_length: 32_768 },
+          ],
+        },
+      },
+      by: 'the list of its first API',
+    },
+    {
+      lists: {
+        '/api/v1/models': {
+          models: [
+            {
+              key: 'a',
+              max_context_length: 131_072,
+              loaded_instances: [{ id: 'a', config: { context_length: 4_096 } }],
+            },
+            { key: 'b', max_context_length: 32_768, loaded_instances: [] },
+            { key: 'c', loaded_instances: [null, { id: 7, config: { context_length: 9 } }, { id: 'c', config: 3 }] },
+          ],
+        },
+      },
+      by: 'the list of its second API',
+    },
+  ].map(({ lists, by }): Case => {
+    const answers = serving({ '/v1/models': listOf(['a', 'b'], 'organization_owner'), ...lists });
+    return {
+      name: `LM Studio, by ${by}: the windows of loaded models, whatever it answers to other paths`,
+      handler: (exchange) =>
+        exchange.path in lists || exchange.path === '/v1/models'
+          ? answers(exchange)
+          : exchange.json(200, { error: `Unexpected endpoint or method. (GET ${exchange.path})` }),
+      options: { flavor: undefined, model: undefined },
+      expected: { looksLike: 'lm-studio', models: ['a', 'b'], windows: new Map([['a', 4_096]]) },
+      problem: undefined,
+    };
+  }),
+  {
+    name: 'TGI: the window that it says',
+    handler: serving({
+      '/v1/models': listOf(['org/model'], 'org/model'),
+      '/info': {
+        model_id: 'org/model',
+        max_input_tokens: 2_047,
+        max_total_tokens: 2_048,
+        router: 'text-generation-router',
+      },
+    }),
+    options: { flavor: undefined, model: undefined },
+    expected: { looksLike: 'tgi', models: ['org/model'], windows: new Map([['org/model', 2_048]]) },
+    problem: undefined,
+  },
+  {
+    name: 'TGI that is called openai, with a smaller window than promised',
+    handler: serving({ '/v1/models': listOf(['m'], 'm'), '/info': { model_id: 'm', max_total_tokens: 2_048 } }),
+    options: { flavor: 'openai', contextLength: 8_192 },
+    expected: { looksLike: 'tgi' },
+    problem: /looks like tgi.*Set flavor: tgi/,
+  },
   {
     name: 'SGLang that is called vLLM',
     handler: serving({ '/v1/models': listOf(['m']), '/model_info': { is_generation: true } }),

@@ -13,6 +13,7 @@ import type {
   EngineRequest,
   ImagePart,
   Message,
+  Tool,
 } from '../../../../src/generation/request.ts';
 import { chatChunk, event, Upstream, usageChunk } from '../../../support/upstream.ts';
 import { all, engineRequest, textOf } from '../contract.ts';
@@ -87,7 +88,9 @@ describe('what is sent upstream', () => {
       ['llama-server', 'cache_prompt max_tokens messages model return_progress stream stream_options'],
       ['vllm', 'cache_salt max_tokens messages model stream stream_options'],
       ['sglang', 'cache_salt max_tokens messages model stream stream_options'],
+      ['lm-studio', 'max_tokens messages model stream stream_options'],
       ['ollama', 'max_tokens messages model stream stream_options'],
+      ['tgi', 'max_tokens messages model stream stream_options'],
       ['openai', 'max_tokens messages model stream stream_options'],
     ];
     const invented = { priority: 9, best_of: 5, prompt_logprobs: 3, cache_salt: 'mine', ignore_eos: true };
@@ -396,6 +399,59 @@ describe('what is sent upstream', () => {
     });
   });
 
+  it('has the names that LM Studio documents, a forced function as the only one, and a schema for any object', () => {
+    const sampling = { ...engineRequest('').sampling, topK: 5, minP: 0.1, repetitionPenalty: 1.1, seed: -7 };
+    const body = bodyOf('lm-studio', { maxTokens: 9, effort: 'high', sampling }, { reasons: true });
+    assert.deepEqual(
+      only(body, 'max_tokens', 'max_completion_tokens', 'top_k', 'min_p', 'repeat_penalty', 'seed', 'reasoning_effort'),
+      { max_tokens: 9, top_k: 5, repeat_penalty: 1.1, seed: 7 },
+    );
+    const forced = bodyOf('lm-studio', {
+      tools: [weather, { ...weather, name: 'other' }],
+      toolChoice: { type: 'function', name: 'other' },
+    });
+    assert.equal(forced['tool_choice'], 'required');
+    assert.deepEqual(
+      (forced['tools'] as { function: { name: string } }[]).map((tool) => tool.function.name),
+      ['other'],
+    );
+    const format = (constraint: EngineConstraint) => bodyOf('lm-studio', { constraint })['response_format'];
+    const schemaFormat = (name: string) => ({ type: 'json_schema', json_schema: { name, schema, strict: true } });
+    assert.deepEqual([format(jsonObject), format(jsonSchema)], [schemaFormat('answer'), schemaFormat('x')]);
+  });
+
+  it("has TGI's forms of formats and tools, and no field that it takes for something else", () => {
+    const sampled = (more: Partial<EngineRequest['sampling']>) =>
+      only(
+        bodyOf('tgi', { sampling: { ...engineRequest('').sampling, ...more } }),
+        ...['temperature', 'top_p', 'top_k', 'presence_penalty', 'frequency_penalty', 'seed'],
+      );
+    assert.deepEqual(
+      sampled({ temperature: 0.5, topP: 0.9, topK: 5, presencePenalty: 0, frequencyPenalty: 0.1, seed: -7 }),
+      {
+        ...{ temperature: 0.5, top_p: 0.9, frequency_penalty: 0.1, seed: 7 },
+      },
+    );
+    // Outside of 0 to 1 it refuses the field: 1 is all tokens, 0 the likeliest.
+    assert.deepEqual(sampled({ temperature: 0.5, topP: 1 }), { temperature: 0.5 });
+    assert.deepEqual(sampled({ temperature: 0.5, topP: 0 }), { temperature: 0 });
+    const format = (constraint: EngineConstraint) => bodyOf('tgi', { constraint })['response_format'];
+    assert.deepEqual(format(jsonSchema), { type: 'json', value: schema });
+    assert.deepEqual(format(regex), { type: 'regex', value: 'a+' });
+    const bare: Tool = { type: 'function', name: 'now', description: undefined, parameters: undefined };
+    const [tool] = bodyOf('tgi', { tools: [bare] })['tools'] as { function: object }[];
+    assert.deepEqual(tool?.function, { name: 'now', parameters: { type: 'object', properties: {} } });
+    assert.throws(() => bodyOf('tgi', { prompt: { type: 'texts', prompts: ['a'] } }), { code: 'unsupported_feature' });
+    // It continues the words of an assistant at the end without being told.
+    const messages: readonly Message[] = [
+      { role: 'assistant', content: [{ type: 'text', text: 'Once' }], reasoning: [], toolCalls: [], isBeginning: true },
+    ];
+    assert.deepEqual(
+      Object.keys(bodyOf('tgi', { prompt: { type: 'messages', messages } })).toSorted(),
+      Object.keys(bodyOf('tgi')).toSorted(),
+    );
+  });
+
   it('has ready prompts as text completions, or is refused', () => {
     const ids = upstreamRequest(
       engineRequest('', { prompt: { type: 'token-ids', prompts: [[1, 2]] }, logprobs: 2 }),
@@ -520,6 +576,27 @@ describe('the engine over the wire', { timeout: 30_000 }, () => {
     assert.equal(await count('openai', { prompt: { type: 'token-ids', prompts: [[1, 2], [3]] } }), 3);
     await upstream.close();
     assert.equal(await count('vllm'), undefined);
+  });
+
+  it('counts as TGI prints it, with the tools', async () => {
+    const tokens = ['a', 'b', 'c'].map((text, id) => ({ id, text, start: id, stop: id + 1 }));
+    const upstream = await Upstream.start((exchange) => {
+      if (exchange.path === '/chat_tokenize') exchange.json(200, { tokenize_response: tokens, templated_text: 'abc' });
+      else if (exchange.path === '/tokenize') exchange.json(200, tokens.slice(1));
+      else exchange.json(404, {});
+    });
+    const engine = createOpenAiEngine({ name: 'm', url: upstream.url, flavor: 'tgi' });
+    const { signal } = new AbortController();
+    assert.equal(await engine.countTokens(engineRequest('hi', { tools: [weather as Tool] }), signal), 3);
+    const asked = JSON.parse(upstream.exchanges[0]!.body) as {
+      tools: readonly unknown[];
+      messages: readonly unknown[];
+    };
+    assert.deepEqual([asked.tools.length, asked.messages.length], [1, 1]);
+    const texts = { type: 'texts', prompts: ['a', 'b'] } as const;
+    assert.equal(await engine.countTokens(engineRequest('', { prompt: texts }), signal), 4);
+    await engine.close();
+    await upstream.close();
   });
 });
 

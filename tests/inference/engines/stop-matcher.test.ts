@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import fc from 'fast-check';
-import { StopMatcher } from '../../../../src/inference/engines/llama/stop.ts';
+import { StopMatcher } from '../../../src/inference/engines/stop-matcher.ts';
 
 /** The definition, one character at a time over the whole text: the first complete sequence, of several the longest. */
 function reference(text: string, sequences: readonly string[]): { text: string; matched: string | undefined } {
