@@ -7,6 +7,7 @@ import { after, test, type TestContext } from 'node:test';
 
 import { slowness } from '../../support/busy.ts';
 import { freePort } from '../../support/free-port.ts';
+import { ask, converse, inParallel, median, patienceMs, words, type Seen } from '../../support/fleet-load.ts';
 import { TestService, until } from '../../support/service.ts';
 import { mulberry32 } from '../../support/random.ts';
 import { LlamaServer, TinyModels, briefText, scriptedTiny, stopServer } from './llama-server.ts';
@@ -14,8 +15,6 @@ import { LlamaServer, TinyModels, briefText, scriptedTiny, stopServer } from './
 const slots = 4;
 const contextLength = 8192;
 const backends = 3;
-/** Of one request while the machine is busy. */
-const patienceMs = 120_000;
 const models = new TinyModels();
 after(() => models.dispose());
 /** It takes nearly every character of a prompt as a token. */
@@ -53,6 +52,13 @@ class Member {
   /** Answers that it works on now. */
   working(): Promise<number> {
     return this.#server.working();
+  }
+
+  /** By its own word. */
+  async isHealthy(): Promise<boolean> {
+    const answer = await fetch(`http://127.0.0.1:${this.port}/health`);
+    await answer.arrayBuffer();
+    return answer.status === 200;
   }
 
   signal(signal: NodeJS.Signals): void {
@@ -102,54 +108,8 @@ ${members
   return { members, service };
 }
 
-/** What a client sees of a streamed answer. */
-interface Seen {
-  readonly isWhole: boolean;
-  readonly elapsedMs: number;
-  readonly hasBegun: boolean;
-  readonly text: string;
-  readonly promptTokens: number;
-}
-
-async function ask(service: TestService, messages: readonly object[]): Promise<Seen> {
-  const askedAt = performance.now();
-  const answer = await service.chat(
-    { model: 'real', messages, stream: true, max_tokens: 16 },
-    { signal: AbortSignal.timeout(patienceMs) },
-  );
-  const body = await answer.text();
-  const events = body.split('\n\n').flatMap((event) => (event.startsWith('data: {') ? [event.slice(6)] : []));
-  const chunks = events.map(
-    (event) =>
-      JSON.parse(event) as { choices?: { delta: { content?: string } }[]; usage?: { prompt_tokens: number } | null },
-  );
-  const text = chunks.map(({ choices }) => choices?.[0]?.delta.content ?? '').join('');
-  return {
-    isWhole: answer.status === 200 && body.endsWith('data: [DONE]\n\n'),
-    elapsedMs: performance.now() - askedAt,
-    hasBegun: text !== '',
-    text: answer.status === 200 && !body.includes('"error"') ? text : body,
-    promptTokens: chunks.find(({ usage }) => usage !== undefined && usage !== null)?.usage?.prompt_tokens ?? 0,
-  };
-}
-
-const brief = (text: string): readonly object[] => [{ role: 'user', content: `${text}<brief>` }];
-
-/** Runs `clients` loops of `next` until one of them has nothing left. */
-async function inParallel(clients: number, next: () => Promise<unknown> | undefined): Promise<void> {
-  const loop = async (): Promise<void> => {
-    for (let step = next(); step !== undefined; step = next()) await step;
-  };
-  await Promise.all(Array.from({ length: clients }, loop));
-}
-
-const median = (values: readonly number[]): number => values.toSorted((a, b) => a - b)[values.length >> 1]!;
-
-const words = (random: () => number, characters: number): string => {
-  let text = '';
-  while (text.length < characters) text += `${Math.floor(random() * 36 ** 6).toString(36)} `;
-  return text;
-};
+const question = (text: string): object => ({ role: 'user', content: `${text}<brief>` });
+const brief = (text: string): readonly object[] => [question(text)];
 
 test('requests that have nothing in common are shared within a tenth', async (t) => {
   const { members, service } = await startFleet(t);
@@ -169,28 +129,13 @@ test('requests that have nothing in common are shared within a tenth', async (t)
 
 const conversationCount = 9;
 
-/** Conversations of several turns, each begun by a long text of its own. Resolves with the part of all prompt tokens that caches had. */
+/** Resolves with the part of all prompt tokens that caches had. */
 async function reuse({ members, service }: Fleet): Promise<number> {
-  const random = mulberry32(2);
-  const conversations = Array.from({ length: conversationCount }, () => ({
-    messages: [...brief(words(random, 1_500))],
-    turns: 0,
-  }));
-  let promptTokens = 0;
-  const turn = async (conversation: (typeof conversations)[number]): Promise<void> => {
-    const seen = await ask(service, conversation.messages);
+  const shape = { conversations: conversationCount, turns: 8, beginCharacters: 1_500, turnCharacters: 200, question };
+  const promptTokens = await converse(mulberry32(2), shape, async (messages) => {
+    const seen = await ask(service, messages);
     assert.ok(seen.isWhole && seen.text === briefText, seen.text);
-    promptTokens += seen.promptTokens;
-    conversation.messages.push({ role: 'assistant', content: seen.text }, ...brief(words(random, 200)));
-    conversation.turns++;
-  };
-  const idle = new Set(conversations);
-  await inParallel(4, () => {
-    const waiting = [...idle].filter(({ turns }) => turns < 8);
-    const one = waiting[Math.floor(random() * waiting.length)];
-    if (one === undefined) return undefined;
-    idle.delete(one);
-    return turn(one).then(() => idle.add(one));
+    return seen;
   });
   const read = await Promise.all(members.map((member) => member.readTokens()));
   return 1 - read.reduce((sum, tokens) => sum + tokens, 0) / promptTokens;
@@ -206,30 +151,57 @@ test('nine tenths of the prompts that one server would have in its cache are fou
   assert.ok(three >= 0.9 * one, `${three} of ${one}`);
 });
 
-/** Whether the first server was last left out or taken back. */
-const latestOfFirst = ({ log }: TestService): unknown =>
-  log.findLast(
+/** Events of the log about the first server being left out or taken back. */
+const eventsOfFirst = ({ log }: TestService): readonly Readonly<Record<string, unknown>>[] =>
+  log.filter(
     (line) => /^backend_(ejected|returned)$/.test(String(line['event'])) && /server-1/.test(JSON.stringify(line)),
-  )?.['event'];
+  );
+const latestOfFirst = (service: TestService): unknown => eventsOfFirst(service).at(-1)?.['event'];
 
-for (const [name, gone, isNoticed, back, isUsed] of [
-  [
-    'killed',
-    (member: Member) => member.signal('SIGKILL'),
-    () => true,
-    (member: Member) => member.startAgain(),
-    async (member: Member) => (await member.working()) > 0,
-  ],
-  // Until requests that met it were answered by others, and it was left out for the first time, which is for a second. What it works
-  // on when it is back may be from before, so its answer counts.
-  [
-    'frozen',
-    (member: Member) => member.signal('SIGSTOP'),
-    (service: TestService) => latestOfFirst(service) === 'backend_ejected',
-    async (member: Member) => member.signal('SIGCONT'),
-    async (_: Member, service: TestService) => latestOfFirst(service) === 'backend_returned',
-  ],
-] as const)
+/** Beyond every limit on the way: that of the first token, of a look, and several pauses. */
+const longStopMs = 25_000;
+
+interface Outage {
+  readonly gone: (member: Member) => void;
+  /** Whether it has lasted for long enough. */
+  readonly isNoticed: (service: TestService, goneForMs: number) => boolean;
+  /** Resolves when the server answers again. */
+  readonly back: (member: Member) => Promise<void>;
+  /** Whether it has got a request since. */
+  readonly isUsed: (member: Member, service: TestService) => boolean | Promise<boolean>;
+}
+
+const freeze = (member: Member): void => member.signal('SIGSTOP');
+/** What it works on when it is back may be from before, so its answer counts. */
+const hasReturned = (_: Member, service: TestService): boolean => latestOfFirst(service) === 'backend_returned';
+
+const outages: Readonly<Record<string, Outage>> = {
+  killed: {
+    gone: (member) => member.signal('SIGKILL'),
+    isNoticed: () => true,
+    back: (member) => member.startAgain(),
+    isUsed: async (member) => (await member.working()) > 0,
+  },
+  // Until requests that met it were answered by others, and it was left out for the first time, which is for a second.
+  frozen: {
+    gone: freeze,
+    isNoticed: (service) => latestOfFirst(service) === 'backend_ejected',
+    back: async (member) => member.signal('SIGCONT'),
+    isUsed: hasReturned,
+  },
+  'frozen for long': {
+    gone: freeze,
+    isNoticed: (service, goneForMs) =>
+      goneForMs >= longStopMs && eventsOfFirst(service).some((line) => JSON.stringify(line).includes('"silent":true')),
+    back: async (member) => {
+      member.signal('SIGCONT');
+      await until(() => member.isHealthy(), patienceMs);
+    },
+    isUsed: hasReturned,
+  },
+};
+
+for (const [name, { gone, isNoticed, back, isUsed }] of Object.entries(outages))
   test(`one of three that is ${name} under load fails no answer that has not begun, and gets requests again when it is back`, async (t) => {
     const { members, service } = await startFleet(t);
     const [victim] = members as [Member];
@@ -248,8 +220,9 @@ for (const [name, gone, isNoticed, back, isUsed] of [
       await answered(20);
       await until(async () => (await victim.working()) > 0, patienceMs);
       gone(victim);
+      const goneAt = performance.now();
       await answered(40);
-      await until(() => isNoticed(service), patienceMs);
+      await until(() => isNoticed(service, performance.now() - goneAt), patienceMs);
       const usualMs = median(seen.map(({ elapsedMs }) => elapsedMs));
       await back(victim);
       const backAt = performance.now();

@@ -1,0 +1,91 @@
+/** Load on a service before several real servers: streamed answers, and how they ended. */
+import type { TestService } from './service.ts';
+
+/** Of one request while the machine is busy. */
+export const patienceMs = 120_000;
+
+/** What a client sees of a streamed answer. */
+export interface Seen {
+  readonly isWhole: boolean;
+  readonly elapsedMs: number;
+  readonly hasBegun: boolean;
+  /** The text, or all that came where it is not one. */
+  readonly text: string;
+  readonly promptTokens: number;
+}
+
+export async function ask(service: TestService, messages: readonly object[], model = 'real'): Promise<Seen> {
+  const askedAt = performance.now();
+  const answer = await service.chat(
+    { model, messages, stream: true, max_tokens: 16 },
+    { signal: AbortSignal.timeout(patienceMs) },
+  );
+  const body = await answer.text();
+  const events = body.split('\n\n').flatMap((event) => (event.startsWith('data: {') ? [event.slice(6)] : []));
+  const chunks = events.map(
+    (event) =>
+      JSON.parse(event) as { choices?: { delta: { content?: string } }[]; usage?: { prompt_tokens: number } | null },
+  );
+  const text = chunks.map(({ choices }) => choices?.[0]?.delta.content ?? '').join('');
+  return {
+    isWhole: answer.status === 200 && body.endsWith('data: [DONE]\n\n'),
+    elapsedMs: performance.now() - askedAt,
+    hasBegun: text !== '',
+    text: answer.status === 200 && !body.includes('"error"') ? text : body,
+    promptTokens: chunks.find(({ usage }) => usage !== undefined && usage !== null)?.usage?.prompt_tokens ?? 0,
+  };
+}
+
+/** Runs `clients` loops of `next` until one of them has nothing left. */
+export async function inParallel(clients: number, next: () => Promise<unknown> | undefined): Promise<void> {
+  const loop = async (): Promise<void> => {
+    for (let step = next(); step !== undefined; step = next()) await step;
+  };
+  await Promise.all(Array.from({ length: clients }, loop));
+}
+
+export const median = (values: readonly number[]): number => values.toSorted((a, b) => a - b)[values.length >> 1]!;
+
+/** Words that no other text has. */
+export function words(random: () => number, characters: number): string {
+  let text = '';
+  while (text.length < characters) text += `${Math.floor(random() * 36 ** 6).toString(36)} `;
+  return text;
+}
+
+export interface ConversationShape {
+  readonly conversations: number;
+  readonly turns: number;
+  /** Of the text that begins each, and of each question after it. */
+  readonly beginCharacters: number;
+  readonly turnCharacters: number;
+  readonly question: (text: string) => object;
+}
+
+/** Conversations, four at a time, each begun by a long text of its own. Resolves with the prompt tokens of all. */
+export async function converse(
+  random: () => number,
+  { conversations: count, turns, beginCharacters, turnCharacters, question }: ConversationShape,
+  askOnce: (messages: readonly object[]) => Promise<Seen>,
+): Promise<number> {
+  const conversations = Array.from({ length: count }, () => ({
+    messages: [question(words(random, beginCharacters))],
+    turns: 0,
+  }));
+  let promptTokens = 0;
+  const turn = async (conversation: (typeof conversations)[number]): Promise<void> => {
+    const seen = await askOnce(conversation.messages);
+    promptTokens += seen.promptTokens;
+    conversation.messages.push({ role: 'assistant', content: seen.text }, question(words(random, turnCharacters)));
+    conversation.turns++;
+  };
+  const idle = new Set(conversations);
+  await inParallel(4, () => {
+    const waiting = [...idle].filter((one) => one.turns < turns);
+    const one = waiting[Math.floor(random() * waiting.length)];
+    if (one === undefined) return undefined;
+    idle.delete(one);
+    return turn(one).then(() => idle.add(one));
+  });
+  return promptTokens;
+}
