@@ -1,5 +1,6 @@
 import { FleetPeers } from '../../src/inference/routing/fleet-peers.ts';
 import type { PeerMessage } from '../../src/platform/peers/peers.ts';
+import { cacheTokensUnknown } from '../../src/inference/routing/cache-index.ts';
 import { idleLoad, Fleet, type BackendLoad } from '../../src/inference/routing/fleet.ts';
 import { blockTokens, type TracedRequest } from './trace.ts';
 
@@ -33,7 +34,8 @@ export interface PolicyOptions {
 
 /** Policies by the name in the table; the first is the service's own, the same code that serves requests. */
 export const policies: Readonly<Record<string, (options: PolicyOptions) => Policy>> = {
-  'least expected first token': leastExpected,
+  'least expected first token': (options) => leastExpected(options),
+  'size of caches unknown': (options) => leastExpected(options, cacheTokensUnknown),
   '2 replicas, 0.5 s between reports': replicas(2, 500),
   '2 replicas, each by itself': replicas(2, Infinity),
   '4 replicas, 0.5 s between reports': replicas(4, 500),
@@ -64,11 +66,11 @@ class Router {
   readonly #fleet: Fleet<SimulatedBackend>;
   readonly peers: FleetPeers<SimulatedBackend>;
 
-  constructor({ servers, cacheBlocks }: PolicyOptions) {
+  constructor({ servers, cacheBlocks }: PolicyOptions, cacheTokensMax = cacheBlocks * blockTokens) {
     this.#fleet = new Fleet<SimulatedBackend>(
       servers.map((server) => ({
         ...idleLoad(),
-        cacheTokensMax: cacheBlocks * blockTokens,
+        cacheTokensMax,
         label: String(server.index),
         server,
       })),
@@ -97,8 +99,8 @@ class Router {
 }
 
 /** The service's own policy, in one process. */
-function leastExpected(options: PolicyOptions): Policy {
-  const router = new Router(options);
+function leastExpected(options: PolicyOptions, cacheTokensMax?: number): Policy {
+  const router = new Router(options, cacheTokensMax);
   return {
     name: 'least expected first token',
     send: (request, tried, nowMs) => router.send(request, tried, nowMs),
