@@ -37,6 +37,14 @@ const faults: Readonly<Record<string, Fault>> = {
     reachedMax: 8,
   },
   'says nothing': { play: () => {}, reachedMax: 8 },
+  'drips, and never says a word': {
+    play: (exchange) => {
+      exchange.events();
+      const drip = setInterval(() => exchange.chunk(': still here\n\n'), 50);
+      exchange.socket.once('close', () => clearInterval(drip));
+    },
+    reachedMax: 8,
+  },
   // What it says is cut to what is possible, and the answer is whole: no reason to leave it out.
   'counts a billion tokens': {
     play: (exchange) => say(exchange, { prompt_tokens: 1e9, completion_tokens: 1e9 }),
