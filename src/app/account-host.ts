@@ -35,6 +35,7 @@ import { Users } from '../accounts/users/users.ts';
 import type { SourceStatus } from './discovery/source-servers.ts';
 import type { ReloadServices } from './reload.ts';
 import { UsageRemoval } from './usage-removal.ts';
+import { moveRetention } from './usage-retention.ts';
 import { StoreError } from '../store/store-error.ts';
 import type { Store } from './stores.ts';
 import { openMetrics } from './telemetry-exports.ts';
@@ -230,6 +231,7 @@ function openParts(
   const removal = new UsageRemoval(store);
   const ownJobs: readonly Job[] = [
     { name: 'usage_hours', everyMs: tidyEveryMs, runs: 'anywhere', run: () => addUp(store) },
+    { name: 'usage_retention', everyMs: forgetEveryMs, runs: 'alone', run: () => moveRetention({ ...shared, log }) },
     { name: 'usage_removal', everyMs: tidyEveryMs, runs: 'anywhere', run: (signal) => removeUsage(removal, signal) },
     { name: 'store_tidy', everyMs: tidyEveryMs, runs: 'anywhere', run: () => store.tidy() },
     { name: 'mail_tidy', everyMs: forgetEveryMs, runs: 'alone', run: () => outbox.tidy() },

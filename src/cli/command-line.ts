@@ -766,7 +766,7 @@ export function commandProgram(exit: (code: number) => void = () => {}, around =
     .action(action(() => import('./db.ts').then(({ restoreDatabase }) => restoreDatabase)));
 
   command(db, 'prune', 'show which details of requests are old, and remove them; their sums stay')
-    .option('--keep <days>', 'keep those of so many days', wholeNumber(1, 36_500))
+    .option('--keep <days>', 'keep the details of this many days', wholeNumber(1, 36_500))
     .option('--before <date>', 'remove those from before this day, in UTC')
     .option('--yes', 'do it; else it is only shown')
     .action(action(() => import('./db-prune.ts').then(({ pruneDatabase }) => pruneDatabase)));

@@ -5,7 +5,7 @@ import { accounts, invoices, payments, paymentsInUse, plans } from './sections/m
 import { images, mail, webhooks } from './sections/outbound.ts';
 import { server } from './sections/server.ts';
 import { signIn } from './sections/sign-in.ts';
-import { files, items, storage } from './sections/storage.ts';
+import { files, items, retention, storage } from './sections/storage.ts';
 import { telemetry } from './sections/telemetry.ts';
 import { group, type Reading, type Setting, type ValueOf } from './setting.ts';
 
@@ -24,6 +24,7 @@ export const configSetting = (scriptSchema: SchemaNode = {}) =>
       plans,
       images,
       items,
+      retention,
       files,
       mail,
       payments,

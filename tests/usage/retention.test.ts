@@ -9,7 +9,7 @@ import { kyselyOn } from '../../src/store/sqlite/dialect.ts';
 import { temporaryFolder } from '../store/fixture.ts';
 import { makeAccounts } from './accounts.ts';
 import { removeUsage, type RemovalCursor } from '../../src/store/retention/removal.ts';
-import { keepUsageSince } from '../../src/store/retention/retention.ts';
+import { keepUsageSince, nextKeptSince, retentionOf } from '../../src/store/retention/retention.ts';
 import { verifyLedger } from '../../src/store/verify/verify.ts';
 import { randomOf } from './ledger-of-rows.ts';
 import { compareAroundRemoval, makeUsage } from './retention.ts';
@@ -147,4 +147,50 @@ test('details are kept for as long as something is made of them', async (t) => {
   assert.equal(why, 'roll-ups', 'the newest hours are written again');
   assert.ok(Number(until) > to - 3 * dayMs && Number(until) < to);
   assert.deepEqual(await ask(from), [until, undefined], 'it only grows');
+});
+
+test('by itself, details go a week a day, each when the one before is removed, and no later than was asked for', async (t) => {
+  const db = await databaseOf(t);
+  const next = (at: number, before = to) => nextKeptSince(db, { before, now: at });
+  const take = async (at: number) => {
+    const before = await next(at);
+    assert.ok(before !== undefined);
+    const { keptSince } = await keepUsageSince(db, { before, now: at });
+    assert.equal(keptSince, before);
+  };
+  /** As if it took no time. */
+  const remove = async (at: number): Promise<void> => {
+    let after: RemovalCursor | undefined;
+    for (let state = 'more'; state === 'more';) ({ state, next: after } = await removeUsage(db, { after, now: at }));
+    assert.equal((await retentionOf(db)).removedAt, at);
+  };
+  assert.equal(await next(now), undefined, 'there is nothing');
+  const rows = await makeUsage(db, randomOf(9), { ...old, from: from + 2 * dayMs });
+  const first = Math.floor(rows[0]!.endedAt / dayMs) * dayMs;
+  assert.equal(await next(now, first), undefined, 'nothing is that old');
+  assert.equal(await next(now, first + 3 * dayMs + hourMs), first + 3 * dayMs);
+
+  await take(now);
+  assert.equal((await retentionOf(db)).keptSince, first + 7 * dayMs);
+  assert.equal(await next(now + 2 * dayMs), undefined, 'rows are left');
+  await remove(now);
+  assert.equal(await next(now + 19 * hourMs), undefined, 'once a day');
+  assert.equal(await next(now + 20 * hourMs), first + 14 * dayMs);
+  assert.equal(await next(now + 20 * hourMs, first + 7 * dayMs + hourMs), undefined, 'as much as was asked for');
+
+  // A clock that is years ahead for a moment takes one step, and does not stop those of the right time.
+  const wrong = now + 3000 * dayMs;
+  await take(wrong);
+  await remove(wrong);
+  assert.equal((await retentionOf(db)).keptSince, first + 14 * dayMs);
+  assert.equal(await next(wrong + hourMs), undefined);
+  assert.equal(await next(now + dayMs), first + 21 * dayMs);
+
+  await db
+    .updateTable('closed_until')
+    .set({ at: first + 16 * dayMs })
+    .where('account_id', '=', 'acct_a')
+    .execute();
+  assert.equal(await next(now + dayMs), first + 16 * dayMs, 'statements are made of rows');
+  assert.deepEqual((await verifyLedger(db, { owned: true })).differences, []);
 });

@@ -213,7 +213,7 @@ const hedgeAfter: Setting<number | 'p95' | undefined> = {
       number({ minimum: 0.05, maximum: 600 }, 'seconds without a token', { example: 2 }, (written) => written).schema,
     ],
     description:
-      'asks a second backend when no text came in so many seconds, or after `p95`, what 95 of 100 requests of the model did not exceed lately; at most a tenth of the requests is asked for twice; off when left out',
+      'asks a second backend when no text came in this many seconds, or after `p95`, what 95 of 100 requests of the model did not exceed lately; at most a tenth of the requests is asked for twice; off when left out',
     examples: ['p95'],
   },
   isRequired: false,

@@ -97,6 +97,16 @@ export const items = group('stored items of /v1/responses, which later requests 
   ),
 });
 
+export const retention = group('what the service removes by itself when it is old', {
+  // The shortest that reports need: `keptDaysMin` of the store.
+  details_days: integer(
+    31,
+    36_500,
+    'how many days details of requests are kept: receipts, and their lines in lists and exports; sums of usage stay; when left out, all are kept',
+    { example: 400 },
+  ),
+});
+
 export const files = group(
   'files that clients upload',
   {

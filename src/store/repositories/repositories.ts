@@ -206,6 +206,7 @@ const storedOperations = {
   retentionOf: (db: Kysely<Database>, _request: object) => retention.retentionOf(db),
   planRetention: retention.planRetention,
   keepUsageSince: retention.keepUsageSince,
+  nextKeptSince: retention.nextKeptSince,
   removeUsage: removal.removeUsage,
   freeUsageSpace: async (db: Kysely<Database>, _request: object) => ({ isMore: await removal.freePages(db) }),
   forgetChanges: changes.forgetChanges,

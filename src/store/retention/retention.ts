@@ -82,6 +82,30 @@ export async function keepUsageSince(
   return { ...(await retentionOf(db)), limitedBy };
 }
 
+/** A history is caught up with seven times as fast as it grows, and a clock that is wrong for a day takes no more than this. */
+const stepMs = 7 * dayMs;
+/** Less than a day, so that a step that was late does not make all later ones so. */
+const pauseMs = 20 * hourMs;
+
+/**
+ * The next time for `keepUsageSince` on the way to `before`, where that is not one that somebody has just looked at: a week later
+ * than the one that is in force, once a day, and only when the rows before that are removed. Undefined: nothing is to be done now.
+ */
+export async function nextKeptSince(
+  db: Db,
+  { before, now }: { readonly before: number; readonly now: number },
+): Promise<number | undefined> {
+  const { keptSince, removedAt } = await retentionOf(db);
+  if (removedAt === null) return undefined;
+  // A time to come is of a clock that was wrong.
+  if (keptSince > 0 && removedAt <= now && now - removedAt < pauseMs) return undefined;
+  const first = await db.selectFrom('usage_hour').select('hour').orderBy(hourOfAll).limit(1).executeTakeFirst();
+  if (first === undefined) return undefined;
+  const from = Math.max(keptSince, Math.floor(Number(first.hour) / dayMs) * dayMs);
+  const next = await boundFor(db, { before: Math.min(before, from + stepMs), now });
+  return next.keptSince > from ? next.keptSince : undefined;
+}
+
 async function boundFor(
   db: Db,
   { before, now }: { readonly before: number; readonly now: number },

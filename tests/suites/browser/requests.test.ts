@@ -1,8 +1,10 @@
 /** From a figure to the list behind it and to a receipt: the same money everywhere, and nothing of what strangers wrote takes effect. */
 import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 
+import { closeConnection, openConnection } from '../../../src/store/sqlite/connection.ts';
 import { scriptedModel, TestService, until } from '../../support/service.ts';
 import { owner, Visitor } from '../../support/visitor.ts';
 import { looks, openBrowser, Person } from './browser.ts';
@@ -12,6 +14,8 @@ const service = new TestService({ config: '' });
 const hostileName = `<img src=x onerror="alert(1)"> ${'long'.repeat(15)} \u202Ertl`;
 const tag = 'nightly-batch-of-the-whole-shelf';
 const answered = 4;
+const dayMs = 86_400_000;
+const keptSince = Math.floor(Date.now() / dayMs - 40) * dayMs;
 
 let visitor: Visitor;
 before(async () => {
@@ -35,6 +39,12 @@ before(async () => {
   for (let at = 0; at < answered; at++) await ask(String(made.body.key), at === 0 ? 'fall' : `hi ${at}`);
   // Its requests have its name all the same.
   assert.equal((await visitor.ask('DELETE', `/v1/keys/${made.body.data.id}`)).status, 200);
+  // As `tokenhouse db prune` does, which needs requests that are older.
+  await service.stop();
+  const connection = openConnection(join(service.folder, 'data', 'tokenhouse.db'));
+  connection.exec(`update usage_retention set kept_since = ${keptSince}`);
+  closeConnection(connection);
+  await service.start();
 });
 after(() => service.dispose());
 
@@ -142,6 +152,16 @@ for (const look of looks.filter(({ name }) => name === 'light, 1280 px' || name 
       exported.some((line) => line.includes(`,${ledger},`)),
       exported.join('\n'),
     );
+    // Details are not kept for as long as sums are, which both pages say of a period that begins earlier.
+    const kept = page.getByText(/^Details of requests are kept since .+\. Of earlier ones, only sums are left\.$/);
+    assert.equal(await kept.count(), 0);
+    for (const path of ['usage', 'requests']) {
+      await page.goto(`${service.accountUrl}/${path}?since=90d`);
+      await kept.waitFor();
+      assert.match(await kept.innerText(), new RegExp(String(new Date(keptSince).getUTCFullYear() % 100)));
+      await person.look();
+    }
+    await page.goto(`${service.accountUrl}/usage?by=key`);
     await page.getByLabel('Divided by').selectOption('tag');
     await page.locator('main table').getByRole('link', { name: tag }).click();
     await page.waitForURL(`${service.accountUrl}/requests?tag=${tag}`);

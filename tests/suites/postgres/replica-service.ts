@@ -17,6 +17,10 @@ const model = scriptedModel(
 );
 export const secret = 'a secret of thirty-two characters';
 
+/** What a replica's file says beside its ports, with more of it. */
+export const configOn = (more = ''): string => `storage: env:TEST_DATABASE
+${more}${model}`;
+
 /** Not started. Replicas of one database have one secret, and a folder each. */
 export function serviceOn(
   url: string,
@@ -24,16 +28,19 @@ export function serviceOn(
     environment = {},
     config = '',
     workers = 1,
+    entry,
   }: {
     readonly environment?: Record<string, string>;
     readonly config?: string;
     readonly workers?: number;
+    /** Another program than the real one: a file of `tests/`. */
+    readonly entry?: string;
   } = {},
 ): TestService {
   return new TestService({
     workers,
-    config: `storage: env:TEST_DATABASE
-${config}${model}`,
+    ...(entry === undefined ? {} : { entry }),
+    config: configOn(config),
     environment: { ...environment, TEST_DATABASE: url, TOKENHOUSE_SECRET: secret },
     firstCreditCents: '500',
   });

@@ -6,14 +6,15 @@ import type { Database } from '../../../src/store/database.ts';
 import { kyselyOnPostgres } from '../../../src/store/postgres/dialect.ts';
 import { freePartitions, listPartitions, makePartitions } from '../../../src/store/postgres/partitions.ts';
 import { startOfMonth } from '../../../src/store/reports/usage-months.ts';
-import { prunedRequests, retentionOf } from '../../../src/store/retention/retention.ts';
+import { nextKeptSince, prunedRequests, retentionOf } from '../../../src/store/retention/retention.ts';
+import { built } from '../../support/built.ts';
 import { until } from '../../support/service.ts';
 import { makeAccounts } from '../../usage/accounts.ts';
 import { randomOf } from '../../usage/ledger-of-rows.ts';
 import { compareAroundRemoval, makeUsage } from '../../usage/retention.ts';
 import { keys, users } from '../../usage/sums.ts';
 import { assertRight, openReplica } from './fixture.ts';
-import { ask, asked, serviceOn } from './replica-service.ts';
+import { ask, asked, configOn, serviceOn } from './replica-service.ts';
 import { PostgresServer } from './server.ts';
 
 const dayMs = 86_400_000;
@@ -109,6 +110,56 @@ test('a service removes old usage while it answers; partitions without rows are 
   for (const name of empty) assert.equal(there.has(name), kept.has(name), name);
   assert.equal((await asked(service, ask)).status, 200);
   assert.equal(await service.stop(), 0);
+  await assertRight(url, false);
+});
+
+test('two replicas remove old usage by themselves: one of them moves the bound, one step a day, while both answer', async (t) => {
+  const url = await server.createDatabase();
+  const entry = built('tests/support/quick-jobs-entry.ts');
+  const maker = serviceOn(url);
+  const [first, second] = [serviceOn(url, { entry }), serviceOn(url, { entry })];
+  for (const service of [maker, first, second]) t.after(() => service.dispose());
+  // Nobody sums hours up while they are made.
+  await maker.start();
+  assert.equal(await maker.stop(), 0);
+  const db = databaseOf(t, url);
+  const [from, to] = [Date.now() - 160 * dayMs, Date.now() - 80 * dayMs];
+  await makeEarlierPartitions(db, url, from);
+  const rows = await makeUsage(db, randomOf(12), {
+    accountIds: [maker.accountId],
+    from,
+    to,
+    closedUntil: Date.now() - 50 * dayMs,
+    count: 1_500,
+  });
+  const firstDay = Math.floor(rows[0]!.endedAt / dayMs) * dayMs;
+  const both = async (): Promise<void> => {
+    for (const service of [first, second]) assert.equal((await asked(service, ask)).status, 200);
+  };
+  for (const service of [first, second]) await service.takesAccountOf(maker).start();
+  await both();
+  // Hours are summed up for good when a later one is.
+  await until(async () => (await nextKeptSince(db, { before: to, now: Date.now() })) === firstDay + 7 * dayMs, 60_000);
+  for (const service of [first, second]) service.configure({ config: configOn('retention: { details_days: 31 }\n') });
+  await until(async () => (await retentionOf(db)).keptSince > 0, 60_000);
+  await until(async () => (await retentionOf(db)).removedAt !== null, 60_000);
+  await both();
+  assert.ok((await prunedRequests(db)) > 0);
+  assert.equal((await retentionOf(db)).keptSince, firstDay + 7 * dayMs);
+  const noted = await server.sql(
+    url,
+    `select outcome, actor_kind from audit_log where action = 'usage.prune' order by id`,
+  );
+  assert.deepEqual(
+    noted.map(({ outcome, actor_kind: kind }) => [outcome, kind]),
+    [
+      ['begun', 'system'],
+      ['done', 'system'],
+    ],
+  );
+  const moved = [first, second].flatMap(({ log }) => log).filter(({ event }) => event === 'usage_retention_moved');
+  assert.equal(moved.length, 1);
+  for (const service of [first, second]) assert.equal(await service.stop(), 0);
   await assertRight(url, false);
 });
 

@@ -16,6 +16,7 @@ import { useNow } from '../../components/use-now.ts';
 import { formatMilliseconds } from '../../format/number.ts';
 import { useText } from '../../i18n/text.ts';
 import { requestsRoute } from './area.tsx';
+import { DetailsSince } from './details-since.tsx';
 import { isNarrow, reportQuery, requestQuery } from './filter.ts';
 import type { RequestFilter, Span } from './filter.ts';
 import { Filters } from './filters.tsx';
@@ -57,6 +58,7 @@ export default function RequestsPage() {
         onChange={(search) => void navigate({ search: search as never })}
         withEndings
       />
+      <DetailsSince span={span} />
       <SumTiles filter={filter} span={span} />
       <RequestList filter={filter} span={span} />
     </Page>

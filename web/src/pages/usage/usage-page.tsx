@@ -17,6 +17,7 @@ import { formatMoney } from '../../format/money.ts';
 import { formatNumber } from '../../format/number.ts';
 import { useText } from '../../i18n/text.ts';
 import { usageRoute } from './area.tsx';
+import { DetailsSince } from './details-since.tsx';
 import { bucketLabel, bucketsMax, isNarrow, reportQuery, widthOf } from './filter.ts';
 import type { RequestFilter, Span, UsageFilter } from './filter.ts';
 import { Filters } from './filters.tsx';
@@ -80,6 +81,7 @@ export default function UsagePage() {
         />
       </Filters>
       {!may(mayPay) && <Note>{by === 'key' || by === 'person' ? t('ownGroups') : t('ownRequests')}</Note>}
+      <DetailsSince span={span} />
       <Totals of={shown} />
       <Groups of={shown} />
     </Page>

@@ -22,6 +22,7 @@ const de: Translated<UsageTexts> = {
   days30: '30 Tage',
   days7: '7 Tage',
   days90: '90 Tage',
+  detailsSince: 'Einzelheiten von Anfragen gibt es seit {date}. Von früheren sind nur die Summen geblieben.',
   duration: 'Dauer',
   ended: 'Ende',
   errorCode: 'Fehlercode',

@@ -22,6 +22,7 @@ const en = {
   days30: '30 days',
   days7: '7 days',
   days90: '90 days',
+  detailsSince: 'Details of requests are kept since {date}. Of earlier ones, only sums are left.',
   duration: 'Duration',
   ended: 'Ended',
   errorCode: 'Error code',

@@ -22,6 +22,7 @@ const zh: Translated<UsageTexts> = {
   days30: '30 天',
   days7: '7 天',
   days90: '90 天',
+  detailsSince: '请求明细自 {date} 起保留；更早的请求只有汇总。',
   duration: '总时长',
   ended: '结束',
   errorCode: '错误代码',
