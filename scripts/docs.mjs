@@ -1,5 +1,5 @@
 // `npm run docs`: writes the parts of docs/ that are printed from the program: the tables of docs/configuration.md from the
-// schema, and those of docs/cli.md from the declarations of the commands. A test fails when a document is stale.
+// schema, those of docs/cli.md from the declarations of the commands, and what clients are given from `tokenhouse launch`. A test fails when a document is stale.
 import fs from 'node:fs';
 import path from 'node:path';
 import { importSources } from './build.mjs';
@@ -7,12 +7,14 @@ import { isStarted, root, say, setup } from './setup.mjs';
 
 /** Path below the repository → its text, with the printed parts as they should be. */
 export async function documents() {
-  const [{ configSchema }, { scriptSchema }, { environmentVariables }, { commandProgram }] = await importSources(
-    'src/config/schema.ts',
-    'src/inference/engines/scripted/script-schema.ts',
-    'src/config/environment.ts',
-    'src/cli/command-line.ts',
-  );
+  const [{ configSchema }, { scriptSchema }, { environmentVariables }, { commandProgram }, { clients }] =
+    await importSources(
+      'src/config/schema.ts',
+      'src/inference/engines/scripted/script-schema.ts',
+      'src/config/environment.ts',
+      'src/cli/command-line.ts',
+      'src/cli/launch/clients.ts',
+    );
   const variables = table(
     ['variable', 'what it is'],
     Object.entries(environmentVariables).map(([name, what]) => [code(name), what]),
@@ -24,6 +26,7 @@ export async function documents() {
       scripts: keyTable(rowsOf(scriptSchema, '')),
       environment: variables,
     },
+    'docs/clients.md': { clients: clientSections(clients) },
     'docs/cli.md': { commands: commandSections(commandProgram()), environment: variables },
   };
   return Object.fromEntries(
@@ -122,6 +125,28 @@ function commandSections(program) {
   visit(program, []);
   return sections.join('\n\n');
 }
+
+/** What a client is set up with by hand: what `tokenhouse launch` writes where there is nothing yet. */
+function clientSections(clients) {
+  const model = { id: 'your-model', contextLength: 131_072, tools: true, vision: false };
+  const madeAt = '2026-01-01T00:00:00.000Z';
+  const connection = { url: 'http://localhost:8080', key: 'tkh_…', madeAt, model, models: [model] };
+  const places = { home: '~', directory: '/', platform: 'linux', variable: () => undefined };
+  return Object.values(clients)
+    .map(({ title, file, environment, then }) => {
+      const parts = [`### ${title}`];
+      if (file !== undefined) {
+        const place = file.place(places).replace(/^\//, '');
+        parts.push(`${code(place)}:`, fenced(path.extname(place).slice(1), file.change('', connection)));
+      }
+      const variables = Object.entries(environment(connection)).map(([name, value]) => `export ${name}=${value}`);
+      if (variables.length > 0) parts.push(fenced('sh', variables.join('\n')));
+      return [...parts, ...(then === undefined ? [] : [then])].join('\n\n');
+    })
+    .join('\n\n');
+}
+
+const fenced = (language, text) => `\`\`\`${language}\n${text.trimEnd()}\n\`\`\``;
 
 const termOf = (argument) => {
   const name = `${argument.name()}${argument.variadic ? '...' : ''}`;

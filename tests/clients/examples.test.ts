@@ -11,16 +11,24 @@ import { inRepository } from '../support/repository.ts';
 import { runProgram } from './run-program.ts';
 
 /**
- * The programs of docs/clients.md run as they stand, against the configuration that stands there, and print what is written
- * behind the arrows of their comments. The addresses of the default ports mean the service of the test.
+ * The programs of docs/clients.md and of the first quickstart run as they stand, against the configuration that stands there, and
+ * print what is written behind the arrows of their comments. The addresses of the default ports mean the service of the test.
  */
 const document = 'docs/clients.md';
-const examples = examplesOf(readFileSync(inRepository(document), 'utf8'), document);
+const examples = [document, 'docs/quickstart-program.md'].flatMap((file) =>
+  examplesOf(readFileSync(inRepository(file), 'utf8'), file),
+);
 const programs = examples.filter(({ kind }) => kind === 'program');
 const [config] = examples.filter(({ kind }) => kind === 'config');
 assert.ok(config);
 
-const service = new InnerService({ config: config.text });
+const service = new InnerService({
+  config: `${config.text}  - id: smollm2-135m-instruct
+    context_length: 8192
+    pricing: { input_dollars_per_million: 0.05, output_dollars_per_million: 0.20 }
+    backends: [ { engine: scripted, scripts: [ { say: [ { text: "The capital of France is Paris." } ] } ] } ]
+`,
+});
 /** Where the client libraries are found. */
 const folder = mkdtempSync(join(runFolder, 'example-'));
 before(() => service.start());
@@ -30,7 +38,7 @@ after(async () => {
   await service.dispose();
 });
 
-describe(document, () => {
+describe('the documentation', () => {
   test('has programs for a shell and for Node', () => {
     assert.deepEqual([...new Set(programs.map(({ language }) => language))].toSorted(), ['js', 'sh']);
   });
@@ -53,4 +61,12 @@ describe(document, () => {
 });
 
 const run = ({ text, language, where }: Example) =>
-  runProgram({ language, where, text: text.replaceAll('http://localhost:8080', service.url) }, folder, service.key);
+  runProgram(
+    {
+      language,
+      where,
+      text: text.replaceAll('http://localhost:8080', service.url).replaceAll('tkh_…', service.key),
+    },
+    folder,
+    service.key,
+  );

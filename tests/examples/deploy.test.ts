@@ -8,13 +8,14 @@ import { join } from 'node:path';
 import { describe, test } from 'node:test';
 
 import type { Command } from 'commander';
-import { parse, parseAllDocuments } from 'yaml';
+import { parse, parseAllDocuments, stringify } from 'yaml';
 
 import { commandProgram } from '../../src/cli/command-line.ts';
 import { readContext } from '../../src/cli/read-context.ts';
 import type { Config } from '../../src/config/config.ts';
 import { plainOperations } from '../../src/inference/openapi/plain-operations.ts';
 import { temporaryFolder } from '../store/fixture.ts';
+import { environmentOf, isIgnored, stagesOf, wordsOf } from '../support/dockerfile.ts';
 import { inRepository } from '../support/repository.ts';
 
 const read = (file: string): string => readFileSync(inRepository('deploy', file), 'utf8');
@@ -55,26 +56,10 @@ test('the check of commands finds those that are not there', () => {
 });
 
 describe('Dockerfile', () => {
-  /** Each instruction on one line, without comments; by stage. */
-  const stages = new Map<string, string[]>();
-  const text = read('Dockerfile')
-    .replaceAll(/^#.*\n/gm, '')
-    .replaceAll(/\\\n\s*/g, '');
-  let steps: string[] = [];
-  for (const line of text.split('\n').filter(Boolean)) {
-    const stage = /^FROM (\S+) AS (\S+)$/.exec(line);
-    if (stage !== null) stages.set(stage[2]!, (steps = []));
-    steps.push(line);
-  }
+  const stages = stagesOf(read('Dockerfile'));
   const plain = stages.get('plain')!;
-  const arrayOf = (instruction: string): readonly string[] =>
-    JSON.parse(plain.find((step) => step.startsWith(`${instruction} [`))!.slice(instruction.length)) as string[];
-  const env = Object.fromEntries(
-    plain
-      .filter((step) => step.startsWith('ENV '))
-      .flatMap((step) => step.slice(4).trim().split(/\s+/))
-      .map((pair) => pair.split('=') as [string, string]),
-  );
+  const arrayOf = (instruction: string): readonly string[] => wordsOf(plain, instruction);
+  const env = environmentOf(plain);
 
   test('its variables make a service that is reached from outside and keeps its data in the volume', (t) => {
     const config = configOf(temporaryFolder(t), env);
@@ -113,6 +98,23 @@ describe('Dockerfile', () => {
     for (const pattern of [...patterns, '**/node_modules/', 'dist/', '.git/'])
       assert.ok(left.includes(pattern), pattern);
     assert.ok(!left.some((pattern) => pattern.startsWith('!')), 'nothing is let in again');
+    for (const path of [
+      'data/secret',
+      'a/b/secret',
+      'x.db',
+      'a/tokenhouse.db-wal',
+      '.env.local',
+      'web/node_modules/a/b.js',
+    ])
+      assert.ok(isIgnored(path, left.join('\n')), path);
+    for (const path of [
+      'src/data/a.ts',
+      'docs/secret.md',
+      'src/store/database.ts',
+      'deploy/Dockerfile',
+      'package.json',
+    ])
+      assert.ok(!isIgnored(path, left.join('\n')), path);
     // The documentation links to them, and a dead link fails its build.
     for (const folder of ['docs', 'bench', 'tests', 'deploy', 'web']) assert.ok(!left.includes(`${folder}/`), folder);
   });
@@ -335,6 +337,32 @@ describe('the Helm chart, as it is rendered in golden/', () => {
       }
     });
   }
+
+  test('the values of the quickstart are those that it has, and the program takes their configuration', (t) => {
+    const page = readFileSync(inRepository('docs/quickstart-kubernetes.md'), 'utf8');
+    const [, block] = /```yaml\n([^]*?)```/.exec(page)!;
+    const values = parse(block!) as Record<string, object>;
+    const known = parse(read('helm/tokenhouse/values.yaml')) as Record<string, object>;
+    for (const [name, value] of Object.entries(values)) {
+      assert.ok(name in known, name);
+      if (name !== 'config')
+        for (const inner of Object.keys(value)) assert.ok(inner in known[name]!, `${name}.${inner}`);
+    }
+    const { manifests } = rendered.find(({ name }) => name === 'plain.yaml')!;
+    const pod = manifests.find(({ kind }) => kind === 'Deployment')!.spec!.template!.spec;
+    const config = podConfig(temporaryFolder(t), pod, stringify(values['config']));
+    assert.deepEqual(
+      config.models.map(({ id }) => id),
+      ['qwen3-8b'],
+    );
+    // What the commands say of the secret is what the chart reads.
+    const secret = new Set([...page.matchAll(/--from-literal=(\w+)=/g)].map(([, name]) => name!));
+    for (const { value } of pod.containers[0]!.env) {
+      const [, name] = /^\/run\/secrets\/tokenhouse\/(\w+)$/.exec(value) ?? [];
+      if (name !== undefined) assert.ok(secret.delete(name), name);
+    }
+    assert.deepEqual([...secret], []);
+  });
 
   test('scales by a metric that exists', () => {
     const operations = readFileSync(inRepository('docs/operations.md'), 'utf8');

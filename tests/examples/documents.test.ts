@@ -1,12 +1,13 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { chmodSync, cpSync, existsSync, mkdirSync, readFileSync, readdirSync, writeFileSync } from 'node:fs';
-import { basename, delimiter, join, relative } from 'node:path';
+import { basename, delimiter, dirname, join, relative } from 'node:path';
 import { after, describe, test } from 'node:test';
 
 import { CommandFolder, assertNoStack } from '../cli/command.ts';
 import { TestService } from '../support/service.ts';
-import { examplesOf } from './extract.ts';
+import { chatChunk, event, Upstream, usageChunk } from '../support/upstream.ts';
+import { blocksOf, examplesOf, sentencesOf } from './extract.ts';
 import type { Example } from './extract.ts';
 import { mainFile } from '../support/built.ts';
 import { slowness } from '../support/busy.ts';
@@ -18,10 +19,13 @@ import { assertMigrated, assertSameModels } from './migrated.ts';
  *
  * - `<!-- example: config -->`: a whole tokenhouse.yaml; the boot code takes it.
  * - `<!-- example: commands -->`: shell commands, run beside a service of the document's own; all of them succeed. The addresses of the
- *   default ports mean that service, `tkh_…` its first key, `TOKENHOUSE_URL` and `TOKENHOUSE_KEY` both.
+ *   default ports mean that service, `tkh_…` its first key, `TOKENHOUSE_URL` and `TOKENHOUSE_KEY` both; the address of the
+ *   quickstart's vLLM means a server that answers like one.
  *   What is in `tests/examples/files/<document>/` is in the folder where they run.
- * - `<!-- example: program -->` in docs/clients.md: `tests/clients/examples.test.ts` runs it.
+ * - `<!-- example: program -->` in docs/clients.md and the first quickstart: `tests/clients/examples.test.ts` runs it.
  * - `<!-- example: python -->`: the suite `python` runs it.
+ *
+ * Every other block says with `<!-- run by: FILE -->` which test does the same, or with `<!-- not run: … -->` why none does.
  */
 const documents = [
   ...readdirSync(root).filter((name) => name.endsWith('.md')),
@@ -35,7 +39,15 @@ const migration = join('docs', 'migrate.md');
 
 /** The service of one document: what its examples make, such as accounts, is not there for those of another. */
 let current:
-  { readonly file: string; readonly service: TestService; readonly shims: string; output: string } | undefined;
+  | {
+      readonly file: string;
+      readonly service: TestService;
+      readonly shims: string;
+      /** The server that the document puts behind the service. */
+      readonly vllm: Upstream | undefined;
+      output: string;
+    }
+  | undefined;
 after(leave);
 
 async function serviceFor(file: string) {
@@ -47,9 +59,11 @@ async function serviceFor(file: string) {
     context_length: 8192
     pricing: { input_cents_per_million: 5, output_cents_per_million: 20 }
     backends: [ { engine: scripted, scripts: [ { say: [ { text: "The capital of France is Paris." } ] } ] } ]`,
+    environment: { VLLM_KEY: 'sk-example' },
   });
   const shims = join(service.folder, 'bin');
-  current = { file, service, shims, output: '' };
+  const vllm = file === join('docs', 'quickstart-vllm.md') ? await startVllm() : undefined;
+  current = { file, service, shims, vllm, output: '' };
   const files = inRepository('tests', 'examples', 'files', basename(file, '.md'));
   if (existsSync(files)) cpSync(files, service.folder, { recursive: true });
   await service.start();
@@ -66,12 +80,73 @@ async function leave(): Promise<void> {
   current = undefined;
   await ended?.service.verify();
   await ended?.service.dispose();
+  await ended?.vllm?.close();
 }
+
+/** Answers as the vLLM of the quickstart does; the suite `vllm` has a real one. */
+const startVllm = () =>
+  Upstream.start(
+    (exchange) => {
+      if (exchange.headers.get('authorization') !== 'Bearer sk-example') return exchange.json(401, {});
+      if (exchange.path === '/v1/models')
+        return exchange.json(200, {
+          object: 'list',
+          data: [{ id: 'qwen3-32b', owned_by: 'vllm', max_model_len: 40_960 }],
+        });
+      if (exchange.path !== '/v1/chat/completions') return exchange.json(404, {});
+      exchange.events();
+      const usage = usageChunk({ prompt_tokens: 3, completion_tokens: 1 });
+      exchange.chunk(chatChunk({ content: 'Hello' }) + chatChunk({}, 'stop') + usage + event('[DONE]'));
+      return exchange.endChunks();
+    },
+    { isLookedAt: true },
+  );
 
 describe('the documents', () => {
   test('have marked examples of every kind', () => {
     const kinds = new Set(examples.map((example) => example.kind));
     assert.deepEqual([...kinds].toSorted(), ['commands', 'config', 'program', 'python']);
+  });
+
+  test('say of every block who runs it, or why nobody does', () => {
+    // Decisions and the changelog say what was, not what to do.
+    for (const file of documents.filter((name) => dirname(name) !== join('docs', 'decisions')))
+      for (const { where, said } of blocksOf(readFileSync(join(root, file), 'utf8'), file)) {
+        const [, kind, what = ''] = /^(example|run by|not run): (.+)$/.exec(said ?? '') ?? [];
+        assert.ok(kind !== undefined, `${where}: say on the line before it how it is run, or why it is not`);
+        if (kind === 'run by') assert.ok(existsSync(join(root, what)), `${where}: there is no ${what}`);
+      }
+  });
+
+  test('begin with quickstarts of at most 30 lines', () => {
+    const quickstarts = documents.filter((file) => basename(file).startsWith('quickstart-'));
+    assert.equal(quickstarts.length, 5);
+    for (const file of quickstarts) {
+      // As they are read: comments are for these tests.
+      const lines = readFileSync(join(root, file), 'utf8')
+        .replaceAll(/^<!--.*-->\n/gm, '')
+        .trimEnd()
+        .split('\n');
+      assert.ok(lines.length <= 30, `${file} has ${lines.length} lines`);
+    }
+  });
+
+  test('are in short sentences, without words that were ours alone', () => {
+    // What they are called now is in docs/glossary.md; the code is held to it by tests/architecture.test.ts.
+    const ours = /\b(purses?|desks?|lenders?|borrowers?|reborn|house accounts?|mailbox(es)?|wish(es)?|chores?)\b/i;
+    const lengthOf = (sentence: string): number => sentence.split(' ').length;
+    const pages = documents.filter((file) => dirname(file) !== join('docs', 'decisions') && file !== 'CHANGELOG.md');
+    assert.ok(pages.length > 30);
+    for (const file of pages) {
+      const sentences = sentencesOf(readFileSync(join(root, file), 'utf8'));
+      const mean = sentences.reduce((sum, one) => sum + lengthOf(one), 0) / sentences.length;
+      assert.ok(mean <= 16, `${file}: ${mean.toFixed(1)} words in a sentence, on average`);
+      const isForNewcomers = file === 'README.md' || basename(file).startsWith('quickstart-');
+      for (const sentence of sentences) {
+        assert.doesNotMatch(sentence, ours, file);
+        assert.ok(lengthOf(sentence) <= (isForNewcomers ? 40 : 60), `${file}: ${sentence}`);
+      }
+    }
   });
 
   for (const [index, example] of examples.entries()) {
@@ -83,7 +158,7 @@ describe('the documents', () => {
           return await checkCommands(example, 0);
         case 'program':
           // tests/clients/examples.test.ts runs it, with the client libraries.
-          return assert.match(example.where, /^docs\/clients\.md:/);
+          return assert.match(example.where, /^docs\/(clients|quickstart-program)\.md:/);
         case 'python':
           return assert.equal(example.language, 'python');
         default:
@@ -121,6 +196,22 @@ describe('the check finds', () => {
     );
   });
 
+  test('blocks of which nothing is said', () => {
+    const markdown =
+      '<!-- not run: why -->\n```sh\nx\n```\n\n```sh\n<!-- printed: in a block -->\n```\n<!-- printed: a -->\n```\n```\n<!-- end: a -->\n```\n```\n';
+    assert.deepEqual(blocksOf(markdown, 'a.md'), [
+      { where: 'a.md:2', said: 'not run: why' },
+      { where: 'a.md:6', said: undefined },
+      { where: 'a.md:13', said: 'end: a' },
+    ]);
+  });
+
+  test('sentences', () => {
+    const markdown =
+      '# No\n\nOne `a b` [two](x.md#y)\nthree. Four five; six\n\n- seven eight\n- `x` nine\n\n| a b |\n\n```sh\nnot this.\n```\n';
+    assert.deepEqual(sentencesOf(markdown), ['One code two three.', 'Four five;', 'seven eight', 'code nine']);
+  });
+
   test('blocks and their text', () => {
     assert.deepEqual(
       examplesOf('a\n<!-- example: config -->\n```yaml\nx: 1\n\ny: 2\n```\n```sh\nnot marked\n```\n', 'a.md'),
@@ -132,7 +223,7 @@ describe('the check finds', () => {
 /** Loads it with the boot code, with every variable set that it names. */
 async function checkConfig({ text, where, language }: Example): Promise<void> {
   assert.equal(language, 'yaml', where);
-  const named = [...text.matchAll(/api_key_env: (\w+)/g)].map(([, name = '']) => [name, 'sk-example']);
+  const named = [...text.matchAll(/(?:api_key_env: |# )(\w+_\w+)/g)].map(([, name = '']) => [name, 'sk-example']);
   const folder = new CommandFolder(text, Object.fromEntries(named) as Record<string, string>);
   try {
     const { code, stdout, stderr } = await folder.run('models', 'list', '--json');
@@ -145,8 +236,10 @@ async function checkConfig({ text, where, language }: Example): Promise<void> {
 
 async function checkCommands({ text, where, language }: Example, expected: number): Promise<void> {
   assert.equal(language, 'sh', where);
-  const { service, shims } = await serviceFor(where.split(':')[0] ?? where);
+  const { service, shims, vllm } = await serviceFor(where.split(':')[0] ?? where);
   const script = text
+    .replaceAll('http://10.0.0.5:8000/v1', (address) => vllm?.url ?? address)
+    .replaceAll('VLLM_KEY=…', 'VLLM_KEY=sk-example')
     .replaceAll(/http:\/\/(localhost|127\.0\.0\.1):8080/g, service.url)
     .replaceAll(/http:\/\/(localhost|127\.0\.0\.1):8081/g, service.accountUrl)
     .replaceAll('tkh_…', service.key);

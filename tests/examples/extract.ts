@@ -23,3 +23,52 @@ export function examplesOf(markdown: string, file: string): readonly Example[] {
   });
   return examples;
 }
+
+/** A fenced block, and what the comment on the line before it says of how it is run; undefined: nothing. */
+export interface Block {
+  /** File and line. */
+  readonly where: string;
+  readonly said: string | undefined;
+}
+
+/** Every fenced block of a Markdown text. What is printed from the program (`npm run docs`) is held to it as a whole, and left out. */
+export function blocksOf(markdown: string, file: string): readonly Block[] {
+  const blocks: Block[] = [];
+  let fence: string | undefined;
+  let isPrinted = false;
+  const lines = markdown.split('\n');
+  lines.forEach((line, index) => {
+    if (fence === undefined && /^<!-- (printed|end): /.test(line)) isPrinted = line.startsWith('<!-- printed');
+    const [, opened] = /^\s*(`{3,})/.exec(line) ?? [];
+    if (opened === undefined) return;
+    if (fence !== undefined) {
+      if (line.trim() === fence) fence = undefined;
+      return;
+    }
+    fence = opened;
+    if (isPrinted) return;
+    const [, said] = /^\s*<!-- (.+?) -->$/.exec(lines[index - 1] ?? '') ?? [];
+    blocks.push({ where: `${file}:${index + 1}`, said });
+  });
+  return blocks;
+}
+
+/** The sentences of a Markdown text, without blocks, tables and headings; what is code is one word. Clauses after ; and : count alone. */
+export function sentencesOf(markdown: string): readonly string[] {
+  const prose = markdown
+    .replaceAll(/^ *```[^]*?^ *```$/gm, '')
+    .replaceAll(/^(\||#).*$/gm, '')
+    .replaceAll(/<!--[^]*?-->|<[^>]+>/g, '')
+    .replaceAll(/`[^`]*`/g, 'code')
+    .replaceAll(/\[([^\]]*)\]\([^)]*\)/g, '$1');
+  return prose
+    .split(/\n\s*\n|\n\s*(?:-|\d+\.) /)
+    .flatMap((paragraph) =>
+      paragraph
+        .trim()
+        .replace(/^- /, '')
+        .replaceAll(/\s+/g, ' ')
+        .split(/(?<=[.!?:;]) /),
+    )
+    .filter((sentence) => sentence.includes(' '));
+}
