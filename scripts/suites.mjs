@@ -110,6 +110,14 @@ export const suites = {
     internet: true,
     about: 'the Debian package: made, installed in a Debian 12 of its own, upgraded, removed and purged',
   },
+  image: {
+    minutes: 20,
+    fileMinutes: 18,
+    concurrency: 1,
+    ci: false,
+    internet: true,
+    about: 'the container image: made by the steps of its Dockerfile in folders, and run as an engine runs it',
+  },
   launch: {
     minutes: 15,
     fileMinutes: 10,
