@@ -10,7 +10,7 @@ import { nextKeptSince, prunedRequests, retentionOf } from '../../../src/store/r
 import { built } from '../../support/built.ts';
 import { until } from '../../support/service.ts';
 import { makeAccounts } from '../../usage/accounts.ts';
-import { randomOf } from '../../usage/ledger-of-rows.ts';
+import { insertUsage, randomOf, randomRow } from '../../usage/ledger-of-rows.ts';
 import { compareAroundRemoval, makeUsage } from '../../usage/retention.ts';
 import { keys, users } from '../../usage/sums.ts';
 import { assertRight, openReplica } from './fixture.ts';
@@ -111,6 +111,39 @@ test('a service removes old usage while it answers; partitions without rows are 
   assert.equal((await asked(service, ask)).status, 200);
   assert.equal(await service.stop(), 0);
   await assertRight(url, false);
+});
+
+test('the partitions of requests that ended before the bound refuse them, and no other partition looks', async (t) => {
+  const url = await server.createDatabase();
+  await openReplica(t, url);
+  const db = databaseOf(t, url);
+  await makeEarlierPartitions(db, url, Date.UTC(2026, 1, 1));
+  await makeAccounts(
+    db,
+    ['acct_a'],
+    keys.map((id) => ({ id, accountId: 'acct_a', userId: null })),
+  );
+  const looking = async () =>
+    (
+      await server.sql(
+        url,
+        `select relname from pg_trigger join pg_class on pg_class.oid = tgrelid where tgname = 'usage_not_removed' order by 1`,
+      )
+    ).map(({ relname }) => relname);
+  const addOne = (endedAt: number) =>
+    insertUsage(db, [
+      { ...randomRow(randomOf(endedAt), { accountId: 'acct_a', from: endedAt, to: endedAt + 1 }, keys), endedAt },
+    ]);
+  assert.deepEqual(await looking(), []);
+  const bound = Date.UTC(2026, 3, 5);
+  await addOne(bound - 1);
+  await server.sql(url, `update usage_retention set kept_since = ${bound}`);
+  assert.deepEqual(await looking(), ['usage_2026_02', 'usage_2026_03', 'usage_2026_04', 'usage_default']);
+  await assert.rejects(addOne(bound - 1), /request from before the retention of usage/);
+  await assert.rejects(addOne(Date.UTC(2026, 1, 10)), /request from before the retention of usage/);
+  for (const endedAt of [bound, Date.now()]) await addOne(endedAt);
+  await server.sql(url, `update usage_retention set kept_since = ${Date.UTC(2026, 4, 1)}`);
+  assert.equal((await looking()).length, 4, 'May is not before it');
 });
 
 test('two replicas remove old usage by themselves: one of them moves the bound, one step a day, while both answer', async (t) => {

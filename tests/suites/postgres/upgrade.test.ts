@@ -65,6 +65,7 @@ for (const earlier of earlierDatabases)
       '034-peer-messages',
       '035-usage-retention',
       '036-fallbacks',
+      '038-guarded-partitions',
     ]);
     const upgraded = await schemaOf(url);
     assert.deepEqual(
@@ -82,6 +83,29 @@ for (const earlier of earlierDatabases)
     await assertRight(url);
     assert.deepEqual((await openReplica(t, url)).store.migrated, []);
   });
+
+test('partitions whose requests an earlier version has removed refuse them after the upgrade', async (t) => {
+  const url = await server.createDatabase();
+  await openReplica(t, url);
+  // As it was up to 036.
+  await server.sql(
+    url,
+    `drop function guard_removed_usage(bigint);
+     create or replace function usage_retention_only_grows() returns trigger language plpgsql as $$ begin return new; end $$;
+     create or replace function usage_is_not_removed() returns trigger language plpgsql as $$ begin return null; end $$;
+     create trigger usage_not_removed after insert on usage referencing new table as added
+     for each statement execute function usage_is_not_removed();
+     delete from kysely_migration where name = '038-guarded-partitions';
+     update usage_retention set kept_since = 86400000`,
+  );
+  assert.deepEqual((await openReplica(t, url)).store.migrated, ['038-guarded-partitions']);
+  const looking = await server.sql(
+    url,
+    `select relname from pg_trigger join pg_class on pg_class.oid = tgrelid where tgname = 'usage_not_removed' order by 1`,
+  );
+  assert.match(JSON.stringify(looking), /^\[\{"relname":"usage_before_\d{4}_\d\d"\},\{"relname":"usage_default"\}\]$/);
+  await assert.rejects(server.sql(url, 'update usage_retention set kept_since = 0'), /usage_retention only grows/);
+});
 
 test('while a process of an earlier version runs, its database is not brought up to date, and it says so', async (t) => {
   const url = await server.createDatabase();
@@ -104,5 +128,6 @@ test('while a process of an earlier version runs, its database is not brought up
     '034-peer-messages',
     '035-usage-retention',
     '036-fallbacks',
+    '038-guarded-partitions',
   ]);
 });
