@@ -203,7 +203,7 @@ const endTexts = ['<|im_end|>', '<|endoftext|>', '</s>', '<|eot_id|>', '<|end_of
 
 function findBinary(root: string): string {
   try {
-    const output = execFileSync(process.execPath, [join(root, 'scripts', 'llama-server.mjs')], {
+    const output = execFileSync(process.execPath, [join(root, 'scripts', 'llama-server.mjs'), '--full'], {
       encoding: 'utf8',
       stdio: ['ignore', 'pipe', 'inherit'],
     });

@@ -1,18 +1,23 @@
 // Finds a llama-server, or builds one: prints its path. Plain JavaScript with nothing but Node's own modules.
 //
 // In this order: `LLAMA_SERVER` from the environment; one on the PATH; the one that was built before; a build of the source
-// that node-llama-cpp carries (llama.cpp, MIT), once per revision and kind of processor, beside the model cache. The build
-// needs git, cmake and a C++ compiler, and no network.
+// that node-llama-cpp carries (llama.cpp, MIT), once per revision, beside the model cache. The build needs git, cmake and a C++
+// compiler, and no network. Only the server itself is compiled, and uses the libraries that node-llama-cpp carries; where that
+// fails, and with `--full`, everything is, for this kind of processor.
 import { spawn, spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
+import { platforms } from './package/platforms.mjs';
 import { fail, isStarted, root, say, setup } from './setup.mjs';
 
-/** The path of a llama-server that runs. Leaves the process with one line and code 69 when there can be none. */
-export async function llamaServer() {
+/**
+ * The path of a llama-server that runs. Leaves the process with one line and code 69 when there can be none. `full`: one whose
+ * speed can be compared and served with, in which everything is compiled for this processor.
+ */
+export async function llamaServer({ full = false } = {}) {
   const named = process.env.LLAMA_SERVER;
   if (named) {
     const file = path.resolve(named);
@@ -22,29 +27,69 @@ export async function llamaServer() {
   const found = onPath('llama-server').find(runs);
   if (found !== undefined) return found;
   if (!fs.existsSync(bundle)) setup();
-  const built = path.join(targetFolder(), binaryName);
-  if (runs(built)) return built;
-  await build();
-  return built;
+  const ways = full ? [everything()] : [serverAlone(), everything()];
+  return builtBefore(ways) ?? (await build(ways));
 }
 
 /**
- * The same instruction sets as the embedded engine, whose binding loads the ggml build that fits the processor best
- * (`GGML_NATIVE`), so that the two can be compared. OpenMP stays on, as everybody builds llama-server: the binding has none.
- * One file, without TLS (cpp-httplib would look for OpenSSL) and without the web page (it would be fetched).
+ * A way to build one. `folder`: where it is kept; `files`: where its CMakeLists.txt is; `options` of cmake; `libraries`: what lies
+ * beside the program. `source` is the clone of llama.cpp, `done` the folder that becomes `folder`.
+ * @typedef {{
+ *   folder: string, libraries: readonly string[], files: (source: string) => string,
+ *   options: (source: string, done: string) => Readonly<Record<string, string>>,
+ * }} Way
  */
-const options = {
-  CMAKE_BUILD_TYPE: 'Release',
-  BUILD_SHARED_LIBS: 'OFF',
-  GGML_NATIVE: 'ON',
-  GGML_CCACHE: 'OFF',
-  LLAMA_OPENSSL: 'OFF',
-  LLAMA_BUILD_UI: 'OFF',
-  LLAMA_USE_PREBUILT_UI: 'OFF',
-  LLAMA_BUILD_TESTS: 'OFF',
-  LLAMA_BUILD_EXAMPLES: 'OFF',
-  LLAMA_BUILD_APP: 'OFF',
-};
+
+/** Without TLS (cpp-httplib would look for OpenSSL) and without the web page (it would be fetched). */
+const optionsOfBoth = { CMAKE_BUILD_TYPE: 'Release', LLAMA_BUILD_UI: 'OFF', LLAMA_USE_PREBUILT_UI: 'OFF' };
+
+/**
+ * The server alone, in a ninth of the time: the libraries that it uses were compiled from the same source for several instruction
+ * sets, and it loads the ones that fit best, as the embedded engine does. They have no OpenMP.
+ * @returns {Way}
+ */
+function serverAlone() {
+  return {
+    folder: `${keptFolder()}-linked`,
+    libraries: carriedLibraries(),
+    files: () => path.join(root, 'scripts', 'llama-server'),
+    options: (source, done) => ({ ...optionsOfBoth, SOURCE: source, LIBRARIES: done }),
+  };
+}
+
+/**
+ * Everything, in one file. The same instruction sets as the embedded engine, whose binding loads the ggml build that fits the
+ * processor best (`GGML_NATIVE`), so that the two can be compared. OpenMP stays on, as everybody builds llama-server.
+ * @returns {Way}
+ */
+function everything() {
+  // What only this processor runs must not be found by another that shares the folder.
+  const processor = createHash('sha256').update(processorTraits()).digest('hex').slice(0, 8);
+  const options = {
+    ...optionsOfBoth,
+    BUILD_SHARED_LIBS: 'OFF',
+    GGML_NATIVE: 'ON',
+    GGML_CCACHE: 'OFF',
+    LLAMA_OPENSSL: 'OFF',
+    LLAMA_BUILD_TESTS: 'OFF',
+    LLAMA_BUILD_EXAMPLES: 'OFF',
+    LLAMA_BUILD_APP: 'OFF',
+  };
+  return { folder: `${keptFolder()}-${processor}`, libraries: [], files: (source) => source, options: () => options };
+}
+
+/** None where node-llama-cpp has no binaries for this platform; the build fails then. */
+function carriedLibraries() {
+  const { engine } = platforms.find(({ os: system, cpu }) => system === process.platform && cpu === process.arch) ?? {};
+  if (engine === undefined) return [];
+  const folder = path.join(root, 'node_modules', engine, 'bins', path.basename(engine));
+  if (!fs.existsSync(folder)) return [];
+  const names = fs.readdirSync(folder).filter((name) => /\.(so|dylib|dll|metal|metallib)$/.test(name));
+  return names.map((name) => path.join(folder, name));
+}
+
+const binaryOf = ({ folder }) => path.join(folder, binaryName);
+const builtBefore = (ways) => ways.map(binaryOf).find(runs);
 
 const binaryName = process.platform === 'win32' ? 'llama-server.exe' : 'llama-server';
 const bundle = path.join(root, 'node_modules', 'node-llama-cpp', 'llama', 'gitRelease.bundle');
@@ -52,34 +97,34 @@ const heartbeatMs = 5_000;
 const silenceMs = 60_000;
 const signals = ['SIGINT', 'SIGTERM', 'SIGHUP'];
 
-/** Builds in a folder of its own and renames: a process that is killed leaves nothing that looks whole. */
-async function build() {
+/**
+ * The program, by the first of the ways that leads to one. Builds in a folder of its own and renames: a process that is killed
+ * leaves nothing that looks whole.
+ */
+async function build(ways) {
   requireTools();
-  const target = targetFolder();
-  fs.mkdirSync(path.dirname(target), { recursive: true });
-  const lock = `${target}.lock`;
-  if (!(await locked(lock, () => runs(path.join(target, binaryName))))) return;
+  const kept = keptFolder();
+  fs.mkdirSync(path.dirname(kept), { recursive: true });
+  const lock = `${kept}.lock`;
+  if (!(await locked(lock, () => builtBefore(ways) !== undefined))) return builtBefore(ways);
   const heartbeat = setInterval(() => touch(lock), heartbeatMs);
-  const work = `${target}.building-${process.pid}`;
+  const work = `${kept}.building-${process.pid}`;
   // A signal that stops this process stops the compiler too, and leaves no lock.
   const stopping = new AbortController();
   const stop = () => stopping.abort();
   for (const signal of signals) process.on(signal, stop);
   let failure;
   try {
-    for (const left of leftovers(target)) fs.rmSync(left, { recursive: true, force: true });
-    await compile(work, stopping.signal);
-    const done = path.join(work, 'done');
-    fs.mkdirSync(done);
-    const binary = ['bin', path.join('bin', 'Release')]
-      .map((folder) => path.join(work, 'build', folder, binaryName))
-      .find((file) => fs.existsSync(file));
-    if (binary === undefined || !runs(binary)) throw new Error('what was built does not run');
-    fs.renameSync(binary, path.join(done, binaryName));
-    fs.copyFileSync(path.join(work, 'source', 'LICENSE'), path.join(done, 'LICENSE'));
-    fs.writeFileSync(path.join(done, 'build.json'), `${JSON.stringify({ revision: revision(), options }, null, 2)}\n`);
-    fs.rmSync(target, { recursive: true, force: true });
-    fs.renameSync(done, target);
+    for (const left of leftovers(kept)) fs.rmSync(left, { recursive: true, force: true });
+    fs.mkdirSync(work);
+    say(`llama-server  is built once from the source in node-llama-cpp (${revision().slice(0, 8)}), in ${work}`);
+    await run('git', ['clone', '--quiet', bundle, path.join(work, 'source')], stopping.signal);
+    for (const way of ways) {
+      failure = await compile(way, work, stopping.signal).catch((error) => error);
+      if (failure === undefined) return binaryOf(way);
+      if (stopping.signal.aborted) break;
+      if (way !== ways.at(-1)) say(`llama-server  cannot use the libraries in node-llama-cpp: ${failure.message}`);
+    }
   } catch (error) {
     failure = error;
   } finally {
@@ -88,25 +133,34 @@ async function build() {
     fs.rmSync(work, { recursive: true, force: true });
     fs.rmSync(lock, { force: true });
   }
-  if (failure === undefined) return;
-  fail(`llama-server could not be built: ${failure.message}. Set LLAMA_SERVER to one that you have.`);
+  return fail(`llama-server could not be built: ${failure.message}. Set LLAMA_SERVER to one that you have.`);
 }
 
-async function compile(work, stopping) {
-  const [source, output] = [path.join(work, 'source'), path.join(work, 'build')];
-  fs.mkdirSync(work);
-  say(`llama-server  is built once from the source in node-llama-cpp (${revision().slice(0, 8)}), in ${work}`);
+async function compile(way, work, stopping) {
+  const [source, output, done] = ['source', 'build', 'done'].map((name) => path.join(work, name));
+  for (const folder of [output, done]) fs.rmSync(folder, { recursive: true, force: true });
+  fs.mkdirSync(done);
+  for (const library of way.libraries) fs.copyFileSync(library, path.join(done, path.basename(library)));
   const startedAt = Date.now();
-  await run('git', ['clone', '--quiet', bundle, source], stopping);
   const ninja = onPath('ninja').length > 0 ? ['-G', 'Ninja'] : [];
+  const options = way.options(source, done);
   const definitions = Object.entries(options).map(([name, value]) => `-D${name}=${value}`);
-  await run('cmake', ['-S', source, '-B', output, ...ninja, ...definitions], stopping);
+  await run('cmake', ['-S', way.files(source), '-B', output, ...ninja, ...definitions], stopping);
   // The largest files take more than 1 GB to compile.
   const jobs = Math.max(1, Math.min(os.availableParallelism(), Math.floor(os.totalmem() / 1.5e9)));
   const args = ['--build', output, '--config', 'Release', '--target', 'llama-server', '--parallel', String(jobs)];
   const progress = showProgress();
   await run('cmake', args, stopping, progress.line);
   progress.end();
+  const binary = ['bin', path.join('bin', 'Release')]
+    .map((folder) => path.join(output, folder, binaryName))
+    .find((file) => fs.existsSync(file));
+  if (binary !== undefined) fs.renameSync(binary, path.join(done, binaryName));
+  if (!runs(path.join(done, binaryName))) throw new Error('what was built does not run');
+  fs.copyFileSync(path.join(source, 'LICENSE'), path.join(done, 'LICENSE'));
+  fs.writeFileSync(path.join(done, 'build.json'), `${JSON.stringify({ revision: revision(), options }, null, 2)}\n`);
+  fs.rmSync(way.folder, { recursive: true, force: true });
+  fs.renameSync(done, way.folder);
   say(`llama-server  built in ${Math.round((Date.now() - startedAt) / 1000)} s`);
 }
 
@@ -212,9 +266,9 @@ function isRunning(pid) {
 }
 
 /** Folders of builds that were killed. */
-function leftovers(target) {
-  const folder = path.dirname(target);
-  const prefix = `${path.basename(target)}.building-`;
+function leftovers(kept) {
+  const folder = path.dirname(kept);
+  const prefix = `${path.basename(kept)}.building-`;
   return fs
     .readdirSync(folder)
     .filter((name) => name.startsWith(prefix) && !isRunning(Number(name.slice(prefix.length))))
@@ -235,10 +289,9 @@ function requireTools() {
   );
 }
 
-/** What only this processor runs must not be found by another that shares the folder. */
-function targetFolder() {
-  const processor = createHash('sha256').update(processorTraits()).digest('hex').slice(0, 8);
-  const name = `llama-server-${revision().slice(0, 12)}-${process.platform}-${process.arch}-${processor}`;
+/** The beginning of the paths of what is kept. */
+function keptFolder() {
+  const name = `llama-server-${revision().slice(0, 12)}-${process.platform}-${process.arch}`;
   return path.join(path.dirname(modelFolder()), name);
 }
 
@@ -290,4 +343,5 @@ function unavailable(line) {
   process.exit(69);
 }
 
-if (isStarted(import.meta.url)) process.stdout.write(`${await llamaServer()}\n`);
+if (isStarted(import.meta.url))
+  process.stdout.write(`${await llamaServer({ full: process.argv.includes('--full') })}\n`);

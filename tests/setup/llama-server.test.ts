@@ -12,7 +12,7 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { afterEach, beforeEach, test } from 'node:test';
 
 import { until } from '../support/service.ts';
@@ -40,13 +40,15 @@ function program(name: string, lines: string, where = tools): string {
 
 const answers = 'exit 0';
 
-/** git and cmake that leave behind what a build leaves behind; each build is noted. */
-function standIns(building = 'sleep 0.3'): void {
+/** git and cmake that leave behind what a build leaves behind; each build is noted. `configuring` comes before it, with the arguments. */
+function standIns(building = 'sleep 0.3', configuring = ''): void {
   program('git', 'for last; do :; done; mkdir -p "$last"; echo MIT > "$last/LICENSE"');
   program('c++', answers);
   program(
     'cmake',
-    `[ "$1" = --build ] || { mkdir -p "$4"; exit 0; }
+    `[ "$1" = --build ] || {
+${configuring}
+mkdir -p "$4"; exit 0; }
 echo build >> '${folder}/builds'
 ${building}
 mkdir -p "$2/bin"
@@ -55,9 +57,9 @@ chmod 755 "$2/bin/llama-server"`,
   );
 }
 
-function start(environment: Readonly<Record<string, string>> = {}) {
+function start(environment: Readonly<Record<string, string>> = {}, args: readonly string[] = []) {
   const { LLAMA_SERVER: _, ...variables } = process.env;
-  const child = spawn(process.execPath, [script], {
+  const child = spawn(process.execPath, [script, ...args], {
     env: { ...variables, PATH: tools, TOKENHOUSE_MODEL_DIR: join(folder, 'cache', 'models'), ...environment },
     stdio: ['ignore', 'pipe', 'pipe'],
   });
@@ -74,7 +76,7 @@ function start(environment: Readonly<Record<string, string>> = {}) {
   return { child, ended };
 }
 
-const run = (environment?: Readonly<Record<string, string>>) => start(environment).ended;
+const run = (environment?: Readonly<Record<string, string>>, ...args: string[]) => start(environment, args).ended;
 const builds = (): number =>
   existsSync(join(folder, 'builds')) ? readFileSync(join(folder, 'builds'), 'utf8').trim().split('\n').length : 0;
 const cached = (): readonly string[] => (existsSync(join(folder, 'cache')) ? readdirSync(join(folder, 'cache')) : []);
@@ -127,6 +129,39 @@ test('builds once, also when two start at the same time, and then finds it', { s
   assert.equal(cached().length, 1, 'no lock and no folder of the build is left');
 });
 
+test('the server alone is compiled, and lies beside the libraries that node-llama-cpp carries', { skip }, async () => {
+  standIns('true', `[ "$2" = '${inRepository('scripts/llama-server')}' ] || exit 3`);
+  const { code, path, lines } = await run();
+  assert.equal(code, 0, lines.join('\n'));
+  const names = readdirSync(dirname(path));
+  for (const wanted of [/llama-common/, /ggml-base/, /ggml-cpu/, /^LICENSE$/])
+    assert.ok(
+      names.some((name) => wanted.test(name)),
+      `${wanted} is in ${names.join(', ')}`,
+    );
+});
+
+test('everything is compiled where the libraries cannot be used, once, and with --full', { skip }, async () => {
+  const alone = `[ "$2" = '${inRepository('scripts/llama-server')}' ]`;
+  standIns('true', `if ${alone}; then echo no such symbol; exit 2; fi`);
+  const first = await run();
+  assert.equal(first.code, 0, first.lines.join('\n'));
+  assert.ok(first.lines.some((line) => /cannot use the libraries .*: cmake ended with code 2/.test(line)));
+  assert.deepEqual(readdirSync(dirname(first.path)), ['LICENSE', 'build.json', 'llama-server']);
+  assert.deepEqual(await run(), { code: 0, path: first.path, lines: [] });
+  assert.deepEqual(await run({}, '--full'), { code: 0, path: first.path, lines: [] });
+  assert.equal(builds(), 1);
+});
+
+test('with --full what was compiled alone does not count', { skip }, async () => {
+  standIns('true');
+  const alone = await run();
+  const full = await run({}, '--full');
+  assert.deepEqual([alone.code, full.code], [0, 0], full.lines.join('\n'));
+  assert.notEqual(full.path, alone.path);
+  assert.equal(builds(), 2);
+});
+
 test(
   'a build that is killed leaves nothing that is taken for whole, and the next one cleans up',
   { skip },
@@ -167,6 +202,7 @@ test('a build that is stopped takes its compiler along and leaves nothing', { sk
 
 test('a build that fails: 1, with the last words of the tool', { skip }, async () => {
   standIns('echo no such header; exit 2');
+  // Both ways.
   const { code, path, lines } = await run();
   assert.deepEqual([code, path], [1, '']);
   assert.ok(lines.some((line) => line.includes('no such header')));
