@@ -99,7 +99,8 @@ describe('what a reader keeps back', () => {
     return { held, left };
   }
   const mebibyte = 2 ** 20;
-  const repeated = (text: string) => Array.from({ length: Math.ceil(mebibyte / text.length) }, () => text);
+  const repeated = (text: string, length = mebibyte) =>
+    Array.from({ length: Math.ceil(length / text.length) }, () => text);
 
   test('a megabyte of half marks is kept no longer than a mark', () => {
     for (const [format, half] of [
@@ -116,6 +117,7 @@ describe('what a reader keeps back', () => {
   });
 
   test('what begins like a call is given up at a bound, and the rest of it is read on', () => {
+    const bound = 64 * 1024;
     for (const [format, start, rest] of [
       ['hermes', '<tool_call>{"name": "', 'x'],
       ['hermes', '<tool_call>{"arguments": [', '['],
@@ -125,9 +127,9 @@ describe('what a reader keeps back', () => {
       ['deepseek', '<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>', 'n'],
       ['harmony', '<|channel|>', 'c'],
     ] as const) {
-      const { held } = heldMax([start, ...repeated(rest)], { format });
-      assert.ok(held <= 64 * 1024 + 1024, `${format} ${start} ${held}`);
-      const all = [start, ...repeated(rest), '<tool_call>{"name": "now"}</tool_call>'];
+      const { held } = heldMax([start, ...repeated(rest, 4 * bound)], { format });
+      assert.ok(held <= bound + 1024, `${format} ${start} ${held}`);
+      const all = [start, ...repeated(rest, 4 * bound), '<tool_call>{"name": "now"}</tool_call>'];
       if (format === 'hermes') assert.equal(read(all, { format }).at(-2)?.type, 'tool-call');
     }
   });
