@@ -18,7 +18,12 @@ export function setup() {
   if (!fs.existsSync(stamp) || fs.readFileSync(stamp, 'utf8') !== wanted) {
     say(`python   installing the official clients below ${folder}`);
     run('python3', ['-m', 'venv', '--clear', folder], remedy);
-    run(python, ['-m', 'pip', 'install', '--quiet', '-r', requirements], 'the Python registry must be reachable');
+    // What is imported is compiled then, and most of what they carry never is.
+    run(
+      python,
+      ['-m', 'pip', 'install', '--quiet', '--no-compile', '-r', requirements],
+      'the Python registry must be reachable',
+    );
     fs.writeFileSync(stamp, wanted);
   }
   return { PYTHON_OF_CLIENTS: python };
