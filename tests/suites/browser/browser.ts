@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
+import { after } from 'node:test';
 import type { TestContext } from 'node:test';
 
 import axe from 'axe-core';
@@ -7,25 +8,64 @@ import type { AxeResults } from 'axe-core';
 import { chromium } from 'playwright-core';
 import type { Browser, BrowserContext, Page } from 'playwright-core';
 
-export const looks = (['light', 'dark'] as const).flatMap((colorScheme) =>
-  [360, 1280].map((width) => ({ colorScheme, width, name: `${colorScheme}, ${width} px` })),
-);
-export type Look = (typeof looks)[number];
+/** What a page is looked at in: one colour scheme or both, on a phone or on a desktop. */
+export interface Look {
+  readonly colorSchemes: readonly ('light' | 'dark')[];
+  readonly width: number;
+  readonly name: string;
+}
 
-/** Debian's Chromium, or the one that the setup has found, without a window. Closed with the test. */
+const widths = [360, 1280];
+
+export const looks: readonly Look[] = (['light', 'dark'] as const).flatMap((colorScheme) =>
+  widths.map((width) => ({ colorSchemes: [colorScheme], width, name: `${colorScheme}, ${width} px` })),
+);
+
+/** A page changes its colours while it is open, so that both are seen for one load of it. Its width may decide what it begins with. */
+export const looksInBoth: readonly Look[] = widths.map((width) => ({
+  colorSchemes: ['light', 'dark'],
+  width,
+  name: `light and dark, ${width} px`,
+}));
+
+/** A browser of one test, closed with it. */
 export async function openBrowser(t: Pick<TestContext, 'after'>, args: string[] = []): Promise<Browser> {
-  // The tests may run as root, or in a container, where Chromium has no sandbox; it sees our own pages alone.
-  const executablePath = process.env['TOKENHOUSE_TEST_CHROMIUM']!;
-  const browser = await chromium.launch({ executablePath, chromiumSandbox: false, args });
+  const browser = await launch(args);
   t.after(() => browser.close());
   return browser;
 }
+
+/** One browser for all tests of a file, which share neither cookies nor caches in it: to start it takes a second of processor. */
+export function browserOfFile(): () => Promise<Browser> {
+  let opened: Promise<Browser> | undefined;
+  after(async () => await (await opened)?.close());
+  return () => (opened ??= launch([]));
+}
+
+/** Debian's Chromium, or the one that the setup has found, without a window. */
+async function launch(args: string[]): Promise<Browser> {
+  // The tests may run as root, or in a container, where Chromium has no sandbox; it sees our own pages alone.
+  const executablePath = process.env['TOKENHOUSE_TEST_CHROMIUM']!;
+  return await chromium.launch({ executablePath, chromiumSandbox: false, args });
+}
+
+/**
+ * Without motion a change of colour still takes a millisecond (web/src/styles/base.css), and so a frame, which a busy machine draws late.
+ */
+const atRest = `Promise.all(
+  document
+    .getAnimations()
+    .filter(({ effect, playState }) => playState === 'running' && effect.getComputedTiming().endTime !== Infinity)
+    .map(({ finished }) => finished.catch(() => {})),
+)`;
 
 /** Somebody at a browser of their own, with cookies of their own. Whatever the browser complains of is a failure. */
 export class Person {
   readonly page: Page;
   readonly context: BrowserContext;
   readonly #look: Look;
+  /** The first is the one that is shown. */
+  #colorSchemes: Look['colorSchemes'];
   readonly #complaints: string[] = [];
   readonly #expected: number[] = [];
   readonly #forgiven: RegExp[] = [];
@@ -34,6 +74,7 @@ export class Person {
     this.context = context;
     this.page = page;
     this.#look = look;
+    this.#colorSchemes = look.colorSchemes;
     page.on('pageerror', (error) => {
       if (!this.#forgiven.some((words) => words.test(error.message)))
         this.#complaints.push(`error of a script: ${error.message}`);
@@ -55,9 +96,9 @@ export class Person {
   }
 
   static async at(browser: Browser, look: Look, ownOrigins: readonly string[], locale = 'en-US'): Promise<Person> {
-    const { colorScheme, width } = look;
+    const { colorSchemes, width } = look;
     const context = await browser.newContext({
-      colorScheme,
+      colorScheme: colorSchemes[0]!,
       locale,
       viewport: { width, height: 800 },
       reducedMotion: 'reduce',
@@ -103,12 +144,24 @@ export class Person {
     await this.page.getByText(text).first().waitFor();
   }
 
-  /** What axe finds serious, what does not fit the screen, and what the browser has complained of until now. */
+  /**
+   * What axe finds serious, what does not fit the screen, and what the browser has complained of until now; of a look in both colour
+   * schemes in both. The next page is opened in the one that was looked at last, so that each is loaded in both as well.
+   */
   async look(withAxe = true): Promise<void> {
+    await this.page.waitForLoadState('load');
+    for (const [at, colorScheme] of this.#colorSchemes.entries()) {
+      if (at > 0) await this.page.emulateMedia({ colorScheme });
+      await this.#lookIn(colorScheme, withAxe);
+    }
+    this.#colorSchemes = this.#colorSchemes.toReversed();
+  }
+
+  async #lookIn(colorScheme: string, withAxe: boolean): Promise<void> {
     const { page } = this;
-    await page.waitForLoadState('load');
-    await this.#photograph();
-    const where = `${page.url()}, ${JSON.stringify(page.viewportSize())}`;
+    await page.evaluate(atRest);
+    await this.#photograph(colorScheme);
+    const where = `${page.url()}, ${colorScheme}, ${JSON.stringify(page.viewportSize())}`;
     if (withAxe) await this.#checkAccess(where);
     const [wide, screen] = (await page.evaluate(
       '[document.documentElement.scrollWidth, document.documentElement.clientWidth]',
@@ -119,8 +172,9 @@ export class Person {
 
   async #checkAccess(where: string): Promise<void> {
     const { page } = this;
-    await page.evaluate(axe.source);
-    const { violations } = (await page.evaluate('axe.run()')) as AxeResults;
+    // Half a megabyte of program: once for each document.
+    if ((await page.evaluate('typeof axe')) === 'undefined') await page.evaluate(axe.source);
+    const { violations } = (await page.evaluate("axe.run({ resultTypes: ['violations'] })")) as AxeResults;
     const serious = violations.filter(({ impact }) => impact === 'serious' || impact === 'critical');
     assert.deepEqual(
       serious.map(({ id, nodes }) => [id, nodes.map(({ html, failureSummary }) => `${html}: ${failureSummary}`)]),
@@ -130,10 +184,10 @@ export class Person {
   }
 
   /** For a person who wants to see it too. */
-  async #photograph(): Promise<void> {
+  async #photograph(colorScheme: string): Promise<void> {
     const folder = process.env['TOKENHOUSE_SCREENSHOTS'];
     if (folder === undefined) return;
-    const name = `${new URL(this.page.url()).pathname.replaceAll('/', '_')}-${this.#look.name.replaceAll(/\W+/g, '-')}-${Date.now()}.png`;
+    const name = `${new URL(this.page.url()).pathname.replaceAll('/', '_')}-${colorScheme}-${this.#look.width}-px-${Date.now()}.png`;
     await this.page.screenshot({ path: join(folder, name), fullPage: true });
   }
 

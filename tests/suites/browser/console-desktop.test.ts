@@ -1,4 +1,5 @@
-/** Every page of the console in its dark colours. */
+/** Every page of the console on a desktop. */
+import { looksInBoth } from './browser.ts';
 import { sweepPages } from './console-sweep.ts';
 
-sweepPages('dark');
+sweepPages(looksInBoth.find(({ width }) => width === 1280)!);

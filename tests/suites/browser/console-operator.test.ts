@@ -3,14 +3,15 @@ import assert from 'node:assert/strict';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import type { TestContext } from 'node:test';
 
 import { Server } from '../../app/discovery/scene.ts';
 import { report } from '../../app/workers/workers.ts';
 import { noFeatures, scriptedModel, TestService, until } from '../../support/service.ts';
 import { owner, Visitor } from '../../support/visitor.ts';
-import { looks, openBrowser, Person } from './browser.ts';
+import { browserOfFile, looks, Person } from './browser.ts';
 import type { Look } from './browser.ts';
+
+const openBrowser = browserOfFile();
 
 const service = new TestService({ config: '' });
 const visitor = new Visitor(service);
@@ -56,13 +57,8 @@ after(async () => {
 const desktop = looks.find(({ name }) => name === 'light, 1280 px')!;
 const phone = looks.find(({ name }) => name === 'dark, 360 px')!;
 
-async function signedIn(
-  t: TestContext,
-  path: string,
-  who: { email: string; password: string } = owner,
-  look: Look = desktop,
-) {
-  const person = await Person.at(await openBrowser(t), look, [service.accountUrl, service.url]);
+async function signedIn(path: string, who: { email: string; password: string } = owner, look: Look = desktop) {
+  const person = await Person.at(await openBrowser(), look, [service.accountUrl, service.url]);
   await person.page.goto(`${service.accountUrl}/sign-in?next=${encodeURIComponent(path)}`);
   await person.fill('E-mail address', who.email);
   await person.fill('Password', who.password);
@@ -75,8 +71,8 @@ const chat = (key: string): Promise<Response> =>
   service.chat({ model: 'demo', messages: [{ role: 'user', content: 'hi' }] }, { key });
 
 for (const look of [desktop, phone])
-  test(`an account is made, gets credit, is suspended and works again, and is deleted: ${look.name}`, async (t) => {
-    const person = await signedIn(t, '/operator/accounts', owner, look);
+  test(`an account is made, gets credit, is suspended and works again, and is deleted: ${look.name}`, async () => {
+    const person = await signedIn('/operator/accounts', owner, look);
     const { page } = person;
     /** Sends the form of the dialog, and waits until it is closed. */
     const confirm = async (action: string): Promise<void> => {
@@ -183,8 +179,8 @@ for (const look of [desktop, phone])
     await person.leave();
   });
 
-test('an account is found by the address of a member, whose second factor is reset', async (t) => {
-  const person = await signedIn(t, '/operator/accounts');
+test('an account is found by the address of a member, whose second factor is reset', async () => {
+  const person = await signedIn('/operator/accounts');
   const { page } = person;
   await page.locator('[data-row]').first().waitFor();
   await page.keyboard.press('/');
@@ -206,10 +202,10 @@ test('an account is found by the address of a member, whose second factor is res
   await person.leave();
 });
 
-test('an account pays another price once its effect was seen, and the list price again when it ends', async (t) => {
+test('an account pays another price once its effect was seen, and the list price again when it ends', async () => {
   const answer = await service.chat({ model: 'demo', messages: [{ role: 'user', content: 'hi' }] });
   assert.equal(answer.status, 200, await answer.text());
-  const person = await signedIn(t, '/operator/catalogue');
+  const person = await signedIn('/operator/catalogue');
   const { page } = person;
   await page.getByRole('link', { name: 'Demo' }).click();
   await page.getByRole('button', { name: 'Set a price for an account' }).click();
@@ -258,13 +254,13 @@ test('an account pays another price once its effect was seen, and the list price
   await person.leave();
 });
 
-test('the system shows a backend that fails as ejected, with the figures of the API, and says when it is stale', async (t) => {
+test('the system shows a backend that fails as ejected, with the figures of the API, and says when it is stale', async () => {
   await until(async () => {
     await service.chat({ model: 'demo', messages: [{ role: 'user', content: 'hi' }] });
     const { data } = await visitor.get('/v1/admin/backends');
     return data.some((backend: { name: string; ejected: boolean }) => backend.name === 'broken' && backend.ejected);
   });
-  const person = await signedIn(t, '/operator/system');
+  const person = await signedIn('/operator/system');
   const { page } = person;
   const row = page.getByRole('row', { name: /broken/ });
   await until(async () => {
@@ -294,7 +290,7 @@ test('the system shows a backend that fails as ejected, with the figures of the 
 test('the system shows where backends come from: a file that is missing is a finding, until it is there and its server is in use', async (t) => {
   const server = await Server.start('found');
   t.after(() => server.upstream.close());
-  const person = await signedIn(t, '/operator/system');
+  const person = await signedIn('/operator/system');
   const { page } = person;
   const row = page.getByRole('table', { name: 'Where backends come from' }).getByRole('row', { name: /fleet/ });
   await row.getByText('fault', { exact: true }).waitFor();
@@ -314,9 +310,9 @@ test('the system shows where backends come from: a file that is missing is a fin
   await person.leave();
 });
 
-test('a mail is read as text, and the audit log says who did what', async (t) => {
+test('a mail is read as text, and the audit log says who did what', async () => {
   await visitor.ask('POST', '/v1/invites', { email: 'nobody@example.org', role: 'viewer' });
-  const person = await signedIn(t, '/operator/outbox');
+  const person = await signedIn('/operator/outbox');
   const { page } = person;
   await page.locator('[data-row]', { hasText: 'nobody@example.org' }).getByRole('link').click();
   await page
@@ -347,8 +343,8 @@ test('a mail is read as text, and the audit log says who did what', async (t) =>
   await person.leave();
 });
 
-test('a page that fails leaves the shell, and nobody but an operator sees the pages of operators', async (t) => {
-  const person = await signedIn(t, '/operator/system');
+test('a page that fails leaves the shell, and nobody but an operator sees the pages of operators', async () => {
+  const person = await signedIn('/operator/system');
   const { page } = person;
   await page.route('**/v1/admin/system', (route) => route.fulfill({ json: { object: 'system' } }));
   person.forgives(/Cannot read properties|The above error|TypeError/);
@@ -359,7 +355,7 @@ test('a page that fails leaves the shell, and nobody but an operator sees the pa
   await page.getByRole('heading', { name: 'Accounts' }).waitFor();
   await person.leave();
 
-  const other = await signedIn(t, '/', member);
+  const other = await signedIn('/', member);
   await other.page.getByRole('link', { name: 'Keys', exact: true }).waitFor();
   assert.equal(await other.page.locator('a[href^="/operator"]').count(), 0);
   for (const path of [

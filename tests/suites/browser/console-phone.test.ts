@@ -1,4 +1,5 @@
-/** Every page of the console in its light colours. */
+/** Every page of the console on a phone. */
+import { looksInBoth } from './browser.ts';
 import { sweepPages } from './console-sweep.ts';
 
-sweepPages('light');
+sweepPages(looksInBoth.find(({ width }) => width === 360)!);

@@ -2,12 +2,13 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { after, before, test } from 'node:test';
-import type { TestContext } from 'node:test';
 
 import { scriptedModel, TestService, until } from '../../support/service.ts';
 import { owner, Visitor } from '../../support/visitor.ts';
-import { looks, openBrowser, Person } from './browser.ts';
+import { browserOfFile, looks, Person } from './browser.ts';
 import type { Look } from './browser.ts';
+
+const openBrowser = browserOfFile();
 
 const service = new TestService({ config: '' });
 /** Markup, a long word, and the other direction of writing, as a model may write them. */
@@ -40,8 +41,8 @@ after(() => service.dispose());
 const lookNamed = (wanted: string): Look => looks.find(({ name }) => name === wanted)!;
 
 /** Signed in, at a page. */
-async function personAt(t: TestContext, path: string, look = lookNamed('light, 1280 px')): Promise<Person> {
-  const person = await Person.at(await openBrowser(t), look, [service.accountUrl, service.url]);
+async function personAt(path: string, look = lookNamed('light, 1280 px')): Promise<Person> {
+  const person = await Person.at(await openBrowser(), look, [service.accountUrl, service.url]);
   const { page } = person;
   await page.goto(`${service.accountUrl}/sign-in?next=${encodeURIComponent(path)}`);
   await person.fill('E-mail address', owner.email);
@@ -71,8 +72,8 @@ async function ask(person: Person, text: string, label = 'Message'): Promise<voi
     .waitFor();
 }
 
-test('each family streams with a key that the page has made, and shows reasoning, figures, the exact cost and the receipt', async (t) => {
-  const person = await personAt(t, '/playground');
+test('each family streams with a key that the page has made, and shows reasoning, figures, the exact cost and the receipt', async () => {
+  const person = await personAt('/playground');
   const { page } = person;
   await person.reads('Ask something, or begin with an example');
   await person.look();
@@ -115,9 +116,9 @@ test('each family streams with a key that the page has made, and shows reasoning
   await person.leave();
 });
 
-test('a tool is called, its result is edited and sent back, and sent anew', async (t) => {
+test('a tool is called, its result is edited and sent back, and sent anew', async () => {
   for (const family of ['chat', 'responses', 'messages']) {
-    const person = await personAt(t, `/playground${family === 'chat' ? '' : `?family=${family}`}`);
+    const person = await personAt(`/playground${family === 'chat' ? '' : `?family=${family}`}`);
     const { page } = person;
     await makeKey(person);
     await person.press('A tool that you answer for');
@@ -142,8 +143,8 @@ test('a tool is called, its result is edited and sent back, and sent anew', asyn
   }
 });
 
-test('an answer follows a JSON Schema; what is no JSON is said before it is sent', async (t) => {
-  const person = await personAt(t, '/playground');
+test('an answer follows a JSON Schema; what is no JSON is said before it is sent', async () => {
+  const person = await personAt('/playground');
   const { page } = person;
   await makeKey(person);
   await person.press('An answer as JSON Schema says');
@@ -164,8 +165,8 @@ test('an answer follows a JSON Schema; what is no JSON is said before it is sent
   await person.leave();
 });
 
-test('stopping ends the request: what was generated until then is charged', async (t) => {
-  const person = await personAt(t, '/playground');
+test('stopping ends the request: what was generated until then is charged', async () => {
+  const person = await personAt('/playground');
   const { page } = person;
   await makeKey(person);
   await page.getByRole('textbox', { name: 'Message' }).fill('slowly');
@@ -188,8 +189,8 @@ test('stopping ends the request: what was generated until then is charged', asyn
 });
 
 for (const look of looks.filter(({ name }) => name === 'dark, 360 px' || name === 'light, 1280 px'))
-  test(`three models answer side by side, also with what wants to take effect: ${look.name}`, async (t) => {
-    const person = await personAt(t, '/playground', look);
+  test(`three models answer side by side, also with what wants to take effect: ${look.name}`, async () => {
+    const person = await personAt('/playground', look);
     const { page } = person;
     await makeKey(person);
     await person.press('Add a model');
@@ -213,8 +214,8 @@ for (const look of looks.filter(({ name }) => name === 'dark, 360 px' || name ==
     await person.leave();
   });
 
-test('errors before and in the middle of an answer have code, explanation and id', async (t) => {
-  const person = await personAt(t, '/playground');
+test('errors before and in the middle of an answer have code, explanation and id', async () => {
+  const person = await personAt('/playground');
   const { page } = person;
   await page.getByLabel('Key', { exact: true }).fill('tkh_wrong');
   await person.press('Use');
@@ -238,8 +239,8 @@ test('errors before and in the middle of an answer have code, explanation and id
   await person.leave();
 });
 
-test('the exported command sends the same request; a link has the settings, and neither key nor content', async (t) => {
-  const person = await personAt(t, '/playground');
+test('the exported command sends the same request; a link has the settings, and neither key nor content', async () => {
+  const person = await personAt('/playground');
   const { page } = person;
   await page.getByLabel('Key', { exact: true }).fill(service.key);
   await person.press('Use');
@@ -270,7 +271,7 @@ test('the exported command sends the same request; a link has the settings, and 
     'JSON.stringify([location.href, document.cookie, { ...localStorage }, { ...sessionStorage }, history.state])',
   )) as string;
   for (const secret of [service.key, 'capital', 'be long']) assert.ok(!stored.includes(secret), stored);
-  const other = await personAt(t, '/playground?temperature=0.5');
+  const other = await personAt('/playground?temperature=0.5');
   assert.equal(await other.page.getByLabel('temperature').inputValue(), '0.5');
   await other.reads('Ask something, or begin with an example');
   await other.leave();
@@ -291,8 +292,8 @@ const png = Buffer.from(
   'base64',
 );
 
-test('an image goes with the message, and a file through the files API', async (t) => {
-  const person = await personAt(t, '/playground');
+test('an image goes with the message, and a file through the files API', async () => {
+  const person = await personAt('/playground');
   const { page } = person;
   await makeKey(person);
   for (const family of ['chat', 'responses', 'messages']) {
@@ -316,8 +317,8 @@ test('an image goes with the message, and a file through the files API', async (
   await person.leave();
 });
 
-test('the models, a card, and from there to the playground', async (t) => {
-  const person = await personAt(t, '/models');
+test('the models, a card, and from there to the playground', async () => {
+  const person = await personAt('/models');
   const { page } = person;
   await page.getByRole('link', { name: 'org/second', exact: true }).waitFor();
   await page.getByRole('searchbox', { name: 'Filter' }).fill('second');

@@ -6,8 +6,10 @@ import { after, before, test } from 'node:test';
 import { noFeatures, scriptedModel, TestService, until } from '../../support/service.ts';
 import { owner, Visitor } from '../../support/visitor.ts';
 import { startProvider } from '../../accounts/users/provider.ts';
-import { looks, openBrowser, Person } from './browser.ts';
+import { browserOfFile, looks, Person } from './browser.ts';
 import { linkMailedTo, signIn } from './console-person.ts';
+
+const openBrowser = browserOfFile();
 
 const provider = await startProvider({ after });
 const { id, name, issuer, clientId, domains } = provider.config;
@@ -28,8 +30,8 @@ after(() => service.dispose());
 const [phone, desktop] = ['dark, 360 px', 'light, 1280 px'].map((name) => looks.find((look) => look.name === name)!);
 const at = (view: string): string => `${service.accountUrl}/settings?view=${view}`;
 
-test('a changed password ends the other sessions; a passkey is added, signs in and is removed', async (t) => {
-  const browser = await openBrowser(t);
+test('a changed password ends the other sessions; a passkey is added, signs in and is removed', async () => {
+  const browser = await openBrowser();
   const person = await Person.at(browser, desktop!, [service.accountUrl]);
   const { page } = person;
   const other = await Person.at(browser, phone!, [service.accountUrl]);
@@ -101,9 +103,9 @@ test('a changed password ends the other sessions; a passkey is added, signs in a
   me.password = 'a third horse battery';
 });
 
-test('who is refused by a provider is told so, who signs in there is led on and linked to it, and unlinks it', async (t) => {
+test('who is refused by a provider is told so, who signs in there is led on and linked to it, and unlinks it', async () => {
   provider.state.person = undefined;
-  const browser = await openBrowser(t);
+  const browser = await openBrowser();
   const person = await Person.at(browser, phone!, [service.accountUrl, issuer]);
   const { page } = person;
   // Nobody is signed in, at first and on the way back.
@@ -123,8 +125,8 @@ test('who is refused by a provider is told so, who signs in there is led on and 
   await person.leave();
 });
 
-test('name, address, language, time zone and invoices are changed; the export has them', async (t) => {
-  const browser = await openBrowser(t);
+test('name, address, language, time zone and invoices are changed; the export has them', async () => {
+  const browser = await openBrowser();
   const person = await Person.at(browser, desktop!, [service.accountUrl]);
   const { page } = person;
   const again = new Visitor(service);
@@ -183,6 +185,8 @@ test('name, address, language, time zone and invoices are changed; the export ha
   const [file] = await Promise.all([page.waitForEvent('download'), person.press('Export everything')]);
   const exported = await readFile(await file.path(), 'utf8');
   assert.ok(exported.includes('Ordinary & Sons') && JSON.parse(exported) !== undefined);
+  // The file is there a moment before the button can be pressed again.
+  await until(() => page.getByRole('button', { name: 'Export everything', exact: true }).isEnabled());
   await person.look();
 
   // The dialog says what it means here: the only model has no backend that retains nothing.
@@ -202,8 +206,8 @@ test('name, address, language, time zone and invoices are changed; the export ha
   await person.leave();
 });
 
-test('an account and a person are deleted only when its name was typed, and the last owner not before the account', async (t) => {
-  const browser = await openBrowser(t);
+test('an account and a person are deleted only when its name was typed, and the last owner not before the account', async () => {
+  const browser = await openBrowser();
   const person = await Person.at(browser, phone!, [service.accountUrl]);
   const { page } = person;
   await signIn(person, service, me, { next: '/settings?view=data' });

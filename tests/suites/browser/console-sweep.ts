@@ -1,17 +1,18 @@
-/** Every page of the console in one colour scheme, in all widths and languages: console-light.test.ts and console-dark.test.ts. */
+/** Every page of the console in one width, in both colour schemes and all languages: console-phone.test.ts and console-desktop.test.ts. */
 import assert from 'node:assert/strict';
 import { after, afterEach, before, beforeEach, describe, test } from 'node:test';
 
 import { TestService, until } from '../../support/service.ts';
 import { owner, Visitor } from '../../support/visitor.ts';
-import { looks, openBrowser, Person } from './browser.ts';
+import { browserOfFile, Person } from './browser.ts';
 import type { Look } from './browser.ts';
 import { consolePages } from './console-pages.ts';
 import { hostileName, openConsole, signIn } from './console-person.ts';
 
 const languages = ['en-US', 'de-DE', 'zh-CN'];
 
-export function sweepPages(colorScheme: Look['colorScheme']): void {
+export function sweepPages(look: Look): void {
+  const openBrowser = browserOfFile();
   const service = new TestService({ config: '' });
   let ids: Ids;
   before(async () => {
@@ -26,22 +27,21 @@ export function sweepPages(colorScheme: Look['colorScheme']): void {
   after(() => service.dispose());
 
   describe('every page', () => {
-    for (const look of looks.filter((each) => each.colorScheme === colorScheme))
-      for (const locale of languages)
-        test(`${look.name}, ${locale}`, async (t) => {
-          const person = await Person.at(await openBrowser(t), look, [service.accountUrl, service.url], locale);
-          const visitAll = async (isSignedIn: boolean): Promise<void> => {
-            for (const { path, signedIn, then } of consolePages) {
-              if ((signedIn === true) !== isSignedIn) continue;
-              if (/_nothing|(req|whe)_0+$/.test(path)) person.expects(404);
-              await visit(person, service.accountUrl + withIds(path, ids), then);
-            }
-          };
-          await visitAll(false);
-          await signIn(person, service, owner, { next: '/keys' });
-          await visitAll(true);
-          await person.leave();
-        });
+    for (const locale of languages)
+      test(`${look.name}, ${locale}`, async () => {
+        const person = await Person.at(await openBrowser(), look, [service.accountUrl, service.url], locale);
+        const visitAll = async (isSignedIn: boolean): Promise<void> => {
+          for (const { path, signedIn, then } of consolePages) {
+            if ((signedIn === true) !== isSignedIn) continue;
+            if (/_nothing|(req|whe)_0+$/.test(path)) person.expects(404);
+            await visit(person, service.accountUrl + withIds(path, ids), then);
+          }
+        };
+        await visitAll(false);
+        await signIn(person, service, owner, { next: '/keys' });
+        await visitAll(true);
+        await person.leave();
+      });
   });
 }
 

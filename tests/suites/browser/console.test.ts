@@ -1,12 +1,13 @@
 /** What one does with the first pages of the console. How every page looks is in console-light and console-dark. */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import type { TestContext } from 'node:test';
 
 import { TestService, until } from '../../support/service.ts';
 import { owner, ownerToken, Visitor } from '../../support/visitor.ts';
-import { looks, openBrowser, Person } from './browser.ts';
+import { browserOfFile, looks, Person } from './browser.ts';
 import { hostileName, openConsole, signIn as signInWith } from './console-person.ts';
+
+const openBrowser = browserOfFile();
 
 const service = new TestService({ config: '' });
 before(async () => {
@@ -17,8 +18,8 @@ after(() => service.dispose());
 
 const desktop = looks.find(({ name }) => name === 'light, 1280 px')!;
 
-const personAt = async (t: TestContext): Promise<Person> =>
-  Person.at(await openBrowser(t), desktop, [service.accountUrl, service.url]);
+const personAt = async (): Promise<Person> =>
+  Person.at(await openBrowser(), desktop, [service.accountUrl, service.url]);
 
 const signIn = (person: Person): Promise<void> => signInWith(person, service, owner, { next: '/keys' });
 
@@ -49,8 +50,8 @@ function yearOfUsage(query: URLSearchParams): object {
   return { object: 'page', time_zone: 'UTC', data, has_more: false };
 }
 
-test('the link of the first start makes the owner, whose first key cannot be lost', async (t) => {
-  const person = await personAt(t);
+test('the link of the first start makes the owner, whose first key cannot be lost', async () => {
+  const person = await personAt();
   const { page } = person;
   await person.open(`${service.accountUrl}/welcome#${await ownerToken(service)}`);
   assert.equal(page.url(), `${service.accountUrl}/welcome`, 'the token is out of the address bar');
@@ -84,7 +85,7 @@ test('the link of the first start makes the owner, whose first key cannot be los
   await person.leave();
 });
 
-test('a key that is revoked in one browser is gone in the other within two seconds', async (t) => {
+test('a key that is revoked in one browser is gone in the other within two seconds', async () => {
   const visitor = new Visitor(service);
   assert.equal(
     (await visitor.ask('POST', '/v1/auth/sign-in', { email: owner.email, password: owner.password })).status,
@@ -92,8 +93,8 @@ test('a key that is revoked in one browser is gone in the other within two secon
   );
   const made = await visitor.ask('POST', '/v1/keys', { name: 'Shared' });
   assert.equal(made.status, 201);
-  const one = await personAt(t);
-  const other = await personAt(t);
+  const one = await personAt();
+  const other = await personAt();
   await signIn(one);
   await signIn(other);
   const row = other.page.getByRole('link', { name: 'Shared' });
@@ -109,8 +110,8 @@ test('a key that is revoked in one browser is gone in the other within two secon
   await other.leave();
 });
 
-test('a lost connection says so; what has happened meanwhile is there when it is back', async (t) => {
-  const person = await personAt(t);
+test('a lost connection says so; what has happened meanwhile is there when it is back', async () => {
+  const person = await personAt();
   await signIn(person);
   await person.page.getByRole('heading', { level: 1 }).waitFor();
   person.forgives(/net::ERR_/);
@@ -129,8 +130,8 @@ test('a lost connection says so; what has happened meanwhile is there when it is
   await person.leave();
 });
 
-test('the start page asks the model, and its light turns green for the request of another key', async (t) => {
-  const person = await personAt(t);
+test('the start page asks the model, and its light turns green for the request of another key', async () => {
+  const person = await personAt();
   await signIn(person);
   await person.page.goto(`${service.accountUrl}/start`);
   await person.press('Send first request');
@@ -152,8 +153,8 @@ test('the start page asks the model, and its light turns green for the request o
   await person.leave();
 });
 
-test('the link of a 402 leads to the billing page: a payment is left and then made, and is credit once', async (t) => {
-  const person = await personAt(t);
+test('the link of a 402 leads to the billing page: a payment is left and then made, and is credit once', async () => {
+  const person = await personAt();
   const { page } = person;
   await signIn(person);
   /** In dollars, as the page says it. */
@@ -194,8 +195,8 @@ test('the link of a 402 leads to the billing page: a payment is left and then ma
   await person.leave();
 });
 
-test('who is not signed in is asked to, and comes back; a link to another host is not followed', async (t) => {
-  const person = await personAt(t);
+test('who is not signed in is asked to, and comes back; a link to another host is not followed', async () => {
+  const person = await personAt();
   const { page } = person;
   person.expects(401);
   await page.goto(`${service.accountUrl}/keys?disabled=true`);
@@ -220,8 +221,8 @@ test('who is not signed in is asked to, and comes back; a link to another host i
   await person.leave();
 });
 
-test('by keyboard: the palette, the rows, a menu and the way out', async (t) => {
-  const person = await personAt(t);
+test('by keyboard: the palette, the rows, a menu and the way out', async () => {
+  const person = await personAt();
   const { page } = person;
   await signIn(person);
   await page.getByRole('link', { name: hostileName }).waitFor();
@@ -242,8 +243,8 @@ test('by keyboard: the palette, the rows, a menu and the way out', async (t) => 
   await person.leave();
 });
 
-test('the longest report is drawn whole, to its newest day', async (t) => {
-  const person = await personAt(t);
+test('the longest report is drawn whole, to its newest day', async () => {
+  const person = await personAt();
   const { page } = person;
   const asked: string[] = [];
   await page.route(/\/v1\/usage\?/, async (route) => {

@@ -4,7 +4,7 @@ import { after, before, describe, test } from 'node:test';
 import { formPaths } from '../../../src/account-api/form-pages.ts';
 import { errorTable } from '../../../src/platform/errors.ts';
 import { noFeatures, scriptedModel, TestService } from '../../support/service.ts';
-import { looks, openBrowser, Person } from './browser.ts';
+import { looksInBoth, openBrowser, Person } from './browser.ts';
 
 const service = new TestService({
   config: `sign_in: { sign_up: open }\n${scriptedModel('- { say: [{ text: "one" }] }', { settings: noFeatures })}`,
@@ -13,7 +13,7 @@ before(() => service.start());
 after(() => service.dispose());
 
 describe('every page', () => {
-  for (const look of looks)
+  for (const look of looksInBoth)
     test(look.name, async (t) => {
       const browser = await openBrowser(t);
       const person = await Person.at(browser, look, [service.accountUrl, service.url]);

@@ -9,13 +9,15 @@ import { startProvider } from '../../accounts/users/provider.ts';
 import { noFeatures, scriptedModel, TestService } from '../../support/service.ts';
 import { totp } from '../../support/totp.ts';
 import { owner, ownerToken } from '../../support/visitor.ts';
-import { looks, openBrowser, Person } from './browser.ts';
+import { browserOfFile, looks, Person } from './browser.ts';
+
+const openBrowser = browserOfFile();
 
 const look = looks[0]!;
 
 test('signing up, confirming the address, forgetting the password, all by links of the pages and of mails', async (t) => {
   const host = await openHost(t, accountRoutes, Date.now, { signIn: { signUp: 'open', oidc: [] } });
-  const browser = await openBrowser(t);
+  const browser = await openBrowser();
   const person = await Person.at(browser, look, [host.url]);
   const { page } = person;
   await person.open(host.url);
@@ -65,7 +67,7 @@ test('a provider signs in, and leads on to where the person came from; one that 
   const host = await openHost(t, accountRoutes, Date.now, {
     signIn: { signUp: 'invitation', oidc: [provider.config] },
   });
-  const browser = await openBrowser(t);
+  const browser = await openBrowser();
   const person = await Person.at(browser, look, [host.url, provider.config.issuer]);
   await person.open(`${host.url}/sign-in`);
   assert.equal(await person.page.getByRole('link', { name: 'Sign up' }).count(), 0);
@@ -81,7 +83,7 @@ test('who signs in at a provider comes back to the page they wanted', async (t) 
   const provider = await startProvider(t);
   provider.state.person = { sub: 's1', email: 'ada@example.org', email_verified: true, name: 'Ada' };
   const host = await openHost(t, accountRoutes, Date.now, { signIn: { signUp: 'open', oidc: [provider.config] } });
-  const browser = await openBrowser(t);
+  const browser = await openBrowser();
   const person = await Person.at(browser, look, [host.url, provider.config.issuer]);
   await person.open(`${host.url}/sign-in?next=/topup`);
   await person.press('Sign in with Company');
@@ -95,7 +97,7 @@ test('a passkey is registered and signs in, and the code of an authenticator is 
   const service = new TestService({ config: scriptedModel('- { say: [{ text: "one" }] }', { settings: noFeatures }) });
   t.after(() => service.dispose());
   await service.start();
-  const browser = await openBrowser(t);
+  const browser = await openBrowser();
   const person = await Person.at(browser, look, [service.accountUrl]);
   const { page } = person;
   // Made of software, and checks who holds it.
