@@ -39,13 +39,6 @@ export async function openModel(options: OpenOptions): Promise<LlamaModel> {
   const template = isRecord(tokenizer) ? tokenizer['chat_template'] : undefined;
   const bytesOf = byteReader(addon.model, addon.model.getVocabularyType() === bytePairVocabulary);
   let threadsNow: number | undefined;
-  let tokenOrder: TokenOrder | undefined;
-  const order = (): TokenOrder =>
-    (tokenOrder ??= new TokenOrder({
-      size: vocabularySizeOf(tokenizer),
-      bytesOf,
-      isEnd: (id) => addon.model.isEogToken(id),
-    }));
 
   return {
     facts: {
@@ -67,15 +60,7 @@ export async function openModel(options: OpenOptions): Promise<LlamaModel> {
     tokenBytes: (id) => bytesOf(id),
     tokenTraits: (id) => traitsOf(addon.model.getTokenAttributes(id)),
     isEndOfGeneration: (id) => addon.model.isEogToken(id),
-    createSampler: () => new SamplerHandle(() => new addon.Sampler(addon.model), order),
-    createGrammar: (gbnf) => {
-      const compiled = new addon.Grammar(gbnf, { addonExports: addon.exports, rootRuleName: 'root' });
-      // With the first grammar, before an answer has begun.
-      order();
-      return {
-        begin: () => new GrammarStateHandle(new addon.GrammarState(addon.model, compiled), addon.Sampler),
-      };
-    },
+    ...choicesOf(addon, vocabularySizeOf(tokenizer), bytesOf),
     createLogprobs: (top) => new LogprobsHandle(top, () => new addon.Sampler(addon.model)),
     beginBatch: (tokens) => addon.context.initBatch(tokens),
     addToBatch: (slot, position, tokens, sampled) => {
@@ -105,6 +90,27 @@ export async function openModel(options: OpenOptions): Promise<LlamaModel> {
     dispose: async () => {
       sequences.length = 0;
       await llama.dispose();
+    },
+  };
+}
+
+function choicesOf(
+  addon: Addon,
+  size: number,
+  bytesOf: (id: number) => readonly number[],
+): Pick<LlamaModel, 'createSampler' | 'createGrammar'> {
+  let made: TokenOrder | undefined;
+  const order = (): TokenOrder =>
+    (made ??= new TokenOrder({ size, bytesOf, isEnd: (id) => addon.model.isEogToken(id) }));
+  return {
+    createSampler: () => new SamplerHandle(() => new addon.Sampler(addon.model), order),
+    createGrammar: (gbnf) => {
+      const compiled = new addon.Grammar(gbnf, { addonExports: addon.exports, rootRuleName: 'root' });
+      // With the first grammar, before an answer has begun.
+      order();
+      return {
+        begin: () => new GrammarStateHandle(new addon.GrammarState(addon.model, compiled), addon.Sampler),
+      };
     },
   };
 }
