@@ -119,7 +119,9 @@ export const keyRoutes: readonly AccountRoute[] = [
     query: Type.Object({
       ...pageQuery,
       include_disabled: Type.Optional(Type.Boolean()),
-      ids: Type.Optional(Type.Array(keyId, { minItems: 1, maxItems: 100, description: 'Those of other accounts are left out.' })),
+      ids: Type.Optional(
+        Type.Array(keyId, { minItems: 1, maxItems: 100, description: 'Those of other accounts are left out.' }),
+      ),
     }),
     answers: [{ status: 200, description: 'A page of keys.', schema: listSchema(keySchema) }],
     handle: async (call) => {
