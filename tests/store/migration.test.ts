@@ -103,7 +103,7 @@ test('the service starts on every earlier database: balances, budgets and the lo
       '034-peer-messages',
       '035-usage-retention',
       '036-fallbacks',
-      '038-guarded-partitions',
+      '037-guarded-partitions',
     ]);
     const { id, available } = customers[0]!;
     assert.equal(await balanceOf(store, id), BigInt(available));

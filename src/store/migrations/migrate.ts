@@ -14,7 +14,7 @@ import * as memberBudgets from './033-member-budgets.ts';
 import * as peerMessages from './034-peer-messages.ts';
 import * as retention from './035-usage-retention.ts';
 import * as fallbacks from './036-fallbacks.ts';
-import * as guardedPartitions from './038-guarded-partitions.ts';
+import * as guardedPartitions from './037-guarded-partitions.ts';
 
 interface Step {
   /** In its own words, not from the description, which later versions change. */
@@ -30,7 +30,7 @@ const steps: Readonly<Record<string, Step>> = {
   '034-peer-messages': peerMessages,
   '035-usage-retention': retention,
   '036-fallbacks': fallbacks,
-  '038-guarded-partitions': guardedPartitions,
+  '037-guarded-partitions': guardedPartitions,
 };
 
 export const migrationNames: readonly string[] = Object.keys(steps);

@@ -65,7 +65,7 @@ for (const earlier of earlierDatabases)
       '034-peer-messages',
       '035-usage-retention',
       '036-fallbacks',
-      '038-guarded-partitions',
+      '037-guarded-partitions',
     ]);
     const upgraded = await schemaOf(url);
     assert.deepEqual(
@@ -95,10 +95,10 @@ test('partitions whose requests an earlier version has removed refuse them after
      create or replace function usage_is_not_removed() returns trigger language plpgsql as $$ begin return null; end $$;
      create trigger usage_not_removed after insert on usage referencing new table as added
      for each statement execute function usage_is_not_removed();
-     delete from kysely_migration where name = '038-guarded-partitions';
+     delete from kysely_migration where name = '037-guarded-partitions';
      update usage_retention set kept_since = 86400000`,
   );
-  assert.deepEqual((await openReplica(t, url)).store.migrated, ['038-guarded-partitions']);
+  assert.deepEqual((await openReplica(t, url)).store.migrated, ['037-guarded-partitions']);
   const looking = await server.sql(
     url,
     `select relname from pg_trigger join pg_class on pg_class.oid = tgrelid where tgname = 'usage_not_removed' order by 1`,
@@ -128,6 +128,6 @@ test('while a process of an earlier version runs, its database is not brought up
     '034-peer-messages',
     '035-usage-retention',
     '036-fallbacks',
-    '038-guarded-partitions',
+    '037-guarded-partitions',
   ]);
 });
