@@ -475,38 +475,42 @@ const otherVersion = (name: string): Error =>
 class SamplerHandle implements Sampler {
   readonly #create: () => AddonSampler;
   readonly #order: () => TokenOrder;
-  readonly #free: ConfiguredSampler;
-  #few: ConfiguredSampler | undefined;
-  #strict: ConfiguredSampler | undefined;
+  readonly #free: AddonSampler;
+  #few: AddonSampler | undefined;
+  #strict: AddonSampler | undefined;
   #config: SamplerConfig | undefined;
+  /** What the strict one was configured with. */
+  #strictConfig: SamplerConfig | undefined;
 
   constructor(create: () => AddonSampler, order: () => TokenOrder) {
     this.#create = create;
     this.#order = order;
-    this.#free = new ConfiguredSampler(create());
+    this.#free = create();
   }
 
   configure(config: SamplerConfig): void {
     this.#config = config;
     const { grammar: _, ...free } = config;
-    this.#free.configure(free);
+    this.#free.applyConfig(free);
   }
 
   /** Rejects where no token fits. */
   async sample(context: AddonContext, logits: number): Promise<number> {
     if (this.#config === undefined) throw new Error('the sampler has no settings');
     const { grammar, ...config } = this.#config;
-    if (grammar === undefined) return await context.sampleToken(logits, this.#free.addon);
+    if (grammar === undefined) return await context.sampleToken(logits, this.#free);
     const state = grammarHandleOf(grammar);
     if (!state.isHeavy) {
-      const id = await context.sampleToken(logits, this.#free.addon).catch(() => undefined);
+      const id = await context.sampleToken(logits, this.#free).catch(() => undefined);
       if (id !== undefined && state.take(id)) return id;
       const other = await this.#oneOfFew(context, logits, config, state);
       if (other !== undefined && state.take(other)) return other;
     }
-    this.#strict ??= new ConfiguredSampler(this.#create());
-    this.#strict.configure({ ...config, grammarEvaluationState: state.addon });
-    return await context.sampleToken(logits, this.#strict.addon);
+    this.#strict ??= this.#create();
+    if (this.#strictConfig !== this.#config)
+      this.#strict.applyConfig({ ...config, grammarEvaluationState: state.addon });
+    this.#strictConfig = this.#config;
+    return await context.sampleToken(logits, this.#strict);
   }
 
   /** `undefined`: there are many, or llama.cpp is slow at this grammar. */
@@ -523,18 +527,18 @@ class SamplerHandle implements Sampler {
     const { tokenBiasKeys = noTokens, tokenBiasValues = noBiases } = config;
     const biases = new Map([...tokenBiasKeys].map((id, index) => [id, tokenBiasValues[index]!]));
     for (const id of allowed) biases.set(id, (biases.get(id) ?? 0) + aboveAll);
-    this.#few ??= new ConfiguredSampler(this.#create());
-    this.#few.configure({
+    this.#few ??= this.#create();
+    this.#few.applyConfig({
       ...config,
       topK: Math.min(config.topK, allowed.length),
       tokenBiasKeys: Uint32Array.from(biases.keys()),
       tokenBiasValues: Float32Array.from(biases.values()),
     });
-    return await context.sampleToken(logits, this.#few.addon).catch(() => undefined);
+    return await context.sampleToken(logits, this.#few).catch(() => undefined);
   }
 
   dispose(): void {
-    for (const each of [this.#free, this.#few, this.#strict]) each?.addon.dispose();
+    for (const each of [this.#free, this.#few, this.#strict]) each?.dispose();
   }
 }
 
@@ -543,31 +547,6 @@ const fewMax = 512;
 /** Far above the logits of models and certain biases (`sampling.ts`), and small enough that differences survive in 32 bits. */
 const aboveAll = 4000;
 const noBiases = new Float32Array(0);
-
-/** One of the addon's samplers, which is configured anew only where something has changed. */
-class ConfiguredSampler {
-  readonly addon: AddonSampler;
-  #config: object | undefined;
-
-  constructor(addon: AddonSampler) {
-    this.addon = addon;
-  }
-
-  configure(config: AddonSamplerConfig): void {
-    if (this.#config !== undefined && isSame(this.#config, config)) return;
-    this.#config = config;
-    this.addon.applyConfig(config);
-  }
-}
-
-/** The arrays in them are made anew for each change. */
-function isSame(one: object, other: object): boolean {
-  const [ofOne, ofOther] = [Object.entries(one), Object.entries(other)];
-  return (
-    ofOne.length === ofOther.length &&
-    ofOne.every(([name, value]) => (other as Record<string, unknown>)[name] === value)
-  );
-}
 
 class GrammarStateHandle implements GrammarState {
   readonly addon: AddonGrammarState;
