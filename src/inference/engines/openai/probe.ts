@@ -70,8 +70,14 @@ export async function probeBackend(options: ProbeOptions): Promise<ProbeResult> 
     connect: { timeout: timeoutMs, ...(serverName === undefined ? {} : { servername: serverName }) },
     maxHeaderSize: 16_384,
   });
-  const get = (path: string): Promise<Answer> =>
-    ask(pool, path, headers, combineSignals([signal, AbortSignal.timeout(timeoutMs)]));
+  /** What tells the kind of server may say its windows too. */
+  const answers = new Map<string, Promise<Answer>>();
+  const get = (path: string): Promise<Answer> => {
+    const asked =
+      answers.get(path) ?? ask(pool, path, headers, combineSignals([signal, AbortSignal.timeout(timeoutMs)]));
+    answers.set(path, asked);
+    return asked;
+  };
   try {
     const startMs = performance.now();
     const listing = await get(`${base}/models`);

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { createOpenAiEngine } from '../../../../src/inference/engines/openai/openai-engine.ts';
-import { event, Upstream, usageChunk, type UpstreamHandler } from '../../../support/upstream.ts';
-import { all, engineRequest, lastUsage, textOf } from '../contract.ts';
+import { event, usageChunk, type UpstreamHandler } from '../../../support/upstream.ts';
+import { lastUsage, textOf } from '../contract.ts';
+import { answeredBy } from './answered.ts';
 
 /**
  * Conversations as LM Studio's documentation shows them (lmstudio-ai/docs at c6854fb: OpenAI compatibility, Tools; API changelog) and as
@@ -14,16 +14,7 @@ const chunk = (delta: object, finish: string | null = null): string =>
     choices: [{ index: 0, delta, logprobs: null, finish_reason: finish }],
   });
 
-async function answered(handler: UpstreamHandler) {
-  const upstream = await Upstream.start(handler);
-  const engine = createOpenAiEngine({ name: 'm', url: upstream.url, flavor: 'lm-studio' });
-  try {
-    return await all(engine, engineRequest('x'), new AbortController().signal);
-  } finally {
-    await engine.close();
-    await upstream.close();
-  }
-}
+const answered = (handler: UpstreamHandler) => answeredBy('lm-studio', handler);
 
 for (const field of ['reasoning_content', 'reasoning'])
   test(`a thought in ${field}, a text, a call in pieces, and usage`, { timeout: 60_000 }, async () => {

@@ -2,8 +2,9 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { createOpenAiEngine } from '../../../../src/inference/engines/openai/openai-engine.ts';
 import { claims } from '../../../../src/inference/claims/claims.ts';
-import { event, Upstream, usageChunk, type UpstreamHandler } from '../../../support/upstream.ts';
-import { all, engineRequest, lastUsage, textOf } from '../contract.ts';
+import { event, usageChunk, type UpstreamHandler } from '../../../support/upstream.ts';
+import { lastUsage, textOf } from '../contract.ts';
+import { answeredBy } from './answered.ts';
 
 /**
  * Conversations as Ollama's middleware/openai.go and openai/openai.go write them (ollama/ollama at fb307609), by hand: not recorded.
@@ -14,16 +15,7 @@ const chunk = (delta: object, finish: string | null = null): string =>
     choices: [{ index: 0, delta, finish_reason: finish }],
   });
 
-async function answered(handler: UpstreamHandler) {
-  const upstream = await Upstream.start(handler);
-  const engine = createOpenAiEngine({ name: 'm', url: upstream.url, flavor: 'ollama' });
-  try {
-    return await all(engine, engineRequest('x'), new AbortController().signal);
-  } finally {
-    await engine.close();
-    await upstream.close();
-  }
-}
+const answered = (handler: UpstreamHandler) => answeredBy('ollama', handler);
 
 test('a thought, a text and a call, each in its chunk, and usage at the end', { timeout: 60_000 }, async () => {
   const call = { id: 'call_1', index: 0, type: 'function', function: { name: 'f', arguments: '{"a":1}' } };

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { createOpenAiEngine } from '../../../../src/inference/engines/openai/openai-engine.ts';
 import type { EngineRequest } from '../../../../src/generation/request.ts';
-import { event, Upstream, usageChunk, type UpstreamHandler } from '../../../support/upstream.ts';
-import { all, engineRequest, lastUsage, textOf } from '../contract.ts';
+import { event, usageChunk, type UpstreamHandler } from '../../../support/upstream.ts';
+import { lastUsage, textOf } from '../contract.ts';
+import { answeredBy } from './answered.ts';
 
 /**
  * Conversations as text-generation-inference writes them, after the answers that its own tests have recorded
@@ -26,16 +26,7 @@ const call = (name: string | null, text: string, finish: string | null = null): 
 const usage = usageChunk({ prompt_tokens: 39, completion_tokens: 3, total_tokens: 42 });
 const done = event('[DONE]');
 
-async function answered(handler: UpstreamHandler, more: Partial<EngineRequest> = {}) {
-  const upstream = await Upstream.start(handler);
-  const engine = createOpenAiEngine({ name: 'm', url: upstream.url, flavor: 'tgi' });
-  try {
-    return await all(engine, engineRequest('x', more), new AbortController().signal);
-  } finally {
-    await engine.close();
-    await upstream.close();
-  }
-}
+const answered = (handler: UpstreamHandler, more: Partial<EngineRequest> = {}) => answeredBy('tgi', handler, more);
 
 const streamed =
   (...chunks: readonly string[]): UpstreamHandler =>
