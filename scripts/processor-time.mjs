@@ -1,25 +1,38 @@
 // Imported before each test file: notes, when it ends, the processor time of it and of the programs that it started and that
-// have ended. The address says where: ?file=/path.
+// have ended. Of files that share a process, each has what was used from its beginning to that of the next; the first has the
+// start of the process, too. The address says where: ?file=/path.
 import fs from 'node:fs';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { isMainThread } from 'node:worker_threads';
+import { groupIndex } from './test-groups.mjs';
 
 const notesFile = new URL(import.meta.url).searchParams.get('file');
 const testFile = process.argv[1];
 // Not in the workers and forks of a test, which inherit the option.
-if (notesFile !== null && isMainThread && /\.test\.js$/.test(testFile ?? '')) {
-  process.on('exit', () => {
-    const { user, system } = process.cpuUsage();
-    const processorMs = (user + system) / 1000 + endedChildrenMs();
-    fs.appendFileSync(notesFile, `${JSON.stringify({ file: testFile, processorMs })}\n`);
-  });
+const notes = notesFile !== null && isMainThread && /\.test\.js$/.test(testFile ?? '');
+let current = groupIndex(testFile ?? '') === undefined ? testFile : undefined;
+let notedMs = 0;
+if (notes) process.on('exit', noteCurrent);
+
+/** The tests of `file` begin in this process, and those of the file before it have ended. */
+export function beginFile(file) {
+  noteCurrent();
+  current = file;
 }
 
-/** The option that notes what each file took in `notesFile`. */
-export function notingOption(notesFile) {
+function noteCurrent() {
+  if (!notes || current === undefined) return;
+  const { user, system } = process.cpuUsage();
+  const usedMs = (user + system) / 1000 + endedChildrenMs();
+  fs.appendFileSync(notesFile, `${JSON.stringify({ file: current, processorMs: usedMs - notedMs })}\n`);
+  notedMs = usedMs;
+}
+
+/** This module, as it notes in `notesFile` what each file took. */
+export function notingUrl(notesFile) {
   const url = pathToFileURL(fileURLToPath(import.meta.url));
   url.search = new URLSearchParams({ file: notesFile }).toString();
-  return ['--import', url.href];
+  return url.href;
 }
 
 /** Linux alone counts them where a program without native parts can read it: in hundredths of a second. */

@@ -1,20 +1,36 @@
 // A reporter of `node --test` that notes how long each file took and what failed, and the lines that are made of its notes.
 import fs from 'node:fs';
 import path from 'node:path';
+import { groupIndex } from './test-groups.mjs';
 
 const slowestShown = 10;
 
 export default async function* notes(events) {
+  // What is reported of a file in a group comes before the file, as of every suite.
+  let inside = [];
   for await (const { type, data } of events) {
     const { file, name, nesting, skip, details } = data ?? {};
-    if (type === 'test:complete' && nesting === 0 && isFile(name, file)) {
-      yield note({ file, durationMs: details.duration_ms });
+    const isShared = nesting === 0 && isSharedFile(name);
+    if (type === 'test:complete' && (isShared || (nesting === 0 && isFile(name, file)))) {
+      if (groupIndex(name) === undefined) yield note({ file: isShared ? name : file, durationMs: details.duration_ms });
+    } else if (type === 'test:fail' && isShared) {
+      const own = details?.error?.failureType === 'subtestsFailed' ? [] : [{ failed: 'the file itself' }];
+      yield* [...inside, ...own].map((entry) => note({ ...entry, file: name }));
+      inside = [];
+    } else if (type === 'test:pass' && isShared) {
+      yield* inside.map((entry) => note({ ...entry, file: name }));
+      inside = [];
     } else if (type === 'test:fail' && details?.type !== 'suite') {
-      yield note({ file, failed: name });
+      inside.push({ file, failed: name });
     } else if (type === 'test:pass' && details?.type !== 'suite' && !isFile(name, file)) {
-      yield note(skip === undefined || skip === false ? { passed: 1 } : { file, skipped: name });
+      inside.push(skip === undefined || skip === false ? { passed: 1 } : { file, skipped: name });
+    }
+    if (nesting === 0 && (type === 'test:fail' || type === 'test:pass')) {
+      yield* inside.map(note);
+      inside = [];
     }
   }
+  yield* inside.map(note);
 }
 
 const note = (fields) => `${JSON.stringify(fields)}\n`;
@@ -22,19 +38,24 @@ const note = (fields) => `${JSON.stringify(fields)}\n`;
 /** A file is reported as a test whose name is its path. */
 const isFile = (name, file) => file !== undefined && (name === file || path.resolve(name) === file);
 
-/** Test files with a test that failed. */
-export const failedFiles = (file, root) => [
-  ...new Set(
-    entriesOf(file).flatMap((entry) =>
-      entry.failed === undefined || entry.file === undefined ? [] : [sourceOf(entry.file, root)],
-    ),
-  ),
-];
+/** In a group it is a suite of this name. */
+const isSharedFile = (name) => /^tests[/\\].+\.test\.ts$/.test(name ?? '');
+
+/**
+ * Test files with a test that failed, in lists of those that failed together: all files of a group whose process broke down.
+ * `groups` are those of the run.
+ */
+export const failedTogether = (file, root, groups = []) => {
+  const failed = entriesOf(file).filter((entry) => entry.failed !== undefined && entry.file !== undefined);
+  const files = [...new Set(failed.map((entry) => entry.file))];
+  const lists = files.map((at) => groups[groupIndex(at)] ?? [sourceOf(at, root)]);
+  return [...new Map(lists.map((list) => [list.join('\n'), list])).values()];
+};
 
 /** A file is reported by its source where there is a map, else by what a run has built (`dist/test-…/`). */
 const sourceOf = (file, root) =>
   path
-    .relative(root, file)
+    .relative(root, path.resolve(root, file))
     .replace(/^dist.test-[^/\\]*./, '')
     .replace(/\.js$/, '.ts');
 

@@ -16,12 +16,13 @@ import { buildTests, stackTraces } from './build-tests.mjs';
 import { clientTests, installClients } from './clients.mjs';
 import { newestClients } from './newest-clients.mjs';
 import { nodeBinary } from './node-binary.mjs';
-import { notingOption } from './processor-time.mjs';
+import { notingUrl } from './processor-time.mjs';
 import { fail, root, say, setup } from './setup.mjs';
 import { slowness } from './slowness.mjs';
 import { readArguments, suiteLimits, suites, testFiles } from './suites.mjs';
 import { runOnceMore } from './once-more.mjs';
-import { failedFiles, processorNotes, summaryLines } from './test-summary.mjs';
+import { groupFile, groupSource, groupsOf } from './test-groups.mjs';
+import { failedTogether, processorNotes, summaryLines } from './test-summary.mjs';
 
 if (process.argv.includes('--help')) {
   const [about] = fs.readFileSync(new URL(import.meta.url), 'utf8').split(/^(?!\/\/)/m, 1);
@@ -104,22 +105,34 @@ async function setUpSuite() {
   }
 }
 
-/** Resolves after the summary, with the exit code and the files that failed; none of them when the suite was ended. */
+/**
+ * Resolves after the summary, with the exit code and the files that failed, in lists of those that failed together; none of them
+ * when the suite was ended. One at a time, each file has a process of its own.
+ */
 async function runTests(files, concurrency, variables) {
   const summaryFile = path.join(folder, 'summary');
+  const notesUrl = notingUrl(processorNotes(summaryFile));
+  const mayShare = suites[suite].files === 'ordinary' && concurrency > 1;
+  const groups = mayShare ? groupsOf(files, root) : files.map((file) => [file]);
   for (const file of [summaryFile, processorNotes(summaryFile)]) fs.rmSync(file, { force: true });
   const slow = slowness();
   const { suiteMs, fileMs } = suiteLimits(suite, slow);
   const parameters = [
     ...[pathToFileURL(builtFile(stackTraces)).href, ...imports].flatMap((url) => ['--import', url]),
-    ...[...notingOption(processorNotes(summaryFile)), '--test'],
+    ...['--import', notesUrl, '--test'],
     ...[`--test-concurrency=${concurrency}`, `--test-timeout=${fileMs}`],
     ...['--test-reporter=spec', '--test-reporter-destination=stdout'],
     ...[`--test-reporter=${pathToFileURL(path.join(root, 'scripts', 'test-summary.mjs')).href}`],
-    ...[`--test-reporter-destination=${summaryFile}`, ...options, ...files.map(builtFile)],
+    ...[`--test-reporter-destination=${summaryFile}`, ...options, ...groups.map(entry)],
   ];
+  function entry(group, index) {
+    if (group.length === 1) return builtFile(group[0]);
+    const file = path.join(folder, groupFile(index));
+    fs.writeFileSync(file, groupSource(group, builtFile, notesUrl));
+    return file;
+  }
   const startedAt = performance.now();
-  // A group of its own, so that whatever the tests have started ends with them.
+  // A process group of its own, so that whatever the tests have started ends with them.
   const child = spawn(program, parameters, {
     cwd: root,
     stdio: 'inherit',
@@ -155,7 +168,7 @@ async function runTests(files, concurrency, variables) {
   if (overdue) kill(child, 'SIGKILL');
   for (const line of summaryLines({ suite, file: summaryFile, root, seconds: (performance.now() - startedAt) / 1000 }))
     process.stdout.write(`${line}\n`);
-  const failed = overdue || stopped ? [] : failedFiles(summaryFile, root);
+  const failed = overdue || stopped ? [] : failedTogether(summaryFile, root, groups);
   return { code: overdue ? 1 : code, failed };
 }
 

@@ -3,7 +3,7 @@ import { mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSyn
 import { spawnSync } from 'node:child_process';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { describe, it } from 'node:test';
+import { describe, it, type TestContext } from 'node:test';
 import { pathToFileURL } from 'node:url';
 import { root } from '../support/repository.ts';
 
@@ -28,8 +28,14 @@ const { suites, readArguments, testFiles } = (await script('suites.mjs')) as {
     words: readonly string[],
   ): { readonly all: string[]; readonly chosen: string[] };
 };
-const { failedFiles, processorNotes, summaryLines } = (await script('test-summary.mjs')) as {
-  failedFiles(file: string, root: string): string[];
+const { groupFile, groupSource, groupsOf } = (await script('test-groups.mjs')) as {
+  groupFile(index: number): string;
+  groupSource(files: readonly string[], built: (file: string) => string, notesUrl: string): string;
+  groupsOf(files: readonly string[], root: string): string[][];
+};
+const { notingUrl } = (await script('processor-time.mjs')) as { notingUrl(notesFile: string): string };
+const { failedTogether, processorNotes, summaryLines } = (await script('test-summary.mjs')) as {
+  failedTogether(file: string, root: string, groups?: readonly (readonly string[])[]): string[][];
   processorNotes(file: string): string;
   summaryLines(of: { suite: string; file: string; root: string; seconds: number }): string[];
 };
@@ -38,7 +44,7 @@ const { runOnceMore } = (await script('once-more.mjs')) as {
     run: (
       files: readonly string[],
       concurrency: number,
-    ) => Promise<{ readonly code: number; readonly failed: readonly string[] }>,
+    ) => Promise<{ readonly code: number; readonly failed: readonly (readonly string[])[] }>,
     files: readonly string[],
     concurrency: number,
     again: boolean,
@@ -118,7 +124,7 @@ describe('the arguments', () => {
 describe('a second try', () => {
   interface Run {
     readonly code: number;
-    readonly failed: readonly string[];
+    readonly failed: readonly (readonly string[])[];
   }
   const runs = async (answers: readonly Run[], again: boolean) => {
     const asked: (readonly [readonly string[], number])[] = [];
@@ -134,11 +140,17 @@ describe('a second try', () => {
     return { ...outcome, again: asked.slice(1) };
   };
   const passed = { code: 0, failed: [] };
-  const failed = { code: 1, failed: ['b'] };
+  const failed = { code: 1, failed: [['b']] };
 
   it('is for the few that failed, alone, and names those that pass then', async () => {
     assert.deepEqual(await runs([failed, passed], true), { code: 0, unsteady: ['b'], again: [[['b'], 1]] });
     assert.deepEqual(await runs([failed, failed], true), { code: 1, unsteady: [], again: [[['b'], 1]] });
+  });
+
+  it('is for each file of a group that broke down', async () => {
+    const group = ['a', 'b', 'c', 'd'];
+    const broke = { code: 1, failed: [group] };
+    assert.deepEqual(await runs([broke, passed], true), { code: 0, unsteady: group, again: [[group, 1]] });
   });
 
   it('is not for many, for what was ended, for what passed, or when nobody asked for it', async () => {
@@ -146,7 +158,7 @@ describe('a second try', () => {
     assert.deepEqual(await runs([passed], true), { code: 0, ...none });
     assert.deepEqual(await runs([failed], false), { code: 1, ...none });
     assert.deepEqual(await runs([{ code: 1, failed: [] }], true), { code: 1, ...none });
-    assert.deepEqual(await runs([{ code: 1, failed: ['a', 'b', 'c', 'd'] }], true), { code: 1, ...none });
+    assert.deepEqual(await runs([{ code: 1, failed: [['a'], ['b'], ['c'], ['d']] }], true), { code: 1, ...none });
   });
 });
 
@@ -183,9 +195,112 @@ describe('the summary', () => {
       'failed: tests/3.test.ts: another promise',
       'ordinary: 2 passed, 2 failed, 1 skipped',
     ]);
-    assert.deepEqual(failedFiles(file, root), [path.join('tests', '3.test.ts')]);
-    assert.deepEqual(failedFiles(`${file}-gone`, root), []);
+    assert.deepEqual(failedTogether(file, root), [[path.join('tests', '3.test.ts')]]);
+    assert.deepEqual(failedTogether(`${file}-gone`, root), []);
     assert.match(summaryLines({ suite: 'soak', file: `${file}-gone`, root, seconds: 1 }).at(-1)!, /^soak: 0 passed/);
+  });
+});
+
+describe('files that share a process', () => {
+  const written = (t: TestContext, files: Readonly<Record<string, string>>): string => {
+    const folder = mkdtempSync(path.join(tmpdir(), 'tokenhouse-groups-'));
+    t.after(() => rmSync(folder, { recursive: true, force: true }));
+    mkdirSync(path.join(folder, 'tests'));
+    for (const [name, text] of Object.entries(files)) writeFileSync(path.join(folder, name), text);
+    return folder;
+  };
+  const namesOf = (count: number): string[] => Array.from({ length: count }, (_, n) => `tests/${n + 10}.test.ts`);
+
+  it('are neighbours, ten at most, and those that must not share are alone and last', (t) => {
+    const names = namesOf(24);
+    const alone = names[3]!;
+    const folder = written(t, {
+      ...Object.fromEntries(names.map((name) => [name, 'test();\n'])),
+      [alone]: "import a from 'b';\n// Alone in its process: it measures it.\n",
+    });
+    const groups = groupsOf(names, folder);
+    assert.deepEqual(groups.flat(), [...names.filter((name) => name !== alone), alone]);
+    assert.deepEqual(
+      groups.map(({ length }) => length),
+      [8, 7, 8, 1],
+    );
+    assert.deepEqual(groupsOf([], folder), []);
+    assert.deepEqual(groupsOf([alone], folder), [[alone]]);
+  });
+
+  /** Runs groups as `npm test` does, and resolves with what is noted of them. */
+  const noted = (t: TestContext, files: Readonly<Record<string, string>>, groups: readonly (readonly string[])[]) => {
+    const folder = written(t, files);
+    const summary = path.join(folder, 'summary');
+    const notesUrl = notingUrl(processorNotes(summary));
+    const built = (file: string): string => path.join(folder, file.replace(/\.ts$/, '.js'));
+    const entries = groups.map((group, index) => {
+      if (group.length === 1) return built(group[0]!);
+      writeFileSync(path.join(folder, groupFile(index)), groupSource(group, built, notesUrl));
+      return path.join(folder, groupFile(index));
+    });
+    writeFileSync(path.join(folder, 'package.json'), '{ "type": "module" }');
+    const reporter = pathToFileURL(path.join(root, 'scripts', 'test-summary.mjs')).href;
+    const { NODE_TEST_CONTEXT: _, ...environment } = process.env;
+    spawnSync(
+      process.execPath,
+      [
+        '--import',
+        notesUrl,
+        '--test',
+        `--test-reporter=${reporter}`,
+        `--test-reporter-destination=${summary}`,
+        ...entries,
+      ],
+      { cwd: folder, env: environment },
+    );
+    return { summary, folder, lines: summaryLines({ suite: 'ordinary', file: summary, root: folder, seconds: 1 }) };
+  };
+  const begin = "import { after, before, describe, test } from 'node:test';\n";
+
+  it('have hooks, times, passes, skips and failures of their own', (t) => {
+    const said = path.join(tmpdir(), `tokenhouse-groups-${process.pid}.txt`);
+    t.after(() => rmSync(said, { force: true }));
+    const says = `import { appendFileSync } from 'node:fs';\nconst say = (text) => appendFileSync(${JSON.stringify(said)}, text);\n`;
+    const { summary, folder, lines } = noted(
+      t,
+      {
+        'tests/a.test.js': `${begin}${says}before(() => say('1'));\nafter(() => say('3'));\nawait 0;\ntest('one', () => say('2'));\ntest('less', { skip: true });\n`,
+        'tests/b.test.js': `${begin}${says}say('4');\ndescribe('of b', () => { test('is broken', () => { throw new Error(); }); });\n`,
+        'tests/c.test.js': 'throw new Error("not even loaded");\n',
+        'tests/d.test.js': `${begin}test('one', () => {});\n`,
+        'tests/e.test.js': `${begin}test('is broken, too', () => { throw new Error(); });\n`,
+      },
+      [['tests/a.test.ts', 'tests/b.test.ts', 'tests/c.test.ts', 'tests/d.test.ts'], ['tests/e.test.ts']],
+    );
+    assert.equal(readFileSync(said, 'utf8'), '1234');
+    assert.deepEqual(lines.slice(-5), [
+      'skipped: tests/a.test.ts: less',
+      'failed: tests/b.test.ts: is broken',
+      'failed: tests/c.test.ts: the file itself',
+      'failed: tests/e.test.ts: is broken, too',
+      'ordinary: 2 passed, 3 failed, 1 skipped',
+    ]);
+    const timed = lines.filter((line) => /^ +[\d.]+ s +[\d.]+ s +tests/.test(line)).map((line) => line.slice(-15));
+    assert.deepEqual(
+      timed.toSorted(),
+      ['a', 'b', 'c', 'd', 'e'].map((name) => `tests/${name}.test.ts`),
+    );
+    assert.deepEqual(failedTogether(summary, folder), [['tests/b.test.ts'], ['tests/c.test.ts'], ['tests/e.test.ts']]);
+  });
+
+  it('are repeated together when the process breaks down', (t) => {
+    const group = ['tests/a.test.ts', 'tests/b.test.ts'];
+    const { summary, folder, lines } = noted(
+      t,
+      {
+        'tests/a.test.js': `${begin}test('one', () => process.kill(process.pid, 'SIGKILL'));\n`,
+        'tests/b.test.js': `${begin}test('one', () => {});\n`,
+      },
+      [group],
+    );
+    assert.deepEqual(failedTogether(summary, folder, [group]), [group]);
+    assert.match(lines.at(-1)!, /: 0 passed, 1 failed, 0 skipped$/);
   });
 });
 

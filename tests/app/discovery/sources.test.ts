@@ -155,8 +155,9 @@ test('a reload keeps the servers of a source whose template changes, and refuses
 });
 
 test('DNS: a server joins and leaves with its address; an answer without any is taken for a fault until it has lasted', async (t) => {
-  const port = 20_000 + Math.floor(Math.random() * 20_000);
-  const one = await Server.start('one', { host: '127.0.0.1', port });
+  // A name has one port for all of its addresses: one that is free at the first is so at the second, which nothing else uses.
+  const one = await Server.start('one', { host: '127.0.0.1' });
+  const { port } = one.upstream;
   const two = await Server.start('two', { host: '127.0.0.2', port });
   let addresses = ['A 127.0.0.1'] as `A ${string}`[];
   const dns = await DnsServer.start((_name, type) => (type === 'A' ? addresses : []));
