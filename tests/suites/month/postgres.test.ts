@@ -18,7 +18,7 @@ before(async () => {
 });
 after(() => server.dispose());
 
-test('a month of two hundred thousand requests comes to the same everywhere, to the microcent', async (t) => {
+test(`a month of ${fullMonth.requests} requests comes to the same everywhere, to the microcent`, async (t) => {
   const url = await server.createDatabase();
   const service = new TestService({
     config: `storage: env:TEST_DATABASE\n${model}`,

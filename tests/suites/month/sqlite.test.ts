@@ -3,6 +3,6 @@ import { proveMonth } from '../../month/month.ts';
 import { sqlitePlace } from '../../month/places.ts';
 import { fullMonth } from './size.ts';
 
-test('a month of two hundred thousand requests comes to the same everywhere, to the microcent', async (t) => {
+test(`a month of ${fullMonth.requests} requests comes to the same everywhere, to the microcent`, async (t) => {
   await proveMonth(t, sqlitePlace(t), fullMonth);
 });
