@@ -10,6 +10,7 @@ import {
 } from '../budget.ts';
 import type { Database } from '../database.ts';
 import type { Difference } from './difference.ts';
+import { pagesByKey } from './pages.ts';
 
 const pageRows = 2000;
 
@@ -48,19 +49,22 @@ export class BudgetTotals {
 
   static async read(db: Kysely<Database>): Promise<BudgetTotals> {
     const balances = new Map<string, BudgetBalance>();
-    for (let last = ''; ;) {
-      const rows = await db
-        .selectFrom('budget_balance')
-        .select(['id', 'amount', 'spent_before', 'available', leasedOfBalance()])
-        .where('id', '>', last)
-        .orderBy('id')
-        .limit(pageRows)
-        .execute();
+    const pages = pagesByKey({
+      first: '',
+      size: pageRows,
+      read: (after) =>
+        db
+          .selectFrom('budget_balance')
+          .select(['id', 'amount', 'spent_before', 'available', leasedOfBalance()])
+          .where('id', '>', after)
+          .orderBy('id')
+          .limit(pageRows),
+      keyOf: ({ id }) => id,
+    });
+    for await (const rows of pages)
       for (const { id, amount, spent_before: spentBefore, available, leased } of rows)
         balances.set(id, { amount, spentBefore, left: available + leased, charged: 0n, beside: 0n });
-      if (rows.length < pageRows) return new BudgetTotals(balances, await membersOf(db, balances.keys()));
-      last = rows.at(-1)!.id;
-    }
+    return new BudgetTotals(balances, await membersOf(db, balances.keys()));
   }
 
   /** Call with every usage row, once. */

@@ -3,6 +3,7 @@ import type { Database } from '../database.ts';
 import { rowsOn } from '../schema/codec.ts';
 import { systemAccounts } from '../ledger.ts';
 import { recordedProvider } from '../recordings.ts';
+import { pagesByKey } from './pages.ts';
 import { promotionUnused } from '../repositories/promotions.ts';
 import { uuidText } from '../../platform/ids/uuid.ts';
 
@@ -85,26 +86,27 @@ async function compareReturns(db: Kysely<Database>, report: Report): Promise<voi
   const moved = (start: RawBuilder<string>, end: '' | ':rest') =>
     sql<bigint>`coalesce((select amount from transfer where idempotency_key = ${start} || ${key} || ${sql.lit(end)}), 0)`;
   const kind = sql<string>`payment_return.kind || ':'`;
-  let last: { readonly provider: string; readonly id: string } | undefined;
-  for (;;) {
-    let query = db
-      .selectFrom('payment_return')
-      .where('provider', '<>', recordedProvider)
-      .select(['provider', 'id', 'account_id', 'amount', 'taken', 'undone_at'])
-      .select([
-        moved(kind, '').as('debited'),
-        moved(kind, ':rest').as('rest'),
-        moved(undone, '').as('credited'),
-        moved(undone, ':rest').as('restored'),
-      ])
-      .orderBy('provider')
-      .orderBy('id')
-      .limit(pageRows);
-    if (last !== undefined) {
-      const { provider, id } = last;
-      query = query.where((is) => is(is.refTuple('provider', 'id'), '>', is.tuple(provider, id)));
-    }
-    const rows = await query.execute();
+  const pages = pagesByKey({
+    first: { provider: '', id: '' },
+    size: pageRows,
+    read: ({ provider, id }) =>
+      db
+        .selectFrom('payment_return')
+        .where('provider', '<>', recordedProvider)
+        .where((is) => is(is.refTuple('provider', 'id'), '>', is.tuple(provider, id)))
+        .select(['provider', 'id', 'account_id', 'amount', 'taken', 'undone_at'])
+        .select([
+          moved(kind, '').as('debited'),
+          moved(kind, ':rest').as('rest'),
+          moved(undone, '').as('credited'),
+          moved(undone, ':rest').as('restored'),
+        ])
+        .orderBy('provider')
+        .orderBy('id')
+        .limit(pageRows),
+    keyOf: ({ provider, id }) => ({ provider, id }),
+  });
+  for await (const rows of pages)
     for (const row of rows) {
       const { account_id: accountId, amount, taken, debited, credited, rest, restored } = row;
       const what = `return ${row.id}`;
@@ -117,9 +119,6 @@ async function compareReturns(db: Kysely<Database>, report: Report): Promise<voi
       if (restored !== rest && (row.undone_at !== null || restored !== 0n))
         report({ accountId, what: `${what}: rest given back`, expected: rest, found: restored });
     }
-    if (rows.length < pageRows) break;
-    last = rows.at(-1)!;
-  }
   const stray = await db
     .selectFrom('transfer')
     .select(['transfer.id', 'transfer.debit_account', 'transfer.amount'])
@@ -198,15 +197,14 @@ async function compareRecordedReturns(db: Kysely<Database>, report: Report): Pro
 
 /** The unused part of each promotion that ended is derived again from the charges; no more than that was taken. */
 async function comparePromotions(db: Kysely<Database>, report: Report): Promise<void> {
-  let last = new Uint8Array(0);
-  for (;;) {
-    const rows = await db
-      .selectFrom('promotion')
-      .selectAll()
-      .where('transfer_id', '>', last)
-      .orderBy('transfer_id')
-      .limit(pageRows)
-      .execute();
+  const pages = pagesByKey({
+    first: new Uint8Array(0),
+    size: pageRows,
+    read: (after) =>
+      db.selectFrom('promotion').selectAll().where('transfer_id', '>', after).orderBy('transfer_id').limit(pageRows),
+    keyOf: ({ transfer_id: id }) => Uint8Array.from(id),
+  });
+  for await (const rows of pages)
     for (const row of rows) {
       const what = `promotion ${uuidText(row.transfer_id)}`;
       const accountId = row.account_id;
@@ -222,9 +220,6 @@ async function comparePromotions(db: Kysely<Database>, report: Report): Promise<
       if (unused !== row.unused) report({ accountId, what: `${what}: unused`, expected: unused, found: row.unused });
       if (found > unused) report({ accountId, what, expected: `at most ${unused}`, found });
     }
-    if (rows.length < pageRows) return;
-    last = Uint8Array.from(rows.at(-1)!.transfer_id);
-  }
 }
 
 /**

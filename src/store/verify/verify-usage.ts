@@ -18,6 +18,7 @@ import {
 } from '../reports/usage-expressions.ts';
 import { sumBuckets } from '../reports/usage-sums.ts';
 import type { Difference } from './difference.ts';
+import { pagesByKey } from './pages.ts';
 
 type Db = Kysely<Database>;
 type Report = (difference: Difference) => void;
@@ -125,19 +126,21 @@ const daysAtOnce = 7;
 
 /** The summed-up days of every account, against its rows. */
 async function compareDays(db: Db, options: RollUpOptions, report: Report): Promise<void> {
-  for (let last = ''; ;) {
-    const accounts = await db
-      .selectFrom('usage_days')
-      .selectAll()
-      .where('account_id', '>', last)
-      .orderBy('account_id')
-      .limit(accountsAtOnce)
-      .execute();
+  const pages = pagesByKey({
+    first: '',
+    size: accountsAtOnce,
+    read: (after) =>
+      db
+        .selectFrom('usage_days')
+        .selectAll()
+        .where('account_id', '>', after)
+        .orderBy('account_id')
+        .limit(accountsAtOnce),
+    keyOf: ({ account_id: id }) => id,
+  });
+  for await (const accounts of pages)
     for (const { account_id: accountId, time_zone: timeZone, until } of accounts)
       await compareDaysOf(db, { accountId, timeZone, until: Number(until) }, options, report);
-    if (accounts.length < accountsAtOnce) return;
-    last = accounts.at(-1)!.account_id;
-  }
 }
 
 async function compareDaysOf(

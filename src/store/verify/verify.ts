@@ -7,6 +7,7 @@ import { verifyPayments } from './verify-payments.ts';
 import { retentionOf } from '../retention/retention.ts';
 import { OlderUsage, verifyRollUps } from './verify-usage.ts';
 import type { Difference } from './difference.ts';
+import { pagesByKey } from './pages.ts';
 import { BudgetTotals } from './verify-budgets.ts';
 import { timeOfUuid, uuidText } from '../../platform/ids/uuid.ts';
 
@@ -29,6 +30,7 @@ export interface VerifyOptions {
 
 const differencesMax = 1000;
 const pageRows = 2000;
+const byBytes = { first: new Uint8Array(0), size: pageRows };
 
 /**
  * Derives every balance, every budget and every roll-up again from the rows that made it, and every price from its tokens. Sums
@@ -66,23 +68,25 @@ type Report = (difference: Difference) => void;
 async function sumTransfers(db: Kysely<Database>): Promise<{ net: Map<string, bigint>; count: number }> {
   const net = new Map<string, bigint>();
   let count = 0;
-  let last = new Uint8Array(0);
-  for (;;) {
-    const rows = await db
-      .selectFrom('transfer')
-      .select(['id', 'debit_account', 'credit_account', 'amount'])
-      .where('id', '>', last)
-      .orderBy('id')
-      .limit(pageRows)
-      .execute();
+  const pages = pagesByKey({
+    ...byBytes,
+    read: (after) =>
+      db
+        .selectFrom('transfer')
+        .select(['id', 'debit_account', 'credit_account', 'amount'])
+        .where('id', '>', after)
+        .orderBy('id')
+        .limit(pageRows),
+    keyOf: ({ id }) => Uint8Array.from(id),
+  });
+  for await (const rows of pages) {
     for (const row of rows) {
       add(net, row.debit_account, -row.amount);
       add(net, row.credit_account, row.amount);
     }
     count += rows.length;
-    if (rows.length < pageRows) return { net, count };
-    last = Uint8Array.from(rows.at(-1)!.id);
   }
+  return { net, count };
 }
 
 interface UsageTotals {
@@ -105,37 +109,40 @@ async function sumUsage(
   const older = new OlderUsage();
   let count = 0;
   let strays = 0;
-  let last = new Uint8Array(0);
-  for (;;) {
-    const rows = await db
-      .selectFrom('usage')
-      .select([
-        'request_id',
-        'account_id',
-        'key_id',
-        'model_id',
-        'tags',
-        'key_budget',
-        'account_budget',
-        'member_budget',
-        'started_at',
-        'ended_at',
-        'prompt_tokens',
-        'cached_tokens',
-        'completion_tokens',
-        'reasoning_tokens',
-        'cost',
-        'uncharged',
-        'hold',
-        'ending',
-        'input_price',
-        'output_price',
-        'cache_read_price',
-      ])
-      .where('request_id', '>', last)
-      .orderBy('request_id')
-      .limit(pageRows)
-      .execute();
+  const pages = pagesByKey({
+    ...byBytes,
+    read: (after) =>
+      db
+        .selectFrom('usage')
+        .select([
+          'request_id',
+          'account_id',
+          'key_id',
+          'model_id',
+          'tags',
+          'key_budget',
+          'account_budget',
+          'member_budget',
+          'started_at',
+          'ended_at',
+          'prompt_tokens',
+          'cached_tokens',
+          'completion_tokens',
+          'reasoning_tokens',
+          'cost',
+          'uncharged',
+          'hold',
+          'ending',
+          'input_price',
+          'output_price',
+          'cache_read_price',
+        ])
+        .where('request_id', '>', after)
+        .orderBy('request_id')
+        .limit(pageRows),
+    keyOf: ({ request_id: id }) => Uint8Array.from(id),
+  });
+  for await (const rows of pages) {
     for (const row of rows) {
       add(cost, row.account_id, row.cost);
       budgets.add(row);
@@ -146,9 +153,8 @@ async function sumUsage(
       }
     }
     count += rows.length;
-    if (rows.length < pageRows) return { cost, count, strays, older };
-    last = Uint8Array.from(rows.at(-1)!.request_id);
   }
+  return { cost, count, strays, older };
 }
 
 /** What removed rows came to counts as they did. Resolves with their number. */
@@ -158,23 +164,19 @@ async function addPruned(
   { cost, older }: Pick<UsageTotals, 'cost' | 'older'>,
 ): Promise<number> {
   let count = 0n;
-  for (let last = new Uint8Array(0); ;) {
-    const rows = await db
-      .selectFrom('pruned_usage')
-      .selectAll()
-      .where('id', '>', last)
-      .orderBy('id')
-      .limit(pageRows)
-      .execute();
+  const pages = pagesByKey({
+    ...byBytes,
+    read: (after) => db.selectFrom('pruned_usage').selectAll().where('id', '>', after).orderBy('id').limit(pageRows),
+    keyOf: ({ id }) => Uint8Array.from(id),
+  });
+  for await (const rows of pages)
     for (const row of rows) {
       add(cost, row.account_id, row.cost);
       budgets.add({ ...row, started_at: row.day });
       older.add(row);
       count += row.requests;
     }
-    if (rows.length < pageRows) return Number(count);
-    last = Uint8Array.from(rows.at(-1)!.id);
-  }
+  return Number(count);
 }
 
 interface UsageFigures {
@@ -260,16 +262,20 @@ async function compareBalances(
 ): Promise<number> {
   let count = 0;
   let total = 0n;
-  let last = '';
   const unknown = new Set([...net.keys(), ...cost.keys()]);
-  for (;;) {
-    const rows = await db
-      .selectFrom('account')
-      .select(['id', 'kind', 'available', 'credit_limit', leased()])
-      .where('id', '>', last)
-      .orderBy('id')
-      .limit(pageRows)
-      .execute();
+  const pages = pagesByKey({
+    first: '',
+    size: pageRows,
+    read: (after) =>
+      db
+        .selectFrom('account')
+        .select(['id', 'kind', 'available', 'credit_limit', leased()])
+        .where('id', '>', after)
+        .orderBy('id')
+        .limit(pageRows),
+    keyOf: ({ id }) => id,
+  });
+  for await (const rows of pages) {
     for (const { id, kind, available, leased: inSlices, credit_limit } of rows) {
       unknown.delete(id);
       const balance = available + inSlices;
@@ -281,8 +287,6 @@ async function compareBalances(
       }
     }
     count += rows.length;
-    if (rows.length < pageRows) break;
-    last = rows.at(-1)!.id;
   }
   for (const id of unknown) report({ accountId: id, what: 'account', expected: 'exists', found: 'missing' });
   // Transfers move money between accounts and create none; what all together lack is what has been used.

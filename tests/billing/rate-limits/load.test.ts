@@ -1,3 +1,4 @@
+// Alone in its process: it counts the memory of the process.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 

@@ -1,3 +1,4 @@
+// Alone in its process: it counts the processor time of the process.
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { ebnfGrammar } from '../../../src/inference/constraints/ebnf.ts';

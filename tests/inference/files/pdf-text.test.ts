@@ -1,3 +1,4 @@
+// Alone in its process: it counts the memory of the process.
 /** Hostile PDFs harm nobody: each has a process of its own with little memory and time (reliability §3.4). */
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
