@@ -223,7 +223,7 @@ export function suiteLimits(name, slow = 1) {
 const isSoak = (file) => file.endsWith('.soak.test.ts');
 const isLong = (file) => isSoak(file) || file.startsWith(`suites${path.sep}`);
 
-/** Test files of a suite, relative to the root, that contain one of the words; all without words. */
+/** Test files of a suite, by their paths below the root, that contain one of the words; all without words. `missed` are words in none. */
 export function testFiles(root, name, words) {
   const { only } = suites[name];
   const own = suites[name].files === undefined ? `suites${path.sep}${name}${path.sep}` : undefined;
@@ -232,12 +232,12 @@ export function testFiles(root, name, words) {
     .filter((file) => file.endsWith('.test.ts'))
     .filter((file) => only === undefined || only.some((beginning) => file.startsWith(beginning)))
     .filter((file) => (own === undefined ? !isLong(file) : file.startsWith(own) || (name === 'soak' && isSoak(file))))
-    .toSorted();
+    .toSorted()
+    .map((file) => path.join('tests', file));
   return {
     all: files,
-    chosen: files
-      .filter((file) => words.length === 0 || words.some((word) => file.includes(word)))
-      .map((file) => path.join('tests', file)),
+    chosen: files.filter((file) => words.length === 0 || words.some((word) => file.includes(word))),
+    missed: words.filter((word) => !files.some((file) => file.includes(word))),
   };
 }
 

@@ -40,14 +40,10 @@ const {
 } = readArguments(process.argv.slice(2));
 if (problem !== undefined) fail(problem);
 
-const { all, chosen } = testFiles(root, suite, words);
-if (chosen.length === 0) {
-  fail(
-    words.length === 0
-      ? `The suite '${suite}' has no test files.`
-      : `No test file of the suite '${suite}' contains ${words.join(' or ')}. There are: ${all.join(', ')}`,
-  );
-}
+const { all, chosen, missed } = testFiles(root, suite, words);
+if (all.length === 0) fail(`The suite '${suite}' has no test files.`);
+if (missed.length > 0)
+  fail(`No test file of the suite '${suite}' contains ${missed.join(' or ')}. There are: ${all.join(', ')}`);
 setup();
 if (chosen.some((file) => file.startsWith(clientTests))) installClients();
 const folder = await buildTests(chosen);

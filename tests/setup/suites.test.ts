@@ -26,7 +26,7 @@ const { suites, readArguments, testFiles } = (await script('suites.mjs')) as {
     root: string,
     name: string,
     words: readonly string[],
-  ): { readonly all: string[]; readonly chosen: string[] };
+  ): { readonly all: string[]; readonly chosen: string[]; readonly missed: string[] };
 };
 const { groupFile, groupSource, groupsOf } = (await script('test-groups.mjs')) as {
   groupFile(index: number): string;
@@ -89,9 +89,10 @@ describe('the suites', () => {
     assert.ok(!ordinary.some(isSoak));
     const soak = testFiles(root, 'soak', []).chosen;
     assert.ok(soak.some(isSoak) && soak.every((file) => isSoak(file) || file.includes(path.join('suites', 'soak'))));
-    assert.deepEqual(testFiles(root, 'ordinary', ['setup/suites']).chosen, [
-      path.join('tests', 'setup', 'suites.test.ts'),
-    ]);
+    const file = path.join('tests', 'setup', 'suites.test.ts');
+    for (const word of ['setup/suites', file])
+      assert.deepEqual(testFiles(root, 'ordinary', [word]), { all: ordinary, chosen: [file], missed: [] });
+    assert.deepEqual(testFiles(root, 'ordinary', ['setup/suites', 'mistyped']).missed, ['mistyped']);
   });
 });
 
