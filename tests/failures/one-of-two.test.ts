@@ -20,7 +20,10 @@ const say = (exchange: UpstreamExchange, reported: object = usage): void => {
 
 interface Fault {
   readonly play: (exchange: UpstreamExchange) => void;
-  /** How many of the requests reach the faulty backend when every one of them fails there: it is left out, and tried again seldom. */
+  /**
+   * How many of the requests reach the faulty backend when every one of them fails there: it is left out, and tried again seldom. On a
+   * slow machine one more for each second that they take.
+   */
   readonly reachedMax: number;
 }
 
@@ -94,6 +97,7 @@ for (const [index, [name, { play, reachedMax }]] of Object.entries(faults).entri
       random = mulberry32(percent);
       bad.exchanges.length = 0;
       good.exchanges.length = 0;
+      const startedAt = performance.now();
       for (let count = 0; count < requests; count++) {
         const answer = await service.chat({
           model: `m-${index}-${percent}`,
@@ -104,7 +108,8 @@ for (const [index, [name, { play, reachedMax }]] of Object.entries(faults).entri
         assert.ok(text.includes('hello'));
       }
       const [reached, others] = [bad.exchanges.length, good.exchanges.length];
-      t.diagnostic(`${reached} at the faulty one, ${others} at the other`);
-      assert.ok(percent < 100 ? reached > requests / 4 : reached <= reachedMax, `${reached} reached it`);
+      const seconds = Math.floor((performance.now() - startedAt) / 1000);
+      t.diagnostic(`${reached} at the faulty one, ${others} at the other, within ${seconds} s`);
+      assert.ok(percent < 100 ? reached > requests / 4 : reached <= reachedMax + seconds, `${reached} reached it`);
       assert.ok(reached + others <= requests * 1.3, 'retries are few');
     });
