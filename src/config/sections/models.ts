@@ -298,7 +298,11 @@ const model = (scriptSchema: SchemaNode) =>
   );
 
 /** Servers that take no such field in a request, and where it is set instead. */
-export const deafServers: readonly { readonly flavor: string; readonly to: readonly string[]; readonly instead: string }[] = [
+export const deafServers: readonly {
+  readonly flavor: string;
+  readonly to: readonly string[];
+  readonly instead: string;
+}[] = [
   {
     flavor: 'ollama',
     to: ['top_k', 'min_p', 'repetition_penalty'],
