@@ -60,7 +60,7 @@ const keysDecide = [
  * `minutes` ends a suite that hangs, several times what it takes on two slow cores; `fileMinutes` ends one file of it.
  * A suite without `files` has the files of its folder `tests/suites/<name>/`; if there is a `setup.mjs`, it is run first.
  * `only` are the beginnings of the paths that it has. `ci: false`: CI does not run it. `internet`: its tests install from registries
- * (what the others need from there has been fetched before they run).
+ * (what the others need from there has been fetched before they run). `clients`: its tests use the official client libraries.
  */
 export const suites = {
   ordinary: {
@@ -199,10 +199,11 @@ export const suites = {
   },
   stripe: { minutes: 10, fileMinutes: 5, concurrency: 1, about: "payments against Stripe's own stand-in for its API" },
   vllm: {
-    minutes: 80,
+    minutes: 120,
     fileMinutes: 40,
     concurrency: 1,
     ci: false,
+    clients: true,
     about: 'a real vLLM behind the service; not part of CI, because it takes 6 GB',
   },
   soak: { minutes: 35, fileMinutes: 14, concurrency: 2, about: 'mixed load with faults for minutes or hours' },

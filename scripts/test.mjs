@@ -45,7 +45,7 @@ if (all.length === 0) fail(`The suite '${suite}' has no test files.`);
 if (missed.length > 0)
   fail(`No test file of the suite '${suite}' contains ${missed.join(' or ')}. There are: ${all.join(', ')}`);
 setup();
-if (chosen.some((file) => file.startsWith(clientTests))) installClients();
+if (suites[suite].clients === true || chosen.some((file) => file.startsWith(clientTests))) installClients();
 const folder = await buildTests(chosen);
 await fetchDefaultModel();
 const program = node === undefined ? process.execPath : nodeBinary(node);

@@ -205,14 +205,22 @@ describe('servers', () => {
     { index: 0, embedding: [3, 4] },
   ];
 
+  /** What keeps the caches of accounts apart, where the server knows that. */
+  const saltIn = (flavor: string): object => {
+    const salt: unknown = asked[0]?.body['cache_salt'];
+    assert.equal(typeof salt === 'string' && /^[\w-]{43}$/.test(salt), flavor === 'vllm' || flavor === 'sglang');
+    return salt === undefined ? {} : { cache_salt: salt };
+  };
+
   for (const flavor of ['vllm', 'sglang', 'llama-server', 'tei']) {
     test(`${flavor} embeds; its figures are charged`, async () => {
       asked.length = 0;
       answer = () => ({ object: 'list', data, usage: { prompt_tokens: 5, total_tokens: 5 } });
       const { status, json } = await embed({ model: flavor, input: ['a', 'b'] });
       assert.equal(status, 200, JSON.stringify(json));
+      const salt = saltIn(flavor);
       assert.deepEqual(asked, [
-        { path: '/v1/embeddings', body: { model: flavor, input: ['a', 'b'], encoding_format: 'base64' } },
+        { path: '/v1/embeddings', body: { model: flavor, input: ['a', 'b'], encoding_format: 'base64', ...salt } },
       ]);
       assert.deepEqual(json['usage'], { prompt_tokens: 5, total_tokens: 5 });
       assert.deepEqual(
@@ -242,10 +250,36 @@ describe('servers', () => {
       answer = () => said;
       const { status, json } = await rank({ model: flavor, query: 'q', documents: ['d'] });
       assert.equal(status, 200, JSON.stringify(json));
-      assert.deepEqual(asked, [{ path, body: { model: flavor, query: 'q', [field]: ['d'] } }]);
+      const salt = saltIn(flavor);
+      assert.deepEqual(asked, [{ path, body: { model: flavor, query: 'q', [field]: ['d'], ...salt } }]);
       assert.deepEqual(json['results'], [{ index: 0, relevance_score: relevance }]);
     });
   }
+
+  for (const [input, param] of [
+    [[1, 99_999], 'input[1]'],
+    [[[1], [2, 99_999]], 'input[1][1]'],
+  ] as const)
+    test(`a token that the server does not have is named: ${param}`, async () => {
+      answer = () => ({ fails: 400, body: { error: { message: 'Token id 99999 is out of vocabulary', code: 400 } } });
+      const { status, json } = await embed({ model: 'vllm', input });
+      assert.deepEqual(
+        [status, json['error'].code, json['error'].param],
+        [400, 'unsupported_value', param],
+        JSON.stringify(json),
+      );
+    });
+
+  test('vLLM scores by the cosine where the model embeds: never below 0 nor, by rounding, above 1', async () => {
+    const scores = [1.000000238418579, 0.25, -0.5];
+    answer = () => ({ results: scores.map((relevance_score, index) => ({ index, relevance_score })) });
+    const { status, json } = await rank({ model: 'vllm', query: 'q', documents: ['d', 'e', 'f'] });
+    assert.equal(status, 200, JSON.stringify(json));
+    assert.deepEqual(
+      json['results'].map(({ relevance_score }: Json) => relevance_score),
+      [1, 0.25, 0],
+    );
+  });
 
   test('TEI gets no more than 32 texts at once', async () => {
     asked.length = 0;
@@ -320,7 +354,7 @@ describe('servers', () => {
     ['no score', { results: [{ index: 0 }] }],
     ['a text for a score', { results: [{ index: 0, relevance_score: '0.5' }] }],
     ['a score above 1', { results: [{ index: 0, relevance_score: 1.5 }] }],
-    ['a score below 0', { results: [{ index: 0, relevance_score: -0.5 }] }],
+    ['a score below -1', { results: [{ index: 0, relevance_score: -1.5 }] }],
   ] as const) {
     test(`a server that ranks with ${name}: not charged`, async () => {
       const ledger = new TestLedger(service);

@@ -15,6 +15,14 @@ process.env[keyVariable] = key;
 const patienceMs = 15 * 60_000;
 const stopMs = 30_000;
 
+const running = new Set<VllmServer>();
+// Their groups are their own, so what ends the tests does not reach them.
+for (const signal of ['SIGINT', 'SIGTERM'] as const)
+  process.once(signal, () => {
+    for (const server of running) server.signal('SIGKILL');
+    process.kill(process.pid, signal);
+  });
+
 export interface DirectAnswer {
   readonly status: number;
   readonly body: unknown;
@@ -48,19 +56,30 @@ export class VllmServer {
         },
       },
     );
+    running.add(this);
+    this.#child.once('close', () => running.delete(this));
     for (const stream of [this.#child.stdout, this.#child.stderr])
       stream?.on('data', (bytes: Buffer) => (this.#output = (this.#output + bytes.toString()).slice(-65_536)));
   }
 
-  static async start(model: 'model' | 'model-think', args: readonly string[] = []): Promise<VllmServer> {
-    const server = new VllmServer(await freePort(), model, args);
+  /** `port`: any free one. */
+  static async start(
+    model: 'model' | 'model-think',
+    args: readonly string[] = [],
+    port: number | undefined = undefined,
+  ): Promise<VllmServer> {
+    const server = new VllmServer(port ?? (await freePort()), model, args);
     try {
-      await until(() => server.#isHealthy(), patienceMs);
+      await server.answers();
     } catch (error) {
       await server.stop();
       throw new Error(`vLLM did not start:\n${server.#output.slice(-4_000)}`, { cause: error });
     }
     return server;
+  }
+
+  get port(): number {
+    return this.#port;
   }
 
   get url(): string {
@@ -69,7 +88,11 @@ export class VllmServer {
 
   /** As a backend of a model in the configuration. */
   get backend(): string {
-    return `{ engine: openai, flavor: vllm, url: "${this.url}", model: smollm2, api_key: ${key} }`;
+    return this.backendNamed('openai');
+  }
+
+  backendNamed(name: string): string {
+    return `{ engine: openai, name: ${name}, flavor: vllm, url: "${this.url}", model: smollm2, api_key: ${key} }`;
   }
 
   async #isHealthy(): Promise<boolean> {
@@ -99,6 +122,23 @@ export class VllmServer {
     const lines = (await answer.text()).split('\n').filter((line) => line.startsWith(`${name}{`));
     assert.ok(lines.length > 0, name);
     return lines.reduce((sum, line) => sum + Number(line.slice(line.lastIndexOf(' ') + 1)), 0);
+  }
+
+  /** To all of its processes. */
+  signal(signal: NodeJS.Signals): void {
+    process.kill(-this.#child.pid!, signal);
+  }
+
+  /** All of its processes at once; resolves when they are gone. */
+  async kill(): Promise<void> {
+    const closed = new Promise((resolve) => this.#child.once('close', resolve));
+    this.signal('SIGKILL');
+    await closed;
+  }
+
+  /** Resolves when it answers. */
+  answers(): Promise<void> {
+    return until(() => this.#isHealthy(), patienceMs);
   }
 
   async stop(): Promise<void> {

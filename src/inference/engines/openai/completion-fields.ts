@@ -88,11 +88,14 @@ export function completionFields(request: EngineRequest, { completions: names, t
   return fields;
 }
 
-/** Path of the token at fault when a server rejects one as not in its vocabulary: the largest is, in any case. */
-export function largestIdAt(prompt: Prompt): string {
-  if (prompt.type !== 'token-ids') return 'prompt';
+/**
+ * Path of the token at fault when a server rejects one as not in its vocabulary: the largest is, in any case. `field` is the client's
+ * name for the prompts.
+ */
+export function largestIdAt(prompt: Prompt, field = 'prompt'): string {
+  if (prompt.type !== 'token-ids') return field;
   let found = { prompt: 0, index: 0, id: -1 };
   for (const [index, ids] of prompt.prompts.entries())
     for (const [at, id] of ids.entries()) if (id > found.id) found = { prompt: index, index: at, id };
-  return prompt.prompts.length === 1 ? `prompt[${found.index}]` : `prompt[${found.prompt}][${found.index}]`;
+  return prompt.prompts.length === 1 ? `${field}[${found.index}]` : `${field}[${found.prompt}][${found.index}]`;
 }

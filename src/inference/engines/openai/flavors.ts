@@ -30,12 +30,15 @@ export interface CompletionNames {
 }
 
 /** How a kind of server ranks documents. */
-interface RankWire {
+export interface RankWire {
   /** Whether its path is beside the API's version or below it. */
   readonly path: 'root' | 'versioned';
   readonly documents: 'documents' | 'texts';
-  /** `logit`: any number, of which the logistic function makes a relevance. */
-  readonly scores: 'relevance' | 'logit';
+  /**
+   * `logit`: any number, of which the logistic function makes a relevance. `relevance-or-cosine`: where the model embeds, the cosine
+   * of two vectors, of which a negative one is no relevance.
+   */
+  readonly scores: 'relevance' | 'logit' | 'relevance-or-cosine';
 }
 
 /** A kind of server's names, and its deviations from the OpenAI wire. Nothing else knows which kind a server is. */
@@ -327,7 +330,7 @@ const vllm: Flavor = {
   cacheIsolation: 'salt',
   closingUsage: 'total',
   counting: 'tokenize-messages',
-  tasks: { rank: { path: 'versioned', documents: 'documents', scores: 'relevance' } },
+  tasks: { rank: { path: 'versioned', documents: 'documents', scores: 'relevance-or-cosine' } },
   imageTokens: openModelImageTokens,
   // uvicorn closes after 5 s.
   keepAliveMs: 4_000,

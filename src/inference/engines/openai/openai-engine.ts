@@ -26,7 +26,7 @@ import { Freshness } from './freshness.ts';
 import { jsonBody } from './image-body.ts';
 import { longJsonBody, measureJson, type JsonLength } from './json-pieces.ts';
 import { EchoedBeginning } from './echoed-beginning.ts';
-import { cannotKeep, refusalOf, upstreamRequest, withCaching } from './request-body.ts';
+import { cannotKeep, refusalOf, saltFields, upstreamRequest, withCaching } from './request-body.ts';
 import type { ForwardedField, UpstreamRequest, UpstreamServer } from './request-body.ts';
 import { hostOf } from './server-name.ts';
 import { runTask } from './tasks.ts';
@@ -260,6 +260,7 @@ class OpenAiEngine implements Engine {
     try {
       const events = await runTask(request, task, {
         pool: (this.#taskPool ??= this.#openTaskPool()),
+        always: saltFields(request, this.#server),
         flavor: this.#flavor,
         name: this.#name,
         model: this.#server.model,

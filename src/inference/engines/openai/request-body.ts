@@ -267,20 +267,21 @@ export const cannotKeep = (type: Constraint['type']): ApiError =>
 /** Cached prompts are shared inside a scope only, and never under zero data retention (reliability §3.5, §4). */
 function cacheFields(
   request: EngineRequest,
-  { flavor, saltKey }: UpstreamServer,
+  server: UpstreamServer,
   mayCachePrompt: boolean,
 ): Readonly<Record<string, unknown>> {
-  switch (flavor.cacheIsolation) {
-    case 'salt': {
-      // A salt of its own makes what the server keeps of this request unreachable.
-      const scope = request.retain ? request.cacheScope : `${request.cacheScope} ${request.id}`;
-      return { cache_salt: createHmac('sha256', saltKey).update(scope).digest('base64url') };
-    }
-    case 'switch':
-      return { cache_prompt: mayCachePrompt };
-    case 'none':
-      return {};
-  }
+  return server.flavor.cacheIsolation === 'switch' ? { cache_prompt: mayCachePrompt } : saltFields(request, server);
+}
+
+/** The same for what only reads its prompts: servers keep those of models that take the last token's vector. */
+export function saltFields(
+  request: EngineRequest,
+  { flavor, saltKey }: Pick<UpstreamServer, 'flavor' | 'saltKey'>,
+): Readonly<Record<string, unknown>> {
+  if (flavor.cacheIsolation !== 'salt') return {};
+  // A salt of its own makes what the server keeps of this request unreachable.
+  const scope = request.retain ? request.cacheScope : `${request.cacheScope} ${request.id}`;
+  return { cache_salt: createHmac('sha256', saltKey).update(scope).digest('base64url') };
 }
 
 /** A plain string wherever there are only texts: the one form that all servers and templates take. */

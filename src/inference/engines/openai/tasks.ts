@@ -4,12 +4,15 @@ import { ApiError } from '../../../platform/errors.ts';
 import type { GenerationEvent } from '../../../generation/event.ts';
 import type { EngineRequest, Task } from '../../../generation/request.ts';
 import { taskEvents, type Finding } from '../task-events.ts';
+import { largestIdAt } from './completion-fields.ts';
 import { answerError, connectError, httpError, isLoading, timeoutError, type UpstreamAnswer } from './failures.ts';
-import type { Flavor } from './flavors.ts';
+import type { Flavor, RankWire } from './flavors.ts';
 import { causeCode, type BackendIncident } from './incidents.ts';
 
 export interface TaskBackend {
   readonly pool: Pool;
+  /** Sent with each prompt. */
+  readonly always: Readonly<Record<string, unknown>>;
   readonly flavor: Flavor;
   /** The model's public id, for errors, and its name at the backend. */
   readonly name: string;
@@ -56,7 +59,8 @@ export async function runTask(
   if (prompt.type === 'messages') throw new Error('a task on messages');
   const { prompts } = prompt;
   const size = backend.flavor.tasks.promptsMax ?? prompts.length;
-  const exchange: TaskExchange = { ...backend, bytesLeft: answerBytesMax };
+  const tokenIdAt = (): string => largestIdAt(prompt, task.field);
+  const exchange: TaskExchange = { ...backend, tokenIdAt, bytesLeft: answerBytesMax };
   const events: GenerationEvent[] = [];
   let tokens: number | undefined = 0;
   let dimensions: number | undefined;
@@ -82,6 +86,8 @@ export async function runTask(
 
 /** A request under way: what its answers may still take. */
 interface TaskExchange extends TaskBackend {
+  /** The client's path of a token that the model does not have. */
+  readonly tokenIdAt: () => string;
   bytesLeft: number;
 }
 
@@ -90,7 +96,7 @@ async function embed(
   exchange: TaskExchange,
 ): Promise<Found> {
   // A server that does not know base64 answers with numbers, which takes it and us longer.
-  const body = { model: exchange.model, input, encoding_format: 'base64' };
+  const body = { model: exchange.model, input, encoding_format: 'base64', ...exchange.always };
   const answer = fieldsOf(await ask(`${exchange.basePath}/embeddings`, body, exchange));
   const findings = inOrder(answer['data'], input.length, (entry) => vectorOf(entry['embedding']), exchange);
   return { findings, promptTokens: count(fieldsOf(answer['usage'])['prompt_tokens']) };
@@ -100,20 +106,34 @@ async function rank(documents: readonly string[], query: string, exchange: TaskE
   const { rank: wire } = exchange.flavor.tasks;
   if (wire === undefined) throw new Error('a rank on a kind of server that has none');
   const path = `${wire.path === 'root' ? exchange.rootPath : exchange.basePath}/rerank`;
-  const answer = await ask(path, { model: exchange.model, query, [wire.documents]: documents }, exchange);
+  const body = { model: exchange.model, query, [wire.documents]: documents, ...exchange.always };
+  const answer = await ask(path, body, exchange);
   const entries: unknown = Array.isArray(answer) ? answer : fieldsOf(answer)['results'];
   const findings = inOrder(
     entries,
     documents.length,
     (entry) => {
       const score = entry['relevance_score'] ?? entry['score'];
-      if (typeof score !== 'number') return undefined;
-      return wire.scores === 'logit' ? 1 / (1 + Math.exp(-score)) : score;
+      return typeof score === 'number' ? relevanceOf(score, wire.scores) : undefined;
     },
     exchange,
   );
   const usage = fieldsOf(fieldsOf(answer)['usage']);
   return { findings, promptTokens: count(usage['prompt_tokens'] ?? usage['total_tokens']) };
+}
+
+/** Rounding makes a cosine of 1.0000002 of two equal texts. */
+const cosineMax = 1.0001;
+
+function relevanceOf(score: number, scores: RankWire['scores']): number {
+  switch (scores) {
+    case 'relevance':
+      return score;
+    case 'logit':
+      return 1 / (1 + Math.exp(-score));
+    case 'relevance-or-cosine':
+      return Math.abs(score) <= cosineMax ? Math.min(Math.max(score, 0), 1) : score;
+  }
 }
 
 /** What a server says of each prompt, by its index; all of them once. */
@@ -214,14 +234,16 @@ async function ask(
 function refusalOf(
   refused: UpstreamAnswer,
   sent: Readonly<Record<string, unknown>>,
-  { flavor, name, onLoading, onIncident }: TaskBackend,
+  { flavor, name, tokenIdAt, onLoading, onIncident }: TaskExchange,
 ): ApiError {
   if (isLoading(refused, flavor)) onLoading();
   const reported = answerError(refused, flavor, name, sent);
   const { status } = refused;
   if (reported.type !== 'invalid_request_error')
     onIncident({ incident: status === 404 ? 'not_found' : 'http_status', status, cause: null });
-  return reported;
+  return reported.code === 'unsupported_value' && reported.param === 'prompt'
+    ? new ApiError(reported.code, reported.message, { param: tokenIdAt() })
+    : reported;
 }
 
 function parsed(text: string): unknown {
