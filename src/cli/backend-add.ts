@@ -1,13 +1,14 @@
 import { OperationError } from '../accounts/operation.ts';
 import { withBackend, withModel } from '../config/edit.ts';
 import type { FlavorName } from '../generation/flavor-names.ts';
+import type { Engine } from '../inference/engines/engine.ts';
 import { createOpenAiEngine } from '../inference/engines/openai/openai-engine.ts';
 import { probeBackend, type ProbeResult } from '../inference/engines/openai/probe.ts';
 import { ApiError } from '../platform/errors.ts';
 import { CommandFailure } from './command-failure.ts';
 import type { Context } from './context.ts';
 import { exitCodes } from './failure.ts';
-import { sayHello, takesTools } from './model-probe.ts';
+import { madeLine, measureTexts, sayHello, takesTools } from './model-probe.ts';
 import { freeModelId, modelNamed, takenOverLine, writeConfig } from './write-config.ts';
 
 interface BackendOptions {
@@ -41,7 +42,9 @@ export async function addBackend(context: Context, options: BackendOptions, inpu
     throw new OperationError(
       `The server does not say how long the window of ${model} is. Name it in tokens with --context-length.`,
     );
-  const { answer, tools } = await askServer({ id, url, flavor, model, apiKey });
+  const shown = await askServer({ id, url, flavor, model, apiKey });
+  if (existing !== undefined && kindOf(existing.capabilities) !== kindOf(shown.capabilities))
+    throw new OperationError(`The server has ${kindOf(shown.capabilities)}, which is not what ${id} has.`);
   const backend = {
     engine: 'openai',
     ...(options.name === undefined ? {} : { name: options.name }),
@@ -56,25 +59,21 @@ export async function addBackend(context: Context, options: BackendOptions, inpu
           id,
           context_length: contextLength,
           pricing: { input_dollars_per_million: 0, output_dollars_per_million: 0 },
-          ...(tools && !answer.reasons
-            ? {}
-            : { capabilities: { ...(tools ? {} : { tools: false }), ...(answer.reasons ? { reasoning: true } : {}) } }),
+          ...(Object.keys(shown.capabilities).length === 0 ? {} : { capabilities: shown.capabilities }),
           backends: [backend],
         })
       : (withBackend(text, id, backend) ?? notAList(id)),
   );
-  const { text, reasons, tokensPerSecond } = answer;
   print.result(
     {
-      ...{ id, flavor, url, model, context_length: contextLength, tools, reasoning: reasons },
-      ...{ answer: text, tokens_per_second: Math.round(tokensPerSecond * 10) / 10 },
+      ...{ id, flavor, url, model, context_length: contextLength },
+      ...shown.facts,
       ...{ config: written, is_in_force: reloaded },
     },
     [
       `${id} · ${flavor} · ${url}${model === id ? '' : ` · ${model} there`}`,
       `window   ${contextLength} tokens`,
-      `can      chat, ${tools ? 'tools' : 'no tools: the server refuses them, which for vLLM and SGLang is a matter of their flags'}, ${reasons ? 'reasoning' : 'no reasoning'}`,
-      `says     ${JSON.stringify(text.slice(0, 100))}, ${tokensPerSecond.toFixed(1)} tokens a second`,
+      ...shown.lines,
       existing === undefined
         ? `config   ${written}, price 0`
         : `config   ${written}, beside ${existing.backends.map(({ name }) => name).join(', ')}`,
@@ -136,21 +135,40 @@ const nameOf = (model: string): string =>
         .toLowerCase()
     : model;
 
-/** Whether it answers as we will ask it, and whether it takes functions. */
+/** What a server has shown of itself: for programs, for people, and for the card. */
+interface Shown {
+  readonly facts: Readonly<Record<string, unknown>>;
+  readonly lines: readonly string[];
+  /** Only what does not hold without a word. */
+  readonly capabilities: Measuring & { readonly tools?: false; readonly reasoning?: true };
+}
+
+interface Measuring {
+  readonly embeddings?: { readonly supported: boolean };
+  readonly rerank?: { readonly supported: boolean };
+}
+
+/** A model either writes, or embeds, or ranks. */
+const kindOf = ({ embeddings, rerank }: Measuring): string =>
+  embeddings?.supported === true ? 'embeddings' : rerank?.supported === true ? 'rerank' : 'a chat';
+
+/** Has it answer as it will be asked: a chat, or, where it has none, embeddings or a rank. */
 async function askServer(server: {
   readonly id: string;
   readonly url: string;
   readonly flavor: FlavorName;
   readonly model: string;
   readonly apiKey: string | undefined;
-}) {
+}): Promise<Shown> {
   const { id, url, flavor, model, apiKey } = server;
   const engine = createOpenAiEngine({ name: id, url, flavor, model, ...(apiKey === undefined ? {} : { apiKey }) });
   try {
-    const answer = await sayHello(engine);
-    return { answer, tools: await takesTools(engine) };
+    return await chatOf(engine);
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
+    // A 404: it has the model, so it is the route that it does not have.
+    const measures = error.code === 'no_healthy_backends' ? await measuresOf(engine) : undefined;
+    if (measures !== undefined) return measures;
     throw refused(
       `The server lists ${model}, but does not answer a chat: ${error.message}`,
       `curl -i ${url}/chat/completions -H 'content-type: application/json' -d '{"model":"${model}","messages":[{"role":"user","content":"hi"}]}'`,
@@ -158,6 +176,45 @@ async function askServer(server: {
   } finally {
     await engine.close();
   }
+}
+
+const rounded = (speed: number): number => Math.round(speed * 10) / 10;
+
+async function chatOf(engine: Engine): Promise<Shown> {
+  const { text, reasons, tokensPerSecond } = await sayHello(engine);
+  const tools = await takesTools(engine);
+  return {
+    facts: { tools, reasoning: reasons, answer: text, tokens_per_second: rounded(tokensPerSecond) },
+    lines: [
+      `can      chat, ${tools ? 'tools' : 'no tools: the server refuses them, which for vLLM and SGLang is a matter of their flags'}, ${reasons ? 'reasoning' : 'no reasoning'}`,
+      `says     ${JSON.stringify(text.slice(0, 100))}, ${tokensPerSecond.toFixed(1)} tokens a second`,
+    ],
+    capabilities: { ...(tools ? {} : { tools: false }), ...(reasons ? { reasoning: true } : {}) },
+  };
+}
+
+/** Embeddings first: a server that has them may rank by them too, and that is not what its model is for. */
+async function measuresOf(engine: Engine): Promise<Shown | undefined> {
+  for (const [purpose, flag] of [
+    ['embed', 'embeddings'],
+    ['rank', 'rerank'],
+  ] as const) {
+    try {
+      const made = await measureTexts(engine, purpose);
+      return {
+        facts: {
+          [flag]: true,
+          ...(purpose === 'embed' ? { dimensions: made.dimensions } : {}),
+          tokens_per_second: rounded(made.tokensPerSecond),
+        },
+        lines: [`can      ${flag}: /v1/${flag}`, madeLine(purpose, made)],
+        capabilities: { [flag]: { supported: true } },
+      };
+    } catch (error) {
+      if (!(error instanceof ApiError)) throw error;
+    }
+  }
+  return undefined;
 }
 
 /** An alias, for example: what it stands for may be used elsewhere too. */

@@ -21,7 +21,7 @@ import type { Context } from './context.ts';
 import { exitCodes } from './failure.ts';
 import { bytesInWords } from './amount.ts';
 import { freeModelId, modelNamed, takenOverLine, writeConfig } from './write-config.ts';
-import { probeModel, probeTask, type ProbeMeans } from './model-probe.ts';
+import { madeLine, probeModel, probeTask, type ProbeMeans } from './model-probe.ts';
 
 interface AddOptions {
   readonly id?: string;
@@ -108,14 +108,13 @@ async function probed(
       line: `says     ${JSON.stringify(text.slice(0, 100))}, ${speed}`,
     };
   }
-  const { dimensions, tokensPerSecond } = await probeTask(file, contextLength, purpose, means);
-  const made = purpose === 'embed' ? `vectors of ${dimensions} numbers` : 'a score for each document';
+  const made = await probeTask(file, contextLength, purpose, means);
   return {
     facts: {
-      ...(purpose === 'embed' ? { dimensions } : {}),
-      tokens_per_second: rounded(tokensPerSecond),
+      ...(purpose === 'embed' ? { dimensions: made.dimensions } : {}),
+      tokens_per_second: rounded(made.tokensPerSecond),
     },
-    line: `makes    ${made}, from ${tokensPerSecond.toFixed(1)} tokens a second`,
+    line: madeLine(purpose, made),
   };
 }
 

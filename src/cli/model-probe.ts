@@ -36,31 +36,38 @@ export const probeTask = (
   purpose: Exclude<Purpose, 'write'>,
   means: ProbeMeans,
 ): Promise<TaskProbe> =>
-  withEngine({ modelFile, contextLength, purpose, ...means }, async (engine) => {
-    let dimensions = 1;
-    let tokens = 0;
-    const task =
-      purpose === 'embed'
-        ? ({ type: 'embed', field: 'input', dimensions: undefined } as const)
-        : ({ type: 'rank', field: 'documents', query: 'Which words are there?' } as const);
-    const prompt = {
-      type: 'texts',
-      prompts: Array.from({ length: 8 }, () => 'a few words of text '.repeat(8)),
-    } as const;
-    const startedMs = performance.now();
-    await engine.generate(
-      { ...smallRequest({ isChat: false }), prompt, task },
-      AbortSignal.timeout(probeTimeoutMs),
-      (events) => {
-        for (const event of events) {
-          if (event.type === 'start') tokens = event.promptTokens ?? 0;
-          if (event.type === 'vector') dimensions = event.vector.length;
-        }
-        return true;
-      },
-    );
-    return { dimensions, tokensPerSecond: tokens / ((performance.now() - startedMs) / 1000) };
-  });
+  withEngine({ modelFile, contextLength, purpose, ...means }, (engine) => measureTexts(engine, purpose));
+
+/** What any engine makes of eight short texts. Rejects with its failure. */
+export async function measureTexts(engine: Engine, purpose: Exclude<Purpose, 'write'>): Promise<TaskProbe> {
+  let dimensions = 1;
+  let tokens = 0;
+  const task =
+    purpose === 'embed'
+      ? ({ type: 'embed', field: 'input', dimensions: undefined } as const)
+      : ({ type: 'rank', field: 'documents', query: 'Which words are there?' } as const);
+  const prompt = {
+    type: 'texts',
+    prompts: Array.from({ length: 8 }, () => 'a few words of text '.repeat(8)),
+  } as const;
+  const startedMs = performance.now();
+  await engine.generate(
+    { ...smallRequest({ isChat: false }), prompt, task },
+    AbortSignal.timeout(probeTimeoutMs),
+    (events) => {
+      for (const event of events) {
+        if (event.type === 'start') tokens = event.promptTokens ?? 0;
+        if (event.type === 'vector') dimensions = event.vector.length;
+      }
+      return true;
+    },
+  );
+  return { dimensions, tokensPerSecond: tokens / ((performance.now() - startedMs) / 1000) };
+}
+
+/** What a model that embeds or ranks makes, in a line. */
+export const madeLine = (purpose: Exclude<Purpose, 'write'>, { dimensions, tokensPerSecond }: TaskProbe): string =>
+  `makes    ${purpose === 'embed' ? `vectors of ${dimensions} numbers` : 'a score for each document'}, from ${tokensPerSecond.toFixed(1)} tokens a second`;
 
 async function withEngine<Answer>(
   {

@@ -8,7 +8,7 @@ import { chatChunk, event, Upstream, usageChunk, type UpstreamExchange } from '.
 import { CommandFolder, jsonOf } from './command.ts';
 
 /** `backends add` at servers that answer as vLLM does; `npm run test:vllm` and `test:llama-server` have the real ones. */
-const state = { models: [] as object[], key: '', tools: true, thinks: false, broken: false };
+const state = { models: [] as object[], key: '', tools: true, thinks: false, broken: false, only: '' };
 let server: Upstream;
 before(async () => {
   server = await Upstream.start((exchange) => answer(exchange), { isLookedAt: true });
@@ -19,7 +19,7 @@ function answer(exchange: UpstreamExchange): void {
   const { path, body, headers } = exchange;
   if (state.key !== '' && headers.get('authorization') !== `Bearer ${state.key}`) return exchange.json(401, {});
   if (path === '/v1/models') return exchange.json(200, { object: 'list', data: state.models });
-  if (path === '/v1/chat/completions') {
+  if (path === '/v1/chat/completions' && state.only === '') {
     const { tools } = JSON.parse(body) as { tools?: readonly unknown[] };
     if (state.broken) return exchange.json(500, {});
     if (tools !== undefined && !state.tools)
@@ -34,6 +34,16 @@ function answer(exchange: UpstreamExchange): void {
     );
     return exchange.endChunks();
   }
+  if (path === '/v1/embeddings' && state.only === 'embeddings') {
+    const { input } = JSON.parse(body) as { input: readonly string[] };
+    const data = input.map((_, index) => ({ index, embedding: [1, index, 2] }));
+    return exchange.json(200, { object: 'list', data, usage: { prompt_tokens: 40, total_tokens: 40 } });
+  }
+  if (path === '/v1/rerank' && state.only === 'rerank') {
+    const { documents } = JSON.parse(body) as { documents: readonly string[] };
+    const results = documents.map((_, index) => ({ index, relevance_score: 0.5 }));
+    return exchange.json(200, { results, usage: { prompt_tokens: 40, total_tokens: 40 } });
+  }
   return exchange.json(404, {});
 }
 
@@ -46,7 +56,10 @@ models:
     backends: [ { engine: scripted, scripts: [ { say: [ { text: hi } ] } ] } ]
 `;
 function folderOf(environment: Readonly<Record<string, string>> = {}): CommandFolder {
-  Object.assign(state, { models: [vllm('Qwen/Qwen3-8B')], key: '', tools: true, thinks: false, broken: false });
+  Object.assign(state, {
+    ...{ models: [vllm('Qwen/Qwen3-8B')], key: '', only: '' },
+    ...{ tools: true, thinks: false, broken: false },
+  });
   const folder = new CommandFolder(written, environment);
   after(() => folder.dispose());
   return folder;
@@ -103,6 +116,27 @@ test('what the server refuses and shows is on the card; its key stays in a varia
   assert.ok(text.includes('api_key_env: GPU_KEY') && !text.includes('sk-gpu'), text);
   assert.match(text, /capabilities:\s+tools: false\s+reasoning: true/);
 });
+
+for (const [flag, made] of [
+  ['embeddings', 'vectors of 3 numbers'],
+  ['rerank', 'a score for each document'],
+] as const)
+  test(`a server that has no chat but ${flag}: its card says so`, async () => {
+    const folder = folderOf();
+    state.only = flag;
+    const { code, stdout, stderr } = await folder.run('backends', 'add', server.url);
+    assert.equal(code, 0, stderr);
+    assert.match(
+      stdout,
+      new RegExp(`^can {6}${flag}: /v1/${flag}\\nmakes {4}${made}, from [\\d.]+ tokens a second$`, 'm'),
+    );
+    assert.match(configOf(folder), new RegExp(`capabilities:\\s+${flag}:\\s+supported: true`));
+    // A model that writes has no such server beside its own.
+    const written = configOf(folder);
+    const beside = await folder.run('backends', 'add', server.url, '--id', 'first');
+    assert.match(beside.stderr, new RegExp(`The server has ${flag}, which is not what first has\\.`));
+    assert.equal(configOf(folder), written);
+  });
 
 const refusals: readonly {
   readonly name: string;
