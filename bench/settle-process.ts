@@ -79,6 +79,7 @@ async function open() {
       credit: (id: string, microcents: bigint) => billing.credit(id, microcents),
       reserve: (id: string, microcents: bigint) => billing.reserve(id, microcents),
       freeMicrocents: (id: string) => billing.freeMicrocents(id) ?? 0n,
+      drop: (id: string) => billing.drop(id),
       forget: () => billing.forget(),
     },
     onBatch: () => void batches++,

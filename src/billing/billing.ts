@@ -150,6 +150,16 @@ export class Billing {
     return this.#free.get(balanceId);
   }
 
+  /** Nothing is leased of it any more. */
+  drop(balanceId: string): void {
+    if (this.#free.get(balanceId) === 0n) this.#free.delete(balanceId);
+  }
+
+  /** Balances in memory: of accounts and budgets of which something is leased. */
+  get balances(): number {
+    return this.#free.size;
+  }
+
   /** This process has expired: nothing that was free or held belongs to it any more. */
   forget(): void {
     this.#epoch++;
@@ -360,6 +370,7 @@ export const freeBalancesOf = (billing: () => Billing): FreeBalances => ({
   credit: (balanceId, microcents) => billing().credit(balanceId, microcents),
   reserve: (balanceId, microcents) => billing().reserve(balanceId, microcents),
   freeMicrocents: (balanceId) => billing().freeMicrocents(balanceId) ?? 0n,
+  drop: (balanceId) => billing().drop(balanceId),
   forget: () => billing().forget(),
 });
 

@@ -9,6 +9,12 @@ const spendingAheadSeconds = 2n;
 /** A remainder that was not asked for in this time goes back, so that others find it. */
 const idleMs = 10_000;
 const sweepEveryMs = 1_000;
+/** Leases of a process that has the balances alone; beyond it those go back that were not used for so long, as many accounts as keys. */
+const aloneMax = 100_000;
+const aloneIdleMs = 600_000;
+/** Of them, those that are looked at in one sweep, and that go back. */
+const aloneLookedMax = 10_000;
+const aloneReturnedMax = 1_000;
 /** A balance without money is looked at again after this time, when no request waits for it. */
 const dryMs = 1_000;
 /** While others may have idle remainders of a balance that cannot pay: the number of tries, with a pause for their answer. */
@@ -100,11 +106,13 @@ export class Leases implements CreditLeases {
   readonly #leases = new Map<string, Lease>();
   readonly #sweeper: NodeJS.Timeout | undefined;
   readonly #returning = new Set<Promise<void>>();
+  /** Alone: some lease has gone back because it was idle, so a hold may outlive its lease. */
+  #hasReturnedAlone = false;
   #closed = false;
 
   constructor(options: LeasesOptions) {
     this.#options = options;
-    if (options.alone !== true) this.#sweeper = setInterval(() => this.#sweep(), sweepEveryMs).unref();
+    this.#sweeper = setInterval(() => this.sweep(), sweepEveryMs).unref();
   }
 
   /** One request for each balance at a time; callers that come meanwhile share the next. */
@@ -142,9 +150,13 @@ export class Leases implements CreditLeases {
    * nothing was leased since: the balance may not cover what is held of it.
    */
   freed(balanceId: string): void {
-    if (this.#options.alone === true) return;
+    const isAlone = this.#options.alone === true;
+    if (isAlone && !this.#hasReturnedAlone) return;
     const lease = this.#leases.get(balanceId);
-    if (lease === undefined || lease.changes !== lease.changesGranted) void this.releaseUnused(balanceId);
+    if (lease === undefined) {
+      void this.releaseUnused(balanceId);
+      this.#options.free.drop(balanceId);
+    } else if (!isAlone && lease.changes !== lease.changesGranted) void this.releaseUnused(balanceId);
   }
 
   /** Another process lacks what may be idle here. Resolves like `releaseUnused`. */
@@ -309,15 +321,44 @@ export class Leases implements CreditLeases {
     return granted;
   }
 
-  #sweep(): void {
-    const idleSinceMs = performance.now() - idleMs;
+  /** Balances of which something is leased. */
+  get size(): number {
+    return this.#leases.size;
+  }
+
+  /** Returns and forgets what is idle. `leasesMax`: of a process that has the balances alone, and then keeps idle ones too. */
+  sweep(nowMs = performance.now(), leasesMax = aloneMax): void {
+    if (this.#options.alone === true) return this.#sweepAlone(nowMs, leasesMax);
+    const idleSinceMs = nowMs - idleMs;
     for (const [balanceId, lease] of this.#leases) {
       lease.spendingPerSecond = (lease.spendingPerSecond + lease.spentMicrocents) / 2n;
       lease.spentMicrocents = 0n;
       if (lease.activeMs > idleSinceMs || lease.isAsking) continue;
-      void this.releaseUnused(balanceId);
-      this.#leases.delete(balanceId);
+      this.#forgetIdle(balanceId);
     }
+  }
+
+  /** In turns: those that are in use go to the end. */
+  #sweepAlone(nowMs: number, leasesMax: number): void {
+    let left = Math.min(aloneReturnedMax, this.#leases.size - leasesMax);
+    let unseen = Math.min(aloneLookedMax, this.#leases.size);
+    for (const [balanceId, lease] of this.#leases) {
+      if (left <= 0 || unseen-- === 0) return;
+      if (nowMs - lease.activeMs < aloneIdleMs || lease.isAsking || lease.waiters.length > 0) {
+        this.#leases.delete(balanceId);
+        this.#leases.set(balanceId, lease);
+        continue;
+      }
+      left--;
+      this.#hasReturnedAlone = true;
+      this.#forgetIdle(balanceId);
+    }
+  }
+
+  #forgetIdle(balanceId: string): void {
+    void this.releaseUnused(balanceId);
+    this.#leases.delete(balanceId);
+    this.#options.free.drop(balanceId);
   }
 
   #leaseOf(balanceId: string): Lease {

@@ -141,6 +141,8 @@ export interface FreeBalances {
   reserve(balanceId: string, microcents: bigint): boolean;
   /** What is free now; 0n for a balance without a lease. */
   freeMicrocents(balanceId: string): bigint;
+  /** Nothing is leased of the balance any more, so that there is nothing to remember where nothing of it is free. */
+  drop(balanceId: string): void;
   /** Nothing of it is this process's to spend any more, neither the free part nor what is held. */
   forget(): void;
 }
@@ -150,5 +152,6 @@ export const nothingFree = (): FreeBalances => ({
   credit: () => {},
   reserve: () => false,
   freeMicrocents: () => 0n,
+  drop: () => {},
   forget: () => {},
 });

@@ -71,6 +71,10 @@ export class MemoryBalances implements FreeBalances {
     return this.of.get(balanceId) ?? 0n;
   }
 
+  drop(balanceId: string): void {
+    if (this.of.get(balanceId) === 0n) this.of.delete(balanceId);
+  }
+
   forget(): void {
     this.epoch++;
     this.of.clear();

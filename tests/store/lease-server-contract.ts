@@ -203,13 +203,13 @@ export function describeLeaseServer(name: string, open: (t: TestContext) => Prom
       await setBudget({ amountMicrocents: little, per: 'total' });
       leases.budgetChanged(accountId);
       await first!.close(failed(0));
-      assert.equal(billing.freeMicrocents(of), 0n);
+      assert.equal(billing.freeMicrocents(of) ?? 0n, 0n);
       await assert.rejects(billing.hold(made(little)), { code: 'insufficient_credits' });
       await second!.close(failed(1));
       await assert.rejects(billing.hold(made(little)), { code: 'insufficient_credits' }, 'the third holds all of it');
       await third!.close(failed(2));
       await until(async () => (await billing.hold(made(little)).catch(() => undefined)) !== undefined, 10_000);
-      assert.equal(billing.freeMicrocents(of), 0n);
+      assert.equal(billing.freeMicrocents(of) ?? 0n, 0n);
       await check();
     });
   }

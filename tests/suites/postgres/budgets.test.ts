@@ -41,6 +41,7 @@ async function openReplica(t: TestContext, url: string): Promise<Replica> {
       credit: (balanceId, microcents) => billing.credit(balanceId, microcents),
       reserve: (balanceId, microcents) => billing.reserve(balanceId, microcents),
       freeMicrocents: (balanceId) => billing.freeMicrocents(balanceId) ?? 0n,
+      drop: (balanceId) => billing.drop(balanceId),
       forget: () => billing.forget(),
     },
   });
