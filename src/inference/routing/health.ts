@@ -85,9 +85,12 @@ export function fellSilent(health: BackendHealth, nowMs: number): boolean {
   return true;
 }
 
-/** It has answered a look. Returns whether it was silent: then it is on probation from now on, whatever was left of its pause. */
-export function spoke(health: BackendHealth, nowMs: number): boolean {
-  if (!health.isSilent) return false;
+/**
+ * It has answered a look. Returns whether it was silent, or answered late in a pause: then it is on probation from now on, whatever was
+ * left of its pause.
+ */
+export function spoke(health: BackendHealth, nowMs: number, isLate = false): boolean {
+  if (!health.isSilent && !(isLate && health.ejectedUntilMs > nowMs)) return false;
   health.isSilent = false;
   health.ejectedUntilMs = nowMs;
   return true;

@@ -6,13 +6,15 @@ interface SilenceOptions<Member> {
   readonly look: (member: Member) => Promise<'answered' | 'silent' | 'closed'>;
   /** It is left out from `atMs` on, or without that may be used again. */
   readonly changed: (member: Member, atMs?: number) => void;
-  /** With a fifth to either side, so that replicas do not look together, a server that is back is found within a second. */
+  /** With a fifth to either side, so that replicas do not look together, a server that is back is found within 0.6 s. */
   readonly pauseMs?: number;
+  /** An answer that took longer was held up: the server was frozen or cut off until then. */
+  readonly lateMs?: number;
 }
 
 /**
  * Looks at backends that did not answer a request in time. One that answers the look is not helped by looking: its engine may hang
- * while its HTTP server does not. One that does not answer, because it is frozen or cut off, gets no request until it does, and then
+ * while its HTTP server does not. One that answers late was frozen, and is back. One that does not answer, because it is frozen or cut off, gets no request until it does, and then
  * need not wait for the end of a pause. So no client's time limit is spent on finding that out
  * (docs/decisions/031-failing-backends.md).
  */
@@ -32,13 +34,14 @@ export class Silence<Member extends BackendHealth> {
   }
 
   async #untilAnswer(member: Member): Promise<void> {
-    const { look, changed, pauseMs = 800 } = this.#options;
+    const { look, changed, pauseMs = 500, lateMs = 500 } = this.#options;
     for (;;) {
+      const askedAtMs = performance.now();
       const seen = await look(member);
       if (seen === 'closed') return;
       const nowMs = performance.now();
       if (seen === 'answered') {
-        if (spoke(member, nowMs)) changed(member);
+        if (spoke(member, nowMs, nowMs - askedAtMs >= lateMs)) changed(member);
         return;
       }
       if (fellSilent(member, nowMs)) changed(member, nowMs);

@@ -12,11 +12,16 @@ type Seen = 'answered' | 'silent' | 'closed';
 class Looks {
   readonly waiting: ((seen: Seen) => void)[] = [];
   readonly changes: string[] = [];
-  readonly silence = new Silence<BackendLoad>({
-    look: () => new Promise<Seen>((resolve) => this.waiting.push(resolve)),
-    changed: (_, atMs) => this.changes.push(atMs === undefined ? 'may be used' : 'left out'),
-    pauseMs: 0,
-  });
+  readonly silence: Silence<BackendLoad>;
+
+  constructor(lateMs = Infinity) {
+    this.silence = new Silence<BackendLoad>({
+      look: () => new Promise<Seen>((resolve) => this.waiting.push(resolve)),
+      changed: (_, atMs) => this.changes.push(atMs === undefined ? 'may be used' : 'left out'),
+      pauseMs: 0,
+      lateMs,
+    });
+  }
 
   async answer(seen: Seen): Promise<void> {
     await until(() => this.waiting.length > 0);
@@ -54,6 +59,27 @@ test('one that does not is asked again until it answers; then it is on probation
   assert.ok(!isInUse({ ...member, running: 1 }, nowMs), 'and only one');
   assert.ok(answered(member), 'its answer is its return');
   assert.deepEqual([looks.changes, member.ejections], [['left out', 'may be used'], 1]);
+});
+
+test('one that answers its first look late was frozen for a moment: what is left of its pause is not waited for', async () => {
+  for (const [lateMs, changes] of [
+    [0, ['may be used']],
+    [Infinity, []],
+  ] as const) {
+    const looks = new Looks(lateMs);
+    const member = idleLoad();
+    // As at its fourth failure in a row and later: a pause that would outlast the test.
+    for (let count = 0; count < 3; count++) failed(member, performance.now());
+    for (let pause = 0; pause < 4; pause++) failed(member, member.ejectedUntilMs);
+    looks.silence.watch(member);
+    await looks.answer('answered');
+    await until(() => {
+      looks.silence.watch(member);
+      return looks.waiting.length === 1;
+    });
+    assert.deepEqual(looks.changes, changes);
+    assert.equal(isInUse(member, performance.now()), lateMs === 0);
+  }
 });
 
 test('nobody asks a server any more that has left', async () => {

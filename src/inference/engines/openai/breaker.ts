@@ -5,8 +5,8 @@
  */
 export class Breaker {
   readonly #failuresMax = 3;
-  /** A look is a GET that costs nothing: with a fifth to either side, a server that is back is found within a second. */
-  readonly #pauseMs = 800;
+  /** A look is a GET that costs nothing: with a fifth to either side, a server that is back is found within 0.6 s. */
+  readonly #pauseMs = 500;
   #failures = 0;
   #openUntilMs = 0;
 

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { Breaker } from '../../../../src/inference/engines/openai/breaker.ts';
 
-const pauseMs = 800;
+const pauseMs = 500;
 
 describe('the breaker', () => {
   it('opens at the third failure in a row, and stays open until a look finds the backend', () => {
@@ -40,10 +40,10 @@ describe('the breaker', () => {
     assert.equal(breaker.pauseLeftMs(2), pauseMs);
   });
 
-  it('looks again within a second, and spreads the looks of replicas by a fifth to either side', () => {
+  it('looks again within 0.6 s, and spreads the looks of replicas by a fifth to either side', () => {
     for (const [random, jitteredMs] of [
-      [0, 640],
-      [1, 960],
+      [0, 400],
+      [1, 600],
     ] as const) {
       const breaker = new Breaker();
       for (let i = 0; i < 3; i++) breaker.failed(0, random);
