@@ -12,7 +12,7 @@ const usage = `npm run simulate -- [options]
   --load N               so many times as fast as the trace says (default 1)
   --cache-blocks N       blocks of 512 tokens that a server keeps (default 2000)
   --tokens-per-second N  prompt tokens that a server reads in a second (default 8000)
-  --policies NAMES       some of them, separated by commas
+  --policies NAMES       some of them, separated by semicolons
   --outages              kill a server in ten in the middle, for a minute
   --cost                 what choosing among 1,000 backends costs, in this process
 `;
@@ -38,7 +38,7 @@ await runCommand(async (args) => {
   for (const { name, trace, shape } of settingsOf(values)) {
     process.stdout.write(`\n${name}: ${trace.length} requests\n\n${head}\n`);
     for (const [policy, policyOf] of Object.entries(policies))
-      if (values.policies?.split(',').includes(policy) ?? true)
+      if (values.policies?.split(';').includes(policy) ?? true)
         process.stdout.write(`${line(policy, runFleet(trace, shape, policyOf))}\n`);
   }
 }, usage);

@@ -1,7 +1,9 @@
 import { FleetPeers } from '../../src/inference/routing/fleet-peers.ts';
+import { mulberry32 } from '../../tests/support/random.ts';
 import type { PeerMessage } from '../../src/platform/peers/peers.ts';
 import { cacheTokensUnknown } from '../../src/inference/routing/cache-index.ts';
 import { idleLoad, Fleet, type BackendLoad } from '../../src/inference/routing/fleet.ts';
+import { ServerReports } from '../../src/inference/routing/server-reports.ts';
 import { blockTokens, type TracedRequest } from './trace.ts';
 
 /** What a policy knows of a server, besides what it sent there itself. */
@@ -9,12 +11,16 @@ export interface PolicyServer {
   readonly index: number;
   /** Requests that were sent to it and have not ended. */
   readonly running: number;
+  /** Those of them that it has not begun to read. */
+  readonly waiting: number;
   readonly isDown: boolean;
 }
 
 /** A request that was sent to a server. */
 export interface Sent {
   readonly server: number;
+  /** It is of another router, whose requests are only load. */
+  readonly isForeign?: boolean;
   begun(nowMs: number): void;
   reported(cachedTokens: number): void;
   end(nowMs: number): void;
@@ -24,7 +30,12 @@ export interface Policy {
   readonly name: string;
   /** `undefined`: there is none that is up and was not tried. */
   send(request: TracedRequest, tried: ReadonlySet<number>, nowMs: number): Sent | undefined;
+  /** Called every `tickMs`. */
+  tick?(nowMs: number): void;
 }
+
+/** How often the service sees whom to ask; it reports to other processes every second time. */
+export const tickMs = 250;
 
 export interface PolicyOptions {
   readonly servers: readonly PolicyServer[];
@@ -34,16 +45,20 @@ export interface PolicyOptions {
 
 /** Policies by the name in the table; the first is the service's own, the same code that serves requests. */
 export const policies: Readonly<Record<string, (options: PolicyOptions) => Policy>> = {
-  'least expected first token': (options) => leastExpected(options),
+  'least expected first token': leastExpected,
   'size of caches unknown': (options) => leastExpected(options, cacheTokensUnknown),
   '2 replicas, 0.5 s between reports': replicas(2, 500),
   '2 replicas, each by itself': replicas(2, Infinity),
   '4 replicas, 0.5 s between reports': replicas(4, 500),
   '4 replicas, each by itself': replicas(4, Infinity),
-  'round robin': ({ servers }) => {
-    let next = 0;
-    return plain('round robin', servers, () => next++ % servers.length);
-  },
+  '2 replicas, 0.5 s between reports, servers asked': replicas(2, 500, true),
+  'half past it by round robin': besideForeign(roundRobin, false),
+  'half past it by round robin, servers asked': besideForeign(roundRobin, true),
+  'half past it by another of its kind': besideForeign(leastExpected, false),
+  'half past it by another of its kind, servers asked': besideForeign(leastExpected, true),
+  'all to every second server by another, half of the load': besideForeign(toEverySecond, false),
+  'all to every second server by another, half of the load, servers asked': besideForeign(toEverySecond, true),
+  'round robin': roundRobin,
   'least connections': ({ servers }) =>
     plain('least connections', servers, (_, able) => leastOf(able, runningAt).index),
   'consistent hashing': ({ servers }) =>
@@ -65,6 +80,7 @@ interface SimulatedBackend extends BackendLoad {
 class Router {
   readonly #fleet: Fleet<SimulatedBackend>;
   readonly peers: FleetPeers<SimulatedBackend>;
+  readonly #reports: ServerReports<SimulatedBackend>;
 
   constructor({ servers, cacheBlocks }: PolicyOptions, cacheTokensMax = cacheBlocks * blockTokens) {
     this.#fleet = new Fleet<SimulatedBackend>(
@@ -75,7 +91,16 @@ class Router {
         server,
       })),
     );
-    this.peers = new FleetPeers(() => new Map([['model', this.#fleet]]));
+    const fleets = new Map([['model', this.#fleet]]);
+    this.#reports = new ServerReports(() => fleets, mulberry32(1));
+    this.peers = new FleetPeers(() => fleets, this.#reports);
+  }
+
+  askServers(nowMs: number): void {
+    for (const question of this.#reports.due(nowMs, () => true, this.peers.count > 0)) {
+      const { running, waiting } = question.member.server;
+      this.#reports.answered(question, { running: running - waiting, waiting, cacheTokens: undefined }, nowMs);
+    }
   }
 
   send(request: TracedRequest, tried: ReadonlySet<number>, nowMs: number): Sent | undefined {
@@ -108,19 +133,20 @@ function leastExpected(options: PolicyOptions, cacheTokensMax?: number): Policy 
 }
 
 /** The same in several processes, which get requests in turn and tell each other what they know in an interval; Infinity: they never do. */
-function replicas(count: number, everyMs: number): (options: PolicyOptions) => Policy {
+function replicas(count: number, everyMs: number, asks = false): (options: PolicyOptions) => Policy {
   return (options) => {
     const routers = Array.from({ length: count }, () => new Router(options));
     let next = 0;
     let reportedAtMs = 0;
     return {
       name: `${count} replicas`,
-      send: (request, tried, nowMs) => {
+      send: (request, tried, nowMs) => routers[next++ % count]!.send(request, tried, nowMs),
+      tick: (nowMs) => {
         if (nowMs - reportedAtMs >= everyMs) {
           reportedAtMs = nowMs;
           exchangeAll(routers, nowMs);
         }
-        return routers[next++ % count]!.send(request, tried, nowMs);
+        if (asks) for (const router of routers) router.askServers(nowMs);
       },
     };
   };
@@ -136,6 +162,39 @@ function exchangeAll(routers: readonly Router[], nowMs: number): void {
       messages.filter(({ from }) => from !== String(index)),
       nowMs,
     );
+}
+
+/** Every second request goes to the same servers by a router that is not of the service, which sees it only by what servers say. */
+function besideForeign(
+  foreignOf: (options: PolicyOptions) => Policy,
+  asks: boolean,
+): (options: PolicyOptions) => Policy {
+  return (options) => {
+    const own = new Router(options);
+    const foreign = foreignOf(options);
+    let next = 0;
+    return {
+      name: `beside ${foreign.name}`,
+      send: (request, tried, nowMs) => {
+        if (next++ % 2 === 0) return own.send(request, tried, nowMs);
+        const sent = foreign.send(request, tried, nowMs);
+        return sent === undefined ? undefined : { ...sent, isForeign: true };
+      },
+      tick: (nowMs) => {
+        if (asks) own.askServers(nowMs);
+      },
+    };
+  };
+}
+
+function roundRobin({ servers }: PolicyOptions): Policy {
+  let next = 0;
+  return plain('round robin', servers, () => next++ % servers.length);
+}
+
+function toEverySecond({ servers }: PolicyOptions): Policy {
+  let next = 0;
+  return plain('every second', servers, () => (2 * next++) % servers.length);
 }
 
 function plain(

@@ -1,5 +1,5 @@
 import { EventQueue } from './event-queue.ts';
-import type { Policy, PolicyOptions, Sent } from './policies.ts';
+import { tickMs, type Policy, type PolicyOptions, type Sent } from './policies.ts';
 import { blockTokens, type TracedRequest } from './trace.ts';
 
 /** A fleet of equal servers, each of which reads one prompt after another and writes its answers beside. */
@@ -43,6 +43,9 @@ interface Server {
   readonly cache: Map<number, true>;
   readonly present: Set<Running>;
   running: number;
+  /** Not yet read, the one that is being read included. */
+  unread: number;
+  readonly waiting: number;
   isDown: boolean;
   isDead: boolean;
   freeAtMs: number;
@@ -86,6 +89,10 @@ class Play {
       cache: new Map(),
       present: new Set(),
       running: 0,
+      unread: 0,
+      get waiting() {
+        return Math.max(0, this.unread - 1);
+      },
       isDown: false,
       isDead: false,
       freeAtMs: 0,
@@ -113,6 +120,11 @@ class Play {
       });
     };
     arrive();
+    const tick = (nowMs: number): void => {
+      this.#policy.tick?.(nowMs);
+      if (next < this.#trace.length) this.#events.add(nowMs + tickMs, () => tick(nowMs + tickMs));
+    };
+    if (this.#policy.tick !== undefined) tick(this.#trace[0]?.atMs ?? 0);
     this.#events.run();
     const sorted = this.#firstTokenMs.toSorted((a, b) => a - b);
     const quantile = (part: number): number => (sorted[Math.floor(sorted.length * part)] ?? 0) / 1_000;
@@ -153,6 +165,7 @@ class Play {
   #read(running: Running, server: Server, nowMs: number): void {
     const { request, sent } = running;
     server.running++;
+    server.unread++;
     server.present.add(running);
     let known = 0;
     while (known < request.blocks.length && server.cache.has(request.blocks[known]!)) known++;
@@ -171,7 +184,9 @@ class Play {
     this.#events.add(firstAtMs, () => {
       if (!server.present.has(running)) return;
       running.hasBegun = true;
+      server.unread--;
       sent.begun(firstAtMs);
+      if (sent.isForeign === true) return;
       this.#firstTokenMs.push(firstAtMs - request.atMs);
       this.#sums.cached += running.cachedTokens;
       this.#sums.prompt += request.promptTokens;
@@ -195,6 +210,7 @@ class Play {
     const lost = [...server.present];
     server.present.clear();
     server.running = 0;
+    server.unread = 0;
     for (const { sent } of lost) sent.end(nowMs);
     this.#refuse(server, nowMs);
     for (const { hasBegun, request, tried } of lost) {

@@ -70,6 +70,15 @@ const attemptSchema = Type.Object({
         tokens_uncached: Type.Integer(),
         tokens_waiting: Type.Integer({ description: 'Of the prompts of other requests that the backend had to read.' }),
         running: Type.Integer({ description: 'Requests that were running there.' }),
+        foreign: nullable(
+          Type.Object(
+            { running: Type.Integer(), tokens_waiting: Type.Integer() },
+            {
+              description:
+                'What of these two others than this service had sent there, by what the server said of itself; null: nothing that was known.',
+            },
+          ),
+        ),
         tokens_per_second: Type.Integer({ description: 'At which it reads prompts.' }),
         rank: Type.Integer(),
         of: Type.Integer({ description: 'How many backends the model had.' }),
@@ -242,6 +251,10 @@ const attemptObject = ({
           tokens_uncached: chosen.uncachedTokens,
           tokens_waiting: chosen.waitingTokens,
           running: chosen.running,
+          foreign:
+            chosen.foreign === undefined
+              ? null
+              : { running: chosen.foreign.running, tokens_waiting: chosen.foreign.waitingTokens },
           tokens_per_second: chosen.tokensPerSecond,
           rank: chosen.rank,
           of: chosen.of,

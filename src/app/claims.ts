@@ -2,7 +2,6 @@ import { generatesText, type Capabilities } from '../catalog/card-flags.ts';
 import type { LimitsConfig, ModelConfig, OpenAiBackendConfig } from '../config/config.ts';
 import { featureNames, type FeatureName } from '../generation/feature-names.ts';
 import { claimNames, claims, type ClaimName, type Finding } from '../inference/claims/claims.ts';
-import { runningAt } from '../inference/claims/running.ts';
 import { UnboundFault } from '../inference/engines/openai/answer-guard.ts';
 import { flavors } from '../inference/engines/openai/flavors.ts';
 import { combineSignals } from '../platform/combine-signals.ts';
@@ -45,7 +44,6 @@ export async function lookAtClaims(
       isChat: model.capabilities.chat.supported,
       contextLength: model.contextLength,
       windowTokens,
-      running: () => runningAt(backend.flavor, { url: backend.url, apiKey: backend.apiKey?.reveal(), signal }),
     };
     try {
       return await claims[name].look(server, combineSignals([signal, AbortSignal.timeout(claimTimeoutMs)]));

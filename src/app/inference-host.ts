@@ -47,9 +47,11 @@ import { KeptItems } from '../inference/pipeline/stored-items.ts';
 import { FileParts } from '../inference/pipeline/request-files.ts';
 import { openBackendPool } from '../inference/pipeline/backend-pool.ts';
 import type { Backend, BackendPool } from '../inference/pipeline/backend-pool.ts';
-import type { OnHealth } from '../inference/routing/fleet.ts';
+import type { Fleet, OnHealth } from '../inference/routing/fleet.ts';
 import { FleetPeers } from '../inference/routing/fleet-peers.ts';
+import { ServerReports } from '../inference/routing/server-reports.ts';
 import { exchangeWithPeers } from './peer-exchange.ts';
+import { askServers } from './server-questions.ts';
 import { ActiveRequests } from '../inference/pipeline/active-requests.ts';
 import { ReasoningKeys } from '../inference/pipeline/reasoning-keys.ts';
 import { RuntimeConfigs } from '../inference/pipeline/runtime-config.ts';
@@ -357,11 +359,14 @@ function openModels(
     const closed = backend.engine.close().finally(() => closing.delete(closed));
     closing.add(closed);
   });
-  const fleets = new FleetPeers(
-    () => new Map([...runtimeConfigs.current.pools].map(([model, { fleet }]) => [model, fleet])),
-  );
+  const fleetsOf = (): ReadonlyMap<string, Fleet<Backend>> =>
+    new Map([...runtimeConfigs.current.pools].map(([model, { fleet }]) => [model, fleet]));
+  const serverReports = new ServerReports(fleetsOf);
+  const fleets = new FleetPeers(fleetsOf, serverReports);
   const endExchange = store.peers === undefined ? () => {} : exchangeWithPeers(store.peers, fleets, log);
   opened.push(endExchange);
+  const endQuestions = askServers(serverReports, fleets);
+  opened.push(endQuestions);
   const closeEngines = (): Promise<unknown> => Promise.all(rollout.backends.map((backend) => backend.engine.close()));
   opened.push(async () => {
     downloads.abort(new Error('the service could not start'));
@@ -369,16 +374,17 @@ function openModels(
   });
   const close = (): Promise<unknown> => {
     endExchange();
+    endQuestions();
     return Promise.all([closeEngines(), ...closing]);
   };
-  return { rollout, runtimeConfigs, fleets, downloads, close };
+  return { rollout, runtimeConfigs, fleets, serverReports, downloads, close };
 }
 
 function metricsOf(
   { version, log, readings }: ServingOptions,
   { running, store, billing }: Accounts,
   { bodyBudget }: RunningLimits,
-  { rollout, runtimeConfigs, fleets }: Models,
+  { rollout, runtimeConfigs, fleets, serverReports }: Models,
   { process, inferenceSockets, spans }: OwnReadings,
 ): ServiceMetrics {
   return new ServiceMetrics({
@@ -396,7 +402,7 @@ function metricsOf(
       failures: { traces: spans?.failures ?? 0, metrics: readings().metricsFailures },
     }),
     peerReports: () => fleets.reports,
-    backends: () => rollout.backends.map(readingOf),
+    backends: () => rollout.backends.map((backend) => readingOf(backend, serverReports)),
     models: () =>
       [...runtimeConfigs.current.pools].map(([model, { queue, retries }]) => ({
         model,
@@ -616,7 +622,7 @@ export const modelWith = (config: ModelConfig, backends: readonly OpenBackend[])
     backends.find(({ modelId, config: { engine } }) => modelId === config.id && engine === 'llama')?.fileDefaults(),
   );
 
-const readingOf = (backend: OpenBackend): BackendReading => ({
+const readingOf = (backend: OpenBackend, reports: ServerReports<Backend>): BackendReading => ({
   model: backend.modelId,
   backend: backend.label,
   isReady: backend.engine.status().state === 'ready',
@@ -626,6 +632,8 @@ const readingOf = (backend: OpenBackend): BackendReading => ({
   ejections: backend.ejections,
   cachedTokensExpected: backend.cachedTokensExpected,
   cachedTokensFound: backend.cachedTokensFound,
+  cacheTokens: reports.cacheTokensOf(backend),
+  foreign: reports.foreignAt(backend),
   memoryBytes: backend.engine.residence?.state === 'unloaded' ? 0 : backend.engine.residence?.memoryBytes,
   tokensPerSecond: backend.engine.residence?.tokensPerSecond,
   isLoaded: backend.engine.residence === undefined ? undefined : backend.engine.residence.state === 'loaded',

@@ -82,6 +82,14 @@ function linesOf(receipt: GenerationReceipt): readonly string[] {
 const fallbackLine = ({ model, reason, skipped }: NonNullable<GenerationReceipt['fallbacks']>[number]): string =>
   `instead  of ${model}, which ${skipped ? `was not tried: ${reason}` : `failed with ${reason}`}`;
 
+/** Older services do not tell. */
+const foreignPart = (
+  foreign: { readonly running: number; readonly tokens_waiting: number } | null | undefined,
+): string =>
+  foreign === null || foreign === undefined
+    ? ''
+    : ` (of others: ${foreign.tokens_waiting} waiting, ${foreign.running} running)`;
+
 const hedgeWords = {
   second: 'asked as the second',
   second_stopped: 'asked as the second and stopped when the first gave text',
@@ -100,6 +108,6 @@ function attemptLine({
     chosen === null
       ? ''
       : `, first token expected after ${chosen.expected_ms} ms: ${chosen.tokens_uncached} tokens to read, ${chosen.tokens_cached} cached, ` +
-        `${chosen.tokens_waiting} waiting there, ${chosen.running} running, ${chosen.tokens_per_second} tokens/s; rank ${chosen.rank}, one of ${chosen.of}`;
+        `${chosen.tokens_waiting} waiting there, ${chosen.running} running${foreignPart(chosen.foreign)}, ${chosen.tokens_per_second} tokens/s; rank ${chosen.rank}, one of ${chosen.of}`;
   return `backend  ${backend}${model === null ? '' : ` of ${model}`}${hedge === null ? '' : `, ${hedgeWords[hedge]}`}${failed === null ? '' : `, failed with ${failed}`}${why}`;
 }

@@ -122,6 +122,12 @@ export const systemRoutes: readonly AccountRoute[] = [
             prompt_tokens_per_second: nullable(
               count('How fast it reads prompts; null: not measured, as where there is one backend.'),
             ),
+            cache_tokens: nullable(
+              count('Tokens that its prompt cache holds; null: its server does not say, or was not asked.'),
+            ),
+            foreign_running: nullable(
+              count('Requests at its server that this service did not send; null: as for `cache_tokens`.'),
+            ),
             memory: Type.Union(
               [
                 Type.Object({
@@ -264,6 +270,8 @@ function backendObject(state: BackendState, { models }: Config, figures: SystemR
     ejections: figure('ejections_total') ?? 0,
     failures: state.failures,
     prompt_tokens_per_second: state.promptTokensPerSecond,
+    cache_tokens: figure('cache_tokens') ?? null,
+    foreign_running: figure('foreign_running') ?? null,
     memory: residence === undefined ? null : { state: residence.state, bytes: residence.memoryBytes ?? null },
     tokens_per_second: roundedSpeed(residence?.tokensPerSecond),
   };

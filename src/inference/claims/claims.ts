@@ -12,8 +12,6 @@ export interface ClaimedServer {
   /** What the card promises, and what the server reports; `undefined`: it does not say. */
   readonly contextLength: number;
   readonly windowTokens: number | undefined;
-  /** Requests that the server works on, by its own account; `undefined`: it does not tell. */
-  readonly running: () => Promise<number | undefined>;
 }
 
 /** A claim that holds is `undefined`; otherwise what was found instead, or why nothing could be found. */
@@ -215,8 +213,13 @@ const abortWaitMs = 5_000;
 const abortLookMs = 100;
 
 /** Only the server knows whether it goes on. */
-async function lookAtAbort({ engine, isChat, running }: ClaimedServer, signal: AbortSignal): Promise<Finding> {
-  const before = await running();
+async function lookAtAbort({ engine, isChat }: ClaimedServer, signal: AbortSignal): Promise<Finding> {
+  const atWork = async (): Promise<number | undefined> => {
+    const report = await engine.report?.();
+    signal.throwIfAborted();
+    return report === undefined ? undefined : report.running + report.waiting;
+  };
+  const before = await atWork();
   if (before === undefined) return { unknown: 'it does not tell what it is working on' };
   if (before > 0) return { unknown: 'it is working for others now' };
   const leaving = new AbortController();
@@ -238,7 +241,7 @@ async function lookAtAbort({ engine, isChat, running }: ClaimedServer, signal: A
   }
   if (hasEnded) return { unknown: 'its answer was over too soon' };
   for (const startMs = performance.now(); performance.now() - startMs < abortWaitMs;) {
-    if ((await running()) === 0) return undefined;
+    if ((await atWork()) === 0) return undefined;
     await new Promise((resolve) => setTimeout(resolve, abortLookMs));
     signal.throwIfAborted();
   }

@@ -1,6 +1,7 @@
 import type { ApiError } from '../../platform/errors.ts';
 import type { TakeBatch } from '../../generation/event.ts';
 import type { EngineRequest } from '../../generation/request.ts';
+import type { ServerReport } from '../../generation/server-report.ts';
 import type { ImageTokenRule } from './image-tokens.ts';
 import type { StopSignal } from '../../platform/stop-signal.ts';
 import type { TraceHeaders } from '../../platform/telemetry/trace-context.ts';
@@ -66,6 +67,11 @@ export interface Engine {
   status(): EngineStatus;
   /** Asks the server something cheap, for seconds at most; never rejects. Absent where there is no server. */
   look?(): Promise<Look>;
+  /**
+   * Asks the server for its load, for seconds at most; never rejects. `undefined`: it did not tell. Absent where there is no server, or
+   * one of a kind that does not tell.
+   */
+  readonly report?: (() => Promise<ServerReport | undefined>) | undefined;
   /** Absent where a server has the model. */
   readonly residence?: ResidenceReport;
   /** Number of answers that wait for a slot; absent where this engine has no queue. */

@@ -84,12 +84,22 @@ export class CacheIndex {
       if (before === 0) this.#add(view, hash, tokens[index]! - (tokens[index - 1] ?? 0), now);
       else if (usedAt === 0) usedAt = before;
     }
+    this.#keepWithin(view);
+    return usedAt;
+  }
+
+  /** It holds so many tokens. */
+  resize(view: CacheView, cacheTokensMax: number): void {
+    view.cacheTokensMax = cacheTokensMax;
+    this.#keepWithin(view);
+  }
+
+  #keepWithin(view: CacheView): void {
     while (view.cacheTokens > view.cacheTokensMax || this.#prefixes > prefixesMax) {
-      const { oldest } = cached;
+      const { oldest } = view.cached;
       if (oldest === undefined) break;
       this.#remove(view, oldest.hash);
     }
-    return usedAt;
   }
 
   /** Number of prompts that were sent. */

@@ -19,7 +19,10 @@ export interface BackendView {
   readonly waitingTokens: number;
   /** Of the requests of other processes, when they last told. */
   readonly waitingTokensElsewhere: number;
-  /** Those of the oldest of these requests, which is being read, and since when. */
+  /** Requests there that this service has not sent, and their uncached prompt tokens that wait, when the server last told. */
+  readonly runningForeign: number;
+  readonly waitingTokensForeign: number;
+  /** Those of the oldest of our own requests that wait, which is being read, and since when. */
   readonly readingTokens: number;
   readonly readingSinceMs: number;
   /** Prompt tokens that it reads in a second, where it differs from the others; 0: like the others. */
@@ -46,10 +49,18 @@ export interface ChoiceReasons {
   /** Uncached prompt tokens of requests that were waiting there. */
   readonly waitingTokens: number;
   readonly running: number;
+  /** What of `running` and `waitingTokens` others than this service have sent there, as the server told; absent: nothing that is known. */
+  readonly foreign?: ForeignLoad;
   readonly tokensPerSecond: number;
   readonly rank: number;
   /** How many backends the model has. */
   readonly of: number;
+}
+
+export interface ForeignLoad {
+  readonly running: number;
+  /** By the usual length of our own prompts: a server tells how many wait, not how long they are. */
+  readonly waitingTokens: number;
 }
 
 /**
@@ -194,8 +205,9 @@ function secondsAt(backend: BackendView, own: number, tokensPerSecond: number, n
   return (loadOf(backend, unread) + own) / ((ownTokensPerSecond || tokensPerSecond) * weight);
 }
 
-const loadOf = ({ waitingTokensElsewhere, running, runningElsewhere }: BackendView, unread: number): number =>
-  waitingShare * (unread + waitingTokensElsewhere) + runningTokens * (running + runningElsewhere);
+const loadOf = (backend: BackendView, unread: number): number =>
+  waitingShare * (unread + backend.waitingTokensElsewhere + backend.waitingTokensForeign) +
+  runningTokens * (backend.running + backend.runningElsewhere + backend.runningForeign);
 
 /** What waits, without what the backend has read of it by its speed. */
 function unreadTokens(
@@ -216,12 +228,17 @@ function reasonsOf(
   nowMs: number,
 ): ChoiceReasons {
   const cached = Math.min(cachedTokens[backend.cacheNumber]!, Math.max(0, promptTokens - 1));
+  const { waitingTokensElsewhere, runningElsewhere, runningForeign, waitingTokensForeign } = backend;
+  const unread = unreadTokens(backend, tokensPerSecond, nowMs);
   return {
     expectedMs: Math.round(1_000 * expectedSeconds),
     cachedTokens: Math.round(cached),
     uncachedTokens: Math.round(promptTokens - cached),
-    waitingTokens: Math.round(unreadTokens(backend, tokensPerSecond, nowMs) + backend.waitingTokensElsewhere),
-    running: backend.running + backend.runningElsewhere,
+    waitingTokens: Math.round(unread + waitingTokensElsewhere + waitingTokensForeign),
+    running: backend.running + runningElsewhere + runningForeign,
+    ...(runningForeign === 0 && waitingTokensForeign === 0
+      ? {}
+      : { foreign: { running: runningForeign, waitingTokens: Math.round(waitingTokensForeign) } }),
     tokensPerSecond: Math.round(backend.ownTokensPerSecond || tokensPerSecond),
     rank: backend.rank,
     of,

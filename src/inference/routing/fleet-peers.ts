@@ -1,10 +1,12 @@
 /**
  * What the processes that send requests to the same servers tell each other, so that together they choose nearly as one would
  * (docs/decisions/039-fleets-of-replicas.md): what runs and waits at each backend, which prompts were sent there, how fast it reads,
- * and that it was left out. Each report is the whole state of its sender, but for the prompts, which are those since the one before.
+ * and that it was left out. Each report is the whole state of its sender, but for the prompts and what servers have told it, which is what
+ * is new since the one before.
  */
 import { messageCharactersMax, type PeerMessage } from '../../platform/peers/peers.ts';
 import type { BackendLoad, Fleet } from './fleet.ts';
+import { isSharedReport, type ServerReports, type SharedReport } from './server-reports.ts';
 
 interface Named {
   /** Its name in the configuration, alike in all processes. */
@@ -20,14 +22,21 @@ type ReportedPrompt = readonly [string, readonly number[], readonly number[]];
 interface Report {
   /** Of this form of messages: processes of two versions run side by side during an upgrade. */
   readonly v: 1;
-  /** By model, then by backend; those that have nothing to tell are left out. */
-  readonly load: Readonly<Record<string, Readonly<Record<string, ReportedLoad>>>>;
+  /** Those that have nothing to tell are left out. */
+  readonly load: ByBackend<ReportedLoad>;
   readonly prompts: Readonly<Record<string, readonly ReportedPrompt[]>>;
+  /** Requests that have no first token, where there are some. Older processes neither tell nor read these two. */
+  readonly waiting: ByBackend<number>;
+  readonly servers: ByBackend<SharedReport>;
 }
+
+/** By model, then by backend. */
+type ByBackend<Value> = Readonly<Record<string, Readonly<Record<string, Value>>>>;
 
 interface Peer {
   heardAtMs: number;
   load: Report['load'];
+  waiting: Report['waiting'];
   /** Times that it has left out a backend, and whether it does so now, by model and backend. */
   readonly health: Map<string, { readonly ejections: number; readonly isOut: boolean }>;
 }
@@ -41,16 +50,18 @@ const promptsMax = 1_000;
 /** More than any version has of one prompt (`prompt-prefixes.ts`: 68). */
 const prefixesMax = 1_000;
 
-/** The other processes as this one has heard of them. `fleetsOf`: the fleets in use, by model. */
+/** The other processes as this one has heard of them. `fleetsOf`: the fleets in use, by model. `servers`: what their servers say of themselves. */
 export class FleetPeers<Member extends BackendLoad & Named> {
   readonly #fleetsOf: () => ReadonlyMap<string, Fleet<Member>>;
+  readonly #servers: ServerReports<Member> | undefined;
   readonly #peers = new Map<string, Peer>();
   #hasReported = false;
   /** How many were made, and heard. */
   readonly reports = { sent: 0, heard: 0 };
 
-  constructor(fleetsOf: () => ReadonlyMap<string, Fleet<Member>>) {
+  constructor(fleetsOf: () => ReadonlyMap<string, Fleet<Member>>, servers?: ServerReports<Member>) {
     this.#fleetsOf = fleetsOf;
+    this.#servers = servers;
   }
 
   /** How many others are heard. */
@@ -68,11 +79,18 @@ export class FleetPeers<Member extends BackendLoad & Named> {
   report(nowMs: number): string | undefined {
     const load: Record<string, Record<string, ReportedLoad>> = {};
     const prompts: Record<string, ReportedPrompt[]> = {};
+    const waiting: Record<string, Record<string, number>> = {};
+    const servers: Record<string, Record<string, SharedReport>> = {};
     let left = promptsMax;
     for (const [model, fleet] of this.#fleetsOf()) {
       if (fleet.members.length < 2) continue;
       const reported = fleet.members.flatMap((member) => reportOf(member, nowMs));
       if (reported.length > 0) load[model] = Object.fromEntries(reported);
+      const waits = fleet.members.filter((member) => member.waiting.size > 0);
+      if (waits.length > 0)
+        waiting[model] = Object.fromEntries(waits.map(({ label, waiting: { size } }) => [label, size]));
+      const news = this.#servers?.takeNews(model, nowMs) ?? [];
+      if (news.length > 0) servers[model] = Object.fromEntries(news.map(([{ label }, shared]) => [label, shared]));
       const sent = fleet.takeSent().slice(-left);
       left -= sent.length;
       if (sent.length > 0)
@@ -83,10 +101,10 @@ export class FleetPeers<Member extends BackendLoad & Named> {
         ]);
       if (left === 0) break;
     }
-    const hasNews = Object.keys(load).length > 0 || Object.keys(prompts).length > 0;
+    const hasNews = [load, prompts, servers].some((part) => Object.keys(part).length > 0);
     const isWorthReporting = hasNews || this.#hasReported;
     this.#hasReported = hasNews;
-    const message: Report = { v: 1, load, prompts };
+    const message: Report = { v: 1, load, prompts, waiting, servers };
     if (!isWorthReporting) return undefined;
     this.reports.sent++;
     return JSON.stringify(message);
@@ -106,12 +124,13 @@ export class FleetPeers<Member extends BackendLoad & Named> {
     let peer = this.#peers.get(from);
     if (peer === undefined) {
       if (this.#peers.size >= peersMax) return;
-      peer = { heardAtMs: nowMs, load: {}, health: new Map() };
+      peer = { heardAtMs: nowMs, load: {}, waiting: {}, health: new Map() };
       this.#peers.set(from, peer);
     }
     peer.heardAtMs = nowMs;
     this.reports.heard++;
     peer.load = report.load;
+    peer.waiting = report.waiting;
     for (const [model, fleet] of this.#fleetsOf()) {
       const loads = report.load[model] ?? {};
       const prompts = report.prompts[model] ?? [];
@@ -134,20 +153,31 @@ export class FleetPeers<Member extends BackendLoad & Named> {
         const member = members.get(label);
         if (member !== undefined) fleet.sentElsewhere(member, { hashes, tokens });
       }
+      const servers = Object.entries(report.servers[model] ?? {});
+      if (servers.length === 0) continue;
+      const asking = 1 + [...this.#peers.values()].filter(({ load }) => load[model] !== undefined).length;
+      for (const [label, shared] of servers) {
+        const member = members.get(label);
+        if (member !== undefined) this.#servers?.heard(fleet, member, shared, asking, nowMs);
+      }
     }
   }
 
   #sumLoads(): void {
     for (const [model, fleet] of this.#fleetsOf()) {
-      const loads = [...this.#peers.values()].map(({ load }) => load[model] ?? {});
+      const loads = [...this.#peers.values()].map((peer) => ({
+        load: peer.load[model] ?? {},
+        waits: peer.waiting[model] ?? {},
+      }));
       for (const member of fleet.members) {
-        let [running, waitingTokens] = [0, 0];
-        for (const load of loads) {
+        let [running, waitingTokens, waiting] = [0, 0, 0];
+        for (const { load, waits } of loads) {
           const reported = load[member.label];
           running += reported?.[0] ?? 0;
           waitingTokens += reported?.[1] ?? 0;
+          waiting += waits[member.label] ?? 0;
         }
-        fleet.loadedElsewhere(member, running, waitingTokens);
+        fleet.loadedElsewhere(member, running, waitingTokens, waiting);
       }
     }
   }
@@ -187,8 +217,13 @@ function reportIn(text: string): Report | undefined {
     return undefined;
   }
   if (!isRecord(value) || value['v'] !== 1) return undefined;
-  const { load, prompts } = value;
-  return isRecordOf(load, isLoads) && isRecordOf(prompts, isPrompts) ? { v: 1, load, prompts } : undefined;
+  const { load, prompts, waiting, servers } = value;
+  if (!isRecordOf(load, isLoads) || !isRecordOf(prompts, isPrompts)) return undefined;
+  return {
+    ...{ v: 1, load, prompts },
+    waiting: isRecordOf(waiting, (item) => isRecordOf(item, isCount)) ? waiting : {},
+    servers: isRecordOf(servers, (item) => isRecordOf(item, isSharedReport)) ? servers : {},
+  };
 }
 
 const isRecord = (value: unknown): value is Record<string, unknown> =>
@@ -197,12 +232,12 @@ const isRecord = (value: unknown): value is Record<string, unknown> =>
 const isRecordOf = <Item>(value: unknown, is: (item: unknown) => item is Item): value is Record<string, Item> =>
   isRecord(value) && Object.values(value).every(is);
 
+const isCount = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) >= 0;
+
 const isLoads = (value: unknown): value is Record<string, ReportedLoad> => isRecordOf(value, isLoad);
 
 const isLoad = (value: unknown): value is ReportedLoad =>
-  Array.isArray(value) &&
-  value.length === 5 &&
-  value.every((item) => Number.isSafeInteger(item) && (item as number) >= 0);
+  Array.isArray(value) && value.length === 5 && value.every(isCount);
 
 const isPrompts = (value: unknown): value is readonly ReportedPrompt[] =>
   Array.isArray(value) && value.length <= promptsMax && value.every(isPrompt);

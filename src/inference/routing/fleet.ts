@@ -27,12 +27,18 @@ export interface BackendLoad extends BackendView, CacheView, BackendHealth {
   cacheNumber: number;
   running: number;
   runningElsewhere: number;
+  runningForeign: number;
   waitingTokens: number;
   waitingTokensElsewhere: number;
+  waitingTokensForeign: number;
   readingTokens: number;
   readingSinceMs: number;
   /** The requests that wait for their first token, the oldest first. */
   readonly waiting: Set<Waiting>;
+  /** The same of other processes, when they last told. */
+  waitingElsewhere: number;
+  /** How many requests were ever put there, where there was a choice. */
+  placed: number;
   ownTokensPerSecond: number;
   turn: number;
   /** Tokens per second of its answers, weighted towards the latest; 0: none was measured. */
@@ -67,8 +73,12 @@ export function idleLoad({ concurrencyMax = Infinity, weight = 1 } = {}): Backen
     concurrencyMax,
     running: 0,
     runningElsewhere: 0,
+    runningForeign: 0,
     waitingTokens: 0,
     waitingTokensElsewhere: 0,
+    waitingTokensForeign: 0,
+    waitingElsewhere: 0,
+    placed: 0,
     readingTokens: 0,
     readingSinceMs: 0,
     waiting: new Set(),
@@ -136,6 +146,9 @@ export interface SentPrompt<Member> {
   readonly prefixes: PromptPrefixes;
 }
 
+/** Weight of the latest prompt in what is usual. */
+const usualShare = 0.02;
+
 /** How many of them are kept until they are told; of more, the latest. */
 const sentMax = 2_000;
 
@@ -153,7 +166,7 @@ export class Fleet<Member extends BackendLoad> {
   /** Logarithms of the measured speeds, and their sum. */
   readonly #logSpeeds = new Map<Member, number>();
   #logSpeedsSum = 0;
-  #placements = 0;
+  readonly #prompts = { count: 0, usualTokens: 0 };
   readonly #ownSpeeds = new Set<Member>();
   readonly #onHealth: OnHealth<Member>;
   /** For other processes, where there are some. */
@@ -167,7 +180,7 @@ export class Fleet<Member extends BackendLoad> {
     if (before === undefined) return;
     before.#isReplaced = true;
     this.#sent = before.#sent;
-    this.#placements = before.#placements;
+    this.#prompts = { ...before.#prompts };
     for (const member of before.#ownSpeeds) this.#ownSpeeds.add(member);
     for (const [member, logSpeed] of before.#logSpeeds) this.#setLogSpeed(member, logSpeed);
     this.#forgetLeft(before.members);
@@ -208,10 +221,33 @@ export class Fleet<Member extends BackendLoad> {
   }
 
   /** What runs and waits there of all other processes. */
-  loadedElsewhere(member: Member, running: number, waitingTokens: number): void {
+  loadedElsewhere(member: Member, running: number, waitingTokens: number, waiting: number): void {
     member.runningElsewhere = running;
     member.waitingTokensElsewhere = waitingTokens;
+    member.waitingElsewhere = waiting;
     note(member);
+  }
+
+  /** What others than this service have sent there; 0, 0: nothing that is known. */
+  loadedByOthers(member: Member, running: number, waitingTokens: number): void {
+    member.runningForeign = running;
+    member.waitingTokensForeign = waitingTokens;
+    note(member);
+  }
+
+  /** How much its cache holds, as it says. */
+  sized(member: Member, cacheTokensMax: number): void {
+    this.#cache.resize(member, cacheTokensMax);
+  }
+
+  /** How many prompts were placed, where there was a choice. */
+  get placements(): number {
+    return this.#prompts.count;
+  }
+
+  /** What a backend usually has to read of a prompt, lately. */
+  get usualTokens(): number {
+    return this.#prompts.usualTokens;
   }
 
   /** The speed that another process has measured; one's own measurements count instead. */
@@ -289,7 +325,10 @@ export class Fleet<Member extends BackendLoad> {
     const placedAt = this.#cache.uses;
     if (this.#sent !== undefined && prefixes !== noPrefixes) this.#note({ member: backend, prefixes });
     backend.running++;
-    backend.turn = ++this.#placements;
+    backend.placed++;
+    const placed = this.#prompts;
+    backend.turn = ++placed.count;
+    placed.usualTokens += (uncachedTokens - placed.usualTokens) * Math.max(usualShare, 1 / placed.count);
     const waiting = { tokens: uncachedTokens };
     wait(backend, waiting, nowMs);
     note(backend);

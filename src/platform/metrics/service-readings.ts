@@ -69,6 +69,9 @@ export interface BackendReading {
   /** Prompt tokens that were expected in its cache, and those that it found there, of the same requests. */
   readonly cachedTokensExpected: number;
   readonly cachedTokensFound: number;
+  /** As its server says: tokens that its prompt cache holds, and what others than this service have there. */
+  readonly cacheTokens: number | undefined;
+  readonly foreign: { readonly running: number; readonly waitingTokens: number } | undefined;
   /** Of an embedded model, undefined otherwise. */
   readonly isLoaded: boolean | undefined;
   /** It waits for others to make room. */
@@ -219,6 +222,27 @@ export const readingMetrics: readonly ReadingMetric[] = [
     type: 'counter',
     labels: backendLabels,
     read: perBackend(({ cachedTokensFound }) => cachedTokensFound),
+  },
+  {
+    name: 'tokenhouse_backend_cache_tokens',
+    help: 'Tokens that the prompt cache of the server holds, where it says so; asked where several servers share the load of a model.',
+    labels: backendLabels,
+    across: 'first',
+    read: perBackend(({ cacheTokens }) => cacheTokens),
+  },
+  {
+    name: 'tokenhouse_backend_foreign_running',
+    help: 'Requests at the server that this service did not send, by what the server says of itself.',
+    labels: backendLabels,
+    across: 'first',
+    read: perBackend(({ foreign }) => foreign?.running),
+  },
+  {
+    name: 'tokenhouse_backend_foreign_waiting_tokens',
+    help: 'Prompt tokens of such requests that wait there, if they are as long as those of this service usually are.',
+    labels: backendLabels,
+    across: 'first',
+    read: perBackend(({ foreign }) => foreign?.waitingTokens),
   },
   {
     name: 'tokenhouse_model_retries_total',

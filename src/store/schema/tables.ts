@@ -34,6 +34,8 @@ export interface UsageAttempt {
     readonly waitingTokens: number;
     /** Requests that were running there. */
     readonly running: number;
+    /** What of these two others than this service had sent there; absent where nothing was known of any. */
+    readonly foreign?: { readonly running: number; readonly waitingTokens: number };
     readonly tokensPerSecond: number;
     readonly rank: number;
     /** How many backends the model had. */

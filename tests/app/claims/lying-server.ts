@@ -70,7 +70,7 @@ export class LyingServer {
     if (exchange.path === '/metrics') {
       exchange.write(
         textAnswer(
-          `# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running{engine="0"} ${this.#running}.0\n`,
+          `# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running{engine="0"} ${this.#running}.0\nvllm:num_requests_waiting{engine="0"} 0.0\n`,
         ),
       );
       return;

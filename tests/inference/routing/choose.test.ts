@@ -15,6 +15,8 @@ const idle: View = {
   runningElsewhere: 0,
   waitingTokens: 0,
   waitingTokensElsewhere: 0,
+  runningForeign: 0,
+  waitingTokensForeign: 0,
   readingTokens: 0,
   readingSinceMs: 0,
   ownTokensPerSecond: 0,
@@ -58,6 +60,14 @@ const rows: readonly (readonly [string, number, readonly Partial<View>[], number
     [{}, { cachedTokens: 900, waitingTokens: 1_900, readingTokens: 1_900, readingSinceMs: nowMs - 1_000 }],
     1,
   ],
+  ['the one where less of others waits', 100, [{ waitingTokensForeign: 900 }, { waitingTokensForeign: 400 }], 1],
+  [
+    'the one that has the prompt, when little of others waits there',
+    1_000,
+    [{}, { cachedTokens: 900, waitingTokensForeign: 1_700 }],
+    1,
+  ],
+  ['the one where fewer of others run', 100, [{ runningForeign: 2 }, { running: 1 }], 1],
   ['the one with fewer running requests', 100, [{ running: 2 }, { running: 1 }], 1],
   ['the faster one', 1_000, [{ ownTokensPerSecond: 800 }, { ownTokensPerSecond: 2_000 }], 1],
   ['a slow one, when so much waits at the fast one', 100, [{ waitingTokens: 5_000 }, { ownTokensPerSecond: 50 }], 1],
@@ -95,6 +105,17 @@ test('it says by which figures it chose', () => {
   });
 });
 
+test('it says what of that is of others', () => {
+  const { reasons } = choiceOf(100, [
+    { waitingTokens: 40, running: 1, runningForeign: 2, waitingTokensForeign: 60 },
+  ]).choice!;
+  assert.deepEqual(
+    [reasons.running, reasons.waitingTokens, reasons.foreign],
+    [3, 100, { running: 2, waitingTokens: 60 }],
+  );
+  assert.equal(reasons.expectedMs, 153);
+});
+
 /** The formula of docs/decisions/030, for each backend by itself. */
 function plainlyChosen(
   promptTokens: number,
@@ -104,9 +125,12 @@ function plainlyChosen(
   const seconds = (view: View): number => {
     const speed = view.ownTokensPerSecond || 1_000;
     const read = Math.min(view.readingTokens, ((nowMs - view.readingSinceMs) * speed) / 1_000);
-    const waiting = (view.waitingTokens === 0 ? 0 : view.waitingTokens - read) + view.waitingTokensElsewhere;
+    const waiting =
+      (view.waitingTokens === 0 ? 0 : view.waitingTokens - read) +
+      view.waitingTokensElsewhere +
+      view.waitingTokensForeign;
     const own = Math.max(1, promptTokens - view.cachedTokens);
-    return (waiting / 2 + (view.running + view.runningElsewhere) + own) / (speed * view.weight);
+    return (waiting / 2 + (view.running + view.runningElsewhere + view.runningForeign) + own) / (speed * view.weight);
   };
   const able = fleet
     .map((view, index) => ({ view, index, seconds: seconds(view) }))
@@ -127,6 +151,8 @@ test('it is what the formula says of each backend by itself', () => {
       runningElsewhere: fc.nat(2),
       waitingTokens: fc.constantFrom(0, 0, 100, 2_000),
       waitingTokensElsewhere: fc.constantFrom(0, 0, 300),
+      runningForeign: fc.nat(3),
+      waitingTokensForeign: fc.constantFrom(0, 0, 700),
       readingTokens: fc.constantFrom(0, 50, 1_000),
       readingSinceMs: fc.integer({ min: 0, max: nowMs }),
       ownTokensPerSecond: fc.constantFrom(0, 0, 250, 4_000),

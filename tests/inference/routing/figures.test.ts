@@ -19,6 +19,8 @@ const step = fc.oneof(
   }),
   fc.record({ type: fc.constant('sent' as const), member: anyMember, conversation: fc.nat(5) }),
   fc.record({ type: fc.constant('elsewhere' as const), member: anyMember, running: fc.nat(3), tokens: fc.nat(900) }),
+  fc.record({ type: fc.constant('foreign' as const), member: anyMember, running: fc.nat(3), tokens: fc.nat(900) }),
+  fc.record({ type: fc.constant('sized' as const), member: anyMember, tokens: fc.nat(2_000) }),
   fc.record({
     type: fc.constant('measured' as const),
     member: anyMember,
@@ -49,7 +51,13 @@ test('the figures of each backend follow all that changes it, in one fleet and i
             fleet.sentElsewhere(all[taken.member]!, prefixesOf(taken.conversation));
             break;
           case 'elsewhere':
-            fleet.loadedElsewhere(all[taken.member]!, taken.running, taken.tokens);
+            fleet.loadedElsewhere(all[taken.member]!, taken.running, taken.tokens, taken.running);
+            break;
+          case 'foreign':
+            fleet.loadedByOthers(all[taken.member]!, taken.running, taken.tokens);
+            break;
+          case 'sized':
+            fleet.sized(all[taken.member]!, taken.tokens);
             break;
           case 'measured':
             fleet.measuredElsewhere(all[taken.member]!, taken.speed, nowMs);

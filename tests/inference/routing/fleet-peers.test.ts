@@ -181,7 +181,11 @@ test('a report is bounded: of more prompts the latest', () => {
   assert.deepEqual(prompts.m.at(-1)![1], [30_000, 30_001]);
   two.peers.hear([{ from: 'one', text }], 0);
   assert.equal(two.place(30_000).reasons?.cachedTokens, 900);
-  assert.equal(one.peers.report(0), '{"v":1,"load":{},"prompts":{}}', 'that nothing runs any more is news');
+  assert.equal(
+    one.peers.report(0),
+    '{"v":1,"load":{},"prompts":{},"waiting":{},"servers":{}}',
+    'that nothing runs any more is news',
+  );
   assert.equal(one.peers.report(0), undefined);
 });
 

@@ -54,6 +54,15 @@ class Member {
     return this.#server.working();
   }
 
+  /** Answers that others than the service have got. */
+  asked = 0;
+
+  async askDirectly(text: string): Promise<void> {
+    const answer = await this.#server.post('/v1/chat/completions', { messages: [question(text)], max_tokens: 16 });
+    await answer.arrayBuffer();
+    this.asked++;
+  }
+
   /** By its own word. */
   async isHealthy(): Promise<boolean> {
     const answer = await fetch(`http://127.0.0.1:${this.port}/health`);
@@ -125,6 +134,47 @@ test('requests that have nothing in common are shared within a tenth', async (t)
   const mean = read.reduce((sum, tokens) => sum + tokens, 0) / members.length;
   t.diagnostic(`prompt tokens that each has read: ${read.join(', ')}`);
   for (const tokens of read) assert.ok(Math.abs(tokens - mean) <= mean / 10, `${tokens} of ${mean}`);
+});
+
+/** What our own page says of a backend; NaN: nothing. */
+async function figureOf({ service }: Fleet, name: string, backend: string): Promise<number> {
+  const text = await (await fetch(`${service.accountUrl}/metrics`)).text();
+  return Number(new RegExp(`^tokenhouse_backend_${name}\\{.*backend="${backend}".*\\} (\\S+)$`, 'm').exec(text)?.[1]);
+}
+
+test('of two servers the one that others keep busy gets less', async (t) => {
+  const fleet = await startFleet(t, { count: 2 });
+  const { members, service } = fleet;
+  const [busy] = members as [Member];
+  const random = mulberry32(4);
+  let isOver = false;
+  // Three times as many as it has slots, so that most of them wait there.
+  const others = inParallel(3 * slots, () => (isOver ? undefined : busy.askDirectly(words(random, 2_000))));
+  try {
+    const own = async (): Promise<void> => {
+      const { isWhole, text } = await ask(service, brief(words(random, 1_000)));
+      assert.ok(isWhole && text === briefText, text);
+    };
+    await until(async () => {
+      await own();
+      return (await figureOf(fleet, 'foreign_waiting_tokens', 'server-1')) > 0;
+    }, patienceMs);
+    assert.equal(await figureOf(fleet, 'foreign_waiting_tokens', 'server-2'), 0);
+    const before = busy.asked;
+    const idsBefore = (await service.usage()).requests.length;
+    for (let count = 0; count < 16; count++) await own();
+    const { requests } = await service.usage();
+    assert.ok(requests.length - idsBefore === 16 && busy.asked > before, 'others went on meanwhile');
+    const receipts = await Promise.all(
+      requests.slice(0, 16).map(({ request_id: id }) => service.command('explain', id)),
+    );
+    const there = receipts.filter(({ stdout }) => /^ *backend +server-1/m.test(stdout)).length;
+    t.diagnostic(`${there} of 16 at the server that others use`);
+    assert.ok(there <= 4, `${there} of 16`);
+  } finally {
+    isOver = true;
+    await others;
+  }
 });
 
 const conversationCount = 9;

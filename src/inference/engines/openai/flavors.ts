@@ -4,6 +4,7 @@ import type { ErrorCode } from '../../../platform/errors.ts';
 import { openAiImageTokens, openModelImageTokens } from '../image-tokens.ts';
 import type { ImageTokenRule } from '../image-tokens.ts';
 import { plainEffort, reasoningBudgetTokens } from '../reasoning-effort.ts';
+import { llamaServerReport, sglangReport, slotsReport, vllmReport, type ReportPage } from './server-report.ts';
 
 /**
  * A kind of server's names for the fields of text completions beyond OpenAI's (contracts §1.1). `undefined`: it has no such
@@ -108,6 +109,8 @@ export interface Flavor {
   readonly cacheIsolation: 'salt' | 'switch' | 'none';
   readonly closingUsage: 'total' | 'per-choice';
   readonly counting: 'apply-template' | 'tokenize-messages' | 'tokenize-inputs' | 'tokenize-chat' | 'none';
+  /** Where it tells its own load, the best page first; none: it does not. */
+  readonly reports: readonly ReportPage[];
   /** Embeddings are OpenAI's everywhere. `promptsMax`: how many prompts it takes at once; `rank`: absent where it ranks nothing. */
   readonly tasks: { readonly promptsMax?: number; readonly rank?: RankWire };
   readonly imageTokens: ImageTokenRule;
@@ -239,6 +242,10 @@ const llamaServer: Flavor = {
   // Each choice ends with a usage chunk of its own, without a choice in it.
   closingUsage: 'per-choice',
   counting: 'apply-template',
+  reports: [
+    { path: '/metrics', read: llamaServerReport },
+    { path: '/slots', read: slotsReport },
+  ],
   // tools/server/server-context.cpp answers with the rank's logit.
   tasks: { rank: { path: 'versioned', documents: 'documents', scores: 'logit' } },
   imageTokens: openModelImageTokens,
@@ -330,6 +337,7 @@ const vllm: Flavor = {
   cacheIsolation: 'salt',
   closingUsage: 'total',
   counting: 'tokenize-messages',
+  reports: [{ path: '/metrics', read: vllmReport }],
   tasks: { rank: { path: 'versioned', documents: 'documents', scores: 'relevance-or-cosine' } },
   imageTokens: openModelImageTokens,
   // uvicorn closes after 5 s.
@@ -355,6 +363,7 @@ const vllm: Flavor = {
  */
 const sglang: Flavor = {
   ...vllm,
+  reports: [{ path: '/metrics', read: sglangReport }],
   hasSignedSeeds: false,
   bindsStrictTools: false,
   forcedCall: {},
@@ -434,6 +443,7 @@ const openai: Flavor = {
   cacheIsolation: 'none',
   closingUsage: 'total',
   counting: 'none',
+  reports: [],
   tasks: {},
   imageTokens: openAiImageTokens,
   keepAliveMs: 4_000,

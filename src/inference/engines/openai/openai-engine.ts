@@ -2,6 +2,7 @@ import { randomBytes, type KeyObject } from 'node:crypto';
 import { Pool } from 'undici';
 import { combineSignals } from '../../../platform/combine-signals.ts';
 import type { TakeBatch } from '../../../generation/event.ts';
+import type { ServerReport } from '../../../generation/server-report.ts';
 import type { FlavorName } from '../../../generation/flavor-names.ts';
 import type { ApiError } from '../../../platform/errors.ts';
 import { continuesLast } from '../../../generation/request.ts';
@@ -32,6 +33,7 @@ import { hostOf } from './server-name.ts';
 import { runTask } from './tasks.ts';
 import { guarded } from './special-tokens.ts';
 import type { SpecialTokens } from './special-tokens.ts';
+import { probeUserAgent } from './probe.ts';
 import { causeCode, ThrottledLog, type ReportedIncident } from './incidents.ts';
 import type { StopSignal } from '../../../platform/stop-signal.ts';
 import { abortSignalOf } from '../../../platform/stop-signal.ts';
@@ -85,11 +87,17 @@ export const defaultMaxConcurrency = 64;
 /** Time limit for a look at a backend that refused connections. */
 const lookTimeoutMs = 3_000;
 
+/** Of a page that a server tells about itself: vLLM's metrics are some 100 kB for each of its engines. */
+const pageBytesMax = 4 * 1024 * 1024;
+
 /** Time limit for a small bound answer of a server that may be slow. */
 const boundLookTimeoutMs = 60_000;
 
-/** Connections beside those of generations, so that counting does not wait for a stream to end. */
-const countingConnections = 2;
+/**
+ * Connections beside those of generations, so that counting does not wait for a stream to end, nor a look for questions that a frozen
+ * server leaves unanswered.
+ */
+const countingConnections = 4;
 
 /** How long a backend that said "loading" is believed: one request a second finds out, and is sent elsewhere where there is another. */
 const loadingMs = 1_000;
@@ -167,6 +175,7 @@ class OpenAiEngine implements Engine {
     this.#headers = serverName === undefined ? headers : ['host', host, ...headers];
     const { keepAliveMs, requestsPerSocket } = this.#flavor;
     const connectTimeoutMs = 2_000;
+    this.report = this.#flavor.reports.length === 0 ? undefined : () => this.#askReport();
     this.#connections = new Connections({ url, serverName, connectTimeoutMs, keepAliveMs, requestsPerSocket });
     this.#headLines = headLines([...['host', host, 'connection', 'keep-alive'], ...headers]);
     const poolOf = (connections: number): Pool =>
@@ -507,6 +516,36 @@ class OpenAiEngine implements Engine {
       this.#incidents.note({ incident: 'cannot_connect', status: null, cause: causeCode(error) }, performance.now());
       return 'silent';
     }
+  }
+
+  /** Absent where its kind does not tell: that is known without asking. */
+  readonly report: (() => Promise<ServerReport | undefined>) | undefined;
+
+  async #askReport(): Promise<ServerReport | undefined> {
+    const signal = combineSignals([this.#closing.signal, AbortSignal.timeout(lookTimeoutMs)]);
+    for (const { path, read } of this.#flavor.reports) {
+      const text = await this.#page(this.#rootPath + path, signal).catch(() => undefined);
+      const report = text === undefined ? undefined : read(text);
+      if (report !== undefined) return report;
+    }
+    return undefined;
+  }
+
+  async #page(path: string, signal: AbortSignal): Promise<string | undefined> {
+    const { statusCode, body } = await this.#countingPool.request({
+      method: 'GET',
+      path,
+      headers: [...this.#headers, 'user-agent', probeUserAgent],
+      signal,
+    });
+    const chunks: Buffer[] = [];
+    let bytes = 0;
+    for await (const chunk of body as AsyncIterable<Buffer>) {
+      bytes += chunk.length;
+      if (bytes > pageBytesMax) return undefined;
+      chunks.push(chunk);
+    }
+    return statusCode === 200 ? Buffer.concat(chunks).toString() : undefined;
   }
 
   /**

@@ -1,0 +1,266 @@
+/**
+ * What servers say of themselves (docs/decisions/047-what-servers-say.md): how much their caches hold, and what they work on and have
+ * waiting. What this service has sent there itself is known at once and exactly, so of the latter only the rest counts: what others have
+ * sent. Knows no clock and no engine: it says whom to ask, and takes the answers.
+ */
+import type { ServerReport } from '../../generation/server-report.ts';
+import { cacheTokensUnknown } from './cache-index.ts';
+import type { ForeignLoad } from './choose.ts';
+import type { BackendLoad, Fleet } from './fleet.ts';
+
+/** A server is asked about so often, by all processes together, while its model is in use. */
+const everyMs = 2_000;
+/** Questions of one process: of 1,000 backends each is asked every 16 s. */
+const questionsPerSecond = 64;
+const askingMax = 32;
+/** How long a report counts beyond the time until the next is due. */
+const graceMs = 4_000;
+/** One that did not tell, because it cannot, or is busy or gone, is left alone for so long. */
+const silentMs = 60_000;
+/** A model that got no request for so long is not in use. */
+const unusedMs = 5_000;
+/** Until a report of one process has reached the others, at most. */
+const sharedWithinMs = 750;
+/** What another process may say: more is none of ours. */
+const countMax = 1e6;
+const tokensMax = 1e12;
+
+/** A question, and what was there of ours when it was asked. */
+export interface Question<Member> {
+  readonly model: string;
+  readonly member: Member;
+  readonly before: Elsewhere & { readonly running: number; readonly waiting: number; readonly placed: number };
+}
+
+/** What other processes of this service have at a server, as far as they have reported. */
+type Elsewhere = Pick<BackendLoad, 'runningElsewhere' | 'waitingElsewhere'>;
+
+const elsewhereAt = ({ runningElsewhere, waitingElsewhere }: BackendLoad): Elsewhere => ({
+  ...{ runningElsewhere, waitingElsewhere },
+});
+
+const most = (one: Elsewhere, other: Elsewhere): Elsewhere => ({
+  runningElsewhere: Math.max(one.runningElsewhere, other.runningElsewhere),
+  waitingElsewhere: Math.max(one.waitingElsewhere, other.waitingElsewhere),
+});
+
+/** An answer, and what of it may be ours. */
+interface Answer<Member> {
+  readonly model: string;
+  readonly member: Member;
+  readonly report: ServerReport;
+  readonly atMs: number;
+  readonly ours: { readonly running: number; readonly waiting: number };
+  readonly elsewhere: Elsewhere;
+}
+
+/** `[age of the report in ms, others' running requests, their waiting tokens, tokens of the cache or -1]`, all whole numbers. */
+export type SharedReport = readonly [number, number, number, number];
+
+/** What a server said last, as far as it says something. */
+interface Known {
+  reportedAtMs: number;
+  cacheTokens: number | undefined;
+  /** It is asked again from then on. */
+  askAtMs: number;
+  isAsked: boolean;
+  /** This process has heard it, and has not passed it on. */
+  isNews: boolean;
+}
+
+interface Use {
+  readonly placements: number;
+  readonly atMs: number;
+}
+
+/** Of all servers that share the load of a model; where there is one, there is nothing to choose. */
+export class ServerReports<Member extends BackendLoad> {
+  readonly #fleetsOf: () => ReadonlyMap<string, Fleet<Member>>;
+  readonly #random: () => number;
+  readonly #known = new WeakMap<Member, Known>();
+  /** Requests that a model's backends had got, and when that was last seen to grow. */
+  #uses = new Map<string, Use>();
+  readonly #answers: Answer<Member>[] = [];
+  #hasPeers = false;
+  #asking = 0;
+  #countedAtMs = -Infinity;
+  #mayAsk = 0;
+
+  constructor(fleetsOf: () => ReadonlyMap<string, Fleet<Member>>, random: () => number = Math.random) {
+    this.#fleetsOf = fleetsOf;
+    this.#random = random;
+  }
+
+  /**
+   * Whom to ask now, those first whose last report is the oldest; of each has to be said what came of it. What was reported too
+   * long ago is forgotten. To be called a few times a second. `canTell`: it is of a kind that has something to say. `hasPeers`: other processes are heard that send requests there.
+   */
+  due(nowMs: number, canTell: (member: Member) => boolean, hasPeers = false): readonly Question<Member>[] {
+    this.#hasPeers = hasPeers;
+    this.#settle(nowMs);
+    const elapsedMs = Math.min(1_000, nowMs - this.#countedAtMs);
+    this.#countedAtMs = nowMs;
+    this.#mayAsk = Math.min(questionsPerSecond, this.#mayAsk + (questionsPerSecond * elapsedMs) / 1_000);
+    const uses = new Map<string, Use>();
+    const wanted: { readonly model: string; readonly member: Member; readonly known: Known }[] = [];
+    let tellers = 0;
+    for (const [model, fleet] of this.#fleetsOf()) {
+      if (fleet.members.length < 2) continue;
+      const use = this.#uses.get(model);
+      const isUsed = fleet.placements !== (use?.placements ?? 0);
+      uses.set(
+        model,
+        isUsed || use === undefined ? { placements: fleet.placements, atMs: isUsed ? nowMs : -Infinity } : use,
+      );
+      const isInUse = nowMs - uses.get(model)!.atMs < unusedMs;
+      for (const member of fleet.members) {
+        if (!canTell(member)) continue;
+        tellers++;
+        const known = this.#of(member);
+        if (isInUse && !known.isAsked && nowMs >= known.askAtMs) wanted.push({ model, member, known });
+      }
+    }
+    this.#uses = uses;
+    this.#forget(nowMs, Math.max(everyMs, (1_000 * tellers) / questionsPerSecond) + graceMs);
+    const count = Math.max(0, Math.min(Math.floor(this.#mayAsk), askingMax - this.#asking, wanted.length));
+    if (count < wanted.length) wanted.sort((a, b) => a.known.reportedAtMs - b.known.reportedAtMs);
+    this.#mayAsk -= count;
+    this.#asking += count;
+    return wanted.slice(0, count).map(({ model, member, known }) => {
+      known.isAsked = true;
+      const { running, waiting, placed } = member;
+      return { model, member, before: { running, waiting: waiting.size, placed, ...elsewhereAt(member) } };
+    });
+  }
+
+  /** What came of a question. `undefined`: nothing that can be used. */
+  answered({ model, member, before }: Question<Member>, report: ServerReport | undefined, nowMs: number): void {
+    const known = this.#of(member);
+    known.isAsked = false;
+    this.#asking--;
+    if (report === undefined) {
+      known.askAtMs = nowMs + silentMs * (1 + 0.2 * this.#random());
+      return;
+    }
+    known.askAtMs = nowMs + everyMs * (0.9 + 0.2 * this.#random());
+    // All that was ours at any time between question and answer may be in the answer.
+    const placed = member.placed - before.placed;
+    const ours = { running: before.running + placed, waiting: before.waiting + placed };
+    const elsewhere = most(elsewhereAt(member), before);
+    this.#answers.push({ model, member, report, atMs: nowMs, ours, elsewhere });
+    if (!this.#hasPeers) this.#settle(nowMs);
+  }
+
+  /**
+   * What other processes sent there shortly before the answer, they tell shortly after it. Until then it would be taken for others': on
+   * a trace with bursts that cost two processes that report 1.7 of 31.9 points of the hit rate (bench/results.md).
+   */
+  #settle(nowMs: number): void {
+    const waitMs = this.#hasPeers ? sharedWithinMs : 0;
+    const due = this.#answers.findIndex(({ atMs }) => nowMs - atMs < waitMs);
+    for (const { model, member, report, atMs, ours, elsewhere } of this.#answers.splice(
+      0,
+      due === -1 ? Infinity : due,
+    )) {
+      const fleet = this.#fleetsOf().get(model);
+      const known = this.#of(member);
+      if (fleet === undefined || atMs <= known.reportedAtMs) continue;
+      const { runningElsewhere, waitingElsewhere } = most(elsewhereAt(member), elsewhere);
+      const others = Math.max(0, report.running + report.waiting - ours.running - runningElsewhere);
+      // Of ours that have no first token some are read by now, so this is the least that it can be.
+      const othersWaiting = Math.min(others, Math.max(0, report.waiting - ours.waiting - waitingElsewhere));
+      known.isNews = true;
+      this.#take(fleet, member, known, atMs, [others, othersWaiting * fleet.usualTokens, report.cacheTokens]);
+    }
+  }
+
+  /** For the other processes: what this one has heard from servers since the last call. */
+  takeNews(model: string, nowMs: number): readonly (readonly [Member, SharedReport])[] {
+    const news: (readonly [Member, SharedReport])[] = [];
+    for (const member of this.#fleetsOf().get(model)?.members ?? []) {
+      const known = this.#known.get(member);
+      if (known?.isNews !== true) continue;
+      known.isNews = false;
+      const { runningForeign, waitingTokensForeign } = member;
+      const cacheTokens = known.cacheTokens ?? -1;
+      news.push([
+        member,
+        [Math.round(nowMs - known.reportedAtMs), runningForeign, Math.round(waitingTokensForeign), cacheTokens],
+      ]);
+    }
+    return news;
+  }
+
+  /**
+   * Another process has asked a server: this one need not. `processes`: how many ask about it. Each waits for a random time in
+   * proportion to their number, so that it is mostly one that asks, and the others hear of it before they would.
+   */
+  heard(fleet: Fleet<Member>, member: Member, shared: SharedReport, processes: number, nowMs: number): void {
+    const [ageMs, running, waitingTokens, cacheTokens] = shared;
+    const known = this.#of(member);
+    const reportedAtMs = nowMs - ageMs;
+    if (reportedAtMs <= known.reportedAtMs) return;
+    known.askAtMs = reportedAtMs + everyMs + sharedWithinMs * processes * this.#random();
+    known.isNews = false;
+    this.#take(fleet, member, known, reportedAtMs, [running, waitingTokens, cacheTokens < 0 ? undefined : cacheTokens]);
+  }
+
+  /** What a server's cache holds, as it said last; `undefined`: it did not. */
+  cacheTokensOf(member: Member): number | undefined {
+    return this.#known.get(member)?.cacheTokens;
+  }
+
+  /** What others have there, as it said last; `undefined`: it never did. */
+  foreignAt(member: Member): ForeignLoad | undefined {
+    if ((this.#known.get(member)?.reportedAtMs ?? -Infinity) === -Infinity) return undefined;
+    return { running: member.runningForeign, waitingTokens: member.waitingTokensForeign };
+  }
+
+  #take(
+    fleet: Fleet<Member>,
+    member: Member,
+    known: Known,
+    reportedAtMs: number,
+    [running, waitingTokens, cacheTokens]: readonly [number, number, number | undefined],
+  ): void {
+    known.reportedAtMs = reportedAtMs;
+    if (running !== member.runningForeign || waitingTokens !== member.waitingTokensForeign)
+      fleet.loadedByOthers(member, running, waitingTokens);
+    if (cacheTokens !== known.cacheTokens) fleet.sized(member, cacheTokens ?? cacheTokensUnknown);
+    known.cacheTokens = cacheTokens;
+  }
+
+  /** What a cache holds does not change; what others do, does. */
+  #forget(nowMs: number, keptMs: number): void {
+    for (const fleet of this.#fleetsOf().values())
+      for (const member of fleet.members)
+        if (
+          (member.runningForeign > 0 || member.waitingTokensForeign > 0) &&
+          nowMs - (this.#known.get(member)?.reportedAtMs ?? -Infinity) > keptMs
+        )
+          fleet.loadedByOthers(member, 0, 0);
+  }
+
+  #of(member: Member): Known {
+    let known = this.#known.get(member);
+    if (known === undefined) {
+      known = { reportedAtMs: -Infinity, cacheTokens: undefined, askAtMs: -Infinity, isAsked: false, isNews: false };
+      this.#known.set(member, known);
+    }
+    return known;
+  }
+}
+
+export const isSharedReport = (value: unknown): value is SharedReport => {
+  if (!Array.isArray(value) || value.length !== 4 || !value.every(Number.isSafeInteger)) return false;
+  const [ageMs, running, waitingTokens, cacheTokens] = value as [number, number, number, number];
+  return (
+    ageMs >= 0 &&
+    running >= 0 &&
+    running <= countMax &&
+    waitingTokens >= 0 &&
+    waitingTokens <= tokensMax &&
+    cacheTokens >= -1 &&
+    cacheTokens <= tokensMax
+  );
+};
