@@ -212,13 +212,13 @@ function openEngine(
         saltKey: services.promptCaches,
         onIncident: (incident) =>
           services.log.service({
-            level: incident.incident === 'not_found' ? 'error' : 'warn',
+            level: hasNoModel(incident) ? 'error' : 'warn',
             event: 'backend_incident',
             detail: {
               model: model.id,
               backend: config.name,
               ...incident,
-              ...(incident.incident === 'not_found' ? { asked_for: config.model ?? model.id, url: config.url } : {}),
+              ...(hasNoModel(incident) ? { asked_for: config.model ?? model.id, url: config.url } : {}),
             },
           }),
       });
@@ -238,6 +238,9 @@ function openEngine(
     }
   }
 }
+
+/** Only a change of the configuration or of the server helps. */
+const hasNoModel = ({ incident }: ReportedIncident): boolean => incident === 'not_found' || incident === 'other_model';
 
 interface OpenAiEngineServices {
   readonly limits: Pick<LimitsConfig, 'firstTokenTimeoutMs' | 'streamIdleTimeoutMs'>;

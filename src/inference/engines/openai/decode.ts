@@ -20,6 +20,7 @@ import type { ChunkShapes } from './chunk-template.ts';
 import { placed, splitEcho } from './echoed-prompt.ts';
 import { StreamFault } from './sse.ts';
 import type { EchoedBeginning } from './echoed-beginning.ts';
+import type { ServedModel } from './served-model.ts';
 
 /** An error that the backend put into its answer instead of an HTTP status: the parsed body, for the classifier. */
 export class InBandError extends Error {
@@ -32,6 +33,8 @@ export class InBandError extends Error {
 }
 
 export interface DecoderOptions {
+  /** Hears what each parsed piece calls its model. */
+  readonly served?: ServedModel | undefined;
   /** Our own unique id: the root of tool call ids that the backend omits. */
   readonly requestId: string;
   readonly choices: number;
@@ -183,6 +186,7 @@ export class ChunkDecoder {
     }
     const chunk = parseObject(data);
     if (name === 'error' || isErrorBody(chunk)) throw new InBandError(chunk);
+    this.#options.served?.heard(chunk['model']);
     this.chunk(chunk);
     if (--this.#templatePatience > 0) return;
     this.#template = ChunkTemplate.of(data);
@@ -194,6 +198,7 @@ export class ChunkDecoder {
   whole(body: string): void {
     const answer = parseObject(body);
     if (isErrorBody(answer) || !Array.isArray(answer['choices'])) throw new InBandError(answer);
+    this.#options.served?.heard(answer['model']);
     this.chunk(answer);
     // One delta is no count of a whole answer, so the usage must be reported here.
     if (!this.#options.tally.isReported) throw new StreamFault('expected usage in the answer');

@@ -8,6 +8,8 @@ export interface BackendIncident {
     | 'http_status'
     /** 404: it has no such model, or no such path. Only a change of the configuration or of the server helps. */
     | 'not_found'
+    /** It answers with another model than it did, and no longer lists ours: it gets no request until it does again. */
+    | 'other_model'
     | 'error_in_answer'
     | 'unreadable_answer'
     /** An answer broke its constraint or lacks a forced call; `constraint_ignored`: such requests are no longer sent there. */

@@ -30,10 +30,11 @@ import { EchoedBeginning } from './echoed-beginning.ts';
 import { cannotKeep, refusalOf, saltFields, upstreamRequest, withCaching } from './request-body.ts';
 import type { ForwardedField, UpstreamRequest, UpstreamServer } from './request-body.ts';
 import { hostOf } from './server-name.ts';
+import { ServedModel } from './served-model.ts';
 import { runTask } from './tasks.ts';
 import { guarded } from './special-tokens.ts';
 import type { SpecialTokens } from './special-tokens.ts';
-import { probeUserAgent } from './probe.ts';
+import { listedModels, probeUserAgent } from './probe.ts';
 import { causeCode, ThrottledLog, type ReportedIncident } from './incidents.ts';
 import type { StopSignal } from '../../../platform/stop-signal.ts';
 import { abortSignalOf } from '../../../platform/stop-signal.ts';
@@ -124,6 +125,7 @@ class OpenAiEngine implements Engine {
   readonly #incidents: ThrottledLog;
   readonly #shapes = new ChunkShapes();
   readonly #trust: ConstraintTrust;
+  readonly #served: ServedModel;
   #lookTimer: NodeJS.Timeout | undefined;
   readonly #closing = new AbortController();
   readonly #freshness: Freshness;
@@ -162,6 +164,13 @@ class OpenAiEngine implements Engine {
     this.#trust = new ConstraintTrust({
       look: (kind) => this.#keepsConstraint(lookRequest(kind)),
       onIncident: (incident) => this.#incidents.note(incident, performance.now()),
+    });
+    this.#served = new ServedModel({
+      model: this.#server.model,
+      list: () => this.#listModels(),
+      changed: (isOther) => {
+        if (isOther) this.#incidents.note({ incident: 'other_model', status: null, cause: null }, performance.now());
+      },
     });
     const { serverName } = options;
     const host = serverName === undefined ? url.host : hostOf(options.url, serverName);
@@ -230,6 +239,7 @@ class OpenAiEngine implements Engine {
 
   status(): EngineStatus {
     if (this.#closing.signal.aborted) return { state: 'down', detail: 'closed' };
+    if (this.#served.isOther) return { state: 'down', detail: 'it has another model now', retryAfterSeconds: 5 };
     const nowMs = performance.now();
     if (this.#breaker.isOpen) {
       const pauseMs = this.#breaker.pauseLeftMs(nowMs);
@@ -251,6 +261,7 @@ class OpenAiEngine implements Engine {
     if (this.#closing.signal.aborted) return;
     clearTimeout(this.#lookTimer);
     this.#trust.close();
+    this.#served.close();
     this.#closing.abort(unavailable(this.#name));
     this.#connections.close(unavailable(this.#name));
     await Promise.all([this.#countingPool.destroy(), this.#taskPool?.destroy()]);
@@ -419,6 +430,7 @@ class OpenAiEngine implements Engine {
     });
     return new ChunkDecoder({
       shapes: this.#shapes,
+      served: this.#served,
       echo,
       requestId: request.id,
       choices,
@@ -520,6 +532,12 @@ class OpenAiEngine implements Engine {
 
   /** Absent where its kind does not tell: that is known without asking. */
   readonly report: (() => Promise<ServerReport | undefined>) | undefined;
+
+  async #listModels(): Promise<readonly string[] | undefined> {
+    const signal = combineSignals([this.#closing.signal, AbortSignal.timeout(lookTimeoutMs)]);
+    const text = await this.#page(`${this.#basePath}/models`, signal).catch(() => undefined);
+    return text === undefined ? undefined : listedModels(text);
+  }
 
   async #askReport(): Promise<ServerReport | undefined> {
     const signal = combineSignals([this.#closing.signal, AbortSignal.timeout(lookTimeoutMs)]);

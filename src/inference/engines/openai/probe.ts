@@ -318,6 +318,9 @@ function unreachable(origin: string, code: string | null): string {
   }
 }
 
+/** The ids in a list of models; empty where it is none. */
+export const listedModels = (text: string): readonly string[] => modelsOf(parsed(text));
+
 function modelsOf(body: unknown): readonly string[] {
   return (
     entriesOf(body)
