@@ -124,7 +124,7 @@ export const suites = {
     concurrency: 1,
     ci: false,
     internet: true,
-    about: 'Claude Code, Codex, opencode and Cline, as tokenhouse launch sets them up',
+    about: 'Claude Code, Codex, opencode, Cline and Continue, as tokenhouse launch sets them up',
   },
   helm: {
     minutes: 5,

@@ -251,9 +251,10 @@ const continueDev: Client = {
     hasKey: true,
   },
   environment: noVariables,
+  program: { words: ['cn'], install: 'npm install --global @continuedev/cli' },
   contextMin: 0,
   needsTools: false,
-  then: 'Choose the model Tokenhouse in Continue.',
+  then: "In an editor, choose the model Tokenhouse in Continue's panel.",
 };
 
 const openWebUi: Client = {

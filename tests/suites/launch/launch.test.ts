@@ -1,10 +1,10 @@
 /**
- * `tokenhouse launch` with the real clients: each is installed from the npm registry, reads what was written for it, and gets an answer
- * that its own key is charged for. Their homes are empty folders.
+ * `tokenhouse launch` with the real clients: each is installed from the npm registry, reads what was written for it, gets a streamed
+ * answer that its own key is charged for, and shows the error of a key that was revoked. Their homes are empty folders.
  */
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
-import { mkdirSync } from 'node:fs';
+import { mkdirSync, writeFileSync } from 'node:fs';
 import { delimiter, join } from 'node:path';
 import { after, before, test } from 'node:test';
 
@@ -14,7 +14,12 @@ import { runProcess } from '../../support/command.ts';
 import { scriptedModel, TestService } from '../../support/service.ts';
 
 const service = new TestService({
-  config: scriptedModel('- say: [ { text: "The answer of the service." } ]', { contextLength: 200_000 }),
+  config: scriptedModel(
+    `- { when: { last_role: tool }, say: [ { text: "The file was read." } ] }
+- { when: { last_text: "in said.txt" }, say: [ { tool_call: { name: Read, arguments: { filepath: said.txt } } } ] }
+- say: [ { text: "The answer of the service." } ]`,
+    { contextLength: 200_000 },
+  ),
 });
 before(() => service.start());
 after(() => service.dispose());
@@ -25,6 +30,12 @@ const questions: Readonly<Partial<Record<ClientName, readonly string[]>>> = {
   codex: ['codex', 'exec', '--skip-git-repo-check', 'What is the answer?'],
   opencode: ['opencode', 'run', 'What is the answer?'],
   cline: ['cline', 'What is the answer?'],
+  continue: ['cn', '--print', 'What is the answer?'],
+};
+
+/** Where the model has a tool of the client called, which needs nobody's permission. */
+const readings: Readonly<Partial<Record<ClientName, readonly string[]>>> = {
+  continue: ['cn', '--print', 'Tell me what is in said.txt.'],
 };
 
 interface Ran {
@@ -46,6 +57,10 @@ function run(words: readonly string[], folder: string, environment: NodeJS.Proce
     child.stdin!.end();
   });
 }
+
+/** Of the newest request, by a client. */
+const newestAnswer = (): Readonly<Record<string, unknown>> =>
+  service.log.filter(({ event }) => event === 'answer').at(-1)!;
 
 const charged = async (tag: string): Promise<number> => {
   const { stdout } = await runProcess(service.folder, ['costs', '--by', 'tag', '--json']);
@@ -73,6 +88,7 @@ for (const [name, words] of Object.entries(questions))
       DISABLE_AUTOUPDATER: '1',
       CLINE_NO_AUTO_UPDATE: '1',
       OPENCODE_DISABLE_AUTOUPDATE: '1',
+      CONTINUE_TELEMETRY_ENABLED: '0',
     };
     const config = ['--config', join(service.folder, 'tokenhouse.yaml')];
     const done = await runProcess(work, ['launch', name, '--yes', '--no-start', ...config], own);
@@ -80,6 +96,17 @@ for (const [name, words] of Object.entries(questions))
     const answered = await run(words, work, environment);
     assert.match(answered.said, /The answer of the service\./, `ended with ${answered.code}`);
     assert.ok((await charged(name)) > 0, 'its key was charged');
+    assert.equal(newestAnswer()['streamed'], true);
+    const reading = readings[name as ClientName];
+    if (reading !== undefined) {
+      writeFileSync(join(work, 'said.txt'), 'what the file says');
+      const read = await run(reading, work, environment);
+      assert.match(read.said, /The file was read\./, `ended with ${read.code}`);
+    }
+    const revoked = await runProcess(service.folder, ['keys', 'revoke', String(newestAnswer()['key'])]);
+    assert.equal(revoked.code, 0, revoked.stderr);
+    const refused = await run(words, work, environment);
+    assert.match(refused.said, /revoked|invalid_api_key/, `ended with ${refused.code}`);
     const undone = await runProcess(work, ['launch', name, '--restore', ...config], own);
     assert.equal(undone.code, 0, undone.stderr);
   });

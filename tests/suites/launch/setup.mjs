@@ -16,6 +16,7 @@ const programs = [
   ['CODEX', '@openai/codex', '0.169.0', '.bin/codex'],
   ['OPENCODE', 'opencode-ai', '1.18.33', `opencode-${platform}/bin/opencode`],
   ['CLINE', 'cline', '3.0.65', '.bin/cline'],
+  ['CONTINUE', '@continuedev/cli', '1.5.47', '.bin/cn'],
 ];
 
 /** The folder of each program's command, by the name of the client. */
