@@ -8,6 +8,7 @@ import type { Feed, Follows } from '../store/feed.ts';
 import type { AccountLedger, FreeBalances } from '../store/ledger.ts';
 import type { Peers } from '../platform/peers/peers.ts';
 import type { LimitLeases } from '../store/limit-leases.ts';
+import type { PostgresAddress } from '../store/postgres/connection.ts';
 import type { Repositories } from '../store/repositories/repositories.ts';
 import type { OwnerPort, WorkerPort } from '../store/workers/protocol.ts';
 
@@ -125,6 +126,7 @@ export async function isStoreInUse(storage: StorageConfig, db: Kysely<Database>)
   return (await db.selectFrom('replica').select('id').limit(1).execute()).length > 0;
 }
 
-function addressOf({ url, password }: Extract<StorageConfig, { type: 'postgres' }>) {
+/** For what works on the database beside the store. */
+export function addressOf({ url, password }: Extract<StorageConfig, { type: 'postgres' }>): PostgresAddress {
   return { url: url.reveal(), password: password?.reveal() };
 }

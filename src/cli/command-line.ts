@@ -760,7 +760,7 @@ export function commandProgram(exit: (code: number) => void = () => {}, around =
     .option('--keep <number>', 'remove older backups of the folder in the bucket', wholeNumber(1, 10_000))
     .option('--no-secret', 'do not copy the secret of the keys')
     .action(action(() => import('./db.ts').then(({ backUpDatabase }) => backUpDatabase)));
-  command(db, 'restore', 'replace it by a verified backup; the service must be stopped')
+  command(db, 'restore', 'replace it by a verified backup; the service must be stopped, a PostgreSQL database empty')
     .argument('<file>', 'the backup; `s3://bucket/folder`: the newest one there')
     .option('--force', 'replace an existing database; it is kept under another name')
     .action(action(() => import('./db.ts').then(({ restoreDatabase }) => restoreDatabase)));

@@ -1,19 +1,22 @@
 import { createHash } from 'node:crypto';
-import { createReadStream, createWriteStream, mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs';
+import { createReadStream, createWriteStream, mkdirSync, mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs';
 import path from 'node:path';
-import { Transform } from 'node:stream';
+import { Readable, Transform } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 
 import { OperationError } from '../accounts/operation.ts';
 import { Bucket, BucketError, partBytesMin, partsMax } from '../platform/s3/bucket.ts';
 import { stamp } from '../store/sqlite/backup.ts';
-import { CommandFailure } from './command-failure.ts';
 import type { Context } from './context.ts';
-import { exitCodes } from './failure.ts';
+import { stoppable } from './stoppable.ts';
+
+/** What backups end in: one of SQLite is the database's file, one of PostgreSQL an archive of pg_dump. */
+const endings = { sqlite: '.db', postgres: '.dump' } as const;
 
 /** Where backups are in a bucket: one object, or a folder of them that are named by their time. */
 export interface BucketPlace {
   readonly shown: string;
+  readonly ending: (typeof endings)[keyof typeof endings];
   readonly bucket: string;
   /** Of the object; or what the keys of the folder begin with. */
   readonly key: string;
@@ -30,19 +33,22 @@ export interface OpenPlace {
 
 const dayMs = 86_400_000;
 const cleanUpTimeoutMs = 10_000;
-const secretBytesMax = 4_096;
+/** A secret, or a checksum. */
+const besideBytesMax = 4_096;
 const copyPrefix = 'bucket-copy-';
-const backupName = /^tokenhouse-\d{8}T\d{6}\.\d{3}\.db(\.secret)?$/;
+const backupName = /^tokenhouse-\d{8}T\d{6}\.\d{3}(\.db|\.dump)(\.secret|\.sha256)?$/;
 
-/** `s3://bucket/folder/`, or `s3://bucket/…/name.db`; undefined: it is a file. */
-export function bucketPlaceOf(word: string | undefined): BucketPlace | undefined {
+/** `s3://bucket/folder/`, or one object by a name that ends as backups of this store do; undefined: it is a file. */
+export function bucketPlaceOf(word: string | undefined, store: keyof typeof endings): BucketPlace | undefined {
   if (word === undefined || !/^s3:/i.test(word)) return undefined;
+  const ending = endings[store];
   const [, bucket, key = ''] = /^s3:\/\/([A-Za-z0-9._-]{3,255})(?:\/([^\p{Cc}]{0,800}))?$/u.exec(word) ?? [];
-  if (bucket === undefined)
-    throw new OperationError('Write s3://bucket/folder, or s3://bucket/folder/name.db for one object.');
-  const isFolder = !key.endsWith('.db');
+  const isOther = Object.values(endings).some((one) => one !== ending && key.endsWith(one));
+  if (bucket === undefined || isOther)
+    throw new OperationError(`Write s3://bucket/folder, or s3://bucket/folder/name${ending} for one object.`);
+  const isFolder = !key.endsWith(ending);
   const folder = key === '' || key.endsWith('/') ? key : `${key}/`;
-  return { shown: word, bucket, key: isFolder ? folder : key, isFolder };
+  return { shown: word, ending, bucket, key: isFolder ? folder : key, isFolder };
 }
 
 export const shownKey = ({ bucket }: OpenPlace, key: string): string => `s3://${bucket.name}/${key}`;
@@ -66,27 +72,16 @@ export async function inBucket<T>(
     sessionToken: bucketKeys.sessionToken?.reveal(),
   });
   const { directory } = config.storage;
+  mkdirSync(directory, { recursive: true, mode: 0o700 });
   removeOldCopies(directory);
-  const stop = new AbortController();
-  const onSignal = (): void => stop.abort(interrupted(place));
   const folder = mkdtempSync(path.join(directory, copyPrefix));
-  process.on('SIGINT', onSignal).on('SIGTERM', onSignal);
   try {
-    return await act({ place, bucket, signal: stop.signal, folder });
+    return await stoppable(place.shown, (signal) => act({ place, bucket, signal, folder }));
   } finally {
-    process.off('SIGINT', onSignal).off('SIGTERM', onSignal);
     rmSync(folder, { recursive: true, force: true });
     await bucket.close();
   }
 }
-
-const interrupted = ({ shown }: BucketPlace): CommandFailure =>
-  new CommandFailure({
-    what: [`The transfer of ${shown} was stopped.`],
-    why: 'a signal ended it',
-    repair: ['start it again'],
-    exitCode: exitCodes.unavailable,
-  });
 
 /** Of processes that were killed. */
 function removeOldCopies(directory: string): void {
@@ -99,34 +94,89 @@ function removeOldCopies(directory: string): void {
 
 /** The key of a new backup. Refuses an object that exists, unless it may be overwritten. */
 export async function newKey({ place, bucket, signal }: OpenPlace, isForced: boolean): Promise<string> {
-  if (place.isFolder) return `${place.key}tokenhouse-${stamp(new Date())}.db`;
+  if (place.isFolder) return `${place.key}tokenhouse-${stamp(new Date())}${place.ending}`;
   if (!isForced && (await bucket.head(place.key, signal)) !== undefined)
     throw new OperationError(`${place.shown} exists. Choose another name, or overwrite it with --force.`);
   return place.key;
 }
 
-/**
- * Sends a copy, and its secret before it: a backup that is there is whole. It carries its own checksum, which the service has to
- * give back. What processes that died have begun more than a day ago is taken away.
- */
+/** Sends a copy, which carries its own checksum. */
 export async function sendBackup(
   open: OpenPlace,
   key: string,
   { file, secretFile }: { readonly file: string; readonly secretFile: string | undefined },
 ): Promise<void> {
+  const { bucket, signal } = open;
+  await withSecret(open, key, secretFile, async () => {
+    const { size: bytes } = statSync(file);
+    const sha256 = await sha256Of(file);
+    await bucket.put(key, createReadStream(file), { signal, partBytes: partBytesFor(bytes), metadata: { sha256 } });
+    await refuseUnlessKept(open, key, { bytes, sha256 });
+  });
+}
+
+export interface StreamedBackup {
+  readonly source: AsyncIterable<Uint8Array>;
+  /** Rejects when it is not to count. */
+  readonly verified: Promise<unknown>;
+  readonly bytesExpected: number;
+  readonly secretFile: string | undefined;
+}
+
+/**
+ * Sends what somebody makes meanwhile. Its checksum, known at its end alone, is an object beside it, without which it is no backup.
+ * Returns the number of its bytes.
+ */
+export async function streamBackup(
+  open: OpenPlace,
+  key: string,
+  { source, verified, bytesExpected, secretFile }: StreamedBackup,
+): Promise<number> {
+  const { bucket, signal } = open;
+  const hash = createHash('sha256');
+  let bytes = 0;
+  const counted = async function* (): AsyncGenerator<Uint8Array> {
+    for await (const chunk of source) {
+      hash.update(chunk);
+      bytes += chunk.length;
+      yield chunk;
+    }
+  };
+  return await withSecret(open, key, secretFile, async () => {
+    await bucket.put(key, counted(), { signal, partBytes: partBytesFor(2 * bytesExpected) });
+    try {
+      await refuseUnlessKept(open, key, { bytes });
+      await verified;
+      // As `sha256sum --check` reads it.
+      const line = Buffer.from(`${hash.digest('hex')}  ${path.basename(key)}\n`);
+      await bucket.put(checksumKeyOf(key), Readable.from([line]), { signal });
+    } catch (error) {
+      await bucket.remove(key, AbortSignal.timeout(cleanUpTimeoutMs)).catch(() => {});
+      throw error;
+    }
+    return bytes;
+  });
+}
+
+/** S3 takes so many parts, whose size does not change (Cloudflare R2 refuses that). */
+const partBytesFor = (bytes: number): number => Math.max(partBytesMin, Math.ceil(bytes / partsMax));
+
+/**
+ * Sends the secret before the backup: one that is there is whole. What processes that died have begun more than a day ago is taken
+ * away.
+ */
+async function withSecret<T>(
+  open: OpenPlace,
+  key: string,
+  secretFile: string | undefined,
+  send: () => Promise<T>,
+): Promise<T> {
   const { place, bucket, signal } = open;
   const begun = new Date(Date.now() - dayMs);
   await bucket.abandonUploads(place.key, (found, at) => (found === key || isOurs(place, found)) && at < begun, signal);
   try {
     if (secretFile !== undefined) await bucket.put(secretKeyOf(key), createReadStream(secretFile), { signal });
-    const { size: bytes } = statSync(file);
-    const sha256 = await sha256Of(file);
-    const partBytes = Math.max(partBytesMin, Math.ceil(bytes / partsMax));
-    await bucket.put(key, createReadStream(file), { signal, partBytes, metadata: { sha256 } });
-    const sent = await bucket.head(key, signal);
-    if (sent?.bytes === bytes && sent.metadata['sha256'] === sha256) return;
-    await bucket.remove(key, signal);
-    throw new BucketError('failed', bucket.name, 'it did not keep what was sent', undefined);
+    return await send();
   } catch (error) {
     // A name of ours was never there before. Where the service is away, `--keep` removes it later.
     if (place.isFolder && secretFile !== undefined)
@@ -135,15 +185,27 @@ export async function sendBackup(
   }
 }
 
+/** Holds what the service says of the object against what was sent. */
+async function refuseUnlessKept(
+  { bucket, signal }: OpenPlace,
+  key: string,
+  { bytes, sha256 }: { readonly bytes: number; readonly sha256?: string },
+): Promise<void> {
+  const sent = await bucket.head(key, signal);
+  if (sent?.bytes === bytes && sent.metadata['sha256'] === sha256) return;
+  await bucket.remove(key, signal);
+  throw new BucketError('failed', bucket.name, 'it did not keep what was sent', undefined);
+}
+
 /** Removes all but the newest backups of the folder, and secrets that have none. Returns their keys. */
 export async function removeOldBackups({ place, bucket, signal }: OpenPlace, keep: number): Promise<readonly string[]> {
   const ours = (await bucket.list(place.key, signal)).filter((key) => isOurs(place, key));
-  const backups = ours.filter((key) => key.endsWith('.db')).toSorted();
+  const backups = backupsAmong(place, ours);
   const oldestKept = backups.at(-keep) ?? backups[0];
   if (oldestKept === undefined) return [];
   const old = ours.filter((key) => key < oldestKept);
   for (const key of old) await bucket.remove(key, signal);
-  return old.filter((key) => key.endsWith('.db'));
+  return old.filter((key) => key.endsWith(place.ending));
 }
 
 /** Fetches the named backup, or the newest of the folder, with its secret beside it. Refuses what is not as it was sent. */
@@ -153,7 +215,7 @@ export async function fetchBackup(open: OpenPlace): Promise<{ readonly file: str
   const shown = shownKey(open, key);
   const found = await bucket.head(key, signal);
   if (found === undefined) throw new OperationError(`There is no ${shown}.`);
-  const sha256 = found.metadata['sha256'];
+  const sha256 = found.metadata['sha256'] ?? (await checksumBeside(open, key));
   if (sha256 === undefined)
     throw new OperationError(
       `${shown} has no checksum, so tokenhouse db backup did not write it there. To restore it all the same, download it and name the file.`,
@@ -163,19 +225,30 @@ export async function fetchBackup(open: OpenPlace): Promise<{ readonly file: str
   if (received !== sha256)
     throw new OperationError(`${shown} is not as it was sent: its sha256 is ${received}, not ${sha256}.`);
   const secret = await bucket.head(secretKeyOf(key), signal);
-  if (secret !== undefined && secret.bytes <= secretBytesMax)
+  if (secret !== undefined && secret.bytes <= besideBytesMax)
     await receive(open, secretKeyOf(key), secretKeyOf(file), secret.bytes);
   return { file, shown };
 }
 
 async function newestKey({ place, bucket, signal }: OpenPlace): Promise<string> {
-  const keys = await bucket.list(place.key, signal);
-  const newest = keys
-    .filter((key) => isOurs(place, key) && key.endsWith('.db'))
-    .toSorted()
-    .at(-1);
+  const newest = backupsAmong(place, await bucket.list(place.key, signal)).at(-1);
   if (newest === undefined) throw new OperationError(`There is no backup in ${place.shown}.`);
   return newest;
+}
+
+/** Oldest first. An archive without its checksum was cut off. */
+function backupsAmong(place: BucketPlace, keys: readonly string[]): readonly string[] {
+  const all = new Set(keys);
+  const isWhole = (key: string): boolean => place.ending === endings.sqlite || all.has(checksumKeyOf(key));
+  return keys.filter((key) => isOurs(place, key) && key.endsWith(place.ending) && isWhole(key)).toSorted();
+}
+
+async function checksumBeside({ bucket, signal }: OpenPlace, key: string): Promise<string | undefined> {
+  const found = await bucket.head(checksumKeyOf(key), signal);
+  if (found === undefined || found.bytes > besideBytesMax) return undefined;
+  const parts: Uint8Array[] = [];
+  for await (const part of named(await bucket.get(checksumKeyOf(key), signal), bucket)) parts.push(part);
+  return /^[0-9a-f]{64}(?= )/.exec(Buffer.concat(parts).toString())?.[0];
 }
 
 /** Writes at most so many bytes; returns the sha256 of what came. */
@@ -217,6 +290,7 @@ async function sha256Of(file: string): Promise<string> {
 
 /** Beside the backup, as it is beside a file. */
 const secretKeyOf = (key: string): string => `${key}.secret`;
+const checksumKeyOf = (key: string): string => `${key}.sha256`;
 
-const isOurs = ({ key: folder, isFolder }: BucketPlace, key: string): boolean =>
-  isFolder && key.startsWith(folder) && backupName.test(key.slice(folder.length));
+const isOurs = ({ key: folder, isFolder, ending }: BucketPlace, key: string): boolean =>
+  isFolder && key.startsWith(folder) && backupName.exec(key.slice(folder.length))?.[1] === ending;

@@ -1,15 +1,16 @@
-import { copyFileSync, chmodSync, existsSync, mkdirSync, renameSync, rmSync, statSync } from 'node:fs';
+import { existsSync, mkdirSync, statSync } from 'node:fs';
 import path from 'node:path';
 
 import { sql } from 'kysely';
 
 import { OperationError } from '../accounts/operation.ts';
-import { openSecret, secretIdOf } from '../accounts/secret.ts';
 import { openStore } from '../app/stores.ts';
-import type { Config } from '../config/config.ts';
+import type { PostgresStorageConfig } from '../config/sections/storage.ts';
 import { contentStatus, type ContentStatus } from '../store/repositories/content-status.ts';
-import { backUp, databaseStatus, examine, putInPlace, stamp, syncFile, type Examined } from '../store/sqlite/backup.ts';
+import { backUp, databaseStatus, examine, putInPlace } from '../store/sqlite/backup.ts';
 import { isOwned, takeLock } from '../store/sqlite/lock.ts';
+import type { Examined } from '../store/verify/examine.ts';
+import { copySecret, secretBeside, secretFile, secretFor, takeSecret } from './backup-secret.ts';
 import type { Context } from './context.ts';
 import { reading } from './database.ts';
 import {
@@ -20,12 +21,10 @@ import {
   removeOldBackups,
   sendBackup,
   shownKey,
+  type BucketPlace,
   type OpenPlace,
 } from './db-bucket.ts';
-
-/** Keys are stored as hashes with a secret, so a copy of the database alone gives no access. */
-const secretBeside = (backup: string): string => `${backup}.secret`;
-const secretFile = (config: Config): string => path.join(config.storage.directory, 'secret');
+import { stoppable } from './stoppable.ts';
 
 export interface BackupOptions {
   readonly force?: boolean;
@@ -39,49 +38,65 @@ export async function backUpDatabase(
   options: BackupOptions,
   word: string | undefined,
 ): Promise<number> {
-  const file = fileOf(context.config, 'backed up with: pg_dump --format=custom --file=BACKUP');
-  const place = bucketPlaceOf(word);
+  const { storage } = context.config;
+  const place = bucketPlaceOf(word, storage.type);
   if (options.keep !== undefined && place?.isFolder !== true)
     throw new OperationError('--keep goes with a folder of a bucket: s3://bucket/folder');
-  refuseMissing(file);
+  if (storage.type === 'sqlite') refuseMissing(storage.path);
   return place === undefined
-    ? await backUpToFile(context, options, file, path.resolve(context.around.directory, word ?? ''))
-    : await inBucket(context, place, (open) => backUpToBucket(context, options, file, open));
+    ? await backUpToFile(context, options, path.resolve(context.around.directory, word ?? ''))
+    : await inBucket(context, place, (open) => backUpToBucket(context, options, open));
 }
 
-async function backUpToFile(context: Context, options: BackupOptions, file: string, target: string): Promise<number> {
+async function backUpToFile(context: Context, options: BackupOptions, target: string): Promise<number> {
+  const { storage } = context.config;
   if (existsSync(target) && options.force !== true)
     throw new OperationError(`The file ${target} exists. Choose another name, or overwrite it with --force.`);
-  const examined = await backUp(file, target);
+  const examined =
+    storage.type === 'sqlite'
+      ? await backUp(storage.path, target)
+      : await stoppable(target, async (signal) => {
+          const { dumpToFile } = await import('./db-server.ts');
+          return await dumpToFile({ context, storage }, target, signal);
+        });
   const isSecretCopied = copiesSecret(context, options);
   if (isSecretCopied) copySecret(secretFile(context.config), secretBeside(target));
   const { size: bytes } = statSync(target);
   return report(context, { shown: target, bytes, examined, isSecretCopied, removed: [] });
 }
 
-/** The copy is made and verified on the disk first, so nothing unverified gets a name in the bucket. */
-async function backUpToBucket(
-  context: Context,
-  options: BackupOptions,
-  file: string,
-  open: OpenPlace,
-): Promise<number> {
+async function backUpToBucket(context: Context, options: BackupOptions, open: OpenPlace): Promise<number> {
   const key = await newKey(open, options.force === true);
-  const copy = path.join(open.folder, path.basename(key));
-  const examined = await backUp(file, copy);
   const isSecretCopied = copiesSecret(context, options);
-  await sendBackup(open, key, { file: copy, secretFile: isSecretCopied ? secretFile(context.config) : undefined });
+  const named = { key, secretFile: isSecretCopied ? secretFile(context.config) : undefined };
+  const { examined, bytes } = await copyToBucket(context, open, named);
   // Where the new one has differences, an old one may be the last that has none.
   const { keep } = options;
   const removed = keep === undefined || examined.differences.length > 0 ? [] : await removeOldBackups(open, keep);
-  const { size: bytes } = statSync(copy);
   const shownRemoved = removed.map((each) => shownKey(open, each));
   return report(context, { shown: shownKey(open, key), bytes, examined, isSecretCopied, removed: shownRemoved });
 }
 
-/** A secret of the environment is none of ours to copy. */
-const copiesSecret = ({ environment }: Context, { secret }: BackupOptions): boolean =>
-  secret && environment.secret === undefined;
+/** That of a file is made and verified on the disk first, so nothing unverified gets a name in the bucket. */
+async function copyToBucket(
+  context: Context,
+  open: OpenPlace,
+  named: { readonly key: string; readonly secretFile: string | undefined },
+): Promise<{ readonly examined: Examined; readonly bytes: number }> {
+  const { storage } = context.config;
+  if (storage.type === 'postgres') {
+    const { dumpToBucket } = await import('./db-server.ts');
+    return await dumpToBucket({ context, storage }, open, named);
+  }
+  const copy = path.join(open.folder, path.basename(named.key));
+  const examined = await backUp(storage.path, copy);
+  await sendBackup(open, named.key, { file: copy, secretFile: named.secretFile });
+  return { examined, bytes: statSync(copy).size };
+}
+
+/** A secret of the environment is none of ours to copy. A computer from which a server is backed up may have none. */
+const copiesSecret = ({ config, environment }: Context, { secret }: BackupOptions): boolean =>
+  secret && environment.secret === undefined && (config.storage.type === 'sqlite' || existsSync(secretFile(config)));
 
 interface Made {
   readonly shown: string;
@@ -120,22 +135,59 @@ function report(
   return differences.length === 0 ? 0 : 1;
 }
 
-/** Replaces the database of a stopped service with a backup. */
+/** Replaces the database of a stopped service with a backup; on PostgreSQL fills an empty one with it. */
 export async function restoreDatabase(
   context: Context,
   options: { readonly force?: boolean },
   word: string | undefined,
 ): Promise<number> {
   const { around, config } = context;
-  const file = fileOf(config, 'restored with: pg_restore --clean --if-exists --dbname=DATABASE BACKUP');
-  const place = bucketPlaceOf(word);
+  const place = bucketPlaceOf(word, config.storage.type);
   const source = path.resolve(around.directory, word ?? '');
   if (place === undefined) refuseMissing(source);
   mkdirSync(config.storage.directory, { recursive: true, mode: 0o700 });
+  if (config.storage.type === 'sqlite')
+    return await replaceFile(context, {
+      file: config.storage.path,
+      force: options.force === true,
+      place,
+      source,
+      word,
+    });
+  const { storage } = config;
+  if (options.force === true)
+    throw new OperationError(
+      'A backup of PostgreSQL is put into an empty database only, so there is nothing to force. Create one, and set `storage` to it.',
+    );
+  if (place === undefined)
+    return await stoppable(source, (signal) =>
+      restoreServer(context, storage, { file: source, shown: source, signal }),
+    );
+  return await inBucket(context, place, async (open) =>
+    restoreServer(context, storage, { ...(await fetchBackup(open)), signal: open.signal }),
+  );
+}
+
+async function replaceFile(
+  context: Context,
+  {
+    file,
+    force,
+    place,
+    source,
+    word,
+  }: {
+    readonly file: string;
+    readonly force: boolean;
+    readonly place: BucketPlace | undefined;
+    readonly source: string;
+    readonly word: string | undefined;
+  },
+): Promise<number> {
   // From here on no service can start on it.
   const lock = takeLock(file);
   try {
-    if (existsSync(file) && options.force !== true) {
+    if (existsSync(file) && !force) {
       throw new OperationError(
         `A database exists at ${file}. To replace it (the old one is kept under another name): tokenhouse db restore ${word} --force`,
       );
@@ -150,19 +202,43 @@ export async function restoreDatabase(
   }
 }
 
-async function restoreFile(
-  { config, environment, print }: Context,
-  source: string,
-  file: string,
-  shown = source,
+async function restoreServer(
+  context: Context,
+  storage: PostgresStorageConfig,
+  { file, shown, signal }: { readonly file: string; readonly shown: string; readonly signal: AbortSignal },
 ): Promise<number> {
+  const { config, environment } = context;
+  const { restoreToServer } = await import('./db-server.ts');
+  let isSecretTaken = false;
+  const examined = await restoreToServer({ context, storage }, { file, signal }, ({ pepperIds }) => {
+    const secret = secretFor(pepperIds, { source: file, shown }, config, environment.secret?.reveal());
+    isSecretTaken = secret === 'of the backup';
+  });
+  const keptSecret = isSecretTaken ? takeSecret(file, config, new Date()) : undefined;
+  return reportRestored(context, { database: storage.shown, shown, examined, kept: undefined, keptSecret });
+}
+
+async function restoreFile(context: Context, source: string, file: string, shown = source): Promise<number> {
+  const { config, environment } = context;
   const secret = secretFor((await examine(source)).pepperIds, { source, shown }, config, environment.secret?.reveal());
   const now = new Date();
   const { examined, kept } = await putInPlace(source, file, now);
   const keptSecret = secret === 'of the backup' ? takeSecret(source, config, now) : undefined;
+  return reportRestored(context, { database: file, shown, examined, kept, keptSecret });
+}
+
+interface Restored {
+  readonly database: string;
+  readonly shown: string;
+  readonly examined: Examined;
+  readonly kept: string | undefined;
+  readonly keptSecret: string | undefined;
+}
+
+function reportRestored({ print }: Context, { database, shown, examined, kept, keptSecret }: Restored): number {
   print.result(
     {
-      file,
+      file: database,
       restored_from: shown,
       kept: kept ?? null,
       kept_secret: keptSecret ?? null,
@@ -171,7 +247,7 @@ async function restoreFile(
       usage_rows: examined.usageRows,
     },
     [
-      `${file} is restored from ${shown}: ${examined.accounts} accounts, ${examined.transfers} transfers, ${examined.usageRows} requests; verified.`,
+      `${database} is restored from ${shown}: ${examined.accounts} accounts, ${examined.transfers} transfers, ${examined.usageRows} requests; verified.`,
       ...[kept, keptSecret].flatMap((name) => (name === undefined ? [] : [`The replaced database is kept: ${name}`])),
       'Requests that were running during the backup are recorded as crashed, without a charge, at the next start.',
     ],
@@ -268,60 +344,6 @@ function shownContent(status: ContentStatus): { readonly fields: object; readonl
           ]),
     ],
   };
-}
-
-/** PostgreSQL has its own tools for this, which see one moment of the database as ours do. */
-function fileOf({ storage }: Config, remedy: string): string {
-  if (storage.type === 'sqlite') return storage.path;
-  throw new OperationError(
-    `The database is PostgreSQL, which is ${remedy}. Keep the secret that the keys were created with, too: TOKENHOUSE_SECRET, or ${path.join(storage.directory, 'secret')}.`,
-  );
-}
-
-/** The secret that the restored keys will be checked with. Refuses when they would all be dead. */
-function secretFor(
-  pepperIds: readonly string[],
-  { source, shown }: { readonly source: string; readonly shown: string },
-  config: Config,
-  fromEnvironment: string | undefined,
-): 'as it is' | 'of the backup' {
-  if (pepperIds.length === 0) return 'as it is';
-  const matches = (id: string | undefined): boolean => id !== undefined && pepperIds.every((needed) => needed === id);
-  if (fromEnvironment !== undefined) {
-    const { id } = openSecret({ fromEnvironment, dataFolder: config.storage.directory, warn: () => {} });
-    if (matches(id)) return 'as it is';
-    throw new OperationError(
-      `The keys in ${shown} were created with another secret (${pepperIds.join(', ')}) than TOKENHOUSE_SECRET (${id}). Set it to the earlier secret.`,
-    );
-  }
-  if (matches(secretIdOf(secretFile(config)))) return 'as it is';
-  if (matches(secretIdOf(secretBeside(source)))) return 'of the backup';
-  throw new OperationError(
-    `The keys in ${shown} were created with a secret (${pepperIds.join(', ')}) that is neither in ${secretFile(config)} nor in ${secretBeside(shown)}, so none of them would work. ` +
-      'Put the earlier secret into one of the two files, or into TOKENHOUSE_SECRET.',
-  );
-}
-
-/** Puts the backup's secret in place; the old one is kept under another name. */
-function takeSecret(source: string, config: Config, now: Date): string | undefined {
-  const target = secretFile(config);
-  const kept = existsSync(target) ? `${target}.before-restore-${stamp(now)}` : undefined;
-  if (kept !== undefined) copySecret(target, kept);
-  copySecret(secretBeside(source), target);
-  return kept;
-}
-
-function copySecret(from: string, to: string): void {
-  const draft = `${to}.part`;
-  try {
-    copyFileSync(from, draft);
-    chmodSync(draft, 0o600);
-    syncFile(draft);
-    renameSync(draft, to);
-    syncFile(path.dirname(to));
-  } finally {
-    rmSync(draft, { force: true });
-  }
 }
 
 function refuseMissing(file: string): void {

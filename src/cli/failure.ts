@@ -7,6 +7,7 @@ import { runnable } from '../config/environment.ts';
 import { ConfigError, type Problem } from '../config/problem.ts';
 import { ModelFileError, SourceProblem } from '../inference/model-files/problem.ts';
 import { BucketError } from '../platform/s3/bucket.ts';
+import { ServerToolError } from '../store/postgres/server-tool-error.ts';
 import { StoreError } from '../store/store-error.ts';
 import { folderFault, quoted } from './folder.ts';
 import type { Printer } from './output.ts';
@@ -46,6 +47,7 @@ export async function failureOf(error: unknown, directory: string, config?: Conf
   if (error instanceof StoreError) return ofStore(error);
   if (error instanceof SecretError) return ofSecret(error);
   if (error instanceof BucketError) return ofBucket(error);
+  if (error instanceof ServerToolError) return ofServerTool(error);
   return {
     what: [error instanceof Error ? error.message : String(error)],
     why: error instanceof SourceProblem ? 'the source does not have the requested file' : 'this is an unexpected error',
@@ -218,6 +220,18 @@ function ofBucket({ message }: BucketError): Failure {
     repair: [
       'check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and what they may do with the bucket',
       'tokenhouse config show',
+    ],
+    exitCode: exitCodes.unavailable,
+  };
+}
+
+function ofServerTool({ message }: ServerToolError): Failure {
+  return {
+    what: [message],
+    why: 'backups of PostgreSQL are made and restored by its own programs, pg_dump and pg_restore; nothing incomplete has a name',
+    repair: [
+      'pg_dump --version',
+      "install those of the server's version or a later one (Debian: apt-get install postgresql-client)",
     ],
     exitCode: exitCodes.unavailable,
   };

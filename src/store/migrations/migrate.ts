@@ -46,7 +46,7 @@ export async function migrate(db: Kysely<Database>, dialect: SchemaDialect): Pro
   if (pendingAfter(before).length === 0) return [];
   let at: string | undefined;
   try {
-    return await db.transaction().execute(async (transaction) => {
+    return await inTransaction(db, async (transaction) => {
       const ran = await migrationsThatRan(transaction);
       const pending = pendingAfter(ran);
       if (ran.length === 0) await createDatabase(transaction, dialect);
@@ -67,6 +67,12 @@ export async function migrate(db: Kysely<Database>, dialect: SchemaDialect): Pro
     );
   }
 }
+
+/** In the caller's own where there is one, which may undo all of it. */
+const inTransaction = <Value>(
+  db: Kysely<Database>,
+  work: (transaction: Kysely<Database>) => Promise<Value>,
+): Promise<Value> => (db.isTransaction ? work(db) : db.transaction().execute(work));
 
 export const isUpToDate = async (db: Kysely<Database>): Promise<boolean> =>
   pendingAfter(await migrationsThatRan(db)).length === 0;

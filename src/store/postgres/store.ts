@@ -31,13 +31,13 @@ import { PostgresFeed, type PostgresFeedOptions } from './feed.ts';
 import { PostgresLedger, type PostgresLedgerOptions } from './ledger.ts';
 import { PostgresLimitLeases } from './limit-leases.ts';
 import { PostgresPeers } from './peers.ts';
+import { withSchemaLock } from './schema-lock.ts';
 import { isWorthAnotherTry, sqlState, storeErrorOf } from './postgres-error.ts';
 import { databaseNow } from './statements.ts';
 
 /** Connections of the repositories: reports wait for each other rather than for connections of the server. */
 const queryConnections = 3;
-/** Names of locks that are held in the database, "tkhs" and a number. */
-const migrationLock = 0x746b6873_0001n;
+/** Names of locks that are held in the database, "tkhs" and a number; the first is in schema-lock.ts. */
 const usageHoursLock = 0x746b6873_0002n;
 const usageRemovalLock = 0x746b6873_0007n;
 const aloneLock = 0x746b6873_0003n;
@@ -157,11 +157,10 @@ async function ping(address: PostgresAddress, shown: string): Promise<void> {
   }
 }
 
-/** One replica at a time; the others wait and find it done. The lock ends with the connection, also after kill -9. */
-function migrateAlone(db: Kysely<Database>, shown: string): Promise<readonly string[]> {
-  return db.connection().execute(async (connection) => {
-    await sql`select pg_advisory_lock(${migrationLock})`.execute(connection);
-    try {
+/** One replica at a time; the others wait and find it done. */
+async function migrateAlone(db: Kysely<Database>, shown: string): Promise<readonly string[]> {
+  try {
+    return await withSchemaLock(db, async (connection) => {
       refuseNewer(await migrationsThatRan(connection));
       await sql`select set_config('lock_timeout', ${String(tableLockTimeoutMs)}, false)`.execute(connection);
       for (let tries = 1; ; tries++) {
@@ -173,14 +172,10 @@ function migrateAlone(db: Kysely<Database>, shown: string): Promise<readonly str
           await sleep(500 + Math.random() * 1_000);
         }
       }
-    } catch (error) {
-      throw unreachable(error, shown);
-    } finally {
-      await sql`select set_config('lock_timeout', '0', false), pg_advisory_unlock(${migrationLock})`
-        .execute(connection)
-        .catch(() => {});
-    }
-  });
+    });
+  } catch (error) {
+    throw unreachable(error, shown);
+  }
 }
 
 function repositoriesOf(db: Kysely<Database>, ledger: PostgresLedger): Repositories {

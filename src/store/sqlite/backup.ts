@@ -10,12 +10,10 @@ import {
   statSync,
 } from 'node:fs';
 import { dirname } from 'node:path';
-import type { Kysely } from 'kysely';
-import type { Database } from '../database.ts';
-import { contentStatus, livePepperIds, type ContentStatus } from '../repositories/content-status.ts';
+import { contentStatus, type ContentStatus } from '../repositories/content-status.ts';
 import { isUpToDate, migrate, migrationsThatRan, refuseNewer } from '../migrations/migrate.ts';
 import { StoreError } from '../store-error.ts';
-import { verifyLedger, type Verification } from '../verify/verify.ts';
+import { examineLedger, type Examined } from '../verify/examine.ts';
 import {
   closeConnection,
   openConnection,
@@ -25,12 +23,6 @@ import {
   refuseForeignFile,
 } from './connection.ts';
 import { kyselyOn, openReadOnly } from './dialect.ts';
-
-/** The content of a database copy, after everything in it was checked. */
-export interface Examined extends Verification {
-  /** Names of the secrets that the live keys were hashed with. */
-  readonly pepperIds: readonly string[];
-}
 
 /**
  * Writes a copy of the database as it is at one moment, beside a running owner or without one, and examines it. A reader makes
@@ -68,16 +60,10 @@ export async function examine(file: string): Promise<Examined> {
     refuseDamaged(connection, file, 'thorough');
     const db = kyselyOn(connection);
     refuseNewer(await migrationsThatRan(db));
-    return (await isUpToDate(db)) ? await verify(db) : await verifyUpgraded(file);
+    return (await isUpToDate(db)) ? await examineLedger(db) : await verifyUpgraded(file);
   } finally {
     connection.close();
   }
-}
-
-async function verify(db: Kysely<Database>): Promise<Examined> {
-  // Requests may have been running when the copy was made: they become `crashed` at the next start.
-  const verification = await verifyLedger(db, { owned: true });
-  return { ...verification, pepperIds: await livePepperIds(db) };
 }
 
 /** A copy of an earlier version's file is brought up to date: the file itself stays one that its own version reads. */
@@ -89,7 +75,7 @@ async function verifyUpgraded(file: string): Promise<Examined> {
     try {
       const db = kyselyOn(connection);
       await migrate(db, 'sqlite');
-      return await verify(db);
+      return await examineLedger(db);
     } finally {
       closeConnection(connection);
     }

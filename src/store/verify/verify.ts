@@ -1,6 +1,7 @@
 import type { Kysely } from 'kysely';
 import type { Database } from '../database.ts';
 import type { Ending } from '../ledger.ts';
+import { inOneMoment } from '../one-moment.ts';
 import { leased } from '../repositories/accounts.ts';
 import { isInMonthsOf } from '../reports/usage-months.ts';
 import { verifyPayments } from './verify-payments.ts';
@@ -38,28 +39,24 @@ const byBytes = { first: new Uint8Array(0), size: pageRows };
  * of the database, beside a running service if there is one.
  */
 export function verifyLedger(db: Kysely<Database>, options: VerifyOptions): Promise<Verification> {
-  return db
-    .transaction()
-    .setAccessMode('read only')
-    .setIsolationLevel('repeatable read') // PostgreSQL: one moment for all of it; SQLite has no other kind
-    .execute(async (transaction) => {
-      const differences: Difference[] = [];
-      const report = (difference: Difference): void => {
-        if (differences.length < differencesMax) differences.push(difference);
-      };
-      const transfers = await sumTransfers(transaction);
-      const budgets = await BudgetTotals.read(transaction);
-      const { keptSince } = await retentionOf(transaction);
-      const usage = await sumUsage(transaction, budgets, keptSince, report);
-      const prunedRequests = await addPruned(transaction, budgets, usage);
-      for (const difference of budgets.differences()) report(difference);
-      const accounts = await compareBalances(transaction, transfers.net, usage.cost, report);
-      if (!options.owned) await refuseOpenRequests(transaction, report);
-      const rollUps = { everywhere: usage.strays > 0, keptSince, older: usage.older };
-      const hours = await verifyRollUps(transaction, rollUps, report);
-      await verifyPayments(transaction, report);
-      return { differences, accounts, transfers: transfers.count, usageRows: usage.count, prunedRequests, hours };
-    });
+  return inOneMoment(db, async (moment) => {
+    const differences: Difference[] = [];
+    const report = (difference: Difference): void => {
+      if (differences.length < differencesMax) differences.push(difference);
+    };
+    const transfers = await sumTransfers(moment);
+    const budgets = await BudgetTotals.read(moment);
+    const { keptSince } = await retentionOf(moment);
+    const usage = await sumUsage(moment, budgets, keptSince, report);
+    const prunedRequests = await addPruned(moment, budgets, usage);
+    for (const difference of budgets.differences()) report(difference);
+    const accounts = await compareBalances(moment, transfers.net, usage.cost, report);
+    if (!options.owned) await refuseOpenRequests(moment, report);
+    const rollUps = { everywhere: usage.strays > 0, keptSince, older: usage.older };
+    const hours = await verifyRollUps(moment, rollUps, report);
+    await verifyPayments(moment, report);
+    return { differences, accounts, transfers: transfers.count, usageRows: usage.count, prunedRequests, hours };
+  });
 }
 
 type Report = (difference: Difference) => void;

@@ -2,7 +2,7 @@
 import { execFileSync, spawn, spawnSync, type ChildProcess } from 'node:child_process';
 import { chownSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { delimiter, join } from 'node:path';
 import pg from 'pg';
 import { freePort } from '../../support/free-port.ts';
 import { until } from '../../support/service.ts';
@@ -133,6 +133,11 @@ const program = (name: string): string => {
   if (folder === undefined) throw new Error('run these tests with: npm run test:postgres');
   return join(folder, name);
 };
+
+/** Finds the programs of this server's version before any others, such as pg_dump. */
+export const programsFirst = (): Readonly<Record<string, string>> => ({
+  PATH: `${process.env['TOKENHOUSE_TEST_POSTGRES']}${delimiter}${process.env['PATH']}`,
+});
 
 /** PostgreSQL refuses to run as root: then as its own user where there is one, else as nobody. */
 export function unprivileged(): User | undefined {

@@ -4,12 +4,12 @@ import { DatabaseSync } from '@photostructure/sqlite';
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
-import { connect, createServer, type AddressInfo, type Server } from 'node:net';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import type { TestContext } from 'node:test';
 
 import { TestService, scriptedModel } from '../../support/service.ts';
+import { proxyTo } from './proxy.ts';
 import { S3Server } from './s3-server.ts';
 
 let server: S3Server;
@@ -157,29 +157,13 @@ test('who may not, and what is not there, is said in words', async (t) => {
   assert.deepEqual([...copiesIn(service), ...copiesIn(allowed)], []);
 });
 
-/** Passes connections on to the server; `onBytes` hears how many bytes have gone each way. */
-async function proxy(onBytes: (sent: number, received: number) => void): Promise<{ listener: Server; url: string }> {
-  let [sent, received] = [0, 0];
-  const listener = createServer((client) => {
-    const upstream = connect(Number(new URL(server.url).port), '127.0.0.1');
-    client.on('data', (chunk) => onBytes((sent += chunk.length), received));
-    upstream.on('data', (chunk) => onBytes(sent, (received += chunk.length)));
-    client.on('error', () => upstream.destroy());
-    upstream.on('error', () => client.destroy());
-    client.pipe(upstream);
-    upstream.pipe(client);
-  });
-  await new Promise<void>((resolve) => void listener.listen(0, '127.0.0.1', resolve));
-  return { listener, url: `http://127.0.0.1:${(listener.address() as AddressInfo).port}` };
-}
-
 test('the server is killed in the middle: no backup has a name, nothing is restored, and later both work', async (t) => {
   let limit = Infinity;
   const kills: Promise<void>[] = [];
   const kill = () => {
     if (kills.length === 0) kills.push(server.stop());
   };
-  const { listener, url } = await proxy((sent, received) => {
+  const { listener, url } = await proxyTo(server, (sent, received) => {
     if (Math.max(sent, received) > limit) kill();
   });
   t.after(() => void listener.close());
@@ -207,7 +191,7 @@ test('the server is killed in the middle: no backup has a name, nothing is resto
   // What the interrupted one had left of its secret is gone too.
   assert.equal((await keysOf('killed')).objects.length, 2);
 
-  const { listener: second, url: secondUrl } = await proxy((_sent, received) => {
+  const { listener: second, url: secondUrl } = await proxyTo(server, (_sent, received) => {
     if (received > 8_000_000) kill();
   });
   t.after(() => void second.close());

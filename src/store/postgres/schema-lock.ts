@@ -1,0 +1,25 @@
+import { sql, type Kysely } from 'kysely';
+import type { Database } from '../database.ts';
+
+/** Name of a lock that is held in the database, "tkhs" and a number; the others are in store.ts. */
+const migrationLock = 0x746b6873_0001n;
+
+/**
+ * Gives one process at a time the tables to make or to change; the others wait. The lock ends with the connection, also after
+ * kill -9.
+ */
+export function withSchemaLock<Value>(
+  db: Kysely<Database>,
+  work: (connection: Kysely<Database>) => Promise<Value>,
+): Promise<Value> {
+  return db.connection().execute(async (connection) => {
+    await sql`select pg_advisory_lock(${migrationLock})`.execute(connection);
+    try {
+      return await work(connection);
+    } finally {
+      await sql`select set_config('lock_timeout', '0', false), pg_advisory_unlock(${migrationLock})`
+        .execute(connection)
+        .catch(() => {});
+    }
+  });
+}
