@@ -153,6 +153,15 @@ export const suites = {
     concurrency: 2,
     about: 'killed processes, full disks, exhausted memory, a frozen machine, backups under load, upgrades',
   },
+  upgrade: {
+    minutes: 30,
+    fileMinutes: 25,
+    concurrency: 1,
+    ci: false,
+    internet: true,
+    about:
+      'the upgrade from programs of earlier revisions, which it builds, under load on both stores, and the way back',
+  },
   clock: {
     minutes: 10,
     fileMinutes: 8,
