@@ -6,7 +6,13 @@ import path from 'node:path';
 import { cacheFolder } from './cache-folder.mjs';
 
 const release = 'bookworm';
-const packageOf = { 'dpkg-deb': 'dpkg', unshare: 'util-linux', nsenter: 'util-linux', ip: 'iproute2' };
+const packageOf = {
+  'dpkg-deb': 'dpkg',
+  unshare: 'util-linux',
+  nsenter: 'util-linux',
+  ip: 'iproute2',
+  'systemd-nspawn': 'systemd-container',
+};
 
 /** Says what is missing. `tools`: programs that the suite needs beside debootstrap. */
 export function needRoot(tools) {
@@ -19,15 +25,17 @@ export function needRoot(tools) {
     );
 }
 
-export function debianRoot() {
-  const folder = cacheFolder(`debian-${release}`);
+/** The archive. With packages it has a name of its own: `debianRoot('systemd', ['systemd', 'dbus'])`. */
+export function debianRoot(name = '', packages = []) {
+  const folder = cacheFolder(['debian', release, name].filter(Boolean).join('-'));
   const archive = path.join(folder, 'root.tar');
   if (fs.existsSync(archive)) return archive;
   const making = fs.mkdtempSync(path.join(folder, 'making-'));
   try {
-    process.stderr.write(`fetch    Debian's base (${release}), once\n`);
+    process.stderr.write(`fetch    ${["Debian's base", release, ...packages].join(', ')}, once\n`);
     const root = path.join(making, 'root');
-    const made = spawnSync('debootstrap', ['--variant=minbase', release, root], { encoding: 'utf8' });
+    const wanted = packages.length === 0 ? [] : [`--include=${packages.join(',')}`];
+    const made = spawnSync('debootstrap', ['--variant=minbase', ...wanted, release, root], { encoding: 'utf8' });
     if (made.status !== 0)
       throw new Error(
         `debootstrap could not make a ${release}; it needs Debian's mirror. It said: ${made.stdout.slice(-500)}${made.stderr.slice(-500)}`,

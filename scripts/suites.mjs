@@ -108,7 +108,8 @@ export const suites = {
     concurrency: 1,
     ci: false,
     internet: true,
-    about: 'the Debian package: made, installed in a Debian 12 of its own, upgraded, removed and purged',
+    about:
+      'the Debian package: made, installed in a Debian 12 that its own systemd has booted, upgraded, removed and purged',
   },
   image: {
     minutes: 20,

@@ -35,11 +35,12 @@ function nearestFolder(folder: string): string {
   return at;
 }
 
-/** Relative where that is shorter: `./data`, but not `../../elsewhere/data`. */
-export function shownPath(absolute: string): string {
-  const relative = path.relative(process.cwd(), absolute);
+/** Relative where that is shorter: `./data`, but not `../../elsewhere/data`, nor `./etc` of a service that systemd starts in `/`. */
+export function shownPath(absolute: string, directory = process.cwd()): string {
+  const relative = path.relative(directory, absolute);
   if (relative === '') return '.';
-  return relative.startsWith('..') || path.isAbsolute(relative) ? absolute : `./${relative}`;
+  const isBelow = !relative.startsWith('..') && !path.isAbsolute(relative);
+  return isBelow && directory !== path.parse(directory).root ? `./${relative}` : absolute;
 }
 
 /** Quotes a text for pasting into a shell. */

@@ -1,6 +1,6 @@
 /**
  * What `deploy/` says of the program is so: variables, settings, commands, ports, health routes and folders. The program itself reads
- * the configurations. Nothing here starts a container or systemd.
+ * the configurations. Nothing here starts a container or systemd; the suite `deb` starts systemd.
  */
 import assert from 'node:assert/strict';
 import { mkdirSync, readFileSync, readdirSync, writeFileSync } from 'node:fs';
@@ -234,6 +234,8 @@ describe('tokenhouse.service', () => {
     assert.deepEqual(config.storage, { type: 'sqlite', path: `${directory}/tokenhouse.db`, directory });
     assert.ok(variables['TOKENHOUSE_MODEL_DIR']!.startsWith(`/var/cache/${valuesOf('CacheDirectory')[0]}/`));
     assert.ok(Number(valuesOf('TimeoutStopSec')[0]) > config.server.limits.drainTimeoutMs / 1000);
+    // Else systemd stops llama.cpp's process too, and with it the answers that run.
+    assert.deepEqual(valuesOf('KillMode'), ['mixed']);
   });
 
   test('is not started again after the exit codes that another start would end with too', () => {

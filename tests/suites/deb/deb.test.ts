@@ -1,10 +1,8 @@
 /**
  * The Debian package in the life of a server: made of the npm packages, installed on a Debian 12 that has nothing else but Node,
- * upgraded, removed and purged. There is no systemd in it: the service is started as its unit says, by its user, with its variables.
+ * upgraded, removed and purged. The Debian is booted by its own systemd, which runs the unit as it is installed.
  */
 import assert from 'node:assert/strict';
-import { execFile, spawn } from 'node:child_process';
-import type { ChildProcess } from 'node:child_process';
 import {
   chmodSync,
   copyFileSync,
@@ -22,73 +20,47 @@ import { homedir, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 
-import { freePort } from '../../support/free-port.ts';
 import { inRepository, root } from '../../support/repository.ts';
+import { longQuestion, question, requestFrom, streamFrom } from '../../support/request-from.ts';
+import { assertRuns, run } from '../../support/run.ts';
+import type { Ran } from '../../support/run.ts';
 import { until } from '../../support/service.ts';
+import { Machine } from './machine.ts';
 
 const megabyte = 1024 * 1024;
 const folder = mkdtempSync(join(tmpdir(), 'tokenhouse-deb-'));
 const [parts, debian] = ['packages/parts', 'debian'].map((name) => join(folder, name)) as [string, string];
 const inDebian = (path: string): string => join(debian, path);
-const [data, models] = ['/var/lib/tokenhouse', '/var/cache/tokenhouse/models'];
+const [data, cache] = ['/var/lib/tokenhouse', '/var/cache/tokenhouse'];
 const configuration = '/etc/tokenhouse/tokenhouse.yaml';
 const environmentFile = '/etc/tokenhouse/environment';
-const path = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin';
 const nextVersion = '99.0.0-rc.1';
+/** Its own network, so the defaults. */
+const [inference, account] = ['http://127.0.0.1:8080', 'http://127.0.0.1:8081'];
+const startTimeoutMs = 120_000;
 
-interface Ran {
-  readonly code: number | null;
-  readonly said: string;
-}
-
-/** All are made as of one time, whatever is committed meanwhile. */
-const madeAt = { SOURCE_DATE_EPOCH: '1700000000' };
-
-function run(command: string, args: readonly string[], variables: NodeJS.ProcessEnv = {}): Promise<Ran> {
-  return new Promise((resolve) => {
-    const options = { cwd: root, maxBuffer: 64 * megabyte, env: { ...process.env, ...madeAt, ...variables } };
-    execFile(command, args, options, (error, stdout, stderr) =>
-      resolve({ code: error === null ? 0 : Number(error.code ?? 1), said: stdout + stderr }),
-    );
-  });
-}
-
-async function assertRuns(command: string, args: readonly string[], variables?: NodeJS.ProcessEnv): Promise<string> {
-  const { code, said } = await run(command, args, variables);
-  assert.equal(code, 0, `${command} ${args.join(' ')}\n${said}`);
-  return said;
-}
-
-/** A command of that Debian, with a `/proc` that goes with it, and nothing of this process's environment. */
-const within = (words: readonly string[], user = 'root'): readonly [string, string[]] => [
-  'unshare',
-  [
-    ...[
-      '--mount',
-      'sh',
-      '-c',
-      'mount -t proc proc "$0/proc" && exec chroot "$@"',
-      debian,
-      `--userspec=${user}`,
-      debian,
-    ],
-    ...['env', '-i', `PATH=${path}`, 'DEBIAN_FRONTEND=noninteractive', ...words],
-  ],
-];
-const runWithin = (...words: string[]): Promise<Ran> => run(...within(words));
-const assertRunsWithin = (...words: string[]): Promise<string> => assertRuns(...within(words));
+/** All packages are made as of one time, whatever is committed meanwhile. */
+const ofRepository = (variables: NodeJS.ProcessEnv = {}) => ({
+  cwd: root,
+  env: { ...process.env, SOURCE_DATE_EPOCH: '1700000000', ...variables },
+});
 
 async function packageOf(from: string, to: string, variables?: NodeJS.ProcessEnv): Promise<string> {
   const script = inRepository('scripts/package-deb.mjs');
-  await assertRuns(process.execPath, [script, '--from', from, '--to', join(folder, to)], variables);
+  await assertRuns(process.execPath, [script, '--from', from, '--to', join(folder, to)], ofRepository(variables));
   const [name] = readdirSync(join(folder, to));
   return join(folder, to, name!);
 }
 
 /** Gives it to that Debian's own dpkg. */
-function install(archive: string, ...options: string[]): Promise<Ran> {
-  copyFileSync(archive, inDebian('/tmp/package.deb'));
-  return runWithin('dpkg', ...options, '--install', '/tmp/package.deb');
+function install(archive: string): Promise<Ran> {
+  copyFileSync(archive, inDebian('/root/package.deb'));
+  return machine.run('dpkg', '--install', '/root/package.deb');
+}
+
+async function assertInstalls(archive: string): Promise<void> {
+  const { code, said } = await install(archive);
+  assert.equal(code, 0, said);
 }
 
 /** This computer's Node as Debian would have it. */
@@ -104,12 +76,23 @@ async function nodePackage(named: string): Promise<string> {
   return `${tree}.deb`;
 }
 
+/** The model's download is the network's time and not ours: its file as somebody who has it puts it there. */
+function copyModel(): void {
+  const cached =
+    process.env['TOKENHOUSE_MODEL_DIR'] ??
+    join(process.env['XDG_CACHE_HOME'] || join(homedir(), '.cache'), 'tokenhouse/models');
+  const filter = (file: string): boolean => !/\.gguf$/.test(file) || /SmolLM2-135M/.test(file);
+  cpSync(cached, inDebian(join(cache, 'models')), { recursive: true, filter });
+}
+
+let machine: Machine;
 let first: string;
 let next: string;
 before(async () => {
   mkdirSync(debian);
   await assertRuns('tar', ['-xf', process.env['DEBIAN_ROOT']!, '-C', debian]);
-  await assertRuns(process.execPath, [inRepository('scripts/package.mjs'), '--to', join(folder, 'packages')]);
+  const packager = inRepository('scripts/package.mjs');
+  await assertRuns(process.execPath, [packager, '--to', join(folder, 'packages')], ofRepository());
   first = await packageOf(join(folder, 'packages'), 'first');
   const later = join(folder, 'later', 'parts');
   cpSync(parts, later, { recursive: true });
@@ -122,71 +105,57 @@ before(async () => {
   }
   // Nobody looks at its size.
   next = await packageOf(join(folder, 'later'), 'next', { DPKG_DEB_COMPRESSOR_LEVEL: '1' });
+  machine = await Machine.boot(debian);
 });
 after(async () => {
-  if (service !== undefined) await stop();
+  await machine?.shutDown();
   rmSync(folder, { recursive: true, force: true });
 });
 
-let service: ChildProcess | undefined;
-let ports: readonly number[];
+const systemctl = (...words: readonly string[]): Promise<string> => machine.assertRuns('systemctl', ...words);
+
+/** What systemd says of the service, such as `MainPID`. */
+const property = async (name: string): Promise<string> =>
+  (await systemctl('show', '--property', name, '--value', 'tokenhouse')).trim();
+
+/** What the service has said since the machine was booted. */
+const journal = (): Promise<string> =>
+  machine.assertRuns('journalctl', '--boot', '--unit', 'tokenhouse', '--output', 'cat', '--no-pager');
+
+/** How often it has become ready since the machine was booted. */
+const starts = async (): Promise<number> => (await journal()).match(/^ready in /gm)?.length ?? 0;
+
+const untilStarts = (count: number): Promise<void> =>
+  until(async () => {
+    assert.notEqual(await property('ActiveState'), 'failed', await journal());
+    return (await starts()) === count;
+  }, startTimeoutMs);
+
+/** Does what makes systemd start the service, and waits until it is ready. */
+async function started(by: () => Promise<unknown>): Promise<void> {
+  const before = await starts();
+  await by();
+  await untilStarts(before + 1);
+}
+
 let key = '';
-
-/** The unit as it is installed, started as systemd would: its user, command, variables and mask. */
-async function start(): Promise<void> {
-  const unit = readFileSync(inDebian('/usr/lib/systemd/system/tokenhouse.service'), 'utf8');
-  const all = (name: string): string[] =>
-    [...unit.matchAll(new RegExp(`^${name}=(.*)$`, 'gm'))].map(([, value]) => value!);
-  const [user, mask] = [all('User')[0]!, all('UMask')[0]!];
-  assert.deepEqual(all('EnvironmentFile'), [`-${environmentFile}`]);
-  const secrets = readFileSync(inDebian(environmentFile), 'utf8').split('\n').filter(Boolean);
-  const variables = [...all('Environment'), ...secrets, `HOME=${data}`, `USER=${user}`];
-  const command = ['sh', '-c', 'umask "$0"; exec "$@"', mask, ...all('ExecStart')[0]!.split(' ')];
-  const child = spawn(...within([...variables, ...command], `${user}:${user}`), {
-    stdio: ['ignore', 'ignore', 'pipe'],
+async function assertAnswers(): Promise<void> {
+  const { status, text } = await requestFrom(machine.network, `${inference}/v1/chat/completions`, {
+    key,
+    body: question,
   });
-  service = child;
-  let said = '';
-  child.stderr.on('data', (text: Buffer) => (said += text.toString()));
-  await until(() => {
-    assert.equal(child.exitCode, null, said);
-    return /^ready in /m.test(said);
-  }, 120_000);
-}
-
-/** Ends with what systemd would take for a clean end. */
-async function stop(): Promise<void> {
-  const child = service!;
-  service = undefined;
-  const ended = new Promise((resolve) => child.on('close', resolve));
-  child.kill('SIGTERM');
-  await ended;
-  assert.deepEqual([child.exitCode, child.signalCode], [0, null]);
-}
-
-async function ask(): Promise<string> {
-  const answer = await fetch(`http://127.0.0.1:${ports[0]}/v1/chat/completions`, {
-    method: 'POST',
-    headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
-    body: JSON.stringify({
-      model: 'smollm2-135m-instruct',
-      messages: [{ role: 'user', content: 'What is the capital of France?' }],
-      temperature: 0,
-    }),
-  });
-  const text = await answer.text();
-  assert.equal(answer.status, 200, text);
-  return (JSON.parse(text) as { choices: { message: { content: string } }[] }).choices[0]!.message.content;
+  assert.equal(status, 200, text);
+  assert.match(text, /Paris/);
 }
 
 /** The rows that were charged. */
 const charged = async (): Promise<number> =>
-  (await assertRunsWithin('tokenhouse', 'usage')).match(/smollm2-135m-instruct.*\$0\.0000\d+ {2}finished/g)?.length ??
+  (await machine.assertRuns('tokenhouse', 'usage')).match(/smollm2-135m-instruct.*\$0\.000\d+ {2}finished/g)?.length ??
   0;
 
 const mode = (file: string): string => (statSync(inDebian(file)).mode & 0o777).toString(8);
 const ownerOf = async (file: string): Promise<string> =>
-  (await assertRunsWithin('stat', '--format=%U:%G', file)).trim();
+  (await machine.assertRuns('stat', '--format=%U:%G', file)).trim();
 
 test('the same packages give the same bytes, without an error of lintian', async () => {
   const again = await packageOf(join(folder, 'packages'), 'again');
@@ -205,90 +174,165 @@ test('without Node, or with that of Debian 12, dpkg does not set it up', async (
   const without = await install(first);
   assert.notEqual(without.code, 0);
   assert.match(without.said, /tokenhouse depends on nodejs \(>= 20\.19\)/);
-  assert.ok((await install(await nodePackage('18.20.4'))).code === 0);
-  assert.match((await runWithin('dpkg', '--configure', 'tokenhouse')).said, /Version of nodejs on system is 18\.20\.4/);
+  await assertInstalls(await nodePackage('18.20.4'));
+  assert.match(
+    (await machine.run('dpkg', '--configure', 'tokenhouse')).said,
+    /Version of nodejs on system is 18\.20\.4/,
+  );
   assert.ok(!existsSync(inDebian(data)));
 });
 
-test('with Node it is installed: a user without a shell, its folders, and a unit that starts with the computer', async () => {
-  assert.ok((await install(await nodePackage(process.versions.node))).code === 0);
-  const done = await install(first);
-  assert.equal(done.code, 0, done.said);
+test('with Node it is installed: a user without a shell, its folders, and a service that runs', async () => {
+  copyModel();
+  await assertInstalls(await nodePackage(process.versions.node));
+  const startedAt = performance.now();
+  await started(() => assertInstalls(first));
+  console.log(`installed and ready after ${((performance.now() - startedAt) / 1000).toFixed(1)} s`);
   assert.match(
-    await assertRunsWithin('getent', 'passwd', 'tokenhouse'),
+    await machine.assertRuns('getent', 'passwd', 'tokenhouse'),
     /:\/var\/lib\/tokenhouse:\/usr\/sbin\/nologin$/m,
   );
   assert.deepEqual([await ownerOf(data), mode(data)], ['tokenhouse:tokenhouse', '700']);
   assert.deepEqual([await ownerOf(configuration), mode(configuration)], ['root:root', '644']);
-  assert.ok(readdirSync(inDebian('/etc/systemd/system/multi-user.target.wants')).includes('tokenhouse.service'));
-  const repeated = await runWithin('dpkg-reconfigure', 'tokenhouse');
-  assert.equal(repeated.code, 0, repeated.said);
+  assert.match(await systemctl('status', '--no-pager', 'tokenhouse'), /enabled.*\n +Active: active \(running\)/);
+  await started(() => machine.assertRuns('dpkg-reconfigure', 'tokenhouse'));
 });
 
-test('the service that its unit starts gives a real answer to the first key, and charges it', async () => {
-  ports = [await freePort(), await freePort()];
-  const names = ['INFERENCE', 'ACCOUNT'];
-  const lines = names.map((name, index) => `TOKENHOUSE_SERVER__${name}__PORT=${ports[index]}\n`);
-  writeFileSync(inDebian(environmentFile), lines.join(''), { mode: 0o600 });
-  // Its download is the network's time and not ours.
-  const cached =
-    process.env['TOKENHOUSE_MODEL_DIR'] ??
-    join(process.env['XDG_CACHE_HOME'] || join(homedir(), '.cache'), 'tokenhouse/models');
-  cpSync(cached, inDebian(models), {
-    recursive: true,
-    filter: (file) => !/\.gguf$/.test(file) || /SmolLM2-135M/.test(file),
-  });
-  await assertRunsWithin('chown', '-R', 'tokenhouse:tokenhouse', '/var/cache/tokenhouse');
-  await start();
-  key = /tkh_[0-9A-Za-z]+/.exec(await assertRunsWithin('tokenhouse', 'keys', 'create', '--name', 'first'))![0];
-  assert.match(await ask(), /Paris/);
+test('the service gives a real answer to the first key, and charges it', async () => {
+  const startedAt = performance.now();
+  const made = await machine.assertRuns('tokenhouse', 'keys', 'create', '--name', 'first');
+  key = /tkh_[0-9A-Za-z]+/.exec(made)![0];
+  await assertAnswers();
+  console.log(`a key and the first answer after ${((performance.now() - startedAt) / 1000).toFixed(1)} s`);
   await until(async () => (await charged()) === 1, 30_000);
   const files = readdirSync(inDebian(data));
   assert.ok(files.includes('tokenhouse.db'));
   for (const file of files) assert.equal(await ownerOf(join(data, file)), 'tokenhouse:tokenhouse', file);
-  const page = await fetch(`http://127.0.0.1:${ports[1]}/docs`, { headers: { accept: 'text/html' } });
+  const page = await requestFrom(machine.network, `${account}/docs`, { options: ['--header', 'accept: text/html'] });
   assert.equal(page.status, 200);
-  await stop();
+  assert.doesNotMatch(await journal(), /tkh_/);
 });
 
-test('an upgrade keeps data, key and the configuration that was edited', async () => {
+test('systemd has shut it in: no rights, no files but its own, and no system calls of administrators', async () => {
+  const pid = await property('MainPID');
+  const status = await machine.assertRuns('cat', `/proc/${pid}/status`);
+  for (const line of [/^CapEff:\t0{16}$/m, /^CapBnd:\t0{16}$/m, /^NoNewPrivs:\t1$/m, /^Seccomp:\t2$/m])
+    assert.match(status, line);
+  const uid = (await machine.assertRuns('id', '-u', 'tokenhouse')).trim();
+  assert.match(status, new RegExp(`^Uid:${`\t${uid}`.repeat(4)}$`, 'm'));
+  // Even root, who can read all, cannot write where the service looks.
+  const where = ['nsenter', '--target', pid, '--mount'];
+  for (const place of ['/usr', '/etc', '/etc/tokenhouse', '/root', '/home', '/sys/fs', '/var/lib', '/opt'])
+    assert.match(
+      (await machine.run(...where, 'touch', join(place, 'x'))).said,
+      /Read-only file system|Permission denied/,
+      place,
+    );
+  for (const place of [data, cache, '/tmp']) {
+    await machine.assertRuns(...where, 'touch', join(place, 'x'));
+    await machine.assertRuns(...where, 'rm', join(place, 'x'));
+  }
+  const devices = await machine.assertRuns(...where, 'ls', '/dev');
+  assert.match(devices, /^null$/m);
+  assert.doesNotMatch(devices, /^(console|kmsg|fuse|tty1)$/m);
+  const judged = await machine.assertRuns('systemd-analyze', 'security', '--no-pager', 'tokenhouse');
+  const [line, exposure] = /Overall exposure level for tokenhouse\.service: (\d+\.\d)/.exec(judged)!;
+  console.log(line);
+  // What remains is the network, memory that V8 compiles into, and all of /proc that is not of processes.
+  assert.ok(Number(exposure) <= 1.5, judged);
+});
+
+test('after kill -9 systemd starts it again, and keys, charges and answers go on', async () => {
+  const pid = await property('MainPID');
+  await started(() => machine.assertRuns('kill', '-9', pid));
+  assert.notEqual(await property('MainPID'), pid);
+  assert.equal(await property('NRestarts'), '1');
+  await assertAnswers();
+  await until(async () => (await charged()) === 2, 30_000);
+});
+
+test('a reload takes an edited configuration, and a wrong one is refused without a stop', async () => {
+  const written = readFileSync(inDebian(configuration), 'utf8');
+  const pid = await property('MainPID');
+  writeFileSync(inDebian(configuration), `${written}server: { limits: { drain_timeout_seconds: 29 } }\n`);
+  await systemctl('reload', 'tokenhouse');
+  await until(async () => /config_reloaded.*drainTimeoutMs/.test(await journal()), 30_000);
+  writeFileSync(inDebian(configuration), `${written}server: { limits: { drain_timeout_second: 29 } }\n`);
+  await systemctl('reload', 'tokenhouse');
+  await until(async () => /drain_timeout_second\b/.test(await journal()), 30_000);
+  assert.deepEqual([await property('ActiveState'), await property('MainPID')], ['active', pid]);
+
+  // A start with it ends with 78, and systemd leaves it at that.
+  await machine.run('systemctl', 'restart', 'tokenhouse');
+  await until(async () => (await property('ActiveState')) === 'failed', startTimeoutMs);
+  assert.equal(await property('ExecMainStatus'), '78');
+  assert.equal(await property('Result'), 'exit-code');
+  writeFileSync(inDebian(configuration), written);
+  await started(() => systemctl('start', 'tokenhouse'));
+});
+
+test('a stop lets a running answer finish, and refuses others meanwhile', async () => {
+  const stream = streamFrom(machine.network, `${inference}/v1/chat/completions`, key, longQuestion);
+  await until(() => stream.text().includes('"content"'), 60_000);
+  const stopped = systemctl('stop', 'tokenhouse');
+  await until(async () => /^stopping: /m.test((await journal()).split(/^ready in /m).at(-1)!), 30_000);
+  assert.doesNotMatch(stream.text(), /\[DONE\]/, 'the answer was over before the stop');
+  await stopped;
+  assert.match(await stream.whole, /data: \[DONE\]\n\n$/);
+  assert.deepEqual([await property('Result'), await property('ExecMainStatus')], ['success', '0']);
+  assert.equal(await property('ActiveState'), 'inactive');
+  assert.equal(await charged(), 3);
+});
+
+test('an upgrade starts the other version, and keeps data, key and the configuration that was edited', async () => {
   const edited = `${readFileSync(inDebian(configuration), 'utf8')}# edited\n`;
   writeFileSync(inDebian(configuration), edited);
-  const done = await install(next);
-  assert.equal(done.code, 0, done.said);
-  const shown = await assertRunsWithin('dpkg-query', '--show', '--showformat=${Version}', 'tokenhouse');
+  await started(() => systemctl('start', 'tokenhouse'));
+  const pid = await property('MainPID');
+  await started(() => assertInstalls(next));
+  assert.notEqual(await property('MainPID'), pid);
+  const shown = await machine.assertRuns('dpkg-query', '--show', '--showformat=${Version}', 'tokenhouse');
   assert.equal(shown, nextVersion.replace('-', '~'));
-  const compared = ['dpkg', '--compare-versions', shown, 'lt', '99.0.0'];
-  await assertRunsWithin(...compared);
+  await machine.assertRuns('dpkg', '--compare-versions', shown, 'lt', '99.0.0');
   assert.equal(readFileSync(inDebian(configuration), 'utf8'), edited);
-  await start();
-  assert.match(await ask(), /Paris/);
-  await until(async () => (await charged()) === 2, 30_000);
-  await stop();
+  await assertAnswers();
+  await until(async () => (await charged()) === 4, 30_000);
 });
 
-test('a removal keeps data and configuration, and a later installation goes on with them', async () => {
-  await assertRunsWithin('dpkg', '--remove', 'tokenhouse');
+test('the service starts with the computer, whose shutdown stops it in good order', async () => {
+  await machine.shutDown();
+  machine = await Machine.boot(debian);
+  await untilStarts(1);
+  await assertAnswers();
+  await until(async () => (await charged()) === 5, 30_000);
+});
+
+test('a removal stops it and keeps data and configuration, and a later installation goes on with them', async () => {
+  const pid = await property('MainPID');
+  await machine.assertRuns('dpkg', '--remove', 'tokenhouse');
+  assert.notEqual((await machine.run('kill', '-0', pid)).code, 0);
+  assert.equal(await property('LoadState'), 'not-found');
   assert.ok(!existsSync(inDebian('/usr/lib/tokenhouse')) && !existsSync(inDebian('/usr/bin/tokenhouse')));
-  for (const file of [configuration, environmentFile, join(data, 'tokenhouse.db')])
-    assert.ok(existsSync(inDebian(file)), file);
-  const done = await install(first);
-  assert.equal(done.code, 0, done.said);
-  assert.equal(await charged(), 2);
+  writeFileSync(inDebian(environmentFile), 'TOKENHOUSE_METRICS_TOKEN=secret-of-the-metrics-that-nobody-guesses\n', {
+    mode: 0o600,
+  });
+  for (const file of [configuration, join(data, 'tokenhouse.db')]) assert.ok(existsSync(inDebian(file)), file);
+  await started(() => assertInstalls(first));
+  assert.equal(await charged(), 5);
+  // Root's file of secrets is read by systemd, before the service gives up its rights.
+  const metrics = await requestFrom(machine.network, `${account}/metrics`, {
+    key: 'secret-of-the-metrics-that-nobody-guesses',
+  });
+  assert.deepEqual([metrics.status, mode(environmentFile)], [200, '600']);
 });
 
 test('a purge removes data, models, configuration and secrets', async () => {
-  await assertRunsWithin('dpkg', '--purge', 'tokenhouse');
-  for (const file of [
-    data,
-    '/var/cache/tokenhouse',
-    '/etc/tokenhouse',
-    '/usr/lib/tokenhouse',
-    '/usr/share/doc/tokenhouse',
-  ])
+  await machine.assertRuns('dpkg', '--purge', 'tokenhouse');
+  for (const file of [data, cache, '/etc/tokenhouse', '/usr/lib/tokenhouse', '/usr/share/doc/tokenhouse'])
     assert.ok(!existsSync(inDebian(file)), file);
   const left = await run('find', [inDebian('/etc/systemd'), inDebian('/var/lib/systemd'), '-name', '*tokenhouse*']);
   assert.equal(left.said, '');
-  const again = await runWithin('dpkg', '--purge', 'tokenhouse');
+  assert.equal(await property('LoadState'), 'not-found');
+  const again = await machine.run('dpkg', '--purge', 'tokenhouse');
   assert.equal(again.code, 0, again.said);
 });
