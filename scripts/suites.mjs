@@ -117,7 +117,7 @@ export const suites = {
     concurrency: 1,
     ci: false,
     internet: true,
-    about: 'the container image: made by the steps of its Dockerfile in folders, and run as an engine runs it',
+    about: 'the container image: built by Podman, and run as the documentation, the compose files and the chart say',
   },
   launch: {
     minutes: 15,

@@ -1,6 +1,6 @@
 /**
  * What `deploy/` says of the program is so: variables, settings, commands, ports, health routes and folders. The program itself reads
- * the configurations. Nothing here starts a container or systemd; the suite `deb` starts systemd.
+ * the configurations. Nothing here starts a container or systemd: the suites `image` and `deb` do.
  */
 import assert from 'node:assert/strict';
 import { mkdirSync, readFileSync, readdirSync, writeFileSync } from 'node:fs';
@@ -88,7 +88,8 @@ describe('Dockerfile', () => {
       plain.find((step) => step.startsWith('USER '))!,
       /^USER [1-9]\d*$/,
     );
-    for (const [from] of stages.values()) assert.match(from!, /^FROM (node:24|node:24-slim|build|plain) AS /);
+    for (const [from] of stages.values())
+      assert.match(from!, /^FROM (docker\.io\/library\/node:24|docker\.io\/library\/node:24-slim|build|plain) AS /);
     assert.doesNotMatch(plain.join('\n'), /COPY \. /, 'the sources stay in the other stage');
   });
 
@@ -180,6 +181,12 @@ describe('compose', () => {
         assert.ok(ports(config).includes(Number(published.split(':').at(-1))), published);
       }
     });
+
+  test('the images of others are named with their registry: Podman asks none by itself', () => {
+    const others = composes.flatMap(({ compose }) => Object.values(compose.services)).filter(({ build }) => !build);
+    assert.equal(others.length, 3);
+    for (const { image } of others) assert.match(image, /^docker\.io\/[\w-]+\/[\w-]+:[\w.-]+$/);
+  });
 
   test('its commands exist, and name services that are there', () => {
     for (const { text, compose } of composes)
