@@ -17,9 +17,10 @@ function play(
 }
 
 describe('the batch size of reading prompts', () => {
-  test('comes to steps of the largest power of two that takes 50 ms', () => {
+  test('comes to steps of the largest size that takes 50 ms', () => {
     for (const [tokenMs, tokens] of [
-      [0.9, 32],
+      [1.1, 32],
+      [0.9, 48],
       [0.7, 64],
       [0.05, 512],
       [30, 32],
@@ -29,16 +30,16 @@ describe('the batch size of reading prompts', () => {
     }
   });
 
-  test('comes to steps four times as long while nobody waits, and back at once', () => {
+  test('comes to steps ten times as long while nobody waits, and back at once', () => {
     const tuner = new PromptBatchTuner(1, 512);
     // What a token costs grows as steps get smaller.
     const costMs = (_: number, tokens: number) => 10 + tokens;
-    assert.equal(play(tuner, 30, costMs, false).at(-1)?.tokens, 128);
+    assert.equal(play(tuner, 30, costMs, false).at(-1)?.tokens, 384);
     assert.deepEqual(
       play(tuner, 5, costMs).map(({ tokens }) => tokens),
-      [32, 32, 32, 32, 32],
+      [48, 32, 32, 32, 32],
     );
-    assert.equal(play(tuner, 30, costMs, false).at(-1)?.tokens, 128);
+    assert.equal(play(tuner, 30, costMs, false).at(-1)?.tokens, 384);
   });
 
   test('uses all threads where they are faster', () => {
