@@ -242,9 +242,8 @@ export class Loop {
       const { width, threads, stepMs } = this.#decodeTuner.next(writing.length);
       return { items: writing.slice(0, width), threads, isBrief: stepMs < briefMs };
     }
-    const { tokens: chunkTokens, threads } = this.#promptTuner.next(
-      writing.length > 0 || this.#backgroundTasks.size > 0,
-    );
+    const batch = this.#promptTuner.next(writing.length > 0 || this.#backgroundTasks.size > 0);
+    const { tokens: chunkTokens, threads } = batch;
     const items = [...writing];
     let room = Math.min(chunkTokens, this.#model.facts.batchTokens - items.length);
     for (const { slot, run } of waiting) {
@@ -254,7 +253,8 @@ export class Loop {
       items.push({ slot, run, tokens });
       room -= tokens;
     }
-    return { items, threads, isBrief: false };
+    const total = items.reduce((sum, { tokens }) => sum + tokens, 0);
+    return { items, threads, isBrief: total * batch.tokenMs < briefMs };
   }
 
   /** First come, first served inside an account; a job takes the free slot that holds most of its prompt. */
@@ -586,10 +586,11 @@ export class Loop {
 
 const failuresMax = 3;
 /**
- * Shorter steps are made in this thread: another one takes 0.2 ms to begin and to be heard of, and several where the machine is busy.
- * Messages wait for them, so longer ones are not.
+ * Shorter steps are made in this thread: another one takes 0.2 ms to begin and to be heard of, and several where the machine is busy. When a
+ * step follows one of another thread, the scheduler may have both of its threads on one core, for up to 300 ms: so short prompts are
+ * read in the thread that writes. Messages wait for such steps, so longer ones are not made here.
  */
-const briefMs = 50;
+const briefMs = 75;
 /** So long messages may wait while brief steps follow each other. */
 const letInEveryMs = 5;
 /** Computing a token's probability costs 3 ms at 49,000 tokens of vocabulary, and others wait meanwhile. */
@@ -647,7 +648,7 @@ interface ScoredPlace {
 interface Plan {
   readonly items: readonly PlannedItem[];
   readonly threads: number;
-  /** It only writes, and is over before waking another thread for it would pay. */
+  /** It is over before waking another thread for it would pay. */
   readonly isBrief: boolean;
 }
 
