@@ -76,8 +76,12 @@ test('a model that is removed while it streams: the stream ends whole, the next 
 
 test('backends that change: an unchanged one keeps its connections, a removed one is closed with its last request', async (t) => {
   const waiting: (() => void)[] = [];
-  const serving = () =>
+  // A server is asked for its models, too, with its first answer.
+  const [keptSockets, goneSockets] = [new Set<unknown>(), new Set<unknown>()];
+  const serving = (sockets: Set<unknown>) =>
     Upstream.start((request) => {
+      if (request.method !== 'POST') return request.json(200, { data: [{ id: 'far' }] });
+      sockets.add(request.socket);
       request.events();
       request.chunk(chatChunk({ role: 'assistant', content: 'one ' }));
       const finish = (): void => {
@@ -89,8 +93,8 @@ test('backends that change: an unchanged one keeps its connections, a removed on
       if (request.body.includes('wait')) waiting.push(finish);
       else finish();
     });
-  const kept = await serving();
-  const gone = await serving();
+  const kept = await serving(keptSockets);
+  const gone = await serving(goneSockets);
   t.after(() => Promise.all([kept.close(), gone.close()]));
   const backend = (name: string, { url }: Upstream): string =>
     // One place each, so that the second stream goes to the second backend.
@@ -102,12 +106,12 @@ test('backends that change: an unchanged one keeps its connections, a removed on
   const first = await start({ ...ask('wait', { stream: true }), model: 'far' });
   const second = await start({ ...ask('wait', { stream: true }), model: 'far' });
   await until(() => waiting.length === 2);
-  assert.deepEqual([kept.open, gone.open], [1, 1]);
+  assert.deepEqual([keptSockets.size, goneSockets.size], [1, 1]);
 
   service.configure({ config: models(demo(), far(backend('kept', kept))) });
   const outcome = await reload(service);
   assert.deepEqual(outcome.kind === 'reloaded' && outcome.changes, ['model far: backend gone removed']);
-  assert.equal(gone.open, 1, 'its stream still runs');
+  assert.ok(gone.open >= 1, 'its stream still runs');
   for (const finish of waiting.splice(0)) finish();
   await end(first);
   await end(second);
@@ -116,7 +120,7 @@ test('backends that change: an unchanged one keeps its connections, a removed on
     const answer = await service.chat({ ...ask('hi'), model: 'far' });
     assert.equal(answer.status, 200, await answer.text());
   }
-  assert.deepEqual([kept.connections, gone.connections], [1, 1], 'the same connection, also after the reload');
+  assert.deepEqual([keptSockets.size, goneSockets.size], [1, 1], 'the same connection, also after the reload');
 });
 
 test('a changed file is taken without being told, also when an editor replaces it, and on SIGHUP', async () => {

@@ -80,8 +80,8 @@ test('under load: every charge that was acknowledged before the backup began is 
 
   const other = await server.createDatabase();
   const restored = serviceAt(t, other).takesAccountOf(service);
-  const told = await run(restored, 'db', 'restore', file);
-  assert.match(told, /test_\d+ is restored from .*backup\.dump: \d+ accounts, \d+ transfers, \d+ requests; verified\./);
+  const restoredSays = await run(restored, 'db', 'restore', file);
+  assert.match(restoredSays, /test_\d+ is restored from .*backup\.dump: \d+ accounts, \d+ transfers, \d+ requests; verified\./);
   const ids = new Set((await server.sql(other, 'select client_id, public_id from usage')).flatMap(Object.values));
   assert.deepEqual(
     before.filter((id) => !ids.has(id)),
@@ -244,7 +244,7 @@ test('a password is in no list of processes and no message; a wrong one, and mis
   await service.stop();
 
   const file = join(service.folder, 'backup.dump');
-  const giveBack = await lockTable(t, plain, 'usage');
+  const unlock = await lockTable(t, plain, 'usage');
   const backup = started(service, environment, 'db', 'backup', file);
   const waiting = `select count(*) as n from pg_stat_activity where application_name = 'tokenhouse' and wait_event_type = 'Lock'
     and query ilike 'lock table%'`;
@@ -258,20 +258,20 @@ test('a password is in no list of processes and no message; a wrong one, and mis
 
   // Killed in the middle: pg_dump ends too, and nothing has a name.
   backup.kill('SIGKILL');
-  await giveBack();
+  await unlock();
   await until(() => !commandLines().some((line) => line.includes('pg_dump --format=custom')), 60_000);
   assert.ok(!existsSync(file));
   await run(service, 'db', 'backup', file);
   assert.ok(!existsSync(`${file}.part`));
 
   // Stopped in the middle: it takes away what it has begun.
-  const giveBackAgain = await lockTable(t, plain, 'usage');
+  const unlockAgain = await lockTable(t, plain, 'usage');
   const stopped = started(service, environment, 'db', 'backup', join(service.folder, 'stopped.dump'));
   await until(async () => (await oneNumber(plain, waiting)) === 1, 60_000);
   const code = new Promise((resolve) => stopped.once('close', resolve));
   stopped.kill('SIGTERM');
   await until(() => !commandLines().some((line) => line.includes('pg_dump --format=custom')), 60_000);
-  await giveBackAgain();
+  await unlockAgain();
   assert.equal(await code, 69);
   assert.deepEqual(
     readdirSync(service.folder).filter((name) => name.startsWith('stopped')),

@@ -5,7 +5,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 const pauseMs = 25;
 
 /** What a client was told at the end of an answer. */
-interface Told {
+interface ReportedUsage {
   readonly prompt_tokens: number;
   readonly completion_tokens: number;
 }
@@ -43,13 +43,13 @@ export class Load {
   async #run(index: number): Promise<void> {
     for (let turn = index; !this.#isOver; turn++) {
       const target = this.targets[turn % this.targets.length]!;
-      const told = await this.#ask(target, turn % 2 === 0);
-      if (told === undefined) {
+      const reported = await this.#ask(target, turn % 2 === 0);
+      if (reported === undefined) {
         this.refused++;
         await delay(pauseMs);
         continue;
       }
-      this.cost += BigInt(5 * told.prompt_tokens + 20 * told.completion_tokens);
+      this.cost += BigInt(5 * reported.prompt_tokens + 20 * reported.completion_tokens);
       this.answered++;
       this.answeredBy.set(target, (this.answeredBy.get(target) ?? 0) + 1);
       this.longestGapMs = Math.max(this.longestGapMs, performance.now() - this.#answeredAt);
@@ -58,7 +58,7 @@ export class Load {
   }
 
   /** Undefined: the service is not there, or takes no more requests. */
-  async #ask(target: string, isStreamed: boolean): Promise<Told | undefined> {
+  async #ask(target: string, isStreamed: boolean): Promise<ReportedUsage | undefined> {
     const body = {
       model: 'demo',
       messages: [{ role: 'user', content: isStreamed ? 'long' : 'short' }],
@@ -75,9 +75,9 @@ export class Load {
     // It stops, or this machine is too busy: the request was not taken, and cost nothing.
     if ([429, 500, 503].includes(answer.status)) return undefined;
     assert.equal(answer.status, 200, text);
-    if (!isStreamed) return (JSON.parse(text) as { usage: Told }).usage;
+    if (!isStreamed) return (JSON.parse(text) as { usage: ReportedUsage }).usage;
     assert.match(text, /data: \[DONE\]\n\n$/);
     const chunks = text.split('\n\n').filter((line) => line.startsWith('data: {'));
-    return (JSON.parse(chunks.at(-1)!.slice('data: '.length)) as { usage: Told }).usage;
+    return (JSON.parse(chunks.at(-1)!.slice('data: '.length)) as { usage: ReportedUsage }).usage;
   }
 }

@@ -246,9 +246,10 @@ static int32_t choose(struct sampler *s, struct candidates *from) {
   return from->selected >= 0 && (size_t)from->selected < from->size ? from->data[from->selected].id : -1;
 }
 
-static double now_ms(void) {
+/* Of this thread alone: what others do meanwhile must not change what it chooses from. */
+static double processor_ms(void) {
   struct timespec time;
-  clock_gettime(CLOCK_MONOTONIC, &time);
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
   return time.tv_sec * 1e3 + time.tv_nsec / 1e6;
 }
 
@@ -257,11 +258,11 @@ static double now_ms(void) {
  * as some have after a few characters; nothing can interrupt llama.cpp, so it is asked about more and more tokens at once.
  */
 static bool hold_to_grammar(void *grammar, struct candidate *data, size_t size) {
-  double begun = now_ms();
+  double begun = processor_ms();
   for (size_t from = 0, count = 16; from < size; from += count, count = count < 512 ? count * 2 : count) {
     struct candidates part = {data + from, from + count < size ? count : size - from, -1, false};
     llama.apply(grammar, &part);
-    if (from + count < size && now_ms() - begun > 5) return false;
+    if (from + count < size && processor_ms() - begun > 5) return false;
   }
   return true;
 }
