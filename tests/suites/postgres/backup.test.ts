@@ -81,7 +81,10 @@ test('under load: every charge that was acknowledged before the backup began is 
   const other = await server.createDatabase();
   const restored = serviceAt(t, other).takesAccountOf(service);
   const restoredSays = await run(restored, 'db', 'restore', file);
-  assert.match(restoredSays, /test_\d+ is restored from .*backup\.dump: \d+ accounts, \d+ transfers, \d+ requests; verified\./);
+  assert.match(
+    restoredSays,
+    /test_\d+ is restored from .*backup\.dump: \d+ accounts, \d+ transfers, \d+ requests; verified\./,
+  );
   const ids = new Set((await server.sql(other, 'select client_id, public_id from usage')).flatMap(Object.values));
   assert.deepEqual(
     before.filter((id) => !ids.has(id)),
