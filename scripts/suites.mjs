@@ -57,7 +57,8 @@ const keysDecide = [
 ].map((name) => path.normalize(name));
 
 /**
- * `minutes` ends a suite that hangs, several times what it takes on two slow cores; `fileMinutes` ends one file of it.
+ * `minutes` ends a suite that hangs, several times what it takes on two slow cores; `fileMinutes` ends one file of it, or a group of
+ * files that share a process.
  * A suite without `files` has the files of its folder `tests/suites/<name>/`; if there is a `setup.mjs`, it is run first.
  * `only` are the beginnings of the paths that it has. `ci: false`: CI does not run it. `internet`: its tests install from registries
  * (what the others need from there has been fetched before they run). `clients`: its tests use the official client libraries.
@@ -65,14 +66,14 @@ const keysDecide = [
 export const suites = {
   ordinary: {
     minutes: 35,
-    fileMinutes: 5,
+    fileMinutes: 9,
     concurrency: filesAtOnce,
     files: 'ordinary',
     about: 'everything a change must pass',
   },
   node24: {
     minutes: 35,
-    fileMinutes: 5,
+    fileMinutes: 9,
     concurrency: filesAtOnce,
     files: 'ordinary',
     only: nodeChanges,
@@ -82,7 +83,7 @@ export const suites = {
   },
   'cold-keys': {
     minutes: 20,
-    fileMinutes: 5,
+    fileMinutes: 9,
     concurrency: filesAtOnce,
     files: 'ordinary',
     only: keysDecide,
