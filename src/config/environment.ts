@@ -332,7 +332,7 @@ function textOfFile(file: string): TextOfFile {
 
 /** Read by our tests and benchmarks; the services that they start have them too. */
 const ofTests =
-  /^TOKENHOUSE_(TEST_\w+|SCREENSHOTS|SOAK_\w+|MONTH_SEED|SEED|STEPS|TRIALS|CENSUS|HEAP_PROBE|(REPLICA_)?KILLS|STOPS|MANAGEMENT_KEY)$/;
+  /^TOKENHOUSE_(TEST_\w+|SCREENSHOTS|SOAK_\w+|MONTH_\w+|SEED|STEPS|TRIALS|CENSUS|HEAP_PROBE|(REPLICA_)?KILLS|STOPS|MANAGEMENT_KEY)$/;
 
 /** What Kubernetes puts into every container beside a Service that is called `tokenhouse` or `tokenhouse-…`. */
 const isServiceLink = (name: string, text: string): boolean =>

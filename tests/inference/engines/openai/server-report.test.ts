@@ -15,7 +15,7 @@ const recorded = (file: string): string => readFileSync(inRepository('tests', 'f
 
 const vllmPage = recorded('vllm-0.32/metrics.txt');
 const llamaPage = recorded('llama-server/metrics.txt');
-const slots = recorded('llama-server/slots.json');
+const slots = recorded('llama-server/slots.txt');
 
 test('vLLM tells its requests, and the size of its cache', () => {
   assert.deepEqual(vllmReport(vllmPage), { running: 2, waiting: 3, cacheTokens: 46_592 });
