@@ -20,6 +20,8 @@ test('a prompt goes to the server that has its beginning, whichever worker takes
       assert.equal(sent.client.status, 200, text);
       return servers.serverOf(name);
     };
+    // Workers find each other a moment after they serve, and what one did before that it does not report.
+    await hasHeardAll(service, (turn) => askAt(one, `before-${turn}`));
     // The first of each worker goes to the first server, and the next to the second, unless it knows better.
     const names = ['amber', 'birch', 'cedar', 'dune'];
     const homes = new Map<string, number>();
