@@ -68,9 +68,10 @@ test('every batch carries the usage so far, and none is empty', async (context) 
   let batches = 0;
   for await (const batch of pull(engine, chat('Hi', { maxTokens: 500 }), never)) {
     assert.ok(batch.length > 0);
-    if (batch[0]?.type === 'start') continue;
     batches++;
     const last = batch.at(-1);
+    // `start` leaves at once; on a busy machine the first token is read together with it.
+    if (last?.type === 'start') continue;
     assert.ok(last?.type === 'usage');
     const words = batch.flatMap((event) => (event.type === 'text' ? event.text.trim().split(' ') : [])).length;
     assert.equal(last.usage.completionTokens - made, words, 'one word, one token');
