@@ -32,17 +32,13 @@ export async function openModel(options: OpenOptions): Promise<LlamaModel> {
     flashAttention: 'auto',
   });
   const addon = addonOf({ llama, model, context });
-  const chooser = chooserOf(addon.context);
   // Each object reserves one sequence id; its finaliser gives the id back, so they must stay referenced.
   const sequences: LlamaContextSequence[] = Array.from({ length: slots }, () => context.getSequence());
   const ids = sequences.map((sequence) => (sequence as unknown as { readonly _sequenceId: number })._sequenceId);
   const tokenizer: unknown = model.fileInfo.metadata.tokenizer;
   const template = isRecord(tokenizer) ? tokenizer['chat_template'] : undefined;
   const bytesOf = byteReader(addon.model, addon.model.getVocabularyType() === bytePairVocabulary);
-  // What a GPU's driver throws would end the process.
-  const here = options.gpu === false ? chooser : undefined;
   let threadsNow: number | undefined;
-  let batchLength = 0;
 
   return {
     facts: {
@@ -64,28 +60,20 @@ export async function openModel(options: OpenOptions): Promise<LlamaModel> {
     tokenBytes: (id) => bytesOf(id),
     tokenTraits: (id) => traitsOf(addon.model.getTokenAttributes(id)),
     isEndOfGeneration: (id) => addon.model.isEogToken(id),
-    ...choicesOf(addon, chooser, vocabularySizeOf(tokenizer), bytesOf),
+    ...choicesOf(addon, vocabularySizeOf(tokenizer), bytesOf),
     createLogprobs: (top) => new LogprobsHandle(top, () => new addon.Sampler(addon.model)),
-    beginBatch: (tokens) => {
-      addon.context.initBatch(tokens);
-      batchLength = 0;
-    },
+    beginBatch: (tokens) => addon.context.initBatch(tokens),
     addToBatch: (slot, position, tokens, sampled) => {
-      batchLength += tokens.length;
       const last = sampled ? Uint32Array.of(tokens.length - 1) : noTokens;
       return addon.context.addToBatch(ids[slot] ?? -1, position, tokens, last)[0];
     },
-    addScoredToBatch: (slot, position, tokens) => {
-      batchLength += tokens.length;
-      return [...addon.context.addToBatch(ids[slot] ?? -1, position, tokens, Uint32Array.from(tokens.keys()))];
-    },
-    decode: (threads, isBrief = false) => {
+    addScoredToBatch: (slot, position, tokens) => [
+      ...addon.context.addToBatch(ids[slot] ?? -1, position, tokens, Uint32Array.from(tokens.keys())),
+    ],
+    decode: (threads) => {
       if (threads !== threadsNow) addon.context.setThreads(threads);
       threadsNow = threads;
-      if (!isBrief || here === undefined) return addon.context.decodeBatch();
-      const outcome = here.library.decode(here.context, batchLength);
-      if (outcome !== 0) throw new Error(`llama.cpp could not compute the step: ${outcome}`);
-      return undefined;
+      return addon.context.decodeBatch();
     },
     settle: async (logits, logprobs) => logprobsHandleOf(logprobs).settle(addon.context, logits),
     logprobs: (logits, logprobs, id) => logprobsHandleOf(logprobs).of(addon.context, logits, id),
@@ -106,22 +94,8 @@ export async function openModel(options: OpenOptions): Promise<LlamaModel> {
   };
 }
 
-/** Our own library, and the context as it knows it. */
-interface Chooser {
-  readonly library: Library;
-  readonly context: object;
-}
-
-function chooserOf(context: AddonContext): Chooser | undefined {
-  const library = ownLibrary();
-  if (library === undefined) return undefined;
-  context.setThreads(threadsAtFirst);
-  return { library, context: library.context() };
-}
-
 function choicesOf(
   addon: Addon,
-  chooser: Chooser | undefined,
   size: number,
   bytesOf: (id: number) => readonly number[],
 ): Pick<LlamaModel, 'createSampler' | 'createGrammar'> {
@@ -129,19 +103,13 @@ function choicesOf(
   const order = (): TokenOrder =>
     (made ??= new TokenOrder({ size, bytesOf, isEnd: (id) => addon.model.isEogToken(id) }));
   return {
-    createSampler: () => {
-      const onThreads = (): ThreadSampler => new ThreadSampler(() => new addon.Sampler(addon.model), order);
-      return chooser === undefined ? onThreads() : new QuickSampler(chooser, onThreads, order);
-    },
+    createSampler: () => new SamplerHandle(() => new addon.Sampler(addon.model), order),
     createGrammar: (gbnf) => {
       const compiled = new addon.Grammar(gbnf, { addonExports: addon.exports, rootRuleName: 'root' });
       // With the first grammar, before an answer has begun.
       order();
       return {
-        begin: () => {
-          const state = new addon.GrammarState(addon.model, compiled);
-          return new GrammarStateHandle(state, addon.Sampler, chooser?.library);
-        },
+        begin: () => new GrammarStateHandle(new addon.GrammarState(addon.model, compiled), addon.Sampler),
       };
     },
   };
@@ -172,7 +140,7 @@ async function sample(
 
 /** Loads the native library. Rejects, or ends the process, where the library cannot run. */
 export async function openEngine({ gpu, threadsMax }: EngineChoice): Promise<Llama> {
-  ownLibrary();
+  keepThreads();
   // Only the engine child pays for this import, and the service runs without the package.
   const { getLlama, Llama, LlamaLogLevel } = await import('node-llama-cpp');
   const quiet = {
@@ -200,39 +168,27 @@ export async function openEngine({ gpu, threadsMax }: EngineChoice): Promise<Lla
 /** Of a new context, which gets its pool when its number of threads changes, as it does before its first step with several. */
 export const threadsAtFirst = 1;
 
-let loaded: { readonly library: Library | undefined } | undefined;
+let isKeeping: boolean | undefined;
 
 /**
  * Whether llama.cpp keeps its threads between two steps: `thread-pool.c` sees to it, and must be loaded before llama.cpp. Without it
  * (another system than Linux, no compiler when the program was built) a step with several threads starts and joins them.
  */
-export const keepThreads = (): boolean => ownLibrary() !== undefined;
-
-/** What `choice.c` offers. Contexts, grammars and samplers are addresses. */
-interface Library {
-  context(): object;
-  grammar(): object;
-  decode(context: object, tokens: number): number;
-  sampler(): object;
-  configure(sampler: object, numbers: Float64Array, biasIds: Uint32Array, biasValues: Float32Array): void;
-  sample(context: object, logits: number, sampler: object): number;
-  sampleAmong(context: object, logits: number, sampler: object, ids: Uint32Array): number;
-  sampleAllowed(context: object, logits: number, sampler: object, grammar: object): number;
-  allowed(grammar: object, ids: Uint32Array, answers: Uint8Array): boolean;
+export function keepThreads(): boolean {
+  isKeeping ??= loadThreadPool();
+  return isKeeping;
 }
 
-function ownLibrary(): Library | undefined {
-  loaded ??= { library: loadLibrary() };
-  return loaded.library;
-}
-
-function loadLibrary(): Library | undefined {
-  const module = { exports: {} };
+function loadThreadPool(): boolean {
   try {
-    process.dlopen(module, fileURLToPath(threadPoolUrl()), constants.dlopen.RTLD_NOW | constants.dlopen.RTLD_GLOBAL);
-    return module.exports as Library;
+    process.dlopen(
+      { exports: {} },
+      fileURLToPath(threadPoolUrl()),
+      constants.dlopen.RTLD_NOW | constants.dlopen.RTLD_GLOBAL,
+    );
+    return true;
   } catch {
-    return undefined;
+    return false;
   }
 }
 
@@ -332,8 +288,7 @@ export interface LlamaModel {
   addToBatch(slot: number, position: number, tokens: Uint32Array, sampled: boolean): number | undefined;
   /** The same with logits after each token. They take 4 bytes per token of the vocabulary. */
   addScoredToBatch(slot: number, position: number, tokens: Uint32Array): readonly number[];
-  /** `isBrief`: in this thread, where that is possible; then it is over when the call returns, and there is no promise. */
-  decode(threads: number, isBrief?: boolean): Promise<void> | undefined;
+  decode(threads: number): Promise<void>;
   /** Must be called before `logprobs` when nothing of the batch was sampled. */
   settle(logits: number, logprobs: Logprobs): Promise<void>;
   /** A token for each answer in the batch, -1 where none fits. Runs on the thread pool, on several cores. */
@@ -379,8 +334,6 @@ export interface Grammar {
 export interface GrammarState {
   /** Whether the token may come next; the end of a generation may come when the text is complete. */
   allows(id: number): boolean;
-  /** 1 in the place of each token that may come next, else 0; `undefined`: it takes too long. */
-  allowsEach(ids: Uint32Array): ArrayLike<number> | undefined;
   /** Takes a token that was not sampled; `false`: it does not fit, and the state is unusable from now on. */
   take(id: number): boolean;
 }
@@ -514,82 +467,12 @@ export function checked<Addon extends object>(object: object, methods: readonly 
 const otherVersion = (name: string): Error =>
   new Error(`node-llama-cpp has no ${name}: this engine needs the version that package.json pins`);
 
-/** One of this file's, since it needs the addon's context. */
-interface SamplerHandle extends Sampler {
-  /** Rejects where no token fits. */
-  sample(context: AddonContext, logits: number): Promise<number>;
-}
-
 /**
- * Chooses in this thread, by our own library. Under a grammar there are up to four attempts, because holding a vocabulary of 49,000 tokens
- * to it takes 6 ms: what would be chosen freely, if it may come; else a choice among all tokens that may, where they are few; else among
- * the likeliest thousand, in the middle of texts in which nearly everything may come; else among the whole vocabulary. Each is as likely
- * as if all others had been left out before.
+ * Without a grammar one of the addon's samplers. With one, up to three, because holding a vocabulary of 49,000 tokens to a grammar takes
+ * 6 ms, and asking about one token 2 µs: what would be chosen freely, if it may come; else a choice among the tokens that may, where
+ * they are few; else the addon's own choice. Each is as likely as if all others had been left out before.
  */
-class QuickSampler implements SamplerHandle {
-  readonly #chooser: Chooser;
-  readonly #sampler: object;
-  readonly #onThreads: () => ThreadSampler;
-  readonly #order: () => TokenOrder;
-  #config: SamplerConfig | undefined;
-  /** For what this one does not know: penalties, and grammars that take long. */
-  #other: ThreadSampler | undefined;
-  #otherConfig: SamplerConfig | undefined;
-
-  constructor(chooser: Chooser, onThreads: () => ThreadSampler, order: () => TokenOrder) {
-    this.#chooser = chooser;
-    this.#sampler = chooser.library.sampler();
-    this.#onThreads = onThreads;
-    this.#order = order;
-  }
-
-  configure(config: SamplerConfig): void {
-    this.#config = config;
-    if (config.repeatPenaltyTokens !== undefined) return void this.#configuredOther(config);
-    const { temperature, topK, topP, minP, seed, tokenBiasKeys = noTokens, tokenBiasValues = noBiases } = config;
-    const numbers = Float64Array.of(temperature, topK, topP, minP, seed);
-    this.#chooser.library.configure(this.#sampler, numbers, tokenBiasKeys, tokenBiasValues);
-  }
-
-  async sample(addon: AddonContext, logits: number): Promise<number> {
-    if (this.#config === undefined) throw new Error('the sampler has no settings');
-    const { grammar, repeatPenaltyTokens } = this.#config;
-    if (repeatPenaltyTokens !== undefined) return await this.#configuredOther(this.#config).sample(addon, logits);
-    const { library, context } = this.#chooser;
-    if (grammar === undefined) return library.sample(context, logits, this.#sampler);
-    const state = grammarHandleOf(grammar);
-    if (!state.isHeavy && state.address !== undefined) {
-      const id = library.sample(context, logits, this.#sampler);
-      if (id >= 0 && state.take(id)) return id;
-      const allowed = this.#order().allowed((ids) => state.allowsEach(ids));
-      const other =
-        allowed !== undefined && allowed.length <= fewMax
-          ? library.sampleAmong(context, logits, this.#sampler, Uint32Array.from(allowed))
-          : state.isHeavy
-            ? -1
-            : library.sampleAllowed(context, logits, this.#sampler, state.address);
-      if (other >= 0 && state.take(other)) return other;
-    }
-    return await this.#configuredOther(this.#config).sampleStrictly(addon, logits);
-  }
-
-  #configuredOther(config: SamplerConfig): ThreadSampler {
-    this.#other ??= this.#onThreads();
-    if (this.#otherConfig !== config) this.#other.configure(config);
-    this.#otherConfig = config;
-    return this.#other;
-  }
-
-  dispose(): void {
-    this.#other?.dispose();
-  }
-}
-
-/**
- * Chooses on the addon's threads. Without a grammar one of the addon's samplers. With one, up to three: what would be chosen freely, if it
- * may come; else a choice among the tokens that may, where they are few; else the addon's own choice.
- */
-class ThreadSampler implements SamplerHandle {
+class SamplerHandle implements Sampler {
   readonly #create: () => AddonSampler;
   readonly #order: () => TokenOrder;
   readonly #free: AddonSampler;
@@ -611,6 +494,7 @@ class ThreadSampler implements SamplerHandle {
     this.#free.applyConfig(free);
   }
 
+  /** Rejects where no token fits. */
   async sample(context: AddonContext, logits: number): Promise<number> {
     if (this.#config === undefined) throw new Error('the sampler has no settings');
     const { grammar, ...config } = this.#config;
@@ -622,14 +506,6 @@ class ThreadSampler implements SamplerHandle {
       const other = await this.#oneOfFew(context, logits, config, state);
       if (other !== undefined && state.take(other)) return other;
     }
-    return await this.sampleStrictly(context, logits);
-  }
-
-  /** Holds the whole vocabulary to the grammar. */
-  async sampleStrictly(context: AddonContext, logits: number): Promise<number> {
-    if (this.#config?.grammar === undefined) throw new Error('the sampler has no grammar');
-    const { grammar, ...config } = this.#config;
-    const state = grammarHandleOf(grammar);
     this.#strict ??= this.#create();
     if (this.#strictConfig !== this.#config)
       this.#strict.applyConfig({ ...config, grammarEvaluationState: state.addon });
@@ -644,7 +520,7 @@ class ThreadSampler implements SamplerHandle {
     config: Omit<SamplerConfig, 'grammar'>,
     state: GrammarStateHandle,
   ): Promise<number | undefined> {
-    const allowed = this.#order().allowed((ids) => state.allowsEach(ids));
+    const allowed = this.#order().allowed((id) => state.isHeavy || state.allows(id));
     if (allowed === undefined || state.isHeavy || allowed.length > fewMax) return undefined;
     if (allowed.length <= 1) return allowed[0];
     // A bias that lifts them above all others leaves the differences among them. What is banned stays so.
@@ -674,18 +550,12 @@ const noBiases = new Float32Array(0);
 
 class GrammarStateHandle implements GrammarState {
   readonly addon: AddonGrammarState;
-  /** As our own library knows it; it ends with the addon's object. */
-  readonly address: object | undefined;
   readonly #sampler: AddonSamplerClass;
-  readonly #library: Library | undefined;
   /** The latest questions that took long, one after the other: a single one may have waited for a processor. */
   #slow = 0;
-  /** `addon`: the latest one that was made. */
-  constructor(addon: AddonGrammarState, sampler: AddonSamplerClass, library: Library | undefined) {
+  constructor(addon: AddonGrammarState, sampler: AddonSamplerClass) {
     this.addon = addon;
     this.#sampler = sampler;
-    this.#library = library;
-    this.address = library?.grammar();
   }
   /**
    * Where a grammar branches without end its state doubles with every character, and nothing can interrupt llama.cpp: then it is left to
@@ -696,19 +566,6 @@ class GrammarStateHandle implements GrammarState {
   }
   allows(id: number): boolean {
     return this.#watched(() => this.#sampler.canBeNextTokenForGrammarEvaluationState(this.addon, id));
-  }
-  allowsEach(ids: Uint32Array): ArrayLike<number> | undefined {
-    const answers = new Uint8Array(ids.length);
-    if (this.#library !== undefined && this.address !== undefined) {
-      if (this.#library.allowed(this.address, ids, answers)) return answers;
-      this.#slow++;
-      return undefined;
-    }
-    for (const [index, id] of ids.entries()) {
-      answers[index] = this.allows(id) ? 1 : 0;
-      if (this.isHeavy) return undefined;
-    }
-    return answers;
   }
   take(id: number): boolean {
     // llama.cpp ends the process on an end of generation that does not fit.
@@ -818,8 +675,7 @@ function ratiosOf(listed: readonly number[] | undefined): readonly { readonly id
 }
 
 function samplerOf(sampler: Sampler): SamplerHandle {
-  if (!(sampler instanceof QuickSampler) && !(sampler instanceof ThreadSampler))
-    throw new Error('the sampler belongs to another model');
+  if (!(sampler instanceof SamplerHandle)) throw new Error('the sampler belongs to another model');
   return sampler;
 }
 

@@ -24,12 +24,11 @@ export class DecodeBatchTuner {
   }
 
   /** The choice for the next step, when this many answers wait for their next token. */
-  next(waiting: number): DecodeBatch {
+  next(waiting: number): { readonly threads: number; readonly width: number } {
     const possible = this.#cells.filter(({ width }) => width <= waiting);
     const best = bestOf(possible);
     this.#trying = this.#mayTry() ? trialOf(possible, best, this.#steps) : undefined;
-    const { threads, width, stepMs } = this.#trying ?? best;
-    return { threads, width, stepMs };
+    return this.#trying ?? best;
   }
 
   /** Records the step that `next` was asked for, if nothing else disturbed it. */
@@ -51,13 +50,6 @@ export class DecodeBatchTuner {
   }
 }
 
-export interface DecodeBatch {
-  readonly threads: number;
-  readonly width: number;
-  /** How long it will take; infinite where nothing is known. */
-  readonly stepMs: number;
-}
-
 /** One way of making a step, and how long it took recently. */
 class Cell {
   readonly threads: number;
@@ -75,10 +67,6 @@ class Cell {
   /** Per token of one answer; the least of the last few, since a busy machine only ever makes a step longer. */
   get tokenMs(): number {
     return this.#tokenMs;
-  }
-
-  get stepMs(): number {
-    return this.#tokenMs * this.width;
   }
 
   see(elapsedMs: number, step: number): void {
@@ -129,6 +117,6 @@ const trialShare = 0.03;
 const creditMsMax = 100;
 /** A way seen this often is known; this many of its latest times count. */
 const enough = 3;
-const clearly = 0.9;
+const clearly = 0.95;
 const hopeless = 1.5;
 const hopelessEvery = 2048;
