@@ -57,8 +57,7 @@ export class BudgetTotals {
           .selectFrom('budget_balance')
           .select(['id', 'amount', 'spent_before', 'available', leasedOfBalance()])
           .where('id', '>', after)
-          .orderBy('id')
-          .limit(pageRows),
+          .orderBy('id'),
       keyOf: ({ id }) => id,
     });
     for await (const rows of pages)

@@ -102,8 +102,7 @@ async function compareReturns(db: Kysely<Database>, report: Report): Promise<voi
           moved(undone, ':rest').as('restored'),
         ])
         .orderBy('provider')
-        .orderBy('id')
-        .limit(pageRows),
+        .orderBy('id'),
     keyOf: ({ provider, id }) => ({ provider, id }),
   });
   for await (const rows of pages)
@@ -200,8 +199,7 @@ async function comparePromotions(db: Kysely<Database>, report: Report): Promise<
   const pages = pagesByKey({
     first: new Uint8Array(0),
     size: pageRows,
-    read: (after) =>
-      db.selectFrom('promotion').selectAll().where('transfer_id', '>', after).orderBy('transfer_id').limit(pageRows),
+    read: (after) => db.selectFrom('promotion').selectAll().where('transfer_id', '>', after).orderBy('transfer_id'),
     keyOf: ({ transfer_id: id }) => Uint8Array.from(id),
   });
   for await (const rows of pages)

@@ -129,13 +129,7 @@ async function compareDays(db: Db, options: RollUpOptions, report: Report): Prom
   const pages = pagesByKey({
     first: '',
     size: accountsAtOnce,
-    read: (after) =>
-      db
-        .selectFrom('usage_days')
-        .selectAll()
-        .where('account_id', '>', after)
-        .orderBy('account_id')
-        .limit(accountsAtOnce),
+    read: (after) => db.selectFrom('usage_days').selectAll().where('account_id', '>', after).orderBy('account_id'),
     keyOf: ({ account_id: id }) => id,
   });
   for await (const accounts of pages)

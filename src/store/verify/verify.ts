@@ -72,8 +72,7 @@ async function sumTransfers(db: Kysely<Database>): Promise<{ net: Map<string, bi
         .selectFrom('transfer')
         .select(['id', 'debit_account', 'credit_account', 'amount'])
         .where('id', '>', after)
-        .orderBy('id')
-        .limit(pageRows),
+        .orderBy('id'),
     keyOf: ({ id }) => Uint8Array.from(id),
   });
   for await (const rows of pages) {
@@ -135,8 +134,7 @@ async function sumUsage(
           'cache_read_price',
         ])
         .where('request_id', '>', after)
-        .orderBy('request_id')
-        .limit(pageRows),
+        .orderBy('request_id'),
     keyOf: ({ request_id: id }) => Uint8Array.from(id),
   });
   for await (const rows of pages) {
@@ -163,7 +161,7 @@ async function addPruned(
   let count = 0n;
   const pages = pagesByKey({
     ...byBytes,
-    read: (after) => db.selectFrom('pruned_usage').selectAll().where('id', '>', after).orderBy('id').limit(pageRows),
+    read: (after) => db.selectFrom('pruned_usage').selectAll().where('id', '>', after).orderBy('id'),
     keyOf: ({ id }) => Uint8Array.from(id),
   });
   for await (const rows of pages)
@@ -268,8 +266,7 @@ async function compareBalances(
         .selectFrom('account')
         .select(['id', 'kind', 'available', 'credit_limit', leased()])
         .where('id', '>', after)
-        .orderBy('id')
-        .limit(pageRows),
+        .orderBy('id'),
     keyOf: ({ id }) => id,
   });
   for await (const rows of pages) {
