@@ -1,11 +1,14 @@
-// Compiles the library of our own that is no JavaScript: `thread-pool.c`, which keeps llama.cpp's threads between steps. It takes a
-// tenth of a second and a C compiler; where there is none the program works without it, and `tokenhouse doctor` says so.
+// Compiles the library of our own that is no JavaScript: `thread-pool.c`, which keeps llama.cpp's threads between steps, and `choice.c`,
+// which makes short steps and chooses tokens. It takes a tenth of a second and a C compiler; where there is none the program works
+// without it, and `tokenhouse doctor` says so.
 import { spawnSync } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
 import { root } from './basics.mjs';
 
-const source = path.join(root, 'src', 'inference', 'engines', 'llama', 'thread-pool.c');
+const sources = ['thread-pool.c', 'choice.c'].map((name) =>
+  path.join(root, 'src', 'inference', 'engines', 'llama', name),
+);
 const platform = 'linux';
 
 /** Processors that it is compiled for, with the names of their compilers where another processor compiles. */
@@ -33,7 +36,7 @@ export function buildThreadPools(folder, platforms) {
 /** Why it could not be done. Another process may load the file meanwhile, so it is replaced as a whole. */
 function compile(folder, cpu, compiler) {
   const made = path.join(folder, `${nameFor(cpu)}.${process.pid}`);
-  const options = ['-O2', '-shared', '-fPIC', '-s', '-o', made, source];
+  const options = ['-O2', '-shared', '-fPIC', '-s', '-o', made, ...sources];
   const { error, status, stderr } = spawnSync(compiler, options, {
     encoding: 'utf8',
     stdio: ['ignore', 'ignore', 'pipe'],

@@ -32,13 +32,17 @@ export async function openModel(options: OpenOptions): Promise<LlamaModel> {
     flashAttention: 'auto',
   });
   const addon = addonOf({ llama, model, context });
+  const chooser = chooserOf(addon.context);
   // Each object reserves one sequence id; its finaliser gives the id back, so they must stay referenced.
   const sequences: LlamaContextSequence[] = Array.from({ length: slots }, () => context.getSequence());
   const ids = sequences.map((sequence) => (sequence as unknown as { readonly _sequenceId: number })._sequenceId);
   const tokenizer: unknown = model.fileInfo.metadata.tokenizer;
   const template = isRecord(tokenizer) ? tokenizer['chat_template'] : undefined;
   const bytesOf = byteReader(addon.model, addon.model.getVocabularyType() === bytePairVocabulary);
+  // What a GPU's driver throws would end the process.
+  const here = options.gpu === false ? chooser : undefined;
   let threadsNow: number | undefined;
+  let batchLength = 0;
 
   return {
     facts: {
@@ -60,19 +64,27 @@ export async function openModel(options: OpenOptions): Promise<LlamaModel> {
     tokenBytes: (id) => bytesOf(id),
     tokenTraits: (id) => traitsOf(addon.model.getTokenAttributes(id)),
     isEndOfGeneration: (id) => addon.model.isEogToken(id),
-    ...choicesOf(addon, vocabularySizeOf(tokenizer), bytesOf),
+    ...choicesOf(addon, chooser, vocabularySizeOf(tokenizer), bytesOf),
     createLogprobs: (top) => new LogprobsHandle(top, () => new addon.Sampler(addon.model)),
-    beginBatch: (tokens) => addon.context.initBatch(tokens),
+    beginBatch: (tokens) => {
+      addon.context.initBatch(tokens);
+      batchLength = 0;
+    },
     addToBatch: (slot, position, tokens, sampled) => {
+      batchLength += tokens.length;
       const last = sampled ? Uint32Array.of(tokens.length - 1) : noTokens;
       return addon.context.addToBatch(ids[slot] ?? -1, position, tokens, last)[0];
     },
-    addScoredToBatch: (slot, position, tokens) => [
-      ...addon.context.addToBatch(ids[slot] ?? -1, position, tokens, Uint32Array.from(tokens.keys())),
-    ],
-    decode: (threads) => {
+    addScoredToBatch: (slot, position, tokens) => {
+      batchLength += tokens.length;
+      return [...addon.context.addToBatch(ids[slot] ?? -1, position, tokens, Uint32Array.from(tokens.keys()))];
+    },
+    decode: (threads, hereMs = 0) => {
       if (threads !== threadsNow) addon.context.setThreads(threads);
       threadsNow = threads;
+      const outcome = hereMs > 0 ? here?.library.decode(here.context, batchLength, hereMs) : undefined;
+      if (outcome === 0) return undefined;
+      // Also what cannot be computed is left to the addon, which says why.
       return addon.context.decodeBatch();
     },
     settle: async (logits, logprobs) => logprobsHandleOf(logprobs).settle(addon.context, logits),
@@ -94,8 +106,22 @@ export async function openModel(options: OpenOptions): Promise<LlamaModel> {
   };
 }
 
+/** Our own library, and the context as it knows it. */
+interface Chooser {
+  readonly library: Library;
+  readonly context: object;
+}
+
+function chooserOf(context: AddonContext): Chooser | undefined {
+  const library = ownLibrary();
+  if (library === undefined) return undefined;
+  context.setThreads(threadsAtFirst);
+  return { library, context: library.context() };
+}
+
 function choicesOf(
   addon: Addon,
+  chooser: Chooser | undefined,
   size: number,
   bytesOf: (id: number) => readonly number[],
 ): Pick<LlamaModel, 'createSampler' | 'createGrammar'> {
@@ -103,13 +129,19 @@ function choicesOf(
   const order = (): TokenOrder =>
     (made ??= new TokenOrder({ size, bytesOf, isEnd: (id) => addon.model.isEogToken(id) }));
   return {
-    createSampler: () => new SamplerHandle(() => new addon.Sampler(addon.model), order),
+    createSampler: () => {
+      const onThreads = (): ThreadSampler => new ThreadSampler(() => new addon.Sampler(addon.model), order);
+      return chooser === undefined ? onThreads() : new QuickSampler(chooser, onThreads, order);
+    },
     createGrammar: (gbnf) => {
       const compiled = new addon.Grammar(gbnf, { addonExports: addon.exports, rootRuleName: 'root' });
       // With the first grammar, before an answer has begun.
       order();
       return {
-        begin: () => new GrammarStateHandle(new addon.GrammarState(addon.model, compiled), addon.Sampler),
+        begin: () => {
+          const state = new addon.GrammarState(addon.model, compiled);
+          return new GrammarStateHandle(state, addon.Sampler, chooser?.library);
+        },
       };
     },
   };
@@ -140,7 +172,7 @@ async function sample(
 
 /** Loads the native library. Rejects, or ends the process, where the library cannot run. */
 export async function openEngine({ gpu, threadsMax }: EngineChoice): Promise<Llama> {
-  keepThreads();
+  ownLibrary();
   // Only the engine child pays for this import, and the service runs without the package.
   const { getLlama, Llama, LlamaLogLevel } = await import('node-llama-cpp');
   const quiet = {
@@ -168,27 +200,39 @@ export async function openEngine({ gpu, threadsMax }: EngineChoice): Promise<Lla
 /** Of a new context, which gets its pool when its number of threads changes, as it does before its first step with several. */
 export const threadsAtFirst = 1;
 
-let isKeeping: boolean | undefined;
+let loaded: { readonly library: Library | undefined } | undefined;
 
 /**
  * Whether llama.cpp keeps its threads between two steps: `thread-pool.c` sees to it, and must be loaded before llama.cpp. Without it
  * (another system than Linux, no compiler when the program was built) a step with several threads starts and joins them.
  */
-export function keepThreads(): boolean {
-  isKeeping ??= loadThreadPool();
-  return isKeeping;
+export const keepThreads = (): boolean => ownLibrary() !== undefined;
+
+/** What `choice.c` offers. Contexts, grammars and samplers are addresses. */
+interface Library {
+  context(): object;
+  grammar(): object;
+  decode(context: object, tokens: number, msMax: number): number;
+  sampler(): object;
+  configure(sampler: object, numbers: Float64Array, biasIds: Uint32Array, biasValues: Float32Array): void;
+  sample(context: object, logits: number, sampler: object): number;
+  sampleAmong(context: object, logits: number, sampler: object, ids: Uint32Array): number;
+  sampleAllowed(context: object, logits: number, sampler: object, grammar: object): number;
+  allowed(grammar: object, ids: Uint32Array, answers: Uint8Array): boolean;
 }
 
-function loadThreadPool(): boolean {
+function ownLibrary(): Library | undefined {
+  loaded ??= { library: loadLibrary() };
+  return loaded.library;
+}
+
+function loadLibrary(): Library | undefined {
+  const module = { exports: {} };
   try {
-    process.dlopen(
-      { exports: {} },
-      fileURLToPath(threadPoolUrl()),
-      constants.dlopen.RTLD_NOW | constants.dlopen.RTLD_GLOBAL,
-    );
-    return true;
+    process.dlopen(module, fileURLToPath(threadPoolUrl()), constants.dlopen.RTLD_NOW | constants.dlopen.RTLD_GLOBAL);
+    return module.exports as Library;
   } catch {
-    return false;
+    return undefined;
   }
 }
 
@@ -288,7 +332,11 @@ export interface LlamaModel {
   addToBatch(slot: number, position: number, tokens: Uint32Array, sampled: boolean): number | undefined;
   /** The same with logits after each token. They take 4 bytes per token of the vocabulary. */
   addScoredToBatch(slot: number, position: number, tokens: Uint32Array): readonly number[];
-  decode(threads: number): Promise<void>;
+  /**
+   * On another thread. With `hereMs` it is tried in this one first, where that is possible, and given up after so many milliseconds; when
+   * it succeeds it is over as the call returns, and there is no promise.
+   */
+  decode(threads: number, hereMs?: number): Promise<void> | undefined;
   /** Must be called before `logprobs` when nothing of the batch was sampled. */
   settle(logits: number, logprobs: Logprobs): Promise<void>;
   /** A token for each answer in the batch, -1 where none fits. Runs on the thread pool, on several cores. */
@@ -334,6 +382,8 @@ export interface Grammar {
 export interface GrammarState {
   /** Whether the token may come next; the end of a generation may come when the text is complete. */
   allows(id: number): boolean;
+  /** 1 in the place of each token that may come next, else 0; `undefined`: it takes too long. */
+  allowsEach(ids: Uint32Array): ArrayLike<number> | undefined;
   /** Takes a token that was not sampled; `false`: it does not fit, and the state is unusable from now on. */
   take(id: number): boolean;
 }
@@ -467,12 +517,82 @@ export function checked<Addon extends object>(object: object, methods: readonly 
 const otherVersion = (name: string): Error =>
   new Error(`node-llama-cpp has no ${name}: this engine needs the version that package.json pins`);
 
+/** One of this file's, since it needs the addon's context. */
+interface SamplerHandle extends Sampler {
+  /** Rejects where no token fits. */
+  sample(context: AddonContext, logits: number): Promise<number>;
+}
+
 /**
- * Without a grammar one of the addon's samplers. With one, up to three, because holding a vocabulary of 49,000 tokens to a grammar takes
- * 6 ms, and asking about one token 2 µs: what would be chosen freely, if it may come; else a choice among the tokens that may, where
- * they are few; else the addon's own choice. Each is as likely as if all others had been left out before.
+ * Chooses in this thread, by our own library. Under a grammar there are up to four attempts, because holding a vocabulary of 49,000 tokens
+ * to it takes 6 ms: what would be chosen freely, if it may come; else a choice among all tokens that may, where they are few; else among
+ * the likeliest thousand, in the middle of texts in which nearly everything may come; else among the whole vocabulary. Each is as likely
+ * as if all others had been left out before.
  */
-class SamplerHandle implements Sampler {
+class QuickSampler implements SamplerHandle {
+  readonly #chooser: Chooser;
+  readonly #sampler: object;
+  readonly #onThreads: () => ThreadSampler;
+  readonly #order: () => TokenOrder;
+  #config: SamplerConfig | undefined;
+  /** For what this one does not know: penalties, and grammars that take long. */
+  #other: ThreadSampler | undefined;
+  #otherConfig: SamplerConfig | undefined;
+
+  constructor(chooser: Chooser, onThreads: () => ThreadSampler, order: () => TokenOrder) {
+    this.#chooser = chooser;
+    this.#sampler = chooser.library.sampler();
+    this.#onThreads = onThreads;
+    this.#order = order;
+  }
+
+  configure(config: SamplerConfig): void {
+    this.#config = config;
+    if (config.repeatPenaltyTokens !== undefined) return void this.#configuredOther(config);
+    const { temperature, topK, topP, minP, seed, tokenBiasKeys = noTokens, tokenBiasValues = noBiases } = config;
+    const numbers = Float64Array.of(temperature, topK, topP, minP, seed);
+    this.#chooser.library.configure(this.#sampler, numbers, tokenBiasKeys, tokenBiasValues);
+  }
+
+  async sample(addon: AddonContext, logits: number): Promise<number> {
+    if (this.#config === undefined) throw new Error('the sampler has no settings');
+    const { grammar, repeatPenaltyTokens } = this.#config;
+    if (repeatPenaltyTokens !== undefined) return await this.#configuredOther(this.#config).sample(addon, logits);
+    const { library, context } = this.#chooser;
+    if (grammar === undefined) return library.sample(context, logits, this.#sampler);
+    const state = grammarHandleOf(grammar);
+    if (!state.isHeavy && state.address !== undefined) {
+      const id = library.sample(context, logits, this.#sampler);
+      if (id >= 0 && state.take(id)) return id;
+      const allowed = this.#order().allowed((ids) => state.allowsEach(ids));
+      const other =
+        allowed !== undefined && allowed.length <= fewMax
+          ? library.sampleAmong(context, logits, this.#sampler, Uint32Array.from(allowed))
+          : state.isHeavy
+            ? -1
+            : library.sampleAllowed(context, logits, this.#sampler, state.address);
+      if (other >= 0 && state.take(other)) return other;
+    }
+    return await this.#configuredOther(this.#config).sampleStrictly(addon, logits);
+  }
+
+  #configuredOther(config: SamplerConfig): ThreadSampler {
+    this.#other ??= this.#onThreads();
+    if (this.#otherConfig !== config) this.#other.configure(config);
+    this.#otherConfig = config;
+    return this.#other;
+  }
+
+  dispose(): void {
+    this.#other?.dispose();
+  }
+}
+
+/**
+ * Chooses on the addon's threads. Without a grammar one of the addon's samplers. With one, up to three: what would be chosen freely, if it
+ * may come; else a choice among the tokens that may, where they are few; else the addon's own choice.
+ */
+class ThreadSampler implements SamplerHandle {
   readonly #create: () => AddonSampler;
   readonly #order: () => TokenOrder;
   readonly #free: AddonSampler;
@@ -494,7 +614,6 @@ class SamplerHandle implements Sampler {
     this.#free.applyConfig(free);
   }
 
-  /** Rejects where no token fits. */
   async sample(context: AddonContext, logits: number): Promise<number> {
     if (this.#config === undefined) throw new Error('the sampler has no settings');
     const { grammar, ...config } = this.#config;
@@ -506,6 +625,14 @@ class SamplerHandle implements Sampler {
       const other = await this.#oneOfFew(context, logits, config, state);
       if (other !== undefined && state.take(other)) return other;
     }
+    return await this.sampleStrictly(context, logits);
+  }
+
+  /** Holds the whole vocabulary to the grammar. */
+  async sampleStrictly(context: AddonContext, logits: number): Promise<number> {
+    if (this.#config?.grammar === undefined) throw new Error('the sampler has no grammar');
+    const { grammar, ...config } = this.#config;
+    const state = grammarHandleOf(grammar);
     this.#strict ??= this.#create();
     if (this.#strictConfig !== this.#config)
       this.#strict.applyConfig({ ...config, grammarEvaluationState: state.addon });
@@ -520,7 +647,7 @@ class SamplerHandle implements Sampler {
     config: Omit<SamplerConfig, 'grammar'>,
     state: GrammarStateHandle,
   ): Promise<number | undefined> {
-    const allowed = this.#order().allowed((id) => state.isHeavy || state.allows(id));
+    const allowed = this.#order().allowed((ids) => state.allowsEach(ids));
     if (allowed === undefined || state.isHeavy || allowed.length > fewMax) return undefined;
     if (allowed.length <= 1) return allowed[0];
     // A bias that lifts them above all others leaves the differences among them. What is banned stays so.
@@ -550,12 +677,18 @@ const noBiases = new Float32Array(0);
 
 class GrammarStateHandle implements GrammarState {
   readonly addon: AddonGrammarState;
+  /** As our own library knows it; it ends with the addon's object. */
+  readonly address: object | undefined;
   readonly #sampler: AddonSamplerClass;
+  readonly #library: Library | undefined;
   /** The latest questions that took long, one after the other: a single one may have waited for a processor. */
   #slow = 0;
-  constructor(addon: AddonGrammarState, sampler: AddonSamplerClass) {
+  /** `addon`: the latest one that was made. */
+  constructor(addon: AddonGrammarState, sampler: AddonSamplerClass, library: Library | undefined) {
     this.addon = addon;
     this.#sampler = sampler;
+    this.#library = library;
+    this.address = library?.grammar();
   }
   /**
    * Where a grammar branches without end its state doubles with every character, and nothing can interrupt llama.cpp: then it is left to
@@ -566,6 +699,19 @@ class GrammarStateHandle implements GrammarState {
   }
   allows(id: number): boolean {
     return this.#watched(() => this.#sampler.canBeNextTokenForGrammarEvaluationState(this.addon, id));
+  }
+  allowsEach(ids: Uint32Array): ArrayLike<number> | undefined {
+    const answers = new Uint8Array(ids.length);
+    if (this.#library !== undefined && this.address !== undefined) {
+      if (this.#library.allowed(this.address, ids, answers)) return answers;
+      this.#slow++;
+      return undefined;
+    }
+    for (const [index, id] of ids.entries()) {
+      answers[index] = this.allows(id) ? 1 : 0;
+      if (this.isHeavy) return undefined;
+    }
+    return answers;
   }
   take(id: number): boolean {
     // llama.cpp ends the process on an end of generation that does not fit.
@@ -675,7 +821,8 @@ function ratiosOf(listed: readonly number[] | undefined): readonly { readonly id
 }
 
 function samplerOf(sampler: Sampler): SamplerHandle {
-  if (!(sampler instanceof SamplerHandle)) throw new Error('the sampler belongs to another model');
+  if (!(sampler instanceof QuickSampler) && !(sampler instanceof ThreadSampler))
+    throw new Error('the sampler belongs to another model');
   return sampler;
 }
 

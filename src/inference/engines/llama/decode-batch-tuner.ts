@@ -24,11 +24,12 @@ export class DecodeBatchTuner {
   }
 
   /** The choice for the next step, when this many answers wait for their next token. */
-  next(waiting: number): { readonly threads: number; readonly width: number } {
+  next(waiting: number): DecodeBatch {
     const possible = this.#cells.filter(({ width }) => width <= waiting);
     const best = bestOf(possible);
     this.#trying = this.#mayTry() ? trialOf(possible, best, this.#steps) : undefined;
-    return this.#trying ?? best;
+    const { threads, width, stepMs } = this.#trying ?? best;
+    return { threads, width, stepMs };
   }
 
   /** Records the step that `next` was asked for, if nothing else disturbed it. */
@@ -50,6 +51,13 @@ export class DecodeBatchTuner {
   }
 }
 
+export interface DecodeBatch {
+  readonly threads: number;
+  readonly width: number;
+  /** How long it will take; infinite where nothing is known. */
+  readonly stepMs: number;
+}
+
 /** One way of making a step, and how long it took recently. */
 class Cell {
   readonly threads: number;
@@ -67,6 +75,10 @@ class Cell {
   /** Per token of one answer; the least of the last few, since a busy machine only ever makes a step longer. */
   get tokenMs(): number {
     return this.#tokenMs;
+  }
+
+  get stepMs(): number {
+    return this.#tokenMs * this.width;
   }
 
   see(elapsedMs: number, step: number): void {
@@ -117,6 +129,6 @@ const trialShare = 0.03;
 const creditMsMax = 100;
 /** A way seen this often is known; this many of its latest times count. */
 const enough = 3;
-const clearly = 0.95;
+const clearly = 0.9;
 const hopeless = 1.5;
 const hopelessEvery = 2048;

@@ -25,7 +25,7 @@ export interface DeliveryOptions {
 /**
  * - `new`: nothing has left.
  * - `started`: `start` has left, and the first token will leave at once.
- * - `flowing`: what comes leaves together, every 10 ms.
+ * - `flowing`: what comes leaves together, every 10 ms at most.
  * - `closed`: nothing more leaves.
  */
 type State = 'new' | 'started' | 'flowing' | 'closed';
@@ -47,6 +47,7 @@ export class Delivery {
   #completionTokens = 0;
   #unsentTokens = 0;
   #unreadTokens = 0;
+  #sentAtMs = 0;
   /** A flush that is to come. */
   #timer: NodeJS.Timeout | undefined;
 
@@ -117,7 +118,9 @@ export class Delivery {
     this.#unsentTokens++;
     this.#unreadTokens++;
     const direction = reply.token(token);
-    if (this.#state === 'started') this.#flush(false);
+    // In the middle of a brief step no timer fires, so what was due leaves before it.
+    const isDue = performance.now() - this.#sentAtMs >= coalesceMs;
+    if (this.#state === 'started' || (this.#state === 'flowing' && isDue)) this.#flush(false);
     else if (this.#state === 'flowing') this.#timer ??= setTimeout(() => this.#flush(false), coalesceMs);
     return direction;
   }
@@ -158,6 +161,7 @@ export class Delivery {
   #flush(last: boolean): void {
     clearTimeout(this.#timer);
     this.#timer = undefined;
+    this.#sentAtMs = performance.now();
     if (this.#state === 'started') this.#state = 'flowing';
     const events: GenerationEvent[] = this.#prompts;
     this.#prompts = [];

@@ -123,6 +123,9 @@ export class Loop {
   #letters: Letters | undefined;
   #steps = 0;
   #failures = 0;
+  #letInAtMs = 0;
+  /** Until then no step is made in this thread. */
+  #hereAgainMs = 0;
   #closed = false;
   #wake: (() => void) | undefined;
   readonly #ended: Promise<void>;
@@ -196,17 +199,22 @@ export class Loop {
     while (!this.#closed) {
       for (const slot of this.#slots) if (slot.run?.cancelled === true) this.#end(slot, { type: 'cancelled' });
       this.#fillSlots();
-      const { items: plan, threads } = this.#plan();
-      if (plan.length > 0) await this.#step(plan, threads);
+      const plan = this.#plan();
+      const isStep = plan.items.length > 0;
+      if (isStep) await this.#step(plan);
       else if (this.#notifyReaders()) this.#endReported();
       else if (this.#backgroundTasks.size > 0) this.#runBackgroundTask();
       else {
         await new Promise<void>((resolve) => (this.#wake = resolve));
         continue;
       }
-      // Lets messages in: a step of a tiny model may end without ever waiting for I/O.
+      // Lets messages in: a step of a tiny model may end without ever waiting for I/O, and a brief one does.
       this.#steps++;
-      if (plan.length === 0 || this.#steps % 8 === 0) await nextTurn();
+      const now = performance.now();
+      if (!isStep || this.#steps % 8 === 0 || now - this.#letInAtMs >= letInEveryMs) {
+        await nextTurn();
+        this.#letInAtMs = now;
+      }
     }
     for (const slot of this.#slots) if (slot.run !== undefined) this.#end(slot, { type: 'cancelled' });
     for (const job of this.#queue.splice(0)) job.reader.ended({ type: 'cancelled' });
@@ -226,19 +234,18 @@ export class Loop {
    * Answers first, one token each; then prompts, as many tokens as a chunk has, longest-waiting first. With answers only, the
    * number that is fastest together, longest-waiting first.
    */
-  #plan(): { readonly items: readonly PlannedItem[]; readonly threads: number } {
+  #plan(): Plan {
     const waiting = this.#slots
       .flatMap((slot) => (slot.run?.job.reader.takesMore === true ? [{ slot, run: slot.run }] : []))
       .sort((a, b) => a.slot.lastStep - b.slot.lastStep);
     const writing = waiting.filter(({ run }) => run.next !== undefined).map((place) => ({ ...place, tokens: 1 }));
     if (writing.length === waiting.length) {
-      if (writing.length === 0) return { items: [], threads: 1 };
-      const { width, threads } = this.#decodeTuner.next(writing.length);
-      return { items: writing.slice(0, width), threads };
+      if (writing.length === 0) return { items: [], threads: 1, isBrief: false };
+      const { width, threads, stepMs } = this.#decodeTuner.next(writing.length);
+      return { items: writing.slice(0, width), threads, isBrief: stepMs < briefMs };
     }
-    const { tokens: chunkTokens, threads } = this.#promptTuner.next(
-      writing.length > 0 || this.#backgroundTasks.size > 0,
-    );
+    const batch = this.#promptTuner.next(writing.length > 0 || this.#backgroundTasks.size > 0);
+    const { tokens: chunkTokens, threads } = batch;
     const items = [...writing];
     let room = Math.min(chunkTokens, this.#model.facts.batchTokens - items.length);
     for (const { slot, run } of waiting) {
@@ -248,7 +255,8 @@ export class Loop {
       items.push({ slot, run, tokens });
       room -= tokens;
     }
-    return { items, threads };
+    const total = items.reduce((sum, { tokens }) => sum + tokens, 0);
+    return { items, threads, isBrief: total * batch.tokenMs < briefMs };
   }
 
   /** First come, first served inside an account; a job takes the free slot that holds most of its prompt. */
@@ -323,7 +331,7 @@ export class Loop {
     if (job.maxTokens <= 0 && job.scoresPrompt !== true) this.#end(slot, { type: 'length', cause: 'max-tokens' });
   }
 
-  async #step(plan: readonly PlannedItem[], threads: number): Promise<void> {
+  async #step({ items: plan, threads, isBrief }: Plan): Promise<void> {
     const started = performance.now();
     const sampled: SampledPlace[] = [];
     const scored: ScoredPlace[] = [];
@@ -349,14 +357,22 @@ export class Loop {
         for (const id of ids) slot.tokens.push(id);
         slot.lastStep = this.#steps;
       }
-      const decoding = this.#model.decode(threads);
       let disturbed = false;
-      try {
+      if (isBrief && started >= this.#hereAgainMs) {
         this.#notifyReaders();
         disturbed = this.#runBackgroundTask();
-      } finally {
-        // Even when something fails: the context must not be touched while it decodes.
-        await decoding;
+        const elsewhere = this.#model.decode(threads, briefMsMax);
+        if (elsewhere !== undefined) this.#hereAgainMs = performance.now() + elsewhereMs;
+        await elsewhere;
+      } else {
+        const decoding = this.#model.decode(threads);
+        try {
+          this.#notifyReaders();
+          disturbed = this.#runBackgroundTask();
+        } finally {
+          // Even when something fails: the context must not be touched while it decodes.
+          await decoding;
+        }
       }
       const elapsedMs = performance.now() - started;
       if (!disturbed) {
@@ -573,6 +589,21 @@ export class Loop {
 }
 
 const failuresMax = 3;
+/**
+ * Shorter steps are made in this thread: another one takes 0.2 ms to begin and to be heard of, and several where the machine is busy. When a
+ * step follows one of another thread, the scheduler may have both of its threads on one core, for up to 300 ms: so short prompts are
+ * read in the thread that writes. Messages wait for such steps, so longer ones are not made here.
+ */
+const briefMs = 75;
+/**
+ * One that was expected to be as short is given up after this long and made again by another thread: where others want the processors,
+ * llama.cpp's threads wait for each other for up to seconds (measured: 2 s instead of 4 ms with eight other processes on two cores), and
+ * a child that hears nothing for 4 s is killed (`child-process.ts`). Then this thread makes none for a while.
+ */
+const briefMsMax = 150;
+const elsewhereMs = 3000;
+/** So long messages may wait while brief steps follow each other. */
+const letInEveryMs = 5;
 /** Computing a token's probability costs 3 ms at 49,000 tokens of vocabulary, and others wait meanwhile. */
 const scoredTokensMax = 16;
 const constraintMsMax = 2000;
@@ -623,6 +654,13 @@ interface ScoredPlace {
   readonly run: Run;
   readonly position: number;
   readonly logits: readonly number[];
+}
+
+interface Plan {
+  readonly items: readonly PlannedItem[];
+  readonly threads: number;
+  /** It is over before waking another thread for it would pay. */
+  readonly isBrief: boolean;
 }
 
 interface PlannedItem {

@@ -27,11 +27,12 @@ export class PromptBatchTuner {
   }
 
   /** The choice for the next step that reads prompts. */
-  next(othersWait: boolean): { readonly threads: number; readonly tokens: number } {
+  next(othersWait: boolean): PromptBatch {
     const candidate = this.#candidates[this.#chosen()];
     const tokenMs = candidate?.tokenMs;
     const fitting = tokenMs === undefined ? firstTokens : sizeUpTo((othersWait ? stepMs : stepMsAlone) / tokenMs);
-    return { threads: candidate?.threads ?? 1, tokens: Math.min(this.#tokensMax, Math.max(leastTokens, fitting)) };
+    const tokens = Math.min(this.#tokensMax, Math.max(leastTokens, fitting));
+    return { threads: candidate?.threads ?? 1, tokens, tokenMs: tokenMs ?? Infinity };
   }
 
   /** Records a step; one of a few tokens is ignored. */
@@ -74,6 +75,13 @@ export class PromptBatchTuner {
 function sizeUpTo(tokens: number): number {
   const half = 2 ** Math.floor(Math.log2(tokens));
   return tokens >= half * 1.5 ? half * 1.5 : half;
+}
+
+export interface PromptBatch {
+  readonly threads: number;
+  readonly tokens: number;
+  /** How long each takes; infinite where nothing is known. */
+  readonly tokenMs: number;
 }
 
 interface Candidate {

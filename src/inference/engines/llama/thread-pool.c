@@ -7,23 +7,11 @@
  * on to llama.cpp from here. All other symbols are looked up when they are needed, so nothing of llama.cpp or Node is compiled in.
  * Linux alone: other systems bind a call to the library that it was linked with.
  */
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <link.h>
+#include "choice.h"
+#include "llama-library.h"
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
-/* Since glibc 2.34 these have a newer version as well, which a build on a new system would ask for in vain on an old one. */
-#if defined(__x86_64__) && defined(__GLIBC__)
-__asm__(".symver dlopen, dlopen@GLIBC_2.2.5");
-__asm__(".symver dlsym, dlsym@GLIBC_2.2.5");
-#elif defined(__aarch64__) && defined(__GLIBC__)
-__asm__(".symver dlopen, dlopen@GLIBC_2.17");
-__asm__(".symver dlsym, dlsym@GLIBC_2.17");
-#endif
 
 enum { threads_max = 512 /* GGML_MAX_N_THREADS */, device_type_cpu = 0 /* GGML_BACKEND_DEVICE_TYPE_CPU */ };
 
@@ -58,21 +46,8 @@ struct pool {
 static struct pool *pools;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-static int note_llama(struct dl_phdr_info *info, size_t size, void *path) {
-  (void)size;
-  const char *slash = strrchr(info->dlpi_name, '/');
-  const char *name = slash == NULL ? info->dlpi_name : slash + 1;
-  if (strncmp(name, "libllama.", 9) != 0 || strlen(info->dlpi_name) >= 4096) return 0;
-  strcpy(path, info->dlpi_name);
-  return 1;
-}
-
 static void find_functions(void) {
-  char path[4096] = "";
-  dl_iterate_phdr(note_llama, path);
-  void *library = path[0] == 0 ? NULL : dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
-  /* The addon is linked with it, so it is there. */
-  if (library == NULL) abort();
+  void *library = llama_library();
   llama.set_n_threads = dlsym(library, "llama_set_n_threads");
   llama.free = dlsym(library, "llama_free");
   llama.attach = dlsym(library, "llama_attach_threadpool");
@@ -104,7 +79,8 @@ static void *pool_of(void *context, int32_t threads) {
   struct params params;
   memset(&params, 0, sizeof params);
   llama.init_params(&params, threads);
-  params.poll = 0;
+  /* They wait for the next step for some milliseconds before they sleep: waking them takes as long as a tenth of a short step. */
+  params.poll = 1;
   added->pool = llama.new_pool(&params);
   if (added->pool == NULL) {
     free(added);
@@ -147,6 +123,7 @@ void llama_free(void *context) {
     }
   }
   pthread_mutex_unlock(&lock);
+  forget_context(context);
   llama.free(context);
   while (own != NULL) {
     struct pool *next = own->next;
@@ -154,10 +131,4 @@ void llama_free(void *context) {
     free(own);
     own = next;
   }
-}
-
-/* Node loads nothing that is not an addon. */
-void *napi_register_module_v1(void *env, void *exports) {
-  (void)env;
-  return exports;
 }

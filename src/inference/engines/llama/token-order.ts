@@ -19,6 +19,7 @@ export class TokenOrder {
   readonly #texts: readonly string[];
   readonly #ids: readonly number[];
   readonly #ends: readonly number[];
+  readonly #firsts: readonly Range[];
 
   constructor({ size, bytesOf, isEnd }: Vocabulary) {
     const ids = Array.from({ length: size }, (_, id) => id);
@@ -30,43 +31,52 @@ export class TokenOrder {
       .sort((one, other) => (one.text < other.text ? -1 : one.text > other.text ? 1 : one.id - other.id));
     this.#texts = tokens.map(({ text }) => text);
     this.#ids = tokens.map(({ id }) => id);
+    this.#firsts = this.#groups(0, this.#texts.length, 0);
   }
 
-  /** `undefined`: they are too many, or finding them would take too many questions. */
-  allowed(mayCome: (id: number) => boolean): readonly number[] | undefined {
-    const found = this.#ends.filter(mayCome);
-    const walk: Walk = { mayCome, found, questions: 0 };
-    const firsts = this.#groups(0, this.#texts.length, 0);
-    const open = firsts.filter(([from, to]) => this.#begins(walk, from, to, 1));
-    if (open.length > firstBytesMax) return undefined;
-    for (const [from, to] of open) if (!this.#collect(walk, from, to, 1)) return undefined;
+  /**
+   * `mayCome` answers for each of these tokens, `undefined` where that takes too long. `undefined`: those that may come are too many, or
+   * finding them would take too many questions.
+   */
+  allowed(mayCome: (ids: Uint32Array) => ArrayLike<number> | undefined): readonly number[] | undefined {
+    const ends = mayCome(Uint32Array.from(this.#ends));
+    if (ends === undefined) return undefined;
+    const found = this.#ends.filter((_, index) => ends[index] !== 0);
+    let ranges = this.#firsts;
+    let questions = 0;
+    // The tokens of a round have the same number of bytes, and are asked about together.
+    for (let length = 1; ranges.length > 0; length++) {
+      const asked: number[] = [];
+      const wholes = ranges.map(([from, to]) => {
+        let end = from;
+        for (; end < to && this.#texts[end]!.length === length; end++) asked.push(this.#ids[end]!);
+        return end;
+      });
+      questions += asked.length;
+      if (questions > questionsMax) return undefined;
+      const answers = mayCome(Uint32Array.from(asked));
+      if (answers === undefined) return undefined;
+      let index = 0;
+      let open = 0;
+      const next: Range[] = [];
+      for (const [place, [from, to]] of ranges.entries()) {
+        const end = wholes[place]!;
+        // Not if the bytes that all of them begin with are a token that may not come.
+        const begins = end === from || answers[index] !== 0;
+        for (let at = from; at < end; at++, index++) if (answers[index] !== 0) found.push(this.#ids[at]!);
+        if (!begins) continue;
+        open++;
+        next.push(...this.#groups(end, to, length));
+      }
+      if (length === 1 && open > firstBytesMax) return undefined;
+      ranges = next;
+    }
     return found;
   }
 
-  /** Whether tokens from `from` to `to`, whose first `length` bytes are the same, may come: not if those bytes are a token that may not. */
-  #begins(walk: Walk, from: number, to: number, length: number): boolean {
-    if (from >= to || this.#texts[from]!.length !== length) return true;
-    walk.questions++;
-    return walk.mayCome(this.#ids[from]!);
-  }
-
-  /** Adds those that may come; false when there were too many questions. */
-  #collect(walk: Walk, from: number, to: number, length: number): boolean {
-    let next = from;
-    for (; next < to && this.#texts[next]!.length === length; next++) {
-      walk.questions++;
-      if (walk.mayCome(this.#ids[next]!)) walk.found.push(this.#ids[next]!);
-    }
-    for (const [first, end] of this.#groups(next, to, length)) {
-      if (walk.questions > questionsMax) return false;
-      if (this.#begins(walk, first, end, length + 1) && !this.#collect(walk, first, end, length + 1)) return false;
-    }
-    return true;
-  }
-
   /** Ranges with the same byte at a place. */
-  #groups(from: number, to: number, place: number): readonly (readonly [from: number, to: number])[] {
-    const groups: [number, number][] = [];
+  #groups(from: number, to: number, place: number): readonly Range[] {
+    const groups: Range[] = [];
     for (let start = from; start < to;) {
       const byte = this.#texts[start]!.charCodeAt(place);
       let [low, high] = [start + 1, to];
@@ -82,8 +92,4 @@ export class TokenOrder {
   }
 }
 
-interface Walk {
-  readonly mayCome: (id: number) => boolean;
-  readonly found: number[];
-  questions: number;
-}
+type Range = readonly [from: number, to: number];

@@ -293,7 +293,7 @@ ws ::= | "\n" " "*`,
     const state = grammar.begin();
     const counts: (number | undefined)[] = [];
     for (const character of '{\n  "né":\n "long"}') {
-      const found = order.allowed((token) => state.allows(token));
+      const found = order.allowed((ids) => state.allowsEach(ids));
       const all = Array.from({ length: size }, (_, token) => token).filter((token) => state.allows(token));
       if (found !== undefined)
         assert.deepEqual(
@@ -345,6 +345,98 @@ ws ::= | "\n" " "*`,
     const likeliest = shares.indexOf(Math.max(...shares));
     assert.deepEqual(await random.sample([{ logits, sampler: greedy }]), [tokens[likeliest]]);
     greedy.dispose();
+    random.truncate(1, 0);
+  });
+
+  test('choose among the likeliest where a grammar allows many, as if there were no others', async () => {
+    const prompt = random.tokenize('A service takes', false);
+    random.truncate(1, 0);
+    random.beginBatch(prompt.length);
+    const logits = random.addToBatch(1, 0, prompt, true) ?? -1;
+    await random.decode(1);
+    const { vocabularySize: size } = random.facts;
+    const logprobs = random.createLogprobs(size);
+    await random.settle(logits, logprobs);
+    const { top } = await random.logprobs(logits, logprobs, 0);
+    logprobs.dispose();
+    // Everything but what begins with the first bytes of the likeliest tokens.
+    const grammar = random.createGrammar('root ::= [^a-mA-M ] [^a-mA-M ]*');
+    const state = grammar.begin();
+    const may = top.filter(({ id }) => state.allows(id));
+    assert.ok(may.length > 32 && may.length < top.length - 32, `${may.length}`);
+    const whole = may.reduce((sum, { logprob }) => sum + Math.exp(logprob), 0);
+    const draws = 2000;
+    const counts = new Map<number, number>();
+    for (let seed = 0; seed < draws; seed++) {
+      const sampler = samplerWith(random, { ...neutral, seed, grammar: grammar.begin() });
+      const [token = -1] = await random.sample([{ logits, sampler }]);
+      counts.set(token, (counts.get(token) ?? 0) + 1);
+      sampler.dispose();
+    }
+    for (const token of counts.keys()) assert.ok(state.allows(token));
+    for (const { id: token, logprob } of may.slice(0, 8)) {
+      const expected = Math.exp(logprob) / whole;
+      const deviation = Math.sqrt((expected * (1 - expected)) / draws);
+      assert.ok(Math.abs((counts.get(token) ?? 0) / draws - expected) < 4 * deviation, `${token}`);
+    }
+    random.truncate(1, 0);
+  });
+
+  test('choose in this thread what the threads of the addon choose', async () => {
+    const prompt = random.tokenize('The quick brown fox', false);
+    // A penalty that changes nothing: our own library knows none.
+    const onThreads = { repeatPenalty: 1, repeatPenaltyMaxTokens: 8, repeatPenaltyTokens: new Uint32Array(0) };
+    const biases = (values: readonly number[]) => ({
+      tokenBiasKeys: Uint32Array.from(values.keys()),
+      tokenBiasValues: Float32Array.from(values),
+    });
+    const configs: readonly Partial<SamplerConfig>[] = [
+      { temperature: 0 },
+      { temperature: 0, topK: 1 },
+      { temperature: 1, topK: 1 },
+      {},
+      { topK: 5 },
+      { topK: 40, topP: 0.9 },
+      { temperature: 0.7, minP: 0.05 },
+      { temperature: 2, topK: 150, topP: 0.8, minP: 0.01 },
+      biases(Array.from({ length: 90 }, () => -Infinity)),
+      { topK: 3, ...biases([1, -2, 30, 0.5, 31]) },
+      { temperature: 0, ...biases([1, -2, 30, 31, 0.5]) },
+    ];
+    for (const config of configs) {
+      const made: (readonly number[])[] = [];
+      for (const others of [{}, onThreads]) {
+        random.truncate(1, 0);
+        const sampler = samplerWith(random, { ...neutral, ...config, ...others });
+        made.push(await generate(random, 1, prompt, sampler, 24));
+        sampler.dispose();
+      }
+      assert.deepEqual(made[0], made[1], JSON.stringify(config));
+    }
+    random.truncate(1, 0);
+  });
+
+  test('make a step in this thread, or give it up and make it in another', async () => {
+    const prompt = random.tokenize('The quick brown fox', false);
+    const ids: (readonly number[])[] = [];
+    const [elsewhere, here, givenUp] = [0, 60_000, 1e-6];
+    for (const hereMs of [elsewhere, here, givenUp]) {
+      random.truncate(1, 0);
+      const sampler = samplerWith(random, { ...neutral, temperature: 0 });
+      const made: number[] = [];
+      for (let next = prompt, position = 0; made.length < 12; next = Uint32Array.of(made.at(-1) ?? 0)) {
+        random.beginBatch(next.length);
+        const logits = random.addToBatch(1, position, next, true) ?? -1;
+        position += next.length;
+        const decoding = random.decode(1 + (made.length % 2), hereMs);
+        assert.equal(decoding === undefined, hereMs === here && process.platform === 'linux');
+        await decoding;
+        made.push(...(await random.sample([{ logits, sampler }])));
+      }
+      ids.push(made);
+    }
+    assert.deepEqual(ids[1], ids[0]);
+    assert.deepEqual(ids[2], ids[0]);
     random.truncate(1, 0);
   });
 

@@ -51,6 +51,9 @@ describe('the loop', () => {
   const trigger = () => [...scripted.tokenize('assistant\n', true)];
   const someTokens = (count: number, first = 40) => Array.from({ length: count }, (_, index) => first + (index % 50));
 
+  /** Choices that do not repeat themselves. */
+  const oftenRandom = () => samplingSettings({ ...openSampling, temperature: 1 }, undefined, 0, () => 1);
+
   function start(context: TestContext, model: LlamaModel, observe?: (step: Step) => void, broken?: () => void): Loop {
     const loop = new Loop(model, {
       decodeThreads: 1,
@@ -377,6 +380,25 @@ describe('the loop', () => {
     failing = 3;
     for (let count = 0; count < 3; count++) await ended(run(loop, someTokens(20)));
     assert.equal(brokenCalls, 1);
+  });
+
+  test('leaves steps to another thread for a while after one that was given up in this one', async (context) => {
+    const tried: number[] = [];
+    let steps = 0;
+    const crowded: LlamaModel = {
+      ...random,
+      decode: (threads, hereMs = 0) => {
+        steps++;
+        if (hereMs > 0) tried.push(performance.now());
+        return random.decode(threads);
+      },
+    };
+    const job = run(start(context, crowded), someTokens(8), { maxTokens: 40, sampling: oftenRandom() });
+    await until(() => job.ending !== undefined);
+    assert.ok(steps >= 40, `${steps}`);
+    assert.ok(tried.length > 0);
+    for (const [index, at] of tried.slice(1).entries())
+      assert.ok(at - tried[index]! >= 3000, `${at - tried[index]!} ms`);
   });
 
   test('does background tasks one a step while it works, and at once when it does not', async (context) => {
