@@ -394,7 +394,7 @@ describe('the loop', () => {
       },
     };
     const job = run(start(context, crowded), someTokens(8), { maxTokens: 40, sampling: oftenRandom() });
-    await until(() => job.ending !== undefined);
+    await until(() => job.ending !== undefined, 'it has ended');
     assert.ok(steps >= 40, `${steps}`);
     assert.ok(tried.length > 0);
     for (const [index, at] of tried.slice(1).entries())
