@@ -41,9 +41,12 @@ struct batch {
 static struct {
   struct batch (*new_batch)(int32_t tokens, int32_t embedding, int32_t sequences_max);
   int32_t (*decode)(void *context, struct batch);
+  void *(*memory)(const void *context);
+  bool (*remove)(void *memory, int32_t sequence, int32_t from, int32_t to);
   void (*set_abort)(void *context, bool (*is_over)(void *), void *data);
   bool (*is_recurrent)(const void *model);
   bool (*is_hybrid)(const void *model);
+  int32_t (*window)(const void *model);
   void (*synchronize)(void *context);
   float *(*logits)(void *context, int32_t place);
   int32_t (*threads)(void *context);
@@ -65,9 +68,12 @@ static void find_functions(void) {
   void *library = llama_library();
   llama.new_batch = dlsym(library, "llama_batch_init");
   llama.decode = dlsym(library, "llama_decode");
+  llama.memory = dlsym(library, "llama_get_memory");
+  llama.remove = dlsym(library, "llama_memory_seq_rm");
   llama.set_abort = dlsym(library, "llama_set_abort_callback");
   llama.is_recurrent = dlsym(library, "llama_model_is_recurrent");
   llama.is_hybrid = dlsym(library, "llama_model_is_hybrid");
+  llama.window = dlsym(library, "llama_model_n_swa");
   llama.synchronize = dlsym(library, "llama_synchronize");
   llama.logits = dlsym(library, "llama_get_logits_ith");
   llama.threads = dlsym(library, "llama_n_threads");
@@ -119,9 +125,22 @@ static bool is_over(void *data) {
   return context->deadline_ms > 0 && now_ms() > context->deadline_ms;
 }
 
-/* A recurrent state has taken the tokens of a step that was given up, and cannot be set back by one. */
+/*
+ * A recurrent state has taken the tokens of a step that was given up, and cannot be set back by one; a sliding window may have lost tokens
+ * to them.
+ */
 static bool forgets_steps(const void *model) {
-  return llama.set_abort && llama.is_recurrent && llama.is_hybrid && !llama.is_recurrent(model) && !llama.is_hybrid(model);
+  bool can_ask = llama.set_abort && llama.memory && llama.remove && llama.is_recurrent && llama.is_hybrid && llama.window;
+  return can_ask && !llama.is_recurrent(model) && !llama.is_hybrid(model) && llama.window(model) <= 0;
+}
+
+/*
+ * llama.cpp computes a batch of several sequences in parts, and forgets only the part that it was at when it was stopped. A sequence's tokens
+ * are one after the other, so its first one is where it ends from now on.
+ */
+static void forget_batch(void *context, struct batch batch) {
+  for (int32_t i = batch.tokens - 1; i >= 0; i--)
+    llama.remove(llama.memory(context), batch.sequences[i][0], batch.positions[i], -1);
 }
 
 /* The addon asks before it sets the number of threads, in the thread of JavaScript. */
@@ -371,6 +390,7 @@ static napi_value js_decode(napi_env env, napi_callback_info info) {
   int32_t outcome = llama.decode(context->context, batch);
   context->deadline_ms = 0;
   if (outcome == 0) llama.synchronize(context->context);
+  if (outcome == given_up) forget_batch(context->context, batch);
   return number(env, outcome);
 }
 

@@ -2,6 +2,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { FinishCause } from '../../../generation/event.ts';
 import type { Grammar, LlamaModel, Logprobs, TokenLogprobs } from './bindings.ts';
 import { DecodeBatchTuner } from './decode-batch-tuner.ts';
+import { OwnThread } from './own-thread.ts';
 import { PromptBatchTuner } from './prompt-batch-tuner.ts';
 import { ConstrainedText, lettersOf, type Letters } from './constrained-text.ts';
 import { gramTokens, RepetitionGuard } from './repetition.ts';
@@ -119,13 +120,11 @@ export class Loop {
   readonly #backgroundTasks = new Map<number, Iterator<void>>();
   readonly #promptTuner: PromptBatchTuner;
   readonly #decodeTuner: DecodeBatchTuner;
+  readonly #ownThread = new OwnThread();
   /** Read when an answer first repeats itself under a constraint. */
   #letters: Letters | undefined;
   #steps = 0;
   #failures = 0;
-  #letInAtMs = 0;
-  /** Until then no step is made in this thread. */
-  #hereAgainMs = 0;
   #closed = false;
   #wake: (() => void) | undefined;
   readonly #ended: Promise<void>;
@@ -210,10 +209,9 @@ export class Loop {
       }
       // Lets messages in: a step of a tiny model may end without ever waiting for I/O, and a brief one does.
       this.#steps++;
-      const now = performance.now();
-      if (!isStep || this.#steps % 8 === 0 || now - this.#letInAtMs >= letInEveryMs) {
+      if (!isStep || this.#steps % 8 === 0 || this.#ownThread.isDue) {
         await nextTurn();
-        this.#letInAtMs = now;
+        this.#ownThread.letIn();
       }
     }
     for (const slot of this.#slots) if (slot.run !== undefined) this.#end(slot, { type: 'cancelled' });
@@ -240,9 +238,9 @@ export class Loop {
       .sort((a, b) => a.slot.lastStep - b.slot.lastStep);
     const writing = waiting.filter(({ run }) => run.next !== undefined).map((place) => ({ ...place, tokens: 1 }));
     if (writing.length === waiting.length) {
-      if (writing.length === 0) return { items: [], threads: 1, isBrief: false };
+      if (writing.length === 0) return { items: [], threads: 1, expectedMs: 0 };
       const { width, threads, stepMs } = this.#decodeTuner.next(writing.length);
-      return { items: writing.slice(0, width), threads, isBrief: stepMs < briefMs };
+      return { items: writing.slice(0, width), threads, expectedMs: stepMs };
     }
     const batch = this.#promptTuner.next(writing.length > 0 || this.#backgroundTasks.size > 0);
     const { tokens: chunkTokens, threads } = batch;
@@ -256,7 +254,7 @@ export class Loop {
       room -= tokens;
     }
     const total = items.reduce((sum, { tokens }) => sum + tokens, 0);
-    return { items, threads, isBrief: total * batch.tokenMs < briefMs };
+    return { items, threads, expectedMs: total * batch.tokenMs };
   }
 
   /** First come, first served inside an account; a job takes the free slot that holds most of its prompt. */
@@ -331,7 +329,7 @@ export class Loop {
     if (job.maxTokens <= 0 && job.scoresPrompt !== true) this.#end(slot, { type: 'length', cause: 'max-tokens' });
   }
 
-  async #step({ items: plan, threads, isBrief }: Plan): Promise<void> {
+  async #step({ items: plan, threads, expectedMs }: Plan): Promise<void> {
     const started = performance.now();
     const sampled: SampledPlace[] = [];
     const scored: ScoredPlace[] = [];
@@ -358,11 +356,12 @@ export class Loop {
         slot.lastStep = this.#steps;
       }
       let disturbed = false;
-      if (isBrief && started >= this.#hereAgainMs) {
+      const hereMs = this.#ownThread.msFor(expectedMs);
+      if (hereMs > 0) {
         this.#notifyReaders();
         disturbed = this.#runBackgroundTask();
-        const elsewhere = this.#model.decode(threads, briefMsMax);
-        if (elsewhere !== undefined) this.#hereAgainMs = performance.now() + elsewhereMs;
+        const elsewhere = this.#model.decode(threads, hereMs);
+        if (elsewhere !== undefined) this.#ownThread.gaveUp();
         await elsewhere;
       } else {
         const decoding = this.#model.decode(threads);
@@ -589,21 +588,6 @@ export class Loop {
 }
 
 const failuresMax = 3;
-/**
- * Shorter steps are made in this thread: another one takes 0.2 ms to begin and to be heard of, and several where the machine is busy. When a
- * step follows one of another thread, the scheduler may have both of its threads on one core, for up to 300 ms: so short prompts are
- * read in the thread that writes. Messages wait for such steps, so longer ones are not made here.
- */
-const briefMs = 75;
-/**
- * One that was expected to be as short is given up after this long and made again by another thread: where others want the processors,
- * llama.cpp's threads wait for each other for up to seconds (measured: 2 s instead of 4 ms with eight other processes on two cores), and
- * a child that hears nothing for 4 s is killed (`child-process.ts`). Then this thread makes none for a while.
- */
-const briefMsMax = 150;
-const elsewhereMs = 3000;
-/** So long messages may wait while brief steps follow each other. */
-const letInEveryMs = 5;
 /** Computing a token's probability costs 3 ms at 49,000 tokens of vocabulary, and others wait meanwhile. */
 const scoredTokensMax = 16;
 const constraintMsMax = 2000;
@@ -659,8 +643,8 @@ interface ScoredPlace {
 interface Plan {
   readonly items: readonly PlannedItem[];
   readonly threads: number;
-  /** It is over before waking another thread for it would pay. */
-  readonly isBrief: boolean;
+  /** Infinite where nothing is known. */
+  readonly expectedMs: number;
 }
 
 interface PlannedItem {

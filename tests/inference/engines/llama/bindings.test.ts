@@ -440,6 +440,34 @@ ws ::= | "\n" " "*`,
     random.truncate(1, 0);
   });
 
+  test('give a step up wherever it is, and make it in another thread as if it had not begun', async () => {
+    const [short, long] = [random.tokenize('The quick', false), Uint32Array.from({ length: 60 }, (_, i) => 40 + i)];
+    const sampler = samplerWith(random, { ...neutral, temperature: 0 });
+    // llama.cpp computes the tokens of two sequences in two parts.
+    const step = async (hereMs: number): Promise<{ readonly ids: readonly number[]; readonly isHere: boolean }> => {
+      for (const slot of [1, 2]) random.truncate(slot, 0);
+      random.beginBatch(short.length);
+      random.addToBatch(1, 0, short, false);
+      await random.decode(1);
+      random.beginBatch(1 + long.length);
+      const places = [random.addToBatch(1, short.length, Uint32Array.of(7), true), random.addToBatch(2, 0, long, true)];
+      const decoding = random.decode(1, hereMs);
+      await decoding;
+      const ids = await random.sample(places.map((logits = -1) => ({ logits, sampler })));
+      return { ids, isHere: decoding === undefined };
+    };
+    const expected = await step(0);
+    let isHere = false;
+    for (let hereMs = 0.005; !isHere && hereMs < 60_000; hereMs *= 1.05) {
+      const { ids, ...how } = await step(hereMs);
+      assert.deepEqual(ids, expected.ids, `${hereMs}`);
+      isHere = how.isHere || process.platform !== 'linux';
+    }
+    assert.ok(isHere);
+    for (const slot of [1, 2]) random.truncate(slot, 0);
+    sampler.dispose();
+  });
+
   test('tell the bytes of tokens', () => {
     const bytesOf = (text: string) =>
       [...random.tokenize(text, true)].flatMap((token) => [...random.tokenBytes(token)]);
