@@ -1,7 +1,8 @@
 import { readFileSync } from 'node:fs';
 import { printGbnf } from '../src/inference/constraints/grammar.ts';
 import { jsonSchemaGrammar } from '../src/inference/constraints/json-schema.ts';
-import { openModel, type LlamaModel } from '../src/inference/engines/llama/bindings.ts';
+import { openModel } from '../src/inference/engines/llama/bindings.ts';
+import type { LlamaModel } from '../src/inference/engines/llama/llama-model.ts';
 import { ChoiceSampler, samplingSettings } from '../src/inference/engines/llama/sampling.ts';
 import { ApiError } from '../src/platform/errors.ts';
 import { median } from './table.ts';

@@ -4,7 +4,7 @@ import { harmonyMarks } from '../../output-parsers/harmony.ts';
 import type { OutputParserOptions } from '../../output-parsers/output-parser.ts';
 import { reasoningBudgetTokens } from '../reasoning-effort.ts';
 import type { OutputForm, ThoughtOptions } from './choice-output.ts';
-import type { LlamaModel } from './bindings.ts';
+import type { LlamaModel } from './llama-model.ts';
 import type { ChatTemplate } from './chat-template.ts';
 import type { JobConstraint } from './loop.ts';
 import type { Work } from './protocol.ts';

@@ -1,4 +1,4 @@
-import type { Grammar, GrammarState, LlamaModel } from './bindings.ts';
+import type { Grammar, GrammarState, LlamaModel } from './llama-model.ts';
 
 /**
  * Follows an answer under its constraint, and whether it could have said anything else. A grammar may require repetition (a

@@ -2,7 +2,7 @@ import { ApiError, atCap } from '../../../platform/errors.ts';
 import type { GenerationEvent, TakeBatch } from '../../../generation/event.ts';
 import type { Constraint, EngineRequest, Prompt } from '../../../generation/request.ts';
 import type { Engine, EngineStatus, ResidenceReport } from '../engine.ts';
-import { defaultThreads } from './bindings.ts';
+import { defaultThreads } from './addon.ts';
 import type { GpuSetting } from './compute.ts';
 import { RpcError } from '../../../platform/rpc/failure.ts';
 import { Supervisor, type ChildEvent, type Loss } from './child-process.ts';

@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { FinishCause } from '../../../generation/event.ts';
-import type { Grammar, LlamaModel, Logprobs, TokenLogprobs } from './bindings.ts';
+import type { Grammar, LlamaModel, Logprobs, TokenLogprobs } from './llama-model.ts';
 import { DecodeBatchTuner } from './decode-batch-tuner.ts';
 import { OwnThread } from './own-thread.ts';
 import { PromptBatchTuner } from './prompt-batch-tuner.ts';

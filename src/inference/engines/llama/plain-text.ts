@@ -1,5 +1,5 @@
 import { ApiError } from '../../../platform/errors.ts';
-import type { LlamaModel } from './bindings.ts';
+import type { LlamaModel } from './llama-model.ts';
 
 /** What a model knows of tokens. */
 export type Vocabulary = Pick<LlamaModel, 'tokenize' | 'tokenText' | 'tokenTraits'> & {

@@ -1,5 +1,5 @@
 import type { PromptToken, ReadPrompt, TokenProbability } from '../../../generation/event.ts';
-import type { TokenLogprobs } from './bindings.ts';
+import type { TokenLogprobs } from './llama-model.ts';
 import { IncrementalText } from './text.ts';
 
 /** What a choice reports of its prompt. */

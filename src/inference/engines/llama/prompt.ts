@@ -1,6 +1,6 @@
 import { ApiError } from '../../../platform/errors.ts';
 import type { EngineRequest, Message, Prompt, Tool } from '../../../generation/request.ts';
-import type { LlamaModel } from './bindings.ts';
+import type { LlamaModel } from './llama-model.ts';
 import type { ChatTemplate, Piece } from './chat-template.ts';
 import { PlainTokenizer, refuseBomb } from './plain-text.ts';
 

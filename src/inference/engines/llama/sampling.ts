@@ -1,5 +1,5 @@
 import type { Sampling } from '../../../generation/request.ts';
-import type { GrammarState, Sampler, SamplerConfig } from './bindings.ts';
+import type { GrammarState, Sampler, SamplerConfig } from './llama-model.ts';
 
 /** How one choice is sampled: every number present, finite and inside its range. */
 export interface SamplingSettings {

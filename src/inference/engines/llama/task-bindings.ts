@@ -9,12 +9,11 @@ import {
   traitsOf,
   vocabularySizeOf,
   wordPieceVocabulary,
-  type OpenOptions,
-  type TokenTraits,
-} from './bindings.ts';
+} from './addon.ts';
+import type { OpenOptions, TokenTraits } from './llama-model.ts';
 
 /**
- * The other file that knows node-llama-cpp, for models that embed or rank. The addon returns the vector of sequence 0 alone, whatever
+ * As `bindings.ts`, for models that embed or rank. The addon returns the vector of sequence 0 alone, whatever
  * else a batch has, so inputs cannot share a batch: several contexts compute side by side instead, each with one input.
  * `tests/inference/engines/llama/tasks.test.ts` holds what each call must do.
  */

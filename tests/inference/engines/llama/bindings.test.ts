@@ -3,13 +3,13 @@ import { after, before, describe, test } from 'node:test';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import {
-  openModel,
-  type LlamaModel,
-  type OpenOptions,
-  type Sampler,
-  type SamplerConfig,
-} from '../../../../src/inference/engines/llama/bindings.ts';
+import { openModel } from '../../../../src/inference/engines/llama/bindings.ts';
+import type {
+  LlamaModel,
+  OpenOptions,
+  Sampler,
+  SamplerConfig,
+} from '../../../../src/inference/engines/llama/llama-model.ts';
 import { TokenOrder } from '../../../../src/inference/engines/llama/token-order.ts';
 import { writeTinyGguf } from '../../../support/tiny-gguf.ts';
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import fc from 'fast-check';
-import type { Sampler, SamplerConfig } from '../../../../src/inference/engines/llama/bindings.ts';
+import type { Sampler, SamplerConfig } from '../../../../src/inference/engines/llama/llama-model.ts';
 import { RepetitionGuard } from '../../../../src/inference/engines/llama/repetition.ts';
 import { ChoiceSampler, samplingSettings } from '../../../../src/inference/engines/llama/sampling.ts';
 import type { Sampling } from '../../../../src/generation/request.ts';
