@@ -1,10 +1,11 @@
-// Bundles the chosen tests, and the program that they start, into a folder of one run below dist/: what a service of this
-// clone is running from stays as it is, and two runs at once do not meet.
+// Bundles the chosen tests, and the program that they start, into folders below dist/ that stay as they are: what a service of this
+// clone is running from is another, and two runs at once do not meet. A later run takes what would come out the same.
 import fs from 'node:fs';
 import path from 'node:path';
-import { buildFiles, buildTestedProgram, dist } from './build.mjs';
+import { buildFiles, buildTestedProgram, dist, filesBelow, filesRead } from './build.mjs';
 import { consoleFolder } from './console.mjs';
 import { clientPackages, clientTests } from './clients.mjs';
+import { keptBuild } from './kept-builds.mjs';
 import { root, say } from './setup.mjs';
 
 /** Imported before each test. */
@@ -12,26 +13,64 @@ export const stackTraces = 'src/platform/stack-traces.ts';
 
 const dayMs = 24 * 60 * 60 * 1000;
 
-/** The folder with `program/`, and the tests as they lie in the repository. The caller removes it. */
-export async function buildTests(files) {
+/**
+ * The folder with `program/`, and the tests as they lie in the repository; until this process ends, it stays as it is. `files`,
+ * and modules of the sources that the runner needs itself, are paths below the repository.
+ */
+export async function buildTests(files, modules) {
   const startedAt = Date.now();
-  fs.mkdirSync(dist, { recursive: true });
   removeLeftovers();
-  const folder = fs.mkdtempSync(path.join(dist, 'test-'));
-  // Some tests start the program as another user.
-  fs.chmodSync(folder, 0o755);
-  const program = path.join(folder, 'program');
+  const recipe = recipeOfBuilds();
+  const program = keptBuild({
+    below: dist,
+    kind: 'program',
+    recipe,
+    entries: ['program'],
+    make: async (place) => {
+      openToOthers(place);
+      // The console, one for all runs; a suite may build it only after this.
+      fs.symlinkSync(consoleFolder, path.join(place, 'console'), 'junction');
+      return await buildTestedProgram(place);
+    },
+  });
+  const entries = [...new Set([...files, stackTraces, ...modules, ...startedBy(files)])];
+  const { folder, made } = keptBuild({
+    below: dist,
+    kind: 'test',
+    recipe: [...recipe, program.folder],
+    entries,
+    make: async (place) => {
+      openToOthers(place);
+      fs.symlinkSync(program.folder, path.join(place, 'program'), 'junction');
+      const options = { files: entries, folder: place, program: program.folder, plugins: [clientsApart] };
+      const { inputs } = await buildFiles(options);
+      return filesRead(Object.keys(inputs));
+    },
+  });
+  await Promise.all([program.made, made]);
   const clients = path.join(root, clientTests, 'node_modules');
-  if (fs.existsSync(clients)) fs.symlinkSync(clients, path.join(folder, 'node_modules'), 'junction');
-  // The console, one for all runs; a suite may build it only after this.
-  fs.mkdirSync(program);
-  fs.symlinkSync(consoleFolder, path.join(program, 'console'), 'junction');
-  await Promise.all([
-    buildTestedProgram(program),
-    buildFiles({ files: [...files, stackTraces, ...startedBy(files)], folder, program, plugins: [clientsApart] }),
-  ]);
+  const link = path.join(folder, 'node_modules');
+  if (fs.existsSync(clients) && !fs.existsSync(link)) fs.symlinkSync(clients, link, 'junction');
   say(`build    ${files.length} test files and the program in ${((Date.now() - startedAt) / 1000).toFixed(1)} s`);
   return folder;
+}
+
+/** Some tests start the program as another user. */
+const openToOthers = (folder) => fs.chmodSync(folder, 0o755);
+
+/** What decides about a build besides the sources that it reads: how it is made, and what is installed. */
+function recipeOfBuilds() {
+  const files = [
+    ...filesBelow(path.join(root, 'scripts')),
+    ...['package.json', 'package-lock.json', 'tsconfig.json'].map((name) => path.join(root, name)),
+    path.join(root, clientTests, 'package.json'),
+  ];
+  return [
+    ...[root, process.version, process.platform, process.arch, process.env.CC ?? ''],
+    ...files.toSorted().flatMap((file) => [file, fs.readFileSync(file, 'utf8')]),
+    // Each of them that runs by itself is an entry of the program.
+    ...filesBelow(path.join(root, 'src')).toSorted(),
+  ];
 }
 
 /** What tests, and what they import, run in processes of their own: `built('…')` (tests/support/built.ts). */
@@ -55,7 +94,8 @@ function startedBy(files) {
 
 /** Of runs that were killed. */
 function removeLeftovers() {
-  for (const name of fs.readdirSync(dist).filter((name) => /^(run|script|test)-/.test(name))) {
+  fs.mkdirSync(dist, { recursive: true });
+  for (const name of fs.readdirSync(dist).filter((name) => /^(run|script)-/.test(name))) {
     const folder = path.join(dist, name);
     if (Date.now() - fs.statSync(folder).mtimeMs > dayMs) fs.rmSync(folder, { recursive: true, force: true });
   }

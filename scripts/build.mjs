@@ -7,7 +7,7 @@ import path from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { buildConsoleOrSay } from './console.mjs';
 import { buildDocsOrSay } from './docs-site.mjs';
-import { buildThreadPool } from './native.mjs';
+import { buildThreadPool, hasThreadPool, nativeSources } from './native.mjs';
 import { platforms } from './package/platforms.mjs';
 import { fail, isStarted, root, say, setup } from './setup.mjs';
 import { installAgain, slim } from './slim.mjs';
@@ -110,11 +110,22 @@ export const buildPackagedProgram = (folder) =>
     plugins: [standardFonts, platformPackages, engineLibrary(aboveBundle, engineFolder)],
   });
 
-/** The program for tests, without the large libraries. */
+/**
+ * The program for tests, without the large libraries. Resolves with the files that it was made of; with undefined where its own
+ * library could not be compiled, as another time it could be.
+ */
 export async function buildTestedProgram(folder) {
-  await bundleProgram({ outdir: folder, external: [...external, ...large], plugins: [engineLibrary()] });
-  buildThreadPool(folder);
+  const { inputs } = await bundleProgram({
+    outdir: folder,
+    external: [...external, ...large],
+    plugins: [engineLibrary()],
+  });
+  return buildThreadPool(folder) || !hasThreadPool ? [...filesRead(inputs), ...nativeSources] : undefined;
 }
+
+/** Of the inputs that esbuild names, those that are files: others are made by the plugins above. */
+export const filesRead = (inputs) =>
+  inputs.filter((name) => !/^[\w-]+:/.test(name)).map((name) => path.join(root, name));
 
 /**
  * Files that are not the program itself: tests, benchmarks, and what scripts need of the sources. `files` are paths below the

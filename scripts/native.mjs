@@ -6,9 +6,12 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { root } from './basics.mjs';
 
-const sources = ['thread-pool.c', 'choice.c'].map((name) =>
-  path.join(root, 'src', 'inference', 'engines', 'llama', name),
-);
+const folderOfSources = path.join(root, 'src', 'inference', 'engines', 'llama');
+/** What it is made of, headers too. */
+export const nativeSources = fs
+  .readdirSync(folderOfSources)
+  .filter((name) => /\.[ch]$/.test(name))
+  .map((name) => path.join(folderOfSources, name));
 const platform = 'linux';
 
 /** Processors that it is compiled for, with the names of their compilers where another processor compiles. */
@@ -17,10 +20,12 @@ const compilers = { x64: 'x86_64-linux-gnu-gcc', arm64: 'aarch64-linux-gnu-gcc' 
 /** As `src/platform/entries.ts` has it. */
 const nameFor = (cpu) => `thread-pool-${platform}-${cpu}.node`;
 
+/** Whether this computer is one that it is for. */
+export const hasThreadPool = process.platform === platform && compilers[process.arch] !== undefined;
+
 /** For this computer, into a folder of the program; false where it cannot be compiled. What an earlier build has left stays. */
 export function buildThreadPool(folder) {
-  if (process.platform !== platform || compilers[process.arch] === undefined) return false;
-  return compile(folder, process.arch, process.env.CC ?? 'cc') === undefined;
+  return hasThreadPool && compile(folder, process.arch, process.env.CC ?? 'cc') === undefined;
 }
 
 /** For those of these platforms that it is for; returns the ones that it could not be compiled for, and why. */
@@ -36,6 +41,7 @@ export function buildThreadPools(folder, platforms) {
 /** Why it could not be done. Another process may load the file meanwhile, so it is replaced as a whole. */
 function compile(folder, cpu, compiler) {
   const made = path.join(folder, `${nameFor(cpu)}.${process.pid}`);
+  const sources = nativeSources.filter((name) => name.endsWith('.c'));
   const options = ['-O2', '-shared', '-fPIC', '-s', '-o', made, ...sources];
   const { error, status, stderr } = spawnSync(compiler, options, {
     encoding: 'utf8',

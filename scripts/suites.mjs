@@ -235,16 +235,21 @@ export function suiteLimits(name, slow = 1) {
 const isSoak = (file) => file.endsWith('.soak.test.ts');
 const isLong = (file) => isSoak(file) || file.startsWith(`suites${path.sep}`);
 
+/** Those of all suites, by their paths below the root. */
+export const allTestFiles = (root) =>
+  sourcesBelow(path.join(root, 'tests'))
+    .filter((file) => file.endsWith('.test.ts'))
+    .map((file) => path.relative(root, file))
+    .toSorted();
+
 /** Test files of a suite, by their paths below the root, that contain one of the words; all without words. `missed` are words in none. */
 export function testFiles(root, name, words) {
   const { only } = suites[name];
   const own = suites[name].files === undefined ? `suites${path.sep}${name}${path.sep}` : undefined;
-  const files = sourcesBelow(path.join(root, 'tests'))
-    .map((file) => path.relative(path.join(root, 'tests'), file))
-    .filter((file) => file.endsWith('.test.ts'))
+  const files = allTestFiles(root)
+    .map((file) => path.relative('tests', file))
     .filter((file) => only === undefined || only.some((beginning) => file.startsWith(beginning)))
     .filter((file) => (own === undefined ? !isLong(file) : file.startsWith(own) || (name === 'soak' && isSoak(file))))
-    .toSorted()
     .map((file) => path.join('tests', file));
   return {
     all: files,

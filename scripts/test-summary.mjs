@@ -3,7 +3,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { groupIndex } from './test-groups.mjs';
 
-const slowestShown = 10;
+const dearestShown = 10;
 
 export default async function* notes(events) {
   // What is reported of a file in a group comes before the file, as of every suite.
@@ -67,23 +67,27 @@ function entriesOf(file) {
 /** Where `processor-time.mjs` notes, beside the notes of the reporter. */
 export const processorNotes = (file) => `${file}.processor`;
 
-/** The slowest files, what was skipped and what failed; the last line counts. A file that was killed has no processor time. */
+/**
+ * The files that took most of the processors, which is what a suite costs where several run at once; what was skipped and what
+ * failed; the last line counts. A file that was killed has no processor time.
+ */
 export function summaryLines({ suite, file, root, seconds }) {
   const all = entriesOf(file);
   const where = ({ file: at }) => (at === undefined ? '' : sourceOf(at, root));
   const processorMs = new Map(entriesOf(processorNotes(file)).map((entry) => [where(entry), entry.processorMs]));
   const processorSum = [...processorMs.values()].reduce((sum, ms) => sum + ms, 0) / 1000;
-  const slowest = all
+  const costMs = (entry) => processorMs.get(where(entry)) ?? entry.durationMs;
+  const dearest = all
     .filter((entry) => entry.durationMs !== undefined)
-    .toSorted((a, b) => b.durationMs - a.durationMs)
-    .slice(0, slowestShown);
+    .toSorted((a, b) => costMs(b) - costMs(a))
+    .slice(0, dearestShown);
   const failed = all.filter((entry) => entry.failed !== undefined);
   const skipped = all.filter((entry) => entry.skipped !== undefined);
   const passed = all.filter((entry) => entry.passed !== undefined).length;
   return [
     '',
-    `${suite} took ${seconds.toFixed(0)} s, and ${processorSum.toFixed(0)} s of processors; its slowest files, and their processors:`,
-    ...slowest.map((entry) =>
+    `${suite} took ${seconds.toFixed(0)} s, and ${processorSum.toFixed(0)} s of processors; its dearest files, in time and processors:`,
+    ...dearest.map((entry) =>
       [secondsText(entry.durationMs), secondsText(processorMs.get(where(entry))), where(entry)].join('  '),
     ),
     ...skipped.map((entry) => `skipped: ${where(entry)}: ${entry.skipped}`),

@@ -11,7 +11,7 @@ import { spawn } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { importSources } from './build.mjs';
+import { dist } from './build.mjs';
 import { buildTests, stackTraces } from './build-tests.mjs';
 import { clientTests, installClients } from './clients.mjs';
 import { newestClients } from './newest-clients.mjs';
@@ -19,7 +19,7 @@ import { nodeBinary } from './node-binary.mjs';
 import { notingUrl } from './processor-time.mjs';
 import { fail, root, say, setup } from './setup.mjs';
 import { slowness } from './slowness.mjs';
-import { readArguments, suiteLimits, suites, testFiles } from './suites.mjs';
+import { allTestFiles, readArguments, suiteLimits, suites, testFiles } from './suites.mjs';
 import { runOnceMore } from './once-more.mjs';
 import { groupFile, groupSource, groupsOf } from './test-groups.mjs';
 import { failedTogether, processorNotes, summaryLines } from './test-summary.mjs';
@@ -46,7 +46,15 @@ if (missed.length > 0)
   fail(`No test file of the suite '${suite}' contains ${missed.join(' or ')}. There are: ${all.join(', ')}`);
 setup();
 if (suites[suite].clients === true || chosen.some((file) => file.startsWith(clientTests))) installClients();
-const folder = await buildTests(chosen);
+const modelSources = [
+  'config/environment',
+  'config/read',
+  'inference/model-files/fetch-model-file',
+  'inference/model-files/progress',
+].map((name) => `src/${name}.ts`);
+// Without words all suites are bundled at once: CI runs all of them.
+const bundled = await buildTests(words.length === 0 ? allTestFiles(root) : chosen, modelSources);
+const folder = fs.mkdtempSync(path.join(dist, 'run-'));
 await fetchDefaultModel();
 const program = node === undefined ? process.execPath : nodeBinary(node);
 const imports = wantsNewestClients ? newestClients() : [];
@@ -59,13 +67,8 @@ process.exitCode = code;
 
 /** Tests on the real model fail by themselves without it; the others need not wait for a network. */
 async function fetchDefaultModel() {
-  const [{ readEnvironment }, { readConfig }, { fetchModelFile }, { progressDisplay }] = await importSources(
-    ...[
-      'config/environment.ts',
-      'config/read.ts',
-      'inference/model-files/fetch-model-file.ts',
-      'inference/model-files/progress.ts',
-    ].map((file) => `src/${file}`),
+  const [{ readEnvironment }, { readConfig }, { fetchModelFile }, { progressDisplay }] = await Promise.all(
+    modelSources.map((file) => import(pathToFileURL(builtFile(file)).href)),
   );
   const environment = readEnvironment();
   const { sources, sha256, bytes } = readConfig('', { directory: root, environment }).models[0].backends[0];
@@ -169,7 +172,7 @@ async function runTests(files, concurrency, variables) {
 }
 
 function builtFile(file) {
-  return path.join(folder, file.replace(/\.ts$/, '.js'));
+  return path.join(bundled, file.replace(/\.ts$/, '.js'));
 }
 
 function kill({ pid }, signal) {
