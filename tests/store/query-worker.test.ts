@@ -5,12 +5,15 @@ import { test } from 'node:test';
 import type { NewKey } from '../../src/store/repositories/keys.ts';
 import type { UsageSum } from '../../src/store/repositories/usage-totals.ts';
 import { openConnection, openReadOnlyConnection } from '../../src/store/sqlite/connection.ts';
+import { migrationNames } from '../../src/store/migrations/migrate.ts';
 import { kyselyOn, openReadOnly } from '../../src/store/sqlite/dialect.ts';
+import { SqliteLedger } from '../../src/store/sqlite/ledger.ts';
+import { QueryWorker } from '../../src/store/sqlite/query-client.ts';
 import { repositoriesOn } from '../../src/store/repositories/repositories.ts';
 import { StoreError } from '../../src/store/store-error.ts';
 import { publicIdOf, uuidText } from '../../src/platform/ids/uuid.ts';
 import type { UsageRow } from '../../src/store/ledger.ts';
-import { customer, differencesOf, grant, openStore, temporaryFolder, usage, uuid } from './fixture.ts';
+import { customer, differencesOf, grant, MemoryBalances, openStore, temporaryFolder, usage, uuid } from './fixture.ts';
 
 const refused = (code: StoreError['code']) => (error: unknown) => error instanceof StoreError && error.code === code;
 const hourMs = 3_600_000;
@@ -103,6 +106,21 @@ test('keys are made, listed, loaded and revoked; each change is on the feed', as
     ],
   );
   assert.throws(() => connection.exec(`delete from change`), /readonly/);
+});
+
+test('threads that are closed while they start end after it, and not in the middle of a call of SQLite', async (t) => {
+  const folder = temporaryFolder(t);
+  const onFatal = (error: Error): void => assert.fail(error);
+  for (let count = 0; count < 5; count++) {
+    const file = join(folder, `${count}.db`);
+    const queries = new QueryWorker({ file, onFatal });
+    const [migrated] = await Promise.all([queries.start(), queries.close()]);
+    assert.deepEqual(migrated, migrationNames);
+    const ledger = new SqliteLedger({ file, free: new MemoryBalances(), onFatal });
+    const [recovered] = await Promise.all([ledger.start(Date.now()), ledger.close()]);
+    assert.equal(recovered, 0);
+    await new SqliteLedger({ file, free: new MemoryBalances(), onFatal }).close();
+  }
 });
 
 test('usage is listed newest first, page by page, and filtered', async (t) => {

@@ -53,7 +53,10 @@ export class Thread<Remote extends Functions<Remote>> {
     await this.terminate();
   }
 
-  /** Ends it now, whatever it is doing. */
+  /**
+   * Ends it now, whatever it is doing. A thread that is in the middle of a call of SQLite is to be closed: its binding throws what
+   * nobody can catch where a thread is being ended, and that ends the whole process.
+   */
   async terminate(): Promise<void> {
     this.#state = 'over';
     this.rpc.close(`the ${this.#name} thread is closed`);

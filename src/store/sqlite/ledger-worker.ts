@@ -23,7 +23,7 @@ export type LedgerCalls = {
 const lookEveryMs = 1_000;
 
 const rpc = serveParent<LedgerCalls>({
-  handlers: { start: ({ file, now }) => start(file, now) },
+  handlers: { start: ({ file, now }) => start(file, now), close: endThread },
   // Any other error ends the thread, and with it the process.
   isAnswer: (_error, name) => name === 'start',
 });
@@ -44,9 +44,13 @@ function start(file: string, now: number): number {
     close: () => {
       clearInterval(looking);
       writer.close();
-      setImmediate(() => parentPort!.close()); // after the answer
-      return null;
+      return endThread();
     },
   });
   return recovered;
+}
+
+function endThread(): null {
+  setImmediate(() => parentPort!.close()); // after the answer
+  return null;
 }

@@ -234,12 +234,12 @@ export class SqliteLedger implements AccountLedger {
 
   /** Writes what is queued, closes the database and ends the thread. Later calls are refused. */
   async close(): Promise<void> {
-    if (this.#state === 'open') {
-      this.#state = 'closing';
-      const lastMs = performance.now() + closeTimeoutMs;
-      const isDrained = await withDeadline(this.#drain(), closeTimeoutMs, () => false);
-      if (isDrained) await this.#thread.close(() => this.#thread.rpc.call('close', null), lastMs - performance.now());
-    }
+    const lastMs = performance.now() + closeTimeoutMs;
+    const wasOpen = this.#state === 'open';
+    if (wasOpen) this.#state = 'closing';
+    const isDrained = wasOpen ? await withDeadline(this.#drain(), closeTimeoutMs, () => false) : true;
+    // Also while it starts.
+    if (isDrained) await this.#thread.close(() => this.#thread.rpc.call('close', null), lastMs - performance.now());
     this.#state = 'closed';
     await this.#thread.terminate();
     this.#rejectAll(new StoreError('failed', 'the ledger is closed'));

@@ -56,11 +56,13 @@ export class QueryWorker {
     return this.#started;
   }
 
-  /** Ends after everything that is waiting. */
+  /** Ends after everything that is waiting, and after the start. */
   async close(): Promise<void> {
-    const isOpen = this.#state === 'open';
     this.#state = 'closed';
-    if (isOpen) await this.#thread.close(() => this.#thread.rpc.call('close', null), closeTimeoutMs);
-    else await this.#thread.terminate();
+    const lastCall = async (): Promise<unknown> => {
+      await this.#started.catch(() => {});
+      return await this.#thread.rpc.call('close', null);
+    };
+    await this.#thread.close(lastCall, closeTimeoutMs);
   }
 }

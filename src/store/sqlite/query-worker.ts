@@ -30,19 +30,26 @@ interface QueryCall {
   readonly replica: Uint8Array | undefined;
 }
 
-const rpc = serveParent<QueryCalls>({ handlers: { start } });
+const rpc = serveParent<QueryCalls>({ handlers: { start, close: () => endThread() } });
 
 async function start(file: string): Promise<readonly string[]> {
+  let connection: Connection | undefined;
   try {
-    const connection = openConnection(file);
+    connection = openConnection(file);
     refuseDamaged(connection, file);
     const db = kyselyOn(connection);
     const migrated = await migrate(db, 'sqlite');
     serve(db, connection);
     return migrated;
   } catch (error) {
+    connection?.close();
     throw startFailure(error, file);
   }
+}
+
+function endThread(): null {
+  setImmediate(() => parentPort!.close()); // after the answer
+  return null;
 }
 
 /** One call after the other: they share the connection, and some of them are transactions. */
@@ -66,8 +73,7 @@ function serve(db: Kysely<Database>, connection: Connection): void {
     close: () =>
       inOrder(() => {
         closeConnection(connection);
-        setImmediate(() => parentPort!.close()); // after the answer
-        return null;
+        return endThread();
       }),
   });
 }
