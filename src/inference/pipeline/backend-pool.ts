@@ -80,9 +80,10 @@ export function openBackendPool(
   const silence = new Silence<Backend>({
     look: ({ engine }) => engine.look?.() ?? Promise.resolve('closed'),
     changed: (backend, atMs) => {
+      if (atMs !== undefined) return fleet.leftOut(backend, atMs);
       // Its return is reported with its first answer.
-      if (atMs !== undefined) onHealth?.(backend, atMs);
-      else queue.offer();
+      fleet.goesOn(backend, performance.now());
+      queue.offer();
     },
   });
   return {

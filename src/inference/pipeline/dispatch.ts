@@ -148,6 +148,7 @@ function failedAt({ placement, attempt, span }: Try, error: unknown, pool: Backe
   attempt.failed = signal.aborted ? null : errorCodeOf(error);
   span?.failed(attempt.failed);
   const { backend } = placement;
+  if (attempt.failed === 'backend_connect_error') placement.refused();
   if (signal.aborted || !isFaultOf(backend, error)) return;
   placement.failed(performance.now());
   if (attempt.failed === 'backend_timeout') pool.watch(backend);

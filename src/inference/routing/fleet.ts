@@ -120,6 +120,8 @@ export interface Placement<Member> {
   abandoned(nowMs: number, isFault: boolean): void;
   /** The backend has failed it, by its own fault. */
   failed(nowMs: number): void;
+  /** Nothing was there that takes connections: what is there next is a server that has just started. */
+  refused(): void;
   end(nowMs: number): void;
 }
 
@@ -252,7 +254,7 @@ export class Fleet<Member extends BackendLoad> {
 
   /** The speed that another process has measured; one's own measurements count instead. */
   measuredElsewhere(member: Member, tokensPerSecond: number, nowMs: number): void {
-    if (member.measuredTokensPerSecond > 0) return;
+    if (member.measuredTokensPerSecond > 0 || member.ejectedUntilMs > 0) return;
     member.measuredTokensPerSecond = tokensPerSecond;
     member.measuredAtMs = nowMs;
     this.#setLogSpeed(member, Math.log(tokensPerSecond));
@@ -261,7 +263,22 @@ export class Fleet<Member extends BackendLoad> {
 
   /** Another process has left it out just now, for that long: three failures there need not become three here too. */
   ejectedElsewhere(member: Member, forMs: number, nowMs: number): void {
-    if (ejectedElsewhere(member, forMs, nowMs)) this.#onHealth(member, nowMs);
+    if (ejectedElsewhere(member, forMs, nowMs)) this.leftOut(member, nowMs);
+  }
+
+  /**
+   * It gets nothing from now on. How fast it was, under the load of that time, does not compare with what is measured of others until it is
+   * back: one of two vLLMs that was killed got 1 of the 102 requests of the first minute after its return.
+   */
+  leftOut(member: Member, nowMs: number): void {
+    this.#forgetSpeed(member);
+    this.#onHealth(member, nowMs);
+  }
+
+  /** It was stopped until now and goes on, so what waits there has not waited for longer than reading takes. */
+  goesOn(member: Member, nowMs: number): void {
+    readOldest(member, nowMs);
+    note(member);
   }
 
   /** It has answered another process that had left it out. */
@@ -312,6 +329,7 @@ export class Fleet<Member extends BackendLoad> {
       answered: ignore,
       abandoned: ignore,
       failed: ignore,
+      refused: ignore,
       end: () => {
         member.running--;
         note(member);
@@ -326,6 +344,8 @@ export class Fleet<Member extends BackendLoad> {
     if (this.#sent !== undefined && prefixes !== noPrefixes) this.#note({ member: backend, prefixes });
     backend.running++;
     backend.placed++;
+    const isProbe = backend.ejectedUntilMs > 0;
+    if (isProbe) backend.probes++;
     const placed = this.#prompts;
     backend.turn = ++placed.count;
     placed.usualTokens += (uncachedTokens - placed.usualTokens) * Math.max(usualShare, 1 / placed.count);
@@ -354,14 +374,16 @@ export class Fleet<Member extends BackendLoad> {
       },
       abandoned: (abandonedAtMs, isFault) => {
         this.#cache.reverse(backend, prefixes, placedAt, cachedTokens);
-        if (isFault && failed(backend, abandonedAtMs)) this.#onHealth(backend, abandonedAtMs);
+        if (isFault && failed(backend, abandonedAtMs)) this.leftOut(backend, abandonedAtMs);
       },
       failed: (failedAtMs) => {
-        if (failed(backend, failedAtMs)) this.#onHealth(backend, failedAtMs);
+        if (failed(backend, failedAtMs)) this.leftOut(backend, failedAtMs);
       },
+      refused: () => this.#forgetSpeed(backend),
       end: (endedAtMs) => {
         stopWaiting(backend, waiting, endedAtMs);
         backend.running--;
+        if (isProbe) backend.probes--;
         note(backend);
       },
     };
@@ -453,9 +475,13 @@ function wait(backend: BackendLoad, waiting: Waiting, nowMs: number): void {
 function stopWaiting(backend: BackendLoad, waiting: Waiting, nowMs: number): boolean {
   if (!backend.waiting.delete(waiting)) return false;
   backend.waitingTokens -= waiting.tokens;
+  readOldest(backend, nowMs);
+  return true;
+}
+
+function readOldest(backend: BackendLoad, nowMs: number): void {
   const [oldest] = backend.waiting;
   read(backend, oldest, nowMs);
-  return true;
 }
 
 function read(backend: BackendLoad, waiting: Waiting | undefined, nowMs: number): void {

@@ -16,6 +16,8 @@ export interface BackendHealth {
   ejectedUntilMs: number;
   /** It answers nothing, not even a look, so it gets no request at all. */
   isSilent: boolean;
+  /** Requests there that it got while it was left out; those from before, which may write for minutes, try nothing. */
+  probes: number;
 }
 
 export const soundHealth = (): BackendHealth => ({
@@ -25,6 +27,7 @@ export const soundHealth = (): BackendHealth => ({
   ejections: 0,
   ejectedUntilMs: 0,
   isSilent: false,
+  probes: 0,
 });
 
 /** So many in a row end the use of a backend. */
@@ -96,11 +99,9 @@ export function spoke(health: BackendHealth, nowMs: number, isLate = false): boo
   return true;
 }
 
-/** Whether it may get a request as far as its failures go: it is in use, or on probation and has nothing to do. */
-export const isInUse = (
-  { ejectedUntilMs, isSilent, running }: BackendHealth & { readonly running: number },
-  nowMs: number,
-): boolean => ejectedUntilMs === 0 || (!isSilent && nowMs >= ejectedUntilMs && running === 0);
+/** Whether it may get a request as far as its failures go: it is in use, or on probation and no other request tries it. */
+export const isInUse = ({ ejectedUntilMs, isSilent, probes }: BackendHealth, nowMs: number): boolean =>
+  ejectedUntilMs === 0 || (!isSilent && nowMs >= ejectedUntilMs && probes === 0);
 
 /** Shorter waits have many causes. */
 const overdueMinMs = 3_000;

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { Fleet, idleLoad, type BackendLoad } from '../../../src/inference/routing/fleet.ts';
+import { Fleet, idleLoad, type BackendLoad, type Placement } from '../../../src/inference/routing/fleet.ts';
+import { fellSilent, spoke } from '../../../src/inference/routing/health.ts';
 import { policies } from '../../../bench/simulate/policies.ts';
 import { runFleet, type FleetShape } from '../../../bench/simulate/run-fleet.ts';
 import { faster, generateTrace } from '../../../bench/simulate/trace.ts';
@@ -64,8 +65,8 @@ function sharesNow(fleet: Fleet<BackendLoad>, count: number, nowMs: number, fres
 }
 
 /** Prompts that have nothing in common. */
-function freshRequests() {
-  let first = 0;
+function freshRequests(from = 0) {
+  let first = from;
   return () => request((first += 10));
 }
 
@@ -94,6 +95,63 @@ test('one slow beginning, or a pause, leaves a backend its share', () => {
     each.end(202_500);
   }
   assert.deepEqual(sharesNow(fleet, 12, 203_000), [4, 4, 4], 'thirty requests met the same pause');
+});
+
+test('a backend that comes back is as fast as the others, whatever it was before and however slow its first answer is', () => {
+  const failTimes = (
+    fleet: Fleet<BackendLoad>,
+    member: BackendLoad,
+    end: (at: Placement<BackendLoad>) => void,
+  ): void => {
+    for (let count = 0; count < 3; count++) {
+      const placement = fleet.place(request(count), (each) => each === member, 50_000)!;
+      end(placement);
+      placement.end(50_000);
+    }
+  };
+  const outages: Readonly<Record<string, (fleet: Fleet<BackendLoad>, member: BackendLoad) => void>> = {
+    'it failed': (fleet, member) => failTimes(fleet, member, (placement) => placement.failed(50_000)),
+    'it was overtaken': (fleet, member) => failTimes(fleet, member, (placement) => placement.abandoned(50_000, true)),
+    'it refused': (fleet, member) => failTimes(fleet, member, (placement) => placement.refused()),
+    'it fell silent': (fleet, member) => {
+      assert.ok(fellSilent(member, 50_000));
+      fleet.leftOut(member, 50_000);
+      spoke(member, 51_000);
+    },
+    'another process left it out': (fleet, member) => fleet.ejectedElsewhere(member, 1_000, 50_000),
+  };
+  for (const [name, goOut] of Object.entries(outages)) {
+    const fleet = new Fleet([idleLoad(), idleLoad()]);
+    const [member, other] = fleet.members as [BackendLoad, BackendLoad];
+    sharesAfter(fleet, 10, () => 1_000);
+    goOut(fleet, member);
+    const fresh = freshRequests(10_000);
+    const answer = (nowMs: number, elapsedMs: number, mayTake: (each: BackendLoad) => boolean = able): BackendLoad => {
+      const placement = fleet.place(fresh(), mayTake, nowMs)!;
+      placement.begun(nowMs + elapsedMs);
+      placement.answered({ cachedTokens: 0 });
+      placement.end(nowMs + elapsedMs);
+      return placement.backend;
+    };
+    // The other one is four times as fast meanwhile, by what is measured.
+    for (let round = 0; round < 40; round++) answer(51_000 + 1_000 * round, 250, (each) => each === other);
+    const busy = fleet.place(fresh(), (each) => each === other, 100_000)!;
+    assert.equal(answer(100_000, 4_000), member, `${name}: the first request goes to the one that is idle`);
+    busy.end(104_000);
+    assert.deepEqual(sharesNow(fleet, 12, 105_000, fresh), [6, 6], name);
+  }
+});
+
+test('what others have measured of a backend counts no more while it is left out', () => {
+  const fleet = new Fleet([idleLoad(), idleLoad()]);
+  const [member] = fleet.members as [BackendLoad];
+  sharesAfter(fleet, 10, () => 250);
+  fleet.ejectedElsewhere(member, 1_000, 50_000);
+  fleet.measuredElsewhere(member, 1_000, 50_100);
+  const probe = fleet.place(request(1), (each) => each === member, 52_000)!;
+  probe.answered({ cachedTokens: 0 });
+  probe.end(52_000);
+  assert.deepEqual(sharesNow(fleet, 12, 53_000, freshRequests(10_000)), [6, 6]);
 });
 
 const shape: FleetShape = { servers: 8, cacheBlocks: 500, tokensPerSecond: 8_000 };

@@ -20,16 +20,16 @@ test('three failures in a row leave a backend out for 1, 2, 4, … 30 seconds; t
   const pauses = [];
   for (let count = 0; count < 7; count++) {
     pauses.push(health.ejectedUntilMs - nowMs);
-    assert.ok(!isInUse({ ...health, running: 0 }, health.ejectedUntilMs - 1));
+    assert.ok(!isInUse(health, health.ejectedUntilMs - 1));
     assert.ok(!failed(health, health.ejectedUntilMs - 1), 'what began before does not make it longer');
     nowMs = health.ejectedUntilMs;
-    assert.ok(isInUse({ ...health, running: 0 }, nowMs), 'one request may try');
-    assert.ok(!isInUse({ ...health, running: 1 }, nowMs), 'and only one');
+    assert.ok(isInUse(health, nowMs), 'one request may try');
+    assert.ok(!isInUse({ ...health, probes: 1 }, nowMs), 'and only one');
     assert.ok(failed(health, nowMs));
   }
   assert.deepEqual(pauses, [1_000, 2_000, 4_000, 8_000, 16_000, 30_000, 30_000]);
   assert.ok(answered(health));
-  assert.ok(isInUse({ ...health, running: 5 }, nowMs));
+  assert.ok(isInUse({ ...health, probes: 5 }, nowMs));
   assert.ok(!answered(health));
   assert.ok(!failed(health, nowMs));
 });
@@ -79,6 +79,32 @@ test('requests go to those that do not fail, and wait for them when they are ful
   probe.answered({ cachedTokens: 0 });
   assert.equal(placeAt(fleet, 1_010)!.backend, bad);
   assert.deepEqual(changes, [5, undefined]);
+});
+
+test('what a backend still writes of before keeps no request from trying it, and neither does what waits there since it was stopped', () => {
+  const fleet = new Fleet([idleLoad(), idleLoad()]);
+  const [bad, good] = fleet.members as [BackendLoad, BackendLoad];
+  const before = fleet.place(request(), (member) => member === bad, 0)!;
+  before.begun(200);
+  for (let count = 0; count < 2; count++) {
+    const measured = fleet.place(request(), (member) => member === good, 0)!;
+    measured.begun(200);
+    measured.end(200);
+  }
+  const waiting = fleet.place(request(), (member) => member === bad, 1_000)!;
+  for (let count = 0; count < 3; count++) failAt(fleet, bad, 6_000);
+  assert.equal(placeAt(fleet, 8_000)!.backend, good, 'it has one that waits for too long');
+  fleet.goesOn(bad, 8_000);
+  const busy = Array.from({ length: 3 }, () => fleet.place(request(), (member) => member === good, 8_000)!);
+  const probe = placeAt(fleet, 8_001)!;
+  assert.equal(probe.backend, bad);
+  assert.equal(placeAt(fleet, 8_002)!.backend, good, 'one at a time');
+  probe.failed(8_100);
+  probe.end(8_100);
+  assert.equal(placeAt(fleet, 8_101)!.backend, good, 'its pause begins anew');
+  fleet.goesOn(bad, 10_200);
+  assert.equal(placeAt(fleet, 10_200)!.backend, bad);
+  for (const each of [before, waiting, ...busy]) each.end(10_300);
 });
 
 test('where all backends fail, all of them are used', () => {

@@ -56,7 +56,7 @@ test('one that does not is asked again until it answers; then it is on probation
   await until(() => !member.isSilent);
   const nowMs = performance.now();
   assert.ok(isInUse(member, nowMs), 'one request may try');
-  assert.ok(!isInUse({ ...member, running: 1 }, nowMs), 'and only one');
+  assert.ok(!isInUse({ ...member, probes: 1 }, nowMs), 'and only one');
   assert.ok(answered(member), 'its answer is its return');
   assert.deepEqual([looks.changes, member.ejections], [['left out', 'may be used'], 1]);
 });
