@@ -1,5 +1,6 @@
 /** Load on a service before several real servers: streamed answers, and how they ended. */
 import type { TestService } from './service.ts';
+import type { TestLedger } from './test-ledger.ts';
 
 /** Of one request while the machine is busy. */
 export const patienceMs = 120_000;
@@ -34,6 +35,36 @@ export async function ask(service: TestService, messages: readonly object[], mod
     text: answer.status === 200 && !body.includes('"error"') ? text : body,
     promptTokens: chunks.find(({ usage }) => usage !== undefined && usage !== null)?.usage?.prompt_tokens ?? 0,
   };
+}
+
+/** How a server that is back was taken up again; milliseconds from its return. */
+export interface Comeback {
+  /** Until a request was put there; Infinity: none was that has ended since. */
+  readonly chosenMs: number;
+  /** Until it had answered one, perhaps one that it had got before. */
+  readonly answeredMs: number;
+  /** Requests that came after `withinMs` and were put elsewhere before either of these. */
+  readonly passedOver: number;
+}
+
+/** By what the service has recorded of requests that have ended. `backAt`: by the clock of the day. */
+export async function comebackOf(
+  ledger: TestLedger,
+  backend: string,
+  backAt: number,
+  withinMs: number,
+): Promise<Comeback> {
+  const rows = (await ledger.everyRow()).filter(({ endedAt }) => endedAt >= backAt);
+  const tries = rows.flatMap(({ startedAt, attempts }) =>
+    (attempts ?? []).map((attempt) => ({ backend: attempt.backend, ms: startedAt + attempt.atMs - backAt })),
+  );
+  const there = tries.filter((each) => each.backend === backend && each.ms >= 0).map(({ ms }) => ms);
+  const answers = rows.filter((row) => row.backend === backend && row.ending === 'finished');
+  const chosenMs = Math.min(Infinity, ...there);
+  const answeredMs = Math.min(Infinity, ...answers.map(({ endedAt }) => endedAt - backAt));
+  const usedMs = Math.min(chosenMs, answeredMs);
+  const passedOver = tries.filter((each) => each.backend !== backend && each.ms > withinMs && each.ms < usedMs);
+  return { chosenMs, answeredMs, passedOver: passedOver.length };
 }
 
 /** Runs `clients` loops of `next` until one of them has nothing left. */
