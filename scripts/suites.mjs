@@ -258,6 +258,48 @@ export function testFiles(root, name, words) {
   };
 }
 
+/** What to say of words that no file contains: the files that were most likely meant, or where files are. */
+export function missedText(suite, missed, files) {
+  const said = `No test file of the suite '${suite}' contains ${missed.join(' or ')}.`;
+  const near = [...new Set(missed.flatMap((word) => closestFiles(files, word)))];
+  if (near.length > 0) return `${said} Nearest: ${near.join(', ')}`;
+  const folders = new Set(files.map((file) => file.split(path.sep).slice(0, 2).join(path.sep)));
+  return `${said} Its ${files.length} files are in ${[...folders].join(', ')}`;
+}
+
+const closestMax = 5;
+/** "ledgr" and "ledger" are 0.77 alike, words that have little to do with each other 0.3 and less. */
+const likenessMin = 0.5;
+
+function closestFiles(files, word) {
+  const wanted = partsOf(word);
+  if (wanted.length === 0) return [];
+  return files
+    .map((file) => {
+      const parts = partsOf(file);
+      const best = wanted.map((one) => Math.max(...parts.map((part) => likeness(one, part))));
+      return { file, alike: best.reduce((sum, one) => sum + one, 0) / wanted.length };
+    })
+    .filter(({ alike }) => alike >= likenessMin)
+    .toSorted((a, b) => b.alike - a.alike || a.file.length - b.file.length)
+    .slice(0, closestMax)
+    .map(({ file }) => file);
+}
+
+const partsOf = (text) =>
+  text
+    .toLowerCase()
+    .split(/[^a-z0-9]+/)
+    .filter((part) => part !== '');
+
+/** Between 0 and 1: how many of the pairs of neighbouring letters two words have in common (Dice's coefficient). */
+function likeness(one, other) {
+  const [pairs, others] = [one, other].map(
+    (word) => new Set(Array.from({ length: word.length + 1 }, (_, at) => ` ${word} `.slice(at, at + 2))),
+  );
+  return (2 * [...pairs].filter((pair) => others.has(pair)).length) / (pairs.size + others.size);
+}
+
 function sourcesBelow(folder) {
   return fs.readdirSync(folder, { withFileTypes: true }).flatMap((entry) => {
     if (entry.name === 'node_modules') return [];

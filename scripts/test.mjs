@@ -19,7 +19,7 @@ import { nodeBinary } from './node-binary.mjs';
 import { notingUrl } from './processor-time.mjs';
 import { fail, root, say, setup } from './setup.mjs';
 import { slowness } from './slowness.mjs';
-import { allTestFiles, readArguments, suiteLimits, suites, testFiles } from './suites.mjs';
+import { allTestFiles, missedText, readArguments, suiteLimits, suites, testFiles } from './suites.mjs';
 import { runOnceMore } from './once-more.mjs';
 import { groupFile, groupSource, groupsOf } from './test-groups.mjs';
 import { failedTogether, processorNotes, summaryLines } from './test-summary.mjs';
@@ -42,8 +42,7 @@ if (problem !== undefined) fail(problem);
 
 const { all, chosen, missed } = testFiles(root, suite, words);
 if (all.length === 0) fail(`The suite '${suite}' has no test files.`);
-if (missed.length > 0)
-  fail(`No test file of the suite '${suite}' contains ${missed.join(' or ')}. There are: ${all.join(', ')}`);
+if (missed.length > 0) fail(missedText(suite, missed, all));
 setup();
 if (suites[suite].clients === true || chosen.some((file) => file.startsWith(clientTests))) installClients();
 const modelSources = [

@@ -17,7 +17,7 @@ interface Arguments {
   readonly options?: readonly string[];
 }
 const script = (file: string): Promise<unknown> => import(pathToFileURL(path.join(root, 'scripts', file)).href);
-const { suites, readArguments, testFiles } = (await script('suites.mjs')) as {
+const { suites, missedText, readArguments, testFiles } = (await script('suites.mjs')) as {
   suites: Readonly<
     Record<string, { readonly files?: string; readonly only?: readonly string[]; readonly ci?: boolean }>
   >;
@@ -27,6 +27,7 @@ const { suites, readArguments, testFiles } = (await script('suites.mjs')) as {
     name: string,
     words: readonly string[],
   ): { readonly all: string[]; readonly chosen: string[]; readonly missed: string[] };
+  missedText(suite: string, missed: readonly string[], files: readonly string[]): string;
 };
 const { groupFile, groupSource, groupsOf } = (await script('test-groups.mjs')) as {
   groupFile(index: number): string;
@@ -93,6 +94,21 @@ describe('the suites', () => {
     for (const word of ['setup/suites', file])
       assert.deepEqual(testFiles(root, 'ordinary', [word]), { all: ordinary, chosen: [file], missed: [] });
     assert.deepEqual(testFiles(root, 'ordinary', ['setup/suites', 'mistyped']).missed, ['mistyped']);
+  });
+
+  it('name the files that a mistyped word is nearest to, a few of them', () => {
+    const { all } = testFiles(root, 'ordinary', []);
+    const nearest = (...words: readonly string[]): readonly string[] =>
+      missedText('ordinary', words, all).split('. Nearest: ')[1]?.split(', ') ?? [];
+    const file = path.join('tests', 'setup', 'suites.test.ts');
+    for (const word of ['siutes', 'setup/suite.test', 'sutes', 'SUITES']) {
+      const files = nearest(word);
+      assert.ok(files.includes(file), `${word}: ${files.join(', ')}`);
+      assert.ok(files.length <= 5 && files.every((one) => all.includes(one)), word);
+    }
+    assert.ok(nearest('siutes', 'architectrue').includes(path.join('tests', 'architecture.test.ts')));
+    for (const word of ['xyzzyq', '!', ''])
+      assert.match(missedText('ordinary', [word], all), /Its \d+ files are in tests.account-api, .{100,1000}$/, word);
   });
 });
 
