@@ -12,6 +12,7 @@ export interface ErrorExample {
 }
 
 const model = { model: ['id of the model', 'my-model'] } as const;
+const noRetry = { 'x-should-retry': 'false: a retry does not help' } as const;
 const retryAfter = { 'Retry-After': 'seconds until a retry makes sense; not on every answer' } as const;
 /** The caps of a backend are its own. */
 const ofBackend = 'not on every answer, because what a backend takes at most is often not known' as const;
@@ -89,9 +90,11 @@ export const errorExamples: Readonly<Record<ErrorCode, ErrorExample>> = {
   },
   missing_api_key: {
     message: 'The request carries no API key. Send Authorization: Bearer <key>, or x-api-key: <key>.',
+    headers: noRetry,
   },
   invalid_api_key: {
     message: 'The API key does not match a live key: it may be revoked, or belong to another server.',
+    headers: noRetry,
   },
   http_403: {
     message: 'This key has no access to this endpoint.',
@@ -150,7 +153,7 @@ export const errorExamples: Readonly<Record<ErrorCode, ErrorExample>> = {
     message: 'The request with this Idempotency-Key was answered and charged. Its answer was not kept.',
     param: 'Idempotency-Key',
     extra: { first_request_id: ['`x-request-id` of the request that was charged', 'req_0123456789ab'] },
-    headers: { 'x-should-retry': 'false: a retry after this 409 does not help' },
+    headers: noRetry,
   },
   http_415: { message: 'The body must be application/json.' },
   http_417: { message: 'The Expect header must be 100-continue.' },

@@ -252,11 +252,17 @@ const rows: readonly (readonly [ErrorCode, string, Ask, Expectation?])[] = [
   ['model_request_rejected', 'a backend could not fetch an image', chat({ model: 'rejecting' })],
   ['unsupported_value', 'an unknown effort', chat({ reasoning_effort: 'minimal' }), { param: 'reasoning_effort' }],
   // §7.3
-  ['missing_api_key', 'no credentials', send({ method: 'POST', path: '/v1/chat/completions', body: '{}' })],
+  [
+    'missing_api_key',
+    'no credentials',
+    send({ method: 'POST', path: '/v1/chat/completions', body: '{}' }),
+    { headers: { 'x-should-retry': 'false' } },
+  ],
   [
     'invalid_api_key',
     'it does not match a live key',
     send({ method: 'POST', path: '/v1/chat/completions', headers: [['x-api-key', 'wrong']], body: '{}' }),
+    { headers: { 'x-should-retry': 'false' } },
   ],
   // §7.4
   [

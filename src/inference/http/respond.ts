@@ -186,7 +186,9 @@ export function sendError(
   const seconds = reported.retryAfterSeconds ?? (reported.status === 429 ? 1 : undefined);
   const retryAfter = seconds === undefined ? {} : { 'retry-after': String(seconds) };
   const reset = reported.status === 429 ? { 'ratelimit-remaining': '0', 'ratelimit-reset': String(seconds) } : {};
-  sendJson(exchange, reported.status, body, { ...reset, ...reported.headers, ...retryAfter });
+  // Claude Code tries a 401 for three minutes before it shows it, unless it is told that this does not help.
+  const noRetry = reported.status === 401 ? { 'x-should-retry': 'false' } : {};
+  sendJson(exchange, reported.status, body, { ...reset, ...reported.headers, ...retryAfter, ...noRetry });
 }
 
 export function sendJson(
