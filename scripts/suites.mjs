@@ -126,7 +126,7 @@ export const suites = {
     concurrency: 1,
     ci: false,
     internet: true,
-    about: 'Claude Code, Codex, opencode, Cline and Continue, as tokenhouse launch sets them up',
+    about: 'Claude Code, Codex, opencode, Cline, Continue and Open WebUI, as tokenhouse launch sets them up',
   },
   helm: {
     minutes: 5,

@@ -82,6 +82,8 @@ const claude: Client = {
           ANTHROPIC_DEFAULT_HAIKU_MODEL: model.id,
           ANTHROPIC_DEFAULT_SONNET_MODEL: model.id,
           ANTHROPIC_DEFAULT_OPUS_MODEL: model.id,
+          // Of a model that it does not know it believes that it has a window of a million.
+          CLAUDE_CODE_MAX_CONTEXT_TOKENS: String(model.contextLength),
         }).map(([name, value]) => [['env', name], value] as const),
       ),
     read: readJsonText,
@@ -259,16 +261,23 @@ const continueDev: Client = {
 
 const openWebUi: Client = {
   title: 'Open WebUI',
-  environment: ({ url, key }) => ({
+  environment: ({ url, key, models }) => ({
     OPENAI_API_BASE_URL: `${url}/v1`,
     OPENAI_API_KEY: key,
     ENABLE_OLLAMA_API: 'false',
     // Else the settings of its first start are in force for ever.
     ENABLE_PERSISTENT_CONFIG: 'false',
+    // It offers every model 6,000 tokens of tools, and one that calls none refuses them.
+    ...(models.every(({ tools }) => tools)
+      ? {}
+      : { DEFAULT_MODEL_METADATA: JSON.stringify({ capabilities: { builtin_tools: false } }) }),
   }),
   program: { words: ['open-webui', 'serve'], install: 'pip install open-webui' },
   contextMin: 0,
   needsTools: false,
+  then:
+    'Set DATA_DIR to the folder for its data, else they are in its installation. For each question it also asks for a title, tags and further ' +
+    'questions, which cost too: ENABLE_TITLE_GENERATION, ENABLE_TAGS_GENERATION and ENABLE_FOLLOW_UP_GENERATION=false turn them off.',
 };
 
 const libreChat: Client = {

@@ -11,12 +11,17 @@ const remedy =
 
 export async function setup() {
   await buildConsole();
+  return { TOKENHOUSE_TEST_CHROMIUM: chromiumProgram() };
+}
+
+/** The one that the environment names, else an installed one, else the unpacked one. */
+export function chromiumProgram() {
   const { TOKENHOUSE_TEST_CHROMIUM: named, PATH = '' } = process.env;
-  if (named !== undefined) return {};
+  if (named !== undefined) return named;
   const found = ['chromium', 'chromium-browser', 'google-chrome', 'google-chrome-stable']
     .flatMap((name) => PATH.split(path.delimiter).map((folder) => path.join(folder, name)))
     .find((file) => fs.existsSync(file));
-  return { TOKENHOUSE_TEST_CHROMIUM: found ?? unpackedChromium() };
+  return found ?? unpackedChromium();
 }
 
 /** The program of Debian's package, started with the libraries and fonts that were unpacked with it. */
