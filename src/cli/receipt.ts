@@ -51,11 +51,12 @@ function linesOf(receipt: GenerationReceipt): readonly string[] {
     `${receipt.request_id} · ${receipt.model} · ${words.join(' · ')}`,
     `ledger   ${receipt.id}`,
     `key      ${receipt.key_id}${receipt.key_name === null ? '' : ` (${receipt.key_name})`}`,
-    `time     ${time(receipt.created_at)} to ${time(receipt.ended_at)}, ${receipt.total_ms} ms${receipt.latency_ms === null ? '' : `, first token after ${receipt.latency_ms} ms`}`,
+    `time     ${time(receipt.created_at)} to ${time(receipt.ended_at)}, ${receipt.total_ms} ms`,
+    ...(receipt.latency_ms === null ? [] : [`         first token after ${receipt.latency_ms} ms`]),
     `end      ${receipt.ending}${receipt.finish_reason === null ? '' : `, ${receipt.finish_reason}`}${receipt.error_code === null ? '' : `, ${receipt.error_code}`}`,
     ...(receipt.error === null ? [] : [`when     ${receipt.error.meaning}`, `do       ${receipt.error.remedy}`]),
     ...(receipt.fallbacks ?? []).map(fallbackLine),
-    ...(receipt.attempts ?? []).map(attemptLine),
+    ...(receipt.attempts ?? []).flatMap(attemptLines),
     '',
     ...table(
       ['', 'tokens', 'per million', 'microcents'],
@@ -96,18 +97,24 @@ const hedgeWords = {
   overtaken: 'stopped when the second gave text',
 } as const;
 
-/** Why this backend, in a line: `backend  gpu-2, expected 120 ms: 900 tokens to read, 4,100 cached, 0 waiting, 3 running; 1 of 4`. */
-function attemptLine({
+/** What became of it there, and below it why this backend, in lines that fit 80 columns. */
+function attemptLines({
   backend,
   model,
   error_code: failed,
   hedge,
   chosen,
-}: NonNullable<GenerationReceipt['attempts']>[number]): string {
+}: NonNullable<GenerationReceipt['attempts']>[number]): readonly string[] {
   const why =
     chosen === null
-      ? ''
-      : `, first token expected after ${chosen.expected_ms} ms: ${chosen.tokens_uncached} tokens to read, ${chosen.tokens_cached} cached, ` +
-        `${chosen.tokens_waiting} waiting there, ${chosen.running} running${foreignPart(chosen.foreign)}, ${chosen.tokens_per_second} tokens/s; rank ${chosen.rank}, one of ${chosen.of}`;
-  return `backend  ${backend}${model === null ? '' : ` of ${model}`}${hedge === null ? '' : `, ${hedgeWords[hedge]}`}${failed === null ? '' : `, failed with ${failed}`}${why}`;
+      ? []
+      : [
+          `first token expected after ${chosen.expected_ms} ms; rank ${chosen.rank}, one of ${chosen.of}`,
+          `${chosen.tokens_uncached} tokens to read at ${chosen.tokens_per_second} tokens/s, ${chosen.tokens_cached} cached`,
+          `${chosen.tokens_waiting} tokens waiting there, ${chosen.running} running${foreignPart(chosen.foreign)}`,
+        ];
+  return [
+    `backend  ${backend}${model === null ? '' : ` of ${model}`}${hedge === null ? '' : `, ${hedgeWords[hedge]}`}${failed === null ? '' : `, failed with ${failed}`}`,
+    ...why.map((line) => `         ${line}`),
+  ];
 }

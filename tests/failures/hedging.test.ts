@@ -78,6 +78,12 @@ for (const winner of ['second', 'first'] as const)
     ]);
     const { stdout } = await service.command('explain', row.publicId);
     assert.match(stdout, winner === 'first' ? /stopped when the first gave text/ : /stopped when the second gave text/);
+    // Why each was chosen is below it, in lines for a terminal of 80 columns.
+    const chosen = stdout.split('\n').filter((line) => /^ {9}\S/.test(line));
+    assert.ok(
+      chosen.filter((line) => /^ +first token expected after \d+ ms; rank 1, one of 2$/.test(line)).length >= 1,
+    );
+    for (const line of chosen) assert.ok(line.length <= 80, line);
     assert.equal(held.length, 2);
   });
 

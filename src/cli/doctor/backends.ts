@@ -21,7 +21,7 @@ async function lookAt(
   const { state, problem } = await lookAtBackend(model, backend);
   if (problem === null) {
     const said = await saidBy(model, backend, limits);
-    return { check, state: 'ok', found: said === undefined ? found : `${found} · ${said}` };
+    return { check, state: 'ok', found, ...(said === undefined ? {} : { more: said }) };
   }
   return state === 'wrong'
     ? { check, state: 'warning', found, why: problem, repair: 'tokenhouse config show (see models[].backends[])' }

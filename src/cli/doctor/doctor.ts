@@ -111,9 +111,10 @@ function lookAtService({ status }: Patient): Finding {
   };
 }
 
-function linesOf({ check, state, found, why, repair }: Finding): readonly string[] {
+function linesOf({ check, state, found, more, why, repair }: Finding): readonly string[] {
   return [
     `${state.padEnd(8)} ${check.padEnd(14)} ${found}`,
+    ...(more === undefined ? [] : [`${' '.repeat(24)}${more}`]),
     ...(why === undefined ? [] : [`           why     ${why}`]),
     ...(repair === undefined ? [] : [`           repair  ${repair}`]),
   ];

@@ -6,6 +6,8 @@ export interface Finding {
   readonly check: string;
   readonly state: 'ok' | 'warning' | 'problem';
   readonly found: string;
+  /** What else was found, on a line of its own. */
+  readonly more?: string;
   /** Why it matters; for what is not ok. */
   readonly why?: string;
   /** The command that repairs it; for what is not ok. */
