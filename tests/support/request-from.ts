@@ -44,10 +44,16 @@ export interface Stream {
 }
 
 /** As `requestFrom`, without waiting for the end. */
-export function streamFrom(enter: readonly string[], url: string, key: string, body: object): Stream {
+export function streamFrom(
+  enter: readonly string[],
+  url: string,
+  key: string,
+  body: object,
+  options: readonly string[] = [],
+): Stream {
   const [command, ...words] = [
     ...enter,
-    ...['curl', '--silent', '--show-error', '--no-buffer', '--header', `authorization: Bearer ${key}`],
+    ...['curl', '--silent', '--show-error', '--no-buffer', ...options, '--header', `authorization: Bearer ${key}`],
     ...['--header', 'content-type: application/json', '--data', JSON.stringify({ ...body, stream: true }), url],
   ];
   const child = spawn(command!, words, { stdio: ['ignore', 'pipe', 'inherit'] });
