@@ -7,7 +7,7 @@ import path from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { buildConsoleOrSay } from './console.mjs';
 import { buildDocsOrSay } from './docs-site.mjs';
-import { buildThreadPool, hasThreadPool, nativeSources } from './native.mjs';
+import { buildLlamaLibrary, hasLlamaLibrary, nativeSources } from './native.mjs';
 import { platforms } from './package/platforms.mjs';
 import { fail, isStarted, root, say, setup } from './setup.mjs';
 import { installAgain, slim } from './slim.mjs';
@@ -93,7 +93,7 @@ async function bundleProgram(options) {
 export async function buildProgram() {
   const startedAt = Date.now();
   const result = await bundleProgram({ outdir: dist, plugins: [standardFonts, engineLibrary(aboveBundle)] });
-  buildThreadPool(dist);
+  buildLlamaLibrary(dist);
   const outputs = new Set(result.outputs.map((file) => path.basename(file)));
   for (const name of fs.readdirSync(dist))
     if (/\.js(\.map)?$/.test(name) && !outputs.has(name)) fs.rmSync(path.join(dist, name));
@@ -120,7 +120,7 @@ export async function buildTestedProgram(folder) {
     external: [...external, ...large],
     plugins: [engineLibrary()],
   });
-  return buildThreadPool(folder) || !hasThreadPool ? [...filesRead(inputs), ...nativeSources] : undefined;
+  return buildLlamaLibrary(folder) || !hasLlamaLibrary ? [...filesRead(inputs), ...nativeSources()] : undefined;
 }
 
 /** Of the inputs that esbuild names, those that are files: others are made by the plugins above. */
@@ -180,7 +180,7 @@ export async function watchProgram(onBuilt) {
     external: [...external, ...large],
     plugins: [undiciParts, reported, engineLibrary()],
   };
-  buildThreadPool(dist);
+  buildLlamaLibrary(dist);
   const watching = await context({ ...shared, ...options });
   await watching.watch();
   return () => watching.dispose();
@@ -214,7 +214,7 @@ const entriesOf = (program) => ({
     const folder = JSON.stringify(`${pathToFileURL(program).href}/`);
     build.onLoad({ filter: /[\\/]src[\\/]platform[\\/]entries\.ts$/ }, () => ({
       contents: `export const entryUrl = (name) => new URL(name + '.js', ${folder});
-        export const threadPoolUrl = () => new URL('thread-pool-' + process.platform + '-' + process.arch + '.node', ${folder});
+        export const llamaLibraryUrl = () => new URL('llama-library-' + process.platform + '-' + process.arch + '.node', ${folder});
         export const consoleUrl = () => new URL('console/', ${folder});
         export const docsUrl = () => new URL('docs/', ${folder});`,
     }));

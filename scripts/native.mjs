@@ -1,4 +1,4 @@
-// Compiles the library of our own that is no JavaScript: `thread-pool.c`, which keeps llama.cpp's threads between steps, and `choice.c`,
+// Compiles the library of our own that is no JavaScript: `kept-threads.c`, which keeps llama.cpp's threads between steps, and `choice.c`,
 // which makes short steps and chooses tokens. It takes a tenth of a second and a C compiler; where there is none the program works
 // without it, and `tokenhouse doctor` says so.
 import { spawnSync } from 'node:child_process';
@@ -6,30 +6,28 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { root } from './basics.mjs';
 
-const folderOfSources = path.join(root, 'src', 'inference', 'engines', 'llama');
+const folderOfSources = path.join(root, 'src', 'inference', 'engines', 'llama', 'native');
 /** What it is made of, headers too. */
-export const nativeSources = fs
-  .readdirSync(folderOfSources)
-  .filter((name) => /\.[ch]$/.test(name))
-  .map((name) => path.join(folderOfSources, name));
+export const nativeSources = () =>
+  fs.existsSync(folderOfSources) ? fs.readdirSync(folderOfSources).map((name) => path.join(folderOfSources, name)) : [];
 const platform = 'linux';
 
 /** Processors that it is compiled for, with the names of their compilers where another processor compiles. */
 const compilers = { x64: 'x86_64-linux-gnu-gcc', arm64: 'aarch64-linux-gnu-gcc' };
 
 /** As `src/platform/entries.ts` has it. */
-const nameFor = (cpu) => `thread-pool-${platform}-${cpu}.node`;
+const nameFor = (cpu) => `llama-library-${platform}-${cpu}.node`;
 
 /** Whether this computer is one that it is for. */
-export const hasThreadPool = process.platform === platform && compilers[process.arch] !== undefined;
+export const hasLlamaLibrary = process.platform === platform && compilers[process.arch] !== undefined;
 
 /** For this computer, into a folder of the program; false where it cannot be compiled. What an earlier build has left stays. */
-export function buildThreadPool(folder) {
-  return hasThreadPool && compile(folder, process.arch, process.env.CC ?? 'cc') === undefined;
+export function buildLlamaLibrary(folder) {
+  return hasLlamaLibrary && compile(folder, process.arch, process.env.CC ?? 'cc') === undefined;
 }
 
 /** For those of these platforms that it is for; returns the ones that it could not be compiled for, and why. */
-export function buildThreadPools(folder, platforms) {
+export function buildLlamaLibraries(folder, platforms) {
   return platforms.flatMap(({ os, cpu }) => {
     if (os !== platform) return [];
     const isOwn = os === process.platform && cpu === process.arch;
@@ -41,7 +39,8 @@ export function buildThreadPools(folder, platforms) {
 /** Why it could not be done. Another process may load the file meanwhile, so it is replaced as a whole. */
 function compile(folder, cpu, compiler) {
   const made = path.join(folder, `${nameFor(cpu)}.${process.pid}`);
-  const sources = nativeSources.filter((name) => name.endsWith('.c'));
+  const sources = nativeSources().filter((name) => name.endsWith('.c'));
+  if (sources.length === 0) return `there are no sources in ${folderOfSources}`;
   const options = ['-O2', '-shared', '-fPIC', '-s', '-o', made, ...sources];
   const { error, status, stderr } = spawnSync(compiler, options, {
     encoding: 'utf8',

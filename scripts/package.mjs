@@ -14,7 +14,7 @@ import { cacheFolder } from './cache-folder.mjs';
 import { buildConsole, consoleFolder, installConsole } from './console.mjs';
 import { buildDocs } from './docs-site.mjs';
 import { bundledPackages, billOfMaterials, licenceTexts } from './package/bundled.mjs';
-import { buildThreadPools } from './native.mjs';
+import { buildLlamaLibraries } from './native.mjs';
 import { platforms } from './package/platforms.mjs';
 import { fail, isStarted, readJson, root, runNpm, say, setup } from './setup.mjs';
 
@@ -57,7 +57,7 @@ async function makeProgram(folder, chosen) {
   const dist = path.join(folder, 'dist');
   fs.mkdirSync(dist, { recursive: true });
   const { inputs } = await buildPackagedProgram(dist);
-  for (const { os, cpu, problem } of buildThreadPools(dist, chosen))
+  for (const { os, cpu, problem } of buildLlamaLibraries(dist, chosen))
     fail(
       `The thread pool for ${os} on ${cpu} could not be compiled: ${problem}. Install (apt-get install -y gcc gcc-aarch64-linux-gnu).`,
     );

@@ -8,9 +8,9 @@ export type Entry =
 /** The built file of an entry. A test gets the program that was built for its run. */
 export const entryUrl = (name: Entry): URL => new URL(`./${name}.js`, import.meta.url);
 
-/** The library that keeps llama.cpp's threads, where `scripts/native.mjs` could compile it for this platform. */
-export const threadPoolUrl = (): URL =>
-  new URL(`./thread-pool-${process.platform}-${process.arch}.node`, import.meta.url);
+/** The library that keeps llama.cpp's threads and makes its short steps, where `scripts/native.mjs` could compile it for this platform. */
+export const llamaLibraryUrl = (): URL =>
+  new URL(`./llama-library-${process.platform}-${process.arch}.node`, import.meta.url);
 
 /** Where `scripts/console.mjs` puts the web console, which may come after the start. */
 export const consoleUrl = (): URL => new URL('./console/', import.meta.url);

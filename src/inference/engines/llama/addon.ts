@@ -4,7 +4,7 @@ import { availableParallelism, constants } from 'node:os';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Llama } from 'node-llama-cpp';
-import { threadPoolUrl } from '../../../platform/entries.ts';
+import { llamaLibraryUrl } from '../../../platform/entries.ts';
 import type { GpuBuild, GpuDevices, GpuUse } from './compute.ts';
 import type { EngineChoice, SamplerConfig, TokenTraits } from './llama-model.ts';
 
@@ -41,7 +41,7 @@ export const threadsAtFirst = 1;
 let loaded: { readonly library: Library | undefined } | undefined;
 
 /**
- * Whether llama.cpp keeps its threads between two steps: `thread-pool.c` sees to it, and must be loaded before llama.cpp. Without it
+ * Whether llama.cpp keeps its threads between two steps: `kept-threads.c` sees to it, and must be loaded before llama.cpp. Without it
  * (another system than Linux, no compiler when the program was built) a step with several threads starts and joins them.
  */
 export const keepThreads = (): boolean => ownLibrary() !== undefined;
@@ -67,7 +67,7 @@ export function ownLibrary(): Library | undefined {
 function loadLibrary(): Library | undefined {
   const module = { exports: {} };
   try {
-    process.dlopen(module, fileURLToPath(threadPoolUrl()), constants.dlopen.RTLD_NOW | constants.dlopen.RTLD_GLOBAL);
+    process.dlopen(module, fileURLToPath(llamaLibraryUrl()), constants.dlopen.RTLD_NOW | constants.dlopen.RTLD_GLOBAL);
     return module.exports as Library;
   } catch {
     return undefined;

@@ -7,7 +7,7 @@ import { after, describe, test } from 'node:test';
 import { keepThreads } from '../../../../src/inference/engines/llama/addon.ts';
 import { openModel } from '../../../../src/inference/engines/llama/bindings.ts';
 import type { LlamaModel } from '../../../../src/inference/engines/llama/llama-model.ts';
-import { threadPoolUrl } from '../../../../src/platform/entries.ts';
+import { llamaLibraryUrl } from '../../../../src/platform/entries.ts';
 import { writeTinyGguf } from '../../../support/tiny-gguf.ts';
 import { eventually } from '../../../support/upstream.ts';
 
@@ -24,7 +24,7 @@ test('the library is there where the system is Linux', () => {
     isLinux,
     'no C compiler when the program was built: install one (apt-get install -y gcc)',
   );
-  assert.equal(existsSync(fileURLToPath(threadPoolUrl())), isLinux);
+  assert.equal(existsSync(fileURLToPath(llamaLibraryUrl())), isLinux);
 });
 
 /** Threads of this process. */

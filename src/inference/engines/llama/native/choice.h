@@ -1,2 +1,2 @@
-/* What `thread-pool.c` tells of a context. */
+/* What `kept-threads.c` tells of a context. */
 __attribute__((visibility("hidden"))) void forget_context(void *context);
