@@ -6,12 +6,12 @@ import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 
 import { BadRequestError, OpenAI } from '../../clients/official.ts';
-import { words } from '../../support/fleet-load.ts';
+import { patienceMs, words } from '../../support/fleet-load.ts';
 import { mulberry32 } from '../../support/random.ts';
-import { TestService } from '../../support/service.ts';
+import { TestService, until } from '../../support/service.ts';
 import { TestLedger } from '../../support/test-ledger.ts';
 import { clientOf, type Client } from './client.ts';
-import { contextLength, VllmServer } from './vllm-server.ts';
+import { contextLength, keyVariable, VllmServer } from './vllm-server.ts';
 
 const centsPerMillion = 5000;
 const texts = ['The sky is blue.', 'Grass is green, says the café.', 'a', 'Why does the wind blow? '.repeat(20)];
@@ -88,6 +88,17 @@ ${model('wide', 8192)}${this.#card === 'embeddings' ? `\n${model('cut', contextL
     let found: Awaited<ReturnType<Client['refused']>> | undefined;
     assert.equal(await this.tokensPaid(async () => (found = await this.client.refused(route, fields))), 0);
     return [found!.status, found!.code, found!.param];
+  }
+
+  /** `backends add` finds out what it is for, and it answers at once. */
+  async assertAdded(made: RegExp, route: string, fields: object): Promise<void> {
+    const { code, stdout, stderr } = await this.service.command(
+      ...['backends', 'add', this.server.url, '--id', 'added', '--api-key-env', keyVariable],
+    );
+    assert.equal(code, 0, stderr);
+    assert.match(stdout, /^added · vllm · .*\nwindow {3}2048 tokens\n/);
+    assert.match(stdout, made);
+    await this.client.json(route, { model: 'added', ...fields });
   }
 
   /** The same prompt of one account is found again, and of nobody else. */
@@ -255,6 +266,35 @@ describe('embeddings', () => {
     await scene.assertCachesApart('/embeddings', { input: long });
   });
 
+  test('`backends add` makes a model of it', async () => {
+    await scene.assertAdded(/^can {6}embeddings: .*\nmakes {4}vectors of 576 numbers, /m, '/embeddings', {
+      input: 'a',
+    });
+  });
+
+  test('a request that its client leaves is ended there, and charged', async (t) => {
+    const leave = new AbortController();
+    const input = Array.from({ length: 30 }, (_, index) => `${index} ${long}`);
+    const { requestId, response } = await scene.client.send('/embeddings', { input }, leave.signal);
+    const reading = response.then((answer) => answer.text()).catch(() => undefined);
+    // After its first step, of two of these texts; what runs it counts between steps only, when nothing does.
+    const read = () => scene.server.metric('vllm:prompt_tokens_total');
+    const before = await read();
+    await until(async () => (await read()) > before, patienceMs);
+    leave.abort();
+    await reading;
+    const row = await scene.ledger.row(requestId);
+    assert.equal(row.ending, 'client_left');
+    assert.equal(Number(row.costMicrocents), row.promptTokens * centsPerMillion);
+    // Whoever asks next waits for what is left of it.
+    await scene.direct('/embeddings', { input: 'a' });
+    const all = (await Promise.all(input.map(idsOf))).reduce((sum, { length }) => sum + length, 0);
+    const wasRead = (await read()) - before;
+    t.diagnostic(`charged for ${row.promptTokens} tokens of ${all}, of which vLLM read ${wasRead}`);
+    assert.ok(row.promptTokens <= all, `${row.promptTokens} of ${all}`);
+    assert.ok(wasRead < all, 'vLLM does not read all of it');
+  });
+
   test('doctor finds the server, and the window of the card that promises more', async () => {
     const { stdout } = await scene.service.command('doctor');
     assert.match(stdout, /^ok .*\breal\b/m, stdout);
@@ -314,6 +354,11 @@ describe('ranks', () => {
         'context_length_exceeded',
         'documents[1]',
       ]);
+  });
+
+  test('`backends add` makes a model of it', async () => {
+    const fields = { query, documents: texts };
+    await scene.assertAdded(/^can {6}rerank: .*\nmakes {4}a score for each document, /m, '/rerank', fields);
   });
 
   test('what it keeps of a pair is found again by the same account only', async () => {
