@@ -2,9 +2,11 @@ import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import type { ExecFileOptions } from 'node:child_process';
 
-/** How a program ended, and all that it said on both outputs. */
+/** How a program ended, and all that it said, on each output and on both. */
 export interface Ran {
   readonly code: number | null;
+  readonly stdout: string;
+  readonly stderr: string;
   readonly said: string;
 }
 
@@ -12,7 +14,7 @@ export interface Ran {
 export function run(command: string, args: readonly string[], options: ExecFileOptions = {}): Promise<Ran> {
   return new Promise((resolve) =>
     execFile(command, args, { maxBuffer: 64 * 1024 * 1024, ...options, encoding: 'utf8' }, (error, stdout, stderr) =>
-      resolve({ code: error === null ? 0 : Number(error.code ?? 1), said: stdout + stderr }),
+      resolve({ code: error === null ? 0 : Number(error.code ?? 1), stdout, stderr, said: stdout + stderr }),
     ),
   );
 }

@@ -3,7 +3,7 @@
  * and nothing else. The model is in its cache, because its download is the network's time and not ours.
  */
 import assert from 'node:assert/strict';
-import { execFile, spawn } from 'node:child_process';
+import { spawn } from 'node:child_process';
 import type { ChildProcess } from 'node:child_process';
 import {
   existsSync,
@@ -22,6 +22,7 @@ import { after, before, test } from 'node:test';
 import { freePort } from '../../support/free-port.ts';
 import { pdfOf } from '../../support/pdf-files.ts';
 import { inRepository, root } from '../../support/repository.ts';
+import { run, type Ran } from '../../support/run.ts';
 import { until } from '../../support/service.ts';
 import { serveRegistry } from './registry.ts';
 import type { Registry } from './registry.ts';
@@ -52,20 +53,6 @@ const environment = (): NodeJS.ProcessEnv => ({
   npm_config_cache: cache,
   npm_config_update_notifier: 'false',
 });
-
-interface Ran {
-  readonly code: number;
-  readonly stdout: string;
-  readonly stderr: string;
-}
-
-/** Never waits in its own thread, in which the registry answers. */
-const run = (command: string, args: readonly string[], options: { cwd: string; env?: NodeJS.ProcessEnv }) =>
-  new Promise<Ran>((resolve) => {
-    execFile(command, args, { maxBuffer: 64 * megabyte, ...options }, (error, stdout, stderr) =>
-      resolve({ code: error === null ? 0 : Number(error.code ?? 1), stdout, stderr }),
-    );
-  });
 
 before(async () => {
   for (const made of [home, empty]) mkdirSync(made);
