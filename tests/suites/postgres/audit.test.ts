@@ -19,7 +19,7 @@ before(async () => void (server = await PostgresServer.start()));
 after(() => server.dispose());
 
 test('entries are never changed, deleted or truncated; only what names people can be taken out', async (t) => {
-  const url = await server.createDatabase();
+  const url = await server.databaseWithTables();
   const { store } = await openReplica(t, url);
   const { ledger, repositories } = store;
   const actor = { kind: 'user', id: 'usr_1', name: 'ada', requestId: 'req_1', address: '192.0.2.1' } as const;
@@ -63,7 +63,7 @@ test('entries are never changed, deleted or truncated; only what names people ca
 });
 
 test('an account whose credit replicas have leased is exported and deleted, and the ledger is consistent', async (t) => {
-  const url = await server.createDatabase();
+  const url = await server.databaseWithTables();
   const [one, two] = [await openReplica(t, url), await openReplica(t, url)];
   await customer(one.store, 'acct_a', 1_000_000n);
   for (const replica of [one, two]) assert.ok(await hold(replica, 'acct_a', 1000n));
@@ -88,7 +88,7 @@ test('an account whose credit replicas have leased is exported and deleted, and 
 });
 
 test('keys that are made at the same time on several replicas are never more than an account may have', async (t) => {
-  const url = await server.createDatabase();
+  const url = await server.databaseWithTables();
   const { store } = await openReplica(t, url);
   const other = await openReplica(t, url);
   await customer(store, 'acct_a', 0n);

@@ -78,7 +78,7 @@ async function newMember({ store }: Replica): Promise<string> {
 }
 
 async function setScene(t: TestContext, credit = price * 10_000n): Promise<Scene> {
-  const url = await server.createDatabase();
+  const url = await server.databaseWithTables();
   const replicas = await Promise.all([openReplica(t, url), openReplica(t, url), openReplica(t, url)]);
   await customer(replicas[0].store, accountId, credit);
   return { url, replicas, keyId: await newKey(replicas[0]) };

@@ -27,7 +27,7 @@ const opened: (() => unknown)[] = [];
 before(async () => {
   server = await PostgresServer.start();
   opened.push(() => server.dispose());
-  url = await server.createDatabase();
+  url = await server.databaseWithTables();
   wire = await Wire.open(server.port, { isDeaf: true });
   opened.push(() => wire.close());
   const [first, ...others] = [serviceOn(url), serviceOn(url), serviceOn(wire.url(url))] as const;

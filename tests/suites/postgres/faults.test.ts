@@ -18,7 +18,7 @@ before(async () => {
 after(() => server.dispose());
 
 test('D5: a connection that is lost while it commits charges once, and says so', async (t) => {
-  const url = await server.createDatabase();
+  const url = await server.databaseWithTables();
   const wire = await Wire.open(server.port);
   t.after(() => wire.close());
   const replica = await openReplica(t, wire.url(url));
@@ -45,7 +45,7 @@ test('D5: a connection that is lost while it commits charges once, and says so',
 });
 
 test('D3: a connection that is lost between two statements of a report fails the report, not the process', async (t) => {
-  const url = await server.createDatabase();
+  const url = await server.databaseWithTables();
   const wire = await Wire.open(server.port);
   t.after(() => wire.close());
   const db = kyselyOnPostgres({ url: wire.url(url), password: undefined }, 1);
@@ -67,7 +67,7 @@ test('D3: a connection that is lost between two statements of a report fails the
 });
 
 test('S1: the server is killed under load; what was acknowledged is there, nothing twice, and it goes on', async (t) => {
-  const url = await server.createDatabase();
+  const url = await server.databaseWithTables();
   const replicas = [await openReplica(t, url), await openReplica(t, url)];
   await customer(replicas[0]!.store, 'acct_a', 1_000_000n);
   const billed = new Set<string>();
@@ -117,7 +117,7 @@ test('S1: the server is killed under load; what was acknowledged is there, nothi
 });
 
 test('a server that stops answering fails calls in bounded time, and goes on where it was', async (t) => {
-  const url = await server.createDatabase();
+  const url = await server.databaseWithTables();
   const replica = await openReplica(t, url);
   const { ledger } = replica.store;
   await customer(replica.store, 'acct_a', 1_000n);

@@ -73,7 +73,7 @@ const record = (client: pg.Client, ref: string) =>
 const longMs = 30_000;
 
 test('a change is found however late its transaction is committed, and never one that is not', async (t) => {
-  const url = await server.createDatabase();
+  const url = await server.databaseWithTables();
   const wire = await Wire.open(server.port, { isDeaf: true });
   t.after(() => wire.close());
   const [near, deaf] = [await following(t, url), await following(t, wire.url(url))];
@@ -98,7 +98,7 @@ test('a change is found however late its transaction is committed, and never one
 });
 
 test('of changes that many make at once, each is found exactly once', async (t) => {
-  const url = await server.createDatabase();
+  const url = await server.databaseWithTables();
   const { notes, feed } = await following(t, url);
   const clients = await Promise.all(Array.from({ length: 6 }, () => clientOf(t, url)));
   const made: string[] = [];
@@ -121,7 +121,7 @@ test('of changes that many make at once, each is found exactly once', async (t) 
 });
 
 test('the time of a change is the database’s, whatever its writer says', async (t) => {
-  const url = await server.createDatabase();
+  const url = await server.databaseWithTables();
   await following(t, url);
   await record(await clientOf(t, url), 'x');
   const [row] = await server.sql(
@@ -132,7 +132,7 @@ test('the time of a change is the database’s, whatever its writer says', async
 });
 
 test('what could not be followed is followed by the next look; nobody learns that all is well before', async (t) => {
-  const url = await server.createDatabase();
+  const url = await server.databaseWithTables();
   const { notes, feed } = await following(t, url);
   notes.failures = 3;
   await record(await clientOf(t, url), 'x');
@@ -149,7 +149,7 @@ test('what could not be followed is followed by the next look; nobody learns tha
 });
 
 test('a connection that breaks loses no change; a server that was started anew has everything read again', async (t) => {
-  const url = await server.createDatabase();
+  const url = await server.databaseWithTables();
   const wire = await Wire.open(server.port);
   t.after(() => wire.close());
   const { notes, feed } = await following(t, wire.url(url));
@@ -174,7 +174,7 @@ test('a connection that breaks loses no change; a server that was started anew h
 });
 
 test('a server that is silent makes the feed stale, and the first answer mends it', async (t) => {
-  const url = await server.createDatabase();
+  const url = await server.databaseWithTables();
   const { notes, feed } = await following(t, url);
   server.pause();
   try {
@@ -189,7 +189,7 @@ test('a server that is silent makes the feed stale, and the first answer mends i
 });
 
 test('a dump of another server brings changes of transactions that are yet to come; they are not looked at', async (t) => {
-  const url = await server.createDatabase();
+  const url = await server.databaseWithTables();
   const { notes, feed } = await following(t, url);
   await server.sql(
     url,
@@ -207,7 +207,7 @@ const changesIn = async (url: string): Promise<readonly string[]> =>
   (await server.sql(url, 'select ref from change order by ref')).map(({ ref }) => String(ref));
 
 test('old changes are deleted; who looks hears of each once, and who was away for longer reads everything anew', async (t) => {
-  const url = await server.createDatabase();
+  const url = await server.databaseWithTables();
   const wire = await Wire.open(server.port);
   t.after(() => wire.close());
   const [near, away] = [await following(t, url), await following(t, wire.url(url))];
@@ -249,7 +249,7 @@ test('old changes are deleted; who looks hears of each once, and who was away fo
 });
 
 test('a change that is committed long after it was made, and deleted at once, is read by everybody', async (t) => {
-  const url = await server.createDatabase();
+  const url = await server.databaseWithTables();
   const { store, notes, feed } = await following(t, url);
   const [late, client] = [await clientOf(t, url), await clientOf(t, url)];
   await late.query('begin');
@@ -271,7 +271,7 @@ test('a change that is committed long after it was made, and deleted at once, is
 });
 
 test('a round of deleting is bounded, and rows of another server go without making anybody late', async (t) => {
-  const url = await server.createDatabase();
+  const url = await server.databaseWithTables();
   const { store, notes, feed } = await following(t, url);
   await server.sql(
     url,

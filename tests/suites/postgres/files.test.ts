@@ -23,7 +23,7 @@ const idOf = (number: number): string => number.toString(16).padStart(32, '0');
 
 /** Two stores that are asked the same must answer the same. */
 async function twins(t: TestContext): Promise<readonly [Repositories, Repositories]> {
-  const one = await openReplica(t, await server.createDatabase());
+  const one = await openReplica(t, await server.databaseWithTables());
   const other = await openStore(t, join(temporaryFolder(t), 'x.db'));
   for (const id of accounts) {
     await customer(one.store, id, 0n);
@@ -112,7 +112,7 @@ test('any mix of questions about kept items is answered as on SQLite', async (t)
 });
 
 test('the bounds of an account hold for uploads that begin at two replicas at once', async (t) => {
-  const url = await server.createDatabase();
+  const url = await server.databaseWithTables();
   const replicas = [await openReplica(t, url), await openReplica(t, url)] as const;
   for (const id of accounts) await customer(replicas[0].store, id, 0n);
   const begin = (number: number, accountId: string, bounds: { filesMax: number; bytesMax: number }) =>
@@ -129,7 +129,7 @@ test('the bounds of an account hold for uploads that begin at two replicas at on
 });
 
 test('what arrives at a replica is left alone by the others, until that one is gone', async (t) => {
-  const url = await server.createDatabase();
+  const url = await server.databaseWithTables();
   const [one, two] = [await openReplica(t, url), await openReplica(t, url)];
   await customer(one.store, 'acct_a', 0n);
   const folder = temporaryFolder(t);

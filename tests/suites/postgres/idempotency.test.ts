@@ -14,7 +14,7 @@ before(async () => {
 after(() => server.dispose());
 
 testClaims(async (t) => {
-  const url = await server.createDatabase();
+  const url = await server.databaseWithTables();
   const { store } = await openReplica(t, url);
   const other = await openReplica(t, url);
   await customer(store, 'acct_a', 0n);
@@ -29,7 +29,7 @@ const model = scriptedModel(
 );
 
 async function replicas(t: TestContext): Promise<readonly [TestService, TestService, string]> {
-  const url = await server.createDatabase();
+  const url = await server.databaseWithTables();
   const made = [1, 2].map(() => {
     const service = new TestService({
       config: `storage: env:TEST_DATABASE\n${model}`,

@@ -93,7 +93,7 @@ test('all orders of two and three sessions on a budget', () => allOrders(budgetS
 
 async function allOrders(steps: Readonly<Record<string, Step>>): Promise<void> {
   const names = Object.keys(steps);
-  const url = await server.createDatabase();
+  const url = await server.databaseWithTables();
   // The schema alone; nobody beats or reaps here but the steps.
   await (await openPostgresStore({ address: { url }, shown: 'the test' })).close();
   const clients = await Promise.all(

@@ -25,7 +25,7 @@ before(async () => {
 after(() => server.dispose());
 
 noticeClaims(async (t) => {
-  const url = await server.createDatabase();
+  const url = await server.databaseWithTables();
   return {
     store: (await openReplica(t, url)).store,
     differences: () => differencesOf(url),
@@ -38,7 +38,7 @@ const october = Date.UTC(2026, 9, 1);
 const november = Date.UTC(2026, 10, 1);
 
 async function replicasOf(t: TestContext) {
-  const url = await server.createDatabase();
+  const url = await server.databaseWithTables();
   const one = await openReplica(t, url);
   const other = await openReplica(t, url);
   return { url, stores: [one.store, other.store] as const, replicas: [one, other] as const };

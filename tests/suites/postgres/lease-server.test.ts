@@ -16,7 +16,7 @@ before(async () => {
 after(() => server.dispose());
 
 describeLeaseServer('PostgreSQL', async (t) => {
-  const url = await server.createDatabase();
+  const url = await server.databaseWithTables();
   const { store } = await openReplica(t, url);
   return {
     ledger: store.ledger,

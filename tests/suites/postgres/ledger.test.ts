@@ -28,7 +28,7 @@ test('three replicas that start at once bring an empty database up to date once'
 });
 
 test('a database of a newer version is refused in words, untouched', async (t) => {
-  const url = await server.createDatabase();
+  const url = await server.databaseWithTables();
   await (await openReplica(t, url)).store.close();
   await server.sql(url, `insert into kysely_migration (name, timestamp) values ('999-future', '2030-01-01')`);
   await assert.rejects(
@@ -46,7 +46,7 @@ test('what cannot be used is refused in words', async () => {
 });
 
 test('a settlement is durable, debits once however often it is sent, and never more than is leased', async (t) => {
-  const url = await server.createDatabase();
+  const url = await server.databaseWithTables();
   const replica = await openReplica(t, url);
   const { ledger } = replica.store;
   await customer(replica.store, 'acct_a', 1000n);
@@ -69,7 +69,7 @@ test('a settlement is durable, debits once however often it is sent, and never m
 });
 
 test('a bad row fails alone, and its neighbours are written', async (t) => {
-  const url = await server.createDatabase();
+  const url = await server.databaseWithTables();
   const replica = await openReplica(t, url);
   const { ledger } = replica.store;
   await customer(replica.store, 'acct_a', 1000n);
@@ -90,7 +90,7 @@ test('a bad row fails alone, and its neighbours are written', async (t) => {
 });
 
 test('D9: no label can fail a settlement', async (t) => {
-  const url = await server.createDatabase();
+  const url = await server.databaseWithTables();
   const replica = await openReplica(t, url);
   await customer(replica.store, 'acct_a', 10n);
   assert.ok(await hold(replica, 'acct_a', 1n));
@@ -103,7 +103,7 @@ test('D9: no label can fail a settlement', async (t) => {
 });
 
 test('money beyond 2^53 is exact', async (t) => {
-  const url = await server.createDatabase();
+  const url = await server.databaseWithTables();
   const replica = await openReplica(t, url);
   const much = 2n ** 60n + 1n;
   await customer(replica.store, 'acct_a', much);
@@ -114,7 +114,7 @@ test('money beyond 2^53 is exact', async (t) => {
 });
 
 test('M7: the same idempotency key moves money once, and stands for one movement only', async (t) => {
-  const url = await server.createDatabase();
+  const url = await server.databaseWithTables();
   const [one, two] = [await openReplica(t, url), await openReplica(t, url)];
   await customer(one.store, 'acct_a', 0n);
   const twins = await Promise.all(
@@ -129,7 +129,7 @@ test('M7: the same idempotency key moves money once, and stands for one movement
 });
 
 test('a debit takes what is idle in leases, and never what is held', async (t) => {
-  const url = await server.createDatabase();
+  const url = await server.databaseWithTables();
   const [one, two] = [await openReplica(t, url), await openReplica(t, url)];
   await customer(one.store, 'acct_a', 1000n);
   for (const replica of [one, two]) assert.ok(await hold(replica, 'acct_a', 100n));
@@ -143,7 +143,7 @@ test('a debit takes what is idle in leases, and never what is held', async (t) =
 });
 
 test('a credit limit is spendable, and is not taken away from those who use it', async (t) => {
-  const url = await server.createDatabase();
+  const url = await server.databaseWithTables();
   const replica = await openReplica(t, url);
   const { ledger } = replica.store;
   await customer(replica.store, 'acct_a', 0n);
@@ -158,7 +158,7 @@ test('a credit limit is spendable, and is not taken away from those who use it',
 });
 
 test('M7: usage and transfer refuse to be changed, deleted or emptied', async (t) => {
-  const url = await server.createDatabase();
+  const url = await server.databaseWithTables();
   const replica = await openReplica(t, url);
   await customer(replica.store, 'acct_a', 10n);
   assert.ok(await hold(replica, 'acct_a', 1n));
@@ -194,7 +194,7 @@ test('M7: usage and transfer refuse to be changed, deleted or emptied', async (t
 });
 
 test('who leaves gives everything back; what it was running is recorded as crashed, uncharged', async (t) => {
-  const url = await server.createDatabase();
+  const url = await server.databaseWithTables();
   const [one, two] = [await openReplica(t, url), await openReplica(t, url)];
   await customer(one.store, 'acct_a', 1000n);
   assert.ok(await hold(one, 'acct_a', 100n));
@@ -213,7 +213,7 @@ test('who leaves gives everything back; what it was running is recorded as crash
 });
 
 test('sums by the hour are the same from usage and from usage_hour, and two jobs at once write them once', async (t) => {
-  const url = await server.createDatabase();
+  const url = await server.databaseWithTables();
   const [one, two] = [await openReplica(t, url), await openReplica(t, url)];
   await customer(one.store, 'acct_a', 1000n);
   assert.ok(await hold(one, 'acct_a', 500n));

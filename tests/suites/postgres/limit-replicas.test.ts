@@ -69,7 +69,7 @@ const opened: (() => unknown)[] = [];
 before(async () => {
   server = await PostgresServer.start();
   opened.push(() => server.dispose());
-  url = await server.createDatabase();
+  url = await server.databaseWithTables();
   counting = await Counting.start();
   opened.push(() => counting.upstream.close());
   const [first, ...others] = [newReplica(), newReplica(), newReplica()] as const;

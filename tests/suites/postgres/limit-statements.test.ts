@@ -69,7 +69,7 @@ const sumsOf = (url: string): Promise<readonly Readonly<Record<string, unknown>>
   );
 
 test('slots are leased up to the limit, in shares, and come back', async (t) => {
-  const url = await server.createDatabase();
+  const url = await server.databaseWithTables();
   const [one, two] = [await Holder.open(t, url), await Holder.open(t, url)];
   assert.deepEqual(await one.exchange(running('a', { least: 1, need: 7, want: 7 })), [
     { startsAt: 0, granted: 7, held: 7, used: 7 },
@@ -93,7 +93,7 @@ test('slots are leased up to the limit, in shares, and come back', async (t) => 
 });
 
 test('a replica that has expired has its slots returned, not its windows; late exchanges do nothing', async (t) => {
-  const url = await server.createDatabase();
+  const url = await server.databaseWithTables();
   const [one, two] = [await Holder.open(t, url), await Holder.open(t, url)];
   const hour = 3_600_000;
   const quota = running('a', {
@@ -130,7 +130,7 @@ test('a replica that has expired has its slots returned, not its windows; late e
 });
 
 test('an exchange whose answer was lost is found out before the next one', async (t) => {
-  const url = await server.createDatabase();
+  const url = await server.databaseWithTables();
   const wire = await Wire.open(server.port);
   t.after(() => wire.close());
   const holder = await Holder.open(t, wire.url(url));
@@ -151,7 +151,7 @@ test('an exchange whose answer was lost is found out before the next one', async
 });
 
 test('the statements do what the limit server does, over thousands of random steps', async (t) => {
-  const url = await server.createDatabase();
+  const url = await server.databaseWithTables();
   const holders = await Promise.all([1, 2, 3].map(() => Holder.open(t, url)));
   const begin = 1_800_000_000_000;
   let ms = 0;

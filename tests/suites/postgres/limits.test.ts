@@ -23,7 +23,7 @@ const count = (subject: string, startsAt: number, used: number): WindowCount => 
 });
 
 test('replicas add to the same counts, in whatever order they name them, and nothing is lost', async (t) => {
-  const url = await server.createDatabase();
+  const url = await server.databaseWithTables();
   const replicas = await Promise.all([1, 2, 3].map(() => openReplica(t, url)));
   const subjects = ['acct_a', 'acct_b', 'acct_c', 'acct_d'];
   const rounds = 40;
@@ -46,7 +46,7 @@ test('replicas add to the same counts, in whatever order they name them, and not
 });
 
 test('a later window takes the place of the one before; what comes late for that is dropped', async (t) => {
-  const { store } = await openReplica(t, await server.createDatabase());
+  const { store } = await openReplica(t, await server.databaseWithTables());
   const add = async (startsAt: number, used: number): Promise<readonly number[]> => {
     const [row] = await store.repositories.addLimitWindows({ changes: [count('acct_a', startsAt, used)] });
     return [row!.startsAt / dayMs, row!.used];
@@ -61,7 +61,7 @@ test('a later window takes the place of the one before; what comes late for that
 });
 
 test('what a plan covers is recorded without a credit lease, and the ledger is consistent', async (t) => {
-  const url = await server.createDatabase();
+  const url = await server.databaseWithTables();
   const { store } = await openReplica(t, url);
   await customer(store, 'acct_a', 1000n);
   const row = usage('acct_a', 70n, {
@@ -78,6 +78,6 @@ test('what a plan covers is recorded without a credit lease, and the ledger is c
 });
 
 test('the clock is the one of the database', async (t) => {
-  const { store } = await openReplica(t, await server.createDatabase());
+  const { store } = await openReplica(t, await server.databaseWithTables());
   assert.ok(Math.abs(store.now() - Date.now()) < 60_000);
 });

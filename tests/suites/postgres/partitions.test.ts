@@ -45,7 +45,7 @@ async function placesOf(url: string): Promise<Readonly<Record<string, number>>> 
 const nameOf = (ms: number): string => `usage_${new Date(ms).toISOString().slice(0, 7).replace('-', '_')}`;
 
 test('rows go where their keys belong; one of a month that is not there yet is kept all the same, once', async (t) => {
-  const url = await server.createDatabase();
+  const url = await server.databaseWithTables();
   const replica = await openReplica(t, url);
   const { ledger, repositories } = replica.store;
   const db = databaseOf(t, url);
@@ -101,7 +101,7 @@ test('rows go where their keys belong; one of a month that is not there yet is k
 });
 
 test('several replicas that tidy at once make each partition once, while a report reads all of them', async (t) => {
-  const url = await server.createDatabase();
+  const url = await server.databaseWithTables();
   const replicas = await Promise.all([1, 2, 3].map(() => openReplica(t, url)));
   await server.sql(url, `drop table ${nameOf(startOfMonth(Date.now(), 3))}`);
   const reader = new pg.Client(clientConfig({ url }));
@@ -117,7 +117,7 @@ test('several replicas that tidy at once make each partition once, while a repor
 });
 
 test('reads that name a time read the partitions of its months only', async (t) => {
-  const url = await server.createDatabase();
+  const url = await server.databaseWithTables();
   const replica = await openReplica(t, url);
   await customer(replica.store, 'acct_a', 10_000n);
   assert.ok(await hold(replica, 'acct_a', 1_000n));

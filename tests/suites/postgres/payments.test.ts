@@ -21,7 +21,7 @@ before(async () => {
 after(() => server.dispose());
 
 const open = async (t: TestContext): Promise<OpenLedger> => {
-  const url = await server.createDatabase();
+  const url = await server.databaseWithTables();
   const replica = await openReplica(t, url);
   return {
     store: replica.store,
@@ -37,7 +37,7 @@ moreClaims(open);
 deathClaims(open);
 
 test('two replicas that hear of the same payments credit each once', async (t) => {
-  const url = await server.createDatabase();
+  const url = await server.databaseWithTables();
   const replicas = [await openReplica(t, url), await openReplica(t, url)];
   const tills = replicas.map(({ store }) => openTill({ store }));
   await customer(replicas[0]!.store, 'acct_a', 0n);
@@ -78,7 +78,7 @@ test('two replicas that hear of the same payments credit each once', async (t) =
 });
 
 test('a connection that is cut before each statement of a credit in turn leaves nothing of it behind', async (t) => {
-  const url = await server.createDatabase();
+  const url = await server.databaseWithTables();
   const { store } = await openReplica(t, url);
   await customer(store, 'acct_a', 0n);
   const topup = await openTill({ store }).payments.createTopup(input('acct_a'));

@@ -27,7 +27,7 @@ async function storeOn(url: string): Promise<PostgresStore> {
 }
 
 test('each replica reads what the others have sent since it read last, once and in their order', async () => {
-  const url = await server.createDatabase();
+  const url = await server.databaseWithTables();
   const [one, two, three] = [await storeOn(url), await storeOn(url), await storeOn(url)];
   const read = async (store: PostgresStore, text?: string): Promise<readonly string[]> =>
     (await store.peers.exchange(text)).map((message) => message.text);
@@ -64,7 +64,7 @@ test('each replica reads what the others have sent since it read last, once and 
 });
 
 test('what is old is not read, and its sender deletes it', async () => {
-  const url = await server.createDatabase();
+  const url = await server.databaseWithTables();
   const [one, two] = [await storeOn(url), await storeOn(url)];
   await one.peers.exchange('early');
   const client = new pg.Client({ connectionString: url });
@@ -84,7 +84,7 @@ test('what is old is not read, and its sender deletes it', async () => {
 });
 
 test('two replicas route a prompt to where its beginning is, and know what fails at the other', async () => {
-  const url = await server.createDatabase();
+  const url = await server.databaseWithTables();
   const servers = await TwoServers.start();
   opened.push(() => servers.close());
   const replica = (): TestService => {

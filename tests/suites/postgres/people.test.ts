@@ -37,7 +37,7 @@ interface Scene {
 }
 
 async function open(t: TestContext): Promise<Scene> {
-  const url = await server.createDatabase();
+  const url = await server.databaseWithTables();
   const replicas = [await openReplica(t, url), await openReplica(t, url)] as const;
   await customer(replicas[0].store, 'acct_a', 0n);
   return { url, replicas, both: [replicas[0].store.repositories, replicas[1].store.repositories] };

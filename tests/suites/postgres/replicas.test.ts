@@ -17,7 +17,7 @@ before(async () => {
 after(() => server.dispose());
 
 test('a balance for 20 requests, 1000 offered to three ledgers at once: exactly 20', async (t) => {
-  const url = await server.createDatabase();
+  const url = await server.databaseWithTables();
   const replicas = await Promise.all([1, 2, 3].map(() => openReplica(t, url)));
   await customer(replicas[0]!.store, 'acct_a', 2000n);
   const offered = Array.from({ length: 1000 }, (_, index) => replicas[index % 3]!);
@@ -42,7 +42,7 @@ test('a balance for 20 requests, 1000 offered to three ledgers at once: exactly 
 });
 
 test('remainders that three replicas hold apart are brought together for one who needs them', async (t) => {
-  const url = await server.createDatabase();
+  const url = await server.databaseWithTables();
   const replicas = await Promise.all([1, 2, 3].map(() => openReplica(t, url)));
   await customer(replicas[0]!.store, 'acct_a', 300n);
   for (const replica of replicas) {
@@ -57,7 +57,7 @@ test('remainders that three replicas hold apart are brought together for one who
 });
 
 test('money that arrives while a lease waits for it is leased', async (t) => {
-  const url = await server.createDatabase();
+  const url = await server.databaseWithTables();
   const replica = await openReplica(t, url);
   await customer(replica.store, 'acct_a', 100n);
   const client = new pg.Client(clientConfig({ url }));
@@ -80,7 +80,7 @@ test('money that arrives while a lease waits for it is leased', async (t) => {
 });
 
 test('M6: a replica that has expired loses its holds, charges nothing, and begins anew', async (t) => {
-  const url = await server.createDatabase();
+  const url = await server.databaseWithTables();
   const [one, two] = [await openReplica(t, url), await openReplica(t, url)];
   await customer(one.store, 'acct_a', 1000n);
   assert.ok(await hold(one, 'acct_a', 400n));
@@ -110,7 +110,7 @@ interface Held {
 }
 
 test('two ledgers agree with a few lines of TypeScript over thousands of random steps', async (t) => {
-  const url = await server.createDatabase();
+  const url = await server.databaseWithTables();
   const replicas = [await openReplica(t, url), await openReplica(t, url)];
   const accounts = ['acct_a', 'acct_b'];
   const balance = new Map(accounts.map((id) => [id, 0n]));

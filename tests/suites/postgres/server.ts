@@ -4,6 +4,8 @@ import { chownSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
 import pg from 'pg';
+import { migrate } from '../../../src/store/migrations/migrate.ts';
+import { kyselyOnPostgres } from '../../../src/store/postgres/dialect.ts';
 import { freePort } from '../../support/free-port.ts';
 import { until } from '../../support/service.ts';
 
@@ -22,6 +24,7 @@ export class PostgresServer {
   #process: ChildProcess | undefined;
   #said = '';
   #databases = 0;
+  #withTables: Promise<string> | undefined;
 
   private constructor(folder: string, port: number, user: User | undefined, fsync: 'on' | 'off') {
     this.#fsync = fsync;
@@ -75,11 +78,34 @@ export class PostgresServer {
     return `postgres://tokenhouse@127.0.0.1:${this.port}/${database}`;
   }
 
-  /** A new, empty database: its address. */
+  /** A new, empty database: its address. For what is about the making of tables, or about a first start. */
   async createDatabase(): Promise<string> {
     const name = `test_${++this.#databases}`;
     await this.sql('postgres', `create database ${name}`);
     return this.url(name);
+  }
+
+  /**
+   * A new database that has the tables of this version, copied from one in which they were made: its address. To copy them takes a
+   * tenth of the processor time that it takes to make them.
+   */
+  async databaseWithTables(): Promise<string> {
+    this.#withTables ??= this.#makeTables();
+    const name = `test_${++this.#databases}`;
+    await this.sql('postgres', `create database ${name} template ${await this.#withTables}`);
+    return this.url(name);
+  }
+
+  async #makeTables(): Promise<string> {
+    const name = 'with_tables';
+    await this.sql('postgres', `create database ${name}`);
+    const db = kyselyOnPostgres({ url: this.url(name) }, 1);
+    try {
+      await migrate(db, 'postgres');
+    } finally {
+      await db.destroy();
+    }
+    return name;
   }
 
   /** Runs statements as the administrator, on a connection of its own. */
