@@ -59,7 +59,7 @@ async function makeProgram(folder, chosen) {
   const { inputs } = await buildPackagedProgram(dist);
   for (const { os, cpu, problem } of buildLlamaLibraries(dist, chosen))
     fail(
-      `The thread pool for ${os} on ${cpu} could not be compiled: ${problem}. Install (apt-get install -y gcc gcc-aarch64-linux-gnu).`,
+      `The embedded engine's library for ${os} on ${cpu} could not be compiled: ${problem}. Install (apt-get install -y gcc gcc-aarch64-linux-gnu).`,
     );
   await buildCommand(folder);
   await buildConsole();
