@@ -2,7 +2,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { FinishCause } from '../../../generation/event.ts';
 import type { Grammar, LlamaModel, Logprobs, TokenLogprobs } from './llama-model.ts';
 import { DecodeBatchTuner } from './decode-batch-tuner.ts';
-import { OwnThread } from './own-thread.ts';
+import { BriefSteps } from './brief-steps.ts';
 import { PromptBatchTuner } from './prompt-batch-tuner.ts';
 import { ConstrainedText, lettersOf, type Letters } from './constrained-text.ts';
 import { gramTokens, RepetitionGuard } from './repetition.ts';
@@ -120,7 +120,7 @@ export class Loop {
   readonly #backgroundTasks = new Map<number, Iterator<void>>();
   readonly #promptTuner: PromptBatchTuner;
   readonly #decodeTuner: DecodeBatchTuner;
-  readonly #ownThread = new OwnThread();
+  readonly #briefSteps = new BriefSteps();
   /** Read when an answer first repeats itself under a constraint. */
   #letters: Letters | undefined;
   #steps = 0;
@@ -209,9 +209,9 @@ export class Loop {
       }
       // Lets messages in: a step of a tiny model may end without ever waiting for I/O, and a brief one does.
       this.#steps++;
-      if (!isStep || this.#steps % 8 === 0 || this.#ownThread.isDue) {
+      if (!isStep || this.#steps % 8 === 0 || this.#briefSteps.isDue) {
         await nextTurn();
-        this.#ownThread.letIn();
+        this.#briefSteps.letIn();
       }
     }
     for (const slot of this.#slots) if (slot.run !== undefined) this.#end(slot, { type: 'cancelled' });
@@ -356,12 +356,12 @@ export class Loop {
         slot.lastStep = this.#steps;
       }
       let disturbed = false;
-      const hereMs = this.#ownThread.msFor(expectedMs);
+      const hereMs = this.#briefSteps.msFor(expectedMs);
       if (hereMs > 0) {
         this.#notifyReaders();
         disturbed = this.#runBackgroundTask();
         const elsewhere = this.#model.decode(threads, hereMs);
-        if (elsewhere !== undefined) this.#ownThread.gaveUp();
+        if (elsewhere !== undefined) this.#briefSteps.gaveUp();
         await elsewhere;
       } else {
         const decoding = this.#model.decode(threads);

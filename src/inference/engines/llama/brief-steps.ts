@@ -3,7 +3,7 @@
  * several where the machine is busy. When a step follows one of another thread, the scheduler may have both of its threads on one core, for
  * up to 300 ms: so short prompts are read in the thread that writes. Messages wait for such steps, so longer ones are not made there.
  */
-export class OwnThread {
+export class BriefSteps {
   #letInAtMs = 0;
   #freeAtMs = 0;
 
