@@ -61,8 +61,13 @@ test('differences are told by backend, written into its entry, and requests that
     const answer = await service.chat({ ...chat, tools: [tool], tool_choice: 'required' });
     assert.equal(answer.status, 200, await answer.text());
     assert.equal((await service.chat({ ...chat, logprobs: true })).status, 200);
-    assert.equal((await service.chat(chat)).status, 200);
   }
+  // Several at once: one after the other they may all go to the one that was measured to be faster.
+  const others = await Promise.all(Array.from({ length: 8 }, () => service.chat(chat)));
+  assert.deepEqual(
+    others.map(({ status }) => status),
+    Array.from({ length: 8 }, () => 200),
+  );
   assert.deepEqual(
     liar.bodies.filter((body) => body.tools !== undefined || body.logprobs !== undefined),
     [],
