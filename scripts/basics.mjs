@@ -23,6 +23,16 @@ export function isStarted(moduleUrl) {
   );
 }
 
+/** Whether a process with this id runs on this computer, perhaps of somebody else. */
+export function isAlive(pid) {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch (error) {
+    return error.code !== 'ESRCH';
+  }
+}
+
 /** Why this version of Node cannot run Tokenhouse; `undefined` when it can. */
 export function nodeProblem(version) {
   const [major, minor] = version.split('.').map(Number);

@@ -3,6 +3,7 @@
 import { createHash } from 'node:crypto';
 import fs from 'node:fs';
 import path from 'node:path';
+import { isAlive } from './basics.mjs';
 
 /** Written last; a folder without it is not taken. */
 const manifestName = 'kept.json';
@@ -139,13 +140,4 @@ const madeAt = (folder) => fs.statSync(folder, { throwIfNoEntry: false })?.birth
 function isUsed(folder) {
   const names = fs.existsSync(folder) ? fs.readdirSync(folder) : [];
   return names.some((name) => name.endsWith(markEnding) && isAlive(Number(name.slice(0, -markEnding.length))));
-}
-
-function isAlive(pid) {
-  try {
-    process.kill(pid, 0);
-    return true;
-  } catch (error) {
-    return error.code === 'EPERM';
-  }
 }

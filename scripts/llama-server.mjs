@@ -10,6 +10,7 @@ import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
+import { isAlive } from './basics.mjs';
 import { platforms } from './package/platforms.mjs';
 import { fail, isStarted, root, say, setup } from './setup.mjs';
 
@@ -249,19 +250,10 @@ function isAbandoned(lock) {
   try {
     if (Date.now() - fs.statSync(lock).mtimeMs > silenceMs) return true;
     const { pid, host } = JSON.parse(fs.readFileSync(lock, 'utf8'));
-    return host === os.hostname() && !isRunning(pid);
+    return host === os.hostname() && !isAlive(pid);
   } catch {
     // Given back meanwhile, or not yet written.
     return false;
-  }
-}
-
-function isRunning(pid) {
-  try {
-    process.kill(pid, 0);
-    return true;
-  } catch (error) {
-    return error.code !== 'ESRCH';
   }
 }
 
@@ -271,7 +263,7 @@ function leftovers(kept) {
   const prefix = `${path.basename(kept)}.building-`;
   return fs
     .readdirSync(folder)
-    .filter((name) => name.startsWith(prefix) && !isRunning(Number(name.slice(prefix.length))))
+    .filter((name) => name.startsWith(prefix) && !isAlive(Number(name.slice(prefix.length))))
     .map((name) => path.join(folder, name));
 }
 

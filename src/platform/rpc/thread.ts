@@ -73,6 +73,12 @@ export class Thread<Remote extends Functions<Remote>> {
   }
 }
 
+/** What a thread answers to the last call of its parent: it ends when the answer is under way. */
+export function endThread(): null {
+  setImmediate(() => parentPort!.close());
+  return null;
+}
+
 /** The thread's own side: answers its parent's calls. */
 export function serveParent<Local extends Functions<Local>>(
   options: Pick<RpcOptions<Local>, 'handlers' | 'isAnswer'>,

@@ -4,8 +4,7 @@
  */
 import '../../platform/stack-traces.ts';
 
-import { parentPort } from 'node:worker_threads';
-import { serveParent } from '../../platform/rpc/thread.ts';
+import { endThread, serveParent } from '../../platform/rpc/thread.ts';
 import { assertDurable, openConnection } from './connection.ts';
 import type { LedgerBatch, LedgerReply } from './ledger-batch.ts';
 import { LedgerWriter } from './ledger-writer.ts';
@@ -48,9 +47,4 @@ function start(file: string, now: number): number {
     },
   });
   return recovered;
-}
-
-function endThread(): null {
-  setImmediate(() => parentPort!.close()); // after the answer
-  return null;
 }

@@ -1,9 +1,8 @@
 /** The thread for everything that is not the hot path: brings the schema up to date at start, then answers one request at a time. */
 import '../../platform/stack-traces.ts';
 
-import { parentPort } from 'node:worker_threads';
 import type { Kysely } from 'kysely';
-import { serveParent } from '../../platform/rpc/thread.ts';
+import { endThread, serveParent } from '../../platform/rpc/thread.ts';
 import type { Database } from '../database.ts';
 import { rowsOn } from '../schema/codec.ts';
 import { beginFile, unreadyFiles, type AmongReplicas } from '../repositories/files.ts';
@@ -30,7 +29,7 @@ interface QueryCall {
   readonly replica: Uint8Array | undefined;
 }
 
-const rpc = serveParent<QueryCalls>({ handlers: { start, close: () => endThread() } });
+const rpc = serveParent<QueryCalls>({ handlers: { start, close: endThread } });
 
 async function start(file: string): Promise<readonly string[]> {
   let connection: Connection | undefined;
@@ -45,11 +44,6 @@ async function start(file: string): Promise<readonly string[]> {
     connection?.close();
     throw startFailure(error, file);
   }
-}
-
-function endThread(): null {
-  setImmediate(() => parentPort!.close()); // after the answer
-  return null;
 }
 
 /** One call after the other: they share the connection, and some of them are transactions. */

@@ -157,7 +157,11 @@ test('of two servers the one that others keep busy gets less', async (t) => {
     assert.equal(await figureOf(fleet, 'foreign_waiting_tokens', 'server-2'), 0);
     const before = busy.asked;
     const idsBefore = (await service.usage()).requests.length;
-    for (let count = 0; count < 16; count++) await own();
+    for (let count = 0; count < 16; count++) {
+      // Between two of the others' requests a look finds none that waits.
+      await until(async () => (await figureOf(fleet, 'foreign_waiting_tokens', 'server-1')) > 0, patienceMs);
+      await own();
+    }
     const { requests } = await service.usage();
     assert.ok(requests.length - idsBefore === 16 && busy.asked > before, 'others went on meanwhile');
     const receipts = await Promise.all(
@@ -165,8 +169,7 @@ test('of two servers the one that others keep busy gets less', async (t) => {
     );
     const there = receipts.filter(({ stdout }) => /^ *backend +server-1/m.test(stdout)).length;
     t.diagnostic(`${there} of 16 at the server that others use`);
-    // One of two equal servers gets eight. A look may come at a moment when none of the others waits there: five were seen.
-    assert.ok(there <= 6, `${there} of 16`);
+    assert.ok(there <= 4, `${there} of 16`);
   } finally {
     isOver = true;
     await others;
