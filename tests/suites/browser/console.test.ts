@@ -256,7 +256,7 @@ test('the longest report is drawn whole, to its newest day', async () => {
   // Ten years are asked for, and one page of the API is what there is.
   await page.goto(`${service.accountUrl}/usage?from=1451606400&by=model`);
   const bars = page.locator('figure svg rect');
-  await until(async () => (await bars.count()) === 366 * 6);
+  await until(async () => (await bars.count()) === 366 * 6, 60_000);
   assert.deepEqual([...new Set(asked)], ['366']);
   const [right, edge] = (await page.evaluate(
     `(() => { const svg = document.querySelector('figure svg'); return [Math.max(...[...svg.querySelectorAll('rect')].map((bar) => bar.getBoundingClientRect().right)), svg.getBoundingClientRect().right]; })()`,
