@@ -2,6 +2,7 @@ import { OperationError } from '../accounts/operation.ts';
 import { withBackend, withModel } from '../config/edit.ts';
 import type { FlavorName } from '../generation/flavor-names.ts';
 import type { Engine } from '../inference/engines/engine.ts';
+import { flavors } from '../inference/engines/openai/flavors.ts';
 import { createOpenAiEngine } from '../inference/engines/openai/openai-engine.ts';
 import { probeBackend, type ProbeResult } from '../inference/engines/openai/probe.ts';
 import { ApiError } from '../platform/errors.ts';
@@ -162,12 +163,14 @@ async function askServer(server: {
 }): Promise<Shown> {
   const { id, url, flavor, model, apiKey } = server;
   const engine = createOpenAiEngine({ name: id, url, flavor, model, ...(apiKey === undefined ? {} : { apiKey }) });
+  const { byFlag = false } = flavors[flavor].tasks;
   try {
-    return await chatOf(engine);
+    return (byFlag ? await measuresOf(engine, ['rank', 'embed']) : undefined) ?? (await chatOf(engine));
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
-    // A 404: it has the model, so it is the route that it does not have.
-    const measures = error.code === 'no_healthy_backends' ? await measuresOf(engine) : undefined;
+    // A 404: it has the model, so it is the route that it does not have. Embeddings first: a server that has them may rank by them
+    // too, and that is not what its model is for.
+    const measures = error.code === 'no_healthy_backends' ? await measuresOf(engine, ['embed', 'rank']) : undefined;
     if (measures !== undefined) return measures;
     throw refused(
       `The server lists ${model}, but does not answer a chat: ${error.message}`,
@@ -193,12 +196,12 @@ async function chatOf(engine: Engine): Promise<Shown> {
   };
 }
 
-/** Embeddings first: a server that has them may rank by them too, and that is not what its model is for. */
-async function measuresOf(engine: Engine): Promise<Shown | undefined> {
-  for (const [purpose, flag] of [
-    ['embed', 'embeddings'],
-    ['rank', 'rerank'],
-  ] as const) {
+const flags = { embed: 'embeddings', rank: 'rerank' } as const;
+
+/** By the first that the server does. */
+async function measuresOf(engine: Engine, purposes: readonly (keyof typeof flags)[]): Promise<Shown | undefined> {
+  for (const purpose of purposes) {
+    const flag = flags[purpose];
     try {
       const made = await measureTexts(engine, purpose);
       return {

@@ -43,7 +43,7 @@ export function answerError(
   const fault = faultOf(body);
   const status = flavor.overloaded?.test(fault.message) === true ? 429 : answer.status;
   const overflow = contextOverflow(fault);
-  if (overflow !== undefined && (status === 400 || status === 413 || status === 422 || status === 200)) {
+  if (overflow !== undefined && (overflowStatuses.has(status) || batchText.test(fault.message))) {
     return new ApiError(
       'context_length_exceeded',
       'The prompt and the requested answer do not fit the context window of the model. Lower `max_tokens`, shorten the prompt, or choose a model with a larger context.',
@@ -168,6 +168,11 @@ interface Fault {
 const queueFull =
   /queue (is )?full|no slot available|at capacity|too many (concurrent )?requests|overloaded|max_num_seqs|waiting queue|currently busy|backlog limit|maximum pending requests/i;
 
+const overflowStatuses: ReadonlySet<number> = new Set([200, 400, 413, 422]);
+
+/** llama-server reads a text that it embeds or ranks at once, and calls one that is longer than its batch a fault of its own (500). */
+const batchText = /is too large to process.*current batch size: (?<limit>\d+)/;
+
 /** The numbers in the texts of vLLM, SGLang and OpenAI; llama-server gives fields. */
 const windowTexts = [
   /maximum context length (?:is|of) (?<limit>\d+)/i,
@@ -178,6 +183,7 @@ const windowTexts = [
   /must have less than (?<limit>\d+) tokens/i,
   /`inputs` tokens \+ `max_new_tokens` must be <= (?<limit>\d+)/,
   /loaded with context length of only (?<limit>\d+) tokens/i,
+  batchText,
   /n_keep\D+\d+\D+n_ctx\D+(?<limit>\d+)/,
 ];
 /** LM Studio names no number in these. */

@@ -111,8 +111,11 @@ export interface Flavor {
   readonly counting: 'apply-template' | 'tokenize-messages' | 'tokenize-inputs' | 'tokenize-chat' | 'none';
   /** Where it tells its own load, the best page first; none: it does not. */
   readonly reports: readonly ReportPage[];
-  /** Embeddings are OpenAI's everywhere. `promptsMax`: how many prompts it takes at once; `rank`: absent where it ranks nothing. */
-  readonly tasks: { readonly promptsMax?: number; readonly rank?: RankWire };
+  /**
+   * Embeddings are OpenAI's everywhere. `promptsMax`: how many prompts it takes at once; `rank`: absent where it ranks nothing;
+   * `byFlag`: it does either only if it was started for it, and may answer chats all the same.
+   */
+  readonly tasks: { readonly promptsMax?: number; readonly rank?: RankWire; readonly byFlag?: boolean };
   readonly imageTokens: ImageTokenRule;
   /** Idle sockets are closed before the server closes them, so that no request meets a closing one. */
   readonly keepAliveMs: number;
@@ -246,8 +249,8 @@ const llamaServer: Flavor = {
     { path: '/metrics', read: llamaServerReport },
     { path: '/slots', read: slotsReport },
   ],
-  // tools/server/server-context.cpp answers with the rank's logit.
-  tasks: { rank: { path: 'versioned', documents: 'documents', scores: 'logit' } },
+  // tools/server/server-context.cpp answers with the rank's logit. A model that could write as well still answers chats.
+  tasks: { byFlag: true, rank: { path: 'versioned', documents: 'documents', scores: 'logit' } },
   imageTokens: openModelImageTokens,
   // It closes after 5 s or 100 requests.
   keepAliveMs: 4_000,

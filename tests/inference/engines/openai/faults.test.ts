@@ -239,6 +239,20 @@ describe('an upstream that fails before the first text', { timeout: 60_000 }, ()
     const cases: readonly (readonly [OpenAiEngineOptions['flavor'], number, unknown, number, number | undefined])[] = [
       ['llama-server', 400, recordedJson('err-context-overflow-stream.json').body, 512, 910],
       [
+        'llama-server',
+        500,
+        {
+          error: {
+            code: 500,
+            message:
+              'input (2049 tokens) is too large to process. increase the physical batch size (current batch size: 512)',
+            type: 'server_error',
+          },
+        },
+        512,
+        2_049,
+      ],
+      [
         'vllm',
         400,
         {
