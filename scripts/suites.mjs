@@ -217,6 +217,14 @@ export const suites = {
     clients: true,
     about: 'a real vLLM behind the service; not part of CI, because it takes 6 GB',
   },
+  tei: {
+    minutes: 5,
+    fileMinutes: 4,
+    concurrency: 1,
+    ci: false,
+    clients: true,
+    about: 'a real text-embeddings-inference behind the service; not part of CI, because no registry has it',
+  },
   soak: { minutes: 35, fileMinutes: 14, concurrency: 2, about: 'mixed load with faults for minutes or hours' },
 };
 

@@ -20,6 +20,7 @@ const floats = (values: readonly number[]): string => {
 /** What each kind of server was asked, and how it answers: in the forms of its source. */
 const asked: { readonly path: string; readonly body: Json }[] = [];
 let answer: (path: string, body: Json) => unknown = () => ({});
+let heads: Readonly<Record<string, string>> = {};
 let upstream: Upstream;
 let service: InnerService;
 
@@ -38,7 +39,7 @@ before(async () => {
       asked.push({ path, body: read });
       const said = answer(path, read) as Json;
       if (typeof said['fails'] === 'number') json(said['fails'], said['body']);
-      else json(200, said);
+      else json(200, said, heads);
     },
     { isLookedAt: true },
   );
@@ -250,8 +251,8 @@ describe('servers', () => {
       answer = () => said;
       const { status, json } = await rank({ model: flavor, query: 'q', documents: ['d'] });
       assert.equal(status, 200, JSON.stringify(json));
-      const salt = saltIn(flavor);
-      assert.deepEqual(asked, [{ path, body: { model: flavor, query: 'q', [field]: ['d'], ...salt } }]);
+      const more = flavor === 'tei' ? { truncate: false } : saltIn(flavor);
+      assert.deepEqual(asked, [{ path, body: { model: flavor, query: 'q', [field]: ['d'], ...more } }]);
       assert.deepEqual(json['results'], [{ index: 0, relevance_score: relevance }]);
     });
   }
@@ -295,6 +296,31 @@ describe('servers', () => {
     assert.deepEqual([json['data'].length, json['usage'].prompt_tokens], [70, 70]);
     assert.equal(json['data'][69].index, 69);
   });
+
+  test('TEI says in the head of a rank how many tokens it has read, which are charged', async () => {
+    for (const [said, tokens] of [
+      ['5', 5],
+      ['7', 7],
+    ] as const) {
+      answer = () => [{ index: 0, score: 0.75 }];
+      heads = { 'x-compute-tokens': said };
+      const { json } = await rank({ model: 'tei', query: 'q', documents: ['d'] }).finally(() => (heads = {}));
+      assert.equal(json['usage'].total_tokens, tokens);
+    }
+  });
+
+  for (const input of [
+    [1, 2],
+    [[1, 2], [3]],
+  ])
+    test(`TEI, which would make another text of them, gets no token ids: ${JSON.stringify(input)}`, async () => {
+      asked.length = 0;
+      const { status, json } = await embed({ model: 'tei', input });
+      assert.deepEqual(
+        [status, json['error'].code, json['error'].param, asked],
+        [400, 'unsupported_feature', 'input', []],
+      );
+    });
 
   const of = (first: object, ...others: readonly object[]): object => ({ data: [first, data[0]!, ...others] });
   const text = (...values: readonly number[]): object => of({ index: 0, embedding: floats(values) });

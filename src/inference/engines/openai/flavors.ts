@@ -40,6 +40,21 @@ export interface RankWire {
    * of two vectors, of which a negative one is no relevance.
    */
   readonly scores: 'relevance' | 'logit' | 'relevance-or-cosine';
+  /** Fields sent with every request. */
+  readonly always?: Readonly<Record<string, unknown>>;
+}
+
+/**
+ * How a kind of server embeds, which is OpenAI's way everywhere, and ranks. `promptsMax`: how many prompts it takes at once; `rank`: absent
+ * where it ranks nothing; `byFlag`: it does either only if it was started for it, and may answer chats all the same; `takesIds`: false
+ * where it makes a text of token ids and reads that; `tokensHeader` says how many tokens it has read, where the answer does not.
+ */
+export interface TaskWire {
+  readonly promptsMax?: number;
+  readonly rank?: RankWire;
+  readonly byFlag?: boolean;
+  readonly takesIds?: boolean;
+  readonly tokensHeader?: string;
 }
 
 /** A kind of server's names, and its deviations from the OpenAI wire. Nothing else knows which kind a server is. */
@@ -111,11 +126,7 @@ export interface Flavor {
   readonly counting: 'apply-template' | 'tokenize-messages' | 'tokenize-inputs' | 'tokenize-chat' | 'none';
   /** Where it tells its own load, the best page first; none: it does not. */
   readonly reports: readonly ReportPage[];
-  /**
-   * Embeddings are OpenAI's everywhere. `promptsMax`: how many prompts it takes at once; `rank`: absent where it ranks nothing;
-   * `byFlag`: it does either only if it was started for it, and may answer chats all the same.
-   */
-  readonly tasks: { readonly promptsMax?: number; readonly rank?: RankWire; readonly byFlag?: boolean };
+  readonly tasks: TaskWire;
   readonly imageTokens: ImageTokenRule;
   /** Idle sockets are closed before the server closes them, so that no request meets a closing one. */
   readonly keepAliveMs: number;
@@ -467,13 +478,19 @@ const openai: Flavor = {
 };
 
 /**
- * Hugging Face's text-embeddings-inference, which only embeds and ranks. By default it takes 32 texts at once
- * (`--max-client-batch-size`), and cuts longer ones without a word (`--auto-truncate`), so they are counted first.
+ * Hugging Face's text-embeddings-inference, which only embeds and ranks; held against version 1.9.3. By default it takes 32 texts at once
+ * (`--max-client-batch-size`), and cuts longer ones without a word (`--auto-truncate`): those to embed are counted first, and of those
+ * to rank it is told to cut none.
  */
 const tei: Flavor = {
   ...openai,
   counting: 'tokenize-inputs',
-  tasks: { promptsMax: 32, rank: { path: 'root', documents: 'texts', scores: 'relevance' } },
+  tasks: {
+    promptsMax: 32,
+    takesIds: false,
+    tokensHeader: 'x-compute-tokens',
+    rank: { path: 'root', documents: 'texts', scores: 'relevance', always: { truncate: false } },
+  },
   loading: /Model is not ready|starting/i,
 };
 

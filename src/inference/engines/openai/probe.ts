@@ -89,7 +89,8 @@ export async function probeBackend(options: ProbeOptions): Promise<ProbeResult> 
     }
     const looksLike = await kindOf(get, root, listing);
     signal.throwIfAborted();
-    const models = listing.status === 200 ? modelsOf(listing.body) : [];
+    const served = looksLike === 'tei' ? teiModel((await get(`${root}/info`)).body) : undefined;
+    const models = listing.status === 200 ? modelsOf(listing.body) : served === undefined ? [] : [served.id];
     const windows = windowsOf(listing.body, models);
     // Compared with nothing: its slots may share the window.
     if (options.flavor === undefined && looksLike === 'llama-server') {
@@ -101,6 +102,7 @@ export async function probeBackend(options: ProbeOptions): Promise<ProbeResult> 
       for (const [id, window] of loadedWindowsOf((await get(`${root}/api/ps`)).body)) windows.set(id, window);
     if (looksLike === 'tgi')
       for (const [id, window] of servedWindow((await get(`${root}/info`)).body, models)) windows.set(id, window);
+    if (served !== undefined) for (const id of [served.id, options.model ?? served.id]) windows.set(id, served.window);
     if (looksLike === 'lm-studio')
       for (const path of ['/api/v0/models', '/api/v1/models'])
         for (const [id, window] of studioWindows((await get(root + path)).body)) windows.set(id, window);
@@ -190,6 +192,7 @@ async function kindOf(
     if (isStudio((await get(root + path)).body)) return 'lm-studio';
   const info = await get(`${root}/info`);
   if (info.status === 200 && isObject(info.body) && isWindow(info.body['max_total_tokens'])) return 'tgi';
+  if (info.status === 200 && teiModel(info.body) !== undefined) return 'tei';
   const loaded = await get(`${root}/api/ps`);
   if (loaded.status === 200 && isObject(loaded.body) && Array.isArray(loaded.body['models'])) return 'ollama';
   const version = await get(`${root}/version`);
@@ -213,8 +216,10 @@ function problemOf(
   }
   if (status === 503) return 'The server is running but not ready (status 503): it may still be loading its model.';
   if (status === 404) {
-    // Not every version of it lists its model.
-    if (flavor === 'tei') return undefined;
+    // It has no list of models (1.9.3), and its API where it is with the others.
+    if (flavor === 'tei' || (looksLike === 'tei' && base.endsWith('/v1'))) {
+      return windowProblem(model, contextLength, windows);
+    }
     const hint = base.endsWith('/v1')
       ? 'Check the path of the url.'
       : `Is the version path missing in the url, as in ${url.replace(/\/+$/, '')}/v1?`;
@@ -234,6 +239,14 @@ function problemOf(
   if (looksLike !== undefined && flavor !== undefined && flavors[looksLike] !== flavors[flavor]) {
     return `The server looks like ${looksLike}, but the backend's flavor is ${flavor}. Set flavor: ${looksLike}.`;
   }
+  return windowProblem(model, contextLength, windows);
+}
+
+function windowProblem(
+  model: string | undefined,
+  contextLength: number,
+  windows: ReadonlyMap<string, number>,
+): string | undefined {
   const windowTokens = windows.get(model ?? '');
   if (windowTokens !== undefined && contextLength > windowTokens) {
     return `The server's window is ${windowTokens} tokens, but context_length is ${contextLength}, so the card promises more than requests get. Set context_length: ${windowTokens}, or start the server with a larger window.`;
@@ -241,9 +254,11 @@ function problemOf(
   return undefined;
 }
 
-/** llama-server serves the one model that it has under every name. */
+/** They serve the one model that they have under every name. */
+const takesAnyName: ReadonlySet<FlavorName | undefined> = new Set(['llama-server', 'tei'] as const);
+
 const lacksModel = ({ model, flavor }: Pick<ProbeOptions, 'model' | 'flavor'>, models: readonly string[]): boolean =>
-  model !== undefined && flavor !== 'llama-server' && models.length > 0 && !models.includes(model);
+  model !== undefined && !takesAnyName.has(flavor) && models.length > 0 && !models.includes(model);
 
 /** vLLM and SGLang report it with the model. */
 function windowsOf(body: unknown, models: readonly string[]): Map<string, number> {
@@ -294,6 +309,13 @@ function servedWindow(info: unknown, models: readonly string[]): readonly (reado
   return isWindow(window) ? models.map((id) => [id, window] as const) : [];
 }
 
+/** What the `/info` of text-embeddings-inference says of the model that it serves. */
+function teiModel(info: unknown): { readonly id: string; readonly window: number } | undefined {
+  if (!isObject(info) || !isObject(info['model_type'])) return undefined;
+  const { max_input_length: window, model_id: id } = info;
+  return isWindow(window) && isPrintable(id) ? { id, window } : undefined;
+}
+
 const isWindow = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) > 0;
 
 function unreachable(origin: string, code: string | null): string {
@@ -322,14 +344,14 @@ function unreachable(origin: string, code: string | null): string {
 export const listedModels = (text: string): readonly string[] => modelsOf(parsed(text));
 
 function modelsOf(body: unknown): readonly string[] {
-  return (
-    entriesOf(body)
-      .map((entry) => entry['id'])
-      // Shown to a person: only what is printable.
-      .filter((id): id is string => typeof id === 'string' && /^[\x20-\x7e]{1,256}$/.test(id))
-      .slice(0, modelsMax)
-  );
+  return entriesOf(body)
+    .map((entry) => entry['id'])
+    .filter(isPrintable)
+    .slice(0, modelsMax);
 }
+
+/** It may be shown to a person. */
+const isPrintable = (id: unknown): id is string => typeof id === 'string' && /^[\x20-\x7e]{1,256}$/.test(id);
 
 function entriesOf(body: unknown): readonly Readonly<Record<string, unknown>>[] {
   const data = isObject(body) ? body['data'] : undefined;

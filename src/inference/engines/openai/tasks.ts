@@ -58,9 +58,12 @@ export async function runTask(
   const { prompt } = request;
   if (prompt.type === 'messages') throw new Error('a task on messages');
   const { prompts } = prompt;
+  const { takesIds = true } = backend.flavor.tasks;
+  if (!takesIds && typeof prompts[0] !== 'string')
+    throw new ApiError('unsupported_feature', 'The model takes texts, and no token ids.', { param: task.field });
   const size = backend.flavor.tasks.promptsMax ?? prompts.length;
   const tokenIdAt = (): string => largestIdAt(prompt, task.field);
-  const exchange: TaskExchange = { ...backend, tokenIdAt, bytesLeft: answerBytesMax };
+  const exchange: TaskExchange = { ...backend, tokenIdAt, bytesLeft: answerBytesMax, tokensInHead: undefined };
   const events: GenerationEvent[] = [];
   let tokens: number | undefined = 0;
   let dimensions: number | undefined;
@@ -89,6 +92,8 @@ interface TaskExchange extends TaskBackend {
   /** The client's path of a token that the model does not have. */
   readonly tokenIdAt: () => string;
   bytesLeft: number;
+  /** What the head of the latest answer says of its prompt tokens (`TaskWire`). */
+  tokensInHead: number | undefined;
 }
 
 async function embed(
@@ -106,7 +111,7 @@ async function rank(documents: readonly string[], query: string, exchange: TaskE
   const { rank: wire } = exchange.flavor.tasks;
   if (wire === undefined) throw new Error('a rank on a kind of server that has none');
   const path = `${wire.path === 'root' ? exchange.rootPath : exchange.basePath}/rerank`;
-  const body = { model: exchange.model, query, [wire.documents]: documents, ...exchange.always };
+  const body = { model: exchange.model, query, [wire.documents]: documents, ...wire.always, ...exchange.always };
   const answer = await ask(path, body, exchange);
   const entries: unknown = Array.isArray(answer) ? answer : fieldsOf(answer)['results'];
   const findings = inOrder(
@@ -119,7 +124,7 @@ async function rank(documents: readonly string[], query: string, exchange: TaskE
     exchange,
   );
   const usage = fieldsOf(fieldsOf(answer)['usage']);
-  return { findings, promptTokens: count(usage['prompt_tokens'] ?? usage['total_tokens']) };
+  return { findings, promptTokens: count(usage['prompt_tokens'] ?? usage['total_tokens']) ?? exchange.tokensInHead };
 }
 
 /** Rounding makes a cosine of 1.0000002 of two equal texts. */
@@ -184,7 +189,7 @@ async function ask(
   exchange: TaskExchange,
   isAgain = false,
 ): Promise<unknown> {
-  const { pool, headers, timeoutMs, name, onIncident } = exchange;
+  const { pool, headers, timeoutMs, name, onIncident, flavor } = exchange;
   const limit = AbortSignal.timeout(timeoutMs);
   let status: number | null = null;
   try {
@@ -200,6 +205,8 @@ async function ask(
     });
     exchange.onAlive();
     status = answer.statusCode;
+    const { tokensHeader } = flavor.tasks;
+    exchange.tokensInHead = tokensHeader === undefined ? undefined : count(Number(answer.headers[tokensHeader]));
     const chunks: Buffer[] = [];
     for await (const chunk of answer.body as AsyncIterable<Buffer>) {
       exchange.bytesLeft -= chunk.length;

@@ -167,6 +167,20 @@ const cases: readonly Case[] = [
     problem: /looks like tgi.*Set flavor: tgi/,
   },
   {
+    name: 'TEI, which has no list of models (1.9.3): what it says of the one that it serves',
+    handler: serving({ '/info': { model_id: 'org/bert', model_type: { embedding: {} }, max_input_length: 512 } }),
+    options: { flavor: undefined, model: undefined },
+    expected: { looksLike: 'tei', models: ['org/bert'], windows: new Map([['org/bert', 512]]) },
+    problem: undefined,
+  },
+  {
+    name: 'TEI by another name, with a smaller window than promised',
+    handler: serving({ '/info': { model_id: 'org/bert', model_type: { reranker: {} }, max_input_length: 512 } }),
+    options: { flavor: 'tei', model: 'mine', contextLength: 8_192 },
+    expected: { looksLike: 'tei', lacksModel: false },
+    problem: /window is 512 tokens, but context_length is 8192/,
+  },
+  {
     name: 'SGLang that is called vLLM',
     handler: serving({ '/v1/models': listOf(['m']), '/model_info': { is_generation: true } }),
     expected: { looksLike: 'sglang' },
