@@ -2,7 +2,7 @@ import { parseArgs } from 'node:util';
 import { UsageError } from './arguments.ts';
 import { runCommand } from './command.ts';
 import { policies } from './simulate/policies.ts';
-import { runFleet, type Figures, type FleetShape } from './simulate/run-fleet.ts';
+import { flapping, runFleet, type Figures, type FleetShape } from './simulate/run-fleet.ts';
 import { faster, generateTrace, readTrace, type TracedRequest } from './simulate/trace.ts';
 
 const usage = `npm run simulate -- [options]
@@ -13,6 +13,8 @@ const usage = `npm run simulate -- [options]
   --cache-blocks N       blocks of 512 tokens that a server keeps (default 2000)
   --tokens-per-second N  prompt tokens that a server reads in a second (default 8000)
   --policies NAMES       some of them, separated by semicolons
+  --slow N               the first server reads so many times as slowly as the others
+  --flapping             the first server comes and goes: five seconds there, two away
   --outages              kill a server in ten in the middle, for a minute
   --cost                 what choosing among 1,000 backends costs, in this process
 `;
@@ -24,8 +26,8 @@ interface Setting {
 }
 
 const head = [
-  '| policy | cached | imbalance | first token p50 | p90 | p99 | failover | comeback | failed |',
-  '|-|-:|-:|-:|-:|-:|-:|-:|-:|',
+  '| policy | cached | imbalance | first token p50 | p90 | p99 | failover | comeback | failed | cut | of the first server | its p99 |',
+  '|-|-:|-:|-:|-:|-:|-:|-:|-:|-:|-:|-:|',
 ].join('\n');
 
 await runCommand(async (args) => {
@@ -54,6 +56,8 @@ function parsed(args: readonly string[]) {
         'cache-blocks': { type: 'string' },
         'tokens-per-second': { type: 'string' },
         policies: { type: 'string' },
+        slow: { type: 'string' },
+        flapping: { type: 'boolean', default: false },
         outages: { type: 'boolean', default: false },
         cost: { type: 'boolean', default: false },
       },
@@ -76,7 +80,8 @@ function settingsOf(values: ReturnType<typeof parsed>['values']): readonly Setti
       : faster(source, load);
   const setting = (servers: number, load: number, cacheBlocks: number, tokensPerSecond: number): Setting => {
     const trace = traceFor(servers, load);
-    const middleMs = trace.at(-1)!.atMs / 2;
+    const endMs = trace.at(-1)!.atMs;
+    const middleMs = endMs / 2;
     const dying = values.outages ? Math.ceil(servers / 10) : 0;
     return {
       name: `${servers} servers, ${load} × the load, ${cacheBlocks} blocks, ${tokensPerSecond} tokens/s`,
@@ -85,7 +90,11 @@ function settingsOf(values: ReturnType<typeof parsed>['values']): readonly Setti
         servers,
         cacheBlocks,
         tokensPerSecond,
-        outages: Array.from({ length: dying }, (_, server) => ({ server, fromMs: middleMs, toMs: middleMs + 60_000 })),
+        speeds: { 0: 1 / positive('--slow', values.slow ?? '1') },
+        outages: [
+          ...Array.from({ length: dying }, (_, server) => ({ server, fromMs: middleMs, toMs: middleMs + 60_000 })),
+          ...(values.flapping ? flapping(endMs) : []),
+        ],
       },
     };
   };
@@ -118,6 +127,9 @@ function line(policy: string, figures: Figures): string {
     ...[figures.p50, figures.p90, figures.p99].map(seconds),
     ...[figures.failover, figures.comeback].map((value) => (value === 0 ? '–' : seconds(value))),
     String(figures.failed),
+    String(figures.cut),
+    `${(100 * figures.firstShare).toFixed(2)} %`,
+    seconds(figures.firstP99),
   ];
   return `| ${cells.join(' | ')} |`;
 }

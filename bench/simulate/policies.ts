@@ -23,6 +23,10 @@ export interface Sent {
   readonly isForeign?: boolean;
   begun(nowMs: number): void;
   reported(cachedTokens: number): void;
+  /** Its server has ended under it. */
+  failed(nowMs: number): void;
+  /** There was no server. */
+  refused(): void;
   end(nowMs: number): void;
 }
 
@@ -118,6 +122,8 @@ class Router {
       server: placement.backend.server.index,
       begun: (at) => placement.begun(at),
       reported: (cachedTokens) => placement.answered({ cachedTokens }),
+      failed: (at) => placement.failed(at),
+      refused: () => placement.refused(),
       end: (at) => placement.end(at),
     };
   }
@@ -210,7 +216,7 @@ function plain(
       if (able.length === 0) return undefined;
       const wanted = pick(request, able);
       const server = able.find(({ index }) => index >= wanted)?.index ?? able[0]!.index;
-      return { server, begun: nothing, reported: nothing, end: nothing };
+      return { server, begun: nothing, reported: nothing, failed: nothing, refused: nothing, end: nothing };
     },
   };
 }

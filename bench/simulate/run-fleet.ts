@@ -11,7 +11,21 @@ export interface FleetShape {
   /** Times the usual speed, by server; the others have 1. */
   readonly speeds?: Readonly<Record<number, number>>;
   /** Servers that end at once and come back empty. Whoever has asked them meanwhile is refused at once. */
-  readonly outages?: readonly { readonly server: number; readonly fromMs: number; readonly toMs: number }[];
+  readonly outages?: readonly Outage[];
+}
+
+interface Outage {
+  readonly server: number;
+  readonly fromMs: number;
+  readonly toMs: number;
+}
+
+/** The first server is there for five seconds and away for two, from the twentieth second on: its speed is known by then. */
+export function flapping(untilMs: number): readonly Outage[] {
+  const outages: Outage[] = [];
+  for (let fromMs = 20_000; fromMs < untilMs; fromMs += 7_000)
+    outages.push({ server: 0, fromMs, toMs: fromMs + 2_000 });
+  return outages;
 }
 
 /** Times in seconds. */
@@ -29,6 +43,12 @@ export interface Figures {
   /** From the return of a server to its next request, the longest of all outages. */
   readonly comeback: number;
   readonly failed: number;
+  /** Answers that had begun at a server that ended. */
+  readonly cut: number;
+  /** Part of the first tokens that the first server gave, from 0 to 1. */
+  readonly firstShare: number;
+  /** Until the first token of the first server, the 99th percentile; 0: it gave none. */
+  readonly firstP99: number;
 }
 
 /** How long one token of an answer takes. */
@@ -78,7 +98,9 @@ class Play {
   readonly #policy: Policy;
   readonly #events = new EventQueue();
   readonly #firstTokenMs: number[] = [];
-  readonly #sums = { cached: 0, prompt: 0, failoverMs: 0, comebackMs: 0, failed: 0 };
+  /** Those of the first server. */
+  readonly #firstTokenMsThere: number[] = [];
+  readonly #sums = { cached: 0, prompt: 0, failoverMs: 0, comebackMs: 0, failed: 0, cut: 0 };
 
   constructor(trace: readonly TracedRequest[], shape: FleetShape, policyOf: (options: PolicyOptions) => Policy) {
     this.#trace = trace;
@@ -126,10 +148,9 @@ class Play {
     };
     if (this.#policy.tick !== undefined) tick(this.#trace[0]?.atMs ?? 0);
     this.#events.run();
-    const sorted = this.#firstTokenMs.toSorted((a, b) => a - b);
-    const quantile = (part: number): number => (sorted[Math.floor(sorted.length * part)] ?? 0) / 1_000;
+    const quantile = quantilesOf(this.#firstTokenMs);
     const read = this.#servers.map(({ readTokens }) => readTokens);
-    const { cached, prompt, failoverMs, comebackMs, failed } = this.#sums;
+    const { cached, prompt, failoverMs, comebackMs, failed, cut } = this.#sums;
     return {
       hitRate: cached / prompt,
       imbalance: (Math.max(...read) * read.length) / read.reduce((sum, tokens) => sum + tokens, 0),
@@ -139,6 +160,9 @@ class Play {
       failover: failoverMs / 1_000,
       comeback: comebackMs / 1_000,
       failed,
+      cut,
+      firstShare: this.#firstTokenMsThere.length / this.#firstTokenMs.length,
+      firstP99: quantilesOf(this.#firstTokenMsThere)(0.99),
     };
   }
 
@@ -150,6 +174,7 @@ class Play {
     }
     const server = this.#servers[sent.server]!;
     if (server.isDead) {
+      sent.refused();
       sent.end(nowMs);
       this.#refuse(server, nowMs);
       tried.add(server.index);
@@ -188,6 +213,7 @@ class Play {
       sent.begun(firstAtMs);
       if (sent.isForeign === true) return;
       this.#firstTokenMs.push(firstAtMs - request.atMs);
+      if (server.index === 0) this.#firstTokenMsThere.push(firstAtMs - request.atMs);
       this.#sums.cached += running.cachedTokens;
       this.#sums.prompt += request.promptTokens;
       if (running.lostAtMs !== undefined)
@@ -211,7 +237,11 @@ class Play {
     server.present.clear();
     server.running = 0;
     server.unread = 0;
-    for (const { sent } of lost) sent.end(nowMs);
+    for (const { sent, hasBegun } of lost) {
+      if (hasBegun) this.#sums.cut++;
+      sent.failed(nowMs);
+      sent.end(nowMs);
+    }
     this.#refuse(server, nowMs);
     for (const { hasBegun, request, tried } of lost) {
       if (hasBegun) continue;
@@ -232,4 +262,10 @@ class Play {
     };
     look(nowMs + lookMs);
   }
+}
+
+/** In seconds, of times in milliseconds. */
+function quantilesOf(times: readonly number[]): (part: number) => number {
+  const sorted = times.toSorted((a, b) => a - b);
+  return (part) => (sorted[Math.floor(sorted.length * part)] ?? 0) / 1_000;
 }
