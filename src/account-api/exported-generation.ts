@@ -6,7 +6,7 @@ import type { UsageCursor } from '../store/repositories/usage-rows.ts';
 import type { Refund } from '../store/reports/reports.ts';
 import { localText } from '../platform/calendar/time-zone.ts';
 import type { Exported } from './export.ts';
-import { refundedOf } from './generation-object.ts';
+import { fallbackFrom, refundedOf } from './generation-object.ts';
 
 export const generationColumns = [
   'id',
@@ -16,6 +16,7 @@ export const generationColumns = [
   'ended_at_utc',
   'ended_at_local',
   'model',
+  'fallback_from',
   'api_type',
   'streamed',
   'key_id',
@@ -62,6 +63,7 @@ function exportedGeneration(
     ended_at_utc: new Date(row.endedAt).toISOString(),
     ended_at_local: localText(timeZone, row.endedAt),
     model: row.modelId,
+    fallback_from: fallbackFrom(row),
     api_type: row.api,
     streamed: row.streamed,
     key_id: row.keyId,

@@ -21,6 +21,9 @@ const summaryFields = {
   created_at: Type.Integer({ description: 'Unix seconds of its start.' }),
   ended_at: Type.Integer({ description: 'Unix seconds of its end, by which reports count it.' }),
   model: Type.String(),
+  fallback_from: nullable(
+    Type.String({ description: 'The model that was asked for, where `model` served the request instead.' }),
+  ),
   api_type: Type.String({ description: 'chat, completions, messages or responses.' }),
   streamed: Type.Boolean(),
   cancelled: Type.Boolean({
@@ -156,6 +159,7 @@ export function generationSummary(row: UsageRow, refunds: readonly Refund[]): Ge
     created_at: secondsOf(row.startedAt),
     ended_at: secondsOf(row.endedAt),
     model: row.modelId,
+    fallback_from: fallbackFrom(row),
     api_type: row.api,
     streamed: row.streamed,
     cancelled: row.ending === 'client_left' || row.ending === 'reader_stalled' || row.ending === 'revoked',
@@ -175,6 +179,12 @@ export function generationSummary(row: UsageRow, refunds: readonly Refund[]): Ge
     tags: row.tags === null ? [] : (JSON.parse(row.tags) as string[]),
     zdr: row.zdr ?? null,
   };
+}
+
+/** The model that was asked for, where another one served the request (docs/decisions/040-another-model.md). */
+export function fallbackFrom({ fallbacks, modelId }: Pick<UsageRow, 'fallbacks' | 'modelId'>): string | null {
+  const asked = fallbacks?.[0]?.model;
+  return asked === undefined || asked === modelId ? null : asked;
 }
 
 /** The same with its arithmetic, and the reasons for its cost. */
@@ -315,7 +325,7 @@ function explanationOf(row: UsageRow, listCost: bigint): string {
   const [asked] = row.fallbacks ?? [];
   if (asked !== undefined)
     sentences.push(
-      asked.model === row.modelId
+      fallbackFrom(row) === null
         ? `None of its fallbacks could serve the request instead of "${asked.model}".`
         : `"${row.modelId}" served it instead of "${asked.model}" (${asked.reason}), at its own prices.`,
     );

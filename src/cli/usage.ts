@@ -1,8 +1,10 @@
 import { exportedGenerations, generationColumns, generationTotals } from '../account-api/exported-generation.ts';
 import { printExport } from '../account-api/export.ts';
+import { fallbackFrom } from '../account-api/generation-object.ts';
 import { accountMeant } from '../accounts/operation.ts';
 import { dollars } from '../platform/dollars.ts';
 import { uuidText } from '../platform/ids/uuid.ts';
+import type { UsageRow } from '../store/ledger.ts';
 import type { Context } from './context.ts';
 import { reading } from './database.ts';
 import { table } from './output.ts';
@@ -28,6 +30,7 @@ export async function showUsage(
         account: row.accountId,
         key: row.keyId,
         model: row.modelId,
+        fallback_from: fallbackFrom(row),
         api: row.api,
         streamed: row.streamed,
         started_at: new Date(row.startedAt).toISOString(),
@@ -57,7 +60,7 @@ export async function showUsage(
         rows.map((row) => [
           new Date(row.endedAt).toISOString().slice(0, 19).replace('T', ' '),
           row.publicId,
-          row.modelId,
+          modelCell(row),
           row.promptTokens,
           row.cachedTokens,
           row.completionTokens,
@@ -70,6 +73,12 @@ export async function showUsage(
     ],
   );
   return 0;
+}
+
+/** `small, not large` where the second was asked for. */
+function modelCell(row: UsageRow): string {
+  const asked = fallbackFrom(row);
+  return asked === null ? row.modelId : `${row.modelId}, not ${asked}`;
 }
 
 /** The requests of an account, in the form of GET /v1/export/generations.csv. */

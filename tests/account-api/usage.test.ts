@@ -217,6 +217,27 @@ interface Buckets {
   readonly next_page?: string;
 }
 
+test('lists, receipts and exports name the model that was asked for where another one served', async (t) => {
+  const { settle, get, text } = await scene(t);
+  const failed = (model: string) => ({ model, reason: 'backend_http_error', isSkipped: false });
+  const at = '2026-05-05T10:00:00Z';
+  const served = await settle('acct_a', 1n, at, { modelId: 'small', fallbacks: [failed('large'), failed('middle')] });
+  const refused = await settle('acct_a', 1n, at, { modelId: 'large', fallbacks: [failed('large'), failed('small')] });
+  const usual = await settle('acct_a', 1n, at, { modelId: 'small' });
+  const listed = (await get('/v1/generations')) as unknown as Page;
+  const csv = await text('/v1/export/generations.csv');
+  for (const [row, from] of [
+    [served, 'large'],
+    [refused, null],
+    [usual, null],
+  ] as const) {
+    const id = uuidText(row.requestId);
+    assert.equal(listed.data.find((each) => each['id'] === id)?.['fallback_from'], from);
+    assert.equal((await get(`/v1/generation?id=${id}`))['fallback_from'], from);
+    assert.match(csv, new RegExp(`^${id},.*,${row.modelId},${from ?? ''},chat,`, 'm'));
+  }
+});
+
 test('a page of a report has at most 366 days, 168 hours or the minutes of a day, whatever is asked for', async (t) => {
   const { host, get, owner } = await scene(t);
   const from = (days: number): string =>
@@ -377,7 +398,7 @@ test('exports are what the filter says, safe to open, with sums behind them', as
   const odd = await text(`/v1/export/generations.csv?end_time=${seconds('2026-05-06T00:00:00Z')}`);
   const [header, second, first, footer, end] = odd.split('\r\n');
   assert.ok(header!.startsWith('id,request_id,client_request_id,started_at_utc,ended_at_utc,ended_at_local,model,'));
-  assert.match(first!, /,"a,""b""",[^,]*,2026-05-05T10:00:00.000Z,2026-05-05T15:30:00.000\+05:30,'=cmd\(\),chat,/);
+  assert.match(first!, /,"a,""b""",[^,]*,2026-05-05T10:00:00.000Z,2026-05-05T15:30:00.000\+05:30,'=cmd\(\),,chat,/);
   assert.match(second!, /,'@sum,/);
   assert.match(footer!, /^total,,.*,7,0,0,,,$/);
   assert.equal(end, '');

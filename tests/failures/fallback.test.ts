@@ -347,7 +347,7 @@ test('the repeat of a request with an Idempotency-Key is the answer of the model
   assert.equal(server('second').exchanges.length, 1);
 });
 
-test('the receipt of the command line, the log and the metrics say it', async () => {
+test('the receipt and the list of the command line, the log and the metrics say it', async () => {
   plays.set('first', fail);
   const { id } = await chatAs('first');
   const row = await ledger.row(id);
@@ -355,6 +355,13 @@ test('the receipt of the command line, the log and the metrics say it', async ()
   assert.match(stdout, /instead {2}of first, which failed with backend_http_error/);
   assert.match(stdout, /backend {2}first of first, failed with backend_http_error/);
   assert.match(stdout, /"second" served it instead of "first" \(backend_http_error\), at its own prices/);
+  const listed = await service.command('usage', '--limit', '1');
+  assert.match(listed.stdout, new RegExp(`${row.publicId} +second, not first `));
+  const { requests } = await service.usage();
+  const own = requests.filter(({ model, fallback_from: from }) => model === 'third' && from === null);
+  assert.ok(
+    own.length > 0 && requests.some(({ model, fallback_from: from }) => model === 'second' && from === 'first'),
+  );
   const line = service.log.find((each) => each['event'] === 'answer' && each['request_id'] === row.publicId);
   assert.deepEqual([line?.['model'], line?.['fallback_from']], ['second', 'first']);
 });

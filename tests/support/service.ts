@@ -18,6 +18,7 @@ export interface UsageLine {
   readonly id: string;
   readonly request_id: string;
   readonly model: string;
+  readonly fallback_from: string | null;
   readonly prompt_tokens: number;
   readonly cached_tokens: number;
   readonly completion_tokens: number;

@@ -14,6 +14,8 @@ const service = new TestService({ config: '' });
 const hostileName = `<img src=x onerror="alert(1)"> ${'long'.repeat(15)} \u202Ertl`;
 const tag = 'nightly-batch-of-the-whole-shelf';
 const answered = 4;
+/** Its server always fails, so `demo` serves it. */
+const asked = 'demo-large';
 const dayMs = 86_400_000;
 const keptSince = Math.floor(Date.now() / dayMs - 40) * dayMs;
 
@@ -29,6 +31,11 @@ before(async () => {
         name: second
         rank: 2
         scripts: [{ say: [{ text: "Here." }] }]
+  - id: ${asked}
+    context_length: 8192
+    pricing: { input_cents_per_million: 50, output_cents_per_million: 200 }
+    fallback: [ demo ]
+    backends: [ { engine: scripted, scripts: [ { fault: { after_tokens: 0, type: error }, say: [ { text: "It" } ] } ] } ]
 `,
   );
   await service.start();
@@ -36,7 +43,8 @@ before(async () => {
   await visitor.becomeOwner();
   const made = await visitor.ask('POST', '/v1/keys', { name: hostileName, tags: [tag] });
   assert.equal(made.status, 201, JSON.stringify(made.body));
-  for (let at = 0; at < answered; at++) await ask(String(made.body.key), at === 0 ? 'fall' : `hi ${at}`);
+  for (let at = 0; at < answered; at++)
+    await ask(String(made.body.key), at === 0 ? 'fall' : `hi ${at}`, at === 1 ? asked : 'demo');
   // Its requests have its name all the same.
   assert.equal((await visitor.ask('DELETE', `/v1/keys/${made.body.data.id}`)).status, 200);
   // As `tokenhouse db prune` does, which needs requests that are older.
@@ -48,7 +56,7 @@ before(async () => {
 });
 after(() => service.dispose());
 
-async function ask(key: string, content: string): Promise<void> {
+async function ask(key: string, content: string, model: string): Promise<void> {
   const answer = await fetch(`${service.url}/v1/chat/completions`, {
     method: 'POST',
     headers: {
@@ -56,7 +64,7 @@ async function ask(key: string, content: string): Promise<void> {
       'content-type': 'application/json',
       'x-request-id': '<script>alert(1)</script>',
     },
-    body: JSON.stringify({ model: 'demo', messages: [{ role: 'user', content }] }),
+    body: JSON.stringify({ model, messages: [{ role: 'user', content }] }),
   });
   assert.equal(answer.status, 200, await answer.text());
 }
@@ -82,6 +90,7 @@ for (const look of looks.filter(({ name }) => name === 'light, 1280 px' || name 
     await person.fill('Password', owner.password);
     await page.getByRole('button', { name: 'Sign in', exact: true }).click();
     await person.reads('Spent today');
+    await page.getByText(`instead of ${asked}`, { exact: true }).waitFor();
     const [spentToday] = await amounts('main dt:text("Spent today") + dd span');
     await person.look();
 
@@ -93,6 +102,9 @@ for (const look of looks.filter(({ name }) => name === 'light, 1280 px' || name 
     const rows = await amounts('td[data-head="Charged"] span');
     const sum = rows.reduce((total, one) => total + one, 0n);
     assert.equal(rows.length, answered);
+    const models = await page.locator('td[data-head="Model"]').allInnerTexts();
+    const instead = models.map((text) => text.includes(`instead of ${asked}`));
+    assert.deepEqual(instead, [false, false, true, false], models.join('; '));
     const movements = await visitor.get('/v1/ledger?type=usage');
     const ledger = movements.data.reduce(
       (total: number, one: { amount_microcents: number }) => total - one.amount_microcents,

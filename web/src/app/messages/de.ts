@@ -39,6 +39,7 @@ const de: Translated<AppTexts> = {
   groupOperator: 'Betreiber',
   groupUse: 'Entwickeln',
   held: '{amount} für laufende Anfragen reserviert',
+  insteadOf: 'statt {model}',
   keyClose: 'Offenes schließen',
   keyEnter: 'Zeile öffnen',
   keyFilter: 'zum Filter',

@@ -39,6 +39,7 @@ const en = {
   groupOperator: 'Operator',
   groupUse: 'Build',
   held: '{amount} held by running requests',
+  insteadOf: 'instead of {model}',
   keyClose: 'close what is open',
   keyEnter: 'open the row',
   keyFilter: 'go to the filter',

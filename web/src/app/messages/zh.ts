@@ -38,6 +38,7 @@ const zh: Translated<AppTexts> = {
   groupOperator: '运营',
   groupUse: '开发',
   held: '运行中的请求冻结了 {amount}',
+  insteadOf: '代替 {model}',
   keyClose: '关闭打开的内容',
   keyEnter: '打开当前行',
   keyFilter: '跳到筛选',

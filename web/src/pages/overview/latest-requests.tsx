@@ -5,6 +5,7 @@ import { LinkButton } from '../../components/button.tsx';
 import { Ending } from '../../components/ending.tsx';
 import { Count, Money, Time } from '../../components/figures.tsx';
 import { Panel } from '../../components/page.tsx';
+import { ServedModel } from '../../components/served-model.tsx';
 import { EmptyState } from '../../components/state.tsx';
 import { DataTable, wholeList } from '../../components/table.tsx';
 import type { Column } from '../../components/table.tsx';
@@ -16,7 +17,15 @@ type Request = Row<'/v1/generations'>;
 export function LatestRequests({ rows }: { readonly rows: readonly Request[] }) {
   const t = useText<OverviewTexts>('overview');
   const columns: readonly Column<Request>[] = [
-    { head: t('model'), main: true, cell: ({ id, model }) => <Link to={`/requests/${id}`}>{model}</Link> },
+    {
+      head: t('model'),
+      main: true,
+      cell: (request) => (
+        <Link to={`/requests/${request.id}`}>
+          <ServedModel of={request} />
+        </Link>
+      ),
+    },
     { head: t('state'), cell: (request) => <Ending of={request} /> },
     { head: t('input'), number: true, cell: ({ tokens_prompt: tokens }) => <Count value={tokens} /> },
     { head: t('output'), number: true, cell: ({ tokens_completion: tokens }) => <Count value={tokens} /> },

@@ -9,6 +9,7 @@ import { CopyButton } from '../../components/copy.tsx';
 import { Ending } from '../../components/ending.tsx';
 import { Money, Time } from '../../components/figures.tsx';
 import { Facts, Page, Panel, Tiles } from '../../components/page.tsx';
+import { ServedModel } from '../../components/served-model.tsx';
 import { EmptyState, ErrorNote, Note, Skeleton } from '../../components/state.tsx';
 import { DataTable, wholeList } from '../../components/table.tsx';
 import { formatMilliseconds, formatNumber } from '../../format/number.ts';
@@ -68,7 +69,7 @@ function Several({ of: receipts, crumb }: { readonly of: readonly Receipt[]; rea
                 </Link>
               ),
             },
-            { head: t('model'), cell: ({ model }) => model },
+            { head: t('model'), cell: (receipt) => <ServedModel of={receipt} /> },
             { head: t('state'), cell: (receipt) => <Ending of={receipt} /> },
             { head: t('ledgerId'), cell: ({ id }) => <code>{id}</code> },
             {

@@ -9,6 +9,7 @@ import { Ending } from '../../components/ending.tsx';
 import { Count, Money, Time } from '../../components/figures.tsx';
 import { Page, Panel, Tiles } from '../../components/page.tsx';
 import { SaveButton } from '../../components/save-button.tsx';
+import { ServedModel } from '../../components/served-model.tsx';
 import { EmptyState, Loaded, Note, Skeleton } from '../../components/state.tsx';
 import { DataTable } from '../../components/table.tsx';
 import type { Column } from '../../components/table.tsx';
@@ -126,10 +127,10 @@ function RequestList({ filter, span }: Shown) {
     },
     {
       head: t('model'),
-      cell: ({ model, tags }) => (
+      cell: (request) => (
         <div className={styles['model']}>
-          {model}
-          {tags.length > 0 && <div className={styles['tags']}>{tags.join(', ')}</div>}
+          <ServedModel of={request} />
+          {request.tags.length > 0 && <div className={styles['tags']}>{request.tags.join(', ')}</div>}
         </div>
       ),
     },
