@@ -1,4 +1,6 @@
 /** Load on a service before several real servers: streamed answers, and how they ended. */
+import { setTimeout as delay } from 'node:timers/promises';
+
 import type { TestService } from './service.ts';
 import type { TestLedger } from './test-ledger.ts';
 
@@ -65,6 +67,19 @@ export async function comebackOf(
   const usedMs = Math.min(chosenMs, answeredMs);
   const passedOver = tries.filter((each) => each.backend !== backend && each.ms > withinMs && each.ms < usedMs);
   return { chosenMs, answeredMs, passedOver: passedOver.length };
+}
+
+/**
+ * Calls `askOnce` every quarter of a second for three seconds, whether or not those before are answered. Clients who wait for long answers may all be
+ * waiting when a server is back: of these there is always one for whom it can be chosen.
+ */
+export async function askOften(askOnce: () => Promise<Seen>): Promise<readonly Seen[]> {
+  const asked: Promise<Seen>[] = [];
+  for (let count = 0; count < 12; count++) {
+    asked.push(askOnce());
+    await delay(250);
+  }
+  return Promise.all(asked);
 }
 
 /** Runs `clients` loops of `next` until one of them has nothing left. */

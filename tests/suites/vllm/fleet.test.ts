@@ -6,7 +6,16 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 
 import { slowness } from '../../support/busy.ts';
-import { ask, comebackOf, converse, inParallel, median, patienceMs, words } from '../../support/fleet-load.ts';
+import {
+  ask,
+  comebackOf,
+  converse,
+  inParallel,
+  askOften,
+  median,
+  patienceMs,
+  words,
+} from '../../support/fleet-load.ts';
 import type { Seen } from '../../support/fleet-load.ts';
 import { mulberry32 } from '../../support/random.ts';
 import { TestService, until } from '../../support/service.ts';
@@ -144,6 +153,7 @@ for (const [name, { gone, isNoticed, back }] of Object.entries(outages))
       const server = await back(victim);
       servers[0] = server;
       backAt = Date.now();
+      seen.push(...(await askOften(() => asked(words(random, 20)))));
       await until(async () => (await comeback()).answeredMs < Infinity, patienceMs);
       const finished = await server.metric('vllm:request_success_total');
       await answered(30);
