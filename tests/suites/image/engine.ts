@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
-import { spawn } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
 import type { ChildProcess } from 'node:child_process';
-import { readFileSync, rmSync } from 'node:fs';
 
+import { inRepository } from '../../support/repository.ts';
 import { assertRuns, run } from '../../support/run.ts';
 import type { Ran } from '../../support/run.ts';
 import { until } from '../../support/service.ts';
@@ -13,10 +13,15 @@ import { until } from '../../support/service.ts';
  */
 export class Engine {
   readonly #holder: ChildProcess;
-  readonly #folder = process.env['IMAGE_FOLDER']!;
 
   private constructor(holder: ChildProcess) {
     this.#holder = holder;
+    // Then no hook of the tests runs.
+    for (const signal of ['SIGINT', 'SIGTERM'] as const)
+      process.once(signal, () => {
+        clear();
+        process.kill(process.pid, signal);
+      });
   }
 
   static async start(): Promise<Engine> {
@@ -70,13 +75,15 @@ export class Engine {
     return (await this.podman('inspect', '--format', format, name)).trim();
   }
 
-  async dispose(): Promise<void> {
-    await this.run('pod', 'rm', '--all', '--force', '--time', '0');
-    await this.run('rm', '--all', '--force', '--time', '0');
+  dispose(): void {
+    clear();
     this.#holder.kill('SIGKILL');
-    const mounts = readFileSync('/proc/self/mounts', 'utf8').matchAll(/^\S+ (\S+)/gm);
-    for (const [, place] of [...mounts].toReversed())
-      if (place!.startsWith(`${this.#folder}/`)) await run('umount', ['--lazy', place!]);
-    rmSync(this.#folder, { recursive: true, force: true });
   }
+}
+
+/** Ends all containers, and removes everything that was made. */
+function clear(): void {
+  spawnSync(process.execPath, [inRepository('tests/suites/image/podman.mjs'), process.env['IMAGE_FOLDER']!], {
+    stdio: 'inherit',
+  });
 }

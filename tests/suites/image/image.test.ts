@@ -3,11 +3,23 @@
  * compose files, and as the pods of the Helm chart. The images that it builds on are of our own making (bases/Containerfile).
  */
 import assert from 'node:assert/strict';
-import { chmodSync, cpSync, existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { spawnSync } from 'node:child_process';
+import {
+  chmodSync,
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { setTimeout } from 'node:timers/promises';
+import { pathToFileURL } from 'node:url';
 
 import { parseAllDocuments } from 'yaml';
 
@@ -122,6 +134,33 @@ function copyModel(to: string): void {
 const megabytes = (bytes: number): string => `${(bytes / 1024 / 1024).toFixed(0)} MB`;
 const sizeOf = async (image: string): Promise<number> =>
   Number(await engine.podman('image', 'inspect', '--format', '{{.Size}}', image));
+
+test('what a run leaves that is stopped is cleared by the next one, and what is in use is not', async (t) => {
+  const podman = (await import(pathToFileURL(inRepository('tests', 'suites', 'image', 'podman.mjs')).href)) as Podman;
+  const place = mkdtempSync(join(folder, 'ended-'));
+  const theirs = podman.podmanFolder(place);
+  const env = { ...process.env, ...podman.podmanConfiguration(theirs, [process.env['IMAGE_BASES']!]) };
+  t.after(() => podman.clearPodman(theirs));
+  await assertRuns(
+    'podman',
+    ['run', '--detach', '--network', 'none', 'docker.io/library/node:24-slim', 'sleep', '1000'],
+    { env },
+  );
+  const mounted = (): number => readFileSync('/proc/self/mounts', 'utf8').split(` ${theirs}/`).length - 1;
+  podman.clearEnded(place);
+  assert.ok(mounted() > 0);
+  const ended = spawnSync('true');
+  writeFileSync(join(theirs, 'owner'), `${ended.pid} 1`);
+  podman.clearEnded(place);
+  assert.deepEqual([mounted(), readdirSync(place)], [0, []]);
+});
+
+interface Podman {
+  podmanFolder(place: string): string;
+  podmanConfiguration(folder: string, stores: readonly string[]): Readonly<Record<string, string>>;
+  clearEnded(place: string): void;
+  clearPodman(folder: string): void;
+}
 
 test('hadolint finds nothing', async () => {
   assert.equal((await assertRuns(process.env['HADOLINT']!, [dockerfile])).trim(), '');

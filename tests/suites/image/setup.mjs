@@ -9,7 +9,7 @@ import { debianRoot, needRoot } from '../../../scripts/debian-root.mjs';
 import { llamaServer } from '../../../scripts/llama-server.mjs';
 import { nodeBinary } from '../../../scripts/node-binary.mjs';
 import { installedPackages } from '../../../scripts/npm-package.mjs';
-import { podmanConfiguration } from './podman.mjs';
+import { clearEnded, podmanConfiguration, podmanFolder } from './podman.mjs';
 
 /** What `node:24-slim` brings beside Debian's base. */
 const npmVersion = '11.6.2';
@@ -31,10 +31,13 @@ const images = {
 export async function setup() {
   needRoot(['podman', 'runc', 'iptables', 'unshare', 'nsenter', 'ip', 'curl', 'python3']);
   needHelpers();
-  const folder = fs.mkdtempSync(path.join(os.tmpdir(), 'tokenhouse-image-'));
+  clearEnded(os.tmpdir());
+  const folder = podmanFolder(os.tmpdir());
+  const bases = await baseImages();
   return {
-    ...podmanConfiguration(folder, [await baseImages()]),
+    ...podmanConfiguration(folder, [bases]),
     IMAGE_FOLDER: folder,
+    IMAGE_BASES: bases,
     HADOLINT: pythonProgram('hadolint'),
     PODMAN_COMPOSE: pythonProgram('podman-compose'),
   };
