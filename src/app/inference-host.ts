@@ -1,6 +1,7 @@
 import { createHmac } from 'node:crypto';
 import type { Server } from 'node:http';
 import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
 
 import { Directory } from '../accounts/directory.ts';
 import { Follower } from '../accounts/follower.ts';
@@ -35,6 +36,7 @@ import { openCounts } from './counts.ts';
 import { steadyClock } from '../billing/rate-limits/steady-clock.ts';
 import { openSpans } from './telemetry-exports.ts';
 import { countSockets, listenerLimitsOf, listen, trustedProxiesOf } from './listening.ts';
+import type { DrainTimes } from './listening.ts';
 import type { Log, ServiceRecord } from '../platform/log.ts';
 import type { FetchProgress } from '../inference/model-files/meter.ts';
 import type { JobReading } from '../platform/jobs/jobs.ts';
@@ -104,8 +106,8 @@ export interface Serving {
   isReady(): boolean;
   /** Cancels running requests. */
   cut(): void;
-  /** Takes no new work and lets running requests end, within this time. */
-  drain(limitMs: number): Promise<void>;
+  /** Says that it is not ready, takes no new work after a delay, and lets running requests end within a time. */
+  drain(times: DrainTimes): Promise<void>;
   /** Closes everything. */
   close(): Promise<void>;
 }
@@ -134,7 +136,10 @@ export async function openServing(options: ServingOptions, opened: Opened): Prom
   const readings = { process: processReadings, inferenceSockets: () => inferenceSockets(), spans };
   const metrics: ServiceMetrics = metricsOf(options, accounts, limits, models, readings);
 
+  /** It is leaving before it stops: a load balancer has to see first that it is not ready. */
+  let leaving = false;
   let stopping = false;
+  const cut = new AbortController();
   const jsonThreads = new JsonThreads();
   opened.push(() => jsonThreads.close());
   const constraints = new Constraints();
@@ -143,7 +148,7 @@ export async function openServing(options: ServingOptions, opened: Opened): Prom
   let endMonitor = (): void => {};
   const { running, store, feed, secret, newId, now } = accounts;
   // The ledger is followed by `feed`; the rest of the store is what idempotency keys, stored items and files need.
-  const isReady = (): boolean => !stopping && !feed.isStale && (store.isAnswering?.() ?? true);
+  const isReady = (): boolean => !leaving && !feed.isStale && (store.isAnswering?.() ?? true);
   return {
     store,
     feed,
@@ -165,8 +170,13 @@ export async function openServing(options: ServingOptions, opened: Opened): Prom
       return port;
     },
     isReady,
-    cut: () => running.cancelAll('drain'),
-    drain: async (limitMs) => {
+    cut: () => {
+      cut.abort();
+      running.cancelAll('drain');
+    },
+    drain: async ({ drainDelayMs, drainTimeoutMs }) => {
+      leaving = true;
+      if (drainDelayMs > 0) await delay(drainDelayMs, undefined, { signal: cut.signal }).catch(() => {});
       stopping = true;
       kept.stopTidying();
       processReadings.stop();
@@ -175,7 +185,7 @@ export async function openServing(options: ServingOptions, opened: Opened): Prom
       // Closed ports refuse new work; running requests go on.
       inferenceHost?.close();
       inferenceHost?.closeIdleConnections();
-      await running.drain(limitMs, drainGraceMs);
+      await running.drain(drainTimeoutMs, drainGraceMs);
       inferenceHost?.closeAllConnections();
     },
     close: async () => {

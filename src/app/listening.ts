@@ -6,6 +6,19 @@ import { defaultListenerLimits } from '../platform/http/listener.ts';
 import type { ListenerLimits } from '../platform/http/listener.ts';
 import { AddressRanges } from '../platform/ip/ranges.ts';
 
+/** How long a stop may take. */
+export type DrainTimes = Pick<LimitsConfig, 'drainDelayMs' | 'drainTimeoutMs'>;
+
+export interface HowStopped {
+  /** Without `drain_delay_seconds`: it should take nothing more. */
+  readonly takesNothing: boolean;
+}
+
+export const drainTimesOf = ({ limits }: ServerConfig, how?: HowStopped): DrainTimes => ({
+  drainDelayMs: how?.takesNothing === true ? 0 : limits.drainDelayMs,
+  drainTimeoutMs: limits.drainTimeoutMs,
+});
+
 /** The bounds of connections on both hosts. */
 export const listenerLimitsOf = (
   limits: LimitsConfig,

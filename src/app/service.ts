@@ -5,6 +5,7 @@ import type { Environment } from '../config/environment.ts';
 import type { ReloadOutcome } from '../config/reload-outcome.ts';
 import type { LogOutput } from '../platform/log.ts';
 import type { FetchProgress } from '../inference/model-files/meter.ts';
+import type { HowStopped } from './listening.ts';
 
 export interface ServiceOptions {
   readonly config: Config;
@@ -42,8 +43,8 @@ export interface Service {
   readonly migrated: readonly string[];
   /** Reads the configuration again; faults are in the outcome. */
   reload(): Promise<ReloadOutcome>;
-  /** Takes no new work, lets running requests end within the configured time, and closes everything. */
-  stop(): Promise<void>;
+  /** Takes no new work after the configured delay, lets running requests end within the configured time, and closes everything. */
+  stop(how?: HowStopped): Promise<void>;
   /** Ends all running requests at once, each with its error; for a stop that must not take longer. */
   cut(): void;
 }

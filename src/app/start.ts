@@ -1,4 +1,5 @@
 import { openOperating } from './account-host.ts';
+import { drainTimesOf } from './listening.ts';
 import type { Service, ServiceOptions } from './service.ts';
 import { modelWith, openServing, statusOf } from './inference-host.ts';
 import { openStore } from './stores.ts';
@@ -80,10 +81,10 @@ async function start(options: ServiceOptions, opened: (() => unknown)[]): Promis
     migrated: store.migrated,
     reload: () => operating.reload(),
     cut: () => serving.cut(),
-    stop: async () => {
+    stop: async (how) => {
       if (isStopping) return;
       isStopping = true;
-      await Promise.all([operating.quiet(), serving.drain(operating.config().server.limits.drainTimeoutMs)]);
+      await Promise.all([operating.quiet(), serving.drain(drainTimesOf(operating.config().server, how))]);
       await operating.close();
       await serving.close();
     },

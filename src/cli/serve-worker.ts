@@ -11,6 +11,8 @@ import { steadyClock } from '../billing/rate-limits/steady-clock.ts';
 import { createLog } from '../platform/log.ts';
 import { openServing, statusOf } from '../app/inference-host.ts';
 import type { Serving } from '../app/inference-host.ts';
+import { drainTimesOf } from '../app/listening.ts';
+import type { DrainTimes } from '../app/listening.ts';
 import { openStoreOfWorker } from '../app/stores.ts';
 import type { Prepared } from '../app/config-rollout.ts';
 import { LogLine } from '../app/workers/log-line.ts';
@@ -51,10 +53,10 @@ async function begin(given: BeginWorker): Promise<WorkerBegan> {
   /** Empty until it is open. */
   const running: { serving?: Serving } = {};
   let isStopping = false;
-  const stop = async (limitMs: number, exitCode: number): Promise<void> => {
+  const stop = async (times: DrainTimes, exitCode: number): Promise<void> => {
     if (isStopping) return;
     isStopping = true;
-    await running.serving?.drain(limitMs);
+    await running.serving?.drain(times);
     await running.serving?.close();
     await log.flush();
     await parent.flush();
@@ -62,7 +64,7 @@ async function begin(given: BeginWorker): Promise<WorkerBegan> {
   };
   watchForCrashes({
     log,
-    stop: () => void stop(config.server.limits.drainTimeoutMs, crashExitCode),
+    stop: () => void stop(drainTimesOf(config.server, { takesNothing: true }), crashExitCode),
     cut: () => running.serving?.cut(),
   });
   const serving = await openServing(
@@ -106,7 +108,7 @@ async function begin(given: BeginWorker): Promise<WorkerBegan> {
     figures: () => metrics.figures(),
     backends: () => rollout.backends.map(statusOf),
     cut: () => serving.cut(),
-    stop: (limitMs) => stop(limitMs, 0),
+    stop: (times) => stop(times, 0),
   });
   return { port: await serving.listen() };
 }

@@ -124,7 +124,7 @@ export async function serveCommand(context: Context, options: ServeOptions): Pro
   await stop.requested;
   if (crash.happened) print.say('stopping: an internal error, see the log; running requests have 10 seconds');
   else print.say('stopping: new requests are refused, running ones may finish');
-  await service.stop();
+  await service.stop({ takesNothing: crash.happened });
   crash.end();
   if (crash.happened) return crashExitCode;
   if (fatal === undefined) return 0;

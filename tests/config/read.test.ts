@@ -121,6 +121,7 @@ describe('an empty file', () => {
         streamIdleTimeoutMs: 60_000,
         requestTimeoutMs: 1_800_000,
         primeTimeoutMs: 15_000,
+        drainDelayMs: 0,
         drainTimeoutMs: 30_000,
         readerStallTimeoutMs: 60_000,
         concurrencyPerAccountMax: 64,

@@ -172,7 +172,8 @@ describe('compose', () => {
       assert.equal(settings.init, true);
       assert.deepEqual(settings.cap_drop, ['ALL']);
       const graceSeconds = Number(/^(\d+)s$/.exec(settings.stop_grace_period ?? '')?.[1]);
-      assert.ok(graceSeconds > config.server.limits.drainTimeoutMs / 1000, 'running answers may end');
+      const { drainDelayMs, drainTimeoutMs } = config.server.limits;
+      assert.ok(graceSeconds > (drainDelayMs + drainTimeoutMs) / 1000, 'running answers may end');
       assert.ok(JSON.stringify([settings.volumes, settings.tmpfs]).includes('/data'), '/data can be written');
       assert.ok(settings.tmpfs?.includes('/tmp'));
       assert.deepEqual(settings.build, { context: '../..', dockerfile: 'deploy/Dockerfile', target: 'plain' });
@@ -209,6 +210,12 @@ describe('compose', () => {
       ports(config).map((port) => replicas.map((replica) => `${replica}:${port}`)),
     );
     assert.ok(healthRoutes.includes(/health_uri (\S+)/.exec(caddy)![1]!));
+    const lookSeconds = Number(/health_interval (\d+)s/.exec(caddy)![1]);
+    for (const replica of replicas)
+      assert.ok(
+        Number(compose.services[replica]!.environment!['TOKENHOUSE_SERVER__LIMITS__DRAIN_DELAY_SECONDS']) > lookSeconds,
+        'it closes only when the proxy has seen that it is not ready',
+      );
     assert.match(caddy, /header_up X-Forwarded-For \{remote_host\}/);
     const address = compose.services['caddy']!.networks!.default.ipv4_address;
     for (const replica of replicas)

@@ -5,6 +5,7 @@ import type { Rpc } from '../../platform/rpc/rpc.ts';
 import { storeErrors } from '../../store/store-error.ts';
 import type { OwnerCalls, WorkerCalls as WorkerCallsOfStore } from '../../store/workers/protocol.ts';
 import type { BackendStatus } from '../control/status.ts';
+import type { DrainTimes } from '../listening.ts';
 import type { FamilyFigures } from '../../platform/metrics/figures.ts';
 
 /** What a worker receives when it begins. */
@@ -50,7 +51,7 @@ export type WorkerCalls = WorkerCallsOfStore & {
   readonly backends: (nothing: null) => WorkerBackends;
   /** A note: ends what runs. */
   readonly cut: (nothing: null) => void;
-  readonly stop: (limitMs: number) => void;
+  readonly stop: (times: DrainTimes) => void;
 };
 
 export type WorkerConnection = Rpc<WorkerCalls, ParentCalls>;

@@ -9,6 +9,8 @@ import { ServiceMetrics } from '../../platform/metrics/service-metrics.ts';
 import { openOperating } from '../account-host.ts';
 import { modelOf } from '../model-of.ts';
 import type { Operating } from '../account-host.ts';
+import { drainTimesOf } from '../listening.ts';
+import type { HowStopped } from '../listening.ts';
 import type { Service, ServiceOptions, StartedBackend } from '../service.ts';
 import { openSharedStore, type SharedStore } from '../stores.ts';
 import { leaseLimits } from './worker-limits.ts';
@@ -78,11 +80,11 @@ export async function startWithWorkers(options: ServiceOptions, opened: (() => u
     },
     opened,
   );
-  opened.push(() => pool.stop(0));
+  opened.push(() => pool.stop({ drainDelayMs: 0, drainTimeoutMs: 0 }));
   await operating.discover();
   const begun = await operating.begin(await pool.start());
-  const close = async (): Promise<void> => {
-    await Promise.all([operating.quiet(), pool.stop(operating.config().server.limits.drainTimeoutMs)]);
+  const close = async (how?: HowStopped): Promise<void> => {
+    await Promise.all([operating.quiet(), pool.stop(drainTimesOf(operating.config().server, how))]);
     await operating.close();
     processReadings.stop();
     await limits?.close();
@@ -95,7 +97,7 @@ export async function startWithWorkers(options: ServiceOptions, opened: (() => u
     migrated: store.migrated,
     reload: () => operating.reload(),
     cut: () => pool.cut(),
-    stop: () => (stopped ??= close()),
+    stop: (how) => (stopped ??= close(how)),
   };
 }
 

@@ -12,6 +12,7 @@ import { RestartBackoff } from '../../platform/rpc/restart-backoff.ts';
 import { Rpc } from '../../platform/rpc/rpc.ts';
 import { ProcessTransport } from '../../platform/rpc/transport.ts';
 import type { BackendStatus } from '../control/status.ts';
+import type { DrainTimes } from '../listening.ts';
 import type { SharedStore } from '../stores.ts';
 import type { Prepared } from '../config-rollout.ts';
 import { workerErrors } from './messages.ts';
@@ -204,8 +205,8 @@ export class Pool {
     for (const { rpc } of this.#members()) rpc.note('cut', null);
   }
 
-  /** Lets running requests end, within this time, and ends all workers. */
-  async stop(limitMs: number): Promise<void> {
+  /** Lets running requests end, within these times, and ends all workers. */
+  async stop({ drainDelayMs, drainTimeoutMs }: DrainTimes): Promise<void> {
     this.#state = 'stopping';
     await Promise.all(
       this.#places.map(async (place) => {
@@ -214,8 +215,8 @@ export class Pool {
         if (member === undefined) return;
         const kill = (): void => void member.child.process.kill('SIGKILL');
         if (member.state !== 'serving') kill();
-        const timer = setTimeout(kill, limitMs + stopGraceMs);
-        member.rpc.call('stop', limitMs).catch(() => {});
+        const timer = setTimeout(kill, drainDelayMs + drainTimeoutMs + stopGraceMs);
+        member.rpc.call('stop', { drainDelayMs, drainTimeoutMs }).catch(() => {});
         await member.gone;
         clearTimeout(timer);
       }),

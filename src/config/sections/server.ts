@@ -128,6 +128,12 @@ const limits = group(
     request_timeout_seconds: seconds('how long a whole request may take', 1800),
     // So that failures keep their status (contracts §1.0).
     prime_timeout_seconds: seconds('how long the response head of a stream waits for the first token', 15),
+    drain_delay_seconds: number(
+      { minimum: 0, maximum: 3600 },
+      'how long the service still takes requests when it is stopped and says that it is not ready, so that no load balancer sends it one when it closes',
+      { default: 0 },
+      (written) => Math.round(written * 1000),
+    ),
     drain_timeout_seconds: seconds('how long running requests may go on while the service stops', 30),
     reader_stall_timeout_seconds: seconds('after how long a client that does not read is disconnected', 60),
     concurrency_per_account_max: count(1, 1e6, 'requests of one account that run at the same time', 64),

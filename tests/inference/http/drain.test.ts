@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
+import type { TestContext } from 'node:test';
 
 import { TestService, scriptedModel, until } from '../../support/service.ts';
 import { chatRequest, eventsOf, plainBody } from './chat.ts';
@@ -75,4 +76,38 @@ test('SIGTERM lets short answers finish, cuts endless ones, and exits with 0', a
     'client_short finished true',
   ]);
   await service.verify();
+});
+
+/** With a delay of which the end is not met, and with a short one. */
+async function serviceWith(t: TestContext, delay: number): Promise<TestService> {
+  const delayed = new TestService({
+    limits: `  drain_delay_seconds: ${delay}`,
+    config: scriptedModel('- say: [ { text: "hello" } ]'),
+  });
+  t.after(() => delayed.dispose());
+  await delayed.start();
+  return delayed;
+}
+
+const readiness = async (url: string): Promise<number> => (await fetch(`${url}/readyz`)).status;
+
+test('with a delay it is not ready at once, and takes requests on old and new connections meanwhile', async (t) => {
+  const delayed = await serviceWith(t, 3_600);
+  assert.equal(await readiness(delayed.url), 200);
+  const kept = await RawConnection.open(delayed.url);
+  kept.write(requestBytes(delayed.url, { path: '/healthz' }));
+  assert.equal((await kept.answer()).status, 200);
+  process.kill(delayed.pid, 'SIGTERM');
+  await until(async () => (await readiness(delayed.url)) === 503);
+  kept.write(requestBytes(delayed.url, { path: '/healthz' }));
+  assert.equal((await kept.answer()).status, 200);
+  const answer = await delayed.chat({ model: 'demo', messages: [{ role: 'user', content: 'hi' }] });
+  assert.equal(answer.status, 200, await answer.text());
+  kept.close();
+  await delayed.stop('SIGKILL');
+});
+
+test('after the delay it stops', async (t) => {
+  const delayed = await serviceWith(t, 0.1);
+  assert.equal(await delayed.stop('SIGTERM'), 0);
 });
