@@ -1,6 +1,7 @@
 import { mkdtempSync, rmSync, statSync } from 'node:fs';
 import os, { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import { readEnvironment } from '../src/config/environment.ts';
 import { UsageError } from './arguments.ts';
@@ -72,6 +73,11 @@ const rows: readonly Row[] = [
   },
 ];
 
+const idleWaitMs = 200;
+const idleWaitsMax = 20;
+/** Of one processor. */
+const idleShare = 0.1;
+
 await runCommand(main, usage);
 
 async function main(args: readonly string[]): Promise<void> {
@@ -102,6 +108,7 @@ async function main(args: readonly string[]): Promise<void> {
       // Who goes first changes from round to round and from measure to measure.
       const order = (round + place) % 2 === 0 ? contenders : contenders.toReversed();
       for (const contender of order) {
+        await untilIdle();
         const figures = await play(measure, contender, prompts);
         rounds.push({ measure: measure.name, contender: contender.name, ...figures });
         say(`  ${measure.name}, ${contender.name}: ${wordsOf(measure, figures)}`);
@@ -288,6 +295,18 @@ interface Figures {
 interface Round extends Figures {
   readonly measure: string;
   readonly contender: string;
+}
+
+/**
+ * Threads of llama-server wait for its next step by spinning, for some 150 ms after an answer: they would take a processor from who comes
+ * next.
+ */
+async function untilIdle(): Promise<void> {
+  for (let waits = 0; waits < idleWaitsMax; waits++) {
+    const before = processorSeconds(process.pid);
+    await delay(idleWaitMs);
+    if (processorSeconds(process.pid) - before <= (idleShare * idleWaitMs) / 1000) return;
+  }
 }
 
 async function play(measure: Measure, contender: Contender, prompts: Prompts): Promise<Figures> {
