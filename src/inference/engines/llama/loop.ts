@@ -254,7 +254,7 @@ export class Loop {
       room -= tokens;
     }
     const total = items.reduce((sum, { tokens }) => sum + tokens, 0);
-    return { items, threads, expectedMs: total * batch.tokenMs };
+    return { items, threads, expectedMs: batch.expectedMs(total) };
   }
 
   /** First come, first served inside an account; a job takes the free slot that holds most of its prompt. */

@@ -23,7 +23,7 @@ export class PromptBatchTuner {
   constructor(threadsMax: number, tokensMax: number) {
     this.#tokensMax = tokensMax;
     const counts = new Set([threadsMax, Math.ceil(threadsMax / 2), 1]);
-    this.#candidates = [...counts].map((threads) => ({ threads, tokenMs: undefined }));
+    this.#candidates = [...counts].map((threads) => ({ threads, tokenMs: undefined, fewTokenMs: [] }));
   }
 
   /** The choice for the next step that reads prompts. */
@@ -32,15 +32,19 @@ export class PromptBatchTuner {
     const tokenMs = candidate?.tokenMs;
     const fitting = tokenMs === undefined ? firstTokens : sizeUpTo((othersWait ? stepMs : stepMsAlone) / tokenMs);
     const tokens = Math.min(this.#tokensMax, Math.max(leastTokens, fitting));
-    return { threads: candidate?.threads ?? 1, tokens, tokenMs: tokenMs ?? Infinity };
+    return { threads: candidate?.threads ?? 1, tokens, expectedMs: (count) => expectedMs(candidate, count) };
   }
 
-  /** Records a step; one of a few tokens is ignored. */
+  /** Records a step. One of a few tokens only tells how long such steps take. */
   observe(threads: number, tokens: number, elapsedMs: number): void {
     const candidate = this.#candidates.find((other) => other.threads === threads);
-    if (tokens < leastTokens || candidate === undefined) return;
+    if (candidate === undefined) return;
     // No finer than the clock, so that the size stays finite.
     const tokenMs = Math.max(elapsedMs, 0.01) / tokens;
+    if (tokens < leastTokens) {
+      candidate.fewTokenMs = [...candidate.fewTokenMs.slice(1 - fewCounted), tokenMs];
+      return;
+    }
     const wasTrial = this.#isTrial();
     // Trials are rare, so each counts fully; the candidate in regular use is smoothed.
     candidate.tokenMs = wasTrial || candidate.tokenMs === undefined ? tokenMs : candidate.tokenMs * 0.7 + tokenMs * 0.3;
@@ -80,19 +84,29 @@ function sizeUpTo(tokens: number): number {
 export interface PromptBatch {
   readonly threads: number;
   readonly tokens: number;
-  /** How long each takes; infinite where nothing is known. */
-  readonly tokenMs: number;
+  /** How long a step of that many tokens takes; infinite where nothing is known. */
+  readonly expectedMs: (tokens: number) => number;
 }
 
 interface Candidate {
   readonly threads: number;
   tokenMs: number | undefined;
+  /** The same in the latest steps of fewer tokens than `leastTokens`, in which each takes longer. */
+  fewTokenMs: readonly number[];
+}
+
+function expectedMs(candidate: Candidate | undefined, tokens: number): number {
+  const { tokenMs = Infinity, fewTokenMs = [] } = candidate ?? {};
+  if (tokens >= leastTokens) return tokens * tokenMs;
+  // The least of them: one that another thread made may have had both of its threads on one core.
+  return Math.min(tokens * Math.min(...fewTokenMs), leastTokens * tokenMs);
 }
 
 const stepMs = 50;
 const stepMsAlone = 500;
 const firstTokens = 32;
 const leastTokens = 32;
+const fewCounted = 3;
 const firstTrial = 2;
 const trialEveryFirst = 16;
 const trialEveryMost = 256;

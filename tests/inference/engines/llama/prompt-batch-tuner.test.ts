@@ -59,6 +59,22 @@ describe('the batch size of reading prompts', () => {
     assert.equal(play(tuner, 3000, free).at(-1)?.threads, 2);
   });
 
+  test('expects of a step of few tokens what the quickest of the latest three took, and never more than one of 32', () => {
+    const tuner = new PromptBatchTuner(1, 512);
+    const expected = (tokens: number) => tuner.next(true).expectedMs(tokens);
+    assert.equal(expected(10), Infinity);
+    for (const elapsedMs of [50, 300, 200]) tuner.observe(1, 10, elapsedMs);
+    assert.equal(expected(10), 50);
+    assert.equal(expected(20), 100);
+    assert.equal(expected(32), Infinity);
+    tuner.observe(1, 10, 100);
+    assert.equal(expected(10), 100);
+    // A step of few tokens says nothing of how large steps should be.
+    assert.equal(tuner.next(true).tokens, 32);
+    tuner.observe(1, 64, 128);
+    assert.deepEqual([expected(5), expected(10), expected(100)], [50, 64, 200]);
+  });
+
   test('stays within its bounds for clocks that show nothing', () => {
     const tuner = new PromptBatchTuner(4, 128);
     for (const { tokens } of play(tuner, 100, () => 0)) assert.ok(tokens >= 32 && tokens <= 128);
