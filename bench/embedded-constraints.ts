@@ -44,7 +44,9 @@ export async function constraintFigures(
     gpu: false,
   });
   const all: ConstraintFigures[] = [];
+  // What Node compiles in the first answers counts for no schema.
   await written(model, undefined, options);
+  await written(model, schemas[0]?.gbnf, options);
   for (const [place, { name, gbnf }] of schemas.entries()) {
     const constrained: Written[] = [];
     const free: Written[] = [];

@@ -61,6 +61,22 @@ describe('tokens that may come next', () => {
     assert.ok(questions < 500, `${questions}`);
   });
 
+  test('are asked about together where they continue each other', () => {
+    const blanks = Array.from({ length: 60 }, (_, index) => ' '.repeat(index + 1));
+    const texts = [...blanks, ...'abcdefgh', ' a', '  b', '   abc'];
+    const mayCome = beginnings(texts, [' '.repeat(40), `${' '.repeat(3)}abc`], false);
+    let calls = 0;
+    const found = orderOf(texts).allowed((ids) => {
+      calls++;
+      return each(mayCome)(ids);
+    });
+    assert.deepEqual(
+      found?.toSorted((one, other) => one - other),
+      [...texts.keys()].filter(mayCome),
+    );
+    assert.ok(calls <= 3, `${calls}`);
+  });
+
   test('are not looked for further where many may come', () => {
     const letters = Array.from({ length: 95 }, (_, index) => String.fromCharCode(32 + index));
     const pairs = letters.flatMap((one) => letters.map((other) => one + other));
