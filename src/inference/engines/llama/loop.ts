@@ -240,7 +240,7 @@ export class Loop {
     if (writing.length === waiting.length) {
       if (writing.length === 0) return { items: [], threads: 1, expectedMs: 0 };
       const { width, threads, stepMs } = this.#decodeTuner.next(writing.length);
-      return { items: writing.slice(0, width), threads, expectedMs: stepMs };
+      return { items: inOrder(writing.slice(0, width)), threads, expectedMs: stepMs };
     }
     const batch = this.#promptTuner.next(writing.length > 0 || this.#backgroundTasks.size > 0);
     const { tokens: chunkTokens, threads } = batch;
@@ -254,25 +254,35 @@ export class Loop {
       room -= tokens;
     }
     const total = items.reduce((sum, { tokens }) => sum + tokens, 0);
-    return { items, threads, expectedMs: batch.expectedMs(total) };
+    return { items: inOrder(items), threads, expectedMs: batch.expectedMs(total) };
   }
 
-  /** First come, first served inside an account; a job takes the free slot that holds most of its prompt. */
+  /**
+   * First come, first served inside an account; a job takes the free slot that holds most of its prompt, and else one beside those in use
+   * (`inOrder` says why), if it is among the older half of the free ones, whose caches are the smaller loss.
+   */
   #fillSlots(): void {
     if (this.#queue.length === 0) return;
     for (;;) {
       const free = this.#slots.filter((slot) => slot.run === undefined);
       const job = free.length === 0 ? undefined : this.#takeFromQueue();
       if (job === undefined) return;
-      let best: { readonly slot: Slot; readonly shared: number; readonly worth: number } | undefined;
-      for (const slot of free) {
-        const shared = sharedTokens(slot, job);
-        const worth = worthOf(shared, slot);
-        if (best === undefined || worth > best.worth || (worth === best.worth && goesBefore(slot, best.slot)))
-          best = { slot, shared, worth };
-      }
-      if (best !== undefined) this.#start(best.slot, job, best.shared);
+      const places = free
+        .map((slot) => ({ slot, shared: sharedTokens(slot, job) }))
+        .map((place) => ({ ...place, worth: worthOf(place.shared, place.slot) }))
+        .sort((a, b) => b.worth - a.worth || byLoss(a.slot, b.slot));
+      const [first] = places;
+      if (first === undefined) return;
+      const older = places.slice(0, Math.ceil(places.length / 2));
+      const alike = isEmpty(first.slot) ? places.filter((place) => isEmpty(place.slot)) : older;
+      const beside = first.worth > 0 ? undefined : alike.find((place) => this.#isBesideUsed(place.slot));
+      const { slot, shared } = beside ?? first;
+      this.#start(slot, job, shared);
     }
+  }
+
+  #isBesideUsed({ index }: Slot): boolean {
+    return [index - 1, index + 1].some((other) => this.#slots[other]?.run !== undefined);
   }
 
   /** The oldest job of the account with the fewest slots, so that one with a hundred answers does not hold up the others. */
@@ -653,6 +663,13 @@ interface PlannedItem {
   readonly tokens: number;
 }
 
+/**
+ * llama.cpp computes sequences together only where each has the number after the one before (`split_equal` in llama-batch.cpp): of four
+ * in other places or in another order it computes one after the other, for which it reads the weights four times.
+ */
+const inOrder = <Item extends { readonly slot: Slot }>(items: readonly Item[]): readonly Item[] =>
+  items.toSorted((one, other) => one.slot.index - other.slot.index);
+
 /** At least the last token of a prompt must be decoded, for its logits. */
 function sharedTokens(slot: Slot, job: Job): number {
   if (!job.retain || slot.scope !== job.cacheScope || job.scoresPrompt === true) return 0;
@@ -667,8 +684,10 @@ function worthOf(shared: number, slot: Slot): number {
   return shared >= Math.min(32, slot.tokens.length / 2) ? shared : 0;
 }
 
-/** Between two slots of equal worth: the one whose cache is the smaller loss. */
-function goesBefore(slot: Slot, other: Slot): boolean {
-  if ((slot.tokens.length === 0) !== (other.tokens.length === 0)) return slot.tokens.length === 0;
-  return slot.lastStep < other.lastStep;
+/** Sorts slots of equal worth: the one whose cache is the smaller loss comes first. */
+function byLoss(slot: Slot, other: Slot): number {
+  if (isEmpty(slot) !== isEmpty(other)) return isEmpty(slot) ? -1 : 1;
+  return slot.lastStep - other.lastStep;
 }
+
+const isEmpty = (slot: Slot): boolean => slot.tokens.length === 0;

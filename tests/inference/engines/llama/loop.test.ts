@@ -24,6 +24,7 @@ describe('the loop', () => {
   let scripted: LlamaModel;
   let random: LlamaModel;
   let slow: LlamaModel;
+  let wide: LlamaModel;
   const open = async (
     name: string,
     slots: number,
@@ -42,10 +43,11 @@ describe('the loop', () => {
       ],
     });
     random = await open('random', 3, 512, {});
+    wide = await open('wide', 6, 128, {});
     slow = await open('slow', 3, 2048, { dimensions: 512, layers: 6 });
   });
   after(async () => {
-    for (const model of [scripted, random, slow]) await model.dispose();
+    for (const model of [scripted, random, slow, wide]) await model.dispose();
     rmSync(folder, { recursive: true, force: true });
   });
 
@@ -319,6 +321,49 @@ describe('the loop', () => {
     await ended(made);
     assert.match(random.detokenize(made.ids), /^Thex[yz]x$/);
     assert.deepEqual(made.ending, { type: 'stop' });
+  });
+
+  test('writes answers in slots beside each other, in their order', async (context) => {
+    const batches: number[][] = [];
+    const model: LlamaModel = {
+      ...wide,
+      beginBatch: (tokens) => {
+        batches.push([]);
+        wide.beginBatch(tokens);
+      },
+      addToBatch: (slot, position, tokens, sampled) => {
+        batches.at(-1)?.push(slot);
+        return wide.addToBatch(slot, position, tokens, sampled);
+      },
+    };
+    const loop = start(context, model);
+    // Each of these stays in its slot after two tokens until it is read again.
+    const held = (first: number): Run =>
+      run(loop, someTokens(8, first), {
+        maxTokens: 6,
+        retain: false,
+        sampling: banEnd(wide),
+        onToken: (made) => void (made.reading = made.ids.length !== 2),
+      });
+    const over = (first: number): Run =>
+      run(loop, someTokens(8, first), { maxTokens: 2, retain: false, sampling: banEnd(wide) });
+    const areHeld = (...runs: Run[]) => until(() => runs.every(({ reading }) => !reading), 'they are held');
+    const [a, b, c, d] = [held(40), over(41), held(42), over(43)];
+    await ended(b, d);
+    await areHeld(a, c);
+    const [e, f] = [held(44), held(45)];
+    await areHeld(e, f);
+    batches.length = 0;
+    for (const each of [a, c, e, f]) each.reading = true;
+    loop.wake();
+    await ended(a, c, e, f);
+    const slots = [...new Set(batches.flat())].sort((one, other) => one - other);
+    assert.deepEqual(slots, [0, 1, 2, 3]);
+    for (const batch of batches)
+      assert.deepEqual(
+        batch,
+        batch.toSorted((one, other) => one - other),
+      );
   });
 
   test('takes nothing from the cache and leaves nothing in it when nothing may be retained', async (context) => {
