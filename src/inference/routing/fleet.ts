@@ -131,8 +131,6 @@ const tokensPerSecondUnknown = 4_000;
 const latestShare = 0.1;
 /** A backend begins with the speed of the others, which is worth so many measurements. */
 const measurementsOfOthers = 3;
-/** One that was slow before it was left out begins as slow, which is worth so many: if it is not so any more, that shows soon. */
-const measurementsBefore = 1;
 /** A measurement that is farther off counts as one so many times as fast or as slow: a pause of the server says little of its speed. */
 const measuredRatioMax = 2;
 /** A shorter prompt measures the network. */
@@ -172,8 +170,6 @@ export class Fleet<Member extends BackendLoad> {
   #logSpeedsSum = 0;
   readonly #prompts = { count: 0, usualTokens: 0 };
   readonly #ownSpeeds = new Set<Member>();
-  /** Those that were slow when they were last in use and were not measured since: their speed as a part of that of the others. */
-  readonly #slowBefore = new Map<Member, number>();
   readonly #onHealth: OnHealth<Member>;
   /** For other processes, where there are some. */
   #sent: SentPrompt<Member>[] | undefined;
@@ -188,7 +184,6 @@ export class Fleet<Member extends BackendLoad> {
     this.#sent = before.#sent;
     this.#prompts = { ...before.#prompts };
     for (const member of before.#ownSpeeds) this.#ownSpeeds.add(member);
-    for (const [member, part] of before.#slowBefore) this.#slowBefore.set(member, part);
     for (const [member, logSpeed] of before.#logSpeeds) this.#setLogSpeed(member, logSpeed);
     this.#forgetLeft(before.members);
   }
@@ -262,7 +257,6 @@ export class Fleet<Member extends BackendLoad> {
     if (member.measuredTokensPerSecond > 0 || member.ejectedUntilMs > 0) return;
     member.measuredTokensPerSecond = tokensPerSecond;
     member.measuredAtMs = nowMs;
-    this.#slowBefore.delete(member);
     this.#setLogSpeed(member, Math.log(tokensPerSecond));
     this.#compareSpeed(member);
   }
@@ -277,7 +271,7 @@ export class Fleet<Member extends BackendLoad> {
    * back: one of two vLLMs that was killed got 1 of the 102 requests of the first minute after its return.
    */
   leftOut(member: Member, nowMs: number): void {
-    this.#forgetUntilBack(member);
+    this.#forgetSpeed(member);
     this.#onHealth(member, nowMs);
   }
 
@@ -297,7 +291,7 @@ export class Fleet<Member extends BackendLoad> {
     if (this.members.length === 1) return this.#only(this.members[0]!, mayTake);
     const prefixes = request.prefixes();
     const chosen = { promptTokens: request.promptTokens, cachedTokens: this.#cache.look(prefixes) };
-    if (this.#ownSpeeds.size > 0 || this.#slowBefore.size > 0) this.#forgetSpeeds(nowMs);
+    if (this.#ownSpeeds.size > 0) this.#forgetSpeeds(nowMs);
     if (this.#isReplaced) this.#noteAll();
     const isSound = (member: Member): boolean => this.#isSound(member, nowMs) && mayTake(member);
     const choice =
@@ -385,7 +379,7 @@ export class Fleet<Member extends BackendLoad> {
       failed: (failedAtMs) => {
         if (failed(backend, failedAtMs)) this.leftOut(backend, failedAtMs);
       },
-      refused: () => this.#forgetUntilBack(backend),
+      refused: () => this.#forgetSpeed(backend),
       end: (endedAtMs) => {
         stopWaiting(backend, waiting, endedAtMs);
         backend.running--;
@@ -406,11 +400,8 @@ export class Fleet<Member extends BackendLoad> {
   #measure(member: Member, tokens: number, elapsedMs: number, nowMs: number): void {
     const latest = (1_000 * tokens) / Math.max(1, elapsedMs);
     const isFirst = member.measuredTokensPerSecond === 0;
-    const before = isFirst
-      ? member.ownTokensPerSecond || this.#tokensPerSecond || latest
-      : member.measuredTokensPerSecond;
-    const beginning = this.#slowBefore.delete(member) ? measurementsBefore : measurementsOfOthers;
-    member.measurements = 1 + (isFirst ? beginning : member.measurements);
+    const before = isFirst ? this.#tokensPerSecond || latest : member.measuredTokensPerSecond;
+    member.measurements = 1 + (isFirst ? measurementsOfOthers : member.measurements);
     const ratio = Math.min(measuredRatioMax, Math.max(1 / measuredRatioMax, latest / before));
     member.measuredTokensPerSecond = before * ratio ** Math.max(latestShare, 1 / member.measurements);
     member.measuredAtMs = nowMs;
@@ -419,7 +410,7 @@ export class Fleet<Member extends BackendLoad> {
   }
 
   #compareSpeed(member: Member): void {
-    const toOthers = this.#partOfOthers(member);
+    const toOthers = member.measuredTokensPerSecond / this.#speedWithout(member);
     const isOwn = toOthers > ownSpeedRatio || toOthers < 1 / ownSpeedRatio;
     member.ownTokensPerSecond = isOwn ? member.measuredTokensPerSecond : 0;
     if (isOwn) this.#ownSpeeds.add(member);
@@ -434,12 +425,6 @@ export class Fleet<Member extends BackendLoad> {
     else this.#logSpeeds.set(member, logSpeed);
     const { size } = this.#logSpeeds;
     this.#tokensPerSecond = size === 0 ? 0 : Math.exp(this.#logSpeedsSum / size);
-    if (this.#slowBefore.size > 0) for (const [slow, part] of this.#slowBefore) this.#setSlow(slow, part);
-  }
-
-  #setSlow(member: Member, part: number): void {
-    member.ownTokensPerSecond = part * this.#tokensPerSecond;
-    note(member);
   }
 
   /** Of the others; its own where it is the only one that was measured. */
@@ -450,30 +435,12 @@ export class Fleet<Member extends BackendLoad> {
   }
 
   #forgetSpeeds(nowMs: number): void {
-    for (const members of [this.#ownSpeeds, this.#slowBefore.keys()])
-      for (const member of members) if (nowMs - member.measuredAtMs >= ownSpeedMs) this.#forgetSpeed(member);
-  }
-
-  /**
-   * Its speed is forgotten, but not that it was slower than the others under the same load: a slow server that comes and goes would begin
-   * as fast as they are each time.
-   */
-  #forgetUntilBack(member: Member): void {
-    const part = this.#slowBefore.get(member) ?? this.#partOfOthers(member);
-    this.#forgetSpeed(member);
-    if (part > 1 / ownSpeedRatio) return;
-    this.#slowBefore.set(member, part);
-    this.#setSlow(member, part);
-  }
-
-  #partOfOthers(member: Member): number {
-    return this.#logSpeeds.has(member) ? member.measuredTokensPerSecond / this.#speedWithout(member) : 1;
+    for (const member of this.#ownSpeeds) if (nowMs - member.measuredAtMs >= ownSpeedMs) this.#forgetSpeed(member);
   }
 
   #forgetSpeed(member: Member): void {
     this.#setLogSpeed(member, undefined);
     this.#ownSpeeds.delete(member);
-    this.#slowBefore.delete(member);
     member.ownTokensPerSecond = 0;
     member.measuredTokensPerSecond = 0;
     member.measurements = 0;

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { Fleet, idleLoad, type BackendLoad, type Placement } from '../../../src/inference/routing/fleet.ts';
 import { fellSilent, spoke } from '../../../src/inference/routing/health.ts';
 import { policies } from '../../../bench/simulate/policies.ts';
-import { flapping, runFleet, type FleetShape } from '../../../bench/simulate/run-fleet.ts';
+import { runFleet, type FleetShape } from '../../../bench/simulate/run-fleet.ts';
 import { faster, generateTrace } from '../../../bench/simulate/trace.ts';
 
 const able = (): boolean => true;
@@ -154,55 +154,6 @@ test('what others have measured of a backend counts no more while it is left out
   assert.deepEqual(sharesNow(fleet, 12, 53_000, freshRequests(10_000)), [6, 6]);
 });
 
-/** Three of four are equally fast and the first takes four times as long; then it is gone for a moment. */
-function slowAndGone(goneAtMs: number) {
-  const fleet = new Fleet([idleLoad(), idleLoad(), idleLoad(), idleLoad()]);
-  const [slow] = fleet.members as [BackendLoad];
-  sharesAfter(fleet, 10, (member) => (member === 0 ? 800 : 200));
-  fleet.leftOut(slow, goneAtMs);
-  return { fleet, slow };
-}
-
-test('a slow backend that was gone is still slow, until that is long ago or it answers faster', () => {
-  const { fleet, slow } = slowAndGone(50_000);
-  const [share] = sharesNow(fleet, 13, 52_000, freshRequests(10_000)) as [number];
-  assert.ok(share <= 2, `${share} of 13 when it is back`);
-  // The others have twice the speed meanwhile, by what is measured: it is compared with that.
-  const before = slow.ownTokensPerSecond;
-  const fresh = freshRequests(20_000);
-  const answer = (nowMs: number, elapsedMs: number, ...to: readonly BackendLoad[]): void => {
-    for (const member of to) {
-      const placement = fleet.place(fresh(), (each) => each === member, nowMs)!;
-      placement.begun(nowMs + elapsedMs);
-      placement.end(nowMs + elapsedMs);
-    }
-  };
-  for (let round = 0; round < 40; round++) answer(53_000 + 1_000 * round, 100, ...fleet.members.slice(1));
-  assert.ok(slow.ownTokensPerSecond > 1.5 * before, `${slow.ownTokensPerSecond}, ${before} before`);
-  // A second flap, before anything was measured.
-  fleet.leftOut(slow, 95_000);
-  assert.ok(slow.ownTokensPerSecond > 1.5 * before);
-  for (let round = 0; round < 4; round++) answer(96_000 + 1_000 * round, 100, slow);
-  const [healed] = sharesNow(fleet, 12, 101_000, freshRequests(30_000)) as [number];
-  assert.ok(healed >= 2, `${healed} of 12 after four answers as fast as those of the others`);
-  const later = slowAndGone(50_000).fleet;
-  assert.deepEqual(sharesNow(later, 12, 400_000, freshRequests(40_000)), [3, 3, 3, 3]);
-});
-
-test('a backend that refuses or is kept by a reload is as slow as it was, and one that leaves the fleet is new when it joins again', () => {
-  const { fleet, slow } = slowAndGone(50_000);
-  const placement = fleet.place(request(1), (each) => each === slow, 52_000)!;
-  placement.refused();
-  placement.end(52_000);
-  const reloaded = new Fleet(fleet.members, fleet);
-  const [share] = sharesNow(reloaded, 13, 53_000, freshRequests(10_000)) as [number];
-  assert.ok(share <= 2, `${share} of 13`);
-  const others = reloaded.members.slice(1);
-  reloaded.become(others);
-  reloaded.become([slow, ...others]);
-  assert.deepEqual(sharesNow(reloaded, 12, 54_000, freshRequests(20_000)), [3, 3, 3, 3]);
-});
-
 const shape: FleetShape = { servers: 8, cacheBlocks: 500, tokensPerSecond: 8_000 };
 const trace = generateTrace({ seconds: 200, conversationsPerSecond: 0.7, applications: 32, seed: 1 });
 const playedBy = (policy: string, load: number, more: Partial<FleetShape> = {}) =>
@@ -239,19 +190,4 @@ test('what waited at a server that ends is answered by others, and it is used ag
   const ours = playedBy('least expected first token', 4, { outages });
   assert.equal(ours.failed, 0);
   assert.ok(ours.comeback < 5, String(ours.comeback));
-});
-
-test('a slow server that comes and goes gets no more than one that is slow and stays', () => {
-  const many = generateTrace({ seconds: 600, conversationsPerSecond: 16 / 3, applications: 64, seed: 1 });
-  const played = (outages: FleetShape['outages'] = []) =>
-    runFleet(
-      many,
-      { servers: 16, cacheBlocks: 2_000, tokensPerSecond: 8_000, speeds: { 0: 0.25 }, outages },
-      policies['least expected first token']!,
-    );
-  const steady = played();
-  const comesAndGoes = played(flapping(many.at(-1)!.atMs));
-  assert.equal(comesAndGoes.failed, 0);
-  assert.ok(comesAndGoes.firstShare < 1.2 * steady.firstShare, `${comesAndGoes.firstShare}, ${steady.firstShare}`);
-  assert.ok(comesAndGoes.p99 < 1.03 * steady.p99, `p99 of ${comesAndGoes.p99} s, ${steady.p99} s where it stays`);
 });
