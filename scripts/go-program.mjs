@@ -6,10 +6,14 @@ import { cacheFolder } from './cache-folder.mjs';
 
 /**
  * `{ [variable]: file }` for the environment of the tests: the program that the variable names, or one that is built here.
- * `package` is where it is in its module; `version` pins it; `proof` are arguments with which it ends well.
- * @param {{ name: string, package: string, version: string, go: string, variable: string, proof: readonly string[] }} program
+ * `package` is where it is in its module; `version` pins it; `proof` are arguments with which it ends well; `environment`: of the build,
+ * for one that is not written in Go alone.
+ * @param {{
+ *   name: string, package: string, version: string, go: string, variable: string, proof: readonly string[],
+ *   environment?: () => Readonly<Record<string, string>>,
+ * }} program
  */
-export function goProgram({ name, package: source, version, go, variable, proof }) {
+export function goProgram({ name, package: source, version, go, variable, proof, environment = () => ({}) }) {
   const runs = (file) => spawnSync(file, proof, { stdio: 'ignore', timeout: 30_000 }).status === 0;
   const named = process.env[variable];
   if (named !== undefined) {
@@ -27,7 +31,7 @@ export function goProgram({ name, package: source, version, go, variable, proof 
   try {
     // Gently, because other work may run beside it.
     const { status } = spawnSync('nice', ['go', 'install', `${source}@${version}`], {
-      env: { ...process.env, GOBIN: work, GOFLAGS: '', CGO_ENABLED: '0' },
+      env: { ...process.env, GOBIN: work, GOFLAGS: '', CGO_ENABLED: '0', ...environment() },
       stdio: ['ignore', 2, 2],
     });
     const built = path.join(work, name);

@@ -93,7 +93,8 @@ const binaryOf = ({ folder }) => path.join(folder, binaryName);
 const builtBefore = (ways) => ways.map(binaryOf).find(runs);
 
 const binaryName = process.platform === 'win32' ? 'llama-server.exe' : 'llama-server';
-const bundle = path.join(root, 'node_modules', 'node-llama-cpp', 'llama', 'gitRelease.bundle');
+/** The source of llama.cpp, as node-llama-cpp carries it. */
+export const bundle = path.join(root, 'node_modules', 'node-llama-cpp', 'llama', 'gitRelease.bundle');
 const heartbeatMs = 5_000;
 const silenceMs = 60_000;
 const signals = ['SIGINT', 'SIGTERM', 'SIGHUP'];

@@ -225,6 +225,14 @@ export const suites = {
     clients: true,
     about: 'a real text-embeddings-inference behind the service; not part of CI, because no registry has it',
   },
+  ollama: {
+    minutes: 30,
+    fileMinutes: 25,
+    concurrency: 1,
+    ci: false,
+    clients: true,
+    about: 'a real Ollama behind the service; not part of CI, because it is compiled for ten minutes',
+  },
   soak: { minutes: 35, fileMinutes: 14, concurrency: 2, about: 'mixed load with faults for minutes or hours' },
 };
 

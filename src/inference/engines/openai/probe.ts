@@ -99,7 +99,8 @@ export async function probeBackend(options: ProbeOptions): Promise<ProbeResult> 
     }
     // It says the windows of loaded models only, and shortens longer prompts without a word.
     if (looksLike === 'ollama')
-      for (const [id, window] of loadedWindowsOf((await get(`${root}/api/ps`)).body)) windows.set(id, window);
+      for (const [id, window] of loadedWindowsOf((await get(`${root}/api/ps`)).body))
+        for (const name of [id, id.replace(untagged, '')]) windows.set(name, window);
     if (looksLike === 'tgi')
       for (const [id, window] of servedWindow((await get(`${root}/info`)).body, models)) windows.set(id, window);
     if (served !== undefined) for (const id of [served.id, options.model ?? served.id]) windows.set(id, served.window);
@@ -257,8 +258,15 @@ function windowProblem(
 /** They serve the one model that they have under every name. */
 const takesAnyName: ReadonlySet<FlavorName | undefined> = new Set(['llama-server', 'tei'] as const);
 
+/** Ollama lists a model with its tag, and takes its name without one for this. */
+const untagged = /:latest$/;
+
 const lacksModel = ({ model, flavor }: Pick<ProbeOptions, 'model' | 'flavor'>, models: readonly string[]): boolean =>
-  model !== undefined && !takesAnyName.has(flavor) && models.length > 0 && !models.includes(model);
+  model !== undefined &&
+  !takesAnyName.has(flavor) &&
+  models.length > 0 &&
+  !models.includes(model) &&
+  !(flavor === 'ollama' && models.some((id) => id.replace(untagged, '') === model));
 
 /** vLLM and SGLang report it with the model. */
 function windowsOf(body: unknown, models: readonly string[]): Map<string, number> {

@@ -97,6 +97,16 @@ const cases: readonly Case[] = [
     problem: /window is 4096 tokens, but context_length is 8192/,
   },
   {
+    name: 'Ollama, by the name without its tag',
+    handler: serving({
+      '/v1/models': listOf(['smol:latest', 'smol:big'], 'library'),
+      '/api/ps': { models: [{ model: 'smol:latest', context_length: 4_096 }] },
+    }),
+    options: { flavor: 'ollama', model: 'smol', contextLength: 8_192 },
+    expected: { looksLike: 'ollama', lacksModel: false },
+    problem: /window is 4096 tokens, but context_length is 8192/,
+  },
+  {
     name: 'Ollama that is called openai',
     handler: serving({ '/v1/models': listOf(['m'], 'library'), '/api/ps': { models: [] } }),
     options: { flavor: 'openai' },
