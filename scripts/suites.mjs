@@ -194,7 +194,13 @@ export const suites = {
     concurrency: 1,
     about: "the documentation's programs in Python, with the official clients",
   },
-  'llama-server': { minutes: 15, fileMinutes: 10, concurrency: 1, about: 'a real llama-server behind the service' },
+  'llama-server': {
+    minutes: 15,
+    fileMinutes: 10,
+    concurrency: 1,
+    clients: true,
+    about: 'a real llama-server behind the service',
+  },
   postgres: { minutes: 20, fileMinutes: 8, concurrency: 2, about: 'a real PostgreSQL below one and several replicas' },
   month: {
     minutes: 25,

@@ -6,12 +6,9 @@ import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 
 import { OpenAI } from '../../clients/official.ts';
-import { newRequestId } from '../../support/raw-client.ts';
-import { TestService } from '../../support/service.ts';
-import { TestLedger } from '../../support/test-ledger.ts';
+import { taskModel, TaskScene } from '../../support/task-scene.ts';
 import { LlamaServer, TinyModels, stopServer } from './llama-server.ts';
 
-const centsPerMillion = 5000;
 const window = 512;
 const models = new TinyModels();
 after(() => models.dispose());
@@ -30,15 +27,14 @@ interface Ranks {
 }
 
 /** The server behind a model with its window, and behind one whose card promises more. */
-class Scene {
+class Scene extends TaskScene {
   readonly #modelFile: string;
   readonly #flag: string;
   readonly #card: string;
   server!: LlamaServer;
-  service!: TestService;
-  ledger!: TestLedger;
 
   constructor(modelFile: string, flag: string, card: string) {
+    super();
     this.#modelFile = modelFile;
     this.#flag = flag;
     this.#card = card;
@@ -51,22 +47,16 @@ class Scene {
       contextLength: window,
       arguments: [this.#flag, '-ub', String(window), '-b', String(window)],
     });
-    const model = (id: string, contextLength: number): string => `  - id: ${id}
-    context_length: ${contextLength}
-    pricing: { input_cents_per_million: ${centsPerMillion}, output_cents_per_million: 20000 }
-    capabilities: { ${this.#card}: { supported: true } }
-    backends: [ { engine: openai, flavor: llama-server, url: "${this.server.url}" } ]`;
-    this.service = await new TestService({
-      config: `models:\n${model('real', window)}\n${model('wide', 8192)}`,
-    }).start();
-    this.ledger = new TestLedger(this.service);
+    const backend = `{ engine: openai, flavor: llama-server, url: "${this.server.url}" }`;
+    const model = (id: string, contextLength: number): string =>
+      taskModel(id, contextLength, `${this.#card}: { supported: true }`, backend);
+    await this.serve([model('real', window), model('wide', 8192)]);
   }
 
-  async dispose(): Promise<void> {
+  override async dispose(): Promise<void> {
     try {
-      await this.ledger?.verify({ owned: true });
+      await super.dispose();
     } finally {
-      await this.service?.dispose();
       if (this.server !== undefined) await stopServer(this.server);
     }
   }
@@ -75,43 +65,6 @@ class Scene {
     const answer = await this.server.post(path, body);
     assert.equal(answer.status, 200, this.server.output);
     return (await answer.json()) as Answer;
-  }
-
-  async ask(path: string, fields: object): Promise<{ readonly status: number; readonly body: unknown }> {
-    const answer = await fetch(this.service.url + path, {
-      method: 'POST',
-      headers: {
-        authorization: `Bearer ${this.service.key}`,
-        'content-type': 'application/json',
-        'x-request-id': newRequestId(),
-      },
-      body: JSON.stringify({ model: 'real', ...fields }),
-    });
-    return { status: answer.status, body: await answer.json() };
-  }
-
-  /** Runs it, and resolves with what it has cost in tokens of the input's price. */
-  async tokensPaid(run: () => Promise<unknown>): Promise<number> {
-    const balance = await this.ledger.balance();
-    await run();
-    return Number(balance - (await this.ledger.balance())) / centsPerMillion;
-  }
-
-  /** What it refuses it does not charge. */
-  async refusal(path: string, fields: object): Promise<readonly [status: number, code: unknown, param: unknown]> {
-    let answer!: Awaited<ReturnType<Scene['ask']>>;
-    assert.equal(await this.tokensPaid(async () => (answer = await this.ask(path, fields))), 0);
-    const { error } = answer.body as { readonly error: { readonly code: unknown; readonly param: unknown } };
-    return [answer.status, error.code, error.param];
-  }
-
-  /** `backends add` finds out what it is for, and it answers at once. */
-  async assertAdded(made: RegExp, path: string, fields: object): Promise<void> {
-    const { code, stdout, stderr } = await this.service.command('backends', 'add', this.server.url, '--id', 'added');
-    assert.equal(code, 0, stderr);
-    assert.match(stdout, made);
-    const { status, body } = await this.ask(path, { model: 'added', ...fields });
-    assert.equal(status, 200, JSON.stringify(body));
   }
 }
 
@@ -165,14 +118,14 @@ describe('a llama-server that embeds', { timeout: 600_000 }, () => {
       ['wide', [[1], ids], 'input[1]'],
     ] as const)
       assert.deepEqual(
-        await scene.refusal('/v1/embeddings', { model, input }),
+        await scene.refusal('/embeddings', { model, input }),
         [400, 'context_length_exceeded', param],
         `${model} ${typeof input[1]}`,
       );
   });
 
   test('a token that the model does not have is the fault of the client', async () => {
-    assert.deepEqual(await scene.refusal('/v1/embeddings', { input: [[1], [1, 9_999_999]] }), [
+    assert.deepEqual(await scene.refusal('/embeddings', { input: [[1], [1, 9_999_999]] }), [
       400,
       'unsupported_value',
       'input[1][1]',
@@ -180,8 +133,11 @@ describe('a llama-server that embeds', { timeout: 600_000 }, () => {
   });
 
   test('`backends add` makes a model of it', async () => {
-    await scene.assertAdded(/^can {6}embeddings: .*\nmakes {4}vectors of \d+ numbers/m, '/v1/embeddings', {
-      input: 'a',
+    await scene.assertAdded([scene.server.url], /^can {6}embeddings: .*\nmakes {4}vectors of \d+ numbers/m, {
+      route: '/embeddings',
+      fields: {
+        input: 'a',
+      },
     });
   });
 });
@@ -192,7 +148,10 @@ describe('a llama-server that embeds with a model that could write', { timeout: 
   after(() => scene.dispose());
 
   test('`backends add` makes a model of it that embeds: it was started for that', async () => {
-    await scene.assertAdded(/^can {6}embeddings: /m, '/v1/embeddings', { input: 'a' });
+    await scene.assertAdded([scene.server.url], /^can {6}embeddings: /m, {
+      route: '/embeddings',
+      fields: { input: 'a' },
+    });
   });
 });
 
@@ -206,9 +165,7 @@ describe('a llama-server that ranks', { timeout: 600_000 }, () => {
     const direct = await scene.direct<Ranks>('/v1/rerank', { query, documents: texts });
     let through!: Ranks;
     const paid = await scene.tokensPaid(async () => {
-      const { status, body } = await scene.ask('/v1/rerank', { query, documents: texts });
-      assert.equal(status, 200, JSON.stringify(body));
-      through = body as Ranks;
+      through = (await scene.client.json('/rerank', { query, documents: texts })) as unknown as Ranks;
     });
     const { prompt_tokens: tokens } = direct.usage;
     assert.deepEqual([through.usage.prompt_tokens, through.usage.total_tokens, paid], [tokens, tokens, tokens]);
@@ -225,6 +182,9 @@ describe('a llama-server that ranks', { timeout: 600_000 }, () => {
   });
 
   test('`backends add` makes a model of it', async () => {
-    await scene.assertAdded(/^can {6}rerank/m, '/v1/rerank', { query, documents: ['a', 'b'] });
+    await scene.assertAdded([scene.server.url], /^can {6}rerank/m, {
+      route: '/rerank',
+      fields: { query, documents: ['a', 'b'] },
+    });
   });
 });

@@ -6,7 +6,7 @@ import { OpenAI } from '../../clients/official.ts';
 import { TestService } from '../../support/service.ts';
 import { TestLedger } from '../../support/test-ledger.ts';
 import { defaultModelFile } from '../llama-server/llama-server.ts';
-import { clientOf, type Client } from '../vllm/client.ts';
+import { clientOf, type Client } from '../../support/service-client.ts';
 import { OllamaServer, contextLength } from './ollama-server.ts';
 
 const price = { input: 5_000, output: 20_000 };

@@ -11,12 +11,10 @@ import { after, before, describe, test } from 'node:test';
 
 import { OpenAI } from '../../clients/official.ts';
 import { freePort } from '../../support/free-port.ts';
-import { TestService, until } from '../../support/service.ts';
-import { TestLedger } from '../../support/test-ledger.ts';
-import { clientOf, type Client } from '../vllm/client.ts';
-import { writeTinyBert } from './tiny-bert.ts';
+import { until } from '../../support/service.ts';
+import { taskModel, TaskScene } from '../../support/task-scene.ts';
+import { writeTinyBert } from './bert-files.ts';
 
-const centsPerMillion = 5000;
 const window = 256;
 const texts = ['the sky is blue', 'a', 'why is the grass green?', 'sea '.repeat(12)];
 const tooLong = 'sea '.repeat(400);
@@ -28,16 +26,14 @@ interface Embeddings {
 }
 
 /** A server, behind a model with its window and one whose card promises more. */
-class Scene {
+class Scene extends TaskScene {
   readonly #purpose: 'embed' | 'rank';
   readonly #folder = mkdtempSync(join(tmpdir(), 'tokenhouse-tei-'));
   #child: ChildProcess | undefined;
   #port = 0;
-  service!: TestService;
-  ledger!: TestLedger;
-  client!: Client;
 
   constructor(purpose: 'embed' | 'rank') {
+    super();
     this.#purpose = purpose;
   }
 
@@ -61,23 +57,20 @@ class Scene {
       );
     }, 60_000);
     const card = this.#purpose === 'embed' ? 'embeddings' : 'rerank';
-    const entry = (id: string, contextLength: number): string => `  - id: ${id}
-    context_length: ${contextLength}
-    pricing: { input_cents_per_million: ${centsPerMillion}, output_cents_per_million: 20000 }
-    capabilities: { ${card}: { supported: true } }
-    backends: [ { engine: openai, flavor: tei, url: "${this.url}/v1" } ]`;
-    this.service = await new TestService({
-      config: `models:\n${entry('real', window)}\n${entry('wide', 8192)}`,
-    }).start();
-    this.ledger = new TestLedger(this.service);
-    this.client = clientOf(this.service);
+    const entry = (id: string, contextLength: number): string =>
+      taskModel(
+        id,
+        contextLength,
+        `${card}: { supported: true }`,
+        `{ engine: openai, flavor: tei, url: "${this.url}/v1" }`,
+      );
+    await this.serve([entry('real', window), entry('wide', 8192)]);
   }
 
-  async dispose(): Promise<void> {
+  override async dispose(): Promise<void> {
     try {
-      await this.ledger?.verify({ owned: true });
+      await super.dispose();
     } finally {
-      await this.service?.dispose();
       this.#child?.kill('SIGKILL');
       rmSync(this.#folder, { recursive: true, force: true });
     }
@@ -93,27 +86,10 @@ class Scene {
     return { tokens: Number(answer.headers.get('x-compute-tokens')), answer: (await answer.json()) as Answer };
   }
 
-  /** Runs it, and resolves with what it has cost in tokens of the input's price. */
-  async tokensPaid(run: () => Promise<unknown>): Promise<number> {
-    const balance = await this.ledger.balance();
-    await run();
-    return Number(balance - (await this.ledger.balance())) / centsPerMillion;
-  }
-
-  /** What it refuses it does not charge. */
-  async refusal(path: string, fields: object): Promise<readonly [status: number, code: unknown, param: unknown]> {
-    let found!: Awaited<ReturnType<Client['refused']>>;
-    assert.equal(await this.tokensPaid(async () => (found = await this.client.refused(path, fields))), 0);
-    return [found.status, found.code, found.param];
-  }
-
-  /** `backends add` finds out what it is and what it is for, and it answers at once. */
-  async assertAdded(made: RegExp, path: string, fields: object): Promise<void> {
-    const { code, stdout, stderr } = await this.service.command('backends', 'add', this.url, '--id', 'added');
-    assert.equal(code, 0, stderr);
-    assert.match(stdout, new RegExp(`^added · tei · ${this.url}/v1 .*\\nwindow {3}${window} tokens\\n`));
-    assert.match(stdout, made);
-    await this.client.json(path, { model: 'added', ...fields });
+  /** By `backends add` and by `doctor`. */
+  async assertKnown(made: RegExp, route: string, fields: object): Promise<void> {
+    const said = await this.assertAdded([this.url], made, { route, fields });
+    assert.match(said, new RegExp(`^added · tei · ${this.url}/v1 .*\\nwindow {3}${window} tokens\\n`));
     const { stdout: found } = await this.service.command('doctor');
     assert.match(found, /^ok .*\breal\b/m, found);
     assert.match(found, new RegExp(`window is ${window} tokens, but context_length is 8192`), found);
@@ -175,7 +151,7 @@ describe('a real text-embeddings-inference that embeds', { timeout: 600_000 }, (
   });
 
   test('`backends add` and doctor know it', async () => {
-    await scene.assertAdded(/^can {6}embeddings: .*\nmakes {4}vectors of 32 numbers/m, '/embeddings', { input: 'a' });
+    await scene.assertKnown(/^can {6}embeddings: .*\nmakes {4}vectors of 32 numbers/m, '/embeddings', { input: 'a' });
   });
 });
 
@@ -212,6 +188,6 @@ describe('a real text-embeddings-inference that ranks', { timeout: 600_000 }, ()
   });
 
   test('`backends add` and doctor know it', async () => {
-    await scene.assertAdded(/^can {6}rerank/m, '/rerank', { query, documents: ['a', 'b'] });
+    await scene.assertKnown(/^can {6}rerank/m, '/rerank', { query, documents: ['a', 'b'] });
   });
 });

@@ -8,7 +8,7 @@ import type { Capabilities } from '../../../src/catalog/card-flags.ts';
 import { probeBackend } from '../../../src/inference/engines/openai/probe.ts';
 import { TestLedger } from '../../support/test-ledger.ts';
 import { TestService } from '../../support/service.ts';
-import { clientOf, type Client } from './client.ts';
+import { clientOf, type Client } from '../../support/service-client.ts';
 import { contextLength, keyVariable, VllmServer } from './vllm-server.ts';
 
 let server: VllmServer;

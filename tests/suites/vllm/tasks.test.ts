@@ -8,12 +8,10 @@ import { after, before, describe, test } from 'node:test';
 import { BadRequestError, OpenAI } from '../../clients/official.ts';
 import { patienceMs, words } from '../../support/fleet-load.ts';
 import { mulberry32 } from '../../support/random.ts';
-import { TestService, until } from '../../support/service.ts';
-import { TestLedger } from '../../support/test-ledger.ts';
-import { clientOf, type Client } from './client.ts';
+import { until } from '../../support/service.ts';
+import { centsPerMillion, taskModel, TaskScene } from '../../support/task-scene.ts';
 import { contextLength, keyVariable, VllmServer } from './vllm-server.ts';
 
-const centsPerMillion = 5000;
 const texts = ['The sky is blue.', 'Grass is green, says the café.', 'a', 'Why does the wind blow? '.repeat(20)];
 /** Beyond the window of the server. */
 const tooLong = words(mulberry32(5), 8_000);
@@ -21,15 +19,13 @@ const tooLong = words(mulberry32(5), 8_000);
 const long = words(mulberry32(6), 1_000);
 
 /** A server in the role that the arguments give it, behind three models that promise different things. */
-class Scene {
+class Scene extends TaskScene {
   readonly #args: readonly string[];
   readonly #card: string;
   server!: VllmServer;
-  service!: TestService;
-  ledger!: TestLedger;
-  client!: Client;
 
   constructor(args: readonly string[], card: string) {
+    super();
     this.#args = args;
     this.#card = card;
   }
@@ -38,26 +34,24 @@ class Scene {
     // Two texts at once: its counters move after each step only.
     const own = ['--runner', 'pooling', '--dtype', 'float32', '--max-num-seqs', '2'];
     this.server = await VllmServer.start('model', [...own, ...this.#args]);
-    const model = (id: string, window: number, more = ''): string => `  - id: ${id}
-    context_length: ${window}
-    pricing: { input_cents_per_million: ${centsPerMillion}, output_cents_per_million: 20000 }
-    capabilities: { ${this.#card}: { supported: true${more} } }
-    backends: [ ${this.server.backend.replace(' }', ', zdr: true }')} ]`;
-    this.service = new TestService({
-      config: `models:
-${model('real', contextLength)}
-${model('wide', 8192)}${this.#card === 'embeddings' ? `\n${model('cut', contextLength, ', dimensions: true')}` : ''}`,
-    });
-    await this.service.start();
-    this.ledger = new TestLedger(this.service);
-    this.client = clientOf(this.service);
+    const model = (id: string, window: number, more = ''): string =>
+      taskModel(
+        id,
+        window,
+        `${this.#card}: { supported: true${more} }`,
+        this.server.backend.replace(' }', ', zdr: true }'),
+      );
+    await this.serve([
+      model('real', contextLength),
+      model('wide', 8192),
+      ...(this.#card === 'embeddings' ? [model('cut', contextLength, ', dimensions: true')] : []),
+    ]);
   }
 
-  async dispose(): Promise<void> {
+  override async dispose(): Promise<void> {
     try {
-      await this.ledger?.verify({ owned: true });
+      await super.dispose();
     } finally {
-      await this.service?.dispose();
       await this.server?.stop();
     }
   }
@@ -69,13 +63,6 @@ ${model('wide', 8192)}${this.#card === 'embeddings' ? `\n${model('cut', contextL
     return body as Answer;
   }
 
-  /** Runs it, and resolves with what it has cost in tokens of the input's price. */
-  async tokensPaid(run: () => Promise<unknown>): Promise<number> {
-    const before = await this.ledger.balance();
-    await run();
-    return Number(before - (await this.ledger.balance())) / centsPerMillion;
-  }
-
   /** Tokens of its prompts that vLLM found in its cache while that ran. */
   async cachedTokens(run: () => Promise<unknown>): Promise<number> {
     const before = await this.server.metric('vllm:prefix_cache_hits_total');
@@ -83,22 +70,10 @@ ${model('wide', 8192)}${this.#card === 'embeddings' ? `\n${model('cut', contextL
     return (await this.server.metric('vllm:prefix_cache_hits_total')) - before;
   }
 
-  /** What it charges for a request that it refuses, which has to be nothing. */
-  async refusal(route: string, fields: object): Promise<readonly [status: number, code: unknown, param: unknown]> {
-    let found: Awaited<ReturnType<Client['refused']>> | undefined;
-    assert.equal(await this.tokensPaid(async () => (found = await this.client.refused(route, fields))), 0);
-    return [found!.status, found!.code, found!.param];
-  }
-
-  /** `backends add` finds out what it is for, and it answers at once. */
-  async assertAdded(made: RegExp, route: string, fields: object): Promise<void> {
-    const { code, stdout, stderr } = await this.service.command(
-      ...['backends', 'add', this.server.url, '--id', 'added', '--api-key-env', keyVariable],
-    );
-    assert.equal(code, 0, stderr);
-    assert.match(stdout, /^added · vllm · .*\nwindow {3}2048 tokens\n/);
-    assert.match(stdout, made);
-    await this.client.json(route, { model: 'added', ...fields });
+  async assertFound(made: RegExp, route: string, fields: object): Promise<void> {
+    const args = [this.server.url, '--api-key-env', keyVariable];
+    const said = await this.assertAdded(args, made, { route, fields });
+    assert.match(said, /^added · vllm · .*\nwindow {3}2048 tokens\n/);
   }
 
   /** The same prompt of one account is found again, and of nobody else. */
@@ -267,7 +242,7 @@ describe('embeddings', () => {
   });
 
   test('`backends add` makes a model of it', async () => {
-    await scene.assertAdded(/^can {6}embeddings: .*\nmakes {4}vectors of 576 numbers, /m, '/embeddings', {
+    await scene.assertFound(/^can {6}embeddings: .*\nmakes {4}vectors of 576 numbers, /m, '/embeddings', {
       input: 'a',
     });
   });
@@ -358,7 +333,7 @@ describe('ranks', () => {
 
   test('`backends add` makes a model of it', async () => {
     const fields = { query, documents: texts };
-    await scene.assertAdded(/^can {6}rerank: .*\nmakes {4}a score for each document, /m, '/rerank', fields);
+    await scene.assertFound(/^can {6}rerank: .*\nmakes {4}a score for each document, /m, '/rerank', fields);
   });
 
   test('what it keeps of a pair is found again by the same account only', async () => {

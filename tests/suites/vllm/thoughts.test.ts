@@ -4,7 +4,7 @@ import { after, before, describe, test } from 'node:test';
 
 import { inRepository } from '../../support/repository.ts';
 import { TestService, until } from '../../support/service.ts';
-import { clientOf, type Client } from './client.ts';
+import { clientOf, type Client } from '../../support/service-client.ts';
 import { contextLength, VllmServer } from './vllm-server.ts';
 
 let server: VllmServer;

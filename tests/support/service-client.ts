@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 
-import { newRequestId } from '../../support/raw-client.ts';
-import type { TestService } from '../../support/service.ts';
+import { newRequestId } from './raw-client.ts';
+import type { TestService } from './service.ts';
 
 export interface ChatAnswer {
   readonly choices: readonly {
