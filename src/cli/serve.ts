@@ -122,8 +122,9 @@ export async function serveCommand(context: Context, options: ServeOptions): Pro
     if (service.ownerLink !== undefined) sayOwnerLink(service.ownerLink, isShort, options.key, print.say);
   }
   await stop.requested;
-  if (crash.happened) print.say('stopping: an internal error, see the log; running requests have 10 seconds');
-  else print.say('stopping: new requests are refused, running ones may finish');
+  print.say(
+    `stopping: ${crash.happened ? 'an internal error, see the log; running requests have 10 seconds' : stopText(config)}`,
+  );
   await service.stop({ takesNothing: crash.happened });
   crash.end();
   if (crash.happened) return crashExitCode;
@@ -340,6 +341,12 @@ function hasTerminal(): boolean {
   } catch {
     return false;
   }
+}
+
+function stopText({ server }: Config): string {
+  const seconds = server.limits.drainDelayMs / 1_000;
+  const when = seconds === 0 ? '' : ` in ${seconds} s, /readyz says so now`;
+  return `new requests are refused${when}, running ones may finish`;
 }
 
 interface StopSignals {

@@ -110,4 +110,5 @@ test('with a delay it is not ready at once, and takes requests on old and new co
 test('after the delay it stops', async (t) => {
   const delayed = await serviceWith(t, 0.1);
   assert.equal(await delayed.stop('SIGTERM'), 0);
+  assert.match(delayed.output, /stopping: new requests are refused in 0\.1 s, \/readyz says so now/);
 });
