@@ -9,6 +9,7 @@ export const patienceMs = 120_000;
 
 /** What a client sees of a streamed answer. */
 export interface Seen {
+  readonly requestId: string;
   readonly isWhole: boolean;
   readonly elapsedMs: number;
   readonly hasBegun: boolean;
@@ -31,6 +32,7 @@ export async function ask(service: TestService, messages: readonly object[], mod
   );
   const text = chunks.map(({ choices }) => choices?.[0]?.delta.content ?? '').join('');
   return {
+    requestId: answer.headers.get('x-request-id') ?? '',
     isWhole: answer.status === 200 && body.endsWith('data: [DONE]\n\n'),
     elapsedMs: performance.now() - askedAt,
     hasBegun: text !== '',
