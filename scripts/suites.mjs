@@ -237,7 +237,7 @@ export const suites = {
     concurrency: 1,
     ci: false,
     clients: true,
-    about: 'a real Ollama behind the service; not part of CI, because it is compiled for ten minutes',
+    about: 'a real Ollama behind the service; not part of CI, because it is compiled for a quarter of an hour',
   },
   soak: { minutes: 35, fileMinutes: 14, concurrency: 2, about: 'mixed load with faults for minutes or hours' },
 };
