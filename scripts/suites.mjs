@@ -10,6 +10,8 @@ const minutesMs = 60_000;
  * once, 1.67 of two processors were busy. Memory bounds them.
  */
 const filesAtOnce = Math.min(os.availableParallelism() + 3, 8);
+/** For suites beside which CI runs two others. */
+const filesAtOnceBesideOthers = Math.min(os.availableParallelism() + 1, filesAtOnce);
 
 /**
  * What a version of Node can change: HTTP, streams and sockets, SQLite and its threads, signals and timers, processes, cryptography,
@@ -74,7 +76,7 @@ export const suites = {
   node24: {
     minutes: 35,
     fileMinutes: 9,
-    concurrency: filesAtOnce,
+    concurrency: filesAtOnceBesideOthers,
     files: 'ordinary',
     only: nodeChanges,
     node: '24',
@@ -84,7 +86,7 @@ export const suites = {
   'cold-keys': {
     minutes: 20,
     fileMinutes: 9,
-    concurrency: filesAtOnce,
+    concurrency: filesAtOnceBesideOthers,
     files: 'ordinary',
     only: keysDecide,
     about: 'what keys decide, with one key in the memory of each process',

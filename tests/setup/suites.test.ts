@@ -62,15 +62,18 @@ describe('the suites', () => {
     const ci = readFileSync(path.join(root, '.ci', 'run'), 'utf8');
     for (const name of names) {
       assert.equal(scripts[`test:${name}`], `node scripts/test.mjs --suite ${name}`);
-      const stage = new RegExp(
-        `^ *(fitting \\d+ )?stage ${name} \\d+ (env [A-Z_=\\d ]+)?npm run test:${name} -- --again( &)?$`,
-        'm',
-      );
-      if (suites[name]!.ci === false) assert.doesNotMatch(ci, stage);
-      else assert.match(ci, stage);
+      const line = new RegExp(`^ *(suite |')\\d+ ${name} \\d+( [A-Z_]+=\\d+)*'?$`, 'm');
+      if (suites[name]!.ci === false) assert.doesNotMatch(ci, line);
+      else assert.match(ci, line);
     }
-    assert.match(ci, /^ *stage test \d+ npm test -- --again$/m);
-    assert.match(ci, /^ *stage check \d+ npm run check$/m);
+    assert.match(ci, /^ *stage test \d+ npm test -- --again &$/m);
+    assert.match(ci, /^ *stage check \d+ npm run check &$/m);
+    const seconds = [...ci.matchAll(/^ *'(\d+) /gm)].map(([, each]) => Number(each));
+    assert.deepEqual(
+      seconds,
+      seconds.toSorted((a, b) => b - a),
+      'the longest first',
+    );
   });
 
   it('have every file of tests/suites, and ordinary has the others', () => {
