@@ -1,11 +1,12 @@
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
-import { chmodSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { chmodSync, mkdtempSync, readdirSync, readFileSync, realpathSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { basename, join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { after, before, test } from 'node:test';
 
 import { fileServer, sendFile, type FileServer } from '../inference/model-files/file-server.ts';
+import { mainFile } from '../support/built.ts';
 import { TestService, until } from '../support/service.ts';
 import { writeTinyBert } from '../support/tiny-bert.ts';
 import { writeSplitTinyGguf, writeTinyGguf } from '../support/tiny-gguf.ts';
@@ -156,8 +157,15 @@ test('a model that embeds or ranks gets the card for it, and is tried with that'
 /** A user whom no list names: clusters give one to a container. Only root can become one. */
 const unknownUser = 'data:text/javascript,process.setgroups([]);process.setgid(54321);process.setuid(54321);';
 
+/** Whether everybody may enter all folders above. */
+const isReachable = (file: string): boolean =>
+  dirname(file) === file || ((statSync(dirname(file)).mode & 1) === 1 && isReachable(dirname(file)));
+
 test('a user without a home and without an entry loads a model', async () => {
   const isRoot = process.getuid?.() === 0;
+  if (isRoot)
+    for (const file of [realpathSync(process.execPath), mainFile])
+      assert.ok(isReachable(file), `${file} lies where root alone may enter: move Node, or the clone, to another folder`);
   const folder = new CommandFolder(written, {
     TOKENHOUSE_MODEL_DIR: './cache',
     ...(isRoot ? { NODE_OPTIONS: `--import=${unknownUser}` } : {}),
