@@ -165,7 +165,10 @@ test('a user without a home and without an entry loads a model', async () => {
   const isRoot = process.getuid?.() === 0;
   if (isRoot)
     for (const file of [realpathSync(process.execPath), mainFile])
-      assert.ok(isReachable(file), `${file} lies where root alone may enter: move Node, or the clone, to another folder`);
+      assert.ok(
+        isReachable(file),
+        `${file} lies where root alone may enter: move Node, or the clone, to another folder`,
+      );
   const folder = new CommandFolder(written, {
     TOKENHOUSE_MODEL_DIR: './cache',
     ...(isRoot ? { NODE_OPTIONS: `--import=${unknownUser}` } : {}),

@@ -6,7 +6,7 @@ import { test } from 'node:test';
 import type { TestContext } from 'node:test';
 
 import { noFeatures, scriptedModel, TestService } from '../../support/service.ts';
-import { openBrowser } from './browser.ts';
+import { openChromium } from './browser.ts';
 
 /** Serves an empty page; resolves with its port. */
 async function startApplication(t: TestContext): Promise<number> {
@@ -64,7 +64,7 @@ test('pages that are allowed ask, stream and read errors; the browser keeps ever
       scriptedModel('- { say: [{ text: "one " }, { text: "two" }] }', { settings: noFeatures }),
   );
   await service.start();
-  const browser = await openBrowser(t, [
+  const browser = await openChromium(t, [
     '--host-resolver-rules=MAP *.example.org 127.0.0.1, MAP evil.example 127.0.0.1',
   ]);
   const page = await browser.newPage();

@@ -29,8 +29,16 @@ export const looksInBoth: readonly Look[] = widths.map((width) => ({
 }));
 
 /** A browser of one test, closed with it. */
-export async function openBrowser(t: Pick<TestContext, 'after'>, args: string[] = []): Promise<Browser> {
-  const browser = await launch(args);
+export async function openBrowser(t: Pick<TestContext, 'after'>): Promise<Browser> {
+  return closedWith(t, await launch(headlessShell));
+}
+
+/** The whole Chromium, with the layer of its window, though nobody sees it: for what people do from the first page to the last. */
+export async function openChromium(t: Pick<TestContext, 'after'>, args: string[] = []): Promise<Browser> {
+  return closedWith(t, await launch(chromiumProgram, args));
+}
+
+function closedWith(t: Pick<TestContext, 'after'>, browser: Browser): Browser {
   t.after(() => browser.close());
   return browser;
 }
@@ -39,15 +47,16 @@ export async function openBrowser(t: Pick<TestContext, 'after'>, args: string[] 
 export function browserOfFile(): () => Promise<Browser> {
   let opened: Promise<Browser> | undefined;
   after(async () => await (await opened)?.close());
-  return () => (opened ??= launch([]));
+  return () => (opened ??= launch(headlessShell));
 }
 
-/** Debian's Chromium, or the one that the setup has found, without a window. */
-async function launch(args: string[]): Promise<Browser> {
-  // The tests may run as root, or in a container, where Chromium has no sandbox; it sees our own pages alone.
-  const executablePath = process.env['TOKENHOUSE_TEST_CHROMIUM']!;
-  return await chromium.launch({ executablePath, chromiumSandbox: false, args });
-}
+/** What the setup has found. */
+const chromiumProgram = process.env['TOKENHOUSE_TEST_CHROMIUM']!;
+const headlessShell = process.env['TOKENHOUSE_TEST_HEADLESS_SHELL'] ?? chromiumProgram;
+
+// The tests may run as root, or in a container, where Chromium has no sandbox; it sees our own pages alone.
+const launch = (executablePath: string, args: string[] = []): Promise<Browser> =>
+  chromium.launch({ executablePath, chromiumSandbox: false, args });
 
 /**
  * Without motion a change of colour still takes a millisecond (web/src/styles/base.css), and so a frame, which a busy machine draws late.

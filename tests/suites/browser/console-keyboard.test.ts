@@ -9,7 +9,7 @@ import type { Locator } from 'playwright-core';
 
 import type { ConsoleWords } from '../../support/console-texts.ts';
 import { until } from '../../support/service.ts';
-import { looks, openBrowser, type Person } from './browser.ts';
+import { looks, openChromium, type Person } from './browser.ts';
 import { fieldOf, lifeService, live, type Filled, type Hands } from './console-life.ts';
 
 const service = lifeService();
@@ -124,7 +124,7 @@ const hasFocus = (of: Locator): Promise<boolean> =>
   );
 
 test('owner, first request, key, playground, receipt, invitation, codes, revocation, credit, audit: without a mouse', async (t) => {
-  const browser = await openBrowser(t);
+  const browser = await openChromium(t);
   const look = looks.find(({ name }) => name === 'light, 1280 px')!;
   const keys = new Map<Person, Typist>();
   const handsOf = (somebody: Person, words: ConsoleWords): Hands => {

@@ -3,7 +3,7 @@ import { after, before, test } from 'node:test';
 
 import type { Locator } from 'playwright-core';
 
-import { looks, openBrowser, type Person } from './browser.ts';
+import { looks, openChromium, type Person } from './browser.ts';
 import { fieldOf, lifeService, live, liveShortly, type Filled, type Hands } from './console-life.ts';
 import type { ConsoleWords } from '../../support/console-texts.ts';
 
@@ -74,14 +74,14 @@ class Clicker implements Hands {
 const handsOf = (person: Person, words: ConsoleWords): Hands => new Clicker(person, words);
 
 test('owner, first request, key, playground, receipt, invitation, codes, revocation, credit, audit: by mouse', async (t) => {
-  const browser = await openBrowser(t);
+  const browser = await openChromium(t);
   const look = looks.find(({ name }) => name === 'dark, 360 px')!;
   const hands = await live({ browser, service: services[0], look, language: 'zh', handsOf });
   await hands.person.leave();
 });
 
 test('owner, first request, key, revocation: in English on a phone, by daylight', async (t) => {
-  const browser = await openBrowser(t);
+  const browser = await openChromium(t);
   const look = looks.find(({ name }) => name === 'light, 360 px')!;
   await liveShortly({ browser, service: services[1], look, language: 'en', handsOf });
 });

@@ -4,7 +4,7 @@ import { after, before, describe, test } from 'node:test';
 
 import { noFeatures, scriptedModel, TestService, until } from '../../support/service.ts';
 import { owner, ownerToken, Visitor } from '../../support/visitor.ts';
-import { looks, looksInBoth, openBrowser, Person } from './browser.ts';
+import { looks, looksInBoth, openChromium, Person } from './browser.ts';
 
 const service = new TestService({
   config: scriptedModel('- { say: [{ text: "one" }] }', { settings: noFeatures }),
@@ -18,7 +18,7 @@ let receiptsSeen = 0;
 const dollars = (): string => `$${(paidCents / 100).toFixed(2)}`;
 
 test('the link of the first start makes the owner, who is led on and signs out', async (t) => {
-  const browser = await openBrowser(t);
+  const browser = await openChromium(t);
   const person = await Person.at(browser, looks[0]!, [service.accountUrl]);
   const token = await ownerToken(service);
   await person.open(`${service.accountUrl}/welcome#${token}`);
@@ -40,7 +40,7 @@ test('the link of the first start makes the owner, who is led on and signs out',
 describe('signing in, paying and signing out', { concurrency: false }, () => {
   for (const look of looksInBoth)
     test(look.name, async (t) => {
-      const browser = await openBrowser(t);
+      const browser = await openChromium(t);
       const person = await Person.at(browser, look, [service.accountUrl]);
       const { page } = person;
 
