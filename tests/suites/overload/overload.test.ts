@@ -101,6 +101,7 @@ for (const { name, scenario, places, crowd, queue, goodputShareMin, refusalP99Ms
     const peak = perSecond(closed);
     const once = normalShare * peak;
     const normal = await play(1_000, 8, once);
+    // What is left of the load before would be counted as one of them.
     await until(async () => (await ledger.openRequests()) === 0, 60_000);
     const streams = Array.from({ length: runningStreams }, () => acceptedStream(service));
     const refusals: string[] = [];
