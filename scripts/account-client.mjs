@@ -3,7 +3,7 @@
 import fs from 'node:fs';
 import path from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { importSources } from './build.mjs';
+import { importSources } from './bundle.mjs';
 import { clientTests, installClients } from './clients.mjs';
 import { isStarted, root, setup } from './setup.mjs';
 

@@ -2,7 +2,7 @@
 // clone is running from is another, and two runs at once do not meet. A later run takes what would come out the same.
 import fs from 'node:fs';
 import path from 'node:path';
-import { buildFiles, buildTestedProgram, dist, filesBelow, filesRead } from './build.mjs';
+import { buildFiles, buildTestedProgram, dist, filesBelow, filesRead } from './bundle.mjs';
 import { consoleFolder } from './console.mjs';
 import { clientPackages, clientTests } from './clients.mjs';
 import { keptBuild } from './kept-builds.mjs';

@@ -2,7 +2,7 @@
 // each start goes on with the folder of the one before. Ctrl-C ends it.
 import { spawn } from 'node:child_process';
 import path from 'node:path';
-import { dist, watchProgram } from './build.mjs';
+import { dist, watchProgram } from './bundle.mjs';
 import { watchConsole } from './console.mjs';
 import { say, setup } from './setup.mjs';
 

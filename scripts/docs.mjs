@@ -2,7 +2,7 @@
 // schema, those of docs/cli.md from the declarations of the commands, and what clients are given from `tokenhouse launch`. A test fails when a document is stale.
 import fs from 'node:fs';
 import path from 'node:path';
-import { importSources } from './build.mjs';
+import { importSources } from './bundle.mjs';
 import { isStarted, root, say, setup } from './setup.mjs';
 
 /** Path below the repository → its text, with the printed parts as they should be. */

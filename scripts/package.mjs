@@ -9,7 +9,7 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { spawnSync } from 'node:child_process';
 import { parseArgs } from 'node:util';
-import { buildPackagedProgram, engineFolder } from './build.mjs';
+import { buildPackagedProgram, engineFolder } from './bundle.mjs';
 import { cacheFolder } from './cache-folder.mjs';
 import { buildConsole, consoleFolder, installConsole } from './console.mjs';
 import { buildDocs } from './docs-site.mjs';

@@ -4,7 +4,7 @@ import { spawn } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { buildFiles, buildProgram, dist } from './build.mjs';
+import { buildFiles, buildProgram, dist } from './bundle.mjs';
 import { fail, root, setup } from './setup.mjs';
 
 const [file, ...args] = process.argv.slice(2);

@@ -4,7 +4,7 @@ import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { chromium } from 'playwright-core';
-import { buildProgram } from './build.mjs';
+import { buildProgram } from './bundle.mjs';
 import { unpackedPackage } from './debian-package.mjs';
 import { DemoService } from './screenshots/demo.mjs';
 import { root, say, setup } from './setup.mjs';

@@ -1,6 +1,6 @@
 // `npm start`: installs, builds and serves, in one process; the web console and the documentation are built beside it.
 import { buildBeside } from './beside.mjs';
-import { setUpProgram } from './build.mjs';
+import { setUpProgram } from './bundle.mjs';
 import { launch } from './launch.mjs';
 
 await setUpProgram();

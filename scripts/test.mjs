@@ -11,7 +11,7 @@ import { spawn } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { dist } from './build.mjs';
+import { dist } from './bundle.mjs';
 import { buildTests, stackTraces } from './build-tests.mjs';
 import { clientTests, installClients } from './clients.mjs';
 import { newestClients } from './newest-clients.mjs';

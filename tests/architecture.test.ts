@@ -160,6 +160,12 @@ test('rooms and files do not import each other in circles', () => {
   assert.deepEqual([...circles(sources, partOf), ...circles(sources, (file) => file)], []);
 });
 
+test('files of the console and of the scripts do not import each other in circles', () => {
+  const asFiles = (file: string): string => file;
+  assert.deepEqual(circles(readSources('web/src', /\.tsx?$/), asFiles), []);
+  assert.deepEqual(circles(readSources('scripts', /\.mjs$/), asFiles), []);
+});
+
 test('the environment is read in src/config only, HTTP servers are made in src/platform/http only, nothing writes to the console', () => {
   assert.deepEqual(wordFaults(sources), []);
 });
@@ -681,10 +687,10 @@ function folderIn(file: string): string | undefined {
 }
 
 /** This file, which names the words that it forbids, is left out. */
-function readSources(folder: string): Sources {
+function readSources(folder: string, ending = /\.ts$/): Sources {
   const root = inRepository(folder);
   const names = readdirSync(root, { recursive: true, encoding: 'utf8' }).filter(
-    (name) => name.endsWith('.ts') && !name.includes('node_modules') && name !== 'architecture.test.ts',
+    (name) => ending.test(name) && !name.includes('node_modules') && name !== 'architecture.test.ts',
   );
   assert.ok(names.length > 20, 'the sources were not found');
   return new Map(

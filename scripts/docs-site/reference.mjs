@@ -1,5 +1,5 @@
 // The reference of both hosts as Markdown, one page for each tag of their OpenAPI documents: what a program sends, and what it gets.
-import { importSources } from '../build.mjs';
+import { importSources } from '../bundle.mjs';
 
 /** Depth to which the fields of fields are listed; what lies deeper is in the document itself. */
 const depthMax = 3;

@@ -5,7 +5,7 @@ import { randomUUID } from 'node:crypto';
 import fs from 'node:fs';
 import path from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { dist } from '../build.mjs';
+import { dist } from '../bundle.mjs';
 
 const dayMs = 86_400_000;
 const days = 30;

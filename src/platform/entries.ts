@@ -1,6 +1,6 @@
 /**
  * What runs beside the main program, in a thread or a process of its own: each file whose name ends in `-thread`, `-child` or
- * `-worker` is bundled as an entry under its own name (scripts/build.mjs). All entries and their shared code are in one folder.
+ * `-worker` is bundled as an entry under its own name (scripts/bundle.mjs). All entries and their shared code are in one folder.
  */
 export type Entry =
   'compile-thread' | 'query-worker' | 'json-thread' | 'ledger-worker' | 'llama-child' | 'pdf-child' | 'serve-worker';

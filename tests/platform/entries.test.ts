@@ -8,7 +8,7 @@ import { mainFile } from '../support/built.ts';
 import { inRepository } from '../support/repository.ts';
 
 test('every entry that the program knows is built, and every one that is built is known', async () => {
-  const { programEntries } = (await import(pathToFileURL(inRepository('scripts/build.mjs')).href)) as {
+  const { programEntries } = (await import(pathToFileURL(inRepository('scripts/bundle.mjs')).href)) as {
     programEntries(): readonly { readonly in: string; readonly out: string }[];
   };
   const made = programEntries().map(({ out }) => out);
@@ -19,7 +19,7 @@ test('every entry that the program knows is built, and every one that is built i
 });
 
 test('every entry begins with the names of our files in stacks', async () => {
-  const { programEntries } = (await import(pathToFileURL(inRepository('scripts/build.mjs')).href)) as {
+  const { programEntries } = (await import(pathToFileURL(inRepository('scripts/bundle.mjs')).href)) as {
     programEntries(): readonly { readonly in: string }[];
   };
   for (const { in: file } of programEntries()) {

@@ -1,7 +1,7 @@
 // The load comes from the benchmark's generator: one in JavaScript would be overloaded before the service is.
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { importSources } from '../../../scripts/build.mjs';
+import { importSources } from '../../../scripts/bundle.mjs';
 
 export async function setup() {
   const root = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '..', '..', '..');

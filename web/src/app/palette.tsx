@@ -10,7 +10,7 @@ import { KeyIcon, LogIcon } from '../components/icons.tsx';
 import type { Icon } from '../components/icons.tsx';
 import { useLanguage, useText } from '../i18n/text.ts';
 import type { AppTexts } from './messages/en.ts';
-import { entriesFor } from './shell.tsx';
+import { entriesFor } from './navigation.ts';
 import styles from './shell.module.css';
 
 interface Destination {

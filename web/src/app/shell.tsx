@@ -17,31 +17,16 @@ import { formatMoney } from '../format/money.ts';
 import { languages } from '../i18n/language.ts';
 import type { Language } from '../i18n/language.ts';
 import { changeLanguage, useLanguage, useText } from '../i18n/text.ts';
-import type { NavigationEntry, NavigationGroup } from './area.ts';
+import type { NavigationEntry } from './area.ts';
 import { HelpDialog } from './help.tsx';
 import { useShortcuts } from './keyboard.ts';
 import type { AppTexts } from './messages/en.ts';
+import { entriesFor, groups } from './navigation.ts';
 import { Palette } from './palette.tsx';
 import { StepUpDialog } from './step-up-dialog.tsx';
 import { applyTheme, chosenTheme } from './theme.ts';
 import type { Theme } from './theme.ts';
 import styles from './shell.module.css';
-
-const groups: readonly (readonly [NavigationGroup, keyof AppTexts])[] = [
-  ['use', 'groupUse'],
-  ['money', 'groupMoney'],
-  ['account', 'groupAccount'],
-  ['operator', 'groupOperator'],
-];
-
-/** Entries that a person sees, in the order of their groups. */
-export function entriesFor({ may, isOperator }: Session): readonly NavigationEntry[] {
-  const order = groups.map(([group]) => group);
-  return areas
-    .flatMap(({ navigation }) => navigation)
-    .filter(({ group, roles }) => (group === 'operator' ? isOperator : roles === undefined || may(roles)))
-    .toSorted((a, b) => order.indexOf(a.group) - order.indexOf(b.group) || a.order - b.order);
-}
 
 /** Whether an area has this page. */
 const hasPage = (to: string): boolean =>

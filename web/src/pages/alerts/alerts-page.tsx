@@ -3,7 +3,7 @@ import { LinkButton } from '../../components/button.tsx';
 import { Page } from '../../components/page.tsx';
 import { useText } from '../../i18n/text.ts';
 import { Alerts } from './alerts.tsx';
-import { alertsRoute } from './area.tsx';
+import { alertsRoute } from './routes.ts';
 import { Endpoints } from './endpoints.tsx';
 import { SpendLimit } from './spend-limit.tsx';
 import type { AlertTexts } from './messages/en.ts';

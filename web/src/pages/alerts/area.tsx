@@ -1,24 +1,7 @@
-import { createRoute } from '@tanstack/react-router';
-
 import type { Area } from '../../app/area.ts';
-import { flag, searchOf } from '../../app/filters.ts';
 import { lazyPage } from '../../app/lazy-page.ts';
-import { shellRoute } from '../../app/roots.tsx';
 import { BellIcon } from '../../components/icons.tsx';
-
-export const alertsRoute = createRoute({
-  getParentRoute: () => shellRoute,
-  path: '/alerts',
-  /** `add`: the dialog for a new alert is open. */
-  validateSearch: searchOf({ add: flag }),
-  component: lazyPage('alerts', () => import('./alerts-page.tsx')),
-});
-
-export const endpointRoute = createRoute({
-  getParentRoute: () => shellRoute,
-  path: '/alerts/webhooks/$id',
-  component: lazyPage('alerts', () => import('./endpoint-page.tsx')),
-});
+import { alertsRoute, endpointRoute } from './routes.ts';
 
 export const area: Area = {
   name: 'alerts',
@@ -31,5 +14,8 @@ export const area: Area = {
       order: 20,
     },
   ],
-  routes: [alertsRoute, endpointRoute],
+  routes: [
+    alertsRoute.update({ component: lazyPage('alerts', () => import('./alerts-page.tsx')) }),
+    endpointRoute.update({ component: lazyPage('alerts', () => import('./endpoint-page.tsx')) }),
+  ],
 };

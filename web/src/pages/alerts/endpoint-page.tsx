@@ -14,7 +14,7 @@ import { Facts, Page, Panel } from '../../components/page.tsx';
 import { EmptyState, ErrorNote, Note, Skeleton } from '../../components/state.tsx';
 import { toast } from '../../components/toast.tsx';
 import { useText } from '../../i18n/text.ts';
-import { endpointRoute } from './area.tsx';
+import { endpointRoute } from './routes.ts';
 import { Deliveries } from './deliveries.tsx';
 import { EndpointState } from './endpoint-state.tsx';
 import { EventFields } from './event-fields.tsx';

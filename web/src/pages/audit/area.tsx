@@ -1,25 +1,8 @@
-import { createRoute } from '@tanstack/react-router';
-
 import { mayManage } from '../../api/session.ts';
 import type { Area } from '../../app/area.ts';
-import { oneOf, searchOf, text } from '../../app/filters.ts';
 import { lazyPage } from '../../app/lazy-page.ts';
-import { shellRoute } from '../../app/roots.tsx';
 import { LogIcon } from '../../components/icons.tsx';
-
-export const auditRoute = createRoute({
-  getParentRoute: () => shellRoute,
-  path: '/audit',
-  /** `entry`: the change whose details are open. */
-  validateSearch: searchOf({
-    actor: text,
-    action: text,
-    target: text,
-    since: oneOf(['today', '7d', '30d', '90d']),
-    entry: text,
-  }),
-  component: lazyPage('audit', () => import('./audit-page.tsx')),
-});
+import { auditRoute } from './routes.ts';
 
 export const area: Area = {
   name: 'audit',
@@ -33,5 +16,5 @@ export const area: Area = {
       roles: mayManage,
     },
   ],
-  routes: [auditRoute],
+  routes: [auditRoute.update({ component: lazyPage('audit', () => import('./audit-page.tsx')) })],
 };

@@ -4,9 +4,7 @@ import { useId } from 'react';
 import { useMembers } from '../../api/known.ts';
 import { mayManage, useSession } from '../../api/session.ts';
 import { useGet, useList } from '../../api/use-api.ts';
-import type { Row } from '../../api/use-api.ts';
 import { Badge } from '../../components/badge.tsx';
-import type { Tone } from '../../components/badge.tsx';
 import { Time } from '../../components/figures.tsx';
 import { controlClass, Field, Select } from '../../components/form.tsx';
 import { Page, Panel } from '../../components/page.tsx';
@@ -16,21 +14,13 @@ import type { Column } from '../../components/table.tsx';
 import { useNow } from '../../components/use-now.ts';
 import { startOfDay } from '../../format/date.ts';
 import { useText } from '../../i18n/text.ts';
-import { auditRoute } from './area.tsx';
-import { EntryDialog } from './entry-dialog.tsx';
+import { auditRoute } from './routes.ts';
+import { Actor, EntryDialog, outcomes } from './entry-dialog.tsx';
+import type { Entry } from './entry-dialog.tsx';
 import type { AuditTexts } from './messages/en.ts';
 import styles from './audit.module.css';
 
-export type Entry = Row<'/v1/audit_logs'>;
-
 const periods = { today: 0, '7d': 6, '30d': 29, '90d': 89 } as const;
-export const outcomes: Readonly<Record<Entry['outcome'], readonly [keyof AuditTexts, Tone]>> = {
-  done: ['done', 'good'],
-  refused: ['refused', 'warn'],
-  failed: ['failed', 'bad'],
-  begun: ['begun', 'plain'],
-};
-
 export default function AuditPage() {
   const t = useText<AuditTexts>('audit');
   const { account, may } = useSession();
@@ -111,14 +101,6 @@ function Subject({ id }: { readonly id: string }) {
   ) : (
     <bdi className={styles['who']}>{person.name}</bdi>
   );
-}
-
-/** Somebody by the name that they had then. */
-export function Actor({ of: { kind, name, id } }: { readonly of: Entry['actor'] }) {
-  const t = useText<AuditTexts>('audit');
-  if (name !== null) return <bdi className={styles['who']}>{name}</bdi>;
-  if (id !== null) return <code className={styles['id']}>{id}</code>;
-  return t(kind === 'cli' ? 'operator' : kind === 'user' ? 'stranger' : kind === 'key' ? 'otherKey' : 'service');
 }
 
 function Filters({ actions }: { readonly actions: readonly string[] }) {

@@ -1,17 +1,26 @@
 import { Link } from '@tanstack/react-router';
 
+import type { Row } from '../../api/use-api.ts';
 import { Badge } from '../../components/badge.tsx';
+import type { Tone } from '../../components/badge.tsx';
 import { classes } from '../../components/classes.ts';
 import { CodeBlock, Id } from '../../components/code.tsx';
 import { Dialog } from '../../components/dialog.tsx';
 import { Time } from '../../components/figures.tsx';
 import { Facts } from '../../components/page.tsx';
 import { useText } from '../../i18n/text.ts';
-import { Actor, outcomes } from './audit-page.tsx';
-import type { Entry } from './audit-page.tsx';
 import { changesOf, pageOf } from './changes.ts';
 import type { AuditTexts } from './messages/en.ts';
 import styles from './audit.module.css';
+
+export type Entry = Row<'/v1/audit_logs'>;
+
+export const outcomes: Readonly<Record<Entry['outcome'], readonly [keyof AuditTexts, Tone]>> = {
+  done: ['done', 'good'],
+  refused: ['refused', 'warn'],
+  failed: ['failed', 'bad'],
+  begun: ['begun', 'plain'],
+};
 
 /** One change: who, what, before and after. */
 export function EntryDialog({ of: entry, onClose }: { readonly of: Entry; readonly onClose: () => void }) {
@@ -97,4 +106,12 @@ function Changes({ of: { before, after } }: { readonly of: Entry }) {
       </table>
     </div>
   );
+}
+
+/** Somebody by the name that they had then. */
+export function Actor({ of: { kind, name, id } }: { readonly of: Entry['actor'] }) {
+  const t = useText<AuditTexts>('audit');
+  if (name !== null) return <bdi className={styles['who']}>{name}</bdi>;
+  if (id !== null) return <code className={styles['id']}>{id}</code>;
+  return t(kind === 'cli' ? 'operator' : kind === 'user' ? 'stranger' : kind === 'key' ? 'otherKey' : 'service');
 }

@@ -11,7 +11,7 @@ import { Tabs } from '../../components/tabs.tsx';
 import { formatMoney } from '../../format/money.ts';
 import { useText } from '../../i18n/text.ts';
 import { AddCreditDialog } from './add-credit.tsx';
-import { billingRoute } from './area.tsx';
+import { billingRoute } from './routes.ts';
 import { AutoTopup } from './auto-topup.tsx';
 import { CheckoutReturn } from './checkout-return.tsx';
 import { Invoices } from './invoices.tsx';

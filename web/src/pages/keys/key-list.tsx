@@ -12,7 +12,7 @@ import { EmptyState } from '../../components/state.tsx';
 import { DataTable } from '../../components/table.tsx';
 import type { Column } from '../../components/table.tsx';
 import { useText } from '../../i18n/text.ts';
-import { keysRoute } from './area.tsx';
+import { keysRoute } from './routes.ts';
 import { CreateKeyDialog } from './create-key.tsx';
 import { SpentBar } from './spent.tsx';
 import type { KeyTexts } from './messages/en.ts';

@@ -16,7 +16,7 @@ import { Facts, Page, Panel, Tiles } from '../../components/page.tsx';
 import { EmptyState, ErrorNote, Note, Skeleton } from '../../components/state.tsx';
 import { toast } from '../../components/toast.tsx';
 import { useText } from '../../i18n/text.ts';
-import { keyRoute } from './area.tsx';
+import { keyRoute } from './routes.ts';
 import { KeyFields, settingsIn } from './key-fields.tsx';
 import { NewSecretDialog } from './new-secret.tsx';
 import { SpentBar } from './spent.tsx';

@@ -13,7 +13,7 @@ import { DataTable, wholeList } from '../../components/table.tsx';
 import type { Column } from '../../components/table.tsx';
 import { useText } from '../../i18n/text.ts';
 import type { Text } from '../../i18n/text.ts';
-import { modelsRoute } from './area.tsx';
+import { modelsRoute } from './routes.ts';
 import { isConversational, microcentsOf } from './model.ts';
 import type { Feature, Model } from './model.ts';
 import type { ModelTexts } from './messages/en.ts';

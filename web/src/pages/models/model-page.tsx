@@ -16,7 +16,7 @@ import { EmptyState, Loaded } from '../../components/state.tsx';
 import { DataTable, wholeList } from '../../components/table.tsx';
 import { formatMoney } from '../../format/money.ts';
 import { useText } from '../../i18n/text.ts';
-import { modelRoute } from './area.tsx';
+import { modelRoute } from './routes.ts';
 import { State } from './model-list.tsx';
 import { isConversational, microcentsOf } from './model.ts';
 import type { Feature, Model } from './model.ts';

@@ -11,7 +11,7 @@ import { EmptyState } from '../../components/state.tsx';
 import { DataTable } from '../../components/table.tsx';
 import type { Column } from '../../components/table.tsx';
 import { useText } from '../../i18n/text.ts';
-import { accountsRoute } from './area.tsx';
+import { accountsRoute } from './routes.ts';
 import { CreateAccountDialog } from './create-account.tsx';
 import { ReleaseDialog } from './release.tsx';
 import { AccountState } from './account-state.tsx';

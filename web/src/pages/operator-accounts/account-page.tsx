@@ -16,7 +16,7 @@ import { formatCents, formatMoney } from '../../format/money.ts';
 import { useText } from '../../i18n/text.ts';
 import type { Account } from './account.ts';
 import { AccountState } from './account-state.tsx';
-import { accountRoute } from './area.tsx';
+import { accountRoute } from './routes.ts';
 import { CreditDialog } from './credit.tsx';
 import type { CreditType } from './credit.tsx';
 import { DeleteDialog } from './delete-account.tsx';

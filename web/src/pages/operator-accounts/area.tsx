@@ -1,30 +1,7 @@
-import { createRoute } from '@tanstack/react-router';
-
 import type { Area } from '../../app/area.ts';
-import { flag, oneOf, searchOf, text } from '../../app/filters.ts';
 import { lazyPage } from '../../app/lazy-page.ts';
-import { shellRoute } from '../../app/roots.tsx';
 import { BuildingIcon } from '../../components/icons.tsx';
-
-export const accountsRoute = createRoute({
-  getParentRoute: () => shellRoute,
-  path: '/operator/accounts',
-  /** `open`: one of the dialogs of the page. */
-  validateSearch: searchOf({
-    search: text,
-    status: oneOf(['active', 'suspended']),
-    deleted: flag,
-    open: oneOf(['create', 'release']),
-  }),
-  component: lazyPage('operator-accounts', () => import('./account-list.tsx')),
-});
-
-export const accountRoute = createRoute({
-  getParentRoute: () => shellRoute,
-  path: '/operator/accounts/$id',
-  validateSearch: searchOf({ view: oneOf(['people', 'suspensions']) }),
-  component: lazyPage('operator-accounts', () => import('./account-page.tsx')),
-});
+import { accountRoute, accountsRoute } from './routes.ts';
 
 export const area: Area = {
   name: 'operator-accounts',
@@ -37,5 +14,8 @@ export const area: Area = {
       order: 10,
     },
   ],
-  routes: [accountsRoute, accountRoute],
+  routes: [
+    accountsRoute.update({ component: lazyPage('operator-accounts', () => import('./account-list.tsx')) }),
+    accountRoute.update({ component: lazyPage('operator-accounts', () => import('./account-page.tsx')) }),
+  ],
 };

@@ -2,7 +2,7 @@ import { useSend } from '../../api/use-api.ts';
 import { FormDialog } from '../../components/dialog.tsx';
 import { TextField } from '../../components/form.tsx';
 import { useText } from '../../i18n/text.ts';
-import { accountsRoute } from './area.tsx';
+import { accountsRoute } from './routes.ts';
 import type { OperatorAccountTexts } from './messages/en.ts';
 
 export function CreateAccountDialog({ onClose }: { readonly onClose: () => void }) {

@@ -1,18 +1,7 @@
-import { createRoute } from '@tanstack/react-router';
-
 import type { Area } from '../../app/area.ts';
-import { searchOf, text } from '../../app/filters.ts';
 import { lazyPage } from '../../app/lazy-page.ts';
-import { shellRoute } from '../../app/roots.tsx';
 import { TagIcon } from '../../components/icons.tsx';
-
-export const catalogueRoute = createRoute({
-  getParentRoute: () => shellRoute,
-  path: '/operator/catalogue',
-  /** `model`: the one that is shown; `account`: whose prices. */
-  validateSearch: searchOf({ model: text, account: text }),
-  component: lazyPage('operator-catalogue', () => import('./catalogue-page.tsx')),
-});
+import { catalogueRoute } from './routes.ts';
 
 export const area: Area = {
   name: 'operator-catalogue',
@@ -25,5 +14,5 @@ export const area: Area = {
       order: 20,
     },
   ],
-  routes: [catalogueRoute],
+  routes: [catalogueRoute.update({ component: lazyPage('operator-catalogue', () => import('./catalogue-page.tsx')) })],
 };

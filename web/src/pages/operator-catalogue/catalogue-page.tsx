@@ -1,4 +1,4 @@
-import { catalogueRoute } from './area.tsx';
+import { catalogueRoute } from './routes.ts';
 import { AccountPrices } from './account-prices.tsx';
 import { ModelDetail } from './model-detail.tsx';
 import { ModelList } from './model-list.tsx';

@@ -1,26 +1,7 @@
-import { createRoute } from '@tanstack/react-router';
-
 import type { Area } from '../../app/area.ts';
-import { oneOf, searchOf, text } from '../../app/filters.ts';
 import { lazyPage } from '../../app/lazy-page.ts';
-import { shellRoute } from '../../app/roots.tsx';
 import { LogIcon, MailIcon } from '../../components/icons.tsx';
-
-export const outboxRoute = createRoute({
-  getParentRoute: () => shellRoute,
-  path: '/operator/outbox',
-  /** `mail`: the one that is read. */
-  validateSearch: searchOf({ state: oneOf(['waiting', 'sent', 'failed']), mail: text }),
-  component: lazyPage('operator-log', () => import('./outbox-page.tsx')),
-});
-
-export const auditRoute = createRoute({
-  getParentRoute: () => shellRoute,
-  path: '/operator/audit',
-  /** `entry`: the change whose details are open. */
-  validateSearch: searchOf({ account: text, action: text, target: text, entry: text }),
-  component: lazyPage('operator-log', () => import('./audit-page.tsx')),
-});
+import { auditRoute, outboxRoute } from './routes.ts';
 
 export const area: Area = {
   name: 'operator-log',
@@ -40,5 +21,8 @@ export const area: Area = {
       order: 50,
     },
   ],
-  routes: [outboxRoute, auditRoute],
+  routes: [
+    outboxRoute.update({ component: lazyPage('operator-log', () => import('./outbox-page.tsx')) }),
+    auditRoute.update({ component: lazyPage('operator-log', () => import('./audit-page.tsx')) }),
+  ],
 };

@@ -13,7 +13,7 @@ import { EmptyState, Loaded, Note } from '../../components/state.tsx';
 import { DataTable } from '../../components/table.tsx';
 import type { Column } from '../../components/table.tsx';
 import { useText } from '../../i18n/text.ts';
-import { outboxRoute } from './area.tsx';
+import { outboxRoute } from './routes.ts';
 import type { OperatorLogTexts } from './messages/en.ts';
 import styles from './operator-log.module.css';
 

@@ -1,3 +1,4 @@
+import type { Got } from '../../api/use-api.ts';
 import { Badge } from '../../components/badge.tsx';
 import { Time } from '../../components/figures.tsx';
 import { Panel } from '../../components/page.tsx';
@@ -5,9 +6,8 @@ import { DataTable, wholeList } from '../../components/table.tsx';
 import type { Column } from '../../components/table.tsx';
 import { useText } from '../../i18n/text.ts';
 import type { OperatorSystemTexts } from './messages/en.ts';
-import type { System } from './system-page.tsx';
 
-type Job = System['jobs'][number];
+type Job = Got<'/v1/admin/system'>['jobs'][number];
 
 /** Work beside the requests: mail, alerts, sums of usage. */
 export function Jobs({ of: jobs }: { readonly of: readonly Job[] }) {

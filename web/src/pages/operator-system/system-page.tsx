@@ -22,7 +22,7 @@ import { Sources } from './sources.tsx';
 
 const providers = { demo: 'demo', stripe: 'stripe' } as const;
 
-export type System = Got<'/v1/admin/system'>;
+type System = Got<'/v1/admin/system'>;
 
 const refreshMs = 3000;
 /** So many refreshes that did not come. */

@@ -1,18 +1,7 @@
-import { createRoute } from '@tanstack/react-router';
-
 import type { Area } from '../../app/area.ts';
-import { searchOf } from '../../app/filters.ts';
 import { lazyPage } from '../../app/lazy-page.ts';
-import { shellRoute } from '../../app/roots.tsx';
 import { ChatIcon } from '../../components/icons.tsx';
-import { playgroundSearch } from './search.ts';
-
-export const playgroundRoute = createRoute({
-  getParentRoute: () => shellRoute,
-  path: '/playground',
-  validateSearch: searchOf(playgroundSearch),
-  component: lazyPage('playground', () => import('./playground-page.tsx')),
-});
+import { playgroundRoute } from './routes.ts';
 
 export const area: Area = {
   name: 'playground',
@@ -25,5 +14,5 @@ export const area: Area = {
       order: 30,
     },
   ],
-  routes: [playgroundRoute],
+  routes: [playgroundRoute.update({ component: lazyPage('playground', () => import('./playground-page.tsx')) })],
 };

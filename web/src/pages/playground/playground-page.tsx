@@ -10,7 +10,7 @@ import { Page } from '../../components/page.tsx';
 import { EmptyState, Loaded } from '../../components/state.tsx';
 import { useText } from '../../i18n/text.ts';
 import type { AnswerActions } from './answer.tsx';
-import { playgroundRoute } from './area.tsx';
+import { playgroundRoute } from './routes.ts';
 import { CodeDialog } from './code-dialog.tsx';
 import { Column } from './column.tsx';
 import { Composer } from './composer.tsx';

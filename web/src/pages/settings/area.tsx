@@ -1,17 +1,7 @@
-import { createRoute } from '@tanstack/react-router';
-
 import type { Area } from '../../app/area.ts';
-import { oneOf, searchOf } from '../../app/filters.ts';
 import { lazyPage } from '../../app/lazy-page.ts';
-import { shellRoute } from '../../app/roots.tsx';
 import { SettingsIcon } from '../../components/icons.tsx';
-
-export const settingsRoute = createRoute({
-  getParentRoute: () => shellRoute,
-  path: '/settings',
-  validateSearch: searchOf({ view: oneOf(['security', 'account', 'data']) }),
-  component: lazyPage('settings', () => import('./settings-page.tsx')),
-});
+import { settingsRoute } from './routes.ts';
 
 export const area: Area = {
   name: 'settings',
@@ -24,5 +14,5 @@ export const area: Area = {
       order: 40,
     },
   ],
-  routes: [settingsRoute],
+  routes: [settingsRoute.update({ component: lazyPage('settings', () => import('./settings-page.tsx')) })],
 };

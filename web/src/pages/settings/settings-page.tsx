@@ -3,7 +3,7 @@ import { Page } from '../../components/page.tsx';
 import { Tabs } from '../../components/tabs.tsx';
 import { useText } from '../../i18n/text.ts';
 import { AccountSettings } from './account.tsx';
-import { settingsRoute } from './area.tsx';
+import { settingsRoute } from './routes.ts';
 import { DataSettings } from './data.tsx';
 import { PersonSettings } from './person.tsx';
 import { SecuritySettings } from './security.tsx';

@@ -1,20 +1,13 @@
 import { createRoute } from '@tanstack/react-router';
 
 import type { Area } from '../../app/area.ts';
-import { oneOf, searchOf, text } from '../../app/filters.ts';
 import { lazyPage } from '../../app/lazy-page.ts';
 import { openRoute } from '../../app/roots.tsx';
+import { signInRoute } from './routes.ts';
 
 const getParentRoute = () => openRoute;
 const page = (load: Parameters<typeof lazyPage>[1]) => lazyPage('sign-in', load);
 
-export const signInRoute = createRoute({
-  getParentRoute,
-  path: '/sign-in',
-  /** `next` is followed only when it is a page of this host (`ownPath`). */
-  validateSearch: searchOf({ next: text, sign_in: oneOf(['failed']) }),
-  component: page(() => import('./sign-in.tsx')),
-});
 /** The owner's link that a first start prints. */
 const welcomeRoute = createRoute({
   getParentRoute,
@@ -52,5 +45,13 @@ export const area: Area = {
   name: 'sign-in',
   navigation: [],
   routes: [],
-  openRoutes: [signInRoute, welcomeRoute, signUpRoute, forgotRoute, resetRoute, verifyRoute, invitationRoute],
+  openRoutes: [
+    signInRoute.update({ component: page(() => import('./sign-in.tsx')) }),
+    welcomeRoute,
+    signUpRoute,
+    forgotRoute,
+    resetRoute,
+    verifyRoute,
+    invitationRoute,
+  ],
 };

@@ -9,7 +9,7 @@ import { Button } from '../../components/button.tsx';
 import { Form, TextField } from '../../components/form.tsx';
 import { Note } from '../../components/state.tsx';
 import { useText } from '../../i18n/text.ts';
-import { signInRoute } from './area.tsx';
+import { signInRoute } from './routes.ts';
 import { OpenPage } from './open-page.tsx';
 import { useWork } from './use-work.ts';
 import type { SignInTexts } from './messages/en.ts';

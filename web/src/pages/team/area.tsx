@@ -1,18 +1,7 @@
-import { createRoute } from '@tanstack/react-router';
-
 import type { Area } from '../../app/area.ts';
-import { flag, searchOf } from '../../app/filters.ts';
 import { lazyPage } from '../../app/lazy-page.ts';
-import { shellRoute } from '../../app/roots.tsx';
 import { PeopleIcon } from '../../components/icons.tsx';
-
-export const teamRoute = createRoute({
-  getParentRoute: () => shellRoute,
-  path: '/team',
-  /** `invite`: the dialog for an invitation is open. */
-  validateSearch: searchOf({ invite: flag }),
-  component: lazyPage('team', () => import('./team-page.tsx')),
-});
+import { teamRoute } from './routes.ts';
 
 export const area: Area = {
   name: 'team',
@@ -25,5 +14,5 @@ export const area: Area = {
       order: 10,
     },
   ],
-  routes: [teamRoute],
+  routes: [teamRoute.update({ component: lazyPage('team', () => import('./team-page.tsx')) })],
 };

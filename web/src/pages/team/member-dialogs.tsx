@@ -3,15 +3,17 @@ import { useQueryClient } from '@tanstack/react-query';
 import type { Role } from '../../app/area.ts';
 import { meQuery } from '../../api/session.ts';
 import { useGet, useSend } from '../../api/use-api.ts';
+import type { Row } from '../../api/use-api.ts';
 import { ConfirmDialog, FormDialog } from '../../components/dialog.tsx';
 import { LimitFields, limitIn } from '../../components/limit.tsx';
 import { Loaded } from '../../components/state.tsx';
 import { toast } from '../../components/toast.tsx';
 import { useText } from '../../i18n/text.ts';
 import { RoleField } from './role-field.tsx';
-import type { Member } from './team-page.tsx';
 import type { TeamTexts } from './messages/en.ts';
 import styles from './team.module.css';
+
+export type Member = Row<'/v1/members'>;
 
 interface RoleDialogProps {
   readonly of: Member;

@@ -3,7 +3,6 @@ import { useState } from 'react';
 
 import { mayManage, mayPay, useSession } from '../../api/session.ts';
 import { useGet, useList } from '../../api/use-api.ts';
-import type { Row } from '../../api/use-api.ts';
 import { Badge } from '../../components/badge.tsx';
 import { IconButton, LinkButton } from '../../components/button.tsx';
 import { Money, Time } from '../../components/figures.tsx';
@@ -17,18 +16,17 @@ import type { Column } from '../../components/table.tsx';
 import { useNow } from '../../components/use-now.ts';
 import { startOfMonth } from '../../format/date.ts';
 import { useText } from '../../i18n/text.ts';
-import { teamRoute } from './area.tsx';
+import { teamRoute } from './routes.ts';
 import { InviteDialog } from './invite.tsx';
 import { Invitations } from './invitations.tsx';
 import { BudgetDialog, RemoveDialog, RoleDialog } from './member-dialogs.tsx';
+import type { Member } from './member-dialogs.tsx';
 import { RoleTable } from './role-table.tsx';
 import { roleNames } from './role-texts.ts';
 import { isAtMost } from './roles.ts';
 import { spentByPerson } from './spent.ts';
 import type { TeamTexts } from './messages/en.ts';
 import styles from './team.module.css';
-
-export type Member = Row<'/v1/members'>;
 
 export default function TeamPage() {
   const t = useText<TeamTexts>('team');

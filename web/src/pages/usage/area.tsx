@@ -1,32 +1,7 @@
-import { createRoute } from '@tanstack/react-router';
-
 import type { Area } from '../../app/area.ts';
-import { searchOf } from '../../app/filters.ts';
 import { lazyPage } from '../../app/lazy-page.ts';
-import { shellRoute } from '../../app/roots.tsx';
 import { ChartIcon, ListIcon } from '../../components/icons.tsx';
-import { requestFilters, usageFilters } from './filter.ts';
-
-export const requestsRoute = createRoute({
-  getParentRoute: () => shellRoute,
-  path: '/requests',
-  validateSearch: searchOf(requestFilters),
-  component: lazyPage('usage', () => import('./requests-page.tsx')),
-});
-
-/** By any id that a request has; several may share one. */
-export const requestRoute = createRoute({
-  getParentRoute: () => shellRoute,
-  path: '/requests/$id',
-  component: lazyPage('usage', () => import('./request-page.tsx')),
-});
-
-export const usageRoute = createRoute({
-  getParentRoute: () => shellRoute,
-  path: '/usage',
-  validateSearch: searchOf(usageFilters),
-  component: lazyPage('usage', () => import('./usage-page.tsx')),
-});
+import { requestRoute, requestsRoute, usageRoute } from './routes.ts';
 
 export const area: Area = {
   name: 'usage',
@@ -46,5 +21,9 @@ export const area: Area = {
       order: 60,
     },
   ],
-  routes: [requestsRoute, requestRoute, usageRoute],
+  routes: [
+    requestsRoute.update({ component: lazyPage('usage', () => import('./requests-page.tsx')) }),
+    requestRoute.update({ component: lazyPage('usage', () => import('./request-page.tsx')) }),
+    usageRoute.update({ component: lazyPage('usage', () => import('./usage-page.tsx')) }),
+  ],
 };

@@ -14,7 +14,7 @@ import { EmptyState, ErrorNote, Note, Skeleton } from '../../components/state.ts
 import { DataTable, wholeList } from '../../components/table.tsx';
 import { formatMilliseconds, formatNumber } from '../../format/number.ts';
 import { useText } from '../../i18n/text.ts';
-import { requestRoute } from './area.tsx';
+import { requestRoute } from './routes.ts';
 import { Attempts } from './attempts.tsx';
 import { Arithmetic, LedgerRows } from './arithmetic.tsx';
 import { modelsOf } from './receipt.ts';

@@ -16,7 +16,7 @@ import type { Column } from '../../components/table.tsx';
 import { useNow } from '../../components/use-now.ts';
 import { formatMilliseconds } from '../../format/number.ts';
 import { useText } from '../../i18n/text.ts';
-import { requestsRoute } from './area.tsx';
+import { requestsRoute } from './routes.ts';
 import { DetailsSince } from './details-since.tsx';
 import { isNarrow, reportQuery, requestQuery } from './filter.ts';
 import type { RequestFilter, Span } from './filter.ts';

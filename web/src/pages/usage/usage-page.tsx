@@ -16,7 +16,7 @@ import { topSeries } from '../../components/series.ts';
 import { formatMoney } from '../../format/money.ts';
 import { formatNumber } from '../../format/number.ts';
 import { useText } from '../../i18n/text.ts';
-import { usageRoute } from './area.tsx';
+import { usageRoute } from './routes.ts';
 import { DetailsSince } from './details-since.tsx';
 import { bucketLabel, bucketsMax, isNarrow, reportQuery, widthOf } from './filter.ts';
 import type { RequestFilter, Span, UsageFilter } from './filter.ts';

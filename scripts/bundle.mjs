@@ -1,0 +1,340 @@
+// Bundles the TypeScript with esbuild (docs/decisions/023-bundled-program.md). Types are not checked here: `npm run check`.
+//
+// The program is dist/*.js: one entry for the command, one for each thread, child and worker, and the chunks that they share.
+// Nothing is compared with an earlier build: bundling takes about as long as finding out whether it is needed.
+import fs from 'node:fs';
+import path from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { buildLlamaLibrary, hasLlamaLibrary, nativeSources } from './native.mjs';
+import { platforms } from './package/platforms.mjs';
+import { fail, root, say, setup } from './setup.mjs';
+import { installAgain, slim } from './slim.mjs';
+
+export const dist = path.join(root, 'dist');
+
+/** They have native parts, which they look for beside themselves. */
+const external = ['@node-llama-cpp/*', '@photostructure/sqlite'];
+
+/**
+ * Large, and loaded only by what needs them. Where everything is installed, tests and scripts load them from there: reading them
+ * for every build takes four times as long as all the rest. The suite `start` tries the program with them in it.
+ */
+const large = [
+  '@aws-sdk/*',
+  '@better-auth/*',
+  'better-auth',
+  'nodemailer',
+  'pdfkit',
+  'pg',
+  'smtp-server',
+  'stripe',
+  'unpdf',
+];
+
+/** CommonJS inside a bundle asks for Node's own modules with `require`. */
+const requireForLibraries =
+  "import { createRequire as __createRequire } from 'node:module'; const require = __createRequire(import.meta.url);";
+
+const shared = {
+  absWorkingDir: root,
+  bundle: true,
+  splitting: true,
+  format: 'esm',
+  platform: 'node',
+  target: 'node20.19',
+  // ECMAScript modules where a package has both: nothing of CommonJS is left out, and its exports have no names in a bundle.
+  mainFields: ['module', 'main'],
+  chunkNames: 'chunk-[hash]',
+  sourcemap: 'linked',
+  // Stacks name our files and lines; the text of the lines is in the repository.
+  sourcesContent: false,
+  banner: { js: requireForLibraries },
+  external,
+  logLevel: 'silent',
+  metafile: true,
+};
+
+/** Processes of their own: they load what they need when they need it, and share it. */
+const processes = /^(main|serve-worker|.*-child)\.ts$/;
+
+/**
+ * What runs by itself, by the names of the files: `src/inference/engines/llama/llama-child.ts` is the entry `llama-child`. A thread
+ * needs all of its code at once, so it is one file: finding a file and loading it takes Node longer than what most of them do (the
+ * two threads of the store, with what they share in 23 and 14 files: 95 and 74 ms of processor a start; as one file: 78 and 56).
+ */
+function programParts() {
+  const files = filesBelow(path.join(root, 'src')).filter((file) => /-(child|thread|worker)\.ts$/.test(file));
+  const entries = [path.join(root, 'src', 'main.ts'), ...files];
+  const isProcess = (file) => processes.test(path.basename(file));
+  const named = (chosen) => chosen.map((file) => ({ in: file, out: path.basename(file, '.ts') }));
+  return [
+    { entryPoints: named(entries.filter(isProcess)) },
+    { entryPoints: named(entries.filter((file) => !isProcess(file))), splitting: false },
+  ];
+}
+
+/** All of them. */
+export const programEntries = () => programParts().flatMap(({ entryPoints }) => entryPoints);
+
+/** The parts of the program with these options; resolves with what was read and written. */
+async function bundleProgram(options) {
+  const results = [];
+  // One after the other: the first that misses a package brings back all of them (`bundle`).
+  for (const part of programParts()) results.push(await bundle({ ...part, ...options }));
+  return {
+    inputs: results.flatMap(({ inputs }) => Object.keys(inputs)),
+    outputs: results.flatMap(({ outputs }) => Object.keys(outputs)),
+  };
+}
+
+/** The program, into `dist`; the files of an earlier build that are none of this one's go. */
+export async function buildProgram() {
+  const startedAt = Date.now();
+  const result = await bundleProgram({ outdir: dist, plugins: [standardFonts, engineLibrary(aboveBundle)] });
+  buildLlamaLibrary(dist);
+  const outputs = new Set(result.outputs.map((file) => path.basename(file)));
+  for (const name of fs.readdirSync(dist))
+    if (/\.js(\.map)?$/.test(name) && !outputs.has(name)) fs.rmSync(path.join(dist, name));
+  say(`build    ${outputs.size} files in ${((Date.now() - startedAt) / 1000).toFixed(1)} s`);
+  return result;
+}
+
+/** The program of the npm package, without maps: the sources that they lead to are not there. */
+export const buildPackagedProgram = (folder) =>
+  bundleProgram({
+    outdir: folder,
+    sourcemap: false,
+    legalComments: 'none',
+    plugins: [standardFonts, platformPackages, engineLibrary(aboveBundle, engineFolder)],
+  });
+
+/**
+ * The program for tests, without the large libraries. Resolves with the files that it was made of; with undefined where its own
+ * library could not be compiled, as another time it could be.
+ */
+export async function buildTestedProgram(folder) {
+  const { inputs } = await bundleProgram({
+    outdir: folder,
+    external: [...external, ...large],
+    plugins: [engineLibrary()],
+  });
+  return buildLlamaLibrary(folder) || !hasLlamaLibrary ? [...filesRead(inputs), ...nativeSources()] : undefined;
+}
+
+/** Of the inputs that esbuild names, those that are files: others are made by the plugins above. */
+export const filesRead = (inputs) =>
+  inputs.filter((name) => !/^[\w-]+:/.test(name)).map((name) => path.join(root, name));
+
+/**
+ * Files that are not the program itself: tests, benchmarks, and what scripts need of the sources. `files` are paths below the
+ * repository, and without their ending below `folder`. Threads and children that they start are those of `program`.
+ */
+export function buildFiles({ files, folder, program, plugins = [] }) {
+  return bundle({
+    entryPoints: files.map((file) => ({ in: path.join(root, file), out: file.replace(/\.ts$/, '') })),
+    outdir: folder,
+    external: [...external, ...large],
+    plugins: [
+      entriesOf(program),
+      outside(['axe-core', 'esbuild', 'playwright-core', 'typescript']),
+      engineLibrary(),
+      ...plugins,
+    ],
+  });
+}
+
+/** Modules of the sources for a script, which cannot import TypeScript itself. */
+export async function importSources(...files) {
+  fs.mkdirSync(dist, { recursive: true });
+  const folder = fs.mkdtempSync(path.join(dist, 'script-'));
+  try {
+    await buildFiles({ files, folder, program: dist });
+    return await Promise.all(
+      files.map((file) => import(pathToFileURL(path.join(folder, file.replace(/\.ts$/, '.js'))).href)),
+    );
+  } finally {
+    fs.rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+/** The program after every change of a source, until the function that it resolves with is called. `onBuilt` takes the seconds. */
+export async function watchProgram(onBuilt) {
+  const { context } = await import('esbuild');
+  let startedAt = 0;
+  const reported = {
+    name: 'summary',
+    setup(build) {
+      build.onStart(() => void (startedAt = Date.now()));
+      build.onEnd(async ({ errors }) => {
+        if (errors.length === 0) onBuilt(((Date.now() - startedAt) / 1000).toFixed(1));
+        else await report(errors);
+      });
+    },
+  };
+  const options = {
+    // In one part: each change is one build.
+    entryPoints: programEntries(),
+    outdir: dist,
+    external: [...external, ...large],
+    plugins: [undiciParts, reported, engineLibrary()],
+  };
+  buildLlamaLibrary(dist);
+  const watching = await context({ ...shared, ...options });
+  await watching.watch();
+  return () => watching.dispose();
+}
+
+/** Leaves the process with code 1 when the sources cannot be bundled, and says where they are wrong. */
+async function bundle(options) {
+  const { build } = await import('esbuild');
+  try {
+    const { metafile } = await build({ ...shared, ...options, plugins: [undiciParts, ...options.plugins] });
+    return metafile;
+  } catch (error) {
+    if (error.errors === undefined) throw error;
+    // What a slim installation has left out is needed after all: the sources have changed.
+    if (error.errors.some(({ text }) => text.startsWith('Could not resolve')) && installAgain()) return bundle(options);
+    await report(error.errors);
+    return fail('The sources could not be bundled; see above.');
+  }
+}
+
+async function report(errors) {
+  const { formatMessages } = await import('esbuild');
+  const color = process.stderr.isTTY;
+  for (const text of await formatMessages(errors, { kind: 'error', color })) say(text.trimEnd());
+}
+
+/** What a test starts in a thread or a process is the real thing. */
+const entriesOf = (program) => ({
+  name: 'entries',
+  setup(build) {
+    const folder = JSON.stringify(`${pathToFileURL(program).href}/`);
+    build.onLoad({ filter: /[\\/]src[\\/]platform[\\/]entries\.ts$/ }, () => ({
+      contents: `export const entryUrl = (name) => new URL(name + '.js', ${folder});
+        export const llamaLibraryUrl = () => new URL('llama-library-' + process.platform + '-' + process.arch + '.node', ${folder});
+        export const consoleUrl = () => new URL('console/', ${folder});
+        export const docsUrl = () => new URL('docs/', ${folder});`,
+    }));
+  },
+});
+
+const engineModules = 'node_modules/node-llama-cpp';
+
+/** In the npm package: what of node-llama-cpp is read as a file. */
+export const engineFolder = 'engine';
+
+/** The program may be moved together with what is installed; tests and scripts are built where they run. */
+const aboveBundle = "new URL('../', import.meta.url)";
+
+/**
+ * node-llama-cpp finds its binaries from where its own files lie, so each of them gets that place below the repository. It
+ * tries a binary in another process first, which is half a second of every start; that is left out, since the engine's process may
+ * crash: its owner says why, and starts it again. What the package downloads and clones with is never used here.
+ */
+const engineLibrary = (above = JSON.stringify(`${pathToFileURL(root).href}/`), folder = engineModules) => ({
+  name: 'engine-library',
+  setup(build) {
+    build.onLoad({ filter: /[\\/]node-llama-cpp[\\/]dist[\\/].*\.js$/ }, ({ path: file }) => {
+      if (path.basename(file) === 'testBindingBinary.js')
+        return { contents: 'export const testBindingBinary = async () => true;' };
+      const text = fs.readFileSync(file, 'utf8');
+      if (!text.includes('import.meta.url')) return undefined;
+      const within = path.relative(path.join(root, engineModules), file).replaceAll(path.sep, '/');
+      const here = `new URL(${JSON.stringify(`${folder}/${within}`)}, ${above}).href`;
+      return { contents: text.replaceAll('import.meta.url', here) };
+    });
+    build.onResolve({ filter: /^(ipull|simple-git)$/ }, ({ path: name }) => ({ path: name, namespace: 'unused' }));
+    build.onLoad({ filter: /.*/, namespace: 'unused' }, () => ({ contents: 'module.exports = {};' }));
+  },
+});
+
+/** In the npm package the native parts are not those of the libraries, but those of one package for each platform. */
+const platformPackages = {
+  name: 'platform-packages',
+  setup(build) {
+    const packageOf = new Map(platforms.map(({ name, engine }) => [engine, name]));
+    build.onResolve({ filter: /^@node-llama-cpp\// }, ({ path: name }) => ({
+      path: packageOf.get(name) ?? name,
+      external: true,
+    }));
+    const sqlite = path.join(root, 'node_modules', '@photostructure', 'sqlite', 'dist', 'index.mjs');
+    build.onResolve({ filter: /^@photostructure\/sqlite$/ }, () => ({ path: sqlite }));
+    build.onLoad({ filter: /[\\/]sqlite[\\/]dist[\\/]index\.mjs$/ }, ({ path: file }) => {
+      const text = fs.readFileSync(file, 'utf8');
+      const beside = 'join(_dirname(), "..")';
+      if (!text.includes(beside)) throw new Error(`${file} looks for its binary in another way than it did`);
+      const here = 'require(`@tokenhouse/${process.platform}-${process.arch}`).sqliteFolder';
+      return { contents: text.replace(beside, here) };
+    });
+  },
+};
+
+/**
+ * undici's index loads its fetch, caches, cookies, web sockets and mocks as well: 50 ms of every start. The sources use these four.
+ */
+const undiciParts = {
+  name: 'undici-parts',
+  setup(build) {
+    const ofSources = path.join(root, 'src') + path.sep;
+    build.onResolve({ filter: /^undici$/ }, ({ importer }) =>
+      importer.startsWith(ofSources) ? { path: 'undici', namespace: 'parts' } : undefined,
+    );
+    build.onLoad({ filter: /.*/, namespace: 'parts' }, () => ({
+      resolveDir: root,
+      contents: `
+        Object.assign(require('undici/lib/dispatcher/dispatcher').prototype, require('undici/lib/api'));
+        export const Agent = require('undici/lib/dispatcher/agent');
+        export const Client = require('undici/lib/dispatcher/client');
+        export const EnvHttpProxyAgent = require('undici/lib/dispatcher/env-http-proxy-agent');
+        export const Pool = require('undici/lib/dispatcher/pool');`,
+    }));
+  },
+};
+
+/** pdfkit asks for its fonts with a `require` of its own making, which no bundler sees. */
+const standardFonts = {
+  name: 'standard-fonts',
+  setup(build) {
+    build.onLoad({ filter: /[\\/]pdfkit\.node\.mjs$/ }, ({ path: file }) => ({
+      contents: fs.readFileSync(file, 'utf8').replaceAll("require$1('#standard-fonts/", "require('#standard-fonts/"),
+    }));
+  },
+};
+
+/** Packages of the repository that are not bundled, wherever the importing file comes to lie. */
+const outside = (names) => ({
+  name: 'outside',
+  setup(build) {
+    build.onResolve(
+      { filter: new RegExp(`^(${names.join('|')})$`) },
+      async ({ path: name, resolveDir, pluginData }) => {
+        if (pluginData === 'outside') return undefined;
+        const found = await build.resolve(name, { resolveDir, kind: 'import-statement', pluginData: 'outside' });
+        return { path: pathToFileURL(found.path).href, external: true };
+      },
+    );
+  },
+});
+
+/** Not what is installed or linked there. */
+export function filesBelow(folder) {
+  return fs.readdirSync(folder, { withFileTypes: true }).flatMap((entry) => {
+    const file = path.join(folder, entry.name);
+    if (entry.isDirectory()) return entry.name === 'node_modules' ? [] : filesBelow(file);
+    return entry.isFile() ? [file] : [];
+  });
+}
+
+/** What the bundle and the builds load as it is installed: packages and what they need, and folders of packages that are read. */
+const loaded = {
+  packages: ['@photostructure/sqlite', 'esbuild', 'marked', /^@node-llama-cpp\//],
+  folders: ['node-llama-cpp'],
+};
+
+/** For `npm start` and `npm run build`: what the program needs, and nothing else. */
+export async function setUpProgram() {
+  setup({ onlyToRun: true });
+  const { inputs } = await buildProgram();
+  slim(inputs, loaded);
+}

@@ -1,0 +1,16 @@
+import { createRoute } from '@tanstack/react-router';
+
+import { flag, searchOf } from '../../app/filters.ts';
+import { shellRoute } from '../../app/roots.tsx';
+
+export const alertsRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: '/alerts',
+  /** `add`: the dialog for a new alert is open. */
+  validateSearch: searchOf({ add: flag }),
+});
+
+export const endpointRoute = createRoute({
+  getParentRoute: () => shellRoute,
+  path: '/alerts/webhooks/$id',
+});
