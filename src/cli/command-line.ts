@@ -765,6 +765,14 @@ export function commandProgram(exit: (code: number) => void = () => {}, around =
     .option('--force', 'replace an existing database; it is kept under another name')
     .action(action(() => import('./db.ts').then(({ restoreDatabase }) => restoreDatabase)));
 
+  command(db, 'copy', 'copy it into an empty database of the other kind, and compare both; the service must be stopped')
+    .requiredOption(
+      '--to <address>',
+      'postgres://user@host/database, sqlite:FILE, or env:NAME for a variable with either',
+    )
+    .option('--final', 'stop the running service first; its running requests end')
+    .action(action(() => import('./db-copy.ts').then(({ copyDatabaseTo }) => copyDatabaseTo)));
+
   command(db, 'prune', 'show which details of requests are old, and remove them; their sums stay')
     .option('--keep <days>', 'keep the details of this many days', wholeNumber(1, 36_500))
     .option('--before <date>', 'remove those from before this day, in UTC')

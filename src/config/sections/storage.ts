@@ -48,7 +48,22 @@ export const storage: Setting<StorageConfig> = {
   },
 };
 
-function variableWithAddress(variable: string, at: Path, { environment, report }: Reading): string {
+/** The storage at an address that a command is given, by the rules of the setting. `report` does not return. */
+export function storageAt(
+  given: string,
+  { directory, environment, report }: Pick<Reading, 'directory' | 'environment'> & { report(what: string): never },
+): StorageConfig {
+  const reading = { directory, environment, report: (_at: Path, what: string) => report(what) };
+  const variable = /^env:(.+)$/.exec(given)?.[1];
+  const inUse = variable === undefined ? given : variableWithAddress(variable, [], reading);
+  if (/^postgres(ql)?:\/\//.test(inUse)) return postgresOf(inUse, variable !== undefined, [], reading);
+  if (/^sqlite:./.test(inUse)) return sqliteOf(inUse, reading);
+  return report('not an address of a database: write sqlite:FILE, postgres://user@host/database, or env:NAME');
+}
+
+type Given = Pick<Reading, 'directory' | 'environment' | 'report'>;
+
+function variableWithAddress(variable: string, at: Path, { environment, report }: Given): string {
   const value = environment.variable(variable) ?? '';
   if (!/^(sqlite:.|postgres(ql)?:\/\/)/.test(value)) {
     const state = value === '' ? 'is not set' : 'is neither sqlite:… nor postgres://…';
@@ -57,7 +72,7 @@ function variableWithAddress(variable: string, at: Path, { environment, report }
   return value;
 }
 
-function sqliteOf(address: string, { directory }: Reading): SqliteStorageConfig {
+function sqliteOf(address: string, { directory }: Pick<Reading, 'directory'>): SqliteStorageConfig {
   const absolute = path.resolve(directory, address.slice('sqlite:'.length));
   return { type: 'sqlite', path: absolute, directory: path.dirname(absolute) };
 }
@@ -66,7 +81,7 @@ function postgresOf(
   address: string,
   isFromVariable: boolean,
   at: Path,
-  { directory, environment, report }: Reading,
+  { directory, environment, report }: Given,
 ): PostgresStorageConfig {
   const parsed = URL.canParse(address) ? new URL(address) : undefined;
   // The URL may hold a password, so it is not repeated.
@@ -75,7 +90,7 @@ function postgresOf(
   else if (parsed.password !== '' && !isFromVariable)
     report(
       at,
-      'a password in this file ends up in backups and logs; put it into the environment variable ' +
+      'a password here ends up in backups, logs and lists of processes; put it into the environment variable ' +
         'TOKENHOUSE_POSTGRES_PASSWORD or the PostgreSQL password file (~/.pgpass), or the whole URL into a variable: storage: env:DATABASE_URL',
     );
   return {

@@ -82,11 +82,7 @@ export const pendingAfter = (ran: readonly string[]): readonly string[] =>
   migrationNames.filter((name) => !ran.includes(name));
 
 async function createDatabase(db: Kysely<Database>, dialect: SchemaDialect): Promise<void> {
-  // The name is of the library that ran the steps of earlier versions; they look for it.
-  await sql`create table kysely_migration (name varchar(255) not null primary key, timestamp varchar(255) not null)`.execute(
-    db,
-  );
-  for (const statement of createSchema(dialect)) await sql.raw(statement).execute(db);
+  await createTables(db, dialect);
   const kinds = {
     [systemAccounts.cash]: 1,
     [systemAccounts.promo]: 2,
@@ -98,7 +94,47 @@ async function createDatabase(db: Kysely<Database>, dialect: SchemaDialect): Pro
   await db.insertInto('account').values(accounts).execute();
   await db.insertInto('usage_tags').values({ since: 0 }).execute();
   await db.insertInto('usage_quarters').values({ since: 0 }).execute();
+}
+
+async function createTables(db: Kysely<Database>, dialect: SchemaDialect): Promise<void> {
+  // The name is of the library that ran the steps of earlier versions; they look for it.
+  await sql`create table kysely_migration (name varchar(255) not null primary key, timestamp varchar(255) not null)`.execute(
+    db,
+  );
+  for (const statement of createSchema(dialect)) await sql.raw(statement).execute(db);
+  // A trigger keeps its one row.
   await db.insertInto('usage_retention').values({ kept_since: 0, removed_at: 0 }).execute();
+}
+
+/**
+ * Makes the tables of an empty database that another one is copied into, with the history of that one: what an earlier version had
+ * not done then, this one must not believe to be done (`ranAt`). `unfinishedCopyOf` says so until `endCopy`, and no version starts.
+ */
+export async function beginCopy(
+  db: Kysely<Database>,
+  dialect: SchemaDialect,
+  source: { readonly db: Kysely<Database>; readonly shown: string },
+): Promise<void> {
+  const history = await withHistory(source.db).selectFrom('kysely_migration').selectAll().execute();
+  await db.transaction().execute(async (transaction) => {
+    await createTables(transaction, dialect);
+    const rows = [...history, { name: unfinishedCopy, timestamp: source.shown }];
+    await withHistory(transaction).insertInto('kysely_migration').values(rows).execute();
+  });
+}
+
+export async function endCopy(db: Kysely<Database>): Promise<void> {
+  await withHistory(db).deleteFrom('kysely_migration').where('name', '=', unfinishedCopy).execute();
+}
+
+/** Stands among the steps of a database that is being copied into, so that no version starts on it. */
+const unfinishedCopy = 'unfinished-copy';
+
+/** The source of a copy into the database that has begun and not ended. */
+export async function unfinishedCopyOf(db: Kysely<Database>): Promise<string | undefined> {
+  if (!(await hasHistory(db))) return undefined;
+  const history = withHistory(db).selectFrom('kysely_migration').select('timestamp');
+  return (await history.where('name', '=', unfinishedCopy).executeTakeFirst())?.timestamp;
 }
 
 const withHistory = (db: Kysely<Database>) =>
@@ -139,6 +175,11 @@ export async function ranAt(db: Kysely<Database>, name: string): Promise<number 
 export function refuseNewer(ran: readonly string[]): void {
   const unknown = newerThanThis(ran);
   if (unknown.length === 0) return;
+  if (unknown.includes(unfinishedCopy))
+    throw new StoreError(
+      'unusable',
+      'A copy into this database has not ended. Start it again, and it goes on where it was: tokenhouse db copy --to …',
+    );
   throw new StoreError(
     'unusable',
     `The database was written by a newer version of Tokenhouse: it has ${unknown.join(', ')}, and this version knows ` +

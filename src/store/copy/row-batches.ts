@@ -1,0 +1,80 @@
+import { sql, type Kysely } from 'kysely';
+import type { Database } from '../database.ts';
+import type { SchemaDialect } from '../schema/create-schema.ts';
+import type { TableName } from '../schema/tables.ts';
+import { keyOf, ordered, rowText } from './row-text.ts';
+
+/** A database that is copied from or to: one connection, in one moment where it is read. */
+export interface CopyEnd {
+  readonly db: Kysely<Database>;
+  readonly dialect: SchemaDialect;
+  /** For messages: without secrets. */
+  readonly shown: string;
+  /** Throws when a process has begun to use it meanwhile; absent: none can. */
+  assertUnused?(): Promise<void>;
+}
+
+type Key = readonly unknown[];
+type Read = Readonly<Record<string, unknown>> & { readonly text: string };
+
+/** What of the rows is in memory at a time, about: a row may hold an answer of megabytes. */
+const batchCharacters = 4 * 1024 * 1024;
+const batchRowsMax = 4_000;
+const firstBatchRows = 16;
+
+/** Texts of the rows in the order of their keys, after `after`, in batches. PostgreSQL: within a transaction. */
+export async function* rowBatches(
+  { db, dialect }: CopyEnd,
+  table: TableName,
+  after?: Key,
+): AsyncGenerator<readonly string[], void> {
+  const key = keyOf(table);
+  const list = (columns: readonly string[]) => sql.join(columns.map((column) => ordered(table, column, dialect)));
+  const beyond = (last: Key | undefined) =>
+    last === undefined ? sql`` : sql`where (${list(key)}) > (${sql.join(last)})`;
+  const select = (last: Key | undefined) =>
+    sql`select ${rowText(table, dialect)} as text, ${sql.join(key.map((column) => sql.ref(column)))}
+        from ${sql.table(table)} ${beyond(last)} order by ${list(key)}`;
+  let last = after;
+  let rows = firstBatchRows;
+  if (dialect === 'postgres') {
+    // The order of texts has no index, so each is sorted once.
+    await sql`declare copied no scroll cursor for ${select(after)}`.execute(db);
+  }
+  while (true) {
+    const statement =
+      dialect === 'postgres'
+        ? sql<Read>`fetch forward ${sql.lit(rows)} from copied`
+        : sql<Read>`${select(last)} limit ${sql.lit(rows)}`;
+    const { rows: found } = await statement.execute(db);
+    if (found.length > 0) {
+      const texts = found.map(({ text }) => text);
+      yield texts;
+      last = key.map((column) => found.at(-1)![column]);
+      const characters = texts.reduce((sum, text) => sum + text.length, 0);
+      const fitting = Math.floor((batchCharacters * texts.length) / characters);
+      if (found.length === rows) {
+        rows = Math.max(1, Math.min(fitting, batchRowsMax));
+        continue;
+      }
+    }
+    break;
+  }
+  if (dialect === 'postgres') await sql`close copied`.execute(db);
+}
+
+/** The last key that a table has, in the order of bytes; undefined: it is empty. */
+export async function lastKey({ db, dialect }: CopyEnd, table: TableName): Promise<Key | undefined> {
+  const key = keyOf(table);
+  const down = key.map((column) => sql`${ordered(table, column, dialect)} desc`);
+  const { rows } = await sql<Read>`
+    select ${sql.join(key.map((column) => sql.ref(column)))} from ${sql.table(table)} order by ${sql.join(down)} limit 1`.execute(
+    db,
+  );
+  return rows[0] === undefined ? undefined : key.map((column) => rows[0]![column]);
+}
+
+export async function countRows({ db }: CopyEnd, table: TableName): Promise<number> {
+  const { rows } = await sql<{ count: bigint }>`select count(*) as count from ${sql.table(table)}`.execute(db);
+  return Number(rows[0]!.count);
+}
