@@ -44,6 +44,7 @@ import { readProcess } from '../platform/metrics/process-readings.ts';
 import { ServiceMetrics } from '../platform/metrics/service-metrics.ts';
 import type { BackendReading, ConfigReading, SourceReading } from '../platform/metrics/service-readings.ts';
 import { Constraints } from '../inference/pipeline/constraints.ts';
+import { PromptCounts } from '../inference/pipeline/count.ts';
 import { Idempotency } from '../inference/pipeline/idempotency.ts';
 import { KeptItems } from '../inference/pipeline/stored-items.ts';
 import { FileParts } from '../inference/pipeline/request-files.ts';
@@ -468,6 +469,7 @@ function hostOf({ version, log, accountUrl }: ServingOptions, parts: HostParts, 
       imageFetcher,
       files,
       fileParts: new FileParts(files, pdfs, imageFetcher),
+      promptCounts: new PromptCounts(),
       newId,
       now,
       running,

@@ -97,6 +97,25 @@ export class Billing {
     return ledger.backlog > backlogMax || this.#ledgerHealth.isLost ? undefined : this.#holdFromMemory(bill);
   }
 
+  /**
+   * Throws the 402 of `hold` where not even one token each way could be held, so that nothing is done for who cannot pay; holds
+   * nothing.
+   */
+  async check(bill: Bill): Promise<void> {
+    if (bill.plan !== null) return;
+    const budgets = budgetsOf(bill) ?? [];
+    const epoch = this.#epoch;
+    const { amount } = estimate({ ...bill, completionTokensMax: Math.min(1, bill.completionTokensMax) }, 1);
+    const lack = await this.#fundAll(bill, budgets, amount);
+    if (lack !== undefined) {
+      throw this.#refusal(bill.account.id, estimate(bill, bill.promptTokensMax).amount, lack);
+    }
+    this.#end(budgets);
+    if (epoch !== this.#epoch) return; // what was taken belonged to the earlier one
+    for (const { balance } of budgets) this.#addFreed(balance.id, amount);
+    this.#addFreed(bill.account.id, amount);
+  }
+
   #holdFromMemory(bill: Bill): Hold | undefined {
     if (bill.plan !== null) return this.#open(bill, { amount: 0n, covered: everything }, undefined);
     const accountId = bill.account.id;

@@ -36,16 +36,42 @@ export class FairQueue<Item> {
 
   /** Takes some, one of each source at a time. */
   take(most: number): readonly Item[] {
-    const taken = this.#first.splice(0, most);
-    for (const [source, items] of this.#sources) {
-      if (taken.length >= most) break;
-      taken.push(items.shift()!);
-      this.#sources.delete(source);
-      // Its next turn comes after those of all others, in this round or the next.
-      if (items.length > 0) this.#sources.set(source, items);
+    const taken: Item[] = [];
+    while (taken.length < most) {
+      const item = this.next();
+      if (item === undefined) break;
+      taken.push(item);
     }
-    this.#size -= taken.length;
     return taken;
+  }
+
+  /** Takes one, of the first source in turn that may have one now; `undefined`: there is none. */
+  next(mayHave: (source: string) => boolean = anySource): Item | undefined {
+    const first = this.#first.shift();
+    if (first !== undefined) {
+      this.#size--;
+      return first;
+    }
+    for (const [source, items] of this.#sources) {
+      if (!mayHave(source)) continue;
+      const item = items.shift()!;
+      this.#size--;
+      this.#sources.delete(source);
+      // Its next turn comes after those of all others.
+      if (items.length > 0) this.#sources.set(source, items);
+      return item;
+    }
+    return undefined;
+  }
+
+  /** Takes this one out of turn. */
+  remove(source: string, item: Item): void {
+    const items = this.#sources.get(source);
+    const index = items?.indexOf(item) ?? -1;
+    if (items === undefined || index < 0) return;
+    items.splice(index, 1);
+    this.#size--;
+    if (items.length === 0) this.#sources.delete(source);
   }
 
   clear(): void {
@@ -54,3 +80,5 @@ export class FairQueue<Item> {
     this.#size = 0;
   }
 }
+
+const anySource = (): boolean => true;

@@ -17,7 +17,7 @@ const script = (isDown: boolean): string =>
 const model = (isDear: boolean, isDown: boolean): string => `
   - id: demo${isDear ? '-dear' : ''}${isDown ? '-down' : ''}
     context_length: 2048
-    pricing: { input_cents_per_million: ${isDear ? '1000000000' : '1'}, output_cents_per_million: 1 }
+    pricing: { input_cents_per_million: ${isDear ? '200000000' : '1'}, output_cents_per_million: 1 }
     capabilities: { vision: true, chat_completions: { n: false } }
     backends: [ { engine: scripted, scripts: [ ${script(isDown)} ] } ]`;
 const service = new InnerService({
@@ -29,12 +29,17 @@ const service = new InnerService({
     backends: [ { engine: scripted, scripts: [ { say: [] } ] } ]`,
 });
 let limitedKey = '';
+/** Its budget does not pay for one token of the dear model. */
+let poorKey = '';
+const damaged = `data:application/pdf;base64,${Buffer.from('%PDF-1.7\nnothing of a PDF follows here').toString('base64')}`;
 /** Takes the account's only place while a test wants it taken. */
 let busy: RawClient;
 before(async () => {
   await service.start();
   const made = await service.command('keys', 'create', '--model', 'another', '--json');
   limitedKey = (JSON.parse(made.stdout) as { key: string }).key;
+  const poor = await service.command('keys', 'create', '--budget', '1.00', '--budget-per', 'total', '--json');
+  poorKey = (JSON.parse(poor.stdout) as { key: string }).key;
 });
 after(() => service.dispose());
 
@@ -139,13 +144,39 @@ const faults: readonly Fault[] = [
     param: 'reasoning_effort',
     spoil: ({ body }) => (body['reasoning_effort'] = 'minimal'),
   },
+  { name: 'limits', code: 'concurrency_limit_exceeded', spoil: (draft) => (draft.isBusy = true) },
+  {
+    name: 'credit at all',
+    code: 'insufficient_credits',
+    spoil: (draft) => {
+      draft.headers.set('Authorization', `Bearer ${poorKey}`);
+      draft.isDear = true;
+      // Work, which needs credit first.
+      draft.body['response_format'] = { type: 'json_object' };
+    },
+  },
+  {
+    name: 'a form that cannot be compiled',
+    code: 'unsupported_value',
+    param: 'response_format.json_schema.schema',
+    spoil: ({ body }) =>
+      (body['response_format'] = {
+        type: 'json_schema',
+        json_schema: { name: 'x', schema: { type: 'string', pattern: '(' } },
+      }),
+  },
+  {
+    name: 'files',
+    code: 'unsupported_value',
+    param: 'messages[0].content[0].file.file_data',
+    spoil: ({ messages }) => (messages[0] = { role: 'user', content: [{ type: 'file', file: { file_data: damaged } }] }),
+  },
   {
     name: 'lengths',
     code: 'context_length_exceeded',
     param: 'messages',
     spoil: ({ messages }) => (messages[0] = { role: 'user', content: 'word '.repeat(4000) }),
   },
-  { name: 'limits', code: 'concurrency_limit_exceeded', spoil: (draft) => (draft.isBusy = true) },
   {
     name: 'fetching of images',
     code: 'model_request_rejected',

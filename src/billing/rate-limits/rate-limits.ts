@@ -53,6 +53,11 @@ export interface Spent {
 export interface Admitted {
   /** `RateLimit-*` of the nearest limit, as it is now; empty without limits. */
   headers(): Readonly<Record<string, string>>;
+  /**
+   * Claims this many tokens in all, where they are more than were likely before the prompt was read. Throws
+   * `rate_limit_exceeded` 429, and a promise rejects with it, like `admit`.
+   */
+  raise(tokens: number): void | Promise<void>;
   /** Returns what it had taken, once. Without `spent` the request came to nothing. */
   end(spent?: Spent): void;
 }
@@ -119,14 +124,7 @@ export class Limits {
     const slots = work === 'count' ? [] : this.#slotsOf(caller, plan);
     const shares = plan === undefined && key.rates === undefined ? none : sharesOf(caller, plan, work, tokens);
     const claims = shares.length === 0 ? slots : [...shares, ...slots];
-    const taking = this.#counts.take(claims);
-    if (!(taking instanceof Promise)) return this.#admitted(claims, taking, plan);
-    return taking.then(
-      (later) => this.#admitted(claims, later, plan),
-      (error: unknown) => {
-        throw error instanceof StoreError ? silent(error) : error;
-      },
-    );
+    return after(this.#counts.take(claims), (taking) => this.#admitted(claims, taking, plan));
   }
 
   #admitted(claims: readonly LimitClaim[], taking: Taking<LimitClaim>, plan: Plan | undefined): Admitted {
@@ -134,13 +132,24 @@ export class Limits {
     const isRunning = claims.some(({ rule }) => rule.kind === 'running');
     if (isRunning) this.#running++;
     let isOver = false;
+    const raised: Taken[] = [];
     return {
       headers: () => this.#nearest(claims),
+      raise: (tokens) => {
+        const more = claims.flatMap((claim) => moreTokens(claim, tokens));
+        if (more.length === 0) return;
+        return after(this.#counts.take(more), (later) => {
+          if ('lacking' in later) throw this.#refusal(later.lacking, plan);
+          raised.push(...later.taken);
+        });
+      },
       end: (spent = { tokens: 0, isCounted: false }) => {
         if (isOver) throw new Error('a request ends once');
         isOver = true;
         if (isRunning) this.#running--;
         for (const one of taking.taken) this.#counts.end(one, changeOf(one, spent));
+        // The first claim accounts for what was used.
+        for (const one of raised) this.#counts.end(one, -one.amount);
       },
     };
   }
@@ -188,6 +197,24 @@ export class Limits {
     }
     return nearest?.headers() ?? nothing;
   }
+}
+
+/** What the claim lacks of this many tokens; like the claim itself, never more than the limit. */
+function moreTokens(claim: LimitClaim, tokens: number): readonly LimitClaim[] {
+  const { rule, amount } = claim;
+  const more = rule.kind === 'tokens' ? Math.min(tokens, rule.limit) - amount : 0;
+  return more > 0 ? [{ ...claim, amount: more }] : [];
+}
+
+/** At once where the counts decide by themselves. */
+function after<Of extends Claim, Value>(
+  taking: Taking<Of> | Promise<Taking<Of>>,
+  then: (taking: Taking<Of>) => Value,
+): Value | Promise<Value> {
+  if (!(taking instanceof Promise)) return then(taking);
+  return taking.then(then, (error: unknown) => {
+    throw error instanceof StoreError ? silent(error) : error;
+  });
 }
 
 interface LimitClaim extends Claim {

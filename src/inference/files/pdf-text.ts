@@ -1,32 +1,56 @@
 import { spawn } from 'node:child_process';
 import type { ChildProcess } from 'node:child_process';
+import { createHmac, randomBytes } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
+import { setPriority } from 'node:os';
+import { setImmediate } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { entryUrl } from '../../platform/entries.ts';
 import { ApiError, atCap } from '../../platform/errors.ts';
-import { Semaphore } from '../../platform/semaphore.ts';
+import { FairPlaces } from '../../platform/fair-places.ts';
+import { Remembered } from '../../platform/remembered.ts';
 import type { PdfVerdict } from './pdf-child.ts';
 
 export interface PdfLimits {
   readonly pagesMax: number;
   readonly charactersMax: number;
   readonly timeoutMs: number;
+  /** Processor time of the child, where the system bounds it: on a busy machine a good file takes longer, a bad one takes no more. */
+  readonly processorSecondsMax: number;
   /** Memory of the child in total. */
   readonly memoryBytesMax: number;
-  /** PDFs that are read concurrently. */
+  /** PDFs that are read concurrently, of all accounts and of one. */
   readonly childrenMax: number;
+  readonly perAccountMax: number;
   /** PDFs that may wait; further ones are refused. */
   readonly waitingMax: number;
+  readonly waitMsMax: number;
+  /** How long a PDF that could not be read is refused without another try. */
+  readonly rememberedMs: number;
 }
 
+/** 1,000 pages of text take 3 s of a processor. */
 export const defaultPdfLimits: PdfLimits = {
   pagesMax: 1_000,
   charactersMax: 10_000_000,
-  timeoutMs: 20_000,
+  timeoutMs: 15_000,
+  processorSecondsMax: 8,
   memoryBytesMax: 1_073_741_824,
   childrenMax: 2,
+  perAccountMax: 1,
   waitingMax: 32,
+  waitMsMax: 10_000,
+  rememberedMs: 300_000,
 };
+
+/** PDFs that could not be read and are remembered: a name and a sentence each. */
+const unreadableMax = 10_000;
+/** Others come before the child, and it falls behind them when it takes long: most take 0.3 s. */
+const niceness = 5;
+const nicenessOfLong = 15;
+const longMs = 1_000;
+/** Bytes hashed at once: about a millisecond. */
+const hashStepBytes = 1_048_576;
 
 /** A file that holds no text, with the reason in words for the client. */
 export class UnreadablePdf extends Error {
@@ -35,18 +59,29 @@ export class UnreadablePdf extends Error {
 
 /**
  * The text of PDFs. Each is read by a process of its own, which has a limit of memory and time and is ended when it is over, so
- * that a hostile file harms only itself, and customers' files stay apart. It starts in 0.3 s, and PDFs are rare.
+ * that a hostile file harms only itself, and customers' files stay apart. It starts in 0.3 s, and PDFs are rare. Accounts take
+ * turns; what could not be read is not read again for a while.
  */
 export class PdfTexts {
   readonly #limits: PdfLimits;
   readonly #children = new Set<ChildProcess>();
-  readonly #semaphore: Semaphore;
+  readonly #places: FairPlaces;
+  /** Reasons, by account and content: of another account's files nothing can be found out, and of the content nothing is kept. */
+  readonly #unreadable: Remembered<string>;
+  readonly #secret = randomBytes(32);
   #isClosed = false;
 
   constructor(limits: PdfLimits = defaultPdfLimits) {
     this.#limits = limits;
-    const { childrenMax, waitingMax } = limits;
-    this.#semaphore = new Semaphore(childrenMax, { waitingMax, refusal: () => atCapacity(waitingMax) });
+    const { childrenMax, perAccountMax, waitingMax, waitMsMax, rememberedMs } = limits;
+    this.#places = new FairPlaces({
+      placesMax: childrenMax,
+      perAccountMax,
+      waitingMax,
+      waitMsMax,
+      refusal: atCapacity,
+    });
+    this.#unreadable = new Remembered({ entriesMax: unreadableMax, forMs: rememberedMs });
   }
 
   /** Number of live processes. */
@@ -58,15 +93,38 @@ export class PdfTexts {
    * Rejects with `UnreadablePdf`, with `backend_at_capacity` when too many wait, or with the reason of the signal. A document
    * without text, which a scan has none of, gives none: that is no failure.
    */
-  async read(bytes: Uint8Array, signal: AbortSignal): Promise<string> {
+  async read(accountId: string, bytes: Uint8Array, signal: AbortSignal): Promise<string> {
     if (isBlank(bytes)) return '';
-    const release = await this.#semaphore.acquire(signal);
-    try {
+    const name = await this.#nameOf(accountId, bytes, signal);
+    this.#refuseUnreadable(name);
+    return await this.#places.hold(accountId, signal, async () => {
       if (this.#isClosed) throw atCapacity(this.#limits.waitingMax);
-      return await this.#readInChild(bytes, signal);
-    } finally {
-      release();
+      // The same file may have been tried while this request waited.
+      this.#refuseUnreadable(name);
+      try {
+        return await this.#readInChild(bytes, signal);
+      } catch (error) {
+        if (error instanceof UnreadablePdf) this.#unreadable.set(name, error.message);
+        throw error;
+      }
+    });
+  }
+
+  #refuseUnreadable(name: string): void {
+    const reason = this.#unreadable.get(name);
+    if (reason !== undefined) throw new UnreadablePdf(reason);
+  }
+
+  async #nameOf(accountId: string, bytes: Uint8Array, signal: AbortSignal): Promise<string> {
+    const hash = createHmac('sha256', this.#secret).update(`${accountId}\0`);
+    for (let start = 0; start < bytes.length; start += hashStepBytes) {
+      if (start > 0) {
+        await setImmediate();
+        signal.throwIfAborted();
+      }
+      hash.update(bytes.subarray(start, start + hashStepBytes));
     }
+    return hash.digest('base64');
   }
 
   close(): void {
@@ -88,8 +146,10 @@ export class PdfTexts {
       };
       const onAbort = (): void => end(signal.reason);
       signal.addEventListener('abort', onAbort, { once: true });
-      const timer = setTimeout(() => end(new UnreadablePdf('takes too long to read')), timeoutMs);
+      const timer = setTimeout(() => end(tooSlow()), timeoutMs);
       const watch = watchMemory(child, this.#limits.memoryBytesMax, () => end(tooMuchMemory()));
+      lowerPriority(child, niceness);
+      const aging = setTimeout(() => lowerPriority(child, nicenessOfLong), longMs);
       child.stdout!.on('data', (chunk: Buffer) => {
         length += chunk.length;
         // Four bytes for a character at most, and the first line.
@@ -100,12 +160,14 @@ export class PdfTexts {
       child.stdin!.on('error', () => undefined);
       child.stdin!.end(bytes);
       child.on('error', (error) => end(error));
-      child.on('close', (code) => {
+      child.on('close', (code, endedBy) => {
         this.#children.delete(child);
         clearTimeout(timer);
+        clearTimeout(aging);
         clearInterval(watch);
         signal.removeEventListener('abort', onAbort);
         if (failure !== undefined) reject(failure as Error);
+        else if (endedBy === 'SIGXCPU') reject(tooSlow());
         // Out of memory, most likely: what a file makes of its reader is its own fault.
         else if (code !== 0) reject(tooMuchMemory());
         else answer(Buffer.concat(chunks).toString('utf8'), this.#limits, resolve, reject);
@@ -114,7 +176,7 @@ export class PdfTexts {
   }
 
   #spawn(): ChildProcess {
-    const { pagesMax, charactersMax, memoryBytesMax } = this.#limits;
+    const { pagesMax, charactersMax, memoryBytesMax, processorSecondsMax } = this.#limits;
     const program = fileURLToPath(entryUrl('pdf-child'));
     const heapMegabytes = Math.floor(memoryBytesMax / 2 / 1_048_576);
     const command = [
@@ -130,7 +192,8 @@ export class PdfTexts {
     if (process.platform === 'win32') return spawn(command[0]!, command.slice(1), options);
     // What is allocated outside of the heap, such as a stream that inflates a thousandfold, is bounded by the system where it can
     // be; and no crash leaves the file on the disk.
-    const limit = `ulimit -c 0; ulimit -d ${Math.floor(memoryBytesMax / 1_024)} 2>/dev/null; exec "$@"`;
+    const bounds = `ulimit -c 0; ulimit -d ${Math.floor(memoryBytesMax / 1_024)} 2>/dev/null`;
+    const limit = `${bounds}; ulimit -S -t ${processorSecondsMax} 2>/dev/null; exec "$@"`;
     return spawn('/bin/sh', ['-c', limit, 'sh', ...command], options);
   }
 }
@@ -163,7 +226,18 @@ function answer(
 const isBlank = (bytes: Uint8Array): boolean =>
   bytes.length < 32 && /^%PDF-\d\.\d\s*$/.test(Buffer.from(bytes).toString('latin1'));
 
+const tooSlow = (): UnreadablePdf => new UnreadablePdf('takes too long to read');
+
 const tooMuchMemory = (): UnreadablePdf => new UnreadablePdf('needs too much memory to read');
+
+/** At once after the start: the threads that the child makes later have the same. */
+function lowerPriority({ pid }: ChildProcess, to: number): void {
+  try {
+    if (pid !== undefined) setPriority(pid, to);
+  } catch {
+    // It has ended, or the system does not let us.
+  }
+}
 
 const memoryLookMs = 100;
 const pageBytes = 4_096;

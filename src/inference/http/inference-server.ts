@@ -32,11 +32,11 @@ import { idempotencyKeyOf } from '../pipeline/idempotency.ts';
 import type { Idempotency, KeyedRequest } from '../pipeline/idempotency.ts';
 import { keepingItems } from '../pipeline/stored-items.ts';
 import type { KeptItems } from '../pipeline/stored-items.ts';
+import type { Call, ServeServices } from '../pipeline/call.ts';
 import { run } from '../pipeline/run.ts';
 import type { Deliver, RunServices } from '../pipeline/run.ts';
 import type { ActiveRequests } from '../pipeline/active-requests.ts';
 import { authenticate, requireCaller, serve, serveCount, zdrRequired } from '../pipeline/serve.ts';
-import type { Call, ServeServices } from '../pipeline/serve.ts';
 import type { AllowedOrigins, Lease, RuntimeConfig } from '../pipeline/runtime-config.ts';
 import { keptIds, requestIds } from '../../platform/ids/request-id.ts';
 import { publicIdOf } from '../../platform/ids/uuid.ts';
@@ -64,7 +64,9 @@ export interface InferenceHostOptions {
 }
 
 export interface InferenceHostServices
-  extends Pick<ServeServices, 'constraints' | 'reasoningKeys' | 'fileParts'>, Pick<RunServices, 'billing'> {
+  extends
+    Pick<ServeServices, 'constraints' | 'promptCounts' | 'reasoningKeys' | 'fileParts'>,
+    Pick<RunServices, 'billing'> {
   readonly directory: Directory;
   /** Reads the keys that are not in memory. */
   readonly keyLookUps: Pick<KeyLookUps, 'read'>;
@@ -274,7 +276,7 @@ async function answerInference(route: Route, arrival: Arrival, host: Host): Prom
   await answerBody(route, facts, idempotencyKey, arrival, host);
 }
 
-/** Reads the body, decides on it, and answers. The memory of the body is held until it has become an order. */
+/** Reads the body, decides on it, and answers. Of the memory of the body is held what its order still needs. */
 async function answerBody(
   route: Route,
   facts: RequestFacts,
@@ -291,14 +293,20 @@ async function answerBody(
   const admitLarge = (): void => void (arrival.large ??= admission.takeLarge(largeBodyBytes + 1, largeBodyBytes));
   const body = await readBody(request, lease.runtimeConfig.limits.bodyBytesMax, bodyBudget, signal, admitLarge);
   exchange.receivedMs = performance.now();
-  let keyed: KeyedRequest | undefined;
-  let order: Order;
-  let keptBytes = 0;
-  /** Bytes of files that the request names, while they are read. */
-  let fileBytes = 0;
+  let heldBytes = body.length;
+  const holdBytes = (bytes: number): void => {
+    bodyBudget.take(bytes);
+    heldBytes += bytes;
+  };
+  const keep = ({ request: { prompt }, preparation }: Order): void => {
+    const kept = imageBytes(prompt) + (preparation?.bytes ?? 0);
+    bodyBudget.give(heldBytes - kept);
+    heldBytes = kept;
+  };
   try {
     // Held from here to the last byte: clients that send slowly take no slot.
     arrival.slot = admission.take();
+    let keyed: KeyedRequest | undefined;
     if (idempotencyKey !== undefined && route.kind === 'generate') {
       const keyedBody = { route, zdr: facts.zdr, headers, blocks: body.blocks };
       keyed = await services.idempotency.read(idempotencyKey, facts.account.id, keyedBody);
@@ -306,10 +314,6 @@ async function answerBody(
     const json =
       body.length > largeBodyBytes ? await services.jsonThreads.parse(body.blocks, signal) : parseSmall(body);
     const waited = (engineMs: number): void => void (exchange.engineMs += engineMs);
-    const holdBytes = (bytes: number): void => {
-      bodyBudget.take(bytes);
-      fileBytes += bytes;
-    };
     const admitted = (by: Admitted): void => void (exchange.admitted = by);
     const callOn = <On extends Route>(on: On): Call<On> => ({
       facts,
@@ -325,16 +329,12 @@ async function answerBody(
       sendJson(exchange, 200, await serveCount(json, callOn(route), services));
       return;
     }
-    order = arrival.order = await serve(json, callOn(route), services);
-    keptBytes = imageBytes(order.request.prompt);
+    const order = (arrival.order = await serve(json, callOn(route), services));
+    keep(order);
+    lease.narrow(order.model.id, order.model.fallback);
+    await answer(order, keyed, keep, arrival, host);
   } finally {
-    bodyBudget.give(body.length + fileBytes - keptBytes);
-  }
-  lease.narrow(order.model.id, order.model.fallback);
-  try {
-    await answer(order, keyed, arrival, host);
-  } finally {
-    bodyBudget.give(keptBytes);
+    bodyBudget.give(heldBytes);
   }
 }
 
@@ -425,7 +425,14 @@ function parseSmall({ blocks, length }: Body): unknown {
   return parseJson(blocks.length === 1 && only !== undefined ? only : Buffer.concat(blocks, length));
 }
 
-async function answer(order: Order, keyed: KeyedRequest | undefined, arrival: Arrival, host: Host): Promise<void> {
+/** `keep` is called with the order that is left when the request has been prepared. */
+async function answer(
+  order: Order,
+  keyed: KeyedRequest | undefined,
+  keep: (order: Order) => void,
+  arrival: Arrival,
+  host: Host,
+): Promise<void> {
   const { services, options } = host;
   const { exchange, lease } = arrival;
   const { limits } = lease.runtimeConfig;
@@ -445,7 +452,7 @@ async function answer(order: Order, keyed: KeyedRequest | undefined, arrival: Ar
       exchange.engineMs += engineMs;
       services.log.answer(receipt);
     };
-    const { billing, limits: callerLimits, metrics } = services;
+    const { billing, limits: callerLimits, promptCounts, metrics } = services;
     const images = {
       fetcher: services.imageFetcher,
       settings: lease.runtimeConfig.images,
@@ -456,14 +463,19 @@ async function answer(order: Order, keyed: KeyedRequest | undefined, arrival: Ar
     const { poolOf } = lease;
     const { trace: spans } = exchange;
     const falls =
-      order.fallbacks === undefined
+      order.model.fallback === undefined
         ? undefined
         : (to: Order): void => {
             arrival.order = to;
             head.model = to.model.id;
-            exchange.fallbackFrom = to === order ? undefined : order.model.id;
+            exchange.fallbackFrom = to.model.id === order.model.id ? undefined : order.model.id;
           };
-    const runServices = { billing, limits: callerLimits, images, poolOf, admitted, ended, falls, chunkGaps, spans };
+    const prepared = (by: Order): void => {
+      arrival.order = by;
+      keep(by);
+    };
+    const events = { admitted, prepared, ended, falls };
+    const runServices = { billing, limits: callerLimits, promptCounts, images, poolOf, ...events, chunkGaps, spans };
     const kept = (deliver: Deliver): Deliver => keepingItems(order, head, services.items, deliver);
     const respond = { ...limits, accountUrl: options.accountUrl, deadlines: host.deadlines };
     if (keyed !== undefined) {

@@ -1,8 +1,8 @@
 import type { Dispatcher } from 'undici';
-import { ApiError } from '../../platform/errors.ts';
+import { ApiError, atCap } from '../../platform/errors.ts';
 import { clientTo, judgedAddresses } from '../../platform/outbound/dial.ts';
 import type { DialOptions } from '../../platform/outbound/dial.ts';
-import { Semaphore } from '../../platform/semaphore.ts';
+import { FairPlaces } from '../../platform/fair-places.ts';
 import { checkUrl, fetchedImage } from '../../platform/outbound/check-url.ts';
 import type { Fetched, FetchTarget, ImageRules } from '../../platform/outbound/check-url.ts';
 import type { NameResolver } from '../../platform/outbound/resolver.ts';
@@ -11,16 +11,26 @@ export interface FetchLimits {
   /** Largest size of one image. */
   readonly bytesMax: number;
   readonly redirectsMax: number;
-  /** Concurrent fetches of all requests, and of one host. */
+  /** Concurrent fetches of all accounts, and of one. */
   readonly parallelMax: number;
+  readonly parallelPerAccountMax: number;
+  /** Concurrent fetches from one host, for all accounts, and for one. */
   readonly parallelPerHostMax: number;
+  readonly parallelPerHostAndAccountMax: number;
+  /** Fetches that may wait, for a host and in all. */
+  readonly waitingMax: number;
+  readonly waitMsMax: number;
 }
 
 export const defaultFetchLimits: FetchLimits = {
   bytesMax: 20_971_520,
   redirectsMax: 3,
   parallelMax: 32,
+  parallelPerAccountMax: 8,
   parallelPerHostMax: 4,
+  parallelPerHostAndAccountMax: 2,
+  waitingMax: 1_024,
+  waitMsMax: 10_000,
 };
 
 export interface ImageFetcherOptions {
@@ -36,13 +46,19 @@ export interface FetchSettings {
   readonly resolver: NameResolver;
 }
 
+/** The settings, and for whom it is fetched: accounts take turns. */
+export interface FetchFor extends FetchSettings {
+  readonly accountId: string;
+}
+
 /** Called with the number of bytes as they arrive; throws to refuse them. */
 export type CountBytes = (bytes: number) => void;
 
-/** What errors refer to: the field, and what its URL should return. */
+/** What errors refer to: the field, and what its URL should return; and whose it is. */
 interface Subject {
   readonly at: string;
   readonly what: Fetched;
+  readonly accountId: string;
 }
 
 /**
@@ -54,13 +70,14 @@ interface Subject {
 export class ImageFetcher {
   readonly #limits: FetchLimits;
   readonly #dial: DialOptions;
-  readonly #gate: Semaphore;
-  readonly #gatesOfHosts = new Map<string, Semaphore>();
+  readonly #places: FairPlaces;
+  readonly #placesOfHosts = new Map<string, FairPlaces>();
 
   constructor(options: ImageFetcherOptions = {}) {
     this.#limits = { ...defaultFetchLimits, ...options.limits };
     this.#dial = { httpsPort: options.httpsPort ?? 443, certificates: options.certificates };
-    this.#gate = new Semaphore(this.#limits.parallelMax);
+    const { parallelMax, parallelPerAccountMax } = this.#limits;
+    this.#places = this.#fairPlaces(parallelMax, parallelPerAccountMax);
   }
 
   /**
@@ -70,13 +87,13 @@ export class ImageFetcher {
    */
   async fetch(
     text: string,
-    { rules, resolver }: FetchSettings,
+    { rules, resolver, accountId }: FetchFor,
     at: string,
     count: CountBytes,
     signal: AbortSignal,
     what: Fetched = fetchedImage,
   ): Promise<Buffer> {
-    const subject = { at, what };
+    const subject = { at, what, accountId };
     let target = checkUrl(text, rules, at, what);
     for (let redirects = 0; ; redirects++) {
       const answer = await this.#exchange(target, resolver, subject, count, signal);
@@ -95,31 +112,29 @@ export class ImageFetcher {
     count: CountBytes,
     signal: AbortSignal,
   ): Promise<Buffer | { readonly location: string }> {
-    const leaveHost = await this.#enterHost(target.host, signal);
+    const { at, what, accountId } = subject;
+    const leaveHost = await this.#enterHost(target.host, accountId, signal);
     try {
-      const leave = await this.#gate.acquire(signal);
-      try {
-        const { at, what } = subject;
+      return await this.#places.hold(accountId, signal, async () => {
         const addresses = await judgedAddresses(target, resolver, { at, noun: what.noun }, signal);
         if (addresses.length === 0) throw rejected('could not be fetched: its host name cannot be resolved', subject);
         return await this.#request(target, addresses, subject, count, signal);
-      } finally {
-        leave();
-      }
+      });
     } finally {
       leaveHost();
     }
   }
 
-  /** So that no client can flood a host through us. */
-  async #enterHost(host: string, signal: AbortSignal): Promise<() => void> {
-    const gate = this.#gatesOfHosts.get(host) ?? new Semaphore(this.#limits.parallelPerHostMax);
-    this.#gatesOfHosts.set(host, gate);
+  /** So that no client can flood a host through us, or keep others from it. */
+  async #enterHost(host: string, accountId: string, signal: AbortSignal): Promise<() => void> {
+    const { parallelPerHostMax, parallelPerHostAndAccountMax } = this.#limits;
+    const places = this.#placesOfHosts.get(host) ?? this.#fairPlaces(parallelPerHostMax, parallelPerHostAndAccountMax);
+    this.#placesOfHosts.set(host, places);
     const forget = (): void => {
-      if (gate.isIdle && this.#gatesOfHosts.get(host) === gate) this.#gatesOfHosts.delete(host);
+      if (places.isIdle && this.#placesOfHosts.get(host) === places) this.#placesOfHosts.delete(host);
     };
     try {
-      const leave = await gate.acquire(signal);
+      const leave = await places.enter(accountId, signal);
       return () => {
         leave();
         forget();
@@ -128,6 +143,11 @@ export class ImageFetcher {
       forget();
       throw error;
     }
+  }
+
+  #fairPlaces(placesMax: number, perAccountMax: number): FairPlaces {
+    const { waitingMax, waitMsMax } = this.#limits;
+    return new FairPlaces({ placesMax, perAccountMax, waitingMax, waitMsMax, refusal: atCapacity });
   }
 
   async #request(
@@ -208,3 +228,10 @@ const rejected = (why: string, { at, what }: Subject, cause?: unknown): ApiError
     param: at,
     ...(cause === undefined ? {} : { cause }),
   });
+
+const atCapacity = (max: number): ApiError =>
+  new ApiError(
+    'backend_at_capacity',
+    'Too many images and documents are being fetched at the moment. Try again shortly.',
+    atCap(max, 1),
+  );

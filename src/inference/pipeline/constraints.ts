@@ -1,43 +1,78 @@
-import { createHash } from 'node:crypto';
+import { createHmac, randomBytes } from 'node:crypto';
 import { entryUrl } from '../../platform/entries.ts';
 import { ApiError, atCap } from '../../platform/errors.ts';
+import { FairPlaces } from '../../platform/fair-places.ts';
+import { Remembered } from '../../platform/remembered.ts';
+import type { StopSignal } from '../../platform/stop-signal.ts';
 import type { Constraint, EngineConstraint } from '../../generation/request.ts';
 import { ThreadPool } from '../../platform/rpc/thread-pool.ts';
-import type { CompileCalls, Compiled } from './compile-thread.ts';
+import type { CompileCalls, Compiled, CompileOrder } from './compile-thread.ts';
 
 export interface ConstraintsOptions {
   /** Bounds on the grammars kept: their number, and their bytes. */
   readonly grammarsMax?: number;
   readonly bytesMax?: number;
-  /** How many constraints may wait for the thread; further ones are refused. */
+  /** How many constraints may wait for a thread; further ones are refused. */
   readonly waitingMax?: number;
+  readonly waitMsMax?: number;
   /** Time limit for one constraint. Its steps are bounded too, so this is for a machine that stands still. */
   readonly timeLimitMs?: number;
 }
 
+/** Who asks for a constraint, and how long: the signal ends the wait. */
+export interface CompileCall {
+  readonly accountId: string;
+  /** false: nothing of the constraint outlives its compilation (§4.2.6). */
+  readonly retain: boolean;
+  readonly signal: StopSignal;
+}
+
+/** Compiled at once: two, so that one account never keeps another waiting. */
+const threadsMax = 2;
+const perAccountMax = 1;
+const refusedMax = 1_024;
+const refusedForMs = 300_000;
+
 /**
- * Compiles constraints on a thread of its own, because a hostile one takes 100 ms of CPU, and remembers the newest, because a
- * program sends the same schema with every request.
+ * Compiles constraints on threads of their own, because a hostile one takes 100 ms of CPU, and remembers the newest, because a
+ * program sends the same schema with every request. Accounts take turns, and each has its own memory: how long a constraint takes
+ * tells nothing of what others have sent.
  */
 export class Constraints {
   readonly #grammarsMax: number;
   readonly #bytesMax: number;
   readonly #pool: ThreadPool<CompileCalls>;
-  /** By the digest of what was compiled, least recently used first. */
+  readonly #places: FairPlaces;
+  /** By the digest of who sent what, least recently used first. */
   readonly #grammars = new Map<string, Compiled>();
   #bytes = 0;
-  /** Constraints being compiled, shared with other requests that send the same one. */
-  readonly #running = new Map<string, Promise<Compiled>>();
+  /** What cannot be compiled, by the same digest. */
+  readonly #refused = new Remembered<ApiError>({ entriesMax: refusedMax, forMs: refusedForMs });
+  readonly #secret = randomBytes(32);
 
-  constructor({ grammarsMax, bytesMax, waitingMax = 256, timeLimitMs = 10_000 }: ConstraintsOptions = {}) {
+  constructor({
+    grammarsMax,
+    bytesMax,
+    waitingMax = 256,
+    waitMsMax = 10_000,
+    timeLimitMs = 10_000,
+  }: ConstraintsOptions = {}) {
     this.#grammarsMax = grammarsMax ?? 512;
     this.#bytesMax = bytesMax ?? 32 * 1024 * 1024;
+    this.#places = new FairPlaces({
+      placesMax: threadsMax,
+      perAccountMax,
+      waitingMax,
+      waitMsMax,
+      refusal: atCapacity,
+    });
     this.#pool = new ThreadPool({
       program: entryUrl('compile-thread'),
       name: 'constraints',
       resourceLimits: { maxOldGenerationSizeMb: 512 },
-      threadsMax: 1,
-      waitingMax,
+      threadsMax,
+      // Whoever calls has a place.
+      waitingMax: 0,
       timeLimitMs,
       idleMs: Infinity,
       refusal: (why) =>
@@ -52,33 +87,45 @@ export class Constraints {
 
   /**
    * Rejects with 400 for what is broken, too large or cannot be enforced (contracts decisions 13 and 15), and with
-   * `backend_at_capacity` when there is more to compile than the thread can take. `retain: false`: nothing of the constraint
-   * outlives its compilation (§4.2.6). `at` is the field that holds the constraint, for the `param` of an error.
+   * `backend_at_capacity` when there is more to compile than the threads can take. `at` is the field that holds the constraint,
+   * for the `param` of an error.
    */
-  async compile(source: Constraint, at: string, retain: boolean): Promise<EngineConstraint> {
-    if (!retain) return { source, ...(await this.#pool.call('compile', { source, at })) };
-    const key = createHash('sha256')
-      .update(JSON.stringify([source, at]))
+  async compile(source: Constraint, at: string, { accountId, retain, signal }: CompileCall): Promise<EngineConstraint> {
+    if (!retain) {
+      const compiled = await this.#places.hold(accountId, signal, () => this.#pool.call('compile', { source, at }));
+      return { source, ...compiled };
+    }
+    const name = createHmac('sha256', this.#secret)
+      .update(JSON.stringify([accountId, source, at]))
       .digest('base64');
-    const known = this.#grammars.get(key);
-    if (known !== undefined) {
-      this.#forget(key);
-      this.#remember(key, known);
-      return { source, ...known };
+    const known = this.#known(name);
+    if (known !== undefined) return { source, ...known };
+    const compiled = await this.#places.hold(accountId, signal, async () => {
+      // Another request of the account may have sent the same while this one waited.
+      return this.#known(name) ?? (await this.#compiled(name, { source, at }));
+    });
+    return { source, ...compiled };
+  }
+
+  #known(name: string): Compiled | undefined {
+    const refused = this.#refused.get(name);
+    if (refused !== undefined) throw refused;
+    const known = this.#grammars.get(name);
+    if (known === undefined) return undefined;
+    this.#forget(name);
+    this.#remember(name, known);
+    return known;
+  }
+
+  async #compiled(name: string, order: CompileOrder): Promise<Compiled> {
+    try {
+      const compiled = await this.#pool.call('compile', order);
+      this.#remember(name, compiled);
+      return compiled;
+    } catch (error) {
+      if (error instanceof ApiError && error.status === 400) this.#refused.set(name, error);
+      throw error;
     }
-    let running = this.#running.get(key);
-    if (running === undefined) {
-      running = this.#pool.call('compile', { source, at });
-      this.#running.set(key, running);
-      running.then(
-        (compiled) => {
-          this.#running.delete(key);
-          this.#remember(key, compiled);
-        },
-        () => this.#running.delete(key),
-      );
-    }
-    return { source, ...(await running) };
   }
 
   close(): Promise<void> {

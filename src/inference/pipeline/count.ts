@@ -1,24 +1,55 @@
 import type { EngineRequest } from '../../generation/request.ts';
+import { ApiError, atCap } from '../../platform/errors.ts';
+import { FairPlaces } from '../../platform/fair-places.ts';
 import { lengthRefusal } from './length-refusal.ts';
 import { withoutImages } from './request-images.ts';
 import { isReady, mayTake } from './backend-pool.ts';
 import type { Backend } from './backend-pool.ts';
 import type { StopSignal } from '../../platform/stop-signal.ts';
 
-/**
- * Exact number of prompt tokens without the images, by the first backend that is ready. `too-long`: the backend refused without
- * counting. `undefined`: no backend can count, or did; the backend that generates then reports what is wrong with the request.
- */
-export async function countPrompt(
-  request: EngineRequest,
-  backends: readonly Backend[],
-  signal: StopSignal,
-): Promise<number | 'too-long' | undefined> {
-  const engine = backends.find((backend) => isReady(backend) && mayTake(backend, request))?.engine;
-  try {
-    return await engine?.countTokens({ ...request, prompt: withoutImages(request.prompt) }, signal);
-  } catch (error) {
-    const refusal = lengthRefusal(error);
-    return refusal === undefined ? undefined : (refusal.promptTokens ?? 'too-long');
+/** Prompts that backends count at once, of all accounts and of one, and those that wait for it. */
+const countingMax = 16;
+const countingPerAccountMax = 4;
+const waitingMax = 512;
+const waitMsMax = 10_000;
+
+/** Has prompts counted by backends, which do so one after the other: accounts take turns. */
+export class PromptCounts {
+  readonly #places = new FairPlaces({
+    placesMax: countingMax,
+    perAccountMax: countingPerAccountMax,
+    waitingMax,
+    waitMsMax,
+    refusal: atCapacity,
+  });
+
+  /**
+   * Exact number of prompt tokens without the images, by the first backend that is ready. `too-long`: the backend refused without
+   * counting. `undefined`: no backend can count, or did; the backend that generates then reports what is wrong with the request.
+   * Rejects with `backend_at_capacity` 429 when too many wait.
+   */
+  async count(
+    request: EngineRequest,
+    backends: readonly Backend[],
+    signal: StopSignal,
+  ): Promise<number | 'too-long' | undefined> {
+    const engine = backends.find((backend) => isReady(backend) && mayTake(backend, request))?.engine;
+    if (engine === undefined) return undefined;
+    const leave = await this.#places.enter(request.cacheScope, signal);
+    try {
+      return await engine.countTokens({ ...request, prompt: withoutImages(request.prompt) }, signal);
+    } catch (error) {
+      const refusal = lengthRefusal(error);
+      return refusal === undefined ? undefined : (refusal.promptTokens ?? 'too-long');
+    } finally {
+      leave();
+    }
   }
 }
+
+const atCapacity = (max: number): ApiError =>
+  new ApiError(
+    'backend_at_capacity',
+    'Too many prompts are being counted at the moment. Try again shortly.',
+    atCap(max, 1),
+  );

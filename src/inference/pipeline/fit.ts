@@ -36,9 +36,13 @@ export interface FittedRequest extends Pick<GenerationRequest, 'prompt' | 'tools
   readonly reasoningRoomTokens: number;
 }
 
+/** Counts one prompt, without its images. */
+type CountPrompt = (prompt: Prompt) => Promise<number | 'too-long' | undefined>;
+
 /**
  * Decides how long the answer may be (specification §4.2.1). The prompt is bounded from its bytes; only where that
- * bound and `max_tokens` exceed the window is the engine asked to count. Throws `context_length_exceeded` 400.
+ * bound and `max_tokens` exceed the window is the engine asked to count: without `countPrompt` it is undecided then. Throws
+ * `context_length_exceeded` 400.
  *
  * Each prompt of a batch has the window to itself, so the longest one decides (contracts §1.1). `countPrompt` counts one prompt
  * and leaves images out. Images count as `images` says (§4.2.4(3)): the likely number for the window, on which the backend has
@@ -51,10 +55,26 @@ export function fit(
   request: FittedRequest,
   model: Model,
   route: LengthPolicy,
-  countPrompt: (prompt: Prompt) => Promise<number | 'too-long' | undefined>,
+  countPrompt: CountPrompt,
+  suggestions: () => readonly Model[],
+  images?: ImageTokens,
+): Fitted | Promise<Fitted>;
+export function fit(
+  request: FittedRequest,
+  model: Model,
+  route: LengthPolicy,
+  countPrompt: undefined,
+  suggestions: () => readonly Model[],
+  images?: ImageTokens,
+): Fitted | undefined;
+export function fit(
+  request: FittedRequest,
+  model: Model,
+  route: LengthPolicy,
+  countPrompt: CountPrompt | undefined,
   suggestions: () => readonly Model[],
   images: ImageTokens = noImages,
-): Fitted | Promise<Fitted> {
+): Fitted | Promise<Fitted> | undefined {
   const prompts = singlePrompts(request.prompt).map((prompt) => {
     const bound = promptTokenBound(prompt, request.tools) + images.most;
     // Token ids are exact, and none are added to them.
@@ -91,9 +111,9 @@ export function fit(
     return { ...fitted(maxTokens), limitedByContext: maxTokens === room };
   };
   const uncertain = prompts.filter(({ isExact, most }) => !isExact && most + roomy > model.contextLength);
-  const counted = async (): Promise<Fitted> => {
+  const counted = async (by: CountPrompt): Promise<Fitted> => {
     for (const one of uncertain) {
-      const count = await countPrompt(one.prompt);
+      const count = await by(one.prompt);
       if (count === 'too-long') throw tooLong(undefined);
       // No exact count is available: the backend judges, and `dispatch` refits once when it refuses.
       if (count === undefined) return fitted(wanted);
@@ -103,7 +123,26 @@ export function fit(
     }
     return decided();
   };
-  return uncertain.length === 0 ? decided() : counted();
+  if (uncertain.length === 0) return decided();
+  return countPrompt === undefined ? undefined : counted(countPrompt);
+}
+
+/** What limits and credit go by until the prompt has been read or counted: never more than the window holds. */
+export function likelyFit(
+  { prompt, tools, maxTokens, task }: Pick<GenerationRequest, 'prompt' | 'tools' | 'maxTokens' | 'task'>,
+  model: Model,
+  route: LengthPolicy,
+  images: ImageTokens,
+): Fitted {
+  const most = promptTokenBound(prompt, tools, task) + images.most;
+  return {
+    maxTokens: task === undefined ? Math.min(wantedTokens(maxTokens, model, route), model.contextLength) : 0,
+    reasoningRoomTokens: 0,
+    promptTokens: task === undefined ? Math.max(images.most, Math.min(most, model.contextLength)) : most,
+    counted: false,
+    promptTokensPossible: most,
+    limitedByContext: false,
+  };
 }
 
 /** Most tokens of one request, all inputs together: OpenAI's bound. It keeps a request within the time that its backend has. */
@@ -111,15 +150,15 @@ const taskTokensMax = 300_000;
 
 /**
  * The same for a task, which has no answer: each prompt has to fit the window, and all together a bound. Counted is only what its
- * bytes alone do not show to fit. Throws `context_length_exceeded` with the number of the prompt that is too long, and
+ * bytes alone do not show to fit; without `countPrompt` it is undecided then. Throws `context_length_exceeded` with the number of the prompt that is too long, and
  * `unsupported_value` for too many tokens.
  */
 export async function fitTask(
   request: Pick<GenerationRequest, 'at' | 'prompt'> & { readonly task: Task },
   model: Model,
-  countPrompt: (prompt: Prompt) => Promise<number | 'too-long' | undefined>,
+  countPrompt: CountPrompt | undefined,
   suggestions: () => readonly Model[],
-): Promise<Fitted> {
+): Promise<Fitted | undefined> {
   const { at, prompt, task } = request;
   const isIds = prompt.type === 'token-ids';
   let canCount = !isIds;
@@ -130,6 +169,7 @@ export async function fitTask(
     const bound = promptTokenBound(one, [], task);
     let counted: number | 'too-long' | undefined = isIds ? bound : undefined;
     if (canCount && bound > model.contextLength) {
+      if (countPrompt === undefined) return undefined;
       counted = await countPrompt(one);
       // The backend judges the others too.
       canCount = counted !== undefined;

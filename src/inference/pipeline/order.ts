@@ -7,6 +7,7 @@ import type { EngineRequest, ImageTokens } from '../../generation/request.ts';
 import type { LengthRefusal } from './length-refusal.ts';
 import type { InferenceRoute } from './route.ts';
 import type { UsageFallback } from '../../store/schema/tables.ts';
+import type { StopSignal } from '../../platform/stop-signal.ts';
 
 /** The facts of a request that do not come from its body; made once, and part of whatever is made of it. */
 export interface RequestFacts extends Caller {
@@ -26,8 +27,8 @@ export interface RequestFacts extends Caller {
 }
 
 /**
- * A request that has passed every check and only needs a slot, credit and a backend: passed from `serve` to `run`. It is also the
- * bill that its hold is made for.
+ * A request that has passed every check that is cheap, and needs a slot, credit and a backend: passed from `serve` to `run`. It is
+ * also the bill that its hold is made for.
  */
 export interface Order extends RequestFacts, Omit<Bill, keyof RequestFacts> {
   readonly model: Model;
@@ -50,12 +51,25 @@ export interface Order extends RequestFacts, Omit<Bill, keyof RequestFacts> {
   readonly limitedByContext?: boolean;
   /** The part of both figures that is images. A prompt with images is never `promptCounted`: only the model counts them. */
   readonly imageTokens: ImageTokens;
+  /** What is left to do before its hold; absent for most. */
+  readonly preparation?: Preparation | undefined;
   /** The models that may serve it when its own cannot; absent: there are none. */
   readonly fallbacks?: NextOrders | undefined;
   /** §4.2.1(4): the one retry after a backend refused for length; `undefined` when there is none. */
   retryWithinContext(refusal: LengthRefusal): EngineRequest | undefined;
   /** The client's error when the backend finally refuses for length. */
   tooLong(refusal: LengthRefusal): ApiError;
+}
+
+/**
+ * Work that only who may have it and can pay for it is given: a form is compiled, files are read, a prompt is counted. Until then
+ * the order's prompt is without its files, and its lengths are guesses for limits (docs/decisions/052-work-behind-limits.md).
+ */
+export interface Preparation {
+  /** Bytes of the request's body that the work still needs. */
+  readonly bytes: number;
+  /** The order with which the request goes on; called once. Rejects with `ApiError`, or with the reason of the signal. */
+  run(signal: StopSignal): Promise<Order>;
 }
 
 /** Orders for the models that may serve a request when its own cannot, one after the other. */

@@ -10,7 +10,7 @@ import type { ImagePart, Part } from '../../generation/request.ts';
 import type { FetchSettings, ImageFetcher } from '../images/fetcher.ts';
 import { checkUrl, fetchedDocument } from '../../platform/outbound/check-url.ts';
 import { decodeStep, decodeStepCharacters } from '../images/data-uri.ts';
-import { Semaphore } from '../../platform/semaphore.ts';
+import { FairPlaces } from '../../platform/fair-places.ts';
 import { imageFrom } from './request-images.ts';
 
 export type FilePart = Extract<Part, { type: 'file' }>;
@@ -28,21 +28,24 @@ export interface FileCall {
   holdBytes(bytes: number): void;
 }
 
-/** Files in one request: checked where images are, read just before its length is checked (contracts decision 10). */
+/** Files in one request: checked where images are, read behind limits and credit, before its length is decided (decision 052). */
 export interface FileResolver {
   /**
-   * Whether it may be used, and as what. Only looks up ids and reads the first bytes of what the request contains. Throws
-   * `ApiError` naming the field.
+   * Whether it may be used, and as what. Only reads the first bytes of what the request contains; what a stored file is has to be
+   * looked up, which is work. Throws `ApiError` naming the field.
    */
-  check(part: FilePart): Promise<'image' | 'text'>;
-  /** Its content; only for parts that have been checked. */
+  check(part: FilePart): 'image' | 'text' | 'stored';
+  /** What a file is. Looks stored files up. */
+  find(part: FilePart): Promise<'image' | 'text'>;
+  /** Its content; only for parts that have been found. */
   read(part: FilePart): Promise<Part>;
 }
 
-/** Bounds on requests that read files at once, and on those that wait for it: none of them has a slot of its account yet. */
+/** Files that are decoded at once, of all accounts and of one, and those that wait for it. */
 const readingMax = 4;
+const readingPerAccountMax = 2;
 const waitingMax = 64;
-const perAccountMax = 16;
+const waitMsMax = 10_000;
 /** Time limit for one document. */
 const fetchTimeoutMs = 10_000;
 
@@ -51,9 +54,13 @@ export class FileParts {
   readonly #files: Pick<Files, 'find' | 'read'>;
   readonly #pdfs: Pick<PdfTexts, 'read'>;
   readonly #fetcher: Pick<ImageFetcher, 'fetch'>;
-  readonly #gate = new Semaphore(readingMax);
-  readonly #inside = new Map<string, number>();
-  #insideCount = 0;
+  readonly #places = new FairPlaces({
+    placesMax: readingMax,
+    perAccountMax: readingPerAccountMax,
+    waitingMax,
+    waitMsMax,
+    refusal: atCapacity,
+  });
 
   constructor(files: Pick<Files, 'find' | 'read'>, pdfs: Pick<PdfTexts, 'read'>, fetcher: Pick<ImageFetcher, 'fetch'>) {
     this.#files = files;
@@ -64,34 +71,26 @@ export class FileParts {
   for(call: FileCall): FileResolver {
     const found = new Map<FilePart, Source>();
     return {
-      check: async (part) => {
-        const source = await this.#sourceOf(part, call);
+      check: (part) => {
+        const source = sourceOf(part, call);
+        return 'fileId' in source ? 'stored' : kindIn(source);
+      },
+      find: async (part) => {
+        const named = sourceOf(part, call);
+        const source = 'fileId' in named ? await this.#lookedUp(named.fileId, part.at, call) : named;
         found.set(part, source);
-        return source.kind === 'image' ? 'image' : 'text';
+        return kindIn(source);
       },
       read: async (part) => {
         const source = found.get(part);
-        if (source === undefined) throw new Error('a file is read after it has been checked');
-        return await this.#counted(call, () => this.#read(part, source, call));
+        if (source === undefined) throw new Error('a file is read after it has been found');
+        return await this.#read(part, source, call);
       },
     };
   }
 
-  async #sourceOf({ fileId, data, url, at }: FilePart, call: FileCall): Promise<Source> {
-    if (url !== undefined) {
-      checkUrl(url, call.fetching.rules, at, fetchedDocument);
-      return { kind: 'fetched', url };
-    }
-    if (fileId === undefined && data === undefined) throw refused('needs an id or data', at);
-    if (fileId === undefined) return inlineSource(data ?? '', at);
-    if (data !== undefined) throw refused('has an id and data; send one of the two', at);
-    // Reliability part 4: a stored file is retained data.
-    if (call.zdr) {
-      throw new ApiError('unsupported_parameter', 'Stored files cannot be used with zero data retention.', {
-        param: at,
-      });
-    }
-    const file = await this.#files.find(call.accountId, fileId);
+  async #lookedUp(fileId: string, at: string, { accountId }: FileCall): Promise<Source> {
+    const file = await this.#files.find(accountId, fileId);
     if (file === undefined) throw refused('does not exist in this account', at);
     const kind = kindOf(file.mediaType);
     if (kind === 'other') throw refused(unusable, at);
@@ -99,17 +98,17 @@ export class FileParts {
   }
 
   async #read(part: FilePart, source: Source, call: FileCall): Promise<Part> {
-    // Outside of the gate: servers may be slow, and must not keep other requests from reading.
-    const fetched = 'url' in source ? await this.#fetched(source.url, part.at, call) : undefined;
-    const leave = await this.#gate.acquire(call.signal);
-    try {
-      return await this.#content(part, source, fetched, call);
-    } finally {
-      leave();
-    }
+    const { accountId, signal } = call;
+    const { at } = part;
+    // Outside of the places: servers may be slow, and have places of their own, like PDFs.
+    const fetched = 'url' in source ? await this.#fetched(source.url, at, call) : undefined;
+    const decodedPart = await this.#places.hold(accountId, signal, () => this.#content(part, source, fetched, call));
+    if (!Buffer.isBuffer(decodedPart)) return decodedPart;
+    return textPart(part, source, await this.#textOfPdf(decodedPart, at, call));
   }
 
-  async #content(part: FilePart, source: Source, fetched: Buffer | undefined, call: FileCall): Promise<Part> {
+  /** The content, or the bytes of a PDF. */
+  async #content(part: FilePart, source: Source, fetched: Buffer | undefined, call: FileCall): Promise<Part | Buffer> {
     const { at } = part;
     const bytes =
       'file' in source
@@ -125,7 +124,7 @@ export class FileParts {
         return image;
       }
       case 'pdf':
-        return textPart(part, source, await this.#textOfPdf(bytes, at, call.signal));
+        return bytes;
       case 'text':
         return textPart(part, source, await textOf(bytes, at, call.signal));
     }
@@ -153,13 +152,13 @@ export class FileParts {
     return bytes;
   }
 
-  /** Before there is a slot, unlike images, which need no reading: the text decides the length. Few at a time, like all files. */
-  async #fetched(url: string, at: string, { fetching, signal, holdBytes, waited }: FileCall): Promise<Buffer> {
+  async #fetched(url: string, at: string, call: FileCall): Promise<Buffer> {
+    const { accountId, fetching, signal, holdBytes, waited } = call;
     const begunMs = performance.now();
     const late = AbortSignal.timeout(fetchTimeoutMs);
     try {
       const ending = combineSignals([signal, late]);
-      return await this.#fetcher.fetch(url, fetching, at, holdBytes, ending, fetchedDocument);
+      return await this.#fetcher.fetch(url, { ...fetching, accountId }, at, holdBytes, ending, fetchedDocument);
     } catch (error) {
       if (error !== late.reason || signal.aborted) throw error;
       const words = `The document could not be fetched within ${fetchTimeoutMs / 1_000} seconds.`;
@@ -169,35 +168,38 @@ export class FileParts {
     }
   }
 
-  async #textOfPdf(bytes: Buffer, at: string, signal: AbortSignal): Promise<string> {
+  async #textOfPdf(bytes: Buffer, at: string, { accountId, signal }: FileCall): Promise<string> {
     try {
-      return await this.#pdfs.read(bytes, signal);
+      return await this.#pdfs.read(accountId, bytes, signal);
     } catch (error) {
       if (error instanceof UnreadablePdf) throw refused(error.message, at, 'PDF');
       throw error;
     }
   }
-
-  /** Counts the files of all requests, read or waiting to be read, and those of one account. */
-  async #counted<T>({ accountId }: FileCall, act: () => Promise<T>): Promise<T> {
-    const own = this.#inside.get(accountId) ?? 0;
-    const max = readingMax + waitingMax;
-    if (this.#insideCount >= max || own >= perAccountMax) {
-      const message = 'Too many requests with files are being read at the moment. Try again shortly.';
-      throw new ApiError('backend_at_capacity', message, atCap(own >= perAccountMax ? perAccountMax : max, 1));
-    }
-    this.#insideCount++;
-    this.#inside.set(accountId, own + 1);
-    try {
-      return await act();
-    } finally {
-      this.#insideCount--;
-      const left = (this.#inside.get(accountId) ?? 0) - 1;
-      if (left > 0) this.#inside.set(accountId, left);
-      else this.#inside.delete(accountId);
-    }
-  }
 }
+
+/** What a part says of its file; only what a stored file is, is not known yet. */
+function sourceOf({ fileId, data, url, at }: FilePart, call: FileCall): Source | { readonly fileId: string } {
+  if (url !== undefined) {
+    checkUrl(url, call.fetching.rules, at, fetchedDocument);
+    return { kind: 'fetched', url };
+  }
+  if (fileId === undefined && data === undefined) throw refused('needs an id or data', at);
+  if (fileId === undefined) return inlineSource(data ?? '', at);
+  if (data !== undefined) throw refused('has an id and data; send one of the two', at);
+  // Reliability part 4: a stored file is retained data.
+  if (call.zdr) {
+    throw new ApiError('unsupported_parameter', 'Stored files cannot be used with zero data retention.', { param: at });
+  }
+  return { fileId };
+}
+
+const kindIn = ({ kind }: Source): 'image' | 'text' => (kind === 'image' ? 'image' : 'text');
+
+const atCapacity = (max: number): ApiError => {
+  const message = 'Too many files of requests are being read at the moment. Try again shortly.';
+  return new ApiError('backend_at_capacity', message, atCap(max, 1));
+};
 
 type Source =
   | { readonly kind: 'image' | 'pdf' | 'text'; readonly file: FileRow }

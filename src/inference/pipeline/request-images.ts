@@ -47,8 +47,8 @@ export const hasImageUrls = ({ request: { prompt } }: Order): boolean =>
   prompt.type === 'messages' && prompt.messages.some(({ content }) => content.some(({ type }) => type === 'image-url'));
 
 /**
- * Fetches the images that an order still has as URLs, after its slot and before its credit (contracts decisions 10 and 18), so
- * that backends never fetch anything. Throws `model_request_rejected` or `unsupported_value`, naming the field.
+ * Fetches the images that an order still has as URLs, behind its limits and its credit (decisions 18 and 052), so that backends
+ * never fetch anything. Throws `model_request_rejected` or `unsupported_value`, naming the field.
  */
 export async function fetchImages(
   order: Order,
@@ -57,6 +57,7 @@ export async function fetchImages(
   signal: StopSignal,
 ): Promise<WithImages> {
   const { prompt } = order.request;
+  const settings = { ...services.settings, accountId: order.account.id };
   const urls = [...new Map(imageUrls(prompt).map((part) => [part.url, part])).values()];
   const { budget } = services;
   const begunMs = performance.now();
@@ -80,7 +81,7 @@ export async function fetchImages(
           budget.take(bytes);
           heldBytes += bytes;
         };
-        const bytes = await services.fetcher.fetch(url, services.settings, at, hold, ending.signal);
+        const bytes = await services.fetcher.fetch(url, settings, at, hold, ending.signal);
         const image = await imageOf(bytes, at, ending.signal);
         // The bytes are released, their base64 stays.
         hold(image.base64.length - bytes.length);

@@ -10,8 +10,8 @@ import type { StopSignal } from '../../platform/stop-signal.ts';
 /**
  * Turns the parts that a dialect leaves unresolved into content. For a model without vision, images are removed before any check
  * and never fetched (specification §4.2.4(5), contracts decision 18). For other models data URIs are read, and URLs are judged by
- * their text alone; they are fetched when the order has its slot (`images.ts`). Files are checked too, and images among them
- * count as such; `readFiles` reads them.
+ * their text alone; they are fetched when the order has its slot (`request-images.ts`). Files are checked too, as far as the
+ * request itself says what they are; `readFiles` does the rest.
  */
 export async function resolveParts(
   prompt: Prompt,
@@ -64,7 +64,7 @@ async function resolvePart(part: Part, resolver: Resolver): Promise<Part | undef
       if (resolver.files === undefined) {
         throw new ApiError('unsupported_value', 'Files cannot be used here; send their text.', { param: part.at });
       }
-      if ((await resolver.files.check(part)) === 'text') return part;
+      if (resolver.files.check(part) !== 'image') return part;
       if (!resolver.vision) return undefined;
       countImage(resolver, part.at);
       return part;
@@ -72,22 +72,60 @@ async function resolvePart(part: Part, resolver: Resolver): Promise<Part | undef
   }
 }
 
-function countImage(resolver: Resolver, at: string): void {
-  if (++resolver.images <= imagesMax) return;
+function countImage(counted: { images: number }, at: string): void {
+  if (++counted.images <= imagesMax) return;
   throw new ApiError('unsupported_value', `There are more than ${imagesMax} images.`, { param: at });
 }
 
-/** Replaces files by their content: the last step before the length of the prompt is checked. */
-export async function readFiles(prompt: Prompt, files: FileResolver): Promise<Prompt> {
+/**
+ * Replaces files by their content: the last step before the length of the prompt is decided. Images among them count as such, and
+ * are left out for a model without vision.
+ */
+export async function readFiles(prompt: Prompt, vision: boolean, files: FileResolver): Promise<Prompt> {
   if (prompt.type !== 'messages' || !hasFiles(prompt)) return prompt;
+  const counted = { images: prompt.messages.reduce((sum, { content }) => sum + content.filter(isImage).length, 0) };
   const messages: Message[] = [];
   for (const message of prompt.messages) {
     const content: Part[] = [];
-    for (const part of message.content) content.push(part.type === 'file' ? await files.read(part) : part);
+    for (const part of message.content) {
+      if (part.type !== 'file') {
+        content.push(part);
+        continue;
+      }
+      if ((await files.find(part)) === 'image') {
+        if (!vision) continue;
+        countImage(counted, part.at);
+      }
+      content.push(await files.read(part));
+    }
     messages.push({ ...message, content });
   }
   return { type: 'messages', messages };
 }
+
+const isImage = ({ type }: Part): boolean => type === 'image' || type === 'image-url';
+
+/** The prompt as far as it is there without its files. */
+export const withoutFiles = (prompt: Prompt): Prompt =>
+  prompt.type === 'messages' && hasFiles(prompt)
+    ? {
+        type: 'messages',
+        messages: prompt.messages.map((message) => ({
+          ...message,
+          content: message.content.filter(({ type }) => type !== 'file'),
+        })),
+      }
+    : prompt;
+
+/** Characters of files in the request itself: what they keep in memory of its body until they are read. */
+export const fileBytes = (prompt: Prompt): number =>
+  prompt.type === 'messages'
+    ? prompt.messages.reduce(
+        (sum, { content }) =>
+          content.reduce((of, part) => of + (part.type === 'file' ? (part.data?.length ?? 0) : 0), sum),
+        0,
+      )
+    : 0;
 
 /** Nothing but text: there is nothing to resolve. */
 export const isPlain = (prompt: Prompt): boolean =>

@@ -10,7 +10,7 @@ import type { Ending } from '../../store/ledger.ts';
 import type { UsageAttempt } from '../../store/schema/tables.ts';
 import { endingOfCancel, errorOfCancel } from './cancellation.ts';
 import type { CancelReason } from './cancellation.ts';
-import { countPrompt } from './count.ts';
+import type { PromptCounts } from './count.ts';
 import { dispatch } from './dispatch.ts';
 import type { DispatchTrace } from './dispatch.ts';
 import { Fallen, mayFallBack } from './fallbacks.ts';
@@ -26,9 +26,12 @@ export interface RunServices {
   readonly limits: Pick<Limits, 'admit'>;
   readonly billing: Billing;
   readonly images: ImageServices;
+  readonly promptCounts: PromptCounts;
   poolOf(modelId: string): BackendPool;
   /** Called once for an order that no limit has refused. */
   admitted(admitted: Admitted): void;
+  /** Called once for an order with a preparation, with the order that came of it. */
+  prepared(order: Order): void;
   /**
    * Called once for an order that had a hold, when its money is settled, with its charge and how long an engine and the servers
    * of its images worked for it.
@@ -50,7 +53,7 @@ export interface RunServices {
 export type Deliver = (batch: GenerationBatch) => boolean | Promise<boolean>;
 
 /**
- * Acquires a slot, credit and a backend, and gives everything back on every way a request can end: by returning, by an
+ * Acquires a slot, has the order prepared, acquires credit and a backend, and gives everything back on every way a request can end: by returning, by an
  * error, by a cancellation through `signal` (whose reason is a `CancelReason`), or by a reader that is gone.
  *
  * The last batch, with the final usage, is delivered only after the charge is durable (reliability I4).
@@ -62,11 +65,15 @@ export async function run(taken: Order, services: RunServices, signal: StopSigna
   let images: WithImages | undefined;
   let spent: Spent | undefined;
   try {
-    // Contracts decision 10: after the limits, before the credit, which needs the sizes.
-    const { backends } = services.poolOf(taken.model.id);
-    if (hasImageUrls(taken)) images = await fetchImages(taken, services.images, backends, signal); // 400
+    const isWork = taken.preparation !== undefined || hasImageUrls(taken);
+    let order = isWork ? await prepareOrder(taken, services, signal) : taken; // 402, 400
+    if (hasImageUrls(order)) {
+      const { backends } = services.poolOf(order.model.id);
+      images = await fetchImages(order, services.images, backends, signal); // 400
+      order = images.order;
+    }
+    if (isWork) await admitted.raise(tokensLikely(order)); // 429
     const fetchMs = images?.fetchMs ?? 0;
-    const order = images?.order ?? taken;
     const { billing, spans } = services;
     const holding = spans?.step('hold');
     const hold = billing.holdAtOnce(order) ?? (await billing.hold(order, () => exactPrompt(order, services))); // 402
@@ -136,6 +143,23 @@ export async function run(taken: Order, services: RunServices, signal: StopSigna
   } finally {
     images?.release();
     admitted.end(spent);
+  }
+}
+
+/**
+ * The order after the work that comes before its hold, for who has a slot and credit: some, because how much the request needs is
+ * only known afterwards (docs/decisions/052-work-behind-limits.md).
+ */
+async function prepareOrder(taken: Order, { billing, prepared }: RunServices, signal: StopSignal): Promise<Order> {
+  await billing.check(taken);
+  if (taken.preparation === undefined) return taken;
+  try {
+    const order = await taken.preparation.run(signal);
+    prepared(order);
+    return order;
+  } catch (error) {
+    if (signal.aborted && error === signal.reason) throw errorOfCancel(error as CancelReason, taken.model.id);
+    throw error;
   }
 }
 
@@ -227,8 +251,8 @@ async function nextOrder(
 /** The bound from bytes is several times the real count: before the hold is refused the prompt is counted, as for a first hold. */
 async function rebound(hold: Hold, order: Order, services: RunServices): Promise<boolean> {
   if (await hold.rebind(order)) return true;
-  const counted = await exactPrompt(order, services);
-  return counted !== undefined && (await hold.rebind(order, counted));
+  const exact = await exactPrompt(order, services).catch(uncounted);
+  return exact !== undefined && (await hold.rebind(order, exact));
 }
 
 /** The answer ends before the last batch, whose tokens are not charged. */
@@ -263,17 +287,20 @@ async function unfinished(receipt: Receipt, { order, meter, trace }: Serving, se
     ...receipt,
     promptTokens: order.promptCounted
       ? order.promptTokensMax
-      : ((await counted(order, services, order.imageTokens.likely)) ?? order.promptTokensLikely),
+      : ((await counted(order, services, order.imageTokens.likely).catch(uncounted)) ?? order.promptTokensLikely),
     counted: true,
   };
 }
+
+/** It could not be counted in time, or too many are: our own estimate is used. */
+const uncounted = (): undefined => undefined;
 
 /** How long an engine may take to count; after that our own estimate is used. */
 const countTimeoutMs = 2_000;
 
 async function counted(order: Order, services: RunServices, imageTokens: number): Promise<number | undefined> {
   const { backends } = services.poolOf(order.model.id);
-  const count = await countPrompt(order.request, backends, AbortSignal.timeout(countTimeoutMs));
+  const count = await services.promptCounts.count(order.request, backends, AbortSignal.timeout(countTimeoutMs));
   return count === 'too-long' || count === undefined ? undefined : count + imageTokens;
 }
 

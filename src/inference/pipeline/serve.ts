@@ -1,61 +1,32 @@
 import type { Caller, Directory } from '../../accounts/directory.ts';
 import { presentedKey } from '../../accounts/presented-key.ts';
 import { pricesAt } from '../../billing/account-prices.ts';
-import { capabilitiesFor } from '../../catalog/model.ts';
+import type { Bill } from '../../billing/bill.ts';
 import type { Model } from '../../catalog/model.ts';
 import type { AnswerFormat, Decoded, Dialect, Headers } from '../dialects/dialect.ts';
 import { ApiError } from '../../platform/errors.ts';
-import type {
-  Effort,
-  EngineRequest,
-  FieldPaths,
-  GenerationRequest,
-  ImageTokens,
-  Prompt,
-  Tool,
-} from '../../generation/request.ts';
-import type { Admitted, Limits } from '../../billing/rate-limits/rate-limits.ts';
-import { modelFor, usableModels } from './access.ts';
-import { formOf } from './constrain.ts';
-import type { Constraints } from './constraints.ts';
-import { countPrompt } from './count.ts';
-import { imageCount, imageTokens } from './request-images.ts';
-import { refuseImpossible } from './backend-pool.ts';
-import { samplingFor, withDefaultSystem } from './defaults.ts';
+import type { FieldPaths, GenerationRequest, Prompt } from '../../generation/request.ts';
+import { usableModels } from './access.ts';
+import type { Call, ServeServices } from './call.ts';
+import { imageCount } from './request-images.ts';
 import { Fallbacks } from './fallbacks.ts';
-import { checkFeatures } from './features.ts';
 import {
   contextLengthExceeded,
   fit,
   fitTask,
   inputTooLong,
+  likelyFit,
   promptTokenBound,
   promptTokensLikely,
   retryTokens,
 } from './fit.ts';
 import type { Fitted } from './fit.ts';
-import type { Order, RequestFacts } from './order.ts';
-import type { Lease } from './runtime-config.ts';
-import { reasoningOf } from './effort.ts';
-import type { KeptItems } from './stored-items.ts';
-import type { FileCall, FileParts } from './request-files.ts';
-import { hasFiles, isPlain, readFiles, resolveParts } from './resolve.ts';
-import { withPreservedThinking } from './preserved-thinking.ts';
-import type { CountingRoute, InferenceRoute, Route } from './route.ts';
-import type { ReasoningKeys } from './reasoning-keys.ts';
-import { requestTags } from './tags.ts';
-import { checkTools } from './tool-rules.ts';
-import { checkTokenIds } from './vocabulary.ts';
-import { abortSignalOf } from '../../platform/stop-signal.ts';
+import type { Order, Preparation } from './order.ts';
+import { check, count, needsWork, prepare } from './prepare.ts';
+import type { Checked, Prepared } from './prepare.ts';
+import { fileBytes, hasFiles } from './resolve.ts';
+import type { CountingRoute } from './route.ts';
 import type { StopSignal } from '../../platform/stop-signal.ts';
-
-export interface ServeServices {
-  readonly fileParts: FileParts;
-  readonly constraints: Constraints;
-  readonly reasoningKeys: ReasoningKeys;
-  readonly items: Pick<KeptItems, 'find'>;
-  readonly limits: Pick<Limits, 'admit' | 'coveringPlan'>;
-}
 
 /** Specification §5.1 and §5.4; `undefined` when no credentials were sent; `cold`: the key must be read before. */
 export function authenticate(headers: Headers, directory: Directory): Caller | 'cold' | undefined {
@@ -101,37 +72,54 @@ export function zdrRequired(headers: Headers, { account, key }: Caller): boolean
   });
 }
 
-/** A request whose body has been parsed, and what it reports while it is decided on. */
-export interface Call<On extends Route = InferenceRoute> {
-  readonly facts: RequestFacts;
-  readonly route: On;
-  readonly headers: Headers;
-  readonly signal: StopSignal;
-  /** The configuration that it sees. */
-  readonly lease: Pick<Lease, 'runtimeConfig' | 'poolOf'>;
-  /** Reports time spent waiting for others: a backend that counted the prompt, servers of documents. */
-  waited(engineMs: number): void;
-  /** Reports that no limit refuses a request which `run` never sees. */
-  admitted(admitted: Admitted): void;
-  /** Reports memory that the request takes beyond its body; throws `backend_at_capacity` when there is none left. */
-  holdBytes(bytes: number): void;
-}
-
 /**
- * Decides whether a request is accepted, in the order of contracts decision 10 from the required fields to the lengths: from
- * parsed JSON to an order that only needs a slot, credit and a backend. Throws `ApiError`.
+ * Decides whether a request is accepted, in the order of contracts decision 10 from the required fields to the lengths, as far as
+ * that is cheap: from parsed JSON to an order that needs a slot, credit and a backend, and for some a preparation, which is work
+ * for who has a slot and credit. Throws `ApiError`.
  */
 export async function serve(json: unknown, call: Call, services: ServeServices): Promise<Order> {
   let decoded = call.route.dialect.decodeRequest(json, contextOf(call));
   if (decoded.references.length > 0) decoded = await decodeWithItems(call.route.dialect, json, decoded, call, services);
-  const asked = decoded.request;
-  const prepared = await prepare(asked, call, services);
+  const { request: asked, format } = decoded;
+  const checked = await check(asked, call, services);
   const plan = services.limits.coveringPlan(call.facts) ?? null; // 403
-  const fitting = fitPrepared(asked, prepared, call);
-  const fitted = fitting instanceof Promise ? await fitting : fitting;
-  const { format } = decoded;
-  const fallbacks = fallbacksOf(asked, prepared, format, call, services);
-  return orderOf(asked, prepared, fitted, { format, plan, fallbacks }, call);
+  const finished = (prepared: Prepared, fitted: Fitted, signal: StopSignal): Order => {
+    const fallbacks = fallbacksOf(asked, prepared, format, call, services, signal);
+    return orderOf(asked, prepared, fitted, { format, plan, fallbacks }, call);
+  };
+  if (!needsWork(checked)) {
+    const fitting = fitPrepared(asked, checked.likely, call, undefined);
+    const fitted = fitting instanceof Promise ? await fitting : fitting;
+    if (fitted !== undefined) return finished(checked.likely, fitted, call.signal);
+  }
+  const work = async (signal: StopSignal): Promise<Order> => {
+    const prepared = await prepare(checked, asked, call, services, signal);
+    const fitted = await fitCounted(asked, prepared, call, countBy(prepared, call, services, signal));
+    return finished(prepared, fitted, signal);
+  };
+  return unpreparedOrder(asked, checked, { format, plan, fallbacks: undefined }, work, call);
+}
+
+/** The order until its work is done: its prompt is without its files, its form is not compiled, and its lengths are guesses. */
+function unpreparedOrder(
+  asked: GenerationRequest,
+  checked: Checked,
+  terms: OrderTerms,
+  work: Preparation['run'],
+  call: Call,
+): Order {
+  const { likely } = checked;
+  const fitted = likelyFit({ ...asked, prompt: likely.prompt }, likely.model, call.route, likely.images);
+  // Given away once: what it needs of the request would else stay in memory as long as the order.
+  let left: Preparation['run'] | undefined = work;
+  const run = (signal: StopSignal): Promise<Order> => {
+    const all = left;
+    left = undefined;
+    if (all === undefined) throw new Error('an order is prepared once');
+    return all(signal);
+  };
+  const preparation = { bytes: fileBytes(checked.resolved), run };
+  return { ...orderOf(asked, likely, fitted, terms, call), preparation };
 }
 
 /** `undefined` for a model without fallbacks, and for tasks: vectors of another model are no substitute. */
@@ -141,12 +129,13 @@ function fallbacksOf(
   format: AnswerFormat,
   call: Call,
   services: ServeServices,
+  signal: StopSignal,
 ): Fallbacks | undefined {
   if (model.fallback === undefined || asked.task !== undefined) return undefined;
   // The files in `asked` have been read, and would stay in memory as long as the order.
   const request = { ...asked, prompt: whole };
   return new Fallbacks(model.fallback, (id, instead) =>
-    orderInstead({ ...request, model: id }, instead, format, call, services),
+    orderInstead({ ...request, model: id }, instead, format, call, services, signal),
   );
 }
 
@@ -160,42 +149,59 @@ async function orderInstead(
   format: AnswerFormat,
   call: Call,
   services: ServeServices,
+  signal: StopSignal,
 ): Promise<Order> {
-  const prepared = await prepare(asked, call, services);
+  const checked = await check(asked, call, services);
+  const prepared = await prepare(checked, asked, call, services, signal);
   const lesser = (what: string, param: string): ApiError =>
     new ApiError('unsupported_feature', `The model '${prepared.model.id}' ${what}.`, { param });
   if (imageCount(asked.prompt) > 0 && !call.route.flags(prepared.model.capabilities).vision)
     throw lesser('sees no images', asked.at.prompt);
   if (choicesOf(prepared.prompt) * prepared.choices < instead.choices) throw lesser('writes one choice', 'n');
-  const fitted = await fitPrepared(asked, prepared, call);
+  const fitted = await fitCounted(asked, prepared, call, countBy(prepared, call, services, signal));
   if (asked.maxTokens !== undefined && fitted.maxTokens < instead.request.maxTokens)
     throw lesser('writes shorter answers', 'max_tokens');
   return orderOf(asked, prepared, fitted, { format, plan: instead.plan, fallbacks: undefined }, call);
 }
 
-/** The lengths of a request (contracts decision 10): what it may write, and what its prompt may cost. */
-function fitPrepared(asked: GenerationRequest, prepared: Prepared, call: Call): Fitted | Promise<Fitted> {
+/** Counts one prompt of a request. */
+type CountOne = (only: Prompt) => Promise<number | 'too-long' | undefined>;
+
+const countBy =
+  (prepared: Prepared, call: Call, services: ServeServices, signal: StopSignal): CountOne =>
+  (only) =>
+    count(prepared, call, services, signal, only);
+
+/** The lengths of a request (contracts decision 10), with its prompt counted where they depend on it. */
+async function fitCounted(
+  asked: GenerationRequest,
+  prepared: Prepared,
+  call: Call,
+  countOne: CountOne,
+): Promise<Fitted> {
+  const fitted = await fitPrepared(asked, prepared, call, countOne);
+  if (fitted === undefined) throw new Error('what has been counted is decided');
+  return fitted;
+}
+
+/** The same; `undefined` where `countOne` is, and would be needed. */
+function fitPrepared(
+  asked: GenerationRequest,
+  prepared: Prepared,
+  call: Call,
+  countOne: CountOne | undefined,
+): Fitted | undefined | Promise<Fitted | undefined> {
   const { model, prompt, effort, images } = prepared;
   const { at, task } = asked;
   const larger = (): readonly Model[] => largerModels(prepared.found, call);
-  const countOnly = (only: Prompt) => count(prepared, call, only);
-  return task === undefined
-    ? fit(
-        {
-          prompt,
-          tools: prepared.tools,
-          maxTokens: asked.maxTokens,
-          // §4.2.1(5)
-          reasoningRoomTokens: effort === 'none' ? 0 : model.capabilities.reasoningRoomTokens,
-          at,
-        },
-        model,
-        call.route,
-        countOnly,
-        larger,
-        images,
-      )
-    : fitTask({ prompt, at, task }, model, countOnly, larger);
+  if (task !== undefined) return fitTask({ prompt, at, task }, model, countOne, larger);
+  const { reasoningRoomTokens: room } = model.capabilities;
+  // §4.2.1(5)
+  const reasoningRoomTokens = effort === 'none' ? 0 : room;
+  const request = { prompt, tools: prepared.tools, maxTokens: asked.maxTokens, reasoningRoomTokens, at };
+  return countOne === undefined
+    ? fit(request, model, call.route, undefined, larger, images)
+    : fit(request, model, call.route, countOne, larger, images);
 }
 
 /** What an order has besides the request and its lengths. */
@@ -264,11 +270,14 @@ export async function serveCount(json: unknown, call: Call<CountingRoute>, servi
   let decoded = call.route.dialect.decodeRequest(json, contextOf(call));
   if (decoded.references.length > 0) decoded = await decodeWithItems(call.route.dialect, json, decoded, call, services);
   const { request, format } = decoded;
-  const prepared = await prepare(request, call, services);
+  const checked = await check(request, call, services);
   const admitted = await services.limits.admit(call.facts, 'count'); // 429
   call.admitted(admitted);
   try {
-    const counted = await count(prepared, call);
+    // Counting needs no credit; reading files does, for a count too.
+    if (hasFiles(checked.resolved)) await services.billing.check(billOfCount(checked.model, call, services)); // 402
+    const prepared = await prepare(checked, request, call, services, call.signal);
+    const counted = await count(prepared, call, services, call.signal);
     if (counted === 'too-long') {
       const larger = largerModels(prepared.found, call);
       throw contextLengthExceeded(prepared.model, undefined, 1, larger, request.at.prompt);
@@ -283,6 +292,16 @@ export async function serveCount(json: unknown, call: Call<CountingRoute>, servi
     admitted.end();
   }
 }
+
+/** What the shortest request would cost. */
+const billOfCount = (model: Model, { facts }: Call<CountingRoute>, { limits }: ServeServices): Bill => ({
+  ...facts,
+  model,
+  plan: limits.coveringPlan(facts) ?? null,
+  prices: pricesAt(model, facts.account.rates, facts.startedAt),
+  promptTokensMax: 1,
+  completionTokensMax: 0,
+});
 
 const contextOf = ({ headers, facts }: Pick<Call, 'headers' | 'facts'>) => ({
   headers,
@@ -302,122 +321,8 @@ async function decodeWithItems<Format>(
   return dialect.decodeRequest(json, { ...contextOf(call), items });
 }
 
-/** A request that its model can take, whatever the length of its answer. */
-interface Prepared {
-  /** With the flags of its partition, from the catalog. */
-  readonly model: Model;
-  readonly found: Model;
-  readonly tags: readonly string[];
-  readonly prompt: Prompt;
-  /** The prompt as the client sent it, with its files read and without images that the model cannot see. */
-  readonly whole: Prompt;
-  readonly tools: readonly Tool[];
-  readonly choices: number;
-  readonly effort: Effort;
-  readonly images: ImageTokens;
-  engineRequest(maxTokens: number, reasoningRoomTokens?: number): EngineRequest;
-}
-
-/** The checks from the model to the features of its card (contracts decision 10). */
-async function prepare(asked: GenerationRequest, call: Call<Route>, services: ServeServices): Promise<Prepared> {
-  const { facts, signal, lease } = call;
-  const { catalog, images } = lease.runtimeConfig;
-  const found = modelFor(asked.model, facts, catalog, facts.startedAt);
-  if (facts.zdr && !found.capabilities.zdr) {
-    const why = facts.account.zdrRequired === true ? ', which this account requires for every request' : '';
-    throw new ApiError('model_zdr_not_supported', `The model '${found.id}' does not offer zero data retention${why}.`, {
-      param: 'model',
-    });
-  }
-  // Part 8: request tags mean nothing for a model that is open to everybody, and are ignored there without validation.
-  const own = found.dedicatedTo === undefined ? [] : requestTags(call.headers);
-  // The key's tags are set by its account, for every model (docs/keys.md).
-  const tags = [...new Set([...(facts.key.tags ?? []), ...own])];
-  // §4.2.3(5): a model's capabilities may differ with zero data retention. From here on only this partition counts.
-  const model: Model = facts.zdr ? { ...found, capabilities: capabilitiesFor(found, true) } : found;
-  const { capabilities } = model;
-  const flags = call.route.flags(capabilities);
-  checkTools(asked);
-  const form = formOf(asked, flags);
-  const files = hasFiles(asked.prompt) ? services.fileParts.for(fileCallOf(call)) : undefined;
-  const resolved = isPlain(asked.prompt)
-    ? asked.prompt
-    : await resolveParts(asked.prompt, flags.vision, images.rules, signal, files);
-  // Part 1: `n` is one of the fields that are stripped for such a model.
-  const choices = model.sampling === 'fixed' ? 1 : asked.choices;
-  checkFeatures(choices === asked.choices ? asked : { ...asked, choices }, model, flags);
-  const { backends } = lease.poolOf(model.id);
-  checkTokenIds(asked, backends);
-  const { effort, reasoningForm } = reasoningOf(asked, model, call.route, flags);
-  const constraint =
-    form.constraint === undefined
-      ? undefined
-      : await services.constraints.compile(form.constraint, asked.at.constraintText, !facts.zdr);
-  const isKept = asked.preserveThinking && capabilities.preservesThinking;
-  const whole = files === undefined ? resolved : await readFiles(resolved, files);
-  const preserved = withPreservedThinking(whole, isKept, services.reasoningKeys, facts.account.id);
-  const prompt = withDefaultSystem(preserved, asked, model.defaults);
-  // Not `asked` as a whole: the files in it have been read, and would stay in memory as long as the order.
-  const { sampling, stop, parallelToolCalls, logprobs, logitBias, tokens, task } = asked;
-  const engineRequest = (maxTokens: number, reasoningRoomTokens = 0): EngineRequest => ({
-    id: facts.idHex,
-    prompt,
-    choices,
-    maxTokens,
-    sampling: samplingFor(model, sampling),
-    stop,
-    tools: form.tools,
-    toolChoice: form.toolChoice,
-    parallelToolCalls: parallelToolCalls ?? true,
-    constraint,
-    effort,
-    reasoningForm,
-    reasoningRoomTokens,
-    logprobs,
-    logitBias,
-    ...(tokens === undefined ? {} : { tokens }),
-    ...(task === undefined ? {} : { task }),
-    cacheScope: facts.account.id,
-    retain: !facts.zdr,
-  });
-  refuseImpossible(backends, engineRequest(Math.min(1, asked.maxTokens ?? 1)));
-  return {
-    model,
-    found,
-    tags,
-    prompt,
-    whole,
-    tools: form.tools,
-    choices,
-    effort,
-    images: imageTokens(prompt, backends),
-    engineRequest,
-  };
-}
-
-const fileCallOf = (call: Call<Route>): FileCall => ({
-  accountId: call.facts.account.id,
-  zdr: call.facts.zdr,
-  signal: abortSignalOf(call.signal),
-  fetching: call.lease.runtimeConfig.images,
-  waited: (ms) => call.waited(ms),
-  holdBytes: (bytes) => call.holdBytes(bytes),
-});
-
-/** Tokens of the whole input, or of one prompt of it. */
-async function count({ model, prompt, engineRequest }: Prepared, call: Call<Route>, only: Prompt = prompt) {
-  const askedMs = performance.now();
-  const counted = await countPrompt(
-    { ...engineRequest(1), prompt: only },
-    call.lease.poolOf(model.id).backends,
-    call.signal,
-  );
-  call.waited(performance.now() - askedMs);
-  return counted;
-}
-
 /** What the caller may use instead, next larger window first (specification §7.2). */
-const largerModels = (model: Model, { facts, lease }: Call<Route>): readonly Model[] =>
+const largerModels = (model: Model, { facts, lease }: Call | Call<CountingRoute>): readonly Model[] =>
   usableModels(facts, lease.runtimeConfig.catalog, facts.startedAt)
     .filter(({ capabilities: { zdr } }) => zdr || !facts.zdr)
     .filter((candidate) => candidate.contextLength > model.contextLength)

@@ -19,6 +19,7 @@ import type { Backend } from '../../../src/inference/pipeline/backend-pool.ts';
 import { idleLoad } from '../../../src/inference/routing/fleet.ts';
 import { run } from '../../../src/inference/pipeline/run.ts';
 import type { Deliver } from '../../../src/inference/pipeline/run.ts';
+import { PromptCounts } from '../../../src/inference/pipeline/count.ts';
 import { serve } from '../../../src/inference/pipeline/serve.ts';
 import { openCounter, prices } from '../bills.ts';
 import type { Counter } from '../bills.ts';
@@ -174,6 +175,7 @@ function servicesFor(settings: ScriptSettings, { billing }: Counter) {
       budget: { take: () => {}, give: () => {} },
     },
     newId: uuid,
+    promptCounts: new PromptCounts(),
     poolOf: () => pool,
   };
 }
@@ -213,6 +215,7 @@ async function play(reader: Reader, accountId: string, services: ReturnType<type
       services.ended.push(ending);
     },
     admitted: () => {},
+    prepared: () => {},
     chunkGaps: () => ({ observe: () => {} }),
     spans: undefined,
   };

@@ -18,22 +18,25 @@ const never = new AbortController().signal;
 const unreadable = (why: RegExp) => (error: unknown) => error instanceof UnreadablePdf && why.test(error.message);
 
 test('the text of each page, in order', async () => {
-  assert.equal(await pdfs.read(pdfOf(['One', '', 'Three']), never), 'One\n\n\n\nThree');
+  assert.equal(await pdfs.read('a', pdfOf(['One', '', 'Three']), never), 'One\n\n\n\nThree');
 });
 
 test('nothing but the first line: no page, no text, no failure', async () => {
   for (const text of ['%PDF-1.1', '%PDF-1.7\n', '%PDF-2.0\r\n'])
-    assert.equal(await pdfs.read(Buffer.from(text), never), '');
+    assert.equal(await pdfs.read('a', Buffer.from(text), never), '');
 });
 
 test('what is damaged, encrypted, too long, or without text is distinguished', async () => {
   const whole = pdfOf(['Some text.']);
-  await assert.rejects(pdfs.read(Buffer.from('%PDF-1.7\njunk that goes on for a while'), never), unreadable(/damaged/));
-  await assert.rejects(pdfs.read(whole.subarray(0, 200), never), unreadable(/damaged/));
-  await assert.rejects(pdfs.read(pdfOf(['x'], { isEncrypted: true }), never), unreadable(/encrypted/));
-  assert.equal(await pdfs.read(pdfOf(['', '']), never), '', 'pages without text, as a scan has them');
-  await assert.rejects(small.read(pdfOf(['a', 'b', 'c']), never), unreadable(/3 pages/));
-  await assert.rejects(small.read(pdfOf(['a text that is too long for it']), never), unreadable(/characters/));
+  await assert.rejects(
+    pdfs.read('a', Buffer.from('%PDF-1.7\njunk that goes on for a while'), never),
+    unreadable(/damaged/),
+  );
+  await assert.rejects(pdfs.read('a', whole.subarray(0, 200), never), unreadable(/damaged/));
+  await assert.rejects(pdfs.read('a', pdfOf(['x'], { isEncrypted: true }), never), unreadable(/encrypted/));
+  assert.equal(await pdfs.read('a', pdfOf(['', '']), never), '', 'pages without text, as a scan has them');
+  await assert.rejects(small.read('a', pdfOf(['a', 'b', 'c']), never), unreadable(/3 pages/));
+  await assert.rejects(small.read('a', pdfOf(['a text that is too long for it']), never), unreadable(/characters/));
 });
 
 test('a page that inflates to 3 GB ends its own process, and nothing else', async () => {
@@ -41,27 +44,27 @@ test('a page that inflates to 3 GB ends its own process, and nothing else', asyn
   let peak = 0;
   const watch = setInterval(() => (peak = Math.max(peak, process.memoryUsage().rss)), 20);
   try {
-    await assert.rejects(pdfs.read(pdfOf(['x'], { bombBytes: 3e9 }), never), UnreadablePdf);
+    await assert.rejects(pdfs.read('a', pdfOf(['x'], { bombBytes: 3e9 }), never), UnreadablePdf);
   } finally {
     clearInterval(watch);
   }
   assert.ok(peak - before < 400_000_000, `${peak - before} bytes more in this process`);
   assert.equal(pdfs.count, 0);
-  assert.equal(await pdfs.read(pdfOf(['And on']), never), 'And on');
+  assert.equal(await pdfs.read('a', pdfOf(['And on']), never), 'And on');
 });
 
 test('one that takes too long is ended', async () => {
   const hasty = new PdfTexts({ ...defaultPdfLimits, timeoutMs: 1 });
-  await assert.rejects(hasty.read(pdfOf(['x']), never), unreadable(/too long/));
+  await assert.rejects(hasty.read('a', pdfOf(['x']), never), unreadable(/too long/));
   assert.equal(hasty.count, 0);
 });
 
 test('a client that leaves takes the process along; those that wait go on, and more than may wait are refused', async () => {
-  const narrow = new PdfTexts({ ...defaultPdfLimits, childrenMax: 1, waitingMax: 1 });
+  const narrow = new PdfTexts({ ...defaultPdfLimits, childrenMax: 1, waitingMax: 2 });
   const leaving = new AbortController();
-  const first = narrow.read(pdfOf(['x'], { bombBytes: 3e8 }), leaving.signal);
-  const second = narrow.read(pdfOf(['second']), never);
-  await assert.rejects(narrow.read(pdfOf(['third']), never), (error) => {
+  const first = narrow.read('a', pdfOf(['x'], { bombBytes: 3e8 }), leaving.signal);
+  const second = narrow.read('a', pdfOf(['second']), never);
+  await assert.rejects(narrow.read('a', pdfOf(['third']), never), (error) => {
     return error instanceof ApiError && error.code === 'backend_at_capacity';
   });
   leaving.abort('client-left');

@@ -46,7 +46,7 @@ async function openFixture(
   const fetcher = new ImageFetcher({ httpsPort: server.port, certificates: testAuthority(), ...options });
   const rules: ImageRules = { ...defaultImageRules, allowedHosts: new Set(['open.images.test']) };
   const counted = { bytes: 0 };
-  const settings = { rules, resolver: createNameResolver([dns.address]) };
+  const settings = { rules, resolver: createNameResolver([dns.address]), accountId: 'a' };
   const fetch = (url: string, signal = AbortSignal.timeout(60_000)): Promise<Buffer> =>
     fetcher.fetch(url, settings, at, (bytes) => void (counted.bytes += bytes), signal);
   const refusal = async (url: string): Promise<string> => {
@@ -238,7 +238,7 @@ test('more than the declared length is not read', async (t) => {
 test('TLS is verified: another authority, or a certificate for another name', async (t) => {
   const fixture = await openFixture(t, pngAnswer);
   const rules = { ...defaultImageRules, allowedHosts: new Set(['other.test', 'open.images.test', '127.0.0.1']) };
-  const settings = { rules, resolver: createNameResolver([fixture.dns.address]) };
+  const settings = { rules, resolver: createNameResolver([fixture.dns.address]), accountId: 'a' };
   const fetchWith = (fetcher: ImageFetcher, url: string): Promise<Buffer> =>
     fetcher.fetch(url, settings, at, () => {}, AbortSignal.timeout(60_000));
   const isRejected = (error: unknown): boolean => error instanceof ApiError && error.code === 'model_request_rejected';
@@ -295,10 +295,10 @@ test('a fetch ends with its signal, wherever it is, and leaves no connection', a
 test('fetches at once are bounded, of one host more than of all, and waiting ones go when they are called off', async (t) => {
   const held: HttpsRequest[] = [];
   const fixture = await openFixture(t, (request) => void held.push(request), {
-    limits: { parallelMax: 5, parallelPerHostMax: 3 },
+    limits: { parallelMax: 5, parallelPerAccountMax: 5, parallelPerHostMax: 3, parallelPerHostAndAccountMax: 3 },
   });
   const rules = { ...defaultImageRules, allowedHosts: new Set(['a.images.test', 'b.images.test']) };
-  const settings = { rules, resolver: createNameResolver([fixture.dns.address]) };
+  const settings = { rules, resolver: createNameResolver([fixture.dns.address]), accountId: 'a' };
   const leaving = new AbortController();
   const start = (host: string, signal = AbortSignal.timeout(60_000)): Promise<Buffer> =>
     fixture.fetcher.fetch(`https://${host}.images.test/`, settings, at, () => {}, signal);

@@ -12,6 +12,9 @@ const open = (options: ConstraintsOptions = {}): Constraints => {
 };
 after(() => Promise.all(opened.map((constraints) => constraints.close())));
 
+const { signal } = new AbortController();
+const kept = { accountId: 'a', retain: true, signal };
+const zdr = { ...kept, retain: false };
 const regex = (pattern: string): Constraint => ({ type: 'regex', pattern });
 
 test('a constraint is compiled once, for all who send it', async () => {
@@ -23,13 +26,13 @@ test('a constraint is compiled once, for all who send it', async () => {
   ];
   for (const source of sources) {
     const [first, second] = await Promise.all([
-      constraints.compile(source, 'regex', true),
-      constraints.compile(source, 'regex', true),
+      constraints.compile(source, 'regex', kept),
+      constraints.compile(source, 'regex', kept),
     ]);
     assert.match(first.gbnf ?? '', /^root ::= /);
     assert.equal(first.gbnf, second.gbnf);
     assert.equal(first.source, source);
-    assert.deepEqual(await constraints.compile(source, 'regex', true), first);
+    assert.deepEqual(await constraints.compile(source, 'regex', kept), first);
   }
   assert.equal(constraints.count, sources.length);
 });
@@ -37,43 +40,43 @@ test('a constraint is compiled once, for all who send it', async () => {
 test('what is refused is refused each time, with its code and place, and is not remembered', async () => {
   const constraints = open();
   for (let round = 0; round < 2; round++) {
-    await assert.rejects(constraints.compile(regex('(a'), 'regex', true), {
+    await assert.rejects(constraints.compile(regex('(a'), 'regex', kept), {
       code: 'unsupported_value',
       status: 400,
       param: 'regex',
     });
   }
   assert.equal(constraints.count, 0);
-  assert.match((await constraints.compile(regex('a'), 'regex', true)).gbnf ?? '', /^root/);
+  assert.match((await constraints.compile(regex('a'), 'regex', kept)).gbnf ?? '', /^root/);
 });
 
 test('§4.2.6 under zero data retention nothing is remembered', async () => {
   const constraints = open();
-  assert.match((await constraints.compile(regex('secret'), 'regex', false)).gbnf ?? '', /^root ::= /);
+  assert.match((await constraints.compile(regex('secret'), 'regex', zdr)).gbnf ?? '', /^root ::= /);
   assert.equal(constraints.count, 0);
 });
 
 test('the oldest go when there are too many, or too many bytes', async () => {
   const few = open({ grammarsMax: 3 });
-  for (const pattern of ['a', 'b', 'c', 'a', 'd']) await few.compile(regex(pattern), 'regex', true);
+  for (const pattern of ['a', 'b', 'c', 'a', 'd']) await few.compile(regex(pattern), 'regex', kept);
   assert.equal(few.count, 3);
   const small = open({ bytesMax: 600 });
   for (const pattern of ['a'.repeat(60), 'b'.repeat(60), 'c'.repeat(200)]) {
-    await small.compile(regex(pattern), 'regex', true);
+    await small.compile(regex(pattern), 'regex', kept);
     assert.ok(small.count <= 1);
   }
 });
 
 test('a thread that is too slow ends with its constraint only; the next gets another', async () => {
   const constraints = open({ timeLimitMs: 1 });
-  await assert.rejects(constraints.compile(regex('a'), 'regex', true), { code: 'backend_at_capacity', status: 429 });
+  await assert.rejects(constraints.compile(regex('a'), 'regex', kept), { code: 'backend_at_capacity', status: 429 });
   await constraints.close();
 });
 
 test('what a thread says after its time is not taken for the grammar of the next constraint', async () => {
   const constraints = open({ timeLimitMs: 500 });
   const warm = (): Promise<boolean> =>
-    constraints.compile(regex('warm'), 'regex', false).then(
+    constraints.compile(regex('warm'), 'regex', zdr).then(
       () => true,
       () => false,
     );
@@ -81,7 +84,7 @@ test('what a thread says after its time is not taken for the grammar of the next
   // From here the timers are looked at first, and then what threads have said.
   await new Promise((resolve) => setImmediate(resolve));
   const patterns = ['first', 'second'];
-  const asked = patterns.map((pattern) => constraints.compile(regex(pattern), 'regex', true));
+  const asked = patterns.map((pattern) => constraints.compile(regex(pattern), 'regex', kept));
   // Meanwhile the thread answers, and its time is over: both are seen in the same turn.
   Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1500);
   for (const [index, outcome] of (await Promise.allSettled(asked)).entries()) {
@@ -92,7 +95,7 @@ test('what a thread says after its time is not taken for the grammar of the next
 
 test('what cannot wait is refused', async () => {
   const constraints = open({ waitingMax: 1 });
-  const asked = ['a', 'b', 'c'].map((pattern) => constraints.compile(regex(pattern), 'regex', true));
+  const asked = ['a', 'b', 'c'].map((pattern) => constraints.compile(regex(pattern), 'regex', kept));
   const outcomes = await Promise.allSettled(asked);
   assert.deepEqual(
     outcomes.map(({ status }) => status),

@@ -4,13 +4,15 @@ import { test } from 'node:test';
 
 import type { Engine, EngineStatus } from '../../../src/inference/engines/engine.ts';
 import { ApiError } from '../../../src/platform/errors.ts';
-import { countPrompt } from '../../../src/inference/pipeline/count.ts';
+import { PromptCounts } from '../../../src/inference/pipeline/count.ts';
 import type { Backend } from '../../../src/inference/pipeline/backend-pool.ts';
 import { idleLoad } from '../../../src/inference/routing/fleet.ts';
 import { engineRequest } from '../engines/contract.ts';
 
 const signal = new AbortController().signal;
 const request = engineRequest('hi');
+const counts = new PromptCounts();
+const countPrompt = counts.count.bind(counts);
 
 test('the first backend that is ready counts', async () => {
   const down = backend(() => Promise.resolve(1), { state: 'down', detail: 'closed' });

@@ -32,26 +32,27 @@ const callOf = (accountId: string, signal: AbortSignal = never) => ({
   holdBytes: () => undefined,
 });
 
-test('requests without a slot read few files at a time: one account has 16, the others go on', async () => {
+test('few files are read at a time, accounts take turns, and what waits too much is refused', async () => {
   const parts = new FileParts(nothing, pdfs, new ImageFetcher());
   const stopping = new AbortController();
   setMaxListeners(0, stopping.signal);
   const slow = inline(pdfOf(['x'], { bombBytes: 2e8 }));
   const greedy = parts.for(callOf('greedy', stopping.signal));
-  await greedy.check(slow);
-  const reads = Array.from({ length: 16 }, () => greedy.read(slow).catch((error: unknown) => error));
-  const isFull = (error: unknown): boolean => error instanceof ApiError && error.code === 'backend_at_capacity';
-  await assert.rejects(greedy.read(slow), isFull);
+  await greedy.find(slow);
+  const outcomes = Promise.all(Array.from({ length: 100 }, () => greedy.read(slow).catch((error: unknown) => error)));
   const other = parts.for(callOf('other'));
-  const text = inline(Buffer.from('hello'));
-  await other.check(text);
-  const waits = other.read(text);
+  const [text, pdf] = [inline(Buffer.from('hello')), inline(pdfOf(['mine']))];
+  await other.find(text);
+  await other.find(pdf);
+  assert.deepEqual(await other.read(text), { type: 'text', text: 'Attached file a:\nhello' });
+  assert.deepEqual(await other.read(pdf), { type: 'text', text: 'Attached file a:\nmine' });
   stopping.abort('client-left');
-  assert.ok((await Promise.all(reads)).every((error) => error === 'client-left' || error instanceof ApiError));
-  assert.deepEqual(await waits, { type: 'text', text: 'Attached file a:\nhello' });
+  const errors = await outcomes;
+  assert.ok(errors.every((error) => error === 'client-left' || error instanceof ApiError));
+  assert.ok(errors.some((error) => error instanceof ApiError && error.code === 'backend_at_capacity'));
   // Everything is released.
   const again = parts.for(callOf('greedy'));
-  await again.check(text);
+  await again.find(text);
   const all = await Promise.all(Array.from({ length: 16 }, () => again.read(text)));
   assert.equal(all.length, 16);
 });
@@ -62,7 +63,7 @@ test('memory beyond the body is held before it is taken, and a request that find
   const bytes = pngOf(30, 20).length;
   let held = 0;
   const files = parts.for({ ...callOf('a'), holdBytes: (count) => void (held += count) });
-  assert.equal(await files.check(image), 'image');
+  assert.equal(await files.find(image), 'image');
   assert.equal(held, 0, 'looking takes nothing');
   assert.equal((await files.read(image)).type, 'image');
   assert.equal(held, bytes + Math.ceil(bytes / 3) * 4);
@@ -72,11 +73,11 @@ test('memory beyond the body is held before it is taken, and a request that find
       throw new ApiError('backend_at_capacity', 'full');
     },
   });
-  await full.check(image);
+  await full.find(image);
   await assert.rejects(full.read(image), (error) => error instanceof ApiError && error.code === 'backend_at_capacity');
 });
 
-test('a file is looked at before anything of it is decoded: what it is, from its first bytes', async () => {
+test('a file is looked at before anything of it is decoded: what it is, from its first bytes', () => {
   const files = new FileParts(nothing, pdfs, new ImageFetcher()).for(callOf('a'));
   for (const [bytes, kind] of [
     [pngOf(1, 1), 'image'],
@@ -87,5 +88,5 @@ test('a file is looked at before anything of it is decoded: what it is, from its
     [Buffer.from('text'), 'text'],
     [Buffer.alloc(0), 'text'],
   ] as const)
-    assert.equal(await files.check(inline(bytes)), kind);
+    assert.equal(files.check(inline(bytes)), kind);
 });

@@ -1,0 +1,124 @@
+import { FairQueue } from './fair-queue.ts';
+import type { StopSignal } from './stop-signal.ts';
+
+export interface FairPlacesOptions {
+  /** How many may be inside at once. */
+  readonly placesMax: number;
+  /** How many of one account: fewer than all, so that whoever comes next finds one, however long the work of the others takes. */
+  readonly perAccountMax: number;
+  /** How many may wait, of all accounts. One alone has half of it, two have a third each, so there is always room for another. */
+  readonly waitingMax: number;
+  readonly waitMsMax: number;
+  /** The error of a caller that does not get in: there was no room to wait, or the wait was too long. `max`: the bound. */
+  readonly refusal: (max: number) => Error;
+}
+
+/** Gives a place back; called once. */
+export type Leave = () => void;
+
+interface Waiting {
+  readonly account: string;
+  readonly enter: () => void;
+}
+
+/**
+ * Places for work that accounts ask for, and that others would wait for. Accounts take turns: one with much to do waits behind
+ * itself, and another waits for one piece of work at most where all places are taken.
+ */
+export class FairPlaces {
+  readonly #options: FairPlacesOptions;
+  readonly #queue: FairQueue<Waiting>;
+  readonly #inside = new Map<string, number>();
+  #insideCount = 0;
+
+  constructor(options: FairPlacesOptions) {
+    this.#options = options;
+    this.#queue = new FairQueue(options.waitingMax);
+  }
+
+  /** Pieces of work under way. */
+  get inside(): number {
+    return this.#insideCount;
+  }
+
+  get waiting(): number {
+    return this.#queue.size;
+  }
+
+  /** Nothing is under way, and nothing waits. */
+  get isIdle(): boolean {
+    return this.#insideCount === 0 && this.#queue.size === 0;
+  }
+
+  /** Does the work in a place. Rejects with the refusal, or with the signal's reason while it waits. */
+  async hold<Value>(account: string, signal: StopSignal, work: () => Promise<Value>): Promise<Value> {
+    const leave = await this.enter(account, signal);
+    try {
+      return await work();
+    } finally {
+      leave();
+    }
+  }
+
+  /** Takes a place, at once or after a wait. */
+  async enter(account: string, signal: StopSignal): Promise<Leave> {
+    signal.throwIfAborted();
+    if (this.#mayEnter(account)) this.#take(account);
+    else await this.#wait(account, signal);
+    let hasLeft = false;
+    return () => {
+      if (hasLeft) throw new Error('a place is given back once');
+      hasLeft = true;
+      this.#leave(account);
+    };
+  }
+
+  #mayEnter(account: string): boolean {
+    const { placesMax, perAccountMax } = this.#options;
+    return this.#insideCount < placesMax && (this.#inside.get(account) ?? 0) < perAccountMax;
+  }
+
+  #take(account: string): void {
+    this.#insideCount++;
+    this.#inside.set(account, (this.#inside.get(account) ?? 0) + 1);
+  }
+
+  #leave(account: string): void {
+    this.#insideCount--;
+    const own = (this.#inside.get(account) ?? 0) - 1;
+    if (own > 0) this.#inside.set(account, own);
+    else this.#inside.delete(account);
+    // Those that waited come first: their places are taken before anybody else can ask.
+    const mayEnter = (source: string): boolean => this.#mayEnter(source);
+    for (let next = this.#queue.next(mayEnter); next !== undefined; next = this.#queue.next(mayEnter)) {
+      this.#take(next.account);
+      next.enter();
+    }
+  }
+
+  #wait(account: string, signal: StopSignal): Promise<void> {
+    const { waitingMax, waitMsMax, refusal } = this.#options;
+    return new Promise((resolve, reject) => {
+      const settle = (): void => {
+        clearTimeout(timer);
+        signal.removeEventListener('abort', abort);
+      };
+      const waiting: Waiting = {
+        account,
+        enter: () => {
+          settle();
+          resolve();
+        },
+      };
+      const give = (error: unknown): void => {
+        settle();
+        this.#queue.remove(account, waiting);
+        reject(error as Error);
+      };
+      const abort = (): void => give(signal.reason);
+      const timer = setTimeout(() => give(refusal(waitingMax)), waitMsMax);
+      if (!this.#queue.add(account, waiting)) give(refusal(waitingMax));
+      else signal.addEventListener('abort', abort, { once: true });
+    });
+  }
+}
