@@ -23,11 +23,9 @@ import { BucketBytes } from '../inference/files/bucket-bytes.ts';
 import { Files } from '../inference/files/files.ts';
 import type { FileBytes } from '../inference/files/file-bytes.ts';
 import { FolderBytes } from '../inference/files/folder-bytes.ts';
-import { PdfTexts } from '../inference/files/pdf-text.ts';
 import { BodyBudget } from '../inference/http/body.ts';
 import { createInferenceHost } from '../inference/http/inference-server.ts';
 import type { InferenceHostServices } from '../inference/http/inference-server.ts';
-import { ImageFetcher } from '../inference/images/fetcher.ts';
 import { createNameResolver } from '../platform/outbound/resolver.ts';
 import { Admission } from '../billing/rate-limits/admission.ts';
 import { Limits } from '../billing/rate-limits/rate-limits.ts';
@@ -43,11 +41,8 @@ import type { JobReading } from '../platform/jobs/jobs.ts';
 import { readProcess } from '../platform/metrics/process-readings.ts';
 import { ServiceMetrics } from '../platform/metrics/service-metrics.ts';
 import type { BackendReading, ConfigReading, SourceReading } from '../platform/metrics/service-readings.ts';
-import { Constraints } from '../inference/pipeline/constraints.ts';
-import { PromptCounts } from '../inference/pipeline/count.ts';
 import { Idempotency } from '../inference/pipeline/idempotency.ts';
 import { KeptItems } from '../inference/pipeline/stored-items.ts';
-import { FileParts } from '../inference/pipeline/request-files.ts';
 import { openBackendPool } from '../inference/pipeline/backend-pool.ts';
 import type { Backend, BackendPool } from '../inference/pipeline/backend-pool.ts';
 import type { Fleet, OnHealth } from '../inference/routing/fleet.ts';
@@ -63,6 +58,8 @@ import type { Feed } from '../store/feed.ts';
 import type { Store, StoreOptions } from './stores.ts';
 import { ConfigRollout } from './config-rollout.ts';
 import { modelOf } from './model-of.ts';
+import { openRequestWork } from './request-work.ts';
+import type { RequestWork } from './request-work.ts';
 import { uuidMaker } from '../platform/ids/uuid.ts';
 
 export interface ServingOptions {
@@ -127,6 +124,7 @@ export async function openServing(options: ServingOptions, opened: Opened): Prom
   const reported = (): ServiceMetrics => metrics;
   const accounts = await openAccounts(options, opened, reported);
   const kept = await openKept(options, accounts, opened, reported);
+  const work = openRequestWork(kept.files, opened);
   const limits = await openLimits(options, accounts, opened);
   const models = openModels(options, accounts, kept, limits, opened);
   const spans = openSpans(options);
@@ -134,7 +132,7 @@ export async function openServing(options: ServingOptions, opened: Opened): Prom
   const processReadings = readProcess();
   opened.push(() => processReadings.stop());
   let inferenceSockets = (): number => 0;
-  const readings = { process: processReadings, inferenceSockets: () => inferenceSockets(), spans };
+  const readings = { process: processReadings, inferenceSockets: () => inferenceSockets(), spans, work: work.readings };
   const metrics: ServiceMetrics = metricsOf(options, accounts, limits, models, readings);
 
   /** It is leaving before it stops: a load balancer has to see first that it is not ready. */
@@ -143,8 +141,6 @@ export async function openServing(options: ServingOptions, opened: Opened): Prom
   const cut = new AbortController();
   const jsonThreads = new JsonThreads();
   opened.push(() => jsonThreads.close());
-  const constraints = new Constraints();
-  opened.push(() => constraints.close());
   let inferenceHost: Server | undefined;
   let endMonitor = (): void => {};
   const { running, store, feed, secret, newId, now } = accounts;
@@ -159,7 +155,7 @@ export async function openServing(options: ServingOptions, opened: Opened): Prom
     newId,
     now,
     listen: async () => {
-      const parts = { accounts, kept, limits, models, metrics, spans, jsonThreads, constraints };
+      const parts = { accounts, kept, limits, models, metrics, spans, jsonThreads, work };
       const host = hostOf(options, parts, { ready: () => !stopping, isReady });
       inferenceHost = host;
       inferenceSockets = countSockets(host);
@@ -191,7 +187,7 @@ export async function openServing(options: ServingOptions, opened: Opened): Prom
     },
     close: async () => {
       await Promise.all([jsonThreads.close(), models.close(), spans?.close()]);
-      kept.pdfs.close();
+      work.pdfs.close();
       await kept.files.close();
       accounts.keyLookUps.close();
       await feed.close();
@@ -299,8 +295,6 @@ async function openKept(
   });
   opened.push(() => files.close());
   await files.start();
-  const pdfs = new PdfTexts();
-  opened.push(() => pdfs.close());
 
   let tidying: Promise<void> | undefined;
   const tidyItems = setInterval(() => {
@@ -310,7 +304,7 @@ async function openKept(
   tidyItems.unref();
   const stopTidying = (): void => clearInterval(tidyItems);
   opened.push(stopTidying);
-  return { items, idempotency, files, pdfs, stopTidying };
+  return { items, idempotency, files, stopTidying };
 }
 
 /** What may run at the same time, and be read: of the process, and of each caller. */
@@ -396,7 +390,7 @@ function metricsOf(
   { running, store, billing }: Accounts,
   { bodyBudget }: RunningLimits,
   { rollout, runtimeConfigs, fleets, serverReports }: Models,
-  { process, inferenceSockets, spans }: OwnReadings,
+  { process, inferenceSockets, spans, work }: OwnReadings,
 ): ServiceMetrics {
   return new ServiceMetrics({
     version,
@@ -406,6 +400,7 @@ function metricsOf(
     heldMicrocents: () => billing.heldMicrocents,
     settlementsWaiting: () => store.ledger.backlog,
     bodyBytes: () => bodyBudget.bytes,
+    work,
     sockets: () => ({ inference: inferenceSockets(), account: readings().accountSockets }),
     logLinesDropped: () => log.linesDropped,
     telemetry: () => ({
@@ -434,6 +429,7 @@ interface OwnReadings {
   readonly process: ReturnType<typeof readProcess>;
   readonly inferenceSockets: () => number;
   readonly spans: ReturnType<typeof openSpans>;
+  readonly work: RequestWork['readings'];
 }
 
 interface HostParts {
@@ -444,17 +440,17 @@ interface HostParts {
   readonly metrics: ServiceMetrics;
   readonly spans: ReturnType<typeof openSpans>;
   readonly jsonThreads: JsonThreads;
-  readonly constraints: Constraints;
+  readonly work: RequestWork;
 }
 
 type HostState = Pick<InferenceHostServices, 'ready' | 'isReady'>;
 
 function hostOf({ version, log, accountUrl }: ServingOptions, parts: HostParts, state: HostState): Server {
   const { running, now, newId, billing, secret, directory, keyLookUps, feed } = parts.accounts;
-  const { items, idempotency, files, pdfs } = parts.kept;
+  const { items, idempotency, files } = parts.kept;
   const { callers, admission, bodyBudget, listener } = parts.limits;
-  const { metrics, spans, jsonThreads, constraints } = parts;
-  const imageFetcher = new ImageFetcher();
+  const { metrics, spans, jsonThreads } = parts;
+  const { constraints, imageFetcher, fileParts, promptCounts } = parts.work;
   return createInferenceHost(
     {
       directory,
@@ -468,8 +464,8 @@ function hostOf({ version, log, accountUrl }: ServingOptions, parts: HostParts, 
       idempotency,
       imageFetcher,
       files,
-      fileParts: new FileParts(files, pdfs, imageFetcher),
-      promptCounts: new PromptCounts(),
+      fileParts,
+      promptCounts,
       newId,
       now,
       running,

@@ -30,15 +30,22 @@ export class FairPlaces {
   readonly #queue: FairQueue<Waiting>;
   readonly #inside = new Map<string, number>();
   #insideCount = 0;
+  #begun = 0;
+  #refused = 0;
 
   constructor(options: FairPlacesOptions) {
     this.#options = options;
     this.#queue = new FairQueue(options.waitingMax);
   }
 
-  /** Pieces of work under way. */
-  get inside(): number {
-    return this.#insideCount;
+  /** Pieces of work that have begun, ever. */
+  get begun(): number {
+    return this.#begun;
+  }
+
+  /** Callers that did not get in, ever. */
+  get refused(): number {
+    return this.#refused;
   }
 
   get waiting(): number {
@@ -79,6 +86,7 @@ export class FairPlaces {
   }
 
   #take(account: string): void {
+    this.#begun++;
     this.#insideCount++;
     this.#inside.set(account, (this.#inside.get(account) ?? 0) + 1);
   }
@@ -115,9 +123,13 @@ export class FairPlaces {
         this.#queue.remove(account, waiting);
         reject(error as Error);
       };
+      const refuse = (): void => {
+        this.#refused++;
+        give(refusal(waitingMax));
+      };
       const abort = (): void => give(signal.reason);
-      const timer = setTimeout(() => give(refusal(waitingMax)), waitMsMax);
-      if (!this.#queue.add(account, waiting)) give(refusal(waitingMax));
+      const timer = setTimeout(refuse, waitMsMax);
+      if (!this.#queue.add(account, waiting)) refuse();
       else signal.addEventListener('abort', abort, { once: true });
     });
   }

@@ -18,6 +18,7 @@ test('docs/operations.md has every metric with its labels and meaning, and no ot
     heldMicrocents: () => 0n,
     settlementsWaiting: none,
     bodyBytes: none,
+    work: () => [],
     sockets: () => ({ inference: 0, account: 0 }),
     logLinesDropped: none,
     telemetry: () => ({ spans: { sent: 0, dropped: 0 }, failures: { traces: 0, metrics: 0 } }),

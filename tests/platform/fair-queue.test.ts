@@ -13,6 +13,24 @@ test('sources are served in turn, each in its own order', () => {
   assert.deepEqual([queue.take(9), queue.size], [[], 0]);
 });
 
+test('a turn goes to the first source that may have one, and an item may leave out of turn', () => {
+  const queue = new FairQueue<string>(100);
+  for (const item of ['a1', 'a2', 'b1', 'c1']) queue.add(item[0]!, item);
+  assert.equal(
+    queue.next((source) => source !== 'a'),
+    'b1',
+  );
+  queue.remove('c', 'c1');
+  queue.remove('c', 'c1');
+  queue.remove('a', 'a1');
+  assert.equal(queue.size, 1);
+  assert.equal(
+    queue.next((source) => source !== 'a'),
+    undefined,
+  );
+  assert.deepEqual([queue.next(), queue.next(), queue.size], ['a2', undefined, 0]);
+});
+
 test('one source gets half of the room, and leaves the other half to others', () => {
   const queue = new FairQueue<number>(100);
   const fill = (source: string): number => {

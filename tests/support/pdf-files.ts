@@ -32,6 +32,25 @@ export function pdfOf(pages: readonly string[], { bombBytes = 0, isEncrypted = f
   const encryption = isEncrypted
     ? `/Encrypt << /Filter /Standard /V 1 /R 2 /O <${'00'.repeat(32)}> /U <${'11'.repeat(32)}> /P -4 >> /ID [<00> <00>]`
     : '';
+  return assembled(objects, encryption);
+}
+
+/** 1,000 pages that draw a form, which draws itself: 60 kB that keep a processor busy for many seconds. `salt` makes it another file. */
+export function drawsItself(salt = ''): Buffer {
+  const resources = '/Resources << /XObject << /X 3 0 R >> >>';
+  const stream = (head: string, content: string): Buffer =>
+    Buffer.from(`<< ${head} /Length ${content.length} >>\nstream\n${content}\nendstream`);
+  const pages = Array.from({ length: 1_000 }, (_, index) => index + 5);
+  return assembled([
+    Buffer.from('<< /Type /Catalog /Pages 2 0 R >>'),
+    Buffer.from(`<< /Type /Pages /Count ${pages.length} /Kids [${pages.map((page) => `${page} 0 R`).join(' ')}] >>`),
+    stream(`/Type /XObject /Subtype /Form /BBox [0 0 1 1] ${resources}`, `/X Do /X Do${salt}`),
+    stream('', '/X Do'),
+    ...pages.map(() => Buffer.from(`<< /Type /Page /Parent 2 0 R ${resources} /Contents 4 0 R >>`)),
+  ]);
+}
+
+function assembled(objects: readonly Buffer[], encryption = ''): Buffer {
   const parts = [Buffer.from('%PDF-1.4\n')];
   let at = parts[0]!.length;
   const places = objects.map((body, index) => {

@@ -132,6 +132,7 @@ function parentMetrics(
     heldMicrocents: () => 0n,
     settlementsWaiting: none,
     bodyBytes: none,
+    work: () => [],
     sockets: () => ({ inference: 0, account: operating().accountSockets() }),
     logLinesDropped: () => log.linesDropped,
     telemetry: () => ({

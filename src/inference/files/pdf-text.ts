@@ -65,7 +65,7 @@ export class UnreadablePdf extends Error {
 export class PdfTexts {
   readonly #limits: PdfLimits;
   readonly #children = new Set<ChildProcess>();
-  readonly #places: FairPlaces;
+  readonly places: FairPlaces;
   /** Reasons, by account and content: of another account's files nothing can be found out, and of the content nothing is kept. */
   readonly #unreadable: Remembered<string>;
   readonly #secret = randomBytes(32);
@@ -74,7 +74,7 @@ export class PdfTexts {
   constructor(limits: PdfLimits = defaultPdfLimits) {
     this.#limits = limits;
     const { childrenMax, perAccountMax, waitingMax, waitMsMax, rememberedMs } = limits;
-    this.#places = new FairPlaces({
+    this.places = new FairPlaces({
       placesMax: childrenMax,
       perAccountMax,
       waitingMax,
@@ -97,7 +97,7 @@ export class PdfTexts {
     if (isBlank(bytes)) return '';
     const name = await this.#nameOf(accountId, bytes, signal);
     this.#refuseUnreadable(name);
-    return await this.#places.hold(accountId, signal, async () => {
+    return await this.places.hold(accountId, signal, async () => {
       if (this.#isClosed) throw atCapacity(this.#limits.waitingMax);
       // The same file may have been tried while this request waited.
       this.#refuseUnreadable(name);

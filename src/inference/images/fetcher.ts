@@ -70,14 +70,14 @@ interface Subject {
 export class ImageFetcher {
   readonly #limits: FetchLimits;
   readonly #dial: DialOptions;
-  readonly #places: FairPlaces;
+  readonly places: FairPlaces;
   readonly #placesOfHosts = new Map<string, FairPlaces>();
 
   constructor(options: ImageFetcherOptions = {}) {
     this.#limits = { ...defaultFetchLimits, ...options.limits };
     this.#dial = { httpsPort: options.httpsPort ?? 443, certificates: options.certificates };
     const { parallelMax, parallelPerAccountMax } = this.#limits;
-    this.#places = this.#fairPlaces(parallelMax, parallelPerAccountMax);
+    this.places = this.#fairPlaces(parallelMax, parallelPerAccountMax);
   }
 
   /**
@@ -115,7 +115,7 @@ export class ImageFetcher {
     const { at, what, accountId } = subject;
     const leaveHost = await this.#enterHost(target.host, accountId, signal);
     try {
-      return await this.#places.hold(accountId, signal, async () => {
+      return await this.places.hold(accountId, signal, async () => {
         const addresses = await judgedAddresses(target, resolver, { at, noun: what.noun }, signal);
         if (addresses.length === 0) throw rejected('could not be fetched: its host name cannot be resolved', subject);
         return await this.#request(target, addresses, subject, count, signal);

@@ -42,7 +42,7 @@ export class Constraints {
   readonly #grammarsMax: number;
   readonly #bytesMax: number;
   readonly #pool: ThreadPool<CompileCalls>;
-  readonly #places: FairPlaces;
+  readonly places: FairPlaces;
   /** By the digest of who sent what, least recently used first. */
   readonly #grammars = new Map<string, Compiled>();
   #bytes = 0;
@@ -59,7 +59,7 @@ export class Constraints {
   }: ConstraintsOptions = {}) {
     this.#grammarsMax = grammarsMax ?? 512;
     this.#bytesMax = bytesMax ?? 32 * 1024 * 1024;
-    this.#places = new FairPlaces({
+    this.places = new FairPlaces({
       placesMax: threadsMax,
       perAccountMax,
       waitingMax,
@@ -92,7 +92,7 @@ export class Constraints {
    */
   async compile(source: Constraint, at: string, { accountId, retain, signal }: CompileCall): Promise<EngineConstraint> {
     if (!retain) {
-      const compiled = await this.#places.hold(accountId, signal, () => this.#pool.call('compile', { source, at }));
+      const compiled = await this.places.hold(accountId, signal, () => this.#pool.call('compile', { source, at }));
       return { source, ...compiled };
     }
     const name = createHmac('sha256', this.#secret)
@@ -100,7 +100,7 @@ export class Constraints {
       .digest('base64');
     const known = this.#known(name);
     if (known !== undefined) return { source, ...known };
-    const compiled = await this.#places.hold(accountId, signal, async () => {
+    const compiled = await this.places.hold(accountId, signal, async () => {
       // Another request of the account may have sent the same while this one waited.
       return this.#known(name) ?? (await this.#compiled(name, { source, at }));
     });

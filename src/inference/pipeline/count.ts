@@ -15,7 +15,7 @@ const waitMsMax = 10_000;
 
 /** Has prompts counted by backends, which do so one after the other: accounts take turns. */
 export class PromptCounts {
-  readonly #places = new FairPlaces({
+  readonly places = new FairPlaces({
     placesMax: countingMax,
     perAccountMax: countingPerAccountMax,
     waitingMax,
@@ -35,7 +35,7 @@ export class PromptCounts {
   ): Promise<number | 'too-long' | undefined> {
     const engine = backends.find((backend) => isReady(backend) && mayTake(backend, request))?.engine;
     if (engine === undefined) return undefined;
-    const leave = await this.#places.enter(request.cacheScope, signal);
+    const leave = await this.places.enter(request.cacheScope, signal);
     try {
       return await engine.countTokens({ ...request, prompt: withoutImages(request.prompt) }, signal);
     } catch (error) {

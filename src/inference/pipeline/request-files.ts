@@ -54,7 +54,7 @@ export class FileParts {
   readonly #files: Pick<Files, 'find' | 'read'>;
   readonly #pdfs: Pick<PdfTexts, 'read'>;
   readonly #fetcher: Pick<ImageFetcher, 'fetch'>;
-  readonly #places = new FairPlaces({
+  readonly places = new FairPlaces({
     placesMax: readingMax,
     perAccountMax: readingPerAccountMax,
     waitingMax,
@@ -102,7 +102,7 @@ export class FileParts {
     const { at } = part;
     // Outside of the places: servers may be slow, and have places of their own, like PDFs.
     const fetched = 'url' in source ? await this.#fetched(source.url, at, call) : undefined;
-    const decodedPart = await this.#places.hold(accountId, signal, () => this.#content(part, source, fetched, call));
+    const decodedPart = await this.places.hold(accountId, signal, () => this.#content(part, source, fetched, call));
     if (!Buffer.isBuffer(decodedPart)) return decodedPart;
     return textPart(part, source, await this.#textOfPdf(decodedPart, at, call));
   }

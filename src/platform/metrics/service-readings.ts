@@ -11,6 +11,8 @@ export interface ServiceReadings {
   readonly heldMicrocents: () => bigint;
   readonly settlementsWaiting: () => number;
   readonly bodyBytes: () => number;
+  /** Work for requests that accounts take turns at. */
+  readonly work: () => readonly WorkReading[];
   readonly sockets: () => { readonly inference: number; readonly account: number };
   readonly logLinesDropped: () => number;
   readonly telemetry: () => TelemetryReading;
@@ -41,6 +43,13 @@ export interface SourceReading {
   /** Milliseconds since 1970; null: it could not be read yet. */
   readonly lastReadAt: number | null;
   readonly failures: number;
+}
+
+export interface WorkReading {
+  readonly kind: string;
+  readonly begun: number;
+  readonly waiting: number;
+  readonly refused: number;
 }
 
 /** What was sent to a collector; nothing where there is none. */
@@ -117,6 +126,11 @@ const perSource =
   (service: ServiceReadings): readonly Reading[] =>
     service.sources().map((each) => [[each.model, each.source], read(each)]);
 
+const perWork =
+  (read: (work: WorkReading) => number) =>
+  (service: ServiceReadings): readonly Reading[] =>
+    service.work().map((each) => [[each.kind], read(each)]);
+
 /** In the order of the page. */
 export const readingMetrics: readonly ReadingMetric[] = [
   {
@@ -143,6 +157,26 @@ export const readingMetrics: readonly ReadingMetric[] = [
     name: 'tokenhouse_body_bytes',
     help: 'Bytes of request bodies in memory.',
     read: (service) => service.bodyBytes(),
+  },
+  {
+    name: 'tokenhouse_work_total',
+    help: 'Work before an answer that accounts take turns at, as it began: forms compiled, files decoded, PDFs read, addresses fetched, prompts counted.',
+    type: 'counter',
+    labels: ['kind'],
+    read: perWork(({ begun }) => begun),
+  },
+  {
+    name: 'tokenhouse_work_waiting',
+    help: 'Such work that waits for its turn.',
+    labels: ['kind'],
+    read: perWork(({ waiting }) => waiting),
+  },
+  {
+    name: 'tokenhouse_work_refused_total',
+    help: 'Such work that did not get its turn, because too much of it waited, or it waited too long.',
+    type: 'counter',
+    labels: ['kind'],
+    read: perWork(({ refused }) => refused),
   },
   {
     name: 'tokenhouse_backend_ready',

@@ -1,11 +1,12 @@
 // Alone in its process: it counts the memory of the process.
 /** Hostile PDFs harm nobody: each has a process of its own with little memory and time (reliability §3.4). */
 import assert from 'node:assert/strict';
+import { setMaxListeners } from 'node:events';
 import { after, test } from 'node:test';
 
 import { ApiError } from '../../../src/platform/errors.ts';
 import { defaultPdfLimits, PdfTexts, UnreadablePdf } from '../../../src/inference/files/pdf-text.ts';
-import { pdfOf } from '../../support/pdf-files.ts';
+import { drawsItself, pdfOf } from '../../support/pdf-files.ts';
 import { until } from '../../support/service.ts';
 
 const pdfs = new PdfTexts();
@@ -57,6 +58,32 @@ test('one that takes too long is ended', async () => {
   const hasty = new PdfTexts({ ...defaultPdfLimits, timeoutMs: 1 });
   await assert.rejects(hasty.read('a', pdfOf(['x']), never), unreadable(/too long/));
   assert.equal(hasty.count, 0);
+});
+
+test('one that takes too much of the processor is ended, and not tried again; its account alone is told so at once', async () => {
+  const busy = new PdfTexts({ ...defaultPdfLimits, processorSecondsMax: 1, timeoutMs: 300_000 });
+  const bomb = drawsItself();
+  for (const account of ['a', 'a', 'b']) await assert.rejects(busy.read(account, bomb, never), unreadable(/too long/));
+  assert.equal(busy.places.begun, 2);
+  assert.equal(await busy.read('a', pdfOf(['Fine']), never), 'Fine');
+});
+
+test('the PDFs of one account do not keep those of another waiting', async () => {
+  const both = new PdfTexts({ ...defaultPdfLimits, timeoutMs: 300_000 });
+  const leaving = new AbortController();
+  setMaxListeners(0, leaving.signal);
+  let ended = 0;
+  const bombs = Array.from({ length: 20 }, (_, index) =>
+    both.read('a', drawsItself(` ${index}`), leaving.signal).catch((error: unknown) => {
+      if (error !== 'client-left') ended++;
+    }),
+  );
+  for (let round = 0; round < 3; round++) assert.equal(await both.read('b', pdfOf([`${round}`]), never), `${round}`);
+  const endedMeanwhile = ended - 4;
+  leaving.abort('client-left');
+  await Promise.all(bombs);
+  // 4 of 20 found no room to wait.
+  assert.ok(endedMeanwhile <= 3, `${endedMeanwhile} of the other account came before`);
 });
 
 test('a client that leaves takes the process along; those that wait go on, and more than may wait are refused', async () => {

@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { setMaxListeners } from 'node:events';
 import { after, test } from 'node:test';
 import type { Constraint } from '../../../src/generation/request.ts';
 import { Constraints } from '../../../src/inference/pipeline/constraints.ts';
@@ -13,11 +14,12 @@ const open = (options: ConstraintsOptions = {}): Constraints => {
 after(() => Promise.all(opened.map((constraints) => constraints.close())));
 
 const { signal } = new AbortController();
+setMaxListeners(0, signal);
 const kept = { accountId: 'a', retain: true, signal };
 const zdr = { ...kept, retain: false };
 const regex = (pattern: string): Constraint => ({ type: 'regex', pattern });
 
-test('a constraint is compiled once, for all who send it', async () => {
+test('a constraint is compiled once for an account, for all its requests that send it', async () => {
   const constraints = open();
   const sources: readonly Constraint[] = [
     { type: 'json-object' },
@@ -37,16 +39,17 @@ test('a constraint is compiled once, for all who send it', async () => {
   assert.equal(constraints.count, sources.length);
 });
 
-test('what is refused is refused each time, with its code and place, and is not remembered', async () => {
+test('what is refused is refused each time, with its code and place, and compiled once', async () => {
   const constraints = open();
-  for (let round = 0; round < 2; round++) {
-    await assert.rejects(constraints.compile(regex('(a'), 'regex', kept), {
+  for (const call of [kept, kept, zdr, zdr]) {
+    await assert.rejects(constraints.compile(regex('(a'), 'regex', call), {
       code: 'unsupported_value',
       status: 400,
       param: 'regex',
     });
   }
   assert.equal(constraints.count, 0);
+  assert.equal(constraints.places.begun, 3, 'of zero data retention nothing is remembered');
   assert.match((await constraints.compile(regex('a'), 'regex', kept)).gbnf ?? '', /^root/);
 });
 
@@ -54,6 +57,36 @@ test('§4.2.6 under zero data retention nothing is remembered', async () => {
   const constraints = open();
   assert.match((await constraints.compile(regex('secret'), 'regex', zdr)).gbnf ?? '', /^root ::= /);
   assert.equal(constraints.count, 0);
+});
+
+test('what one account has sent says nothing to another: its own constraint is compiled again', async () => {
+  const constraints = open();
+  const other = { ...kept, accountId: 'b' };
+  for (const pattern of ['a+', '(a']) {
+    const refused = { code: 'unsupported_value' };
+    for (const call of [kept, kept, other, other]) {
+      const compiling = constraints.compile(regex(pattern), 'regex', call);
+      if (pattern === '(a') await assert.rejects(compiling, refused);
+      else await compiling;
+    }
+  }
+  assert.equal(constraints.places.begun, 4);
+});
+
+test('an account with many constraints waits behind itself', async () => {
+  const constraints = open();
+  const ended: string[] = [];
+  const compile = async (accountId: string, pattern: string): Promise<void> => {
+    await constraints.compile(regex(pattern), 'regex', { ...kept, accountId });
+    ended.push(accountId);
+  };
+  // A thread for each.
+  await Promise.all([compile('a', 'warm'), compile('b', 'warm')]);
+  ended.length = 0;
+  const greedy = Array.from({ length: 60 }, (_, index) => compile('a', `[a-z]{${index + 1}}`));
+  await compile('b', 'b');
+  assert.ok(ended.indexOf('b') < 30, `after ${ended.indexOf('b')} of the other`);
+  await Promise.all(greedy);
 });
 
 test('the oldest go when there are too many, or too many bytes', async () => {
