@@ -44,6 +44,26 @@ test('a prompt is counted before the refusal, because the bound from its bytes i
   assert.equal(refusal.code, 'insufficient_credits');
 });
 
+test('whether there is any credit is found out without holding it, and never refused where a hold is granted', async (t) => {
+  const { file, store, billing } = await openCounter(t);
+  const [least, needed] = [bill('acct_a', 1, 1), bill('acct_a', 400, 10)];
+  await customer(store, 'acct_a', costOf(1, 1));
+  await billing.check(needed);
+  await billing.check(needed);
+  assert.equal(billing.heldMicrocents, 0n);
+  const hold = await billing.hold(least);
+  const refusal = await refusalOf(billing.check(needed));
+  assert.deepEqual([refusal.code, refusal.status], ['insufficient_credits', 402]);
+  await hold.close(receipt(least, 1, 1, 'failed'));
+  await billing.check({ ...needed, plan: 'p' });
+  // A budget that is used up is no credit either.
+  await customer(store, 'acct_b', 1_000_000n);
+  const budget = { amountMicrocents: costOf(1, 1) - 1n, per: 'total' } as const;
+  const poor = { ...bill('acct_b', 400, 10), key: { id: 'key_b', budget } };
+  assert.match((await refusalOf(billing.check(poor))).message, /budget of this key/);
+  assert.deepEqual(await differencesOf(file), []);
+});
+
 for (const order of ['grant first', 'hold first'] as const) {
   test(`a grant that arrives with the account's first request is spendable (${order})`, async (t) => {
     const { file, store, billing } = await openCounter(t);

@@ -55,6 +55,7 @@ files: { files_per_account_max: 40, bytes_per_account_max: 1000000 }`,
   const account = await askRunningService(path, { kind: 'create_account', name: 'other' });
   assert.ok(account !== undefined);
   otherKey = await keyOf('--account', account.accountId, '--user', 'eve');
+  await service.command('credits', 'grant', '--account', account.accountId, '--cents', '100');
 });
 after(async () => {
   await service.dispose();

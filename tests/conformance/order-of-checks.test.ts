@@ -169,7 +169,8 @@ const faults: readonly Fault[] = [
     name: 'files',
     code: 'unsupported_value',
     param: 'messages[0].content[0].file.file_data',
-    spoil: ({ messages }) => (messages[0] = { role: 'user', content: [{ type: 'file', file: { file_data: damaged } }] }),
+    spoil: ({ messages }) =>
+      (messages[0] = { role: 'user', content: [{ type: 'file', file: { file_data: damaged } }] }),
   },
   {
     name: 'lengths',

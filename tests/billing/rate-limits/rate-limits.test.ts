@@ -214,6 +214,31 @@ test('tokens are counted by estimate, and by what was used in the end', () => {
   assert.equal(testLimits.admit(caller('p'), 'generate', 300).headers()['ratelimit-remaining'], '100');
 });
 
+test('tokens that show only when the prompt has been read are claimed then, and accounted for once', () => {
+  const testLimits = new TestLimits([{ name: 'p', tokensPerMinute: 1000 }]);
+  const remaining = (admitted: Admitted): number => Number(admitted.headers()['ratelimit-remaining']);
+  const one = testLimits.admit(caller('p'), 'generate', 100);
+  one.raise(400);
+  one.raise(50);
+  assert.equal(remaining(one), 600);
+  const two = testLimits.admit(caller('p'), 'generate', 500);
+  assert.throws(() => two.raise(700), { code: 'rate_limit_exceeded' });
+  assert.equal(remaining(two), 100, 'what was refused took nothing');
+  two.end();
+  one.end(counted(300));
+  const three = testLimits.admit(caller('p'), 'generate', 1);
+  assert.equal(remaining(three), 699);
+  // Longer than the limit: it gets what a window has, if that is free.
+  assert.throws(() => three.raise(5000), { code: 'rate_limit_exceeded' });
+  three.end();
+  testLimits.ms += 60_000;
+  const alone = testLimits.admit(caller('p'), 'generate', 1);
+  alone.raise(5000);
+  assert.equal(remaining(alone), 0);
+  alone.end();
+  assert.equal(remaining(testLimits.admit(caller('p'), 'generate', 1)), 999);
+});
+
 test('an account can have a limit of its own, and a changed plan or configuration holds from the next request on', () => {
   const testLimits = new TestLimits([{ name: 'p', concurrencyMax: 3 }], 2);
   const own = { account: { id: 'acct_o', plan: 'p', concurrencyMax: 4 }, key: { id: 'key_o' } };
