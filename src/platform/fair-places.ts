@@ -134,3 +134,45 @@ export class FairPlaces {
     });
   }
 }
+
+/** Places of their own for each of many things, such as hosts; forgotten while nobody wants any. */
+export class FairPlacesOf<Key> {
+  readonly #options: FairPlacesOptions;
+  readonly #places = new Map<Key, FairPlaces>();
+  #begun = 0;
+  #refused = 0;
+
+  constructor(options: FairPlacesOptions) {
+    const { refusal } = options;
+    const counted = (max: number): Error => {
+      this.#refused++;
+      return refusal(max);
+    };
+    this.#options = { ...options, refusal: counted };
+  }
+
+  get begun(): number {
+    return this.#begun;
+  }
+
+  get refused(): number {
+    return this.#refused;
+  }
+
+  get waiting(): number {
+    return [...this.#places.values()].reduce((sum, { waiting }) => sum + waiting, 0);
+  }
+
+  async hold<Value>(key: Key, account: string, signal: StopSignal, work: () => Promise<Value>): Promise<Value> {
+    const places = this.#places.get(key) ?? new FairPlaces(this.#options);
+    this.#places.set(key, places);
+    try {
+      return await places.hold(account, signal, () => {
+        this.#begun++;
+        return work();
+      });
+    } finally {
+      if (places.isIdle && this.#places.get(key) === places) this.#places.delete(key);
+    }
+  }
+}

@@ -3,7 +3,7 @@ import { setMaxListeners } from 'node:events';
 import { test } from 'node:test';
 import fc from 'fast-check';
 
-import { FairPlaces } from '../../src/platform/fair-places.ts';
+import { FairPlaces, FairPlacesOf } from '../../src/platform/fair-places.ts';
 import type { FairPlacesOptions } from '../../src/platform/fair-places.ts';
 
 const { signal } = new AbortController();
@@ -82,6 +82,29 @@ test('whoever leaves while it waits takes no place and no turn', async () => {
   (await stays)();
   await assert.rejects(places.enter('b', leaving.signal), (reason) => reason === 'client-left');
   assert.ok(places.isIdle);
+});
+
+test('each of many things has places of its own, which are counted together', async () => {
+  const places = new FairPlacesOf<string>({
+    placesMax: 1,
+    perAccountMax: 1,
+    waitingMax: 2,
+    waitMsMax: 60_000,
+    refusal: () => full,
+  });
+  const ends: (() => void)[] = [];
+  const work = (): Promise<void> => new Promise((resolve) => void ends.push(resolve));
+  const all = ['x', 'x', 'y'].map((key) => places.hold(key, 'a', signal, work));
+  await settled();
+  assert.deepEqual([places.begun, places.waiting, ends.length], [2, 1, 2]);
+  await assert.rejects(places.hold('x', 'a', signal, work), full);
+  assert.equal(places.refused, 1);
+  while (ends.length > 0) {
+    ends.pop()!();
+    await settled();
+  }
+  await Promise.all(all);
+  assert.deepEqual([places.begun, places.waiting], [3, 0]);
 });
 
 test('a place comes back whatever the work does', async () => {

@@ -2,7 +2,7 @@ import type { Dispatcher } from 'undici';
 import { ApiError, atCap } from '../../platform/errors.ts';
 import { clientTo, judgedAddresses } from '../../platform/outbound/dial.ts';
 import type { DialOptions } from '../../platform/outbound/dial.ts';
-import { FairPlaces } from '../../platform/fair-places.ts';
+import { FairPlaces, FairPlacesOf } from '../../platform/fair-places.ts';
 import { checkUrl, fetchedImage } from '../../platform/outbound/check-url.ts';
 import type { Fetched, FetchTarget, ImageRules } from '../../platform/outbound/check-url.ts';
 import type { NameResolver } from '../../platform/outbound/resolver.ts';
@@ -71,13 +71,23 @@ export class ImageFetcher {
   readonly #limits: FetchLimits;
   readonly #dial: DialOptions;
   readonly places: FairPlaces;
-  readonly #placesOfHosts = new Map<string, FairPlaces>();
+  readonly #placesOfHosts: FairPlacesOf<string>;
 
   constructor(options: ImageFetcherOptions = {}) {
     this.#limits = { ...defaultFetchLimits, ...options.limits };
     this.#dial = { httpsPort: options.httpsPort ?? 443, certificates: options.certificates };
-    const { parallelMax, parallelPerAccountMax } = this.#limits;
-    this.places = this.#fairPlaces(parallelMax, parallelPerAccountMax);
+    const { waitingMax, waitMsMax, ...places } = this.#limits;
+    const common = { waitingMax, waitMsMax, refusal: atCapacity };
+    this.places = new FairPlaces({
+      placesMax: places.parallelMax,
+      perAccountMax: places.parallelPerAccountMax,
+      ...common,
+    });
+    this.#placesOfHosts = new FairPlacesOf({
+      placesMax: places.parallelPerHostMax,
+      perAccountMax: places.parallelPerHostAndAccountMax,
+      ...common,
+    });
   }
 
   /**
@@ -113,41 +123,15 @@ export class ImageFetcher {
     signal: AbortSignal,
   ): Promise<Buffer | { readonly location: string }> {
     const { at, what, accountId } = subject;
-    const leaveHost = await this.#enterHost(target.host, accountId, signal);
-    try {
-      return await this.places.hold(accountId, signal, async () => {
-        const addresses = await judgedAddresses(target, resolver, { at, noun: what.noun }, signal);
-        if (addresses.length === 0) throw rejected('could not be fetched: its host name cannot be resolved', subject);
-        return await this.#request(target, addresses, subject, count, signal);
-      });
-    } finally {
-      leaveHost();
-    }
-  }
-
-  /** So that no client can flood a host through us, or keep others from it. */
-  async #enterHost(host: string, accountId: string, signal: AbortSignal): Promise<() => void> {
-    const { parallelPerHostMax, parallelPerHostAndAccountMax } = this.#limits;
-    const places = this.#placesOfHosts.get(host) ?? this.#fairPlaces(parallelPerHostMax, parallelPerHostAndAccountMax);
-    this.#placesOfHosts.set(host, places);
-    const forget = (): void => {
-      if (places.isIdle && this.#placesOfHosts.get(host) === places) this.#placesOfHosts.delete(host);
+    const inPlace = async (): Promise<Buffer | { readonly location: string }> => {
+      const addresses = await judgedAddresses(target, resolver, { at, noun: what.noun }, signal);
+      if (addresses.length === 0) throw rejected('could not be fetched: its host name cannot be resolved', subject);
+      return await this.#request(target, addresses, subject, count, signal);
     };
-    try {
-      const leave = await places.enter(accountId, signal);
-      return () => {
-        leave();
-        forget();
-      };
-    } catch (error) {
-      forget();
-      throw error;
-    }
-  }
-
-  #fairPlaces(placesMax: number, perAccountMax: number): FairPlaces {
-    const { waitingMax, waitMsMax } = this.#limits;
-    return new FairPlaces({ placesMax, perAccountMax, waitingMax, waitMsMax, refusal: atCapacity });
+    // So that no client can flood a host through us, or keep others from it.
+    return await this.#placesOfHosts.hold(target.host, accountId, signal, () =>
+      this.places.hold(accountId, signal, inPlace),
+    );
   }
 
   async #request(

@@ -1,21 +1,22 @@
 import type { EngineRequest } from '../../generation/request.ts';
 import { ApiError, atCap } from '../../platform/errors.ts';
-import { FairPlaces } from '../../platform/fair-places.ts';
+import { FairPlacesOf } from '../../platform/fair-places.ts';
+import type { Engine } from '../engines/engine.ts';
 import { lengthRefusal } from './length-refusal.ts';
 import { withoutImages } from './request-images.ts';
 import { isReady, mayTake } from './backend-pool.ts';
 import type { Backend } from './backend-pool.ts';
 import type { StopSignal } from '../../platform/stop-signal.ts';
 
-/** Prompts that backends count at once, of all accounts and of one, and those that wait for it. */
-const countingMax = 16;
-const countingPerAccountMax = 4;
-const waitingMax = 512;
+/** Prompts that one backend counts at once, of all accounts and of one, and those that wait for it. */
+const countingMax = 4;
+const countingPerAccountMax = 1;
+const waitingMax = 256;
 const waitMsMax = 10_000;
 
-/** Has prompts counted by backends, which do so one after the other: accounts take turns. */
+/** Has prompts counted by backends, most of which do so one after the other: accounts take turns. */
 export class PromptCounts {
-  readonly places = new FairPlaces({
+  readonly places = new FairPlacesOf<Engine>({
     placesMax: countingMax,
     perAccountMax: countingPerAccountMax,
     waitingMax,
@@ -35,15 +36,14 @@ export class PromptCounts {
   ): Promise<number | 'too-long' | undefined> {
     const engine = backends.find((backend) => isReady(backend) && mayTake(backend, request))?.engine;
     if (engine === undefined) return undefined;
-    const leave = await this.places.enter(request.cacheScope, signal);
-    try {
-      return await engine.countTokens({ ...request, prompt: withoutImages(request.prompt) }, signal);
-    } catch (error) {
-      const refusal = lengthRefusal(error);
-      return refusal === undefined ? undefined : (refusal.promptTokens ?? 'too-long');
-    } finally {
-      leave();
-    }
+    return await this.places.hold(engine, request.cacheScope, signal, async () => {
+      try {
+        return await engine.countTokens({ ...request, prompt: withoutImages(request.prompt) }, signal);
+      } catch (error) {
+        const refusal = lengthRefusal(error);
+        return refusal === undefined ? undefined : (refusal.promptTokens ?? 'too-long');
+      }
+    });
   }
 }
 
