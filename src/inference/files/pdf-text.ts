@@ -14,9 +14,10 @@ import type { PdfVerdict } from './pdf-child.ts';
 export interface PdfLimits {
   readonly pagesMax: number;
   readonly charactersMax: number;
-  readonly timeoutMs: number;
   /** Processor time of the child, where the system bounds it: on a busy machine a good file takes longer, a bad one takes no more. */
   readonly processorSecondsMax: number;
+  /** Beyond it the machine is too busy; where processor time is not bounded, it is the file's fault. */
+  readonly timeoutMs: number;
   /** Memory of the child in total. */
   readonly memoryBytesMax: number;
   /** PDFs that are read concurrently, of all accounts and of one. */
@@ -33,8 +34,8 @@ export interface PdfLimits {
 export const defaultPdfLimits: PdfLimits = {
   pagesMax: 1_000,
   charactersMax: 10_000_000,
-  timeoutMs: 15_000,
   processorSecondsMax: 8,
+  timeoutMs: 20_000,
   memoryBytesMax: 1_073_741_824,
   childrenMax: 2,
   perAccountMax: 1,
@@ -45,10 +46,10 @@ export const defaultPdfLimits: PdfLimits = {
 
 /** PDFs that could not be read and are remembered: a name and a sentence each. */
 const unreadableMax = 10_000;
-/** Others come before the child, and it falls behind them when it takes long: most take 0.3 s. */
+/** Others come before the child, and it falls far behind them when it has taken long: most take 0.3 s of a processor. */
 const niceness = 5;
 const nicenessOfLong = 15;
-const longMs = 1_000;
+const longSeconds = 1;
 /** Bytes hashed at once: about a millisecond. */
 const hashStepBytes = 1_048_576;
 
@@ -146,10 +147,12 @@ export class PdfTexts {
       };
       const onAbort = (): void => end(signal.reason);
       signal.addEventListener('abort', onAbort, { once: true });
-      const timer = setTimeout(() => end(tooSlow()), timeoutMs);
-      const watch = watchMemory(child, this.#limits.memoryBytesMax, () => end(tooMuchMemory()));
+      const timer = setTimeout(() => end(boundsProcessorTime ? machineBusy() : tooSlow()), timeoutMs);
       lowerPriority(child, niceness);
-      const aging = setTimeout(() => lowerPriority(child, nicenessOfLong), longMs);
+      const watch = watched(child, ({ memoryBytes, processorSeconds }) => {
+        if (memoryBytes > this.#limits.memoryBytesMax) end(tooMuchMemory());
+        if (processorSeconds >= longSeconds) lowerPriority(child, nicenessOfLong);
+      });
       child.stdout!.on('data', (chunk: Buffer) => {
         length += chunk.length;
         // Four bytes for a character at most, and the first line.
@@ -163,7 +166,6 @@ export class PdfTexts {
       child.on('close', (code, endedBy) => {
         this.#children.delete(child);
         clearTimeout(timer);
-        clearTimeout(aging);
         clearInterval(watch);
         signal.removeEventListener('abort', onAbort);
         if (failure !== undefined) reject(failure as Error);
@@ -189,7 +191,7 @@ export class PdfTexts {
     ];
     // No variable of ours, so no secret; and nothing that it says anywhere but in its answer.
     const options = { env: {}, stdio: ['pipe', 'pipe', 'ignore'] as ['pipe', 'pipe', 'ignore'], windowsHide: true };
-    if (process.platform === 'win32') return spawn(command[0]!, command.slice(1), options);
+    if (!boundsProcessorTime) return spawn(command[0]!, command.slice(1), options);
     // What is allocated outside of the heap, such as a stream that inflates a thousandfold, is bounded by the system where it can
     // be; and no crash leaves the file on the disk.
     const bounds = `ulimit -c 0; ulimit -d ${Math.floor(memoryBytesMax / 1_024)} 2>/dev/null`;
@@ -226,6 +228,18 @@ function answer(
 const isBlank = (bytes: Uint8Array): boolean =>
   bytes.length < 32 && /^%PDF-\d\.\d\s*$/.test(Buffer.from(bytes).toString('latin1'));
 
+/** Through a shell, which sets limits. */
+const boundsProcessorTime = process.platform !== 'win32';
+
+const machineBusy = (): ApiError =>
+  new ApiError(
+    'backend_at_capacity',
+    'The PDF could not be read in time, because the server is busy. Try again shortly.',
+    {
+      retryAfterSeconds: 1,
+    },
+  );
+
 const tooSlow = (): UnreadablePdf => new UnreadablePdf('takes too long to read');
 
 const tooMuchMemory = (): UnreadablePdf => new UnreadablePdf('needs too much memory to read');
@@ -239,19 +253,26 @@ function lowerPriority({ pid }: ChildProcess, to: number): void {
   }
 }
 
-const memoryLookMs = 100;
+const lookMs = 100;
 const pageBytes = 4_096;
+const ticksPerSecond = 100;
 
-/** Where the system tells how much memory a process has; elsewhere the limit of its heap must do. */
-function watchMemory(child: ChildProcess, bytesMax: number, exceeded: () => void): NodeJS.Timeout {
+/** What the child uses, where the system tells it; elsewhere the limits of its heap and its time must do. */
+function watched(
+  child: ChildProcess,
+  look: (use: { readonly memoryBytes: number; readonly processorSeconds: number }) => void,
+): NodeJS.Timeout {
   return setInterval(() => {
-    readFile(`/proc/${child.pid}/statm`, 'latin1').then(
+    readFile(`/proc/${child.pid}/stat`, 'latin1').then(
       (text) => {
-        if (Number(text.split(' ')[1]) * pageBytes > bytesMax) exceeded();
+        // proc(5): fields 14, 15 and 24; the second one is a name in parentheses.
+        const fields = text.slice(text.lastIndexOf(')') + 2).split(' ');
+        const [user, system, pages] = [fields[11], fields[12], fields[21]].map(Number);
+        look({ memoryBytes: pages! * pageBytes, processorSeconds: (user! + system!) / ticksPerSecond });
       },
       () => undefined,
     );
-  }, memoryLookMs);
+  }, lookMs);
 }
 
 const atCapacity = (waitingMax: number): ApiError =>
