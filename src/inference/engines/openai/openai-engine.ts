@@ -18,7 +18,7 @@ import { boundOf, UnboundFault } from './answer-guard.ts';
 import { boundKindOf, ConstraintTrust } from './constraint-trust.ts';
 import { lookRequest } from '../constraint-look.ts';
 import { ChunkShapes } from './chunk-template.ts';
-import { ChunkDecoder } from './decode.ts';
+import { ChunkDecoder } from './decode/decoder.ts';
 import { ownEcho } from './echoed-prompt.ts';
 import { Exchange, type ExchangeOptions, type ExchangeOutcome } from './exchange.ts';
 import { atCapacity, isLoading, unavailable } from './failures.ts';
