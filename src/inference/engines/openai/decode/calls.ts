@@ -1,153 +1,319 @@
+import type { FinishReason, GenerationEvent } from '../../../../generation/event.ts';
 import { ArgumentsGuard, UnboundFault } from '../answer-guard.ts';
 import { StreamFault } from '../sse.ts';
+import { ArgumentsText, isBlank } from './arguments-text.ts';
 import type { ChoiceEvents } from './choice-events.ts';
-import { isObject, text, type JsonObject } from './json.ts';
+import { Halves } from './halves.ts';
 import type { DecoderOptions } from './options.ts';
+import { belongs, fragmentOf, grownName, mayGrow, type Fragment, type KnownCall } from './which-call.ts';
 
 const toolCallsMax = 256;
 const toolNameCharactersMax = 1_024;
 const earlyArgumentsCharactersMax = 64 * 1024;
+/** What may wait behind a call whose arguments are not whole. */
+const heldCharactersMax = 1024 * 1024;
 
-/** The tool calls of one choice, from their fragments. */
+/**
+ * The tool calls of one choice, from their fragments. They are given in the order in which they began, one after the other, and
+ * so is what stands between them: text or another call that begins before a call's arguments are whole waits for their end,
+ * because families with blocks cannot go back to one.
+ */
 export class ChoiceCalls {
   readonly #events: ChoiceEvents;
   readonly #options: DecoderOptions;
+  readonly #ids: CallIds;
   /** The last call at each of the backend's indexes. */
   readonly #byIndex = new Map<number, CallState>();
   readonly #all: CallState[] = [];
-  #lastIndex = 0;
-  #named = 0;
+  /** The call that is being given, and what waits for its end. */
+  readonly #queue: (CallState | GenerationEvent[])[] = [];
+  #heldCharacters = 0;
+  #given = 0;
+  /** A second call has begun where the answer ends with the first. */
+  #isBeyondFirst = false;
 
-  constructor(events: ChoiceEvents, options: DecoderOptions) {
+  constructor(events: ChoiceEvents, ids: CallIds, options: DecoderOptions) {
     this.#events = events;
     this.#options = options;
+    this.#ids = ids;
   }
 
-  /** How many calls have a name. */
-  get named(): number {
-    return this.#named;
+  get count(): number {
+    return this.#all.length;
   }
 
-  /** One fragment, at this position of its list. `false`: it begins a second call where the answer ends with the first. */
-  read(raw: JsonObject, position: number): boolean {
-    const call = this.#callAt(raw, position);
-    if (this.#options.takesOneCall && call.number === undefined && this.#named > 0) return false;
-    const fn = isObject(raw['function']) ? raw['function'] : {};
-    const name = nameOf(raw);
-    const piece =
-      typeof fn['arguments'] === 'object' && fn['arguments'] !== null
-        ? JSON.stringify(fn['arguments'])
-        : text(fn['arguments']);
-    if (call.number !== undefined) {
-      if (piece !== '') this.#arguments(call.number, call, piece);
-      return true;
+  /**
+   * One entry of a list of `count`. `isWhole`: the list is that of a whole message, whose entries are calls. `false`: the answer
+   * ends here, with its first call.
+   */
+  read(raw: unknown, position: number, count: number, isWhole: boolean): boolean {
+    const fragment = fragmentOf(raw);
+    const call = this.#pointedAt(fragment, position, count);
+    if (this.#events.isFinished) {
+      if (call !== undefined && isBlank(fragment.arguments)) return true;
+      throw new StreamFault('text after the finish reason');
     }
-    call.id ??= idOf(raw);
-    call.early += piece;
-    if (call.early.length > earlyArgumentsCharactersMax) throw new StreamFault('expected a name in a tool call');
-    if (name !== '') this.#begin(call, name);
+    const isNew = call === undefined || (isWhole && fragment.name !== '');
+    const belonging = isNew ? 'begins' : belongs(call, fragment, this.#tools);
+    if (belonging === 'continues') this.#continue(call!, fragment);
+    else if (belonging === 'unsure') call!.next = fragment;
+    else if (belonging === 'begins') this.#beginAfter(call, fragment);
+    this.#advance();
+    return !this.#isBeyondFirst || !this.#isFirstOver(fragment);
+  }
+
+  /** The calls of a message that closes an answer in deltas: what of them has not been said. Returns as `read`. */
+  close(list: readonly unknown[]): boolean {
+    for (const [position, raw] of list.entries()) {
+      const fragment = fragmentOf(raw);
+      const same = this.#all.find(
+        (call) => call.id !== undefined && call.id === fragment.id && call.name === fragment.name,
+      );
+      const call = same ?? (this.#all[position]?.name === fragment.name ? this.#all[position] : undefined);
+      if (call !== undefined) {
+        const written = fragment.arguments;
+        const rest = call.arguments.isEmpty ? written : call.arguments.restOf(written);
+        this.#continue(call, { ...fragment, arguments: rest });
+        this.#advance();
+      } else if (!this.read(raw, position, list.length, true)) return false;
+    }
     return true;
   }
 
-  /** Throws where a call has no name: no more fragments follow. */
-  end(): void {
-    if (this.#all.some((call) => call.number === undefined)) throw new StreamFault('expected a name in a tool call');
+  /** Whether the event waits for the end of a call. */
+  holds(event: GenerationEvent, characters: number): boolean {
+    const last = this.#queue.at(-1);
+    if (last === undefined) return false;
+    this.#hold(characters);
+    if (Array.isArray(last)) {
+      last.push(event);
+      return true;
+    }
+    if (this.#queue.length === 1 && isOver(last)) {
+      last.isOver = true;
+      this.#queue.pop();
+      this.#heldCharacters = 0;
+      return false;
+    }
+    this.#queue.push([event]);
+    return true;
+  }
+
+  /** No more fragments follow. Throws where a call that was not cut has no name. */
+  end(reason: FinishReason): void {
+    for (const { next, id, hasSeveralIds } of this.#options.takesOneCall ? [] : [...this.#all]) {
+      // A name with no arguments behind a call of the same name: with an id of its own it is a call, else the name once more.
+      if (next?.id !== undefined && next.id !== id && !hasSeveralIds) this.#begin(next);
+    }
+    if (reason !== 'length' && this.#all.some(({ name }) => name === '')) {
+      throw new StreamFault('expected a name in a tool call');
+    }
   }
 
   /** Checks that a forced call is there, and whole. */
   checkWhole(): void {
     if (this.#options.bound?.type !== 'call') return;
-    if (this.#named === 0) throw new UnboundFault('the forced tool call is missing', false);
+    if (this.#all.length === 0) throw new UnboundFault('the forced tool call is missing', false);
     for (const call of this.#all) call.guard?.end();
   }
 
-  /** Clients parse them, so empty arguments become an object without fields. */
-  completeArguments(): void {
-    for (const call of this.#all)
-      if (call.number !== undefined && !call.hasArguments) this.#arguments(call.number, call, '{}');
-  }
-
-  #begin(call: CallState, name: string): void {
-    if (name.length > toolNameCharactersMax) throw new StreamFault('the name of a tool is too long');
-    const { choice } = this.#events;
-    const number = this.#named++;
-    call.number = number;
-    const id = toolCallId(call.id, this.#options.requestId, choice, number);
-    this.#events.emit(name, { type: 'tool-call', choice, call: number, id, name });
-    const { early } = call;
-    call.early = '';
-    if (early !== '') this.#arguments(number, call, early);
-  }
-
-  #arguments(number: number, call: CallState, piece: string): void {
-    call.hasArguments = true;
-    if (this.#options.bound?.type === 'call') (call.guard ??= new ArgumentsGuard()).arguments(piece);
-    this.#events.emit(piece, { type: 'tool-arguments', choice: this.#events.choice, call: number, text: piece });
-  }
-
-  /** The call that a fragment belongs to. A backend's index only distinguishes calls; ours count from 0 without gaps. */
-  #callAt(raw: JsonObject, position: number): CallState {
-    const index = raw['index'] ?? this.#guessedIndex(raw, position);
-    if (!Number.isInteger(index) || (index as number) < 0 || (index as number) >= toolCallsMax) {
-      throw new StreamFault('the index of a tool call is out of range');
+  /** Gives all that waits. Clients parse arguments, so empty ones become an object without fields, unless the call was cut. */
+  flush(reason: FinishReason): void {
+    const last = this.#queue.findLast((one): one is CallState => !Array.isArray(one));
+    for (const one of this.#queue.splice(0)) {
+      if (Array.isArray(one)) for (const event of one) this.#events.give(event);
+      else if (one.name !== '') {
+        const isCut = reason === 'length' && one === last;
+        const rest = one.halves.end() + (one.arguments.isEmpty && !isCut ? '{}' : '');
+        this.#open(one);
+        this.#arguments(one, rest);
+      }
     }
-    let call = this.#byIndex.get(index as number);
-    if (call === undefined || isAnother(call, raw)) {
-      if (this.#all.length >= toolCallsMax) throw new StreamFault('there are too many tool calls');
-      call = {
-        index: index as number,
-        number: undefined,
-        id: undefined,
-        early: '',
-        hasArguments: false,
-        guard: undefined,
-      };
-      this.#all.push(call);
-      this.#byIndex.set(index as number, call);
-      this.#lastIndex = index as number;
-    }
+  }
+
+  get #tools(): readonly string[] {
+    return this.#options.toolNames ?? noTools;
+  }
+
+  /** The call that a fragment points at: that of its index, else of its id, else the last one. */
+  #pointedAt({ index, id, name }: Fragment, position: number, count: number): CallState | undefined {
+    if (index !== undefined) return this.#byIndex.get(index) ?? this.#adopted(index);
+    const known = id === undefined ? undefined : this.#all.findLast((call) => call.id === id);
+    if (known !== undefined) return known;
+    // A list without any signs goes through the calls in their order.
+    const there = id === undefined && name === '' && count > 1 ? this.#all[position] : undefined;
+    return there?.arguments.isWhole === false ? there : this.#all.at(-1);
+  }
+
+  /** The call at this place, if its beginning had no index. */
+  #adopted(index: number): CallState | undefined {
+    const call = this.#all[index];
+    if (call === undefined || call.index !== undefined) return undefined;
+    call.index = index;
+    this.#byIndex.set(index, call);
     return call;
   }
 
-  /** Without an index: a fragment with a new id or a name begins a call, any other continues that of its id, or the last. */
-  #guessedIndex(raw: JsonObject, position: number): number {
-    if (this.#byIndex.size === 0) return position;
-    const id = idOf(raw);
-    const known = id === undefined ? undefined : this.#all.findLast((call) => call.id === id);
-    if (known !== undefined) return known.index;
-    return id !== undefined || nameOf(raw) !== '' ? this.#lastIndex + 1 : this.#lastIndex;
+  /** Begins a call where the fragment points at another one, or at none. */
+  #beginAfter(call: CallState | undefined, fragment: Fragment): void {
+    if (this.#options.takesOneCall && this.#all.length > 0) {
+      this.#isBeyondFirst = true;
+      return;
+    }
+    const announced = call?.next;
+    if (call !== undefined) call.next = undefined;
+    const isAnnounced = fragment.name === '' || fragment.name === announced?.name;
+    this.#begin(fragment, isAnnounced ? announced : undefined);
+  }
+
+  #begin(fragment: Fragment, announced?: Fragment): void {
+    if (this.#all.length >= toolCallsMax) throw new StreamFault('there are too many tool calls');
+    const { index } = fragment;
+    const call = newCallState(index);
+    if (this.#all.length === 0) this.#events.holdBack(this);
+    this.#all.push(call);
+    this.#queue.push(call);
+    if (index !== undefined) this.#byIndex.set(index, call);
+    if (announced !== undefined) this.#continue(call, announced);
+    this.#continue(call, fragment);
+  }
+
+  #continue(call: CallState, { id, name, arguments: written }: Fragment): void {
+    call.id ??= id;
+    if (id !== undefined && id !== call.id) call.hasSeveralIds = true;
+    // What follows whole arguments behind something else cannot belong to them.
+    if (call.isOver) return;
+    if (call.name === '') call.name = name;
+    else if (name !== '' && call.arguments.isEmpty) call.name = grownName(call.name, name, this.#tools) ?? call.name;
+    if (call.name.length > toolNameCharactersMax) throw new StreamFault('the name of a tool is too long');
+    const piece = call.halves.join(written);
+    call.arguments.push(piece);
+    if (piece !== '' && this.#options.bound?.type === 'call') (call.guard ??= new ArgumentsGuard()).arguments(piece);
+    if (call !== this.#queue[0]) {
+      call.held += piece;
+      this.#hold(piece.length);
+    } else if (call.name === '') {
+      call.held += piece;
+      if (call.held.length > earlyArgumentsCharactersMax) throw new StreamFault('expected a name in a tool call');
+    } else {
+      if (call.number === undefined && !this.#isNamed(call)) return;
+      this.#open(call);
+      this.#arguments(call, piece);
+    }
+  }
+
+  #isNamed({ name, arguments: said }: CallState): boolean {
+    return name !== '' && (!said.isEmpty || !mayGrow(name, this.#tools));
+  }
+
+  /** Goes on behind a call whose arguments are whole, if anything waits. */
+  #advance(): void {
+    while (this.#queue.length > 1) {
+      const first = this.#queue[0]!;
+      if (Array.isArray(first)) for (const event of first) this.#events.give(event);
+      else if (isOver(first)) first.isOver = true;
+      else return;
+      this.#queue.shift();
+      const next = this.#queue[0]!;
+      if (!Array.isArray(next) && this.#isNamed(next)) this.#open(next);
+    }
+    const [only] = this.#queue;
+    if (Array.isArray(only)) {
+      this.#queue.pop();
+      for (const event of only) this.#events.give(event);
+    }
+    if (this.#queue.length <= 1) this.#heldCharacters = 0;
+  }
+
+  /** Gives a call's beginning, and what has been held of its arguments. */
+  #open(call: CallState): void {
+    if (call.number === undefined) {
+      const { choice } = this.#events;
+      const number = this.#given++;
+      call.number = number;
+      const name = call.name.toWellFormed();
+      const id = this.#ids.idFor(call.id, choice, number);
+      this.#events.grow(name.length);
+      this.#events.give({ type: 'tool-call', choice, call: number, id, name });
+    }
+    const { held } = call;
+    call.held = '';
+    this.#arguments(call, held);
+  }
+
+  #arguments({ number }: CallState, piece: string): void {
+    if (piece === '') return;
+    this.#events.grow(piece.length);
+    this.#events.give({ type: 'tool-arguments', choice: this.#events.choice, call: number!, text: piece });
+  }
+
+  #hold(characters: number): void {
+    this.#heldCharacters += characters;
+    if (this.#heldCharacters > heldCharactersMax)
+      throw new StreamFault('too much follows a tool call that does not end');
+  }
+
+  /** Whether the first call is whole; or has no arguments, as the second one has them already. */
+  #isFirstOver(fragment: Fragment): boolean {
+    const first = this.#all[0]!;
+    if (first.name === '') return false;
+    return first.arguments.isWhole || (first.arguments.isEmpty && fragment.arguments !== '');
   }
 }
 
-interface CallState {
+interface CallState extends KnownCall {
   /** The backend's index. */
-  readonly index: number;
-  /** Our number; known when the name is. */
+  index: number | undefined;
+  /** Our number, once its beginning has been given. */
   number: number | undefined;
   id: string | undefined;
-  /** Arguments that came before the name. */
-  early: string;
-  hasArguments: boolean;
+  hasSeveralIds: boolean;
+  name: string;
+  /** Arguments that have not been given. */
+  held: string;
+  readonly halves: Halves;
   guard: ArgumentsGuard | undefined;
+  next: Fragment | undefined;
+  /** Whole, and something else has begun. */
+  isOver: boolean;
 }
 
-/** Some servers give every call the same index; a fragment that begins another call has another id, and a name. */
-function isAnother(call: CallState, raw: JsonObject): boolean {
-  const id = idOf(raw);
-  return call.number !== undefined && call.id !== undefined && id !== undefined && id !== call.id && nameOf(raw) !== '';
+const noTools: readonly string[] = [];
+
+const isOver = ({ name, arguments: said }: CallState): boolean => name !== '' && said.isWhole;
+
+const newCallState = (index: number | undefined): CallState => ({
+  index,
+  number: undefined,
+  id: undefined,
+  hasSeveralIds: false,
+  name: '',
+  arguments: new ArgumentsText(),
+  held: '',
+  halves: new Halves(),
+  guard: undefined,
+  next: undefined,
+  isOver: false,
+});
+
+/** The ids of an answer, which are distinct: results are matched by them (§4.2.2(2)). */
+export class CallIds {
+  readonly #requestId: string;
+  readonly #given = new Set<string>();
+
+  constructor(requestId: string) {
+    this.#requestId = requestId;
+  }
+
+  /** In the form that clients expect: `call_…`, short, visible ASCII. */
+  idFor(raw: string | undefined, choice: number, call: number): string {
+    const own = `call_${this.#requestId}${choice}_${call}`;
+    const id = raw === undefined || !/^[\x21-\x7e]{1,200}$/.test(raw) ? own : withPrefix(raw);
+    const distinct = this.#given.has(id) ? own : id;
+    this.#given.add(distinct);
+    return distinct;
+  }
 }
 
-function idOf(raw: JsonObject): string | undefined {
-  return typeof raw['id'] === 'string' && raw['id'] !== '' ? raw['id'] : undefined;
-}
-
-function nameOf(raw: JsonObject): string {
-  return isObject(raw['function']) ? text(raw['function']['name']) : '';
-}
-
-/** An id in the form that clients expect: `call_…`, short, visible ASCII. */
-function toolCallId(raw: string | undefined, requestId: string, choice: number, call: number): string {
-  if (raw === undefined || !/^[\x21-\x7e]{1,200}$/.test(raw)) return `call_${requestId}${choice}_${call}`;
-  // vLLM's are `chatcmpl-tool-…`.
-  return raw.startsWith('call_') ? raw : `call_${raw.replace(/^chatcmpl-tool-/, '')}`;
-}
+/** vLLM's are `chatcmpl-tool-…`. */
+const withPrefix = (id: string): string => (id.startsWith('call_') ? id : `call_${id.replace(/^chatcmpl-tool-/, '')}`);

@@ -40,10 +40,16 @@ export class AnswerEvents {
   }
 }
 
+/** Holds back what comes while a call is not whole. */
+export interface Gate {
+  holds(event: GenerationEvent, characters: number): boolean;
+}
+
 /** Those of one choice, which end with its finish. */
 export class ChoiceEvents {
   readonly choice: number;
   readonly #answer: AnswerEvents;
+  #gate: Gate | undefined;
   #characters = 0;
   #isFinished = false;
 
@@ -61,11 +67,26 @@ export class ChoiceEvents {
     return this.#isFinished;
   }
 
-  /** `characters`: what of it was generated. */
-  emit(characters: string, event: GenerationEvent): void {
+  /** From here on this decides what waits. */
+  holdBack(gate: Gate): void {
+    this.#gate = gate;
+  }
+
+  /** `generated`: what of it was generated. */
+  emit(generated: string, event: GenerationEvent): void {
     if (this.#isFinished) throw new StreamFault('text after the finish reason');
-    this.#characters += characters.length;
+    this.#characters += generated.length;
+    if (this.#gate?.holds(event, generated.length) !== true) this.#answer.push(event);
+  }
+
+  /** What was held back, or is not to be. */
+  give(event: GenerationEvent): void {
     this.#answer.push(event);
+  }
+
+  /** So much was generated. */
+  grow(characters: number): void {
+    this.#characters += characters;
   }
 
   finish(event: Extract<GenerationEvent, { readonly type: 'finish' }>): void {

@@ -5,8 +5,9 @@ import { StreamFault } from '../sse.ts';
 import type { TextGuard } from '../answer-guard.ts';
 import type { ChoiceEvents } from './choice-events.ts';
 import { isFinish } from './finishes.ts';
-import { text, type JsonObject } from './json.ts';
-import { promptTokensOf } from './logprobs.ts';
+import { Halves } from './halves.ts';
+import { isObject, text, type JsonObject } from './json.ts';
+import { promptTokensOf, wholeToken } from './logprobs.ts';
 import type { CompletionReading, DecoderOptions } from './options.ts';
 
 /** One choice of a text completion. All of it is text. */
@@ -17,6 +18,7 @@ export class CompletionChoice {
   readonly #reading: CompletionReading;
   /** Its prompt has been reported, or there is nothing to report. */
   #hasPrompt = false;
+  readonly #halves = new Halves();
 
   constructor(events: ChoiceEvents, guard: TextGuard | undefined, options: DecoderOptions, reading: CompletionReading) {
     this.#events = events;
@@ -28,7 +30,10 @@ export class CompletionChoice {
   /** Everything in a piece but its finish. */
   read(piece: JsonObject): void {
     const { isEchoed, returnsIds, hasLogprobs } = this.#reading;
-    let content = text(piece['text']);
+    if (piece['text'] === undefined && (isObject(piece['message']) || isObject(piece['delta']))) {
+      throw new StreamFault('expected a text, found a message');
+    }
+    let content = this.#halves.join(text(piece['text']));
     let tokens = isEchoed || hasLogprobs ? promptTokensOf(piece['logprobs'], this.#options.logprobs ?? 1) : undefined;
     const ids = returnsIds ? idsOf(piece['token_ids']) : undefined;
     const promptIds = returnsIds ? idsOf(piece['prompt_token_ids']) : undefined;
@@ -48,11 +53,17 @@ export class CompletionChoice {
     const { choice, characters } = this.#events;
     const logprobs =
       hasLogprobs && tokens !== undefined
-        ? { logprobs: placed(content, tokens as readonly TokenLogprob[], characters) }
+        ? { logprobs: placed(content, tokens as readonly TokenLogprob[], characters).map(wholeToken) }
         : {};
     const tokenIds = ids === undefined ? {} : { tokenIds: maxTokens === 0 ? [] : ids };
     this.#events.emit(content, { type: 'text', choice, text: content, ...logprobs, ...tokenIds });
     this.#options.tally.delta(choice, false, Math.max(1, count));
+  }
+
+  /** No more pieces follow. */
+  end(): void {
+    const half = this.#halves.end();
+    if (half !== '') this.#events.emit(half, { type: 'text', choice: this.#events.choice, text: half });
   }
 
   /** Reports the prompt with its first piece; returns what of the piece is the answer. */

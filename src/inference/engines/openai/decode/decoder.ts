@@ -1,13 +1,14 @@
-import type { GenerationEvent } from '../../../../generation/event.ts';
+import type { FinishReason, GenerationEvent, TokenLogprob } from '../../../../generation/event.ts';
 import { ChunkTemplate } from '../chunk-template.ts';
 import { StreamFault } from '../sse.ts';
-import { ChoiceCalls } from './calls.ts';
+import { CallIds, ChoiceCalls } from './calls.ts';
 import { AnswerEvents, ChoiceEvents } from './choice-events.ts';
 import { CompletionChoice } from './completion.ts';
-import { finishReasonOf, isFinish } from './finishes.ts';
+import { finishKindOf, isFinish } from './finishes.ts';
 import { isObject, parseObject, text, type JsonObject } from './json.ts';
 import { logprobsOf } from './logprobs.ts';
 import type { DecoderOptions } from './options.ts';
+import { joined, partsOf, reasoningOf } from './said.ts';
 import { ChoiceTexts } from './texts.ts';
 import { UsageReader } from './usage.ts';
 
@@ -56,8 +57,9 @@ export class ChunkDecoder {
     this.#events = new AnswerEvents(options.tally);
     this.#usage = new UsageReader(options);
     this.#choices = [];
+    const ids = new CallIds(options.requestId);
     for (let choice = 0; choice < options.choices; choice++) {
-      this.#choices.push(newChoiceState(new ChoiceEvents(choice, this.#events), this.#usage, options));
+      this.#choices.push(newChoiceState(new ChoiceEvents(choice, this.#events), this.#usage, ids, options));
     }
   }
 
@@ -179,54 +181,92 @@ export class ChunkDecoder {
   }
 
   #chatChoice(state: ChoiceState, choice: JsonObject): void {
-    const { texts, calls, events } = state;
-    const delta = choice['delta'] ?? choice['message'];
-    let tokens = 0;
-    let isReasoning = false;
+    const { texts, events } = state;
+    const { delta, message } = choice;
     const { logprobs: topMax, tally } = this.#options;
     const logprobs = topMax === undefined ? undefined : logprobsOf(choice['logprobs'], topMax);
+    let said: Said = 'nothing';
     if (isObject(delta)) {
-      const reasoning = text(delta['reasoning_content'] ?? delta['reasoning']);
-      if (reasoning !== '') {
-        tokens = 1;
-        isReasoning = true;
-        texts.separated(reasoning);
-      }
-      const refusal = text(delta['refusal']);
-      if (refusal !== '') texts.guard?.release();
-      const content = text(delta['content']) || refusal;
-      if (content !== '') {
-        tokens = 1;
-        isReasoning = texts.said(content, logprobs);
-      }
-      const fragments = delta['tool_calls'];
-      if (Array.isArray(fragments) && fragments.length > 0) {
-        tokens = 1;
-        isReasoning = false;
-        for (let i = 0; i < fragments.length && !state.isCut; i++) this.#toolCall(state, calls, fragments[i], i);
-      }
-    } else if (choice['text'] !== undefined) {
-      const content = text(choice['text']);
-      if (content !== '') {
-        tokens = 1;
-        texts.text(content, logprobs);
-      }
+      said = this.#delta(state, delta, logprobs);
+      if (said !== 'nothing') state.hasDeltas = true;
     } else if (delta !== undefined && delta !== null) throw new StreamFault('expected an object at delta');
+    if (isObject(message)) {
+      const added = state.hasDeltas ? this.#unsaid(state, message) : this.#delta(state, message, logprobs, true);
+      if (added !== 'nothing') said = added;
+    } else if (message !== undefined && message !== null) throw new StreamFault('expected an object at message');
+    const content = choice['text'];
+    if (!isObject(delta) && !isObject(message) && text(content) !== '') {
+      said = 'text';
+      texts.text(text(content), logprobs);
+    }
+    let tokens = said === 'nothing' ? 0 : 1;
     // Written, but held back by a call parser (`return_token_ids`): a client that leaves now pays for it.
     const kept: unknown = tokens === 0 ? choice['token_ids'] : undefined;
     if (Array.isArray(kept) && kept.length > 0) {
       tokens = kept.length;
       events.start();
     }
-    if (logprobs !== undefined && tokens === 0 && !isEmptyStart(delta)) texts.silent(logprobs);
-    if (tokens > 0) tally.delta(events.choice, isReasoning, Math.max(tokens, logprobs?.length ?? 0));
+    if (logprobs !== undefined && tokens === 0 && !isEmptyStart(delta ?? message)) texts.silent(logprobs);
+    if (tokens > 0) tally.delta(events.choice, said === 'reasoning', Math.max(tokens, logprobs?.length ?? 0));
   }
 
-  #toolCall(state: ChoiceState, calls: ChoiceCalls, raw: unknown, position: number): void {
-    if (!isObject(raw)) throw new StreamFault('expected an object in tool_calls');
-    state.texts.endReading();
-    state.texts.endThinking();
-    if (!calls.read(raw, position)) this.#cutCalls(state);
+  /** What a delta says; `isMessage`: it is a message, whose calls are whole. */
+  #delta(
+    state: ChoiceState,
+    delta: JsonObject,
+    logprobs: readonly TokenLogprob[] | undefined,
+    isMessage = false,
+  ): Said {
+    const { texts } = state;
+    let said: Said = 'nothing';
+    const reasoning = reasoningOf(delta);
+    if (reasoning !== '') {
+      said = 'reasoning';
+      texts.separated(reasoning);
+    }
+    const refusal = text(delta['refusal']);
+    if (refusal !== '') texts.guard?.release();
+    const content = delta['content'] ?? '';
+    const plain = typeof content === 'string' ? content || refusal : '';
+    if (plain !== '') said = texts.said(plain, logprobs) ? 'reasoning' : 'text';
+    else if (content !== '') {
+      for (const part of partsOf(content)) {
+        if (part.text === '') continue;
+        const isReasoning = part.type === 'reasoning' || texts.said(part.text, logprobs);
+        if (part.type === 'reasoning') texts.separated(part.text);
+        said = isReasoning ? 'reasoning' : 'text';
+      }
+    }
+    const fragments = callsOf(delta);
+    if (fragments.length > 0) said = 'call';
+    for (let i = 0; i < fragments.length && !state.isCut; i++) {
+      this.#beginCalls(state);
+      if (!state.calls.read(fragments[i], i, fragments.length, isMessage)) this.#cutCalls(state);
+    }
+    return said;
+  }
+
+  /** What a message says that the deltas before it have not. */
+  #unsaid(state: ChoiceState, message: JsonObject): Said {
+    const { texts, calls } = state;
+    const content = message['content'] ?? '';
+    const parts = typeof content === 'string' ? [] : partsOf(content);
+    const reasoning = texts.unsaid('reasoning', reasoningOf(message) || joined(parts, 'reasoning'));
+    const answer = texts.unsaid('text', typeof content === 'string' ? content : joined(parts, 'text'));
+    if (reasoning !== '') texts.separated(reasoning);
+    if (answer !== '') texts.said(answer, undefined);
+    const fragments = callsOf(message);
+    if (fragments.length > 0 && !state.isCut) {
+      this.#beginCalls(state);
+      if (!calls.close(fragments)) this.#cutCalls(state);
+    }
+    if (fragments.length > 0) return 'call';
+    return answer !== '' ? 'text' : reasoning !== '' ? 'reasoning' : 'nothing';
+  }
+
+  #beginCalls({ texts }: ChoiceState): void {
+    texts.endReading();
+    texts.endThinking();
   }
 
   /** The answer is complete with its first call; the rest of this choice is not read. */
@@ -241,21 +281,22 @@ export class ChunkDecoder {
     if (typeof raw !== 'string') throw new StreamFault('expected a string at finish_reason');
     const { events, texts, calls } = state;
     if (events.isFinished) return;
-    calls.end();
+    const kind = finishKindOf(raw);
+    if (kind === undefined) this.#options.onUnknownFinish?.(raw);
+    if (kind === 'failed') throw new StreamFault('the backend aborted the answer');
+    const reason: FinishReason = kind === 'length' ? 'length' : kind === 'calls' ? 'tool-calls' : 'stop';
+    calls.end(reason);
+    // Held text belongs to the answer, so it is added before the check for completeness.
     texts.release();
-    const reason = finishReasonOf(raw);
-    if (reason === undefined) throw new StreamFault('the backend aborted the answer');
     // vLLM names the stop in `stop_reason`, SGLang in `matched_stop`; both give a token id or a text.
     const stop = texts.matchedStop ?? fields['stop_reason'] ?? fields['matched_stop'];
-    // Held text belongs to the answer, so it is added before the check for completeness.
-    texts.endReading();
-    if (reason !== 'length' && raw !== 'content_filter') this.#checkWhole(state, stop);
+    if (kind !== 'length' && kind !== 'filtered') this.#checkWhole(state, stop);
     this.#finish(state, {
       type: 'finish',
       choice: events.choice,
       // Servers disagree on `stop` or `tool_calls` for a forced call, and some send the latter for an answer without one.
-      reason: reason === 'length' ? reason : calls.named > 0 ? 'tool-calls' : 'stop',
-      ...(typeof stop === 'string' && reason === 'stop' ? { stopSequence: stop } : {}),
+      reason: reason === 'length' ? reason : calls.count > 0 ? 'tool-calls' : 'stop',
+      ...(typeof stop === 'string' && reason === 'stop' ? { stopSequence: stop.toWellFormed() } : {}),
       ...(Number.isInteger(stop) && reason === 'stop' ? { stopTokenId: stop as number } : {}),
       ...(raw === 'repetition' ? { cause: 'repetition' as const } : {}),
     });
@@ -264,7 +305,7 @@ export class ChunkDecoder {
   /** The stream is over: what has a call and no finish reason is a whole call. */
   #finishCalls(): void {
     for (const state of this.#choices)
-      if (!state.events.isFinished && state.calls.named > 0) this.#finishReason(state, 'tool_calls', {});
+      if (!state.events.isFinished && state.calls.count > 0) this.#finishReason(state, 'tool_calls', {});
   }
 
   /** Checks that an answer ended by its server satisfies its bound. */
@@ -273,11 +314,13 @@ export class ChunkDecoder {
     calls.checkWhole();
   }
 
-  #finish({ events, texts, calls }: ChoiceState, event: Extract<GenerationEvent, { type: 'finish' }>): void {
+  #finish(state: ChoiceState, event: Extract<GenerationEvent, { type: 'finish' }>): void {
+    const { events, texts, calls, completion } = state;
     events.start();
     texts.endReading();
     texts.endThinking();
-    if (event.reason !== 'length') calls.completeArguments();
+    completion?.end();
+    calls.flush(event.reason);
     events.finish(event);
     this.#usage.finished(event.choice);
     this.#finished++;
@@ -313,21 +356,36 @@ interface ChoiceState {
   readonly calls: ChoiceCalls;
   /** Reads a choice of a text completion; `undefined` for chat. */
   readonly completion: CompletionChoice | undefined;
+  /** Something was said in a delta: a message after it repeats that. */
+  hasDeltas: boolean;
   /** Ended by us, before the server did. */
   isCut: boolean;
 }
 
-function newChoiceState(events: ChoiceEvents, usage: UsageReader, options: DecoderOptions): ChoiceState {
+function newChoiceState(events: ChoiceEvents, usage: UsageReader, ids: CallIds, options: DecoderOptions): ChoiceState {
   const texts = new ChoiceTexts(events, usage, options);
   const { completion } = options;
   return {
     events,
     texts,
-    calls: new ChoiceCalls(events, options),
+    calls: new ChoiceCalls(events, ids, options),
     completion: completion && new CompletionChoice(events, texts.guard, options, completion),
+    hasDeltas: false,
     isCut: false,
   };
 }
+
+/** What a piece has said last. */
+type Said = 'nothing' | 'text' | 'reasoning' | 'call';
+
+/** The list of calls, or the one call of the API before there were lists, as a list. */
+function callsOf(delta: JsonObject): readonly unknown[] {
+  const { tool_calls: calls, function_call: only } = delta;
+  if (Array.isArray(calls) && calls.length > 0) return calls;
+  return isObject(only) ? [{ index: 0, function: only }] : noCalls;
+}
+
+const noCalls: readonly unknown[] = [];
 
 /** `{"error": …}`, and the older form of vLLM, `{"object": "error", …}`. */
 function isErrorBody(chunk: JsonObject): boolean {

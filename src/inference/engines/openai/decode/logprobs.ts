@@ -26,6 +26,17 @@ export function logprobsOf(raw: unknown, topMax: number): readonly TokenLogprob[
   }));
 }
 
+/** A token with half a character has U+FFFD in its text; its bytes say more, where the backend gives them. */
+export function wholeToken<Token extends PromptToken>(token: Token): Token {
+  const isWhole = token.token.isWellFormed() && token.top.every((top) => top.token.isWellFormed());
+  return isWhole ? token : { ...wellFormed(token), top: token.top.map(wellFormed) };
+}
+
+const wellFormed = <Token extends { readonly token: string }>(token: Token): Token => ({
+  ...token,
+  token: token.token.toWellFormed(),
+});
+
 /** Tokens with their logprobs; the first may have none because nothing precedes it. */
 export function promptTokensOf(raw: unknown, topMax: number): readonly PromptToken[] | undefined {
   const found = logprobsOf(raw, topMax);

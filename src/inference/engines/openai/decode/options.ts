@@ -37,6 +37,10 @@ export interface DecoderOptions {
   /** An answer that is a whole call may have no finish reason. */
   readonly endsCallsWithoutReason?: boolean;
   readonly onUnchecked?: ReportUnchecked;
+  /** Names of the request's tools: a name can come in pieces. */
+  readonly toolNames?: readonly string[];
+  /** Hears a finish reason that is not known; it counts as `stop`. */
+  readonly onUnknownFinish?: (word: string) => void;
 }
 
 export interface CompletionReading {

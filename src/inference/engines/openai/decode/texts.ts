@@ -5,7 +5,11 @@ import type { ParsedEvent } from '../../../output-parsers/parsed-event.ts';
 import { StopMatcher } from '../../stop-matcher.ts';
 import { TextGuard } from '../answer-guard.ts';
 import type { ChoiceEvents } from './choice-events.ts';
+import { Halves } from './halves.ts';
+import { wholeToken } from './logprobs.ts';
 import type { DecoderOptions } from './options.ts';
+import { SaidSoFar } from './said.ts';
+import { ToldTwice } from './told-twice.ts';
 import type { UsageReader } from './usage.ts';
 
 /** The marks that nearly all models have; a server whose model has others is to split them itself. */
@@ -24,6 +28,9 @@ export class ChoiceTexts {
   #isThinking = false;
   /** Looks for think tags, until the answer has begun. */
   #reader: OutputParser | undefined;
+  readonly #halves = { text: new Halves(), reasoning: new Halves() };
+  readonly #soFar = { text: new SaidSoFar(), reasoning: new SaidSoFar() };
+  readonly #toldTwice = new ToldTwice();
   /** Of tokens that made no text of their own (half a character): they belong to the text that they completed. */
   readonly #logprobs: TokenLogprob[] = [];
 
@@ -45,17 +52,26 @@ export class ChoiceTexts {
   }
 
   /** Reasoning that the server has separated itself. */
-  separated(reasoning: string): void {
-    this.endReading();
-    this.#reasoning(reasoning);
+  separated(piece: string): void {
+    this.#soFar.reasoning.add(piece);
+    const reasoning = this.#halves.reasoning.join(piece);
+    // Its tags may stand in the text all the same.
+    if (this.#reader === undefined) this.#reasoning(reasoning);
+    else this.#reasoning(this.#toldTwice.unheard('separate', reasoning));
   }
 
   /** Text that may contain think tags, stop sequences, and the repeated beginning; returns whether it was reasoning. */
-  said(content: string, logprobs: readonly TokenLogprob[] | undefined): boolean {
-    const { echo } = this.#options;
-    const own = echo === undefined ? content : echo.take(content);
-    const kept = this.#stops === undefined ? own : this.#beforeStop(this.#stops, own, logprobs);
-    return kept !== '' && this.#content(kept, logprobs);
+  said(piece: string, logprobs: readonly TokenLogprob[] | undefined): boolean {
+    this.#soFar.text.add(piece);
+    const content = this.#halves.text.join(piece);
+    if (content !== '') return this.#kept(content, logprobs);
+    if (logprobs !== undefined) this.silent(logprobs);
+    return false;
+  }
+
+  /** What a message that closes the answer adds to the deltas before it. */
+  unsaid(type: 'text' | 'reasoning', whole: string): string {
+    return this.#soFar[type].restOf(whole);
   }
 
   /** Logprobs of a token that has made no text yet. */
@@ -69,20 +85,24 @@ export class ChoiceTexts {
     this.guard?.text(content);
     const { choice } = this.#events;
     if (logprobs === undefined) return this.#events.emit(content, { type: 'text', choice, text: content });
-    const all = [...this.#logprobs.splice(0), ...logprobs];
+    const all = [...this.#logprobs.splice(0), ...logprobs].map(wholeToken);
     this.#events.emit(content, { type: 'text', choice, text: content, logprobs: all });
   }
 
   /** No more text follows: what was held back belongs to the answer. */
   release(): void {
+    this.endReading();
     const held = this.#options.echo?.rest() ?? '';
     if (held !== '') this.#content(held, undefined);
     const unstopped = this.#stops?.flush() ?? '';
-    if (unstopped !== '') this.#content(unstopped, this.#options.logprobs === undefined ? undefined : []);
+    if (unstopped !== '') this.#content(unstopped, this.#withLogprobs);
   }
 
   /** No more text with think tags follows: the held text is all there is. */
   endReading(): void {
+    this.#reasoning(this.#halves.reasoning.end());
+    const half = this.#halves.text.end();
+    if (half !== '') this.#kept(half, this.#withLogprobs);
     const reader = this.#reader;
     if (reader === undefined) return;
     this.#reader = undefined;
@@ -95,8 +115,20 @@ export class ChoiceTexts {
     this.#events.emit('', { type: 'text', choice: this.#events.choice, text: '\n</think>\n\n' });
   }
 
+  get #withLogprobs(): readonly TokenLogprob[] | undefined {
+    return this.#options.logprobs === undefined ? undefined : noLogprobs;
+  }
+
+  #kept(content: string, logprobs: readonly TokenLogprob[] | undefined): boolean {
+    const { echo } = this.#options;
+    const own = echo === undefined ? content : echo.take(content);
+    const kept = this.#stops === undefined ? own : this.#beforeStop(this.#stops, own, logprobs);
+    return kept !== '' && this.#content(kept, logprobs);
+  }
+
   /** §4.2.5(1) and (4): beside the answer, in it between tags, or not at all. */
   #reasoning(reasoning: string): void {
+    if (reasoning === '') return;
     this.guard?.thought();
     const { choice } = this.#events;
     switch (this.#options.reasoningForm) {
@@ -134,7 +166,7 @@ export class ChoiceTexts {
       else if (event.type === 'reasoning') {
         // Logprobs cover the tokens of the answer, not those of the thought before it.
         this.#logprobs.length = 0;
-        this.#reasoning(event.text);
+        this.#reasoning(this.#toldTwice.unheard('tagged', event.text));
       }
     }
   }
@@ -150,3 +182,5 @@ export class ChoiceTexts {
     return text;
   }
 }
+
+const noLogprobs: readonly TokenLogprob[] = [];
