@@ -1,14 +1,13 @@
-import type { FinishReason, GenerationEvent, TokenLogprob } from '../../../../generation/event.ts';
+import type { FinishReason, GenerationEvent } from '../../../../generation/event.ts';
 import { ChunkTemplate } from '../chunk-template.ts';
 import { StreamFault } from '../sse.ts';
 import { CallIds, ChoiceCalls } from './calls.ts';
 import { AnswerEvents, ChoiceEvents } from './choice-events.ts';
-import { CompletionChoice } from './completion.ts';
+import { ChatChoice } from './chat-choice.ts';
+import { CompletionChoice } from './completion-choice.ts';
 import { finishKindOf, isFinish } from './finishes.ts';
-import { isObject, parseObject, text, type JsonObject } from './json.ts';
-import { logprobsOf } from './logprobs.ts';
+import { isObject, parseObject, type JsonObject } from './json.ts';
 import type { DecoderOptions } from './options.ts';
-import { joined, partsOf, reasoningOf } from './said.ts';
 import { ChoiceTexts } from './texts.ts';
 import { UsageReader } from './usage.ts';
 
@@ -175,98 +174,9 @@ export class ChunkDecoder {
     if (!isObject(choice)) throw new StreamFault('expected an object in choices');
     const state = this.#choices[this.#index(choice['index'])]!;
     if (state.isCut) return;
-    if (state.completion === undefined) this.#chatChoice(state, choice);
-    else state.completion.read(choice);
+    state.reading.read(choice);
+    if (state.reading.isOver) this.#cutCalls(state);
     if (isFinish(choice['finish_reason'])) this.#finishReason(state, choice['finish_reason'], choice);
-  }
-
-  #chatChoice(state: ChoiceState, choice: JsonObject): void {
-    const { texts, events } = state;
-    const { delta, message } = choice;
-    const { logprobs: topMax, tally } = this.#options;
-    const logprobs = topMax === undefined ? undefined : logprobsOf(choice['logprobs'], topMax);
-    let said: Said = 'nothing';
-    if (isObject(delta)) {
-      said = this.#delta(state, delta, logprobs);
-      if (said !== 'nothing') state.hasDeltas = true;
-    } else if (delta !== undefined && delta !== null) throw new StreamFault('expected an object at delta');
-    if (isObject(message)) {
-      const added = state.hasDeltas ? this.#unsaid(state, message) : this.#delta(state, message, logprobs, true);
-      if (added !== 'nothing') said = added;
-    } else if (message !== undefined && message !== null) throw new StreamFault('expected an object at message');
-    const content = choice['text'];
-    if (!isObject(delta) && !isObject(message) && text(content) !== '') {
-      said = 'text';
-      texts.text(text(content), logprobs);
-    }
-    let tokens = said === 'nothing' ? 0 : 1;
-    // Written, but held back by a call parser (`return_token_ids`): a client that leaves now pays for it.
-    const kept: unknown = tokens === 0 ? choice['token_ids'] : undefined;
-    if (Array.isArray(kept) && kept.length > 0) {
-      tokens = kept.length;
-      events.start();
-    }
-    if (logprobs !== undefined && tokens === 0 && !isEmptyStart(delta ?? message)) texts.silent(logprobs);
-    if (tokens > 0) tally.delta(events.choice, said === 'reasoning', Math.max(tokens, logprobs?.length ?? 0));
-  }
-
-  /** What a delta says; `isMessage`: it is a message, whose calls are whole. */
-  #delta(
-    state: ChoiceState,
-    delta: JsonObject,
-    logprobs: readonly TokenLogprob[] | undefined,
-    isMessage = false,
-  ): Said {
-    const { texts } = state;
-    let said: Said = 'nothing';
-    const reasoning = reasoningOf(delta);
-    if (reasoning !== '') {
-      said = 'reasoning';
-      texts.separated(reasoning);
-    }
-    const refusal = text(delta['refusal']);
-    if (refusal !== '') texts.guard?.release();
-    const content = delta['content'] ?? '';
-    const plain = typeof content === 'string' ? content || refusal : '';
-    if (plain !== '') said = texts.said(plain, logprobs) ? 'reasoning' : 'text';
-    else if (content !== '') {
-      for (const part of partsOf(content)) {
-        if (part.text === '') continue;
-        const isReasoning = part.type === 'reasoning' || texts.said(part.text, logprobs);
-        if (part.type === 'reasoning') texts.separated(part.text);
-        said = isReasoning ? 'reasoning' : 'text';
-      }
-    }
-    const fragments = callsOf(delta);
-    if (fragments.length > 0) said = 'call';
-    for (let i = 0; i < fragments.length && !state.isCut; i++) {
-      this.#beginCalls(state);
-      if (!state.calls.read(fragments[i], i, fragments.length, isMessage)) this.#cutCalls(state);
-    }
-    return said;
-  }
-
-  /** What a message says that the deltas before it have not. */
-  #unsaid(state: ChoiceState, message: JsonObject): Said {
-    const { texts, calls } = state;
-    const content = message['content'] ?? '';
-    const parts = typeof content === 'string' ? [] : partsOf(content);
-    const reasoning = texts.unsaid('reasoning', reasoningOf(message) || joined(parts, 'reasoning'));
-    const answer = texts.unsaid('text', typeof content === 'string' ? content : joined(parts, 'text'));
-    if (reasoning !== '') texts.separated(reasoning);
-    if (answer !== '') texts.said(answer, undefined);
-    const fragments = callsOf(message);
-    if (fragments.length > 0 && !state.isCut) {
-      this.#beginCalls(state);
-      if (!calls.close(fragments)) this.#cutCalls(state);
-    }
-    if (fragments.length > 0) return 'call';
-    return answer !== '' ? 'text' : reasoning !== '' ? 'reasoning' : 'nothing';
-  }
-
-  #beginCalls({ texts }: ChoiceState): void {
-    texts.endReading();
-    texts.endThinking();
   }
 
   /** The answer is complete with its first call; the rest of this choice is not read. */
@@ -315,11 +225,11 @@ export class ChunkDecoder {
   }
 
   #finish(state: ChoiceState, event: Extract<GenerationEvent, { type: 'finish' }>): void {
-    const { events, texts, calls, completion } = state;
+    const { events, texts, calls, reading } = state;
     events.start();
     texts.endReading();
     texts.endThinking();
-    completion?.end();
+    if (reading instanceof CompletionChoice) reading.end();
     calls.flush(event.reason);
     events.finish(event);
     this.#usage.finished(event.choice);
@@ -354,45 +264,23 @@ interface ChoiceState {
   readonly events: ChoiceEvents;
   readonly texts: ChoiceTexts;
   readonly calls: ChoiceCalls;
-  /** Reads a choice of a text completion; `undefined` for chat. */
-  readonly completion: CompletionChoice | undefined;
-  /** Something was said in a delta: a message after it repeats that. */
-  hasDeltas: boolean;
+  readonly reading: ChatChoice | CompletionChoice;
   /** Ended by us, before the server did. */
   isCut: boolean;
 }
 
 function newChoiceState(events: ChoiceEvents, usage: UsageReader, ids: CallIds, options: DecoderOptions): ChoiceState {
   const texts = new ChoiceTexts(events, usage, options);
+  const calls = new ChoiceCalls(events, ids, options);
   const { completion } = options;
-  return {
-    events,
-    texts,
-    calls: new ChoiceCalls(events, ids, options),
-    completion: completion && new CompletionChoice(events, texts.guard, options, completion),
-    hasDeltas: false,
-    isCut: false,
-  };
+  const reading =
+    completion === undefined
+      ? new ChatChoice(events, texts, calls, options)
+      : new CompletionChoice(events, texts.guard, options, completion);
+  return { events, texts, calls, reading, isCut: false };
 }
-
-/** What a piece has said last. */
-type Said = 'nothing' | 'text' | 'reasoning' | 'call';
-
-/** The list of calls, or the one call of the API before there were lists, as a list. */
-function callsOf(delta: JsonObject): readonly unknown[] {
-  const { tool_calls: calls, function_call: only } = delta;
-  if (Array.isArray(calls) && calls.length > 0) return calls;
-  return isObject(only) ? [{ index: 0, function: only }] : noCalls;
-}
-
-const noCalls: readonly unknown[] = [];
 
 /** `{"error": …}`, and the older form of vLLM, `{"object": "error", …}`. */
 function isErrorBody(chunk: JsonObject): boolean {
   return (chunk['error'] !== undefined && chunk['error'] !== null) || chunk['object'] === 'error';
-}
-
-/** The chunk that only names the role carries the logprobs of a token whose text is elsewhere or hidden. */
-function isEmptyStart(delta: unknown): boolean {
-  return isObject(delta) && delta['role'] !== undefined;
 }

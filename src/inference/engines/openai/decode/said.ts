@@ -1,8 +1,5 @@
 import { StreamFault } from '../sse.ts';
-import { isObject, text } from './json.ts';
-
-/** Fields of a delta or a message that hold reasoning; the first one that says something counts, as some servers fill two. */
-const reasoningFields = ['reasoning_content', 'reasoning', 'reasoning_text'] as const;
+import { isObject, text, type JsonObject } from './json.ts';
 
 /** A part of a content: what the model has said, or thought. */
 export interface SaidPart {
@@ -21,15 +18,11 @@ const partTypes: ReadonlyMap<unknown, SaidPart['type']> = new Map([
   ['summary_text', 'reasoning'],
 ]);
 
-export function reasoningOf(delta: Readonly<Record<string, unknown>>): string {
-  for (const field of reasoningFields) {
-    const value = delta[field];
-    if (value === undefined || value === null || value === '') continue;
-    const said = typeof value === 'string' ? value : joined(partsOf(value));
-    if (said !== '') return said;
-  }
-  return '';
-}
+/** The reasoning of a delta or a message, under any of its names; the first one that says something, as some servers fill two. */
+export const reasoningOf = (delta: JsonObject): string =>
+  textOf(delta['reasoning_content']) || textOf(delta['reasoning']) || textOf(delta['reasoning_text']);
+
+const textOf = (content: unknown): string => (Array.isArray(content) ? joined(partsOf(content)) : text(content));
 
 /** The parts of a content that is a list. Throws for what is neither. */
 export function partsOf(content: unknown): readonly SaidPart[] {
@@ -43,7 +36,7 @@ export function partsOf(content: unknown): readonly SaidPart[] {
 }
 
 /** A part has its text under the name of its type, or as `text`; as a text, or once more as a list of parts. */
-function textOfPart(part: Readonly<Record<string, unknown>>): string {
+function textOfPart(part: JsonObject): string {
   const value = part[String(part['type'])] ?? part['text'];
   if (!Array.isArray(value)) return text(value);
   return value.map((inner: unknown) => (isObject(inner) ? text(inner['text']) : text(inner))).join('');

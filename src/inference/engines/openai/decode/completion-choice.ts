@@ -27,6 +27,9 @@ export class CompletionChoice {
     this.#reading = reading;
   }
 
+  /** It has no calls to end with. */
+  readonly isOver = false;
+
   /** Everything in a piece but its finish. */
   read(piece: JsonObject): void {
     const { isEchoed, returnsIds, hasLogprobs } = this.#reading;
