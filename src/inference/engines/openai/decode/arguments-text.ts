@@ -25,9 +25,9 @@ export class ArgumentsText {
     return this.#isWhole;
   }
 
-  /** Whether this is all that has come, once more. */
+  /** Whether this is all that has come, once more, whatever its layout. */
   isSame(text: string): boolean {
-    return text.length === this.#length && hashOf(text, hashStart) === this.#hash;
+    return hashOf(text, hashStart) === this.#hash;
   }
 
   /** What has not come of a text that begins with all that has; empty for any other text. */
@@ -58,10 +58,13 @@ export const isBlank = (text: string): boolean => /^[ \t\n\r]*$/.test(text);
 
 const isBlankUnit = (unit: number): boolean => unit === 32 || unit === 10 || unit === 13 || unit === 9;
 
-/** FNV-1a over UTF-16 code units. */
+/** FNV-1a over UTF-16 code units, without blanks. */
 const hashStart = 0x811c9dc5;
 function hashOf(text: string, start: number): number {
   let hash = start;
-  for (let at = 0; at < text.length; at++) hash = Math.imul(hash ^ text.charCodeAt(at), 0x01000193);
+  for (let at = 0; at < text.length; at++) {
+    const unit = text.charCodeAt(at);
+    if (!isBlankUnit(unit)) hash = Math.imul(hash ^ unit, 0x01000193);
+  }
   return hash;
 }

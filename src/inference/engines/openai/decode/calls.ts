@@ -56,8 +56,11 @@ export class ChoiceCalls {
     const isNew = call === undefined || (isWhole && fragment.name !== '');
     const belonging = isNew ? 'begins' : belongs(call, fragment, this.#tools);
     if (belonging === 'continues') this.#continue(call!, fragment);
-    else if (belonging === 'unsure') call!.next = fragment;
-    else if (belonging === 'begins') this.#beginAfter(call, fragment);
+    else if (belonging === 'unsure') {
+      this.#continue(call!, { ...fragment, id: undefined });
+      if (fragment.id !== undefined || call!.next === undefined) call!.next = { ...fragment, arguments: '' };
+    }
+    if (belonging === 'begins') this.#beginAfter(call, fragment);
     this.#advance();
     return !this.#isBeyondFirst || !this.#isFirstOver(fragment);
   }
@@ -101,10 +104,7 @@ export class ChoiceCalls {
 
   /** No more fragments follow. Throws where a call that was not cut has no name. */
   end(reason: FinishReason): void {
-    for (const { next, id, hasSeveralIds } of this.#options.takesOneCall ? [] : [...this.#all]) {
-      // A name with no arguments behind a call of the same name: with an id of its own it is a call, else the name once more.
-      if (next?.id !== undefined && next.id !== id && !hasSeveralIds) this.#begin(next);
-    }
+    for (const call of [...this.#all]) this.#settleNext(call);
     if (reason !== 'length' && this.#all.some(({ name }) => name === '')) {
       throw new StreamFault('expected a name in a tool call');
     }
@@ -140,8 +140,9 @@ export class ChoiceCalls {
     if (index !== undefined) return this.#byIndex.get(index) ?? this.#adopted(index);
     const known = id === undefined ? undefined : this.#all.findLast((call) => call.id === id);
     if (known !== undefined) return known;
-    // A list without any signs goes through the calls in their order.
-    const there = id === undefined && name === '' && count > 1 ? this.#all[position] : undefined;
+    // A list as long as that of the calls goes through them in their order.
+    const isRound = id === undefined && name === '' && count > 1 && count === this.#all.length;
+    const there = isRound ? this.#all[position] : undefined;
     return there?.arguments.isWhole === false ? there : this.#all.at(-1);
   }
 
@@ -161,12 +162,24 @@ export class ChoiceCalls {
       return;
     }
     const announced = call?.next;
-    if (call !== undefined) call.next = undefined;
-    const isAnnounced = fragment.name === '' || fragment.name === announced?.name;
-    this.#begin(fragment, isAnnounced ? announced : undefined);
+    if (call === undefined || announced === undefined) return this.#begin(fragment);
+    const { name, id } = fragment;
+    const isSameName = name === '' || name === announced.name;
+    const whole = isSameName ? announced.name : grownName(announced.name, name, this.#tools);
+    const isOld = announced.id === call.id && id !== undefined && id !== call.id;
+    if (whole === undefined || isOld) this.#settleNext(call);
+    call.next = undefined;
+    this.#begin(whole === undefined || isOld ? fragment : { ...fragment, name: whole, id: announced.id ?? id });
   }
 
-  #begin(fragment: Fragment, announced?: Fragment): void {
+  /** A name with no arguments behind a call of the same name: with an id of its own it is a call, else the name once more. */
+  #settleNext(call: CallState): void {
+    const { next, id, hasSeveralIds } = call;
+    call.next = undefined;
+    if (next?.id !== undefined && next.id !== id && !hasSeveralIds && !this.#options.takesOneCall) this.#begin(next);
+  }
+
+  #begin(fragment: Fragment): void {
     if (this.#all.length >= toolCallsMax) throw new StreamFault('there are too many tool calls');
     const { index } = fragment;
     const call = newCallState(index);
@@ -174,15 +187,17 @@ export class ChoiceCalls {
     this.#all.push(call);
     this.#queue.push(call);
     if (index !== undefined) this.#byIndex.set(index, call);
-    if (announced !== undefined) this.#continue(call, announced);
     this.#continue(call, fragment);
   }
 
   #continue(call: CallState, { id, name, arguments: written }: Fragment): void {
     call.id ??= id;
     if (id !== undefined && id !== call.id) call.hasSeveralIds = true;
-    // What follows whole arguments behind something else cannot belong to them.
-    if (call.isOver) return;
+    if (call.isOver) {
+      // What follows whole arguments behind something else cannot belong to them, unless it is layout.
+      if (isBlank(written)) call.arguments.push(written);
+      return;
+    }
     if (call.name === '') call.name = name;
     else if (name !== '' && call.arguments.isEmpty) call.name = grownName(call.name, name, this.#tools) ?? call.name;
     if (call.name.length > toolNameCharactersMax) throw new StreamFault('the name of a tool is too long');

@@ -42,16 +42,19 @@ export function belongs(call: KnownCall, fragment: Fragment, tools: readonly str
   const isNewId = call.id !== undefined && id !== undefined && id !== call.id;
   const { isEmpty, isWhole } = call.arguments;
   if (name === '') {
+    if (isWhole && isBlank(piece) && call.next !== undefined) return 'repeats';
     if (!isWhole || isBlank(piece)) return 'continues';
     if (call.next !== undefined) return 'begins';
     if (call.arguments.isSame(piece)) return 'repeats';
     return isNewId ? 'begins' : 'continues';
   }
+  // Without an index a new id is the only sign.
+  if (isNewId && index === undefined) return 'begins';
   // Its arguments came first.
   if (call.name === '') return 'continues';
-  if (isEmpty && name === call.name) return isNewId && index === undefined ? 'begins' : 'continues';
-  if (isEmpty) return grownName(call.name, name, tools) === undefined ? 'begins' : 'continues';
-  if (name !== call.name) return 'begins';
+  const isSameName = name === call.name;
+  if (isEmpty) return isSameName || grownName(call.name, name, tools) !== undefined ? 'continues' : 'begins';
+  if (!isSameName) return 'begins';
   if (!isWhole) return 'continues';
   if (isBlank(piece)) return 'unsure';
   return id !== undefined && id === call.id && call.arguments.isSame(piece) ? 'repeats' : 'begins';
