@@ -10,7 +10,7 @@ import { completions } from '../src/inference/dialects/completions/completions.t
 import type { Dialect, ResponseHead } from '../src/inference/dialects/dialect.ts';
 import { messages } from '../src/inference/dialects/messages/messages.ts';
 import { responses } from '../src/inference/dialects/responses/responses.ts';
-import { ChunkDecoder } from '../src/inference/engines/openai/decode.ts';
+import { ChunkDecoder } from '../src/inference/engines/openai/decode/decoder.ts';
 import { SseReader } from '../src/inference/engines/openai/sse.ts';
 import { UsageTally } from '../src/inference/engines/usage-tally.ts';
 import type { GenerationBatch } from '../src/generation/event.ts';

@@ -3,7 +3,7 @@ import type { GenerationBatch, GenerationEvent, TakeBatch } from '../../../gener
 import type { AnswerHead } from './answer-reader.ts';
 import { connectionClosed, type AnswerHandler, type Call } from './connections.ts';
 import { UnboundFault } from './answer-guard.ts';
-import { InBandError, type ChunkDecoder } from './decode.ts';
+import { InBandError, type ChunkDecoder } from './decode/decoder.ts';
 import { answerError, connectError, httpError, timeoutError, type UpstreamAnswer } from './failures.ts';
 import type { Flavor } from './flavors.ts';
 import { SseReader, StreamFault } from './sse.ts';

@@ -18,7 +18,9 @@ export interface BackendIncident {
     | 'constraint_kept_again'
     /** An answer whose grammar has more ways than are followed here, so that only the server has checked it. */
     | 'constraint_not_checked'
-    | 'implausible_usage';
+    | 'implausible_usage'
+    /** It ends answers with a word that is not known here, and counts as `stop`: the cause. Reported once. */
+    | 'unknown_finish';
   /** Its HTTP status; null when there was none. */
   readonly status: number | null;
   /** The system's code, for example `ECONNREFUSED`, or our own word for an unreadable answer. */
@@ -51,7 +53,8 @@ export class ThrottledLog {
     const kind = this.#kinds.get(key) ?? { reportedAtMs: -Infinity, times: 0 };
     this.#kinds.set(key, kind);
     kind.times++;
-    if (nowMs - kind.reportedAtMs < this.#everyMs) return;
+    const isAgain = kind.reportedAtMs !== -Infinity;
+    if (isAgain && (incident.incident === 'unknown_finish' || nowMs - kind.reportedAtMs < this.#everyMs)) return;
     this.#report({ ...incident, times: kind.times });
     kind.reportedAtMs = nowMs;
     kind.times = 0;

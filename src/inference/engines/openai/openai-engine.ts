@@ -18,7 +18,8 @@ import { boundOf, UnboundFault } from './answer-guard.ts';
 import { boundKindOf, ConstraintTrust } from './constraint-trust.ts';
 import { lookRequest } from '../constraint-look.ts';
 import { ChunkShapes } from './chunk-template.ts';
-import { ChunkDecoder } from './decode.ts';
+import { ChunkDecoder } from './decode/decoder.ts';
+import { loggedWord } from './decode/finishes.ts';
 import { ownEcho } from './echoed-prompt.ts';
 import { Exchange, type ExchangeOptions, type ExchangeOutcome } from './exchange.ts';
 import { atCapacity, isLoading, unavailable } from './failures.ts';
@@ -35,7 +36,7 @@ import { runTask } from './tasks.ts';
 import { guarded } from './special-tokens.ts';
 import type { SpecialTokens } from './special-tokens.ts';
 import { listedModels, probeUserAgent } from './probe.ts';
-import { causeCode, ThrottledLog, type ReportedIncident } from './incidents.ts';
+import { causeCode, ThrottledLog, type BackendIncident, type ReportedIncident } from './incidents.ts';
 import type { StopSignal } from '../../../platform/stop-signal.ts';
 import { abortSignalOf } from '../../../platform/stop-signal.ts';
 import { orAborted } from '../../../platform/deadline.ts';
@@ -169,7 +170,7 @@ class OpenAiEngine implements Engine {
       model: this.#server.model,
       list: () => this.#listModels(),
       changed: (isOther) => {
-        if (isOther) this.#incidents.note({ incident: 'other_model', status: null, cause: null }, performance.now());
+        if (isOther) this.#note('other_model', null);
       },
     });
     const { serverName } = options;
@@ -444,8 +445,9 @@ class OpenAiEngine implements Engine {
       bound: boundOf(request, this.#flavor, this.#server.reasons && request.reasoningForm === 'inline'),
       stops: this.#flavor.keepsStop ? request.stop : undefined,
       endsCallsWithoutReason: this.#flavor.endsCallsWithoutReason,
-      onUnchecked: () =>
-        this.#incidents.note({ incident: 'constraint_not_checked', status: null, cause: null }, performance.now()),
+      onUnchecked: () => this.#note('constraint_not_checked', null),
+      toolNames: request.tools.map(({ name }) => name),
+      onUnknownFinish: (word) => this.#note('unknown_finish', loggedWord(word)),
       tally,
       ...(request.prompt.type === 'messages'
         ? {}
@@ -471,7 +473,11 @@ class OpenAiEngine implements Engine {
   #unbound(request: EngineRequest, { isIgnored, message }: UnboundFault): void {
     const kind = boundKindOf(request);
     if (isIgnored && kind !== undefined) return this.#trust.ignored(kind);
-    this.#incidents.note({ incident: 'constraint_not_kept', status: null, cause: message }, performance.now());
+    this.#note('constraint_not_kept', message);
+  }
+
+  #note(incident: BackendIncident['incident'], cause: string | null): void {
+    this.#incidents.note({ incident, status: null, cause }, performance.now());
   }
 
   /** Whether a small answer keeps its bound; `undefined` when there was none. */
@@ -525,7 +531,7 @@ class OpenAiEngine implements Engine {
       return 'answered';
     } catch (error) {
       if (this.#closing.signal.aborted) return 'closed';
-      this.#incidents.note({ incident: 'cannot_connect', status: null, cause: causeCode(error) }, performance.now());
+      this.#note('cannot_connect', causeCode(error));
       return 'silent';
     }
   }

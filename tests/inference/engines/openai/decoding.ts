@@ -1,6 +1,7 @@
 import { readFileSync, readdirSync } from 'node:fs';
 import { pathToFileURL } from 'node:url';
-import { ChunkDecoder, type DecoderOptions } from '../../../../src/inference/engines/openai/decode.ts';
+import { ChunkDecoder } from '../../../../src/inference/engines/openai/decode/decoder.ts';
+import type { DecoderOptions } from '../../../../src/inference/engines/openai/decode/options.ts';
 import type { FlavorName } from '../../../../src/generation/flavor-names.ts';
 import { flavors } from '../../../../src/inference/engines/openai/flavors.ts';
 import { SseReader } from '../../../../src/inference/engines/openai/sse.ts';
