@@ -166,7 +166,7 @@ test('files of the console and of the scripts do not import each other in circle
   assert.deepEqual(circles(readSources('scripts', /\.mjs$/), asFiles), []);
 });
 
-test('the environment is read in src/config only, HTTP servers are made in src/platform/http only, nothing writes to the console', () => {
+test('the environment is read in src/config only, HTTP servers are made in src/platform/http only, nothing writes to the console, SQLite alone opens its files', () => {
   assert.deepEqual(wordFaults(sources), []);
 });
 
@@ -271,6 +271,14 @@ test('each rule finds what it is for', () => {
     ],
     [{ 'inference/http/a.ts': "import { createServer } from 'node:net';" }, null],
     [
+      { 'store/sqlite/a.ts': "import { openSync, statSync } from 'node:fs';" },
+      /src\/store\/sqlite\/a\.ts opens files by hand/,
+    ],
+    [{ 'store/sqlite/a.ts': "import fs from 'node:fs/promises';" }, /opens files by hand/],
+    [{ 'store/sqlite/a.ts': "import { statSync } from 'node:fs';" }, null],
+    [{ 'app/a.ts': "import { stamp } from '../store/sqlite/backup.ts';" }, /only commands/],
+    [{ 'cli/a.ts': "import { stamp } from '../store/sqlite/backup.ts';", 'store/sqlite/backup.ts': '' }, null],
+    [
       { 'store/a.ts': 'const deskThread = 1;' },
       /src\/store\/a\.ts: deskThread has the word 'desk', now called 'repositories'/,
     ],
@@ -361,6 +369,7 @@ function importFaults(files: Sources): string[] {
 function importFault(file: string, target: string): string | undefined {
   const from = partOf(file);
   const to = partOf(target);
+  if (target === 'store/sqlite/backup.ts' && from !== 'cli') return 'only commands: it opens databases by hand';
   if (compositionRoots.has(from)) return undefined;
   if (from === to) return siblingFault(file, target);
   const allowed = arrows[from] ?? [];
@@ -578,6 +587,9 @@ function wordFaults(files: Sources): string[] {
       if (!file.startsWith('platform/http/') && makesHttpServers(node)) {
         faults.push(`src/${file} makes an HTTP server: use createListener of src/platform/http, which has the guards`);
       }
+      if (file.startsWith('store/sqlite/') && !opensByHand.has(file) && opensFiles(node)) {
+        faults.push(`src/${file} opens files by hand: closing one of a database drops SQLite's locks on it`);
+      }
       // A field may have this name: the setting that turns the web console on or off.
       const isName = ts.isIdentifier(node) && node.text === 'console' && !isNameOfField(node);
       if (isName) {
@@ -599,6 +611,17 @@ function makesHttpServers(node: ts.Node): boolean {
     /^(create(Secure)?Server|Server)$/.test(name) &&
     /node:http/.test(node.parent.parent.parent.moduleSpecifier.getText())
   );
+}
+
+/** One makes the database's file before it is open; the other serves commands, whose files nobody in the process has open. */
+const opensByHand = new Set(['store/sqlite/connection.ts', 'store/sqlite/backup.ts']);
+
+function opensFiles(node: ts.Node): boolean {
+  if (!ts.isImportDeclaration(node) || !/node:fs/.test(node.moduleSpecifier.getText())) return false;
+  const names = node.importClause?.namedBindings;
+  if (names === undefined || !ts.isNamedImports(names)) return true;
+  const byPath = new Set(['existsSync', 'mkdirSync', 'statSync', 'statfsSync']);
+  return names.elements.some(({ name, propertyName }) => !byPath.has((propertyName ?? name).getText()));
 }
 
 function readsEnvironment(node: ts.Node): boolean {

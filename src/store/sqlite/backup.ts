@@ -1,3 +1,4 @@
+/** For commands: files that no connection of this process has open are copied and synced by hand (see `makeFile`). */
 import {
   closeSync,
   copyFileSync,

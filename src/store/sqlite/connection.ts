@@ -1,5 +1,5 @@
 import { DatabaseSync } from '@photostructure/sqlite';
-import { closeSync, openSync } from 'node:fs';
+import { closeSync, existsSync, openSync } from 'node:fs';
 import { StoreError } from '../store-error.ts';
 
 /**
@@ -18,7 +18,7 @@ export type Connection = InstanceType<typeof DatabaseSync>;
  */
 export function openConnection(file: string): Connection {
   return inWords(file, () => {
-    closeSync(openSync(file, 'a', 0o600)); // SQLite would create it readable for all; -wal and -shm inherit the mode
+    if (!existsSync(file)) makeFile(file);
     const connection = new DatabaseSync(file, { timeout: busyTimeoutMs, readBigInts: true });
     if (refuseForeignFile(connection, file) === 'empty') {
       connection.exec('pragma auto_vacuum = incremental'); // has an effect only before the first table
@@ -34,6 +34,15 @@ export function openConnection(file: string): Connection {
     assertDurable(connection);
     return connection;
   });
+}
+
+/**
+ * SQLite would create it readable for all; -wal and -shm inherit the mode. A file that a connection of this process has open is never
+ * opened by hand: POSIX drops all locks that a process has on a file when it closes any descriptor of it, and SQLite, which counts its
+ * locks, does not take them again. Another program's connection then takes itself for the last one and deletes the log.
+ */
+function makeFile(file: string): void {
+  closeSync(openSync(file, 'a', 0o600)); // not 'wx', which would refuse a link to where the file shall be
 }
 
 /** Opens a connection that cannot write, beside a running owner or without one. */

@@ -65,7 +65,7 @@ export async function openSqliteStore(options: SqliteStoreOptions): Promise<Sqli
   }); // loads while the repositories migrate
   let migrated: readonly string[];
   try {
-    migrated = await repositories.start();
+    migrated = await repositories.start(); // makes the file where there is none, before another thread has it open
     if (migrated.length > 0) log('info', 'database schema brought up to date', { migrations: migrated });
     const recovered = await ledger.start(now());
     if (recovered > 0) log('warn', 'requests were running at the crash; they are not charged', { requests: recovered });
