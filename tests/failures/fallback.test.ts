@@ -336,16 +336,31 @@ test('a client that leaves while the other model reads its prompt pays for that 
   assert.ok(row.promptTokens > 0);
 });
 
-test('the repeat of a request with an Idempotency-Key is the answer of the model that served', async () => {
-  plays.set('first', fail);
-  const options = { headers: { 'idempotency-key': 'fallback-1' } };
-  const first = await chatAs('first', {}, options);
-  const again = await chatAs('first', {}, options);
-  assert.equal(again.headers.get('idempotent-replayed'), 'true');
-  assert.equal(again.text, first.text);
-  assert.deepEqual(modelsIn(again.text), ['second']);
-  assert.equal(server('second').exchanges.length, 1);
-});
+/** What differs between an answer and its repeat: when, what the connection is, and what of the limits is left. */
+const ownHeaders =
+  /^(date|connection|keep-alive|idempotent-replayed|ratelimit-.*|x-ratelimit-.*|content-length|transfer-encoding)$/;
+const headersOf = ({ headers }: { readonly headers: Headers }): readonly (readonly [string, string])[] =>
+  [...headers].filter(([name]) => !ownHeaders.test(name));
+
+for (const stream of [false, true]) {
+  test(`the repeat of a request with an Idempotency-Key is the answer of the model that served, with its headers (stream: ${stream})`, async () => {
+    plays.set('first', fail);
+    const options = { headers: { 'idempotency-key': `fallback-${stream}` } };
+    const [first, twin] = await Promise.all([
+      chatAs('first', { stream }, options),
+      chatAs('first', { stream }, options),
+    ]);
+    const again = await chatAs('first', { stream }, options);
+    for (const { headers, text } of [twin, again]) {
+      assert.equal(text, first.text);
+      assert.equal(headers.get('service-fallback-from'), 'first');
+    }
+    assert.equal(again.headers.get('idempotent-replayed'), 'true');
+    assert.deepEqual(headersOf(again), headersOf(first));
+    assert.deepEqual(modelsIn(again.text), ['second']);
+    assert.equal(server('second').exchanges.length, 1);
+  });
+}
 
 test('the receipt and the list of the command line, the log and the metrics say it', async () => {
   plays.set('first', fail);

@@ -55,6 +55,7 @@ export function testClaims(open: (t: TestContext) => Promise<ClaimStore>): void 
     assert.deepEqual(await repositories.claimRequest(again(claim)), {
       outcome: 'answered',
       publicId: claim.publicId,
+      modelId: 'model',
       answer,
     });
     assert.deepEqual(await repositories.claimRequest(again(claim, { accountId: 'acct_b' })), { outcome: 'claimed' });
@@ -81,7 +82,7 @@ export function testClaims(open: (t: TestContext) => Promise<ClaimStore>): void 
       assert.deepEqual(await repositories.claimRequest(second), { outcome: 'claimed' }, ending);
       // Nothing of the first is left.
       await ledger.settle(ended(second, 'finished'));
-      const reported = { outcome: 'answered', publicId: second.publicId, answer: null };
+      const reported = { outcome: 'answered', publicId: second.publicId, modelId: 'model', answer: null };
       assert.deepEqual(await repositories.claimRequest(again(claim)), reported, ending);
     }
     const claim = claimOf(store);

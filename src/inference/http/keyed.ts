@@ -60,6 +60,7 @@ function generating(
       const settling = async (closing: GenerationBatch): Promise<void> => {
         fold.read(closing);
         last = format.encodeResponse(fold.generation(), head);
+        answer.servedBy = head.model;
         await keep(last);
       };
       await run(signal, settling, (batch) => {
@@ -71,7 +72,10 @@ function generating(
     }
     let opened: StreamEncoder | undefined;
     // With the first batch: until then another model may come to serve, and the head names it.
-    const encoder = (): StreamEncoder => (opened ??= format.openStream(head));
+    const encoder = (): StreamEncoder => {
+      answer.servedBy = head.model;
+      return (opened ??= format.openStream(head));
+    };
     answer.errorText = (error) => encoder().error(error);
     const settling = async (closing: GenerationBatch): Promise<void> => {
       last = encoder().batch(closing) + encoder().end();
@@ -88,7 +92,7 @@ const isClosing = (batch: GenerationBatch): boolean => batch.at(-1)?.type === 'u
 async function read(
   answer: KeyedAnswer,
   isFirst: boolean,
-  { stream, format }: Order,
+  { stream, format, model }: Order,
   exchange: Exchange,
   head: ResponseHead,
   options: RespondOptions,
@@ -96,7 +100,8 @@ async function read(
   const { recording } = answer;
   const { signal } = exchange.running;
   const mark = (): void => {
-    const { origin } = answer;
+    const { origin, servedBy } = answer;
+    exchange.fallbackFrom = servedBy === undefined || servedBy === model.id ? undefined : model.id;
     exchange.repeatOf = origin !== undefined && (!isFirst || origin.isEarlier) ? origin.publicId : undefined;
   };
   if (!stream) {

@@ -113,6 +113,8 @@ export class KeyedAnswer {
   readonly generation: ActiveRequest;
   /** Set as soon as it is known. */
   origin: Origin | undefined;
+  /** The model that serves, which another one may have been asked for; set before anything of the answer is written. */
+  servedBy: string | undefined;
   /** Formats the error that ends a stream of this answer early. */
   errorText: ((error: ErrorBody) => string) | undefined;
   #grace: NodeJS.Timeout | undefined;
@@ -255,6 +257,7 @@ export class Idempotency {
           if (kept === undefined) throw this.#refused(answered(claimed.publicId));
           this.#options.counted('replayed');
           answer.origin = { publicId: claimed.publicId, isEarlier: true };
+          answer.servedBy = claimed.modelId;
           return kept;
         }
         case 'running':

@@ -24,8 +24,16 @@ export type Claimed =
   | { readonly outcome: 'claimed' }
   /** Another process runs it. */
   | { readonly outcome: 'running'; readonly publicId: string }
-  /** It was answered and charged; null: the answer is not kept. A version before this one has kept it in clear text. */
-  | { readonly outcome: 'answered'; readonly publicId: string; readonly answer: Uint8Array | string | null }
+  /**
+   * It was answered and charged, by the model `modelId`; null: the answer is not kept. A version before this one has kept it in
+   * clear text.
+   */
+  | {
+      readonly outcome: 'answered';
+      readonly publicId: string;
+      readonly modelId: string;
+      readonly answer: Uint8Array | string | null;
+    }
   /** The key belongs to another request. */
   | { readonly outcome: 'other' };
 
@@ -58,11 +66,13 @@ export async function claimRequest(db: Db, claim: RequestClaim): Promise<Claimed
     }
     if (Number(row.created_at) > claim.expiredAt) {
       if (!isSame(row.fingerprint, fingerprint)) return { outcome: 'other' };
-      const ending = await endingOf(db, row.request_id);
-      if (ending === 'finished' || ending === 'credit')
-        return { outcome: 'answered', publicId: row.public_id, answer: row.sealed_answer ?? row.answer };
+      const charged = await chargeOf(db, row.request_id);
+      if (charged?.ending === 'finished' || charged?.ending === 'credit') {
+        const answer = row.sealed_answer ?? row.answer;
+        return { outcome: 'answered', publicId: row.public_id, modelId: charged.model_id, answer };
+      }
       // The caller would know its own claim: it is what a failure left behind.
-      if (ending === undefined && !isSame(row.owner, owner) && (await isAlive(db, row.owner)))
+      if (charged === undefined && !isSame(row.owner, owner) && (await isAlive(db, row.owner)))
         return { outcome: 'running', publicId: row.public_id };
     }
     const { numUpdatedRows } = await db
@@ -159,9 +169,12 @@ async function deleteUntil(db: Db, accountId: string | undefined, until: number)
   return deleted;
 }
 
-async function endingOf(db: Db, requestId: Uint8Array): Promise<string | undefined> {
-  const row = await db.selectFrom('usage').where('request_id', '=', requestId).select('ending').executeTakeFirst();
-  return row?.ending;
+async function chargeOf(db: Db, requestId: Uint8Array) {
+  return await db
+    .selectFrom('usage')
+    .where('request_id', '=', requestId)
+    .select(['ending', 'model_id'])
+    .executeTakeFirst();
 }
 
 /** Where one process owns the database there is no other. */
