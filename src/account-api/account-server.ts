@@ -43,7 +43,7 @@ export interface AccountHostOptions {
   /** Where the documentation has been built, or will be. */
   readonly docsFolder: string;
   /** Whether the service accepts work, and its database answers. */
-  readonly isReady: () => boolean;
+  readonly isReady: () => Promise<boolean>;
   /** An answer that failed by our own fault. */
   readonly failed: (error: unknown, publicId: string) => void;
 }
@@ -106,7 +106,7 @@ export function createAccountHost(
         send(response, 200, 'application/json', '{"status":"ok"}', publicId);
         return;
       case '/readyz':
-        sendReadiness(options.isReady(), response, publicId);
+        options.isReady().then((isReady) => sendReadiness(isReady, response, publicId), failed);
         return;
       case '/openapi.json':
         send(response, 200, 'application/json', document(accountUrl()), publicId);

@@ -60,7 +60,7 @@ export interface OperatingOptions {
   readonly backends: () => readonly BackendStatus[] | Promise<readonly BackendStatus[]>;
   readonly modelOf: NonNullable<AccountServices['modelOf']>;
   /** Whether a load balancer should send work to the inference host. */
-  readonly isReady: () => boolean;
+  readonly isReady: () => Promise<boolean>;
 }
 
 export interface Urls {

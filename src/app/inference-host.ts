@@ -101,7 +101,7 @@ export interface Serving {
   /** Opens the inference host; resolves with its port. */
   listen(): Promise<number>;
   /** Whether a load balancer should send work here. */
-  isReady(): boolean;
+  isReady(): Promise<boolean>;
   /** Cancels running requests. */
   cut(): void;
   /** Says that it is not ready, takes no new work after a delay, and lets running requests end within a time. */
@@ -143,9 +143,10 @@ export async function openServing(options: ServingOptions, opened: Opened): Prom
   opened.push(() => jsonThreads.close());
   let inferenceHost: Server | undefined;
   let endMonitor = (): void => {};
-  const { running, store, feed, secret, newId, now } = accounts;
-  // The ledger is followed by `feed`; the rest of the store is what idempotency keys, stored items and files need.
-  const isReady = (): boolean => !leaving && !feed.isStale && (store.isAnswering?.() ?? true);
+  const { running, store, billing, feed, secret, newId, now } = accounts;
+  // `feed` follows the changes, `billing` knows of the ledger; the rest of the store is what idempotency keys, stored items and files need.
+  const isReady = async (): Promise<boolean> =>
+    !leaving && !feed.isStale && (store.isAnswering?.() ?? true) && (await billing.isAnswered());
   return {
     store,
     feed,

@@ -53,6 +53,11 @@ export class Billing {
     return this.#openHolds;
   }
 
+  /** Whether the ledger answers, by what requests go by: a service that refuses them for it is not ready. */
+  isAnswered(): Promise<boolean> {
+    return this.#ledgerHealth.answers();
+  }
+
   /** The sum of all open holds. */
   get heldMicrocents(): bigint {
     return this.#heldMicrocents;
@@ -68,7 +73,7 @@ export class Billing {
       const message = 'Too many settlements are waiting for the database.';
       throw new ApiError('backend_at_capacity', message, atCap(backlogMax, 1));
     }
-    if (this.#ledgerHealth.isLost && !(await this.#ledgerHealth.regain())) throw ledgerSilent();
+    if (this.#ledgerHealth.isLost && !(await this.isAnswered())) throw ledgerSilent();
     const atOnce = this.#holdFromMemory(bill);
     if (atOnce !== undefined) return atOnce;
     const budgets = budgetsOf(bill);

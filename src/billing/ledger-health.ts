@@ -48,10 +48,11 @@ export class LedgerHealth {
     );
   }
 
-  /** Pings the ledger; concurrent callers wait for the same answer. False: it does not answer. */
-  regain(): Promise<boolean> {
+  /** Whether work may begin. While the ledger is lost it is asked, within a second; concurrent callers wait for the same answer. */
+  async answers(): Promise<boolean> {
+    if (!this.isLost) return true;
     this.#asking ??= this.#ask().finally(() => (this.#asking = undefined));
-    return this.#asking;
+    return await this.#asking;
   }
 
   async #ask(): Promise<boolean> {

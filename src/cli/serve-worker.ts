@@ -105,6 +105,7 @@ async function begin(given: BeginWorker): Promise<WorkerBegan> {
       prepared = undefined;
     },
     catch_up: () => feed.catchUp(),
+    is_ready: () => serving.isReady(),
     figures: () => metrics.figures(),
     backends: () => rollout.backends.map(statusOf),
     cut: () => serving.cut(),

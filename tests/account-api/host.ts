@@ -108,7 +108,7 @@ export async function openHost(
       inferenceUrl: () => 'http://127.0.0.1:8080',
       consoleFolder: join(folder, 'console'),
       docsFolder: join(folder, 'docs'),
-      isReady: () => true,
+      isReady: () => Promise.resolve(true),
       failed: (error) => failures.push(error),
     },
     routes,

@@ -47,6 +47,7 @@ export type WorkerCalls = WorkerCallsOfStore & {
   readonly commit: (nothing: null) => void;
   readonly abandon: (nothing: null) => void;
   readonly catch_up: (nothing: null) => boolean;
+  readonly is_ready: (nothing: null) => boolean;
   readonly figures: (nothing: null) => WorkerFigures;
   readonly backends: (nothing: null) => WorkerBackends;
   /** A note: ends what runs. */

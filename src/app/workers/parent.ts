@@ -76,7 +76,7 @@ export async function startWithWorkers(options: ServiceOptions, opened: (() => u
       figures: () => pool.figures(metrics.figures()),
       backends: () => pool.backends(),
       modelOf,
-      isReady: () => pool.isAccepting && (store.isAnswering?.() ?? true),
+      isReady: async () => (store.isAnswering?.() ?? true) && (await pool.isReady()),
     },
     opened,
   );

@@ -88,6 +88,8 @@ export class Pool {
    */
   #askedPort: number;
   #ended = 0;
+  /** Whether each is ready, while they are asked. */
+  #asking: Promise<readonly boolean[]> | undefined;
   /** Set while a configuration is coming into force: no worker is started with the one before. */
   #changing: Promise<void> | undefined;
   /** `failed`: workers keep dying, and the service is about to end. */
@@ -120,9 +122,13 @@ export class Pool {
     return this.#members().length;
   }
 
-  /** Whether there is a worker for new work: not while all of them stop. */
-  get isAccepting(): boolean {
-    return this.#state === 'running' && this.serving > 0;
+  /** Whether a worker accepts new work; concurrent callers wait for the same answers. */
+  async isReady(): Promise<boolean> {
+    if (this.#state !== 'running') return false;
+    this.#asking ??= this.#askAll((rpc) => rpc.call('is_ready', null, inTime)).finally(
+      () => (this.#asking = undefined),
+    );
+    return (await this.#asking).includes(true);
   }
 
   /** The number of workers that ended without being stopped. */

@@ -93,8 +93,8 @@ export interface InferenceHostServices
   readonly now: () => number;
   /** Whether new work is accepted: not while starting, and not while stopping. */
   ready(): boolean;
-  /** Whether a load balancer should send work here: it is accepted, changes are known in time, and the store answers. */
-  isReady(): boolean;
+  /** Whether a load balancer should send work here: it is accepted, changes are known in time, the store and the ledger answer. */
+  isReady(): Promise<boolean>;
 }
 
 /** The inference host of the specification. The caller listens and closes. */
@@ -182,7 +182,7 @@ async function handle(
       await answerInference(route, arrival, host);
     } else {
       if (path === '/v1/models') await answerModels(arrival, services);
-      else answerPlain(path, request, arrival.exchange, arrival.lease, host);
+      else await answerPlain(path, request, arrival.exchange, arrival.lease, host);
     }
   } catch (error) {
     answerError(error, arrival, host);
@@ -507,13 +507,13 @@ async function answerModels(arrival: Arrival, services: InferenceHostServices): 
 }
 
 /** Everything that is not inference: health, and what does not exist. */
-function answerPlain(
+async function answerPlain(
   path: string,
   request: IncomingMessage,
   exchange: Exchange,
   { runtimeConfig }: Lease,
   { services, options, document }: Host,
-): void {
+): Promise<void> {
   switch (path) {
     case '/healthz':
       readOnly(request);
@@ -521,7 +521,7 @@ function answerPlain(
       return;
     case '/readyz':
       readOnly(request);
-      if (services.isReady()) sendJson(exchange, 200, '{"status":"ready"}');
+      if (await services.isReady()) sendJson(exchange, 200, '{"status":"ready"}');
       else sendJson(exchange, 503, '{"status":"not ready"}', { 'retry-after': '1' });
       return;
     case '/openapi.json': {

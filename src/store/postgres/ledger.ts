@@ -21,10 +21,9 @@ import { Membership } from './membership.ts';
 import { move, runSteps } from './run-steps.ts';
 import { isConnectionLost, isWorthAnotherTry, storeErrorOf } from './postgres-error.ts';
 import { Settlements } from './settlements.ts';
-import { heartbeat, readUsage } from './statements.ts';
+import { readUsage } from './statements.ts';
 
 const operationTimeoutMs = 5_000;
-const probeTimeoutMs = 1_000;
 const conflictTriesMax = 5;
 /** Between tries to debit an account whose money others have leased. */
 const debitPauseMs = 50;
@@ -136,9 +135,8 @@ export class PostgresLedger implements AccountLedger {
     return rows[0] === undefined ? undefined : { costMicrocents: rows[0].cost, ending: rows[0].ending };
   }
 
-  /** A write on the connection that settles: it meets what a settlement would meet. */
   async probe(): Promise<void> {
-    await this.#inWords(this.#settling.query(heartbeat, [this.#membership.id], probeTimeoutMs));
+    await this.#inWords(this.#settlements.probe());
   }
 
   async transfer(transfer: Transfer): Promise<boolean> {

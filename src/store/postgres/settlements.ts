@@ -12,7 +12,7 @@ import {
 import { arrayText, bytesArrayText } from './array-text.ts';
 import type { Session } from './connection.ts';
 import { isConnectionLost, isWorthAnotherTry, storeErrorOf } from './postgres-error.ts';
-import { open, readUsage, settle, settleWithBudgets } from './statements.ts';
+import { heartbeat, open, readUsage, settle, settleWithBudgets } from './statements.ts';
 
 /** Settlements in one transaction; the rest wait for the next. */
 const batchRowsMax = 1000;
@@ -28,6 +28,9 @@ const answerTimeoutMs = 3_000;
  */
 const rowTimeoutMs = 4_000;
 const conflictTriesMax = 5;
+const probeTimeoutMs = 1_000;
+/** The server ends a wait for a lock itself, because it does not notice that nobody waits for its answer any more. */
+const probeLockTimeoutMs = 700;
 
 interface Settlement {
   readonly id: string;
@@ -99,6 +102,23 @@ export class Settlements {
       this.#areOpensDue = true;
       this.#start();
     }, openWaitMs).unref();
+  }
+
+  /** Resolves when a batch without rows and a write went through, on the connection that settles: they meet what a settlement meets. */
+  async probe(): Promise<void> {
+    const { session, replica } = this.#options;
+    const columns = usageColumns.map(() => arrayText([]));
+    await session.exclusively(probeTimeoutMs, async (run) => {
+      await run({ text: `begin; set local lock_timeout = ${probeLockTimeoutMs}` }, []);
+      try {
+        await run(settle, [replica(), [], bytesArrayText([]), ...columns]);
+        await run(heartbeat, [replica()]);
+        await run({ text: 'commit' }, []);
+      } catch (error) {
+        if (!isConnectionLost(error)) await run({ text: 'rollback' }, []);
+        throw error;
+      }
+    });
   }
 
   /** A new epoch of this replica: its open requests are already recorded as crashed, or were never listed. */

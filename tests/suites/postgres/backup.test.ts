@@ -9,7 +9,7 @@ import { mainFile } from '../../support/built.ts';
 import { TestService, until } from '../../support/service.ts';
 import { earlierDump, earlierKeys, usedWith } from '../../store/earlier-databases.ts';
 import { temporaryFolder } from '../../store/fixture.ts';
-import { assertRight } from './fixture.ts';
+import { assertRight, lockTable } from './fixture.ts';
 import { asked, configOn, secret, serviceOn, stream } from './replica-service.ts';
 import { PostgresServer, programsFirst } from './server.ts';
 
@@ -203,15 +203,6 @@ test("an earlier version's backup is verified as this version will read it, and 
   await restored.stop();
   await assertRight(other, false);
 });
-
-/** Everybody else waits for the table until it is given back. */
-async function lockTable(t: TestContext, url: string, table: string): Promise<() => Promise<void>> {
-  const client = new pg.Client({ connectionString: url });
-  await client.connect();
-  t.after(() => client.end());
-  await client.query(`begin; lock table ${table} in access exclusive mode`);
-  return async () => void (await client.query('rollback'));
-}
 
 const commandLines = (): readonly string[] => spawnSync('ps', ['-eo', 'args'], { encoding: 'utf8' }).stdout.split('\n');
 

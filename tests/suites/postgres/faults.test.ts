@@ -7,7 +7,8 @@ import { kyselyOnPostgres } from '../../../src/store/postgres/dialect.ts';
 import { StoreError } from '../../../src/store/store-error.ts';
 import { grant, usage } from '../../store/fixture.ts';
 import { until } from '../../support/service.ts';
-import { assertRight, balanceOf, customer, hold, openReplica } from './fixture.ts';
+import { assertRight, balanceOf, customer, hold, lockTable, openReplica } from './fixture.ts';
+import { ask, serviceOn } from './replica-service.ts';
 import { PostgresServer } from './server.ts';
 import { Wire } from './wire.ts';
 
@@ -138,4 +139,28 @@ test('a server that stops answering fails calls in bounded time, and goes on whe
   await until(async () => await hold(replica, 'acct_a', 100n).catch(() => false), 30_000);
   assert.equal(await ledger.settle(again), 'billed');
   await assertRight(url);
+});
+
+test('D3: while settlements wait for a lock and the rest answers, the service is not ready, and is again without a request', async (t) => {
+  const url = await server.databaseWithTables();
+  const service = serviceOn(url);
+  t.after(() => service.dispose());
+  await service.start();
+  const readiness = (): Promise<readonly number[]> =>
+    Promise.all([service.url, service.accountUrl].map(async (host) => (await fetch(`${host}/readyz`)).status));
+  const statusOfOne = async (): Promise<number> => {
+    const { status, body } = await service.chat(ask);
+    await body?.cancel();
+    return status;
+  };
+  await until(async () => (await statusOfOne()) === 200, 30_000);
+  assert.deepEqual(await readiness(), [200, 200]);
+  const giveBack = await lockTable(t, url, 'usage');
+  await until(async () => {
+    const [status, ready] = await Promise.all([statusOfOne(), readiness()]);
+    return status === 500 && ready.every((each) => each === 503);
+  }, 60_000);
+  await giveBack();
+  await until(async () => (await readiness()).every((status) => status === 200), 30_000);
+  assert.equal(await statusOfOne(), 200);
 });

@@ -1,6 +1,7 @@
 /** What the tests on PostgreSQL share: stores that close after the test, and the ledger. */
 import assert from 'node:assert/strict';
 import type { TestContext } from 'node:test';
+import pg from 'pg';
 import { kyselyOnPostgres } from '../../../src/store/postgres/dialect.ts';
 import { openPostgresStore, type PostgresStore } from '../../../src/store/postgres/store.ts';
 import type { Difference } from '../../../src/store/verify/difference.ts';
@@ -58,4 +59,13 @@ export async function differencesOf(url: string, owned = true): Promise<readonly
 
 export async function assertRight(url: string, owned = true): Promise<void> {
   assert.deepEqual(await differencesOf(url, owned), []);
+}
+
+/** Everybody else waits for the table until it is given back. */
+export async function lockTable(t: TestContext, url: string, table: string): Promise<() => Promise<void>> {
+  const client = new pg.Client({ connectionString: url });
+  await client.connect();
+  t.after(() => client.end());
+  await client.query(`begin; lock table ${table} in access exclusive mode`);
+  return async () => void (await client.query('rollback'));
 }
