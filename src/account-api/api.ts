@@ -10,7 +10,7 @@ import { BodyBudget } from '../inference/http/body.ts';
 import type { AddressRanges } from '../platform/ip/ranges.ts';
 import { inputChecksOf } from './input.ts';
 import type { InputChecks } from './input.ts';
-import { networkOf } from '../platform/ip/network.ts';
+import { networksOf } from '../platform/ip/network.ts';
 import { RateLimit } from './rate-limits.ts';
 import { Reply } from './route.ts';
 import type { AccountRoute, AccountScope, AuditedChange, Call, Principal } from './route.ts';
@@ -111,12 +111,12 @@ export class AccountApi {
 
   async #sender(route: AccountRoute, request: IncomingMessage, address: string): Promise<Principal> {
     if (route.access === 'anyone') return { kind: 'nobody' };
-    const network = networkOf(address);
-    this.#failures.check(network);
+    const networks = networksOf(address);
+    this.#failures.check(networks);
     try {
       return await senderOf(request.headers, address, this.#services);
     } catch (error) {
-      if (error instanceof ApiError && error.status === 401) this.#failures.take(network);
+      if (error instanceof ApiError && error.status === 401) this.#failures.takeOf(networks);
       throw operateError(error);
     }
   }
@@ -128,7 +128,7 @@ export class AccountApi {
       case 'user':
         return this.#senders.take(principal.userId);
       case 'nobody':
-        return (this.#ofRoutes.get(route) ?? this.#addresses).take(networkOf(address));
+        return (this.#ofRoutes.get(route) ?? this.#addresses).takeOf(networksOf(address));
     }
   }
 

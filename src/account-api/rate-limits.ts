@@ -1,4 +1,5 @@
 import { atCap, ApiError } from '../platform/errors.ts';
+import type { Network } from '../platform/ip/network.ts';
 
 interface Window {
   startsAt: number;
@@ -24,33 +25,43 @@ export class RateLimit {
   }
 
   /** Counts one. Throws `rate_limit_exceeded` 429 above the limit; otherwise returns the rest as headers (specification §7.5). */
-  take(sender: string): Readonly<Record<string, string>> {
+  take(sender: string, times = 1): Readonly<Record<string, string>> {
     const window = this.#window(sender);
     const resetSeconds = this.#secondsLeft(window);
-    if (window.used >= this.#perMinute)
+    const most = this.#perMinute * times;
+    if (window.used >= most)
       throw new ApiError(
         'rate_limit_exceeded',
-        `At most ${this.#perMinute} requests a minute. Try again in ${resetSeconds} s.`,
-        atCap(this.#perMinute, resetSeconds),
+        `At most ${most} requests a minute. Try again in ${resetSeconds} s.`,
+        atCap(most, resetSeconds),
       );
     window.used += 1;
     return {
-      'ratelimit-limit': String(this.#perMinute),
-      'ratelimit-remaining': String(this.#perMinute - window.used),
+      'ratelimit-limit': String(most),
+      'ratelimit-remaining': String(most - window.used),
       'ratelimit-reset': String(resetSeconds),
     };
   }
 
-  /** Throws where `take` would, without counting. */
-  check(sender: string): void {
-    const window = this.#windows.get(sender);
-    if (window === undefined || this.#isOver(window) || window.used < this.#perMinute) return;
-    const seconds = this.#secondsLeft(window);
-    throw new ApiError(
-      'rate_limit_exceeded',
-      `Too many failed attempts. Try again in ${seconds} s.`,
-      atCap(this.#perMinute, seconds),
-    );
+  /** Counts one for each network of a client; the headers are those of the narrowest. */
+  takeOf([narrowest, ...wider]: readonly Network[]): Readonly<Record<string, string>> {
+    for (const { name, times } of wider) this.take(name, times);
+    return narrowest === undefined ? {} : this.take(narrowest.name, narrowest.times);
+  }
+
+  /** Throws where `takeOf` would, without counting. */
+  check(networks: readonly Network[]): void {
+    for (const { name, times } of networks) {
+      const window = this.#windows.get(name);
+      const most = this.#perMinute * times;
+      if (window === undefined || this.#isOver(window) || window.used < most) continue;
+      const seconds = this.#secondsLeft(window);
+      throw new ApiError(
+        'rate_limit_exceeded',
+        `Too many failed attempts. Try again in ${seconds} s.`,
+        atCap(most, seconds),
+      );
+    }
   }
 
   #window(sender: string): Window {

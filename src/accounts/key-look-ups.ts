@@ -4,7 +4,7 @@ import { deferred } from '../platform/deferred.ts';
 import type { Deferred } from '../platform/deferred.ts';
 import { ApiError, atCap } from '../platform/errors.ts';
 import { FairQueue } from '../platform/fair-queue.ts';
-import { networkOf } from '../platform/ip/network.ts';
+import { widestNetworkOf } from '../platform/ip/network.ts';
 import type { Repositories } from '../store/repositories/repositories.ts';
 import { ratesOf } from './account-rates.ts';
 import type { Directory } from './directory.ts';
@@ -78,7 +78,7 @@ export class KeyLookUps {
     if (known !== undefined) return known.promise;
     if (this.#isSilent) return Promise.reject(noAnswer());
     const waiting: Waiting = { hash, reads: 0, ...deferred() };
-    if (!this.#queue.add(networkOf(address ?? ''), waiting)) return Promise.reject(tooMany());
+    if (!this.#queue.add(widestNetworkOf(address ?? ''), waiting)) return Promise.reject(tooMany());
     this.#waiting.set(hash, waiting);
     if (!this.#isReading) void this.#readAll();
     return waiting.promise;

@@ -4,7 +4,9 @@ import { test } from 'node:test';
 import Type from 'typebox';
 
 import { perMinute } from '../../src/account-api/api.ts';
-import { networkOf } from '../../src/platform/ip/network.ts';
+import { RateLimit } from '../../src/account-api/rate-limits.ts';
+import { ApiError } from '../../src/platform/errors.ts';
+import { networksOf, widestNetworkOf } from '../../src/platform/ip/network.ts';
 import { mayManage, Reply, roles, route } from '../../src/account-api/route.ts';
 import type { AccountRoute } from '../../src/account-api/route.ts';
 import { assertEnvelope } from '../inference/http/envelope.ts';
@@ -327,15 +329,48 @@ test('a route that other services call has its own count', async (t) => {
 
 test('one who has many addresses is one sender', () => {
   for (const [address, network] of [
-    ['203.0.113.7', '203.0.113.7'],
-    ['::ffff:203.0.113.7', '203.0.113.7'],
-    ['2001:db8:1:2:3:4:5:6', '2001:db8:1:2::/64'],
-    ['2001:DB8:0001:0002::6', '2001:db8:1:2::/64'],
-    ['2001:db8::6', '2001:db8:0:0::/64'],
-    ['::1', '0:0:0:0::/64'],
-    ['fe80::1%eth0', 'fe80:0:0:0::/64'],
-  ] as const)
-    assert.equal(networkOf(address), network);
+    ['203.0.113.7', ['203.0.113.7']],
+    ['::ffff:203.0.113.7', ['203.0.113.7']],
+    ['2001:db8:1:2f3:3:4:5:6', ['2001:db8:1:2f3::/64', '2001:db8:1:200::/56', '2001:db8:1:0::/48']],
+    ['2001:DB8:0001:02f3::6', ['2001:db8:1:2f3::/64', '2001:db8:1:200::/56', '2001:db8:1:0::/48']],
+    ['2001:db8::6', ['2001:db8:0:0::/64', '2001:db8:0:0::/56', '2001:db8:0:0::/48']],
+    ['::1', ['0:0:0:0::/64', '0:0:0:0::/56', '0:0:0:0::/48']],
+    ['fe80::1%eth0', ['fe80:0:0:0::/64', 'fe80:0:0:0::/56', 'fe80:0:0:0::/48']],
+  ] as const) {
+    const networks = networksOf(address);
+    assert.deepEqual(
+      networks.map(({ name }) => name),
+      network,
+    );
+    assert.deepEqual(
+      networks.map(({ times }) => times),
+      [1, 4, 16].slice(0, networks.length),
+    );
+    assert.equal(widestNetworkOf(address), network.at(-1));
+  }
+});
+
+test('one who has 48 or 56 bits of IPv6 guesses no more keys than a few networks may, and keeps nobody else out', () => {
+  for (const [bits, times] of [
+    [56, 4],
+    [48, 16],
+  ] as const) {
+    const limit = new RateLimit(10, () => 0);
+    const subnets = 2 ** (64 - bits);
+    const addressOf = (index: number): string => `2001:db8:7:${((index * 257) % subnets).toString(16)}::1`;
+    let passed = 0;
+    for (let index = 0; index < 2_000; index++) {
+      try {
+        limit.check(networksOf(addressOf(index)));
+        limit.takeOf(networksOf(addressOf(index)));
+        passed++;
+      } catch (error) {
+        assert.ok(error instanceof ApiError && error.code === 'rate_limit_exceeded');
+      }
+    }
+    assert.equal(passed, 10 * times, `/${bits}`);
+    limit.check(networksOf('2001:db8:8::1'));
+  }
 });
 
 test('answers come whole or in pieces; one that fails on its way is cut', async (t) => {

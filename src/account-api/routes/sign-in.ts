@@ -7,7 +7,6 @@ import type { Auth } from '../../accounts/users/auth.ts';
 import type { SignedInPerson } from '../../accounts/users/users.ts';
 import { addressHeaderName, sessionCookie } from '../../accounts/users/cookies.ts';
 import { deadLink } from '../../accounts/users/users.ts';
-import { networkOf } from '../../platform/ip/network.ts';
 import { Reply } from '../route.ts';
 import type { Call } from '../route.ts';
 
@@ -130,7 +129,7 @@ function refusalOf(error: unknown): unknown {
 
 /** Counts an attempt to prove an identity. Rejects with 429; call the resolved function when the attempt was right. */
 export const beginAttempt = ({ services, address }: AnyCall, person: string): Promise<() => Promise<void>> =>
-  services.users.attempts.begin(person.toLowerCase(), networkOf(address));
+  services.users.attempts.begin(person.toLowerCase(), address);
 
 /** An answer that sets cookies. */
 export const withCookies = (status: number, value: unknown, cookies: readonly string[]): Reply =>

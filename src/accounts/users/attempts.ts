@@ -1,6 +1,7 @@
 import { createHmac } from 'node:crypto';
 
 import { ApiError } from '../../platform/errors.ts';
+import { networksOf } from '../../platform/ip/network.ts';
 import type { AttemptRules } from '../../store/repositories/attempts.ts';
 import type { Repositories } from '../../store/repositories/repositories.ts';
 
@@ -36,13 +37,14 @@ export class Attempts {
   }
 
   /**
-   * Begins an attempt. Rejects with `rate_limit_exceeded` 429 and the remaining pause. Call the result if the attempt was right.
+   * Begins an attempt from an address, which counts for its networks. Rejects with `rate_limit_exceeded` 429 and the remaining pause. Call the result if the attempt was right.
    */
-  async begin(person: string, network: string): Promise<() => Promise<void>> {
+  async begin(person: string, address: string): Promise<() => Promise<void>> {
     const { repositories, now } = this.#services;
+    const networks = networksOf(address);
     const attempted = {
-      pair: this.#hash('pair', network, person),
-      network: this.#hash('network', network),
+      pairs: networks.map(({ name, times }) => ({ who: this.#hash('pair', name, person), times })),
+      networks: networks.map(({ name, times }) => ({ who: this.#hash('network', name), times })),
       person: this.#hash('person', person),
     };
     const waitMs = await repositories.beginAttempt({ attempted, rules: attemptRules, at: now() });

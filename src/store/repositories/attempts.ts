@@ -4,7 +4,7 @@ import type { Row, Rows } from '../schema/codec.ts';
 
 type Db = Kysely<Rows>;
 
-/** Failures that cost nothing, and the longest pause after more. */
+/** Failures that cost nothing, times what a network may, and the longest pause after more. */
 export interface AttemptRules {
   /** For one user from one network. */
   readonly pair: { readonly free: number; readonly pauseMaxMs: number };
@@ -16,9 +16,15 @@ export interface AttemptRules {
 
 /** What an attempt counts for: hashes, which reveal nothing. */
 export interface Attempted {
-  readonly pair: string;
-  readonly network: string;
+  readonly pairs: readonly Subject[];
+  readonly networks: readonly Subject[];
   readonly person: string;
+}
+
+interface Subject {
+  readonly who: string;
+  /** How many times the failures that cost nothing it may have. */
+  readonly times: number;
 }
 
 const firstPauseMs = 1_000;
@@ -31,28 +37,32 @@ export async function beginAttempt(
   db: Db,
   { attempted, rules, at }: { readonly attempted: Attempted; readonly rules: AttemptRules; readonly at: number },
 ): Promise<number> {
-  const { pair, network, person } = attempted;
+  const { pairs, networks, person } = attempted;
   // A caller that has to wait writes nothing: that is what most of a flood is.
   const waits = await db
     .selectFrom('sign_in_attempt')
-    .where('who', 'in', [pair, network])
+    .where(
+      'who',
+      'in',
+      [...pairs, ...networks].map(({ who }) => who),
+    )
     .where('openAt', '>', at)
     .select('openAt')
     .execute();
   if (waits.length > 0) return longestOf(waits.map((row) => row.openAt)) - at;
   return await db.transaction().execute(async (transaction) => {
     // In this order everywhere, so that no two transactions wait for each other.
-    const [ofPair, ofNetwork, ofPerson] = [
-      await taken(transaction, pair, at),
-      await taken(transaction, network, at),
-      await taken(transaction, person, at),
-    ];
-    const waitMs = longestOf([ofPair.openAt, ofNetwork.openAt]) - at;
+    const counts = new Map<string, Counted>();
+    for (const { who } of [...pairs, ...networks]) counts.set(who, await taken(transaction, who, at));
+    const ofPerson = await taken(transaction, person, at);
+    const waitMs = longestOf([...counts.values()].map(({ openAt }) => openAt)) - at;
     if (waitMs > 0) return waitMs;
     const isUnderAttack = ofPerson.failures >= rules.person.free;
     const free = isUnderAttack ? 1 : rules.pair.free;
-    await fail(transaction, pair, ofPair, { ...rules.pair, free, at });
-    await fail(transaction, network, ofNetwork, { ...rules.network, at });
+    for (const { who, times } of pairs)
+      await fail(transaction, who, counts.get(who)!, { ...rules.pair, free: free * times, at });
+    for (const { who, times } of networks)
+      await fail(transaction, who, counts.get(who)!, { ...rules.network, free: rules.network.free * times, at });
     await fail(transaction, person, ofPerson, { free: Number.POSITIVE_INFINITY, pauseMaxMs: 0, at });
     return 0;
   });
@@ -63,22 +73,23 @@ export async function attemptWasRight(
   db: Db,
   { attempted, rules }: { readonly attempted: Attempted; readonly rules: AttemptRules },
 ): Promise<void> {
-  const { pair, network, person } = attempted;
+  const { pairs, networks, person } = attempted;
   await db.transaction().execute(async (transaction) => {
-    await transaction.deleteFrom('sign_in_attempt').where('who', '=', pair).execute();
-    for (const who of [network, person])
+    for (const { who } of pairs) await transaction.deleteFrom('sign_in_attempt').where('who', '=', who).execute();
+    for (const who of [...networks.map((network) => network.who), person])
       await transaction
         .updateTable('sign_in_attempt')
         .set((is) => ({ failures: is('failures', '-', 1) }))
         .where('who', '=', who)
         .where('failures', '>', 0)
         .execute();
-    await transaction
-      .updateTable('sign_in_attempt')
-      .set({ openAt: 0 })
-      .where('who', '=', network)
-      .where('failures', '<=', rules.network.free)
-      .execute();
+    for (const { who, times } of networks)
+      await transaction
+        .updateTable('sign_in_attempt')
+        .set({ openAt: 0 })
+        .where('who', '=', who)
+        .where('failures', '<=', rules.network.free * times)
+        .execute();
   });
 }
 

@@ -73,6 +73,19 @@ export function attemptClaims(open: (t: TestContext, now: () => number) => Promi
     for (let times = 0; times < 50; times++) await (await one.begin('ada', '198.51.100.7'))();
   });
 
+  test('tries from all networks of an IPv6 customer are those of a few, at one person and at many', async (t) => {
+    const { clock, processes, one } = await scene(t);
+    const addressOf = (index: number): string => `2001:db8:7:${((index * 251) % 65_536).toString(16)}::1`;
+    const many = await passing(processes, clock, 1_000, 600_000, (index) => [`p${index}`, addressOf(index)]);
+    assert.ok(many <= 16 * 20 + 10 + 600_000 / attemptRules.network.pauseMaxMs, `${many}`);
+    clock.now += dayMs + 1;
+    const single = await passing(processes, clock, 1_000, 600_000, (index) => ['ada', addressOf(index)]);
+    assert.ok(single <= 16 * 5 + 10, `${single}`);
+    await (
+      await one.begin('ada', '2001:db8:8::1')
+    )();
+  });
+
   test('who was right begins anew', async (t) => {
     const { one } = await scene(t);
     const fails = async (): Promise<void> => {
