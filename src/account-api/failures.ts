@@ -31,6 +31,10 @@ export function operateError(error: unknown): ApiError {
         return toApiError(error);
     }
   }
-  if (isRequested) return new ApiError('unsupported_value', error.message, { cause: error });
+  if (isRequested)
+    return new ApiError('unsupported_value', error.message, {
+      cause: error,
+      ...(error.param === undefined ? {} : { param: error.param }),
+    });
   return toApiError(error);
 }

@@ -12,11 +12,12 @@ type Changed = { readonly [Detail in keyof BillingDetails]?: BillingDetails[Deta
 /** Checks the invoice recipient's details, which are printed on invoices. Throws OperationError. */
 export function checkedBilling(details: Changed): Changed {
   const { legalName, addressLines, country, taxId, taxStatus, invoiceEmail } = details;
-  if (legalName !== undefined && legalName !== null) checkedText(legalName, 'A legal name', lineLengthMax);
+  if (legalName !== undefined && legalName !== null)
+    checkedText(legalName, 'A legal name', lineLengthMax, 'legal_name');
   if (addressLines !== undefined && addressLines !== null) {
     if (addressLines.length === 0 || addressLines.length > addressLinesMax)
       throw new OperationError(`An address must have 1 to ${addressLinesMax} lines.`);
-    for (const line of addressLines) checkedText(line, 'A line of an address', lineLengthMax);
+    for (const line of addressLines) checkedText(line, 'A line of an address', lineLengthMax, 'address_lines');
   }
   if (country !== undefined && country !== null && !isCountry(country))
     throw new OperationError(

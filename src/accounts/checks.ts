@@ -4,7 +4,7 @@ import { checkedText, OperationError } from './operation.ts';
 const modelIdLengthMax = 128;
 const modelsMax = 1000;
 
-export const checkedName = (name: string): string => checkedText(name, 'A name', 100);
+export const checkedName = (name: string): string => checkedText(name, 'A name', 100, 'name');
 
 /** In lower case. */
 export const checkedModel = (id: string): string =>

@@ -40,6 +40,13 @@ export interface OperationServices {
 /** A request of the operator that cannot be fulfilled; the message is for display. */
 export class OperationError extends Error {
   override readonly name = 'OperationError';
+  /** The field of the API that is wrong, where it is one. */
+  readonly param: string | undefined;
+
+  constructor(message: string, { param, ...options }: ErrorOptions & { readonly param?: string | undefined } = {}) {
+    super(message, options);
+    this.param = param;
+  }
 }
 
 /** The named account, or the only one there is. */
@@ -72,9 +79,11 @@ export async function olderThanKept(repositories: Pick<Repositories, 'retentionO
 }
 
 /** For text displayed in terminals and pages: no control characters, nothing that PostgreSQL refuses (reliability D9). */
-export function checkedText(text: string, what: string, lengthMax: number): string {
-  if (text === '' || text.length > lengthMax || /\p{Cc}/u.test(text) || !text.isWellFormed()) {
-    throw new OperationError(`${what} must have 1 to ${lengthMax} characters, without control characters.`);
+export function checkedText(text: string, what: string, lengthMax: number, param?: string): string {
+  // Characters as the document's `maxLength` counts them: an emoji is one, or a few that are joined.
+  const isTooLong = text.length > lengthMax && (text.length > 2 * lengthMax || [...text].length > lengthMax);
+  if (text === '' || isTooLong || /\p{Cc}/u.test(text) || !text.isWellFormed()) {
+    throw new OperationError(`${what} must have 1 to ${lengthMax} characters, without control characters.`, { param });
   }
   return text;
 }

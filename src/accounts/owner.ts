@@ -69,7 +69,7 @@ export async function createOwner(
   const made = await repositories.createOwner({
     userId: newPersonId(),
     credentialId: newPersonId(),
-    name: checkedText(input.name, 'A name', 100),
+    name: checkedText(input.name, 'A name', 100, 'name'),
     email,
     passwordHash: input.passwordHash,
     tokenHash: token === undefined ? undefined : hashLinkToken(token),

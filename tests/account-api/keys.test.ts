@@ -299,3 +299,16 @@ test('a page ends with where the next one begins, and all of them are all keys',
     whole.data.map(({ id }: { readonly id: string }) => id),
   );
 });
+
+test('a name is counted in characters, as the document says, and what is wrong with one is said of the field', async () => {
+  for (const name of ['🔑'.repeat(60), '🔑'.repeat(100), 'é'.repeat(100)]) {
+    const { status, body } = await api('POST', '/v1/keys', { name });
+    assert.equal(status, 201, JSON.stringify(body));
+    assert.ok(JSON.stringify(body).includes(`"name":${JSON.stringify(name)}`), 'it is the name');
+  }
+  for (const name of ['🔑'.repeat(101), 'x'.repeat(101), '', 'a\nb']) {
+    const { status, body } = await api('POST', '/v1/keys', { name });
+    assert.ok(status === 400 || status === 422, String(status));
+    assert.equal(body.error.param, 'name', JSON.stringify(body));
+  }
+});

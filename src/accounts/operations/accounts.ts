@@ -82,7 +82,7 @@ export const accountOperations = {
     audit: { action: 'account.plan', subject: theAccount },
     run: async ({ accountId: named, plan: chosen }, { repositories, now, newId }) => {
       const accountId = await accountMeant(named, repositories);
-      const plan = chosen === undefined ? null : checkedText(chosen, 'A plan', planLengthMax);
+      const plan = chosen === undefined ? null : checkedText(chosen, 'A plan', planLengthMax, 'plan');
       await repositories.planAccount({ accountId, plan, at: now(), changeId: newId() });
       return { accountId, plan };
     },
@@ -162,7 +162,7 @@ async function setStatus(
   { accountId, reason }: { readonly accountId: string; readonly reason?: string | undefined },
   { ledger, repositories, now, newId }: OperationServices,
 ) {
-  if (reason !== undefined) checkedText(reason, 'A reason', reasonLengthMax);
+  if (reason !== undefined) checkedText(reason, 'A reason', reasonLengthMax, 'reason');
   await accountMeant(accountId, repositories);
   await ledger.setAccountStatus(accountId, status, now(), newId());
   return { accountId, status };

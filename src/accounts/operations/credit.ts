@@ -218,4 +218,4 @@ const idempotencyKeyLengthMax = 255;
 const referenceLengthMax = 1000;
 
 const checkedReference = (text: string | undefined): string | null =>
-  text === undefined ? null : checkedText(text, 'A reason', referenceLengthMax);
+  text === undefined ? null : checkedText(text, 'A reason', referenceLengthMax, 'reason');
