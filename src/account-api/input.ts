@@ -11,6 +11,12 @@ import type { AccountRoute } from './route.ts';
 /** A body of an account contains names, ids and amounts; those of payment providers are larger. */
 export const bodyBytesMax = 262_144;
 
+/**
+ * In any case, and with the one parameter that programs add by themselves (RFC 9110 §8.3.1). A page of another site can send none of
+ * these forms without asking first: what it may send is `text/plain` and the two types of forms.
+ */
+const jsonType = /^application\/json[ \t]*(?:;[ \t]*charset=(?:utf-8|"utf-8")[ \t]*)?$/i;
+
 /** The checks of one route, compiled once. Each throws `ApiError`. */
 export interface InputChecks {
   params(values: Readonly<Record<string, string>>): unknown;
@@ -38,8 +44,8 @@ export function inputChecksOf(route: AccountRoute): InputChecks {
     },
     body: async (request, budget, signal) => {
       if (body === undefined) return undefined;
-      if (body !== 'raw' && request.headers['content-type'] !== 'application/json')
-        throw new ApiError('http_415', 'Send the body with exactly this header: `content-type: application/json`.');
+      if (body !== 'raw' && !jsonType.test(request.headers['content-type'] ?? ''))
+        throw new ApiError('http_415', 'Send the body with this header: `content-type: application/json`.');
       if (request.headers['content-encoding'] !== undefined)
         throw new ApiError('http_415', 'Compressed request bodies are not supported.');
       checkDeclaredLength(request, bodyBytesMax);
