@@ -27,16 +27,15 @@ export async function readDataUri(uri: string, at: string, signal: StopSignal): 
   }
   const base64 = uri.slice(head[0].length);
   if (base64 === '') throw refuse('is empty');
-  if (base64.length % 4 !== 0) throw refuse('is not base64: its length is not a multiple of 4');
+  if (base64.length % 4 !== 0) throw refuse(notBase64(base64));
   for (let start = 0; start < base64.length; start += decodeStepCharacters) {
     if (start > 0) {
       await setImmediate();
       signal.throwIfAborted();
     }
     const isLast = start + decodeStepCharacters >= base64.length;
-    if (decodeStep(base64.slice(start, start + decodeStepCharacters), isLast) === undefined) {
-      throw refuse('is not base64: it contains other characters');
-    }
+    const step = base64.slice(start, start + decodeStepCharacters);
+    if (decodeStep(step, isLast) === undefined) throw refuse(notBase64(step));
   }
   const found = measure(new Base64Source(base64));
   if (typeof found === 'string') throw refuse(found);
@@ -46,6 +45,20 @@ export async function readDataUri(uri: string, at: string, signal: StopSignal): 
     throw refuse(`is ${mediaType}, but its data URI declares another type`);
   }
   return { type: 'image', mediaType, base64, size, at };
+}
+
+/**
+ * What is wrong with a text, or a step of one, that is not the strict base64 of RFC 4648 §4. Single characters are looked for: that
+ * takes milliseconds in the longest of texts.
+ */
+export function notBase64(text: string): string {
+  const has = (...characters: readonly string[]): boolean => characters.some((one) => text.includes(one));
+  if (has('\n', '\r', ' ', '\t')) return 'is base64 with line breaks or blanks in it; send it without them';
+  if (has('%')) return 'is base64 that is percent-encoded; send it as it is';
+  if (has('-', '_')) return 'is base64 in the letters of URLs; write + for - and / for _';
+  return text.length % 4 === 0
+    ? 'is not base64: it contains other characters'
+    : 'is not whole base64: its length is not a multiple of 4; add the padding (=) at its end, if it was left out';
 }
 
 /**

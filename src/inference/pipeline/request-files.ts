@@ -9,7 +9,7 @@ import type { PdfTexts } from '../files/pdf-text.ts';
 import type { ImagePart, Part } from '../../generation/request.ts';
 import type { FetchSettings, ImageFetcher } from '../images/fetcher.ts';
 import { checkUrl, fetchedDocument } from '../../platform/outbound/check-url.ts';
-import { decodeStep, decodeStepCharacters } from '../images/data-uri.ts';
+import { decodeStep, decodeStepCharacters, notBase64 } from '../images/data-uri.ts';
 import { FairPlaces } from '../../platform/fair-places.ts';
 import { imageFrom } from './request-images.ts';
 
@@ -225,7 +225,7 @@ function inlineSource(data: string, at: string): Source {
     throw refused('must be a data URI of base64, such as data:application/pdf;base64,…', at);
   }
   const base64 = data.slice(head.length);
-  if (base64.length % 4 !== 0) throw refused('is not base64: its length is not a multiple of 4', at);
+  if (base64.length % 4 !== 0) throw refused(notBase64(base64), at);
   const sniffer = new TypeSniffer();
   sniffer.push(Buffer.from(base64.slice(0, headCharacters), 'base64'));
   const kind = kindOf(sniffer.mediaType(''));
@@ -248,9 +248,10 @@ async function decoded(
       signal.throwIfAborted();
     }
     const isLast = start + decodeStepCharacters >= base64.length;
-    const step = decodeStep(base64.slice(start, start + decodeStepCharacters), isLast);
-    if (step === undefined) throw refused('is not base64: it contains other characters', at);
-    used += step.copy(bytes, used);
+    const step = base64.slice(start, start + decodeStepCharacters);
+    const decodedStep = decodeStep(step, isLast);
+    if (decodedStep === undefined) throw refused(notBase64(step), at);
+    used += decodedStep.copy(bytes, used);
   }
   return bytes;
 }

@@ -114,3 +114,23 @@ test('a large image is checked in steps, between which others run and the client
   leaving.abort('client-left');
   await assert.rejects(pending, (reason) => reason === 'client-left');
 });
+
+test('what is wrong with base64 is said as it is', async () => {
+  const lines = pngOf(3, 4, { pixels: 300 }).toString('base64');
+  const [one, two] = [1, 2].map((padding) =>
+    [0, 1, 2]
+      .map((more) => Buffer.concat([pngOf(3, 4), Buffer.alloc(more)]).toString('base64'))
+      .find((text) => text.split('=').length - 1 === padding)!,
+  );
+  const faults: readonly (readonly [base64: string, said: RegExp])[] = [
+    [lines.replace(/.{76}/g, '$&\r\n'), /line breaks or blanks/],
+    [`${lines}\n`, /line breaks or blanks/],
+    [`${lines}\n\n\n\n`, /line breaks or blanks/],
+    [encodeURIComponent(one!), /percent-encoded/],
+    [one!.replace(/=+$/, ''), /add the padding/],
+    [two!.replace(/=+$/, ''), /add the padding/],
+    [lines.replace(/^(.{8}).{4}/, '$1-_-_'), /letters of URLs/],
+    [lines.replace(/^(.{8}).{4}/, '$1!!!!'), /other characters/],
+  ];
+  for (const [base64, said] of faults) await assert.rejects(read(`data:image/png;base64,${base64}`), said);
+});
