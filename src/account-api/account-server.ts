@@ -136,7 +136,11 @@ export function createAccountHost(
       docs.answer(path, query, request.headers).then((answer = nothingThere) => sendBuilt(answer, asked), failed);
     else send(response, 200, htmlType, html, publicId);
   };
-  return createListener(onRequest, { newRequestId, accountUrl }, limits);
+  return createListener(
+    onRequest,
+    { newRequestId, accountUrl, isHttps: () => accountUrl().startsWith('https:') },
+    limits,
+  );
 }
 
 /** As on the inference host. */

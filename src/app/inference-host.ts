@@ -446,7 +446,7 @@ interface HostParts {
 
 type HostState = Pick<InferenceHostServices, 'ready' | 'isReady'>;
 
-function hostOf({ version, log, accountUrl }: ServingOptions, parts: HostParts, state: HostState): Server {
+function hostOf({ version, log, accountUrl, config }: ServingOptions, parts: HostParts, state: HostState): Server {
   const { running, now, newId, billing, secret, directory, keyLookUps, feed } = parts.accounts;
   const { items, idempotency, files } = parts.kept;
   const { callers, admission, bodyBudget, listener } = parts.limits;
@@ -479,7 +479,12 @@ function hostOf({ version, log, accountUrl }: ServingOptions, parts: HostParts, 
       jsonThreads,
       ...state,
     },
-    { version, accountUrl: accountUrl(), listener },
+    {
+      version,
+      accountUrl: accountUrl(),
+      isHttps: config.server.inference.publicUrl?.startsWith('https:') === true,
+      listener,
+    },
   );
 }
 

@@ -121,3 +121,32 @@ test('behind a proxy that ends TLS: cookies of this host alone, no other site, a
     'not what the client claims',
   );
 });
+
+for (const scheme of ['https', 'http']) {
+  test(`hosts that are published at ${scheme} ${scheme === 'https' ? 'tell browsers to stay with it' : 'say nothing of https'}, on every answer`, async (t) => {
+    const ports = [await freePort(), await freePort()] as const;
+    const service = new TestService({ config: '' });
+    t.after(() => service.dispose());
+    service.writeConfig(
+      `server:\n  inference: { port: ${ports[0]}, public_url: "${scheme}://tokens.test" }\n` +
+        `  account: { port: ${ports[1]}, public_url: "${scheme}://account.test" }\n` +
+        scriptedModel('- { say: [{ text: "one" }] }', { settings: noFeatures }),
+    );
+    await service.start();
+    for (const path of ['/readyz', '/v1/models', '/v1/me', '/nowhere', '/docs', '/openapi.json'])
+      for (const port of ports) {
+        const answer = await fetch(`http://127.0.0.1:${port}${path}`, { redirect: 'manual' });
+        await answer.body?.cancel();
+        const expected = scheme === 'https' ? 'max-age=31536000' : null;
+        assert.equal(answer.headers.get('strict-transport-security'), expected, `${port}${path}`);
+      }
+    const streamed = await fetch(`http://127.0.0.1:${ports[0]}/v1/chat/completions`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${service.key}`, 'content-type': 'application/json' },
+      body: JSON.stringify({ model: 'demo', stream: true, messages: [{ role: 'user', content: 'hi' }] }),
+    });
+    assert.match(await streamed.text(), /\[DONE\]/);
+    assert.equal(streamed.headers.has('strict-transport-security'), scheme === 'https');
+    assert.match(streamed.headers.get('content-type')!, /^text.event-stream/);
+  });
+}

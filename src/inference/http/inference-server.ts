@@ -60,6 +60,8 @@ export interface InferenceHostOptions {
   readonly version: string;
   /** Base URL of the pages about error codes. */
   readonly accountUrl: string;
+  /** Whether clients call this host by https. */
+  readonly isHttps: boolean;
   readonly listener: ListenerLimits;
 }
 
@@ -109,6 +111,7 @@ export function createInferenceHost(services: InferenceHostServices, options: In
     {
       newRequestId: () => publicIdOf(services.newId()),
       accountUrl: () => options.accountUrl,
+      isHttps: () => options.isHttps,
       refusalHeaders: (request) => corsHeaders(request, allowedOrigins(services), options.accountUrl),
       refused: ({ status, code }, publicId, method) => {
         metrics.http('unparsed', status);

@@ -49,6 +49,8 @@ export interface ListenerServices {
   newRequestId(): string;
   /** Address of the error pages. */
   accountUrl(): string;
+  /** Whether clients call it by https; a proxy ends TLS. Their browsers then learn to call it by nothing else (RFC 6797 §7.2). */
+  isHttps(): boolean;
   /** Additional headers of a refusal, where the head of its request could be read. */
   refusalHeaders?(request: IncomingMessage): Readonly<Record<string, string>>;
   /** Called for each refusal that the listener itself has made. */
@@ -223,6 +225,9 @@ function closeAfterLast(connection: Connection): void {
   if (last !== undefined && !last.response.headersSent) last.response.shouldKeepAlive = false;
 }
 
+/** A year, and for this name alone: those below it are not ours. */
+const onlyHttps = ['strict-transport-security', 'max-age=31536000'] as const;
+
 function begin(connection: Connection, turn: Turn, listener: Listener): void {
   const { request, response } = turn;
   connection.current = turn;
@@ -238,6 +243,7 @@ function begin(connection: Connection, turn: Turn, listener: Listener): void {
   }
   response.on('close', () => end(connection, listener));
   const error = checkHead(request);
+  if (listener.services.isHttps()) response.setHeader(...onlyHttps);
   if (error === undefined) listener.handler(request, response, connection);
   else refuse(connection, error, listener, request);
 }

@@ -20,6 +20,7 @@ export async function serveListener(handler: Handler, limits: Partial<ListenerLi
   const services = {
     newRequestId: () => `req_${(++ids).toString(16).padStart(12, '0')}`,
     accountUrl: () => 'http://account.test',
+    isHttps: () => false,
     refused: (error: ApiError) => void refusals.push(error.code),
   };
   const server = createListener(handler, services, { ...defaultListenerLimits, checkEveryMs: 20, ...limits });
