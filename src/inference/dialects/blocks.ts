@@ -22,7 +22,7 @@ export class Blocks {
     return this.#index + 1;
   }
 
-  /** Throws `backend_http_error` when a backend returns to a call that it has left, which cannot be encoded any more. */
+  /** Throws `backend_http_error` for arguments of a call that was left, which cannot be encoded any more: engines promise not to. */
   read(event: GenerationEvent): readonly BlockEvent[] {
     switch (event.type) {
       case 'text':

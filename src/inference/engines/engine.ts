@@ -45,6 +45,7 @@ export interface ComputeReport {
  *   has one) `generate` resolves; never before that, unless `take` wants no more: a backend that ends early is a failure.
  * - It hands over one batch at a time, and nothing once `take` has answered `false` or thrown: then the work stops, and `generate`
  *   resolves, or rejects with what was thrown. It never settles while `take` has a batch.
+ * - Calls of a choice come one after the other: once another call, text or reasoning has begun, none of its arguments follow.
  * - Otherwise it rejects with `ApiError`s only (`backend_*`, `no_healthy_backends`, `context_length_exceeded`, `internal_error`), without
  *   texts of the backend in their messages, or the signal's own reason when it was aborted.
  * - When the signal aborts, the work stops within 100 ms or one prefill chunk, even while `take` has a batch, and `generate`

@@ -9,7 +9,7 @@ import { Halves } from './halves.ts';
 import { wholeToken } from './logprobs.ts';
 import type { DecoderOptions } from './options.ts';
 import { SaidSoFar } from './said.ts';
-import { ToldTwice } from './told-twice.ts';
+import { SaidTwice } from './said-twice.ts';
 import type { UsageReader } from './usage.ts';
 
 /** The marks that nearly all models have; a server whose model has others is to split them itself. */
@@ -30,7 +30,7 @@ export class ChoiceTexts {
   #reader: OutputParser | undefined;
   readonly #halves = { text: new Halves(), reasoning: new Halves() };
   readonly #soFar = { text: new SaidSoFar(), reasoning: new SaidSoFar() };
-  readonly #toldTwice = new ToldTwice();
+  readonly #saidTwice = new SaidTwice();
   /** Of tokens that made no text of their own (half a character): they belong to the text that they completed. */
   readonly #logprobs: TokenLogprob[] = [];
 
@@ -57,7 +57,7 @@ export class ChoiceTexts {
     const reasoning = this.#halves.reasoning.join(piece);
     // Its tags may stand in the text all the same.
     if (this.#reader === undefined) this.#reasoning(reasoning);
-    else this.#reasoning(this.#toldTwice.unheard('separate', reasoning));
+    else this.#reasoning(this.#saidTwice.unheard('separate', reasoning));
   }
 
   /** Text that may contain think tags, stop sequences, and the repeated beginning; returns whether it was reasoning. */
@@ -166,7 +166,7 @@ export class ChoiceTexts {
       else if (event.type === 'reasoning') {
         // Logprobs cover the tokens of the answer, not those of the thought before it.
         this.#logprobs.length = 0;
-        this.#reasoning(this.#toldTwice.unheard('tagged', event.text));
+        this.#reasoning(this.#saidTwice.unheard('tagged', event.text));
       }
     }
   }

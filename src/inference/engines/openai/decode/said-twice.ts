@@ -7,7 +7,7 @@ const comparedCharacters = 64;
  * Some servers separate a thought and leave it in the text as well, between its tags. What one of the two has said already is not
  * shown again when the other says it.
  */
-export class ToldTwice {
+export class SaidTwice {
   readonly #beginnings = { separate: '', tagged: '' };
   readonly #lengths = { separate: 0, tagged: 0 };
 
@@ -15,14 +15,14 @@ export class ToldTwice {
   unheard(side: Side, piece: string): string {
     const other: Side = side === 'separate' ? 'tagged' : 'separate';
     // Blanks around a thought are layout, which only one of the two may have kept.
-    const told = this.#lengths[side] === 0 ? piece.trimStart() : piece;
-    this.#lengths[side] += told.length;
+    const said = this.#lengths[side] === 0 ? piece.trimStart() : piece;
+    this.#lengths[side] += said.length;
     const missing = comparedCharacters - this.#beginnings[side].length;
-    if (missing > 0) this.#beginnings[side] += told.slice(0, missing);
+    if (missing > 0) this.#beginnings[side] += said.slice(0, missing);
     if (this.#lengths[other] === 0) return piece;
     const [mine, theirs] = [this.#beginnings[side], this.#beginnings[other]];
     if (!mine.startsWith(theirs) && !theirs.startsWith(mine)) return piece;
     const ahead = this.#lengths[side] - this.#lengths[other];
-    return ahead <= 0 ? '' : told.slice(-ahead);
+    return ahead <= 0 ? '' : said.slice(-ahead);
   }
 }
