@@ -47,7 +47,7 @@ export const defaultPdfLimits: PdfLimits = {
 /** PDFs that could not be read and are remembered: a name and a sentence each. */
 const unreadableMax = 10_000;
 /** Others come before the child, and it falls far behind them when it has taken long: most take 0.3 s of a processor. */
-const niceness = 5;
+const niceness = 2;
 const nicenessOfLong = 15;
 const longSeconds = 1;
 /** Bytes hashed at once: about a millisecond. */

@@ -16,6 +16,7 @@ after(() => pdfs.close());
 /** None is stored: everything here comes with the request. */
 const nothing = { find: () => Promise.resolve(undefined), read: () => Promise.resolve(undefined) };
 const never = new AbortController().signal;
+setMaxListeners(0, never);
 const inline = (bytes: Uint8Array): FilePart => ({
   type: 'file',
   fileId: undefined,
