@@ -34,6 +34,31 @@ export function accepts(automaton: Automaton, text: string): boolean {
   return state?.accepts ?? false;
 }
 
+/** All texts, sorted; `undefined` when there are more than `max`, or one is longer than `lengthMax`. */
+export function textsOf(
+  automaton: Automaton,
+  { max, lengthMax }: { readonly max: number; readonly lengthMax: number },
+  work: Work,
+): readonly string[] | undefined {
+  const found: string[] = [];
+  // Every state can still accept, so that each branch ends in a text that counts, or goes on to the length.
+  const hasAll = (state: number, text: string, length: number): boolean => {
+    work.spend(1);
+    const { accepts: isText, edges } = automaton[state] ?? { accepts: false, edges: [] };
+    if (isText && found.push(text) > max) return false;
+    if (edges.length > 0 && length === lengthMax) return false;
+    for (const { set, target } of edges) {
+      for (const [first, last] of set) {
+        for (let point = first; point <= last; point++) {
+          if (!hasAll(target, text + String.fromCodePoint(point), length + 1)) return false;
+        }
+      }
+    }
+    return true;
+  };
+  return hasAll(0, '', 0) ? found.sort() : undefined;
+}
+
 /** The automaton of exactly these texts; texts with half a character are left out, since a model never writes them. */
 export function automatonOfTexts(texts: Iterable<string>, work: Work): Automaton {
   interface Node {

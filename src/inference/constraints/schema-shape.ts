@@ -226,6 +226,7 @@ export class SchemaReader {
       required,
       names: names === anything ? [] : [this.#nameBranch(names, `${place}/propertyNames`)],
       min: this.#count(schema, 'minProperties', place) ?? 0,
+      minPlace: `${place}/minProperties`,
       max: this.#count(schema, 'maxProperties', place),
     };
     return bothShapes([branch], [{ ...anyObject }], this.#work)[0];

@@ -5,6 +5,7 @@ import {
   automatonOfTexts,
   combined,
   isEmptyAutomaton,
+  textsOf,
   type Automaton,
 } from './automaton.ts';
 import {
@@ -20,6 +21,7 @@ import {
 } from './grammar.ts';
 import { bracketed, escaped, jsonValue, member, quoted, whiteSpace, type JsonRule } from './json-text.ts';
 import { decimalNumbers, everyNumber, wholeNumbers } from './numbers.ts';
+import { shortPlace } from './schema-refs.ts';
 import { bothShapes, itemsMax, memberShape, stringAutomaton } from './shape-intersection.ts';
 import { declaredNames, hasOnlyPrefix, namesOnlyDeclared, writtenShape } from './shape-overlap.ts';
 import {
@@ -213,18 +215,53 @@ export class ShapeWriter {
       const value = this.#shape(memberShape(branch, name, this.#work));
       const isRequired = required.has(name);
       if (value === undefined && isRequired) return undefined;
-      if (value === undefined) continue;
-      const pair = this.#shared(member(literal(JSON.stringify(name)), this.#shared(value)));
-      members.push({ pair, isRequired });
+      if (value !== undefined) members.push(this.#member(name, value, isRequired));
     }
-    const other = this.#otherMember(branch, declared);
+    const others = namesOnlyDeclared(branch) ? [] : this.#otherMembers(branch, declared);
+    const isCounted = branch.min > required.size + 1;
+    const [few, open] = isCounted ? this.#fewNames(others) : [[], others];
+    for (const [name, value] of few) members.push(this.#member(name, value, false));
     const bounds = { min: branch.min, max: branch.max };
-    return new MemberList(members, other, bounds, this.#work, (expression) => this.#shared(expression)).written();
+    const list = new MemberList(members, this.#anyOther(open), bounds, this.#work, (each) => this.#shared(each));
+    const written = list.written();
+    if (written === undefined && list.lacksNames) return this.#refuseMin(branch.minPlace);
+    return written;
   }
 
-  /** An undeclared member; `undefined` when there can be none. */
-  #otherMember(branch: ObjectBranch, declared: readonly string[]): Expression | undefined {
-    if (namesOnlyDeclared(branch)) return undefined;
+  #refuseMin(place: string): never {
+    const { at } = this.#work;
+    const problem =
+      "'minProperties' needs several members whose names the schema leaves open, and one could be written twice";
+    throw new ApiError('unsupported_value', `'${at}' at ${shortPlace(place)}: ${problem}; list them in 'properties'.`, {
+      param: at,
+    });
+  }
+
+  #member(name: string, value: Expression, isRequired: boolean): Member {
+    return { pair: this.#shared(member(literal(JSON.stringify(name)), this.#shared(value))), isRequired };
+  }
+
+  /** Names of groups that have only few, each of which can be written once in its place; and the other groups. */
+  #fewNames(groups: readonly OtherMembers[]): [few: (readonly [string, Expression])[], open: OtherMembers[]] {
+    const few: (readonly [string, Expression])[] = [];
+    const open = groups.filter(({ names, value }) => {
+      const texts = names === undefined ? undefined : textsOf(names, { max: 256, lengthMax: 128 }, this.#work);
+      for (const text of texts ?? []) few.push([text, value]);
+      return texts === undefined;
+    });
+    return [few.sort(([left], [right]) => (left < right ? -1 : 1)), open];
+  }
+
+  #anyOther(groups: readonly OtherMembers[]): Expression | undefined {
+    const forms = groups.flatMap(({ names, value }) => {
+      const name = names === undefined ? json('json-string') : this.#quotedAutomaton(names);
+      return name === undefined ? [] : [member(name, this.#shared(value))];
+    });
+    return forms.length === 0 ? undefined : this.#shared(alternatives(...forms));
+  }
+
+  /** The members that are not declared, in groups of different names. */
+  #otherMembers(branch: ObjectBranch, declared: readonly string[]): readonly OtherMembers[] {
     const patterns = branch.layers.flatMap((layer) => layer.patterns);
     const { at } = this.#work;
     if (patterns.length > patternPropertiesMax) {
@@ -239,7 +276,7 @@ export class ShapeWriter {
       branch.layers.some((layer) => layer.additional !== undefined);
     if (patterns.length === 0 && branch.names.length === 0 && declared.length === 0) {
       const value = this.#shape(this.#additional(branch, new Set()));
-      return value === undefined ? undefined : this.#shared(member(json('json-string'), this.#shared(value)));
+      return value === undefined ? [] : [{ names: undefined, value }];
     }
     // Names fall into groups by the patterns that they match; each group has its own values.
     let free = combined(anyText, automatonOfTexts(declared, this.#work), 'without', this.#work);
@@ -260,15 +297,11 @@ export class ShapeWriter {
         return [...found, { names: combined(names, pattern.names, 'without', this.#work), matched }];
       });
     }
-    const forms: Expression[] = [];
-    for (const { names, matched } of groups) {
-      if (isEmptyAutomaton(names) || (matched.size === 0 && !saysOfOthers)) continue;
+    return groups.flatMap(({ names, matched }) => {
+      if (isEmptyAutomaton(names) || (matched.size === 0 && !saysOfOthers)) return [];
       const value = this.#shape(this.#additional(branch, matched));
-      if (value === undefined) continue;
-      const name = this.#quotedAutomaton(names);
-      if (name !== undefined) forms.push(member(name, this.#shared(value)));
-    }
-    return forms.length === 0 ? undefined : this.#shared(alternatives(...forms));
+      return value === undefined ? [] : [{ names, value }];
+    });
   }
 
   /** The values of members that are not declared and match these patterns. */
@@ -283,3 +316,9 @@ export class ShapeWriter {
 
 /** Each pattern can double the groups of names. */
 const patternPropertiesMax = 5;
+
+interface OtherMembers {
+  /** `undefined`: any name. */
+  readonly names: Automaton | undefined;
+  readonly value: Expression;
+}

@@ -1,4 +1,4 @@
-import { accepts, automatonOf, combined, isEmptyAutomaton, ofLength, type Automaton } from './automaton.ts';
+import { accepts, anyText, automatonOf, combined, isEmptyAutomaton, ofLength, type Automaton } from './automaton.ts';
 import { sameExpression, type Expression } from './grammar.ts';
 import { bothRanges, inRange, isEmptyRange } from './numbers.ts';
 import {
@@ -44,6 +44,7 @@ function bothBranches(left: Branch, right: Branch, work: Work): Branch | undefin
       required: [...new Set([...left.required, ...right.required])],
       names: [...left.names, ...right.names],
       min: Math.max(left.min, right.min),
+      minPlace: left.min >= right.min ? left.minPlace : right.minPlace,
       max: lesser(left.max, right.max),
     };
     work.spend(both.layers.length + both.required.length);
@@ -69,15 +70,15 @@ function bothStrings(left: StringBranch, right: StringBranch): StringBranch {
 const patternAutomaton = (pattern: Expression, work: Work): Automaton =>
   work.once(pattern, () => automatonOf(pattern, work));
 
-/** A string's patterns and lengths as one automaton. */
+/** A string's patterns and lengths as one automaton; `undefined` when it may be any text. */
 export function stringAutomaton(branch: StringBranch, work: Work): Automaton | undefined {
   let automaton: Automaton | undefined;
   for (const pattern of branch.patterns) {
     const next = patternAutomaton(pattern, work);
     automaton = automaton === undefined ? next : combined(automaton, next, 'and', work);
   }
-  if (automaton === undefined || (branch.min === 0 && branch.max === undefined)) return automaton;
-  return ofLength(automaton, branch.min, branch.max, work);
+  if (branch.min === 0 && branch.max === undefined) return automaton;
+  return ofLength(automaton ?? anyText, branch.min, branch.max, work);
 }
 
 function isEmptyString(branch: StringBranch, work: Work): boolean {
