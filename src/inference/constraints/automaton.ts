@@ -1,5 +1,13 @@
-import { anyCodePoint, codePoints, holds, union, type CodePointRange, type CodePoints } from './code-points.ts';
-import { alternatives, emptyText, rule, sequence, type Expression } from './grammar.ts';
+import {
+  anyCodePoint,
+  codePoints,
+  complement,
+  holds,
+  union,
+  type CodePointRange,
+  type CodePoints,
+} from './code-points.ts';
+import type { Expression } from './grammar.ts';
 import type { Work } from './work.ts';
 
 /**
@@ -59,30 +67,34 @@ export function textsOf(
   return hasAll(0, '', 0) ? found.sort() : undefined;
 }
 
-/** The automaton of exactly these texts; texts with half a character are left out, since a model never writes them. */
-export function automatonOfTexts(texts: Iterable<string>, work: Work): Automaton {
+/** Every text but these. Texts with half a character are of no concern, since a model never writes them. */
+export function anyTextBut(texts: Iterable<string>, work: Work): Automaton {
   interface Node {
-    accepts: boolean;
+    isText: boolean;
     readonly next: Map<string, number>;
   }
-  const nodes: Node[] = [{ accepts: false, next: new Map() }];
+  const nodes: Node[] = [{ isText: false, next: new Map() }];
   for (const text of texts) {
     if (!text.isWellFormed()) continue;
     let at = 0;
     for (const character of text) {
       work.spend(1);
-      const next: number = nodes[at]?.next.get(character) ?? nodes.push({ accepts: false, next: new Map() }) - 1;
+      const next: number = nodes[at]?.next.get(character) ?? nodes.push({ isText: false, next: new Map() }) - 1;
       nodes[at]?.next.set(character, next);
       at = next;
     }
     const last = nodes[at];
-    if (last !== undefined) last.accepts = true;
+    if (last !== undefined) last.isText = true;
   }
-  const states = nodes.map((node) => ({
-    accepts: node.accepts,
-    edges: Array.from(node.next, ([character, target]) => ({ set: codePoints([pointOf(character)]), target })),
-  }));
-  return trimmed(states, work);
+  if (nodes.length === 1 && !nodes[0]!.isText) return anyText;
+  const elsewhere = nodes.length;
+  const states = nodes.map(({ isText, next }) => {
+    work.spend(1 + next.size);
+    const edges = Array.from(next, ([character, target]) => ({ set: codePoints([pointOf(character)]), target }));
+    const others = complement(codePoints(Array.from(next.keys(), pointOf)));
+    return { accepts: !isText, edges: [...edges, { set: others, target: elsewhere }] };
+  });
+  return [...states, { accepts: true, edges: [{ set: anyCodePoint, target: elsewhere }] }];
 }
 
 const pointOf = (character: string): CodePointRange => {
@@ -312,25 +324,4 @@ function overlaidSets(
     else open.set(target, count);
   }
   return [...found.values()].map(({ ranges, targets }) => ({ set: codePoints(ranges), targets }));
-}
-
-/**
- * The automaton as rules, one for each state, each of which ends in the next one: an engine follows it without a stack.
- * `add` keeps a rule under a name that it chooses beforehand with `nameOf`. The start is the value.
- */
-export function automatonExpression(
-  automaton: Automaton,
-  nameOf: (state: number) => string,
-  add: (name: string, expression: Expression) => void,
-): Expression {
-  automaton.forEach(({ accepts: accepting, edges }, state) => {
-    const forms = edges.map(({ set, target }) => {
-      const character: Expression = { kind: 'characters', set };
-      const isEnd = automaton[target]?.accepts === true && automaton[target].edges.length === 0;
-      return isEnd ? character : sequence(character, rule(nameOf(target)));
-    });
-    const isReferenced = state === 0 || !accepting || edges.length > 0;
-    if (isReferenced) add(nameOf(state), alternatives(...forms, ...(accepting ? [emptyText] : [])));
-  });
-  return rule(nameOf(0));
 }

@@ -1,10 +1,10 @@
 import { ApiError } from '../../platform/errors.ts';
-import { automatonOf } from './automaton.ts';
+import type { Expression } from './grammar.ts';
 import type { NumberRange } from './numbers.ts';
 import { regexExpression } from './regex.ts';
 import { isRecord, pointerPart, type SchemaObject } from './schema-keywords.ts';
 import { shortPlace } from './schema-refs.ts';
-import { allowsValue, bothShapes } from './shape-intersection.ts';
+import { allowsValue, bothShapes, patternAutomaton } from './shape-intersection.ts';
 import { disjointShapes } from './shape-overlap.ts';
 import {
   anyArray,
@@ -26,6 +26,7 @@ import type { Work } from './work.ts';
  */
 export class SchemaReader {
   readonly #work: Work;
+  readonly #patterns = new Map<string, Expression>();
 
   constructor(work: Work) {
     this.#work = work;
@@ -178,8 +179,13 @@ export class SchemaReader {
     return bothShapes([branch], [{ ...anyString }], this.#work)[0];
   }
 
-  #pattern(pattern: string, place: string) {
-    return regexExpression(pattern, 'search', this.#work, ` at ${shortPlace(place)}`);
+  /** One object for each pattern, so that what is made of it is made once. */
+  #pattern(pattern: string, place: string): Expression {
+    const known = this.#patterns.get(pattern);
+    if (known !== undefined) return known;
+    const expression = regexExpression(pattern, 'search', this.#work, ` at ${shortPlace(place)}`);
+    this.#patterns.set(pattern, expression);
+    return expression;
   }
 
   #array(schema: SchemaObject, place: string): Branch | undefined {
@@ -210,7 +216,7 @@ export class SchemaReader {
     );
     const patterns = Object.entries(this.#record(schema, 'patternProperties', place)).map(([pattern, child]) => {
       const at = `${place}/patternProperties/${pointerPart(pattern)}`;
-      return { names: automatonOf(this.#pattern(pattern, at), this.#work), shape: this.shape(child, at) };
+      return { names: patternAutomaton(this.#pattern(pattern, at), this.#work), shape: this.shape(child, at) };
     });
     const additional = Object.hasOwn(schema, 'additionalProperties')
       ? this.shape(schema['additionalProperties'], `${place}/additionalProperties`)

@@ -1,13 +1,6 @@
 import { ApiError } from '../../platform/errors.ts';
-import {
-  anyText,
-  automatonExpression,
-  automatonOfTexts,
-  combined,
-  isEmptyAutomaton,
-  textsOf,
-  type Automaton,
-} from './automaton.ts';
+import { anyTextBut, combined, isEmptyAutomaton, textsOf, type Automaton } from './automaton.ts';
+import { anyLength, automatonRules, oneCharacter, type LengthBounds } from './automaton-rules.ts';
 import {
   alternatives,
   emptyText,
@@ -22,7 +15,7 @@ import {
 import { bracketed, escaped, jsonValue, member, quoted, whiteSpace, type JsonRule } from './json-text.ts';
 import { decimalNumbers, everyNumber, wholeNumbers } from './numbers.ts';
 import { shortPlace } from './schema-refs.ts';
-import { bothShapes, itemsMax, memberShape, stringAutomaton } from './shape-intersection.ts';
+import { bothShapes, itemsMax, memberShape, patternsAutomaton, stringAutomaton } from './shape-intersection.ts';
 import { declaredNames, hasOnlyPrefix, namesOnlyDeclared, writtenShape } from './shape-overlap.ts';
 import {
   anything,
@@ -44,9 +37,14 @@ const comma = sequence(literal(','), whiteSpace);
 /** Writes shapes as rules. `undefined` stands for a value that cannot be written. */
 export class ShapeWriter {
   readonly rules = new Map<string, Expression>();
+  /** The names of those rules that are states of automata. */
+  readonly states = new Set<string>();
   readonly #work: Work;
   /** Names of rules by their content, so that each is written once. */
   readonly #names = new Map<string, string>();
+  /** Numbers of patterns, and what is written for strings by the numbers of their patterns and their lengths. */
+  readonly #patterns = new Map<Expression, number>();
+  readonly #strings = new Map<string, Expression>();
 
   constructor(work: Work) {
     this.#work = work;
@@ -108,9 +106,9 @@ export class ShapeWriter {
   }
 
   #number({ whole, range }: NumberBranch): Expression | undefined {
-    this.#work.spend(100);
     const isOpen = range.min === everyNumber.min && range.max === everyNumber.max;
     if (isOpen) return json(whole ? 'json-integer' : 'json-number');
+    this.#work.spend(100);
     const numbers = whole ? wholeNumbers(range) : decimalNumbers(range);
     return numbers === undefined ? undefined : this.#shared(numbers);
   }
@@ -122,30 +120,51 @@ export class ShapeWriter {
       if (max !== undefined && min > max) return undefined;
       return sequence(literal('"'), this.#shared(repetition(json('json-char'), min, max)), literal('"'));
     }
+    const key = [...patterns.map((pattern) => this.#numberOf(pattern)), min, max].join(' ');
+    const known = this.#strings.get(key);
+    if (known !== undefined) return known;
+    const written = this.#patterned(branch);
+    if (written !== undefined) this.#strings.set(key, written);
+    return written;
+  }
+
+  #numberOf(pattern: Expression): number {
+    const known = this.#patterns.get(pattern) ?? this.#patterns.size;
+    this.#patterns.set(pattern, known);
+    return known;
+  }
+
+  #patterned(branch: StringBranch): Expression | undefined {
+    const { patterns, min, max } = branch;
     const [only] = patterns;
     const simple = patterns.length === 1 && only !== undefined ? withLength(only, min, max) : undefined;
     if (simple !== undefined) {
       const form = regexForm(simple, this.#work);
-      if (form.type === 'automaton') return this.#quotedAutomaton(form.automaton);
+      if (form.type === 'automaton') return this.#quotedAutomaton(form.automaton, anyLength);
       this.#work.spend(JSON.stringify(simple).length / 32);
       return this.#shared(quoted(simple));
     }
-    const automaton = stringAutomaton(branch, this.#work);
-    return automaton === undefined ? undefined : this.#quotedAutomaton(automaton);
+    return this.#quotedAutomaton(patternsAutomaton(branch, this.#work), branch);
   }
 
-  #quotedAutomaton(automaton: Automaton): Expression | undefined {
-    if (isEmptyAutomaton(automaton)) return undefined;
+  #quotedAutomaton(automaton: Automaton, bounds: LengthBounds): Expression | undefined {
     const prefix = `${this.#freeName()}s`;
-    const start = automatonExpression(
+    const shared = (expression: Expression): Expression => this.#shared(expression);
+    const content = automatonRules(
       automaton,
-      (state) => `${prefix}${state}`,
-      (name, expression) => {
-        this.#work.spend(10);
-        this.#add(name, escaped(expression));
+      bounds,
+      {
+        character: (set) => oneCharacter(escaped({ kind: 'characters', set }), shared),
+        nameOf: (number) => `${prefix}${number}`,
+        addState: (name, expression) => {
+          this.#add(name, expression);
+          this.states.add(name);
+        },
+        shared,
       },
+      this.#work,
     );
-    return sequence(literal('"'), start, literal('"'));
+    return content === undefined ? undefined : sequence(literal('"'), content, literal('"'));
   }
 
   #array(branch: ArrayBranch): Expression | undefined {
@@ -254,7 +273,7 @@ export class ShapeWriter {
 
   #anyOther(groups: readonly OtherMembers[]): Expression | undefined {
     const forms = groups.flatMap(({ names, value }) => {
-      const name = names === undefined ? json('json-string') : this.#quotedAutomaton(names);
+      const name = names === undefined ? json('json-string') : this.#quotedAutomaton(names, anyLength);
       return name === undefined ? [] : [member(name, this.#shared(value))];
     });
     return forms.length === 0 ? undefined : this.#shared(alternatives(...forms));
@@ -279,10 +298,9 @@ export class ShapeWriter {
       return value === undefined ? [] : [{ names: undefined, value }];
     }
     // Names fall into groups by the patterns that they match; each group has its own values.
-    let free = combined(anyText, automatonOfTexts(declared, this.#work), 'without', this.#work);
+    let free = anyTextBut(declared, this.#work);
     for (const names of branch.names) {
-      const allowed = stringAutomaton(names, this.#work);
-      if (allowed !== undefined) free = combined(free, allowed, 'and', this.#work);
+      free = combined(free, stringAutomaton(names, this.#work), 'and', this.#work);
     }
     let groups: readonly { readonly names: Automaton; readonly matched: ReadonlySet<object> }[] = [
       { names: free, matched: new Set() },

@@ -1,4 +1,5 @@
-import { accepts, anyText, automatonOf, combined, isEmptyAutomaton, ofLength, type Automaton } from './automaton.ts';
+import { hasLength } from './automaton-rules.ts';
+import { accepts, anyText, automatonOf, combined, ofLength, type Automaton } from './automaton.ts';
 import { sameExpression, type Expression } from './grammar.ts';
 import { bothRanges, inRange, isEmptyRange } from './numbers.ts';
 import {
@@ -61,32 +62,36 @@ function bothStrings(left: StringBranch, right: StringBranch): StringBranch {
   return {
     type: 'string',
     implied: left.implied || right.implied,
-    patterns: [...left.patterns, ...more],
+    patterns: more.length === 0 ? left.patterns : [...left.patterns, ...more],
     min: Math.max(left.min, right.min),
     max: lesser(left.max, right.max),
   };
 }
 
-const patternAutomaton = (pattern: Expression, work: Work): Automaton =>
+export const patternAutomaton = (pattern: Expression, work: Work): Automaton =>
   work.once(pattern, () => automatonOf(pattern, work));
 
-/** A string's patterns and lengths as one automaton; `undefined` when it may be any text. */
-export function stringAutomaton(branch: StringBranch, work: Work): Automaton | undefined {
-  let automaton: Automaton | undefined;
-  for (const pattern of branch.patterns) {
-    const next = patternAutomaton(pattern, work);
-    automaton = automaton === undefined ? next : combined(automaton, next, 'and', work);
-  }
-  if (branch.min === 0 && branch.max === undefined) return automaton;
-  return ofLength(automaton ?? anyText, branch.min, branch.max, work);
+/** A string's patterns as one automaton, without its lengths. */
+export function patternsAutomaton({ patterns }: StringBranch, work: Work): Automaton {
+  const [only] = patterns;
+  if (patterns.length === 1 && only !== undefined) return patternAutomaton(only, work);
+  return work.once(patterns, () =>
+    patterns.reduce((both, pattern) => combined(both, patternAutomaton(pattern, work), 'and', work), anyText),
+  );
+}
+
+/** A string's patterns and lengths as one automaton. */
+export function stringAutomaton(branch: StringBranch, work: Work): Automaton {
+  const automaton = patternsAutomaton(branch, work);
+  const isBounded = branch.min > 0 || branch.max !== undefined;
+  return isBounded ? ofLength(automaton, branch.min, branch.max, work) : automaton;
 }
 
 function isEmptyString(branch: StringBranch, work: Work): boolean {
   if (branch.max !== undefined && branch.min > branch.max) return true;
   const isBounded = branch.min > 0 || branch.max !== undefined;
   if (branch.patterns.length + Number(isBounded) < 2 || branch.patterns.length === 0) return false;
-  const automaton = stringAutomaton(branch, work);
-  return automaton !== undefined && isEmptyAutomaton(automaton);
+  return !hasLength(patternsAutomaton(branch, work), branch, work);
 }
 
 function bothArrays(left: ArrayBranch, right: ArrayBranch, implied: boolean, work: Work): ArrayBranch | undefined {
