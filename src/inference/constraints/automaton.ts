@@ -150,7 +150,7 @@ export function ofLength(automaton: Automaton, min: number, max: number | undefi
 export const automatonOf = (expression: Expression, work: Work): Automaton =>
   subsetAutomaton(expression, work).automaton;
 
-/** `width`: at how many places of the expression a text can be at the same time. */
+/** `width`: at how many places of the expression a text can be at the same time; infinite where that was not counted. */
 export function subsetAutomaton(
   expression: Expression,
   work: Work,
@@ -158,15 +158,20 @@ export function subsetAutomaton(
   const nodes: ThompsonNode[] = [];
   const end = nodes.push({ silent: [], edges: [] }) - 1;
   const start = thompson(expression, end, nodes, work);
+  let width = 0;
   const closure = (from: Iterable<number>): readonly number[] => {
     const reached = new Set<number>(from);
     for (const node of reached) {
+      // Everything may follow here: where else the text is no longer matters.
+      if (nodes[node]?.isOpen === true && reached.size > 3) {
+        width = Infinity;
+        return closure([node]);
+      }
       work.spend(1);
       for (const next of nodes[node]?.silent ?? []) reached.add(next);
     }
     return [...reached].sort((a, b) => a - b);
   };
-  let width = 0;
   const automaton = explored(
     closure([start]),
     (set) => set.join(' '),
@@ -185,6 +190,8 @@ export function subsetAutomaton(
 
 interface ThompsonNode {
   readonly silent: number[];
+  /** Every text leads from here to the end. */
+  readonly isOpen?: boolean;
   readonly edges: readonly Listener[];
 }
 
@@ -208,7 +215,8 @@ function thompson(expression: Expression, next: number, nodes: ThompsonNode[], w
       const { item, min, max } = expression;
       let target = next;
       if (max === undefined) {
-        target = add([next]);
+        const isOpen = next === 0 && item.kind === 'characters' && item.set === anyCodePoint;
+        target = nodes.push({ silent: [next], edges: [], isOpen }) - 1;
         nodes[target]?.silent.push(thompson(item, target, nodes, work));
       } else {
         for (let i = min; i < max; i++) target = add([next, thompson(item, target, nodes, work)]);

@@ -33,10 +33,14 @@ export class SchemaReader {
   }
 
   shape(schema: unknown, place: string): Shape {
-    this.#work.spend(10);
     if (schema === true) return anything;
     if (schema === false) return nothing;
     if (!isRecord(schema)) return this.#refuse('a schema is an object, true or false', place);
+    return this.#work.once(schema, () => this.#shape(schema, place));
+  }
+
+  #shape(schema: SchemaObject, place: string): Shape {
+    this.#work.spend(10);
     for (const keyword of unenforceable) {
       if (Object.hasOwn(schema, keyword)) this.#refuse(`'${keyword}' cannot be enforced`, place);
     }

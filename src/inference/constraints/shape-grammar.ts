@@ -42,6 +42,7 @@ export class ShapeWriter {
   readonly #work: Work;
   /** Names of rules by their content, so that each is written once. */
   readonly #names = new Map<string, string>();
+  readonly #shapes = new Map<Shape, Expression | undefined>();
   /** Numbers of patterns, and what is written for strings by the numbers of their patterns and their lengths. */
   readonly #patterns = new Map<Expression, number>();
   readonly #strings = new Map<string, Expression>();
@@ -81,6 +82,13 @@ export class ShapeWriter {
 
   #shape(shape: Shape): Expression | undefined {
     if (shape === anything) return json('json-value');
+    if (this.#shapes.has(shape)) return this.#shapes.get(shape);
+    const written = this.#union(shape);
+    this.#shapes.set(shape, written);
+    return written;
+  }
+
+  #union(shape: Shape): Expression | undefined {
     const forms = writtenShape(shape).flatMap((branch) => this.#branch(branch) ?? []);
     return forms.length === 0 ? undefined : alternatives(...new Set(forms));
   }
