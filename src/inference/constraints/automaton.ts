@@ -89,7 +89,7 @@ export function anyTextBut(texts: Iterable<string>, work: Work): Automaton {
   if (nodes.length === 1 && !nodes[0]!.isText) return anyText;
   const elsewhere = nodes.length;
   const states = nodes.map(({ isText, next }) => {
-    work.spend(1 + next.size);
+    work.spend(next.size);
     const edges = Array.from(next, ([character, target]) => ({ set: codePoints([pointOf(character)]), target }));
     const others = complement(codePoints(Array.from(next.keys(), pointOf)));
     return { accepts: !isText, edges: [...edges, { set: others, target: elsewhere }] };
@@ -146,15 +146,21 @@ export function ofLength(automaton: Automaton, min: number, max: number | undefi
   );
 }
 
-/** An expression without rules as an automaton: the construction of subsets over the states of Thompson. */
+/** An expression without rules as an automaton, made once. */
 export const automatonOf = (expression: Expression, work: Work): Automaton =>
   subsetAutomaton(expression, work).automaton;
 
 /** `width`: at how many places of the expression a text can be at the same time; infinite where that was not counted. */
-export function subsetAutomaton(
-  expression: Expression,
-  work: Work,
-): { readonly automaton: Automaton; readonly width: number } {
+export const subsetAutomaton = (expression: Expression, work: Work): SubsetAutomaton =>
+  work.once(expression, () => subsets(expression, work));
+
+interface SubsetAutomaton {
+  readonly automaton: Automaton;
+  readonly width: number;
+}
+
+/** The construction of subsets over the states of Thompson. */
+function subsets(expression: Expression, work: Work): SubsetAutomaton {
   const nodes: ThompsonNode[] = [];
   const end = nodes.push({ silent: [], edges: [] }) - 1;
   const start = thompson(expression, end, nodes, work);

@@ -1,10 +1,11 @@
 import { ApiError } from '../../platform/errors.ts';
+import { automatonOf } from './automaton.ts';
 import type { Expression } from './grammar.ts';
 import type { NumberRange } from './numbers.ts';
 import { regexExpression } from './regex.ts';
 import { isRecord, pointerPart, type SchemaObject } from './schema-keywords.ts';
 import { shortPlace } from './schema-refs.ts';
-import { allowsValue, bothShapes, patternAutomaton } from './shape-intersection.ts';
+import { allowsValue, bothShapes } from './shape-intersection.ts';
 import { disjointShapes } from './shape-overlap.ts';
 import {
   anyArray,
@@ -220,7 +221,7 @@ export class SchemaReader {
     );
     const patterns = Object.entries(this.#record(schema, 'patternProperties', place)).map(([pattern, child]) => {
       const at = `${place}/patternProperties/${pointerPart(pattern)}`;
-      return { names: patternAutomaton(this.#pattern(pattern, at), this.#work), shape: this.shape(child, at) };
+      return { names: automatonOf(this.#pattern(pattern, at), this.#work), shape: this.shape(child, at) };
     });
     const additional = Object.hasOwn(schema, 'additionalProperties')
       ? this.shape(schema['additionalProperties'], `${place}/additionalProperties`)

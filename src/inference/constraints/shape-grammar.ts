@@ -94,7 +94,7 @@ export class ShapeWriter {
   }
 
   #branch(branch: Branch): Expression | undefined {
-    this.#work.spend(5);
+    this.#work.spend(branch.type === 'value' ? 1 : 5);
     switch (branch.type) {
       case 'null':
         return literal('null');

@@ -68,15 +68,12 @@ function bothStrings(left: StringBranch, right: StringBranch): StringBranch {
   };
 }
 
-export const patternAutomaton = (pattern: Expression, work: Work): Automaton =>
-  work.once(pattern, () => automatonOf(pattern, work));
-
 /** A string's patterns as one automaton, without its lengths. */
 export function patternsAutomaton({ patterns }: StringBranch, work: Work): Automaton {
   const [only] = patterns;
-  if (patterns.length === 1 && only !== undefined) return patternAutomaton(only, work);
+  if (patterns.length === 1 && only !== undefined) return automatonOf(only, work);
   return work.once(patterns, () =>
-    patterns.reduce((both, pattern) => combined(both, patternAutomaton(pattern, work), 'and', work), anyText),
+    patterns.reduce((both, pattern) => combined(both, automatonOf(pattern, work), 'and', work), anyText),
   );
 }
 
@@ -149,7 +146,7 @@ function allowsText(branch: StringBranch, text: string, work: Work): boolean {
   work.spend(1);
   const length = [...text].length;
   if (length < branch.min || length > (branch.max ?? Infinity)) return false;
-  return branch.patterns.every((pattern) => accepts(patternAutomaton(pattern, work), text));
+  return branch.patterns.every((pattern) => accepts(automatonOf(pattern, work), text));
 }
 
 /** Whether the value is valid, for the members of `enum` and for `const`. */
