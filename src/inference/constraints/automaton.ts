@@ -1,5 +1,13 @@
-import { anyCodePoint, codePoints, holds, union, type CodePointRange, type CodePoints } from './code-points.ts';
-import { alternatives, emptyText, rule, sequence, type Expression } from './grammar.ts';
+import {
+  anyCodePoint,
+  codePoints,
+  complement,
+  holds,
+  union,
+  type CodePointRange,
+  type CodePoints,
+} from './code-points.ts';
+import type { Expression } from './grammar.ts';
 import type { Work } from './work.ts';
 
 /**
@@ -34,30 +42,59 @@ export function accepts(automaton: Automaton, text: string): boolean {
   return state?.accepts ?? false;
 }
 
-/** The automaton of exactly these texts; texts with half a character are left out, since a model never writes them. */
-export function automatonOfTexts(texts: Iterable<string>, work: Work): Automaton {
+/** All texts, sorted; `undefined` when there are more than `max`, or one is longer than `lengthMax`. */
+export function textsOf(
+  automaton: Automaton,
+  { max, lengthMax }: { readonly max: number; readonly lengthMax: number },
+  work: Work,
+): readonly string[] | undefined {
+  const found: string[] = [];
+  // Every state can still accept, so that each branch ends in a text that counts, or goes on to the length.
+  const hasAll = (state: number, text: string, length: number): boolean => {
+    work.spend(1);
+    const { accepts: isText, edges } = automaton[state] ?? { accepts: false, edges: [] };
+    if (isText && found.push(text) > max) return false;
+    if (edges.length > 0 && length === lengthMax) return false;
+    for (const { set, target } of edges) {
+      for (const [first, last] of set) {
+        for (let point = first; point <= last; point++) {
+          if (!hasAll(target, text + String.fromCodePoint(point), length + 1)) return false;
+        }
+      }
+    }
+    return true;
+  };
+  return hasAll(0, '', 0) ? found.sort() : undefined;
+}
+
+/** Every text but these. Texts with half a character are of no concern, since a model never writes them. */
+export function anyTextBut(texts: Iterable<string>, work: Work): Automaton {
   interface Node {
-    accepts: boolean;
+    isText: boolean;
     readonly next: Map<string, number>;
   }
-  const nodes: Node[] = [{ accepts: false, next: new Map() }];
+  const nodes: Node[] = [{ isText: false, next: new Map() }];
   for (const text of texts) {
     if (!text.isWellFormed()) continue;
     let at = 0;
     for (const character of text) {
       work.spend(1);
-      const next: number = nodes[at]?.next.get(character) ?? nodes.push({ accepts: false, next: new Map() }) - 1;
+      const next: number = nodes[at]?.next.get(character) ?? nodes.push({ isText: false, next: new Map() }) - 1;
       nodes[at]?.next.set(character, next);
       at = next;
     }
     const last = nodes[at];
-    if (last !== undefined) last.accepts = true;
+    if (last !== undefined) last.isText = true;
   }
-  const states = nodes.map((node) => ({
-    accepts: node.accepts,
-    edges: Array.from(node.next, ([character, target]) => ({ set: codePoints([pointOf(character)]), target })),
-  }));
-  return trimmed(states, work);
+  if (nodes.length === 1 && !nodes[0]!.isText) return anyText;
+  const elsewhere = nodes.length;
+  const states = nodes.map(({ isText, next }) => {
+    work.spend(next.size);
+    const edges = Array.from(next, ([character, target]) => ({ set: codePoints([pointOf(character)]), target }));
+    const others = complement(codePoints(Array.from(next.keys(), pointOf)));
+    return { accepts: !isText, edges: [...edges, { set: others, target: elsewhere }] };
+  });
+  return [...states, { accepts: true, edges: [{ set: anyCodePoint, target: elsewhere }] }];
 }
 
 const pointOf = (character: string): CodePointRange => {
@@ -109,27 +146,38 @@ export function ofLength(automaton: Automaton, min: number, max: number | undefi
   );
 }
 
-/** An expression without rules as an automaton: the construction of subsets over the states of Thompson. */
+/** An expression without rules as an automaton, made once. */
 export const automatonOf = (expression: Expression, work: Work): Automaton =>
   subsetAutomaton(expression, work).automaton;
 
-/** `width`: at how many places of the expression a text can be at the same time. */
-export function subsetAutomaton(
-  expression: Expression,
-  work: Work,
-): { readonly automaton: Automaton; readonly width: number } {
+/** `width`: at how many places of the expression a text can be at the same time; infinite where that was not counted. */
+export const subsetAutomaton = (expression: Expression, work: Work): SubsetAutomaton =>
+  work.once(expression, () => subsets(expression, work));
+
+interface SubsetAutomaton {
+  readonly automaton: Automaton;
+  readonly width: number;
+}
+
+/** The construction of subsets over the states of Thompson. */
+function subsets(expression: Expression, work: Work): SubsetAutomaton {
   const nodes: ThompsonNode[] = [];
   const end = nodes.push({ silent: [], edges: [] }) - 1;
   const start = thompson(expression, end, nodes, work);
+  let width = 0;
   const closure = (from: Iterable<number>): readonly number[] => {
     const reached = new Set<number>(from);
     for (const node of reached) {
+      // Everything may follow here: where else the text is no longer matters.
+      if (nodes[node]?.isOpen === true && reached.size > 3) {
+        width = Infinity;
+        return closure([node]);
+      }
       work.spend(1);
       for (const next of nodes[node]?.silent ?? []) reached.add(next);
     }
     return [...reached].sort((a, b) => a - b);
   };
-  let width = 0;
   const automaton = explored(
     closure([start]),
     (set) => set.join(' '),
@@ -148,6 +196,8 @@ export function subsetAutomaton(
 
 interface ThompsonNode {
   readonly silent: number[];
+  /** Every text leads from here to the end. */
+  readonly isOpen?: boolean;
   readonly edges: readonly Listener[];
 }
 
@@ -171,7 +221,8 @@ function thompson(expression: Expression, next: number, nodes: ThompsonNode[], w
       const { item, min, max } = expression;
       let target = next;
       if (max === undefined) {
-        target = add([next]);
+        const isOpen = next === 0 && item.kind === 'characters' && item.set === anyCodePoint;
+        target = nodes.push({ silent: [next], edges: [], isOpen }) - 1;
         nodes[target]?.silent.push(thompson(item, target, nodes, work));
       } else {
         for (let i = min; i < max; i++) target = add([next, thompson(item, target, nodes, work)]);
@@ -287,25 +338,4 @@ function overlaidSets(
     else open.set(target, count);
   }
   return [...found.values()].map(({ ranges, targets }) => ({ set: codePoints(ranges), targets }));
-}
-
-/**
- * The automaton as rules, one for each state, each of which ends in the next one: an engine follows it without a stack.
- * `add` keeps a rule under a name that it chooses beforehand with `nameOf`. The start is the value.
- */
-export function automatonExpression(
-  automaton: Automaton,
-  nameOf: (state: number) => string,
-  add: (name: string, expression: Expression) => void,
-): Expression {
-  automaton.forEach(({ accepts: accepting, edges }, state) => {
-    const forms = edges.map(({ set, target }) => {
-      const character: Expression = { kind: 'characters', set };
-      const isEnd = automaton[target]?.accepts === true && automaton[target].edges.length === 0;
-      return isEnd ? character : sequence(character, rule(nameOf(target)));
-    });
-    const isReferenced = state === 0 || !accepting || edges.length > 0;
-    if (isReferenced) add(nameOf(state), alternatives(...forms, ...(accepting ? [emptyText] : [])));
-  });
-  return rule(nameOf(0));
 }

@@ -28,7 +28,7 @@ export function jsonSchemaGrammar(schema: unknown, at: string): Grammar {
   if (root === undefined) {
     throw new ApiError('unsupported_value', `'${at}' allows no value.`, { param: at });
   }
-  const grammar = normalForm(withJsonRules(root, writer.rules), work);
+  const grammar = normalForm(withJsonRules(root, writer.rules), work, writer.states);
   checkGrammarSize(grammar, at);
   return grammar;
 }

@@ -1,4 +1,13 @@
-import { anyCodePoint, complement, difference, holds, intersection, type CodePoints } from './code-points.ts';
+import {
+  anyCodePoint,
+  codePoints,
+  complement,
+  difference,
+  holds,
+  intersection,
+  union,
+  type CodePoints,
+} from './code-points.ts';
 import {
   alternatives,
   characters,
@@ -118,16 +127,17 @@ export const member = (name: Expression, value: Expression): Expression =>
 /** A quoted string whose characters match `content`, an expression over characters as they mean, not as they are escaped. */
 export const quoted = (content: Expression): Expression => sequence(literal('"'), escaped(content), literal('"'));
 
-/** The spellings of JSON with a backslash and one letter. */
-const shortEscapes: ReadonlyMap<number, string> = new Map([
-  [0x08, '\\b'],
-  [0x09, '\\t'],
-  [0x0a, '\\n'],
-  [0x0c, '\\f'],
-  [0x0d, '\\r'],
-  [0x22, '\\"'],
-  [0x5c, '\\\\'],
-]);
+/** What stands behind the backslash in the short spellings of JSON. */
+const shortEscapes: readonly (readonly [point: number, letter: string])[] = [
+  [0x08, 'b'],
+  [0x09, 't'],
+  [0x0a, 'n'],
+  [0x0c, 'f'],
+  [0x0d, 'r'],
+  [0x22, '"'],
+  [0x5c, '\\'],
+];
+const shortPoints = codePoints(shortEscapes.map(([point]) => [point, point]));
 const controls: CodePoints = [[0, 31]];
 const escapedOnly: CodePoints = [
   [0, 31],
@@ -159,14 +169,28 @@ export function escaped(expression: Expression): Expression {
 function escapedCharacter(set: CodePoints): Expression {
   const plain = difference(set, escapedOnly);
   const spellings: Expression[] = plain.length === 0 ? [] : [{ kind: 'characters', set: plain }];
-  for (const [point, text] of shortEscapes) if (holds(set, point)) spellings.push(literal(text));
-  for (const [first, last] of intersection(set, controls)) {
-    for (let point = first; point <= last; point++) {
-      if (!shortEscapes.has(point)) spellings.push(literal(`\\u${point.toString(16).padStart(4, '0')}`));
-    }
-  }
-  return alternatives(...spellings);
+  const others = intersection(set, escapedOnly);
+  // Most sets that hold any of them hold all, as `[^,]` and `.` nearly do.
+  if (JSON.stringify(others) === JSON.stringify(escapedOnly)) return alternatives(...spellings, rule('json-escape'));
+  return others.length === 0 ? alternatives(...spellings) : alternatives(...spellings, escapes(others));
 }
+
+/** The one spelling of each of these characters, as a class where there are several: an engine tries each alternative. */
+function escapes(set: CodePoints): Expression {
+  const short = shortEscapes.flatMap(([point, letter]) => (holds(set, point) ? [letter] : []));
+  const forms: Expression[] = short.length === 0 ? [] : [oneOf(short)];
+  for (const first of [0, 16]) {
+    const row = difference(intersection(set, [[first, first + 15]]), union(shortPoints, complement(controls)));
+    const lasts = row.flatMap(([from, to]) =>
+      Array.from({ length: to - from + 1 }, (_, index) => (from + index - first).toString(16)),
+    );
+    if (lasts.length > 0) forms.push(sequence(literal(`u00${first / 16}`), oneOf(lasts)));
+  }
+  return sequence(literal('\\'), alternatives(...forms));
+}
+
+const oneOf = (letters: readonly string[]): Expression =>
+  letters.length === 1 ? literal(letters.join('')) : characters(...letters);
 
 const digit = characters('0-9');
 const hex = characters('0-9', 'a-f', 'A-F');
@@ -210,6 +234,7 @@ const jsonRules = {
       ),
     ),
   ),
+  'json-escape': escapes(escapedOnly),
   'json-string': sequence(literal('"'), repetition(rule('json-char'), 0, undefined), literal('"')),
   'json-integer': sequence(minus, unsigned),
   // The exponent keeps every number finite in a double.

@@ -10,7 +10,10 @@ export interface Member {
 
 const comma = sequence(literal(','), whiteSpace);
 
-/** The members of an object: those that are declared in their order, each or not, then others. */
+/**
+ * The members of an object: those whose names are known in their order, each or not, then others. The names of the others are not
+ * remembered while they are written, so that one can occur again: `min` counts one of them at most.
+ */
 export class MemberList {
   readonly #members: readonly Member[];
   /** A member that is not declared, if there can be any. */
@@ -23,6 +26,7 @@ export class MemberList {
   /** Whether members must be counted to keep the bounds; otherwise only the first one is distinguished. */
   readonly #isCounted: boolean;
   readonly #made = new Map<string, Expression | undefined>();
+  #lacksNames = false;
 
   constructor(
     members: readonly Member[],
@@ -40,6 +44,11 @@ export class MemberList {
     this.#work = work;
     this.#shared = shared;
     this.#isCounted = required < min || (max !== undefined && (other !== undefined || members.length > max));
+  }
+
+  /** Whether an object that keeps the bounds would need two or more of the others. */
+  get lacksNames(): boolean {
+    return this.#lacksNames;
   }
 
   /** The whole object; `undefined` when no object keeps the bounds. */
@@ -80,9 +89,8 @@ export class MemberList {
       if (isRequired) return forms;
     }
     const other = this.#other;
-    if (other === undefined) return forms;
-    const [min, max] = this.#isCounted ? [Math.max(this.#min - 1, 0), this.#max] : [0, undefined];
-    const more = repetition(sequence(comma, other), min, max === undefined ? undefined : max - 1);
+    if (other === undefined || !this.#suffices(this.#min)) return forms;
+    const more = repetition(sequence(comma, other), 0, this.#max === undefined ? undefined : this.#max - 1);
     return [...forms, sequence(other, more)];
   }
 
@@ -109,7 +117,14 @@ export class MemberList {
   #others(count: number): Expression | undefined {
     const missing = this.#isCounted ? Math.max(this.#min - count, 0) : 0;
     if (this.#other === undefined) return missing === 0 ? emptyText : undefined;
+    if (!this.#suffices(missing)) return undefined;
     const room = this.#isCounted && this.#max !== undefined ? this.#max - count : undefined;
     return repetition(sequence(comma, this.#other), missing, room);
+  }
+
+  /** Whether one of the others is enough for what is missing. */
+  #suffices(missing: number): boolean {
+    if (missing > 1) this.#lacksNames = true;
+    return missing <= 1;
   }
 }

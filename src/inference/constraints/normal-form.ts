@@ -17,10 +17,15 @@ import type { Work } from './work.ts';
  * - reads a count above 2,000 as "without end", and refuses counts whose product is above it: counts are built of blocks of
  *   500, and a repeated group is a rule of its own;
  * - tries each alternative with each token: many literals (an `enum`) share their beginnings.
+ *
+ * `states`: the rules of automata, which are made in this form (`automatonRules`) and are many.
  */
-export function normalForm(grammar: Grammar, work: Work): Grammar {
-  const normal = new NormalForm(grammar, work);
-  for (const [name, expression] of grammar.rules) normal.add(name, expression);
+export function normalForm(grammar: Grammar, work: Work, states: ReadonlySet<string> = new Set()): Grammar {
+  const normal = new NormalForm(grammar, work, states);
+  for (const [name, expression] of grammar.rules) {
+    if (states.has(name)) normal.rules.set(name, expression);
+    else normal.add(name, expression);
+  }
   return { root: grammar.root, rules: normal.rules };
 }
 
@@ -37,10 +42,10 @@ class NormalForm {
   readonly #hoisted = new Map<string, string>();
   #lastNumber = 0;
 
-  constructor(grammar: Grammar, work: Work) {
+  constructor(grammar: Grammar, work: Work, states: ReadonlySet<string>) {
     this.#grammar = grammar;
     this.#work = work;
-    this.#nullable = nullableRules(grammar, work);
+    this.#nullable = nullableRules(grammar, work, states);
   }
 
   add(name: string, expression: Expression): void {
@@ -206,13 +211,21 @@ const isSmall = (expression: Expression): boolean =>
   expression.kind === 'characters' ||
   (expression.kind === 'literal' && expression.text.length === 1);
 
-/** The rules that match the empty text, of all that the grammar has. */
-export function nullableRules(grammar: Grammar, work: Work): ReadonlySet<string> {
+/** The rules that match the empty text, of all that the grammar has. Those of `states` say so by an empty alternative. */
+export function nullableRules(
+  grammar: Grammar,
+  work: Work,
+  states: ReadonlySet<string> = new Set(),
+): ReadonlySet<string> {
   const nullable = new Set<string>();
+  for (const name of states) {
+    const expression = grammar.rules.get(name);
+    if (expression?.kind === 'alternatives' && expression.items.some(isEmptyText)) nullable.add(name);
+  }
   for (let size = -1; size !== nullable.size;) {
     size = nullable.size;
     for (const [name, expression] of grammar.rules) {
-      if (!nullable.has(name) && isNullable(expression, nullable, work)) nullable.add(name);
+      if (!nullable.has(name) && !states.has(name) && isNullable(expression, nullable, work)) nullable.add(name);
     }
   }
   return nullable;

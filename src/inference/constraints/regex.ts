@@ -7,12 +7,14 @@ import {
   isEmptyText,
   literal,
   repetition,
+  rule,
   sequence,
   type Expression,
   type Grammar,
 } from './grammar.ts';
 import { classEscape, dot, isCounted, PatternText, readClass } from './regex-characters.ts';
-import { automatonExpression } from './automaton.ts';
+import type { Automaton } from './automaton.ts';
+import { anyLength, automatonRules, oneCharacter } from './automaton-rules.ts';
 import { normalForm } from './normal-form.ts';
 import { regexForm } from './regex-form.ts';
 import { Work } from './work.ts';
@@ -31,18 +33,27 @@ export function regexGrammar(pattern: string, at: string): Grammar {
   const work = new Work(at);
   const form = regexForm(regexExpression(pattern, 'whole', work), work);
   const rules = new Map<string, Expression>();
-  let root: Expression;
-  if (form.type === 'expression') root = form.expression;
-  else {
-    root = automatonExpression(
-      form.automaton,
-      (state) => `s${state}`,
-      (name, expression) => rules.set(name, expression),
-    );
-  }
-  const grammar = normalForm({ root: 'root', rules: new Map([['root', root], ...rules]) }, work);
+  const states = new Set<string>();
+  const root = form.type === 'expression' ? form.expression : statesOf(form.automaton, rules, states, work);
+  const grammar = normalForm({ root: 'root', rules: new Map([['root', root], ...rules]) }, work, states);
   checkGrammarSize(grammar, at);
   return grammar;
+}
+
+function statesOf(automaton: Automaton, rules: Map<string, Expression>, states: Set<string>, work: Work): Expression {
+  const shared = (expression: Expression): Expression => {
+    const name = `c${rules.size}`;
+    rules.set(name, expression);
+    return rule(name);
+  };
+  const addState = (name: string, expression: Expression): void => {
+    rules.set(name, expression);
+    states.add(name);
+  };
+  const character = (set: CodePoints): Expression => oneCharacter({ kind: 'characters', set }, shared);
+  const nameOf = (number: number): string => `s${number}`;
+  // Without a text the pattern matches nothing, as an empty class does.
+  return automatonRules(automaton, anyLength, { character, nameOf, addState, shared }, work) ?? alternatives();
 }
 
 /** `search`: the pattern may match anywhere in the text, like JSON Schema's `pattern`. */

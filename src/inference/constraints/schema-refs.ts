@@ -25,10 +25,20 @@ interface Position {
   readonly open: readonly string[];
 }
 
+/** A schema that has been inlined, and what that takes wherever it stands. It leads back to none that is open: it has an end. */
+interface Inlined {
+  readonly schema: unknown;
+  readonly values: number;
+  readonly levels: number;
+}
+
 class Inliner {
   readonly #root: SchemaObject;
   readonly #at: string;
+  /** One object for each that is inlined, wherever it stands: what is made of it is made once. */
+  readonly #made = new Map<SchemaObject, Inlined>();
   #values = 0;
+  #depthMost = 0;
   #inlinedAny = false;
 
   constructor(root: SchemaObject, at: string) {
@@ -37,8 +47,26 @@ class Inliner {
   }
 
   inlined(schema: unknown, position: Position): unknown {
+    if (!isRecord(schema)) {
+      this.#count(position, 1);
+      return schema;
+    }
+    const known = this.#made.get(schema);
+    if (known !== undefined) {
+      this.#count({ ...position, depth: position.depth + known.levels }, known.values);
+      return known.schema;
+    }
+    const [valuesBefore, depthMost] = [this.#values, this.#depthMost];
+    this.#depthMost = position.depth;
     this.#count(position, 1);
-    if (!isRecord(schema)) return schema;
+    const made = this.#inlinedFirst(schema, position);
+    const levels = this.#depthMost - position.depth;
+    this.#made.set(schema, { schema: made, values: this.#values - valuesBefore, levels });
+    this.#depthMost = Math.max(this.#depthMost, depthMost);
+    return made;
+  }
+
+  #inlinedFirst(schema: SchemaObject, position: Position): unknown {
     for (const name of ['$dynamicRef', '$recursiveRef']) {
       if (Object.hasOwn(schema, name)) this.#refuse(`${name} is not supported`, position);
     }
@@ -97,6 +125,7 @@ class Inliner {
   /** Before the first reference the size is the client's own, and bounded where the schema is compiled. */
   #count(position: Position, values: number): void {
     this.#values += values;
+    this.#depthMost = Math.max(this.#depthMost, position.depth);
     if (this.#values > inlinedValuesMax) {
       this.#refuse(`the schema is larger than ${inlinedValuesMax} values with its $refs written out`, position);
     }

@@ -1,5 +1,6 @@
 import { ApiError } from '../../platform/errors.ts';
 import { automatonOf } from './automaton.ts';
+import type { Expression } from './grammar.ts';
 import type { NumberRange } from './numbers.ts';
 import { regexExpression } from './regex.ts';
 import { isRecord, pointerPart, type SchemaObject } from './schema-keywords.ts';
@@ -26,16 +27,21 @@ import type { Work } from './work.ts';
  */
 export class SchemaReader {
   readonly #work: Work;
+  readonly #patterns = new Map<string, Expression>();
 
   constructor(work: Work) {
     this.#work = work;
   }
 
   shape(schema: unknown, place: string): Shape {
-    this.#work.spend(10);
     if (schema === true) return anything;
     if (schema === false) return nothing;
     if (!isRecord(schema)) return this.#refuse('a schema is an object, true or false', place);
+    return this.#work.once(schema, () => this.#shape(schema, place));
+  }
+
+  #shape(schema: SchemaObject, place: string): Shape {
+    this.#work.spend(10);
     for (const keyword of unenforceable) {
       if (Object.hasOwn(schema, keyword)) this.#refuse(`'${keyword}' cannot be enforced`, place);
     }
@@ -178,8 +184,13 @@ export class SchemaReader {
     return bothShapes([branch], [{ ...anyString }], this.#work)[0];
   }
 
-  #pattern(pattern: string, place: string) {
-    return regexExpression(pattern, 'search', this.#work, ` at ${shortPlace(place)}`);
+  /** One object for each pattern, so that what is made of it is made once. */
+  #pattern(pattern: string, place: string): Expression {
+    const known = this.#patterns.get(pattern);
+    if (known !== undefined) return known;
+    const expression = regexExpression(pattern, 'search', this.#work, ` at ${shortPlace(place)}`);
+    this.#patterns.set(pattern, expression);
+    return expression;
   }
 
   #array(schema: SchemaObject, place: string): Branch | undefined {
@@ -226,6 +237,7 @@ export class SchemaReader {
       required,
       names: names === anything ? [] : [this.#nameBranch(names, `${place}/propertyNames`)],
       min: this.#count(schema, 'minProperties', place) ?? 0,
+      minPlace: `${place}/minProperties`,
       max: this.#count(schema, 'maxProperties', place),
     };
     return bothShapes([branch], [{ ...anyObject }], this.#work)[0];

@@ -1,12 +1,6 @@
 import { ApiError } from '../../platform/errors.ts';
-import {
-  anyText,
-  automatonExpression,
-  automatonOfTexts,
-  combined,
-  isEmptyAutomaton,
-  type Automaton,
-} from './automaton.ts';
+import { anyTextBut, combined, isEmptyAutomaton, textsOf, type Automaton } from './automaton.ts';
+import { anyLength, automatonRules, oneCharacter, type LengthBounds } from './automaton-rules.ts';
 import {
   alternatives,
   emptyText,
@@ -20,7 +14,8 @@ import {
 } from './grammar.ts';
 import { bracketed, escaped, jsonValue, member, quoted, whiteSpace, type JsonRule } from './json-text.ts';
 import { decimalNumbers, everyNumber, wholeNumbers } from './numbers.ts';
-import { bothShapes, itemsMax, memberShape, stringAutomaton } from './shape-intersection.ts';
+import { shortPlace } from './schema-refs.ts';
+import { bothShapes, itemsMax, memberShape, patternsAutomaton, stringAutomaton } from './shape-intersection.ts';
 import { declaredNames, hasOnlyPrefix, namesOnlyDeclared, writtenShape } from './shape-overlap.ts';
 import {
   anything,
@@ -42,9 +37,15 @@ const comma = sequence(literal(','), whiteSpace);
 /** Writes shapes as rules. `undefined` stands for a value that cannot be written. */
 export class ShapeWriter {
   readonly rules = new Map<string, Expression>();
+  /** The names of those rules that are states of automata. */
+  readonly states = new Set<string>();
   readonly #work: Work;
   /** Names of rules by their content, so that each is written once. */
   readonly #names = new Map<string, string>();
+  readonly #shapes = new Map<Shape, Expression | undefined>();
+  /** Numbers of patterns, and what is written for strings by the numbers of their patterns and their lengths. */
+  readonly #patterns = new Map<Expression, number>();
+  readonly #strings = new Map<string, Expression>();
 
   constructor(work: Work) {
     this.#work = work;
@@ -81,12 +82,19 @@ export class ShapeWriter {
 
   #shape(shape: Shape): Expression | undefined {
     if (shape === anything) return json('json-value');
+    if (this.#shapes.has(shape)) return this.#shapes.get(shape);
+    const written = this.#union(shape);
+    this.#shapes.set(shape, written);
+    return written;
+  }
+
+  #union(shape: Shape): Expression | undefined {
     const forms = writtenShape(shape).flatMap((branch) => this.#branch(branch) ?? []);
     return forms.length === 0 ? undefined : alternatives(...new Set(forms));
   }
 
   #branch(branch: Branch): Expression | undefined {
-    this.#work.spend(5);
+    this.#work.spend(branch.type === 'value' ? 1 : 5);
     switch (branch.type) {
       case 'null':
         return literal('null');
@@ -106,9 +114,9 @@ export class ShapeWriter {
   }
 
   #number({ whole, range }: NumberBranch): Expression | undefined {
-    this.#work.spend(100);
     const isOpen = range.min === everyNumber.min && range.max === everyNumber.max;
     if (isOpen) return json(whole ? 'json-integer' : 'json-number');
+    this.#work.spend(100);
     const numbers = whole ? wholeNumbers(range) : decimalNumbers(range);
     return numbers === undefined ? undefined : this.#shared(numbers);
   }
@@ -120,30 +128,51 @@ export class ShapeWriter {
       if (max !== undefined && min > max) return undefined;
       return sequence(literal('"'), this.#shared(repetition(json('json-char'), min, max)), literal('"'));
     }
+    const key = [...patterns.map((pattern) => this.#numberOf(pattern)), min, max].join(' ');
+    const known = this.#strings.get(key);
+    if (known !== undefined) return known;
+    const written = this.#patterned(branch);
+    if (written !== undefined) this.#strings.set(key, written);
+    return written;
+  }
+
+  #numberOf(pattern: Expression): number {
+    const known = this.#patterns.get(pattern) ?? this.#patterns.size;
+    this.#patterns.set(pattern, known);
+    return known;
+  }
+
+  #patterned(branch: StringBranch): Expression | undefined {
+    const { patterns, min, max } = branch;
     const [only] = patterns;
     const simple = patterns.length === 1 && only !== undefined ? withLength(only, min, max) : undefined;
     if (simple !== undefined) {
       const form = regexForm(simple, this.#work);
-      if (form.type === 'automaton') return this.#quotedAutomaton(form.automaton);
+      if (form.type === 'automaton') return this.#quotedAutomaton(form.automaton, anyLength);
       this.#work.spend(JSON.stringify(simple).length / 32);
       return this.#shared(quoted(simple));
     }
-    const automaton = stringAutomaton(branch, this.#work);
-    return automaton === undefined ? undefined : this.#quotedAutomaton(automaton);
+    return this.#quotedAutomaton(patternsAutomaton(branch, this.#work), branch);
   }
 
-  #quotedAutomaton(automaton: Automaton): Expression | undefined {
-    if (isEmptyAutomaton(automaton)) return undefined;
+  #quotedAutomaton(automaton: Automaton, bounds: LengthBounds): Expression | undefined {
     const prefix = `${this.#freeName()}s`;
-    const start = automatonExpression(
+    const shared = (expression: Expression): Expression => this.#shared(expression);
+    const content = automatonRules(
       automaton,
-      (state) => `${prefix}${state}`,
-      (name, expression) => {
-        this.#work.spend(10);
-        this.#add(name, escaped(expression));
+      bounds,
+      {
+        character: (set) => oneCharacter(escaped({ kind: 'characters', set }), shared),
+        nameOf: (number) => `${prefix}${number}`,
+        addState: (name, expression) => {
+          this.#add(name, expression);
+          this.states.add(name);
+        },
+        shared,
       },
+      this.#work,
     );
-    return sequence(literal('"'), start, literal('"'));
+    return content === undefined ? undefined : sequence(literal('"'), content, literal('"'));
   }
 
   #array(branch: ArrayBranch): Expression | undefined {
@@ -213,18 +242,53 @@ export class ShapeWriter {
       const value = this.#shape(memberShape(branch, name, this.#work));
       const isRequired = required.has(name);
       if (value === undefined && isRequired) return undefined;
-      if (value === undefined) continue;
-      const pair = this.#shared(member(literal(JSON.stringify(name)), this.#shared(value)));
-      members.push({ pair, isRequired });
+      if (value !== undefined) members.push(this.#member(name, value, isRequired));
     }
-    const other = this.#otherMember(branch, declared);
+    const others = namesOnlyDeclared(branch) ? [] : this.#otherMembers(branch, declared);
+    const isCounted = branch.min > required.size + 1;
+    const [few, open] = isCounted ? this.#fewNames(others) : [[], others];
+    for (const [name, value] of few) members.push(this.#member(name, value, false));
     const bounds = { min: branch.min, max: branch.max };
-    return new MemberList(members, other, bounds, this.#work, (expression) => this.#shared(expression)).written();
+    const list = new MemberList(members, this.#anyOther(open), bounds, this.#work, (each) => this.#shared(each));
+    const written = list.written();
+    if (written === undefined && list.lacksNames) return this.#refuseMin(branch.minPlace);
+    return written;
   }
 
-  /** An undeclared member; `undefined` when there can be none. */
-  #otherMember(branch: ObjectBranch, declared: readonly string[]): Expression | undefined {
-    if (namesOnlyDeclared(branch)) return undefined;
+  #refuseMin(place: string): never {
+    const { at } = this.#work;
+    const problem =
+      "'minProperties' needs several members whose names the schema leaves open, and one could be written twice";
+    throw new ApiError('unsupported_value', `'${at}' at ${shortPlace(place)}: ${problem}; list them in 'properties'.`, {
+      param: at,
+    });
+  }
+
+  #member(name: string, value: Expression, isRequired: boolean): Member {
+    return { pair: this.#shared(member(literal(JSON.stringify(name)), this.#shared(value))), isRequired };
+  }
+
+  /** Names of groups that have only few, each of which can be written once in its place; and the other groups. */
+  #fewNames(groups: readonly OtherMembers[]): [few: (readonly [string, Expression])[], open: OtherMembers[]] {
+    const few: (readonly [string, Expression])[] = [];
+    const open = groups.filter(({ names, value }) => {
+      const texts = names === undefined ? undefined : textsOf(names, { max: 256, lengthMax: 128 }, this.#work);
+      for (const text of texts ?? []) few.push([text, value]);
+      return texts === undefined;
+    });
+    return [few.sort(([left], [right]) => (left < right ? -1 : 1)), open];
+  }
+
+  #anyOther(groups: readonly OtherMembers[]): Expression | undefined {
+    const forms = groups.flatMap(({ names, value }) => {
+      const name = names === undefined ? json('json-string') : this.#quotedAutomaton(names, anyLength);
+      return name === undefined ? [] : [member(name, this.#shared(value))];
+    });
+    return forms.length === 0 ? undefined : this.#shared(alternatives(...forms));
+  }
+
+  /** The members that are not declared, in groups of different names. */
+  #otherMembers(branch: ObjectBranch, declared: readonly string[]): readonly OtherMembers[] {
     const patterns = branch.layers.flatMap((layer) => layer.patterns);
     const { at } = this.#work;
     if (patterns.length > patternPropertiesMax) {
@@ -239,13 +303,12 @@ export class ShapeWriter {
       branch.layers.some((layer) => layer.additional !== undefined);
     if (patterns.length === 0 && branch.names.length === 0 && declared.length === 0) {
       const value = this.#shape(this.#additional(branch, new Set()));
-      return value === undefined ? undefined : this.#shared(member(json('json-string'), this.#shared(value)));
+      return value === undefined ? [] : [{ names: undefined, value }];
     }
     // Names fall into groups by the patterns that they match; each group has its own values.
-    let free = combined(anyText, automatonOfTexts(declared, this.#work), 'without', this.#work);
+    let free = anyTextBut(declared, this.#work);
     for (const names of branch.names) {
-      const allowed = stringAutomaton(names, this.#work);
-      if (allowed !== undefined) free = combined(free, allowed, 'and', this.#work);
+      free = combined(free, stringAutomaton(names, this.#work), 'and', this.#work);
     }
     let groups: readonly { readonly names: Automaton; readonly matched: ReadonlySet<object> }[] = [
       { names: free, matched: new Set() },
@@ -260,15 +323,11 @@ export class ShapeWriter {
         return [...found, { names: combined(names, pattern.names, 'without', this.#work), matched }];
       });
     }
-    const forms: Expression[] = [];
-    for (const { names, matched } of groups) {
-      if (isEmptyAutomaton(names) || (matched.size === 0 && !saysOfOthers)) continue;
+    return groups.flatMap(({ names, matched }) => {
+      if (isEmptyAutomaton(names) || (matched.size === 0 && !saysOfOthers)) return [];
       const value = this.#shape(this.#additional(branch, matched));
-      if (value === undefined) continue;
-      const name = this.#quotedAutomaton(names);
-      if (name !== undefined) forms.push(member(name, this.#shared(value)));
-    }
-    return forms.length === 0 ? undefined : this.#shared(alternatives(...forms));
+      return value === undefined ? [] : [{ names, value }];
+    });
   }
 
   /** The values of members that are not declared and match these patterns. */
@@ -283,3 +342,9 @@ export class ShapeWriter {
 
 /** Each pattern can double the groups of names. */
 const patternPropertiesMax = 5;
+
+interface OtherMembers {
+  /** `undefined`: any name. */
+  readonly names: Automaton | undefined;
+  readonly value: Expression;
+}

@@ -1,4 +1,5 @@
-import { accepts, automatonOf, combined, isEmptyAutomaton, ofLength, type Automaton } from './automaton.ts';
+import { hasLength } from './automaton-rules.ts';
+import { accepts, anyText, automatonOf, combined, ofLength, type Automaton } from './automaton.ts';
 import { sameExpression, type Expression } from './grammar.ts';
 import { bothRanges, inRange, isEmptyRange } from './numbers.ts';
 import {
@@ -44,6 +45,7 @@ function bothBranches(left: Branch, right: Branch, work: Work): Branch | undefin
       required: [...new Set([...left.required, ...right.required])],
       names: [...left.names, ...right.names],
       min: Math.max(left.min, right.min),
+      minPlace: left.min >= right.min ? left.minPlace : right.minPlace,
       max: lesser(left.max, right.max),
     };
     work.spend(both.layers.length + both.required.length);
@@ -60,32 +62,33 @@ function bothStrings(left: StringBranch, right: StringBranch): StringBranch {
   return {
     type: 'string',
     implied: left.implied || right.implied,
-    patterns: [...left.patterns, ...more],
+    patterns: more.length === 0 ? left.patterns : [...left.patterns, ...more],
     min: Math.max(left.min, right.min),
     max: lesser(left.max, right.max),
   };
 }
 
-const patternAutomaton = (pattern: Expression, work: Work): Automaton =>
-  work.once(pattern, () => automatonOf(pattern, work));
+/** A string's patterns as one automaton, without its lengths. */
+export function patternsAutomaton({ patterns }: StringBranch, work: Work): Automaton {
+  const [only] = patterns;
+  if (patterns.length === 1 && only !== undefined) return automatonOf(only, work);
+  return work.once(patterns, () =>
+    patterns.reduce((both, pattern) => combined(both, automatonOf(pattern, work), 'and', work), anyText),
+  );
+}
 
 /** A string's patterns and lengths as one automaton. */
-export function stringAutomaton(branch: StringBranch, work: Work): Automaton | undefined {
-  let automaton: Automaton | undefined;
-  for (const pattern of branch.patterns) {
-    const next = patternAutomaton(pattern, work);
-    automaton = automaton === undefined ? next : combined(automaton, next, 'and', work);
-  }
-  if (automaton === undefined || (branch.min === 0 && branch.max === undefined)) return automaton;
-  return ofLength(automaton, branch.min, branch.max, work);
+export function stringAutomaton(branch: StringBranch, work: Work): Automaton {
+  const automaton = patternsAutomaton(branch, work);
+  const isBounded = branch.min > 0 || branch.max !== undefined;
+  return isBounded ? ofLength(automaton, branch.min, branch.max, work) : automaton;
 }
 
 function isEmptyString(branch: StringBranch, work: Work): boolean {
   if (branch.max !== undefined && branch.min > branch.max) return true;
   const isBounded = branch.min > 0 || branch.max !== undefined;
   if (branch.patterns.length + Number(isBounded) < 2 || branch.patterns.length === 0) return false;
-  const automaton = stringAutomaton(branch, work);
-  return automaton !== undefined && isEmptyAutomaton(automaton);
+  return !hasLength(patternsAutomaton(branch, work), branch, work);
 }
 
 function bothArrays(left: ArrayBranch, right: ArrayBranch, implied: boolean, work: Work): ArrayBranch | undefined {
@@ -143,7 +146,7 @@ function allowsText(branch: StringBranch, text: string, work: Work): boolean {
   work.spend(1);
   const length = [...text].length;
   if (length < branch.min || length > (branch.max ?? Infinity)) return false;
-  return branch.patterns.every((pattern) => accepts(patternAutomaton(pattern, work), text));
+  return branch.patterns.every((pattern) => accepts(automatonOf(pattern, work), text));
 }
 
 /** Whether the value is valid, for the members of `enum` and for `const`. */

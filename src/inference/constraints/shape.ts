@@ -55,6 +55,8 @@ export interface ObjectBranch extends OfType<'object'> {
   /** All of these match the names of all members. */
   readonly names: readonly StringBranch[];
   readonly min: number;
+  /** Where the schema says so; empty when it does not. */
+  readonly minPlace: string;
   readonly max: number | undefined;
 }
 
@@ -83,6 +85,7 @@ export const anyObject: ObjectBranch = {
   required: [],
   names: [],
   min: 0,
+  minPlace: '',
   max: undefined,
 };
 

@@ -5,7 +5,16 @@ const dropped: ReadonlySet<string> = new Set(['if', 'then', 'else', 'not', 'uniq
 
 /** The schema without the keywords that are not enforced. Everything else in it (enums, defaults, examples) stays as it is. */
 export function withoutDroppedKeywords(schema: unknown): unknown {
-  if (!isRecord(schema)) return schema;
-  const kept = Object.fromEntries(Object.entries(schema).filter(([keyword]) => !dropped.has(keyword)));
-  return eachSubschema(kept, '', withoutDroppedKeywords);
+  // A schema that stands in many places, as one does that references name, is one object afterwards too.
+  const made = new Map<unknown, unknown>();
+  const without = (each: unknown): unknown => {
+    if (!isRecord(each)) return each;
+    const known = made.get(each);
+    if (known !== undefined) return known;
+    const kept = Object.fromEntries(Object.entries(each).filter(([keyword]) => !dropped.has(keyword)));
+    const found = eachSubschema(kept, '', without);
+    made.set(each, found);
+    return found;
+  };
+  return without(schema);
 }

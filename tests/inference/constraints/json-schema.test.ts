@@ -125,6 +125,52 @@ const rows: readonly Row[] = [
     rejected: ['"ab"', '"ababc"'],
   },
   {
+    name: 'an e-mail address with a length',
+    schema: {
+      type: 'string',
+      pattern: '^[a-zA-Z0-9_.+-]+@[a-zA-Z0-9-]+\\.[a-zA-Z0-9-.]+$',
+      minLength: 6,
+      maxLength: 254,
+    },
+    accepted: [
+      '"ab@c.d"',
+      `"${'a'.repeat(250)}@b.c"`,
+      `"a@b.${'c'.repeat(250)}"`,
+      `"${'a'.repeat(100)}@b.${'c'.repeat(151)}"`,
+    ],
+    rejected: [
+      '"a@b.c"',
+      `"${'a'.repeat(251)}@b.c"`,
+      `"a@b.${'c'.repeat(251)}"`,
+      `"${'a'.repeat(100)}@b.${'c'.repeat(152)}"`,
+      '"ab@c"',
+    ],
+  },
+  {
+    name: 'a length that matters behind a beginning of several',
+    schema: { type: 'string', pattern: '^data:(png|jpeg);[a-z+/]*$', maxLength: 5000, minLength: 11 },
+    accepted: [`"data:png;${'a'.repeat(4991)}"`, `"data:jpeg;${'a'.repeat(4990)}"`, '"data:png;ab"', '"data:jpeg;a"'],
+    rejected: [`"data:png;${'a'.repeat(4992)}"`, `"data:jpeg;${'a'.repeat(4991)}"`, '"data:png;a"', '"data:jpeg;"'],
+  },
+  {
+    name: 'a length that only some loops of a pattern can have',
+    schema: { type: 'string', pattern: '^((abc)+|x(yz)*)$', minLength: 7, maxLength: 8 },
+    accepted: ['"xyzyzyz"'],
+    rejected: ['"abcabc"', '"abcabcabc"', '"xyzyz"', '"xyzyzyzyz"'],
+  },
+  {
+    name: 'names with a length and no pattern',
+    schema: { type: 'object', propertyNames: { maxLength: 2 }, additionalProperties: integer },
+    accepted: ['{"ab":1,"":2}'],
+    rejected: ['{"abc":1}'],
+  },
+  {
+    name: 'characters that JSON escapes, in their one spelling',
+    schema: { type: 'string', pattern: '^[^a]$' },
+    accepted: ['"\\u0000"', '"\\u001f"', '"\\n"', '"\\""', '"\\\\"', '"\u007f"', '"\\u000b"'],
+    rejected: ['"\\u000a"', '"\\u001F"', '"\\u0020"', '"\\u0022"', '"\\/"', '"\n"', '"a"'],
+  },
+  {
     name: 'pattern in a JSON string',
     schema: { type: 'string', pattern: '^a"\\\\b\\n$' },
     accepted: ['"a\\"\\\\b\\n"'],
