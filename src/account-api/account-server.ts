@@ -136,11 +136,8 @@ export function createAccountHost(
       docs.answer(path, query, request.headers).then((answer = nothingThere) => sendBuilt(answer, asked), failed);
     else send(response, 200, htmlType, html, publicId);
   };
-  return createListener(
-    onRequest,
-    { newRequestId, accountUrl, isHttps: () => accountUrl().startsWith('https:') },
-    limits,
-  );
+  const isHttps = (): boolean => accountUrl().startsWith('https:');
+  return createListener(onRequest, { newRequestId, accountUrl, isHttps }, limits);
 }
 
 /** As on the inference host. */

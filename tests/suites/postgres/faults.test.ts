@@ -155,12 +155,12 @@ test('D3: while settlements wait for a lock and the rest answers, the service is
   };
   await until(async () => (await statusOfOne()) === 200, 30_000);
   assert.deepEqual(await readiness(), [200, 200]);
-  const giveBack = await lockTable(t, url, 'usage');
+  const release = await lockTable(t, url, 'usage');
   await until(async () => {
     const [status, ready] = await Promise.all([statusOfOne(), readiness()]);
     return status === 500 && ready.every((each) => each === 503);
   }, 60_000);
-  await giveBack();
+  await release();
   await until(async () => (await readiness()).every((status) => status === 200), 30_000);
   assert.equal(await statusOfOne(), 200);
 });
