@@ -6,7 +6,7 @@ import { operateError } from './failures.ts';
 import { clientAddress } from '../platform/http/client-address.ts';
 import type { ListenerLimits } from '../platform/http/listener.ts';
 import { ApiError } from '../platform/errors.ts';
-import { BodyBudget } from '../inference/http/body.ts';
+import { BodyBudget } from '../inference/http/body-budget.ts';
 import type { AddressRanges } from '../platform/ip/ranges.ts';
 import { inputChecksOf } from './input.ts';
 import type { InputChecks } from './input.ts';

@@ -4,8 +4,8 @@ import type { TObject, TSchema } from 'typebox';
 import { bodyCheck } from '../inference/dialects/validate.ts';
 import { parseJson } from '../platform/http/json/parse.ts';
 import { ApiError } from '../platform/errors.ts';
+import type { BodyBudget } from '../inference/http/body-budget.ts';
 import { checkDeclaredLength, readBody } from '../inference/http/body.ts';
-import type { BodyBudget } from '../inference/http/body.ts';
 import type { AccountRoute } from './route.ts';
 
 /** A body of an account contains names, ids and amounts; those of payment providers are larger. */
@@ -49,12 +49,13 @@ export function inputChecksOf(route: AccountRoute): InputChecks {
       if (request.headers['content-encoding'] !== undefined)
         throw new ApiError('http_415', 'Compressed request bodies are not supported.');
       checkDeclaredLength(request, bodyBytesMax);
-      const { blocks, length } = await readBody(request, bodyBytesMax, budget, signal, () => {});
+      const share = budget.share();
       try {
+        const { blocks } = await readBody(request, bodyBytesMax, share, signal, () => {});
         const bytes = Buffer.concat(blocks);
         return body === 'raw' ? new Uint8Array(bytes) : checkBody!(parseJson(bytes));
       } finally {
-        budget.give(length);
+        share.end();
       }
     },
   };

@@ -23,7 +23,7 @@ import { BucketBytes } from '../inference/files/bucket-bytes.ts';
 import { Files } from '../inference/files/files.ts';
 import type { FileBytes } from '../inference/files/file-bytes.ts';
 import { FolderBytes } from '../inference/files/folder-bytes.ts';
-import { BodyBudget } from '../inference/http/body.ts';
+import { BodyBudget, largestBody } from '../inference/http/body-budget.ts';
 import { createInferenceHost } from '../inference/http/inference-server.ts';
 import type { InferenceHostServices } from '../inference/http/inference-server.ts';
 import { createNameResolver } from '../platform/outbound/resolver.ts';
@@ -56,6 +56,7 @@ import { RuntimeConfigs } from '../inference/pipeline/runtime-config.ts';
 import type { AllowedOrigins, RequestLimits, RuntimeConfig } from '../inference/pipeline/runtime-config.ts';
 import type { Feed } from '../store/feed.ts';
 import type { Store, StoreOptions } from './stores.ts';
+import { BodyRoom } from './body-room.ts';
 import { ConfigRollout } from './config-rollout.ts';
 import { modelOf } from './model-of.ts';
 import { openRequestWork } from './request-work.ts';
@@ -162,7 +163,7 @@ export async function openServing(options: ServingOptions, opened: Opened): Prom
       inferenceSockets = countSockets(host);
       const port = await listen(host, config.server.inference);
       opened.push(() => host.close());
-      endMonitor = judgeLoad(options, limits.admission, host);
+      endMonitor = judgeLoad(options, limits, models.rollout, host);
       opened.push(() => endMonitor());
       accounts.keyLookUps.fill();
       return port;
@@ -309,18 +310,26 @@ async function openKept(
 }
 
 /** What may run at the same time, and be read: of the process, and of each caller. */
-async function openLimits({ config, log }: ServingOptions, { running, store, now, feed }: Accounts, opened: Opened) {
+async function openLimits(
+  { config, log, processes }: ServingOptions,
+  { running, store, now, feed }: Accounts,
+  opened: Opened,
+) {
   const { limits } = config.server;
   // A machine's own clock may be set while requests are counted; the shared time of several is never set.
   const windowClock = store.limitClock ?? (feed.isShared ? now : steadyClock(now()));
   const counts = await openCounts(store, windowClock, log, () => running.cancelAll('lost'));
   opened.push(() => counts.close());
   const { concurrencyPerAccountMax } = limits;
+  const room = new BodyRoom(processes);
+  const lack = room.lack(limits);
+  if (lack !== undefined) log.service(lack);
   return {
     counts,
     admission: new Admission(limits.requestsRunningMax),
     callers: new Limits({ counts: counts.of, concurrencyPerAccountMax, plans: config.plans, wall: now }),
-    bodyBudget: new BodyBudget(limits.bodiesInFlightBytesMax),
+    room,
+    bodyBudget: new BodyBudget(room.bytes(limits)),
     listener: listenerLimitsOf(limits),
   };
 }
@@ -335,7 +344,7 @@ function openModels(
 ) {
   const { config, environment, log, onDownload } = options;
   const downloads = new AbortController();
-  const pools: PoolOptions = { onHealth: healthLog(log), prefixSalt: prefixSaltOf(secret) };
+  const pools: PoolOptions = { onHealth: healthLog(log), prefixSalt: prefixSaltOf(secret), room: limits.room };
   const rollout = new ConfigRollout(config, {
     backendServices: {
       environment,
@@ -353,7 +362,7 @@ function openModels(
       // Limits that span requests apply to all of them from now on.
       limits.callers.concurrencyPerAccountMax = next.server.limits.concurrencyPerAccountMax;
       limits.callers.plans = next.plans;
-      limits.bodyBudget.bytesMax = next.server.limits.bodiesInFlightBytesMax;
+      limits.bodyBudget.bytesMax = limits.room.bytes(next.server.limits);
       limits.admission.runningMax = next.server.limits.requestsRunningMax;
       kept.items.keepDays = next.items.keepDays;
       kept.files.bounds = boundsOf(next);
@@ -489,7 +498,12 @@ function hostOf({ version, log, accountUrl, config }: ServingOptions, parts: Hos
 }
 
 /** Judges the load of the process from now on, until the returned function is called. */
-function judgeLoad({ config, processes, log }: ServingOptions, admission: Admission, host: Server): () => void {
+function judgeLoad(
+  { config, processes, log }: ServingOptions,
+  { admission, bodyBudget, room }: RunningLimits,
+  rollout: ConfigRollout,
+  host: Server,
+): () => void {
   const { shedding, memoryBytesMax } = config.server.limits;
   return monitorLoad({
     limits: shedding,
@@ -497,6 +511,7 @@ function judgeLoad({ config, processes, log }: ServingOptions, admission: Admiss
     processes,
     judged: (shedLevel, sample) => {
       const before = admission.shedLevel;
+      bodyBudget.bytesMax = room.bytes(rollout.config.server.limits);
       admission.judged(shedLevel, lacksMemory(sample, shedding));
       if (shedLevel === 3) host.closeIdleConnections();
       const taken = admission.shedLevel;
@@ -520,6 +535,7 @@ function judgeLoad({ config, processes, log }: ServingOptions, admission: Admiss
 interface PoolOptions {
   readonly onHealth: (modelId: string) => OnHealth<Backend>;
   readonly prefixSalt: number;
+  readonly room: BodyRoom;
 }
 
 /** The same in all processes that share the secret. */
@@ -530,13 +546,13 @@ const prefixSaltOf = ({ promptCaches }: Secret): number =>
 function runtimeConfigOf(
   config: Config,
   backends: readonly OpenBackend[],
-  { onHealth, prefixSalt }: PoolOptions,
+  { onHealth, prefixSalt, room }: PoolOptions,
   before?: RuntimeConfig,
 ): RuntimeConfig {
   const waitMaxMs = config.server.limits.firstTokenTimeoutMs;
   return {
     catalog: new Catalog(config.models.map((model) => modelWith(model, backends))),
-    limits: requestLimits(config.server.limits),
+    limits: requestLimits(config.server.limits, room),
     trustedProxies: trustedProxiesOf(config.server),
     allowedOrigins: allowedOrigins(config.server),
     images: {
@@ -621,11 +637,12 @@ function fileBytes({ files, storage }: Config, { bucketKeys }: Environment): Fil
   return new BucketBytes({ ...files.bucket, ...keys });
 }
 
-const requestLimits = (limits: LimitsConfig): RequestLimits => ({
+const requestLimits = (limits: LimitsConfig, room: BodyRoom): RequestLimits => ({
   primeMs: limits.primeTimeoutMs,
   keepAliveMs: limits.primeTimeoutMs,
   readerStallMs: limits.readerStallTimeoutMs,
-  bodyBytesMax: limits.bodyBytesMax,
+  bodyBytesMax: Math.min(limits.bodyBytesMax, largestBody(room.bytesAtStart(limits)) + 1),
+  fileBytesMax: limits.bodyBytesMax,
   requestDeadlineMs: limits.requestTimeoutMs,
 });
 

@@ -121,6 +121,13 @@ export class Billing {
     this.#addFreed(bill.account.id, amount);
   }
 
+  /** Throws `insufficient_credits` 402 when the account has no credit at all, as a hold of the least amount would. */
+  async requireSome(accountId: string): Promise<void> {
+    const epoch = this.#epoch;
+    if (!(await this.#fund(accountId, 1n))) throw this.#refusal(accountId, 1n, 'credit');
+    if (epoch === this.#epoch) this.#addFreed(accountId, 1n);
+  }
+
   #holdFromMemory(bill: Bill): Hold | undefined {
     if (bill.plan !== null) return this.#open(bill, { amount: 0n, covered: everything }, undefined);
     const accountId = bill.account.id;

@@ -9,8 +9,10 @@ import { consoleUrl, entryUrl } from '../platform/entries.ts';
 import { scriptSchema } from '../inference/engines/scripted/script-schema.ts';
 import { createLog } from '../platform/log.ts';
 import type { Log } from '../platform/log.ts';
+import { memoryLimitBytes } from '../platform/memory.ts';
 import { ModelFileError } from '../inference/model-files/problem.ts';
 import { progressDisplay } from '../inference/model-files/progress.ts';
+import { leastMemoryBytes } from '../app/body-room.ts';
 import { lookAtBackend, reportLook } from '../app/look.ts';
 import { startService } from '../app/start.ts';
 import type { Service } from '../app/service.ts';
@@ -134,8 +136,13 @@ export async function serveCommand(context: Context, options: ServeOptions): Pro
 }
 
 /** What the operator should know of this machine, before anything starts. */
-function sayNotes({ print }: Context): void {
+function sayNotes({ config: { server }, print }: Context): void {
   const note = (what: string): void => print.say(`note     ${what}`);
+  const memoryBytes = memoryLimitBytes();
+  if (memoryBytes < leastMemoryBytes * server.workers)
+    note(
+      `there are ${bytesInWords(memoryBytes)} of memory; ${server.workers === 1 ? 'the service needs' : `${server.workers} workers need`} ${bytesInWords(leastMemoryBytes * server.workers)}, and embedded models more`,
+    );
   if (!forbidCoreDumps())
     note(
       'core dumps are on and could not be turned off: a crash may write the contents of requests to the disk; start with `ulimit -c 0`',

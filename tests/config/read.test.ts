@@ -116,7 +116,7 @@ describe('an empty file', () => {
       assert.deepEqual([config.server.inference.port, config.server.account.port], [8080, 8081]);
       assert.deepEqual(config.server.limits, {
         bodyBytesMax: 52_428_800,
-        bodiesInFlightBytesMax: 268_435_456,
+        bodiesInFlightBytesMax: undefined,
         firstTokenTimeoutMs: 120_000,
         streamIdleTimeoutMs: 60_000,
         requestTimeoutMs: 1_800_000,

@@ -1,6 +1,7 @@
 import { performance } from 'node:perf_hooks';
-import { totalmem } from 'node:os';
 import { getHeapStatistics } from 'node:v8';
+
+import { memoryLimitBytes, residentBytes } from '../../platform/memory.ts';
 
 /**
  * The levels of load shedding (reliability §5, "shedding"): 0 everything passes, 1 large bodies are refused, 2 new work is
@@ -105,7 +106,7 @@ const tickEveryMs = 20;
  */
 export function monitorLoad({ limits, memoryBytesMax, processes = 1, judged }: LoadMonitorOptions): () => void {
   const shedding = new Shedding(limits);
-  const memoryMax = memoryBytesMax ?? machineMemoryBytes() / processes;
+  const memoryMax = memoryBytesMax ?? memoryLimitBytes() / processes;
   let lagMs = 0;
   let tickAtMs = performance.now();
   let lookAtMs = tickAtMs;
@@ -132,20 +133,4 @@ export function monitorLoad({ limits, memoryBytesMax, processes = 1, judged }: L
   }, tickEveryMs);
   timer.unref();
   return () => clearInterval(timer);
-}
-
-/** Reading it takes a file descriptor; when none is left (reliability S4), the heap alone tells how full the memory is. */
-function residentBytes(): number {
-  try {
-    return process.memoryUsage.rss();
-  } catch {
-    return 0;
-  }
-}
-
-/** The container's limit, where there is an effective one; else the machine's memory. */
-function machineMemoryBytes(): number {
-  const limit = process.constrainedMemory();
-  const total = totalmem();
-  return limit > 0 && limit < total ? limit : total;
 }

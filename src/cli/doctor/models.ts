@@ -10,6 +10,7 @@ import { engineOutput, keptThreadsMark } from '../../inference/engines/llama/gpu
 import { gpuVariablesIn } from '../../inference/engines/llama/gpu-variables.ts';
 import { findModelFile } from '../../inference/model-files/fetch-model-file.ts';
 import { folderOf } from '../../inference/model-files/fetch-model.ts';
+import { memoryLimitBytes } from '../../platform/memory.ts';
 import { bytesInWords } from '../amount.ts';
 import type { Finding, Patient } from './finding.ts';
 import { freeBytesOf, quoted } from '../folder.ts';
@@ -32,7 +33,7 @@ export async function lookAtModels(patient: Patient): Promise<readonly Finding[]
     sizes.push(size);
   }
   const isRunning = patient.status !== undefined;
-  return [...findings, lookAtMemory(sizes, memoryBytes(), os.freemem(), isRunning, gpuRoom(gpus))];
+  return [...findings, lookAtMemory(sizes, memoryLimitBytes(), os.freemem(), isRunning, gpuRoom(gpus))];
 }
 
 async function lookAtFile(
@@ -168,12 +169,6 @@ function findingOfGpu(seen: FoundGpu): Finding {
   const found = `${name} · ${names.join(', ')} · ${bytesInWords(freeBytes)} of ${bytesInWords(totalBytes)} free`;
   if (!names.every(isSoftwareDevice)) return { check, state: 'ok', found };
   return { check, state: 'ok', found: `${found} · computes with the processor: only used where gpu is a number` };
-}
-
-/** The memory that this process may use: the container's where there is one. */
-function memoryBytes(): number {
-  const constrained = process.constrainedMemory();
-  return constrained > 0 && constrained < os.totalmem() ? constrained : os.totalmem();
 }
 
 /** The weights are mapped; the caches of running requests and the process itself come on top. */

@@ -112,16 +112,19 @@ const memory = (minimum: number, description: string) =>
 const percent = (description: string, byDefault: number) =>
   number({ exclusiveMinimum: 0, maximum: 100 }, description, { default: byDefault }, (written) => written / 100);
 
+/** Where the memory is large enough (app/body-room.ts). */
+export const bodiesInFlightBytesDefault = 268_435_456;
+
 /** Contracts decision 23 and reliability §5. What is given to the sockets and the memory of the process stays until a restart. */
 const limits = group(
   'sizes and times that bound every request',
   {
     body_bytes_max: count(1024, 1e9, 'request bodies of this size or larger are refused', 52_428_800),
-    bodies_in_flight_bytes_max: count(
+    bodies_in_flight_bytes_max: integer(
       1024,
       1e12,
-      'bytes of all request bodies in memory at the same time',
-      268_435_456,
+      `bytes of all request bodies in memory at the same time; when left out, ${bodiesInFlightBytesDefault}, or what fits where there is less memory`,
+      { example: bodiesInFlightBytesDefault },
     ),
     first_token_timeout_seconds: seconds('how long a backend may take until its first token', 120),
     stream_idle_timeout_seconds: seconds('how long a backend may pause in the middle of an answer', 60),
@@ -188,7 +191,7 @@ const limits = group(
   ) => {
     const report = (key: string, otherwise: string, what: string): void =>
       reading.report([...at, reading.isWritten([...at, key]) ? key : otherwise], what);
-    if (others.bodiesInFlightBytesMax < others.bodyBytesMax)
+    if ((others.bodiesInFlightBytesMax ?? bodiesInFlightBytesDefault) < others.bodyBytesMax)
       report(
         'bodies_in_flight_bytes_max',
         'body_bytes_max',

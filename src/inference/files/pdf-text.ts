@@ -8,6 +8,7 @@ import { fileURLToPath } from 'node:url';
 import { entryUrl } from '../../platform/entries.ts';
 import { ApiError, atCap } from '../../platform/errors.ts';
 import { FairPlaces } from '../../platform/fair-places.ts';
+import { memoryLimitBytes } from '../../platform/memory.ts';
 import { Remembered } from '../../platform/remembered.ts';
 import type { PdfVerdict } from './pdf-child.ts';
 
@@ -36,7 +37,8 @@ export const defaultPdfLimits: PdfLimits = {
   charactersMax: 10_000_000,
   processorSecondsMax: 8,
   timeoutMs: 20_000,
-  memoryBytesMax: 1_073_741_824,
+  // A fourth of what there is, and no less than it takes to start.
+  memoryBytesMax: Math.min(1_073_741_824, Math.max(268_435_456, memoryLimitBytes() / 4)),
   childrenMax: 2,
   perAccountMax: 1,
   waitingMax: 32,
@@ -194,7 +196,9 @@ export class PdfTexts {
     if (!boundsProcessorTime) return spawn(command[0]!, command.slice(1), options);
     // What is allocated outside of the heap, such as a stream that inflates a thousandfold, is bounded by the system where it can
     // be; and no crash leaves the file on the disk.
-    const bounds = `ulimit -c 0; ulimit -d ${Math.floor(memoryBytesMax / 1_024)} 2>/dev/null`;
+    // Where memory runs out all the same, the kernel ends it before the service.
+    const victim = 'echo 1000 2>/dev/null >/proc/self/oom_score_adj';
+    const bounds = `${victim}; ulimit -c 0; ulimit -d ${Math.floor(memoryBytesMax / 1_024)} 2>/dev/null`;
     const limit = `${bounds}; ulimit -S -t ${processorSecondsMax} 2>/dev/null; exec "$@"`;
     return spawn('/bin/sh', ['-c', limit, 'sh', ...command], options);
   }

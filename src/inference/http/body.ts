@@ -1,38 +1,8 @@
 import type { IncomingMessage } from 'node:http';
 
-import { ApiError, atCap } from '../../platform/errors.ts';
+import { ApiError } from '../../platform/errors.ts';
 import type { StopSignal } from '../../platform/stop-signal.ts';
-
-/** Bytes of request bodies that are in memory at once, over all requests (contracts decision 23). */
-export class BodyBudget {
-  /** May change at any time; what has been taken stays. */
-  bytesMax: number;
-  #bytes = 0;
-
-  constructor(bytesMax: number) {
-    this.bytesMax = bytesMax;
-  }
-
-  get bytes(): number {
-    return this.#bytes;
-  }
-
-  /** Throws `backend_at_capacity` 429 when there is no room. */
-  take(bytes: number): void {
-    if (this.#bytes + bytes > this.bytesMax) {
-      throw new ApiError(
-        'backend_at_capacity',
-        'Too many large requests are being read. Try again shortly.',
-        atCap(this.bytesMax, 1),
-      );
-    }
-    this.#bytes += bytes;
-  }
-
-  give(bytes: number): void {
-    this.#bytes -= bytes;
-  }
-}
+import type { BodyShare } from './body-budget.ts';
 
 /** Contracts decision 24: any content type is accepted when the body parses as JSON, except multipart. */
 export function checkContentType(request: IncomingMessage): void {
@@ -69,16 +39,16 @@ export interface Body {
 export const largeBodyBytes = 1_048_576;
 
 /**
- * Reads a body of fewer than `bytesMax` bytes. Its bytes are taken from the budget; the caller gives them back with
- * `budget.give(body.length)` when the body is no longer needed. Rejects with `ApiError`, also when the client goes away, with the
- * signal's reason, or with what `admitLarge` throws; that is called once the body turns out to be large.
+ * Reads a body of fewer than `bytesMax` bytes, and takes memory for what of it was not expected; the caller gives it back, also
+ * when this rejects: with `ApiError`, also when the client goes away, with the signal's reason, or with the failure of `admitLarge`,
+ * which is called once the body turns out to be large, and for which the body waits.
  */
 export function readBody(
   request: IncomingMessage,
   bytesMax: number,
-  budget: BodyBudget,
+  share: Pick<BodyShare, 'arrive'>,
   signal: StopSignal,
-  admitLarge: () => void,
+  admitLarge: () => Promise<void> | void,
 ): Promise<Body> {
   return new Promise((resolve, reject) => {
     const blocks = new Blocks();
@@ -88,9 +58,8 @@ export function readBody(
       signal.removeEventListener('abort', onAbort);
     };
     const fail = (error: unknown): void => {
+      if (request.isPaused()) request.resume();
       stop();
-      budget.give(length);
-      length = 0;
       blocks.drop();
       reject(error as Error);
     };
@@ -98,8 +67,14 @@ export function readBody(
       const before = length;
       try {
         if (length + chunk.length >= bytesMax) throw tooLarge(bytesMax);
-        if (before <= largeBodyBytes && before + chunk.length > largeBodyBytes) admitLarge();
-        budget.take(chunk.length);
+        share.arrive(chunk.length);
+        if (before <= largeBodyBytes && before + chunk.length > largeBodyBytes) {
+          const admitted = admitLarge();
+          if (admitted !== undefined) {
+            request.pause();
+            admitted.then(() => request.resume(), fail);
+          }
+        }
       } catch (error) {
         fail(error);
         return;

@@ -11,7 +11,7 @@ import type { Limits } from '../../billing/rate-limits/rate-limits.ts';
 import { zdrRequired } from '../pipeline/serve.ts';
 import type { RequestLimits } from '../pipeline/runtime-config.ts';
 import { declaredLength, largeBodyBytes } from './body.ts';
-import type { BodyBudget } from './body.ts';
+import type { BodyBudget } from './body-budget.ts';
 import { fileTooLarge, framingBytesMax, invalidField, readMultipart } from './multipart.ts';
 import { headersOf, sendJson } from './respond.ts';
 import type { Exchange } from './respond.ts';
@@ -103,8 +103,8 @@ function checkUpload({ request, limits }: FileCall, { key }: Caller, zdr: boolea
     });
   }
   const declared = declaredLength(request);
-  if (declared !== undefined && declared > limits.bodyBytesMax + framingBytesMax)
-    throw fileTooLarge(limits.bodyBytesMax);
+  if (declared !== undefined && declared > limits.fileBytesMax + framingBytesMax)
+    throw fileTooLarge(limits.fileBytesMax);
   services.admission.check(declared, largeBodyBytes);
 }
 
@@ -113,10 +113,10 @@ async function upload({ request, exchange, limits }: FileCall, accountId: string
   const signal = abortSignalOf(exchange.running.signal);
   const shape = fileShape(request);
   const memoryBytes = files.memoryPerUploadBytes;
-  bodyBudget.take(memoryBytes);
+  bodyBudget.take(memoryBytes, accountId);
   try {
     if (request.headers.expect !== undefined && request.httpVersion === '1.1') exchange.response.writeContinue();
-    const options = { bytesMax: limits.bodyBytesMax, fields: shape === openAiShape ? openAiFields : anthropicFields };
+    const options = { bytesMax: limits.fileBytesMax, fields: shape === openAiShape ? openAiFields : anthropicFields };
     const multipart = await readMultipart(request, options, signal);
     try {
       const facts = async (): Promise<UploadFacts> => {
@@ -127,14 +127,14 @@ async function upload({ request, exchange, limits }: FileCall, accountId: string
           expiresAfterMs: shape === openAiShape ? expiresAfterMs(fields) : expiresInMs(fields),
         };
       };
-      const bytesMax = Math.min(limits.bodyBytesMax, declaredLength(request) ?? limits.bodyBytesMax);
+      const bytesMax = Math.min(limits.fileBytesMax, declaredLength(request) ?? limits.fileBytesMax);
       const file = await files.upload(accountId, bytesMax, multipart.file, facts, signal);
       sendJson(exchange, 200, JSON.stringify(shape.object(file)));
     } finally {
       multipart.abandon();
     }
   } finally {
-    bodyBudget.give(memoryBytes);
+    bodyBudget.give(memoryBytes, accountId);
   }
 }
 

@@ -9,9 +9,10 @@ import type { Receipt } from '../../billing/hold.ts';
 import { clientAddress } from '../../platform/http/client-address.ts';
 import { createListener } from '../../platform/http/listener.ts';
 import type { ListenerConnection, ListenerLimits } from '../../platform/http/listener.ts';
-import { parseJson } from '../../platform/http/json/parse.ts';
+import { checkJson, valueOf } from '../../platform/http/json/parse.ts';
 import type { JsonThreads } from '../../platform/http/json/threads.ts';
 import { ApiError } from '../../platform/errors.ts';
+import type { StopSignal } from '../../platform/stop-signal.ts';
 import type { Files } from '../files/files.ts';
 import type { ImageFetcher } from '../images/fetcher.ts';
 import type { Admission } from '../../billing/rate-limits/admission.ts';
@@ -26,8 +27,9 @@ import type { Order, RequestFacts } from '../pipeline/order.ts';
 import type { Route } from '../pipeline/route.ts';
 import { errorOfCancel } from '../pipeline/cancellation.ts';
 import { checkAccess, usableModels } from '../pipeline/access.ts';
+import { requireSomeCredit } from '../pipeline/early-credit.ts';
 import type { Origin } from '../pipeline/access.ts';
-import { imageBytes } from '../pipeline/request-images.ts';
+import { promptBytes } from '../pipeline/request-images.ts';
 import { idempotencyKeyOf } from '../pipeline/idempotency.ts';
 import type { Idempotency, KeyedRequest } from '../pipeline/idempotency.ts';
 import { keepingItems } from '../pipeline/stored-items.ts';
@@ -43,13 +45,15 @@ import { publicIdOf } from '../../platform/ids/uuid.ts';
 import { plainOperations } from '../openapi/plain-operations.ts';
 import { PublishedDocument } from '../openapi/published.ts';
 import { checkContentType, checkDeclaredLength, declaredLength, largeBodyBytes, readBody } from './body.ts';
-import type { Body, BodyBudget } from './body.ts';
+import type { Body } from './body.ts';
+import type { BodyBudget, BodyShare } from './body-budget.ts';
 import { answerFiles, fileShape, isFilesPath } from './file-routes.ts';
 import { answerPreflight, corsHeaders, isPreflight } from './cors.ts';
 import { describedEndpoints } from './described.ts';
 import { firstPage } from './first-page.ts';
 import { noInferenceRoute } from './no-route.ts';
 import { inferenceRoutes } from './routes.ts';
+import { learning, VectorRoom } from './vector-room.ts';
 import { respondKeyed } from './keyed.ts';
 import type { RunKeyed } from './keyed.ts';
 import { eventsOf, respondStream, respondWhole, sendError, sendJson, sendNotModified, sendPage } from './respond.ts';
@@ -102,7 +106,13 @@ export interface InferenceHostServices
 /** The inference host of the specification. The caller listens and closes. */
 export function createInferenceHost(services: InferenceHostServices, options: InferenceHostOptions): Server {
   const { log, metrics } = services;
-  const host: Host = { services, options, document: new PublishedDocument(), deadlines: new DeadlinesByLength() };
+  const host: Host = {
+    services,
+    options,
+    document: new PublishedDocument(),
+    deadlines: new DeadlinesByLength(),
+    vectorRoom: new VectorRoom(),
+  };
   return createListener(
     (request, response, connection) => {
       if (isPreflight(request)) preflight(request, response, host);
@@ -127,6 +137,7 @@ interface Host {
   readonly options: InferenceHostOptions;
   readonly document: PublishedDocument;
   readonly deadlines: DeadlinesByLength;
+  readonly vectorRoom: VectorRoom;
 }
 
 /** The allowed origins in force now. */
@@ -164,6 +175,8 @@ interface Arrival {
   slot: Slot | undefined;
   /** Taken for a large body. */
   large: Slot | undefined;
+  /** The memory of its body, and of what is made of it, until it ends. */
+  share: BodyShare | undefined;
 }
 
 /** One request, from its head to its last byte. Catches everything: every failure becomes an answer and a log line. */
@@ -244,6 +257,7 @@ function arrived(
     order: undefined,
     slot: undefined,
     large: undefined,
+    share: undefined,
   };
 }
 
@@ -271,74 +285,80 @@ async function answerInference(route: Route, arrival: Arrival, host: Host): Prom
   const zdr = zdrRequired(request.headers, caller);
   const idempotencyKey = route.kind === 'generate' ? idempotencyKeyOf(request.headers) : undefined;
   checkDeclaredLength(request, lease.runtimeConfig.limits.bodyBytesMax);
-  admission.check(declaredLength(request), largeBodyBytes);
+  const bodyBytes = declaredLength(request);
+  admission.check(bodyBytes, largeBodyBytes);
+  if (bodyBytes !== undefined && bodyBytes > largeBodyBytes)
+    await requireSomeCredit({ ...caller, route, idempotencyKey }, lease.runtimeConfig.catalog, services);
+  const share = (arrival.share = services.bodyBudget.share(account.id));
+  if (bodyBytes !== undefined) share.expect(bodyBytes);
   if (request.headers.expect !== undefined && request.httpVersion === '1.1') exchange.response.writeContinue();
   const idHex = Buffer.from(id).toString('hex');
   const { publicId, clientId } = arrival.kept;
   const facts: RequestFacts = { id, idHex, publicId, clientId, startedAt, elapsedMs, account, key, zdr };
-  await answerBody(route, facts, idempotencyKey, arrival, host);
+  await answerBody(route, facts, idempotencyKey, share, arrival, host);
 }
 
-/** Reads the body, decides on it, and answers. Of the memory of the body is held what its order still needs. */
+/** Reads the body, decides on it, and answers. */
 async function answerBody(
   route: Route,
   facts: RequestFacts,
   idempotencyKey: string | undefined,
+  share: BodyShare,
   arrival: Arrival,
   host: Host,
 ): Promise<void> {
   const { request, exchange, lease } = arrival;
   const { services } = host;
-  const { admission, bodyBudget } = services;
+  const { admission } = services;
   const { signal } = exchange.running;
   const { headers } = request;
   // A body without a declared length shows its size only here.
-  const admitLarge = (): void => void (arrival.large ??= admission.takeLarge(largeBodyBytes + 1, largeBodyBytes));
-  const body = await readBody(request, lease.runtimeConfig.limits.bodyBytesMax, bodyBudget, signal, admitLarge);
+  const admitLarge = (): Promise<void> | undefined => {
+    arrival.large ??= admission.takeLarge(largeBodyBytes + 1, largeBodyBytes);
+    return declaredLength(request) === undefined
+      ? requireSomeCredit({ ...facts, route, idempotencyKey }, lease.runtimeConfig.catalog, services)
+      : undefined;
+  };
+  const body = await readBody(request, lease.runtimeConfig.limits.bodyBytesMax, share, signal, admitLarge);
   exchange.receivedMs = performance.now();
-  let heldBytes = body.length;
-  const holdBytes = (bytes: number): void => {
-    bodyBudget.take(bytes);
-    heldBytes += bytes;
-  };
-  const keep = ({ request: { prompt }, preparation }: Order): void => {
-    const kept = imageBytes(prompt) + (preparation?.bytes ?? 0);
-    bodyBudget.give(heldBytes - kept);
-    heldBytes = kept;
-  };
-  try {
-    // Held from here to the last byte: clients that send slowly take no slot.
-    arrival.slot = admission.take();
-    let keyed: KeyedRequest | undefined;
-    if (idempotencyKey !== undefined && route.kind === 'generate') {
-      const keyedBody = { route, zdr: facts.zdr, headers, blocks: body.blocks };
-      keyed = await services.idempotency.read(idempotencyKey, facts.account.id, keyedBody);
-    }
-    const json =
-      body.length > largeBodyBytes ? await services.jsonThreads.parse(body.blocks, signal) : parseSmall(body);
-    const waited = (engineMs: number): void => void (exchange.engineMs += engineMs);
-    const admitted = (by: Admitted): void => void (exchange.admitted = by);
-    const callOn = <On extends Route>(on: On): Call<On> => ({
-      facts,
-      route: on,
-      headers,
-      signal,
-      lease,
-      waited,
-      holdBytes,
-      admitted,
-    });
-    if (route.kind === 'count') {
-      sendJson(exchange, 200, await serveCount(json, callOn(route), services));
-      return;
-    }
-    const order = (arrival.order = await serve(json, callOn(route), services));
-    keep(order);
-    lease.narrow(order.model.id, order.model.fallback);
-    await answer(order, keyed, keep, arrival, host);
-  } finally {
-    bodyBudget.give(heldBytes);
+  // Held from here to the last byte: clients that send slowly take no slot.
+  arrival.slot = admission.take();
+  let keyed: KeyedRequest | undefined;
+  if (idempotencyKey !== undefined && route.kind === 'generate') {
+    const keyedBody = { route, zdr: facts.zdr, headers, blocks: body.blocks };
+    keyed = await services.idempotency.read(idempotencyKey, facts.account.id, keyedBody);
   }
+  const json = body.length > largeBodyBytes ? await parseLarge(body, share, signal, services) : parseSmall(body, share);
+  const waited = (engineMs: number): void => void (exchange.engineMs += engineMs);
+  /** Of files that the request names. */
+  let fileBytes = 0;
+  const holdBytes = (bytes: number): void => {
+    share.take(bytes);
+    fileBytes += bytes;
+  };
+  const prepared = ({ request: { prompt } }: Order): void => {
+    // What has been made of the files stays, their bytes do not.
+    if (fileBytes > 0) share.give(Math.max(0, fileBytes - promptBytes(prompt)));
+  };
+  const admitted = (by: Admitted): void => void (exchange.admitted = by);
+  const callOn = <On extends Route>(on: On): Call<On> => ({
+    facts,
+    route: on,
+    headers,
+    signal,
+    lease,
+    waited,
+    holdBytes,
+    admitted,
+  });
+  if (route.kind === 'count') {
+    sendJson(exchange, 200, await serveCount(json, callOn(route), services));
+    return;
+  }
+  const order = (arrival.order = await serve(json, callOn(route), services));
+  host.vectorRoom.take(order, share, services.bodyBudget);
+  lease.narrow(order.model.id, order.model.fallback);
+  await answer(order, keyed, prepared, arrival, host);
 }
 
 function answerError(error: unknown, { request, connection, exchange, route, order }: Arrival, host: Host): void {
@@ -352,9 +372,10 @@ function answerError(error: unknown, { request, connection, exchange, route, ord
 }
 
 function end(arrival: Arrival, services: InferenceHostServices): void {
-  const { request, exchange, lease, order, slot, large, elapsedMs } = arrival;
+  const { request, exchange, lease, order, slot, large, share, elapsedMs } = arrival;
   slot?.release();
   large?.release();
+  share?.end();
   exchange.running.end();
   lease.release();
   // One line per request: those that had a hold have theirs already.
@@ -423,9 +444,17 @@ const databaseSilent = (): ApiError =>
   new ApiError('internal_error', 'The database does not answer.', { retryAfterSeconds: 1 });
 
 /** At once; a large body would block everybody else (reliability C12). */
-function parseSmall({ blocks, length }: Body): unknown {
+function parseSmall({ blocks, length }: Body, share: BodyShare): unknown {
   const [only] = blocks;
-  return parseJson(blocks.length === 1 && only !== undefined ? only : Buffer.concat(blocks, length));
+  const bytes = blocks.length === 1 && only !== undefined ? only : Buffer.concat(blocks, length);
+  share.parsed(checkJson(bytes));
+  return valueOf(bytes.toString('utf8'));
+}
+
+async function parseLarge({ blocks }: Body, share: BodyShare, signal: StopSignal, services: InferenceHostServices) {
+  const { value, structuralCharacters } = await services.jsonThreads.parse(blocks, signal);
+  share.parsed(structuralCharacters);
+  return value;
 }
 
 /** `keep` is called with the order that is left when the request has been prepared. */
@@ -459,7 +488,7 @@ async function answer(
     const images = {
       fetcher: services.imageFetcher,
       settings: lease.runtimeConfig.images,
-      budget: services.bodyBudget,
+      budget: arrival.share ?? services.bodyBudget,
     };
     const chunkGaps = (modelId: string) => metrics.chunkGaps(modelId);
     const admitted = (by: Admitted): void => void (exchange.admitted = by);
@@ -479,7 +508,8 @@ async function answer(
     };
     const events = { admitted, prepared, ended, falls };
     const runServices = { billing, limits: callerLimits, promptCounts, images, poolOf, ...events, chunkGaps, spans };
-    const kept = (deliver: Deliver): Deliver => keepingItems(order, head, services.items, deliver);
+    const kept = (deliver: Deliver): Deliver =>
+      keepingItems(order, head, services.items, learning(order, host.vectorRoom, deliver));
     const respond = { ...limits, accountUrl: options.accountUrl, deadlines: host.deadlines };
     if (keyed !== undefined) {
       const runKeyed: RunKeyed = (signal, settling, deliver) =>

@@ -2,6 +2,7 @@ import { createHmac, randomBytes } from 'node:crypto';
 import { entryUrl } from '../../platform/entries.ts';
 import { ApiError, atCap } from '../../platform/errors.ts';
 import { FairPlaces } from '../../platform/fair-places.ts';
+import { memoryLimitBytes } from '../../platform/memory.ts';
 import { Remembered } from '../../platform/remembered.ts';
 import type { StopSignal } from '../../platform/stop-signal.ts';
 import type { Constraint, EngineConstraint } from '../../generation/request.ts';
@@ -69,7 +70,8 @@ export class Constraints {
     this.#pool = new ThreadPool({
       program: entryUrl('compile-thread'),
       name: 'constraints',
-      resourceLimits: { maxOldGenerationSizeMb: 512 },
+      // Beyond it only the thread ends.
+      resourceLimits: { maxOldGenerationSizeMb: Math.min(512, Math.ceil(memoryLimitBytes() / 4_194_304)) },
       threadsMax,
       // Whoever calls has a place.
       waitingMax: 0,

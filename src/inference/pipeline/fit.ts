@@ -75,12 +75,17 @@ export function fit(
   suggestions: () => readonly Model[],
   images: ImageTokens = noImages,
 ): Fitted | Promise<Fitted> | undefined {
-  const prompts = singlePrompts(request.prompt).map((prompt) => {
+  const wanted = wantedTokens(request.maxTokens, model, route);
+  const tooLong = (tokens: number | undefined): ApiError =>
+    contextLengthExceeded(model, tokens, wanted, suggestions(), request.at.prompt);
+  const single = singlePrompts(request.prompt);
+  // Before anything of it is written anew, to be measured or counted.
+  if (single.some((prompt) => isHopeless(prompt, model))) throw tooLong(undefined);
+  const prompts = single.map((prompt) => {
     const bound = promptTokenBound(prompt, request.tools) + images.most;
     // Token ids are exact, and none are added to them.
     return { prompt, likely: bound, most: bound, isExact: prompt.type === 'token-ids' };
   });
-  const wanted = wantedTokens(request.maxTokens, model, route);
   // A server may put its beginning-of-text token before ids too.
   const promptTokensPossible = prompts.reduce((sum, { most, isExact }) => sum + most + (isExact ? 1 : 0), 0);
   const roomy = capped(wanted + request.reasoningRoomTokens, model);
@@ -98,8 +103,6 @@ export function fit(
       limitedByContext: false,
     };
   };
-  const tooLong = (tokens: number | undefined): ApiError =>
-    contextLengthExceeded(model, tokens, wanted, suggestions(), request.at.prompt);
   const decided = (): Fitted => {
     const likely = longest(prompts, 'likely');
     if (likely + wanted <= model.contextLength) return fitted(wanted);
@@ -166,6 +169,7 @@ export async function fitTask(
   let most = 0;
   let likely = 0;
   for (const [index, one] of singlePrompts(prompt).entries()) {
+    if (isHopeless(one, model)) throw inputTooLong(model, undefined, suggestions(), at.promptAt?.(index) ?? at.prompt);
     const bound = promptTokenBound(one, [], task);
     let counted: number | 'too-long' | undefined = isIds ? bound : undefined;
     if (canCount && bound > model.contextLength) {
@@ -306,6 +310,20 @@ export function promptTokenBound(prompt: Prompt, tools: readonly Tool[], task?: 
   const ofTools =
     tools.length === 0 ? 0 : tools.reduce((sum, tool) => sum + toolBytes(tool) + templateTokens, toolTemplateTokens);
   return promptBytes(prompt) + ofTools + ofTask;
+}
+
+/** No text has so many bytes for each of its tokens: the longest tokens are runs of blanks, of up to 128. */
+const bytesPerTokenMax = 64;
+
+/** It fits the window by no tokenizer. Images are not counted, and token ids are known. */
+function isHopeless(prompt: Prompt, { contextLength }: Model): boolean {
+  if (prompt.type === 'token-ids') return false;
+  let characters = 0;
+  if (prompt.type === 'texts') for (const text of prompt.prompts) characters += text.length;
+  else
+    for (const { content } of prompt.messages)
+      for (const part of content) if (part.type === 'text') characters += part.text.length;
+  return characters > contextLength * bytesPerTokenMax;
 }
 
 /** The marks that an encoder puts around a text. */

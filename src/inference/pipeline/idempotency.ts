@@ -6,6 +6,7 @@ import { withDeadline } from '../../platform/deadline.ts';
 import type { Headers } from '../dialects/dialect.ts';
 import { ApiError } from '../../platform/errors.ts';
 import type { ErrorBody } from '../../platform/errors.ts';
+import { heapLimitBytes } from '../../platform/memory.ts';
 import { rowBytes } from '../../store/repositories/idempotency.ts';
 import type { Claimed } from '../../store/repositories/idempotency.ts';
 import type { Repositories } from '../../store/repositories/repositories.ts';
@@ -25,8 +26,8 @@ import type { StopSignal } from '../../platform/stop-signal.ts';
 export const keptMs = 86_400_000;
 /** A longer answer is not kept and cannot be joined. 65,536 tokens with 120 bytes of wire each. */
 export const answerCharactersMax = 8_388_608;
-/** Characters of all answers in progress, over all accounts. */
-export const underWayCharactersMax = 134_217_728;
+/** Characters of all answers in progress, over all accounts: an eighth of the heap at most. */
+export const underWayCharactersMax = Math.min(134_217_728, Math.floor(heapLimitBytes() / 8));
 /** Bytes of kept requests per account; the oldest make room. */
 export const accountBytesMax = 134_217_728;
 export const bytesMax = 4_294_967_296;

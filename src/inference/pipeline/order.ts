@@ -66,8 +66,6 @@ export interface Order extends RequestFacts, Omit<Bill, keyof RequestFacts> {
  * the order's prompt is without its files, and its lengths are guesses for limits (docs/decisions/052-work-behind-limits.md).
  */
 export interface Preparation {
-  /** Bytes of the request's body that the work still needs. */
-  readonly bytes: number;
   /** The order with which the request goes on; called once. Rejects with `ApiError`, or with the reason of the signal. */
   run(signal: StopSignal): Promise<Order>;
 }

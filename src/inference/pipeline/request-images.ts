@@ -107,9 +107,18 @@ export async function fetchImages(
   }
 }
 
-/** Characters of base64 in a prompt: what it keeps in memory of the request's body. */
-export const imageBytes = (prompt: Prompt): number =>
-  images(prompt).reduce((sum, { base64 }) => sum + base64.length, 0);
+/** Memory of the images and texts in a conversation, at up to two bytes for a character of text. */
+export function promptBytes(prompt: Prompt): number {
+  if (prompt.type !== 'messages') return 0;
+  let bytes = 0;
+  for (const { content } of prompt.messages) {
+    for (const part of content) {
+      if (part.type === 'image') bytes += part.base64.length;
+      else if (part.type === 'text') bytes += 2 * part.text.length;
+    }
+  }
+  return bytes;
+}
 
 /** What the images of a prompt cost on the model's backends, all together, as far as it can be known. */
 export function imageTokens(prompt: Prompt, backends: readonly Backend[]): ImageTokens {

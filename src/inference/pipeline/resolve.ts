@@ -117,16 +117,6 @@ export const withoutFiles = (prompt: Prompt): Prompt =>
       }
     : prompt;
 
-/** Characters of files in the request itself: what they keep in memory of its body until they are read. */
-export const fileBytes = (prompt: Prompt): number =>
-  prompt.type === 'messages'
-    ? prompt.messages.reduce(
-        (sum, { content }) =>
-          content.reduce((of, part) => of + (part.type === 'file' ? (part.data?.length ?? 0) : 0), sum),
-        0,
-      )
-    : 0;
-
 /** Nothing but text: there is nothing to resolve. */
 export const isPlain = (prompt: Prompt): boolean =>
   prompt.type !== 'messages' || prompt.messages.every(({ content }) => content.every(({ type }) => type === 'text'));

@@ -14,6 +14,8 @@ export interface RequestLimits {
   readonly readerStallMs: number;
   /** Bodies of this many bytes and more are refused (specification part 8). */
   readonly bodyBytesMax: number;
+  /** Of an uploaded file, which is never in memory as a whole. */
+  readonly fileBytesMax: number;
   /** Longest life of a request (contracts decision 23). */
   readonly requestDeadlineMs: number;
 }

@@ -24,7 +24,7 @@ import type { Fitted } from './fit.ts';
 import type { Order, Preparation } from './order.ts';
 import { check, count, needsWork, prepare } from './prepare.ts';
 import type { Checked, Prepared } from './prepare.ts';
-import { fileBytes, hasFiles } from './resolve.ts';
+import { hasFiles } from './resolve.ts';
 import type { CountingRoute } from './route.ts';
 import type { StopSignal } from '../../platform/stop-signal.ts';
 
@@ -118,7 +118,7 @@ function unpreparedOrder(
     if (all === undefined) throw new Error('an order is prepared once');
     return all(signal);
   };
-  const preparation = { bytes: fileBytes(checked.resolved), run };
+  const preparation = { run };
   return { ...orderOf(asked, likely, fitted, terms, call), preparation };
 }
 

@@ -155,7 +155,7 @@ export const readingMetrics: readonly ReadingMetric[] = [
   },
   {
     name: 'tokenhouse_body_bytes',
-    help: 'Bytes of request bodies in memory.',
+    help: 'Bytes of memory that are taken for request bodies and what is made of them.',
     read: (service) => service.bodyBytes(),
   },
   {

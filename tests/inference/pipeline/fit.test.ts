@@ -527,3 +527,13 @@ test('a batch: the longest prompt decides the length, their sum the hold', async
   // An absent `max_tokens` is what the window leaves, where that is less.
   assert.equal((await fitBatch(ids(95), undefined, none)).maxTokens, 5);
 });
+
+test('a text that fits the window by no tokenizer is refused before anything is counted', async () => {
+  const count = (): never => assert.fail('counted');
+  const model = { ...capableModel, contextLength: 1_000, maxOutputTokens: null };
+  const ask = async (characters: number, counted: () => Promise<number>) =>
+    await fit({ ...requestOf(characters), reasoningRoomTokens: 0 }, model, strictRoute, counted, () => []);
+  await assert.rejects(ask(64_001, count), (error: unknown) => (error as ApiError).code === 'context_length_exceeded');
+  // Runs of blanks: 64 of them for each token.
+  assert.ok((await ask(64_000, () => Promise.resolve(900))).maxTokens > 0);
+});

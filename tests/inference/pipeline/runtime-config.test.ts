@@ -10,7 +10,14 @@ import { RuntimeConfigs } from '../../../src/inference/pipeline/runtime-config.t
 import type { Lease, RequestLimits, RuntimeConfig } from '../../../src/inference/pipeline/runtime-config.ts';
 import { defaultFetchSettings } from '../../support/image-settings.ts';
 
-const limits: RequestLimits = { primeMs: 1, keepAliveMs: 1, readerStallMs: 1, bodyBytesMax: 1, requestDeadlineMs: 1 };
+const limits: RequestLimits = {
+  primeMs: 1,
+  keepAliveMs: 1,
+  readerStallMs: 1,
+  bodyBytesMax: 1,
+  fileBytesMax: 1,
+  requestDeadlineMs: 1,
+};
 const modelIds = ['a', 'b'];
 // Only their identity matters here.
 const pool = Array.from({ length: 6 }, (_, index) => ({ label: `${index}` }) as Backend);

@@ -17,8 +17,8 @@ export interface StructureLimits {
  */
 export const structureLimits: StructureLimits = { structuralCharactersMax: 500_000, depthMax: 256 };
 
-/** The limit that a text breaks, in words for the client; `undefined` when it keeps both. */
-export type StructureFault = string | undefined;
+/** Structural characters, or the limit that a text breaks, in words for the client. */
+export type Structure = number | string;
 
 const quote = 0x22;
 const backslash = 0x5c;
@@ -35,7 +35,7 @@ const byHandMax = 32;
  * image, 1 ms until a bomb is refused, and 100 ms at worst, which is `\"` all the way (950 ms when each is a call of
  * `indexOf`).
  */
-export function structureFault(bytes: Uint8Array, limits: StructureLimits = structureLimits): StructureFault {
+export function structureOf(bytes: Uint8Array, limits: StructureLimits = structureLimits): Structure {
   const { structuralCharactersMax, depthMax } = limits;
   const { length } = bytes;
   let characters = 0;
@@ -54,7 +54,7 @@ export function structureFault(bytes: Uint8Array, limits: StructureLimits = stru
     if (++characters > structuralCharactersMax)
       return `has more than ${structuralCharactersMax} structural characters (braces, brackets, commas and colons)`;
   }
-  return undefined;
+  return characters;
 }
 
 /** Position of the quote that ends a string whose content begins at `start`; the length when there is none. */

@@ -5,7 +5,7 @@ import { entryUrl } from '../../entries.ts';
 import { ApiError, atCap } from '../../errors.ts';
 import { ThreadPool } from '../../rpc/thread-pool.ts';
 import { abortSignalOf, type StopSignal } from '../../stop-signal.ts';
-import type { JsonCalls } from './json-thread.ts';
+import type { JsonCalls, ParsedJson } from './json-thread.ts';
 
 export interface JsonThreadsOptions {
   /** Default: two; one where the main thread would have to share its CPU core with them. */
@@ -60,7 +60,7 @@ export class JsonThreads {
    * The value of a body in blocks, whose bytes are transferred. Rejects with `invalid_json_request`, with `backend_at_capacity`
    * when it takes too long or the threads are busy, or with the reason of the signal.
    */
-  async parse(blocks: readonly Uint8Array<ArrayBuffer>[], signal: StopSignal): Promise<unknown> {
+  async parse(blocks: readonly Uint8Array<ArrayBuffer>[], signal: StopSignal): Promise<ParsedJson> {
     const late = new AbortController();
     const timer = setTimeout(() => late.abort(atCapacity(this.#waitingMax)), this.#timeLimitMs);
     try {

@@ -3,10 +3,13 @@ import { test } from 'node:test';
 
 import fc from 'fast-check';
 
-import { structureFault, structureLimits } from '../../../../src/platform/http/json/scan.ts';
+import { structureOf as scan, structureLimits } from '../../../../src/platform/http/json/scan.ts';
 
 const faultOf = (text: string, limits = structureLimits): string | undefined =>
-  structureFault(Buffer.from(text), limits);
+  faultIn(scan(Buffer.from(text), limits));
+
+const faultIn = (structure: ReturnType<typeof scan>): string | undefined =>
+  typeof structure === 'string' ? structure : undefined;
 
 /** Counted on the value that the text stands for, not on its bytes. */
 function structureOf(value: unknown): { characters: number; depth: number } {
@@ -129,6 +132,6 @@ function stepsOn(bytes: Buffer): { readonly fault: string | undefined; readonly 
       return target[Number(name)];
     },
   });
-  const fault = structureFault(counted);
+  const fault = faultIn(scan(counted));
   return { fault, steps };
 }

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { TestContext } from 'node:test';
 
+import { structureOf } from '../../../../src/platform/http/json/scan.ts';
 import { JsonThreads } from '../../../../src/platform/http/json/threads.ts';
 import type { JsonThreadsOptions } from '../../../../src/platform/http/json/threads.ts';
 import { ApiError } from '../../../../src/platform/errors.ts';
@@ -44,7 +45,8 @@ test('a value arrives as it was parsed, whatever is in it and wherever the block
     ']'.repeat(200) +
     '}';
   for (const size of [1, 7, 1 << 20]) {
-    const value = await pool.parse(blocksOf(text, size), never);
+    const { value, structuralCharacters } = await pool.parse(blocksOf(text, size), never);
+    assert.equal(structuralCharacters, structureOf(Buffer.from(text)));
     assert.deepStrictEqual(value, JSON.parse(text));
     assert.deepEqual(Object.keys(value as object), Object.keys(JSON.parse(text) as object));
     assert.equal(Object.getPrototypeOf(value), Object.prototype);
@@ -58,7 +60,7 @@ test('the bytes are handed over, not copied', async (t) => {
     blocks.map((block) => block.byteLength),
     [0],
   );
-  assert.deepEqual(await parsed, [1, 2, 3]);
+  assert.deepEqual((await parsed).value, [1, 2, 3]);
 });
 
 test('what is refused is refused in the words of the parser', async (t) => {
@@ -73,12 +75,12 @@ test('what is refused is refused in the words of the parser', async (t) => {
   ] as const) {
     await assert.rejects(pool.parse(blocksOf(text), never), refusal('invalid_json_request', message));
   }
-  assert.deepEqual(await pool.parse(blocksOf('{}'), never), {});
+  assert.deepEqual((await pool.parse(blocksOf('{}'), never)).value, {});
   // Names that are used again, and array indexes, are not counted.
   const messages = `[${'{"role":"user","content":"x"},'.repeat(60_000)}1]`;
-  assert.equal(((await pool.parse(blocksOf(messages), never)) as unknown[]).length, 60_001);
+  assert.equal(((await pool.parse(blocksOf(messages), never)).value as unknown[]).length, 60_001);
   const indexes = `{${Array.from({ length: 60_000 }, (_, index) => `"${index}":1`).join()}}`;
-  assert.equal(Object.keys((await pool.parse(blocksOf(indexes), never)) as object).length, 60_000);
+  assert.equal(Object.keys((await pool.parse(blocksOf(indexes), never)).value as object).length, 60_000);
 });
 
 test('no more threads than are allowed, a bounded queue, and no thread when there is nothing to do', async (t) => {
@@ -87,9 +89,9 @@ test('no more threads than are allowed, a bounded queue, and no thread when ther
   const parsed = Array.from({ length: 5 }, () => pool.parse(blocksOf(`"${'x'.repeat(4_000_000)}"`), never));
   assert.equal(pool.count, 2);
   await assert.rejects(pool.parse(blocksOf('{}'), never), refusal('backend_at_capacity'));
-  for (const value of await Promise.all(parsed)) assert.equal((value as string).length, 4_000_000);
+  for (const { value } of await Promise.all(parsed)) assert.equal((value as string).length, 4_000_000);
   await until(() => pool.count === 0, waitMs);
-  assert.deepEqual(await pool.parse(blocksOf('{}'), never), {}, 'the next one gets a new thread');
+  assert.deepEqual((await pool.parse(blocksOf('{}'), never)).value, {}, 'the next one gets a new thread');
 });
 
 test('a request that is over waits no longer', async (t) => {
@@ -105,7 +107,7 @@ test('a request that is over waits no longer', async (t) => {
   running.abort('client-left');
   await next.catch((error: unknown) => assert.equal(error, 'client-left'));
   await assert.rejects(pool.parse(blocksOf('{}'), leaving.signal), (error: unknown) => error === 'client-left');
-  assert.deepEqual(await pool.parse(blocksOf('[1]'), never), [1], 'its thread goes on');
+  assert.deepEqual((await pool.parse(blocksOf('[1]'), never)).value, [1], 'its thread goes on');
 });
 
 test('a body that takes too long is given up, and takes no other with it', async (t) => {
@@ -113,7 +115,7 @@ test('a body that takes too long is given up, and takes no other with it', async
   await assert.rejects(pool.parse(blocksOf(`"${'x'.repeat(8_000_000)}"`), never), refusal('backend_at_capacity'));
   await until(() => pool.count === 0, waitMs);
   const patient = threads(t, { threadsMax: 1 });
-  assert.deepEqual(await patient.parse(blocksOf('[1]'), never), [1]);
+  assert.deepEqual((await patient.parse(blocksOf('[1]'), never)).value, [1]);
 });
 
 test('a thread that dies takes only its body with it', async (t) => {
@@ -122,16 +124,16 @@ test('a thread that dies takes only its body with it', async (t) => {
   const fatal = pool.parse([{ buffer: new ArrayBuffer(1) } as unknown as Uint8Array<ArrayBuffer>], never);
   const waiting = pool.parse(blocksOf('[1]'), never);
   await assert.rejects(fatal, refusal('backend_at_capacity'));
-  assert.deepEqual(await waiting, [1]);
+  assert.deepEqual((await waiting).value, [1]);
 });
 
 test('the bodies that need the most memory for their size find enough (reliability S2)', async (t) => {
   // A thread that runs out of memory inside of JSON.parse ends the process: its limit must be out of reach.
   const pool = threads(t, { threadsMax: 1 });
   const wide = blocksOf(`["${'x'.repeat(52_000_000)}中"]`);
-  assert.equal(((await pool.parse(wide, never)) as string[])[0]?.length, 52_000_001);
+  assert.equal(((await pool.parse(wide, never)).value as string[])[0]?.length, 52_000_001);
   const many = blocksOf(`["中",${`{"a":["${'x'.repeat(700)}",1.5]},`.repeat(70_000)}1]`);
-  assert.equal(((await pool.parse(many, never)) as unknown[]).length, 70_002);
+  assert.equal(((await pool.parse(many, never)).value as unknown[]).length, 70_002);
 });
 
 test('closing refuses what waits and ends the threads', async (t) => {

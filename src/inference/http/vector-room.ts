@@ -1,0 +1,44 @@
+import type { GenerationBatch } from '../../generation/event.ts';
+import { ApiError } from '../../platform/errors.ts';
+import type { Order } from '../pipeline/order.ts';
+import type { Deliver } from '../pipeline/run.ts';
+import { copiesWhileParsed, largestBody, type BodyBudget, type BodyShare } from './body-budget.ts';
+
+/** Bytes of memory for each number of a vector: as the backend wrote it, as it is, and as it is printed. */
+const bytesPerNumber = 48;
+/** Of a model that has not answered yet. */
+const dimensionsUnknown = 1_024;
+
+/**
+ * Memory of the answers of models that embed, which are whole before they are sent, and larger than their requests: two thousand
+ * inputs of a word become millions of numbers. Their length is known once a model has answered.
+ */
+export class VectorRoom {
+  readonly #dimensions = new Map<string, number>();
+
+  /** Takes what the answer to an order needs beside its body; throws 413 where that is more than one request can have. */
+  take({ model, request: { prompt, task } }: Order, share: BodyShare, budget: BodyBudget): void {
+    if (task?.type !== 'embed' || prompt.type === 'messages') return;
+    const { length } = prompt.prompts;
+    const bytesEach = (this.#dimensions.get(model.id) ?? dimensionsUnknown) * bytesPerNumber;
+    const lengthMax = Math.floor((largestBody(budget.bytesMax) * copiesWhileParsed) / bytesEach);
+    if (length > lengthMax) {
+      const message = `The vectors of ${length} inputs need more memory than there is; send at most ${lengthMax} at once.`;
+      throw new ApiError('request_body_too_large', message, { param: task.field });
+    }
+    share.take(length * bytesEach);
+  }
+
+  learn({ model, request: { task } }: Order, batch: GenerationBatch): void {
+    if (task?.type !== 'embed' || task.dimensions !== undefined) return;
+    for (const event of batch) {
+      if (event.type !== 'vector') continue;
+      this.#dimensions.set(model.id, event.vector.length);
+      return;
+    }
+  }
+}
+
+/** Only for tasks: other batches are handed on as they come. */
+export const learning = (order: Order, room: VectorRoom, deliver: Deliver): Deliver =>
+  order.request.task === undefined ? deliver : (batch) => (room.learn(order, batch), deliver(batch));

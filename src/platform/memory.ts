@@ -1,0 +1,80 @@
+import { readFileSync } from 'node:fs';
+import { freemem, totalmem } from 'node:os';
+import { join } from 'node:path';
+import { getHeapStatistics } from 'node:v8';
+
+/** The container's limit, where there is an effective one; else the machine's memory. */
+export const memoryLimitBytes = (): number => (isContained() ? process.constrainedMemory() : totalmem());
+
+/** A container, or whatever else bounds the memory of this process and its children, has less than the machine. */
+export function isContained(): boolean {
+  const limit = process.constrainedMemory();
+  return limit > 0 && limit < totalmem();
+}
+
+/** Reading it takes a file descriptor; when none is left (reliability S4), the heap alone tells how full the memory is. */
+export function residentBytes(): number {
+  try {
+    return process.memoryUsage.rss();
+  } catch {
+    return 0;
+  }
+}
+
+/**
+ * What everything else has of the memory that `memoryLimitBytes` bounds: the children of this process, and what else runs there.
+ * Without the page cache, which the kernel gives up when it needs to. 0 where it cannot be known.
+ */
+export function othersBytes(): number {
+  const used = isContained() ? containerUsedBytes() : machineUsedBytes();
+  return used === undefined ? 0 : Math.max(0, used - residentBytes());
+}
+
+/** The size of this thread's heap at which V8 ends the process. */
+export const heapLimitBytes = (): number => getHeapStatistics().heap_size_limit;
+
+/** How much it can grow until then. */
+export function heapRoomBytes(): number {
+  const { heap_size_limit: limit, used_heap_size: used } = getHeapStatistics();
+  return limit - used;
+}
+
+/** On a Mac only what nobody has ever used counts as free. */
+const machineUsedBytes = (): number | undefined => (process.platform === 'darwin' ? undefined : totalmem() - freemem());
+
+/** The files of version 2 of control groups, and of version 1, and how the same is called in them. */
+const versions = [
+  { path: /^0::(.*)$/m, root: '/sys/fs/cgroup', usage: 'memory.current', total: '' },
+  {
+    path: /^\d+:[^:]*\bmemory\b[^:]*:(.*)$/m,
+    root: '/sys/fs/cgroup/memory',
+    usage: 'memory.usage_in_bytes',
+    total: 'total_',
+  },
+] as const;
+
+function containerUsedBytes(): number | undefined {
+  const groups = read('/proc/self/cgroup') ?? '';
+  for (const { path, root, usage, total } of versions) {
+    const own = path.exec(groups)?.[1];
+    if (own === undefined) continue;
+    // Inside a container the path is often that of the host, and the files are at the root.
+    const folder = [join(root, own), root].find((one) => read(join(one, usage)) !== undefined);
+    if (folder === undefined) continue;
+    const stat = read(join(folder, 'memory.stat')) ?? '';
+    const cached = ['active_file', 'inactive_file'].reduce(
+      (sum, name) => sum + Number(new RegExp(`^${total}${name} (\\d+)$`, 'm').exec(stat)?.[1] ?? 0),
+      0,
+    );
+    return Math.max(0, Number(read(join(folder, usage))) - cached);
+  }
+  return undefined;
+}
+
+function read(file: string): string | undefined {
+  try {
+    return readFileSync(file, 'utf8');
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,81 @@
+/**
+ * Large bodies in a small container (reliability §5, "memory"): whatever one account sends at once, the process lives, and the small
+ * requests of another account are answered meanwhile.
+ *
+ * `TOKENHOUSE_TEST_MEMORY_SIZES=256,384,512,768,1024` tries more sizes than CI does, in MiB, each with and without credit; the table is
+ * printed.
+ */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { attacks } from './memory-attacks.ts';
+import { MemoryScene } from './memory-scene.ts';
+import type { SceneOptions, Withstood } from './memory-scene.ts';
+
+const mebibyte = 1_048_576;
+const asked = process.env['TOKENHOUSE_TEST_MEMORY_SIZES'];
+
+interface Case {
+  readonly name: string;
+  readonly scene: SceneOptions;
+  readonly isChunked: boolean;
+}
+
+const caseOf = (size: number, hasCredit: boolean, isChunked: boolean): Case => ({
+  name: `${size} MiB, ${hasCredit ? 'with' : 'without'} credit, ${isChunked ? 'chunked' : 'declared'}`,
+  scene: { bytesMax: size * mebibyte, hasCredit },
+  isChunked,
+});
+
+const cases: readonly Case[] =
+  asked === undefined
+    ? [
+        caseOf(256, true, false),
+        caseOf(512, true, true),
+        caseOf(512, false, false),
+        {
+          name: '1024 MiB, and a heap of 96 MiB',
+          scene: {
+            bytesMax: 1024 * mebibyte,
+            hasCredit: true,
+            environment: { NODE_OPTIONS: '--max-old-space-size=96' },
+          },
+          isChunked: false,
+        },
+      ]
+    : asked
+        .split(',')
+        .map(Number)
+        .flatMap((size) => [caseOf(size, true, false), caseOf(size, false, true)]);
+
+const lineOf = (attack: string, { peakBytes, bodyBytes, statuses, asked: others, slowestMs }: Withstood): string =>
+  `${attack.padEnd(40)} ${(bodyBytes / 1e6).toFixed(1).padStart(5)} MB  peak ${(peakBytes / mebibyte).toFixed(0).padStart(4)} MiB  ` +
+  `${Object.entries(statuses)
+    .map(([status, count]) => `${count}×${status}`)
+    .join(' ')
+    .padEnd(22)} others: ${others} answered, the slowest in ${(slowestMs / 1_000).toFixed(1)} s`;
+
+for (const { name, scene: options, isChunked } of cases) {
+  test(`${name}: all families and kinds of bodies, at once`, { timeout: 1_200_000 }, async (t) => {
+    const scene = await MemoryScene.start(options);
+    t.after(() => scene.end());
+    t.diagnostic(`bodies of fewer than ${(scene.bodyBytesMax / 1e6).toFixed(1)} MB`);
+    for (const attack of attacks) {
+      const done = await scene.withstand(attack, { chunked: isChunked });
+      t.diagnostic(lineOf(attack.name, done));
+      assert.equal(done.ended, undefined, `${attack.name}: the service has ended with ${done.ended}`);
+      assert.deepEqual(done.unanswered, [], `${attack.name}: others were not answered`);
+      // Bodies without a declared length may take the room from each other, so that none of them is read to its end.
+      if (options.hasCredit && !isChunked)
+        assert.ok(
+          Object.keys(done.statuses).some((status) => status !== '429' && status !== '413'),
+          `${attack.name}: none got through: ${JSON.stringify(done.statuses)}`,
+        );
+      // Whoever has no credit learns it before a large body is read, whose end is never sent.
+      if (!options.hasCredit && attack.bytes > 1_048_576 && !/count|files/.test(attack.name))
+        assert.deepEqual(done.statuses, { 402: attack.count }, attack.name);
+    }
+    assert.equal(scene.cgroup.kills, 0, 'the kernel has ended none of its processes');
+    await scene.service.verify();
+  });
+}
