@@ -1,6 +1,6 @@
 import { hasLength } from './automaton-rules.ts';
 import { accepts, anyText, automatonOf, combined, ofLength, type Automaton } from './automaton.ts';
-import { sameExpression, type Expression } from './grammar.ts';
+import { sameExpression } from './grammar.ts';
 import { bothRanges, inRange, isEmptyRange } from './numbers.ts';
 import {
   anything,
