@@ -218,8 +218,8 @@ test('tokens that show only when the prompt has been read are claimed then, and 
   const testLimits = new TestLimits([{ name: 'p', tokensPerMinute: 1000 }]);
   const remaining = (admitted: Admitted): number => Number(admitted.headers()['ratelimit-remaining']);
   const one = testLimits.admit(caller('p'), 'generate', 100);
-  one.raise(400);
-  one.raise(50);
+  void one.raise(400);
+  void one.raise(50);
   assert.equal(remaining(one), 600);
   const two = testLimits.admit(caller('p'), 'generate', 500);
   assert.throws(() => two.raise(700), { code: 'rate_limit_exceeded' });
@@ -233,7 +233,7 @@ test('tokens that show only when the prompt has been read are claimed then, and 
   three.end();
   testLimits.ms += 60_000;
   const alone = testLimits.admit(caller('p'), 'generate', 1);
-  alone.raise(5000);
+  void alone.raise(5000);
   assert.equal(remaining(alone), 0);
   alone.end();
   assert.equal(remaining(testLimits.admit(caller('p'), 'generate', 1)), 999);

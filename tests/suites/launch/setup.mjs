@@ -17,7 +17,7 @@ const programs = [
     '2.1.332',
     `@anthropic-ai/claude-code-${process.platform}-${process.arch}/claude`,
   ],
-  ['CODEX', '@openai/codex', '0.169.0', '.bin/codex'],
+  ['CODEX', '@openai/codex', '0.171.0', '.bin/codex'],
   ['OPENCODE', 'opencode-ai', '1.18.33', `opencode-${platform}/bin/opencode`],
   ['CLINE', 'cline', '3.0.65', '.bin/cline'],
   ['CONTINUE', '@continuedev/cli', '1.5.47', '.bin/cn'],
