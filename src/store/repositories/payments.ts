@@ -113,6 +113,24 @@ export async function findPaymentEvent(
   return row?.outcome;
 }
 
+/** Whether an event about a payment of a top-up was refused, so that the payment has credited nothing. */
+export async function wasPaymentRefused(
+  db: Db,
+  request: { readonly provider: string; readonly subject: string; readonly since: number },
+): Promise<boolean> {
+  const row = await db
+    .selectFrom('payment_event')
+    .where('provider', '=', request.provider)
+    // Their times are whole seconds.
+    .where('createdAt', '>=', request.since - 1000)
+    .where('subject', '=', request.subject)
+    .where('outcome', 'like', 'refused%')
+    .select('id')
+    .limit(1)
+    .executeTakeFirst();
+  return row !== undefined;
+}
+
 /** Records an event that moves no money, with its effect on a waiting top-up; a known event changes nothing. */
 export async function recordPaymentEvent(
   db: Db,
