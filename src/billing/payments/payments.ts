@@ -8,7 +8,7 @@ import { PaymentError } from './provider.ts';
 import type { PaymentEvent, PaymentNews, PaymentProvider } from './provider.ts';
 import { recordingOf } from './payment-services.ts';
 import type { EventOutcome, PaymentServices } from './payment-services.ts';
-import { reinstate, reverse } from './returns.ts';
+import { collectOwed, reinstate, reverse } from './returns.ts';
 
 export const microcentsPerCent = 1_000_000n;
 
@@ -147,6 +147,11 @@ export class Payments {
     if (found > 0) log('warn', 'payment_events_missed', { provider: provider.name, count: String(found) });
     if (failures.length > 0) throw failures[0];
     return found;
+  }
+
+  /** Takes what has become free of what accounts owe for refunds and disputes. */
+  async collectOwed(signal: AbortSignal): Promise<void> {
+    if (await collectOwed(this.#services, signal)) this.#services.moved?.();
   }
 
   /** Applies an authentic event of the provider to the ledger; safe to repeat, here and concurrently elsewhere. */

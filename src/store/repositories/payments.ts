@@ -210,6 +210,19 @@ export async function findPaymentReturn(
     .executeTakeFirst();
 }
 
+/** Returns that are owed by accounts whose running requests hold what they take, a bounded number. */
+export async function owedReturns(
+  db: Db,
+  { limit }: { readonly limit: number },
+): Promise<readonly Pick<PaymentReturn, 'provider' | 'id' | 'accountId' | 'topupId'>[]> {
+  return await db
+    .selectFrom('payment_return')
+    .where('owedMicrocents', '>', 0n)
+    .select(['provider', 'id', 'accountId', 'topupId'])
+    .limit(limit)
+    .execute();
+}
+
 /**
  * Records that a refund has failed, or that a dispute was won, before it has taken anything, so that it never will. False: its
  * outcome is decided already, and nothing was done.
@@ -217,7 +230,7 @@ export async function findPaymentReturn(
 export async function recordUndoneReturn(
   db: Db,
   request: {
-    readonly undone: Omit<PaymentReturn, 'takenMicrocents' | 'at' | 'undoneAt'>;
+    readonly undone: Omit<PaymentReturn, 'takenMicrocents' | 'owedMicrocents' | 'beyondMicrocents' | 'at' | 'undoneAt'>;
     readonly event: EventToRecord;
     readonly notice: Notice | null;
     readonly at: number;
@@ -227,7 +240,14 @@ export async function recordUndoneReturn(
   return await db.transaction().execute(async (transaction) => {
     const { numInsertedOrUpdatedRows } = await transaction
       .insertInto('payment_return')
-      .values({ ...undone, takenMicrocents: 0n, at, undoneAt: at })
+      .values({
+        ...undone,
+        takenMicrocents: 0n,
+        owedMicrocents: 0n,
+        beyondMicrocents: undone.amountMicrocents,
+        at,
+        undoneAt: at,
+      })
       .onConflict((on) => on.columns(['provider', 'id']).doNothing())
       .executeTakeFirst();
     if (numInsertedOrUpdatedRows !== 1n) return false;

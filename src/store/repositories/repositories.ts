@@ -128,6 +128,7 @@ const rowOperations = {
   listTopups: payments.listTopups,
   findPayment: payments.findPayment,
   findPaymentEvent: payments.findPaymentEvent,
+  owedReturns: payments.owedReturns,
   wasPaymentRefused: payments.wasPaymentRefused,
   recordPaymentEvent: payments.recordPaymentEvent,
   paymentsSeenUntil: payments.paymentsSeenUntil,
