@@ -1,4 +1,4 @@
-import type { BudgetChange, Ledger, NewAccount } from '../store/ledger.ts';
+import type { AccountLedger, BudgetChange, Ledger, NewAccount } from '../store/ledger.ts';
 import type { Repositories } from '../store/repositories/repositories.ts';
 import type { Change } from '../store/feed.ts';
 import { StoreError } from '../store/store-error.ts';
@@ -21,7 +21,7 @@ export interface AccountWriter {
 }
 
 export interface OperationServices {
-  readonly ledger: Ledger & AccountWriter;
+  readonly ledger: Ledger & AccountWriter & Pick<AccountLedger, 'reverse' | 'reinstate'>;
   readonly repositories: Repositories;
   readonly secret: Secret;
   /** Makes UUIDv7s. */

@@ -84,7 +84,7 @@ interface Lease {
   dryUntilMs: number;
   /** Its first request was answered. */
   isBegun: boolean;
-  /** Changes of its budget so far. */
+  /** Changes of its budget, and calls for what is idle, so far. */
   changes: number;
   /** How many there were before the last request that was granted something; -1: there was no such request. */
   changesGranted: number;
@@ -159,9 +159,15 @@ export class Leases implements CreditLeases {
     } else if (!isAlone && lease.changes !== lease.changesGranted) void this.releaseUnused(balanceId);
   }
 
-  /** Another process lacks what may be idle here. Resolves like `releaseUnused`. */
+  /**
+   * Another process lacks what may be idle here: it goes back, and so does what holds leave over until something is leased anew.
+   * Resolves like `releaseUnused`.
+   */
   async called(balanceId: string): Promise<void> {
-    if (this.#leases.has(balanceId)) await this.releaseUnused(balanceId);
+    const lease = this.#leases.get(balanceId);
+    if (lease === undefined) return;
+    lease.changes += 1;
+    await this.releaseUnused(balanceId);
   }
 
   /** The period of the balance is over, and this process holds nothing of it. */

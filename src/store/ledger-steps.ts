@@ -25,7 +25,7 @@ export interface StepResult {
 
 export type Steps<Value> = Generator<Step, Value, StepResult>;
 
-const step = (text: string, ...values: Step['values']): Step => ({ text, values });
+export const step = (text: string, ...values: Step['values']): Step => ({ text, values });
 
 /** Other processes hear of it within a second. */
 const recordChange = (id: Uint8Array, at: number, kind: ChangeKind, ref: string): Step =>
@@ -59,7 +59,7 @@ export function* transfer(transfer: Transfer, leasedMicrocents: bigint): Steps<b
   if (debited.count === 0)
     throw new StoreError('insufficient', `the free balance of ${debitAccount} does not cover ${dollars(amount)}`);
   yield step('update account set available = available + ? where id = ?', amount, creditAccount);
-  yield* record(transfer.recording);
+  yield* writeRecording(transfer.recording);
   return true;
 }
 
@@ -78,7 +78,7 @@ const isSameMovement = (row: TransferRow, transfer: Transfer): boolean =>
   row.kind === transfer.kind;
 
 /** Writes what accompanies a change. Throws `conflict` when it does not fit what is there. */
-function* record(recording: readonly Recording[] = []): Steps<void> {
+export function* writeRecording(recording: readonly Recording[] = []): Steps<void> {
   for (const { name, values } of recording) {
     const { count } = yield step(recordings[name], ...values);
     if (count !== 1) throw notRecorded(name);
@@ -92,7 +92,7 @@ export function* createAccount(account: NewAccount): Steps<void> {
      values (?, 0, ?, 'active', 0, ?, 1, ?)`,
     ...[id, clean(name), creditLimitMicrocents, at],
   );
-  yield* record(recording);
+  yield* writeRecording(recording);
   yield recordChange(changeId, at, 'account_created', id);
 }
 

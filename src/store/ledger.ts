@@ -99,8 +99,73 @@ export interface AccountLedger extends Ledger {
   setAccountStatus(accountId: string, status: AccountStatus, at: number, changeId: Uint8Array): Promise<void>;
   /** Sets how far below zero a customer may go. Rejects as `insufficient` when the credit to be taken away is in use. */
   setCreditLimit(accountId: string, toMicrocents: bigint, at: number, changeId: Uint8Array): Promise<void>;
+  /**
+   * Takes back a payment or a part of it: what the account has free now, and what requests hold when they end. Idle parts of what is
+   * owed have been called in when it resolves. The same again takes what has become free since. Rejects as `not_found` a return that is not decided where no decision comes with it.
+   */
+  reverse(request: Reversal): Promise<Reversed>;
+  /**
+   * Undoes that, all at once. Undefined: nothing was decided. Rejects as `conflict` when other than the named amount has been taken.
+   */
+  reinstate(request: Reinstatement): Promise<Reinstated | undefined>;
   /** Sets, replaces or removes the budget of a live key, a member or a customer. Rejects as `not_found`. */
   setBudget(change: BudgetChange): Promise<void>;
+}
+
+/** A refund or a dispute that takes. */
+export interface Reversal {
+  readonly provider: string;
+  readonly returnId: string;
+  readonly accountId: string;
+  /** Of the movements from the account, and from the operator's losses. */
+  readonly ids: readonly [Uint8Array, Uint8Array];
+  readonly at: number;
+  /** Left out: it was decided before. */
+  readonly decision?: {
+    readonly kind: 'refund' | 'dispute';
+    readonly paymentId: string;
+    readonly topupId: string;
+    readonly amountMicrocents: bigint;
+    /** Written with the decision. */
+    readonly recording: readonly Recording[];
+    /** In its place where the payment has nothing left to be returned. */
+    readonly recordingIfBeyond: readonly Recording[];
+  };
+}
+
+/** What this call did, and what is left. */
+export interface Reversed {
+  /** It was decided by this call. */
+  readonly isNew: boolean;
+  /** It has failed, or was won. */
+  readonly isUndone: boolean;
+  readonly takenMicrocents: bigint;
+  /** What the operator loses: it was spent before. */
+  readonly lostMicrocents: bigint;
+  /** Held by requests that run. */
+  readonly owedMicrocents: bigint;
+  /** More than was paid: nobody owes it. */
+  readonly beyondMicrocents: bigint;
+}
+
+/** A refund or a dispute that is undone. */
+export interface Reinstatement {
+  readonly provider: string;
+  readonly returnId: string;
+  readonly accountId: string;
+  /** Of the movements to the account, and to the operator's losses. */
+  readonly ids: readonly [Uint8Array, Uint8Array];
+  /** What it has taken from the account, by the caller's knowledge. */
+  readonly takenMicrocents: bigint;
+  readonly at: number;
+  readonly recording: readonly Recording[];
+}
+
+export interface Reinstated {
+  /** It was undone by this call. */
+  readonly isNew: boolean;
+  /** Other returns of the payment that may take now what was beyond it. */
+  readonly dueAgain: readonly string[];
 }
 
 export interface BudgetChange {

@@ -23,29 +23,13 @@ export const recordings = {
   payment: `insert into payment (provider, id, topup_id, account_id, amount, transfer_id, at) values (?, ?, ?, ?, ?, ?, ?)`,
   topup_paid: `update topup set status = 'paid', payment_id = ?, paid_at = ?
     where id = ? and status in ('pending', 'failed', 'expired')`,
-  /** How much of a refund or a dispute the account had: decided once. */
-  payment_return: `insert into payment_return (provider, id, kind, payment_id, topup_id, account_id, amount, taken, at)
-    values (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
   /** A return that an operator records: of a receipt of the same account, and of no more than what it has not returned yet. */
   recorded_return: `insert into payment_return (provider, id, kind, payment_id, topup_id, account_id, amount, taken, at)
     select '${recordedProvider}', ?, ?, receipt.id, '', receipt.account_id, ?, ?, ? from receipt
     where receipt.id = ? and receipt.account_id = ? and receipt.kind = 'receipt' and receipt.total >= ? + (
-      select coalesce(sum(standing.amount), 0) from payment_return as standing where standing.undone_at is null
+      select coalesce(sum(standing.amount - standing.beyond), 0) from payment_return as standing where standing.undone_at is null
         and (standing.topup_id = receipt.topup_id
           or standing.provider = '${recordedProvider}' and standing.payment_id = receipt.id))`,
-  topup_refunded: `update topup set returned = returned + ?, status = case
-      when status = 'disputed' then 'disputed' when returned + ? >= amount then 'refunded' else status end
-    where id = ? and status in ('paid', 'refunded', 'disputed')`,
-  topup_disputed: `update topup set returned = returned + ?, status = 'disputed'
-    where id = ? and status in ('paid', 'refunded', 'disputed')`,
-  /** Marks a return whose refund has failed or whose dispute was won: once. */
-  payment_return_undone: `update payment_return set undone_at = ? where provider = ? and id = ? and undone_at is null`,
-  topup_refund_failed: `update topup set returned = returned - ?, status = case
-      when status = 'disputed' then 'disputed' when returned - ? >= amount then 'refunded' else 'paid' end
-    where id = ? and status in ('paid', 'refunded', 'disputed') and returned >= ?`,
-  topup_dispute_won: `update topup set returned = returned - ?, status = case
-      when returned - ? >= amount then 'refunded' else 'paid' end
-    where id = ? and status = 'disputed' and returned >= ?`,
   /** Makes other transactions that do the same for this user wait, until this one ends. */
   person_awaited: 'update auth_user set name = name where id = ?',
   /** A user who belongs to an account already is a conflict. */

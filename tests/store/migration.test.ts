@@ -104,6 +104,7 @@ test('the service starts on every earlier database: balances, budgets and the lo
       '035-usage-retention',
       '036-fallbacks',
       '037-guarded-partitions',
+      '038-owed-returns',
     ]);
     const { id, available } = customers[0]!;
     assert.equal(await balanceOf(store, id), BigInt(available));

@@ -2,7 +2,10 @@ import Type from 'typebox';
 
 import { operate } from '../../accounts/operations.ts';
 import { ApiError } from '../../platform/errors.ts';
+import { isChangeLinkOpen } from '../../accounts/users/email-change.ts';
 import type { EmailChange } from '../../accounts/users/email-change.ts';
+import { inSession } from '../../accounts/users/in-session.ts';
+import { deadLink } from '../../accounts/users/users.ts';
 import type { PersonStays } from '../../store/erasure/erase-person.ts';
 import { StoreError } from '../../store/store-error.ts';
 import { passwordProvider, type WayIn } from '../../store/repositories/ways-in.ts';
@@ -153,21 +156,16 @@ export async function confirmChange(call: EmailCall, token: string, change: Emai
   if (person?.email === change.to) return;
   if (person?.email !== change.from)
     throw new ApiError('http_403', 'First sign in with your old address in this browser; then open the link again.');
+  const { userId, sessionId } = person;
+  const { repositories, now } = operations;
+  if (!(await isChangeLinkOpen(repositories, { userId, token, at: now() }))) throw deadLink();
   try {
-    await confirmEmail(call, token);
+    await inSession(sessionId, () => confirmEmail(call, token));
   } catch (error) {
     if (error instanceof StoreError && error.code === 'conflict')
       throw new ApiError('http_409', 'Somebody else has started to use this address meanwhile.', { cause: error });
     throw error;
   }
-  const { userId } = person;
-  // Links for a new password that wait in the former mailbox.
-  await operations.repositories.authStore({
-    act: 'delete',
-    table: 'auth_verification',
-    where: [{ column: 'value', operator: 'eq', value: userId, connector: 'AND' }],
-    one: false,
-  });
   const [before, after] = [{ email: change.from }, { email: change.to }];
   await call.audit({ action: 'email.change', target: userId, by: person, before, after });
   await users.notifyChange(change);
@@ -232,8 +230,8 @@ const whyOf = (stays: Exclude<PersonStays, { readonly kind: 'keys' }>): string =
 export async function loseWayIn(call: Call, way: WayIn): Promise<void> {
   const { services } = call;
   const providers = services.config().signIn.oidc.map(({ id }) => id);
-  const { userId } = personOf(call);
-  const outcome = await services.operations.repositories.removeWayIn({ userId, way, providers });
+  const { userId, sessionId } = personOf(call);
+  const outcome = await services.operations.repositories.removeWayIn({ userId, sessionId, way, providers });
   if (outcome === 'absent') throw notThere();
   if (outcome === 'last')
     throw new ApiError('http_409', 'You could not sign in without it. First set a password, or add a passkey.');

@@ -240,7 +240,7 @@ export const paymentRoutes: readonly AccountRoute[] = [
     tag: 'Credit',
     summary: 'Called by the payment provider',
     description:
-      'Takes an event, signed as Stripe signs (`Stripe-Signature: t=…,v1=…`), within five minutes. Each event, and each payment, counts once. 409: the event is about a payment that has not been seen yet; send it again.',
+      'Takes an event, signed as Stripe signs (`Stripe-Signature: t=…,v1=…`), within five minutes. Each event, and each payment, counts once. 409: the event is about a payment of this service that has not been seen yet; send it again. Events of other products are ignored.',
     access: 'anyone',
     // A provider has few addresses and reports events of every customer; a forged one costs one HMAC.
     perMinute: 6_000,

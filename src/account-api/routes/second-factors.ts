@@ -150,7 +150,9 @@ export const secondFactorRoutes: readonly AccountRoute[] = [
         auth.api.generateBackupCodes({ body: { password: call.body.password }, headers, returnHeaders: true }),
       );
       await right();
-      await call.audit({ action: 'two_factor.backup_codes', target: personOf(call).userId });
+      const { userId } = personOf(call);
+      await call.services.operations.repositories.endSecrets({ event: 'backup_codes_made', userId });
+      await call.audit({ action: 'two_factor.backup_codes', target: userId });
       return { backup_codes: (response as { readonly backupCodes: readonly string[] }).backupCodes };
     },
   }),

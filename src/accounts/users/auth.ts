@@ -28,10 +28,7 @@ export interface AuthOptions {
   readonly accountUrl: string;
   readonly passwords: Passwords;
   readonly now: () => number;
-  readonly sendVerification: (
-    person: { readonly email: string; readonly name: string },
-    token: string,
-  ) => Promise<void>;
+  readonly sendVerification: (person: { readonly id: string; readonly email: string }, token: string) => Promise<void>;
   readonly sendReset: (person: { readonly email: string; readonly name: string }, token: string) => Promise<void>;
   readonly sendKnown: (person: { readonly email: string; readonly name: string }) => Promise<void>;
 }

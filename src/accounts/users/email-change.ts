@@ -1,3 +1,7 @@
+import { createHash } from 'node:crypto';
+
+import type { Repositories } from '../../store/repositories/repositories.ts';
+
 export interface EmailChange {
   readonly from: string;
   readonly to: string;
@@ -19,3 +23,42 @@ export function emailChangeOf(token: string): EmailChange | undefined {
     return undefined;
   }
 }
+
+/**
+ * Its signature alone would keep a link good for a day, whatever its person does meanwhile. So it is a row too, which ends like
+ * other links to them (`one-time-secrets.ts`).
+ */
+export async function rememberChangeLink(
+  repositories: Pick<Repositories, 'authStore'>,
+  link: {
+    readonly id: string;
+    readonly userId: string;
+    readonly token: string;
+    readonly at: number;
+    readonly expiresAt: number;
+  },
+): Promise<void> {
+  const { id, userId: value, token, at, expiresAt } = link;
+  const row = { id, identifier: identifierOf(token), value, expiresAt, createdAt: at, updatedAt: at };
+  await repositories.authStore({ act: 'create', table: 'auth_verification', row });
+}
+
+/** Whether the link is still good for this person. */
+export async function isChangeLinkOpen(
+  repositories: Pick<Repositories, 'authStore'>,
+  { userId, token, at }: { readonly userId: string; readonly token: string; readonly at: number },
+): Promise<boolean> {
+  const { count } = await repositories.authStore({
+    act: 'count',
+    table: 'auth_verification',
+    where: [
+      { column: 'identifier', operator: 'eq', value: identifierOf(token), connector: 'AND' },
+      { column: 'value', operator: 'eq', value: userId, connector: 'AND' },
+      { column: 'expiresAt', operator: 'gt', value: at, connector: 'AND' },
+    ],
+  });
+  return count > 0;
+}
+
+const identifierOf = (token: string): string =>
+  `change-email:${createHash('sha256').update(token).digest('base64url')}`;

@@ -3,6 +3,7 @@ import { createAdapterFactory } from 'better-auth/adapters';
 import { authOperators, authTables } from '../../store/repositories/auth.ts';
 import type { AuthCondition, AuthRow, AuthTable, AuthValue } from '../../store/repositories/auth.ts';
 import type { Repositories } from '../../store/repositories/repositories.ts';
+import { sessionInWhich } from './in-session.ts';
 
 interface CleanWhere {
   readonly field: string;
@@ -64,6 +65,7 @@ export function authStorage(repositories: Pick<Repositories, 'authStore'>) {
           where: conditionsOf(where),
           set,
           many: false,
+          sessionId: sessionInWhich(),
         });
         return (rows[0] === undefined ? null : valuesOf(table, rows[0])) as never;
       },

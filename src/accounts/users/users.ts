@@ -1,5 +1,6 @@
 import { ApiError } from '../../platform/errors.ts';
 import { newAccountId } from '../base62.ts';
+import { newPersonId } from '../owner.ts';
 import type { OperationServices } from '../operation.ts';
 import type { Config, SignInConfig } from '../../config/config.ts';
 import type { Mailer } from '../../notifications/mail/mailer.ts';
@@ -7,7 +8,7 @@ import { StoreError } from '../../store/store-error.ts';
 import { Attempts } from './attempts.ts';
 import { cookieOf, sessionCookie, signedValue } from './cookies.ts';
 import type { Auth } from './auth.ts';
-import { emailChangeOf } from './email-change.ts';
+import { emailChangeOf, rememberChangeLink } from './email-change.ts';
 import type { EmailChange } from './email-change.ts';
 import { knownMail, newAddressMail, oldAddressMail, resetMail, verificationMail } from './mails.ts';
 import { Passwords } from './password.ts';
@@ -159,9 +160,19 @@ export class Users {
       accountUrl,
       passwords: this.passwords,
       now: operations.now,
-      sendVerification: ({ email }, token) => {
-        const words = emailChangeOf(token) === undefined ? verificationMail : newAddressMail;
-        return this.#mail('verification', email, words(accountUrl, token, verificationHours));
+      sendVerification: async ({ id, email }, token) => {
+        const isChange = emailChangeOf(token) !== undefined;
+        const at = operations.now();
+        if (isChange)
+          await rememberChangeLink(operations.repositories, {
+            id: newPersonId(),
+            userId: id,
+            token,
+            at,
+            expiresAt: at + verificationHours * hourMs,
+          });
+        const words = isChange ? newAddressMail : verificationMail;
+        await this.#mail('verification', email, words(accountUrl, token, verificationHours));
       },
       sendReset: ({ email }, token) => this.#mail('reset', email, resetMail(accountUrl, token, resetMinutes)),
       sendKnown: ({ email }) => this.#mail('known', email, knownMail(accountUrl)),

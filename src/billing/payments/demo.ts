@@ -140,6 +140,15 @@ export class DemoProvider implements PaymentProvider {
     return Promise.resolve({ method: { type: 'demo', brand: null, last4: null }, tax: undefined });
   }
 
+  /** All of its payments are this service's. */
+  async topupOf(paymentId: string): Promise<string> {
+    const { repositories } = this.#options;
+    const payment = await repositories.getDemoObject({ id: paymentId });
+    if (payment === undefined) throw new PaymentError('unavailable', `There is no payment ${paymentId} yet.`);
+    const { checkoutId } = JSON.parse(payment.body) as { readonly checkoutId: string };
+    return (await this.getCheckout(checkoutId))!.topupId;
+  }
+
   async readEvent(bytes: Uint8Array, signature: string | undefined, nowMs: number): Promise<PaymentEvent> {
     return await readSignedEvent(bytes, signature, demoEventSecret(this.#options.secret), nowMs);
   }

@@ -35,6 +35,8 @@ export interface Paying {
 
 const catchUpEveryMs = 3_600_000;
 const autoTopupEveryMs = 10_000;
+/** What becomes free of an account that owes is taken within this time; no request can hold it meanwhile. */
+const collectEveryMs = 2_000;
 const promotionsEveryMs = 60_000;
 
 /** The payment provider, with its background work. */
@@ -97,6 +99,12 @@ export function openPayments(services: PayingServices): Paying {
         everyMs: catchUpEveryMs,
         runs: 'anywhere',
         run: async (signal) => void (await payments.catchUp(signal)),
+      },
+      {
+        name: 'returns_collect',
+        everyMs: collectEveryMs,
+        runs: 'anywhere',
+        run: (signal) => payments.collectOwed(signal),
       },
       { name: 'auto_topup', everyMs: autoTopupEveryMs, runs: 'anywhere', run: (signal) => autoTopups.run(signal) },
     ],

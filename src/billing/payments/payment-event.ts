@@ -76,7 +76,8 @@ function paid(data: Fields, paymentId: string | undefined, amount: unknown): Pay
   const { currency } = data;
   // Another product may use the same account at the provider.
   if (topupId === undefined || accountId === undefined) return other;
-  if (paymentId === undefined || !isCents(amount) || typeof currency !== 'string') throw unfit();
+  if (paymentId === undefined || !isCents(amount) || typeof currency !== 'string')
+    return { kind: 'unreadable', paymentId: undefined };
   const [customerId, methodId] = [idOf(data['customer']), idOf(data['payment_method'])];
   // A payment always names its card; the card is kept where that was requested.
   const isKept = data['setup_future_usage'] === 'off_session';
@@ -93,7 +94,8 @@ function returned(kind: 'refunded' | 'disputed' | 'dispute_won' | 'refund_failed
   const [returnId, paymentId] = [idOf(data['id']), idOf(data['payment_intent'])];
   const { amount, currency } = data;
   if (paymentId === undefined) return other;
-  if (returnId === undefined || !isCents(amount) || typeof currency !== 'string') throw unfit();
+  if (returnId === undefined || !isCents(amount) || typeof currency !== 'string')
+    return { kind: 'unreadable', paymentId };
   return { kind, returnId, paymentId, amountCents: amount, currency };
 }
 

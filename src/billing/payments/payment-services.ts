@@ -1,4 +1,4 @@
-import type { Ledger } from '../../store/ledger.ts';
+import type { AccountLedger } from '../../store/ledger.ts';
 import type { EventToRecord } from '../../store/repositories/payments.ts';
 import type { Repositories } from '../../store/repositories/repositories.ts';
 import type { PaymentProvider } from './provider.ts';
@@ -6,7 +6,7 @@ import type { PaymentProvider } from './provider.ts';
 export type PaymentLog = (level: 'info' | 'warn' | 'error', event: string, detail: Record<string, string>) => void;
 
 export interface PaymentServices {
-  readonly ledger: Pick<Ledger, 'transfer'>;
+  readonly ledger: Pick<AccountLedger, 'transfer' | 'reverse' | 'reinstate'>;
   readonly repositories: Repositories;
   readonly now: () => number;
   readonly newId: () => Uint8Array;

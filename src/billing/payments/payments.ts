@@ -8,7 +8,7 @@ import { PaymentError } from './provider.ts';
 import type { PaymentEvent, PaymentNews, PaymentProvider } from './provider.ts';
 import { recordingOf } from './payment-services.ts';
 import type { EventOutcome, PaymentServices } from './payment-services.ts';
-import { reinstate, reverse } from './returns.ts';
+import { collectOwed, reinstate, reverse } from './returns.ts';
 
 export const microcentsPerCent = 1_000_000n;
 
@@ -31,12 +31,18 @@ export interface TopupInput {
 const overlapMs = 3_600_000;
 /** As far back as Stripe remembers. */
 const memoryMs = 30 * 86_400_000;
+/** Payments of other products that are remembered as such. */
+const othersMax = 1000;
+/** Events that fail one after the other, for reasons of our own, before a look gives up. */
+const failuresMax = 10;
 /** Stripe delivers for three days; an event about a payment that was not seen until then is not about one of ours. */
 const waitsMs = 3 * 86_400_000;
 
 /** Top-ups of accounts. Only an event of the provider gives credit, once for each payment (docs/payments.md). */
 export class Payments {
   readonly #services: PaymentServices;
+  /** Payments of other products, which refund and are disputed like ours. */
+  readonly #others = new Set<string>();
 
   constructor(services: PaymentServices) {
     this.#services = services;
@@ -118,22 +124,34 @@ export class Payments {
     const seen = await repositories.paymentsSeenUntil({ provider: provider.name });
     if (seen === undefined) return 0;
     let found = 0;
-    let isWhole = true;
+    let seenUntil = begun;
+    const failures: unknown[] = [];
     const from = Math.max(seen - overlapMs, begun - memoryMs, 0);
     for await (const event of provider.eventsSince(from, signal)) {
       try {
         if ((await this.apply(event)) === 'applied') found++;
       } catch (error) {
-        if (!(error instanceof PaymentError)) throw error;
-        // An event that is too early must not hide those after it; it is fetched again for as long as its payment may come.
-        if (begun - event.createdAt > waitsMs) await this.#refuse(event, event.type, 'its payment was never seen');
-        else isWhole = false;
+        // An event that cannot be applied yet must not hide those after it: the next look begins with it.
+        if (!(error instanceof PaymentError)) failures.push(error);
+        else if (begun - event.createdAt > waitsMs) {
+          await this.#refuse(event, event.type, error.message);
+          continue;
+        }
+        seenUntil = Math.min(seenUntil, event.createdAt);
         log('warn', 'payment_event_waits', { id: event.id, type: event.type });
+        if (failures.length >= failuresMax) break;
       }
     }
-    if (isWhole && !signal.aborted) await repositories.notePaymentsSeen({ provider: provider.name, at: begun });
+    if (!signal.aborted && failures.length < failuresMax)
+      await repositories.notePaymentsSeen({ provider: provider.name, at: seenUntil });
     if (found > 0) log('warn', 'payment_events_missed', { provider: provider.name, count: String(found) });
+    if (failures.length > 0) throw failures[0];
     return found;
+  }
+
+  /** Takes what has become free of what accounts owe for refunds and disputes. */
+  async collectOwed(signal: AbortSignal): Promise<void> {
+    if (await collectOwed(this.#services, signal)) this.#services.moved?.();
   }
 
   /** Applies an authentic event of the provider to the ledger; safe to repeat, here and concurrently elsewhere. */
@@ -155,6 +173,10 @@ export class Payments {
         });
         return isNew ? 'applied' : 'again';
       }
+      case 'unreadable':
+        if (news.paymentId !== undefined && !(await this.#isKnown(news.paymentId)))
+          if ((await this.#topupOf(news.paymentId)) === undefined) return 'ignored';
+        throw new PaymentError('refused', 'The event was rejected: its form is unknown.');
       case 'refunded':
       case 'disputed':
       case 'dispute_won':
@@ -236,10 +258,7 @@ export class Payments {
   async #return(event: PaymentEvent, news: Extract<PaymentNews, { readonly returnId: string }>): Promise<EventOutcome> {
     const { repositories, provider, currency } = this.#services;
     const payment = await repositories.findPayment({ provider: provider.name, id: news.paymentId });
-    if (payment === undefined) {
-      // The provider's account may have other payments; this one is ours and has to wait for its payment.
-      throw new PaymentError('unavailable', `The payment that ${news.returnId} refers to has not been reported yet.`);
-    }
+    if (payment === undefined) return await this.#returnUnpaid(event, news);
     const amountMicrocents = BigInt(news.amountCents) * microcentsPerCent;
     if (news.currency !== currency)
       return await this.#refuse(event, news.returnId, foreignCurrency(news.currency, currency));
@@ -250,6 +269,41 @@ export class Payments {
     const kind = news.kind === 'refunded' || news.kind === 'refund_failed' ? 'refund' : 'dispute';
     const taken = { kind, id: news.returnId, payment, amountMicrocents } as const;
     return await (isTaken ? reverse : reinstate)(this.#services, taken, record);
+  }
+
+  /** A refund or a dispute of a payment that has credited nothing. Throws `unavailable` for one that may still do so. */
+  async #returnUnpaid(
+    event: PaymentEvent,
+    { returnId, paymentId }: Extract<PaymentNews, { readonly returnId: string }>,
+  ): Promise<EventOutcome> {
+    const { repositories, provider } = this.#services;
+    const topupId = await this.#topupOf(paymentId);
+    if (topupId === undefined) return 'ignored';
+    const topup = await repositories.getTopup({ id: topupId });
+    if (topup?.provider !== provider.name)
+      return await this.#refuse(event, returnId, 'the top-up that it returns is not here');
+    const hasPaidOtherwise = topup.paymentId !== null && topup.paymentId !== paymentId;
+    const since = { provider: provider.name, subject: topup.id, since: topup.createdAt };
+    if (hasPaidOtherwise || (await repositories.wasPaymentRefused(since)))
+      return await this.#refuse(event, returnId, 'the payment that it returns has credited nothing');
+    throw new PaymentError('unavailable', `The payment that ${returnId} refers to has not been reported yet.`);
+  }
+
+  async #isKnown(paymentId: string): Promise<boolean> {
+    const { repositories, provider } = this.#services;
+    return (await repositories.findPayment({ provider: provider.name, id: paymentId })) !== undefined;
+  }
+
+  /** What a payment that is not known here was made for; undefined: another product on the same account of the provider. */
+  async #topupOf(paymentId: string): Promise<string | undefined> {
+    const { provider, log } = this.#services;
+    if (this.#others.has(paymentId)) return undefined;
+    const topupId = await provider.topupOf(paymentId);
+    if (topupId !== undefined) return topupId;
+    if (this.#others.size === 0) log('warn', 'payments_of_others', { provider: provider.name, payment: paymentId });
+    if (this.#others.size >= othersMax) this.#others.delete(this.#others.values().next().value!);
+    this.#others.add(paymentId);
+    return undefined;
   }
 
   /** It is recorded, so that it is handled once; nothing moves, and the log says so loudly. */

@@ -98,6 +98,8 @@ export type PaymentNews =
       readonly amountCents: number;
       readonly currency: string;
     }
+  /** Of a kind that matters here, without what has to be known of it. `paymentId`: where it is a refund or a dispute. */
+  | { readonly kind: 'unreadable'; readonly paymentId: string | undefined }
   /** Nothing that concerns this service. */
   | { readonly kind: 'other' };
 
@@ -122,6 +124,11 @@ export interface PaymentProvider {
   refund(input: RefundInput): Promise<string>;
   /** How a payment was made. `unavailable`: repeat the call later. */
   paymentDetails(question: PaymentQuestion): Promise<PaymentDetails>;
+  /**
+   * The top-up that a payment was made for, as it is labelled at the provider; undefined: another product's payment. `unavailable`:
+   * it cannot be said now.
+   */
+  topupOf(paymentId: string): Promise<string | undefined>;
   /** Reads a webhook call: `refused` unless these very bytes were signed with the shared secret, within five minutes. */
   readEvent(bytes: Uint8Array, signature: string | undefined, nowMs: number): Promise<PaymentEvent>;
   /** Events since a time, the oldest first; bounded by the provider's memory, some thirty days. */

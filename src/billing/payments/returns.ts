@@ -1,12 +1,10 @@
 import { uuidText } from '../../platform/ids/uuid.ts';
 import { noticeRecording } from '../../store/repositories/notices.ts';
-import { systemAccounts } from '../../store/ledger.ts';
+import type { Reversal, Reversed } from '../../store/ledger.ts';
 import type { EventToRecord, PaymentReturn, PaymentRow } from '../../store/repositories/payments.ts';
-import type { Recording } from '../../store/recordings.ts';
 import { StoreError } from '../../store/store-error.ts';
 import { recordingOf } from './payment-services.ts';
 import type { EventOutcome, PaymentServices } from './payment-services.ts';
-import { spendable } from './spendable.ts';
 
 export interface PaymentTaken {
   readonly kind: 'refund' | 'dispute';
@@ -16,63 +14,104 @@ export interface PaymentTaken {
   readonly amountMicrocents: bigint;
 }
 
+/** Calls for what is idle elsewhere, and calls after them, before what is left is taken later. */
+const takingTriesMax = 3;
+/** Tries where another event of the return, or what takes more of it, is faster. */
+const conflictTriesMax = 10;
+const owedAtOnce = 1000;
+
 /**
- * Takes back a payment or a part of it: from the account what it has free of holds, never below its credit limit; the rest is at
- * once the operator's loss (`house_bad_debt`). How much the account had is decided once, in the transaction that takes it; a second
- * caller, or a retry after a kill, finds the decision and finishes it.
+ * Takes back a payment or a part of it: from the account what it has free of holds, and what holds it as they end, never below its
+ * credit limit; what was spent before is the operator's loss (`house_bad_debt`). Of a payment no more than was paid, whatever the
+ * sum of its refunds and disputes.
  */
 export async function reverse(
   services: PaymentServices,
   { kind, id, payment, amountMicrocents }: PaymentTaken,
   event: EventToRecord,
 ): Promise<EventOutcome> {
-  const { repositories, ledger, provider, now, newId, log } = services;
-  const { accountId, topupId } = payment;
-  const key = `${kind}:${provider.name}:${id}`;
-  const decide = async (taken: bigint): Promise<boolean> => {
-    const isAccount = taken > 0n;
-    const at = now();
-    const decision: Recording = {
-      name: 'payment_return',
-      values: [provider.name, id, kind, payment.id, topupId, accountId, amountMicrocents, taken, at],
-    };
-    const topup: Recording =
-      kind === 'refund'
-        ? { name: 'topup_refunded', values: [amountMicrocents, amountMicrocents, topupId] }
-        : { name: 'topup_disputed', values: [amountMicrocents, topupId] };
-    const isWhole = taken === amountMicrocents || taken === 0n;
-    return await ledger.transfer({
-      id: newId(),
-      debitAccount: isAccount ? accountId : systemAccounts.badDebt,
-      creditAccount: systemAccounts.cash,
-      amountMicrocents: isAccount ? taken : amountMicrocents,
-      kind: transferKinds[kind],
-      idempotencyKey: isAccount ? key : `${key}:rest`,
-      reference: topupId,
-      by: 'system',
-      at,
-      recording: isWhole ? [decision, topup, recordingOf(event)] : [decision, topup],
-    });
-  };
-  let decided = await repositories.findPaymentReturn({ provider: provider.name, id });
-  const isNew = decided === undefined;
-  if (decided === undefined) {
-    await spendable(repositories, accountId, amountMicrocents, decide);
-    decided = await repositories.findPaymentReturn({ provider: provider.name, id });
-    if (decided === undefined) throw new StoreError('failed', `what became of ${key} is not known`);
-  }
-  if (decided.undoneAt !== null) {
-    // The event that it failed, or was won, arrived first.
+  const { repositories, log } = services;
+  const { accountId, topupId, id: paymentId } = payment;
+  const refused = { ...event, outcome: 'refused: more is returned than was paid' };
+  const taken = await take(services, {
+    returnId: id,
+    accountId,
+    decision: {
+      kind,
+      paymentId,
+      topupId,
+      amountMicrocents,
+      recording: [recordingOf(event)],
+      recordingIfBeyond: [recordingOf(refused)],
+    },
+  });
+  if (!taken.isNew) {
     await repositories.recordPaymentEvent({ ...event, outcome: 'again' });
     return 'again';
   }
-  const missing = decided.amountMicrocents - decided.takenMicrocents;
-  if (isNew && missing > 0n)
-    log('error', 'payment_taken_back_unpaid', { account: accountId, topup: topupId, microcents: String(missing) });
-  await takeRest(services, kind, decided);
-  await repositories.recordPaymentEvent(event);
-  log(kind === 'dispute' ? 'error' : 'info', `topup_${kind}`, { account: accountId, topup: topupId, id });
-  return isNew ? 'applied' : 'again';
+  const about = { account: accountId, topup: topupId };
+  if (taken.beyondMicrocents > 0n) {
+    const microcents = String(taken.beyondMicrocents);
+    log('error', 'payment_event_contradicts', {
+      ...{ id: event.id, type: event.kind, subject: id },
+      ...{ reason: 'more is returned than was paid', microcents },
+    });
+  }
+  tellLoss(services, about, taken);
+  if (taken.owedMicrocents > 0n)
+    log('warn', 'payment_taken_back_later', { ...about, microcents: String(taken.owedMicrocents) });
+  if (taken.beyondMicrocents === amountMicrocents) return 'refused';
+  log(kind === 'dispute' ? 'error' : 'info', `topup_${kind}`, { ...about, id });
+  return 'applied';
+}
+
+/** Takes what has become free of what accounts owe. Resolves with whether something was taken. */
+export async function collectOwed(services: PaymentServices, signal: AbortSignal): Promise<boolean> {
+  const { repositories, provider } = services;
+  let hasTaken = false;
+  for (const { provider: by, id, accountId, topupId } of await repositories.owedReturns({ limit: owedAtOnce })) {
+    if (signal.aborted) break;
+    if (by !== provider.name) continue;
+    const taken = await take(services, { returnId: id, accountId });
+    tellLoss(services, { account: accountId, topup: topupId }, taken);
+    hasTaken ||= taken.takenMicrocents > 0n;
+  }
+  return hasTaken;
+}
+
+function tellLoss(
+  { log }: PaymentServices,
+  about: { readonly account: string; readonly topup: string },
+  { lostMicrocents }: Reversed,
+): void {
+  if (lostMicrocents > 0n) log('error', 'payment_taken_back_unpaid', { ...about, microcents: String(lostMicrocents) });
+}
+
+async function take(
+  { ledger, provider, now, newId }: PaymentServices,
+  request: Pick<Reversal, 'returnId' | 'accountId' | 'decision'>,
+): Promise<Reversed> {
+  const call = async (): Promise<Reversed> => {
+    for (let tries = 1; ; tries++) {
+      try {
+        return await ledger.reverse({ ...request, provider: provider.name, ids: [newId(), newId()], at: now() });
+      } catch (error) {
+        // A twin of the event, or the event that it has failed, was faster: its decision is there now.
+        if (!(error instanceof StoreError && error.code === 'conflict') || tries >= conflictTriesMax) throw error;
+      }
+    }
+  };
+  let all = await call();
+  for (let tries = 1; all.owedMicrocents > 0n && tries < takingTriesMax; tries++) {
+    const { takenMicrocents, lostMicrocents, ...rest } = await call();
+    all = {
+      ...rest,
+      isNew: all.isNew,
+      takenMicrocents: all.takenMicrocents + takenMicrocents,
+      lostMicrocents: all.lostMicrocents + lostMicrocents,
+    };
+  }
+  return all;
 }
 
 /**
@@ -81,103 +120,66 @@ export async function reverse(
  */
 export async function reinstate(
   services: PaymentServices,
-  { kind, id, payment, amountMicrocents }: PaymentTaken,
+  taken: PaymentTaken,
   event: EventToRecord,
 ): Promise<EventOutcome> {
   const { repositories, ledger, provider, now, newId, log } = services;
-  const decided = await repositories.findPaymentReturn({ provider: provider.name, id });
-  const { topupId, accountId } = decided ?? payment;
-  const at = now();
-  const amount = decided?.amountMicrocents ?? amountMicrocents;
-  const taken = decided?.takenMicrocents ?? 0n;
-  const notice =
-    kind === 'dispute'
-      ? null
-      : {
-          id: `evt_${uuidText(newId())}`,
-          accountId,
-          type: 'refund.failed',
-          data: JSON.stringify({
-            topup_id: topupId,
-            refund_id: id,
-            amount_microcents: Number(amount),
-            given_back_microcents: Number(taken),
-          }),
-          recipients: { members: [], addresses: [] },
-          isWebhook: true,
-          at,
-        };
-  if (decided === undefined) {
-    const undone = { provider: provider.name, id, kind, paymentId: payment.id, topupId, accountId, amountMicrocents };
-    if (await repositories.recordUndoneReturn({ undone, event, notice, at })) {
-      log(kind === 'refund' ? 'error' : 'warn', undoneEvents[kind], { account: accountId, topup: topupId, id });
+  const { kind, id, payment } = taken;
+  const { topupId, accountId } = payment;
+  const about = { account: accountId, topup: topupId, id };
+  for (let tries = 1; ; tries++) {
+    const decided = await repositories.findPaymentReturn({ provider: provider.name, id });
+    const at = now();
+    const notice = noticeOf(taken, decided, { newId, at });
+    if (decided === undefined) {
+      const { amountMicrocents } = taken;
+      const undone = { provider: provider.name, id, kind, paymentId: payment.id, topupId, accountId, amountMicrocents };
+      // Else another process has decided it meanwhile.
+      if (!(await repositories.recordUndoneReturn({ undone, event, notice, at }))) continue;
+      log(kind === 'refund' ? 'error' : 'warn', undoneEvents[kind], about);
       return 'applied';
     }
-    // Another process has decided it meanwhile.
-    return await reinstate(services, { kind, id, payment, amountMicrocents }, event);
+    if (decided.undoneAt !== null) break;
+    const { takenMicrocents } = decided;
+    const recording = [recordingOf(event), ...(notice === null ? [] : [noticeRecording(notice)])];
+    const undo = { provider: provider.name, returnId: id, accountId, takenMicrocents, at, recording };
+    try {
+      const given = await ledger.reinstate({ ...undo, ids: [newId(), newId()] });
+      if (given?.isNew !== true) continue;
+      log(kind === 'refund' ? 'error' : 'warn', undoneEvents[kind], { ...about, microcents: String(takenMicrocents) });
+      for (const returnId of given.dueAgain) tellLoss(services, about, await take(services, { returnId, accountId }));
+      return 'applied';
+    } catch (error) {
+      // More was taken meanwhile, or a twin of this event was faster.
+      if (!(error instanceof StoreError && error.code === 'conflict') || tries >= conflictTriesMax) throw error;
+    }
   }
-  if (decided.undoneAt !== null) {
-    await repositories.recordPaymentEvent({ ...event, outcome: 'again' });
-    return 'again';
-  }
-  const key = `${kind === 'refund' ? 'refund_failed' : 'dispute_won'}:${provider.name}:${id}`;
-  const give = (creditAccount: string, microcents: bigint, idempotencyKey: string, recording: readonly Recording[]) =>
-    ledger.transfer({
-      id: newId(),
-      debitAccount: systemAccounts.cash,
-      creditAccount,
-      amountMicrocents: microcents,
-      kind: transferKinds[kind],
-      idempotencyKey,
-      reference: topupId,
-      by: 'system',
-      at,
-      recording,
-    });
-  const all: Recording[] = [
-    { name: 'payment_return_undone', values: [at, provider.name, id] },
-    kind === 'refund'
-      ? { name: 'topup_refund_failed', values: [amount, amount, topupId, amount] }
-      : { name: 'topup_dispute_won', values: [amount, amount, topupId, amount] },
-    recordingOf(event),
-    ...(notice === null ? [] : [noticeRecording(notice)]),
-  ];
-  const rest = amount - taken;
-  // Its taking may not have got this far.
-  await takeRest(services, kind, decided);
-  if (rest > 0n && taken > 0n) await give(systemAccounts.badDebt, rest, `${key}:rest`, []);
-  const isNew =
-    taken > 0n ? await give(accountId, taken, key, all) : await give(systemAccounts.badDebt, rest, `${key}:rest`, all);
-  if (isNew)
-    log(kind === 'refund' ? 'error' : 'warn', undoneEvents[kind], {
-      account: accountId,
-      topup: topupId,
-      id,
-      microcents: String(taken),
-    });
-  else await repositories.recordPaymentEvent({ ...event, outcome: 'again' });
-  return isNew ? 'applied' : 'again';
+  await repositories.recordPaymentEvent({ ...event, outcome: 'again' });
+  return 'again';
 }
 
-/** The part of a return that the account did not have is the operator's loss; does nothing where it was recorded before. */
-async function takeRest(
-  { ledger, provider, now, newId }: PaymentServices,
-  kind: PaymentTaken['kind'],
-  { id, topupId, amountMicrocents, takenMicrocents }: PaymentReturn,
-): Promise<void> {
-  if (amountMicrocents === takenMicrocents) return;
-  await ledger.transfer({
-    id: newId(),
-    debitAccount: systemAccounts.badDebt,
-    creditAccount: systemAccounts.cash,
-    amountMicrocents: amountMicrocents - takenMicrocents,
-    kind: transferKinds[kind],
-    idempotencyKey: `${kind}:${provider.name}:${id}:rest`,
-    reference: topupId,
-    by: 'system',
-    at: now(),
-  });
+/** What owners and billing members hear of a refund that has failed. */
+function noticeOf(
+  { kind, id, payment: { accountId, topupId }, amountMicrocents }: PaymentTaken,
+  decided: PaymentReturn | undefined,
+  { newId, at }: { readonly newId: PaymentServices['newId']; readonly at: number },
+) {
+  if (kind === 'dispute') return null;
+  const data = {
+    topup_id: topupId,
+    refund_id: id,
+    amount_microcents: Number(decided?.amountMicrocents ?? amountMicrocents),
+    given_back_microcents: Number(decided?.takenMicrocents ?? 0n),
+  };
+  return {
+    id: `evt_${uuidText(newId())}`,
+    accountId,
+    type: 'refund.failed',
+    data: JSON.stringify(data),
+    recipients: { members: [], addresses: [] },
+    isWebhook: true,
+    at,
+  };
 }
 
-const transferKinds = { refund: 'refund', dispute: 'chargeback' } as const;
 const undoneEvents = { refund: 'refund_failed', dispute: 'dispute_won' } as const;

@@ -152,6 +152,17 @@ export class StripeProvider implements PaymentProvider {
     return { method: paidBy(intent.payment_method), tax };
   }
 
+  async topupOf(paymentId: string): Promise<string | undefined> {
+    try {
+      const { metadata } = await this.#call((stripe) => stripe.paymentIntents.retrieve(paymentId));
+      return metadata['account_id'] === undefined ? undefined : metadata['topup_id'];
+    } catch (error) {
+      // Of an account that is connected to this one, whose events come here too.
+      if (isMissing(error)) return undefined;
+      throw error;
+    }
+  }
+
   async #taxOfCheckout(checkoutId: string): Promise<ProviderTax | undefined> {
     const session = await this.#call((stripe) =>
       stripe.checkout.sessions.retrieve(checkoutId, { expand: ['total_details.breakdown'] }),
@@ -336,11 +347,11 @@ function paidBy(method: string | Stripe.PaymentMethod | null): PaidBy {
 const idOf = (value: string | { readonly id: string } | null): string | undefined =>
   value === null ? undefined : typeof value === 'string' ? value : value.id;
 
-/** Whether a call failed because the object named by one of its parameters does not exist. */
-function isMissing(error: unknown, parameter: string): boolean {
+/** Whether a call failed because the object named by one of its parameters, or by this one, does not exist. */
+function isMissing(error: unknown, parameter?: string): boolean {
   if (!(error instanceof PaymentError) || typeof error.cause !== 'object' || error.cause === null) return false;
   const { code, param } = error.cause as { readonly code?: unknown; readonly param?: unknown };
-  return code === 'resource_missing' && param === parameter;
+  return code === 'resource_missing' && (parameter === undefined || param === parameter);
 }
 
 /** Stripe's errors carry a status: 402 and other faults of the request are a definite no; without a status it is unknown. */

@@ -5,6 +5,7 @@ import { recordAudit } from '../repositories/audit.ts';
 import type { Database } from '../database.ts';
 import type { Recipients } from '../repositories/notices.ts';
 import { lockAccount } from '../repositories/members.ts';
+import { endInvitationsBy } from '../repositories/one-time-secrets.ts';
 import { rowsOn } from '../schema/codec.ts';
 
 type Db = Kysely<Database>;
@@ -94,8 +95,10 @@ export async function erasePerson(
     for (const table of ofPerson) await transaction.deleteFrom(table).where('userId', '=', userId).execute();
     await transaction.deleteFrom('auth_verification').where('value', '=', userId).execute();
     await transaction.deleteFrom('member').where('user_id', '=', userId).execute();
-    for (const id of accounts)
+    for (const id of accounts) {
       await transaction.deleteFrom('budget').where('subject', '=', memberSubject(id, userId)).execute();
+      await endInvitationsBy(transaction, { by: userId, accountId: id, role: null });
+    }
     await transaction.deleteFrom('server_operator').where('user_id', '=', userId).execute();
     const emails = [person.email, ...(await earlierEmails(transaction, userId))];
     await transaction.deleteFrom('invitation').where('email', 'in', emails).execute();

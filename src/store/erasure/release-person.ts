@@ -3,6 +3,7 @@ import type { Kysely } from 'kysely';
 import type { Database } from '../database.ts';
 import { rowsOn } from '../schema/codec.ts';
 import { addMail } from '../repositories/mail.ts';
+import { endSecrets } from '../repositories/one-time-secrets.ts';
 
 /** Removes all proofs of identity but the password, ends the sessions, and leaves a mail. Undefined: no such user. */
 export async function releasePerson(
@@ -30,11 +31,11 @@ export async function releasePerson(
       .executeTakeFirst();
     if (person === undefined) return undefined;
     const { id: userId, twoFactorEnabled } = person;
-    const remove = async (table: 'auth_two_factor' | 'auth_passkey' | 'auth_session'): Promise<number> =>
+    const remove = async (table: 'auth_two_factor' | 'auth_passkey'): Promise<number> =>
       Number((await transaction.deleteFrom(table).where('userId', '=', userId).executeTakeFirst()).numDeletedRows);
     await remove('auth_two_factor');
     const passkeys = await remove('auth_passkey');
-    const sessions = await remove('auth_session');
+    const sessions = await endSecrets(transaction, 'released', { userId });
     await transaction
       .updateTable('auth_user')
       .set({ twoFactorEnabled: 0, updatedAt: at })

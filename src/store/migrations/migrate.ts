@@ -15,6 +15,7 @@ import * as peerMessages from './034-peer-messages.ts';
 import * as retention from './035-usage-retention.ts';
 import * as fallbacks from './036-fallbacks.ts';
 import * as guardedPartitions from './037-guarded-partitions.ts';
+import * as owedReturns from './038-owed-returns.ts';
 
 interface Step {
   /** In its own words, not from the description, which later versions change. */
@@ -31,6 +32,7 @@ const steps: Readonly<Record<string, Step>> = {
   '035-usage-retention': retention,
   '036-fallbacks': fallbacks,
   '037-guarded-partitions': guardedPartitions,
+  '038-owed-returns': owedReturns,
 };
 
 export const migrationNames: readonly string[] = Object.keys(steps);

@@ -5,14 +5,20 @@ import type {
   BudgetChange,
   Ending,
   FreeBalances,
+  Reinstatement,
+  Reinstated,
   NewAccount,
   OpenRequest,
+  Reversal,
+  Reversed,
   Transfer,
   UsageRow,
 } from '../ledger.ts';
 import * as steps from '../ledger-steps.ts';
+import { accountsOfReturn, reinstate, reverse } from '../return-steps.ts';
 import { StoreError } from '../store-error.ts';
 import { balancesCharged } from '../reports/usage-columns.ts';
+import { arrayText } from './array-text.ts';
 import { Session, type PostgresAddress, type Run } from './connection.ts';
 import { DatabaseClock } from './database-clock.ts';
 import { debiting, Leases, type LeaseServer } from '../leases.ts';
@@ -150,6 +156,29 @@ export class PostgresLedger implements AccountLedger {
     return moved;
   }
 
+  async reverse(request: Reversal): Promise<Reversed> {
+    const { accountId } = request;
+    const taken = await this.#returning(accountId, (run) => runSteps(run, reverse(request, 0n)));
+    if (taken.owedMicrocents > 0n) await this.#callIn(accountId);
+    return taken;
+  }
+
+  async reinstate(request: Reinstatement): Promise<Reinstated | undefined> {
+    const { accountId } = request;
+    const given = await this.#returning(accountId, (run) => runSteps(run, reinstate(request)));
+    this.#free.credit(accountId, 0n);
+    return given;
+  }
+
+  /** Returns of one account run one after the other, so that the sum of them is known. */
+  #returning<Value>(accountId: string, work: (run: Run) => Promise<Value>): Promise<Value> {
+    return this.#transact(async (run) => {
+      const text = 'select id from account where id = any($1::text[]) order by id for no key update';
+      await run({ text }, [arrayText(accountsOfReturn(accountId))]);
+      return await work(run);
+    });
+  }
+
   async createAccount(account: NewAccount): Promise<void> {
     await this.#transact((run) => runSteps(run, steps.createAccount(account)));
   }
@@ -186,7 +215,7 @@ export class PostgresLedger implements AccountLedger {
 
   /** Calls in the idle leases of an account: back in the balance they can be debited. */
   async #callIn(accountId: string): Promise<void> {
-    await this.leases.releaseUnused(accountId);
+    await this.leases.called(accountId);
     await this.#leaseServer.callOthers(accountId).catch(() => {});
     await sleep(debitPauseMs * (0.75 + Math.random() / 2));
   }

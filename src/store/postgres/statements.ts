@@ -31,7 +31,7 @@ interface BalanceTable {
 
 const credit: BalanceTable = {
   name: 'account',
-  spendable: 'available + credit_limit',
+  spendable: 'available + credit_limit - owed',
   condition: `kind = 0 and status = 'active'`,
   lease: { table: 'credit_lease', column: 'account_id' },
 };

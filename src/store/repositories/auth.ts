@@ -7,6 +7,7 @@ import type { Database } from '../database.ts';
 import type { Kind } from '../schema/column.ts';
 import { columnsOf, tables, type TableName } from '../schema/tables.ts';
 import { StoreError } from '../store-error.ts';
+import { endSecrets, type PersonEvent } from './one-time-secrets.ts';
 
 type Db = Kysely<Database>;
 
@@ -53,6 +54,8 @@ export type AuthRequest = { readonly table: AuthTable } & (
       readonly set: AuthRow;
       readonly add?: AuthRow;
       readonly many: boolean;
+      /** The session in which it happens. */
+      readonly sessionId?: string | undefined;
     }
   /** Answers with what was deleted; `one`: of several concurrent callers, one gets it. */
   | { readonly act: 'delete'; readonly where: Where; readonly one: boolean }
@@ -81,8 +84,11 @@ export async function authStore(db: Db, request: AuthRequest): Promise<AuthAnswe
   switch (request.act) {
     case 'create': {
       for (const column of Object.keys(request.row)) known(column);
-      await any.insertInto(table).values(request.row).execute();
-      return { rows: [request.row], count: 1 };
+      const rows = [request.row];
+      return await withEvent(any, eventOf(table, request.row), undefined, async (transaction) => {
+        await transaction.insertInto(table).values(request.row).execute();
+        return { rows, count: 1 };
+      });
     }
     case 'find': {
       let query = any.selectFrom(table).selectAll().where(matching(request.where));
@@ -116,7 +122,7 @@ export async function authStore(db: Db, request: AuthRequest): Promise<AuthAnswe
 
 async function update(
   db: Kysely<Record<AuthTable, Record<string, unknown>>>,
-  { table, where, set, add = {}, many }: Extract<AuthRequest, { readonly act: 'update' }>,
+  { table, where, set, add = {}, many, sessionId }: Extract<AuthRequest, { readonly act: 'update' }>,
   known: (column: string) => string,
 ): Promise<AuthAnswer> {
   const changes: Record<string, unknown> = {};
@@ -135,12 +141,31 @@ async function update(
     const rows = await chosen.returningAll().execute();
     return { rows: rows.map(plain), count: rows.length };
   };
-  if (table !== 'auth_account' || !Object.hasOwn(set, 'password')) return await write(db);
-  // A new password ends all sessions in the same moment: the old one keeps no one signed in.
+  return await withEvent(db, eventOf(table, set), sessionId, write);
+}
+
+/** What a write changes in how a person proves who they are, whoever asks for it. */
+function eventOf(table: AuthTable, written: AuthRow): PersonEvent | undefined {
+  if (table === 'auth_account') return typeof written['password'] === 'string' ? 'password_set' : undefined;
+  if (table === 'auth_passkey') return written['publicKey'] === undefined ? undefined : 'way_in_added';
+  if (table !== 'auth_user' || written['id'] !== undefined) return undefined;
+  if (written['email'] !== undefined) return 'address_changed';
+  return written['twoFactorEnabled'] === undefined ? undefined : 'codes_switched';
+}
+
+/** What the event ends, ends in the same moment: an old password keeps no one signed in. */
+async function withEvent<AnyDb extends Kysely<Record<AuthTable, Record<string, unknown>>>>(
+  db: AnyDb,
+  event: PersonEvent | undefined,
+  sessionId: string | undefined,
+  write: (transaction: AnyDb) => Promise<AuthAnswer>,
+): Promise<AuthAnswer> {
+  if (event === undefined) return await write(db);
   return await db.transaction().execute(async (transaction) => {
-    const written = await write(transaction);
-    const users = written.rows.map(({ userId }) => userId);
-    if (users.length > 0) await transaction.deleteFrom('auth_session').where('userId', 'in', users).execute();
+    const written = await write(transaction as unknown as AnyDb);
+    const known = transaction as unknown as Db;
+    for (const row of written.rows)
+      await endSecrets(known, event, { userId: String(row['userId'] ?? row['id']), sessionId });
     return written;
   });
 }

@@ -8,11 +8,12 @@ import { placesOf, timeZoneOf } from '../reports/account-usage.ts';
 import { listOf } from '../reports/usage-expressions.ts';
 import { inMonthsOf } from '../reports/usage-months.ts';
 import { rollUpRange } from '../reports/usage-range.ts';
-import type { Row, Rows } from '../schema/codec.ts';
+import { storedOn, type Row, type Rows } from '../schema/codec.ts';
 import { StoreError } from '../store-error.ts';
 import { recordChange } from './changes.ts';
 import { limitsText } from './limits-text.ts';
 import { addNotice, nobody } from './notices.ts';
+import { endInvitationsBy } from './one-time-secrets.ts';
 import { pageOf } from './page.ts';
 
 type Db = Kysely<Rows>;
@@ -303,6 +304,7 @@ export async function revokeKey(
     if (row === undefined) return undefined;
     if (revoked.numUpdatedRows === 1n) {
       await recordChange(transaction, changeId, at, 'key_revoked', keyId);
+      await endInvitationsBy(storedOn(transaction), { by: keyId, accountId: row.accountId, role: null });
       await addNotice(transaction, {
         id: `evt_${keyId}`,
         accountId: row.accountId,

@@ -4,6 +4,7 @@ import type { AccountStatus, MemberRole } from '../database.ts';
 import { storedOn, type Rows } from '../schema/codec.ts';
 import { memberSubject } from '../budget.ts';
 import { StoreError } from '../store-error.ts';
+import { endInvitationsBy } from './one-time-secrets.ts';
 
 type Db = Kysely<Rows>;
 
@@ -154,6 +155,7 @@ export async function setMemberRole(
         .where('accountId', '=', accountId)
         .where('userId', '=', userId)
         .execute();
+    await endInvitationsBy(storedOn(transaction), { by: userId, accountId, role });
     return member.role;
   });
 }

@@ -3,6 +3,7 @@ import type { Kysely } from 'kysely';
 import type { Database } from '../database.ts';
 import { storedOn, type Rows } from '../schema/codec.ts';
 import { StoreError } from '../store-error.ts';
+import { endSecrets } from './one-time-secrets.ts';
 import { insertCredential, insertUser, type NewUser } from './users.ts';
 
 type Db = Kysely<Rows>;
@@ -66,6 +67,8 @@ export async function createOwner(
         .executeTakeFirst();
       if (used.numDeletedRows === 0n) return undefined;
     }
+    // Whoever finds an older link becomes nobody.
+    else await transaction.deleteFrom('owner_link').execute();
     const first = await transaction
       .selectFrom('account')
       .where('kind', '=', 0)
@@ -99,8 +102,9 @@ async function putUser(transaction: Kysely<Database>, user: NewUser): Promise<st
     return user.userId;
   }
   // The operator vouches for it: the user is theirs, however it was created.
-  for (const table of ['auth_account', 'auth_session', 'auth_passkey', 'auth_two_factor'] as const)
+  for (const table of ['auth_account', 'auth_passkey', 'auth_two_factor'] as const)
     await transaction.deleteFrom(table).where('userId', '=', known.id).execute();
+  await endSecrets(transaction, 'owner_made', { userId: known.id });
   await transaction
     .updateTable('auth_user')
     .set({ name, emailVerified: 1, twoFactorEnabled: 0, updatedAt: at })

@@ -113,6 +113,24 @@ export async function findPaymentEvent(
   return row?.outcome;
 }
 
+/** Whether an event about a payment of a top-up was refused, so that the payment has credited nothing. */
+export async function wasPaymentRefused(
+  db: Db,
+  request: { readonly provider: string; readonly subject: string; readonly since: number },
+): Promise<boolean> {
+  const row = await db
+    .selectFrom('payment_event')
+    .where('provider', '=', request.provider)
+    // Their times are whole seconds.
+    .where('createdAt', '>=', request.since - 1000)
+    .where('subject', '=', request.subject)
+    .where('outcome', 'like', 'refused%')
+    .select('id')
+    .limit(1)
+    .executeTakeFirst();
+  return row !== undefined;
+}
+
 /** Records an event that moves no money, with its effect on a waiting top-up; a known event changes nothing. */
 export async function recordPaymentEvent(
   db: Db,
@@ -192,6 +210,19 @@ export async function findPaymentReturn(
     .executeTakeFirst();
 }
 
+/** Returns that are owed by accounts whose running requests hold what they take, a bounded number. */
+export async function owedReturns(
+  db: Db,
+  { limit }: { readonly limit: number },
+): Promise<readonly Pick<PaymentReturn, 'provider' | 'id' | 'accountId' | 'topupId'>[]> {
+  return await db
+    .selectFrom('payment_return')
+    .where('owedMicrocents', '>', 0n)
+    .select(['provider', 'id', 'accountId', 'topupId'])
+    .limit(limit)
+    .execute();
+}
+
 /**
  * Records that a refund has failed, or that a dispute was won, before it has taken anything, so that it never will. False: its
  * outcome is decided already, and nothing was done.
@@ -199,7 +230,7 @@ export async function findPaymentReturn(
 export async function recordUndoneReturn(
   db: Db,
   request: {
-    readonly undone: Omit<PaymentReturn, 'takenMicrocents' | 'at' | 'undoneAt'>;
+    readonly undone: Omit<PaymentReturn, 'takenMicrocents' | 'owedMicrocents' | 'beyondMicrocents' | 'at' | 'undoneAt'>;
     readonly event: EventToRecord;
     readonly notice: Notice | null;
     readonly at: number;
@@ -209,7 +240,14 @@ export async function recordUndoneReturn(
   return await db.transaction().execute(async (transaction) => {
     const { numInsertedOrUpdatedRows } = await transaction
       .insertInto('payment_return')
-      .values({ ...undone, takenMicrocents: 0n, at, undoneAt: at })
+      .values({
+        ...undone,
+        takenMicrocents: 0n,
+        owedMicrocents: 0n,
+        beyondMicrocents: undone.amountMicrocents,
+        at,
+        undoneAt: at,
+      })
       .onConflict((on) => on.columns(['provider', 'id']).doNothing())
       .executeTakeFirst();
     if (numInsertedOrUpdatedRows !== 1n) return false;

@@ -28,6 +28,7 @@ import * as invoices from './invoices.ts';
 import * as receipts from './receipts.ts';
 import * as invitations from './invitations.ts';
 import * as members from './members.ts';
+import { endSecretsOf } from './one-time-secrets.ts';
 import * as owner from './owner.ts';
 import * as users from './users.ts';
 import * as waysIn from './ways-in.ts';
@@ -127,6 +128,8 @@ const rowOperations = {
   listTopups: payments.listTopups,
   findPayment: payments.findPayment,
   findPaymentEvent: payments.findPaymentEvent,
+  owedReturns: payments.owedReturns,
+  wasPaymentRefused: payments.wasPaymentRefused,
   recordPaymentEvent: payments.recordPaymentEvent,
   paymentsSeenUntil: payments.paymentsSeenUntil,
   notePaymentsSeen: payments.notePaymentsSeen,
@@ -233,6 +236,7 @@ const storedOperations = {
   findSession: users.findSession,
   listSessions: users.listSessions,
   endSessions: users.endSessions,
+  endSecrets: endSecretsOf,
   forgetExpired: users.forgetExpired,
   removeWayIn: waysIn.removeWayIn,
   hasPerson: users.hasPerson,

@@ -1,6 +1,7 @@
 /** How a user signs in: a password, providers, passkeys. */
 import { sql, type Kysely } from 'kysely';
 import type { Database } from '../database.ts';
+import { endSecrets } from './one-time-secrets.ts';
 
 type Db = Kysely<Database>;
 
@@ -16,9 +17,15 @@ export type WayIn =
  */
 export async function removeWayIn(
   db: Db,
-  request: { readonly userId: string; readonly way: WayIn; readonly providers: readonly string[] },
+  request: {
+    readonly userId: string;
+    /** In which it happens. */
+    readonly sessionId: string;
+    readonly way: WayIn;
+    readonly providers: readonly string[];
+  },
 ): Promise<'removed' | 'absent' | 'last'> {
-  const { userId, way, providers } = request;
+  const { userId, sessionId, way, providers } = request;
   return await db.transaction().execute(async (transaction) => {
     // Two that are each other's last run one after the other: a write that changes nothing takes the row's lock on PostgreSQL.
     await transaction
@@ -47,6 +54,7 @@ export async function removeWayIn(
         .where('userId', '=', userId)
         .where('providerId', '=', way.id)
         .execute();
+    await endSecrets(transaction, 'way_in_removed', { userId, sessionId });
     return 'removed';
   });
 }

@@ -86,6 +86,8 @@ const account = table(
     /** When its users, files and names were erased; what it was charged stays. */
     deleted_at: time.null,
     tax_status: text.of('standard', 'exempt', 'reverse_charge').default(`'standard'`),
+    /** What refunds and disputes take of it as running requests end; the sum of `payment_return.owed`. Nothing of it is leased. */
+    owed: money.default('0').check('owed >= 0'),
   },
   // M2: holds come out of what is free, so no settlement ever violates this.
   { checks: { not_overdrawn: 'kind <> 0 or available >= -credit_limit' } },
@@ -864,7 +866,7 @@ const payment_event = table(
   { key: ['provider', 'id'], indexes: { time: ['provider', 'created_at'] } },
 );
 
-/** A refund or a dispute: what it takes, and how much of that the account had; the rest is bad debt. */
+/** A refund or a dispute: what it takes, and how much of that the account had (`return-steps.ts`); the rest is bad debt. */
 const payment_return = table(
   {
     /** `recorded`: no provider; an operator has recorded that the payment of a receipt was returned. */
@@ -882,8 +884,15 @@ const payment_return = table(
     at: time,
     /** When the refund failed or the dispute was won; null: it stands. */
     undone_at: time.null,
+    /** Held by requests that run: it is taken as they end. */
+    owed: money.default('0').check('owed >= 0'),
+    /** More than was paid: it takes nothing while other returns of the payment stand. */
+    beyond: money.default('0').check('beyond >= 0'),
   },
-  { key: ['provider', 'id'], indexes: { topup: ['topup_id'] } },
+  {
+    key: ['provider', 'id'],
+    indexes: { topup: ['topup_id'], owed: { on: ['account_id'], where: 'owed > 0' } },
+  },
 );
 
 /** The provider's references of a payment method that may be charged in its owner's absence; the provider has what they mean. */

@@ -1,6 +1,16 @@
 /** The messages between the two sides of the ledger: one batch there, one reply back, one at a time. */
 import type { AccountStatus } from '../database.ts';
-import type { BudgetChange, Ending, NewAccount, OpenRequest, Transfer } from '../ledger.ts';
+import type {
+  BudgetChange,
+  Ending,
+  Reinstatement,
+  Reinstated,
+  NewAccount,
+  OpenRequest,
+  Reversal,
+  Reversed,
+  Transfer,
+} from '../ledger.ts';
 import type { Granted, LeaseRequest } from '../leases.ts';
 import type { StoreFailure } from '../store-error.ts';
 import type { SqlValue } from '../reports/usage-columns.ts';
@@ -26,6 +36,8 @@ export type LedgerOperation =
   | { readonly kind: 'grant'; readonly client: string; readonly request: LeaseRequest }
   | { readonly kind: 'return'; readonly client: string; readonly balanceId: string; readonly microcents: bigint }
   | { readonly kind: 'transfer'; readonly transfer: Transfer }
+  | { readonly kind: 'reverse'; readonly request: Reversal }
+  | { readonly kind: 'reinstate'; readonly request: Reinstatement }
   | { readonly kind: 'create_account'; readonly account: NewAccount }
   | {
       readonly kind: 'account_status';
@@ -54,6 +66,8 @@ export interface OperationAnswers {
   readonly grant: Granted;
   readonly return: undefined;
   readonly transfer: boolean;
+  readonly reverse: Reversed;
+  readonly reinstate: Reinstated | undefined;
   readonly create_account: undefined;
   readonly account_status: undefined;
   readonly credit_limit: undefined;

@@ -2,6 +2,7 @@ import { statfsSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { isOfBudget, readBalanceId } from '../budget.ts';
 import * as steps from '../ledger-steps.ts';
+import { reinstate, reverse } from '../return-steps.ts';
 import { StoreError, toFailure, type StoreFailure } from '../store-error.ts';
 import { publicIdOf } from '../../platform/ids/uuid.ts';
 import { closeConnection, sqliteCode, type Connection } from './connection.ts';
@@ -211,6 +212,14 @@ export class LedgerWriter {
           value = this.#run(steps.transfer(operation.transfer, leased));
           return;
         }
+        case 'reverse': {
+          const leased = this.#leases.total(operation.request.accountId);
+          value = this.#run(reverse(operation.request, leased));
+          return;
+        }
+        case 'reinstate':
+          value = this.#run(reinstate(operation.request));
+          return;
         case 'create_account':
           this.#run(steps.createAccount(operation.account));
           return;
@@ -388,7 +397,7 @@ function prepare(connection: Connection) {
     deleteReplica: connection.prepare('delete from replica where id = ?'),
     forgetReplicas: connection.prepare('delete from replica'),
     readSpendable: connection.prepare(
-      `select available + credit_limit as spendable from account where id = ? and kind = 0 and status = 'active'`,
+      `select available + credit_limit - owed as spendable from account where id = ? and kind = 0 and status = 'active'`,
     ),
     readBalance: connection.prepare('select available from budget_balance where id = ?'),
     beginBalance: connection.prepare(

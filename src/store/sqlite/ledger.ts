@@ -8,8 +8,12 @@ import type {
   AccountLedger,
   BudgetChange,
   FreeBalances,
+  Reinstatement,
+  Reinstated,
   NewAccount,
   OpenRequest,
+  Reversal,
+  Reversed,
   Transfer,
   UsageRow,
 } from '../ledger.ts';
@@ -206,6 +210,19 @@ export class SqliteLedger implements AccountLedger {
     );
   }
 
+  async reverse(request: Reversal): Promise<Reversed> {
+    const { accountId } = request;
+    const copy = { ...request, ids: copiesOf(request.ids) };
+    const taken = await this.leases.changing([accountId], () => this.#operate({ kind: 'reverse', request: copy }));
+    if (taken.owedMicrocents > 0n) await this.#callIn(accountId, 0);
+    return taken;
+  }
+
+  reinstate(request: Reinstatement): Promise<Reinstated | undefined> {
+    const copy = { ...request, ids: copiesOf(request.ids) };
+    return this.leases.changing([request.accountId], () => this.#operate({ kind: 'reinstate', request: copy }));
+  }
+
   /** Creates a customer's account with a zero balance. */
   createAccount(account: NewAccount): Promise<undefined> {
     return this.#operate({ kind: 'create_account', account });
@@ -380,6 +397,8 @@ function answer(pending: PendingOperation, result: OperationResult): void {
   if ('failure' in result) pending.reject(fromFailure(result.failure));
   else pending.resolve(result.value as never);
 }
+
+const copiesOf = ([one, other]: Reversal['ids']): Reversal['ids'] => [Uint8Array.from(one), Uint8Array.from(other)];
 
 /** Takes the first `count` out of a queue. */
 function take<T>(queue: T[], count: number): T[] {

@@ -21,6 +21,8 @@ const pageRows = 1000;
 export async function verifyPayments(db: Kysely<Database>, report: Report): Promise<void> {
   await comparePayments(db, report);
   await compareReturns(db, report);
+  await compareStrays(db, report);
+  await compareReturned(db, report);
   await compareRecordedReturns(db, report);
   await comparePromotions(db, report);
   await compareReceipts(db, report);
@@ -76,16 +78,18 @@ async function comparePayments(db: Kysely<Database>, report: Report): Promise<vo
     report({ accountId: row.account_id, what: `top-up ${row.id}`, expected: 'a payment', found: row.status });
 }
 
+/** Parts of the keys of what a return moves. */
+const undone = sql<string>`case when payment_return.kind = 'refund' then 'refund_failed:' else 'dispute_won:' end`;
+const key = sql<string>`payment_return.provider || ':' || payment_return.id`;
+const kind = sql<string>`payment_return.kind || ':'`;
+
 /**
  * A refund or a dispute has taken from the account what its row says, once, and given all back if it is undone. The rest, which
- * the operator has borne, follows by itself where it is not there yet. Top-ups record how much of the returns stands.
+ * the operator has borne, follows by itself where it is not there yet.
  */
 async function compareReturns(db: Kysely<Database>, report: Report): Promise<void> {
-  const undone = sql<string>`case when payment_return.kind = 'refund' then 'refund_failed:' else 'dispute_won:' end`;
-  const key = sql<string>`payment_return.provider || ':' || payment_return.id`;
   const moved = (start: RawBuilder<string>, end: '' | ':rest') =>
     sql<bigint>`coalesce((select amount from transfer where idempotency_key = ${start} || ${key} || ${sql.lit(end)}), 0)`;
-  const kind = sql<string>`payment_return.kind || ':'`;
   const pages = pagesByKey({
     first: { provider: '', id: '' },
     size: pageRows,
@@ -94,7 +98,7 @@ async function compareReturns(db: Kysely<Database>, report: Report): Promise<voi
         .selectFrom('payment_return')
         .where('provider', '<>', recordedProvider)
         .where((is) => is(is.refTuple('provider', 'id'), '>', is.tuple(provider, id)))
-        .select(['provider', 'id', 'account_id', 'amount', 'taken', 'undone_at'])
+        .select(['provider', 'id', 'kind', 'account_id', 'amount', 'taken', 'owed', 'beyond', 'undone_at'])
         .select([
           moved(kind, '').as('debited'),
           moved(kind, ':rest').as('rest'),
@@ -107,17 +111,24 @@ async function compareReturns(db: Kysely<Database>, report: Report): Promise<voi
   });
   for await (const rows of pages)
     for (const row of rows) {
-      const { account_id: accountId, amount, taken, debited, credited, rest, restored } = row;
+      const { account_id: accountId, amount, taken, credited, restored } = row;
       const what = `return ${row.id}`;
       const back = row.undone_at === null ? 0n : taken;
+      const lost = amount - taken - row.owed - row.beyond;
+      const name = `${row.kind}:${row.provider}:${row.id}`;
+      const debited = row.debited === taken ? taken : row.debited + (await furtherMoved(db, name));
+      const rest = row.rest === lost ? lost : row.rest + (await furtherMoved(db, `${name}:rest`));
       if (debited !== taken) report({ accountId, what, expected: taken, found: debited });
       if (credited !== back) report({ accountId, what: `${what}: given back`, expected: back, found: credited });
-      if (rest !== 0n && rest !== amount - taken)
-        report({ accountId, what: `${what}: rest`, expected: amount - taken, found: rest });
+      if (rest !== 0n && rest !== lost) report({ accountId, what: `${what}: rest`, expected: lost, found: rest });
       // For a return that is being undone, the rest comes first.
       if (restored !== rest && (row.undone_at !== null || restored !== 0n))
         report({ accountId, what: `${what}: rest given back`, expected: rest, found: restored });
     }
+}
+
+/** No movement looks like one of a return and is none. */
+async function compareStrays(db: Kysely<Database>, report: Report): Promise<void> {
   const stray = await db
     .selectFrom('transfer')
     .select(['transfer.id', 'transfer.debit_account', 'transfer.amount'])
@@ -138,7 +149,8 @@ async function compareReturns(db: Kysely<Database>, report: Report): Promise<voi
             .whereRef('payment_return.topup_id', '=', 'transfer.reference')
             .where(
               sql<boolean>`transfer.idempotency_key in (${kind} || ${key}, ${kind} || ${key} || ':rest',
-                ${undone} || ${key}, ${undone} || ${key} || ':rest')`,
+                ${undone} || ${key}, ${undone} || ${key} || ':rest')
+                or rtrim(transfer.idempotency_key, '0123456789') in (${kind} || ${key} || ':', ${kind} || ${key} || ':rest:')`,
             ),
         ),
       ),
@@ -152,19 +164,52 @@ async function compareReturns(db: Kysely<Database>, report: Report): Promise<voi
       expected: 'a refund or a dispute',
       found: 'none',
     });
+}
+
+/** Top-ups say how much of the returns counts, and accounts how much of it they owe. */
+async function compareReturned(db: Kysely<Database>, report: Report): Promise<void> {
   const sums = await db
     .selectFrom('topup')
     .leftJoin('payment_return', (join) =>
       join.onRef('payment_return.topup_id', '=', 'topup.id').on('payment_return.undone_at', 'is', null),
     )
     .select(['topup.id', 'topup.account_id', 'topup.returned'])
-    .select(sql<bigint>`coalesce(sum(payment_return.amount), 0)`.as('sum'))
+    .select(sql<bigint>`coalesce(sum(payment_return.amount - payment_return.beyond), 0)`.as('sum'))
     .groupBy(['topup.id', 'topup.account_id', 'topup.returned'])
-    .having(sql<boolean>`topup.returned <> coalesce(sum(payment_return.amount), 0)`)
+    .having(sql<boolean>`topup.returned <> coalesce(sum(payment_return.amount - payment_return.beyond), 0)`)
     .limit(pageRows)
     .execute();
   for (const row of sums)
     report({ accountId: row.account_id, what: `top-up ${row.id}: returned`, expected: row.sum, found: row.returned });
+  const owing = await db
+    .selectFrom('account')
+    .select(['account.id', 'account.owed'])
+    .select(
+      sql<bigint>`cast(coalesce((select sum(owed) from payment_return where account_id = account.id and owed > 0), 0) as bigint)`.as(
+        'sum',
+      ),
+    )
+    .where('account.kind', '=', 0n)
+    .where(
+      sql<boolean>`account.owed <> coalesce((select sum(owed) from payment_return where account_id = account.id and owed > 0), 0)`,
+    )
+    .limit(pageRows)
+    .execute();
+  for (const { id, owed, sum } of owing) report({ accountId: id, what: 'owed', expected: sum, found: owed });
+}
+
+/** A return takes several times where running requests held a part: its further movements are numbered. */
+async function furtherMoved(db: Kysely<Database>, key: string): Promise<bigint> {
+  let sum = 0n;
+  for (let number = 2; ; number++) {
+    const row = await db
+      .selectFrom('transfer')
+      .select('amount')
+      .where('idempotency_key', '=', `${key}:${number}`)
+      .executeTakeFirst();
+    if (row === undefined) return sum;
+    sum += row.amount;
+  }
 }
 
 /** What an operator has recorded as returned was taken from the account, all of it, by the movement with its key. */

@@ -294,6 +294,12 @@ function ownLedger(
     readBack: (requestId) => ledger.readBack(requestId),
     probe: () => ledger.probe(),
     transfer: (transfer) => transferred(ledger.transfer(transfer), transfer, workers),
+    reverse: (request) => ledger.reverse(request),
+    reinstate: async (request) => {
+      const given = await ledger.reinstate(request);
+      workers.note('credited', request.accountId);
+      return given;
+    },
     createAccount: async (account) => {
       await ledger.createAccount(account);
       await report(account.changeId);

@@ -141,6 +141,14 @@ class RemoteLedger implements AccountLedger {
     return Promise.reject(notHere());
   }
 
+  reverse(): Promise<never> {
+    return Promise.reject(notHere());
+  }
+
+  reinstate(): Promise<never> {
+    return Promise.reject(notHere());
+  }
+
   setAccountStatus(): Promise<void> {
     return Promise.reject(notHere());
   }

@@ -61,7 +61,8 @@ test('with codes set up, a password alone opens nothing; each backup code works 
   assert.equal(renewed.body['backup_codes'].length, codes.length);
   assert.equal((await fresh.ask('POST', '/v1/auth/two-factor/disable', { password })).status, 200);
   assert.equal((await new Browser(host).signIn('ada@example.org', password))['two_factor_required'], false);
-  assert.equal(await isOn(), false);
+  assert.equal((await fresh.ask('GET', '/v1/me')).body['two_factor_enabled'], false);
+  assert.equal((await browser.ask('GET', '/v1/me')).status, 401, 'its session began under other rules');
   const logged = await host.services.operations.repositories.listAudit({ limit: 100 });
   assert.deepEqual(
     logged.flatMap(({ action, actor }) => (action.startsWith('two_factor.') ? [[action, actor.name]] : [])).reverse(),

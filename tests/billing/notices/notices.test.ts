@@ -10,5 +10,6 @@ noticeClaims(async (t) => {
     store,
     differences: () => differencesOf(file),
     hold: () => Promise.reject(new Error('nothing runs here')),
+    release: () => {},
   };
 });

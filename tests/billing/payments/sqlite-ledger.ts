@@ -10,6 +10,10 @@ export const openLedger = async (t: TestContext): Promise<OpenLedger> => {
   const store = await openStore(t, file, { free });
   return {
     store,
+    release: (accountId, microcents) => {
+      free.credit(accountId, microcents);
+      store.ledger.leases.freed(accountId);
+    },
     differences: () => differencesOf(file),
     hold: async (accountId, microcents) => {
       if (free.reserve(accountId, microcents)) return;

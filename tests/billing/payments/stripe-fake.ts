@@ -88,6 +88,17 @@ export class StripeFake {
     return [this.emit('payment_intent.succeeded', paid), this.emit('checkout.session.completed', { ...session })];
   }
 
+  /** A payment that another product has made on the same account; its id. */
+  payElsewhere(amount = 500): string {
+    const id = this.#id('pi');
+    this.#payments.set(id, { id, amount, currency: 'usd', metadata: { order: '17' }, refunded: 0 });
+    return id;
+  }
+
+  label(paymentId: string, metadata: Readonly<Record<string, string>>): void {
+    this.#payments.get(paymentId)!['metadata'] = metadata;
+  }
+
   dispute(paymentId: string): readonly Fields[] {
     const { amount, currency } = this.#payments.get(paymentId)!;
     const object = { id: this.#id('dp'), payment_intent: paymentId, amount, currency, status: 'needs_response' };

@@ -29,6 +29,7 @@ noticeClaims(async (t) => {
   return {
     store: (await openReplica(t, url)).store,
     differences: () => differencesOf(url),
+    release: () => {},
     hold: () => Promise.reject(new Error('nothing runs here')),
   };
 });

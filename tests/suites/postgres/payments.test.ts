@@ -8,6 +8,7 @@ import { move } from '../../../src/store/postgres/run-steps.ts';
 
 import { creditOf } from '../../billing/payments/credit-of.ts';
 import { event, openTill, paymentClaims, say, session, input, type OpenLedger } from '../../billing/payments/claims.ts';
+import { returnClaims } from '../../billing/payments/return-claims.ts';
 import { deathClaims } from '../../billing/payments/death-claims.ts';
 import { moreClaims } from '../../billing/payments/more-claims.ts';
 import { receiptsOn } from '../../billing/invoices/receipts-on.ts';
@@ -25,6 +26,10 @@ const open = async (t: TestContext): Promise<OpenLedger> => {
   const replica = await openReplica(t, url);
   return {
     store: replica.store,
+    release: (accountId, microcents) => {
+      replica.free.credit(accountId, microcents);
+      replica.store.ledger.leases.freed(accountId);
+    },
     differences: () => differencesOf(url),
     hold: async (accountId, microcents) => {
       if (!(await hold(replica, accountId, microcents))) throw new Error('there is not enough to be held');
@@ -35,6 +40,7 @@ const open = async (t: TestContext): Promise<OpenLedger> => {
 paymentClaims(open);
 moreClaims(open);
 deathClaims(open);
+returnClaims(open);
 
 test('two replicas that hear of the same payments credit each once', async (t) => {
   const url = await server.databaseWithTables();

@@ -12,6 +12,7 @@ import type { Secret } from '../../../src/accounts/secret.ts';
 import type { Repositories } from '../../../src/store/repositories/repositories.ts';
 import { StoreError } from '../../../src/store/store-error.ts';
 import { Attempts } from '../../../src/accounts/users/attempts.ts';
+import { endingClaims } from '../../accounts/users/ending-claims.ts';
 import { attemptClaims, secret } from '../../accounts/users/attempt-claims.ts';
 import { memberSubject } from '../../../src/store/budget.ts';
 import { clientConfig } from '../../../src/store/postgres/connection.ts';
@@ -48,6 +49,9 @@ describe('two replicas count attempts to sign in as one:', () =>
     const { both } = await open(t);
     return both.map((repositories) => new Attempts({ repositories, secret, now }));
   }));
+
+describe('what ends what, on two replicas of which one serves:', () =>
+  endingClaims(async (t) => (await open(t)).replicas[0].store));
 
 const userRow = (id: string, email: string) => ({
   id,

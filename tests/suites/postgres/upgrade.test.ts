@@ -66,6 +66,7 @@ for (const earlier of earlierDatabases)
       '035-usage-retention',
       '036-fallbacks',
       '037-guarded-partitions',
+      '038-owed-returns',
     ]);
     const upgraded = await schemaOf(url);
     assert.deepEqual(
@@ -129,5 +130,6 @@ test('while a process of an earlier version runs, its database is not brought up
     '035-usage-retention',
     '036-fallbacks',
     '037-guarded-partitions',
+    '038-owed-returns',
   ]);
 });

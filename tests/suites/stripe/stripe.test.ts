@@ -87,6 +87,7 @@ test('every call is one of Stripe’s API, and every answer is read', async () =
     assert.equal(method.type, 'card');
   }
   assert.match(await provider.refund({ paymentId: 'pi_1', amountCents: 200, idempotencyKey: 'refund' }), /^re_/);
+  assert.equal(await provider.topupOf('pi_1'), undefined, 'the fixture has no labels of ours');
   const events = [];
   for await (const event of provider.eventsSince(Date.now() - 1000, AbortSignal.timeout(60_000))) events.push(event);
   // One of a plan, which has nothing to do with payments.

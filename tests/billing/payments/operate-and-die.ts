@@ -1,18 +1,18 @@
 /**
- * Moves money with what it carries, and is killed at the statement that its arguments name: `FILE TRANSFER COUNT`, the
- * transfer in a file, as `v8.serialize` writes it.
+ * Carries out an operation of the ledger, and is killed at the statement that its arguments name: `FILE OPERATION COUNT`, the
+ * operation in a file, as `v8.serialize` writes it.
  */
 import { readFileSync } from 'node:fs';
 import { deserialize } from 'node:v8';
 
-import type { Transfer } from '../../../src/store/ledger.ts';
 import { openConnection, type Connection } from '../../../src/store/sqlite/connection.ts';
+import type { LedgerOperation } from '../../../src/store/sqlite/ledger-batch.ts';
 import { LedgerWriter } from '../../../src/store/sqlite/ledger-writer.ts';
 
-const [file = '', transferFile = '', count = ''] = process.argv.slice(2);
+const [file = '', operationFile = '', count = ''] = process.argv.slice(2);
 let left = Number(count);
 const connection = openConnection(file);
-const transfer = deserialize(readFileSync(transferFile)) as Transfer;
+const operation = deserialize(readFileSync(operationFile)) as LedgerOperation;
 
 const dying = new Proxy(connection, {
   get: (target, name) => {
@@ -42,7 +42,8 @@ const reply = writer.write({
   rows: [],
   clients: [],
   opens: [],
-  operations: [{ kind: 'transfer', transfer }],
+  operations: [operation],
 });
-process.stdout.write(JSON.stringify(reply.results));
+const inText = (_: string, value: unknown): unknown => (typeof value === 'bigint' ? String(value) : value);
+process.stdout.write(JSON.stringify(reply.results[0], inText));
 writer.close();

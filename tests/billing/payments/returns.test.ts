@@ -1,0 +1,4 @@
+import { returnClaims } from './return-claims.ts';
+import { openLedger } from './sqlite-ledger.ts';
+
+returnClaims(openLedger);
