@@ -1,7 +1,7 @@
 /**
  * Chooses how to make a step that reads prompts: with how many threads, and how many tokens. It takes about 50 ms while somebody waits
  * for it, such as answers that are being written, and 500 ms otherwise. Deep in a prompt that nobody else waits for this would be too few
- * tokens, so there a step has more and takes up to 2.5 s (`leastAlone`): an abort and a new request wait for one step. Times are
+ * tokens, so there a step has more and takes up to 3 s (`leastAlone`): an abort and a new request wait for one step. Times are
  * learned from the steps themselves, because a machine changes under us: llama.cpp's threads wait for each other by spinning, so when
  * another process takes one of two cores, a step of two threads takes 250 to 800 ms instead of 5 to 60, and one thread alone is much
  * the faster.
@@ -16,6 +16,8 @@ export class PromptBatchTuner {
   /** What all steps have taken. */
   #readMs = 0;
   #nextTrialMs = 0;
+  /** What a token took with the best number of threads after the latest trial. */
+  #provenMs = Infinity;
 
   constructor(threadsMax: number, tokensMax: number) {
     this.#tokensMax = tokensMax;
@@ -65,14 +67,20 @@ export class PromptBatchTuner {
     );
     if (!wasTrial) return;
     this.#trials++;
+    const best = this.#candidates[this.#best];
+    this.#provenMs = best?.tokenMs ?? Infinity;
     const lostMs = Math.max(0, elapsedMs - (known ?? tokenMs) * tokens);
-    const pauseMs = Math.min(trialPauseMsMost, Math.max(trialPauseMsLeast, lostMs * trialPauses));
+    const hasMore = this.#candidates.some((other) => other.threads > (best?.threads ?? Infinity));
+    const pauseMs = Math.max(trialPauseMsLeast, lostMs * trialPauses);
     // At first each of the others is tried in turn; later now and then.
-    this.#nextTrialMs = this.#readMs + (this.#trials < this.#candidates.length - 1 ? 0 : pauseMs);
+    const isFirst = this.#trials < this.#candidates.length - 1;
+    this.#nextTrialMs = this.#readMs + (isFirst ? 0 : Math.min(pauseMs, hasMore ? soonMs : lateMs));
   }
 
   #isTrial(): boolean {
-    return this.#candidates.length > 1 && this.#steps >= firstTrial && this.#readMs >= this.#nextTrialMs;
+    if (this.#candidates.length === 1 || this.#steps < firstTrial) return false;
+    const { tokenMs = 0 } = this.#candidates[this.#best] ?? {};
+    return this.#readMs >= this.#nextTrialMs || tokenMs > this.#provenMs * worse;
   }
 
   #chosen(): number {
@@ -117,12 +125,9 @@ const fewestTokens = (depth: number): number => (depth < shallowTokens ? fewToke
 /**
  * With which steps several threads read at 0.9 of the best rate at least. They share a step's rows in four parts each, which cut tiles
  * into pieces where the model's heads are not a multiple of the parts (9 heads and two threads: 78 % more tiles in steps of 64, 33 % in
- * steps of 128, 26 % in steps of 192), and that matters the more, the deeper in a prompt.
+ * steps of 128, 11 % in steps of 256), and that matters the more, the deeper in a prompt.
  */
-function leastAlone(depth: number): number {
-  if (depth < 512) return tileTokens;
-  return depth < 1536 ? 2 * tileTokens : 3 * tileTokens;
-}
+const leastAlone = (depth: number): number => (depth < 512 ? 2 : 4) * tileTokens;
 
 /** One of few sizes, so that llama.cpp often computes with the graph of the step before: 32, 48, and whole tiles. */
 function sizeUpTo(tokens: number): number {
@@ -149,16 +154,19 @@ function expectedMs(candidate: Candidate | undefined, tokens: number): number {
 
 const stepMs = 50;
 const stepMsAlone = 500;
-const stepMsMost = 2500;
+const stepMsMost = 3000;
 const fewTokens = 32;
 const fewCounted = 3;
 const firstTrial = 2;
 const soonSteps = 4;
 /**
- * Reading between two trials: eight times what the last one lost, so that they take a ninth where none loses more than a second, and
- * eight seconds at most, so that a core that becomes free is used soon. (Pauses that doubled with each trial in vain had one thread read
- * a prompt alone for a minute after an hour of load.)
+ * Reading between two trials: twenty times what the last one lost, so that they take a twentieth of the time. With fewer threads than
+ * there could be it is eight seconds at most, so that a core that becomes free is used soon. (Pauses that doubled with each trial in vain
+ * had one thread read a prompt alone for a minute after an hour of load.)
  */
-const trialPauses = 8;
+const trialPauses = 20;
 const trialPauseMsLeast = 1000;
-const trialPauseMsMost = 8000;
+const soonMs = 8000;
+const lateMs = 60_000;
+/** A token takes so much longer than after the last trial: deeper in a prompt, or because another process has come. */
+const worse = 1.5;

@@ -64,11 +64,14 @@ describe('the batch size of reading prompts', () => {
       ['prompts', 2, 0, 6, 64],
       ['prompts', 2, 3000, 12, 64],
       ['prompts', 2, 3000, 1, 384],
-      ['nobody', 2, 0, 6, 64],
-      ['nobody', 2, 512, 7, 128],
-      ['nobody', 2, 1535, 9, 128],
-      ['nobody', 2, 1536, 9, 192],
+      ['nobody', 2, 0, 6, 128],
+      ['nobody', 2, 0, 30, 64],
+      ['nobody', 2, 0, 100, 32],
+      ['nobody', 2, 511, 7, 128],
+      ['nobody', 2, 512, 7, 256],
+      ['nobody', 2, 1500, 9, 256],
       ['nobody', 2, 3000, 12, 192],
+      ['nobody', 2, 6000, 20, 128],
       ['nobody', 2, 6000, 16, 128],
       ['nobody', 2, 6000, 30, 64],
       ['nobody', 2, 6000, 300, 64],
@@ -105,16 +108,17 @@ describe('the batch size of reading prompts', () => {
     for (const threadsMax of [2, 8]) {
       const tuner = new PromptBatchTuner(threadsMax, 512);
       const free = (threads: number, tokens: number) => (tokens * 10) / threads;
-      const crowded = (threads: number, tokens: number) => (threads === 1 ? tokens * 12 : 1500);
+      const crowded = (threads: number, tokens: number) => tokens * 12 + (threads === 1 ? 0 : 1500);
       assert.ok(play(tuner, 50, free, alone).filter(({ threads }) => threads === threadsMax).length >= 40);
       const hard = playFor(tuner, 3_600_000, crowded, alone);
       const one = hard.filter(({ threads }) => threads === 1);
       const took = (steps: readonly Played[]): number => steps.reduce((sum, { elapsedMs }) => sum + elapsedMs, 0);
-      assert.ok(took(one) > took(hard) * 0.8, `${took(one)} of ${took(hard)} ms with one thread`);
-      assert.equal(hard.at(-1)?.threads, 1);
+      assert.ok(took(one) > took(hard) * 0.7, `${took(one)} of ${took(hard)} ms with one thread`);
+      assert.ok(hard.slice(-4).filter(({ threads }) => threads === 1).length >= 3, 'but for a trial');
       // Each of the others has its turn within eight seconds.
       const seconds = threadsMax === 2 ? 10 : 20;
-      assert.equal(playFor(tuner, seconds * 1000, free, alone).at(-1)?.threads, threadsMax);
+      const again = playFor(tuner, seconds * 1000, free, alone);
+      assert.ok(again.slice(-4).filter(({ threads }) => threads === threadsMax).length >= 2, 'but for a trial');
     }
   });
 
@@ -123,7 +127,7 @@ describe('the batch size of reading prompts', () => {
     const cost = (depth: number) => (threads: number, tokens: number) => (tokens * (10 + depth / 200)) / threads;
     for (let depth = 0; depth < 6000; depth += 192) play(tuner, 1, cost(depth), { waits: 'nobody', depth });
     const steps = play(tuner, 20, cost(0), alone);
-    assert.ok(steps.filter(({ threads }) => threads === 2).length >= 18);
+    assert.ok(steps.filter(({ threads }) => threads === 2).length >= 12);
   });
 
   test('expects of a step of few tokens what the quickest of the latest three took, and never more than one of 32', () => {
