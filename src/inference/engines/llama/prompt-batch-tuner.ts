@@ -1,7 +1,7 @@
 /**
  * Chooses how to make a step that reads prompts: with how many threads, and how many tokens. It takes about 50 ms while somebody waits
  * for it, such as answers that are being written, and 500 ms otherwise. Deep in a prompt that nobody else waits for this would be too few
- * tokens, so there a step has more and takes up to 3 s (`leastAlone`): an abort and a new request wait for one step. Times are
+ * tokens, so there a step has more and takes up to 4 s (`leastAlone`): an abort and a new request wait for one step. Times are
  * learned from the steps themselves, because a machine changes under us: llama.cpp's threads wait for each other by spinning, so when
  * another process takes one of two cores, a step of two threads takes 250 to 800 ms instead of 5 to 60, and one thread alone is much
  * the faster.
@@ -154,7 +154,7 @@ function expectedMs(candidate: Candidate | undefined, tokens: number): number {
 
 const stepMs = 50;
 const stepMsAlone = 500;
-const stepMsMost = 3000;
+const stepMsMost = 4000;
 const fewTokens = 32;
 const fewCounted = 3;
 const firstTrial = 2;
