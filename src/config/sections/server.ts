@@ -126,7 +126,10 @@ const limits = group(
       `bytes of all request bodies in memory at the same time; when left out, ${bodiesInFlightBytesDefault}, or what fits where there is less memory`,
       { example: bodiesInFlightBytesDefault },
     ),
-    first_token_timeout_seconds: seconds('how long a backend may take until its first token', 120),
+    first_token_timeout_seconds: seconds(
+      'how long a backend may take until its first token; a model of the service itself that reads the prompt meanwhile, five times as long',
+      120,
+    ),
     stream_idle_timeout_seconds: seconds('how long a backend may pause in the middle of an answer', 60),
     request_timeout_seconds: seconds('how long a whole request may take', 1800),
     // So that failures keep their status (contracts §1.0).

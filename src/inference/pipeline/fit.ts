@@ -276,6 +276,28 @@ export function contextLengthExceeded(
   );
 }
 
+/** The same for a prompt that fits the window, but that this computer would not read before its time is over. */
+export function readingTimeExceeded(
+  model: Model,
+  { promptTokens, windowTokens, readingSeconds }: LengthRefusal,
+  larger: readonly Model[],
+  param: string,
+): ApiError {
+  return new ApiError(
+    'context_length_exceeded',
+    `The prompt of ${promptTokens} tokens cannot be read in the ${readingSeconds} seconds that it has here, in which this model reads about ${windowTokens}. Trim the prompt, or choose a faster model.`,
+    {
+      param,
+      extra: {
+        model: model.id,
+        context_length_limit: windowTokens,
+        prompt_tokens: promptTokens,
+        suggested_models: larger.map(({ id, contextLength }) => ({ id, context_length: contextLength })),
+      },
+    },
+  );
+}
+
 /** Specification §7.2, for what has no answer. */
 export function inputTooLong(
   model: Model,

@@ -3,7 +3,10 @@ import { ApiError } from '../../platform/errors.ts';
 /** What a backend that refuses a request for its length reports about the prompt and its own window. */
 export interface LengthRefusal {
   readonly promptTokens: number | undefined;
+  /** Or, of a prompt that would not be read in time, how much of it would be. */
   readonly windowTokens: number | undefined;
+  /** The time that there is for reading, where that is what the prompt does not fit into. */
+  readonly readingSeconds?: number | undefined;
 }
 
 /** `undefined` for any other failure. */
@@ -13,5 +16,9 @@ export function lengthRefusal(error: unknown): LengthRefusal | undefined {
     const value = error.extra[name];
     return typeof value === 'number' ? value : undefined;
   };
-  return { promptTokens: figure('prompt_tokens'), windowTokens: figure('context_length_limit') };
+  return {
+    promptTokens: figure('prompt_tokens'),
+    windowTokens: figure('context_length_limit'),
+    readingSeconds: figure('reading_seconds'),
+  };
 }

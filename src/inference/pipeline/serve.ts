@@ -12,6 +12,7 @@ import { imageCount } from './request-images.ts';
 import { Fallbacks } from './fallbacks.ts';
 import {
   contextLengthExceeded,
+  readingTimeExceeded,
   fit,
   fitTask,
   inputTooLong,
@@ -255,10 +256,12 @@ function orderOf(
       return maxTokens === undefined ? undefined : engineRequest(maxTokens);
     },
     // The backend's window counts, whatever the card says.
-    tooLong: ({ promptTokens, windowTokens }) =>
-      task !== undefined
-        ? inputTooLong(model, promptTokens, larger(), longestOf(prompt, at), windowTokens)
-        : contextLengthExceeded(model, promptTokens, fitted.maxTokens, larger(), at.prompt, windowTokens),
+    tooLong: (refusal) => {
+      const { promptTokens, windowTokens, readingSeconds } = refusal;
+      if (task !== undefined) return inputTooLong(model, promptTokens, larger(), longestOf(prompt, at), windowTokens);
+      if (readingSeconds !== undefined) return readingTimeExceeded(model, refusal, larger(), at.prompt);
+      return contextLengthExceeded(model, promptTokens, fitted.maxTokens, larger(), at.prompt, windowTokens);
+    },
   };
 }
 

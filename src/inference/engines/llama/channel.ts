@@ -33,25 +33,33 @@ export class Channel {
     this.#wake?.();
   }
 
-  /** Resolves with everything held, once there is something; throws the error it failed with, or `late()` after the time. */
-  async take(timeoutMs: number, late: () => Error): Promise<Taken> {
+  /**
+   * Resolves with everything held, once there is something; throws the error it failed with, or `late()` when the time is over, which
+   * may be put off meanwhile.
+   */
+  async take(lateAtMs: () => number, late: () => Error): Promise<Taken> {
     const isNew = () => this.#events.length > 0 || this.#state.type !== 'open';
-    if (!isNew()) {
-      await new Promise<void>((resolve) => {
-        const timer = setTimeout(resolve, Math.max(0, timeoutMs));
-        this.#wake = () => {
-          clearTimeout(timer);
-          resolve();
-        };
-      });
-      this.#wake = undefined;
+    while (!isNew()) {
+      const waitMs = lateAtMs() - performance.now();
+      if (waitMs <= 0) throw late();
+      await this.#change(waitMs);
     }
     if (this.#state.type === 'failed') throw this.#state.error;
-    if (!isNew()) throw late();
     const taken = { events: this.#events, tokens: this.#tokens, last: this.#state.type === 'complete' };
     this.#events = [];
     this.#tokens = 0;
     return taken;
+  }
+
+  async #change(waitMs: number): Promise<void> {
+    await new Promise<void>((resolve) => {
+      const timer = setTimeout(resolve, waitMs);
+      this.#wake = () => {
+        clearTimeout(timer);
+        resolve();
+      };
+    });
+    this.#wake = undefined;
   }
 }
 

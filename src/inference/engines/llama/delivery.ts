@@ -48,6 +48,7 @@ export class Delivery {
   #unsentTokens = 0;
   #unreadTokens = 0;
   #sentAtMs = 0;
+  #readAtMs = 0;
   /** A flush that is to come. */
   #timer: NodeJS.Timeout | undefined;
 
@@ -75,6 +76,7 @@ export class Delivery {
         return reply.tokensBeyond;
       },
       started: (cachedTokens) => this.#start(choice, cachedTokens),
+      reads: () => this.#reads(),
       scored: (logprobs) => this.#echoes.get(choice)?.push(logprobs),
       token: (token) => this.#token(choice, reply, token),
       insteadOfEnd: () => reply.insteadOfEnd(),
@@ -102,6 +104,13 @@ export class Delivery {
     this.#state = 'started';
     const promptTokens = sum(this.#options.promptTokens);
     this.#send([{ type: 'start', promptTokens, ...(this.#cached.length === 1 ? { cachedTokens } : {}) }], false);
+  }
+
+  #reads(): void {
+    const nowMs = performance.now();
+    if (this.#state === 'closed' || nowMs - this.#readAtMs < readsEveryMs) return;
+    this.#readAtMs = nowMs;
+    this.#options.host.note('reading', this.#options.request);
   }
 
   /** The prompt is reported before anything else about its choice, and after it has been read. */
@@ -191,6 +200,7 @@ export class Delivery {
 }
 
 const coalesceMs = 10;
+const readsEveryMs = 200;
 
 /** Contracts decision 13. */
 function tooSlow(param: string | undefined): Refusal {

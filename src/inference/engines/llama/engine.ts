@@ -1,6 +1,6 @@
 import { ApiError, atCap } from '../../../platform/errors.ts';
 import type { GenerationEvent, TakeBatch } from '../../../generation/event.ts';
-import type { Constraint, EngineRequest, Prompt } from '../../../generation/request.ts';
+import type { EngineRequest } from '../../../generation/request.ts';
 import type { Engine, EngineStatus, ResidenceReport } from '../engine.ts';
 import { defaultThreads } from './addon.ts';
 import type { GpuSetting } from './compute.ts';
@@ -8,6 +8,7 @@ import { RpcError } from '../../../platform/rpc/failure.ts';
 import { Supervisor, type ChildEvent, type Loss } from './child-process.ts';
 import { readGgufHeader, type GgufHeader } from './gguf-header.ts';
 import { Channel } from './channel.ts';
+import { firstTokenOptions, FirstTokenTime, type FirstTokenOptions } from './first-token-time.ts';
 import type { GpuSearch } from './gpu-search.ts';
 import { Means, processorOnly } from './means.ts';
 import { MemoryBudget, type MemoryClaim } from './memory-budget.ts';
@@ -26,6 +27,7 @@ import { CrashQuarantine } from './crash-quarantine.ts';
 import { refuseOtherPurpose, type Purpose } from './purpose.ts';
 import { Residence, type Waiting } from './residence.ts';
 import { SpeedMeter } from './speed-meter.ts';
+import { constraintParam, jobsOf, refuseUnfit } from './unfit.ts';
 import { deferred } from '../../../platform/deferred.ts';
 import type { StopSignal } from '../../../platform/stop-signal.ts';
 
@@ -56,7 +58,10 @@ export interface LlamaEngineOptions {
   readonly threads?: number;
   /** Threads for writing; by default one or all, whichever is faster. */
   readonly decodeThreads?: number;
-  /** From the request to its first token, waiting included: 120 s (contracts decision 23). */
+  /**
+   * From the request to its first token, waiting included, or to the next piece of its prompt that is read: 120 s (contracts decision
+   * 23). To the first token it may be five times as long in all.
+   */
   readonly firstTokenTimeoutMs?: number;
   /** Between two tokens, while the reader waits: 60 s (contracts decision 23). */
   readonly idleTimeoutMs?: number;
@@ -104,6 +109,8 @@ interface Exchange {
   readonly content: unknown;
   /** Gives it to the child. */
   readonly work: Waiting;
+  /** Until when its first token has to be there. */
+  readonly firstToken: FirstTokenTime;
   /** When the child was given it, and when its first token came; 0: not yet. */
   begunMs: number;
   firstMs: number;
@@ -142,6 +149,7 @@ class ForkedLlamaEngine implements LlamaEngine {
   readonly #quarantine = new CrashQuarantine();
   readonly #speed = new SpeedMeter();
   readonly #residence: Residence;
+  readonly #firstToken: FirstTokenOptions;
   #state: State = { kind: 'fetching' };
   /** As the child reported it when it was last ready; what was asked for before. */
   #loaded: { readonly slots: number; readonly contextLength: number; readonly vocabularySize: number | undefined };
@@ -153,6 +161,7 @@ class ForkedLlamaEngine implements LlamaEngine {
 
   constructor(options: LlamaEngineOptions) {
     this.#options = options;
+    this.#firstToken = firstTokenOptions(options.firstTokenTimeoutMs);
     this.#loaded = { slots: 1, contextLength: options.contextLength, vocabularySize: undefined };
     this.#residence = new Residence({
       isPinned: options.isPinned ?? false,
@@ -233,12 +242,12 @@ class ForkedLlamaEngine implements LlamaEngine {
     signal.addEventListener('abort', abandon, { once: true });
     try {
       this.#residence.run(exchange.work);
-      const firstTokenAtMs = performance.now() + (this.#options.firstTokenTimeoutMs ?? 120_000);
       let answered = false;
       let unreported = 0;
       for (;;) {
-        const waitMs = answered ? (this.#options.idleTimeoutMs ?? 60_000) : firstTokenAtMs - performance.now();
-        const taken = await channel.take(waitMs, () => this.#tooLate(exchange));
+        const idleAtMs = performance.now() + (this.#options.idleTimeoutMs ?? 60_000);
+        const lateAtMs = (): number => (answered ? idleAtMs : exchange.firstToken.lateAtMs);
+        const taken = await channel.take(lateAtMs, () => this.#tooLate(exchange));
         unreported += taken.tokens;
         if (unreported >= reportTokens && !taken.last) {
           this.#supervisor?.forWork().note('taken', { request: id, tokens: unreported });
@@ -417,6 +426,7 @@ class ForkedLlamaEngine implements LlamaEngine {
         gpu: means.use,
         decodeThreads: this.#options.decodeThreads,
         threadsMax,
+        readingMsMax: this.#firstToken.readingMsMax,
       }),
       silenceMs: this.#options.silenceMs ?? 4000,
       loadTimeoutMs: this.#options.loadTimeoutMs ?? 600_000,
@@ -430,6 +440,7 @@ class ForkedLlamaEngine implements LlamaEngine {
           const error = this.#refused(refusal);
           this.#release(request)?.channel.fail(error);
         },
+        reading: (request) => this.#exchanges.get(request)?.firstToken.hasRead(performance.now()),
       },
       onReady: ({ slots, contextLength, vocabularySize }) => {
         this.#loaded = { slots, contextLength, vocabularySize };
@@ -465,6 +476,7 @@ class ForkedLlamaEngine implements LlamaEngine {
     const exchange: Exchange = {
       ...others,
       jobs,
+      firstToken: new FirstTokenTime(this.#firstToken, performance.now()),
       work: {
         begin: () => {
           exchange.begunMs = performance.now();
@@ -567,57 +579,10 @@ class ForkedLlamaEngine implements LlamaEngine {
 
 /** The GPU is tried twice, and then the processor. */
 const repeatsMax = 2;
-/** Answers of one request; a larger request must be split. */
-const jobsMax = 128;
-/** Inputs of one task. */
-const taskPromptsMax = 2048;
 /** The child is notified of reads in portions: far fewer than it may run ahead. */
 const reportTokens = unreadTokensMax / 4;
 const countsMax = 256;
 const countTimeoutMs = 30_000;
-
-/** Checks again what earlier checks should have refused, so that no malformed request reaches the child. */
-function refuseUnfit(request: EngineRequest): void {
-  const unfit = (param: string, message: string) => new ApiError('unsupported_value', message, { param });
-  const { constraint, sampling, stop, logprobs, logitBias, maxTokens } = request;
-  if (constraint !== undefined && constraint.gbnf === undefined) {
-    throw new ApiError('unsupported_feature', 'This model does not support `response_format`.', {
-      param: constraintParam(constraint.source),
-    });
-  }
-  const jobs = jobsOf(request);
-  if (promptCount(request.prompt) > taskPromptsMax)
-    throw unfit(request.task?.field ?? 'prompt', `At most ${taskPromptsMax} inputs are allowed.`);
-  if (promptCount(request.prompt) === 0) throw unfit('prompt', 'The prompt is missing.');
-  if (!(jobs >= 1 && jobs <= jobsMax)) throw unfit('n', `A request may have at most ${jobsMax} answers.`);
-  if (!Number.isFinite(maxTokens)) throw unfit('max_tokens', '`max_tokens` must be a number.');
-  for (const [name, value] of Object.entries(sampling))
-    if (value !== undefined && !Number.isFinite(value)) throw unfit(name, `\`${name}\` must be a number.`);
-  if (logprobs !== undefined && !(Number.isInteger(logprobs) && logprobs >= 0 && logprobs <= logprobsMax))
-    throw unfit('top_logprobs', `\`top_logprobs\` must be between 0 and ${logprobsMax}.`);
-  if (stop.length > stopsMax || stop.some((sequence) => sequence.length > stopLengthMax))
-    throw unfit('stop', `At most ${stopsMax} stop sequences of ${stopLengthMax} characters each are allowed.`);
-  if (Object.keys(logitBias ?? {}).length > biasesMax)
-    throw unfit('logit_bias', `\`logit_bias\` may have at most ${biasesMax} tokens.`);
-}
-
-function constraintParam(source: Constraint): string {
-  return source.type === 'regex' ? 'regex' : 'response_format';
-}
-
-const logprobsMax = 20;
-const stopsMax = 16;
-const stopLengthMax = 4096;
-/** Twice the largest vocabulary there is. */
-const biasesMax = 524_288;
-
-/** A task's inputs share the contexts, an input at a time: they are one piece of work. */
-const jobsOf = ({ prompt, task, choices }: EngineRequest): number =>
-  task === undefined ? promptCount(prompt) * choices : 1;
-
-function promptCount(prompt: Prompt): number {
-  return prompt.type === 'messages' ? 1 : prompt.prompts.length;
-}
 
 function workOf(request: EngineRequest): Work {
   const { prompt, choices, maxTokens, sampling, stop, logprobs, logitBias, cacheScope, retain, constraint } = request;

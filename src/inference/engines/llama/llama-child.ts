@@ -166,6 +166,7 @@ class Engine implements ChildEngine {
 
   *#begin(request: number, work: Work): Generator<void, void> {
     const prompts = yield* this.#tokenizer.promptsInPieces(work);
+    this.#refuseUnreadable(prompts, work);
     const { vocabularySize } = this.#model.facts;
     refuseUnknownTokens(work.logitBias, vocabularySize);
     refuseUnknownStops(work.tokens, vocabularySize);
@@ -231,6 +232,18 @@ class Engine implements ChildEngine {
     );
     this.#running.set(request, { jobs, delivery });
     for (const job of jobs) this.#loop.submit(job);
+  }
+
+  /** Prompts that nothing here could read in the time that they have. */
+  #refuseUnreadable(prompts: readonly (readonly number[])[], { cacheScope, retain, tokens, logprobs }: Work): void {
+    const scoresPrompt = tokens?.echo === true && logprobs !== undefined;
+    const { readingMsMax } = this.#options;
+    const readable = this.#loop.readableTokens(
+      prompts.map((prompt) => ({ prompt, cacheScope, retain, scoresPrompt })),
+      readingMsMax,
+    );
+    if (readable === undefined) return;
+    throw unreadable(Math.max(...prompts.map(({ length }) => length)), readable, readingMsMax);
   }
 
   /** Tokens that would end the answer while nothing may. */
@@ -315,6 +328,11 @@ function refuseDeepGrammar(gbnf: string, param: string | undefined): void {
 
 const gbnfLengthMax = 512 * 1024;
 const gbnfDepthMax = 2000;
+
+const unreadable = (promptTokens: number, readable: number, ms: number): ApiError =>
+  new ApiError('context_length_exceeded', 'The prompt cannot be read in time.', {
+    extra: { prompt_tokens: promptTokens, context_length_limit: readable, reading_seconds: Math.round(ms / 1000) },
+  });
 
 function refuseUnknownTokens(logitBias: Work['logitBias'], vocabularySize: number): void {
   for (const [key, bias] of Object.entries(logitBias ?? {})) {

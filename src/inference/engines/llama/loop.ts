@@ -4,13 +4,15 @@ import type { Grammar, LlamaModel, Logprobs, TokenLogprobs } from './llama-model
 import { DecodeBatchTuner } from './decode-batch-tuner.ts';
 import { BriefSteps } from './brief-steps.ts';
 import { PromptBatchTuner } from './prompt-batch-tuner.ts';
+import { ReadingPace } from './reading-pace.ts';
+import { SlotChoice, type CacheUser, type Slot as SlotOf } from './slots.ts';
+import { inOrder, piecesOf } from './step-plan.ts';
 import { ConstrainedText, lettersOf, type Letters } from './constrained-text.ts';
 import { gramTokens, RepetitionGuard } from './repetition.ts';
 import { ChoiceSampler, type BannedTokens, type SamplingSettings } from './sampling.ts';
 
 /** One answer to one prompt. */
-export interface Job {
-  readonly prompt: readonly number[];
+export interface Job extends CacheUser {
   readonly maxTokens: number;
   readonly sampling: SamplingSettings;
   /** Ids that begin the answer before anything is sampled. */
@@ -18,17 +20,11 @@ export interface Job {
   readonly constraint?: JobConstraint | undefined;
   /** Report how likely each token was, and this many alternatives. */
   readonly topLogprobs?: number | undefined;
-  /** Report the same for the prompt's tokens; then none of the prompt comes from the cache. */
-  readonly scoresPrompt?: boolean;
   readonly banned?: BannedTokens;
   /** Tokens that end the answer like the model's own end token; `included`: they are part of it. */
   readonly stopTokens?: { readonly ids: readonly number[]; readonly included: boolean };
   /** Jobs with the same object are answers to one request. */
   readonly group?: object;
-  /** A prefix in the cache is shared only between jobs of the same scope (reliability §3.5). */
-  readonly cacheScope: string;
-  /** `false`: takes nothing from the cache and leaves nothing in it. */
-  readonly retain: boolean;
   readonly reader: JobReader;
 }
 
@@ -48,6 +44,8 @@ export interface JobReader {
   /** Tokens so far that do not count toward `maxTokens`; `undefined`: all of them do. */
   readonly tokensBeyond?: number | undefined;
   started(cachedTokens: number): void;
+  /** A step has read more of the prompt. */
+  reads?(): void;
   /** How likely the prompt's second token was, its third, and so on: called before any token of the answer. */
   scored?(logprobs: TokenLogprobs): void;
   token(token: MadeToken): Direction | undefined;
@@ -115,10 +113,12 @@ export interface LoopOptions {
 export class Loop {
   readonly #model: LlamaModel;
   readonly #options: LoopOptions;
-  readonly #slots: Slot[];
+  readonly #caches: SlotChoice<Run>;
   readonly #queue: Job[] = [];
   readonly #backgroundTasks = new Map<number, Iterator<void>>();
   readonly #promptTuner: PromptBatchTuner;
+  /** How fast prompts were read at best. */
+  readonly #pace = new ReadingPace();
   readonly #decodeTuner: DecodeBatchTuner;
   readonly #briefSteps = new BriefSteps();
   /** Read when an answer first repeats itself under a constraint. */
@@ -132,13 +132,7 @@ export class Loop {
   constructor(model: LlamaModel, options: LoopOptions) {
     this.#model = model;
     this.#options = options;
-    this.#slots = Array.from({ length: model.facts.slots }, (_, index) => ({
-      index,
-      tokens: [],
-      scope: '',
-      lastStep: 0,
-      run: undefined,
-    }));
+    this.#caches = new SlotChoice(model.facts.slots);
     this.#promptTuner = new PromptBatchTuner(options.threadsMax, model.facts.batchTokens);
     const { decodeThreads, threadsMax } = options;
     this.#decodeTuner = new DecodeBatchTuner(
@@ -181,6 +175,17 @@ export class Loop {
   wake(): void {
     this.#wake?.();
     this.#wake = undefined;
+  }
+
+  get #slots(): readonly Slot[] {
+    return this.#caches.slots;
+  }
+
+  /** How many tokens a prompt may have, where these take longer to read than `ms` at best, beyond what the cache has of them. */
+  readableTokens(prompts: readonly CacheUser[], ms: number): number | undefined {
+    const leastMs = (job: CacheUser): number => this.#pace.leastMs(this.#caches.cachedFor(job), job.prompt.length);
+    if (prompts.reduce((sum, job) => sum + leastMs(job), 0) <= ms) return undefined;
+    return this.#pace.tokensWithin(ms, this.#model.facts.contextLength);
   }
 
   /** Jobs in a slot or before one. */
@@ -242,47 +247,32 @@ export class Loop {
       const { width, threads, stepMs } = this.#decodeTuner.next(writing.length);
       return { items: inOrder(writing.slice(0, width)), threads, expectedMs: stepMs };
     }
-    const batch = this.#promptTuner.next(writing.length > 0 || this.#backgroundTasks.size > 0);
-    const { tokens: chunkTokens, threads } = batch;
-    const items = [...writing];
-    let room = Math.min(chunkTokens, this.#model.facts.batchTokens - items.length);
-    for (const { slot, run } of waiting) {
-      if (run.next !== undefined || room <= 0) continue;
-      const chunk = run.job.scoresPrompt === true ? Math.min(room, scoredTokensMax) : room;
-      const tokens = Math.min(chunk, run.job.prompt.length - slot.tokens.length);
-      items.push({ slot, run, tokens });
-      room -= tokens;
-    }
+    const reading = waiting.filter(({ run }) => run.next === undefined);
+    // One that has come new waits for a step of each before it, which is small then.
+    const hasNew = reading.length > 1 && reading.some(({ slot, run }) => slot.tokens.length === run.cachedTokens);
+    const isUrgent = writing.length > 0 || this.#backgroundTasks.size > 0 || hasNew;
+    const batch = this.#promptTuner.next({
+      waits: isUrgent ? 'somebody' : reading.length > 1 ? 'prompts' : 'nobody',
+      depth: reading[0]?.slot.tokens.length ?? 0,
+    });
+    const pieces = piecesOf(reading, {
+      tokens: batch.tokens,
+      tokensMax: this.#model.facts.batchTokens - writing.length,
+      writers: writing.map(({ slot }) => slot.index),
+    });
+    const items = [...writing, ...pieces];
     const total = items.reduce((sum, { tokens }) => sum + tokens, 0);
-    return { items: inOrder(items), threads, expectedMs: batch.expectedMs(total) };
+    return { items: inOrder(items), threads: batch.threads, expectedMs: batch.expectedMs(total) };
   }
 
-  /**
-   * First come, first served inside an account; a job takes the free slot that holds most of its prompt, and else one beside those in use
-   * (`inOrder` says why), if it is among the older half of the free ones, whose caches are the smaller loss.
-   */
+  /** First come, first served inside an account. */
   #fillSlots(): void {
-    if (this.#queue.length === 0) return;
-    for (;;) {
-      const free = this.#slots.filter((slot) => slot.run === undefined);
-      const job = free.length === 0 ? undefined : this.#takeFromQueue();
-      if (job === undefined) return;
-      const places = free
-        .map((slot) => ({ slot, shared: sharedTokens(slot, job) }))
-        .map((place) => ({ ...place, worth: worthOf(place.shared, place.slot) }))
-        .sort((a, b) => b.worth - a.worth || byLoss(a.slot, b.slot));
-      const [first] = places;
-      if (first === undefined) return;
-      const older = places.slice(0, Math.ceil(places.length / 2));
-      const alike = isEmpty(first.slot) ? places.filter((place) => isEmpty(place.slot)) : older;
-      const beside = first.worth > 0 ? undefined : alike.find((place) => this.#isBesideUsed(place.slot));
-      const { slot, shared } = beside ?? first;
-      this.#start(slot, job, shared);
+    while (this.#queue.length > 0 && this.#slots.some(({ run }) => run === undefined)) {
+      const job = this.#takeFromQueue();
+      const place = job && this.#caches.choose(job);
+      if (job === undefined || place === undefined) return;
+      this.#start(place.slot, job, place.shared);
     }
-  }
-
-  #isBesideUsed({ index }: Slot): boolean {
-    return [index - 1, index + 1].some((other) => this.#slots[other]?.run !== undefined);
   }
 
   /** The oldest job of the account with the fewest slots, so that one with a hundred answers does not hold up the others. */
@@ -308,9 +298,10 @@ export class Loop {
 
   #start(slot: Slot, job: Job, shared: number): void {
     const kept = slot.tokens.length === shared ? shared : this.#model.truncate(slot.index, shared);
-    slot.tokens.length = kept;
+    this.#caches.shorten(slot, kept);
     slot.scope = job.cacheScope;
-    slot.lastStep = this.#steps;
+    // Behind those that were in the step before, and before those that are in the next.
+    slot.lastStep = this.#steps - 1;
     const sampler = new ChoiceSampler(
       this.#model.createSampler(),
       job.sampling,
@@ -322,6 +313,7 @@ export class Loop {
     );
     const run: Run = {
       job,
+      cachedTokens: kept,
       sampler,
       logprobs: job.topLogprobs === undefined ? undefined : this.#model.createLogprobs(job.topLogprobs),
       guard: new RepetitionGuard(),
@@ -385,9 +377,10 @@ export class Loop {
       }
       const elapsedMs = performance.now() - started;
       if (!disturbed) {
-        if (prefilled > 0) this.#promptTuner.observe(threads, total, elapsedMs);
+        if (prefilled > 0) this.#observeReading(plan, { threads, tokens: total }, elapsedMs);
         else this.#decodeTuner.observe(threads, decoded, elapsedMs);
       }
+      for (const { run } of plan) if (run.next === undefined) run.job.reader.reads?.();
       this.#options.observe?.({
         decodedTokens: decoded,
         prefilled: plan
@@ -409,6 +402,20 @@ export class Loop {
       this.#failures++;
       if (this.#failures >= failuresMax) this.#options.broken?.();
     }
+  }
+
+  #observeReading(
+    plan: readonly PlannedItem[],
+    step: { readonly threads: number; readonly tokens: number },
+    elapsedMs: number,
+  ): void {
+    const [first, ...others] = plan.filter(({ run }) => run.next === undefined);
+    if (first === undefined) return;
+    const depth = first.slot.tokens.length - first.tokens;
+    this.#promptTuner.observe({ ...step, depth }, elapsedMs);
+    // Probabilities of a prompt's tokens take time of their own.
+    if (others.length === 0 && first.tokens === step.tokens && first.run.job.scoresPrompt !== true)
+      this.#pace.observe(depth, first.tokens, elapsedMs);
   }
 
   /** Reports the tokens that follow those of a prompt's chunk to the reader. */
@@ -582,10 +589,10 @@ export class Loop {
     // The last token may complete a stop sequence.
     const isWhole = ending.type === 'stop' || ending.type === 'length';
     if (isWhole) this.#report(run);
-    slot.run = undefined;
     run.sampler.dispose();
     run.logprobs?.dispose();
     if (!run.job.retain) this.#forget(slot);
+    this.#caches.free(slot);
     run.job.reader.ended(isWhole ? (run.ending ?? ending) : ending);
   }
 
@@ -598,26 +605,17 @@ export class Loop {
 }
 
 const failuresMax = 3;
-/** Computing a token's probability costs 3 ms at 49,000 tokens of vocabulary, and others wait meanwhile. */
-const scoredTokensMax = 16;
 const constraintMsMax = 2000;
 const stuckMs = 20_000;
 /** The assumed length of an answer when it is not known. */
 const expectedTokens = 256;
 
-/** One sequence of the context and the tokens that its cache holds. */
-interface Slot {
-  readonly index: number;
-  readonly tokens: number[];
-  scope: string;
-  /** The step in which it last took part. */
-  lastStep: number;
-  run: Run | undefined;
-}
+type Slot = SlotOf<Run>;
 
 /** A job in its slot. `next` is the token to decode; before the prompt is read there is none. */
 interface Run {
   readonly job: Job;
+  readonly cachedTokens: number;
   readonly sampler: ChoiceSampler;
   readonly logprobs: Logprobs | undefined;
   readonly guard: RepetitionGuard;
@@ -662,32 +660,3 @@ interface PlannedItem {
   readonly run: Run;
   readonly tokens: number;
 }
-
-/**
- * llama.cpp computes sequences together only where each has the number after the one before (`split_equal` in llama-batch.cpp): of four
- * in other places or in another order it computes one after the other, for which it reads the weights four times.
- */
-const inOrder = <Item extends { readonly slot: Slot }>(items: readonly Item[]): readonly Item[] =>
-  items.toSorted((one, other) => one.slot.index - other.slot.index);
-
-/** At least the last token of a prompt must be decoded, for its logits. */
-function sharedTokens(slot: Slot, job: Job): number {
-  if (!job.retain || slot.scope !== job.cacheScope || job.scoresPrompt === true) return 0;
-  const most = Math.min(slot.tokens.length, job.prompt.length - 1);
-  let shared = 0;
-  while (shared < most && slot.tokens[shared] === job.prompt[shared]) shared++;
-  return shared;
-}
-
-/** Every conversation begins with the same few template tokens: that alone does not justify giving up another cache. */
-function worthOf(shared: number, slot: Slot): number {
-  return shared >= Math.min(32, slot.tokens.length / 2) ? shared : 0;
-}
-
-/** Sorts slots of equal worth: the one whose cache is the smaller loss comes first. */
-function byLoss(slot: Slot, other: Slot): number {
-  if (isEmpty(slot) !== isEmpty(other)) return isEmpty(slot) ? -1 : 1;
-  return slot.lastStep - other.lastStep;
-}
-
-const isEmpty = (slot: Slot): boolean => slot.tokens.length === 0;

@@ -1,14 +1,10 @@
 /**
- * Chooses how to make a step that reads prompts: with how many threads, and how many tokens, so that it takes about 50 ms while
- * others wait for it, such as answers that are being written, and 500 ms otherwise: an abort and a new request wait for one step at
- * most, and a new one's prompt would be read after this one anyway. Both are learned from the steps themselves, because a machine changes under us: llama.cpp's threads wait for each other by
- * spinning, so when another process takes one of two cores, a step of two threads takes 250 to 800 ms instead of 5 to 60, and one
- * thread alone is much the faster.
- *
- * Measured with SmolLM2-135M (Q4_1) on two free cores: 16 tokens take 20–47 ms, 128 take 110–340; small chunks cost 10–15 %, and four
- * prompts of 1,000 tokens take 6.8 s in steps of 128 that end one prompt and begin the next, 5.9 in steps of 512.
- * Steps never have fewer than 32 tokens, also where those take longer than 50 ms: what a token costs grows as steps get
- * smaller, and where the machine is slow, 8 tokens a step read a prompt of 1,000 in 8.2 s instead of 4.1 (llama-server 3.3).
+ * Chooses how to make a step that reads prompts: with how many threads, and how many tokens. It takes about 50 ms while somebody waits
+ * for it, such as answers that are being written, and 500 ms otherwise. Deep in a prompt that nobody else waits for this would be too few
+ * tokens, so there a step has more and takes up to 4 s (`leastAlone`): an abort and a new request wait for one step. Times are
+ * learned from the steps themselves, because a machine changes under us: llama.cpp's threads wait for each other by spinning, so when
+ * another process takes one of two cores, a step of two threads takes 250 to 800 ms instead of 5 to 60, and one thread alone is much
+ * the faster.
  */
 export class PromptBatchTuner {
   readonly #tokensMax: number;
@@ -16,56 +12,75 @@ export class PromptBatchTuner {
   readonly #candidates: readonly Candidate[];
   #best = 0;
   #steps = 0;
-  #nextTrial = firstTrial;
-  #trialEvery = trialEveryFirst;
   #trials = 0;
+  /** What all steps have taken. */
+  #readMs = 0;
+  #nextTrialMs = 0;
+  /** What a token took with the best number of threads after the latest trial. */
+  #provenMs = Infinity;
 
   constructor(threadsMax: number, tokensMax: number) {
     this.#tokensMax = tokensMax;
     const counts = new Set([threadsMax, Math.ceil(threadsMax / 2), 1]);
-    this.#candidates = [...counts].map((threads) => ({ threads, tokenMs: undefined, fewTokenMs: [] }));
+    this.#candidates = [...counts].map((threads) => ({ threads, tokenMs: undefined, seenStep: 0, fewTokenMs: [] }));
   }
 
   /** The choice for the next step that reads prompts. */
-  next(othersWait: boolean): PromptBatch {
+  next({ waits, depth }: ReadingPlace): PromptBatch {
     const candidate = this.#candidates[this.#chosen()];
-    const tokenMs = candidate?.tokenMs;
-    const fitting = tokenMs === undefined ? firstTokens : sizeUpTo((othersWait ? stepMs : stepMsAlone) / tokenMs);
-    const tokens = Math.min(this.#tokensMax, Math.max(leastTokens, fitting));
-    return { threads: candidate?.threads ?? 1, tokens, expectedMs: (count) => expectedMs(candidate, count) };
+    const { threads = 1, tokenMs } = candidate ?? {};
+    const fewest = fewestTokens(depth);
+    let tokens = waits === 'somebody' ? fewest : tileTokens;
+    if (tokenMs === undefined) tokens = fewest;
+    else if (!this.#isTrial()) {
+      const fitting = (ms: number): number => sizeUpTo(ms / tokenMs);
+      const least = waits === 'nobody' && threads > 1 ? leastAlone(depth) : fewest;
+      tokens = Math.max(
+        fitting(waits === 'somebody' ? stepMs : stepMsAlone),
+        Math.min(least, fitting(stepMsMost)),
+        fewest,
+      );
+    }
+    return { threads, tokens: Math.min(this.#tokensMax, tokens), expectedMs: (count) => expectedMs(candidate, count) };
   }
 
   /** Records a step. One of a few tokens only tells how long such steps take. */
-  observe(threads: number, tokens: number, elapsedMs: number): void {
+  observe({ threads, tokens, depth }: ObservedStep, elapsedMs: number): void {
     const candidate = this.#candidates.find((other) => other.threads === threads);
     if (candidate === undefined) return;
     // No finer than the clock, so that the size stays finite.
     const tokenMs = Math.max(elapsedMs, 0.01) / tokens;
-    if (tokens < leastTokens) {
-      candidate.fewTokenMs = [...candidate.fewTokenMs.slice(1 - fewCounted), tokenMs];
-      return;
-    }
+    if (tokens < fewTokens) candidate.fewTokenMs = [...candidate.fewTokenMs.slice(1 - fewCounted), tokenMs];
+    // The end of a prompt whose beginning was in the cache: such tokens take longer than others.
+    if (tokens < fewestTokens(depth)) return;
     const wasTrial = this.#isTrial();
-    // Trials are rare, so each counts fully; the candidate in regular use is smoothed.
-    candidate.tokenMs = wasTrial || candidate.tokenMs === undefined ? tokenMs : candidate.tokenMs * 0.7 + tokenMs * 0.3;
-    this.#steps++;
-    const best = this.#candidates.reduce(
+    const known = this.#candidates[this.#best]?.tokenMs;
+    // What is known of one that is used anew is old, so the step counts fully; the one in regular use is smoothed.
+    const before = this.#steps - candidate.seenStep > soonSteps ? undefined : candidate.tokenMs;
+    candidate.tokenMs = before === undefined ? tokenMs : before * 0.7 + tokenMs * 0.3;
+    candidate.seenStep = ++this.#steps;
+    this.#readMs += elapsedMs;
+    this.#best = this.#candidates.reduce(
       (least, { tokenMs: cost = Infinity }, index) =>
         cost < (this.#candidates[least]?.tokenMs ?? Infinity) ? index : least,
       0,
     );
-    if (best !== this.#best) this.#trialEvery = trialEveryFirst;
-    else if (wasTrial) this.#trialEvery = Math.min(this.#trialEvery * 2, trialEveryMost);
-    this.#best = best;
-    if (wasTrial) {
-      this.#trials++;
-      // At first each of the others is tried in turn; later now and then.
-      this.#nextTrial = this.#steps + (this.#trials < this.#candidates.length - 1 ? 0 : this.#trialEvery);
-    }
+    if (!wasTrial) return;
+    this.#trials++;
+    const best = this.#candidates[this.#best];
+    this.#provenMs = best?.tokenMs ?? Infinity;
+    const lostMs = Math.max(0, elapsedMs - (known ?? tokenMs) * tokens);
+    const hasMore = this.#candidates.some((other) => other.threads > (best?.threads ?? Infinity));
+    const pauseMs = Math.max(trialPauseMsLeast, lostMs * trialPauses);
+    // At first each of the others is tried in turn; later now and then.
+    const isFirst = this.#trials < this.#candidates.length - 1;
+    this.#nextTrialMs = this.#readMs + (isFirst ? 0 : Math.min(pauseMs, hasMore ? soonMs : lateMs));
   }
 
   #isTrial(): boolean {
-    return this.#candidates.length > 1 && this.#steps >= this.#nextTrial;
+    if (this.#candidates.length === 1 || this.#steps < firstTrial) return false;
+    const { tokenMs = 0 } = this.#candidates[this.#best] ?? {};
+    return this.#readMs >= this.#nextTrialMs || tokenMs > this.#provenMs * worse;
   }
 
   #chosen(): number {
@@ -75,10 +90,18 @@ export class PromptBatchTuner {
   }
 }
 
-/** One of few sizes, so that llama.cpp often computes with the graph of the step before: 64, 96, 128, 192, 256, 384, 512. */
-function sizeUpTo(tokens: number): number {
-  const half = 2 ** Math.floor(Math.log2(tokens));
-  return tokens >= half * 1.5 ? half * 1.5 : half;
+/** Where a prompt is read. */
+export interface ReadingPlace {
+  /** `somebody`: an answer, a request that has just come. `prompts`: others that are being read too. */
+  readonly waits: 'somebody' | 'prompts' | 'nobody';
+  /** Tokens before the step's first one. */
+  readonly depth: number;
+}
+
+export interface ObservedStep {
+  readonly threads: number;
+  readonly tokens: number;
+  readonly depth: number;
 }
 
 export interface PromptBatch {
@@ -88,25 +111,62 @@ export interface PromptBatch {
   readonly expectedMs: (tokens: number) => number;
 }
 
+/**
+ * llama.cpp's attention (`ggml_compute_forward_flash_attn_ext_f16` in ggml-cpu/ops.cpp) takes queries in tiles of 64. A step of fewer
+ * goes another way, which 1,000 tokens into a prompt takes twice as long a token, and 3,000 into it three times.
+ */
+export const tileTokens = 64;
+/** Before it, attention is so little of the work that its way does not matter. */
+export const shallowTokens = 256;
+
+/** Of a step. What a token costs grows as steps get smaller: steps of 8 read a prompt of 1,000 in 8.2 s instead of 4.1. */
+const fewestTokens = (depth: number): number => (depth < shallowTokens ? fewTokens : tileTokens);
+
+/**
+ * With which steps several threads read at 0.9 of the best rate at least. They share a step's rows in four parts each, which cut tiles
+ * into pieces where the model's heads are not a multiple of the parts (9 heads and two threads: 78 % more tiles in steps of 64, 33 % in
+ * steps of 128, 11 % in steps of 256), and that matters the more, the deeper in a prompt.
+ */
+const leastAlone = (depth: number): number => (depth < 512 ? 2 : 4) * tileTokens;
+
+/** One of few sizes, so that llama.cpp often computes with the graph of the step before: 32, 48, and whole tiles. */
+function sizeUpTo(tokens: number): number {
+  const half = 2 ** Math.floor(Math.log2(tokens));
+  const size = tokens >= half * 1.5 ? half * 1.5 : half;
+  return size < tileTokens ? size : size - (size % tileTokens);
+}
+
 interface Candidate {
   readonly threads: number;
   tokenMs: number | undefined;
-  /** The same in the latest steps of fewer tokens than `leastTokens`, in which each takes longer. */
+  /** The number of its latest step. */
+  seenStep: number;
+  /** The same in the latest steps of fewer tokens than `fewTokens`, in which each takes longer. */
   fewTokenMs: readonly number[];
 }
 
 function expectedMs(candidate: Candidate | undefined, tokens: number): number {
   const { tokenMs = Infinity, fewTokenMs = [] } = candidate ?? {};
-  if (tokens >= leastTokens) return tokens * tokenMs;
+  if (tokens >= fewTokens) return tokens * tokenMs;
   // The least of them: one that another thread made may have had both of its threads on one core.
-  return Math.min(tokens * Math.min(...fewTokenMs), leastTokens * tokenMs);
+  return Math.min(tokens * Math.min(...fewTokenMs), fewTokens * tokenMs);
 }
 
 const stepMs = 50;
 const stepMsAlone = 500;
-const firstTokens = 32;
-const leastTokens = 32;
+const stepMsMost = 4000;
+const fewTokens = 32;
 const fewCounted = 3;
 const firstTrial = 2;
-const trialEveryFirst = 16;
-const trialEveryMost = 256;
+const soonSteps = 4;
+/**
+ * Reading between two trials: twenty times what the last one lost, so that they take a twentieth of the time. With fewer threads than
+ * there could be it is eight seconds at most, so that a core that becomes free is used soon. (Pauses that doubled with each trial in vain
+ * had one thread read a prompt alone for a minute after an hour of load.)
+ */
+const trialPauses = 20;
+const trialPauseMsLeast = 1000;
+const soonMs = 8000;
+const lateMs = 60_000;
+/** A token takes so much longer than after the last trial: deeper in a prompt, or because another process has come. */
+const worse = 1.5;

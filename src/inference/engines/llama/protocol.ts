@@ -32,6 +32,8 @@ export type HostCalls = {
     readonly last: boolean;
   }) => void;
   readonly refused: (refused: { readonly request: number; readonly refusal: Refusal }) => void;
+  /** More of a request's prompts has been read; five times a second at most. */
+  readonly reading: (request: number) => void;
 };
 
 export interface ModelFacts {
@@ -63,6 +65,8 @@ export interface LoadOptions {
   /** `undefined`: chosen by timing. */
   readonly decodeThreads: number | undefined;
   readonly threadsMax: number;
+  /** How long a request's prompts may take until the first token. */
+  readonly readingMsMax: number;
 }
 
 /** The fields of a request that the child needs. */

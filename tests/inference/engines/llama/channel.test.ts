@@ -10,13 +10,17 @@ const usage = (completionTokens: number): GenerationEvent => ({
   usage: { promptTokens: 1, cachedTokens: 0, completionTokens, reasoningTokens: 0 },
 });
 const late = () => new Error('late');
+const within = (ms: number) => {
+  const atMs = performance.now() + ms;
+  return () => atMs;
+};
 
 describe('a channel', () => {
   test('gives everything at once, with the latest usage only', async () => {
     const channel = new Channel();
     channel.put([text('a'), usage(1)], 1, false);
     channel.put([text('b'), usage(2)], 1, true);
-    assert.deepEqual(await channel.take(1000, late), {
+    assert.deepEqual(await channel.take(within(1000), late), {
       events: [text('a'), text('b'), usage(2)],
       tokens: 2,
       last: true,
@@ -25,10 +29,10 @@ describe('a channel', () => {
 
   test('wakes its reader for letters and for failures', async () => {
     const channel = new Channel();
-    const first = channel.take(60_000, late);
+    const first = channel.take(within(60_000), late);
     channel.put([text('a')], 1, false);
     assert.equal((await first).events.length, 1);
-    const second = channel.take(60_000, late);
+    const second = channel.take(within(60_000), late);
     channel.fail(new Error('gone'));
     await assert.rejects(second, /gone/);
   });
@@ -39,11 +43,23 @@ describe('a channel', () => {
     channel.fail(new Error('first'));
     channel.fail(new Error('second'));
     channel.put([text('b')], 1, false);
-    await assert.rejects(channel.take(1000, late), /first/);
+    await assert.rejects(channel.take(within(1000), late), /first/);
   });
 
   test('is late when nothing comes in time', async () => {
-    await assert.rejects(new Channel().take(1, late), /late/);
+    await assert.rejects(new Channel().take(within(1), late), /late/);
+  });
+
+  test('is not late as long as the time is put off', async () => {
+    const channel = new Channel();
+    let asked = 0;
+    // Each time it would be over something has happened meanwhile.
+    const taken = channel.take(() => {
+      if (++asked === 5) channel.put([text('a')], 1, true);
+      return performance.now() + 1;
+    }, late);
+    assert.equal((await taken).events.length, 1);
+    assert.equal(asked, 5);
   });
 });
 

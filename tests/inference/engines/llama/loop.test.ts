@@ -239,6 +239,45 @@ describe('the loop', () => {
     assert.ok(read < 1000, `${read} of 2000 tokens were read`);
   });
 
+  test('goes on with a cancelled prompt where it was, though short ones of the same account came in between', async (context) => {
+    const prompt = someTokens(700);
+    let read = 0;
+    let steps = 0;
+    const loop = start(context, slow, ({ prefilled }) => {
+      for (const { job, tokens } of prefilled) if (job === given.job) read += tokens;
+      if (++steps === 4) loop.cancel(given.job);
+    });
+    const given = run(loop, prompt);
+    await ended(given);
+    assert.deepEqual(given.ending, { type: 'cancelled' });
+    for (let index = 0; index < 6; index++)
+      await ended(run(loop, [...prompt.slice(0, 3), ...someTokens(9, 60 + index)], { maxTokens: 1 }));
+    const again = run(loop, prompt, { maxTokens: 1 });
+    await ended(again);
+    assert.ok(read >= 128, `${read} tokens were read`);
+    assert.equal(again.cached, read);
+  });
+
+  test('one that comes new waits for the step that is under way, and then for small ones', async (context) => {
+    const steps: Step[] = [];
+    let second: Run | undefined;
+    let askedAt = 0;
+    const loop = start(context, slow, (step) => {
+      steps.push(step);
+      if (steps.length !== 6) return;
+      askedAt = steps.length;
+      second = run(loop, someTokens(100, 41), { maxTokens: 1, cacheScope: 'b' });
+    });
+    const first = run(loop, someTokens(1000), { maxTokens: 1 });
+    await until(() => second !== undefined, 'the second has come');
+    await ended(first, second!);
+    const places = steps.map(({ prefilled }) => prefilled.map(({ job }) => job));
+    const begun = places.findIndex((jobs) => jobs.includes(second!.job));
+    assert.ok(begun - askedAt <= 1, `it waited for ${begun - askedAt} steps`);
+    for (const { prefilled } of steps.slice(askedAt, begun))
+      for (const { tokens } of prefilled) assert.ok(tokens <= 64, `a step of ${tokens} tokens`);
+  });
+
   test('drops a cancelled job that waits or writes, and no other', async (context) => {
     const loop = start(context, scripted);
     const writing = run(loop, trigger(), {
