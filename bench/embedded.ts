@@ -16,11 +16,11 @@ import { median } from './table.ts';
 import { root } from '../tests/support/repository.ts';
 
 /**
- * `npm run bench:embedded`: the embedded engine beside llama-server on the same file in one run; see bench/README.md. Exit
+ * `npm run bench embedded`: the embedded engine beside llama-server on the same file in one run; see bench/README.md. Exit
  * codes: 1 an answer was too short, 64 wrong usage, 69 something that it needs is missing.
  */
 
-const usage = `npm run bench:embedded -- [options]
+const usage = `npm run bench embedded -- [options]
 
   --model FILE      a GGUF (default: the default model in the model folder)
   --rounds N        rounds, interleaved (default 5)
@@ -388,7 +388,7 @@ function report(options: Options, args: readonly string[], rounds: readonly Roun
 
 function writeResult(args: readonly string[], text: string): void {
   const words = args.filter((word) => word !== '--write');
-  const command = ['npm run bench:embedded', ...(words.length > 0 ? ['--', ...words] : [])].join(' ');
+  const command = ['npm run bench embedded', ...(words.length > 0 ? ['--', ...words] : [])].join(' ');
   const file = join(root, 'bench', 'results.md');
   const title = `${new Date().toISOString().slice(0, 10)}, ${revision(root)}, \`${command}\``;
   writeSection(file, title, text);

@@ -5,7 +5,7 @@ import { policies } from './simulate/policies.ts';
 import { flapping, runFleet, type Figures, type FleetShape } from './simulate/run-fleet.ts';
 import { faster, generateTrace, readTrace, type TracedRequest } from './simulate/trace.ts';
 
-const usage = `npm run simulate -- [options]
+const usage = `npm run bench simulate -- [options]
 
   --trace FILE           a trace in Mooncake's form, instead of a generated one
   --servers N            one fleet of so many servers, instead of the usual settings

@@ -1,10 +1,28 @@
-// Builds all that is served: the program, the web console and the documentation.
+// `npm run build [part] [-- options]`: the program, the web console and the documentation, which are all that is served; or one of:
 //
-//   node scripts/build.mjs
+//   console    the web console alone, into dist/console
+//   docs       the documentation as a site alone, into dist/docs; a link that leads nowhere fails it
+//   package    the npm packages, into dist/packages
+//   deb        the Debian package of them, into dist/deb
+import { spawnSync } from 'node:child_process';
+import fs from 'node:fs';
+import path from 'node:path';
 import { setUpProgram } from './bundle.mjs';
 import { buildConsoleOrSay } from './console.mjs';
 import { buildDocsOrSay } from './docs-site.mjs';
+import { fail, root } from './setup.mjs';
 
-await setUpProgram();
-await buildConsoleOrSay();
-await buildDocsOrSay();
+const parts = { console: 'console.mjs', docs: 'docs-site.mjs', package: 'package.mjs', deb: 'package-deb.mjs' };
+const [part, ...options] = process.argv.slice(2);
+
+if (part === undefined) {
+  await setUpProgram();
+  await buildConsoleOrSay();
+  await buildDocsOrSay();
+} else if (Object.hasOwn(parts, part)) {
+  const command = [path.join(root, 'scripts', parts[part]), ...options];
+  process.exitCode = spawnSync(process.execPath, command, { cwd: root, stdio: 'inherit' }).status ?? 1;
+} else {
+  const [about] = fs.readFileSync(new URL(import.meta.url), 'utf8').split(/^(?!\/\/)/m, 1);
+  fail(about.replace(/^\/\/ ?/gm, ''));
+}

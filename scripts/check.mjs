@@ -1,17 +1,42 @@
-// `npm run check`: types, lint and format at the same time; what each has printed comes when it has ended.
+// `npm run check [types|lint|format…]`: types, lint and format at the same time; what each has printed comes when it has ended.
+// `npm run check -- --fix` writes instead: every file as the format wants it, and the parts of docs/ that the program prints.
 import { spawn } from 'node:child_process';
+import path from 'node:path';
 import { writeAccountClient } from './account-client.mjs';
 import { prepareConsole } from './console-types.mjs';
-import { root, setup } from './setup.mjs';
+import { fail, root, setup } from './setup.mjs';
+
+const checks = {
+  types: [
+    'node node_modules/typescript-7/bin/tsc -p .',
+    'node node_modules/typescript-7/bin/tsc -p tests/clients',
+    'node scripts/console-types.mjs',
+  ],
+  lint: ['oxlint --type-aware'],
+  format: ['prettier --check .'],
+};
+const words = process.argv.slice(2);
+const unknown = words.find((word) => !Object.hasOwn(checks, word) && word !== '--fix');
+if (unknown !== undefined) fail(`npm run check knows ${Object.keys(checks).join(', ')} and --fix, not '${unknown}'.`);
 
 setup();
-await writeAccountClient();
-await prepareConsole();
-const passed = await Promise.all(['check:types', 'check:lint', 'check:format'].map(run));
-process.exitCode = passed.every(Boolean) ? 0 : 1;
+const passed = words.includes('--fix') ? await fix() : await check(words.length > 0 ? words : Object.keys(checks));
+process.exitCode = passed ? 0 : 1;
 
-async function run(name) {
-  const child = spawn('npm', ['run', '--silent', name], { cwd: root, stdio: ['ignore', 'pipe', 'pipe'] });
+async function check(names) {
+  await writeAccountClient();
+  await prepareConsole();
+  return (await Promise.all(names.map((name) => run(name, checks[name])))).every(Boolean);
+}
+
+const fix = async () => await run('fix', ['prettier --write --log-level=warn .', 'node scripts/docs.mjs']);
+
+/** One command after the other, with the programs that are installed; the first that fails ends them. */
+async function run(name, commands) {
+  const command = commands.join(' && ');
+  const PATH = `${path.join(root, 'node_modules', '.bin')}${path.delimiter}${process.env.PATH}`;
+  const env = { ...process.env, PATH };
+  const child = spawn(command, { cwd: root, shell: true, env, stdio: ['ignore', 'pipe', 'pipe'] });
   const pieces = [];
   for (const stream of [child.stdout, child.stderr]) stream.on('data', (piece) => pieces.push(piece));
   const code = await new Promise((resolve) => child.on('close', resolve).on('error', () => resolve(1)));

@@ -110,7 +110,7 @@ const slugOf = (file) =>
 
 const addressOf = (file) => (file === start ? '/docs' : `/docs/${slugOf(file)}`);
 
-/** Without comments, which are for tests and for `npm run docs`. */
+/** Without comments, which are for tests and for `npm run check -- --fix`. */
 const textOf = (file) => fs.readFileSync(path.join(root, file), 'utf8').replaceAll(/^<!--[^]*?-->\n?/gm, '');
 
 /** `print()` gives the HTML; `sections` is what the search finds; `links` are those to files of the repository. */

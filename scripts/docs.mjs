@@ -1,4 +1,4 @@
-// `npm run docs`: writes the parts of docs/ that are printed from the program: the tables of docs/configuration.md from the
+// `npm run check -- --fix`: writes the parts of docs/ that are printed from the program: the tables of docs/configuration.md from the
 // schema, those of docs/cli.md from the declarations of the commands, and what clients are given from `tokenhouse launch`. A test fails when a document is stale.
 import fs from 'node:fs';
 import path from 'node:path';

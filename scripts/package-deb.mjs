@@ -1,9 +1,9 @@
 // Makes tokenhouse_VERSION_ARCHITECTURE.deb of the npm packages: the program, the native parts of its platform, the unit of `deploy/`
 // with another command, and a user for it. The same packages give the same bytes.
 //
-//   npm run package:deb                             for this computer, into dist/deb
-//   npm run package:deb -- --from FOLDER            of the packages that `npm run package -- --to FOLDER` made: one of each Linux
-//   npm run package:deb -- --to FOLDER              elsewhere
+//   npm run build deb                             for this computer, into dist/deb
+//   npm run build deb -- --from FOLDER            of the packages that `npm run build package -- --to FOLDER` made: one of each Linux
+//   npm run build deb -- --to FOLDER              elsewhere
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
@@ -24,7 +24,7 @@ export function makeDebianPackages(parts, to) {
   const chosen = platforms.filter(
     ({ os: system, cpu }) => system === 'linux' && fs.existsSync(path.join(parts, `linux-${cpu}`)),
   );
-  if (chosen.length === 0) fail(`${parts} has no package for Linux. Make one with: npm run package -- --all`);
+  if (chosen.length === 0) fail(`${parts} has no package for Linux. Make one with: npm run build package -- --all`);
   if (spawnSync('dpkg-deb', ['--version']).status !== 0)
     fail('dpkg-deb is missing. Install it, for example with: apt-get install dpkg');
   fs.mkdirSync(to, { recursive: true });

@@ -1,9 +1,9 @@
 // Makes the npm packages: `tokenhouse`, which is the bundled program with the console and the documentation, and one package for each
 // platform with the native parts that run. Nothing of it runs when it is installed. What is bundled is listed in an SBOM.
 //
-//   npm run package                      for this platform, into dist/packages
-//   npm run package -- --all             for all of them; the binaries of the others are fetched, as the lock file has them
-//   npm run package -- --to FOLDER       elsewhere
+//   npm run build package                      for this platform, into dist/packages
+//   npm run build package -- --all             for all of them; the binaries of the others are fetched, as the lock file has them
+//   npm run build package -- --to FOLDER       elsewhere
 import { createHash } from 'node:crypto';
 import fs from 'node:fs';
 import path from 'node:path';

@@ -1,5 +1,6 @@
 // Runs a TypeScript file of the repository that is not the program: `node scripts/run.mjs bench/constraints.ts FILE`. What it
-// starts in processes of its own are files beside it whose names end in `-process`.
+// starts in processes of its own are files beside it whose names end in `-process`. `npm run bench [name]` runs a file of bench/:
+// bench/run.ts where none is named.
 import { spawn } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
@@ -7,8 +8,12 @@ import { pathToFileURL } from 'node:url';
 import { buildFiles, buildProgram, dist } from './bundle.mjs';
 import { fail, root, setup } from './setup.mjs';
 
-const [file, ...args] = process.argv.slice(2);
-if (file === undefined || !file.endsWith('.ts') || !fs.existsSync(path.join(root, file)))
+const [first = '', ...rest] = process.argv.slice(2);
+const isBench = first === '--bench';
+const named = isBench && fs.existsSync(path.join(root, 'bench', `${rest[0]}.ts`));
+const file = isBench ? `bench/${named ? rest[0] : 'run'}.ts` : first;
+const args = named ? rest.slice(1) : rest;
+if (!file.endsWith('.ts') || !fs.existsSync(path.join(root, file)))
   fail('usage: node scripts/run.mjs FILE.ts [arguments], with a path below the repository');
 setup();
 await buildProgram();

@@ -1,4 +1,4 @@
-// Takes the pictures of the README: `npm run screenshots`. A real Chromium looks at the console of a real service with a month behind
+// Takes the pictures of the README: `node scripts/screenshots.mjs`. A real Chromium looks at the console of a real service with a month behind
 // it (screenshots/demo.mjs). Pictures are of a fixed size, and of what everybody sees: nothing is painted over.
 import fs from 'node:fs';
 import os from 'node:os';

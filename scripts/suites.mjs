@@ -64,6 +64,7 @@ const keysDecide = [
  * A suite without `files` has the files of its folder `tests/suites/<name>/`; if there is a `setup.mjs`, it is run first.
  * `only` are the beginnings of the paths that it has. `ci: false`: CI does not run it. `internet`: its tests install from registries
  * (what the others need from there has been fetched before they run). `clients`: its tests use the official client libraries.
+ * `root`, `apt`: what the nightly workflow gives it, and what CONTRIBUTING.md says that it needs.
  */
 export const suites = {
   ordinary: {
@@ -106,6 +107,8 @@ export const suites = {
     about: 'the npm package, packed, installed from a registry into an empty home folder, and started with npx',
   },
   deb: {
+    root: true,
+    apt: 'debootstrap lintian systemd-container curl',
     minutes: 15,
     fileMinutes: 12,
     concurrency: 1,
@@ -115,6 +118,8 @@ export const suites = {
       'the Debian package: made, installed in a Debian 12 that its own systemd has booted, upgraded, removed and purged',
   },
   image: {
+    root: true,
+    apt: 'debootstrap podman runc netavark aardvark-dns catatonit iptables curl',
     minutes: 20,
     fileMinutes: 18,
     concurrency: 1,
@@ -138,6 +143,7 @@ export const suites = {
     about: 'the Helm chart: linted, rendered as it is committed, and held to the schemas of Kubernetes',
   },
   gpu: {
+    apt: 'mesa-vulkan-drivers libvulkan1',
     minutes: 40,
     fileMinutes: 35,
     concurrency: 1,

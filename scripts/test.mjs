@@ -1,6 +1,6 @@
 // `npm test [-- word…] [-- --test-name-pattern=…]`: installs, builds, fetches the default model, and runs the tests.
 //
-//   --suite NAME        another suite than the ordinary tests; each has a command of its own (`npm run test:soak`)
+//   --suite NAME        another suite than the ordinary tests; each has a command of its own (`npm run suite soak`)
 //   --node MAJOR        under the newest Node of this major version, which is fetched from the npm registry
 //   --newest-clients    with the newest client libraries instead of the locked ones
 //   --again             runs a file that failed once more, alone; one that passes then is named as unsteady

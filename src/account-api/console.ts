@@ -57,7 +57,7 @@ const notBuilt: BuiltAnswer = {
   headers: { ...pageHeaders, 'cache-control': 'no-store', refresh: '2', 'retry-after': '2' },
   body: page(
     'Console',
-    `<p role="status">The console is being built. This page shows it as soon as it is there, usually within a minute. If that never happens, <code>npm run build:console</code> builds it, or says why it cannot.</p>
+    `<p role="status">The console is being built. This page shows it as soon as it is there, usually within a minute. If that never happens, <code>npm run build console</code> builds it, or says why it cannot.</p>
 <p><a href="/openapi.json">The API's document</a> · <a href="/docs/errors">Error codes</a></p>`,
   ),
 };

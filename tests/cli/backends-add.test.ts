@@ -7,7 +7,7 @@ import { InnerService } from '../support/service.ts';
 import { chatChunk, event, Upstream, usageChunk, type UpstreamExchange } from '../support/upstream.ts';
 import { CommandFolder, jsonOf } from './command.ts';
 
-/** `backends add` at servers that answer as vLLM does; `npm run test:vllm` and `test:llama-server` have the real ones. */
+/** `backends add` at servers that answer as vLLM does; `npm run suite vllm` and `suite llama-server` have the real ones. */
 const state = { models: [] as object[], key: '', tools: true, thinks: false, broken: false, only: '' };
 let server: Upstream;
 before(async () => {

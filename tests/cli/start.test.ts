@@ -17,7 +17,7 @@ before(async () => {
 });
 after(() => service.dispose());
 
-/** By whoever has run `npm run build:console` or a browser's tests in this clone. */
+/** By whoever has run `npm run build console` or a browser's tests in this clone. */
 const isConsoleBuilt = existsSync(join(dirname(mainFile), 'console'));
 
 const talk = (text: string): readonly string[] =>

@@ -7,7 +7,7 @@ import { pathToFileURL } from 'node:url';
 import { configSchema } from '../../src/config/schema.ts';
 import { root } from '../support/repository.ts';
 
-/** The tables of docs/configuration.md and docs/cli.md are what `npm run docs` prints now. */
+/** The tables of docs/configuration.md and docs/cli.md are what `npm run check -- --fix` prints now. */
 const { documents } = (await import(pathToFileURL(join(root, 'scripts', 'docs.mjs')).href)) as {
   documents(): Promise<Readonly<Record<string, string>>>;
 };
@@ -18,7 +18,7 @@ for (const file of ['docs/configuration.md', 'docs/cli.md']) {
     assert.equal(
       readFileSync(join(root, file), 'utf8'),
       printed[file],
-      `${file} is stale: run npm run docs and commit what it writes`,
+      `${file} is stale: run npm run check -- --fix and commit what it writes`,
     );
   });
 }

@@ -31,7 +31,7 @@ export interface Block {
   readonly said: string | undefined;
 }
 
-/** Every fenced block of a Markdown text. What is printed from the program (`npm run docs`) is held to it as a whole, and left out. */
+/** Every fenced block of a Markdown text. What is printed from the program (`npm run check -- --fix`) is held to it as a whole, and left out. */
 export function blocksOf(markdown: string, file: string): readonly Block[] {
   const blocks: Block[] = [];
   let fence: string | undefined;

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import type { TestContext } from 'node:test';
 
 const library = process.env['TOKENHOUSE_TEST_FAKETIME'];
-assert.ok(library !== undefined, 'start this suite with: npm run test:clock');
+assert.ok(library !== undefined, 'start this suite with: npm run suite clock');
 
 /** `set('+400d')` holds at once, for processes that were started with the environment; the time that only passes is left alone. */
 export function fakeClock(t: Pick<TestContext, 'after'>): {

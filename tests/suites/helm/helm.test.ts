@@ -47,7 +47,7 @@ for (const name of names) {
     assert.equal(code, 0, said);
     const file = join(golden, `${name}.yaml`);
     if (process.env['TOKENHOUSE_TEST_GOLDEN'] === 'write') writeFileSync(file, out);
-    assert.equal(out, readFileSync(file, 'utf8'), 'TOKENHOUSE_TEST_GOLDEN=write npm run test:helm writes it anew');
+    assert.equal(out, readFileSync(file, 'utf8'), 'TOKENHOUSE_TEST_GOLDEN=write npm run suite helm writes it anew');
   });
 
   test(`${name}: is what Kubernetes ${version} takes`, () => {

@@ -26,7 +26,7 @@ import { TestService, until } from '../../support/service.ts';
 
 const load = process.env['TOKENHOUSE_TEST_LOAD'];
 const upstreamProgram = process.env['TOKENHOUSE_TEST_UPSTREAM'];
-assert.ok(load !== undefined && upstreamProgram !== undefined, 'start this suite with: npm run test:overload');
+assert.ok(load !== undefined && upstreamProgram !== undefined, 'start this suite with: npm run suite overload');
 
 /** The service has one core to itself and everything else the other, where there are two. */
 const cores = spawnSync('taskset', ['--version']).status === 0 ? allowedCores() : [];

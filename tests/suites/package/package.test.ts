@@ -1,5 +1,5 @@
 /**
- * `npx tokenhouse` as a newcomer gives it: an empty folder, an empty home folder, and a registry that has what `npm run package` made
+ * `npx tokenhouse` as a newcomer gives it: an empty folder, an empty home folder, and a registry that has what `npm run build package` made
  * and nothing else. The model is in its cache, because its download is the network's time and not ours.
  */
 import assert from 'node:assert/strict';

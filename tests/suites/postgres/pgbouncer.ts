@@ -29,7 +29,7 @@ export class PgBouncer {
   /** Before the server at this port. `close` it after the test. */
   static async start(serverPort: number): Promise<PgBouncer> {
     const { TOKENHOUSE_TEST_PGBOUNCER: file, TOKENHOUSE_TEST_PGBOUNCER_LIBRARIES: libraries = '' } = process.env;
-    if (file === undefined) throw new Error('run these tests with: npm run test:postgres');
+    if (file === undefined) throw new Error('run these tests with: npm run suite postgres');
     const folder = mkdtempSync(join(tmpdir(), 'tokenhouse-pgbouncer-'));
     // Its user may not be let into the folder where it was unpacked, which is below the home of another.
     cpSync(file, join(folder, 'pgbouncer'));

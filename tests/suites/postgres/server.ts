@@ -156,7 +156,7 @@ export class PostgresServer {
 
 const program = (name: string): string => {
   const folder = process.env['TOKENHOUSE_TEST_POSTGRES'];
-  if (folder === undefined) throw new Error('run these tests with: npm run test:postgres');
+  if (folder === undefined) throw new Error('run these tests with: npm run suite postgres');
   return join(folder, name);
 };
 

@@ -9,7 +9,7 @@ import { inRepository } from '../../support/repository.ts';
 import { InnerService } from '../../support/service.ts';
 
 const python = process.env['PYTHON_OF_CLIENTS'];
-assert.ok(python, 'PYTHON_OF_CLIENTS is not set: run npm run test:python');
+assert.ok(python, 'PYTHON_OF_CLIENTS is not set: run npm run suite python');
 
 /** Those of docs/clients.md play the script that stands there; the quickstarts name the default model. */
 const [clients] = examplesOf(readFileSync(inRepository('docs/clients.md'), 'utf8'), 'clients').filter(

@@ -8,7 +8,7 @@ import { exportedCode, exportedModel } from '../../support/playground-code.ts';
 import { InnerService } from '../../support/service.ts';
 
 const python = process.env['PYTHON_OF_CLIENTS'];
-assert.ok(python, 'PYTHON_OF_CLIENTS is not set: run npm run test:python');
+assert.ok(python, 'PYTHON_OF_CLIENTS is not set: run npm run suite python');
 
 test('the exported programs send their request, and print the answer', async (t) => {
   const service = new InnerService({ config: exportedModel });

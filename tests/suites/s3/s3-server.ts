@@ -44,7 +44,7 @@ export class S3Server {
 
   run(): void {
     const program = process.env['VERSITYGW'];
-    if (program === undefined) throw new Error('these tests need versitygw: run them with npm run test:s3');
+    if (program === undefined) throw new Error('these tests need versitygw: run them with npm run suite s3');
     const { accessKeyId, secretAccessKey } = this;
     const options = ['--access', accessKeyId, '--secret', secretAccessKey, '--port', `127.0.0.1:${this.#port}`];
     this.#process = spawn(program, [...options, '--quiet', 'posix', join(this.folder, 'objects')], { stdio: 'ignore' });

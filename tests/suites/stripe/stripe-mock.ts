@@ -7,7 +7,7 @@ import { freePort } from '../../support/free-port.ts';
 /** Runs stripe-mock, which the setup of the suite has found, until the test ends. Resolves with its address. */
 export async function startStripeMock(t: { after: TestContext['after'] }): Promise<string> {
   const program = process.env['STRIPE_MOCK'];
-  if (program === undefined) throw new Error('these tests need stripe-mock: run them with npm run test:stripe');
+  if (program === undefined) throw new Error('these tests need stripe-mock: run them with npm run suite stripe');
   const port = await freePort();
   const child = spawn(program, ['-http-port', String(port)], { stdio: 'ignore' });
   t.after(async () => {
