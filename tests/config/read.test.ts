@@ -242,7 +242,7 @@ models:
   ['images: { dns_servers: [‸dns.lan] }\n', /not an address of a name server/],
   // Storage and accounts.
   ['storage: ‸mysql://root:canary@db/x\n', /must be a text of the expected form.*for example storage: sqlite:/],
-  ['storage: ‸postgres://root:canary@db/x\n', /a password in this file.*TOKENHOUSE_POSTGRES_PASSWORD.*storage: env:/],
+  ['storage: ‸postgres://root:canary@db/x\n', /a password here.*TOKENHOUSE_POSTGRES_PASSWORD.*storage: env:/],
   ['storage: ‸postgres://db\n', /not the address of a PostgreSQL database; write postgres:/],
   ['storage: ‸env:NOT_SET\n', /the environment variable NOT_SET is not set/],
   ['accounts: { first_credit_cents: ‸-1 }\n', /from 0 to/],
