@@ -115,10 +115,12 @@ export class BodyShare {
 const noRoom = (why: string, bytesMax: number): ApiError =>
   new ApiError('backend_at_capacity', `${why} Try again shortly.`, atCap(bytesMax, 1));
 
-/** The memory in which one account may have bodies of so many bytes. */
-export const memoryForBodies = (bodyBytes: number): number =>
-  Math.ceil((bodyBytes * copiesWhileParsed * (shareOfLeft + 1)) / shareOfLeft);
+/** Of all the memory, for one body: what an account may have while others have a sixteenth with small requests. */
+const shareOfLargest = (shareOfLeft / (shareOfLeft + 1)) * (15 / 16);
 
-/** The largest body for which there is room when there is no other. */
-export const largestBody = (bytesMax: number): number =>
-  Math.floor((bytesMax * shareOfLeft) / (shareOfLeft + 1) / copiesWhileParsed);
+/** The memory in which an account may have bodies of so many bytes, beside the small requests of others. */
+export const memoryForBodies = (bodyBytes: number): number =>
+  Math.ceil((bodyBytes * copiesWhileParsed) / shareOfLargest);
+
+/** The largest body for which there is room when there is no other large one. */
+export const largestBody = (bytesMax: number): number => Math.floor((bytesMax * shareOfLargest) / copiesWhileParsed);

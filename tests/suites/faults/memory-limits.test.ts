@@ -48,12 +48,17 @@ const cases: readonly Case[] =
         .map(Number)
         .flatMap((size) => [caseOf(size, true, false), caseOf(size, false, true)]);
 
-const lineOf = (attack: string, { peakBytes, bodyBytes, statuses, asked: others, slowestMs }: Withstood): string =>
+const lineOf = (
+  attack: string,
+  { peakBytes, bodyBytes, statuses, asked: others, slowestMs, askedAgain }: Withstood,
+): string =>
   `${attack.padEnd(40)} ${(bodyBytes / 1e6).toFixed(1).padStart(5)} MB  peak ${(peakBytes / mebibyte).toFixed(0).padStart(4)} MiB  ` +
   `${Object.entries(statuses)
     .map(([status, count]) => `${count}×${status}`)
     .join(' ')
-    .padEnd(22)} others: ${others} answered, the slowest in ${(slowestMs / 1_000).toFixed(1)} s`;
+    .padEnd(
+      22,
+    )} others: ${others} answered, ${askedAgain} asked again, the slowest in ${(slowestMs / 1_000).toFixed(1)} s`;
 
 for (const { name, scene: options, isChunked } of cases) {
   test(`${name}: all families and kinds of bodies, at once`, { timeout: 1_200_000 }, async (t) => {
@@ -72,8 +77,13 @@ for (const { name, scene: options, isChunked } of cases) {
           `${attack.name}: none got through: ${JSON.stringify(done.statuses)}`,
         );
       // Whoever has no credit learns it before a large body is read, whose end is never sent.
+      // What comes in chunks may meet a lack of room before that.
       if (!options.hasCredit && attack.bytes > 1_048_576 && !/count|files/.test(attack.name))
-        assert.deepEqual(done.statuses, { 402: attack.count }, attack.name);
+        assert.equal(
+          (done.statuses[402] ?? 0) + (isChunked ? (done.statuses[429] ?? 0) : 0),
+          attack.count,
+          `${attack.name}: ${JSON.stringify(done.statuses)}`,
+        );
     }
     assert.equal(scene.cgroup.kills, 0, 'the kernel has ended none of its processes');
     await scene.service.verify();

@@ -17,6 +17,8 @@ export interface Withstood {
   readonly statuses: Readonly<Record<number, number>>;
   /** Small requests of another account meanwhile: how many, those that were not answered, and the longest wait. */
   readonly asked: number;
+  /** How often they were asked a second later. */
+  readonly askedAgain: number;
   readonly unanswered: readonly string[];
   readonly slowestMs: number;
 }
@@ -34,6 +36,7 @@ export class MemoryScene {
   readonly cgroup: MemoryCgroup;
   readonly #upstream: Awaited<ReturnType<typeof startUpstream>>;
   attackerKey = '';
+  #askedAgain = 0;
   /** Bodies of so many bytes and more are refused whatever else there is. */
   bodyBytesMax = 0;
   otherKey = '';
@@ -75,6 +78,7 @@ export class MemoryScene {
       attack.path === '/v1/files' ? attack.bytes : Math.min(attack.bytes, this.bodyBytesMax - 1),
     );
     let isOver = false;
+    this.#askedAgain = 0;
     let asked = 0;
     let slowestMs = 0;
     const unanswered: string[] = [];
@@ -102,19 +106,21 @@ export class MemoryScene {
       peakBytes: this.cgroup.peakBytes,
       statuses,
       asked,
+      askedAgain: this.#askedAgain,
       unanswered,
       slowestMs,
     };
   }
 
-  /** As clients do: again where a busy machine let the ledger be silent. */
+  /** As clients do: again after a second where it is refused for the moment, or a busy machine let the ledger be silent. */
   async #askSmall(): Promise<string> {
     for (let tries = 1; ; tries++) {
       const status = await this.service
         .chat(small, { key: this.otherKey, signal: AbortSignal.timeout(60_000) })
         .then(async (answer) => (await answer.text(), String(answer.status)))
         .catch((error: unknown) => String(error));
-      if (status !== '500' || tries === 5) return status;
+      if ((status !== '500' && status !== '429') || tries === 5) return status;
+      this.#askedAgain++;
       await new Promise((resolve) => setTimeout(resolve, 1_000));
     }
   }
