@@ -117,7 +117,7 @@ describe('the form of reasoning', () => {
 
   it('hidden: its tokens are counted while it runs, so that one who leaves pays for them', () => {
     const decoder = newDecoder({ reasoningForm: 'hidden' });
-    for (const chunk of thought('a', 'b', 'c')) decoder.event(JSON.stringify(chunk), '');
+    for (const chunk of thought('a', ' b', ' c')) decoder.event(JSON.stringify(chunk), '');
     assert.deepEqual(decoder.drain(), [
       { type: 'start', promptTokens: undefined },
       {
