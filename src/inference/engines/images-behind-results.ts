@@ -11,10 +11,13 @@ export function imagesBehindResults(messages: readonly Message[]): readonly Mess
   for (const message of messages) {
     if (message.role === 'tool') {
       for (const part of message.content) if (isImage(part)) images.push(part);
-      moved.push(hasImages(message) ? { ...message, content: message.content.filter((part) => !isImage(part)) } : message);
+      moved.push(
+        hasImages(message) ? { ...message, content: message.content.filter((part) => !isImage(part)) } : message,
+      );
       continue;
     }
-    if (images.length > 0 && message.role === 'user') moved.push({ ...message, content: [...images, ...message.content] });
+    if (images.length > 0 && message.role === 'user')
+      moved.push({ ...message, content: [...images, ...message.content] });
     else {
       if (images.length > 0) moved.push({ role: 'user', content: images });
       moved.push(message);

@@ -185,6 +185,14 @@ describe('the usage of', () => {
   }
 });
 
+it('the usage is told once for what was said', () => {
+  const decoder = newDecoder();
+  decoder.event(JSON.stringify(chunk({ content: 'Hello' }, null)), '');
+  const types = (): readonly string[] => decoder.drain().map(({ type }) => type);
+  assert.deepEqual(types(), ['start', 'text', 'usage']);
+  assert.deepEqual(types(), []);
+});
+
 it('a prompt that is empty may have no token', () => {
   const tally = new UsageTally({
     choices: 1,

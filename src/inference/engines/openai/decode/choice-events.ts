@@ -37,9 +37,10 @@ export class AnswerEvents {
     this.#tally.given();
   }
 
-  /** The events since the last call. */
-  drain(): GenerationEvent[] {
+  /** The events since the last call, and the usage up to them. */
+  drain(usage: GenerationEvent | undefined): GenerationEvent[] {
     const events = this.#events;
+    if (usage !== undefined) events.push(usage);
     if (events.length > 0) this.#events = [];
     return events;
   }

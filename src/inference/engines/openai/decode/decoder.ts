@@ -80,8 +80,7 @@ export class ChunkDecoder {
   /** The events since the last call, and the usage up to them. Empty: nothing yet. */
   drain(): GenerationEvent[] {
     const usage = this.#events.hasStarted ? this.#usage.news() : undefined;
-    if (usage !== undefined) this.#events.push(usage);
-    return this.#events.drain();
+    return this.#events.drain(usage);
   }
 
   /** The final usage, if the backend has not reported it. */
