@@ -51,12 +51,14 @@ export class UsageTally {
   readonly #perChoice: ChoiceTally[];
   readonly #prompts: (number | undefined)[];
   readonly #cached: number[];
-  #totalPrompt: number | undefined;
-  #totalCached: number | undefined;
-  #totalCompletion: number | undefined;
-  #totalReasoning: number | undefined;
-  /** Twentieths of tokens since the last report on the whole request. */
-  #later = 0;
+  /** What was reported of the whole request. */
+  readonly #total: Total = {
+    prompt: undefined,
+    cached: undefined,
+    completion: undefined,
+    reasoning: undefined,
+    later: 0,
+  };
   #isDoubted = false;
   /** A figure was too small; servers that know it only at the end say 0 until then. */
   #isTooSmall = false;
@@ -93,7 +95,7 @@ export class UsageTally {
   #add(tally: ChoiceTally, isReasoning: boolean, added: number): void {
     tally.open += added;
     tally.later += added;
-    this.#later += added;
+    this.#total.later += added;
     if (isReasoning) tally.reasoningLater += added;
     tally.isThinking = isReasoning;
     this.#hasNews = true;
@@ -148,24 +150,24 @@ export class UsageTally {
     this.#hasNews = true;
     const prompt = this.#figure(raw.promptTokens, promptTokensMin * this.#prompts.length, promptTokensMax);
     if (prompt !== undefined) {
-      if (prompt < (this.#totalPrompt ?? 0)) this.#isDoubted = true;
-      this.#totalPrompt = Math.max(this.#totalPrompt ?? 0, prompt);
-      this.#totalCached = this.#part(raw.cachedTokens, prompt) ?? this.#totalCached;
+      if (prompt < (this.#total.prompt ?? 0)) this.#isDoubted = true;
+      this.#total.prompt = Math.max(this.#total.prompt ?? 0, prompt);
+      this.#total.cached = this.#part(raw.cachedTokens, prompt) ?? this.#total.cached;
     }
     const completion = this.#completion(raw.completionTokens, choices, this.#sum(leastTokens));
     if (completion === undefined) return;
-    if (completion < (this.#totalCompletion ?? 0)) this.#isDoubted = true;
+    if (completion < (this.#total.completion ?? 0)) this.#isDoubted = true;
     const before = Math.max(
-      this.#totalCompletion ?? 0,
+      this.#total.completion ?? 0,
       this.#sum(({ reported: own }) => own ?? 0),
     );
-    this.#totalCompletion = Math.max(this.#totalCompletion ?? 0, completion);
-    this.#later = 0;
+    this.#total.completion = Math.max(this.#total.completion ?? 0, completion);
+    this.#total.later = 0;
     const grown = Math.max(0, completion - before);
     const later = this.#sum((tally) => tally.later);
     for (const tally of this.#perChoice)
       settleReasoning(tally, grown * (later > 0 ? tally.later / later : 1 / choices));
-    this.#totalReasoning = this.#part(raw.reasoningTokens, completion) ?? this.#totalReasoning;
+    this.#total.reasoning = this.#part(raw.reasoningTokens, completion) ?? this.#total.reasoning;
   }
 
   /** Whether the backend has reported a figure that cannot be true, and has not corrected it. */
@@ -176,12 +178,12 @@ export class UsageTally {
   /** Whether the backend's reports cover everything that was generated. */
   get isReported(): boolean {
     if (this.promptTokens === undefined) return false;
-    if (this.#totalCompletion !== undefined) return this.#later === 0;
+    if (this.#total.completion !== undefined) return this.#total.later === 0;
     return this.#perChoice.every((tally) => tally.reported !== undefined && tally.later === 0);
   }
 
   get promptTokens(): number | undefined {
-    if (this.#totalPrompt !== undefined) return this.#totalPrompt;
+    if (this.#total.prompt !== undefined) return this.#total.prompt;
     let sum = 0;
     for (const tokens of this.#prompts) {
       if (tokens === undefined) return undefined;
@@ -191,7 +193,7 @@ export class UsageTally {
   }
 
   get cachedTokens(): number {
-    const cached = this.#totalCached ?? this.#cached.reduce((sum, tokens) => sum + tokens, 0);
+    const cached = this.#total.cached ?? this.#cached.reduce((sum, tokens) => sum + tokens, 0);
     return Math.min(cached, this.promptTokens ?? 0);
   }
 
@@ -209,10 +211,10 @@ export class UsageTally {
           ? tally.reasoning
           : tally.reasoningBefore + Math.ceil(tally.reasoningLater / twentieths);
     }
-    if (this.#totalCompletion !== undefined)
-      completion = Math.max(this.#totalCompletion, reported) + Math.ceil(this.#later / twentieths);
+    if (this.#total.completion !== undefined)
+      completion = Math.max(this.#total.completion, reported) + Math.ceil(this.#total.later / twentieths);
     const completionTokens = Math.min(completion, this.#bounds.completionTokensMax * this.#bounds.choices);
-    if (this.#totalReasoning !== undefined && this.#totalReasoning > 0) reasoning = this.#totalReasoning;
+    if (this.#total.reasoning !== undefined && this.#total.reasoning > 0) reasoning = this.#total.reasoning;
     return {
       promptTokens: this.promptTokens,
       cachedTokens: this.cachedTokens,
@@ -273,6 +275,15 @@ function settleReasoning(tally: ChoiceTally, grown: number): void {
   tally.reasoningBefore += Math.ceil(grown * share);
   tally.reasoningLater = 0;
   tally.later = 0;
+}
+
+interface Total {
+  prompt: number | undefined;
+  cached: number | undefined;
+  completion: number | undefined;
+  reasoning: number | undefined;
+  /** Twentieths of tokens since the last report. */
+  later: number;
 }
 
 interface ChoiceTally {

@@ -23,7 +23,9 @@ export function withPreservedThinking(
   const messages = prompt.messages.map((message) =>
     hasReasoning(message) ? inlined(message, isKept ? message.reasoning.map(textOf) : []) : message,
   );
-  return { type: 'messages', messages: messages.filter((message) => !saysNothing(message)) };
+  const saying = messages.filter((message) => !saysNothing(message));
+  // A conversation has a message, whatever it says.
+  return { type: 'messages', messages: saying.length === 0 ? messages : saying };
 }
 
 /** Reasoning has been put into the content, or dropped. */

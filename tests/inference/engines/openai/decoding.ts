@@ -55,10 +55,7 @@ export function decode(
     failure = (error as Error).name;
   }
   events.push(...decoder.drain());
-  if (failure === undefined) {
-    if (!decoder.isFinished) failure = 'unfinished';
-    else events.push(...decoder.closing());
-  }
+  if (failure === undefined && !decoder.isFinished) failure = 'unfinished';
   return { events, failure };
 }
 

@@ -29,7 +29,7 @@ function reply(chunks: readonly object[], settings: DecodeSettings): Reply {
     events.push(...decoder.drain());
   }
   decoder.event('[DONE]', '');
-  events.push(...decoder.drain(), ...decoder.closing());
+  events.push(...decoder.drain());
   assert.equal(events[0]?.type, 'start');
   const usage = events.findLast((event) => event.type === 'usage')?.usage;
   const textOf = (type: 'text' | 'reasoning'): string =>

@@ -160,7 +160,7 @@ function whole(shape: Shape, where: 'usage' | 'choice' | 'x_groq' | 'timings'): 
 function usageOf(feed: (decoder: ReturnType<typeof newDecoder>) => void): { usage: unknown; counted: boolean } {
   const decoder = newDecoder({ reasons: true });
   feed(decoder);
-  const events = [...decoder.drain(), ...decoder.closing()];
+  const events = decoder.drain();
   const last = events.findLast((event) => event.type === 'usage');
   return { usage: last?.usage, counted: last?.counted ?? false };
 }

@@ -83,11 +83,6 @@ export class ChunkDecoder {
     return this.#events.drain(usage);
   }
 
-  /** The final usage, if the backend has not reported it. */
-  closing(): GenerationEvent[] {
-    return this.#usage.closing();
-  }
-
   /** Whether the backend has reported a usage that cannot be true (reliability U10). */
   get isUsageDoubted(): boolean {
     return this.#options.tally.isDoubted;

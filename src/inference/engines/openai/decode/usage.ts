@@ -64,11 +64,6 @@ export class UsageReader {
     return { type: 'usage', usage: this.#usage(), ...(isCounted ? { counted: true } : {}) };
   }
 
-  /** The final usage, if the backend has not reported it. */
-  closing(): GenerationEvent[] {
-    return this.#tally.isReported ? [] : [{ type: 'usage', usage: this.#usage(), counted: true }];
-  }
-
   /** §4.2.5(4): hidden reasoning counts as tokens of the answer and is not otherwise visible. */
   #usage(): UsageReport {
     const usage = this.#tally.usage();
