@@ -98,7 +98,10 @@ export type GenerationEvent =
       readonly stopTokenId?: number;
       readonly cause?: FinishCause;
     }
-  /** Cumulative; a later one replaces an earlier one. `counted` marks figures that the engine counted itself because its backend reported none. */
+  /**
+   * Cumulative; a later one replaces an earlier one, and one ends each batch with text, reasoning or a call. `counted` marks figures that
+   * the engine counted or estimated itself because its backend reported none that can be true.
+   */
   | { readonly type: 'usage'; readonly usage: UsageReport; readonly counted?: boolean };
 
 /** The events of one read from the engine; never empty. */

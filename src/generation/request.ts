@@ -189,6 +189,8 @@ export interface FieldPaths {
   readonly constraint: string;
   /** The field that asks for log probabilities; absent: `logprobs`. */
   readonly logprobs?: string;
+  /** The field of stop sequences; absent: `stop`. */
+  readonly stop?: string;
   /** Field of the tool with this index in `tools`. */
   tool(index: number, part: 'type' | 'name' | 'parameters'): string;
   /** Field of the message of role `tool` with this index in the prompt. */

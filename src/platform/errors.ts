@@ -354,6 +354,12 @@ export class ApiError extends Error {
     return errorTable[this.code].status;
   }
 
+  /** The same error about another field. */
+  at(param: string): ApiError {
+    const { extra, retryAfterSeconds, headers, cause } = this;
+    return new ApiError(this.code, this.message, { param, extra, retryAfterSeconds, headers, cause });
+  }
+
   /** The same error with more fields in its envelope. */
   with(extra: Readonly<Record<string, unknown>>): ApiError {
     return new ApiError(this.code, this.message, {

@@ -32,6 +32,10 @@ const service = endingsService({
   context_length: 16384
   pricing: { input_cents_per_million: ${inputPrice}, output_cents_per_million: ${outputPrice} }
   backends: [ { engine: openai, flavor: vllm, url: "${upstream.url}" } ]
+- id: bundling
+  context_length: 16384
+  pricing: { input_cents_per_million: ${inputPrice}, output_cents_per_million: ${outputPrice} }
+  backends: [ { engine: openai, flavor: openai, url: "${upstream.url}" } ]
 `,
 });
 before(() => service.start());
@@ -118,6 +122,29 @@ for (const by of ['FIN', 'RST'] as const) {
         ['client_left', 7, 5, cost(7, 5)],
       );
       assert.equal(await ledger.balance(), balance - row.costMicrocents);
+      await assertNothingLeft(service);
+    });
+
+    test(`left before a backend that bundles tokens reports them, ${how}: pays by the length of what was written`, async () => {
+      const ledger = new TestLedger(service);
+      const balance = await ledger.balance();
+      let seen: UpstreamExchange | undefined;
+      play = (exchange) => {
+        exchange.events();
+        exchange.chunk(chatChunk({ role: 'assistant', content: '' }));
+        for (let chunk = 0; chunk < 10; chunk++) exchange.chunk(chatChunk({ content: 'word '.repeat(20) }));
+        exchange.chunk(chatChunk({ reasoning_content: 'hm '.repeat(20) }));
+        seen = exchange;
+      };
+      const { client, id } = await send(service, ask('three words', { model: 'bundling', stream }));
+      await until(() => seen !== undefined);
+      await untilRead();
+      if (stream) await until(() => client.events.length >= 12);
+      leave[by](client);
+      await within(abortWithinMs, seen!.closed);
+      const row = await ledger.row(id);
+      assert.deepEqual([row.ending, row.completionTokens, row.counted], ['client_left', 220, true]);
+      assert.equal(await ledger.balance(), balance - cost(row.promptTokens, 220));
       await assertNothingLeft(service);
     });
 

@@ -83,8 +83,9 @@ export const legalStream: fc.Arbitrary<LegalStream> = fc
     last: usage,
     lastComesFirst: fc.boolean(),
     cuts: fc.infiniteStream(fc.nat(3)),
+    passing: fc.infiniteStream(usage),
   })
-  .map(({ choices, turns, reports, last, lastComesFirst, cuts }) => {
+  .map(({ choices, turns, reports, last, lastComesFirst, cuts, passing }) => {
     const queues = choices.map(({ steps, finish: end }, choice) => [...eventsOf(steps, choice), finishOf(end, choice)]);
     const middle = interleaved(
       [...queues, reports.map((report): GenerationEvent => ({ type: 'usage', usage: report }))],
@@ -99,7 +100,11 @@ export const legalStream: fc.Arbitrary<LegalStream> = fc
       closing,
       ...middle.slice(before),
     ];
-    return { choices: choices.length, batches: cutInto(events, cuts), usage: last };
+    return {
+      choices: choices.length,
+      batches: cutInto(events, cuts).map((batch) => withUsage(batch, passing)),
+      usage: last,
+    };
   });
 
 function eventsOf(steps: readonly Step[], choice: number): GenerationEvent[] {
@@ -138,6 +143,15 @@ function interleaved(queues: readonly GenerationEvent[][], turns: Iterator<numbe
     if (next === undefined) return events;
     events.push(next);
   }
+}
+
+const content: ReadonlySet<string> = new Set(['text', 'reasoning', 'tool-call', 'tool-arguments']);
+
+/** A batch with content ends with the usage up to there. */
+function withUsage(batch: GenerationBatch, passing: Iterator<Usage>): GenerationBatch {
+  const said = batch.findLastIndex(({ type }) => content.has(type));
+  if (batch.findLastIndex(({ type }) => type === 'usage') >= said) return batch;
+  return [...batch, { type: 'usage', usage: passing.next().value as Usage }];
 }
 
 function cutInto(events: readonly GenerationEvent[], cuts: Iterator<number>): GenerationBatch[] {

@@ -51,6 +51,8 @@ export interface ComputeReport {
  * - When the signal aborts, the work stops within 100 ms or one prefill chunk, even while `take` has a batch, and `generate`
  *   rejects at once, or when `take` has answered.
  * - It reads from its backend no faster than `take` answers, up to a bounded buffer.
+ * - A batch with text, reasoning or a call ends with the `usage` up to there, so that a client that leaves pays for what it was
+ *   given, however it was cut into batches. A figure that is an estimate is marked as counted.
  * - Usage is clamped to what is possible (integers, 0 ≤ cached ≤ prompt, 0 ≤ reasoning ≤ completion).
  * - Nothing of a request with `retain: false` outlives it.
  */

@@ -1,4 +1,5 @@
 import type { UsageReport } from '../../generation/event.ts';
+import { TextTokens, twentieths } from './text-tokens.ts';
 
 /** Figures as a backend wrote them: values of any type. */
 export interface RawUsage {
@@ -6,6 +7,8 @@ export interface RawUsage {
   readonly cachedTokens: unknown;
   readonly completionTokens: unknown;
   readonly reasoningTokens: unknown;
+  /** Of prompt and answer; only tells whether the reasoning is counted beside the completion. */
+  readonly totalTokens?: unknown;
 }
 
 /** What is possible for a request; a figure beyond it is rejected. */
@@ -13,33 +16,53 @@ export interface UsageBounds {
   readonly choices: number;
   /** Choices of one prompt (`n`): choice = prompt × n + i. */
   readonly choicesPerPrompt: number;
+  /** Smallest possible length of one prompt: 1, unless it may be empty. Default 1. */
+  readonly promptTokensMin?: number;
   /** Largest possible sum over all prompts. */
   readonly promptTokensMax: number;
   /** Generated tokens of one choice. */
   readonly completionTokensMax: number;
+  /** The model reasons: what a total has beyond prompt and completion is reasoning. Default false. */
+  readonly reasons?: boolean;
+  /** Each delta is a token, so they count themselves, except for a long one. Default false. */
+  readonly hasTokenPerDelta?: boolean;
 }
 
 /** A backend that counts an end token beyond `max_tokens` is not broken; its figure is lowered to the limit. */
 const overshootTokens = 64;
 
+/** A longer delta is not taken for one token. */
+const ordinaryTokenCharacters = 32;
+
+/** No token of any vocabulary has more: Command R has one of 512 blanks. */
+export const tokenCharactersMax = 1_024;
+
 /**
- * Keeps the token counts of one request from whatever a backend reports (reliability U10). A figure that cannot be true
- * (negative, fractional, not a number, far beyond the bounds) counts as not reported; missing figures are counted here, one token
- * per delta. Counts are cumulative and never shrink. Usage based on our own count is marked `counted`, and so is usage with a
- * reported figure that was not believed (`isDoubted`).
+ * Keeps the token counts of one request from whatever a backend reports (reliability U10). One rule holds for each figure: what is
+ * impossible counts as not reported. That is what is not a count (negative, fractional, not a number), more than the bounds allow, fewer
+ * tokens than a prompt or what was said must have, and a part that is larger than its whole. What is not reported is estimated from
+ * the length of what was said (`TextTokens`), never from the number of deltas, unless the server tells the tokens of a delta.
+ *
+ * Counts are cumulative and never shrink. Usage with an estimate in it is marked `counted`, and so is usage with a reported figure that
+ * was not believed (`isDoubted`).
  */
 export class UsageTally {
   readonly #bounds: UsageBounds;
   readonly #perChoice: ChoiceTally[];
   readonly #prompts: (number | undefined)[];
   readonly #cached: number[];
-  #totalPrompt: number | undefined;
-  #totalCached: number | undefined;
-  #totalCompletion: number | undefined;
-  #totalReasoning: number | undefined;
-  /** Deltas since the last report on the whole request. */
-  #later = 0;
+  /** What was reported of the whole request. */
+  readonly #total: Total = {
+    prompt: undefined,
+    cached: undefined,
+    completion: undefined,
+    reasoning: undefined,
+    later: 0,
+  };
   #isDoubted = false;
+  /** A figure was too small; servers that know it only at the end say 0 until then. */
+  #isTooSmall = false;
+  #hasNews = false;
 
   constructor(bounds: UsageBounds) {
     this.#bounds = bounds;
@@ -50,16 +73,47 @@ export class UsageTally {
     this.#cached = new Array<number>(prompts).fill(0);
   }
 
-  /** Counts one delta of a choice, which stands for `tokens` tokens. */
-  delta(choice: number, isReasoning: boolean, tokens = 1): void {
+  /** Takes what a choice says, which counts by its length until its `delta` ends. */
+  said(choice: number, isReasoning: boolean, text: string): void {
     const tally = this.#perChoice[choice]!;
-    tally.later += tokens;
-    tally.deltas += tokens;
-    if (isReasoning) tally.reasoningDeltas += tokens;
-    this.#later += tokens;
+    tally.characters += text.length;
+    tally.openCharacters += text.length;
+    this.#add(tally, isReasoning, tally.text.add(text));
   }
 
-  /** Number of deltas of a choice so far, reported or not. */
+  /** Ends a delta. `tokens`: how many it was, where the server tells: they count in place of its length. */
+  delta(choice: number, tokens?: number): void {
+    const tally = this.#perChoice[choice]!;
+    const isToken = this.#bounds.hasTokenPerDelta === true && tally.openCharacters <= ordinaryTokenCharacters;
+    const known = tokens ?? (isToken ? 1 : undefined);
+    if (known !== undefined) this.#add(tally, tally.isThinking, known * twentieths - tally.open);
+    tally.deltas += known ?? 1;
+    tally.open = 0;
+    tally.openCharacters = 0;
+  }
+
+  #add(tally: ChoiceTally, isReasoning: boolean, added: number): void {
+    tally.open += added;
+    tally.later += added;
+    this.#total.later += added;
+    if (isReasoning) tally.reasoningLater += added;
+    tally.isThinking = isReasoning;
+    this.#hasNews = true;
+  }
+
+  /** Something is given to the client. */
+  given(): void {
+    this.#hasNews = true;
+  }
+
+  /** Whether the usage must be told again: something was said, given or reported since the last call. */
+  takeNews(): boolean {
+    const hasNews = this.#hasNews;
+    this.#hasNews = false;
+    return hasNews;
+  }
+
+  /** Number of deltas of a choice so far, reported or not; a delta of several known tokens counts as many. */
   deltas(choice: number): number {
     return this.#perChoice[choice]!.deltas;
   }
@@ -67,58 +121,69 @@ export class UsageTally {
   /** Sets the prompt length of a choice, reported before its answer. */
   prompt(choice: number, promptTokens: unknown, cachedTokens: unknown): void {
     const index = Math.floor(choice / this.#bounds.choicesPerPrompt);
-    const tokens = this.#figure(promptTokens, this.#bounds.promptTokensMax);
+    const { promptTokensMin = 1, promptTokensMax } = this.#bounds;
+    const tokens = this.#figure(promptTokens, promptTokensMin, promptTokensMax);
     if (tokens === undefined) return;
     this.#prompts[index] = tokens;
-    this.#cached[index] = this.#part(cachedTokens, tokens, this.#bounds.promptTokensMax) ?? this.#cached[index]!;
+    this.#cached[index] = this.#part(cachedTokens, tokens) ?? this.#cached[index]!;
   }
 
   /** Reads the backend's figures about one choice. */
-  reportChoice(choice: number, raw: RawUsage): void {
+  reportChoice(choice: number, reported: RawUsage): void {
+    const raw = this.#withReasoning(reported, 1);
     this.prompt(choice, raw.promptTokens, raw.cachedTokens);
+    this.#hasNews = true;
     const tally = this.#perChoice[choice]!;
-    const completion = this.#completion(raw.completionTokens, 1);
-    if (completion !== undefined) {
-      if (completion < (tally.reported ?? 0)) this.#isDoubted = true;
-      tally.reported = Math.max(tally.reported ?? 0, completion);
-      tally.later = 0;
-    }
-    const { completionTokensMax } = this.#bounds;
-    tally.reasoning = this.#part(raw.reasoningTokens, completion, completionTokensMax) ?? tally.reasoning;
+    const completion = this.#completion(raw.completionTokens, 1, leastTokens(tally));
+    if (completion === undefined) return;
+    const before = tally.reported ?? 0;
+    if (completion < before) this.#isDoubted = true;
+    tally.reported = Math.max(before, completion);
+    settleReasoning(tally, tally.reported - before);
+    tally.reasoning = this.#part(raw.reasoningTokens, completion) ?? tally.reasoning;
   }
 
   /** Reads the backend's figures about the whole request. */
-  reportTotal(raw: RawUsage): void {
-    const prompt = this.#figure(raw.promptTokens, this.#bounds.promptTokensMax);
+  reportTotal(reported: RawUsage): void {
+    const { choices, promptTokensMin = 1, promptTokensMax } = this.#bounds;
+    const raw = this.#withReasoning(reported, choices);
+    this.#hasNews = true;
+    const prompt = this.#figure(raw.promptTokens, promptTokensMin * this.#prompts.length, promptTokensMax);
     if (prompt !== undefined) {
-      if (prompt < (this.#totalPrompt ?? 0)) this.#isDoubted = true;
-      this.#totalPrompt = Math.max(this.#totalPrompt ?? 0, prompt);
-      this.#totalCached = this.#part(raw.cachedTokens, prompt, this.#bounds.promptTokensMax) ?? this.#totalCached;
+      if (prompt < (this.#total.prompt ?? 0)) this.#isDoubted = true;
+      this.#total.prompt = Math.max(this.#total.prompt ?? 0, prompt);
+      this.#total.cached = this.#part(raw.cachedTokens, prompt) ?? this.#total.cached;
     }
-    const completion = this.#completion(raw.completionTokens, this.#bounds.choices);
-    if (completion !== undefined) {
-      if (completion < (this.#totalCompletion ?? 0)) this.#isDoubted = true;
-      this.#totalCompletion = Math.max(this.#totalCompletion ?? 0, completion);
-      this.#later = 0;
-    }
-    const reasoningMax = this.#bounds.completionTokensMax * this.#bounds.choices;
-    this.#totalReasoning = this.#part(raw.reasoningTokens, completion, reasoningMax) ?? this.#totalReasoning;
+    const completion = this.#completion(raw.completionTokens, choices, this.#sum(leastTokens));
+    if (completion === undefined) return;
+    if (completion < (this.#total.completion ?? 0)) this.#isDoubted = true;
+    const before = Math.max(
+      this.#total.completion ?? 0,
+      this.#sum(({ reported: own }) => own ?? 0),
+    );
+    this.#total.completion = Math.max(this.#total.completion ?? 0, completion);
+    this.#total.later = 0;
+    const grown = Math.max(0, completion - before);
+    const later = this.#sum((tally) => tally.later);
+    for (const tally of this.#perChoice)
+      settleReasoning(tally, grown * (later > 0 ? tally.later / later : 1 / choices));
+    this.#total.reasoning = this.#part(raw.reasoningTokens, completion) ?? this.#total.reasoning;
   }
 
-  /** Whether the backend has reported a figure that cannot be true. */
+  /** Whether the backend has reported a figure that cannot be true, and has not corrected it. */
   get isDoubted(): boolean {
-    return this.#isDoubted;
+    return this.#isDoubted || (this.#isTooSmall && !this.isReported);
   }
 
   /** Whether the backend's reports cover everything that was generated. */
   get isReported(): boolean {
     if (this.promptTokens === undefined) return false;
-    if (this.#totalCompletion !== undefined) return this.#later === 0;
+    if (this.#total.completion !== undefined) return this.#total.later === 0;
     return this.#perChoice.every((tally) => tally.reported !== undefined && tally.later === 0);
   }
 
   get promptTokens(): number | undefined {
-    if (this.#totalPrompt !== undefined) return this.#totalPrompt;
+    if (this.#total.prompt !== undefined) return this.#total.prompt;
     let sum = 0;
     for (const tokens of this.#prompts) {
       if (tokens === undefined) return undefined;
@@ -128,25 +193,28 @@ export class UsageTally {
   }
 
   get cachedTokens(): number {
-    const cached = this.#totalCached ?? this.#cached.reduce((sum, tokens) => sum + tokens, 0);
+    const cached = this.#total.cached ?? this.#cached.reduce((sum, tokens) => sum + tokens, 0);
     return Math.min(cached, this.promptTokens ?? 0);
   }
 
   /** The counts so far, each of them possible. */
   usage(): UsageReport {
-    let reported = 0;
-    let later = 0;
+    let completion = 0;
     let reasoning = 0;
+    let reported = 0;
     for (const tally of this.#perChoice) {
       reported += tally.reported ?? 0;
-      later += tally.later;
+      completion += (tally.reported ?? 0) + Math.ceil(tally.later / twentieths);
       // A backend that does not count reasoning reports nothing, or 0.
-      reasoning += tally.reasoning !== undefined && tally.reasoning > 0 ? tally.reasoning : tally.reasoningDeltas;
+      reasoning +=
+        tally.reasoning !== undefined && tally.reasoning > 0
+          ? tally.reasoning
+          : tally.reasoningBefore + Math.ceil(tally.reasoningLater / twentieths);
     }
-    const completion =
-      this.#totalCompletion === undefined ? reported + later : Math.max(this.#totalCompletion, reported) + this.#later;
+    if (this.#total.completion !== undefined)
+      completion = Math.max(this.#total.completion, reported) + Math.ceil(this.#total.later / twentieths);
     const completionTokens = Math.min(completion, this.#bounds.completionTokensMax * this.#bounds.choices);
-    if (this.#totalReasoning !== undefined && this.#totalReasoning > 0) reasoning = this.#totalReasoning;
+    if (this.#total.reasoning !== undefined && this.#total.reasoning > 0) reasoning = this.#total.reasoning;
     return {
       promptTokens: this.promptTokens,
       cachedTokens: this.cachedTokens,
@@ -155,42 +223,98 @@ export class UsageTally {
     };
   }
 
-  #completion(value: unknown, choices: number): number | undefined {
+  /** Reasoning that a server counts beside the completion, as its total shows, is put into it (§2.4: output includes reasoning). */
+  #withReasoning(raw: RawUsage, choices: number): RawUsage {
+    const { promptTokens, completionTokens, reasoningTokens, totalTokens } = raw;
+    if (!isCount(promptTokens) || !isCount(completionTokens) || !isCount(totalTokens)) return raw;
+    const beside = totalTokens - promptTokens - completionTokens;
+    const most = this.#bounds.completionTokensMax * choices + overshootTokens;
+    if (beside <= 0 || completionTokens + beside > most) return raw;
+    const isUnnamed = this.#bounds.reasons === true && (reasoningTokens ?? 0) === 0;
+    if (reasoningTokens !== beside && !isUnnamed) return raw;
+    return { ...raw, completionTokens: completionTokens + beside, reasoningTokens: beside };
+  }
+
+  #sum(of: (tally: ChoiceTally) => number): number {
+    return this.#perChoice.reduce((sum, tally) => sum + of(tally), 0);
+  }
+
+  #completion(value: unknown, choices: number, least: number): number | undefined {
     const max = this.#bounds.completionTokensMax * choices;
-    const tokens = this.#figure(value, max + overshootTokens);
+    const tokens = this.#figure(value, Math.min(least, max), max + overshootTokens);
     return tokens === undefined ? undefined : Math.min(tokens, max);
   }
 
-  /** A count of a part of `whole`: lowered to it, and doubted, when it is larger. */
-  #part(value: unknown, whole: number | undefined, max: number): number | undefined {
-    const tokens = this.#figure(value, max);
-    if (tokens === undefined || whole === undefined || tokens <= whole) return tokens;
-    this.#isDoubted = true;
-    return whole;
+  #part(value: unknown, whole: number): number | undefined {
+    return this.#figure(value, 0, whole);
   }
 
-  /** A count between 0 and `max`; any other reported value is doubted. */
-  #figure(value: unknown, max: number): number | undefined {
+  /** A possible count; any other reported value is doubted. */
+  #figure(value: unknown, min: number, max: number): number | undefined {
     if (value === undefined || value === null) return undefined;
-    if (Number.isInteger(value) && (value as number) >= 0 && (value as number) <= max) return value as number;
-    this.#isDoubted = true;
+    const tokens = countWithin(value, min, max);
+    if (tokens !== undefined) return tokens;
+    if (countWithin(value, 0, max) === undefined) this.#isDoubted = true;
+    else this.#isTooSmall = true;
     return undefined;
   }
+}
+
+/** The one rule for figures from outside: a whole number that is possible, or nothing. */
+export const countWithin = (value: unknown, min: number, max: number): number | undefined =>
+  isCount(value) && value >= min && value <= max ? value : undefined;
+
+const isCount = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) >= 0;
+
+/** Fewer cannot be: whatever was said took a token. */
+const leastTokens = ({ characters }: ChoiceTally): number => Math.ceil(characters / tokenCharactersMax);
+
+/** The report covers what was said since the last one, and reasoning has the same share in its tokens as in that. */
+function settleReasoning(tally: ChoiceTally, grown: number): void {
+  const share = tally.later > 0 ? tally.reasoningLater / tally.later : tally.isThinking ? 1 : 0;
+  tally.reasoningBefore += Math.ceil(grown * share);
+  tally.reasoningLater = 0;
+  tally.later = 0;
+}
+
+interface Total {
+  prompt: number | undefined;
+  cached: number | undefined;
+  completion: number | undefined;
+  reasoning: number | undefined;
+  /** Twentieths of tokens since the last report. */
+  later: number;
 }
 
 interface ChoiceTally {
   reported: number | undefined;
   reasoning: number | undefined;
-  /** Deltas since the last report on this choice. */
-  later: number;
   deltas: number;
-  reasoningDeltas: number;
+  characters: number;
+  /** Estimates what was said. */
+  readonly text: TextTokens;
+  /** Of the delta that has not ended: twentieths of tokens, and characters. */
+  open: number;
+  openCharacters: number;
+  /** What was said last was reasoning. */
+  isThinking: boolean;
+  /** In twentieths of tokens: what was said, and what was thought of it, since the last report on this choice. */
+  later: number;
+  reasoningLater: number;
+  /** Tokens of reasoning before that. */
+  reasoningBefore: number;
 }
 
 const newChoiceTally = (): ChoiceTally => ({
   reported: undefined,
   reasoning: undefined,
-  later: 0,
   deltas: 0,
-  reasoningDeltas: 0,
+  characters: 0,
+  text: new TextTokens(),
+  open: 0,
+  openCharacters: 0,
+  isThinking: false,
+  later: 0,
+  reasoningLater: 0,
+  reasoningBefore: 0,
 });

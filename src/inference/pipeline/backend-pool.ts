@@ -1,7 +1,8 @@
 import { randomInt } from 'node:crypto';
 import type { Engine } from '../engines/engine.ts';
 import { lackedBy, type FeatureName } from '../../generation/feature-names.ts';
-import type { Constraint, EngineRequest } from '../../generation/request.ts';
+import type { Constraint, EngineRequest, FieldPaths } from '../../generation/request.ts';
+import { withOwnNames } from './own-names.ts';
 import { Fleet, type BackendLoad, type OnHealth, type Placement } from '../routing/fleet.ts';
 import { FirstTokens } from '../routing/first-tokens.ts';
 import { Silence } from '../routing/silence.ts';
@@ -134,10 +135,10 @@ const keeps = (backend: Backend, request: EngineRequest): boolean =>
   (backend.lacks.length === 0 || lackedBy(request, backend.lacks) === undefined);
 
 /** Throws the client's error when no backend can do what the request asks for, however many of them are up. */
-export function refuseImpossible(backends: readonly Backend[], request: EngineRequest): void {
+export function refuseImpossible(backends: readonly Backend[], request: EngineRequest, at: FieldPaths): void {
   const refusals = backends.filter((backend) => keeps(backend, request)).map(({ engine }) => engine.refusal?.(request));
   const [first] = refusals;
-  if (first !== undefined && !refusals.includes(undefined)) throw first;
+  if (first !== undefined && !refusals.includes(undefined)) throw withOwnNames(at, first);
 }
 
 /** Whether it can take work at all. */

@@ -9,7 +9,7 @@ type MeteredOrder = Pick<
 >;
 
 /**
- * Reads every batch of one stream: the usage so far, which events may go to the client now, and whether the answer is complete.
+ * Reads every batch of one stream: the usage so far, which every engine tells with each batch; which events may go to the client now, and whether the answer is complete.
  *
  * Held back from the client are `start`, until content follows (until then another backend may be tried), all `usage`
  * (§2.7: only in the last chunk), and the finish that completes the answer, which leaves after the settlement.
@@ -71,8 +71,7 @@ export class Meter {
   read(batch: GenerationBatch): Usage {
     this.#lastBatch = batch;
     let passesWhole = this.#startSent;
-    let completion = 0;
-    let reasoning = 0;
+    let isCounted = true;
     for (const event of batch) {
       switch (event.type) {
         case 'start':
@@ -85,20 +84,11 @@ export class Meter {
         case 'prompt':
           break;
         case 'text':
-          this.#checkOpen(event.choice);
-          completion += event.tokenIds?.length ?? event.logprobs?.length ?? 1;
-          this.#firstToken();
-          break;
         case 'reasoning':
-          this.#checkOpen(event.choice);
-          completion += 1;
-          reasoning += 1;
-          this.#firstToken();
-          break;
         case 'tool-call':
         case 'tool-arguments':
           this.#checkOpen(event.choice);
-          completion += 1;
+          isCounted = false;
           this.#firstToken();
           break;
         case 'vector':
@@ -115,8 +105,7 @@ export class Meter {
           this.#counted =
             (event.counted ?? event.usage.promptTokens === undefined) ||
             (event.usage.promptTokens ?? 0) > this.#usage.promptTokens;
-          completion = 0;
-          reasoning = 0;
+          isCounted = true;
           passesWhole = false;
           break;
         case 'finish':
@@ -126,7 +115,7 @@ export class Meter {
           break;
       }
     }
-    if (completion > 0) this.#count(completion, reasoning);
+    if (!isCounted) throw new Error('a batch whose usage does not cover it');
     this.pass = passesWhole ? batch : this.#withheld(batch);
     return this.#usage;
   }
@@ -199,16 +188,6 @@ export class Meter {
     const most = this.#order.promptTokensPossible;
     if (usage.promptTokens <= most) return usage;
     return { ...usage, promptTokens: most, cachedTokens: Math.min(usage.cachedTokens, most) };
-  }
-
-  /** Counts the deltas after the last report: one token each, unless the engine says which (architecture, "Traps"). */
-  #count(completion: number, reasoning: number): void {
-    this.#usage = {
-      ...this.#usage,
-      completionTokens: this.#usage.completionTokens + completion,
-      reasoningTokens: this.#usage.reasoningTokens + reasoning,
-    };
-    this.#counted = true;
   }
 }
 

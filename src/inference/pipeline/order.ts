@@ -3,7 +3,7 @@ import type { Caller } from '../../accounts/directory.ts';
 import type { Model } from '../../catalog/model.ts';
 import type { AnswerFormat } from '../dialects/dialect.ts';
 import type { ApiError } from '../../platform/errors.ts';
-import type { EngineRequest, ImageTokens } from '../../generation/request.ts';
+import type { EngineRequest, FieldPaths, ImageTokens } from '../../generation/request.ts';
 import type { LengthRefusal } from './length-refusal.ts';
 import type { InferenceRoute } from './route.ts';
 import type { UsageFallback } from '../../store/schema/tables.ts';
@@ -39,6 +39,8 @@ export interface Order extends RequestFacts, Omit<Bill, keyof RequestFacts> {
   /** The client's labels, for dedicated models; empty elsewhere. */
   readonly tags: readonly string[];
   readonly request: EngineRequest;
+  /** The client's names for its fields, for errors of engines. */
+  readonly at: FieldPaths;
   /** How many choices the answer has: prompts × n. */
   readonly choices: number;
   /** `promptTokensMax` is exact. */

@@ -93,7 +93,7 @@ export async function check(asked: GenerationRequest, call: Call<Route>, service
   const checked = { model, found, flags, tags, form, resolved, choices, effort, reasoningForm };
   const uncompiled = form.constraint === undefined ? undefined : { source: form.constraint, gbnf: undefined };
   const likely = prepared(checked, asked, uncompiled, withoutFiles(resolved), call, services);
-  refuseImpossible(backends, likely.engineRequest(Math.min(1, asked.maxTokens ?? 1)));
+  refuseImpossible(backends, likely.engineRequest(Math.min(1, asked.maxTokens ?? 1)), asked.at);
   return { ...checked, likely };
 }
 

@@ -6,6 +6,8 @@ import type { ReasoningKeys } from './reasoning-keys.ts';
  * Handles reasoning of earlier turns that a client sends back (specification §4.2.5(7)): drops it or, when it is to be kept, puts
  * it into its message as think-tag text. Engines see no other reasoning than that.
  *
+ * A turn of the assistant of which nothing is left (an interrupted one had only reasoning) is left out: no template has an empty turn.
+ *
  * A signature is valid only for the account that it was made for. Throws `unsupported_value` 400 when it is not and the text would
  * be used; dropped reasoning is not checked (contracts §1.2, "signature").
  */
@@ -15,15 +17,23 @@ export function withPreservedThinking(
   reasoningKeys: ReasoningKeys,
   accountId: string,
 ): Prompt {
-  if (prompt.type !== 'messages' || !prompt.messages.some(hasReasoning)) return prompt;
+  if (prompt.type !== 'messages' || !prompt.messages.some((message) => hasReasoning(message) || saysNothing(message)))
+    return prompt;
   const textOf = (reasoning: ReasoningText): string => opened(reasoning, reasoningKeys, accountId);
-  return {
-    type: 'messages',
-    messages: prompt.messages.map((message) =>
-      hasReasoning(message) ? inlined(message, isKept ? message.reasoning.map(textOf) : []) : message,
-    ),
-  };
+  const messages = prompt.messages.map((message) =>
+    hasReasoning(message) ? inlined(message, isKept ? message.reasoning.map(textOf) : []) : message,
+  );
+  const saying = messages.filter((message) => !saysNothing(message));
+  // A conversation has a message, whatever it says.
+  return { type: 'messages', messages: saying.length === 0 ? messages : saying };
 }
+
+/** Reasoning has been put into the content, or dropped. */
+const saysNothing = (message: Message): boolean =>
+  message.role === 'assistant' &&
+  message.isBeginning !== true &&
+  message.toolCalls.length === 0 &&
+  message.content.every((part) => part.type === 'text' && part.text === '');
 
 type AssistantMessage = Extract<Message, { readonly role: 'assistant' }>;
 

@@ -18,6 +18,7 @@ import { fetchImages, hasImageUrls } from './request-images.ts';
 import type { ImageServices, WithImages } from './request-images.ts';
 import { Meter } from './meter.ts';
 import type { Order } from './order.ts';
+import { withOwnNames } from './own-names.ts';
 import type { BackendPool } from './backend-pool.ts';
 import type { StopSignal } from '../../platform/stop-signal.ts';
 import type { RequestTrace } from '../../platform/telemetry/request-trace.ts';
@@ -127,7 +128,7 @@ export async function run(taken: Order, services: RunServices, signal: StopSigna
       // The first cause wins: a client that leaves after a failure does not pay for it.
       ending = hold.lost ? 'lost' : 'failed';
       errorCode = errorCodeOf(error);
-      throw error;
+      throw withOwnNames(serving.order.at, error);
     } finally {
       if (settled === undefined) {
         // Cancelled, or a reader that stopped before the end, which is a client that left.

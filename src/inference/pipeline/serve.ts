@@ -239,6 +239,7 @@ function orderOf(
     prices: pricesAt(model, account.rates, startedAt),
     stream: asked.stream,
     tags: prepared.tags,
+    at,
     request: engineRequest(fitted.maxTokens, fitted.reasoningRoomTokens),
     choices: choicesInAll,
     completionTokensMax: (fitted.maxTokens + fitted.reasoningRoomTokens) * choicesInAll,

@@ -181,23 +181,18 @@ describe('results', () => {
   const after = (...blocks: readonly unknown[]) =>
     conversation([user(text('a')), assistant(call('1'), call('2')), user(...blocks)]).slice(2);
 
-  test('stand before everything else of their turn, and their images after them', () => {
+  test('stand before everything else of their turn, with their images', () => {
     const image = (at: string) => ({ type: 'image-url', url: 'data:image/png;base64,iVBORw0KGgo=', at });
     assert.deepEqual(
       after(text('look'), result('2', [text('two'), png], cached), result('1', [png]), { ...png }, text('there')),
       [
-        { role: 'tool', toolCallId: '2', content: [text('two')] },
-        { role: 'tool', toolCallId: '1', content: [] },
         {
-          role: 'user',
-          content: [
-            text('look'),
-            image('messages[2].content[1].content[1].source.data'),
-            image('messages[2].content[2].content[0].source.data'),
-            image('messages[2].content[3].source.data'),
-            text('there'),
-          ],
+          role: 'tool',
+          toolCallId: '2',
+          content: [text('two'), image('messages[2].content[1].content[1].source.data')],
         },
+        { role: 'tool', toolCallId: '1', content: [image('messages[2].content[2].content[0].source.data')] },
+        { role: 'user', content: [text('look'), image('messages[2].content[3].source.data'), text('there')] },
       ],
     );
   });

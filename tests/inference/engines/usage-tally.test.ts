@@ -8,10 +8,16 @@ const bounds = { choices: 1, choicesPerPrompt: 1, promptTokensMax: 1_000, comple
 /** Reliability U10: what servers write where a count should be. */
 const impossible: readonly unknown[] = [-1, -1e15, 0.5, NaN, Infinity, 1e15, '7', '', null, undefined, true, [7], {}];
 
+/** A word in a delta of its own. */
+function token(tally: UsageTally, choice = 0, isReasoning = false): void {
+  tally.said(choice, isReasoning, ' word');
+  tally.delta(choice);
+}
+
 describe('the tally of usage', () => {
   it('takes what is possible', () => {
     const tally = new UsageTally(bounds);
-    for (let i = 0; i < 3; i++) tally.delta(0, i < 1);
+    for (let i = 0; i < 3; i++) token(tally, 0, i < 1);
     tally.reportTotal({ promptTokens: 7, cachedTokens: 2, completionTokens: 5, reasoningTokens: 3 });
     assert.deepEqual(tally.usage(), { promptTokens: 7, cachedTokens: 2, completionTokens: 5, reasoningTokens: 3 });
     assert.ok(tally.isReported);
@@ -20,7 +26,7 @@ describe('the tally of usage', () => {
   it('counts deltas in place of every figure that cannot be true', () => {
     for (const value of impossible) {
       const tally = new UsageTally(bounds);
-      for (let i = 0; i < 5; i++) tally.delta(0, i < 2);
+      for (let i = 0; i < 5; i++) token(tally, 0, i < 2);
       tally.reportTotal({ promptTokens: value, cachedTokens: value, completionTokens: value, reasoningTokens: value });
       assert.ok(!tally.isReported, `${String(value)} is no report`);
       assert.deepEqual(
@@ -31,11 +37,72 @@ describe('the tally of usage', () => {
     }
   });
 
-  it('keeps parts inside their whole', () => {
+  it('does not believe a part that is larger than its whole', () => {
     const tally = new UsageTally(bounds);
     tally.reportTotal({ promptTokens: 7, cachedTokens: 9, completionTokens: 5, reasoningTokens: 6 });
-    assert.equal(tally.usage().cachedTokens, 7);
-    assert.equal(tally.usage().reasoningTokens, 5);
+    assert.deepEqual(tally.usage(), { promptTokens: 7, cachedTokens: 0, completionTokens: 5, reasoningTokens: 0 });
+    assert.ok(tally.isDoubted);
+  });
+
+  it('does not believe fewer tokens than there must be, until a later report corrects them', () => {
+    const tally = new UsageTally(bounds);
+    const none = { promptTokens: 0, cachedTokens: 0, completionTokens: 0, reasoningTokens: 0 };
+    tally.reportChoice(0, { ...none, promptTokens: 7 });
+    assert.ok(tally.isReported, 'nothing was said');
+    token(tally);
+    tally.reportTotal(none);
+    assert.deepEqual([tally.isReported, tally.isDoubted, tally.usage().completionTokens], [false, true, 1]);
+    tally.reportTotal({ ...none, promptTokens: 7, completionTokens: 2 });
+    assert.deepEqual([tally.isReported, tally.isDoubted, tally.usage().completionTokens], [true, false, 2]);
+    // 3,000 characters are more than two tokens can have.
+    const long = new UsageTally(bounds);
+    long.said(0, false, 'x'.repeat(3_000));
+    long.reportTotal({ ...none, promptTokens: 7, completionTokens: 2 });
+    assert.ok(!long.isReported);
+  });
+
+  it('puts reasoning into the completion where the total shows that it is beside it', () => {
+    const about = (reasons: boolean, reasoningTokens: unknown, totalTokens: number): unknown => {
+      const tally = new UsageTally({ ...bounds, reasons });
+      tally.reportTotal({ promptTokens: 10, cachedTokens: 0, completionTokens: 5, reasoningTokens, totalTokens });
+      const { completionTokens, reasoningTokens: reasoning } = tally.usage();
+      return [completionTokens, reasoning];
+    };
+    assert.deepEqual(about(false, 50, 65), [55, 50]);
+    assert.deepEqual(about(false, 3, 15), [5, 3], 'inside it');
+    assert.deepEqual(about(false, 3, 18), [8, 3]);
+    assert.deepEqual(about(false, 3, 40), [5, 3], 'the total is something else');
+    assert.deepEqual(about(true, undefined, 65), [55, 50], 'a model that reasons, on a server that does not name it');
+    assert.deepEqual(about(false, undefined, 65), [5, 0]);
+    assert.deepEqual(about(true, undefined, 10_000), [5, 0], 'more than the request allows');
+  });
+
+  it('estimates by length, in deltas of any size, with the tokens of a delta where they are known', () => {
+    const words = Array.from({ length: 40 }, (_, index) => ` word${index}`);
+    for (const size of [1, 7, words.length]) {
+      const tally = new UsageTally(bounds);
+      for (let at = 0; at < words.length; at += size) {
+        tally.said(0, false, words.slice(at, at + size).join(''));
+        tally.delta(0);
+      }
+      assert.equal(tally.usage().completionTokens, 80, `${size} words in a delta`);
+    }
+    const known = new UsageTally(bounds);
+    known.said(0, false, 'one two three');
+    known.delta(0, 5);
+    known.said(0, false, ' four');
+    assert.equal(known.usage().completionTokens, 6);
+    known.delta(0, 1);
+    assert.equal(known.usage().completionTokens, 6);
+    const streaming = new UsageTally({ ...bounds, hasTokenPerDelta: true });
+    for (const piece of ['internationalization', ' of', ' text', '']) {
+      streaming.said(0, false, piece);
+      streaming.delta(0);
+    }
+    assert.equal(streaming.usage().completionTokens, 4);
+    streaming.said(0, false, ' word'.repeat(30));
+    streaming.delta(0);
+    assert.equal(streaming.usage().completionTokens, 34, 'a bundle is no token');
   });
 
   it('lowers a count that is a little over the limit, and does not believe one that is far over it', () => {
@@ -44,7 +111,7 @@ describe('the tally of usage', () => {
     assert.equal(little.usage().completionTokens, 100);
     assert.ok(little.isReported);
     const far = new UsageTally(bounds);
-    far.delta(0, false);
+    token(far);
     far.reportTotal({ promptTokens: 7, cachedTokens: 0, completionTokens: 10_000, reasoningTokens: 0 });
     assert.equal(far.usage().completionTokens, 1);
     assert.ok(!far.isReported);
@@ -54,12 +121,12 @@ describe('the tally of usage', () => {
     const tally = new UsageTally(bounds);
     const report = (completionTokens: number): void =>
       tally.reportChoice(0, { promptTokens: 7, cachedTokens: 0, completionTokens, reasoningTokens: undefined });
-    tally.delta(0, false);
+    token(tally);
     report(4);
     report(2);
     assert.equal(tally.usage().completionTokens, 4);
-    tally.delta(0, false);
-    tally.delta(0, true);
+    token(tally);
+    token(tally, 0, true);
     assert.equal(tally.usage().completionTokens, 6);
     assert.equal(tally.usage().reasoningTokens, 1);
     assert.ok(!tally.isReported);
@@ -96,7 +163,7 @@ describe('the tally of usage', () => {
         const tally = new UsageTally({ ...bounds, choices: 3, choicesPerPrompt: 3 });
         let before = 0;
         for (const one of steps) {
-          if (one.type === 'delta') tally.delta(one.choice, one.isReasoning);
+          if (one.type === 'delta') token(tally, one.choice, one.isReasoning);
           else if (one.type === 'choice') tally.reportChoice(one.choice, one.raw);
           else tally.reportTotal(one.raw);
           const { promptTokens, cachedTokens, completionTokens, reasoningTokens } = tally.usage();

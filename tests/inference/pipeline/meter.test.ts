@@ -3,7 +3,7 @@ import { test } from 'node:test';
 
 import fc from 'fast-check';
 
-import type { GenerationBatch, GenerationEvent, TokenLogprob, Usage } from '../../../src/generation/event.ts';
+import type { GenerationBatch, GenerationEvent, Usage } from '../../../src/generation/event.ts';
 import { Fold } from '../../../src/generation/fold.ts';
 import { Meter } from '../../../src/inference/pipeline/meter.ts';
 import { legalStream } from '../../generation/legal-streams.ts';
@@ -25,24 +25,6 @@ const usageOf = (promptTokens: number, completionTokens: number, cachedTokens = 
 const start = (promptTokens: number | undefined, cachedTokens?: number): GenerationEvent =>
   cachedTokens === undefined ? { type: 'start', promptTokens } : { type: 'start', promptTokens, cachedTokens };
 const text = (said = 'x', choice = 0): GenerationEvent => ({ type: 'text', choice, text: said });
-const tokens = (count: number): GenerationEvent => ({
-  type: 'text',
-  choice: 0,
-  text: 'x',
-  tokenIds: new Array<number>(count).fill(1),
-});
-const logprobs = (count: number): GenerationEvent => ({
-  type: 'text',
-  choice: 0,
-  text: 'x',
-  logprobs: new Array<TokenLogprob>(count).fill({
-    token: 'x',
-    tokenId: undefined,
-    bytes: undefined,
-    logprob: -1,
-    top: [],
-  }),
-});
 const reasoning: GenerationEvent = { type: 'reasoning', choice: 0, text: 'x' };
 const call: GenerationEvent = { type: 'tool-call', choice: 0, call: 0, id: 'c', name: 'f' };
 const fragment: GenerationEvent = { type: 'tool-arguments', choice: 0, call: 0, text: '{}' };
@@ -50,21 +32,18 @@ const finish = (choice = 0): GenerationEvent => ({ type: 'finish', choice, reaso
 const report = (usage: Usage, counted?: boolean): GenerationEvent =>
   counted === undefined ? { type: 'usage', usage } : { type: 'usage', usage, counted };
 
+/** The usage that ends a batch with content, whatever its figures. */
+const so = report(usageOf(1, 1));
+
 /** What the meter makes of the batches that it has read, in order. */
 const countings: readonly (readonly [string, readonly GenerationBatch[], Usage, boolean])[] = [
   ['nothing yet: the estimate', [], usageOf(7, 0), true],
   ['the start tells the prompt', [[start(10, 4)]], usageOf(10, 0, 4), false],
   ['the start does not tell it', [[start(undefined)]], usageOf(7, 0), true],
-  ['a delta is a token', [[start(10)], [text(), text('long text')]], usageOf(10, 2), true],
-  ['an empty delta is one too', [[start(10)], [text('')]], usageOf(10, 1), true],
-  ['token ids count themselves', [[start(10)], [tokens(3)]], usageOf(10, 3), true],
-  ['log probabilities count themselves', [[start(10)], [logprobs(2)]], usageOf(10, 2), true],
-  ['reasoning is completion too', [[start(10)], [reasoning, text()]], usageOf(10, 2, 0, 1), true],
-  ['calls and their arguments', [[start(10)], [call, fragment, fragment]], usageOf(10, 3), true],
   ['a finish is no token', [[start(10)], [finish()]], usageOf(10, 0), false],
   [
-    'a report replaces the count',
-    [[start(10)], [text(), text()], [report(usageOf(12, 5, 1, 2))]],
+    'what the backend reports replaces the estimate',
+    [[start(10)], [text(), text(), report(usageOf(10, 2), true)], [report(usageOf(12, 5, 1, 2))]],
     usageOf(12, 5, 1, 2),
     false,
   ],
@@ -74,19 +53,11 @@ const countings: readonly (readonly [string, readonly GenerationBatch[], Usage, 
     usageOf(10, 3),
     false,
   ],
-  [
-    'deltas after a report add to it',
-    [[start(10)], [report(usageOf(10, 5))], [text(), reasoning]],
-    usageOf(10, 7, 0, 1),
-    true,
-  ],
-  ['in one batch: the report is last', [[start(10), text(), text(), report(usageOf(10, 1))]], usageOf(10, 1), false],
-  ['in one batch: the report is first', [[start(10), report(usageOf(10, 5)), text()]], usageOf(10, 6), true],
-  ['in one batch: the report is between', [[start(10), text(), report(usageOf(10, 5)), text()]], usageOf(10, 6), true],
+  ['what was said, and the report of it', [[start(10), text(), text(), report(usageOf(10, 1))]], usageOf(10, 1), false],
   ['figures that the engine counted itself', [[start(10)], [report(usageOf(10, 5), true)]], usageOf(10, 5), true],
   [
     'a report after the last finish',
-    [[start(10)], [text(), finish()], [report(usageOf(10, 9))]],
+    [[start(10)], [text(), finish(), report(usageOf(10, 1), true)], [report(usageOf(10, 9))]],
     usageOf(10, 9),
     false,
   ],
@@ -107,7 +78,7 @@ for (const [name, batches, usage, counted] of countings) {
 
 /** What goes to the client after each batch, and in the end; only kinds and choices are written. */
 const passages: readonly (readonly [string, number, readonly GenerationBatch[], readonly string[]])[] = [
-  ['the start waits for content', 1, [[start(1)], [text()], [finish()]], ['', 'start text0', '', 'finish0 usage']],
+  ['the start waits for content', 1, [[start(1)], [text(), so], [finish()]], ['', 'start text0', '', 'finish0 usage']],
   ['all in one batch', 1, [[start(1), text(), finish(), report(usageOf(1, 1))]], ['start text0', 'finish0 usage']],
   ['no content at all', 1, [[start(1)], [finish()]], ['', '', 'start finish0 usage']],
   [
@@ -119,20 +90,20 @@ const passages: readonly (readonly [string, number, readonly GenerationBatch[], 
   [
     'a failover shows one start',
     1,
-    [[start(1)], [start(2)], [text()], [finish()]],
+    [[start(1)], [start(2)], [text(), so], [finish()]],
     ['', '', 'start text0', '', 'finish0 usage'],
   ],
   [
     'of several finishes the last waits',
     2,
-    [[start(1)], [text('x', 0), text('x', 1)], [finish(1)], [text('x', 0)], [finish(0)]],
+    [[start(1)], [text('x', 0), text('x', 1), so], [finish(1)], [text('x', 0), so], [finish(0)]],
     ['', 'start text0 text1', 'finish1', 'text0', '', 'finish0 usage'],
   ],
   ['both finishes in one batch', 2, [[start(1), finish(1), finish(0)]], ['start finish1', 'finish0 usage']],
   [
     'a finish before any text of another choice',
     2,
-    [[start(1)], [finish(0)], [text('x', 1)], [finish(1)]],
+    [[start(1)], [finish(0)], [text('x', 1), so], [finish(1)]],
     ['', 'start finish0', 'text1', '', 'finish1 usage'],
   ],
 ];
@@ -249,6 +220,11 @@ test('broken promises of an engine fail the request', () => {
   assert.throws(read(2, [start(1), text('x', 2)]), /choice 2/);
   assert.throws(read(1, [start(1), finish(), reasoning]), /choice 0/);
   assert.throws(read(1, [start(1), finish(), fragment]), /choice 0/);
+  // A client that leaves now would pay for none of it.
+  for (const event of [text(), reasoning, call, fragment]) {
+    assert.throws(read(1, [start(1), event]), /usage/);
+    assert.throws(read(1, [start(1), so, event]), /usage/);
+  }
 });
 
 test('an answer is complete when every choice has finished, and not before', () => {
@@ -256,7 +232,7 @@ test('an answer is complete when every choice has finished, and not before', () 
   assert.deepEqual([meter.started, meter.complete, meter.finishReason, meter.firstTokenMs], [false, false, null, null]);
   meter.read([start(1)]);
   assert.deepEqual([meter.started, meter.complete, meter.firstTokenMs], [true, false, null]);
-  meter.read([text('x', 1)]);
+  meter.read([text('x', 1), so]);
   assert.ok(meter.firstTokenMs !== null && meter.firstTokenMs >= 0);
   meter.read([finish(1)]);
   assert.deepEqual([meter.complete, meter.finishReason], [false, 'stop']);
@@ -283,7 +259,7 @@ test('a prompt that nobody could make so long is lowered and marked, no matter w
     [3_000, 100, true],
   ] as const) {
     const meter = new Meter(order(1, 7, 100));
-    meter.read([start(reported, reported), text()]);
+    meter.read([start(reported, reported), text(), report(usageOf(reported, 1, reported), true)]);
     assert.deepEqual([meter.usage.promptTokens, meter.usage.cachedTokens], [kept, kept]);
     meter.read([{ type: 'finish', choice: 0, reason: 'stop' }]);
     meter.read([{ type: 'usage', usage: usageOf(reported, 1, reported), counted: false }]);

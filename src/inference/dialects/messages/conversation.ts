@@ -61,21 +61,11 @@ function contentFieldsOf(block: WireBlock, at: string): WireInnerBlock {
   throw new ApiError('schema_validation_failed', `'${at}.content' must be an array.`, { param: `${at}.content` });
 }
 
-/** Most templates and servers take no images in results. */
-interface Result {
-  readonly content: readonly Part[];
-  readonly images: readonly Part[];
-}
-
-function decodeResult({ content, is_error: isError }: WireBlock, at: string): Result {
+function decodeResult({ content, is_error: isError }: WireBlock, at: string): readonly Part[] {
   const reported: Part[] = isError === true ? [{ type: 'text', text: 'Error:' }] : [];
-  const images: Part[] = [];
-  if (typeof content === 'string') return { content: [...reported, ...textParts(content)], images };
-  (content ?? []).forEach((inner, index) => {
-    const parts = decodeContentBlock(inner, `${at}.content[${index}]`);
-    for (const part of parts) (inner.type === 'image' || part.type === 'image-url' ? images : reported).push(part);
-  });
-  return { content: reported, images };
+  if (typeof content === 'string') return [...reported, ...textParts(content)];
+  const parts = (content ?? []).flatMap((inner, index) => decodeContentBlock(inner, `${at}.content[${index}]`));
+  return [...reported, ...parts];
 }
 
 function decodeAssistantBlock(block: WireBlock, at: string, turns: Turns): void {
@@ -148,14 +138,13 @@ class Turns {
 
   /**
    * Results directly follow the turn with the calls, where every template and server looks for them; the rest of the user's turn
-   * follows them, with their images in the order of the results.
+   * follows them.
    */
-  result({ content, images }: Result, toolCallId: string | undefined, at: string): void {
+  result(content: readonly Part[], toolCallId: string | undefined, at: string): void {
     const turn = this.#turn('user');
     turn.hasResults = true;
     this.#resultPaths.set(this.#messages.length, at);
     this.#messages.push({ role: 'tool', toolCallId, content });
-    append(turn.content, images);
   }
 
   conversation(): Conversation {

@@ -67,6 +67,7 @@ function decode(body: CountRequestBody, { stream, maxTokens, sampling, stop }: G
       prompt: 'messages',
       toolChoice: 'tool_choice',
       toolChoiceName: 'tool_choice.name',
+      stop: 'stop_sequences',
       ...constraintPaths(body),
       tool: (index, part) => `tools[${indexes[index] ?? index}].${toolFields[part]}`,
       toolCallId: (message) => resultPaths.get(message) ?? 'messages',

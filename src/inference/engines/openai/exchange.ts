@@ -248,7 +248,6 @@ export class Exchange implements AnswerHandler {
     } else if (this.#decoder.isCutShort) this.#destroy();
     const hasEnded = this.#ended !== undefined && this.#fault === undefined;
     if (this.#decoder.isComplete || (hasEnded && this.#decoder.isFinished)) {
-      events.push(...this.#decoder.closing());
       if (this.#decoder.isUsageDoubted) {
         this.#options.onIncident({ incident: 'implausible_usage', status: this.#status, cause: null });
       }

@@ -123,6 +123,8 @@ export interface Flavor {
    */
   readonly cacheIsolation: 'salt' | 'switch' | 'none';
   readonly closingUsage: 'total' | 'per-choice';
+  /** Whether each delta of its streams is one token, so that an answer that is left before its usage comes is counted by them. */
+  readonly hasTokenPerDelta: boolean;
   readonly counting: 'apply-template' | 'tokenize-messages' | 'tokenize-inputs' | 'tokenize-chat' | 'none';
   /** Where it tells its own load, the best page first; none: it does not. */
   readonly reports: readonly ReportPage[];
@@ -255,6 +257,7 @@ const llamaServer: Flavor = {
   cacheIsolation: 'switch',
   // Each choice ends with a usage chunk of its own, without a choice in it.
   closingUsage: 'per-choice',
+  hasTokenPerDelta: true,
   counting: 'apply-template',
   reports: [
     { path: '/metrics', read: llamaServerReport },
@@ -350,6 +353,7 @@ const vllm: Flavor = {
   },
   cacheIsolation: 'salt',
   closingUsage: 'total',
+  hasTokenPerDelta: false,
   counting: 'tokenize-messages',
   reports: [{ path: '/metrics', read: vllmReport }],
   tasks: { rank: { path: 'versioned', documents: 'documents', scores: 'relevance-or-cosine' } },
@@ -456,6 +460,7 @@ const openai: Flavor = {
   },
   cacheIsolation: 'none',
   closingUsage: 'total',
+  hasTokenPerDelta: false,
   counting: 'none',
   reports: [],
   tasks: {},

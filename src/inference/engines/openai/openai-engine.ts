@@ -426,8 +426,11 @@ class OpenAiEngine implements Engine {
     const tally = new UsageTally({
       choices,
       choicesPerPrompt: request.choices,
+      promptTokensMin: request.prompt.type === 'texts' && request.prompt.prompts.includes('') ? 0 : 1,
       promptTokensMax,
       completionTokensMax: request.maxTokens + request.reasoningRoomTokens,
+      reasons: this.#server.reasons,
+      hasTokenPerDelta: this.#flavor.hasTokenPerDelta,
     });
     return new ChunkDecoder({
       shapes: this.#shapes,

@@ -3,6 +3,7 @@ import { ApiError } from '../../../platform/errors.ts';
 import { continuesLast } from '../../../generation/request.ts';
 import type { Constraint, EngineRequest, Message, Part, Tool } from '../../../generation/request.ts';
 import { completionFields, completionRefusal } from './completion-fields.ts';
+import { imagesBehindResults } from '../images-behind-results.ts';
 import { inlineSystemAsUser } from '../inline-system.ts';
 import type { Flavor } from './flavors.ts';
 import { ImageUrl } from './image-body.ts';
@@ -89,12 +90,14 @@ export function withCaching(
   return { path, body: { ...body, ...fields }, addedBytes: bytes(fields) - bytes(body) };
 }
 
-/** The request as the server can read it: no text is taken for a special token, and its template takes the roles. */
+/** The request as the server can read it: no text is taken for a special token, and its template takes the roles and parts. */
 export function readable(request: EngineRequest, { specialTokens, systemFirst }: UpstreamServer): EngineRequest {
   const safe = guarded(request, specialTokens);
   const { prompt } = safe;
-  if (!systemFirst || prompt.type !== 'messages') return safe;
-  return { ...safe, prompt: { ...prompt, messages: inlineSystemAsUser(prompt.messages) } };
+  if (prompt.type !== 'messages') return safe;
+  const behind = imagesBehindResults(prompt.messages);
+  const messages = systemFirst ? inlineSystemAsUser(behind) : behind;
+  return messages === prompt.messages ? safe : { ...safe, prompt: { ...prompt, messages } };
 }
 
 /** Messages as the backend's template reads them; also used for its token counter. */
@@ -307,7 +310,8 @@ function toolFieldsOf(
   { bindsStrictTools, needsParameters }: Flavor,
   isForced: boolean,
 ): Readonly<Record<string, unknown>> {
-  const { parameters = needsParameters ? { type: 'object', properties: {} } : undefined } = tool;
+  // null is absence, as everywhere; some servers refuse it.
+  const parameters = tool.parameters ?? (needsParameters ? { type: 'object', properties: {} } : undefined);
   return {
     type: 'function',
     function: {

@@ -3,10 +3,12 @@ import { combineSignals } from '../../../platform/combine-signals.ts';
 import { ApiError } from '../../../platform/errors.ts';
 import type { GenerationEvent } from '../../../generation/event.ts';
 import type { EngineRequest, Task } from '../../../generation/request.ts';
+import { countWithin } from '../usage-tally.ts';
 import { taskEvents, type Finding } from '../task-events.ts';
 import { largestIdAt } from './completion-fields.ts';
 import { answerError, connectError, httpError, isLoading, timeoutError, type UpstreamAnswer } from './failures.ts';
 import type { Flavor, RankWire } from './flavors.ts';
+import { reportedUsage } from './reported-usage.ts';
 import { causeCode, type BackendIncident } from './incidents.ts';
 
 export interface TaskBackend {
@@ -103,8 +105,8 @@ async function embed(
   // A server that does not know base64 answers with numbers, which takes it and us longer.
   const body = { model: exchange.model, input, encoding_format: 'base64', ...exchange.always };
   const answer = fieldsOf(await ask(`${exchange.basePath}/embeddings`, body, exchange));
-  const findings = inOrder(answer['data'], input.length, (entry) => vectorOf(entry['embedding']), exchange);
-  return { findings, promptTokens: count(fieldsOf(answer['usage'])['prompt_tokens']) };
+  const findings = inOrder(answer['data'], input.length, (entry) => vectorOf(entry['embedding']), exchange, true);
+  return { findings, promptTokens: promptTokensOf(answer, input.length, exchange) };
 }
 
 async function rank(documents: readonly string[], query: string, exchange: TaskExchange): Promise<Found> {
@@ -122,9 +124,26 @@ async function rank(documents: readonly string[], query: string, exchange: TaskE
       return typeof score === 'number' ? relevanceOf(score, wire.scores) : undefined;
     },
     exchange,
+    false,
   );
-  const usage = fieldsOf(fieldsOf(answer)['usage']);
-  return { findings, promptTokens: count(usage['prompt_tokens'] ?? usage['total_tokens']) ?? exchange.tokensInHead };
+  return { findings, promptTokens: promptTokensOf(fieldsOf(answer), documents.length, exchange) };
+}
+
+/**
+ * What an answer to so many prompts says of their tokens. There is nothing but a prompt, so a total alone is its length. Each prompt
+ * has a token: fewer are not believed, and neither is more than can be (`Meter`).
+ */
+function promptTokensOf(
+  { usage }: Readonly<Record<string, unknown>>,
+  prompts: number,
+  { tokensInHead }: TaskExchange,
+): number | undefined {
+  const { promptTokens, totalTokens } = reportedUsage(fieldsOf(usage));
+  for (const tokens of [promptTokens, totalTokens, tokensInHead]) {
+    const possible = countWithin(tokens, prompts, Infinity);
+    if (possible !== undefined) return possible;
+  }
+  return undefined;
 }
 
 /** Rounding makes a cosine of 1.0000002 of two equal texts. */
@@ -141,20 +160,25 @@ function relevanceOf(score: number, scores: RankWire['scores']): number {
   }
 }
 
-/** What a server says of each prompt, by its index; all of them once. */
+/**
+ * What a server says of each prompt, by its index; all of them once. `byPosition`: entries without any index are in the order of the
+ * prompts. A ranking is not, because servers sort it.
+ */
 function inOrder<Read extends Finding>(
   entries: unknown,
   length: number,
   read: (entry: Readonly<Record<string, unknown>>) => Read | undefined,
   backend: TaskBackend,
+  byPosition: boolean,
 ): readonly Read[] {
   if (!Array.isArray(entries) || entries.length !== length) throw unreadable(backend);
+  const all = entries.map(fieldsOf);
+  const isOrdered = byPosition && all.every(({ index }) => index === undefined || index === null);
   const found = new Map<unknown, Read>();
-  for (const entry of entries) {
-    const fields = fieldsOf(entry);
+  for (const [position, fields] of all.entries()) {
     const value = read(fields);
     if (value === undefined) throw unreadable(backend);
-    found.set(fields['index'], value);
+    found.set(isOrdered ? position : fields['index'], value);
   }
   return Array.from({ length }, (_, index) => {
     const value = found.get(index);
@@ -206,7 +230,7 @@ async function ask(
     exchange.onAlive();
     status = answer.statusCode;
     const { tokensHeader } = flavor.tasks;
-    exchange.tokensInHead = tokensHeader === undefined ? undefined : count(Number(answer.headers[tokensHeader]));
+    exchange.tokensInHead = tokensHeader === undefined ? undefined : Number(answer.headers[tokensHeader]);
     const chunks: Buffer[] = [];
     for await (const chunk of answer.body as AsyncIterable<Buffer>) {
       exchange.bytesLeft -= chunk.length;
@@ -263,6 +287,3 @@ function parsed(text: string): unknown {
 
 const fieldsOf = (value: unknown): Readonly<Record<string, unknown>> =>
   typeof value === 'object' && value !== null ? (value as Readonly<Record<string, unknown>>) : {};
-
-const count = (value: unknown): number | undefined =>
-  Number.isSafeInteger(value) && (value as number) >= 0 ? (value as number) : undefined;

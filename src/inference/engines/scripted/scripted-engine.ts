@@ -171,11 +171,14 @@ class ScriptedEngine implements Engine {
       const to = Math.min(end, said + Math.min(due, batchTokens));
       for (; said < to; said++) {
         for (let choice = 0; choice < choices; choice++) {
-          pushToken(batch, tokens[said]!, said, starts[said]!, choice, request);
-          tally.delta(choice, tokens[said]!.type === 'reasoning');
+          const token = tokens[said]!;
+          pushToken(batch, token, said, starts[said]!, choice, request);
+          tally.said(choice, token.type === 'reasoning', token.type === 'tool-call' ? token.name : token.text);
+          tally.delta(choice, 1);
         }
       }
       if (said < end || isFaulty) {
+        batch.push({ type: 'usage', usage: tally.usage(), ...(rule.usage === 'none' ? { counted: true } : {}) });
         const goesOn = take(batch);
         if (goesOn !== true && !(await goesOn)) return;
         batch = [];
@@ -287,7 +290,7 @@ function closingUsage(rule: ScriptRule, start: GenerationEvent, tally: UsageTall
     reasoningTokens: counted.reasoningTokens,
     ...Object.fromEntries(Object.entries(raw).filter(([, value]) => value !== undefined)),
   });
-  return { type: 'usage', usage: tally.usage(), ...(tally.isReported ? {} : { counted: true }) };
+  return { type: 'usage', usage: tally.usage(), ...(tally.isReported && !tally.isDoubted ? {} : { counted: true }) };
 }
 
 async function fail(fault: ScriptFault, stops: readonly StopSignal[], model: string): Promise<never> {

@@ -5,15 +5,15 @@ import type { DecoderOptions } from '../../../../src/inference/engines/openai/de
 import type { FlavorName } from '../../../../src/generation/flavor-names.ts';
 import { flavors } from '../../../../src/inference/engines/openai/flavors.ts';
 import { SseReader } from '../../../../src/inference/engines/openai/sse.ts';
-import { UsageTally } from '../../../../src/inference/engines/usage-tally.ts';
+import { UsageTally, type UsageBounds } from '../../../../src/inference/engines/usage-tally.ts';
 import type { GenerationEvent } from '../../../../src/generation/event.ts';
 import { inRepository } from '../../../support/repository.ts';
 
-export type DecodeSettings = Partial<Omit<DecoderOptions, 'tally'>>;
+export type DecodeSettings = Partial<Omit<DecoderOptions, 'tally'>> & Pick<UsageBounds, 'reasons' | 'hasTokenPerDelta'>;
 
 /** A decoder for a request of one choice, unless told otherwise. */
 export function newDecoder(settings: DecodeSettings = {}): ChunkDecoder {
-  const { choices = 1, choicesPerPrompt = choices, maxTokens = 1_000 } = settings;
+  const { choices = 1, choicesPerPrompt = choices, maxTokens = 1_000, reasons, hasTokenPerDelta, ...rest } = settings;
   return new ChunkDecoder({
     requestId: '0198f000000070008000000000000001',
     choices,
@@ -24,8 +24,15 @@ export function newDecoder(settings: DecodeSettings = {}): ChunkDecoder {
     splitsThinking: false,
     takesOneCall: false,
     closingUsage: 'total',
-    ...settings,
-    tally: new UsageTally({ choices, choicesPerPrompt, promptTokensMax: 10_000, completionTokensMax: maxTokens }),
+    ...rest,
+    tally: new UsageTally({
+      choices,
+      choicesPerPrompt,
+      promptTokensMax: 10_000,
+      completionTokensMax: maxTokens,
+      ...(reasons === undefined ? {} : { reasons }),
+      ...(hasTokenPerDelta === undefined ? {} : { hasTokenPerDelta }),
+    }),
   });
 }
 
@@ -48,10 +55,7 @@ export function decode(
     failure = (error as Error).name;
   }
   events.push(...decoder.drain());
-  if (failure === undefined) {
-    if (!decoder.isFinished) failure = 'unfinished';
-    else events.push(...decoder.closing());
-  }
+  if (failure === undefined && !decoder.isFinished) failure = 'unfinished';
   return { events, failure };
 }
 

@@ -443,7 +443,7 @@ describe('an upstream that fails in its answer', { timeout: 60_000 }, () => {
         assert.equal(textOf(batches), 'Hello');
         assert.deepEqual(lastUsage(batches), {
           type: 'usage',
-          usage: { promptTokens: undefined, cachedTokens: 0, completionTokens: 2, reasoningTokens: 0 },
+          usage: { promptTokens: undefined, cachedTokens: 0, completionTokens: 1, reasoningTokens: 0 },
           counted: true,
         });
       },

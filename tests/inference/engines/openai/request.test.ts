@@ -633,3 +633,41 @@ describe('words to go on with', () => {
     );
   });
 });
+
+describe('what only some servers would take', () => {
+  it('no parameters are none, also where they are null', () => {
+    const bare = { type: 'function', name: 'now', description: undefined, parameters: null } as const;
+    for (const flavor of flavorNames) {
+      const [tool] = bodyOf(flavor, { tools: [bare] })['tools'] as readonly { readonly function: object }[];
+      assert.deepEqual(
+        tool?.function,
+        flavors[flavor].needsParameters
+          ? { name: 'now', parameters: { type: 'object', properties: {} } }
+          : { name: 'now' },
+        flavor,
+      );
+    }
+  });
+
+  it('images of results go behind the results, into the turn of the user if one follows', () => {
+    const text = (said: string) => ({ type: 'text' as const, text: said });
+    const shown = { type: 'image_url', image_url: { url: new ImageUrl(image) } };
+    const called: Message = { role: 'assistant', content: [], reasoning: [], toolCalls: [] };
+    const result = (id: string, ...content: Message['content']): Message => ({ role: 'tool', toolCallId: id, content });
+    const sent = (...messages: readonly Message[]) =>
+      bodyOf('openai', { prompt: { type: 'messages', messages } })['messages'] as readonly object[];
+    assert.deepEqual(sent(called, result('1', text('a'), image), result('2', image)).slice(1), [
+      { role: 'tool', tool_call_id: '1', content: 'a' },
+      { role: 'tool', tool_call_id: '2', content: '' },
+      { role: 'user', content: [shown, shown] },
+    ]);
+    assert.deepEqual(sent(called, result('1', image), { role: 'user', content: [text('b')] }, called).slice(1, 3), [
+      { role: 'tool', tool_call_id: '1', content: '' },
+      { role: 'user', content: [shown, { type: 'text', text: 'b' }] },
+    ]);
+    assert.deepEqual(
+      sent(called, result('1', image), called).map((message) => (message as { role: string }).role),
+      ['assistant', 'tool', 'user', 'assistant'],
+    );
+  });
+});

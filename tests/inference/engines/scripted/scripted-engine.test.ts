@@ -288,14 +288,15 @@ describe('a script with a fault', () => {
     await assert.rejects(read, (error) => error === reason);
   });
 
-  it('reports wrong figures, which are clamped, or none, which are counted', async () => {
+  it('reports wrong figures, which are not believed, or none, which are counted', async () => {
     const usageOf = async (usage: NonNullable<ScriptSettings['usage']>): Promise<unknown> =>
       lastUsage(await run(engineOf([{ say, usage, prompt_tokens: 9 }])));
     const right = { promptTokens: 9, cachedTokens: 0, completionTokens: 3, reasoningTokens: 0 };
     assert.deepEqual(await usageOf({ cached_tokens: 4 }), { type: 'usage', usage: { ...right, cachedTokens: 4 } });
     assert.deepEqual(await usageOf({ cached_tokens: 50, reasoning_tokens: 50 }), {
       type: 'usage',
-      usage: { ...right, cachedTokens: 9, reasoningTokens: 3 },
+      usage: right,
+      counted: true,
     });
     assert.deepEqual(await usageOf({ completion_tokens: 40 }), {
       type: 'usage',

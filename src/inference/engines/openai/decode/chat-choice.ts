@@ -56,15 +56,15 @@ export class ChatChoice {
       said = 'text';
       this.#texts.text(text(piece['text']), logprobs);
     }
-    let tokens = said === 'nothing' ? 0 : 1;
     // Written, but held back by a call parser (`return_token_ids`): a client that leaves now pays for it.
-    const kept: unknown = tokens === 0 ? piece['token_ids'] : undefined;
+    const kept: unknown = said === 'nothing' ? piece['token_ids'] : undefined;
     if (Array.isArray(kept) && kept.length > 0) {
-      tokens = kept.length;
+      tally.delta(this.#events.choice, kept.length);
       this.#events.start();
-    }
-    if (logprobs !== undefined && tokens === 0 && !isEmptyStart(delta ?? message)) this.#texts.silent(logprobs);
-    if (tokens > 0) tally.delta(this.#events.choice, said === 'reasoning', Math.max(tokens, logprobs?.length ?? 0));
+    } else if (said !== 'nothing') {
+      const tokens = logprobs?.length ?? 0;
+      tally.delta(this.#events.choice, tokens > 0 ? tokens : undefined);
+    } else if (logprobs !== undefined && !isEmptyStart(delta ?? message)) this.#texts.silent(logprobs);
   }
 
   /** What a delta says; `isMessage`: it is a message, whose calls are whole. */

@@ -27,14 +27,20 @@ export class AnswerEvents {
     });
   }
 
+  said(choice: number, isReasoning: boolean, text: string): void {
+    this.#tally.said(choice, isReasoning, text);
+  }
+
   push(event: GenerationEvent): void {
     if (!this.#hasStarted) this.start();
     this.#events.push(event);
+    this.#tally.given();
   }
 
-  /** The events since the last call. */
-  drain(): GenerationEvent[] {
+  /** The events since the last call, and the usage up to them. */
+  drain(usage: GenerationEvent | undefined): GenerationEvent[] {
     const events = this.#events;
+    if (usage !== undefined) events.push(usage);
     if (events.length > 0) this.#events = [];
     return events;
   }
@@ -73,9 +79,9 @@ export class ChoiceEvents {
   }
 
   /** `generated`: what of it was generated. */
-  emit(generated: string, event: GenerationEvent): void {
+  emit(generated: string, event: GenerationEvent, isReasoning = event.type === 'reasoning'): void {
     if (this.#isFinished) throw new StreamFault('text after the finish reason');
-    this.#characters += generated.length;
+    this.#count(generated, isReasoning);
     if (this.#gate?.holds(event, generated.length) !== true) this.#answer.push(event);
   }
 
@@ -84,9 +90,9 @@ export class ChoiceEvents {
     this.#answer.push(event);
   }
 
-  /** So much was generated. */
-  grow(characters: number): void {
-    this.#characters += characters;
+  /** This was generated, and is given by itself. */
+  grow(generated: string): void {
+    this.#count(generated, false);
   }
 
   finish(event: Extract<GenerationEvent, { readonly type: 'finish' }>): void {
@@ -94,8 +100,19 @@ export class ChoiceEvents {
     this.#isFinished = true;
   }
 
-  /** Something was generated of which nothing is shown. */
+  /** Reasoning of which nothing is shown. */
+  hide(reasoning: string): void {
+    this.#count(reasoning, true);
+    this.#answer.start();
+  }
+
+  /** Something was generated of which nothing is shown yet. */
   start(): void {
     this.#answer.start();
+  }
+
+  #count(generated: string, isReasoning: boolean): void {
+    this.#characters += generated.length;
+    this.#answer.said(this.choice, isReasoning, generated);
   }
 }

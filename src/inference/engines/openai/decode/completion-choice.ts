@@ -60,7 +60,7 @@ export class CompletionChoice {
         : {};
     const tokenIds = ids === undefined ? {} : { tokenIds: maxTokens === 0 ? [] : ids };
     this.#events.emit(content, { type: 'text', choice, text: content, ...logprobs, ...tokenIds });
-    this.#options.tally.delta(choice, false, Math.max(1, count));
+    this.#options.tally.delta(choice, count > 0 ? count : undefined);
   }
 
   /** No more pieces follow. */

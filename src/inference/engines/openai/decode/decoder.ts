@@ -1,5 +1,7 @@
 import type { FinishReason, GenerationEvent } from '../../../../generation/event.ts';
 import { ChunkTemplate } from '../chunk-template.ts';
+import { tokenCharactersMax } from '../../usage-tally.ts';
+import { usageIn } from '../reported-usage.ts';
 import { StreamFault } from '../sse.ts';
 import { CallIds, ChoiceCalls } from './calls.ts';
 import { AnswerEvents, ChoiceEvents } from './choice-events.ts';
@@ -58,7 +60,7 @@ export class ChunkDecoder {
     this.#choices = [];
     const ids = new CallIds(options.requestId);
     for (let choice = 0; choice < options.choices; choice++) {
-      this.#choices.push(newChoiceState(new ChoiceEvents(choice, this.#events), this.#usage, ids, options));
+      this.#choices.push(newChoiceState(new ChoiceEvents(choice, this.#events), ids, options));
     }
   }
 
@@ -75,16 +77,10 @@ export class ChunkDecoder {
     return this.isFinished && this.#state !== 'reading';
   }
 
-  /** The events since the last call, with the current usage if the backend has reported. Empty: nothing yet. */
+  /** The events since the last call, and the usage up to them. Empty: nothing yet. */
   drain(): GenerationEvent[] {
     const usage = this.#events.hasStarted ? this.#usage.news() : undefined;
-    if (usage !== undefined) this.#events.push(usage);
-    return this.#events.drain();
-  }
-
-  /** The final usage, if the backend has not reported it. */
-  closing(): GenerationEvent[] {
-    return this.#usage.closing();
+    return this.#events.drain(usage);
   }
 
   /** Whether the backend has reported a usage that cannot be true (reliability U10). */
@@ -125,8 +121,6 @@ export class ChunkDecoder {
     if (isErrorBody(answer) || !Array.isArray(answer['choices'])) throw new InBandError(answer);
     this.#options.served?.heard(answer['model']);
     this.chunk(answer);
-    // One delta is no count of a whole answer, so the usage must be reported here.
-    if (!this.#options.tally.isReported) throw new StreamFault('expected usage in the answer');
     if (!this.isFinished) throw new StreamFault('expected a finish reason in the answer');
     this.#state = 'done';
   }
@@ -139,21 +133,22 @@ export class ChunkDecoder {
     if (isObject(progress)) {
       this.#options.tally.prompt(this.#indexOf(list[0]) ?? 0, progress['total'], progress['cache']);
     }
-    const usage = chunk['usage'];
+    const usage = usageIn(chunk);
     // Before the text, because the first text draws `start` with it, and after it, because it includes it.
-    if (isObject(usage) && !this.#events.hasStarted) this.#usage.beforeText(this.#indexOf(list[0]), usage);
+    if (usage !== undefined && !this.#events.hasStarted) this.#usage.beforeText(this.#indexOf(list[0]), usage);
     for (let i = 0; i < list.length; i++) this.#choice(list[i]);
-    if (isObject(usage)) this.#readUsage(list, usage);
+    if (usage !== undefined) this.#readUsage(list, usage);
   }
 
   /**
    * Ends all choices at the token limit, for a backend that writes beyond it (reliability U9). The limit is twice `max_tokens`
-   * deltas, because a token can make two deltas, or 1,024 characters per token.
+   * deltas, because a token can make two deltas, or the longest possible tokens.
    */
   get isOverrun(): boolean {
     const { maxTokens, tally } = this.#options;
     return this.#choices.some(
-      ({ events }, index) => tally.deltas(index) > 2 * maxTokens + 64 || events.characters > 1_024 * (maxTokens + 64),
+      ({ events }, index) =>
+        tally.deltas(index) > 2 * maxTokens + 64 || events.characters > tokenCharactersMax * (maxTokens + 64),
     );
   }
 
@@ -176,6 +171,8 @@ export class ChunkDecoder {
     if (state.isCut) return;
     state.reading.read(choice);
     if (state.reading.isOver) this.#cutCalls(state);
+    // Moonshot's place for it.
+    if (isObject(choice['usage'])) this.#usage.read(state.events.choice, 1, choice['usage']);
     if (isFinish(choice['finish_reason'])) this.#finishReason(state, choice['finish_reason'], choice);
   }
 
@@ -269,8 +266,8 @@ interface ChoiceState {
   isCut: boolean;
 }
 
-function newChoiceState(events: ChoiceEvents, usage: UsageReader, ids: CallIds, options: DecoderOptions): ChoiceState {
-  const texts = new ChoiceTexts(events, usage, options);
+function newChoiceState(events: ChoiceEvents, ids: CallIds, options: DecoderOptions): ChoiceState {
+  const texts = new ChoiceTexts(events, options);
   const calls = new ChoiceCalls(events, ids, options);
   const { completion } = options;
   const reading =

@@ -10,7 +10,6 @@ import { wholeToken } from './logprobs.ts';
 import type { DecoderOptions } from './options.ts';
 import { SaidSoFar } from './said.ts';
 import { SaidTwice } from './said-twice.ts';
-import type { UsageReader } from './usage.ts';
 
 /** The marks that nearly all models have; a server whose model has others is to split them itself. */
 const thinking = { type: 'marks', marks: { start: '<think>', end: '</think>' } } as const;
@@ -18,7 +17,6 @@ const thinking = { type: 'marks', marks: { start: '<think>', end: '</think>' } }
 /** The text and the reasoning of one choice. */
 export class ChoiceTexts {
   readonly #events: ChoiceEvents;
-  readonly #usage: UsageReader;
   readonly #options: DecoderOptions;
   readonly guard: TextGuard | undefined;
   /** Looks for stop sequences. */
@@ -34,10 +32,9 @@ export class ChoiceTexts {
   /** Of tokens that made no text of their own (half a character): they belong to the text that they completed. */
   readonly #logprobs: TokenLogprob[] = [];
 
-  constructor(events: ChoiceEvents, usage: UsageReader, options: DecoderOptions) {
+  constructor(events: ChoiceEvents, options: DecoderOptions) {
     const { splitsThinking, bound, stops, onUnchecked = () => {} } = options;
     this.#events = events;
-    this.#usage = usage;
     this.#options = options;
     this.guard = bound?.type === 'text' ? new TextGuard(bound, onUnchecked) : undefined;
     this.#stops = stops === undefined || stops.length === 0 ? undefined : new StopMatcher(stops);
@@ -137,11 +134,10 @@ export class ChoiceTexts {
       case 'inline': {
         const text = this.#isThinking ? reasoning : `<think>\n${reasoning}`;
         this.#isThinking = true;
-        return this.#events.emit(reasoning, { type: 'text', choice, text });
+        return this.#events.emit(reasoning, { type: 'text', choice, text }, true);
       }
       case 'hidden':
-        this.#events.start();
-        this.#usage.hidReasoning();
+        this.#events.hide(reasoning);
     }
   }
 

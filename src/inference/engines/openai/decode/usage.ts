@@ -1,6 +1,7 @@
 import type { GenerationEvent, UsageReport } from '../../../../generation/event.ts';
-import type { RawUsage, UsageTally } from '../../usage-tally.ts';
-import { isObject, type JsonObject } from './json.ts';
+import type { UsageTally } from '../../usage-tally.ts';
+import { reportedUsage } from '../reported-usage.ts';
+import type { JsonObject } from './json.ts';
 import type { DecoderOptions } from './options.ts';
 
 /** Finds the figures of an answer in its chunks, and makes usage events of what the tally takes of them. */
@@ -10,9 +11,6 @@ export class UsageReader {
   readonly #reasoningForm: DecoderOptions['reasoningForm'];
   /** Whether a choice has finished and has no figures of its own yet. */
   readonly #awaited: boolean[];
-  #isNew = false;
-  /** Hidden reasoning was dropped whose tokens have not been reported. */
-  #hasHidden = false;
 
   constructor({
     tally,
@@ -28,14 +26,14 @@ export class UsageReader {
 
   /** Figures of the prompt before the first text, which draws `start` with them. `first`: the choice beside them, if any. */
   beforeText(first: number | undefined, usage: JsonObject): void {
-    const raw = rawUsage(usage);
+    const raw = reportedUsage(usage);
     if (first !== undefined) this.#tally.prompt(first, raw.promptTokens, raw.cachedTokens);
     else if (this.#closing === 'total') this.#tally.reportTotal({ ...raw, completionTokens: undefined });
   }
 
   /** `only`: the choice beside the figures, which count it alone. `count`: of choices beside them. Returns whether they were read. */
   read(only: number | undefined, count: number, usage: JsonObject): boolean {
-    const raw = rawUsage(usage);
+    const raw = reportedUsage(usage);
     if (only !== undefined) this.#tally.reportChoice(only, raw);
     else if (this.#closing === 'per-choice' && count === 0) {
       const ended = this.#awaited.indexOf(true);
@@ -46,7 +44,6 @@ export class UsageReader {
       this.#awaited.fill(false);
       this.#tally.reportTotal(raw);
     }
-    this.#isNew = this.#tally.isReported;
     return true;
   }
 
@@ -59,24 +56,12 @@ export class UsageReader {
     return !this.#awaited.includes(true);
   }
 
-  /** Nothing else shows that it took tokens. */
-  hidReasoning(): void {
-    this.#hasHidden = true;
-  }
-
   /** The current usage, if there is news of it. */
   news(): GenerationEvent | undefined {
-    if (!this.#isNew && !this.#hasHidden) return undefined;
+    if (!this.#tally.takeNews()) return undefined;
     // I5: figures that are not the backend's own are marked.
-    const isCounted = !this.#isNew || this.#tally.isDoubted;
-    this.#isNew = false;
-    this.#hasHidden = false;
+    const isCounted = !this.#tally.isReported || this.#tally.isDoubted;
     return { type: 'usage', usage: this.#usage(), ...(isCounted ? { counted: true } : {}) };
-  }
-
-  /** The final usage, if the backend has not reported it. */
-  closing(): GenerationEvent[] {
-    return this.#tally.isReported ? [] : [{ type: 'usage', usage: this.#usage(), counted: true }];
   }
 
   /** §4.2.5(4): hidden reasoning counts as tokens of the answer and is not otherwise visible. */
@@ -84,15 +69,4 @@ export class UsageReader {
     const usage = this.#tally.usage();
     return this.#reasoningForm === 'hidden' ? { ...usage, reasoningTokens: 0 } : usage;
   }
-}
-
-function rawUsage(usage: JsonObject): RawUsage {
-  const prompt = usage['prompt_tokens_details'];
-  const completion = usage['completion_tokens_details'];
-  return {
-    promptTokens: usage['prompt_tokens'],
-    cachedTokens: isObject(prompt) ? prompt['cached_tokens'] : undefined,
-    completionTokens: usage['completion_tokens'],
-    reasoningTokens: (isObject(completion) ? completion['reasoning_tokens'] : undefined) ?? usage['reasoning_tokens'],
-  };
 }
