@@ -297,6 +297,44 @@ describe('servers', () => {
     assert.equal(json['data'][69].index, 69);
   });
 
+  for (const [what, usage, tokens] of [
+    ['a total alone', { total_tokens: 4 }, 4],
+    ['the names of responses', { input_tokens: 4 }, 4],
+    ['zeros', { prompt_tokens: 0, total_tokens: 0 }, undefined],
+    ['zero beside a total', { prompt_tokens: 0, total_tokens: 4 }, 4],
+    ['fewer tokens than there are texts', { prompt_tokens: 1, total_tokens: 1 }, undefined],
+    ['negative figures', { prompt_tokens: -4, total_tokens: -4 }, undefined],
+    ['no number', { prompt_tokens: '4', total_tokens: NaN }, undefined],
+    ['nothing', undefined, undefined],
+  ] as const) {
+    test(`embeddings with ${what} in their usage cost what was read, or the estimate`, async () => {
+      const input = ['some words', 'and some more'];
+      answer = () => ({ data, usage });
+      const { json } = await embed({ model: 'vllm', input });
+      const counted: number = json['usage'].prompt_tokens;
+      if (tokens !== undefined) assert.equal(counted, tokens);
+      else assert.ok(counted >= 4 && counted <= Buffer.byteLength(input.join('')), `${counted}`);
+    });
+  }
+
+  test('vectors without any index are in the order of the texts; with some it is a fault', async () => {
+    const bare = [{ embedding: [3, 4] }, { embedding: [0, 2] }];
+    answer = () => ({ data: bare, usage: { prompt_tokens: 2 } });
+    const { json } = await embed({ model: 'vllm', input: ['a', 'b'] });
+    assert.deepEqual(
+      json['data'].map(({ embedding }: Json) => embedding.map((value: number) => Math.fround(value))),
+      [
+        [Math.fround(0.6), Math.fround(0.8)],
+        [0, 1],
+      ],
+    );
+    answer = () => ({ data: [bare[0], { ...bare[1], index: 1 }], usage: { prompt_tokens: 2 } });
+    assert.equal((await embed({ model: 'vllm', input: ['a', 'b'] })).status, 502);
+    // A ranking is sorted by its scores.
+    answer = () => ({ results: [{ relevance_score: 0.9 }, { relevance_score: 0.1 }] });
+    assert.equal((await rank({ model: 'vllm', query: 'q', documents: ['a', 'b'] })).status, 502);
+  });
+
   test('TEI says in the head of a rank how many tokens it has read, which are charged', async () => {
     for (const [said, tokens] of [
       ['5', 5],

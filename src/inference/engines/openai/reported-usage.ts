@@ -4,25 +4,78 @@ import { isObject, type JsonObject } from './decode/json.ts';
 /**
  * The figures of a `usage` object, by all names that servers have for them; tests/inference/engines/openai/usage-shapes.test.ts lists the
  * servers. The details of OpenAI's own shape win over the same figures elsewhere.
+ *
+ * Looks only at the fields that are there: vLLM sends three with every token, and looking for ten others took 0.3 µs of 2.
  */
 export function reportedUsage(usage: JsonObject): RawUsage {
-  const prompt = detailsOf(usage, 'prompt_tokens_details', 'input_tokens_details');
-  const completion = detailsOf(usage, 'completion_tokens_details', 'output_tokens_details');
-  const read = usage['cache_read_input_tokens'];
+  let promptTokens: unknown;
+  let completionTokens: unknown;
+  let totalTokens: unknown;
+  let input: unknown;
+  let output: unknown;
+  let cached: unknown;
+  let cachedInDetails: unknown;
+  let reasoning: unknown;
+  let reasoningInDetails: unknown;
+  let cacheRead: unknown;
+  let cacheWritten: unknown;
+  for (const name in usage) {
+    const value = usage[name];
+    switch (name) {
+      case 'prompt_tokens':
+        promptTokens = value;
+        break;
+      case 'completion_tokens':
+        completionTokens = value;
+        break;
+      case 'total_tokens':
+        totalTokens = value;
+        break;
+      case 'prompt_tokens_details':
+      case 'input_tokens_details':
+        if (isObject(value)) cachedInDetails ??= value['cached_tokens'];
+        break;
+      case 'completion_tokens_details':
+      case 'output_tokens_details':
+        if (isObject(value)) reasoningInDetails ??= value['reasoning_tokens'];
+        break;
+      case 'input_tokens':
+        input = value;
+        break;
+      case 'output_tokens':
+        output = value;
+        break;
+      case 'cached_tokens':
+      case 'prompt_cache_hit_tokens':
+        cached ??= value;
+        break;
+      case 'cache_read_input_tokens':
+        cacheRead = value;
+        break;
+      case 'cache_creation_input_tokens':
+        cacheWritten = value;
+        break;
+      case 'reasoning_tokens':
+        reasoning = value;
+        break;
+      default:
+    }
+  }
   return {
     // Anthropic counts what it read from its cache, and what it put there, beside `input_tokens`.
-    promptTokens: usage['prompt_tokens'] ?? sumOf([usage['input_tokens'], read, usage['cache_creation_input_tokens']]),
-    cachedTokens: prompt?.['cached_tokens'] ?? usage['cached_tokens'] ?? usage['prompt_cache_hit_tokens'] ?? read,
-    completionTokens: usage['completion_tokens'] ?? usage['output_tokens'],
-    reasoningTokens: completion?.['reasoning_tokens'] ?? usage['reasoning_tokens'],
-    totalTokens: usage['total_tokens'],
+    promptTokens: promptTokens ?? sumOf([input, cacheRead, cacheWritten]),
+    cachedTokens: cachedInDetails ?? cached ?? cacheRead,
+    completionTokens: completionTokens ?? output,
+    reasoningTokens: reasoningInDetails ?? reasoning,
+    totalTokens,
   };
 }
 
 /** The usage of an answer or of one chunk, wherever a server puts it: Groq has an object of its own, llama.cpp its timings. */
 export function usageIn(chunk: JsonObject): JsonObject | undefined {
-  const { usage, x_groq: groq, timings } = chunk;
+  const { usage } = chunk;
   if (isObject(usage)) return usage;
+  const { x_groq: groq, timings } = chunk;
   if (isObject(groq) && isObject(groq['usage'])) return groq['usage'];
   if (!isObject(timings)) return undefined;
   return {
@@ -30,11 +83,6 @@ export function usageIn(chunk: JsonObject): JsonObject | undefined {
     cached_tokens: timings['cache_n'],
     completion_tokens: timings['predicted_n'],
   };
-}
-
-function detailsOf(usage: JsonObject, ...names: readonly string[]): JsonObject | undefined {
-  for (const name of names) if (isObject(usage[name])) return usage[name];
-  return undefined;
 }
 
 /** Of the first figure and those that are there beside it; what is no number makes no sum, and is not believed. */

@@ -177,10 +177,6 @@ describe('recorded whole answers of llama-server', () => {
   });
 });
 
-function lines(events: readonly GenerationEvent[]): string {
-  return eventLines(events);
-}
-
 interface Decoded {
   readonly events: readonly GenerationEvent[];
   readonly failure: string | undefined;
