@@ -314,8 +314,8 @@ describe('the place of images in the order of checks (contracts decisions 10 and
   before(async () => {
     const limits = [
       '  concurrency_per_account_max: 1',
-      '  body_bytes_max: 1000000',
-      '  bodies_in_flight_bytes_max: 2000000',
+      '  body_bytes_max: 300000',
+      '  bodies_in_flight_bytes_max: 380000',
     ].join('\n');
     const environment = { NODE_EXTRA_CA_CERTS: testAuthorityFile() };
     tight = new TestService({ config: configOf(), limits, environment, firstCreditCents: '1' });

@@ -7,6 +7,7 @@ import type { ErrorCode } from '../../src/platform/errors.ts';
 import type { GenerationBatch } from '../../src/generation/event.ts';
 import { Fold } from '../../src/generation/fold.ts';
 import { Meter } from '../../src/inference/pipeline/meter.ts';
+import { covered } from '../generation/covered.ts';
 import { plainSigner } from '../support/plain-signer.ts';
 import type { Wire } from './dialects.ts';
 import { inRepository } from '../support/repository.ts';
@@ -59,7 +60,7 @@ export function print(script: StreamCase, { dialect, body, headers }: Wire): Pri
     sse += encoder.batch(batch);
     fold.read(batch);
   };
-  for (const batch of script.batches) {
+  for (const batch of covered(script.batches)) {
     meter.read(batch);
     if (meter.pass.length > 0) pass(meter.pass);
   }

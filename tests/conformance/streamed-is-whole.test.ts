@@ -10,6 +10,7 @@ import type { AnswerFormat } from '../../src/inference/dialects/dialect.ts';
 import { messages } from '../../src/inference/dialects/messages/messages.ts';
 import { responses } from '../../src/inference/dialects/responses/responses.ts';
 import type { GenerationBatch, GenerationEvent, PromptToken, TokenLogprob } from '../../src/generation/event.ts';
+import { covered } from '../generation/covered.ts';
 import { legalStream } from '../generation/legal-streams.ts';
 import type { LegalStream } from '../generation/legal-streams.ts';
 import { plainSigner } from '../support/plain-signer.ts';
@@ -238,7 +239,8 @@ const promptedStream: fc.Arbitrary<{ readonly stream: LegalStream; readonly prom
     const [first = [], ...rest] = batches.filter((batch) => batch.length > 0);
     const [start, ...others] = first;
     const begun = start === undefined ? [] : [start];
-    return { stream: { ...stream, batches: [[...begun, ...prompts, ...texts, ...others], ...rest] }, prompt: own };
+    const whole = covered([[...begun, ...prompts, ...texts, ...others], ...rest]);
+    return { stream: { ...stream, batches: whole }, prompt: own };
   });
 
 function completionsFamily(): Family {
