@@ -539,14 +539,14 @@ async function answerModels(arrival: Arrival, services: InferenceHostServices): 
   sendJson(exchange, 200, JSON.stringify(modelList(cards)));
 }
 
-/** Everything that is not inference: health, and what does not exist. */
-async function answerPlain(
+/** Everything that is not inference: health, and what does not exist. At once: what follows a request may be no HTTP. */
+function answerPlain(
   path: string,
   request: IncomingMessage,
   exchange: Exchange,
   { runtimeConfig }: Lease,
   { services, options, document }: Host,
-): Promise<void> {
+): void | Promise<void> {
   switch (path) {
     case '/healthz':
       readOnly(request);
@@ -554,9 +554,10 @@ async function answerPlain(
       return;
     case '/readyz':
       readOnly(request);
-      if (await services.isReady()) sendJson(exchange, 200, '{"status":"ready"}');
-      else sendJson(exchange, 503, '{"status":"not ready"}', { 'retry-after': '1' });
-      return;
+      return services.isReady().then((isReady) => {
+        if (isReady) sendJson(exchange, 200, '{"status":"ready"}');
+        else sendJson(exchange, 503, '{"status":"not ready"}', { 'retry-after': '1' });
+      });
     case '/openapi.json': {
       readOnly(request);
       const { text, etag } = document.of(runtimeConfig.limits, {
