@@ -288,7 +288,8 @@ const types = {
 /** Paths that have a page, as the areas' routes state them: `/keys/$id`. All other paths are not the console's. */
 const pagesOf = () =>
   areas().flatMap((name) => {
-    const text = fs.readFileSync(path.join(web, 'src', 'pages', name, 'area.tsx'), 'utf8');
+    const files = ['area.tsx', 'routes.ts'].map((file) => path.join(web, 'src', 'pages', name, file));
+    const text = files.map((file) => (fs.existsSync(file) ? fs.readFileSync(file, 'utf8') : '')).join('\n');
     return [...text.matchAll(/^\s*path: '(\/[^']*)',$/gm)].map(([, page]) => page);
   });
 
