@@ -223,6 +223,7 @@ async function openAccounts(options: ServingOptions, opened: Opened, metrics: ()
     ledger: store.ledger,
     newId,
     now,
+    sharesLedger: store.limits !== undefined,
     topupUrl: () => `${accountUrl()}/topup`,
     log: (event) => {
       metrics().settlement(event.event === 'settlement_repaired' ? 'repaired' : 'unrepaired');

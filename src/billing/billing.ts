@@ -20,6 +20,8 @@ export interface BillingOptions {
   readonly log: RepairLog;
   /** Settlements that may wait for the store before admission sheds. */
   readonly backlogMax?: number;
+  /** Other processes lease of the same balances. */
+  readonly sharesLedger?: boolean;
 }
 
 /** After a refusal, a balance is refused from memory for this long, so that a broke customer cannot cause a storm. */
@@ -40,8 +42,6 @@ export class Billing {
   #endedAt = 0;
   /** Holds that have not been settled or released. */
   #openHolds = 0;
-  /** Open holds of each account that has some. */
-  readonly #holdsOf = new Map<string, number>();
   #heldMicrocents = 0n;
   /** Grows when all that this process could spend was taken from it: earlier holds are then worthless. */
   #epoch = 0;
@@ -106,11 +106,15 @@ export class Billing {
 
   /**
    * Throws the 402 of `hold` where not even one token each way could be held, so that nothing is done for who cannot pay; holds
-   * nothing. An account that has holds can pay: to look for more would take what the last of many holds at once needs, for as long
-   * as the store is asked.
+   * nothing. Where other processes lease of the same balances, only what was refused a moment ago is refused: a lease to look at would
+   * part the last of the credit among processes, and none of them could hold it.
    */
   async check(bill: Bill): Promise<void> {
-    if (bill.plan !== null || this.#holdsOf.has(bill.account.id)) return;
+    if (bill.plan !== null) return;
+    if (this.#options.sharesLedger === true) {
+      if (!this.#isRefused(bill.account.id)) return;
+      throw this.#refusal(bill.account.id, estimate(bill, bill.promptTokensMax).amount, 'credit');
+    }
     const budgets = budgetsOf(bill) ?? [];
     const epoch = this.#epoch;
     const { amount } = estimate({ ...bill, completionTokensMax: Math.min(1, bill.completionTokensMax) }, 1);
@@ -340,7 +344,6 @@ export class Billing {
   #open(bill: Bill, { amount, covered }: Estimate, budgets: readonly BudgetBill[] | undefined): Hold {
     const { ledger, newId, now = Date.now, log } = this.#options;
     this.#openHolds++;
-    this.#holdsOf.set(bill.account.id, (this.#holdsOf.get(bill.account.id) ?? 0) + 1);
     this.#heldMicrocents += amount;
     const epoch = this.#epoch;
     // Settling a hold of an earlier epoch would spend what now belongs to others (docs/money.md).
@@ -379,9 +382,6 @@ export class Billing {
       },
       closed: (remainder) => {
         this.#openHolds--;
-        const others = this.#holdsOf.get(accountId)! - 1;
-        if (others > 0) this.#holdsOf.set(accountId, others);
-        else this.#holdsOf.delete(accountId);
         this.#heldMicrocents -= hold.heldMicrocents;
         // A plan's request takes nothing, so the account's lease was never asked for.
         if (bill.plan === null) add(remainder);
