@@ -8,10 +8,13 @@ import { isReady, mayTake } from './backend-pool.ts';
 import type { Backend } from './backend-pool.ts';
 import type { StopSignal } from '../../platform/stop-signal.ts';
 
-/** Prompts that one backend counts at once, of all accounts and of one, and those that wait for it. */
+/**
+ * Prompts that one backend counts at once, of all accounts and of one, and those that wait for it. A count is short, so a thousand
+ * requests of one account at once get their turn within the time; their bodies have a bound of their own, and others pass them.
+ */
 const countingMax = 4;
 const countingPerAccountMax = 1;
-const waitingMax = 256;
+const waitingMax = 4_096;
 const waitMsMax = 10_000;
 
 /** Has prompts counted by backends, most of which do so one after the other: accounts take turns. */

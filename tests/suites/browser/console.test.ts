@@ -247,12 +247,13 @@ test('the longest report is drawn whole, to its newest day', async () => {
   const person = await personAt();
   const { page } = person;
   const asked: string[] = [];
+  // Signed in first: the page before asks for usage of its own.
+  await signIn(person);
   await page.route(/\/v1\/usage\?/, async (route) => {
     const { searchParams } = new URL(route.request().url());
     asked.push(searchParams.get('limit') ?? '');
     await route.fulfill({ json: yearOfUsage(searchParams) });
   });
-  await signIn(person);
   // Ten years are asked for, and one page of the API is what there is.
   await page.goto(`${service.accountUrl}/usage?from=1451606400&by=model`);
   const bars = page.locator('figure svg rect');

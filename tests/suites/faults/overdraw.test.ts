@@ -13,6 +13,7 @@ const promptTokens = 100;
 const completionTokens = 20;
 /** Microcents: 100 × 10,000 + 20 × 50,000. */
 const price = 2_000_000n;
+const priceCents = Number(price / 1_000_000n);
 const credit = price * BigInt(paidFor);
 
 /** The window is too small for the bound that is made from bytes, so prompts are counted, and every hold is the price. */
@@ -92,11 +93,13 @@ function assertRefusal({ status, body }: Outcome, service: TestService): void {
       error['code'],
       error['type'],
       error['credits_available_cents'],
-      error['credits_required_cents_estimate'],
       error['topup_url'],
     ],
-    ['insufficient_credits', 'insufficient_credits', 0, Number(price / 1_000_000n), `${service.accountUrl}/topup`],
+    ['insufficient_credits', 'insufficient_credits', 0, `${service.accountUrl}/topup`],
   );
+  // The price where the prompt was counted; before it, what its bytes allow at most.
+  const estimate = Number(error['credits_required_cents_estimate']);
+  assert.ok(estimate >= priceCents && estimate <= priceCents + 1, body);
 }
 
 test('of a thousand concurrent requests against credit for ten, exactly ten succeed and 990 get 402', async (t) => {
