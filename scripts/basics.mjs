@@ -45,3 +45,9 @@ export function nodeRemark(version) {
   if (Number(version.split('.')[0]) !== 20) return undefined;
   return `note     Node ${version} works, but Node 20 is past its end of life and gets no security fixes; Node 24 is the better choice`;
 }
+
+/** What a script says of itself, in the comment that it begins with. */
+export function aboutOf(moduleUrl) {
+  const [about] = fs.readFileSync(fileURLToPath(moduleUrl), 'utf8').split(/^(?!\/\/)/m, 1);
+  return about.replace(/^\/\/ ?/gm, '');
+}

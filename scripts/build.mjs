@@ -5,12 +5,11 @@
 //   package    the npm packages, into dist/packages
 //   deb        the Debian package of them, into dist/deb
 import { spawnSync } from 'node:child_process';
-import fs from 'node:fs';
 import path from 'node:path';
 import { setUpProgram } from './bundle.mjs';
 import { buildConsoleOrSay } from './console.mjs';
 import { buildDocsOrSay } from './docs-site.mjs';
-import { fail, root } from './setup.mjs';
+import { aboutOf, fail, root } from './setup.mjs';
 
 const parts = { console: 'console.mjs', docs: 'docs-site.mjs', package: 'package.mjs', deb: 'package-deb.mjs' };
 const [part, ...options] = process.argv.slice(2);
@@ -23,6 +22,5 @@ if (part === undefined) {
   const command = [path.join(root, 'scripts', parts[part]), ...options];
   process.exitCode = spawnSync(process.execPath, command, { cwd: root, stdio: 'inherit' }).status ?? 1;
 } else {
-  const [about] = fs.readFileSync(new URL(import.meta.url), 'utf8').split(/^(?!\/\/)/m, 1);
-  fail(about.replace(/^\/\/ ?/gm, ''));
+  fail(aboutOf(import.meta.url));
 }

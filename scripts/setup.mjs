@@ -5,9 +5,9 @@ import { createHash } from 'node:crypto';
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { fail, isStarted, nodeProblem, nodeRemark, root, say } from './basics.mjs';
+import { aboutOf, fail, isStarted, nodeProblem, nodeRemark, root, say } from './basics.mjs';
 
-export { fail, isStarted, nodeProblem, nodeRemark, root, say };
+export { aboutOf, fail, isStarted, nodeProblem, nodeRemark, root, say };
 
 /**
  * Leaves the process with words and code 1 when the clone cannot be made ready. To run the program takes fewer packages than to

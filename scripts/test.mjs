@@ -17,7 +17,7 @@ import { clientTests, installClients } from './clients.mjs';
 import { newestClients } from './newest-clients.mjs';
 import { nodeBinary } from './node-binary.mjs';
 import { notingUrl } from './processor-time.mjs';
-import { fail, root, say, setup } from './setup.mjs';
+import { aboutOf, fail, root, say, setup } from './setup.mjs';
 import { slowness } from './slowness.mjs';
 import { allTestFiles, missedText, readArguments, suiteLimits, suites, testFiles } from './suites.mjs';
 import { runOnceMore } from './once-more.mjs';
@@ -25,8 +25,7 @@ import { groupFile, groupSource, groupsOf } from './test-groups.mjs';
 import { failedTogether, processorNotes, summaryLines } from './test-summary.mjs';
 
 if (process.argv.includes('--help')) {
-  const [about] = fs.readFileSync(new URL(import.meta.url), 'utf8').split(/^(?!\/\/)/m, 1);
-  process.stdout.write(about.replace(/^\/\/ ?/gm, ''));
+  process.stdout.write(aboutOf(import.meta.url));
   process.exit();
 }
 const {

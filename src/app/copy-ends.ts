@@ -1,24 +1,20 @@
 import { existsSync, mkdirSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 
-import type { Kysely } from 'kysely';
-
 import type { StorageConfig } from '../config/config.ts';
-import type { Database } from '../store/database.ts';
+import { shownPlace, type PostgresStorageConfig } from '../config/sections/storage.ts';
 import type { CopyEnd } from '../store/copy/row-batches.ts';
 import { StoreError } from '../store/store-error.ts';
-import { addressOf, openStore } from './stores.ts';
+import { openStore, openStoreReader } from './stores.ts';
 
 type Use<Value> = (end: CopyEnd) => Promise<Value>;
-
-const shownOf = (storage: StorageConfig): string => (storage.type === 'sqlite' ? storage.path : storage.shown);
 
 /**
  * Gives the database for as long as the work takes, in one moment; no service can start on it meanwhile. Throws a `StoreError` with
  * code `busy` when one runs.
  */
 export async function withCopySource<Value>(storage: StorageConfig, use: Use<Value>): Promise<Value> {
-  const shown = shownOf(storage);
+  const shown = shownPlace(storage);
   if (storage.type === 'sqlite' && !existsSync(storage.path))
     throw new StoreError('unusable', `There is no database at ${shown}.`);
   await settleWhatRan(storage);
@@ -36,20 +32,21 @@ export async function withCopySource<Value>(storage: StorageConfig, use: Use<Val
       lock.release();
     }
   }
-  return await onServer(storage, (end, other) =>
+  // One that had begun to start before the lock was taken does not wait for it.
+  const assertUnused = async (): Promise<void> => {
+    if ((await countReplicas(storage)) > 0) throw inUse(shown);
+  };
+  return await onServer(storage, (end) =>
     end.db
       .transaction()
       .setAccessMode('read only')
       .setIsolationLevel('repeatable read')
-      .execute((db) => use({ ...end, db, assertUnused: () => refuseReplicas(other, shown, 0) })),
+      .execute((db) => use({ ...end, db, assertUnused })),
   );
 }
 
-/** One that had begun to start before the lock was taken does not wait for it. */
-async function refuseReplicas(db: Kysely<Database>, shown: string, allowed: number): Promise<void> {
-  if ((await db.selectFrom('replica').select('id').execute()).length > allowed)
-    throw new StoreError('busy', `${shown} is in use by other processes. Stop them, and copy then.`);
-}
+const inUse = (shown: string): StoreError =>
+  new StoreError('busy', `${shown} is in use by other processes. Stop them, and copy then.`);
 
 /** The same of a database that is empty, or has an unfinished copy; of SQLite there may be no file yet. */
 export async function withCopyTarget<Value>(storage: StorageConfig, use: Use<Value>): Promise<Value> {
@@ -74,25 +71,29 @@ export async function withCopyTarget<Value>(storage: StorageConfig, use: Use<Val
 }
 
 /** Services and migrations wait for this lock before they begin. */
-async function onServer<Value>(
-  storage: Extract<StorageConfig, { type: 'postgres' }>,
-  use: (end: CopyEnd, other: Kysely<Database>) => Promise<Value>,
-): Promise<Value> {
-  const [{ openPostgresReader }, { withSchemaLock }, { sql }] = await Promise.all([
-    import('../store/postgres/store.ts'),
+async function onServer<Value>(storage: PostgresStorageConfig, use: Use<Value>): Promise<Value> {
+  const [{ withSchemaLock }, { sql }] = await Promise.all([
     import('../store/postgres/schema-lock.ts'),
     import('kysely'),
   ]);
-  const db = await openPostgresReader(addressOf(storage), storage.shown);
-  const other = await openPostgresReader(addressOf(storage), storage.shown);
+  const db = (await openStoreReader(storage))!;
   try {
     return await withSchemaLock(db, async (connection) => {
       // The other end may take longer than that for a batch.
       await sql`select set_config('idle_in_transaction_session_timeout', '0', false)`.execute(connection);
-      return await use({ db: connection, dialect: 'postgres', shown: storage.shown }, other);
+      return await use({ db: connection, dialect: 'postgres', shown: storage.shown });
     });
   } finally {
-    await Promise.all([db.destroy(), other.destroy()]);
+    await db.destroy();
+  }
+}
+
+async function countReplicas(storage: PostgresStorageConfig): Promise<number> {
+  const db = (await openStoreReader(storage))!;
+  try {
+    return (await db.selectFrom('replica').select('id').execute()).length;
+  } finally {
+    await db.destroy();
   }
 }
 
@@ -104,21 +105,11 @@ async function settleWhatRan(storage: StorageConfig): Promise<void> {
   const store = await openStore(storage, { onFatal: () => {} });
   try {
     if (storage.type === 'sqlite') return;
-    const { openPostgresReader } = await import('../store/postgres/store.ts');
-    const db = await openPostgresReader(addressOf(storage), storage.shown);
-    try {
-      const until = performance.now() + crashedAfterMs;
-      // Ours is one of them.
-      for (let isOver = false; !isOver; await sleep(500)) {
-        isOver = performance.now() > until;
-        try {
-          return await refuseReplicas(db, storage.shown, 1);
-        } catch (error) {
-          if (isOver) throw error;
-        }
-      }
-    } finally {
-      await db.destroy();
+    const until = performance.now() + crashedAfterMs;
+    // Ours is one of them.
+    while ((await countReplicas(storage)) > 1) {
+      if (performance.now() > until) throw inUse(storage.shown);
+      await sleep(500);
     }
   } finally {
     await store.close();

@@ -5,6 +5,7 @@ import type { Repositories } from '../store/repositories/repositories.ts';
 import type { Database } from '../store/database.ts';
 import { migrationNames, migrationsThatRan, pendingAfter, refuseNewer } from '../store/migrations/migrate.ts';
 import { openStoreReader, readStoreTime } from '../app/stores.ts';
+import { shownPlace } from '../config/sections/storage.ts';
 import type { Kysely } from 'kysely';
 import type { Context } from './context.ts';
 
@@ -14,7 +15,7 @@ export async function reading<Value>(
   read: (repositories: Repositories, db: Kysely<Database>, now: () => Promise<number>) => Promise<Value>,
 ): Promise<Value> {
   const { storage } = config;
-  const place = storage.type === 'sqlite' ? storage.path : storage.shown;
+  const place = shownPlace(storage);
   const db = await openStoreReader(storage);
   if (db === undefined) throw noDatabase(place);
   try {

@@ -5,7 +5,7 @@ import { askForStatus } from '../app/control/control-client.ts';
 import { controlSocketPath } from '../app/control/socket-path.ts';
 import { withCopySource, withCopyTarget } from '../app/copy-ends.ts';
 import type { StorageConfig } from '../config/config.ts';
-import { storageAt } from '../config/sections/storage.ts';
+import { shownPlace, storageAt } from '../config/sections/storage.ts';
 import { copyDatabase, type Copied } from '../store/copy/copy-database.ts';
 import { StoreError } from '../store/store-error.ts';
 import { secretFile } from './backup-secret.ts';
@@ -28,7 +28,7 @@ export async function copyDatabaseTo(context: Context, { to, final = false }: Co
   const target = targetOf(context, to);
   await refuseRunning(context, final);
   const startedAt = performance.now();
-  const copied = await stoppable(shownOf(target), (signal) =>
+  const copied = await stoppable(shownPlace(target), (signal) =>
     withCopyTarget(target, (into) =>
       withCopySource(source, (from) =>
         copyDatabase(from, into, { signal, nowMs: Date.now(), onProgress: progressOn(print.say) }),
@@ -50,12 +50,10 @@ function targetOf({ around, config, environment }: Context, address: string): St
       throw new OperationError(`--to: ${what}`);
     },
   });
-  if (shownOf(target) === shownOf(config.storage))
-    throw new OperationError(`--to: ${shownOf(target)} is what the configuration uses already.`);
+  if (shownPlace(target) === shownPlace(config.storage))
+    throw new OperationError(`--to: ${shownPlace(target)} is what the configuration uses already.`);
   return target;
 }
-
-const shownOf = (storage: StorageConfig): string => (storage.type === 'sqlite' ? storage.path : storage.shown);
 
 /** A service of this folder. Those of other computers are seen in the database. */
 async function refuseRunning({ config, print }: Context, final: boolean): Promise<void> {
@@ -90,7 +88,7 @@ function progressOn(say: (line: string) => void) {
 function report({ config, print }: Context, target: StorageConfig, copied: Copied, seconds: number): void {
   const { tables, examined, rowsBefore } = copied;
   const rows = tables.reduce((sum, table) => sum + table.rows, 0);
-  const [from, to] = [shownOf(config.storage), shownOf(target)];
+  const [from, to] = [shownPlace(config.storage), shownPlace(target)];
   const folders = [config.storage.directory, target.directory];
   print.result(
     {

@@ -5,7 +5,7 @@ import { sql } from 'kysely';
 
 import { OperationError } from '../accounts/operation.ts';
 import { openStore } from '../app/stores.ts';
-import type { PostgresStorageConfig } from '../config/sections/storage.ts';
+import { shownPlace, type PostgresStorageConfig } from '../config/sections/storage.ts';
 import { contentStatus, type ContentStatus } from '../store/repositories/content-status.ts';
 import { backUp, databaseStatus, examine, putInPlace } from '../store/sqlite/backup.ts';
 import { isOwned, takeLock } from '../store/sqlite/lock.ts';
@@ -258,7 +258,7 @@ function reportRestored({ print }: Context, { database, shown, examined, kept, k
 /** Makes or updates the tables as a start does, and starts nothing. */
 export async function migrateDatabase({ config, print }: Context): Promise<number> {
   const { storage } = config;
-  const place = storage.type === 'sqlite' ? storage.path : storage.shown;
+  const place = shownPlace(storage);
   const store = await openStore(storage, { onFatal: ({ message }) => print.say(message) });
   try {
     const { migrated } = store;

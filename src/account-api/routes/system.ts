@@ -6,6 +6,7 @@ import { notThere } from '../input.ts';
 import { route } from '../route.ts';
 import type { AccountRoute } from '../route.ts';
 import type { BackendState } from '../../config/backend-state.ts';
+import { shownPlace } from '../../config/sections/storage.ts';
 import type { SystemReading } from '../services.ts';
 import { nullable, page, secondsOf, wholeListSchema } from '../wire.ts';
 
@@ -209,7 +210,7 @@ function configured(config: Config, { version, startedAt, configuration, disk }:
     },
     stores: {
       database: storage.type,
-      database_location: storage.type === 'sqlite' ? storage.path : storage.shown,
+      database_location: shownPlace(storage),
       database_bytes: disk?.bytes ?? null,
       free_bytes: disk?.freeBytes ?? null,
       files: files.bucket === undefined ? storage.directory : files.bucket.name,

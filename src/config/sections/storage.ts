@@ -27,6 +27,10 @@ export interface PostgresStorageConfig {
 
 export type StorageConfig = SqliteStorageConfig | PostgresStorageConfig;
 
+/** Where it is, for messages: without secrets. */
+export const shownPlace = (storage: StorageConfig): string =>
+  storage.type === 'sqlite' ? storage.path : storage.shown;
+
 const address = textLike(
   '^(sqlite:.+|postgres(ql)?://.+|env:[A-Za-z_][A-Za-z0-9_]*)$',
   'where accounts, keys and usage are kept: a file (a relative path counts from this one), `postgres://user@host/database`, or `env:NAME` for a variable with either',

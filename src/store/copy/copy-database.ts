@@ -7,29 +7,20 @@ import { sql, type Kysely } from 'kysely';
 import type { Database } from '../database.ts';
 import { beginCopy, endCopy, migrationsThatRan, unfinishedCopyOf } from '../migrations/migrate.ts';
 import { makePartitions } from '../postgres/partitions.ts';
+import type { TableFacts } from '../schema/column.ts';
 import { tables, type TableName } from '../schema/tables.ts';
 import { StoreError } from '../store-error.ts';
 import { examineLedger, type Examined } from '../verify/examine.ts';
 import { countRows, lastKey, rowBatches, type CopyEnd } from './row-batches.ts';
 import { insertRows } from './row-text.ts';
 
-/**
- * What belongs to processes that run, and to none of them here: what they have leased, what they tell each other, and requests
- * that are running. Only the first two can have rows once nothing runs, and nobody looks for them any more.
- */
-const ofProcesses: ReadonlySet<TableName> = new Set<TableName>([
-  'change',
-  'peer_message',
-  'limit_share',
-  'replica',
-  'credit_lease',
-  'budget_lease',
-  'open_request',
-]);
+/** Nobody looks for other rows of processes that have ended; with these a request would lose its charge, or credit its owner. */
 const mustBeEmpty = ['replica', 'credit_lease', 'budget_lease', 'open_request'] as const;
 
+const factsOf = (name: TableName): TableFacts => tables[name].facts;
+
 /** Referenced tables come before those that refer to them, as they are described. */
-const copied = (Object.keys(tables) as TableName[]).filter((table) => !ofProcesses.has(table));
+const copied = (Object.keys(tables) as TableName[]).filter((name) => factsOf(name).isOfProcesses !== true);
 
 export interface CopiedTable {
   readonly table: TableName;

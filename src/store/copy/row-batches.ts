@@ -41,24 +41,19 @@ export async function* rowBatches(
     // The order of texts has no index, so each is sorted once.
     await sql`declare copied no scroll cursor for ${select(after)}`.execute(db);
   }
-  while (true) {
+  for (let isEnd = false; !isEnd;) {
     const statement =
       dialect === 'postgres'
         ? sql<Read>`fetch forward ${sql.lit(rows)} from copied`
         : sql<Read>`${select(last)} limit ${sql.lit(rows)}`;
     const { rows: found } = await statement.execute(db);
-    if (found.length > 0) {
-      const texts = found.map(({ text }) => text);
-      yield texts;
-      last = key.map((column) => found.at(-1)![column]);
-      const characters = texts.reduce((sum, text) => sum + text.length, 0);
-      const fitting = Math.floor((batchCharacters * texts.length) / characters);
-      if (found.length === rows) {
-        rows = Math.max(1, Math.min(fitting, batchRowsMax));
-        continue;
-      }
-    }
-    break;
+    isEnd = found.length < rows;
+    if (found.length === 0) break;
+    const texts = found.map(({ text }) => text);
+    yield texts;
+    last = key.map((column) => found.at(-1)![column]);
+    const characters = texts.reduce((sum, text) => sum + text.length, 0);
+    rows = Math.max(1, Math.min(Math.floor((batchCharacters * texts.length) / characters), batchRowsMax));
   }
   if (dialect === 'postgres') await sql`close copied`.execute(db);
 }

@@ -113,6 +113,8 @@ export interface TableFacts<Name extends string = string> {
   readonly isRewritten?: boolean;
   /** PostgreSQL: not in its log, so empty after a crash of the server and on its standbys. */
   readonly isUnlogged?: boolean;
+  /** What processes that run have: nothing that outlives them, so no copy of the database has it. */
+  readonly isOfProcesses?: boolean;
   /** PostgreSQL: in partitions by this column (partitions.ts). */
   readonly partitionedBy?: Name;
 }

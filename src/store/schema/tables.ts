@@ -161,7 +161,7 @@ const change = table(
     >(),
     ref: text,
   },
-  { indexes: { at: ['at'] } },
+  { indexes: { at: ['at'] }, isOfProcesses: true },
 );
 
 const transfer = table(
@@ -279,16 +279,19 @@ const usage = table(
   },
 );
 
-const open_request = table({
-  request_id: bytes.primary.check('length(request_id) = 16'),
-  account_id: text,
-  key_id: text,
-  model_id: text,
-  hold: money.check('hold >= 0'),
-  started_at: time,
-  /** The replica that runs it; null in a one-process store. */
-  replica_id: bytes.null,
-});
+const open_request = table(
+  {
+    request_id: bytes.primary.check('length(request_id) = 16'),
+    account_id: text,
+    key_id: text,
+    model_id: text,
+    hold: money.check('hold >= 0'),
+    started_at: time,
+    /** The replica that runs it; null in a one-process store. */
+    replica_id: bytes.null,
+  },
+  { isOfProcesses: true },
+);
 
 /** What a roll-up of usage adds up. Recomputed from usage, never incremented. */
 const sums = {
@@ -477,14 +480,17 @@ const file = table(
 );
 
 /** A process that uses the database with others; it has expired when its heartbeat is old. Empty in a one-process store. */
-const replica = table({
-  /** Made at each start, so that it is the fencing token: what an earlier epoch of the process held does not belong to this one. */
-  id: bytes.primary,
-  /** By the clock of the database. */
-  heartbeat_at: time,
-  /** Grows with every connection that limits are exchanged on, so that what was sent on an earlier one is not carried out late. */
-  limits_epoch: count.default('0'),
-});
+const replica = table(
+  {
+    /** Made at each start, so that it is the fencing token: what an earlier epoch of the process held does not belong to this one. */
+    id: bytes.primary,
+    /** By the clock of the database. */
+    heartbeat_at: time,
+    /** Grows with every connection that limits are exchanged on, so that what was sent on an earlier one is not carried out late. */
+    limits_epoch: count.default('0'),
+  },
+  { isOfProcesses: true },
+);
 
 /**
  * What a replica has leased of an account's balance and not spent: what is free there and what it holds. On SQLite it stays
@@ -497,7 +503,12 @@ const credit_lease = table(
     account_id: text,
     remaining: money.check('remaining >= 0'), // M2
   },
-  { key: ['replica_id', 'account_id'], indexes: { account: ['account_id'] }, isRewritten: true },
+  {
+    key: ['replica_id', 'account_id'],
+    indexes: { account: ['account_id'] },
+    isRewritten: true,
+    isOfProcesses: true,
+  },
 );
 
 /** The budget of a key, a member or an account. */
@@ -532,7 +543,12 @@ const budget_balance = table(
 /** What a replica has leased of a budget's balance and not spent. */
 const budget_lease = table(
   { replica_id: bytes, balance_id: text, remaining: money.check('remaining >= 0') },
-  { key: ['replica_id', 'balance_id'], indexes: { balance: ['balance_id'] }, isRewritten: true },
+  {
+    key: ['replica_id', 'balance_id'],
+    indexes: { balance: ['balance_id'] },
+    isRewritten: true,
+    isOfProcesses: true,
+  },
 );
 
 /** What was used in the newest window of a limit, or the running requests; with several processes: what they have leased. */
@@ -565,6 +581,7 @@ const limit_share = table(
     key: ['replica_id', 'subject', 'kind', 'length'],
     indexes: { limit: ['subject', 'kind', 'length'], wanted: { on: ['wanted_at'], where: 'wanted_at > 0' } },
     isRewritten: true,
+    isOfProcesses: true,
   },
 );
 
@@ -578,7 +595,7 @@ const peer_message = table(
     sent_at: time,
     text,
   },
-  { key: ['replica_id', 'number'], isUnlogged: true },
+  { key: ['replica_id', 'number'], isUnlogged: true, isOfProcesses: true },
 );
 
 /** A request that carried an `Idempotency-Key`, and its answer. Holds content, for a day. */
