@@ -19,8 +19,9 @@ const shareOfLeft = 7;
 
 /**
  * Memory that request bodies take at once, and what is made of them, over all requests (contracts decision 23). However much an
- * account asks for, an eighth is left to the others, and what is left is shared by the same rule: of what is left by two of them,
- * each gets a half, and a fifteenth remains. So one that sends all that it can does not keep out the small requests of others.
+ * account asks for, an eighth of what the others do not have is left, so one that sends all that it can does not keep out the small
+ * requests of others. A second that comes then has seven eighths of that eighth; as both give back and take again their shares become
+ * equal, and a fifteenth remains.
  */
 export class BodyBudget {
   /** May change at any time; what has been taken stays. */

@@ -89,12 +89,7 @@ function assertRefusal({ status, body }: Outcome, service: TestService): void {
   assert.equal(status, 402, body);
   const { error } = JSON.parse(body) as { error: Record<string, unknown> };
   assert.deepEqual(
-    [
-      error['code'],
-      error['type'],
-      error['credits_available_cents'],
-      error['topup_url'],
-    ],
+    [error['code'], error['type'], error['credits_available_cents'], error['topup_url']],
     ['insufficient_credits', 'insufficient_credits', 0, `${service.accountUrl}/topup`],
   );
   // The price where the prompt was counted; before it, what its bytes allow at most.
