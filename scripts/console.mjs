@@ -14,7 +14,7 @@ export const web = path.join(root, 'web');
 /** What the account host serves. */
 export const consoleFolder = path.join(root, 'dist', 'console');
 const manifestFile = path.join(consoleFolder, 'manifest.json');
-/** Why there is no console: with it, the account host serves plain pages instead. */
+/** Why there is no console: with it, the account host no longer says that one is being built. */
 const problemFile = path.join(consoleFolder, 'problem.txt');
 
 const languages = ['en', 'de', 'zh'];
@@ -66,7 +66,7 @@ export async function buildConsoleOrSay() {
   try {
     return await buildConsole();
   } catch (error) {
-    say(`console  not built, there are plain pages instead: ${error.message}`);
+    say(`console  not built: ${error.message}`);
     process.exitCode = 1;
     return false;
   }

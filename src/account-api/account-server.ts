@@ -1,4 +1,3 @@
-import { randomUUID } from 'node:crypto';
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 
 import { createListener } from '../platform/http/listener.ts';
@@ -15,10 +14,7 @@ import { DocsSite } from './docs-site.ts';
 import { accountDocument } from './openapi-document.ts';
 import { mayReadMetrics } from './metrics-access.ts';
 import type { MetricsAccess } from './metrics-access.ts';
-import { formPageAt } from './form-pages.ts';
-import { homePage } from './home-page.ts';
-import { pageScript } from './page-script.ts';
-import { errorIndexPage, errorPage, notFoundPage, refusedFormPage, topupPage } from './pages.ts';
+import { errorIndexPage, errorPage, noConsolePage, notFoundPage } from './pages.ts';
 import type { AccountRoute } from './route.ts';
 import { accountRoutes } from './routes.ts';
 import type { AccountServices } from './services.ts';
@@ -48,7 +44,7 @@ export interface AccountHostOptions {
   readonly failed: (error: unknown, publicId: string) => void;
 }
 
-/** The account host: the API of accounts below `/v1`, the web console, the documentation, and plain pages that errors and mails link to. */
+/** The account host: the API of accounts below `/v1`, the web console, the documentation, and the pages of the error codes. */
 export function createAccountHost(
   services: AccountServices,
   options: AccountHostOptions,
@@ -62,7 +58,7 @@ export function createAccountHost(
   const docs = new DocsSite(options.docsFolder);
   const onRequest: Handler = (request, response) => {
     const { publicId } = requestIds(request.headers['x-request-id'], newRequestId());
-    const refuse = (error: ApiError): void => sendRefusal(error, request, response, publicId, accountUrl());
+    const refuse = (error: ApiError): void => sendRefusal(error, response, publicId, accountUrl());
     const failed = (error: unknown): void => {
       const mapped = toApiError(error);
       if (mapped.code === 'internal_error') options.failed(error, publicId);
@@ -115,26 +111,16 @@ export function createAccountHost(
         if (mayReadMetrics(request, metrics)) void sendMetrics(metrics, response, publicId);
         else refuse(metricsRefused());
         return;
-      case '/page.js':
-        send(response, 200, 'text/javascript; charset=utf-8', pageScript, publicId);
-        return;
-      case '/':
-        homePage(request.headers.cookie, services).then(
-          (html) => send(response, 200, htmlType, html, publicId, scriptedHeaders),
-          failed,
-        );
-        return;
     }
-    const form = formPageAt(path, services.config().signIn);
-    if (form !== undefined) {
-      send(response, 200, htmlType, form, publicId, scriptedHeaders);
-      return;
-    }
-    const html =
-      path === '/topup' ? topupPage(randomUUID(), services.payments !== undefined) : pageAt(path, accountUrl());
+    const html = pageAt(path, accountUrl());
     if (html === undefined)
-      docs.answer(path, query, request.headers).then((answer = nothingThere) => sendBuilt(answer, asked), failed);
+      docs.answer(path, query, request.headers).then((answer = nothingAt(path)) => sendBuilt(answer, asked), failed);
     else send(response, 200, htmlType, html, publicId);
+  };
+  /** A path that the console would have may be one of its pages; nobody knows before it is built. */
+  const nothingAt = (path: string): BuiltAnswer => {
+    if (!services.config().server.account.console) return path === '/' ? consoleIsOff : nothingThere;
+    return webConsole.standIn() ?? nothingThere;
   };
   const isHttps = (): boolean => accountUrl().startsWith('https:');
   return createListener(onRequest, { newRequestId, accountUrl, isHttps }, limits);
@@ -172,13 +158,7 @@ function documentOf(routes: readonly AccountRoute[], version: string): (accountU
   };
 }
 
-function sendRefusal(
-  error: ApiError,
-  request: IncomingMessage,
-  response: ServerResponse,
-  publicId: string,
-  accountUrl: string,
-): void {
+function sendRefusal(error: ApiError, response: ServerResponse, publicId: string, accountUrl: string): void {
   if (response.headersSent) {
     response.destroy();
     return;
@@ -186,25 +166,11 @@ function sendRefusal(
   const { status, retryAfterSeconds } = error;
   const wait = retryAfterSeconds === undefined ? {} : { 'retry-after': String(retryAfterSeconds) };
   const headers = { ...wait, ...error.headers };
-  if (isFormOfPerson(request)) send(response, status, htmlType, refusedFormPage(error), publicId, headers);
-  else {
-    const body = JSON.stringify({ error: errorBody(error, publicId, accountUrl) });
-    send(response, status, 'application/json', body, publicId, headers);
-  }
+  const body = JSON.stringify({ error: errorBody(error, publicId, accountUrl) });
+  send(response, status, 'application/json', body, publicId, headers);
 }
 
-/** The form of one of our pages was submitted: the result is displayed, not parsed. */
-const isFormOfPerson = ({ headers }: IncomingMessage): boolean =>
-  headers['content-type']?.startsWith('application/x-www-form-urlencoded') === true &&
-  headers.accept?.includes('text/html') === true;
-
 const htmlType = pageHeaders['content-type'];
-
-/** For pages about one user, with our one script, which may talk only to us. */
-const scriptedHeaders = {
-  'cache-control': 'no-store',
-  'content-security-policy': `${pageHeaders['content-security-policy']}; script-src 'self'; connect-src 'self'; form-action 'self'`,
-} as const;
 
 async function sendMetrics(metrics: MetricsPage, response: ServerResponse, publicId: string): Promise<void> {
   send(response, 200, metricsType, await metrics.text(), publicId);
@@ -213,6 +179,7 @@ async function sendMetrics(metrics: MetricsPage, response: ServerResponse, publi
 const metricsType = 'text/plain; version=0.0.4; charset=utf-8';
 
 const nothingThere: BuiltAnswer = { status: 404, headers: {}, body: notFoundPage() };
+const consoleIsOff: BuiltAnswer = { status: 200, headers: {}, body: noConsolePage() };
 
 const sendBuilt = ({ status, body, headers }: BuiltAnswer, { response, publicId }: Asked): void =>
   send(response, status, htmlType, body, publicId, headers);

@@ -14,7 +14,7 @@ interface Manifest extends BuiltManifest {
 
 /**
  * The web console (web/): files that `scripts/console.mjs` has written, read from their folder. It may be built while the service
- * runs, and until it is there a page says so. Where none is to come, it answers nothing: there are plain pages.
+ * runs; until then there is `standIn`.
  */
 export class Console {
   readonly #folder: string;
@@ -37,8 +37,7 @@ export class Console {
       return await this.#files.answer(path.slice(1), headers, { 'cache-control': immutable });
     if (headers.accept?.includes('text/html') !== true) return undefined;
     const manifest = this.#files.manifest();
-    if (manifest === undefined) return path === '/' && this.#isBeingBuilt() ? notBuilt : undefined;
-    if (!manifest.pages.some((page) => isAt(path, page))) return undefined;
+    if (manifest?.pages.some((page) => isAt(path, page)) !== true) return undefined;
     const policy = {
       'content-security-policy': consolePolicy(this.#connectTo(headers.host)),
       'cache-control': 'no-cache',
@@ -46,19 +45,33 @@ export class Console {
     return await this.#files.answer('index.html', headers, { ...policy, vary: 'accept, accept-encoding' });
   }
 
-  /** Its folder is there from the beginning of a build; one that has failed leaves a note in it. */
-  #isBeingBuilt(): boolean {
-    return existsSync(this.#folder) && !existsSync(join(this.#folder, 'problem.txt'));
+  /** What is where a page of the console may be, while there is none; undefined: it is there. */
+  standIn(): BuiltAnswer | undefined {
+    if (this.#files.manifest() !== undefined) return undefined;
+    // Its folder is there from the beginning of a build; one that has failed leaves a note in it.
+    const isBeingBuilt = existsSync(this.#folder) && !existsSync(join(this.#folder, 'problem.txt'));
+    return isBeingBuilt ? beingBuilt : notBuilt;
   }
 }
 
-const notBuilt: BuiltAnswer = {
+const links = '<p><a href="/openapi.json">The API\'s document</a> · <a href="/docs/errors">Error codes</a></p>';
+const unavailable = { ...pageHeaders, 'cache-control': 'no-store' };
+
+const beingBuilt: BuiltAnswer = {
   status: 503,
-  headers: { ...pageHeaders, 'cache-control': 'no-store', refresh: '2', 'retry-after': '2' },
+  headers: { ...unavailable, refresh: '2', 'retry-after': '2' },
   body: page(
     'Console',
-    `<p role="status">The console is being built. This page shows it as soon as it is there, usually within a minute. If that never happens, <code>npm run build console</code> builds it, or says why it cannot.</p>
-<p><a href="/openapi.json">The API's document</a> · <a href="/docs/errors">Error codes</a></p>`,
+    `<p role="status">The console is being built. This page shows it as soon as it is there, usually within a minute.</p>\n${links}`,
+  ),
+};
+
+const notBuilt: BuiltAnswer = {
+  status: 503,
+  headers: unavailable,
+  body: page(
+    'Console',
+    `<p>This copy has no console: <code>npm run build console</code> builds it, or says why it cannot.</p>\n${links}`,
   ),
 };
 

@@ -1,9 +1,8 @@
 import type { DemoCheckout } from '../billing/payments/demo.ts';
-import type { DemoOutcome } from '../billing/payments/demo-outcomes.ts';
 import { centsText } from '../platform/dollars.ts';
 import { escaped, page } from '../platform/html.ts';
 import { chargeOf, errorTable } from '../platform/errors.ts';
-import type { ApiError, ErrorCode, ErrorRow } from '../platform/errors.ts';
+import type { ErrorCode, ErrorRow } from '../platform/errors.ts';
 import { errorExamples } from '../platform/error-examples.ts';
 import type { ErrorExample } from '../platform/error-examples.ts';
 
@@ -67,71 +66,33 @@ function factsTable(title: string, facts: readonly (readonly [string, string])[]
   return `<h2>${title}</h2><table class="facts">${rows.join('')}</table>\n`;
 }
 
-/** Dollars as people write them: `10`, `$12.50`, `1,250.00`; at most eight digits before the point. */
-export const dollarPattern = String.raw`\$?(?:\d{1,8}|\d{1,2}(?:,\d{3}){1,2}|\d{3},\d{3})(?:\.\d{1,2})?`;
-
-/** `topup_url` of the 402. */
-export function topupPage(key: string, takesPayments: boolean): string {
-  const form = takesPayments
-    ? `<p>If you are signed in here as owner, admin or billing member of an account, you pay on the next page (<a href="/sign-in?next=/topup">sign in</a>):</p>
-<form method="post" action="/v1/credits/topup_form"><input type="hidden" name="key" value="${escaped(key)}">
-<label>Amount in dollars <input name="amount" inputmode="decimal" pattern="${escaped(dollarPattern)}" value="10.00" autocomplete="off" required></label>
-<p><label><input type="checkbox" name="save_payment_method" value="1"> Keep this card for automatic top-ups</label></p>
-<button>Continue to payment</button></form>
-<p>Programs call <code>POST /v1/credits/topups</code> with a management key. The credit is there as soon as the payment is
-reported; <code>GET /v1/credits</code> shows it.</p>
-<p>The operator of this server can also add credit on its command line:</p>`
-    : '<p>The operator of this server adds credit on its command line:</p>';
-  return page(
-    'Add credit',
-    `${form}
-<pre>npx tokenhouse credits grant --account &lt;account id&gt; --dollars 5.00</pre>
-<p><code>npx tokenhouse credits show</code> lists the accounts with their balances. The credit can be spent at once.</p>`,
-  );
-}
-
-/** The page for a user whose form was refused. */
-export function refusedFormPage(error: ApiError): string {
-  return page(
-    error.status === 401 ? 'Sign in first' : 'This did not work',
-    `<p>${prose(error.message)}</p>
-<p>${error.status === 401 ? '<a href="/sign-in?next=/topup">Sign in</a> · ' : ''}<a href="/topup">Add credit</a> · <a href="/docs/errors/${error.code}">What it means</a></p>`,
-  );
-}
-
-export function notFoundPage(): string {
-  return page(
+export const notFoundPage = (): string =>
+  page(
     'Not found',
-    '<p>Page not found. <a href="/docs">Documentation</a> · <a href="/docs/errors">Error codes</a> · <a href="/topup">Add credit</a></p>',
+    '<p>Page not found. <a href="/docs">Documentation</a> · <a href="/docs/errors">Error codes</a></p>',
   );
-}
+
+/** `/` where `server.account.console` is false. */
+export const noConsolePage = (): string =>
+  page(
+    'Tokenhouse',
+    `<p>This is the account host of an inference service: accounts, keys, credit and usage. Its API is below <code>/v1</code>. Its web
+console is turned off (<code>server.account.console</code>).</p>
+<p><a href="/openapi.json">OpenAPI document of this API</a> · <a href="/docs">Documentation</a> · <a href="/docs/errors">Error codes</a></p>`,
+  );
 
 /** The page of the built-in payment provider. */
 export function demoCheckoutPage(checkout: DemoCheckout): string {
   const { id, amountCents, currency, status, topupId, successUrl, cancelUrl } = checkout;
-  const button = (outcome: DemoOutcome, text: string): string =>
-    `<p><button name="outcome" value="${outcome}">${escaped(text)}</button></p>`;
-  const choices: readonly string[] =
-    status === 'open' || status === 'failed'
-      ? [
-          button('success', 'Pay'),
-          button('duplicate', 'Pay, and report it three times'),
-          button('delay', 'Pay, and report it some seconds later'),
-          button('failure', 'Fail'),
-          button('expire', 'Let this page expire'),
-        ]
-      : status === 'paid'
-        ? [button('refund', 'Refund the rest'), button('dispute', 'Charge it back (dispute by the bank)')]
-        : status === 'disputed'
-          ? [button('win', 'Dispute: the seller wins'), button('lose', 'Dispute: the payer wins')]
-          : [];
-  const refunded = (checkout.refunds ?? []).length > 0 ? [button('refund_failure', 'Make the last refund fail')] : [];
+  const isOpen = status === 'open' || status === 'failed';
+  const buttons =
+    '<p><button name="outcome" value="success">Pay</button></p><p><button name="outcome" value="failure">Fail</button></p>';
   return page(
     'Demonstration payment',
     `<p><strong>No money moves here.</strong> This page stands in for the page of a payment provider.</p>
 <dl><dt>Amount</dt><dd>${centsText(amountCents)} ${escaped(currency.toUpperCase())}</dd><dt>Top-up</dt><dd><code>${escaped(topupId)}</code></dd><dt>State</dt><dd>${status}</dd></dl>
-<form method="post" action="/v1/payments/demo/${escaped(id)}">${[...choices, ...refunded].join('')}</form>
-<p><a href="${escaped(status === 'open' || status === 'failed' ? cancelUrl : successUrl)}">Back</a></p>`,
+${isOpen ? `<form method="post" action="/v1/payments/demo/${escaped(id)}">${buttons}</form>` : ''}
+<p><a href="${escaped(isOpen ? cancelUrl : successUrl)}">Back</a></p>`,
   );
 }
 

@@ -266,7 +266,7 @@ function sayAddresses(config: Config, service: Service, isShort: boolean, elapse
 /** What to open first; undefined: it is turned off. It may still be under construction when it is opened, and says so. */
 function consoleInWords({ server: { account } }: Config, { accountUrl }: Service): string | undefined {
   if (!account.console) return undefined;
-  return `Console ${existsSync(consoleUrl()) ? accountUrl : 'none in this copy: plain pages instead (npm run build console)'}`;
+  return `Console ${existsSync(consoleUrl()) ? accountUrl : 'none in this copy (npm run build console)'}`;
 }
 
 /** While there is no operator: opening the link makes one. A log must not contain it either (`--no-key`). */

@@ -15,21 +15,24 @@ test('a console that is not there, is being built, could not be built, and is bu
   let inferenceUrl: string | undefined;
   const webConsole = new Console(folder, () => inferenceUrl);
   const asked = (path: string, headers = browser) => webConsole.answer(path, headers);
-  assert.equal(await asked('/'), undefined, 'plain pages');
-
+  const assertMissing = async (isOnItsWay: boolean): Promise<void> => {
+    assert.equal(await asked('/'), undefined);
+    const standIn = webConsole.standIn();
+    assert.equal(standIn?.status, 503);
+    assert.equal(standIn.headers['refresh'], isOnItsWay ? '2' : undefined);
+    assert.match(String(standIn.body), isOnItsWay ? /being built/ : /npm run build console/);
+  };
+  await assertMissing(false);
   mkdirSync(folder);
-  const waiting = await asked('/');
-  assert.equal(waiting?.status, 503);
-  assert.equal(waiting.headers['refresh'], '2');
-  assert.equal(await asked('/topup'), undefined, 'the plain page works meanwhile');
-
+  await assertMissing(true);
   writeFileSync(join(folder, 'problem.txt'), 'no network');
-  assert.equal(await asked('/'), undefined);
+  await assertMissing(false);
 
   rmSync(join(folder, 'problem.txt'));
   const files = { 'index.html': { type: 'text/html; charset=utf-8', bytes: 4, br: 4, gz: 4 } };
   writeFileSync(join(folder, 'index.html'), 'page');
   writeFileSync(join(folder, 'manifest.json'), JSON.stringify({ pages: ['/', '/keys/$id'], files }));
+  assert.equal(webConsole.standIn(), undefined);
   for (const path of ['/', '/keys/key_1']) {
     const shown = await asked(path);
     assert.equal(shown?.status, 200, path);

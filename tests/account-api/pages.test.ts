@@ -10,7 +10,7 @@ import { assertEnvelope, assertRequestId } from '../inference/http/envelope.ts';
 import { RawConnection, exchange } from '../inference/http/raw.ts';
 import { InnerService, scriptedModel } from '../support/service.ts';
 
-/** The pages that `docs_url` and `topup_url` lead to: plain, harmless, and the same facts as the table of codes. */
+/** The pages that `docs_url` leads to: plain, harmless, and the same facts as the table of codes. */
 const service = new InnerService({ config: scriptedModel('- say: [ { text: "hello" } ]') });
 before(() => service.start());
 after(() => service.dispose());
@@ -66,18 +66,10 @@ test('docs_url of an answer leads to its page', async () => {
   assert.match(await page.text(), new RegExp(`<h1>${error.code}</h1>`));
 });
 
-test('the page of credit names the command, and nothing of any account', async () => {
-  await askChat(service);
-  const { status, body } = await get('/topup');
-  assert.equal(status, 200);
-  assert.match(body, /npx tokenhouse credits grant --account &lt;account id&gt; --dollars 5\.00/);
-  assert.ok(!body.includes(service.accountId));
-});
-
 test('the first page says what runs here and where the API and its document are', async () => {
   const { status, body } = await get('/');
   assert.equal(status, 200);
-  for (const link of ['/openapi.json', '/docs/errors', '/topup']) assert.ok(body.includes(`href="${link}"`), link);
+  for (const link of ['/openapi.json', '/docs/errors', '/docs']) assert.ok(body.includes(`href="${link}"`), link);
 });
 
 test('what does not exist is 404, and repeats nothing of the request', async () => {
@@ -107,17 +99,17 @@ test('under /v1 everything is JSON in the envelope', async () => {
 
 test('pages are read only', async () => {
   for (const method of ['POST', 'PUT', 'DELETE', 'OPTIONS']) {
-    const answer = await get('/topup', method);
+    const answer = await get('/docs/errors', method);
     assertEnvelope(answer, 'http_405');
     assert.equal(answer.headers['allow'], 'GET, HEAD');
   }
-  const head = await get('/topup', 'HEAD');
+  const head = await get('/docs/errors', 'HEAD');
   assert.equal(head.status, 200);
-  assert.equal(head.headers['content-length'], (await get('/topup')).headers['content-length']);
+  assert.equal(head.headers['content-length'], (await get('/docs/errors')).headers['content-length']);
 });
 
 test('the headers keep browsers from doing more than showing a page', async () => {
-  for (const path of ['/topup', '/docs/errors', '/docs/errors/http_404', '/nothing', '/v1/keys']) {
+  for (const path of ['/', '/docs/errors', '/docs/errors/http_404', '/nothing', '/v1/keys']) {
     const answer = await get(path);
     const { headers } = answer;
     assert.match(headers['content-security-policy'] ?? '', /default-src 'none'.*frame-ancestors 'none'/);

@@ -40,7 +40,7 @@ export interface TestServiceOptions {
   readonly limits?: string;
   /** Processes that answer requests; 1 when left out. */
   readonly workers?: number;
-  /** Whether the web console is on. Off when left out: it may have been built here or not, and the plain pages are always there. */
+  /** Whether the web console is on. Off when left out: it may have been built here or not. */
   readonly console?: boolean;
   /** Cents of the first account. */
   readonly firstCreditCents?: string;

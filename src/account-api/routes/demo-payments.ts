@@ -7,43 +7,14 @@ import { demoOutcomes } from '../../billing/payments/demo-outcomes.ts';
 import type { DemoOutcome } from '../../billing/payments/demo-outcomes.ts';
 import { PaymentError } from '../../billing/payments/provider.ts';
 import { notThere } from '../input.ts';
-import { demoCheckoutPage, dollarPattern } from '../pages.ts';
-import { mayPay, Reply, route } from '../route.ts';
+import { demoCheckoutPage } from '../pages.ts';
+import { Reply, route } from '../route.ts';
 import type { AccountRoute } from '../route.ts';
 import type { AccountServices } from '../services.ts';
-import { begin, paymentsOf } from './payments.ts';
 
 const params = Type.Object({ id: Type.String({ pattern: '^cs_demo_[0-9a-f]{32}$' }) });
-/** The form of the top-up page, and the pages of the built-in payment provider. */
+/** The page of the built-in payment provider. Tests play more outcomes than it has buttons for. */
 export const demoPaymentRoutes: readonly AccountRoute[] = [
-  route({
-    method: 'post',
-    path: '/v1/credits/topup_form',
-    operationId: 'submitTopupForm',
-    tag: 'Credit',
-    summary: 'Form of the top-up page',
-    description:
-      'What `/topup` sends as a form: `amount` in dollars (`10`, `12.50`, `1,250.00`) or `amount_cents`, `key`, and `save_payment_method` if it is ticked. Redirects to the payment page. Programs use `POST /v1/credits/topups`.',
-    access: mayPay,
-    body: 'raw',
-    answers: [{ status: 303, description: 'Redirect to the payment page.' }],
-    errors: ['http_409'],
-    handle: async (call) => {
-      const form = formOf(call.body);
-      const amountCents = centsOfForm(form);
-      const key = form.get('key') ?? '';
-      if (!/^[!-~]{1,200}$/.test(key))
-        throw new ApiError('unsupported_value', 'The form is incomplete; load the page again.', { param: 'key' });
-      const back = `${call.services.accountUrl()}/topup`;
-      const topup = await begin(call, paymentsOf(call.services), amountCents, {
-        successUrl: back,
-        cancelUrl: back,
-        idempotencyKey: `form:${key}`,
-        keepsCard: form.has('save_payment_method') ? true : undefined,
-      });
-      return new Reply(303, { location: topup.checkoutUrl ?? back });
-    },
-  }),
   route({
     method: 'get',
     path: '/v1/payments/demo/{id}',
@@ -96,22 +67,6 @@ function demoOf({ demo }: AccountServices): DemoProvider {
   if (demo === undefined) throw notThere();
   return demo;
 }
-
-/** `1,250.00` as a person writes it in the page's field, or whole cents. */
-function centsOfForm(form: URLSearchParams): number {
-  const cents = form.get('amount_cents');
-  if (cents !== null) {
-    if (/^\d{1,10}$/.test(cents)) return Number(cents);
-    throw new ApiError('unsupported_value', 'Write the amount in whole cents.', { param: 'amount_cents' });
-  }
-  const written = (form.get('amount') ?? '').trim();
-  if (!dollarAmount.test(written))
-    throw new ApiError('unsupported_value', 'Write the amount in dollars, for example 12.50.', { param: 'amount' });
-  const [whole = '', fraction = ''] = written.replace('$', '').replaceAll(',', '').split('.');
-  return Number(whole) * 100 + Number(fraction.padEnd(2, '0'));
-}
-
-const dollarAmount = new RegExp(`^(?:${dollarPattern})$`);
 
 const formOf = (bytes: Uint8Array): URLSearchParams => new URLSearchParams(Buffer.from(bytes).toString('utf8'));
 

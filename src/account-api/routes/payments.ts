@@ -426,7 +426,7 @@ export async function ledgerPage(
   return listOf(rows, limit, shownEntry, idOfEntry);
 }
 
-export function paymentsOf({ payments }: AccountServices): Payments {
+function paymentsOf({ payments }: AccountServices): Payments {
   if (payments === undefined)
     throw new ApiError(
       'http_409',
@@ -436,7 +436,7 @@ export function paymentsOf({ payments }: AccountServices): Payments {
 }
 
 /** Starts a top-up on behalf of the sender. */
-export async function begin(
+async function begin(
   call: Pick<Call, 'account' | 'principal' | 'services' | 'audit'>,
   payments: Payments,
   amountCents: number,

@@ -57,7 +57,7 @@ const inference = group('the inference host: the API', {
 
 const account = group('the account host: account API, console and error pages', {
   ...listenMembers(8081),
-  console: flag('whether it serves the web console; without it there are plain pages to sign in and to pay', {
+  console: flag('whether it serves the web console', {
     default: true,
   }),
 });

@@ -3,7 +3,6 @@ import { test } from 'node:test';
 
 import { ownerRoutes } from '../../../src/account-api/routes/owner.ts';
 import { userRoutes } from '../../../src/account-api/routes/users.ts';
-import { formPaths } from '../../../src/account-api/form-pages.ts';
 import { createOwner, firstOwnerLink, makeOwnerLink } from '../../../src/accounts/owner.ts';
 import { openHost } from '../../account-api/host.ts';
 import { Browser, password, person } from './person.ts';
@@ -86,20 +85,4 @@ test('the former holder of the address is out', async (t) => {
   assert.equal((await squatter.ask('GET', '/v1/me')).status, 401);
   await new Browser(host).signIn('owner@example.org', 'the password of the owner');
   assert.equal((await squatter.ask('POST', '/v1/auth/sign-in', { email: owner.email, password })).status, 401);
-});
-
-test('the page runs our one script alone, and no browser keeps it', async (t) => {
-  const host = await openHost(t, routes);
-  for (const path of ['/', ...formPaths.filter((path) => path !== '/sign-up')]) {
-    const { status, headers, body } = await host.ask('GET', path);
-    assert.equal(status, 200);
-    assert.match(headers['content-security-policy'] ?? '', /default-src 'none'.*script-src 'self'; connect-src 'self'/);
-    assert.doesNotMatch(headers['content-security-policy'] ?? '', /script-src[^;]*unsafe/);
-    assert.equal(headers['cache-control'], 'no-store');
-    assert.equal(headers['referrer-policy'], 'same-origin');
-    assert.doesNotMatch(body, /<script>|<script(?! src="\/page.js")| on[a-z]+=/);
-  }
-  const script = await host.ask('GET', '/page.js');
-  assert.deepEqual([script.status, script.headers['content-type']], [200, 'text/javascript; charset=utf-8']);
-  assert.doesNotThrow(() => new Function(script.body));
 });

@@ -181,64 +181,6 @@ test('an operator refunds a top-up through the provider, once per key', async (t
   assert.deepEqual([read.status, read.refunded_cents], ['refunded', 500]);
 });
 
-test('the form of /topup leads to the page where it is paid, once however often it is sent', async (t) => {
-  const { host, key, accountId, play } = await open(t);
-  const page = await host.ask('GET', '/topup');
-  const hidden = /name="key" value="([^"]+)"/.exec(page.body)?.[1] ?? '';
-  const submit = () =>
-    host.ask('POST', '/v1/credits/topup_form', {
-      key,
-      body: `key=${hidden}&amount=7.00`,
-      headers: [['content-type', 'application/x-www-form-urlencoded']],
-    });
-  const [one, two] = [await submit(), await submit()];
-  assert.equal(one.status, 303);
-  assert.match(String(one.headers['location']), /\/v1\/payments\/demo\/cs_demo_/);
-  assert.equal(one.headers['location'], two.headers['location']);
-  const { repositories } = host.services.operations;
-  assert.equal(await repositories.getPaymentMethod({ accountId, provider: 'demo' }), undefined);
-  const ticked = await host.ask('POST', '/v1/credits/topup_form', {
-    key,
-    body: `key=ticked&amount_cents=700&save_payment_method=1`,
-    headers: [['content-type', 'application/x-www-form-urlencoded']],
-  });
-  await play(String(ticked.headers['location']), 'success');
-  assert.notEqual(await repositories.getPaymentMethod({ accountId, provider: 'demo' }), undefined);
-});
-
-test('the form of /topup reads dollars as people write them, and refuses everything else', async (t) => {
-  const { host, key, json } = await open(t);
-  const cases: readonly [written: string, cents: number | undefined][] = [
-    ['10', 1000],
-    ['12.5', 1250],
-    [' $1,250.00 ', 125_000],
-    ['999,999.99', 99_999_999],
-    ['1,000,000', 100_000_000],
-    ['', undefined],
-    ['10,50', undefined],
-    ['1.234', undefined],
-    ['1,00', undefined],
-    ['-5', undefined],
-    ['1e3', undefined],
-    ['0x10', undefined],
-    ['999999999', undefined],
-  ];
-  for (const [index, [written, cents]] of cases.entries()) {
-    const { status, body } = await host.ask('POST', '/v1/credits/topup_form', {
-      key,
-      body: new URLSearchParams({ key: `amount-${index}`, amount: written }).toString(),
-      headers: [['content-type', 'application/x-www-form-urlencoded']],
-    });
-    const { data } = (await json('GET', '/v1/credits/topups?limit=1')).body;
-    if (cents === undefined) {
-      assert.equal(status, 400, written);
-      assert.match(body, /unsupported_value/, written);
-    } else if (status === 303) assert.equal(data[0]?.amount_cents, cents, written);
-    // Above what one payment may be: the amount was read, and is named.
-    else assert.match(body, /A payment is from \$1\.00 to \$1,000\.00/, written);
-  }
-});
-
 test('automatic top-up is set, shown, and needs a saved payment method', async (t) => {
   const { json, play, host, accountId } = await open(t);
   const input = { enabled: true, threshold_cents: 200, amount_cents: 500, monthly_cap_cents: 2000 };

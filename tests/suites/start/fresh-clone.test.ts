@@ -176,11 +176,11 @@ test('a start that cannot build the console, without a network, serves all the s
     .filter((line) => line.startsWith('console  '));
   assert.deepEqual(
     reasons.map((line) => line.split(':')[0]),
-    ['console  not built, there are plain pages instead'],
+    ['console  not built'],
   );
-  const plain = await fetch(third.accountUrl, { headers: { accept: 'text/html' } });
-  assert.equal(plain.status, 200);
-  assert.match(await plain.text(), /href="\/sign-in"/);
+  const missing = await fetch(third.accountUrl, { headers: { accept: 'text/html' } });
+  assert.equal(missing.status, 503);
+  assert.match(await missing.text(), /npm run build console/);
   assert.equal((await fetch(`${third.url}/healthz`)).status, 200);
   await stop(third);
 });
