@@ -95,7 +95,6 @@ export function openNotifications(options: NotificationsOptions): Notifications 
     settings,
     timeZoneOf,
     buyerOf,
-    since: () => repositories.invoicesSince({}),
     newId,
     now,
   });

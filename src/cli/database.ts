@@ -25,7 +25,7 @@ export async function reading<Value>(
     if (pendingAfter(ran).length > 0)
       throw new OperationError(
         `The database at ${place} was last used by an earlier version, whose schema is ${ran.at(-1)!}; this version reads ` +
-          `${migrationNames.at(-1)!}. Start the service once, which brings it up to date: npm start`,
+          `${migrationNames().at(-1)!}. Start the service once, which brings it up to date: npm start`,
       );
     return await read(repositoriesOn(db), db, () => readStoreTime(storage, db));
   } finally {

@@ -13,7 +13,7 @@ import {
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { DatabaseSync } from '@photostructure/sqlite';
-import { migrate, migrationsThatRan } from '../../src/store/migrations/migrate.ts';
+import { migrate, migrationNames, migrationsThatRan } from '../../src/store/migrations/migrate.ts';
 import { createSchema } from '../../src/store/schema/create-schema.ts';
 import { backUp } from '../../src/store/sqlite/backup.ts';
 import {
@@ -27,6 +27,7 @@ import { openSqliteStore } from '../../src/store/sqlite/store.ts';
 import { StoreError } from '../../src/store/store-error.ts';
 import { earlierDatabases, writeEarlierFile } from './earlier-databases.ts';
 import { balanceOf, differencesOf, openStore, temporaryFolder, usage } from './fixture.ts';
+import { addNextStep, nextStep, removeNextStep } from './steps.ts';
 
 const unusable = (words: RegExp) => (error: unknown) =>
   error instanceof StoreError && error.code === 'unusable' && words.test(error.message);
@@ -88,24 +89,14 @@ test('the service starts on every earlier database: balances, budgets and the lo
         id: string;
         available: number;
       }[],
-      rowsOf('select id, amount, spent_before, available from purse order by id'),
-      rowsOf('select hex(id) as id, wish as input from audit_log order by id'),
+      rowsOf('select id, amount, spent_before, available from budget_balance order by id'),
+      rowsOf('select hex(id) as id, input from audit_log order by id'),
     ];
     assert.ok(balances.length >= 2 && inputs.length >= 8 && customers.length === 2);
     old.close();
 
     const store = await openStore(t, file);
-    assert.deepEqual(store.migrated, [
-      '030-baseline',
-      '031-attempts',
-      '032-added-backends',
-      '033-member-budgets',
-      '034-peer-messages',
-      '035-usage-retention',
-      '036-fallbacks',
-      '037-guarded-partitions',
-      '038-owed-returns',
-    ]);
+    assert.deepEqual(store.migrated, migrationNames().slice(1));
     const { id, available } = customers[0]!;
     assert.equal(await balanceOf(store, id), BigInt(available));
     await store.ledger.leases.lease(id, 1n);
@@ -129,7 +120,9 @@ test('the service starts on every earlier database: balances, budgets and the lo
 test('a backup of an earlier version is verified as it is, and stays one of that version', async (t) => {
   const folder = temporaryFolder(t);
   const [file, copy] = [join(folder, 'x.db'), join(folder, 'copy.db')];
-  writeEarlierFile('026', file);
+  writeEarlierFile('100', file);
+  addNextStep();
+  t.after(removeNextStep);
   const { differences, usageRows } = await backUp(file, copy);
   assert.deepEqual([differences, usageRows], [[], 4]);
   assert.deepEqual(
@@ -138,28 +131,32 @@ test('a backup of an earlier version is verified as it is, and stays one of that
   );
   const db = openReadOnly(copy);
   t.after(() => db.destroy());
-  assert.equal((await migrationsThatRan(db)).at(-1), '026-hours-of-all');
+  assert.deepEqual(await migrationsThatRan(db), ['100-baseline']);
 });
 
-test('a database from before all that can be upgraded is refused in words, untouched', async (t) => {
+test('a database from before the first release is refused in words, untouched', async (t) => {
   const file = join(temporaryFolder(t), 'x.db');
-  writeEarlierFile('026', file);
+  writeEarlierFile('100', file);
   const connection = openConnection(file);
-  connection.exec(`delete from kysely_migration where name > '020'`);
+  connection.exec(`update kysely_migration set name = '038-owed-returns'`);
   closeConnection(connection);
   const before = readFileSync(file);
   await assert.rejects(
     openSqliteStore({ file, onFatal: assert.ifError }),
-    unusable(/cannot upgrade: it has nothing after 019-/),
+    unusable(/from before the first release \(038-owed-returns\), which no version upgrades/),
   );
   assert.deepEqual(readFileSync(file), before);
 });
 
-for (const earlier of [undefined, '026'] as const)
+for (const earlier of [undefined, '100'] as const)
   test(`S9: whatever a process leaves that dies at any statement of the migration, the next start completes: ${earlier ?? 'a new database'}`, async (t) => {
     const folder = temporaryFolder(t);
     const file = join(folder, 'x.db');
-    if (earlier !== undefined) writeEarlierFile(earlier, file);
+    if (earlier !== undefined) {
+      writeEarlierFile(earlier, file);
+      addNextStep();
+      t.after(removeNextStep);
+    }
     const connection = openConnection(file);
     // kill -9 leaves what is in the files at that moment, and nothing else: so a copy of them is what a killed process leaves.
     let statements = 0;
@@ -177,11 +174,30 @@ for (const earlier of [undefined, '026'] as const)
     await migrate(kyselyOn(watched), 'sqlite');
     const latest = schemaOf(connection);
     connection.close();
-    assert.ok(statements > 20);
+    assert.ok(statements > (earlier === undefined ? 20 : 6));
     for (let statement = 1; statement <= statements; statement++) {
       assert.deepEqual(await schemaAfter(join(folder, `${statement}.db`)), latest, `statement ${statement}`);
     }
   });
+
+test('a step runs once, on what is there, and its failure leaves everything as it was', async (t) => {
+  const file = join(temporaryFolder(t), 'x.db');
+  writeEarlierFile('100', file);
+  addNextStep();
+  t.after(removeNextStep);
+  const connection = openConnection(file);
+  t.after(() => closeConnection(connection));
+  const db = kyselyOn(connection);
+  connection.exec('create table added_by_step (id text)');
+  await assert.rejects(
+    migrate(db, 'sqlite'),
+    unusable(/the migration failed at 101-leases-made-anew \(.*already exists/),
+  );
+  assert.deepEqual(await migrationsThatRan(db), ['100-baseline']);
+  connection.exec('drop table added_by_step');
+  assert.deepEqual(await migrate(db, 'sqlite'), [nextStep]);
+  assert.deepEqual(await migrate(db, 'sqlite'), []);
+});
 
 test('a database of a newer version is refused, untouched', async (t) => {
   const file = join(temporaryFolder(t), 'x.db');

@@ -95,7 +95,7 @@ test('what somebody changes of old sums, with the file in hand, is found', async
     ],
     [`update usage_day set cost = cost + 1 where day = ${first('usage_day', 'day')}`, /^usage_day .*: cost$/],
     [
-      `update usage_hour set requests_q1 = requests_q1 + 1 where hour = ${first('usage_hour where hour > (select kept_since from usage_retention)', 'hour')}`,
+      `update usage_hour set requests_q1 = coalesce(requests_q1, 0) + 1 where hour = ${first('usage_hour where hour > (select kept_since from usage_retention)', 'hour')}`,
       /requests_q1$/,
     ],
   ] as const) {
@@ -115,34 +115,11 @@ test('details are kept for as long as something is made of them', async (t) => {
     return [keptSince, limitedBy];
   };
   await makeUsage(db, randomOf(8), { ...old, closedUntil: from + 20 * dayMs });
-  await db
-    .updateTable('usage_tags')
-    .set({ since: from + dayMs })
-    .execute();
-  assert.deepEqual(await ask(from + 5 * dayMs), [0, 'roll-ups'], 'labels are not summed up');
-  await db.updateTable('usage_tags').set({ since: 0 }).execute();
-  await db
-    .updateTable('usage_quarters')
-    .set({ since: from + dayMs })
-    .execute();
-  assert.deepEqual(await ask(from + 5 * dayMs), [0, 'roll-ups'], 'quarters are not');
-  await db.updateTable('usage_quarters').set({ since: 0 }).execute();
   assert.deepEqual(await ask(to, from + 40 * dayMs), [from + 9 * dayMs, 'recent'], '31 days');
   assert.deepEqual(await ask(to), [from + 20 * dayMs, 'statements']);
   await db.updateTable('closed_until').set({ at: now }).where('account_id', '=', 'acct_a').execute();
   assert.deepEqual(await ask(to), [from + 20 * dayMs, 'statements'], 'of each account');
   await db.updateTable('closed_until').set({ at: now }).execute();
-  const { hour } = await db
-    .selectFrom('usage_hour')
-    .select('hour')
-    .where('hour', '>', BigInt(from + 30 * dayMs))
-    .orderBy('hour')
-    .limit(1)
-    .executeTakeFirstOrThrow();
-  await db.updateTable('usage_hour').set({ requests_q1: null }).where('hour', '=', hour).execute();
-  const start = Math.floor(Number(hour) / dayMs) * dayMs;
-  assert.deepEqual(await ask(to), [start, 'roll-ups'], 'an hour without its quarters');
-  await db.updateTable('usage_hour').set({ requests_q1: 0 }).where('hour', '=', hour).execute();
   const [until, why] = await ask(now);
   assert.equal(why, 'roll-ups', 'the newest hours are written again');
   assert.ok(Number(until) > to - 3 * dayMs && Number(until) < to);

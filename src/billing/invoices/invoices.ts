@@ -25,8 +25,6 @@ export interface InvoiceServices {
   /** Name of the account's time zone. */
   readonly timeZoneOf: (accountId: string) => Promise<string>;
   readonly buyerOf: (account: { readonly id: string; readonly name: string }) => Promise<Customer>;
-  /** Periods that ended before are closed without a notification. */
-  readonly since: () => Promise<number>;
   /** Makes UUIDv7s. */
   readonly newId: () => Uint8Array;
   readonly now: () => number;
@@ -85,7 +83,7 @@ export class Invoices {
 
   /** False: its month is not over. */
   async #closeMonth(account: OpenPeriod): Promise<boolean> {
-    const { repositories, settings, since, now, newId } = this.#services;
+    const { repositories, settings, now, newId } = this.#services;
     const { accountId, closedUntil } = account;
     const timeZone = await this.#zone(accountId);
     const from = closedUntil ?? startOfMonthIn(monthOf(account.createdAt, timeZone), timeZone);
@@ -94,8 +92,6 @@ export class Invoices {
     if (to + settlingMs > at) return false;
     const span = await repositories.readLedgerSpan({ accountId, from, to });
     const invoices = isEmpty(span) ? [] : await this.#documents(account, { from, to, timeZone, span });
-    // Months that were over before there were invoices here: they can be found, but are not all sent at once.
-    const isReported = to > (await since());
     // Where another process was first, the next look finds what it left.
     await repositories.closePeriod({
       accountId,
@@ -104,7 +100,7 @@ export class Invoices {
       year: new Date(at).getUTCFullYear(),
       prefix: settings().prefix,
       at,
-      invoices: invoices.map((invoice) => ({ ...invoice, noticeId: isReported ? `evt_${uuidText(newId())}` : null })),
+      invoices: invoices.map((invoice) => ({ ...invoice, noticeId: `evt_${uuidText(newId())}` })),
     });
     return true;
   }

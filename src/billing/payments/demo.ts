@@ -30,14 +30,13 @@ export interface DemoCheckout {
   readonly currency: string;
   readonly successUrl: string;
   readonly cancelUrl: string;
-  /** undefined: made by an earlier version, which kept every card. */
-  readonly keepsCard?: boolean | undefined;
+  readonly keepsCard: boolean;
   readonly status: 'open' | 'paid' | 'failed' | 'expired' | 'refunded' | 'disputed' | 'lost';
   readonly paymentId: string | undefined;
   readonly disputeId: string | undefined;
   readonly refundedCents: number;
-  /** Refunds that have not failed, the newest last; undefined: made by an earlier version. */
-  readonly refunds?: readonly DemoRefund[] | undefined;
+  /** Refunds that have not failed, the newest last. */
+  readonly refunds: readonly DemoRefund[];
 }
 
 interface DemoRefund {
@@ -93,6 +92,7 @@ export class DemoProvider implements PaymentProvider {
       paymentId: undefined,
       disputeId: undefined,
       refundedCents: 0,
+      refunds: [],
     };
     const made = await this.#options.repositories.makeDemoObject(
       this.#object('checkout', id, body, `checkout:${input.idempotencyKey}`),
@@ -117,6 +117,7 @@ export class DemoProvider implements PaymentProvider {
       paymentId: undefined,
       disputeId: undefined,
       refundedCents: 0,
+      refunds: [],
     };
     const made = await this.#options.repositories.makeDemoObject(
       this.#object('checkout', id, body, `charge:${input.idempotencyKey}`),
@@ -191,7 +192,7 @@ export class DemoProvider implements PaymentProvider {
       }
       case 'refund_failure':
         return await this.#change(id, (checkout) => {
-          const refunds = checkout.refunds ?? [];
+          const refunds = checkout.refunds;
           const failed = refunds.at(-1);
           if (failed === undefined) throw unfit(checkout, outcome);
           const object = { ...refundOf(checkout, failed), status: 'failed', failure_reason: 'unknown' };
@@ -249,7 +250,7 @@ export class DemoProvider implements PaymentProvider {
           currency: checkout.currency,
           customer: `cus_demo_${checkout.accountId}`,
           payment_method: demoMethods.good,
-          setup_future_usage: checkout.keepsCard === false ? null : 'off_session',
+          setup_future_usage: !checkout.keepsCard ? null : 'off_session',
           metadata,
         });
         const session = this.#event('checkout.session.completed', {
@@ -298,7 +299,7 @@ export class DemoProvider implements PaymentProvider {
         const refund = { id: refundId, amountCents };
         const object = { ...refundOf(checkout, refund), status: 'succeeded' };
         const status = refundedCents === checkout.amountCents ? 'refunded' : 'paid';
-        const refunds = [...(checkout.refunds ?? []), refund];
+        const refunds = [...(checkout.refunds), refund];
         return [{ ...checkout, status, refundedCents, refunds }, [this.#event('refund.created', object, eventKey)]];
       },
       0,

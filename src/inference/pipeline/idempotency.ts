@@ -254,7 +254,7 @@ export class Idempotency {
         case 'other':
           throw this.#refused(otherRequest());
         case 'answered': {
-          const kept = typeof claimed.answer === 'string' ? claimed.answer : opened(claimed.answer, request);
+          const kept = opened(claimed.answer, request);
           if (kept === undefined) throw this.#refused(answered(claimed.publicId));
           this.#options.counted('replayed');
           answer.origin = { publicId: claimed.publicId, isEarlier: true };

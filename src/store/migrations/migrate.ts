@@ -7,36 +7,20 @@ import type { Database } from '../database.ts';
 import { systemAccounts } from '../ledger.ts';
 import { createSchema, type SchemaDialect } from '../schema/create-schema.ts';
 import { StoreError } from '../store-error.ts';
-import * as baseline from './030-baseline.ts';
-import * as attempts from './031-attempts.ts';
-import * as addedBackends from './032-added-backends.ts';
-import * as memberBudgets from './033-member-budgets.ts';
-import * as peerMessages from './034-peer-messages.ts';
-import * as retention from './035-usage-retention.ts';
-import * as fallbacks from './036-fallbacks.ts';
-import * as guardedPartitions from './037-guarded-partitions.ts';
-import * as owedReturns from './038-owed-returns.ts';
 
-interface Step {
+export interface Step {
   /** In its own words, not from the description, which later versions change. */
-  up(db: Kysely<Database>, dialect: SchemaDialect, ran: readonly string[]): Promise<void>;
+  up(db: Kysely<Database>, dialect: SchemaDialect): Promise<void>;
 }
 
-/** All steps in their order. A released one is never changed. */
-const steps: Readonly<Record<string, Step>> = {
-  '030-baseline': baseline,
-  '031-attempts': attempts,
-  '032-added-backends': addedBackends,
-  '033-member-budgets': memberBudgets,
-  '034-peer-messages': peerMessages,
-  '035-usage-retention': retention,
-  '036-fallbacks': fallbacks,
-  '037-guarded-partitions': guardedPartitions,
-  '038-owed-returns': owedReturns,
-};
+/** The first schema that is upgraded: whatever has no steps has been made with all that came before. */
+const baseline = '100-baseline';
 
-export const migrationNames: readonly string[] = Object.keys(steps);
-const newest = migrationNames.at(-1)!;
+/** All later steps by name, in their order. A released one is never changed. Tests add one. */
+export const steps: Record<string, Step> = {};
+
+export const migrationNames = (): readonly string[] => [baseline, ...Object.keys(steps)];
+const newest = (): string => migrationNames().at(-1)!;
 
 /**
  * Returns the names of the steps that ran. All of them run in one transaction: a process that dies in the middle leaves the state
@@ -52,7 +36,10 @@ export async function migrate(db: Kysely<Database>, dialect: SchemaDialect): Pro
       const ran = await migrationsThatRan(transaction);
       const pending = pendingAfter(ran);
       if (ran.length === 0) await createDatabase(transaction, dialect);
-      else for (const name of pending) await steps[(at = name)]!.up(transaction, dialect, ran);
+      else {
+        refuseOlder(ran);
+        for (const name of pending) await steps[(at = name)]!.up(transaction, dialect);
+      }
       const timestamp = new Date().toISOString();
       const rows = pending.map((name) => ({ name, timestamp }));
       await withHistory(transaction).insertInto('kysely_migration').values(rows).execute();
@@ -81,7 +68,7 @@ export const isUpToDate = async (db: Kysely<Database>): Promise<boolean> =>
 
 /** Steps that the next start of the service runs. */
 export const pendingAfter = (ran: readonly string[]): readonly string[] =>
-  migrationNames.filter((name) => !ran.includes(name));
+  migrationNames().filter((name) => !ran.includes(name));
 
 async function createDatabase(db: Kysely<Database>, dialect: SchemaDialect): Promise<void> {
   await createTables(db, dialect);
@@ -94,8 +81,6 @@ async function createDatabase(db: Kysely<Database>, dialect: SchemaDialect): Pro
   const empty = { name: '', status: 'active', available: 0n, credit_limit: 0n, version: 1, created_at: 0 } as const;
   const accounts = Object.entries(kinds).map(([id, kind]) => ({ id, kind, ...empty }));
   await db.insertInto('account').values(accounts).execute();
-  await db.insertInto('usage_tags').values({ since: 0 }).execute();
-  await db.insertInto('usage_quarters').values({ since: 0 }).execute();
 }
 
 async function createTables(db: Kysely<Database>, dialect: SchemaDialect): Promise<void> {
@@ -110,7 +95,7 @@ async function createTables(db: Kysely<Database>, dialect: SchemaDialect): Promi
 
 /**
  * Makes the tables of an empty database that another one is copied into, with the history of that one: what an earlier version had
- * not done then, this one must not believe to be done (`ranAt`). `unfinishedCopyOf` says so until `endCopy`, and no version starts.
+ * not done then, this one must not believe to be done. `unfinishedCopyOf` says so until `endCopy`, and no version starts.
  */
 export async function beginCopy(
   db: Kysely<Database>,
@@ -158,19 +143,20 @@ async function hasHistory(db: Kysely<Database>): Promise<boolean> {
   return rows[0]?.tables === 1n;
 }
 
-/**
- * When a database of ours got what came with a step, by the clock of the machine; undefined: it has not. Where the step was not
- * run by its name, it was the next later one, at the latest the creation of the database. Milliseconds since 1970.
- */
-export async function ranAt(db: Kysely<Database>, name: string): Promise<number | undefined> {
-  const row = await withHistory(db)
-    .selectFrom('kysely_migration')
-    .select('timestamp')
-    .where('name', '>=', name)
-    .orderBy('name')
-    .limit(1)
-    .executeTakeFirst();
-  return row === undefined ? undefined : Date.parse(row.timestamp);
+/** When a database of ours was made, by the clock of the machine, or the copy of which it is. Milliseconds since 1970. */
+export async function madeAt(db: Kysely<Database>): Promise<number> {
+  const history = withHistory(db).selectFrom('kysely_migration').select('timestamp');
+  const { timestamp } = await history.where('name', '=', baseline).executeTakeFirstOrThrow();
+  return Date.parse(timestamp);
+}
+
+function refuseOlder(ran: readonly string[]): void {
+  if (ran.includes(baseline)) return;
+  throw new StoreError(
+    'unusable',
+    `The database is of a version from before the first release (${ran.at(-1)}), which no version upgrades. Move it away, and ` +
+      `start anew.`,
+  );
 }
 
 /** Throws when a newer version has written the database. */
@@ -185,9 +171,9 @@ export function refuseNewer(ran: readonly string[]): void {
   throw new StoreError(
     'unusable',
     `The database was written by a newer version of Tokenhouse: it has ${unknown.join(', ')}, and this version knows ` +
-      `nothing after ${newest}. Start the newer version again, or restore the backup that was made before the upgrade.`,
+      `nothing after ${newest()}. Start the newer version again, or restore the backup that was made before the upgrade.`,
   );
 }
 
 /** Steps that this version does not know. */
-export const newerThanThis = (ran: readonly string[]): readonly string[] => ran.filter((name) => name > newest);
+export const newerThanThis = (ran: readonly string[]): readonly string[] => ran.filter((name) => name > newest());

@@ -2,7 +2,7 @@
 import type { Kysely } from 'kysely';
 import type { Database } from '../database.ts';
 import { keptSinceOf } from '../retention/retention.ts';
-import { daysOf, tagsSince } from './roll-ups.ts';
+import { daysOf } from './roll-ups.ts';
 import { closedBefore } from './usage-expressions.ts';
 import type { SumPlaces } from './usage-segments.ts';
 import { sumBuckets } from './usage-sums.ts';
@@ -18,7 +18,6 @@ export async function timeZoneOf(db: Db, accountId: string): Promise<string> {
 export async function placesOf(db: Db, accountId: string, timeZone: string): Promise<SumPlaces> {
   return {
     closed: await closedBefore(db),
-    tagsSince: await tagsSince(db),
     days: await daysOf(db, accountId, timeZone),
     keptSince: await keptSinceOf(db),
   };

@@ -54,37 +54,6 @@ async function writeHours(db: Db, from: number, to: number): Promise<number> {
   return hours.size;
 }
 
-const olderHoursAtOnce = 6;
-
-/**
- * Rewrites hours that may predate quarters and labels, from the newest backwards, some at a time, so that an upgrade does not
- * wait for them. Returns whether there were any.
- */
-async function writeOlderHours(db: Db): Promise<boolean> {
-  const { since } = await db.selectFrom('usage_quarters').select('since').executeTakeFirstOrThrow();
-  if (since === 0n) return false;
-  const newest = await db
-    .selectFrom('usage_hour')
-    .select('hour')
-    .where(hourOfAll, '<', since)
-    .orderBy(hourOfAll, 'desc')
-    .limit(1)
-    .executeTakeFirst();
-  const to = Number(newest?.hour ?? 0n) + hourMs;
-  const from = newest === undefined ? 0 : to - olderHoursAtOnce * hourMs;
-  if (newest !== undefined) await writeHours(db, from, to);
-  await db.transaction().execute(async (transaction) => {
-    await transaction.updateTable('usage_quarters').set({ since: from }).execute();
-    await transaction.updateTable('usage_tags').set({ since: from }).where('since', '>', BigInt(from)).execute();
-  });
-  return newest !== undefined;
-}
-
-/** Labels have been summed up from this hour on; 0: for all hours. */
-export async function tagsSince(db: Db): Promise<number> {
-  return Number((await db.selectFrom('usage_tags').select('since').executeTakeFirstOrThrow()).since);
-}
-
 /** The summed-up days of an account, if they are those of this time zone. */
 export async function daysOf(
   db: Db,
@@ -106,13 +75,10 @@ const daysAtOnceMax = 31;
 const dayMaxMs = 26 * hourMs;
 
 /**
- * Sums up days that are over, at most a month of days for a few accounts, each in a short write of its own; and a few hours that
- * predate quarters or labels. `isMore`: call it again. What is not summed up yet is read from its source, so a delay makes
- * nothing wrong.
+ * Sums up days that are over, at most a month of days for a few accounts, each in a short write of its own. `isMore`: call
+ * it again. What is not summed up yet is read from its source, so a delay makes nothing wrong.
  */
 export async function recomputeUsageDays(db: Db): Promise<{ readonly isMore: boolean }> {
-  const wereOlder = await writeOlderHours(db);
-  if ((await tagsSince(db)) !== 0) return { isMore: wereOlder };
   const closed = await closedBefore(db);
   const accounts = await db
     .selectFrom('account')
@@ -130,7 +96,7 @@ export async function recomputeUsageDays(db: Db): Promise<{ readonly isMore: boo
     .execute();
   for (const { id, time_zone: timeZone, added_zone: addedZone, until } of accounts)
     await addDays(db, { id, timeZone, until: addedZone === timeZone ? Number(until) : undefined }, closed);
-  return { isMore: wereOlder || accounts.length > 0 };
+  return { isMore: accounts.length > 0 };
 }
 
 async function addDays(
@@ -151,7 +117,7 @@ async function addDays(
   const bounds = [Math.max(from, until ?? from)];
   while (bounds.length <= daysAtOnceMax && nextDay(timeZone, bounds.at(-1)!) <= closed)
     bounds.push(nextDay(timeZone, bounds.at(-1)!));
-  const places = { closed, tagsSince: 0, days: undefined, keptSince: await keptSinceOf(db) };
+  const places = { closed, days: undefined, keptSince: await keptSinceOf(db) };
   const ofDays = async (by: readonly ('model' | 'key' | 'tag')[]) =>
     bounds.length === 1 ? [] : await sumBuckets(db, { accountId: id }, { bounds, by, places });
   const days = (await ofDays(['model', 'key'])).map(({ bucket, model, key, tag: _, ...sums }) => ({

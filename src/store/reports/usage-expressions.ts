@@ -50,8 +50,7 @@ export const quarterSumsOfUsage = quarters.flatMap((quarter) => {
   return sumColumns.map((column) => {
     const name: QuarterColumn = `${column}_q${quarter}`;
     const value = column === 'requests' ? sql`1` : sql.ref(column);
-    const sum = sql<bigint | null>`sum(case when ${isThen} then ${value} else 0 end)`;
-    return (name === 'requests_q1' ? sum : sql<bigint | null>`nullif(${sum}, 0)`).as(name);
+    return sql<bigint | null>`nullif(sum(case when ${isThen} then ${value} else 0 end), 0)`.as(name);
   });
 });
 

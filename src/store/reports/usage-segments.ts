@@ -5,8 +5,6 @@ import { hourMs, nextDay, quarterMs, startOfDay } from '../../platform/calendar/
 export interface SumPlaces {
   /** Hours before it are in usage_hour, and will not change. */
   readonly closed: number;
-  /** Hours before it are not in usage_tag_hour. */
-  readonly tagsSince: number;
   /** The days that are in usage_day, all before `until`. */
   readonly days: { readonly timeZone: string; readonly until: number } | undefined;
   /** Rows that ended before may be removed. */
@@ -38,17 +36,15 @@ const isHour = (ms: number): boolean => ms % hourMs === 0;
 /** `bounds`: ascending, the ends of buckets. */
 export function segmentsOf(
   bounds: readonly number[],
-  hasTags: boolean,
-  { closed, tagsSince, days }: Omit<SumPlaces, 'keptSince'>,
+  { closed, days }: Omit<SumPlaces, 'keptSince'>,
 ): { readonly segments: readonly Segment[]; readonly cuts: readonly CutHour[] } {
   const [from, to] = [bounds[0]!, bounds.at(-1)!];
   if (from >= to) return { segments: [], cuts: [] };
   const inner = bounds.slice(1, -1);
-  const since = hasTags ? tagsSince : 0;
   const segments: Segment[] = [];
   const cuts: CutHour[] = [];
   let [daysFrom, daysTo] = [from, from];
-  if (days !== undefined && since <= from) {
+  if (days !== undefined) {
     const { timeZone, until } = days;
     if (inner.every((bound) => startOfDay(timeZone, bound) === bound)) {
       daysFrom = Math.min(startOfDay(timeZone, from) === from ? from : nextDay(timeZone, from), to);
@@ -62,7 +58,7 @@ export function segmentsOf(
     [daysTo, to],
   ] as const) {
     if (restFrom >= restTo) continue;
-    const rest = hoursBetween(restFrom, restTo, { inner, since, closed });
+    const rest = hoursBetween(restFrom, restTo, { inner, closed });
     segments.push(...rest.segments);
     cuts.push(...rest.cuts);
   }
@@ -73,7 +69,7 @@ export function segmentsOf(
 function hoursBetween(
   from: number,
   to: number,
-  { inner, since, closed }: { readonly inner: readonly number[]; readonly since: number; readonly closed: number },
+  { inner, closed }: { readonly inner: readonly number[]; readonly closed: number },
 ): { readonly segments: readonly Segment[]; readonly cuts: readonly CutHour[] } {
   const cutting = new Map<number, number[]>();
   for (const bound of [from, ...inner.filter((one) => one > from && one < to), to])
@@ -81,18 +77,14 @@ function hoursBetween(
       const hour = startOfHour(bound);
       cutting.set(hour, [...(cutting.get(hour) ?? []), bound]);
     }
-  const isRolledUp = (hour: number): boolean => hour >= since && hour < closed;
   // Several bounds in one hour, as in reports by the minute, and times other than quarters, need its rows.
   const cuts = [...cutting].flatMap(([hour, [bound, ...others]]) =>
-    others.length === 0 && bound! % quarterMs === 0 && isRolledUp(hour)
+    others.length === 0 && bound! % quarterMs === 0 && hour < closed
       ? [{ hour, firstMs: bound! - hour, isAfter: bound! < to, isBefore: bound! > from }]
       : [],
   );
   const isCut = (bound: number): boolean => cuts.some(({ hour }) => hour === startOfHour(bound));
-  const hoursFrom = Math.min(
-    Math.max(isHour(from) || isCut(from) ? startOfHour(from) : startOfHour(from) + hourMs, since),
-    to,
-  );
+  const hoursFrom = Math.min(isHour(from) || isCut(from) ? startOfHour(from) : startOfHour(from) + hourMs, to);
   const hoursTo = Math.max(hoursFrom, Math.min(startOfHour(to), closed));
   const cutHours = new Set(cuts.map(({ hour }) => hour));
   const byRows = [...cutting.keys()].filter((hour) => !cutHours.has(hour) && hour >= hoursFrom && hour < hoursTo);

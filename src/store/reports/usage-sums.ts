@@ -11,7 +11,7 @@ import { hourMs, quarterMs } from '../../platform/calendar/time-zone.ts';
 import { addSums, listOf, quarters, sumColumns, sumsOf, tagPattern, type Sums } from './usage-expressions.ts';
 import { inMonthsOf } from './usage-months.ts';
 import { rollUpRange } from './usage-range.ts';
-import { mergedHours, runsOf, segmentsOf, type CutHour, type Segment, type SumPlaces } from './usage-segments.ts';
+import { runsOf, segmentsOf, type CutHour, type Segment, type SumPlaces } from './usage-segments.ts';
 
 type Db = Kysely<Database>;
 
@@ -75,7 +75,7 @@ export async function sumBuckets(
     sums.set(name, sum === undefined ? { ...row, bucket } : addSums(sum, row));
     if (sums.size > groupsMax) throw tooManyGroups();
   };
-  const { segments, cuts } = segmentsOf(bounds, hasTags, places);
+  const { segments, cuts } = segmentsOf(bounds, places);
   for (const segment of segments) {
     // A whole hour counts for the bound that cuts it, until the part before the bound is moved.
     const ends = segment.place === 'hour' ? bounds.map((bound) => Math.floor(bound / hourMs) * hourMs) : bounds;
@@ -197,16 +197,11 @@ async function readFirstQuarters(
     const terms = chosen.map((quarter) => sql`coalesce(sum(${sql.ref(`${column}_q${quarter}`)}), 0)`);
     return sql<bigint>`${sql.join(terms, sql` + `)}`.as(column);
   });
-  const lacking = sql<bigint>`sum(case when requests_q1 is null then 1 else 0 end)`.as('lacking');
   const rows: SegmentRow[] = [];
-  const lackingHours = new Set<number>();
   for (let index = 0; index < cuts.length; index += hoursAtOnce) {
     const hours = cuts.slice(index, index + hoursAtOnce).map(({ hour }) => hour);
-    const found = await grouped<{ readonly lacking: bigint }>(
-      rollUpOf(db, question, 'hour', { from: hours[0]!, to: hours.at(-1)! + hourMs, among: hours }).select([
-        ...sums,
-        lacking,
-      ] as never) as never,
+    const found = await grouped(
+      rollUpOf(db, question, 'hour', { from: hours[0]!, to: hours.at(-1)! + hourMs, among: hours }).select(sums as never) as never,
       question,
       {
         from: hours[0]!,
@@ -215,15 +210,7 @@ async function readFirstQuarters(
         isAlsoEmpty: true,
       },
     );
-    for (const { lacking: count, at } of found) if (count > 0n) lackingHours.add(Number(at));
-    for (const { lacking: _, ...row } of found)
-      if (row.requests > 0n && !lackingHours.has(Number(row.at))) rows.push(row);
-  }
-  // Written by an older version, or not yet filled in.
-  const sorted = [...lackingHours].sort((a, b) => a - b);
-  for (const { from, to } of mergedHours(sorted)) {
-    const at = sql<bigint>`ended_at - ended_at % ${sql.lit(hourMs)}`;
-    rows.push(...(await readUsage(db, question, { from, to, at, firstMs })));
+    rows.push(...found.filter(({ requests }) => requests > 0n));
   }
   return rows;
 }

@@ -32,7 +32,7 @@ export type Claimed =
       readonly outcome: 'answered';
       readonly publicId: string;
       readonly modelId: string;
-      readonly answer: Uint8Array | string | null;
+      readonly answer: Uint8Array | null;
     }
   /** The key belongs to another request. */
   | { readonly outcome: 'other' };
@@ -58,7 +58,7 @@ export async function claimRequest(db: Db, claim: RequestClaim): Promise<Claimed
     if (row === undefined) {
       const { numInsertedOrUpdatedRows } = await db
         .insertInto('idempotent_request')
-        .values({ ...own, account_id: accountId, key_hash: keyHash, answer: null, sealed_answer: null })
+        .values({ ...own, account_id: accountId, key_hash: keyHash, sealed_answer: null })
         .onConflict((conflict) => conflict.doNothing())
         .executeTakeFirst();
       if (numInsertedOrUpdatedRows === 1n) return { outcome: 'claimed' };
@@ -68,8 +68,12 @@ export async function claimRequest(db: Db, claim: RequestClaim): Promise<Claimed
       if (!isSame(row.fingerprint, fingerprint)) return { outcome: 'other' };
       const charged = await chargeOf(db, row.request_id);
       if (charged?.ending === 'finished' || charged?.ending === 'credit') {
-        const answer = row.sealed_answer ?? row.answer;
-        return { outcome: 'answered', publicId: row.public_id, modelId: charged.model_id, answer };
+        return {
+          outcome: 'answered',
+          publicId: row.public_id,
+          modelId: charged.model_id,
+          answer: row.sealed_answer,
+        };
       }
       // The caller would know its own claim: it is what a failure left behind.
       if (charged === undefined && !isSame(row.owner, owner) && (await isAlive(db, row.owner)))
@@ -77,7 +81,7 @@ export async function claimRequest(db: Db, claim: RequestClaim): Promise<Claimed
     }
     const { numUpdatedRows } = await db
       .updateTable('idempotent_request')
-      .set({ ...own, answer: null, sealed_answer: null })
+      .set({ ...own, sealed_answer: null })
       .where('account_id', '=', accountId)
       .where('key_hash', '=', keyHash)
       // One of several that find it at once.

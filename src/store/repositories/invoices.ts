@@ -1,6 +1,5 @@
 /** Statements of accounts and the credit notes that correct them: until when the books are closed, and the documents issued. */
 import type { Kysely } from 'kysely';
-import { ranAt } from '../migrations/migrate.ts';
 import { addNotice, nobody } from './notices.ts';
 import { documentNumber, getDocument, lastSequence, listDocuments } from './numbered-documents.ts';
 import { storedOn, type Row, type Rows } from '../schema/codec.ts';
@@ -15,11 +14,6 @@ export type NewInvoice = Omit<Invoice, 'accountId' | 'number' | 'issuedAt'> & {
   /** Id of its event; null: there is no notification. */
   readonly noticeId: string | null;
 };
-
-/** Since when this database has invoices: when it was created, or upgraded from a version without them. */
-export async function invoicesSince(db: Db, _request: object): Promise<number> {
-  return (await ranAt(storedOn(db), '021-alerts-and-invoices')) ?? 0;
-}
 
 export interface OpenPeriod {
   readonly accountId: string;

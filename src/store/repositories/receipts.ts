@@ -1,6 +1,6 @@
 /** Receipts of payments, and the documents that correct them when a payment is returned. */
 import type { Kysely } from 'kysely';
-import { ranAt } from '../migrations/migrate.ts';
+import { madeAt } from '../migrations/migrate.ts';
 import { addNotice, nobody } from './notices.ts';
 import { documentNumber, getDocument, lastSequence, listDocuments } from './numbered-documents.ts';
 import { recordedProvider } from '../recordings.ts';
@@ -21,10 +21,8 @@ export type NewReceipt = Omit<Row<'receipt'>, 'number' | 'year' | 'sequence' | '
   readonly noticeId: string;
 };
 
-/** Since when payments get receipts in this database; earlier ones never do. */
-export async function receiptsSince(db: Db, _request: object): Promise<number> {
-  return (await ranAt(storedOn(db), '029-receipts')) ?? Number.MAX_SAFE_INTEGER;
-}
+/** Payments of before the database was made, which another program took, get none. */
+export const receiptsSince = (db: Db, _request: object): Promise<number> => madeAt(storedOn(db));
 
 /** A payment that has no receipt yet. */
 export interface UnreceiptedPayment {

@@ -141,7 +141,6 @@ const rowOperations = {
   getDemoObject: demoPayments.getDemoObject,
   changeDemoObject: demoPayments.changeDemoObject,
   listDemoObjects: demoPayments.listDemoObjects,
-  invoicesSince: invoices.invoicesSince,
   listOpenPeriods: invoices.listOpenPeriods,
   closePeriod: invoices.closePeriod,
   listInvoices: invoices.listInvoices,

@@ -4,7 +4,6 @@ import type { Database } from '../database.ts';
 import { hourMs } from '../../platform/calendar/time-zone.ts';
 import { closedBefore, hourOfAll, listOf, sumsOf, type TokenColumn } from '../reports/usage-expressions.ts';
 import { inMonthsOf } from '../reports/usage-months.ts';
-import { tagsSince } from '../reports/roll-ups.ts';
 import { inOneMoment } from '../one-moment.ts';
 import { keptSinceOf, refuseRemoved } from '../retention/retention.ts';
 import type { UsageFilter } from './usage-rows.ts';
@@ -41,7 +40,7 @@ export async function sumUsage(
     addUp(
       await inParts(
         request,
-        { closed: await closedBefore(moment), since: 0 },
+        await closedBefore(moment),
         (part) => sumRaw(moment, part, by),
         (part) => sumHours(moment, 'usage_hour', part, groupOf(by, 'hour')),
       ),
@@ -61,7 +60,7 @@ export async function sumUsageByTag(
     addUp(
       await inParts(
         request,
-        { closed: await closedBefore(moment), since: await tagsSince(moment) },
+        await closedBefore(moment),
         (part) => sumRawTags(moment, part),
         (part) => sumHours(moment, 'usage_tag_hour', part, sql<string>`tag`),
       ),
@@ -74,12 +73,12 @@ type Part = UsageFilter & { readonly from: number; readonly to: number };
 /** The ends from rows, and the whole hours between them that are summed up. */
 async function inParts(
   request: Part,
-  { closed, since }: { readonly closed: number; readonly since: number },
+  closed: number,
   raw: (part: Part) => Promise<readonly SumRow[]>,
   hours: (part: Part) => Promise<readonly SumRow[]>,
 ): Promise<readonly SumRow[]> {
   const { from, to } = request;
-  const hoursFrom = Math.min(Math.max(Math.ceil(from / hourMs) * hourMs, since), to);
+  const hoursFrom = Math.min(Math.ceil(from / hourMs) * hourMs, to);
   const hoursTo = Math.max(hoursFrom, Math.min(Math.floor(to / hourMs) * hourMs, closed));
   return [
     ...(await raw({ ...request, to: hoursFrom })),

@@ -114,7 +114,7 @@ async function boundFor(
     [undefined, before],
     ['recent', now - keptDaysMin * dayMs],
     ['statements', await statementsIssuedUntil(db)],
-    ['roll-ups', await summedUpUntil(db)],
+    ['roll-ups', await closedBefore(db)],
   ];
   const [limitedBy, at] = limits.reduce((one, other) => (other[1] < one[1] ? other : one));
   return { keptSince: Math.max(0, Math.floor(at / dayMs) * dayMs), limitedBy };
@@ -129,27 +129,6 @@ async function statementsIssuedUntil(db: Db): Promise<number> {
     .select(sql<bigint | null>`min(coalesce(closed_until.at, created_at))`.as('at'))
     .executeTakeFirstOrThrow();
   return at === null ? Infinity : Number(at);
-}
-
-/** Until when the sums by hour, with their quarters and labels, are there and will not be written again. */
-async function summedUpUntil(db: Db): Promise<number> {
-  const { since: tags } = await db.selectFrom('usage_tags').select('since').executeTakeFirstOrThrow();
-  const { since: quarters } = await db.selectFrom('usage_quarters').select('since').executeTakeFirstOrThrow();
-  if (tags !== 0n || quarters !== 0n) return 0;
-  let until = await closedBefore(db);
-  // An older version that runs beside this one writes none.
-  for (const table of ['usage_hour', 'usage_tag_hour'] as const) {
-    const lacking = await db
-      .selectFrom(table)
-      .select('hour')
-      .where(hourOfAll, '<', BigInt(until))
-      .where('requests_q1', 'is', null)
-      .orderBy(hourOfAll)
-      .limit(1)
-      .executeTakeFirst();
-    until = Math.min(until, Number(lacking?.hour ?? until));
-  }
-  return until;
 }
 
 /** From the sums, so that no row is read. */

@@ -315,8 +315,7 @@ const quarter = <Quarter extends 1 | 2 | 3>(number: Quarter): QuarterSums<Quarte
 
 /**
  * The part of the sums that fell into the first, second and third quarter of the hour, so that hours and days of zones at :30 and
- * :45 are read from roll-ups too: null is 0, but for `requests_q1`, where null says that none of the row's quarters have been
- * added up.
+ * :45 are read from roll-ups too. Null is 0, which takes no room.
  */
 const quarters = { ...quarter(1), ...quarter(2), ...quarter(3) };
 
@@ -359,12 +358,6 @@ const usage_days = table({
   /** Start of the first day that is not in usage_day yet; all before it are. */
   until: time,
 });
-
-/** One row: labels have been summed up from this hour on; 0: for all hours. */
-const usage_tags = table({ since: time });
-
-/** One row: hours before it may predate quarters and labels; 0: none do. */
-const usage_quarters = table({ since: time.primary });
 
 /**
  * One row: details of requests that ended before are not kept, only their sums (decision 037). It only grows. `removed_at` is when
@@ -615,8 +608,6 @@ const idempotent_request = table(
     created_at: time,
     /** Bytes that the row takes. */
     bytes: count,
-    /** The answer in clear text, as kept by versions before `sealed_answer`. */
-    answer: text.null,
     /** Readable only with the request that it answers; null: there is none yet, or it is not kept. */
     sealed_answer: bytes.null,
   },
@@ -1151,8 +1142,6 @@ export const tables = {
   usage_tag_hour,
   usage_tag_day,
   usage_days,
-  usage_tags,
-  usage_quarters,
   usage_retention,
   pruned_usage,
   account_price,

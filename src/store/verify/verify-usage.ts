@@ -2,7 +2,7 @@
 import { sql, type Kysely } from 'kysely';
 import type { Database } from '../database.ts';
 import { firstEnd } from '../reports/account-usage.ts';
-import { sumTagsByHour, sumUsageByHour, tagsSince } from '../reports/roll-ups.ts';
+import { sumTagsByHour, sumUsageByHour } from '../reports/roll-ups.ts';
 import { hourMs, nextDay, startOfDay } from '../../platform/calendar/time-zone.ts';
 import {
   addSums,
@@ -73,26 +73,22 @@ type Row = Sums &
 /** Closed hours of both tables, a day at a time. */
 async function compareHours(db: Db, { everywhere, keptSince }: RollUpOptions, report: Report): Promise<number> {
   const closed = await closedBefore(db);
-  const labelledSince = await tagsSince(db);
   const seen = new Set<number>();
   for (let start = Math.max(await firstHour(db), keptSince); start < closed; start += 24 * hourMs) {
     const end = Math.min(start + 24 * hourMs, closed);
-    const stored = (table: 'usage_hour' | 'usage_tag_hour', from: number) =>
+    const stored = (table: 'usage_hour' | 'usage_tag_hour') =>
       db
         .selectFrom(table)
         .selectAll()
-        .where(hourOfAll, '>=', BigInt(from))
+        .where(hourOfAll, '>=', BigInt(start))
         .where(hourOfAll, '<', BigInt(end))
         .execute();
     const expected = await sumUsageByHour(db, start, end, { everywhere });
-    const found = await stored('usage_hour', start);
+    const found = await stored('usage_hour');
     for (const { hour } of [...expected, ...found]) seen.add(Number(hour));
     compare('usage_hour', expected, found, report);
-    const tagsFrom = Math.max(start, labelledSince);
-    if (tagsFrom < end) {
-      const labelled = await sumTagsByHour(db, tagsFrom, end, { everywhere });
-      compare('usage_tag_hour', labelled, await stored('usage_tag_hour', tagsFrom), report);
-    }
+    const labelled = await sumTagsByHour(db, start, end, { everywhere });
+    compare('usage_tag_hour', labelled, await stored('usage_tag_hour'), report);
   }
   return seen.size;
 }
@@ -144,7 +140,7 @@ async function compareDaysOf(
   report: Report,
 ): Promise<void> {
   // Reads only the rows, and of those that may be removed the hours.
-  const places = { closed: keptSince, tagsSince: 0, days: undefined, keptSince };
+  const places = { closed: keptSince, days: undefined, keptSince };
   for (let start = startOfDay(timeZone, await firstDay(db, accountId, until)); start < until;) {
     const bounds = [start];
     while (bounds.length <= daysAtOnce && bounds.at(-1)! < until) bounds.push(nextDay(timeZone, bounds.at(-1)!));
@@ -190,9 +186,8 @@ function compare(table: string, expected: readonly Row[], found: readonly Row[],
     const [one, other] = [should.get(name), is.get(name)];
     const differs = (column: SumColumn | QuarterColumn): boolean => (one?.[column] ?? 0n) !== (other?.[column] ?? 0n);
     const wrong = sumColumns.filter(differs);
-    // Null where a row has no quarters yet: reports do without. A wrong hour has wrong quarters: reported once.
-    const hasQuarters = (other?.requests_q1 ?? null) !== null;
-    const quarters = hasQuarters && wrong.length === 0 ? quarterColumns.filter(differs) : [];
+    // A wrong hour has wrong quarters: reported once. Days have none.
+    const quarters = wrong.length === 0 ? quarterColumns.filter(differs) : [];
     for (const column of [...wrong, ...quarters])
       report({
         accountId: (one ?? other)!.account_id,

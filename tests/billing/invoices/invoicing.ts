@@ -38,8 +38,7 @@ export async function openPaper(t: TestContext, at: number): Promise<Paper & { r
   return { ...paperOn(store, at), file };
 }
 
-/** `since`: when the database got invoices. */
-export function paperOn(store: Paper['store'], at: number, since = 0): Paper {
+export function paperOn(store: Paper['store'], at: number): Paper {
   const clock = { now: at };
   const zones = new Map<string, string>();
   const invoices = new Invoices({
@@ -54,7 +53,6 @@ export function paperOn(store: Paper['store'], at: number, since = 0): Paper {
       taxId: null,
       taxStatus: 'standard',
     }),
-    since: async () => since,
     newId: uuidMaker(() => clock.now),
     now: () => clock.now,
   });

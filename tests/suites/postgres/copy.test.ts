@@ -112,7 +112,6 @@ async function fill(file: string, requests: number): Promise<void> {
         owner: Uint8Array.of(),
         created_at: 0,
         bytes: 2 ** 40,
-        answer: at % 2 === 0 ? text : null,
         sealed_answer: at % 3 === 0 ? null : new Uint8Array(200_000).fill(at),
       })
       .execute();

@@ -1,20 +1,19 @@
-/** Upgrades on PostgreSQL with the whole program: all at once from the oldest schemas, and beside a replica that serves (docs/operations.md). */
+/** Upgrades on PostgreSQL with the whole program, in one go and beside a replica that serves (docs/operations.md). */
 import assert from 'node:assert/strict';
 import { after, before, test, type TestContext } from 'node:test';
-import { migrationNames } from '../../../src/store/migrations/migrate.ts';
 import {
   assertKept,
   costOfLoad,
-  earlierDatabases,
   earlierDump,
   earlierKeys,
   idleLeases,
   keptTables,
   migrationsOf,
   usedWith,
-  type EarlierDatabase,
   type Rows,
 } from '../../store/earlier-databases.ts';
+import { addNextStep, nextStep } from '../../store/steps.ts';
+import { built } from '../../support/built.ts';
 import { mulberry32 } from '../../support/random.ts';
 import { until, type TestService } from '../../support/service.ts';
 import { assertRight } from './fixture.ts';
@@ -27,26 +26,27 @@ before(async () => {
 });
 after(() => server.dispose());
 
-const [oldest, newest] = ['026-hours-of-all', migrationNames.at(-1)!];
-const now = '(extract(epoch from clock_timestamp()) * 1000)::bigint';
+const [oldest, newest] = ['100-baseline', nextStep];
+/** The program that has a step more; commands run here. */
+addNextStep();
+const entry = built('tests/store/next-version.ts');
 
-async function earlierOn(t: TestContext, earlier: EarlierDatabase, more = '') {
+async function earlierOn(t: TestContext, more = '', program: { readonly entry?: string } = { entry }) {
   const url = await server.createDatabase();
-  await server.sql(url, earlierDump(earlier));
+  await server.sql(url, earlierDump('100'));
   await server.sql(url, usedWith(secret, 'postgres') + more);
-  const service = serviceOn(url);
+  const service = serviceOn(url, program);
   t.after(() => service.dispose());
   service.key = earlierKeys['first key'];
   return { url, service };
 }
 
-/** By the names of either schema. */
 const oneNumber = async (url: string, query: string): Promise<bigint> =>
   BigInt(String((await server.sql(url, query))[0]!['n']));
-const balanceIn = (url: string, leases: 'slice' | 'credit_lease'): Promise<bigint> =>
+const balanceIn = (url: string): Promise<bigint> =>
   oneNumber(
     url,
-    `select (available + coalesce((select sum(remaining) from ${leases} where account_id = account.id), 0))::text as n
+    `select (available + coalesce((select sum(remaining) from credit_lease where account_id = account.id), 0))::text as n
      from account where name = 'first account'`,
   );
 
@@ -59,10 +59,10 @@ async function read(url: string) {
     if (inDatabase.has(table)) tables.set(table, await server.sql(url, `select * from ${table}`));
   const budgets = await server.sql(
     url,
-    `select id, amount, spent_before, available + coalesce((select sum(remaining) from purse_slice where purse_id = purse.id), 0) as available
-     from purse`,
+    `select id, amount, spent_before, available + coalesce((select sum(remaining) from budget_lease where balance_id = budget_balance.id), 0) as available
+     from budget_balance`,
   );
-  return { tables, budgets, balance: await balanceIn(url, 'slice') };
+  return { tables, budgets, balance: await balanceIn(url) };
 }
 
 async function assertCarriedOver(url: string, was: Awaited<ReturnType<typeof read>>): Promise<void> {
@@ -73,7 +73,7 @@ async function assertCarriedOver(url: string, was: Awaited<ReturnType<typeof rea
   const left = `available + coalesce((select sum(remaining) from budget_lease where balance_id = budget_balance.id), 0)`;
   const budgets = await server.sql(url, `select id, amount, spent_before, ${left} as available from budget_balance`);
   assertKept('budget_balance', was.budgets, budgets);
-  assert.equal(await balanceIn(url, 'credit_lease'), was.balance);
+  assert.equal(await balanceIn(url), was.balance);
 }
 
 const load = (service: TestService, goesOn: (request: number) => boolean): Promise<bigint> =>
@@ -82,43 +82,31 @@ const load = (service: TestService, goesOn: (request: number) => boolean): Promi
 const schemaOf = async (url: string): Promise<unknown> =>
   (await server.sql(url, 'select max(name) as name from kysely_migration'))[0]!['name'];
 
-for (const earlier of earlierDatabases)
-  test(`a database of ${earlier}: refused while a process of it runs, brought up to date by the start after it, and its keys are served`, async (t) => {
-    const { url, service } = await earlierOn(t, earlier);
-    const was = await read(url);
-    const schema = await schemaOf(url);
-    await server.sql(url, `insert into replica (id, beat) values ('\\x02', ${now} + 60000)`);
-    await assert.rejects(
-      service.start(),
-      /ended with 69:[^]*1 process\(es\) of an earlier version use the database.*Stop them all, and start this version five seconds later/,
-    );
-    // It goes on as before: nothing was changed below it.
-    assert.equal(await schemaOf(url), schema);
-    assert.deepEqual(await read(url), was);
-
-    await server.sql(url, `delete from replica where id = '\\x02'`);
-    await service.start();
-    await assertCarriedOver(url, was);
-    const cost = await load(service, (request) => request < 8);
-    assert.ok(cost > 0n);
-    assert.equal(await balanceIn(url, 'credit_lease'), was.balance - cost);
-    assert.equal(await service.stop(), 0);
-    await service.start();
-    // The log comes by another pipe than what says that it is ready.
-    await until(() => migrationsOf(service).length > 1);
-    assert.deepEqual(migrationsOf(service), [migrationNames.length, 0], 'the second start migrates nothing');
-    assert.equal((await asked(service)).status, 200);
-    await service.stop();
-    await assertRight(url, false);
-  });
+test('the start brings a database up to date, and its keys are served', async (t) => {
+  const { url, service } = await earlierOn(t);
+  const was = await read(url);
+  await service.start();
+  await assertCarriedOver(url, was);
+  const cost = await load(service, (request) => request < 8);
+  assert.ok(cost > 0n);
+  assert.equal(await balanceIn(url), was.balance - cost);
+  assert.equal(await service.stop(), 0);
+  await service.start();
+  // The log comes by another pipe than what says that it is ready.
+  await until(() => migrationsOf(service).length > 1);
+  assert.deepEqual(migrationsOf(service), [1, 0], 'the second start migrates nothing');
+  assert.equal((await asked(service)).status, 200);
+  await service.stop();
+  await assertRight(url, false);
+});
 
 test('kill -9 in the middle of the migration: the database is one of the old schema or of the new one, and the next start completes it', async (t) => {
   const seed = Date.now() % 2 ** 32;
   t.diagnostic(`seed ${seed}`);
   const random = mulberry32(seed);
-  const { url, service } = await earlierOn(t, '026', idleLeases('public', `'\\x00'::bytea`));
+  const { url, service } = await earlierOn(t, idleLeases('public', `'\\x00'::bytea`));
   const was = await read(url);
-  const isMigrating = `select count(*)::text as n from pg_locks where mode = 'AccessExclusiveLock' and relation = 'replica'::regclass`;
+  const isMigrating = `select count(*)::text as n from pg_locks where mode = 'AccessExclusiveLock' and relation = 'credit_lease'::regclass`;
   let inTheMiddle = 0;
   for (let round = 1; round <= 5 && inTheMiddle < 3 && (await schemaOf(url)) === oldest; round++) {
     const started = assert.rejects(service.start(), /ended with SIGKILL/);
@@ -140,21 +128,16 @@ test('kill -9 in the middle of the migration: the database is one of the old sch
   await service.start();
   await assertCarriedOver(url, was);
   const cost = await load(service, (request) => request < 4);
-  assert.equal(await balanceIn(url, 'credit_lease'), was.balance - cost);
+  assert.equal(await balanceIn(url), was.balance - cost);
   await service.stop();
   await assertRight(url, false);
 });
 
 test('rolling: a replica serves while a newer one starts, migrates below it and takes over', async (t) => {
-  const { url, service: early } = await earlierOn(t, '029');
+  const { url, service: early } = await earlierOn(t, '', {});
   await early.start();
-  const balance = await balanceIn(url, 'credit_lease');
-  // A schema without the step that nothing of what this replica does needs.
-  await server.sql(
-    url,
-    `begin; drop table added_backend; delete from kysely_migration where name = '032-added-backends'; commit`,
-  );
-  const later = serviceOn(url);
+  const balance = await balanceIn(url);
+  const later = serviceOn(url, { entry });
   t.after(() => later.dispose());
   later.key = early.key;
   let isOver = false;
@@ -166,7 +149,7 @@ test('rolling: a replica serves while a newer one starts, migrates below it and 
   assert.deepEqual(migrationsOf(later), [1]);
   assert.equal(await early.stop(), 0);
   const last = await load(later, (request) => request < 4);
-  assert.equal(await balanceIn(url, 'credit_lease'), balance - total - last);
+  assert.equal(await balanceIn(url), balance - total - last);
   // Those of the process before the upgrade end when a replica finds that it is dead.
   await until(async () => (await oneNumber(url, 'select count(*)::text as n from open_request')) === 0n, 60_000);
   await later.stop();

@@ -1,7 +1,7 @@
 /** Databases of earlier revisions, on a real PostgreSQL: they come to the schema that is described, and what they say stays. */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { openPostgresStore } from '../../../src/store/postgres/store.ts';
+import { migrationNames } from '../../../src/store/migrations/migrate.ts';
 import { earlierDatabases, earlierDump } from '../../store/earlier-databases.ts';
 import { usage } from '../../store/fixture.ts';
 import { assertRight, balanceOf, hold, openReplica } from './fixture.ts';
@@ -48,26 +48,19 @@ for (const earlier of earlierDatabases)
     await server.sql(url, earlierDump(earlier));
     const [customer] = await server.sql(
       url,
-      `select id, (available + coalesce((select sum(remaining) from public.slice where account_id = account.id), 0))::text as balance
+      `select id, (available + coalesce((select sum(remaining) from public.credit_lease where account_id = account.id), 0))::text as balance
        from public.account where kind = 0 order by created_at limit 1`,
     );
     const [id, balance] = [String(customer!['id']), BigInt(String(customer!['balance']))];
     assert.ok(balance > 0n);
-    const balances = await server.sql(url, 'select id, amount::text, available::text from public.purse order by id');
+    const balances = await server.sql(
+      url,
+      'select id, amount::text, available::text from public.budget_balance order by id',
+    );
     assert.ok(balances.length >= 2);
 
     const replica = await openReplica(t, url);
-    assert.deepEqual(replica.store.migrated, [
-      '030-baseline',
-      '031-attempts',
-      '032-added-backends',
-      '033-member-budgets',
-      '034-peer-messages',
-      '035-usage-retention',
-      '036-fallbacks',
-      '037-guarded-partitions',
-      '038-owed-returns',
-    ]);
+    assert.deepEqual(replica.store.migrated, migrationNames().slice(1));
     const upgraded = await schemaOf(url);
     assert.deepEqual(
       upgraded.filter((line) => !described.includes(line)),
@@ -84,52 +77,3 @@ for (const earlier of earlierDatabases)
     await assertRight(url);
     assert.deepEqual((await openReplica(t, url)).store.migrated, []);
   });
-
-test('partitions whose requests an earlier version has removed refuse them after the upgrade', async (t) => {
-  const url = await server.createDatabase();
-  await openReplica(t, url);
-  // As it was up to 036.
-  await server.sql(
-    url,
-    `drop function guard_removed_usage(bigint);
-     create or replace function usage_retention_only_grows() returns trigger language plpgsql as $$ begin return new; end $$;
-     create or replace function usage_is_not_removed() returns trigger language plpgsql as $$ begin return null; end $$;
-     create trigger usage_not_removed after insert on usage referencing new table as added
-     for each statement execute function usage_is_not_removed();
-     delete from kysely_migration where name = '037-guarded-partitions';
-     update usage_retention set kept_since = 86400000`,
-  );
-  assert.deepEqual((await openReplica(t, url)).store.migrated, ['037-guarded-partitions']);
-  const looking = await server.sql(
-    url,
-    `select relname from pg_trigger join pg_class on pg_class.oid = tgrelid where tgname = 'usage_not_removed' order by 1`,
-  );
-  assert.match(JSON.stringify(looking), /^\[\{"relname":"usage_before_\d{4}_\d\d"\},\{"relname":"usage_default"\}\]$/);
-  await assert.rejects(server.sql(url, 'update usage_retention set kept_since = 0'), /usage_retention only grows/);
-});
-
-test('while a process of an earlier version runs, its database is not brought up to date, and it says so', async (t) => {
-  const url = await server.createDatabase();
-  await server.sql(url, earlierDump('026'));
-  const now = '(extract(epoch from clock_timestamp()) * 1000)::bigint';
-  await server.sql(url, `insert into public.replica (id, beat) values ('\\x00', ${now} + 1000)`);
-  await assert.rejects(
-    openPostgresStore({ address: { url }, shown: 'the test' }),
-    /1 process\(es\) of an earlier version use the database.*Stop them all/,
-  );
-  assert.equal((await server.sql(url, 'select 1 from public.purse')).length, 2);
-  // It has died: nothing heard of it any more.
-  await server.sql(url, `update public.replica set beat = ${now} - 5001`);
-  const { store } = await openReplica(t, url);
-  assert.deepEqual(store.migrated, [
-    '030-baseline',
-    '031-attempts',
-    '032-added-backends',
-    '033-member-budgets',
-    '034-peer-messages',
-    '035-usage-retention',
-    '036-fallbacks',
-    '037-guarded-partitions',
-    '038-owed-returns',
-  ]);
-});

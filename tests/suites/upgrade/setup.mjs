@@ -2,7 +2,7 @@
 // and once, since they are kept among the caches. And the programs of a real PostgreSQL.
 //
 // TOKENHOUSE_UPGRADE_FROM names the revisions (tags or commits, with commas between them). Otherwise it is the newest tag, and where
-// there is none one revision for each way to upgrade that docs/operations.md tells.
+// there is none the first revision whose databases are upgraded.
 import { spawnSync } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
@@ -10,8 +10,8 @@ import { cacheFolder } from '../../../scripts/cache-folder.mjs';
 import { postgresBinaries } from '../../../scripts/postgres.mjs';
 import { root, runNpm, say } from '../../../scripts/setup.mjs';
 
-/** The last before `030-baseline`, whose processes have to be stopped first; and one with 032, beside which this version starts. */
-const pinned = ['343aeff7', '09acc898'];
+/** The first with `100-baseline`. */
+const pinned = ['BASELINE'];
 
 /** `TOKENHOUSE_TEST_EARLIER` lists the revisions, and where the program of each is: `revision=folder`, with commas between them. */
 export function setup() {

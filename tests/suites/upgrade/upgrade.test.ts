@@ -19,7 +19,7 @@ import { PostgresServer, programsFirst } from '../postgres/server.ts';
 import { Load } from './load.ts';
 
 const [firstCreditCents, microcentsPerCent] = [500, 1_000_000n];
-const newest = migrationNames.at(-1)!;
+const newest = migrationNames().at(-1)!;
 /** Answers of each program, while all of it goes on. */
 const enough = 40;
 const model = scriptedModel(
@@ -208,7 +208,7 @@ for (const earlier of earlierPrograms)
       const old = await Installed.make(t, earlier, database, port);
       await old.service.start();
       const schema = await schemaOf(database);
-      const isRolling = kind === 'postgres' && schema >= '030';
+      const isRolling = kind === 'postgres';
       const load = new Load(old.service.key, [old.service.url]);
       await answersOf(load, old);
 
@@ -235,7 +235,7 @@ for (const earlier of earlierPrograms)
       assert.equal(await balanceOf(database), firstCredit - load.cost);
       assert.equal(await requestsIn(database), BigInt(load.answered));
 
-      await assertRefused(old, database);
+      if (schema !== newest) await assertRefused(old, database);
 
       // Back: the earlier program finds what it had, and goes on with it.
       const back = kind === 'sqlite' ? database : await postgresDatabase();
