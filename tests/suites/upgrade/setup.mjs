@@ -11,7 +11,7 @@ import { postgresBinaries } from '../../../scripts/postgres.mjs';
 import { root, runNpm, say } from '../../../scripts/setup.mjs';
 
 /** The first with `100-baseline`. */
-const pinned = ['BASELINE'];
+const pinned = ['73c9b2e9'];
 
 /** `TOKENHOUSE_TEST_EARLIER` lists the revisions, and where the program of each is: `revision=folder`, with commas between them. */
 export function setup() {
