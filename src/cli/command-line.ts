@@ -8,6 +8,7 @@ import type { InstallableKind } from '../inference/engine-builds/builds.ts';
 import type { BudgetPeriod } from '../store/budget.ts';
 import type { TaxStatus } from '../tax/tax.ts';
 import type { BudgetOptions } from './budgets.ts';
+import type { Shell } from './completion.ts';
 import type { BareContext, Context } from './context.ts';
 import type { KeyLimitOptions } from './keys.ts';
 import type { ClientName } from './launch/clients.ts';
@@ -86,6 +87,7 @@ export async function runCommandLine(args: readonly string[], inside?: Surroundi
   if (inside === undefined) outliveReaders();
   let exitCode = 0;
   const program = commandProgram((code) => (exitCode = code), around);
+  if (args[0] === '__complete') return await complete(program, args.slice(1), around);
   try {
     await program.parseAsync(args, { from: 'user' });
     return exitCode;
@@ -96,6 +98,14 @@ export async function runCommandLine(args: readonly string[], inside?: Surroundi
     explain(failure, printer(args.includes('--json'), around));
     return failure.exitCode;
   }
+}
+
+/** For the scripts of the shells. */
+async function complete(program: Command, words: readonly string[], around: Surroundings): Promise<number> {
+  const { candidatesFor } = await import('./completion.ts');
+  for (const [word, about] of await candidatesFor(program, words, around.directory))
+    around.stdout.write(about === '' ? `${word}\n` : `${word}\t${about}\n`);
+  return 0;
 }
 
 /**
@@ -800,23 +810,16 @@ bash:  eval "$(tokenhouse completion bash)"                    in ~/.bashrc
 zsh:   eval "$(tokenhouse completion zsh)"                     in ~/.zshrc, after compinit
 fish:  tokenhouse completion fish > ~/.config/fish/completions/tokenhouse.fish`,
     )
-    .addArgument(new Argument('<shell>', 'which one').choices(['bash', 'zsh', 'fish']))
+    .addArgument(new Argument('<shell>', 'which one').choices(['bash', 'zsh', 'fish'] satisfies readonly Shell[]))
     .action(
       bare(async () => {
-        const { completionScript } = await import('./completion.ts');
+        const { completionScripts } = await import('./completion.ts');
         return async ({ print }, _options, shell) => {
-          print.result(undefined, [completionScript(program, shell as 'bash' | 'zsh' | 'fish')]);
+          print.result(undefined, [completionScripts[shell as Shell]]);
           return 0;
         };
       }),
     );
-  // For the scripts above.
-  program
-    .command('complete-values', { hidden: true })
-    .option('-c, --config <file>')
-    .argument('<kind>')
-    .exitOverride()
-    .action(bare(() => import('./completion-values.ts').then(({ printValues }) => printValues)));
 
   return program;
 }
