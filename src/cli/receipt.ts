@@ -12,9 +12,9 @@ export async function showReceipt(
   { account }: { readonly account?: string },
   id = '',
 ): Promise<number> {
-  const receipts = await reading(context, async (repositories, _db, now) => {
+  const receipts = await reading(context, async ({ repositories, now }) => {
     const accountId = await accountMeant(account, repositories);
-    const rows = await repositories.findUsage({ accountId, id, now: await now() });
+    const rows = await repositories.findUsage({ accountId, id, now: now });
     if (rows.length === 0)
       throw new OperationError(
         `${accountId} has no request ${id}${await olderThanKept(repositories)}. List them with: tokenhouse usage --account ${accountId}`,

@@ -18,7 +18,7 @@ export async function showUsage(
   if (options.csv === true) return await printCsv(context, options);
   const { account: accountId, tag } = options;
   const filter = { ...(accountId === undefined ? {} : { accountId }), ...(tag === undefined ? {} : { tag }) };
-  const { requests, accounts } = await reading(context, async (repositories) => ({
+  const { requests, accounts } = await reading(context, async ({ repositories }) => ({
     requests: await receiptsOf(await repositories.listUsage({ ...filter, limit: options.limit }), repositories),
     accounts: (await repositories.listAccounts({})).filter(
       (account) => options.account === undefined || account.id === options.account,
@@ -72,10 +72,10 @@ async function printCsv(
   context: Context,
   { account, tag }: { readonly account?: string; readonly tag?: string },
 ): Promise<number> {
-  await reading(context, async (repositories, _db, now) => {
+  await reading(context, async ({ repositories, now }) => {
     const accountId = await accountMeant(account, repositories);
     const { timeZone } = (await repositories.getAccount({ accountId }))!;
-    const filter = { accountId, to: (await now()) + 1, ...(tag === undefined ? {} : { tag }) };
+    const filter = { accountId, to: now + 1, ...(tag === undefined ? {} : { tag }) };
     for await (const piece of printExport(
       'csv',
       generationColumns,
