@@ -110,19 +110,25 @@ const budgetJson = (budget: Shown) => ({
   renews_at: budget.renewsAt === null ? null : new Date(budget.renewsAt).toISOString(),
 });
 
-const periodOfReset = { daily: 'day', weekly: 'week', monthly: 'month' } as const;
-
-/** For the list of keys. */
-export const keyBudget = (key: KeyObject): string =>
-  key.limit_microcents === null
-    ? '–'
-    : budgetCell({
-        amountMicrocents: BigInt(key.limit_microcents),
-        per: key.limit_reset === null ? 'total' : periodOfReset[key.limit_reset],
-        spentMicrocents: BigInt(key.limit_microcents - (key.limit_remaining_microcents ?? 0)),
-        heldMicrocents: 0n,
-        renewsAt: key.limit_resets_at === null ? null : key.limit_resets_at * 1000,
-      });
+/** For the list of keys: what they have cost in a period is among their figures. */
+export function keyBudget(key: KeyObject): string {
+  if (key.limit_microcents === null) return '–';
+  const [per, spent] = (
+    {
+      daily: ['day', key.usage_daily],
+      weekly: ['week', key.usage_weekly],
+      monthly: ['month', key.usage_monthly],
+      never: ['total', key.usage],
+    } as const
+  )[key.limit_reset ?? 'never'];
+  return budgetCell({
+    amountMicrocents: BigInt(key.limit_microcents),
+    per,
+    spentMicrocents: BigInt(spent),
+    heldMicrocents: 0n,
+    renewsAt: key.limit_resets_at === null ? null : key.limit_resets_at * 1000,
+  });
+}
 
 /** For the list of accounts. */
 export const accountBudget = ({ spend_limit: limit }: AccountObject): string =>
