@@ -1,4 +1,3 @@
-import { uuidText } from '../platform/ids/uuid.ts';
 import type { GenerationFilter } from '../store/repositories/generations.ts';
 import type { UsageRow } from '../store/ledger.ts';
 import type { Repositories } from '../store/repositories/repositories.ts';
@@ -6,7 +5,7 @@ import type { UsageCursor } from '../store/repositories/usage-rows.ts';
 import type { Refund } from '../store/reports/reports.ts';
 import { localText } from '../platform/calendar/time-zone.ts';
 import type { Exported } from './export.ts';
-import { fallbackFrom, refundedOf } from './generation-object.ts';
+import { refundedOf, requestRow } from './generation-object.ts';
 
 export const generationColumns = [
   'id',
@@ -56,34 +55,16 @@ function exportedGeneration(
   timeZone: string,
 ): Readonly<Record<(typeof generationColumns)[number], Exported[string]>> {
   return {
-    id: uuidText(row.requestId),
-    request_id: row.publicId,
-    client_request_id: row.clientId,
+    ...requestRow(row),
     started_at_utc: new Date(row.startedAt).toISOString(),
     ended_at_utc: new Date(row.endedAt).toISOString(),
     ended_at_local: localText(timeZone, row.endedAt),
-    model: row.modelId,
-    fallback_from: fallbackFrom(row),
-    api_type: row.api,
-    streamed: row.streamed,
-    key_id: row.keyId,
-    tags: row.tags === null ? [] : (JSON.parse(row.tags) as string[]),
-    ending: row.ending,
-    finish_reason: row.finish,
-    error_code: row.errorCode,
-    tokens_prompt: row.promptTokens,
-    tokens_cached: row.cachedTokens,
-    tokens_completion: row.completionTokens,
-    tokens_reasoning: row.reasoningTokens,
     input_microcents_per_million: row.inputPrice,
     cached_microcents_per_million: row.cacheReadPrice,
     output_microcents_per_million: row.outputPrice,
     cost_microcents: row.costMicrocents,
     uncharged_microcents: row.unchargedMicrocents,
     refunded_microcents: refundedOf(row, refunds),
-    latency_ms: row.firstTokenMs,
-    total_ms: row.totalMs,
-    zdr: row.zdr ?? null,
   };
 }
 

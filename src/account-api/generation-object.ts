@@ -6,6 +6,8 @@ import type { ErrorCode } from '../platform/errors.ts';
 import { uuidText } from '../platform/ids/uuid.ts';
 import type { Ending, UsageRow } from '../store/ledger.ts';
 import type { UsageAttempt } from '../store/schema/tables.ts';
+import type { ApiKey } from '../store/repositories/keys.ts';
+import type { Repositories } from '../store/repositories/repositories.ts';
 import type { Refund } from '../store/reports/reports.ts';
 import { nullable, secondsOf, wholeOf } from './wire.ts';
 
@@ -148,47 +150,67 @@ export const receiptSchema = Type.Object({
 export type GenerationReceipt = Static<typeof receiptSchema>;
 export type GenerationSummary = Static<typeof generationSummarySchema>;
 
+/** What every form of a request's row says of it: the API's object, the export, and what the command line prints. */
+export const requestRow = (row: UsageRow) => ({
+  id: uuidText(row.requestId),
+  request_id: row.publicId,
+  client_request_id: row.clientId,
+  model: row.modelId,
+  fallback_from: fallbackFrom(row),
+  api_type: row.api,
+  streamed: row.streamed,
+  key_id: row.keyId,
+  tags: row.tags === null ? [] : (JSON.parse(row.tags) as string[]),
+  ending: row.ending,
+  finish_reason: row.finish,
+  error_code: row.errorCode,
+  tokens_prompt: row.promptTokens,
+  tokens_cached: row.cachedTokens,
+  tokens_completion: row.completionTokens,
+  tokens_reasoning: row.reasoningTokens,
+  latency_ms: row.firstTokenMs,
+  total_ms: row.totalMs,
+  zdr: row.zdr ?? null,
+});
+
 /** A request without its content. */
 export function generationSummary(row: UsageRow, refunds: readonly Refund[]): GenerationSummary {
-  const { firstTokenMs, totalMs } = row;
+  const { ending, firstTokenMs, totalMs } = row;
   return {
     object: 'generation',
-    id: uuidText(row.requestId),
-    request_id: row.publicId,
-    client_request_id: row.clientId,
+    ...requestRow(row),
     created_at: secondsOf(row.startedAt),
     ended_at: secondsOf(row.endedAt),
-    model: row.modelId,
-    fallback_from: fallbackFrom(row),
-    api_type: row.api,
-    streamed: row.streamed,
-    cancelled: row.ending === 'client_left' || row.ending === 'reader_stalled' || row.ending === 'revoked',
-    ending: row.ending,
-    finish_reason: row.finish,
-    error_code: row.errorCode,
-    tokens_prompt: row.promptTokens,
-    tokens_cached: row.cachedTokens,
-    tokens_completion: row.completionTokens,
-    tokens_reasoning: row.reasoningTokens,
+    cancelled: ending === 'client_left' || ending === 'reader_stalled' || ending === 'revoked',
     total_cost_microcents: wholeOf(row.costMicrocents),
     refunded_microcents: wholeOf(refundedOf(row, refunds)),
-    latency_ms: firstTokenMs,
     generation_time_ms: firstTokenMs === null ? null : Math.max(0, totalMs - firstTokenMs),
-    total_ms: totalMs,
-    key_id: row.keyId,
-    tags: row.tags === null ? [] : (JSON.parse(row.tags) as string[]),
-    zdr: row.zdr ?? null,
   };
 }
 
 /** The model that was asked for, where another one served the request (docs/decisions/040-another-model.md). */
-export function fallbackFrom({ fallbacks, modelId }: Pick<UsageRow, 'fallbacks' | 'modelId'>): string | null {
+function fallbackFrom({ fallbacks, modelId }: Pick<UsageRow, 'fallbacks' | 'modelId'>): string | null {
   const asked = fallbacks?.[0]?.model;
   return asked === undefined || asked === modelId ? null : asked;
 }
 
+/** Receipts of requests of one account, as far as they may be read by whoever asks. */
+export async function generationReceipts(
+  accountId: string,
+  rows: readonly UsageRow[],
+  repositories: Pick<Repositories, 'refundsOf' | 'getKey'>,
+  mayRead: (key: ApiKey | undefined) => boolean = () => true,
+): Promise<readonly GenerationReceipt[]> {
+  const refunds = await repositories.refundsOf({ accountId, requestIds: rows.map(({ requestId }) => requestId) });
+  const keys = new Map<string, ApiKey | undefined>();
+  for (const { keyId } of rows) if (!keys.has(keyId)) keys.set(keyId, await repositories.getKey({ keyId, accountId }));
+  return rows
+    .filter(({ keyId }) => mayRead(keys.get(keyId)))
+    .map((row) => generationReceipt(row, { refunds, keyName: keys.get(row.keyId)?.name ?? null }));
+}
+
 /** The same with its arithmetic, and the reasons for its cost. */
-export function generationReceipt(
+function generationReceipt(
   row: UsageRow,
   { refunds, keyName }: { readonly refunds: readonly Refund[]; readonly keyName: string | null },
 ): GenerationReceipt {

@@ -1,4 +1,4 @@
-import { generatesText, type Capabilities } from '../catalog/card-flags.ts';
+import { generatesText, promiseOf } from '../catalog/card-flags.ts';
 import type { LimitsConfig, ModelConfig, OpenAiBackendConfig } from '../config/config.ts';
 import { featureNames, type FeatureName } from '../generation/feature-names.ts';
 import { claimNames, claims, type ClaimName, type Finding } from '../inference/claims/claims.ts';
@@ -93,24 +93,16 @@ function findingOf(error: unknown, refusedStatus: number | null): Finding | { re
 }
 
 function isLookedAt(name: FeatureName, { capabilities }: ModelConfig, backend: OpenAiBackendConfig): boolean {
-  return backend.lacks.includes(name) || isPromised[name](capabilities, backend);
+  return (
+    backend.lacks.includes(name) || (promiseOf(name, capabilities) ?? isPromisedByFlavor[name]?.(backend) ?? false)
+  );
 }
 
-/** Which features the card, or the flavor where the card is silent, promises for a backend. */
-const isPromised: Readonly<Record<FeatureName, (card: Capabilities, backend: OpenAiBackendConfig) => boolean>> = {
-  tools: ({ tools, chat }) => tools && chat.tools,
-  tool_streaming: ({ chat }) => chat.toolStreaming,
-  json_object: ({ chat }) => chat.jsonObject,
-  json_schema: ({ chat }) => chat.jsonSchema,
-  regex: ({ chat }) => chat.regex,
-  grammar: ({ chat }) => chat.grammar,
-  vision: ({ vision }) => vision,
-  reasoning: ({ reasoning }) => reasoning,
-  logprobs: ({ chat }) => chat.logprobs,
-  n: ({ chat }) => chat.n,
-  token_ids: (_card, { flavor }) => flavors[flavor].completions.returnsIds !== undefined,
-  min_p: (_card, { flavor, forward }) => flavors[flavor].minP !== undefined || forward.includes('min_p'),
-  top_k: (_card, { flavor, forward }) => flavors[flavor].topK !== undefined || forward.includes('top_k'),
+/** Of what no flag of the card says, the flavor. */
+const isPromisedByFlavor: Readonly<Partial<Record<FeatureName, (backend: OpenAiBackendConfig) => boolean>>> = {
+  token_ids: ({ flavor }) => flavors[flavor].completions.returnsIds !== undefined,
+  min_p: ({ flavor, forward }) => flavors[flavor].minP !== undefined || forward.includes('min_p'),
+  top_k: ({ flavor, forward }) => flavors[flavor].topK !== undefined || forward.includes('top_k'),
 };
 
 /** What `lacks` of a backend should say, by what was found: what is unknown stays as the file has it. */

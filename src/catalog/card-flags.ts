@@ -212,6 +212,35 @@ type ValuesOf<Of extends Flags> = {
 };
 type FieldOf<Key extends string, Flag> = Flag extends { readonly values: object } ? `${Camel<Key>}s` : Camel<Key>;
 
+/** What a request can ask of a model, in any family: the flags of chat completions, and those that have none of their own there. */
+export const featureFlags = [
+  ...namesOf(chatFlags).filter((name) => name !== 'supported'),
+  ...namesOf(unlistedFlags),
+  ...namesOf(generalFlags).filter((name) => !(name in chatFlags)),
+  'dimensions',
+] as const;
+export type FeatureFlag =
+  Exclude<keyof typeof chatFlags, 'supported'> | keyof typeof unlistedFlags | keyof typeof generalFlags | 'dimensions';
+
+/** Where `capabilities` of the file has the flag of this name, for all families before chat completions; undefined: none is called so. */
+export const placeOfFlag = (name: string): readonly string[] | undefined =>
+  name in generalFlags || name in unlistedFlags ? [name] : name in chatFlags ? ['chat_completions', name] : undefined;
+
+/** Whether a card promises it in chat completions; undefined: no flag is called so. */
+export function promiseOf(name: string, capabilities: Capabilities): boolean | undefined {
+  const values = [
+    ...(name in generalFlags ? [capabilities[name as keyof typeof generalFlags]] : []),
+    ...(name in chatFlags || name in unlistedFlags
+      ? [capabilities.chat[camel(name) as keyof Capabilities['chat']]]
+      : []),
+  ];
+  return values.length === 0 ? undefined : values.every(Boolean);
+}
+
+function namesOf<Of extends Flags>(flags: Of): readonly (keyof Of & string)[] {
+  return Object.keys(flags);
+}
+
 /** Where the capabilities keep a flag: `text_format`, a list, is `textFormats`. */
 export const fieldOf = (key: string, { values }: CardFlag): string => `${camel(key)}${values === undefined ? '' : 's'}`;
 

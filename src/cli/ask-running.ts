@@ -5,7 +5,7 @@ import type { NotificationKind, ServiceRequest } from '../app/control/service-re
 import type { Context } from './context.ts';
 
 /** Makes the service of this folder notify customers; only the service has what that takes. */
-export async function askRunning<Kind extends NotificationKind>(
+async function askRunning<Kind extends NotificationKind>(
   { config, print }: Context,
   input: ServiceRequest<Kind>,
 ): Promise<number> {
@@ -14,3 +14,12 @@ export async function askRunning<Kind extends NotificationKind>(
   print.result(reported, [reported.done]);
   return 0;
 }
+
+/** Closes the months that are over, which the service does by itself every ten minutes. */
+export const issueInvoices = (context: Context): Promise<number> => askRunning(context, { kind: 'issue_invoices' });
+
+export const testWebhook = (context: Context, _options: unknown, endpointId: string): Promise<number> =>
+  askRunning(context, { kind: 'test_webhook', endpointId });
+
+export const replayWebhook = (context: Context, _options: unknown, deliveryId: string): Promise<number> =>
+  askRunning(context, { kind: 'replay_webhook', deliveryId });

@@ -1,14 +1,29 @@
+import type { Option } from 'commander';
+
+import type { AccountObject } from '../account-api/account-object.ts';
+import type { KeyObject } from '../account-api/key-object.ts';
 import type { Budgeted, BudgetInput } from '../accounts/budget.ts';
-import { OperationError } from '../accounts/operation.ts';
 import { dollars } from '../platform/dollars.ts';
 import type { BudgetPeriod } from '../store/budget.ts';
-import type { BudgetStatus } from '../store/repositories/budgets.ts';
-import type { MemberRow } from '../store/repositories/members.ts';
-import type { Repositories } from '../store/repositories/repositories.ts';
 import type { Context } from './context.ts';
-import { reading, writing } from './database.ts';
+import type { Reader } from './database.ts';
+import { option, word } from './command-row.ts';
+import type { CommandRow } from './command-row.ts';
+import { dollarsToMicrocents } from './option.ts';
 
-export interface BudgetOptions {
+const budgetPeriods: readonly BudgetPeriod[] = ['day', 'week', 'month', 'total'];
+
+export const periodOption = (flags: string): Option =>
+  option(flags, 'the period; weeks begin on Monday, all periods at midnight UTC')
+    .choices(budgetPeriods)
+    .default('month');
+
+export const inputOf = (microcents: bigint, per: BudgetPeriod): BudgetInput => ({
+  microcents: String(microcents),
+  per,
+});
+
+interface BudgetOptions {
   readonly per: BudgetPeriod;
   readonly none?: boolean;
   /** Of the account: their address or their id. */
@@ -16,94 +31,119 @@ export interface BudgetOptions {
 }
 
 /** Sets, replaces or removes the budget of a key, an account or one of its members. */
-export async function setBudget(
-  context: Context,
-  options: BudgetOptions,
-  of: 'key' | 'account',
-  id: string,
-  amountMicrocents: bigint | undefined,
-): Promise<number> {
-  if ((amountMicrocents === undefined) === (options.none !== true))
-    throw new OperationError('Give an amount in dollars, or --none.');
-  const budget = amountMicrocents === undefined ? undefined : inputOf(amountMicrocents, options.per);
-  const member = options.member === undefined ? undefined : await memberNamed(context, id, options.member);
-  const answer = await writing(
-    context,
-    member !== undefined
-      ? { kind: 'budget_member', accountId: id, userId: member.userId, budget }
-      : of === 'key'
-        ? { kind: 'budget_key', keyId: id, budget }
-        : { kind: 'budget_account', accountId: id, budget },
-  );
-  const shownId = member?.userId ?? answer.id;
-  const name = member?.email ?? answer.id;
-  context.print.result({ id: shownId, budget: answer.budget === null ? null : budgetJson(statusOf(answer)) }, [
-    answer.budget === null
-      ? `${name} has no budget from now on.`
-      : `${name} may spend ${inWords(statusOf(answer))} from now on; running requests continue. ` +
-        `${dollars(statusOf(answer).spentMicrocents)} is spent${renewal(statusOf(answer))}.`,
-  ]);
-  return 0;
+export const budgetRow = (of: 'key' | 'account', about: string, more: CommandRow['takes'] = []): CommandRow => ({
+  name: 'budget',
+  about,
+  takes: [
+    word(`<${of}-id>`, `id of the ${of}, from ${of}s list`),
+    word('[dollars]', 'the amount, for example 10.00', dollarsToMicrocents),
+    periodOption('--per <period>'),
+    option('--none', 'no budget'),
+    ...more,
+  ],
+  run: async (context: Context, { per, none, member: named }: BudgetOptions, id: string, amount?: bigint) => {
+    const [{ OperationError }, { reading, writing }] = await Promise.all([
+      import('../accounts/operation.ts'),
+      import('./database.ts'),
+    ]);
+    if ((amount === undefined) === (none !== true)) throw new OperationError('Give an amount in dollars, or --none.');
+    const budget = amount === undefined ? undefined : inputOf(amount, per);
+    const member = named === undefined ? undefined : await reading(context, (reader) => memberNamed(reader, id, named));
+    if (named !== undefined && member === undefined)
+      throw new OperationError(`The account ${id} has no member ${named}.`);
+    const answer = await writing(
+      context,
+      member !== undefined
+        ? { kind: 'budget_member', accountId: id, userId: member.userId, budget }
+        : of === 'key'
+          ? { kind: 'budget_key', keyId: id, budget }
+          : { kind: 'budget_account', accountId: id, budget },
+    );
+    const shown = budgetSet(answer);
+    const name = member?.email ?? answer.id;
+    context.print.result({ id: member?.userId ?? answer.id, budget: shown === undefined ? null : budgetJson(shown) }, [
+      shown === undefined
+        ? `${name} has no budget from now on.`
+        : `${name} may spend ${inWords(shown)} from now on; running requests continue. ` +
+          `${dollars(shown.spentMicrocents)} is spent${renewal(shown)}.`,
+    ]);
+    return 0;
+  },
+});
+
+async function memberNamed({ repositories }: Reader, accountId: string, named: string) {
+  for (let after: string | undefined; ;) {
+    const page = await repositories.listMembers({ accountId, limit: 100, after });
+    const found = page.find(({ userId, email }) => userId === named || email === named.toLowerCase());
+    after = page.at(-1)?.userId;
+    if (found !== undefined || after === undefined) return found;
+  }
 }
 
-async function memberNamed(context: Context, accountId: string, named: string): Promise<MemberRow> {
-  return await reading(context, async (repositories) => {
-    for (let after: string | undefined; ;) {
-      const page = await repositories.listMembers({ accountId, limit: 100, after });
-      const found = page.find(({ userId, email }) => userId === named || email === named.toLowerCase());
-      if (found !== undefined) return found;
-      after = page.at(-1)?.userId;
-      if (after === undefined) throw new OperationError(`The account ${accountId} has no member ${named}.`);
-    }
+/** A budget in its current period. */
+interface Shown {
+  readonly amountMicrocents: bigint;
+  readonly per: BudgetPeriod;
+  readonly spentMicrocents: bigint;
+  readonly heldMicrocents: bigint;
+  /** Milliseconds since 1970; null: never. */
+  readonly renewsAt: number | null;
+}
+
+const budgetSet = ({ budget, spentMicrocents, renewsAt }: Budgeted): Shown | undefined =>
+  budget === null
+    ? undefined
+    : {
+        amountMicrocents: BigInt(budget.microcents),
+        per: budget.per,
+        spentMicrocents: BigInt(spentMicrocents),
+        heldMicrocents: 0n,
+        renewsAt,
+      };
+
+const budgetJson = (budget: Shown) => ({
+  amount_microcents: budget.amountMicrocents,
+  per: budget.per,
+  spent_microcents: budget.spentMicrocents,
+  held_microcents: budget.heldMicrocents,
+  left_microcents: leftOf(budget),
+  renews_at: budget.renewsAt === null ? null : new Date(budget.renewsAt).toISOString(),
+});
+
+/** For the list of keys: what they have cost in a period is among their figures. */
+export function keyBudget(key: KeyObject): string {
+  if (key.limit_microcents === null) return '–';
+  const [per, spent] = (
+    {
+      daily: ['day', key.usage_daily],
+      weekly: ['week', key.usage_weekly],
+      monthly: ['month', key.usage_monthly],
+      never: ['total', key.usage],
+    } as const
+  )[key.limit_reset ?? 'never'];
+  return budgetCell({
+    amountMicrocents: BigInt(key.limit_microcents),
+    per,
+    spentMicrocents: BigInt(spent),
+    heldMicrocents: 0n,
+    renewsAt: key.limit_resets_at === null ? null : key.limit_resets_at * 1000,
   });
 }
 
-export const inputOf = (microcents: bigint, per: BudgetPeriod): BudgetInput => ({
-  microcents: String(microcents),
-  per,
-});
+/** For the list of accounts. */
+export const accountBudget = ({ spend_limit: limit }: AccountObject): string =>
+  limit === null
+    ? '–'
+    : budgetCell({
+        amountMicrocents: BigInt(limit.threshold_microcents),
+        per: limit.interval ?? 'total',
+        spentMicrocents: BigInt(limit.spent_microcents),
+        heldMicrocents: BigInt(limit.held_microcents),
+        renewsAt: limit.resets_at === null ? null : limit.resets_at * 1000,
+      });
 
-/** A budget's state in the current period. */
-type Shown = Pick<BudgetStatus, 'amountMicrocents' | 'per' | 'spentMicrocents' | 'heldMicrocents'> & {
-  readonly renewsAt: number | null;
-};
-
-function statusOf({ budget, spentMicrocents, renewsAt }: Budgeted): Shown {
-  return {
-    amountMicrocents: BigInt(budget!.microcents),
-    per: budget!.per,
-    spentMicrocents: BigInt(spentMicrocents),
-    heldMicrocents: 0n,
-    renewsAt,
-  };
-}
-
-/** The budgets of the keys or accounts that have one, by their ids. */
-export async function readBudgets(
-  repositories: Repositories,
-  subjects: readonly { readonly id: string }[],
-  at: number,
-): Promise<ReadonlyMap<string, Shown>> {
-  const found = await repositories.budgetsOf({ subjects: subjects.map(({ id }) => id), at });
-  return new Map(found.map((status) => [status.balance.subject, { ...status, renewsAt: status.balance.endsAt }]));
-}
-
-export function budgetJson(budget: Shown | undefined) {
-  if (budget === undefined) return null;
-  const { amountMicrocents, per, spentMicrocents, heldMicrocents, renewsAt } = budget;
-  return {
-    amount_microcents: amountMicrocents,
-    per,
-    spent_microcents: spentMicrocents,
-    held_microcents: heldMicrocents,
-    left_microcents: leftOf(budget),
-    renews_at: renewsAt === null ? null : new Date(renewsAt).toISOString(),
-  };
-}
-
-/** For a cell of a table: `$10.00 a month: $2.50 spent, $0.10 held, $7.40 left, renews 2026-12-01`. */
-export function budgetCell(budget: Shown | undefined): string {
-  if (budget === undefined) return '–';
+/** `$10.00 a month: $2.50 spent, $0.10 held, $7.40 left, renews 2026-12-01`. */
+function budgetCell(budget: Shown): string {
   const { spentMicrocents, heldMicrocents } = budget;
   const held = heldMicrocents === 0n ? '' : `, ${dollars(heldMicrocents)} held`;
   return `${inWords(budget)}: ${dollars(spentMicrocents)} spent${held}, ${dollars(leftOf(budget))} left${renewal(budget)}`;

@@ -1,34 +1,22 @@
 import { Argument, Command, CommanderError, Option } from 'commander';
 
-import type { Role } from '../accounts/role.ts';
-import { demoOutcomes } from '../billing/payments/demo-outcomes.ts';
 import type { Override } from '../config/overrides.ts';
 import { flavorNames } from '../generation/flavor-names.ts';
 import type { InstallableKind } from '../inference/engine-builds/builds.ts';
-import type { BudgetPeriod } from '../store/budget.ts';
-import type { TaxStatus } from '../tax/tax.ts';
-import type { BudgetOptions } from './budgets.ts';
+import type { Shell } from './completion.ts';
 import type { BareContext, Context } from './context.ts';
-import type { KeyLimitOptions } from './keys.ts';
+import { periodOption } from './budgets.ts';
+import type { CommandRow } from './command-row.ts';
+import { accountCommands } from './nouns/accounts.ts';
+import { creditCommands, payCommands } from './nouns/credits.ts';
+import { keyCommands } from './nouns/keys.ts';
+import { invoiceCommands, receiptCommands } from './nouns/papers.ts';
+import { ownerCommands, peopleCommands } from './nouns/people.ts';
+import { priceCommands } from './nouns/prices.ts';
+import { auditCommands, mailCommands, usageCommands, webhookCommands } from './nouns/records.ts';
 import type { ClientName } from './launch/clients.ts';
 import type { LaunchOptions } from './launch/launch.ts';
-import {
-  centsToMicrocents,
-  centsToMicrocentsOrNone,
-  collected,
-  decimalNumber,
-  dollarsToMicrocents,
-  duration,
-  durationOrNever,
-  moment,
-  movedDollars,
-  pricePerMillion,
-  serviceUrl,
-  signedCentsToMicrocents,
-  signedDollars,
-  wholeNumber,
-  wholeNumberOrNone,
-} from './option.ts';
+import { decimalNumber, dollarsToMicrocents, serviceUrl, wholeNumber } from './option.ts';
 import { outliveReaders, printer } from './output.ts';
 import { surroundingsOfProcess } from './surroundings.ts';
 import type { Surroundings } from './surroundings.ts';
@@ -39,20 +27,9 @@ interface CommonOptions {
   readonly json?: boolean;
 }
 
-interface MoveOptions {
-  readonly dollars?: bigint;
-  readonly cents?: bigint;
-  readonly account?: string;
-  readonly reason?: string;
-  readonly idempotencyKey?: string;
-}
-
 type Run<Options> = (context: Context, options: Options, ...words: (string | undefined)[]) => Promise<number>;
 type BareRun<Options> = (context: BareContext, options: Options, ...words: (string | undefined)[]) => Promise<number>;
 
-/** Written again, because only declarations are loaded before a command runs. */
-const taxStatuses: readonly TaxStatus[] = ['standard', 'exempt', 'reverse_charge'];
-const keyRoles: readonly Role[] = ['owner', 'admin', 'billing', 'developer', 'viewer'];
 const launchable: readonly ClientName[] = [
   'claude',
   'codex',
@@ -64,13 +41,6 @@ const launchable: readonly ClientName[] = [
   'librechat',
 ];
 const engineKinds: readonly InstallableKind[] = ['cuda', 'vulkan'];
-/** The periods of a budget. */
-const budgetPeriods: readonly BudgetPeriod[] = ['day', 'week', 'month', 'total'];
-
-const periodOption = (flags: string): Option =>
-  new Option(flags, 'the period; weeks begin on Monday, all periods at midnight UTC')
-    .choices(budgetPeriods)
-    .default('month');
 
 const exitCodeHelp = `
 Exit codes: 0 success; 1 refused, or problems were found; 64 wrong usage; 69 something that is needed is not
@@ -86,6 +56,7 @@ export async function runCommandLine(args: readonly string[], inside?: Surroundi
   if (inside === undefined) outliveReaders();
   let exitCode = 0;
   const program = commandProgram((code) => (exitCode = code), around);
+  if (args[0] === '__complete') return await complete(program, args.slice(1), around);
   try {
     await program.parseAsync(args, { from: 'user' });
     return exitCode;
@@ -96,6 +67,14 @@ export async function runCommandLine(args: readonly string[], inside?: Surroundi
     explain(failure, printer(args.includes('--json'), around));
     return failure.exitCode;
   }
+}
+
+/** For the scripts of the shells. */
+async function complete(program: Command, words: readonly string[], around: Surroundings): Promise<number> {
+  const { candidatesFor } = await import('./completion.ts');
+  for (const [word, about] of await candidatesFor(program, words, around.directory))
+    around.stdout.write(about === '' ? `${word}\n` : `${word}\t${about}\n`);
+  return 0;
 }
 
 /**
@@ -159,6 +138,16 @@ export function commandProgram(exit: (code: number) => void = () => {}, around =
         }
       };
     });
+
+  const rows = (parent: Command, commands: readonly CommandRow[]): void => {
+    for (const { name, about, takes, run } of commands) {
+      const declared = command(parent, name, about).action(action(() => Promise.resolve(run as Run<object>)));
+      for (const each of takes) {
+        if (each instanceof Argument) declared.addArgument(each);
+        else declared.addOption(each);
+      }
+    }
+  };
 
   /** For commands that load so much at once that a low limit of open files would end them with a stack. */
   const enoughFilesFor =
@@ -258,437 +247,20 @@ export function commandProgram(exit: (code: number) => void = () => {}, around =
       }),
     );
 
-  const keys = group('keys', 'API keys');
-  command(keys, 'create', 'create a key; it is shown only once')
-    .option('--account <account-id>', 'account of the key (default: the only account)')
-    .option('--name <name>', 'name of the key', 'unnamed')
-    .option('--user <name>', 'user that the key belongs to; only keys of users can upload files')
-    .option('--expires <duration>', 'for example 12h or 30d', duration)
-    .option('--model <model>', 'allowed model; repeatable (default: all)', collected)
-    .option('--endpoint <path>', 'allowed path, such as /v1/messages; repeatable (default: all)', collected)
-    .option('--ip <range>', 'allowed client address or range; repeatable (default: all)', collected)
-    .option('--zdr-only', 'only for requests with Service-ZDR: required')
-    .option('--tag <tag>', 'tag of all its requests; repeatable', collected)
-    .addOption(new Option('--role <role>', 'create a management key with this role').choices(keyRoles))
-    .option('--operator', 'create a management key that may also do what the operator of the server may')
-    .option('--plan', "requests are paid by the account's plan, and count against its included requests")
-    .option('--concurrency <number>', 'maximum of concurrent requests', wholeNumber(1, 1e6))
-    .option('--requests-per-minute <number>', 'maximum of requests per minute', wholeNumber(1, 1e9))
-    .option(
-      '--tokens-per-minute <number>',
-      'maximum of tokens per minute, in prompts and answers',
-      wholeNumber(1, 1e12),
-    )
-    .option('--budget <dollars>', 'budget for a period, for example 10.00 (default: no budget)', dollarsToMicrocents)
-    .addOption(periodOption('--budget-per <period>'))
-    .action(action(() => import('./keys.ts').then(({ createKey }) => createKey)));
-  command(keys, 'list', 'list keys')
-    .option('--account <account-id>', 'only this account')
-    .action(action(() => import('./keys.ts').then(({ listKeys }) => listKeys)));
-  command(keys, 'revoke', 'revoke a key at once; its running requests are cut')
-    .argument('<key-id>', 'id of the key, from keys list')
-    .action(
-      action(async () => {
-        const { revokeKey } = await import('./keys.ts');
-        return (context, _options, id) => revokeKey(context, id ?? '');
-      }),
-    );
+  rows(group('keys', 'API keys'), keyCommands);
 
-  command(keys, 'rotate', 'rotate the secret of a key; the new one is shown only once, and the key keeps its id')
-    .argument('<key-id>', 'id of the key, from keys list')
-    .option(
-      '--overlap <duration>',
-      'how long the earlier secret stays valid, at most 7d (default: not at all)',
-      duration,
-    )
-    .action(
-      action<{ readonly overlap?: number }>(async () => {
-        const { rotateKey } = await import('./keys.ts');
-        return (context, options, id) => rotateKey(context, options, id ?? '');
-      }),
-    );
-  for (const [name, isPaused, about] of [
-    ['pause', true, 'refuse a key until it is resumed; its running requests are cut'],
-    ['resume', false, 'accept a paused key again'],
-  ] as const) {
-    command(keys, name, about)
-      .argument('<key-id>', 'id of the key, from keys list')
-      .action(
-        action(async () => {
-          const { pauseKey } = await import('./keys.ts');
-          return (context, _options, id) => pauseKey(context, isPaused, id ?? '');
-        }),
-      );
-  }
+  rows(group('accounts', 'accounts'), accountCommands);
 
-  command(keys, 'allow', 'set the models that a key may use, among those of its account')
-    .argument('<key-id>', 'id of the key, from keys list')
-    .option('--model <model>', 'an allowed model; repeatable', collected)
-    .option('--all', 'allow all models')
-    .action(
-      action<{ readonly model?: readonly string[]; readonly all?: boolean }>(async () => {
-        const { allowKey } = await import('./allow.ts');
-        return (context, options, id) => allowKey(context, options, id ?? '');
-      }),
-    );
-
-  command(keys, 'limit', 'change the limits of a key, in addition to those of its account; none removes a limit')
-    .argument('<key-id>', 'id of the key, from keys list')
-    .option('--concurrency <number>', 'maximum of concurrent requests', wholeNumberOrNone(1, 1e6))
-    .option('--requests-per-minute <number>', 'maximum of requests per minute', wholeNumberOrNone(1, 1e9))
-    .option(
-      '--tokens-per-minute <number>',
-      'maximum of tokens per minute, in prompts and answers',
-      wholeNumberOrNone(1, 1e12),
-    )
-    .option('--endpoint <path>', 'allowed path, replacing the earlier ones; repeatable; none allows all', collected)
-    .option(
-      '--ip <range>',
-      'allowed client address or range, replacing the earlier ones; repeatable; none allows all',
-      collected,
-    )
-    .option('--zdr-only', 'only for requests with Service-ZDR: required')
-    .option('--no-zdr-only', 'for requests with any header')
-    .option('--plan', "paid by the account's plan")
-    .option('--no-plan', 'paid from credit')
-    .action(
-      action<KeyLimitOptions>(async () => {
-        const { limitKey } = await import('./keys.ts');
-        return (context, options, id) => limitKey(context, options, id ?? '');
-      }),
-    );
-  command(keys, 'edit', 'rename a key, or change its expiry or its tags')
-    .argument('<key-id>', 'id of the key, from keys list')
-    .option('--name <name>', 'name of the key')
-    .option('--expires <duration>', 'time from now, for example 12h or 30d, or never', durationOrNever)
-    .option('--tag <tag>', 'tag, replacing the earlier ones; repeatable; none removes all', collected)
-    .action(
-      action<{ readonly name?: string; readonly expires?: number | 'never'; readonly tag?: readonly string[] }>(
-        async () => {
-          const { editKey } = await import('./keys.ts');
-          return (context, options, id) => editKey(context, options, id ?? '');
-        },
-      ),
-    );
-
-  const budget = (parent: Command, of: 'key' | 'account', about: string): Command =>
-    command(parent, 'budget', about)
-      .argument(`<${of}-id>`, `id of the ${of}, from ${of}s list`)
-      .argument('[dollars]', 'the amount, for example 10.00', dollarsToMicrocents)
-      .addOption(periodOption('--per <period>'))
-      .option('--none', 'no budget')
-      .action(
-        action<BudgetOptions>(async () => {
-          const { setBudget } = await import('./budgets.ts');
-          return (context, options, id, dollars) =>
-            // Commander has read it as declared above.
-            setBudget(context, options, of, id ?? '', dollars as unknown as bigint | undefined);
-        }),
-      );
-  budget(keys, 'key', 'set the budget of a key for a period');
-
-  const accounts = group('accounts', 'accounts');
-  command(accounts, 'list', 'list accounts with their plans and limits').action(
-    action(() => import('./accounts.ts').then(({ listAccounts }) => listAccounts)),
-  );
-  command(accounts, 'create', 'create an account, optionally with owner, credit and key; all of it or nothing')
-    .argument('[name]', 'name of the account')
-    .option('--name <name>', 'the same')
-    .option('--owner <address>', 'invite its owner; the link is printed, and mailed if mail is configured')
-    .option('--credit <dollars>', 'free credit, for example 20.00', movedDollars)
-    .option('--key [name]', 'create a key; it is shown only once')
-    .action(action(() => import('./accounts.ts').then(({ createAccount }) => createAccount)));
-  for (const [name, kind, about] of [
-    ['suspend', 'suspend_account', 'refuse all keys of an account at once; their running requests are cut'],
-    ['revive', 'revive_account', 'accept the keys of a suspended account again'],
-  ] as const) {
-    command(accounts, name, about)
-      .argument('<account-id>', 'id of the account, from accounts list')
-      .option('--reason <text>', 'reason, for the audit log')
-      .action(
-        action<{ readonly reason?: string }>(async () => {
-          const { setAccountStatus } = await import('./accounts.ts');
-          return (context, options, id) => setAccountStatus(context, kind, id ?? '', options.reason);
-        }),
-      );
-  }
-  command(accounts, 'export', 'print all data of an account, as JSON')
-    .argument('<account-id>', 'id of the account, from accounts list')
-    .action(
-      action(async () => {
-        const { exportAccountData } = await import('./accounts.ts');
-        return (context, _options, id) => exportAccountData(context, id ?? '');
-      }),
-    );
-  command(accounts, 'delete', 'delete an account for good: its keys, people, files and names; the ledger stays')
-    .argument('<account-id>', 'id of the account, from accounts list')
-    .option('--forfeit-credit', 'let its remaining credit expire')
-    .action(
-      action<{ readonly forfeitCredit?: boolean }>(async () => {
-        const { deleteAccount } = await import('./accounts.ts');
-        return (context, options, id) => deleteAccount(context, options, id ?? '');
-      }),
-    );
-  command(accounts, 'plan', 'set the plan of an account')
-    .argument('[plan]', 'which plan')
-    .option('--account <account-id>', 'the account (default: the only one)')
-    .option('--none', 'no plan')
-    .action(
-      action<{ readonly account?: string; readonly none?: boolean }>(async () => {
-        const { planAccount } = await import('./accounts.ts');
-        return (context, options, plan) => planAccount(context, options, plan);
-      }),
-    );
-  command(accounts, 'limit', 'set how many requests of an account may run at the same time')
-    .option('--account <account-id>', 'the account (default: the only one)')
-    .requiredOption(
-      '--concurrency <number>',
-      'the number; none: the limit of its plan, or of the configuration',
-      wholeNumberOrNone(1, 1e6),
-    )
-    .action(action(() => import('./accounts.ts').then(({ limitAccount }) => limitAccount)));
-  command(accounts, 'zdr', 'make every request of an account one with zero data retention')
-    .addArgument(
-      new Argument('<whether>', 'required: of every request; optional: of those that ask for it').choices([
-        'required',
-        'optional',
-      ]),
-    )
-    .option('--account <account-id>', 'the account (default: the only one)')
-    .action(
-      action<{ readonly account?: string }>(async () => {
-        const { requireZdr } = await import('./accounts.ts');
-        return (context, options, whether) => requireZdr(context, options, whether === 'required');
-      }),
-    );
-  command(accounts, 'billing', 'show or change the recipient and the tax of an account’s invoices')
-    .option('--account <account-id>', 'the account (default: the only one)')
-    .option('--name <name>', 'legal name; none: the name of the account')
-    .option('--address-line <line>', 'a line of the address; repeatable; none: no address', collected)
-    .option('--country <code>', 'ISO 3166-1 code, for example DE, which sets the tax rate; none: unknown')
-    .option('--tax-id <id>', 'tax number of the customer; none: unknown')
-    .addOption(
-      new Option('--tax-status <status>', 'how it is taxed: exempt needs a proof that you have checked').choices(
-        taxStatuses,
-      ),
-    )
-    .option('--email <address>', 'address for invoices and receipts; none: they are not sent')
-    .action(action(() => import('./billing.ts').then(({ setBilling }) => setBilling)));
-  budget(accounts, 'account', 'set the budget of an account for a period, for all its keys together').option(
-    '--member <address>',
-    'instead of one of its members, by address or id, for all keys in their name together',
-  );
-  command(accounts, 'allow', 'set the models that the keys of an account may use')
-    .option('--account <account-id>', 'the account (default: the only one)')
-    .option('--model <model>', 'an allowed model; repeatable', collected)
-    .option('--all', 'allow all models')
-    .action(action(() => import('./allow.ts').then(({ allowAccount }) => allowAccount)));
-
-  const prices = group('prices', 'account-specific rates, instead of the list prices');
-  command(prices, 'set', 'set an account’s rates for a model')
-    .argument('<model>', 'which model')
-    .requiredOption(
-      '--input <price>',
-      'price of a million prompt tokens: cents, or dollars with a $, for example $0.125',
-      pricePerMillion,
-    )
-    .requiredOption('--output <price>', 'price of a million generated tokens', pricePerMillion)
-    .option('--cache-read <price>', 'price of a million cached prompt tokens (default: as --input)', pricePerMillion)
-    .option('--account <account-id>', 'account of the rates (default: the only account)')
-    .option('--from <time>', 'when they start, in UTC (default: now)', moment)
-    .option('--to <time>', 'when they end, in UTC (default: never)', moment)
-    .action(
-      action(async () => {
-        const { setPrice } = await import('./prices.ts');
-        return (context, options: Parameters<typeof setPrice>[1], model) => setPrice(context, options, model ?? '');
-      }),
-    );
-  command(prices, 'list', 'list present and future rates')
-    .option('--account <account-id>', 'only this account')
-    .action(action(() => import('./prices.ts').then(({ listPrices }) => listPrices)));
-  command(prices, 'remove', "end an account's rates for a model; the list prices apply again")
-    .argument('<model>', 'which model')
-    .option('--account <account-id>', 'account of the rates (default: the only account)')
-    .action(
-      action(async () => {
-        const { removePrice } = await import('./prices.ts');
-        return (context, options: { readonly account?: string }, model) => removePrice(context, options, model ?? '');
-      }),
-    );
-
-  const credits = group('credits', 'balances');
-  const amount = (
-    parent: Command,
-    about: string,
-    dollars: (text: string) => bigint,
-    cents: (text: string) => bigint,
-  ): Command =>
-    parent
-      .addOption(new Option('--dollars <amount>', about).argParser(dollars))
-      .addOption(
-        new Option('--cents <amount>', 'the amount in cents, instead of dollars').argParser(cents).conflicts('dollars'),
-      );
-  command(credits, 'show', 'list accounts with their balances').action(
-    action(() => import('./credits.ts').then(({ showCredits }) => showCredits)),
-  );
-  for (const [movement, about] of [
-    ['grant', 'add free credit to an account'],
-    ['topup', 'record a payment that has arrived'],
-    ['payback', 'record a payment that was refunded to its payer'],
-    ['chargeback', 'record a payment that the bank has charged back'],
-    ['expire', 'let unused promotional credit expire'],
-  ] as const) {
-    const move = amount(
-      command(credits, movement, about),
-      'the amount, for example 5.00',
-      movedDollars,
-      centsToMicrocents,
-    )
-      .option('--account <account-id>', 'the account (default: the only one)')
-      .option('--reason <text>', 'note that is kept with the transfer')
-      .option('--idempotency-key <key>', 'idempotency key: the same key twice moves credit only once');
-    if (movement === 'grant')
-      move.option('--expires <duration>', 'unused credit expires after this time, for example 30d', duration);
-    if (movement === 'payback' || movement === 'chargeback')
-      move.option('--receipt <number>', 'number or id of the receipt of the payment, which gets a credit note');
-    move.action(
-      action<MoveOptions>(async () => {
-        const { moveCredit } = await import('./credits.ts');
-        return (context, options) => moveCredit(context, movement, options);
-      }),
-    );
-  }
-  amount(
-    command(credits, 'adjust', 'correct a balance, up or down'),
-    'the amount, for example 5.00 or -0.25',
-    signedDollars,
-    signedCentsToMicrocents,
-  )
-    .requiredOption('--reason <text>', 'note that is kept with the transfer')
-    .option('--account <account-id>', 'the account (default: the only one)')
-    .option('--idempotency-key <key>', 'idempotency key: the same key twice moves credit only once')
-    .action(action(() => import('./credits.ts').then(({ adjustCredit }) => adjustCredit)));
-  amount(
-    command(credits, 'refund', 'refund the cost of a request, or a part of it; possible once').argument(
-      '<request-id>',
-      'id of the request, from usage or x-request-id',
-    ),
-    'the amount (default: the whole cost)',
-    movedDollars,
-    centsToMicrocents,
-  )
-    .option('--account <account-id>', 'account of the request (default: the only one)')
-    .option('--reason <text>', 'note that is kept with the transfer')
-    .action(
-      action<Pick<MoveOptions, 'account' | 'reason' | 'dollars' | 'cents'>>(async () => {
-        const { refundRequest } = await import('./credits.ts');
-        return (context, options, id) => refundRequest(context, options, id ?? '');
-      }),
-    );
-  amount(
-    command(credits, 'limit', 'set how far below zero the balance of an account may go; 0 is prepaid'),
-    'the limit, for example 100.00',
-    dollarsToMicrocents,
-    centsToMicrocentsOrNone,
-  )
-    .option('--account <account-id>', 'the account (default: the only one)')
-    .action(action(() => import('./credits.ts').then(({ limitCredit }) => limitCredit)));
-  command(credits, 'history', 'list movements of credit other than charges of requests, newest first')
-    .option('--account <account-id>', 'the account (default: the only one)')
-    .option('--limit <number>', 'how many', wholeNumber(1, 1000), 20)
-    .action(action(() => import('./credits.ts').then(({ listMovements }) => listMovements)));
-  command(credits, 'topups', 'list requested payments, newest first')
-    .option('--account <account-id>', 'the account (default: the only one)')
-    .option('--limit <number>', 'how many', wholeNumber(1, 100), 20)
-    .action(action(() => import('./credits.ts').then(({ listTopups }) => listTopups)));
-
-  const pay = group('pay', 'payments at the built-in payment provider');
-  command(pay, 'simulate', 'play a payment at the built-in payment provider')
-    .argument('<topup-id>', 'id of the top-up, from credits topups')
-    .addOption(new Option('--outcome <what>', 'outcome of the payment').choices(demoOutcomes).default('success'))
-    .action(action(() => import('./pay.ts').then(({ simulatePayment }) => simulatePayment)));
-
-  const owner = group('owner', 'the owner of the server');
-  command(
-    owner,
-    'link',
-    'print a link that makes its user the owner: works once, for 30 minutes; earlier links end',
-  ).action(action(() => import('./owner.ts').then(({ printOwnerLink }) => printOwnerLink)));
-  command(owner, 'create', 'create the owner, or set a new password for them; it is shown only once')
-    .requiredOption('--email <address>', 'e-mail address to sign in with')
-    .option('--name <name>', 'name, as others see it', 'Owner')
-    .action(action(() => import('./owner.ts').then(({ createOwner }) => createOwner)));
-
-  const users = group('people', 'people who sign in');
-  command(
-    users,
-    'release',
-    'remove the second factors and passkeys of a person who has lost them; they then sign in with their password',
-  )
-    .argument('<email>', 'their address')
-    .action(
-      action(async () => {
-        const { releasePerson } = await import('./people.ts');
-        return (context, _options, email) => releasePerson(context, email ?? '');
-      }),
-    );
-
-  const invoices = group('invoices', 'monthly statements and credit notes');
-  command(invoices, 'list', 'list them, newest first')
-    .option('--account <account-id>', 'only this account')
-    .option('--limit <number>', 'how many', wholeNumber(1, 100), 20)
-    .action(action(() => import('./invoices.ts').then(({ listInvoices }) => listInvoices)));
-  command(invoices, 'show', 'show one with all its contents')
-    .argument('<number>', 'its number or its id')
-    .option('--pdf <file>', 'write it to this file too')
-    .action(action(() => import('./invoices.ts').then(({ showInvoice }) => showInvoice)));
-  command(invoices, 'issue', 'make the running service close past months now').action(
-    action(() => import('./invoices.ts').then(({ issueInvoices }) => issueInvoices)),
-  );
-
-  const receipts = group('receipts', 'receipts of payments, and their corrections');
-  command(receipts, 'list', 'list them, newest first')
-    .option('--account <account-id>', 'only this account')
-    .option('--limit <number>', 'how many', wholeNumber(1, 100), 20)
-    .action(action(() => import('./invoices.ts').then(({ listReceipts }) => listReceipts)));
-  command(receipts, 'show', 'show one with all its contents')
-    .argument('<number>', 'its number or its id')
-    .option('--pdf <file>', 'write it to this file too')
-    .action(action(() => import('./invoices.ts').then(({ showReceiptOfPayment }) => showReceiptOfPayment)));
-
-  const webhooks = group('webhooks', 'webhook endpoints of customers, and their deliveries');
-  command(webhooks, 'list', 'list endpoints with their newest deliveries')
-    .option('--account <account-id>', 'only this account')
-    .option('--limit <number>', 'maximum of endpoints', wholeNumber(1, 100), 20)
-    .action(action(() => import('./webhooks.ts').then(({ listWebhooks }) => listWebhooks)));
-  command(webhooks, 'test', 'send a ping to an endpoint')
-    .argument('<endpoint-id>', 'id from webhooks list')
-    .action(action(() => import('./webhooks.ts').then(({ testWebhook }) => testWebhook)));
-  command(webhooks, 'replay', 'send a delivery again')
-    .argument('<delivery-id>', 'id from webhooks list')
-    .action(action(() => import('./webhooks.ts').then(({ replayWebhook }) => replayWebhook)));
-
-  const mail = group('mail', 'the outbox');
-  command(mail, 'list', 'list the newest mails and their state')
-    .option('--limit <number>', 'maximum of mails', wholeNumber(1, 100), 20)
-    .action(action(() => import('./mail.ts').then(({ listMail }) => listMail)));
-  command(mail, 'show', 'show a mail that was not sent, with its text')
-    .argument('<mail-id>', 'id of the mail, from mail list')
-    .action(action(() => import('./mail.ts').then(({ showMail }) => showMail)));
-
-  command(program, 'usage', 'list the newest requests with their cost, and the balance')
-    .option('--account <account-id>', 'only this account')
-    .option('--tag <tag>', 'only requests with this tag, to a dedicated model')
-    .option('--limit <number>', 'maximum of requests', wholeNumber(1, 1000), 20)
-    .option('--csv', 'print all requests as CSV, without a limit')
-    .action(action(() => import('./usage.ts').then(({ showUsage }) => showUsage)));
-  command(program, 'costs', 'sum the usage and cost of requests')
-    .addOption(
-      new Option('--by <what>', 'group by').choices(['model', 'key', 'account', 'day', 'tag']).default('model'),
-    )
-    .option('--account <account-id>', 'only this account')
-    .option('--days <number>', 'how many days back', wholeNumber(1, 3660), 30)
-    .action(action(() => import('./costs.ts').then(({ showCosts }) => showCosts)));
+  rows(group('prices', 'account-specific rates, instead of the list prices'), priceCommands);
+  rows(group('credits', 'balances'), creditCommands);
+  rows(group('pay', 'payments at the built-in payment provider'), payCommands);
+  rows(group('owner', 'the owner of the server'), ownerCommands);
+  rows(group('people', 'people who sign in'), peopleCommands);
+  rows(group('invoices', 'monthly statements and credit notes'), invoiceCommands);
+  rows(group('receipts', 'receipts of payments, and their corrections'), receiptCommands);
+  rows(group('webhooks', 'webhook endpoints of customers, and their deliveries'), webhookCommands);
+  rows(group('mail', 'the outbox'), mailCommands);
+  rows(program, usageCommands);
 
   const models = group('models', 'models and their files');
   command(models, 'list', 'list the models of the configuration').action(
@@ -741,11 +313,7 @@ export function commandProgram(exit: (code: number) => void = () => {}, around =
     action(() => import('./ledger.ts').then(({ verify }) => verify)),
   );
 
-  const audit = group('audit', 'the audit log');
-  command(audit, 'list', 'list all changes, newest first')
-    .option('--account <account-id>', 'only this account')
-    .option('--limit <number>', 'how many', wholeNumber(1, 1000), 50)
-    .action(action(() => import('./audit.ts').then(({ listAudit }) => listAudit)));
+  rows(group('audit', 'the audit log'), auditCommands);
 
   const db = group('db', 'the database');
   command(db, 'status', 'show what it contains, and whether a service is using it').action(
@@ -800,23 +368,16 @@ bash:  eval "$(tokenhouse completion bash)"                    in ~/.bashrc
 zsh:   eval "$(tokenhouse completion zsh)"                     in ~/.zshrc, after compinit
 fish:  tokenhouse completion fish > ~/.config/fish/completions/tokenhouse.fish`,
     )
-    .addArgument(new Argument('<shell>', 'which one').choices(['bash', 'zsh', 'fish']))
+    .addArgument(new Argument('<shell>', 'which one').choices(['bash', 'zsh', 'fish'] satisfies readonly Shell[]))
     .action(
       bare(async () => {
-        const { completionScript } = await import('./completion.ts');
+        const { completionScripts } = await import('./completion.ts');
         return async ({ print }, _options, shell) => {
-          print.result(undefined, [completionScript(program, shell as 'bash' | 'zsh' | 'fish')]);
+          print.result(undefined, [completionScripts[shell as Shell]]);
           return 0;
         };
       }),
     );
-  // For the scripts above.
-  program
-    .command('complete-values', { hidden: true })
-    .option('-c, --config <file>')
-    .argument('<kind>')
-    .exitOverride()
-    .action(bare(() => import('./completion-values.ts').then(({ printValues }) => printValues)));
 
   return program;
 }

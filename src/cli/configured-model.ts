@@ -3,7 +3,7 @@ import { suggestion } from '../config/suggestion.ts';
 import type { Context } from './context.ts';
 
 /** The ids as in the configuration; a misspelt one would silently apply to no model. */
-export function configuredModels({ config }: Context, named: readonly string[]): readonly string[] {
+export function configuredModels({ config }: Pick<Context, 'config'>, named: readonly string[]): readonly string[] {
   const ids = config.models.map(({ id }) => id);
   return named.map((name) => {
     const id = ids.find((known) => known.toLowerCase() === name.toLowerCase());

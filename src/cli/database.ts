@@ -7,12 +7,22 @@ import { migrationNames, migrationsThatRan, pendingAfter, refuseNewer } from '..
 import { openStoreReader, readStoreTime } from '../app/stores.ts';
 import { shownPlace } from '../config/sections/storage.ts';
 import type { Kysely } from 'kysely';
+import type { Config } from '../config/config.ts';
 import type { Context } from './context.ts';
+
+/** What a command reads from. */
+export interface Reader {
+  readonly repositories: Repositories;
+  readonly db: Kysely<Database>;
+  /** Milliseconds, by the clock of the database. */
+  readonly now: number;
+  readonly config: Config;
+}
 
 /** Reads the database on a connection that cannot write, beside a running service or without one. */
 export async function reading<Value>(
-  { config }: Context,
-  read: (repositories: Repositories, db: Kysely<Database>, now: () => Promise<number>) => Promise<Value>,
+  { config }: Pick<Context, 'config'>,
+  read: (reader: Reader) => Promise<Value>,
 ): Promise<Value> {
   const { storage } = config;
   const place = shownPlace(storage);
@@ -27,7 +37,7 @@ export async function reading<Value>(
         `The database at ${place} was last used by an earlier version, whose schema is ${ran.at(-1)!}; this version reads ` +
           `${migrationNames().at(-1)!}. Start the service once, which brings it up to date: npm start`,
       );
-    return await read(repositoriesOn(db), db, () => readStoreTime(storage, db));
+    return await read({ repositories: repositoriesOn(db), db, now: await readStoreTime(storage, db), config });
   } finally {
     await db.destroy();
   }

@@ -27,8 +27,8 @@ const why: Readonly<Record<NonNullable<RetentionPlan['limitedBy']>, string>> = {
 /** Shows what would be removed, and with `--yes` removes it: details of requests from before a time, but not their sums. */
 export async function pruneDatabase(context: Context, options: PruneOptions): Promise<number> {
   const { print } = context;
-  const plan = await reading(context, async (repositories, _db, now) => {
-    const at = await now();
+  const plan = await reading(context, async ({ repositories, now }) => {
+    const at = now;
     const before = beforeOf(options, at);
     return {
       before,

@@ -29,7 +29,7 @@ export async function dumpToFile(server: Server, target: string, signal: AbortSi
   rmSync(draft, { force: true });
   closeSync(openSync(draft, 'wx', 0o600));
   try {
-    const { examined } = await reading(server.context, (_repositories, db) =>
+    const { examined } = await reading(server.context, ({ db }) =>
       dumpDatabase(db, toolsOf(server, signal), (archive) => pipeline(archive, createWriteStream(draft), { signal })),
     );
     syncFile(draft);
@@ -48,7 +48,7 @@ export async function dumpToBucket(
   open: OpenPlace,
   { key, secretFile }: { readonly key: string; readonly secretFile: string | undefined },
 ): Promise<{ readonly examined: Examined; readonly bytes: number }> {
-  const { examined, taken } = await reading(server.context, async (_repositories, db) => {
+  const { examined, taken } = await reading(server.context, async ({ db }) => {
     const bytesExpected = Number(await databaseBytes(db));
     return await dumpDatabase(db, toolsOf(server, open.signal), (source, verified) =>
       streamBackup(open, key, { source, verified, bytesExpected, secretFile }),

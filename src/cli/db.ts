@@ -299,7 +299,7 @@ export async function showDatabase(context: Context): Promise<number> {
 }
 
 async function showServer(context: Context, shown: string): Promise<number> {
-  const { status, bytes, replicas } = await reading(context, async (_repositories, db) => ({
+  const { status, bytes, replicas } = await reading(context, async ({ db }) => ({
     status: await contentStatus(db),
     bytes: (await sql<{ bytes: bigint }>`select pg_database_size(current_database()) as bytes`.execute(db)).rows[0]!
       .bytes,

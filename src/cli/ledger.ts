@@ -5,7 +5,7 @@ import { reading } from './database.ts';
 
 /** Exit 0: every balance matches its rows. Exit 1: the differences are on standard output. */
 export async function verify(context: Context): Promise<number> {
-  const found = await reading(context, async (_repositories, db) => {
+  const found = await reading(context, async ({ db }) => {
     const owned = await isStoreInUse(context.config.storage, db);
     return await verifyLedger(db, { owned });
   });

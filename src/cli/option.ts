@@ -37,7 +37,9 @@ export function duration(text: string): number {
 /** Milliseconds, or `never`. */
 export const durationOrNever = (text: string): number | 'never' => (text === 'never' ? text : duration(text));
 
-const largestCents = 1_000_000_000_000n;
+/** The account API shows amounts as JSON numbers of microcents, which are exact up to 90 million dollars. */
+const largestDollars = 90_000_000n;
+const largestCents = largestDollars * 100n;
 
 /** Decimal text of cents → microcents, never through a float. Reads the option `--cents`. */
 export function centsToMicrocents(text: string): bigint {
@@ -58,15 +60,13 @@ export const signedCentsToMicrocents = (text: string): bigint =>
 export const centsToMicrocentsOrNone = (text: string): bigint =>
   /^0+(\.0{1,6})?$/.test(text) ? 0n : centsToMicrocents(text);
 
-const largestBudgetDollars = 10_000_000_000n;
-
 /** Decimal text of dollars → microcents, never through a float; 0 allows nothing that has a cost. */
 export function dollarsToMicrocents(text: string): bigint {
   const [, whole, fraction = ''] = /^\$?(\d{1,11})(?:\.(\d{1,8}))?$/.exec(text) ?? [];
   const microcents = BigInt(whole ?? 0) * 100_000_000n + BigInt(fraction.padEnd(8, '0'));
-  if (whole === undefined || microcents > largestBudgetDollars * 100_000_000n)
+  if (whole === undefined || microcents > largestDollars * 100_000_000n)
     throw new InvalidArgumentError(
-      `use dollars, at most ${largestBudgetDollars}, with at most eight decimals, for example 10.00`,
+      `use dollars, at most ${largestDollars}, with at most eight decimals, for example 10.00`,
     );
   return microcents;
 }
@@ -118,4 +118,10 @@ export function serviceUrl(text: string): string {
   if (!/^https?:\/\//.test(text) || !URL.canParse(text))
     throw new InvalidArgumentError('use a URL such as http://localhost:8080');
   return text.replace(/\/+$/, '').replace(/\/v1$/, '');
+}
+
+/** What a command refuses in words. The class is loaded only then: a declaration needs none of it. */
+export async function refused(message: string): Promise<Error> {
+  const { OperationError } = await import('../accounts/operation.ts');
+  return new OperationError(message);
 }

@@ -36,6 +36,9 @@ export function outliveReaders(): void {
 /** A time of the account API for display, in unix seconds there. */
 export const timeText = (seconds: number): string => new Date(seconds * 1000).toISOString();
 
+/** `2026-11-28 12:00:00`, in UTC. */
+export const dayAndTime = (iso: string): string => iso.slice(0, 19).replace('T', ' ');
+
 /** JSON in which a bigint is a plain integer, however large. */
 export function jsonText(value: unknown): string {
   const mark = randomBytes(8).toString('hex');
@@ -46,11 +49,10 @@ export function jsonText(value: unknown): string {
 /** An amount as `dollars` prints it. */
 const isAmount = (cell: unknown): boolean => typeof cell === 'string' && /^-?\$\d[\d,]*\.\d+$/.test(cell);
 
+export type Cell = string | number | bigint | null;
+
 /** Columns as wide as their widest cell; numbers and amounts are right-aligned. */
-export function table(
-  header: readonly string[],
-  rows: readonly (readonly (string | number | bigint | null)[])[],
-): string[] {
+export function table(header: readonly string[], rows: readonly (readonly Cell[])[]): string[] {
   const cells = [header, ...rows.map((row) => row.map((cell) => (cell === null ? '–' : String(cell))))];
   const widths = header.map((_, column) => Math.max(...cells.map((row) => (row[column] ?? '').length)));
   const toTheRight = header.map(

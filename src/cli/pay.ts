@@ -13,7 +13,7 @@ export async function simulatePayment(
   topupId: string | undefined,
 ): Promise<number> {
   const { config, print } = context;
-  const topup = await reading(context, (repositories) => repositories.getTopup({ id: topupId ?? '' }));
+  const topup = await reading(context, ({ repositories }) => repositories.getTopup({ id: topupId ?? '' }));
   if (topup === undefined)
     throw new OperationError(`There is no top-up ${topupId}. List them with: tokenhouse credits topups`);
   if (topup.provider !== 'demo' || topup.checkoutId === null)
@@ -32,7 +32,7 @@ export async function simulatePayment(
     const { error } = (await answer.json()) as { readonly error?: { readonly message?: string } };
     throw new OperationError(error?.message ?? `The service answered ${answer.status}.`);
   }
-  const after = await reading(context, (repositories) => repositories.getTopup({ id: topup.id }));
+  const after = await reading(context, ({ repositories }) => repositories.getTopup({ id: topup.id }));
   print.result({ id: topup.id, outcome, status: after?.status ?? null }, [
     `Played '${outcome}'. ${topup.id} is ${after?.status ?? 'gone'}.`,
   ]);

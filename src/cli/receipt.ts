@@ -1,4 +1,4 @@
-import { generationReceipt } from '../account-api/generation-object.ts';
+import { generationReceipts } from '../account-api/generation-object.ts';
 import type { GenerationReceipt } from '../account-api/generation-object.ts';
 import { accountMeant, olderThanKept, OperationError } from '../accounts/operation.ts';
 import { dollars } from '../platform/dollars.ts';
@@ -12,20 +12,14 @@ export async function showReceipt(
   { account }: { readonly account?: string },
   id = '',
 ): Promise<number> {
-  const receipts = await reading(context, async (repositories, _db, now) => {
+  const receipts = await reading(context, async ({ repositories, now }) => {
     const accountId = await accountMeant(account, repositories);
-    const rows = await repositories.findUsage({ accountId, id, now: await now() });
+    const rows = await repositories.findUsage({ accountId, id, now: now });
     if (rows.length === 0)
       throw new OperationError(
         `${accountId} has no request ${id}${await olderThanKept(repositories)}. List them with: tokenhouse usage --account ${accountId}`,
       );
-    const refunds = await repositories.refundsOf({ accountId, requestIds: rows.map(({ requestId }) => requestId) });
-    const printed: GenerationReceipt[] = [];
-    for (const row of rows) {
-      const key = await repositories.getKey({ keyId: row.keyId, accountId });
-      printed.push(generationReceipt(row, { refunds, keyName: key?.name ?? null }));
-    }
-    return printed;
+    return await generationReceipts(accountId, rows, repositories);
   });
   const several =
     receipts.length === 1

@@ -44,7 +44,7 @@ export async function createTemporaryKey(context: Context): Promise<TemporaryKey
 const pageSize = 1000;
 
 async function firstAccount(context: Context): Promise<string | undefined> {
-  return await reading(context, async (repositories) => {
+  return await reading(context, async ({ repositories }) => {
     let first: { readonly id: string; readonly createdAt: number } | undefined;
     for (let after: string | undefined; ;) {
       const page = await repositories.listAccounts({ limit: pageSize, ...(after === undefined ? {} : { after }) });

@@ -1,14 +1,16 @@
 import { exportedGenerations, generationColumns, generationTotals } from '../account-api/exported-generation.ts';
 import { printExport } from '../account-api/export.ts';
-import { fallbackFrom } from '../account-api/generation-object.ts';
+import { generationReceipts } from '../account-api/generation-object.ts';
 import { accountMeant } from '../accounts/operation.ts';
 import { dollars } from '../platform/dollars.ts';
 import { uuidText } from '../platform/ids/uuid.ts';
 import type { UsageRow } from '../store/ledger.ts';
+import type { Repositories } from '../store/repositories/repositories.ts';
 import type { Context } from './context.ts';
 import { reading } from './database.ts';
-import { table } from './output.ts';
+import { table, timeText } from './output.ts';
 
+/** The newest requests, with `--json` in the form of GET /v1/generation. */
 export async function showUsage(
   context: Context,
   options: { readonly account?: string; readonly tag?: string; readonly limit: number; readonly csv?: boolean },
@@ -16,56 +18,33 @@ export async function showUsage(
   if (options.csv === true) return await printCsv(context, options);
   const { account: accountId, tag } = options;
   const filter = { ...(accountId === undefined ? {} : { accountId }), ...(tag === undefined ? {} : { tag }) };
-  const { rows, accounts } = await reading(context, async (repositories) => ({
-    rows: await repositories.listUsage({ ...filter, limit: options.limit }),
+  const { requests, accounts } = await reading(context, async ({ repositories }) => ({
+    requests: await receiptsOf(await repositories.listUsage({ ...filter, limit: options.limit }), repositories),
     accounts: (await repositories.listAccounts({})).filter(
       (account) => options.account === undefined || account.id === options.account,
     ),
   }));
   context.print.result(
     {
-      requests: rows.map((row) => ({
-        id: uuidText(row.requestId),
-        request_id: row.publicId,
-        account: row.accountId,
-        key: row.keyId,
-        model: row.modelId,
-        fallback_from: fallbackFrom(row),
-        api: row.api,
-        streamed: row.streamed,
-        started_at: new Date(row.startedAt).toISOString(),
-        ended_at: new Date(row.endedAt).toISOString(),
-        prompt_tokens: row.promptTokens,
-        cached_tokens: row.cachedTokens,
-        completion_tokens: row.completionTokens,
-        reasoning_tokens: row.reasoningTokens,
-        counted: row.counted,
-        cost_microcents: row.costMicrocents,
-        uncharged_microcents: row.unchargedMicrocents,
-        hold_microcents: row.holdMicrocents,
-        plan: row.plan,
-        ending: row.ending,
-        finish: row.finish,
-        error: row.errorCode,
-        backend: row.backend,
-        first_token_ms: row.firstTokenMs,
-        total_ms: row.totalMs,
-        tags: row.tags === null ? [] : (JSON.parse(row.tags) as string[]),
+      requests,
+      balances: accounts.map((account) => ({
+        account_id: account.id,
+        balance_microcents: account.balanceMicrocents,
       })),
-      balances: accounts.map((account) => ({ account: account.id, balance_microcents: account.balanceMicrocents })),
     },
     [
       ...table(
         ['ended', 'request', 'model', 'prompt', 'cached', 'output', 'cost', 'ending'],
-        rows.map((row) => [
-          new Date(row.endedAt).toISOString().slice(0, 19).replace('T', ' '),
-          row.publicId,
-          modelCell(row),
-          row.promptTokens,
-          row.cachedTokens,
-          row.completionTokens,
-          dollars(row.costMicrocents),
-          row.ending,
+        requests.map((request) => [
+          timeText(request.ended_at).slice(0, 19).replace('T', ' '),
+          request.request_id,
+          // `small, not large` where the second was asked for.
+          request.fallback_from === null ? request.model : `${request.model}, not ${request.fallback_from}`,
+          request.tokens_prompt,
+          request.tokens_cached,
+          request.tokens_completion,
+          dollars(BigInt(request.total_cost_microcents)),
+          request.ending,
         ]),
       ),
       '',
@@ -75,10 +54,17 @@ export async function showUsage(
   return 0;
 }
 
-/** `small, not large` where the second was asked for. */
-function modelCell(row: UsageRow): string {
-  const asked = fallbackFrom(row);
-  return asked === null ? row.modelId : `${row.modelId}, not ${asked}`;
+/** Of any accounts, in the order of the rows. */
+async function receiptsOf(rows: readonly UsageRow[], repositories: Repositories) {
+  const receipts = await Promise.all(
+    [...new Set(rows.map(({ accountId }) => accountId))].map(async (accountId) => {
+      const own = rows.filter((row) => row.accountId === accountId);
+      const found = await generationReceipts(accountId, own, repositories);
+      return found.map((receipt) => ({ account_id: accountId, ...receipt }));
+    }),
+  );
+  const place = new Map(rows.map(({ requestId }, index) => [uuidText(requestId), index]));
+  return receipts.flat().toSorted((a, b) => place.get(a.id)! - place.get(b.id)!);
 }
 
 /** The requests of an account, in the form of GET /v1/export/generations.csv. */
@@ -86,10 +72,10 @@ async function printCsv(
   context: Context,
   { account, tag }: { readonly account?: string; readonly tag?: string },
 ): Promise<number> {
-  await reading(context, async (repositories, _db, now) => {
+  await reading(context, async ({ repositories, now }) => {
     const accountId = await accountMeant(account, repositories);
     const { timeZone } = (await repositories.getAccount({ accountId }))!;
-    const filter = { accountId, to: (await now()) + 1, ...(tag === undefined ? {} : { tag }) };
+    const filter = { accountId, to: now + 1, ...(tag === undefined ? {} : { tag }) };
     for await (const piece of printExport(
       'csv',
       generationColumns,

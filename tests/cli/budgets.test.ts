@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 
+import type { AccountObject } from '../../src/account-api/account-object.ts';
+import type { KeyObject } from '../../src/account-api/key-object.ts';
 import { balanceAt } from '../../src/store/budget.ts';
 import { scriptedModel, InnerService } from '../support/service.ts';
 import { jsonOf, runCommand } from './command.ts';
@@ -24,18 +26,18 @@ interface MadeKey {
   readonly id: string;
   readonly key: string;
 }
-interface Listed {
+interface Changed {
   readonly id: string;
   readonly budget: Readonly<Record<string, unknown>> | null;
 }
 
-async function budgetOf(what: 'keys' | 'accounts', id: string): Promise<Listed['budget']> {
-  const listed = jsonOf(await run(what, 'list', '--json')) as readonly Listed[];
-  return listed.find((one) => one.id === id)!.budget;
+async function limitOf(id: string) {
+  const key = (jsonOf(await run('keys', 'list', '--json')) as readonly KeyObject[]).find((one) => one.id === id)!;
+  const { limit_microcents: amount, limit_remaining_microcents: left, limit_reset: per, limit_resets_at: ends } = key;
+  return amount === null ? null : { amount, left, per, ends };
 }
 
-const renewsAt = (per: 'day' | 'week' | 'month'): string =>
-  new Date(balanceAt('x', per, Date.now()).endsAt!).toISOString();
+const renewsAt = (per: 'day' | 'week' | 'month'): number => balanceAt('x', per, Date.now()).endsAt!;
 
 describe('while the service runs', () => commands(true));
 describe('while it does not', () => {
@@ -48,27 +50,26 @@ function commands(running: boolean): void {
   test('keys create --budget', async () => {
     const made = jsonOf(await run('keys', 'create', '--budget', '10.00', '--budget-per', 'week', '--json')) as MadeKey;
     const renews = renewsAt('week');
-    const budget = await budgetOf('keys', made.id);
-    assert.deepEqual(budget, {
-      amount_microcents: 1_000_000_000,
-      per: 'week',
-      spent_microcents: 0,
-      held_microcents: 0,
-      left_microcents: 1_000_000_000,
-      renews_at: renews,
+    assert.deepEqual(await limitOf(made.id), {
+      amount: 1_000_000_000,
+      left: 1_000_000_000,
+      per: 'weekly',
+      ends: renews / 1000,
     });
     const { stdout } = await run('keys', 'list');
     assert.match(
       stdout,
-      new RegExp(`${made.id} .* \\$10\\.00 a week: \\$0\\.00 spent, \\$10\\.00 left, renews ${renews.slice(0, 10)} `),
+      new RegExp(
+        `${made.id} .* \\$10\\.00 a week: \\$0\\.00 spent, \\$10\\.00 left, renews ${new Date(renews).toISOString().slice(0, 10)} `,
+      ),
     );
     if (running) assert.equal(await ask(made.key), 200);
-    assert.deepEqual((await budgetOf('keys', made.id))?.['spent_microcents'] === 0, !running);
+    assert.deepEqual((await limitOf(made.id))?.left === 1_000_000_000, !running);
   });
 
   test('keys budget: set, changed, taken away, in force at once', async () => {
     const made = jsonOf(await run('keys', 'create', '--json')) as MadeKey;
-    assert.equal(await budgetOf('keys', made.id), null);
+    assert.equal(await limitOf(made.id), null);
     if (running) assert.equal(await ask(made.key), 200);
     const set = await run('keys', 'budget', made.id, '0.00000001', '--per', 'total');
     assert.match(
@@ -78,23 +79,24 @@ function commands(running: boolean): void {
       ),
     );
     if (running) assert.equal(await ask(made.key), 402);
-    const changed = jsonOf(await run('keys', 'budget', made.id, '$1', '--json')) as Listed;
+    const changed = jsonOf(await run('keys', 'budget', made.id, '$1', '--json')) as Changed;
     assert.deepEqual(
       [changed.id, changed.budget?.['per'], changed.budget?.['amount_microcents']],
       [made.id, 'month', 100_000_000],
     );
-    assert.equal(changed.budget?.['renews_at'], renewsAt('month'));
+    assert.equal(changed.budget?.['renews_at'], new Date(renewsAt('month')).toISOString());
     if (running) assert.equal(await ask(made.key), 200);
     const taken = await run('keys', 'budget', made.id, '--none');
     assert.equal(taken.stdout, `${made.id} has no budget from now on.\n`);
-    assert.equal(await budgetOf('keys', made.id), null);
+    assert.equal(await limitOf(made.id), null);
     if (running) assert.equal(await ask(made.key), 200);
   });
 
   test('accounts budget: of all keys together', async () => {
     const { accountId, key } = service;
     await run('accounts', 'budget', accountId, '0', '--per', 'day');
-    assert.deepEqual((await budgetOf('accounts', accountId))?.['amount_microcents'], 0);
+    const [account] = jsonOf(await run('accounts', 'list', '--json')) as readonly AccountObject[];
+    assert.deepEqual([account?.spend_limit?.threshold_microcents, account?.spend_limit?.interval], [0, 'day']);
     assert.match((await run('accounts', 'list')).stdout, /\$0\.00 a day: \$\d\.\d+ spent, \$0\.00 left, renews \d{4}-/);
     if (running) assert.equal(await ask(key), 402);
     assert.equal((await run('accounts', 'budget', accountId, '--none')).code, 0);
@@ -108,7 +110,7 @@ function commands(running: boolean): void {
     assert.ok(made);
     const set = await run('accounts', 'budget', accountId, '3', '--per', 'day', ...owner);
     assert.match(set.stdout, /^olga@example\.org may spend \$3\.00 a day from now on;/, set.stderr);
-    const taken = jsonOf(await run('accounts', 'budget', accountId, '--none', ...owner, '--json')) as Listed;
+    const taken = jsonOf(await run('accounts', 'budget', accountId, '--none', ...owner, '--json')) as Changed;
     assert.match(taken.id, /^[0-9a-f]{32}$/);
     const byId = await run('accounts', 'budget', accountId, '3', '--member', taken.id);
     assert.equal(byId.code, 0, byId.stderr);
@@ -123,9 +125,9 @@ function commands(running: boolean): void {
       [1, /There is no account house_cash/, 'accounts', 'budget', 'house_cash', '1'],
       [1, /Give an amount in dollars, or --none/, 'keys', 'budget', 'key_none'],
       [1, /Give an amount in dollars, or --none/, 'keys', 'budget', 'key_none', '1', '--none'],
-      [64, /use dollars, at most 10000000000, with at most eight decimals/, 'keys', 'budget', 'key_none', '-1.5e3'],
+      [64, /use dollars, at most 90000000, with at most eight decimals/, 'keys', 'budget', 'key_none', '-1.5e3'],
       [64, /use dollars/, 'keys', 'budget', 'key_none', '1.123456789'],
-      [64, /use dollars/, 'keys', 'budget', 'key_none', '10000000001'],
+      [64, /use dollars/, 'keys', 'budget', 'key_none', '90000001'],
       [64, /Allowed choices are day, week, month, total/, 'keys', 'budget', 'key_none', '1', '--per', 'year'],
     ] as const) {
       const result = await run(...args);

@@ -155,15 +155,15 @@ test('beside the service no key is needed: one is made for the while, and revoke
   assert.equal(stdout, 'Hello, you. \n');
   const keys = JSON.parse((await service.command('keys', 'list', '--json')).stdout) as {
     id: string;
-    account: string;
+    account_id: string;
     name: string;
-    status: string;
-    expires_at: string | null;
+    expires_at: number | null;
+    revoked_at: number | null;
   }[];
   const borrowed = keys.filter(({ name }) => name === 'tokenhouse chat');
   assert.equal(borrowed.length, 1);
-  assert.equal(borrowed[0]?.account, service.accountId);
-  assert.equal(borrowed[0]?.status, 'revoked');
+  assert.equal(borrowed[0]?.account_id, service.accountId);
+  assert.ok(borrowed[0]?.revoked_at !== null);
   assert.ok(borrowed[0]?.expires_at !== null, 'it would have expired by itself');
   const audit = await service.command('audit', 'list', '--json');
   const entries = JSON.parse(audit.stdout) as {

@@ -2,44 +2,49 @@ import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { chmodSync, mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { after, before, describe, test } from 'node:test';
+import { after, before, test } from 'node:test';
 
 import type { Command } from 'commander';
 
 import { commandProgram } from '../../src/cli/command-line.ts';
-import { completionScript } from '../../src/cli/completion.ts';
+import { anyFile, candidatesFor, completionScripts } from '../../src/cli/completion.ts';
 import { errorTable } from '../../src/platform/errors.ts';
 import { TestService, scriptedModel } from '../support/service.ts';
 import { jsonOf, runCommand } from './command.ts';
 import { mainFile } from '../support/built.ts';
 
-/** The scripts complete what the program has: bash is asked for real, the others are held against the declarations. */
+/** What the program answers to a shell, for every command; and a real bash, which asks the real program. */
 const service = new TestService({ config: scriptedModel('- say: [ { text: "hello" } ]', { id: 'owner/demo:8b' }) });
 const program = commandProgram();
-const asked = join(service.folder, 'asked');
 
 before(async () => {
   await service.start();
   mkdirSync(join(service.folder, 'bin'));
   writeFileSync(
     join(service.folder, 'bin', 'tokenhouse'),
-    `#!/bin/sh\necho "$*" >> '${asked}'\nexec '${process.execPath}' '${mainFile}' "$@"\n`,
+    `#!/bin/sh\nexec '${process.execPath}' '${mainFile}' "$@"\n`,
   );
   chmodSync(join(service.folder, 'bin', 'tokenhouse'), 0o755);
-  writeFileSync(join(service.folder, 'bash.sh'), completionScript(program, 'bash'));
+  for (const [shell, script] of Object.entries(completionScripts)) writeFileSync(join(service.folder, shell), script);
 });
 after(() => service.dispose());
 
+/** The words that may stand in the place of the last one. */
+const offered = async (...words: readonly string[]): Promise<readonly string[]> =>
+  (await candidatesFor(program, words, service.folder)).map(([word]) => word);
+
+const environment = () => ({ ...process.env, PATH: `${join(service.folder, 'bin')}:${process.env['PATH'] ?? ''}` });
+
 /** What bash offers after each of these lines, in one shell. */
-function offered(...lines: readonly string[]): readonly (readonly string[])[] {
+function inBash(...lines: readonly string[]): readonly (readonly string[])[] {
   const ask = lines.map(
     (line) => `COMP_LINE='${line}'; COMP_POINT=\${#COMP_LINE}; COMP_WORDS=(tokenhouse); COMP_CWORD=1
 _tokenhouse; printf '%s\\n' "\${COMPREPLY[@]}"; echo ===`,
   );
-  const { stdout, stderr, error } = spawnSync('bash', ['--norc', '-c', `. ./bash.sh\n${ask.join('\n')}`], {
+  const { stdout, stderr, error } = spawnSync('bash', ['--norc', '-c', `. ./bash\n${ask.join('\n')}`], {
     cwd: service.folder,
     encoding: 'utf8',
-    env: { ...process.env, PATH: `${join(service.folder, 'bin')}:${process.env['PATH'] ?? ''}` },
+    env: environment(),
     timeout: 120_000,
   });
   assert.equal(error, undefined, 'this test needs bash: apt install bash, or brew install bash');
@@ -56,120 +61,102 @@ function completesInFish(): void {
   const { stdout } = spawnSync('fish', ['--no-config', '-c', script], {
     cwd: service.folder,
     encoding: 'utf8',
-    env: { ...process.env, PATH: `${join(service.folder, 'bin')}:${process.env['PATH'] ?? ''}` },
+    env: environment(),
     timeout: 120_000,
   });
-  assert.equal(stdout, 'keys\tAPI keys\nowner/demo:8b\tDemo\nbackend_timeout\n');
+  const { meaning } = errorTable.backend_timeout;
+  assert.equal(stdout, `keys\tAPI keys\nowner/demo:8b\tDemo\nbackend_timeout\t${meaning}\n`);
 }
 
 /** Every command with its words. */
-function commandsOf(command: Command, words: readonly string[] = []): readonly (readonly [string, Command])[] {
+function commandsOf(
+  command: Command,
+  words: readonly string[] = [],
+): readonly (readonly [readonly string[], Command])[] {
   const children = command.createHelp().visibleCommands(command);
   return [
-    [words.join(' '), command],
+    [words, command],
     ...children
       .filter((child) => child.name() !== 'help')
       .flatMap((child) => commandsOf(child, [...words, child.name()])),
   ];
 }
 
-describe('bash', () => {
-  test('completes every command and every option', () => {
-    const all = commandsOf(program);
-    const replies = offered(...all.flatMap(([words]) => [`tokenhouse ${words} `, `tokenhouse ${words} -`]));
-    for (const [index, [words, command]] of all.entries()) {
-      const help = command.createHelp();
-      const children = help.visibleCommands(command).filter((child) => child.name() !== 'help');
-      if (children.length > 0)
-        assert.deepEqual(
-          replies[2 * index],
-          children.map((child) => child.name()),
-          words,
-        );
-      const options = help.visibleOptions(command).flatMap(({ short, long }) => [short, long].filter(Boolean));
-      assert.deepEqual(replies[2 * index + 1], options, words);
-    }
-    assert.ok(all.length > 20);
-  });
+test('the program completes every command and every option', async () => {
+  const all = commandsOf(program);
+  for (const [words, command] of all) {
+    const help = command.createHelp();
+    const children = help.visibleCommands(command).filter((child) => child.name() !== 'help');
+    if (children.length > 0)
+      assert.deepEqual(
+        await offered(...words, ''),
+        children.map((child) => child.name()),
+      );
+    const options = help.visibleOptions(command).flatMap(({ short, long }) => [short, long].filter(Boolean));
+    assert.deepEqual(await offered(...words, '-'), options, words.join(' '));
+  }
+  assert.ok(all.length > 90);
+});
 
-  test('completes beginnings, choices, codes and files, and nothing where a text is free', () => {
-    const [keys, shells, codes, file, free, config] = offered(
+test('it completes beginnings, choices, codes, files and ids, and nothing where a text is free', async () => {
+  const made = jsonOf(await runCommand(service.folder, ['keys', 'create', '--json'])) as { id: string };
+  const codes = Object.keys(errorTable).filter((code) => code.startsWith('context_'));
+  assert.ok(codes.length > 0);
+  for (const [line, words] of [
+    ['ke', ['keys']],
+    ['keys create --role o', ['owner']],
+    ['completion ', ['bash', 'zsh', 'fish']],
+    ['explain context_', codes],
+    ['config check token', [anyFile[0]]],
+    ['config check --json -c ', [anyFile[0]]],
+    ['keys create --name ', []],
+    ['nothing of the kind ', []],
+    ['chat ', ['owner/demo:8b']],
+    ['models pull own', ['owner/demo:8b']],
+    ['models pull other', []],
+    ['usage --limit 5 --account ', [service.accountId]],
+    ['keys limit key_x --no-z', ['--no-zdr-only']],
+  ] as const)
+    assert.deepEqual(await offered(...line.split(' ')), words, line);
+  assert.ok((await offered('keys', 'revoke', 'key_')).includes(made.id));
+});
+
+test('the configuration that is named counts, and a broken one is silence', async () => {
+  writeFileSync(join(service.folder, 'other.yaml'), scriptedModel('- say: [ { text: "a" } ]', { id: 'other' }));
+  assert.deepEqual(await offered('chat', '-c', 'other.yaml', ''), ['other']);
+  writeFileSync(join(service.folder, 'broken.yaml'), 'servr: {}\n');
+  const { code, stdout, stderr } = await runCommand(service.folder, ['__complete', 'chat', '-c', 'broken.yaml', '']);
+  assert.deepEqual([code, stdout, stderr], [0, '', '']);
+});
+
+test('bash asks the program', () => {
+  assert.deepEqual(
+    inBash(
       'tokenhouse ke',
       'tokenhouse completion ',
-      'tokenhouse explain context_',
       'tokenhouse config check token',
+      'tokenhouse config check --json -c bas',
       'tokenhouse keys create --name ',
-      'tokenhouse config check --json -c bash.s',
-    );
-    assert.deepEqual(keys, ['keys']);
-    assert.deepEqual(shells, ['bash', 'zsh', 'fish']);
-    assert.deepEqual(
-      codes,
-      Object.keys(errorTable).filter((code) => code.startsWith('context_')),
-    );
-    assert.deepEqual(file, ['tokenhouse.yaml']);
-    assert.deepEqual(free, []);
-    assert.deepEqual(config, ['bash.sh']);
-  });
-
-  test('asks for models, keys and accounts, once in half a minute', async () => {
-    const made = jsonOf(await runCommand(service.folder, ['keys', 'create', '--json'])) as { id: string };
-    writeFileSync(asked, '');
-    const [models, again, colon, keys, accounts] = offered(
-      'tokenhouse chat ',
       'tokenhouse models pull own',
       'tokenhouse chat owner/demo:',
-      'tokenhouse keys revoke key_',
-      'tokenhouse usage --limit 5 --account ',
-    );
-    assert.deepEqual(models, ['owner/demo:8b']);
-    assert.deepEqual(again, ['owner/demo:8b']);
-    assert.deepEqual(colon, ['8b'], 'readline has cut the word at the colon');
-    assert.ok(keys?.includes(made.id));
-    assert.deepEqual(accounts, [service.accountId]);
-    const calls = (await import('node:fs')).readFileSync(asked, 'utf8').trim().split('\n');
-    assert.deepEqual(calls, ['complete-values model', 'complete-values key-id', 'complete-values account-id']);
-  });
-
-  test('is silent where the configuration is broken', async () => {
-    writeFileSync(join(service.folder, 'broken.yaml'), 'servr: {}\n');
-    const { code, stdout, stderr } = await runCommand(service.folder, [
-      'complete-values',
-      'model',
-      '-c',
-      'broken.yaml',
-    ]);
-    assert.deepEqual([code, stdout, stderr], [0, '', '']);
-  });
+    ),
+    [['keys'], ['bash', 'zsh', 'fish'], ['tokenhouse.yaml'], ['bash'], [], ['owner/demo:8b'], ['8b']],
+    'readline has cut the last word at the colon',
+  );
 });
 
-describe('zsh and fish', () => {
-  for (const shell of ['zsh', 'fish'] as const) {
-    test(`${shell}: the script has every command and option`, () => {
-      const script = completionScript(program, shell);
-      for (const [words, command] of commandsOf(program)) {
-        assert.ok(words === '' || script.includes(words), words);
-        for (const { long } of command.createHelp().visibleOptions(command))
-          assert.ok(script.includes(shell === 'fish' ? `-l ${long?.slice(2)}` : (long ?? '')), `${words} ${long}`);
-      }
-      for (const kind of ['model', 'key-id', 'account-id']) assert.match(script, new RegExp(`(asked|values) ${kind}`));
-      assert.ok(script.includes('backend_timeout'));
-    });
-
-    test(`${shell}: the syntax is right, where the shell is installed`, (t) => {
-      writeFileSync(join(service.folder, shell), completionScript(program, shell));
-      const { status, stderr, error } = spawnSync(shell, ['-n', join(service.folder, shell)], { encoding: 'utf8' });
-      if (error !== undefined) t.diagnostic(`${shell} is not here; to check its script: apt install ${shell}`);
-      else assert.deepEqual([status, stderr], [0, '']);
-      if (shell === 'fish' && error === undefined) completesInFish();
-    });
-  }
-});
+for (const shell of ['bash', 'zsh', 'fish'] as const)
+  test(`${shell}: the syntax is right, where the shell is installed`, (t) => {
+    const { status, stderr, error } = spawnSync(shell, ['-n', join(service.folder, shell)], { encoding: 'utf8' });
+    if (error !== undefined) t.diagnostic(`${shell} is not here; to check its script: apt install ${shell}`);
+    else assert.deepEqual([status, stderr], [0, '']);
+    if (shell === 'fish' && error === undefined) completesInFish();
+  });
 
 test('completion prints the script of a shell, and refuses others', async () => {
   const { code, stdout } = await runCommand(service.folder, ['completion', 'bash']);
   assert.equal(code, 0);
-  assert.equal(stdout, `${completionScript(program, 'bash')}\n`);
+  assert.equal(stdout, `${completionScripts.bash}\n`);
   const other = await runCommand(service.folder, ['completion', 'tcsh']);
   assert.equal(other.code, 64);
   assert.match(other.stderr, /Allowed choices are bash, zsh, fish/);

@@ -19,7 +19,7 @@ describe('64, wrong usage', () => {
     [['credits', 'grant', '--cents=-5'], /use cents with at most six decimals/],
     [['credits', 'grant', '--cents', '0.0000001'], /use cents with at most six decimals/],
     [['credits', 'grant', '--cents', '0'], /more than 0/],
-    [['credits', 'grant', '--cents', '99999999999999'], /at most 1000000000000 cents/],
+    [['credits', 'grant', '--cents', '99999999999999'], /at most 9000000000 cents/],
     [['usage', '--limit', '0'], /whole number from 1 to 1000/],
     [['keys', 'create', '--expires', '5'], /minutes, hours or days/],
     [['keys', 'create', '--expires', '0d'], /minutes, hours or days/],

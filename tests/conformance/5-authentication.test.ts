@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 
+import type { KeyObject } from '../../src/account-api/key-object.ts';
 import { TestLedger } from '../support/test-ledger.ts';
 import { assertEnvelope } from '../inference/http/envelope.ts';
 import { exchange } from '../inference/http/raw.ts';
@@ -115,12 +116,9 @@ describe('5.5 and 5.6 entitlement', () => {
 
   test('what a key is kept to is shown, and an invalid range is refused', async () => {
     const { id } = await keyWith('--endpoint', '/v1/messages', '--ip', '10.0.0.0/8', '--zdr-only');
-    const listed = JSON.parse(await run('keys', 'list', '--json')) as { id: string; limits: unknown }[];
-    assert.deepEqual(listed.find((each) => each.id === id)?.limits, {
-      endpoints: ['/v1/messages'],
-      addresses: ['10.0.0.0/8'],
-      zdrOnly: true,
-    });
+    const listed = JSON.parse(await run('keys', 'list', '--json')) as readonly KeyObject[];
+    const key = listed.find((each) => each.id === id);
+    assert.deepEqual([key?.allowed_endpoints, key?.ip_ranges, key?.zdr_only], [['/v1/messages'], ['10.0.0.0/8'], true]);
     for (const wrong of [
       ['--ip', '10.0.0.0/33'],
       ['--ip', 'localhost'],

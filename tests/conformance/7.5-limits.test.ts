@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 
+import type { AccountObject } from '../../src/account-api/account-object.ts';
 import { loadLimitWindows } from '../../src/store/repositories/limit-windows.ts';
 import { rowsOn } from '../../src/store/schema/codec.ts';
 import { openReadOnly } from '../../src/store/sqlite/dialect.ts';
@@ -269,8 +270,8 @@ test('§7.5 concurrency_limit_exceeded: per key, per account, by the plan; what 
   await run(slow, 'accounts', 'plan', 'fast');
   await hold(slow.key);
   assert.equal(await refusal(slow.key), 3);
-  const [account] = (await run(slow, 'accounts', 'list')) as unknown as { plan: string; limits: object }[];
-  assert.deepEqual([account?.plan, account?.limits], ['fast', { max_concurrency: null, zdr_required: false }]);
+  const [account] = (await run(slow, 'accounts', 'list')) as unknown as readonly AccountObject[];
+  assert.deepEqual([account?.plan_tier, account?.max_concurrency, account?.zdr_required], ['fast', null, false]);
   await run(slow, 'accounts', 'plan', '--none');
   await hold(slow.key);
   for (const client of busy) client.reset();

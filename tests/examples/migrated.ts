@@ -3,31 +3,26 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { parse } from 'yaml';
 
+import type { KeyObject } from '../../src/account-api/key-object.ts';
 import type { TestService } from '../support/service.ts';
 import { inRepository } from '../support/repository.ts';
 
-interface Listed {
-  readonly name: string;
-  readonly account: string;
-  readonly models: readonly string[] | null;
-  readonly limits: Readonly<Record<string, unknown>>;
-  readonly budget: { readonly amount_microcents: number; readonly per: string } | null;
-}
+type Listed = KeyObject & { readonly account_id: string };
 
 const dollar = 100_000_000;
 const model = 'smollm2-135m-instruct';
 
 /** By the name of the account, the service's own '', and that of the key: models, budget, limits. */
 const expected: Readonly<
-  Record<string, readonly [models: readonly string[] | null, budget: string | null, limits: object]>
+  Record<string, readonly [models: readonly string[] | null, budget: string | null, limits: readonly (number | null)[]]>
 > = {
-  '/batch jobs': [[model], '100 month', { requestsPerMinute: 600, tokensPerMinute: 100_000 }],
-  "/it's the wiki": [null, null, {}],
-  '/Production': [null, '250 week', {}],
-  '/Trial': [null, '4.25 total', {}],
-  'grace/laptop': [[model], '2.5 total', {}],
-  'grace/server': [null, null, {}],
-  'alan/alan': [null, '1 total', {}],
+  '/batch jobs': [[model], '100 monthly', [600, 100_000]],
+  "/it's the wiki": [null, null, [null, null]],
+  '/Production': [null, '250 weekly', [null, null]],
+  '/Trial': [null, '4.25 total', [null, null]],
+  'grace/laptop': [[model], '2.5 total', [null, null]],
+  'grace/server': [null, null, [null, null]],
+  'alan/alan': [null, '1 total', [null, null]],
 };
 
 /** `output`: what all of its scripts have printed. */
@@ -40,20 +35,18 @@ export async function assertMigrated(service: TestService, output: string): Prom
   const accounts = await list<{ readonly id: string; readonly name: string }>('accounts', 'list');
   const nameOf = (id: string): string => (id === service.accountId ? '' : accounts.find((one) => one.id === id)!.name);
   const keys = (await list<Listed>('keys', 'list')).filter(({ name }) => name !== 'first key');
-  const found = keys.map(({ account, name, models, budget, limits }) => [
-    `${nameOf(account)}/${name}`,
+  const found = keys.map((key) => [
+    `${nameOf(key.account_id)}/${key.name}`,
     [
-      models,
-      budget === null ? null : `${budget.amount_microcents / dollar} ${budget.per}`,
-      Object.fromEntries(Object.entries(limits).filter(([, value]) => typeof value === 'number')),
+      key.allowed_models,
+      key.limit_microcents === null ? null : `${key.limit_microcents / dollar} ${key.limit_reset ?? 'total'}`,
+      [key.requests_per_minute, key.tokens_per_minute],
     ],
   ]);
   assert.equal(found.length, Object.keys(expected).length, 'none twice, and none that was blocked');
   assert.deepEqual(Object.fromEntries(found), expected);
-  const credits = await list<{ readonly account: string; readonly balance_microcents: number }>('credits', 'show');
-  const balances = Object.fromEntries(
-    credits.map(({ account, balance_microcents: balance }) => [nameOf(account), balance]),
-  );
+  const credits = await list<{ readonly id: string; readonly balance_microcents: number }>('credits', 'show');
+  const balances = Object.fromEntries(credits.map(({ id, balance_microcents: balance }) => [nameOf(id), balance]));
   assert.deepEqual([balances['grace'], balances['alan']], [12.34 * dollar, 0]);
 
   // Every key is shown, once; the service answers under its base URL.

@@ -7,13 +7,14 @@ import { join } from 'node:path';
 import type { Service } from '../../src/app/service.ts';
 import { slowness } from './busy.ts';
 import { mainFile } from './built.ts';
+import type { GenerationReceipt } from '../../src/account-api/generation-object.ts';
 import { runCommand } from './command.ts';
 import type { CommandResult } from './command.ts';
 
 /** Half a second on a quiet machine. */
 const startTimeoutMs = 120_000;
 
-/** One row of `tokenhouse usage --json`. */
+/** A request, as the tests name its figures. */
 export interface UsageLine {
   readonly id: string;
   readonly request_id: string;
@@ -177,8 +178,19 @@ export class TestService {
   async usage(limit = 1000): Promise<{ readonly requests: readonly UsageLine[]; readonly balanceMicrocents: number }> {
     const { stdout, stderr } = await this.command('usage', '--json', '--limit', String(limit));
     if (stdout === '') throw new Error(stderr);
-    const printed = JSON.parse(stdout) as { requests: UsageLine[]; balances: { balance_microcents: number }[] };
-    return { requests: printed.requests, balanceMicrocents: printed.balances[0]?.balance_microcents ?? 0 };
+    const printed = JSON.parse(stdout) as { requests: GenerationReceipt[]; balances: { balance_microcents: number }[] };
+    const requests = printed.requests.map((receipt): UsageLine => ({
+      ...receipt,
+      prompt_tokens: receipt.tokens_prompt,
+      cached_tokens: receipt.tokens_cached,
+      completion_tokens: receipt.tokens_completion,
+      reasoning_tokens: receipt.tokens_reasoning,
+      counted: receipt.tokens_counted,
+      cost_microcents: receipt.total_cost_microcents,
+      finish: receipt.finish_reason,
+      error: receipt.error_code,
+    }));
+    return { requests, balanceMicrocents: printed.balances[0]?.balance_microcents ?? 0 };
   }
 
   /** Throws unless `tokenhouse ledger verify` finds everything right (invariants I1 to I3). */

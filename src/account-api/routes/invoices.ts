@@ -131,7 +131,7 @@ export const invoiceRoutes: readonly AccountRoute[] = [
       return listOf(
         rows,
         limit,
-        (row) => shown(row, services.accountUrl()),
+        (row) => invoiceObject(row, services.accountUrl()),
         ({ id }) => id,
       );
     },
@@ -159,7 +159,7 @@ export const invoiceRoutes: readonly AccountRoute[] = [
       },
     ],
     errors: ['http_404'],
-    handle: async (call) => whole(await invoiceOf(call, call.params.id), call.services.accountUrl()),
+    handle: async (call) => wholeInvoice(await invoiceOf(call, call.params.id), call.services.accountUrl()),
   }),
   route({
     method: 'get',
@@ -221,7 +221,7 @@ async function invoiceOf({ account, services }: Pick<Call, 'account' | 'services
   return invoice;
 }
 
-function shown(invoice: Invoice, accountUrl: string) {
+export function invoiceObject(invoice: Invoice, accountUrl: string) {
   const data = readData(invoice);
   const url = `${accountUrl}/v1/invoices/${invoice.id}`;
   return {
@@ -251,12 +251,13 @@ export function shownTax(tax: ShownTax | null) {
   return { name, rate_per_mille: ratePerMille, percent, cents, treatment, note };
 }
 
-function whole(invoice: Invoice, accountUrl: string) {
+/** With all its contents. */
+export function wholeInvoice(invoice: Invoice, accountUrl: string) {
   const data = readData(invoice);
   const { statement: of, creditNote: note, seller, buyer } = data;
   const number = (text: string): number => wholeOf(BigInt(text));
   return {
-    ...shown(invoice, accountUrl),
+    ...invoiceObject(invoice, accountUrl),
     seller: seller === null ? null : partyOf(seller),
     buyer: partyOf(buyer),
     statement:

@@ -1,6 +1,6 @@
 import Type from 'typebox';
 
-import type { Capabilities } from '../../catalog/card-flags.ts';
+import { featureFlags, type Capabilities, type FeatureFlag } from '../../catalog/card-flags.ts';
 import { cardSchema } from '../../catalog/card-schema.ts';
 import { modelCard } from '../../catalog/card.ts';
 import { retirementOf } from '../../catalog/catalog.ts';
@@ -21,30 +21,12 @@ const rateSchema = Type.Object({
 
 const states = ['ready', 'starting', 'failed'] as const;
 
-const features = [
-  'streaming',
-  'tools',
-  'tool_streaming',
-  'json_object',
-  'json_schema',
-  'json_schema_refs',
-  'tools_with_response_format',
-  'regex',
-  'grammar',
-  'n',
-  'logprobs',
-  'logit_bias',
-  'vision',
-  'reasoning',
-  'dimensions',
-] as const;
-
 const conversation = ['streaming', 'tools', 'tool_streaming', 'vision', 'reasoning'] as const;
 const schemas = ['json_schema', 'json_schema_refs'] as const;
 const tokens = ['n', 'logprobs', 'logit_bias', 'regex', 'grammar', 'json_object'] as const;
 
 /** What a request of each family can ask for at all: its wire has fields for it. */
-const carried: Readonly<Record<string, readonly (typeof features)[number][]>> = {
+const carried: Readonly<Record<string, readonly FeatureFlag[]>> = {
   chat: [...conversation, ...schemas, ...tokens, 'tools_with_response_format'],
   completions: ['streaming', ...schemas, ...tokens],
   messages: [...conversation, ...schemas, 'tools_with_response_format'],
@@ -84,7 +66,7 @@ export const modelRoutes: readonly AccountRoute[] = [
             endpoints: Type.Array(
               Type.Object({
                 path: Type.String({ description: 'Of the inference host.' }),
-                features: Type.Array(Type.Enum([...features]), {
+                features: Type.Array(Type.Enum([...featureFlags]), {
                   description: 'What requests there may ask for. What is not listed is refused, or has no effect.',
                 }),
               }),
@@ -182,7 +164,9 @@ const endpointsOf = (capabilities: Capabilities) =>
     const own = flags(capabilities);
     if (kind !== 'generate' || !own.supported) return [];
     const able = carried[api] ?? [];
-    return [{ path, features: features.filter((feature) => able.includes(feature) && own[camel(feature)] === true) }];
+    return [
+      { path, features: featureFlags.filter((feature) => able.includes(feature) && own[camel(feature)] === true) },
+    ];
   });
 
 function stateOf(model: string, backends: readonly BackendState[]): (typeof states)[number] {

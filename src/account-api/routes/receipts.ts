@@ -54,7 +54,7 @@ export const receiptRoutes: readonly AccountRoute[] = [
       return listOf(
         rows,
         limit,
-        (row) => shown(row, services.accountUrl()),
+        (row) => receiptObject(row, services.accountUrl()),
         ({ id }) => id,
       );
     },
@@ -84,17 +84,7 @@ export const receiptRoutes: readonly AccountRoute[] = [
       },
     ],
     errors: ['http_404'],
-    handle: async (call) => {
-      const receipt = await receiptOf(call, call.params.id);
-      const { seller, buyer, paymentId, reference } = readReceipt(receipt);
-      return {
-        ...shown(receipt, call.services.accountUrl()),
-        seller: seller === null ? null : partyOf(seller),
-        buyer: partyOf(buyer),
-        payment_id: paymentId,
-        reference,
-      };
-    },
+    handle: async (call) => wholeReceipt(await receiptOf(call, call.params.id), call.services.accountUrl()),
   }),
   route({
     method: 'get',
@@ -130,7 +120,7 @@ async function receiptOf({ account, services }: Pick<Call, 'account' | 'services
   return receipt;
 }
 
-function shown(receipt: Receipt, accountUrl: string) {
+export function receiptObject(receipt: Receipt, accountUrl: string) {
   const { origin, paidAt, currency, totalCents, tax } = readReceipt(receipt);
   const url = `${accountUrl}/v1/receipts/${receipt.id}`;
   return {
@@ -150,5 +140,17 @@ function shown(receipt: Receipt, accountUrl: string) {
     tax: shownTax(tax),
     html_url: `${url}.html`,
     pdf_url: `${url}.pdf`,
+  };
+}
+
+/** With all its contents. */
+export function wholeReceipt(receipt: Receipt, accountUrl: string) {
+  const { seller, buyer, paymentId, reference } = readReceipt(receipt);
+  return {
+    ...receiptObject(receipt, accountUrl),
+    seller: seller === null ? null : partyOf(seller),
+    buyer: partyOf(buyer),
+    payment_id: paymentId,
+    reference,
   };
 }

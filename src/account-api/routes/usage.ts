@@ -7,7 +7,7 @@ import { StoreError } from '../../store/store-error.ts';
 import type { Ending } from '../../store/ledger.ts';
 import type { RefundSum, ReportRow } from '../../store/reports/reports.ts';
 import { dateAt, nextDay, startOfDate, startOfDay } from '../../platform/calendar/time-zone.ts';
-import { generationReceipt, generationSummary, generationSummarySchema, receiptSchema } from '../generation-object.ts';
+import { generationReceipts, generationSummary, generationSummarySchema, receiptSchema } from '../generation-object.ts';
 import { notThere } from '../input.ts';
 import { askedReport, filterOf, filterQuery, reportQuery, spanQuery, timeZoneOf } from '../report-request.ts';
 import type { AskedReport } from '../report-request.ts';
@@ -148,16 +148,12 @@ export const usageRoutes: readonly AccountRoute[] = [
       const { repositories, now } = services.operations;
       const found = await repositories.findUsage({ accountId: account.id, id: query.id, now: now() });
       const { ownerId } = visibleUsage(call);
-      const receipts = [];
-      const refunds = await repositories.refundsOf({
-        accountId: account.id,
-        requestIds: found.map(({ requestId }) => requestId),
-      });
-      for (const row of found) {
-        const key = await repositories.getKey({ keyId: row.keyId, accountId: account.id });
-        if (ownerId !== undefined && (key === undefined || key.userId !== ownerId)) continue;
-        receipts.push(generationReceipt(row, { refunds, keyName: key?.name ?? null }));
-      }
+      const receipts = await generationReceipts(
+        account.id,
+        found,
+        repositories,
+        (key) => ownerId === undefined || key?.userId === ownerId,
+      );
       if (receipts.length === 0) throw notKept((await repositories.retentionOf({})).keptSince);
       if (receipts.length === 1) return receipts[0];
       const message = `${receipts.length} requests have this id, newest first; ask for one by its ledger id.`;

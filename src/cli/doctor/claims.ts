@@ -1,4 +1,5 @@
 import { lacksAfter, lookAtClaims as lookAt, type ClaimReport } from '../../app/claims.ts';
+import { placeOfFlag } from '../../catalog/card-flags.ts';
 import { withCorrection, type Correction } from '../../config/edit.ts';
 import type { ModelConfig, OpenAiBackendConfig } from '../../config/config.ts';
 import type { FeatureName } from '../../generation/feature-names.ts';
@@ -80,20 +81,6 @@ function findingsOf({ model, backend, reports }: Looked): readonly Finding[] {
 
 const canBeWritten = (claim: ClaimReport['claim']): boolean => claim !== 'usage' && claim !== 'abort';
 
-/** Where the flags of a card are that follow a feature; the others are no flags. */
-const flagOf: Readonly<Partial<Record<FeatureName, readonly string[]>>> = {
-  tools: ['capabilities', 'tools'],
-  tool_streaming: ['capabilities', 'chat_completions', 'tool_streaming'],
-  json_object: ['capabilities', 'chat_completions', 'json_object'],
-  json_schema: ['capabilities', 'chat_completions', 'json_schema'],
-  regex: ['capabilities', 'chat_completions', 'regex'],
-  grammar: ['capabilities', 'chat_completions', 'grammar'],
-  n: ['capabilities', 'chat_completions', 'n'],
-  vision: ['capabilities', 'vision'],
-  reasoning: ['capabilities', 'reasoning'],
-  logprobs: ['capabilities', 'logprobs'],
-};
-
 /** `undefined`: nothing is to be changed. */
 function correctionOf(model: ModelConfig, looked: readonly Looked[]): Correction | undefined {
   const own = looked.filter((each) => each.model === model);
@@ -112,8 +99,8 @@ function correctionOf(model: ModelConfig, looked: readonly Looked[]): Correction
   const contextLength = windows.length === 0 ? undefined : Math.min(...windows);
   if (lacks.size === 0 && contextLength === undefined) return undefined;
   const falseFlags = lackedByAll.flatMap((name) => {
-    const path = flagOf[name];
-    return path === undefined ? [] : [path];
+    const place = placeOfFlag(name);
+    return place === undefined ? [] : [['capabilities', ...place]];
   });
   return { id: model.id, lacks, falseFlags, contextLength };
 }

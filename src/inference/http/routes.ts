@@ -1,10 +1,11 @@
-import { generatesText, type Capabilities } from '../../catalog/card-flags.ts';
+import { featureFlags, generatesText, type Capabilities } from '../../catalog/card-flags.ts';
 import { chat } from '../dialects/chat/chat.ts';
 import { completions } from '../dialects/completions/completions.ts';
 import { embeddings } from '../dialects/embeddings/embeddings.ts';
 import { messageCount, messages } from '../dialects/messages/messages.ts';
 import { rerank } from '../dialects/rerank/rerank.ts';
 import { responses, responsesInputTokens } from '../dialects/responses/responses.ts';
+import { camel } from '../../platform/camel-case.ts';
 import type { FamilyFlags, Route } from '../pipeline/route.ts';
 
 /** Adds the card's flags for all families to those of one family. */
@@ -24,24 +25,8 @@ const ofTexts = (capabilities: Capabilities): Capabilities['chat'] => ({
 });
 
 /** Nothing is written there, so only these flags of the card count. */
-const taskFlags = (supported: boolean, dimensions: boolean): FamilyFlags => ({
-  supported,
-  dimensions,
-  streaming: false,
-  tools: false,
-  toolStreaming: false,
-  jsonObject: false,
-  jsonSchema: false,
-  jsonSchemaRefs: false,
-  toolsWithResponseFormat: false,
-  n: false,
-  regex: false,
-  grammar: false,
-  logprobs: false,
-  logitBias: false,
-  vision: false,
-  reasoning: false,
-});
+const taskFlags = (supported: boolean, dimensions: boolean): FamilyFlags => ({ ...noFlags, supported, dimensions });
+const noFlags = Object.fromEntries(featureFlags.map((name) => [camel(name), false])) as object as FamilyFlags;
 
 const taskPolicy = { defaultMaxTokens: 0, retryWithoutMaxTokens: false, unknownEffort: 'off' } as const;
 

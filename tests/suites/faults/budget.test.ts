@@ -4,6 +4,7 @@ import { test } from 'node:test';
 import type { TestContext } from 'node:test';
 
 import { TestLedger } from '../../support/test-ledger.ts';
+import type { KeyObject } from '../../../src/account-api/key-object.ts';
 import { TestService, until } from '../../support/service.ts';
 
 const paidFor = 10;
@@ -112,9 +113,11 @@ interface ListedBudget {
   readonly left_microcents: number;
 }
 
-async function budgetOf({ service }: Scene, key: MadeKey): Promise<ListedBudget | null> {
-  const keys = await command<readonly { id: string; budget: ListedBudget | null }[]>(service, 'keys', 'list');
-  return keys.find(({ id }) => id === key.id)!.budget;
+async function budgetOf({ service }: Scene, { id }: MadeKey): Promise<ListedBudget | null> {
+  const key = (await command<readonly KeyObject[]>(service, 'keys', 'list')).find((one) => one.id === id)!;
+  const { limit_microcents: amount, limit_remaining_microcents: left } = key;
+  if (amount === null || left === null) return null;
+  return { amount_microcents: amount, spent_microcents: amount - left, left_microcents: left };
 }
 
 test('of a hundred at once on a key with a budget for ten, exactly ten are served, and all of a key without one', async (t) => {

@@ -137,29 +137,10 @@ function Upcoming({ of: { upcoming } }: { readonly of: Prices }) {
   );
 }
 
-/** In the order in which one asks. */
-const features: readonly Feature[] = [
-  'streaming',
-  'tools',
-  'tool_streaming',
-  'json_object',
-  'json_schema',
-  'json_schema_refs',
-  'tools_with_response_format',
-  'vision',
-  'reasoning',
-  'n',
-  'regex',
-  'grammar',
-  'logprobs',
-  'logit_bias',
-  'dimensions',
-];
-
 /** What each endpoint takes; what the model has nowhere has no row. */
 function Grid({ of: { endpoints } }: { readonly of: Model }) {
   const t = useText<ModelTexts>('models');
-  const shown = features.filter((feature) => endpoints.some((endpoint) => endpoint.features.includes(feature)));
+  const shown = [...new Set(endpoints.flatMap((endpoint): readonly Feature[] => endpoint.features))];
   return (
     <div className={styles['scroll']} tabIndex={0} role="region" aria-label={t('capabilities')}>
       <table className={styles['grid']}>

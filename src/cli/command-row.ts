@@ -1,0 +1,128 @@
+import { Argument, Option } from 'commander';
+
+import type { OperationAnswer, OperationKind, OperationRequest } from '../accounts/operations.ts';
+import type { Config } from '../config/config.ts';
+import type { Reader } from './database.ts';
+import type { Context } from './context.ts';
+import { wholeNumber } from './option.ts';
+import { table } from './output.ts';
+import type { Cell } from './output.ts';
+
+/**
+ * A command as data: what it takes, and what it does. Rows are loaded before any command runs, so what they need of a database
+ * or of the account API is loaded when they run.
+ */
+export interface CommandRow {
+  readonly name: string;
+  readonly about: string;
+  /** As help lists it. */
+  readonly takes: readonly (Argument | Option)[];
+  readonly run: (context: Context, options: never, ...words: never[]) => Promise<number>;
+}
+
+type Described = Pick<CommandRow, 'name' | 'about' | 'takes'>;
+
+/** What a command prints of what it has done. */
+export interface Done {
+  /** With `--json`. */
+  readonly json: object;
+  /** Without it, on standard output. */
+  readonly lines: readonly string[];
+  /** And on standard error: what a person should know, and a pipe should not get. */
+  readonly notes?: readonly string[];
+}
+
+/** A command that makes one change: the operation that it asks for, and how the answer reads. */
+export const changes = <
+  const Kind extends OperationKind,
+  Options = object,
+  Words extends readonly unknown[] = readonly [string],
+>(
+  row: Described & {
+    readonly ask: (
+      options: Options,
+      words: Words,
+      context: Context,
+    ) => OperationRequest<Kind> | Promise<OperationRequest<Kind>>;
+    readonly done: (
+      answer: OperationAnswer<Kind>,
+      options: Options,
+      words: Words,
+      context: Context,
+    ) => Done | Promise<Done>;
+  },
+): CommandRow => ({
+  ...row,
+  run: async (context: Context, options: Options, ...given: readonly unknown[]) => {
+    // Commander has read them as the row declares them.
+    const words = given as readonly unknown[] as Words;
+    const { writing } = await import('./database.ts');
+    const answer = await writing(context, await row.ask(options, words, context));
+    printDone(context, await row.done(answer, options, words, context));
+    return 0;
+  },
+});
+
+export function printDone({ print }: Context, { json, lines, notes = [] }: Done): void {
+  print.result(json, lines);
+  if (!print.json) notes.forEach(print.say);
+}
+
+/** A command that prints a list: the objects as the account API has them, or these columns of them. */
+export const lists = <Row extends object, Options = object>(
+  row: Described & {
+    readonly read: (reader: Reader, options: Options) => Promise<readonly Row[]>;
+    readonly columns: Readonly<Record<string, (row: Row, config: Config) => Cell>>;
+  },
+): CommandRow => ({
+  ...row,
+  run: async (context: Context, options: Options) => {
+    const { reading } = await import('./database.ts');
+    const rows = await reading(context, (reader) => row.read(reader, options));
+    const cells = Object.values(row.columns);
+    context.print.result(
+      rows,
+      table(
+        Object.keys(row.columns),
+        rows.map((each) => cells.map((cell) => cell(each, context.config))),
+      ),
+    );
+    return 0;
+  },
+});
+
+/** A command of a module of its own. */
+export const loads = (
+  name: string,
+  about: string,
+  takes: CommandRow['takes'],
+  load: () => Promise<CommandRow['run']>,
+): CommandRow => ({
+  name,
+  about,
+  takes,
+  run: async (context, options, ...words) => (await load())(context, options, ...words),
+});
+
+/** `<needed>`, `[may be left out]`. */
+export function word(flags: string, about: string, read?: (text: string) => unknown): Argument {
+  const argument = new Argument(flags, about);
+  return read === undefined ? argument : argument.argParser(read);
+}
+
+export function option<Value>(
+  flags: string,
+  about: string,
+  read?: (text: string, earlier: Value) => Value,
+  otherwise?: Value,
+): Option {
+  const made = new Option(flags, about).default(otherwise);
+  return read === undefined ? made : made.argParser(read as (text: string, earlier: unknown) => Value);
+}
+
+export const onlyAccount = option('--account <account-id>', 'only this account');
+export const meantAccount = option('--account <account-id>', 'the account (default: the only one)');
+export const accountWord = word('<account-id>', 'id of the account, from accounts list');
+export const keyWord = word('<key-id>', 'id of the key, from keys list');
+export const limitOption = (most: number, otherwise: number, about = 'how many'): Option =>
+  option('--limit <number>', about, wholeNumber(1, most), otherwise);

@@ -1,0 +1,88 @@
+import { dollars } from '../../platform/dollars.ts';
+import { limitOption, lists, loads, onlyAccount, option, word } from '../command-row.ts';
+import type { CommandRow } from '../command-row.ts';
+import type { Reader } from '../database.ts';
+import { timeText } from '../output.ts';
+
+interface Listing {
+  readonly account?: string;
+  readonly limit: number;
+}
+
+const numberOrId = word('<number>', 'its number or its id');
+const pdf = option('--pdf <file>', 'write it to this file too');
+
+export const invoiceCommands: readonly CommandRow[] = [
+  lists({
+    name: 'list',
+    about: 'list them, newest first',
+    takes: [onlyAccount, limitOption(100, 20)],
+    read: async ({ repositories, config }, options: Listing) => {
+      const { invoiceObject } = await import('../../account-api/routes/invoices.ts');
+      const url = await accountUrl(config);
+      return (await repositories.listInvoices(filterOf(options))).map((one) => ({
+        account_id: one.accountId,
+        ...invoiceObject(one, url),
+      }));
+    },
+    columns: {
+      number: ({ number }) => number,
+      issued: (one) => issuedOn(one),
+      account: ({ account_id: account }) => account,
+      kind: ({ kind }) => kind,
+      month: ({ month }) => month,
+      total: (one) => totalOf(one),
+    },
+  }),
+  loads('show', 'show one with all its contents', [numberOrId, pdf], () =>
+    import('../papers.ts').then(({ showInvoice }) => showInvoice),
+  ),
+  loads('issue', 'make the running service close past months now', [], () =>
+    import('../ask-running.ts').then(({ issueInvoices }) => issueInvoices),
+  ),
+];
+
+export const receiptCommands: readonly CommandRow[] = [
+  lists({
+    name: 'list',
+    about: 'list them, newest first',
+    takes: [onlyAccount, limitOption(100, 20)],
+    read: async ({ repositories, config }, options: Listing) => {
+      const { receiptObject } = await import('../../account-api/routes/receipts.ts');
+      const url = await accountUrl(config);
+      return (await repositories.listReceipts(filterOf(options))).map((one) => ({
+        account_id: one.accountId,
+        ...receiptObject(one, url),
+      }));
+    },
+    columns: {
+      number: ({ number }) => number,
+      issued: (one) => issuedOn(one),
+      account: ({ account_id: account }) => account,
+      kind: ({ kind }) => kind,
+      method: ({ method }) => method,
+      total: (one) => totalOf(one),
+    },
+  }),
+  loads('show', 'show one with all its contents', [numberOrId, pdf], () =>
+    import('../papers.ts').then(({ showReceipt }) => showReceipt),
+  ),
+];
+
+const filterOf = ({ account: accountId, limit }: Listing) => ({
+  limit,
+  ...(accountId === undefined ? {} : { accountId }),
+});
+
+async function accountUrl({ server }: Reader['config']): Promise<string> {
+  const { publicUrl } = await import('../../config/public-url.ts');
+  return publicUrl(server.account);
+}
+
+function issuedOn({ issued_at: at }: { readonly issued_at: number }): string {
+  return timeText(at).slice(0, 10);
+}
+
+function totalOf({ total_microcents: total }: { readonly total_microcents: number }): string {
+  return dollars(BigInt(total));
+}

@@ -1,0 +1,104 @@
+import type { PriceObject } from '../../account-api/price-object.ts';
+import { dollars } from '../../platform/dollars.ts';
+import { changes, lists, onlyAccount, option, word } from '../command-row.ts';
+import type { CommandRow } from '../command-row.ts';
+import { moment, pricePerMillion } from '../option.ts';
+import { timeText } from '../output.ts';
+
+interface OfAccount {
+  readonly account?: string;
+}
+interface PriceOptions extends OfAccount {
+  /** Microcents per million tokens, from the options' reader. */
+  readonly input: bigint;
+  readonly output: bigint;
+  readonly cacheRead?: bigint;
+  /** Milliseconds since 1970. */
+  readonly from?: number;
+  readonly to?: number;
+}
+
+const payer = option('--account <account-id>', 'account of the rates (default: the only account)');
+
+const rateColumns = {
+  input: (price: PriceObject) => dollars(BigInt(price.input_microcents_per_million)),
+  output: (price: PriceObject) => dollars(BigInt(price.output_microcents_per_million)),
+  cached: (price: PriceObject) => dollars(BigInt(price.cache_read_microcents_per_million)),
+};
+
+export const priceCommands: readonly CommandRow[] = [
+  changes({
+    name: 'set',
+    about: 'set an account’s rates for a model',
+    takes: [
+      word('<model>', 'which model'),
+      option(
+        '--input <price>',
+        'price of a million prompt tokens: cents, or dollars with a $, for example $0.125',
+        pricePerMillion,
+      ).makeOptionMandatory(),
+      option('--output <price>', 'price of a million generated tokens', pricePerMillion).makeOptionMandatory(),
+      option('--cache-read <price>', 'price of a million cached prompt tokens (default: as --input)', pricePerMillion),
+      payer,
+      option('--from <time>', 'when they start, in UTC (default: now)', moment),
+      option('--to <time>', 'when they end, in UTC (default: never)', moment),
+    ],
+    ask: async (options: PriceOptions, [named], context) => {
+      const { configuredModels } = await import('../configured-model.ts');
+      return {
+        kind: 'set_price',
+        accountId: options.account,
+        model: configuredModels(context, [named])[0] ?? named,
+        input: String(options.input),
+        output: String(options.output),
+        cacheRead: options.cacheRead === undefined ? undefined : String(options.cacheRead),
+        validFrom: options.from,
+        validTo: options.to,
+      };
+    },
+    done: async (answer) => {
+      const { priceObject } = await import('../../account-api/price-object.ts');
+      const price = priceObject(answer);
+      const until = price.valid_to === null ? '' : ` until ${timeText(price.valid_to)}`;
+      const rates = Object.values(rateColumns).map((rate) => rate(price));
+      return {
+        json: price,
+        lines: [
+          `${price.account_id} pays ${rates.join(' / ')} for a million input / output / cached tokens of ${price.model}, from ${timeText(price.valid_from)}${until}.`,
+        ],
+      };
+    },
+  }),
+  lists({
+    name: 'list',
+    about: 'list present and future rates',
+    takes: [onlyAccount],
+    read: async ({ repositories, now }, { account: accountId }: OfAccount) => {
+      const { priceObject } = await import('../../account-api/price-object.ts');
+      const of = accountId === undefined ? {} : { accountId };
+      return (await repositories.listAccountPrices({ endingAfter: now, limit: 1000, ...of })).map(priceObject);
+    },
+    columns: {
+      account: ({ account_id: account }) => account,
+      model: ({ model }) => model,
+      ...rateColumns,
+      from: ({ valid_from: from }) => timeText(from),
+      until: ({ valid_to: to }) => (to === null ? 'for good' : timeText(to)),
+    },
+  }),
+  changes({
+    name: 'remove',
+    about: "end an account's rates for a model; the list prices apply again",
+    takes: [word('<model>', 'which model'), payer],
+    // The model need not be in the configuration any more.
+    ask: ({ account }: OfAccount, [model]) => ({ kind: 'remove_price', accountId: account, model }),
+    done: ({ accountId, ended }, _options, [model]) => ({
+      json: { account: accountId, model, ended },
+      lines: [
+        ended === 0
+          ? `${accountId} has no rates of its own for ${model}.`
+          : `${accountId} pays the list prices for ${model} from now on; running requests are charged at their old rates.`,
+      ],
+    }),
+  }),
+];

@@ -1,0 +1,196 @@
+import { limitOption, lists, loads, onlyAccount, option, word } from '../command-row.ts';
+import type { CommandRow } from '../command-row.ts';
+import type { Context } from '../context.ts';
+import { refused, wholeNumber } from '../option.ts';
+import { table, timeText } from '../output.ts';
+import { dollars } from '../../platform/dollars.ts';
+
+interface Listing {
+  readonly account?: string;
+  readonly limit: number;
+}
+
+const filterOf = ({ account: accountId, limit }: Listing) => ({
+  limit,
+  ...(accountId === undefined ? {} : { accountId }),
+});
+
+/** In the form of GET /v1/admin/audit. */
+export const auditCommands: readonly CommandRow[] = [
+  lists({
+    name: 'list',
+    about: 'list all changes, newest first',
+    takes: [onlyAccount, limitOption(1000, 50)],
+    read: async ({ repositories }, options: Listing) => {
+      const { auditObject } = await import('../../account-api/audit-object.ts');
+      return (await repositories.listAudit(filterOf(options))).map(auditObject);
+    },
+    columns: {
+      at: ({ at }) => timeText(at),
+      account: ({ account_id: account }) => account ?? '-',
+      who: ({ actor }) => (actor.id === null ? actor.kind : (actor.name ?? actor.id)),
+      action: ({ action }) => action,
+      of: ({ target }) => target ?? '-',
+      outcome: ({ outcome }) => outcome,
+    },
+  }),
+];
+
+/** In the form of GET /v1/admin/outbox. */
+export const mailCommands: readonly CommandRow[] = [
+  lists({
+    name: 'list',
+    about: 'list the newest mails and their state',
+    takes: [limitOption(100, 20, 'maximum of mails')],
+    read: async ({ repositories }, { limit }: Listing) => {
+      const { mailObject } = await import('../../account-api/mail-object.ts');
+      return (await repositories.listMail({ limit })).map(mailObject);
+    },
+    columns: {
+      id: ({ id }) => id,
+      at: ({ created_at: at }) => timeText(at),
+      to: ({ to }) => to,
+      subject: ({ subject }) => subject,
+      kind: ({ kind }) => kind,
+      state: ({ state, last_error: error }) => (error === null ? state : `${state}: ${error}`),
+      attempts: ({ attempts }) => attempts,
+    },
+  }),
+  {
+    name: 'show',
+    about: 'show a mail that was not sent, with its text',
+    takes: [word('<mail-id>', 'id of the mail, from mail list')],
+    run: async (context: Context, _options: object, id: string) => {
+      const [{ mailObject }, { reading }] = await Promise.all([
+        import('../../account-api/mail-object.ts'),
+        import('../database.ts'),
+      ]);
+      const row = await reading(context, ({ repositories }) => repositories.getMail({ id }));
+      if (row === undefined) throw await refused(`There is no mail ${id}. List them with: tokenhouse mail list`);
+      const mail = { ...mailObject(row), text: row.body };
+      context.print.result(mail, [
+        `To: ${mail.to}`,
+        `Date: ${timeText(mail.created_at)}`,
+        `Subject: ${mail.subject}`,
+        '',
+        mail.text ?? `(${mail.state}, so its text is no longer kept)`,
+      ]);
+      return 0;
+    },
+  },
+];
+
+/** In the form of GET /v1/webhook_endpoints. */
+export const webhookCommands: readonly CommandRow[] = [
+  {
+    name: 'list',
+    about: 'list endpoints with their newest deliveries',
+    takes: [onlyAccount, limitOption(100, 20, 'maximum of endpoints')],
+    run: async (context: Context, options: Listing) => {
+      const [{ deliveryObject, endpointObject }, { reading }] = await Promise.all([
+        import('../../account-api/webhook-objects.ts'),
+        import('../database.ts'),
+      ]);
+      const endpoints = await reading(context, async ({ repositories }) =>
+        Promise.all(
+          (await repositories.listWebhookEndpoints(filterOf(options))).map(async (endpoint) => {
+            const { id: endpointId, accountId } = endpoint;
+            const deliveries = await repositories.listDeliveries({ accountId, endpointId, limit: 5 });
+            return { ...endpointObject(endpoint), account_id: accountId, deliveries: deliveries.map(deliveryObject) };
+          }),
+        ),
+      );
+      context.print.result(
+        endpoints,
+        endpoints.flatMap((endpoint) => [
+          `${endpoint.id}  ${endpoint.account_id}  ${endpoint.status}  ${endpoint.url}`,
+          ...table(
+            ['  delivery', 'type', 'state', 'tries', 'answer', 'failure'],
+            endpoint.deliveries.map(({ id, type, state, tries, response_status: status, failure }) => [
+              `  ${id}`,
+              type,
+              state,
+              tries,
+              status,
+              failure,
+            ]),
+          ),
+        ]),
+      );
+      return 0;
+    },
+  },
+  loads('test', 'send a ping to an endpoint', [word('<endpoint-id>', 'id from webhooks list')], () =>
+    import('../ask-running.ts').then(({ testWebhook }) => testWebhook),
+  ),
+  loads('replay', 'send a delivery again', [word('<delivery-id>', 'id from webhooks list')], () =>
+    import('../ask-running.ts').then(({ replayWebhook }) => replayWebhook),
+  ),
+];
+
+interface CostsOptions {
+  readonly by: 'model' | 'key' | 'account' | 'day' | 'tag';
+  readonly account?: string;
+  readonly days: number;
+}
+
+const hourMs = 3_600_000;
+const dayMs = 24 * hourMs;
+
+export const usageCommands: readonly CommandRow[] = [
+  loads(
+    'usage',
+    'list the newest requests with their cost, and the balance',
+    [
+      onlyAccount,
+      option('--tag <tag>', 'only requests with this tag, to a dedicated model'),
+      limitOption(1000, 20, 'maximum of requests'),
+      option('--csv', 'print all requests as CSV, without a limit'),
+    ],
+    () => import('../usage.ts').then(({ showUsage }) => showUsage),
+  ),
+  {
+    name: 'costs',
+    about: 'sum the usage and cost of requests',
+    takes: [
+      option('--by <what>', 'group by', undefined, 'model').choices(['model', 'key', 'account', 'day', 'tag']),
+      onlyAccount,
+      option('--days <number>', 'how many days back', wholeNumber(1, 3660), 30),
+    ],
+    run: async (context: Context, { by, account, days }: CostsOptions) => {
+      const { reading } = await import('../database.ts');
+      const sums = await reading(context, async ({ repositories, now }) => {
+        const to = now + 1;
+        // Full hours: of old requests, sums are kept by the hour.
+        const from = Math.floor((to - days * dayMs) / hourMs) * hourMs;
+        const span = { from, to, ...(account === undefined ? {} : { accountId: account }) };
+        return by === 'tag' ? await repositories.sumUsageByTag(span) : await repositories.sumUsage({ ...span, by });
+      });
+      const rows = sums.map((sum) => ({
+        [by]: by === 'day' ? new Date(Number(sum.group)).toISOString().slice(0, 10) : sum.group,
+        requests: sum.requests,
+        prompt_tokens: sum.promptTokens,
+        cached_tokens: sum.cachedTokens,
+        completion_tokens: sum.completionTokens,
+        reasoning_tokens: sum.reasoningTokens,
+        cost_microcents: sum.costMicrocents,
+        uncharged_microcents: sum.unchargedMicrocents,
+      }));
+      context.print.result(
+        rows,
+        table(
+          [by, 'requests', 'prompt', 'cached', 'output', 'cost'],
+          rows.map((row) => [
+            row[by] as string,
+            row.requests,
+            row.prompt_tokens,
+            row.cached_tokens,
+            row.completion_tokens,
+            dollars(row.cost_microcents),
+          ]),
+        ),
+      );
+      return 0;
+    },
+  },
+];
