@@ -15,7 +15,7 @@ import type { RequestTrace } from '../../platform/telemetry/request-trace.ts';
 import type { Headers, ResponseHead } from '../dialects/dialect.ts';
 import type { Origin } from '../pipeline/access.ts';
 import type { ActiveRequest } from '../pipeline/active-requests.ts';
-import { elapsedMs } from '../pipeline/call.ts';
+import { elapsedMs } from '../pipeline/request-facts.ts';
 import type { Order } from '../pipeline/order.ts';
 import { promptBytes } from '../pipeline/request-images.ts';
 import type { ByteBudget } from '../pipeline/request-images.ts';

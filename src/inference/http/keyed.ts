@@ -1,9 +1,8 @@
 import type { ResponseHead, StreamEncoder } from '../dialects/dialect.ts';
 import { Fold } from '../../generation/fold.ts';
-import type { GenerationBatch } from '../../generation/event.ts';
+import type { GenerationBatch, TakeBatch } from '../../generation/event.ts';
 import type { Idempotency, KeyedAnswer, KeyedRequest } from '../pipeline/idempotency.ts';
 import type { Order } from '../pipeline/order.ts';
-import type { Deliver } from '../pipeline/run.ts';
 import type { Exchange } from './exchange.ts';
 import { respondStream, sendJson } from './respond.ts';
 import type { EventSource } from './respond.ts';
@@ -60,7 +59,7 @@ function generating(
         answer.servedBy = head.model;
         await keep(last);
       };
-      const deliver: Deliver = (batch) => {
+      const deliver: TakeBatch = (batch) => {
         // `settling` has read the closing batch already, before the charge.
         if (!isClosing(batch)) fold.read(batch);
         return true;
@@ -79,7 +78,7 @@ function generating(
       last = encoder().batch(closing) + encoder().end();
       await keep(last);
     };
-    const deliver: Deliver = (batch) => isClosing(batch) || recording.write(encoder().batch(batch));
+    const deliver: TakeBatch = (batch) => isClosing(batch) || recording.write(encoder().batch(batch));
     await runOrder(order, head, exchange, deliver, { signal, settling });
     return last;
   };

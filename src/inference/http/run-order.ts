@@ -1,8 +1,9 @@
+import type { TakeBatch } from '../../generation/event.ts';
 import type { ResponseHead } from '../dialects/dialect.ts';
 import type { Order } from '../pipeline/order.ts';
 import type { InferenceRoute } from '../pipeline/route.ts';
 import { run } from '../pipeline/run.ts';
-import type { Apart, Deliver } from '../pipeline/run.ts';
+import type { Apart } from '../pipeline/run.ts';
 import { keepingItems } from '../pipeline/stored-items.ts';
 import type { Exchange } from './exchange.ts';
 import { learning } from './vector-room.ts';
@@ -15,7 +16,7 @@ export function runOrder(
   order: Order,
   head: ResponseHead,
   exchange: Generating,
-  deliver: Deliver,
+  deliver: TakeBatch,
   apart?: Apart,
 ): Promise<void> {
   const { services, vectorRoom } = exchange.host;

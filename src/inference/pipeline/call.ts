@@ -1,4 +1,3 @@
-import type { Caller } from '../../accounts/directory.ts';
 import type { Billing } from '../../billing/billing.ts';
 import type { Admitted, Limits } from '../../billing/rate-limits/rate-limits.ts';
 import type { StopSignal } from '../../platform/stop-signal.ts';
@@ -6,31 +5,11 @@ import type { Headers } from '../dialects/dialect.ts';
 import type { Constraints } from './constraints.ts';
 import type { PromptCounts } from './count.ts';
 import type { ReasoningKeys } from './reasoning-keys.ts';
+import type { RequestFacts } from './request-facts.ts';
 import type { FileParts } from './request-files.ts';
 import type { InferenceRoute, Route } from './route.ts';
 import type { Lease } from './runtime-config.ts';
 import type { KeptItems } from './stored-items.ts';
-
-/** The facts of a request that do not come from its body. */
-export interface RequestFacts extends Caller {
-  /** UUIDv7, the ledger's key. */
-  readonly id: Uint8Array;
-  /** The same as 32 hex digits. */
-  readonly idHex: string;
-  /** Its id in the ledger and in logs: what the client sees as `x-request-id`, unless nothing that it chose may be kept. */
-  readonly publicId: string;
-  readonly clientId: string | null;
-  /** Milliseconds since 1970. */
-  readonly startedAt: number;
-  /** The same by `performance.now()`, which nobody sets (reliability S5). */
-  readonly begunMs: number;
-  /** Zero data retention: nothing of it may be kept. */
-  readonly zdr: boolean;
-}
-
-/** Whole milliseconds since a request has arrived. */
-export const elapsedMs = ({ begunMs }: Pick<RequestFacts, 'begunMs'>): number =>
-  Math.round(performance.now() - begunMs);
 
 /** A request whose caller is known and whose body has been parsed, and what is noted about it while it is decided on. */
 export interface Call<On extends Route = InferenceRoute> extends RequestFacts {

@@ -6,7 +6,7 @@ import type { Placement, RoutedRequest } from '../routing/fleet.ts';
 import { prefixesOf, type PromptPrefixes } from '../routing/prompt-prefixes.ts';
 import { hedge, type Runner } from './hedge.ts';
 import { lengthRefusal } from './length-refusal.ts';
-import { elapsedMs } from './call.ts';
+import { elapsedMs } from './request-facts.ts';
 import type { Order } from './order.ts';
 import { retryWithinContext, tooLong } from './too-long.ts';
 import { isReady, mayTake } from './backend-pool.ts';

@@ -1,5 +1,5 @@
 import type { FinishCause, GenerationBatch, GenerationEvent, Usage } from '../../generation/event.ts';
-import { elapsedMs } from './call.ts';
+import { elapsedMs } from './request-facts.ts';
 import type { Order } from './order.ts';
 
 type FinishEvent = Extract<GenerationEvent, { type: 'finish' }>;

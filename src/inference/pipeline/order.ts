@@ -3,7 +3,7 @@ import type { Catalog } from '../../catalog/catalog.ts';
 import type { Model } from '../../catalog/model.ts';
 import type { AnswerFormat } from '../dialects/dialect.ts';
 import type { EngineRequest, FieldPaths, ImageTokens } from '../../generation/request.ts';
-import type { RequestFacts } from './call.ts';
+import type { RequestFacts } from './request-facts.ts';
 import type { InferenceRoute } from './route.ts';
 import type { UsageFallback } from '../../store/schema/tables.ts';
 import type { StopSignal } from '../../platform/stop-signal.ts';

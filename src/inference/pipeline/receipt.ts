@@ -4,7 +4,7 @@ import type { Spent } from '../../billing/rate-limits/rate-limits.ts';
 import { balanceAt } from '../../store/budget.ts';
 import type { Ending } from '../../store/ledger.ts';
 import type { UsageAttempt } from '../../store/schema/tables.ts';
-import { elapsedMs } from './call.ts';
+import { elapsedMs } from './request-facts.ts';
 import type { DispatchTrace } from './dispatch.ts';
 import type { Fallen } from './fallbacks.ts';
 import type { Meter } from './meter.ts';

@@ -2,7 +2,7 @@ import type { Billing } from '../../billing/billing.ts';
 import { holdStepTokens } from '../../billing/bill.ts';
 import type { Hold, Receipt } from '../../billing/hold.ts';
 import { ApiError, errorCodeOf } from '../../platform/errors.ts';
-import type { GenerationBatch, Usage } from '../../generation/event.ts';
+import type { GenerationBatch, TakeBatch, Usage } from '../../generation/event.ts';
 import type { Limits, Spent } from '../../billing/rate-limits/rate-limits.ts';
 import type { Ending } from '../../store/ledger.ts';
 import type { ImageFetcher } from '../images/fetcher.ts';
@@ -56,22 +56,17 @@ export interface Apart {
 }
 
 /**
- * Takes a batch for the client. A promise is awaited before the next batch is read, so a slow reader holds its backend back.
- * `false`: the reader is gone.
- */
-export type Deliver = (batch: GenerationBatch) => boolean | Promise<boolean>;
-
-/**
  * Acquires a slot, has the order prepared, acquires credit and a backend, and gives everything back on every way a request can end: by returning, by an
  * error, by a cancellation through the signal (whose reason is a `CancelReason`), or by a reader that is gone.
  *
- * The last batch, with the final usage, is delivered only after the charge is durable (reliability I4).
+ * The last batch, with the final usage, is delivered only after the charge is durable (reliability I4). `deliver` answers `false`
+ * when the reader is gone.
  */
 export async function run(
   taken: Order,
   call: RunningCall,
   services: RunServices,
-  deliver: Deliver,
+  deliver: TakeBatch,
   apart?: Apart,
 ): Promise<void> {
   const { signal } = apart ?? call;
@@ -88,8 +83,7 @@ export async function run(
       order = images.order;
     }
     if (isWork) await admitted.raise(tokensLikely(order)); // 429
-    const { trace } = call;
-    const holding = trace?.step('hold');
+    const holding = call.trace?.step('hold');
     const hold =
       services.billing.holdAtOnce(order) ??
       (await services.billing.hold(order, () => exactPrompt(order, call, services))); // 402
@@ -118,12 +112,11 @@ export async function run(
       engineMs = performance.now() - askedMs;
       // The reader has left; what was delivered until now is charged (see below).
       if (!serving.isRead) return;
-      const { meter } = serving;
-      if (!meter.complete) throw endedEarly();
-      const receipt = receiptOf(serving, meter.cutByCredit ? 'credit' : 'finished', null);
-      const closing = meter.closing();
+      if (!serving.meter.complete) throw endedEarly();
+      const receipt = receiptOf(serving, serving.meter.cutByCredit ? 'credit' : 'finished', null);
+      const closing = serving.meter.closing();
       if (apart !== undefined) await apart.settling(closing);
-      const settling = trace?.step('settle');
+      const settling = call.trace?.step('settle');
       await hold.settle(receipt);
       settling?.end();
       settled = receipt;
@@ -133,9 +126,8 @@ export async function run(
     } catch (error) {
       engineMs ??= performance.now() - askedMs;
       if (signal.aborted) {
-        const reason = signal.reason as CancelReason;
-        const reported = errorOfCancel(reason, serving.order.model.id);
-        if (!isClientGone(reason)) errorCode = reported.code;
+        const reported = errorOfCancel(signal.reason as CancelReason, serving.order.model.id);
+        if (!isClientGone(signal.reason as CancelReason)) errorCode = reported.code;
         throw reported;
       }
       // The first cause wins: a client that leaves after a failure does not pay for it.
@@ -147,7 +139,7 @@ export async function run(
         // Cancelled, or a reader that stopped before the end, which is a client that left.
         ending ??= signal.aborted ? endingOfCancel(signal.reason as CancelReason) : 'client_left';
         settled = await unfinished(receiptOf(serving, ending, errorCode), serving, call, services);
-        const settling = trace?.step('settle');
+        const settling = call.trace?.step('settle');
         await hold.close(settled);
         settling?.end();
       }
@@ -192,7 +184,7 @@ class Serving implements Dispatched {
   /** Absent while it is the model that was asked for. */
   readonly fallen: Fallen | undefined;
   readonly #hold: Hold;
-  readonly #deliver: Deliver;
+  readonly #deliver: TakeBatch;
   readonly #gaps: ReturnType<RunServices['metrics']['chunkGaps']>;
   #before: Usage;
   /** When the model was last heard; 0: not yet. */
@@ -203,7 +195,7 @@ class Serving implements Dispatched {
   constructor(
     order: Order,
     hold: Hold,
-    deliver: Deliver,
+    deliver: TakeBatch,
     { lease, trace }: RunningCall,
     { metrics }: RunServices,
     fallen: Fallen | undefined,

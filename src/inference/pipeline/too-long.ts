@@ -3,7 +3,7 @@ import type { Model } from '../../catalog/model.ts';
 import type { EngineRequest } from '../../generation/request.ts';
 import type { ApiError } from '../../platform/errors.ts';
 import { usableModels } from './access.ts';
-import type { RequestFacts } from './call.ts';
+import type { RequestFacts } from './request-facts.ts';
 import { contextLengthExceeded, inputTooLong, readingTimeExceeded, retryTokens } from './fit.ts';
 import type { LengthRefusal } from './length-refusal.ts';
 import type { Order } from './order.ts';

@@ -17,8 +17,9 @@ import { Windows } from '../../../src/billing/rate-limits/windows.ts';
 import { openBackendPool } from '../../../src/inference/pipeline/backend-pool.ts';
 import type { Backend } from '../../../src/inference/pipeline/backend-pool.ts';
 import { idleLoad } from '../../../src/inference/routing/fleet.ts';
+import type { TakeBatch } from '../../../src/generation/event.ts';
 import { run } from '../../../src/inference/pipeline/run.ts';
-import type { Deliver, RunningCall } from '../../../src/inference/pipeline/run.ts';
+import type { RunningCall } from '../../../src/inference/pipeline/run.ts';
 import { PromptCounts } from '../../../src/inference/pipeline/count.ts';
 import { allow } from '../../../src/inference/pipeline/allow.ts';
 import type { ServeServices } from '../../../src/inference/pipeline/call.ts';
@@ -213,7 +214,7 @@ async function play(reader: Reader, accountId: string, services: ReturnType<type
   // No directory is needed: the caller is known.
   const deciding = services as unknown as ServeServices;
   const order = await placeOrder(await allow(body, chatRoute.dialect, call, deciding), call, deciding);
-  const begin = (deliver: Deliver): Promise<void> => run(order, call, services, deliver);
+  const begin = (deliver: TakeBatch): Promise<void> => run(order, call, services, deliver);
   await read(reader, begin, cancelled).catch((error: unknown) => {
     // What a script fails with, and what a cancelled request gets; a broken promise of our own has another name.
     assert.ok(error instanceof Error && error.name === 'ApiError', String(error));
@@ -226,7 +227,7 @@ async function play(reader: Reader, accountId: string, services: ReturnType<type
 
 async function read(
   reader: Reader,
-  begin: (deliver: Deliver) => Promise<void>,
+  begin: (deliver: TakeBatch) => Promise<void>,
   cancelled: AbortController,
 ): Promise<void> {
   let batches = 0;
