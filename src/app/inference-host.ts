@@ -25,7 +25,7 @@ import type { FileBytes } from '../inference/files/file-bytes.ts';
 import { FolderBytes } from '../inference/files/folder-bytes.ts';
 import { BodyBudget, largestBody } from '../inference/http/body-budget.ts';
 import { createInferenceHost } from '../inference/http/inference-server.ts';
-import type { InferenceHostServices } from '../inference/http/inference-server.ts';
+import type { InferenceHostServices } from '../inference/http/host.ts';
 import { createNameResolver } from '../platform/outbound/resolver.ts';
 import { Admission } from '../billing/rate-limits/admission.ts';
 import { Limits } from '../billing/rate-limits/rate-limits.ts';

@@ -145,43 +145,44 @@ export class Hold {
     return costMicrocents(usage, this.#bill.prices) <= this.#heldMicrocents;
   }
 
-  /** Makes the charge durable; the answer's last bytes follow after it. Throws `internal_error` when that failed. */
-  async settle(receipt: Receipt): Promise<void> {
-    if (this.#state !== 'open') throw new Error('a hold is settled once');
-    this.#openLimit.end();
-    const row = this.#priced(receipt);
-    let outcome: 'billed' | 'lost';
-    try {
-      outcome = await this.#settled(row);
-    } catch (error) {
-      this.#state = 'lost';
-      throw new ApiError('internal_error', 'The charge for this answer could not be recorded; nothing is charged.', {
-        cause: error,
+  /** Makes the charge durable; the answer's last bytes follow after it. Rejects with `internal_error` when that failed. */
+  settle(receipt: Receipt): Promise<void> {
+    return new Promise((resolve, reject) => {
+      if (this.#state !== 'open') throw new Error('a hold is settled once');
+      this.#openLimit.end();
+      const row = this.#priced(receipt);
+      this.#settle(row, (outcome) => {
+        if (outcome === 'billed') {
+          this.#end(row.costMicrocents);
+          resolve();
+          return;
+        }
+        this.#state = 'lost';
+        const message = 'The charge for this answer could not be recorded; nothing is charged.';
+        reject(new ApiError('internal_error', message, outcome === 'lost' ? {} : { cause: outcome.error }));
       });
-    }
-    if (outcome === 'lost') {
-      this.#state = 'lost';
-      throw new ApiError('internal_error', 'The charge for this answer could not be recorded; nothing is charged.');
-    }
-    this.#end(row.costMicrocents);
+    });
   }
 
   /** Ends a hold that was not settled: of an answer that was cut, refused or failed. Does nothing after a settlement. */
-  async close(receipt: Receipt): Promise<void> {
-    if (this.#state === 'settled') return;
+  close(receipt: Receipt): Promise<void> {
+    if (this.#state === 'settled') return Promise.resolve();
     this.#openLimit.end();
     // After a lost settlement the client was notified that it pays nothing; the row says so (docs/money.md, protocol 5).
     const row = this.#priced(receipt);
-    if (this.#state === 'open') {
-      try {
-        if ((await this.#settled(row)) === 'billed') {
-          this.#end(row.costMicrocents);
-          return;
-        }
-      } catch {
+    return new Promise((resolve) => {
+      const closed = (outcome: Settled): void => {
+        if (outcome === 'billed') this.#end(row.costMicrocents);
         // The row may or may not be there: repair finds out, and the money stays held until it has.
-      }
-    }
+        else this.#repair(row);
+        resolve();
+      };
+      if (this.#state === 'lost') closed('lost');
+      else this.#settle(row, closed);
+    });
+  }
+
+  #repair(row: UsageRow): void {
     this.#state = 'settled';
     void this.#services.repair(row).then((charged) => this.#services.closed(this.#heldMicrocents - charged));
   }
@@ -197,18 +198,24 @@ export class Hold {
     return receipt;
   }
 
-  #settled(row: UsageRow): Promise<'billed' | 'lost'> {
+  /** Reports once what became of it, at the latest after `settleDeadlineMs`. */
+  #settle(row: UsageRow, done: (outcome: Settled) => void): void {
     const { settle, limits } = this.#services;
-    return new Promise((resolve, reject) => {
-      const limit = limits.settle.begin(() =>
-        reject(new Error(`no answer of the store within ${settleDeadlineMs} ms`)),
-      );
-      settle(row, (outcome) => {
-        limit.end();
-        if (typeof outcome === 'string') resolve(outcome);
-        else reject(outcome.error as Error);
-      });
-    });
+    let isOver = false;
+    const over = (outcome: Settled): void => {
+      if (isOver) return;
+      isOver = true;
+      limit.end();
+      done(outcome);
+    };
+    const limit = limits.settle.begin(() =>
+      over({ error: new Error(`no answer of the store within ${settleDeadlineMs} ms`) }),
+    );
+    try {
+      settle(row, over);
+    } catch (error) {
+      over({ error });
+    }
   }
 
   #end(charged: bigint): void {

@@ -237,7 +237,7 @@ export interface EngineRequest {
   readonly id: string;
   readonly prompt: Prompt;
   /** Absent: answers are generated. Otherwise the prompts are `texts` or `token-ids`, and each is one choice. */
-  readonly task?: Task;
+  readonly task?: Task | undefined;
   readonly choices: number;
   /** Generated tokens, reasoning included, after §4.2.1. */
   readonly maxTokens: number;
@@ -253,7 +253,7 @@ export interface EngineRequest {
   readonly reasoningRoomTokens: number;
   readonly logprobs: number | undefined;
   readonly logitBias: Readonly<Record<string, number>> | undefined;
-  readonly tokens?: TokenControls;
+  readonly tokens?: TokenControls | undefined;
   /** Cached prompts may be shared only between requests with the same value: one per account (reliability §3.5). */
   readonly cacheScope: string;
   /** false under zero data retention: nothing of the request may outlive it, prompt caches included. */

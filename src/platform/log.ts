@@ -11,7 +11,7 @@ export interface AnswerRecord {
   readonly keyId: string;
   readonly modelId: string;
   /** The models that did not serve it, the one that was asked for first; absent: that one did. */
-  readonly fallbacks?: readonly { readonly model: string; readonly reason: string }[];
+  readonly fallbacks?: readonly { readonly model: string; readonly reason: string }[] | undefined;
   readonly api: string;
   readonly streamed: boolean;
   readonly ending: string;

@@ -15,8 +15,8 @@ export type { Ending, TransferKind };
 export type UsageRow = Omit<Row<'usage'>, 'zdr' | 'backendAttempts' | 'memberBudget' | 'fallbacks'> & {
   readonly zdr?: boolean;
   readonly memberBudget?: string | null;
-  readonly attempts?: readonly UsageAttempt[];
-  readonly fallbacks?: readonly UsageFallback[];
+  readonly attempts?: readonly UsageAttempt[] | undefined;
+  readonly fallbacks?: readonly UsageFallback[] | undefined;
 };
 
 /** A request that has been running for more than 250 ms: listed so that it can be recorded after a crash. */

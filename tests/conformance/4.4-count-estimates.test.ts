@@ -52,7 +52,7 @@ const textOf = (...path: readonly string[]): string => readFileSync(inRepository
 const kinds: Readonly<Record<string, string>> = {
   English: textOf('LICENSE'),
   Markdown: textOf('docs', 'api.md'),
-  TypeScript: textOf('src', 'inference', 'pipeline', 'serve.ts'),
+  TypeScript: textOf('src', 'inference', 'pipeline', 'run.ts'),
   YAML: textOf('tests', 'fixtures', 'openapi', 'openapi-3.1.yaml'),
   Chinese: '人人生而自由,在尊严和权利上一律平等。他们赋有理性和良心,并应以兄弟关系的精神相对待。'.repeat(80),
   digits: Array.from({ length: 2_000 }, (_, index) => String((index * 7_919) % 100_000)).join(' '),

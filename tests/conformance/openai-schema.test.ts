@@ -154,7 +154,7 @@ describe('by the schemas of OpenAI', { skip }, () => {
           choices: stream.choices,
           promptTokensLikely: 0,
           promptTokensPossible: Infinity,
-          elapsedMs: () => 0,
+          begunMs: 0,
         });
         const encoder = chatFormat.openStream(head);
         const fold = new Fold();

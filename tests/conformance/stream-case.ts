@@ -51,7 +51,7 @@ export function print(script: StreamCase, { dialect, body, headers }: Wire): Pri
     choices: script.choices,
     promptTokensLikely: 0,
     promptTokensPossible: Infinity,
-    elapsedMs: () => 0,
+    begunMs: 0,
   });
   const encoder = format.openStream(head);
   const fold = new Fold();

@@ -23,7 +23,7 @@ export function metered(stream: LegalStream): readonly GenerationBatch[] {
     choices: stream.choices,
     promptTokensLikely: 0,
     promptTokensPossible: Infinity,
-    elapsedMs: () => 0,
+    begunMs: 0,
   });
   const passed: GenerationBatch[] = [];
   for (const batch of stream.batches) {

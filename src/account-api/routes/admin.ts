@@ -1,11 +1,8 @@
-import { createHash } from 'node:crypto';
-
 import Type from 'typebox';
 
 import { auditId } from '../../accounts/audit.ts';
 import { operate } from '../../accounts/operations.ts';
 import type { Operation } from '../../accounts/operations.ts';
-import type { Movement } from '../../accounts/operations/credit.ts';
 import { defaultsOnCard } from '../../catalog/model-defaults.ts';
 import { ApiError } from '../../platform/errors.ts';
 import { accountOfServerSchema, accountsOfServer } from '../account-object.ts';
@@ -13,9 +10,9 @@ import { auditObject, auditQuery, auditRequest, auditSchema } from '../audit-obj
 import { billingChange, billingInput } from '../billing-input.ts';
 import { notThere } from '../input.ts';
 import { operationsOf } from '../operations-of.ts';
-import { priceFields, priceObject, priceSchema } from '../price-object.ts';
 import { releasedObject, releasedSchema } from '../released-object.ts';
 import { route } from '../route.ts';
+import { accountId, liveAccount, reason } from '../server-account.ts';
 import type { AccountRoute, Call } from '../route.ts';
 import {
   centsMax,
@@ -26,35 +23,19 @@ import {
   page,
   pageLimit,
   pageQuery,
-  secondsOf,
   wholeListSchema,
   wholeOf,
 } from '../wire.ts';
 import { addedBackendRoutes } from './added-backends.ts';
+import { moveCreditRoute } from './admin-credit.ts';
+import { accountPriceRoutes } from './admin-prices.ts';
 import { membersPage, membersQuery, memberSchema } from './members.ts';
-import { entrySchema, ledgerPage, ledgerQuery } from './payments.ts';
+import { entrySchema, ledgerPage, ledgerQuery } from './ledger.ts';
 import { email } from './sign-in.ts';
 import { billingOf, deletedAccount, deletedSchema, deletionQuery, exportReply } from './account.ts';
 
-const accountId = Type.String({ minLength: 1, maxLength: 64 });
 const params = Type.Object({ id: accountId });
 const name = Type.String({ minLength: 1, maxLength: 100 });
-const reason = Type.String({ minLength: 1, maxLength: 1000 });
-const modelName = Type.String({ minLength: 1, maxLength: 128 });
-const dayMs = 86_400_000;
-
-const priceBody = {
-  ...priceFields,
-  cache_read_microcents_per_million: Type.Optional(priceFields.input_microcents_per_million),
-};
-
-const movementsOfType = {
-  grant: 'grant',
-  topup: 'topup',
-  expire: 'expire',
-  payback: 'payback',
-  chargeback: 'chargeback',
-} as const satisfies Readonly<Record<string, Movement>>;
 
 export const adminRoutes: readonly AccountRoute[] = [
   route({
@@ -325,225 +306,8 @@ export const adminRoutes: readonly AccountRoute[] = [
       return await shownAccount(call, account);
     },
   }),
-  route({
-    method: 'post',
-    path: '/v1/admin/credits',
-    operationId: 'moveCredit',
-    tag: 'Server',
-    summary: 'Move credit',
-    description:
-      'Once for each `Idempotency-Key`, which is required. `adjust` takes a negative amount too. Running requests keep their holds: an amount above the free balance is refused with 409.',
-    access: 'operator',
-    stepUp: true,
-    body: Type.Object(
-      {
-        account_id: accountId,
-        type: Type.Enum(['grant', 'topup', 'adjust', 'expire', 'payback', 'chargeback', 'refund_request']),
-        amount_cents: Type.Optional(Type.Integer({ minimum: -centsMax, maximum: centsMax })),
-        amount_microcents: Type.Optional(
-          Type.Integer({ minimum: -Number.MAX_SAFE_INTEGER, maximum: Number.MAX_SAFE_INTEGER }),
-        ),
-        request_id: Type.Optional(
-          Type.String({ minLength: 1, maxLength: 128, description: 'Id of the request that is refunded.' }),
-        ),
-        receipt_id: Type.Optional(
-          Type.String({
-            minLength: 1,
-            maxLength: 64,
-            description:
-              'For `payback` and `chargeback`: id or number of the receipt of the payment, which gets a credit note.',
-          }),
-        ),
-        reason: Type.Optional(reason),
-      },
-      { additionalProperties: false },
-    ),
-    answers: [
-      {
-        status: 200,
-        description: 'The movement of credit.',
-        schema: Type.Object({
-          object: Type.Literal('credit'),
-          account_id: Type.String(),
-          moved_microcents: Type.Integer({ description: 'Below zero: taken away.' }),
-          balance_microcents: Type.Integer(),
-          again: Type.Boolean({ description: 'The movement was made before with the same key; nothing moved now.' }),
-        }),
-      },
-    ],
-    errors: ['http_409'],
-    handle: async (call) => {
-      const key = call.idempotencyKey;
-      if (key === undefined)
-        throw new ApiError('unsupported_value', 'Send an Idempotency-Key: it makes sure that credit moves only once.', {
-          param: 'Idempotency-Key',
-        });
-      const account = await liveAccount(call, call.body.account_id);
-      const answer = await operate(creditInput(call.body, account, key), operationsOf(call));
-      return {
-        object: 'credit',
-        account_id: account,
-        moved_microcents: wholeOf(BigInt(answer.microcents)),
-        balance_microcents: wholeOf(BigInt(answer.balanceMicrocents)),
-        again: answer.again,
-      };
-    },
-  }),
-  route({
-    method: 'get',
-    path: '/v1/admin/account_prices',
-    operationId: 'listAccountPrices',
-    tag: 'Server',
-    summary: 'List the account-specific rates',
-    description: 'Present and future rates, of one account or one model where given; at most 1,000.',
-    access: 'operator',
-    query: Type.Object({ account_id: Type.Optional(accountId), model: Type.Optional(modelName) }),
-    answers: [
-      {
-        status: 200,
-        description: 'Rates by model and start.',
-        schema: Type.Object({ object: Type.Literal('list'), data: Type.Array(priceSchema), has_more: Type.Boolean() }),
-      },
-    ],
-    handle: async ({ query, services }) => {
-      const { repositories, now } = services.operations;
-      const rates = await repositories.listAccountPrices({
-        ...(query.account_id === undefined ? {} : { accountId: query.account_id }),
-        ...(query.model === undefined ? {} : { modelId: query.model.toLowerCase() }),
-        endingAfter: now(),
-        limit: 1000,
-      });
-      return { object: 'list', data: rates.map(priceObject), has_more: rates.length === 1000 };
-    },
-  }),
-  route({
-    method: 'post',
-    path: '/v1/admin/account_prices',
-    operationId: 'setAccountPrice',
-    tag: 'Server',
-    summary: 'Set an account’s rates for a model',
-    description: 'The rates apply to requests that start from then on; earlier charges do not change.',
-    access: 'operator',
-    stepUp: true,
-    body: Type.Object(
-      {
-        ...priceBody,
-        valid_from: Type.Optional(Type.Integer({ minimum: 0, description: 'Unix seconds; now when left out.' })),
-        valid_to: Type.Optional(nullable(Type.Integer({ minimum: 0, description: 'Unix seconds, exclusive.' }))),
-      },
-      { additionalProperties: false },
-    ),
-    answers: [{ status: 201, description: 'The rates.', schema: priceSchema }],
-    errors: ['http_409'],
-    handle: async (call) => {
-      const { body } = call;
-      const account = await liveAccount(call, body.account_id);
-      modelNamed(call, body.model);
-      const answer = await operate(
-        {
-          kind: 'set_price',
-          accountId: account,
-          model: body.model,
-          input: String(body.input_microcents_per_million),
-          output: String(body.output_microcents_per_million),
-          cacheRead:
-            body.cache_read_microcents_per_million === undefined
-              ? undefined
-              : String(body.cache_read_microcents_per_million),
-          validFrom: body.valid_from === undefined ? undefined : body.valid_from * 1000,
-          validTo: body.valid_to === undefined || body.valid_to === null ? undefined : body.valid_to * 1000,
-        },
-        operationsOf(call),
-      );
-      return priceObject(answer);
-    },
-  }),
-  route({
-    method: 'delete',
-    path: '/v1/admin/account_prices',
-    operationId: 'removeAccountPrices',
-    tag: 'Server',
-    summary: 'End the rates of an account for a model',
-    description: 'The list prices apply to requests that start from now on.',
-    access: 'operator',
-    stepUp: true,
-    query: Type.Object({ account_id: accountId, model: modelName }),
-    answers: [
-      {
-        status: 200,
-        description: 'The number of removed rates.',
-        schema: Type.Object({ object: Type.Literal('account_price.deleted'), ended: Type.Integer() }),
-      },
-    ],
-    handle: async (call) => {
-      const account = await liveAccount(call, call.query.account_id);
-      const answer = await operate(
-        { kind: 'remove_price', accountId: account, model: call.query.model },
-        operationsOf(call),
-      );
-      return { object: 'account_price.deleted', ended: answer.ended };
-    },
-  }),
-  route({
-    method: 'post',
-    path: '/v1/admin/account_prices/preview',
-    operationId: 'previewAccountPrice',
-    tag: 'Server',
-    summary: 'Preview the charges of rates',
-    description:
-      'What the account was charged for the model in the last 30 days, and what it would have been by these rates: exact but for the rounding up of each request, less than a microcent each. Without an account: what all accounts were charged that have no rates of their own now, to try a list price. Nothing is changed.',
-    access: 'operator',
-    body: Type.Object({ ...priceBody, account_id: Type.Optional(accountId) }, { additionalProperties: false }),
-    answers: [
-      {
-        status: 200,
-        description: 'The comparison.',
-        schema: Type.Object({
-          object: Type.Literal('account_price.preview'),
-          from: Type.Integer({ description: 'Unix seconds.' }),
-          to: Type.Integer(),
-          requests: Type.Integer(),
-          prompt_tokens: Type.Integer(),
-          cached_tokens: Type.Integer(),
-          completion_tokens: Type.Integer(),
-          charged_microcents: Type.Integer(),
-          would_be_microcents: Type.Integer(),
-          difference_microcents: Type.Integer(),
-        }),
-      },
-    ],
-    handle: async (call) => {
-      const { body, services } = call;
-      const { repositories, now } = services.operations;
-      const modelId = modelNamed(call, body.model);
-      const to = now();
-      const from = to - 30 * dayMs;
-      const whose =
-        body.account_id === undefined
-          ? { exceptAccounts: await accountsWithRates(call, modelId) }
-          : { accountId: await liveAccount(call, body.account_id) };
-      const used = await repositories.chargedUsage({ ...whose, modelId, from, to });
-      const input = BigInt(body.input_microcents_per_million);
-      const cached = BigInt(body.cache_read_microcents_per_million ?? body.input_microcents_per_million);
-      const parts =
-        BigInt(used.promptTokens - used.cachedTokens) * input +
-        BigInt(used.cachedTokens) * cached +
-        BigInt(used.completionTokens) * BigInt(body.output_microcents_per_million);
-      const wouldBe = (parts + 999_999n) / 1_000_000n;
-      return {
-        object: 'account_price.preview',
-        from: secondsOf(from),
-        to: secondsOf(to),
-        requests: used.requests,
-        prompt_tokens: used.promptTokens,
-        cached_tokens: used.cachedTokens,
-        completion_tokens: used.completionTokens,
-        charged_microcents: wholeOf(used.costMicrocents),
-        would_be_microcents: wholeOf(wouldBe),
-        difference_microcents: wholeOf(wouldBe - used.costMicrocents),
-      };
-    },
-  }),
+  moveCreditRoute,
+  ...accountPriceRoutes,
   route({
     method: 'get',
     path: '/v1/admin/models',
@@ -634,76 +398,4 @@ async function shownAccount({ services }: ServerCall, id: string) {
   if (found === undefined || found.isSystem) throw notThere();
   const [shown] = await accountsOfServer([found], repositories, now());
   return shown!;
-}
-
-/** Resolves with its id. Throws `http_404` also for system accounts and deleted ones. */
-async function liveAccount({ services }: ServerCall, id: string): Promise<string> {
-  const found = await services.operations.repositories.getAccount({ accountId: id });
-  if (found === undefined || found.isSystem || found.deletedAt !== null) throw notThere();
-  return found.id;
-}
-
-/** Its id as in the configuration, which usage has too. Throws `unsupported_value`. */
-function modelNamed({ services }: ServerCall, named: string): string {
-  const model = services.config().models.find(({ id }) => id.toLowerCase() === named.toLowerCase());
-  if (model === undefined)
-    throw new ApiError('unsupported_value', 'The configuration has no model of this id.', { param: 'model' });
-  return model.id;
-}
-
-/** Accounts that do not pay the list price of a model now. */
-async function accountsWithRates({ services }: ServerCall, model: string): Promise<readonly string[]> {
-  const { repositories, now } = services.operations;
-  const at = now();
-  const rates = await repositories.listAccountPrices({ modelId: model.toLowerCase(), endingAfter: at, limit: 1000 });
-  return [...new Set(rates.filter(({ validFrom }) => validFrom <= at).map(({ accountId: id }) => id))];
-}
-
-interface CreditBody {
-  readonly type: keyof typeof movementsOfType | 'adjust' | 'refund_request';
-  readonly amount_cents?: number;
-  readonly amount_microcents?: number;
-  readonly request_id?: string;
-  readonly receipt_id?: string;
-  readonly reason?: string;
-}
-
-function creditInput(
-  body: CreditBody,
-  account: string,
-  idempotencyKey: string,
-): Operation<'move_credit' | 'refund_request'> {
-  const { type, reason: reference, request_id: requestId, receipt_id: receipt } = body;
-  const { amount_cents: inCents, amount_microcents: exact } = body;
-  if (inCents !== undefined && exact !== undefined)
-    throw new ApiError('unsupported_value', 'Give either amount_cents or amount_microcents.', {
-      param: 'amount_microcents',
-    });
-  if (receipt !== undefined && type !== 'payback' && type !== 'chargeback')
-    throw new ApiError('unsupported_value', 'Only payback and chargeback take a receipt.', { param: 'receipt_id' });
-  const amount =
-    inCents !== undefined ? BigInt(inCents) * microcentsPerCent : exact === undefined ? undefined : BigInt(exact);
-  if (type === 'refund_request') {
-    if (requestId === undefined)
-      throw new ApiError('unsupported_value', 'Give the id of the request to refund.', { param: 'request_id' });
-    const microcents = amount === undefined ? undefined : String(amount);
-    return { kind: 'refund_request', accountId: account, requestId, microcents, reference };
-  }
-  if (requestId !== undefined)
-    throw new ApiError('unsupported_value', 'Only kind refund_request takes a request id.', { param: 'request_id' });
-  if (amount === undefined || amount === 0n || (amount < 0n && type !== 'adjust'))
-    throw new ApiError('unsupported_value', 'The amount must be above zero; only `adjust` takes a negative one.', {
-      param: inCents === undefined && exact !== undefined ? 'amount_microcents' : 'amount_cents',
-    });
-  const movement = type === 'adjust' ? (amount > 0n ? 'adjust_up' : 'adjust_down') : movementsOfType[type];
-  return {
-    kind: 'move_credit',
-    movement,
-    accountId: account,
-    microcents: String(amount < 0n ? -amount : amount),
-    reference,
-    receipt,
-    // Distinct from those of the command line and of payments, and within their maximum length.
-    idempotencyKey: `operator:${createHash('sha256').update(idempotencyKey).digest('hex')}`,
-  };
 }

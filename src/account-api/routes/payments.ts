@@ -1,15 +1,11 @@
 import Type from 'typebox';
-import type { Static } from 'typebox';
 
-import { uuidText } from '../../platform/ids/uuid.ts';
 import { ApiError } from '../../platform/errors.ts';
 import { centsText } from '../../platform/dollars.ts';
 import { startOfMonth } from '../../billing/payments/auto-topup.ts';
 import type { Payments, TopupInput } from '../../billing/payments/payments.ts';
 import { PaymentError } from '../../billing/payments/provider.ts';
 import type { AutoTopup } from '../../store/repositories/auto-topups.ts';
-import type { LedgerCursor, LedgerEntry } from '../../store/repositories/credit.ts';
-import type { TransferKind } from '../../store/ledger.ts';
 import type { Topup } from '../../store/repositories/payments.ts';
 import { actorOf } from '../api.ts';
 import { notThere } from '../input.ts';
@@ -25,25 +21,10 @@ import {
   pageLimit,
   pageQuery,
   secondsOf,
-  secondsOrNull,
   wholeOf,
 } from '../wire.ts';
-
-const topupSchema = Type.Object({
-  id: Type.String({ description: '`top_…`' }),
-  object: Type.Literal('topup'),
-  amount_cents: Type.Integer(),
-  currency: Type.String(),
-  status: Type.Enum(['pending', 'paid', 'failed', 'expired', 'refunded', 'disputed'], {
-    description: '`paid` also when a part was refunded. The credit is available as soon as the status is `paid`.',
-  }),
-  origin: Type.Enum(['checkout', 'auto'], { description: '`auto`: charged by automatic top-up.' }),
-  checkout_url: nullable(Type.String({ description: 'The payment page, while the top-up is pending.' })),
-  refunded_cents: Type.Integer({ description: 'The sum of refunds and disputes.' }),
-  created_at: Type.Integer(),
-  paid_at: nullable(Type.Integer()),
-  receipt_id: nullable(Type.String({ description: 'Number of its receipt, available shortly after the payment.' })),
-});
+import { receiptIds, shownTopup, topupSchema } from '../topup-object.ts';
+import { ledgerRoute } from './ledger.ts';
 
 const autoTopupSchema = Type.Object({
   enabled: Type.Boolean(),
@@ -63,25 +44,6 @@ const autoTopupSchema = Type.Object({
     description:
       'Twice the largest recent hold of a request: with a lower threshold, a single request may be refused for lack of credit.',
   }),
-});
-
-const ledgerTypes = ['topup', 'grant', 'refund', 'adjustment', 'chargeback', 'expiry', 'usage'] as const;
-type LedgerType = (typeof ledgerTypes)[number];
-export const ledgerQuery = Type.Object(
-  { ...pageQuery, type: Type.Optional(Type.Enum([...ledgerTypes])) },
-  { additionalProperties: false },
-);
-
-export const entrySchema = Type.Object({
-  id: Type.String(),
-  object: Type.Literal('ledger_entry'),
-  type: Type.Enum([...ledgerTypes]),
-  amount_microcents: Type.Integer({ description: 'Negative: taken from the account.' }),
-  balance_after_microcents: Type.Integer(),
-  at: Type.Integer({ description: 'Unix seconds; for usage, the end of its span.' }),
-  reference: nullable(Type.String()),
-  requests: Type.Optional(Type.Integer({ description: 'For usage: how many requests ended in its span.' })),
-  from: Type.Optional(Type.Integer({ description: 'For usage: the start of its span.' })),
 });
 
 const topupBody = Type.Object(
@@ -334,19 +296,7 @@ export const paymentRoutes: readonly AccountRoute[] = [
       return await shownAutoTopup(call);
     },
   }),
-  route({
-    method: 'get',
-    path: '/v1/ledger',
-    operationId: 'listLedger',
-    tag: 'Credit',
-    summary: 'List movements of credit',
-    description:
-      'Newest first, with the balance after each. Charges of requests are summed between two movements, or from the start of a day in the account’s time zone; only the newest sum still grows. `after` is the id of the last entry of the page before.',
-    access: everyRole,
-    query: ledgerQuery,
-    answers: [{ status: 200, description: 'A page of movements.', schema: listSchema(entrySchema) }],
-    handle: async ({ account, query, services }) => await ledgerPage(services, account.id, query),
-  }),
+  ledgerRoute,
   route({
     method: 'post',
     path: '/v1/admin/refunds',
@@ -407,24 +357,6 @@ export const paymentRoutes: readonly AccountRoute[] = [
     },
   }),
 ];
-
-/** Throws `http_404` for an `after` that is not of this account. */
-export async function ledgerPage(
-  { operations }: Pick<AccountServices, 'operations'>,
-  accountId: string,
-  { limit: asked, type, after }: Static<typeof ledgerQuery>,
-) {
-  const limit = pageLimit(asked);
-  const rows = await operations.repositories.listLedger({
-    accountId,
-    limit: limit + 1,
-    now: operations.now(),
-    ...(type === undefined ? {} : { kind: kindOf[type] }),
-    ...(after === undefined ? {} : { after: cursorOf(after) }),
-  });
-  if (rows === undefined) throw notThere();
-  return listOf(rows, limit, shownEntry, idOfEntry);
-}
 
 function paymentsOf({ payments }: AccountServices): Payments {
   if (payments === undefined)
@@ -504,30 +436,6 @@ function paymentFailure(error: unknown): unknown {
 
 const byOf = (principal: Principal): string => actorOf(principal).id ?? 'system';
 
-/** By the top-up. */
-async function receiptIds(
-  { account, services }: Pick<Call, 'account' | 'services'>,
-  topups: readonly Topup[],
-): Promise<ReadonlyMap<string, string>> {
-  const topupIds = topups.map(({ id }) => id);
-  const rows = await services.operations.repositories.receiptsOfTopups({ accountId: account.id, topupIds });
-  return new Map(rows.map(({ topupId, id }) => [topupId, id]));
-}
-
-const shownTopup = (topup: Topup, currency: string, receiptId: string | null) => ({
-  id: topup.id,
-  object: 'topup',
-  amount_cents: centsOf(topup.amountMicrocents),
-  currency,
-  status: topup.status,
-  origin: topup.origin,
-  checkout_url: topup.status === 'pending' && topup.origin === 'checkout' ? topup.checkoutUrl : null,
-  refunded_cents: centsOf(topup.returnedMicrocents),
-  created_at: secondsOf(topup.createdAt),
-  paid_at: secondsOrNull(topup.paidAt),
-  receipt_id: receiptId,
-});
-
 async function shownAutoTopup({ account, services }: Pick<Call, 'account' | 'services'>) {
   const { repositories, now } = services.operations;
   const provider = services.payments?.provider.name;
@@ -556,39 +464,4 @@ const settingsOf = (auto: AutoTopup) => ({
   threshold_cents: centsOf(auto.thresholdMicrocents),
   amount_cents: centsOf(auto.amountMicrocents),
   monthly_cap_cents: centsOf(auto.monthlyCapMicrocents),
-});
-
-const kindOf: Readonly<Record<LedgerType, TransferKind | 'usage'>> = {
-  topup: 'topup',
-  grant: 'grant',
-  refund: 'refund',
-  adjustment: 'adjust',
-  chargeback: 'chargeback',
-  expiry: 'expiry',
-  usage: 'usage',
-};
-
-const typeOf = (kind: LedgerEntry['kind']): LedgerType =>
-  kind === 'usage_closed' ? 'usage' : kind === 'adjust' ? 'adjustment' : kind;
-
-const idOfEntry = (entry: LedgerEntry): string =>
-  'from' in entry ? `use_${entry.from}` : `mov_${uuidText(entry.id).replaceAll('-', '')}`;
-
-function cursorOf(text: string): LedgerCursor {
-  const usage = /^use_(\d{1,15})$/.exec(text)?.[1];
-  if (usage !== undefined) return { usageFrom: Number(usage) };
-  const movement = /^mov_([0-9a-f]{32})$/.exec(text)?.[1];
-  if (movement === undefined) throw notThere();
-  return { transferId: Uint8Array.from(Buffer.from(movement, 'hex')) };
-}
-
-const shownEntry = (entry: LedgerEntry) => ({
-  id: idOfEntry(entry),
-  object: 'ledger_entry',
-  type: typeOf(entry.kind),
-  amount_microcents: wholeOf(entry.microcents),
-  balance_after_microcents: wholeOf(entry.balanceAfterMicrocents),
-  at: secondsOf('from' in entry ? entry.to : entry.at),
-  reference: 'from' in entry ? null : entry.reference,
-  ...('from' in entry ? { requests: entry.requests, from: secondsOf(entry.from) } : {}),
 });

@@ -1,20 +1,16 @@
 import type { IncomingMessage } from 'node:http';
 
-import type { Caller } from '../../accounts/directory.ts';
 import { ApiError } from '../../platform/errors.ts';
 import { anthropicShape, readPage } from '../files/anthropic-shape.ts';
 import { attachment } from '../files/file-name.ts';
 import type { FileCursor, FileRow, Files, UploadFacts } from '../files/files.ts';
 import { openAiShape } from '../files/openai-shape.ts';
-import type { Admission } from '../../billing/rate-limits/admission.ts';
-import type { Limits } from '../../billing/rate-limits/rate-limits.ts';
-import { zdrRequired } from '../pipeline/serve.ts';
-import type { RequestLimits } from '../pipeline/runtime-config.ts';
+import { errorOfCancel } from '../pipeline/cancellation.ts';
 import { declaredLength, largeBodyBytes } from './body.ts';
-import type { BodyBudget } from './body-budget.ts';
+import { callerOf, caughtUp, requireCaller, zdrRequired } from './caller.ts';
+import type { Exchange } from './exchange.ts';
 import { fileTooLarge, framingBytesMax, invalidField, readMultipart } from './multipart.ts';
 import { headersOf, sendJson } from './respond.ts';
-import type { Exchange } from './respond.ts';
 import { abortSignalOf } from '../../platform/stop-signal.ts';
 
 export const isFilesPath = (path: string): boolean => path === '/v1/files' || path.startsWith('/v1/files/');
@@ -23,24 +19,12 @@ export const isFilesPath = (path: string): boolean => path === '/v1/files' || pa
 export const fileShape = (request: IncomingMessage) =>
   request.headers['anthropic-version'] === undefined ? openAiShape : anthropicShape;
 
-export interface FileRouteServices {
-  readonly files: Files;
-  readonly limits: Pick<Limits, 'admit'>;
-  readonly admission: Admission;
-  readonly bodyBudget: BodyBudget;
-}
-
-export interface FileCall {
-  readonly request: IncomingMessage;
-  readonly exchange: Exchange;
-  readonly limits: RequestLimits;
-  /** The caller; throws 401. Called after the method and the content type have been checked (contracts decision 10). */
-  authenticate(): Promise<Caller>;
-}
-
 /** The routes of files (contracts §1.4): files belong to an account, and other accounts get 404. */
-export async function answerFiles(path: string, call: FileCall, services: FileRouteServices): Promise<void> {
-  const { request } = call;
+export async function answerFiles(exchange: Exchange): Promise<void> {
+  const { request, path, host, lease } = exchange;
+  const { services } = host;
+  if (!services.ready()) throw errorOfCancel('drain', undefined);
+  await caughtUp(exchange);
   const [, id, content] = /^\/v1\/files(?:\/([^/]+)(\/content)?)?$/.exec(path) ?? [path, '', undefined];
   if (id === '') throw new ApiError('http_404', 'Route not found.');
   const isRead = request.method === 'GET' || request.method === 'HEAD';
@@ -50,26 +34,26 @@ export async function answerFiles(path: string, call: FileCall, services: FileRo
     throw methodNotAllowed(content === undefined ? 'GET, HEAD, DELETE' : 'GET, HEAD');
   }
   if (request.method === 'POST') checkMultipart(request);
-  const caller = await call.authenticate();
-  const zdr = zdrRequired(request.headers, caller);
-  if (request.method === 'POST') checkUpload(call, caller, zdr, services);
+  const caller = requireCaller(await callerOf(exchange));
+  exchange.zdr = zdrRequired(request.headers, caller);
+  if (request.method === 'POST') checkUpload(exchange);
   const admitted = await services.limits.admit(caller, 'file');
-  call.exchange.admitted = admitted;
-  const deadline = setTimeout(() => call.exchange.running.cancel('deadline'), call.limits.requestDeadlineMs);
+  exchange.admitted = admitted;
+  const { requestDeadlineMs } = lease.runtimeConfig.limits;
+  exchange.deadline = host.deadlines.of(requestDeadlineMs).begin(() => exchange.running.cancel('deadline'));
   try {
     const accountId = caller.account.id;
-    if (request.method === 'POST') await upload(call, accountId, services);
-    else if (id === undefined) await list(call, accountId, services.files);
-    else if (request.method === 'DELETE') await remove(call, accountId, id, services.files);
-    else if (content !== undefined) await download(call, accountId, id, services.files);
-    else answer(call, fileShape(request).object(await found(accountId, id, services.files)));
+    if (request.method === 'POST') await upload(exchange, accountId);
+    else if (id === undefined) await list(exchange, accountId, services.files);
+    else if (request.method === 'DELETE') await remove(exchange, accountId, id, services.files);
+    else if (content !== undefined) await download(exchange, accountId, id, services.files);
+    else answer(exchange, fileShape(request).object(await found(accountId, id, services.files)));
   } finally {
     admitted.end();
-    clearTimeout(deadline);
   }
 }
 
-const answer = ({ exchange }: FileCall, body: object): void => sendJson(exchange, 200, JSON.stringify(body));
+const answer = (exchange: Exchange, body: object): void => sendJson(exchange, 200, JSON.stringify(body));
 
 async function found(accountId: string, id: string, files: Files): Promise<FileRow> {
   const file = await files.find(accountId, id);
@@ -91,7 +75,7 @@ function checkMultipart(request: IncomingMessage): void {
 }
 
 /** The checks that need only the head of an upload. */
-function checkUpload({ request, limits }: FileCall, { key }: Caller, zdr: boolean, services: FileRouteServices): void {
+function checkUpload({ request, key, zdr, lease, host }: Exchange): void {
   // Specification §5.5.
   if (key.userId === null) {
     throw new ApiError('files_require_user_key', 'This key does not belong to a user, so it cannot upload files.');
@@ -103,14 +87,16 @@ function checkUpload({ request, limits }: FileCall, { key }: Caller, zdr: boolea
     });
   }
   const declared = declaredLength(request);
-  if (declared !== undefined && declared > limits.fileBytesMax + framingBytesMax)
-    throw fileTooLarge(limits.fileBytesMax);
-  services.admission.check(declared, largeBodyBytes);
+  const { fileBytesMax } = lease.runtimeConfig.limits;
+  if (declared !== undefined && declared > fileBytesMax + framingBytesMax) throw fileTooLarge(fileBytesMax);
+  host.services.admission.check(declared, largeBodyBytes);
 }
 
-async function upload({ request, exchange, limits }: FileCall, accountId: string, services: FileRouteServices) {
-  const { files, bodyBudget } = services;
-  const signal = abortSignalOf(exchange.running.signal);
+async function upload(exchange: Exchange, accountId: string): Promise<void> {
+  const { request, lease, host } = exchange;
+  const { files, bodyBudget } = host.services;
+  const { limits } = lease.runtimeConfig;
+  const signal = abortSignalOf(exchange.signal);
   const shape = fileShape(request);
   const memoryBytes = files.memoryPerUploadBytes;
   bodyBudget.take(memoryBytes, accountId);
@@ -167,8 +153,8 @@ function secondsMs(param: string, text: string, secondsMax: number): number {
   throw invalidField(param, `must be a whole number of seconds from 3600 to ${secondsMax}`);
 }
 
-async function list(call: FileCall, accountId: string, files: Files): Promise<void> {
-  const { request } = call;
+async function list(exchange: Exchange, accountId: string, files: Files): Promise<void> {
+  const { request } = exchange;
   const query = new URLSearchParams(/\?(.*)$/s.exec(request.url ?? '')?.[1] ?? '');
   const shape = fileShape(request);
   if (shape === openAiShape) {
@@ -178,14 +164,14 @@ async function list(call: FileCall, accountId: string, files: Files): Promise<vo
     const limit = limitOf(query, 10_000, 10_000);
     const purpose = query.get('purpose') ?? undefined;
     const page = await files.list(accountId, { order: order === 'asc' ? 'oldest' : 'newest', after, purpose, limit });
-    answer(call, shape.list(page));
+    answer(exchange, shape.list(page));
     return;
   }
   const ids = [...new Set([...query.getAll('ids[]'), ...query.getAll('ids')])];
   if (ids.length > idsMax) throw invalidField('ids', `has more than ${idsMax} entries`);
   if (ids.length > 0) {
     const plain = ids.map((id) => id.replace(/^file[-_]/, ''));
-    answer(call, shape.list(await files.list(accountId, { order: 'newest', ids: plain, limit: idsMax })));
+    answer(exchange, shape.list(await files.list(accountId, { order: 'newest', ids: plain, limit: idsMax })));
     return;
   }
   const page = query.get('page') ?? '';
@@ -194,7 +180,7 @@ async function list(call: FileCall, accountId: string, files: Files): Promise<vo
   const after = fromPage ?? (await cursorOf('after_id', query, accountId, files));
   const before = after === undefined ? await cursorOf('before_id', query, accountId, files) : undefined;
   answer(
-    call,
+    exchange,
     shape.list(await files.list(accountId, { order: 'newest', after, before, limit: limitOf(query, 20, 1_000) })),
   );
 }
@@ -226,16 +212,15 @@ async function cursorOf(
 const unknownPlace = (param: string): ApiError =>
   new ApiError('unsupported_value', `'${param}' is not a position in the list of files.`, { param });
 
-async function remove(call: FileCall, accountId: string, id: string, files: Files): Promise<void> {
+async function remove(exchange: Exchange, accountId: string, id: string, files: Files): Promise<void> {
   const file = await found(accountId, id, files);
   if (!(await files.remove(accountId, file.id))) throw noSuchFile();
-  answer(call, fileShape(call.request).deleted(file.id));
+  answer(exchange, fileShape(exchange.request).deleted(file.id));
 }
 
 /** The bytes as they were uploaded, always as a download: never as a page of this host (reliability §3.4). */
-async function download(call: FileCall, accountId: string, id: string, files: Files): Promise<void> {
-  const { request, exchange, limits } = call;
-  const { response, running } = exchange;
+async function download(exchange: Exchange, accountId: string, id: string, files: Files): Promise<void> {
+  const { request, response, running, lease } = exchange;
   const file = await found(accountId, id, files);
   const isText = file.mediaType.startsWith('text/') || file.mediaType === 'application/json';
   const headers = {
@@ -254,7 +239,7 @@ async function download(call: FileCall, accountId: string, id: string, files: Fi
   try {
     for await (const chunk of bytes) {
       if (!response.headersSent) response.writeHead(200, head);
-      if (!response.write(chunk) && !(await drained(exchange, limits.readerStallMs))) return;
+      if (!response.write(chunk) && !(await drained(exchange, lease.runtimeConfig.limits.readerStallMs))) return;
     }
     if (!response.headersSent) response.writeHead(200, head);
     response.end();

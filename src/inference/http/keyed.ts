@@ -1,19 +1,13 @@
 import type { ResponseHead, StreamEncoder } from '../dialects/dialect.ts';
 import { Fold } from '../../generation/fold.ts';
-import type { GenerationBatch } from '../../generation/event.ts';
+import type { GenerationBatch, TakeBatch } from '../../generation/event.ts';
 import type { Idempotency, KeyedAnswer, KeyedRequest } from '../pipeline/idempotency.ts';
 import type { Order } from '../pipeline/order.ts';
-import type { Deliver } from '../pipeline/run.ts';
+import type { Exchange } from './exchange.ts';
 import { respondStream, sendJson } from './respond.ts';
-import type { EventSource, Exchange, RespondOptions } from './respond.ts';
-import type { StopSignal } from '../../platform/stop-signal.ts';
-
-/** Runs the order for a signal; `settling` as in `RunServices`. */
-export type RunKeyed = (
-  signal: StopSignal,
-  settling: (closing: GenerationBatch) => Promise<void>,
-  deliver: Deliver,
-) => Promise<void>;
+import type { EventSource } from './respond.ts';
+import { runOrder } from './run-order.ts';
+import type { Generating } from './run-order.ts';
 
 /**
  * Answers a request that carries an `Idempotency-Key`. The first request of a key always generates, and reads its own answer like
@@ -22,23 +16,24 @@ export type RunKeyed = (
 export async function respondKeyed(
   order: Order,
   request: KeyedRequest,
-  exchange: Exchange,
+  exchange: Generating,
   head: ResponseHead,
-  idempotency: Idempotency,
-  run: RunKeyed,
-  options: RespondOptions & { readonly requestDeadlineMs: number },
 ): Promise<void> {
+  const { idempotency } = exchange.host.services;
   const { answer, isFirst } = idempotency.enter(order, request);
   // From here on it is a reader, before anything is written.
-  const reading = read(answer, isFirst, order, exchange, head, options);
+  const reading = read(answer, isFirst, order, exchange, head);
   if (isFirst) {
-    const deadline = setTimeout(() => answer.generation.cancel('deadline'), options.requestDeadlineMs);
+    const deadline = setTimeout(
+      () => answer.generation.cancel('deadline'),
+      exchange.lease.runtimeConfig.limits.requestDeadlineMs,
+    );
     const producing = idempotency.produce(
       answer,
       order,
       request,
-      exchange.publicId,
-      generating(order, answer, head, run),
+      exchange.sentId,
+      generating(order, answer, head, exchange),
     );
     await Promise.allSettled([reading, producing]);
     clearTimeout(deadline);
@@ -48,11 +43,12 @@ export async function respondKeyed(
 
 /** Encodes the generated batches once, for all readers. */
 function generating(
-  { stream, format }: Order,
+  order: Order,
   answer: KeyedAnswer,
   head: ResponseHead,
-  run: RunKeyed,
+  exchange: Generating,
 ): Parameters<Idempotency['produce']>[4] {
+  const { stream, format } = order;
   return async ({ recording, signal, keep }) => {
     let last = '';
     if (!stream) {
@@ -63,11 +59,12 @@ function generating(
         answer.servedBy = head.model;
         await keep(last);
       };
-      await run(signal, settling, (batch) => {
+      const deliver: TakeBatch = (batch) => {
         // `settling` has read the closing batch already, before the charge.
         if (!isClosing(batch)) fold.read(batch);
         return true;
-      });
+      };
+      await runOrder(order, head, exchange, deliver, { signal, settling });
       return last;
     }
     let opened: StreamEncoder | undefined;
@@ -81,7 +78,8 @@ function generating(
       last = encoder().batch(closing) + encoder().end();
       await keep(last);
     };
-    await run(signal, settling, (batch) => isClosing(batch) || recording.write(encoder().batch(batch)));
+    const deliver: TakeBatch = (batch) => isClosing(batch) || recording.write(encoder().batch(batch));
+    await runOrder(order, head, exchange, deliver, { signal, settling });
     return last;
   };
 }
@@ -95,10 +93,9 @@ async function read(
   { stream, format, model }: Order,
   exchange: Exchange,
   head: ResponseHead,
-  options: RespondOptions,
 ): Promise<void> {
   const { recording } = answer;
-  const { signal } = exchange.running;
+  const { signal } = exchange;
   const mark = (): void => {
     const { origin, servedBy } = answer;
     exchange.fallbackFrom = servedBy === undefined || servedBy === model.id ? undefined : model.id;
@@ -121,5 +118,5 @@ async function read(
     },
     error: (error) => (answer.errorText ?? ((reported) => format.openStream(head).error(reported)))(error),
   };
-  await respondStream(exchange, events, options);
+  await respondStream(exchange, events);
 }

@@ -1,73 +1,27 @@
-import type { ServerResponse } from 'node:http';
+import type { Deadline } from '../../platform/deadlines.ts';
 
-import type { Deadline, DeadlinesByLength } from '../../platform/deadlines.ts';
-
-import type { Receipt } from '../../billing/hold.ts';
 import { chat } from '../dialects/chat/chat.ts';
 import { keepAliveComment } from '../dialects/dialect.ts';
-import type { AnswerFormat, Dialect, ResponseHead, StreamEncoder } from '../dialects/dialect.ts';
-import type { ListenerConnection } from '../../platform/http/listener.ts';
+import type { Dialect, ResponseHead, StreamEncoder } from '../dialects/dialect.ts';
 import { errorBody, toApiError } from '../../platform/errors.ts';
-import type { ApiError, ErrorBody } from '../../platform/errors.ts';
+import type { ErrorBody } from '../../platform/errors.ts';
 import { Fold } from '../../generation/fold.ts';
 import { pageHeaders } from '../../platform/html.ts';
-import type { Admitted } from '../../billing/rate-limits/rate-limits.ts';
+import type { Order } from '../pipeline/order.ts';
 import type { Emit } from '../pipeline/recording.ts';
-import type { Deliver } from '../pipeline/run.ts';
-import type { ActiveRequest } from '../pipeline/active-requests.ts';
 import { EventWriter } from './event-writer.ts';
-import type { RequestLimits } from '../pipeline/runtime-config.ts';
-import type { RequestTrace } from '../../platform/telemetry/request-trace.ts';
-
-export interface RespondOptions extends Pick<RequestLimits, 'primeMs' | 'keepAliveMs' | 'readerStallMs'> {
-  /** Base URL of the pages about error codes. */
-  readonly accountUrl: string;
-  readonly deadlines: DeadlinesByLength;
-}
-
-/** One answer in progress. */
-export interface Exchange {
-  readonly response: ServerResponse;
-  readonly connection: Pick<ListenerConnection, 'fillWith'>;
-  readonly publicId: string;
-  /** The request's id in the log. */
-  keptId: string;
-  /** CORS headers: which pages may read the answer. */
-  readonly cors: Readonly<Record<string, string>>;
-  readonly running: ActiveRequest;
-  /** Set when all limits of the account and its key have admitted it. */
-  admitted: Admitted | undefined;
-  /** Sent instead of its own id: the id of the request whose answer it repeats (`Idempotency-Key`). */
-  repeatOf: string | undefined;
-  /** The model that was asked for, where another one serves. */
-  fallbackFrom: string | undefined;
-  /** Why the answer is an error, for the log; set by `sendError` and `respondStream`. */
-  error: ApiError | undefined;
-  /** Where the request is traced. */
-  trace: RequestTrace | undefined;
-  /** Set when it had a hold and its money is settled: then its log line has been written. */
-  receipt: Receipt | undefined;
-  /** When the whole request had arrived, and how long it has waited for engines since; by `performance.now()`. */
-  receivedMs: number;
-  engineMs: number;
-}
-
-/** Runs an answer: hands its batches to `deliver` until it is over, or throws. */
-export type Run = (deliver: Deliver) => Promise<void>;
+import type { Exchange } from './exchange.ts';
+import { runOrder } from './run-order.ts';
+import type { Generating } from './run-order.ts';
 
 /** A whole answer: nothing goes out before the charge is durable. Failures are ordinary HTTP errors. */
-export async function respondWhole(
-  exchange: Exchange,
-  format: AnswerFormat,
-  head: ResponseHead,
-  run: Run,
-): Promise<void> {
+export async function respondWhole(order: Order, head: ResponseHead, exchange: Generating): Promise<void> {
   const fold = new Fold();
-  await run((batch) => {
+  await runOrder(order, head, exchange, (batch) => {
     fold.read(batch);
     return true;
   });
-  sendJson(exchange, 200, format.encodeResponse(fold.generation(), head));
+  sendJson(exchange, 200, order.format.encodeResponse(fold.generation(), head));
 }
 
 /** The texts of a stream. */
@@ -78,16 +32,18 @@ export interface EventSource {
   error(error: ErrorBody): string;
 }
 
-export function eventsOf(format: AnswerFormat, head: ResponseHead, run: Run): EventSource {
+export function respondEvents(order: Order, head: ResponseHead, exchange: Generating): Promise<void> {
+  const { format } = order;
   // Opened with the first batch: until then another model may come to serve, and the head names it.
   let encoder: StreamEncoder | undefined;
-  return {
+  const events: EventSource = {
     run: async (emit) => {
-      await run((batch) => emit((encoder ??= format.openStream(head)).batch(batch)));
+      await runOrder(order, head, exchange, (batch) => emit((encoder ??= format.openStream(head)).batch(batch)));
       return (encoder ??= format.openStream(head)).end();
     },
     error: (error) => (encoder ??= format.openStream(head)).error(error),
   };
+  return respondStream(exchange, events);
 }
 
 /**
@@ -95,11 +51,12 @@ export function eventsOf(format: AnswerFormat, head: ResponseHead, run: Run): Ev
  * ordinary HTTP error with its own status (contracts §1.0), or after `primeMs` without a batch, with a comment. Throws only
  * before its head is out; later failures are its last event.
  */
-export async function respondStream(exchange: Exchange, events: EventSource, options: RespondOptions): Promise<void> {
-  const { response } = exchange;
+export async function respondStream(exchange: Exchange, events: EventSource): Promise<void> {
+  const { response, host } = exchange;
+  const { primeMs, keepAliveMs, readerStallMs } = exchange.lease.runtimeConfig.limits;
   let writer: EventWriter | undefined;
   let writtenMs = 0;
-  const keepAliveLimit = options.deadlines.of(options.keepAliveMs);
+  const keepAliveLimit = host.deadlines.of(keepAliveMs);
   const open = (): EventWriter => {
     response.writeHead(200, headersOf(exchange, 'text/event-stream; charset=utf-8', { 'x-accel-buffering': 'no' }));
     const opened = new EventWriter(response);
@@ -111,13 +68,13 @@ export async function respondStream(exchange: Exchange, events: EventSource, opt
   };
   /** Fills silence. Compares the time of the last write, because rescheduling a timer costs more than storing a time. */
   const keepAlive = (): void => {
-    if (performance.now() - writtenMs >= options.keepAliveMs) {
+    if (performance.now() - writtenMs >= keepAliveMs) {
       writer?.write(keepAliveComment);
       writtenMs = performance.now();
     }
-    silence = keepAliveLimit.begin(keepAlive, Math.max(1, options.keepAliveMs - (performance.now() - writtenMs)));
+    silence = keepAliveLimit.begin(keepAlive, Math.max(1, keepAliveMs - (performance.now() - writtenMs)));
   };
-  let silence: Deadline = options.deadlines.of(options.primeMs).begin(() => {
+  let silence: Deadline = host.deadlines.of(primeMs).begin(() => {
     open().write(keepAliveComment);
     writtenMs = performance.now();
   });
@@ -126,7 +83,7 @@ export async function respondStream(exchange: Exchange, events: EventSource, opt
       const out = writer ?? open();
       // Events that a format leaves out, such as thinking, are silence on the connection.
       if (text !== '') writtenMs = performance.now();
-      return text === '' || out.write(text) || drained(exchange, out, options.readerStallMs);
+      return text === '' || out.write(text) || drained(exchange, out, readerStallMs);
     });
     if (!response.destroyed) {
       if (writer === undefined) open();
@@ -137,7 +94,7 @@ export async function respondStream(exchange: Exchange, events: EventSource, opt
     const reported = toApiError(error);
     exchange.error = reported;
     // §7.9, contracts §1.0: the error is the stream's last event.
-    if (!response.destroyed) response.end(events.error(errorBody(reported, exchange.publicId, options.accountUrl)));
+    if (!response.destroyed) response.end(events.error(errorBody(reported, exchange.sentId, host.options.accountUrl)));
   } finally {
     silence.end();
   }
@@ -171,17 +128,12 @@ function drained(exchange: Exchange, { source }: EventWriter, stallMs: number): 
 }
 
 /** An error before the head is out (specification §7.1). */
-export function sendError(
-  exchange: Exchange,
-  error: unknown,
-  accountUrl: string,
-  dialect: Pick<Dialect, 'encodeError'> = chat,
-): void {
+export function sendError(exchange: Exchange, error: unknown, dialect: Pick<Dialect, 'encodeError'> = chat): void {
   const reported = toApiError(error);
   exchange.error = reported;
   // A refusal itself says which limit it met; any other error says nothing about limits.
   exchange.admitted = undefined;
-  const body = dialect.encodeError(errorBody(reported, exchange.publicId, accountUrl));
+  const body = dialect.encodeError(errorBody(reported, exchange.sentId, exchange.host.options.accountUrl));
   // §7.5: every 429 says when to come back; without that some clients do not retry at all.
   const seconds = reported.retryAfterSeconds ?? (reported.status === 429 ? 1 : undefined);
   const retryAfter = seconds === undefined ? {} : { 'retry-after': String(seconds) };
@@ -217,16 +169,13 @@ export function sendPage(exchange: Exchange, body: string): void {
 }
 
 /** The client has the current version: no body and no content length. */
-export function sendNotModified(
-  { response, publicId, cors }: Exchange,
-  headers: Readonly<Record<string, string>>,
-): void {
+export function sendNotModified({ response, sentId, cors }: Exchange, headers: Readonly<Record<string, string>>): void {
   if (response.destroyed || response.headersSent) return;
   response.writeHead(304, {
     ...cors,
     'cache-control': 'no-cache',
-    'x-request-id': publicId,
-    'request-id': publicId,
+    'x-request-id': sentId,
+    'request-id': sentId,
     ...headers,
   });
   response.end();
@@ -238,8 +187,8 @@ export function headersOf(
   contentType: string,
   further: Readonly<Record<string, string>> = {},
 ): string[] {
-  const { repeatOf, fallbackFrom, publicId, cors } = exchange;
-  const id = repeatOf ?? publicId;
+  const { repeatOf, fallbackFrom, sentId, cors } = exchange;
+  const id = repeatOf ?? sentId;
   return [
     'content-type',
     contentType,

@@ -1,7 +1,6 @@
-import type { GenerationBatch } from '../../generation/event.ts';
+import type { GenerationBatch, TakeBatch } from '../../generation/event.ts';
 import { ApiError } from '../../platform/errors.ts';
 import type { Order } from '../pipeline/order.ts';
-import type { Deliver } from '../pipeline/run.ts';
 import { copiesWhileParsed, largestBody, type BodyBudget, type BodyShare } from './body-budget.ts';
 
 /** Bytes of memory for each number of a vector: as the backend wrote it, as it is, and as it is printed. */
@@ -40,5 +39,5 @@ export class VectorRoom {
 }
 
 /** Only for tasks: other batches are handed on as they come. */
-export const learning = (order: Order, room: VectorRoom, deliver: Deliver): Deliver =>
+export const learning = (order: Order, room: VectorRoom, deliver: TakeBatch): TakeBatch =>
   order.request.task === undefined ? deliver : (batch) => (room.learn(order, batch), deliver(batch));

@@ -4,26 +4,25 @@ import type { StopSignal } from '../../platform/stop-signal.ts';
 import type { Headers } from '../dialects/dialect.ts';
 import type { Constraints } from './constraints.ts';
 import type { PromptCounts } from './count.ts';
-import type { RequestFacts } from './order.ts';
 import type { ReasoningKeys } from './reasoning-keys.ts';
+import type { RequestFacts } from './request-facts.ts';
 import type { FileParts } from './request-files.ts';
 import type { InferenceRoute, Route } from './route.ts';
 import type { Lease } from './runtime-config.ts';
 import type { KeptItems } from './stored-items.ts';
 
-/** A request whose body has been parsed, and what it reports while it is decided on. */
-export interface Call<On extends Route = InferenceRoute> {
-  readonly facts: RequestFacts;
+/** A request whose caller is known and whose body has been parsed, and what is noted about it while it is decided on. */
+export interface Call<On extends Route = InferenceRoute> extends RequestFacts {
   readonly route: On;
   readonly headers: Headers;
   readonly signal: StopSignal;
   /** The configuration that it sees. */
   readonly lease: Pick<Lease, 'runtimeConfig' | 'poolOf'>;
-  /** Reports time spent waiting for others: a backend that counted the prompt, servers of documents. */
-  waited(engineMs: number): void;
-  /** Reports that no limit refuses a request which `run` never sees. */
-  admitted(admitted: Admitted): void;
-  /** Reports memory that the request takes beyond its body; throws `backend_at_capacity` when there is none left. */
+  /** Set when no limit refuses it. */
+  admitted: Admitted | undefined;
+  /** Time spent waiting for others: engines, servers of images and documents. */
+  engineMs: number;
+  /** Takes memory beyond that of its body, for files; throws `backend_at_capacity` when there is none left. */
   holdBytes(bytes: number): void;
 }
 

@@ -6,7 +6,9 @@ import type { Placement, RoutedRequest } from '../routing/fleet.ts';
 import { prefixesOf, type PromptPrefixes } from '../routing/prompt-prefixes.ts';
 import { hedge, type Runner } from './hedge.ts';
 import { lengthRefusal } from './length-refusal.ts';
+import { elapsedMs } from './request-facts.ts';
 import type { Order } from './order.ts';
+import { retryWithinContext, tooLong } from './too-long.ts';
 import { isReady, mayTake } from './backend-pool.ts';
 import type { Backend, BackendPool } from './backend-pool.ts';
 import type { StopSignal } from '../../platform/stop-signal.ts';
@@ -23,19 +25,22 @@ export interface DispatchTrace {
   readonly spans: RequestTrace | undefined;
 }
 
+/** An order that is served, and who takes what is generated for it. */
+export interface Dispatched {
+  readonly order: Order;
+  readonly pool: BackendPool;
+  readonly trace: DispatchTrace;
+  /** The figures of the answer, once it is complete. */
+  readonly meter: { readonly usage: Usage };
+  take(batch: GenerationBatch): boolean | Promise<boolean>;
+}
+
 /**
  * Runs an order on one of the model's backends, and hands what it generates to `take`. Another backend, or once a shorter
- * answer (§4.2.1(4)), is tried only until the first batch with content: after it a retry would repeat text (architecture,
- * "Traps"). `usage`: the figures of the answer, once it is complete.
+ * answer (§4.2.1(4)), is tried only until the first batch with content: after it a retry would repeat text.
  */
-export async function dispatch(
-  order: Order,
-  pool: BackendPool,
-  trace: DispatchTrace,
-  signal: StopSignal,
-  take: TakeBatch,
-  usage: () => Usage,
-): Promise<void> {
+export async function dispatch(serving: Dispatched, signal: StopSignal): Promise<void> {
+  const { order, pool, trace } = serving;
   const tried = new Set<Backend>();
   pool.retries.requested();
   const routed = routedRequest(order, pool);
@@ -64,7 +69,7 @@ export async function dispatch(
           contentFrom(current ?? first, order, pool, begunMs);
         }
         isTaking = true;
-        const goesOn = take(batch);
+        const goesOn = serving.take(batch);
         return typeof goesOn === 'boolean' ? taken(goesOn) : goesOn.then(taken);
       };
       const afterMs =
@@ -79,7 +84,7 @@ export async function dispatch(
           second: () => second(order, routed, request, pool, tried.add(first.placement.backend), trace, signal),
           secondWins: ({ at }) => (current = at),
         });
-      const answered = usage();
+      const { usage: answered } = serving.meter;
       current.placement.answered(answered);
       current.span?.answered(answered);
       return;
@@ -88,8 +93,8 @@ export async function dispatch(
       failedAt(current, error, pool, signal);
       if (trace.hasContent || signal.aborted) throw withModel(error, order);
       const refusal = lengthRefusal(error);
-      const shorter = refusal === undefined || refitted ? undefined : order.retryWithinContext(refusal);
-      if (refusal !== undefined && shorter === undefined) throw order.tooLong(refusal);
+      const shorter = refusal === undefined || refitted ? undefined : retryWithinContext(order, refusal);
+      if (refusal !== undefined && shorter === undefined) throw tooLong(order, refusal);
       if (shorter !== undefined) {
         request = shorter;
         refitted = true;
@@ -121,7 +126,7 @@ function begin(order: Order, placement: Placement<Backend>, trace: DispatchTrace
   const { backend, reasons } = placement;
   const attempt: Attempt = {
     backend: backend.label,
-    atMs: Math.round(order.elapsedMs()),
+    atMs: elapsedMs(order),
     failed: null,
     chosen: reasons,
   };

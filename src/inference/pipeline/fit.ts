@@ -63,10 +63,10 @@ export function fit(
   request: FittedRequest,
   model: Model,
   route: LengthPolicy,
-  countPrompt: undefined,
+  countPrompt: CountPrompt | undefined,
   suggestions: () => readonly Model[],
   images?: ImageTokens,
-): Fitted | undefined;
+): Fitted | Promise<Fitted> | undefined;
 export function fit(
   request: FittedRequest,
   model: Model,

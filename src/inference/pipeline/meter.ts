@@ -1,11 +1,12 @@
 import type { FinishCause, GenerationBatch, GenerationEvent, Usage } from '../../generation/event.ts';
+import { elapsedMs } from './request-facts.ts';
 import type { Order } from './order.ts';
 
 type FinishEvent = Extract<GenerationEvent, { type: 'finish' }>;
 type StartEvent = Extract<GenerationEvent, { type: 'start' }>;
 type MeteredOrder = Pick<
   Order,
-  'choices' | 'promptTokensLikely' | 'promptTokensPossible' | 'elapsedMs' | 'limitedByContext'
+  'choices' | 'promptTokensLikely' | 'promptTokensPossible' | 'begunMs' | 'limitedByContext'
 >;
 
 /**
@@ -167,7 +168,7 @@ export class Meter {
   }
 
   #firstToken(): void {
-    this.firstTokenMs ??= this.#order.elapsedMs();
+    this.firstTokenMs ??= elapsedMs(this.#order);
   }
 
   /** No event of a choice follows its finish, and there are no more choices than requested. */

@@ -1,38 +1,22 @@
 import type { Bill } from '../../billing/bill.ts';
-import type { Caller } from '../../accounts/directory.ts';
+import type { Catalog } from '../../catalog/catalog.ts';
 import type { Model } from '../../catalog/model.ts';
 import type { AnswerFormat } from '../dialects/dialect.ts';
-import type { ApiError } from '../../platform/errors.ts';
 import type { EngineRequest, FieldPaths, ImageTokens } from '../../generation/request.ts';
-import type { LengthRefusal } from './length-refusal.ts';
+import type { RequestFacts } from './request-facts.ts';
 import type { InferenceRoute } from './route.ts';
 import type { UsageFallback } from '../../store/schema/tables.ts';
 import type { StopSignal } from '../../platform/stop-signal.ts';
 
-/** The facts of a request that do not come from its body; made once, and part of whatever is made of it. */
-export interface RequestFacts extends Caller {
-  /** UUIDv7, the ledger's key. */
-  readonly id: Uint8Array;
-  /** The same as 32 hex digits. */
-  readonly idHex: string;
-  /** What the client sees as `x-request-id`. */
-  readonly publicId: string;
-  readonly clientId: string | null;
-  /** Milliseconds since 1970. */
-  readonly startedAt: number;
-  /** Milliseconds since then, by a monotonic clock (reliability S5). */
-  elapsedMs(): number;
-  /** Zero data retention: nothing of it may be kept. */
-  readonly zdr: boolean;
-}
-
 /**
- * A request that has passed every check that is cheap, and needs a slot, credit and a backend: passed from `serve` to `run`. It is
- * also the bill that its hold is made for.
+ * A request that has passed every check that is cheap, and needs a slot, credit and a backend: passed from `placeOrder` to `run`.
+ * It is also the bill that its hold is made for. Plain data: what can be derived from it is not in it.
  */
 export interface Order extends RequestFacts, Omit<Bill, keyof RequestFacts> {
   readonly model: Model;
   readonly route: InferenceRoute;
+  /** Where the model is from. */
+  readonly catalog: Catalog;
   /** How the answer is encoded. */
   readonly format: AnswerFormat;
   readonly stream: boolean;
@@ -57,10 +41,6 @@ export interface Order extends RequestFacts, Omit<Bill, keyof RequestFacts> {
   readonly preparation?: Preparation | undefined;
   /** The models that may serve it when its own cannot; absent: there are none. */
   readonly fallbacks?: NextOrders | undefined;
-  /** §4.2.1(4): the one retry after a backend refused for length; `undefined` when there is none. */
-  retryWithinContext(refusal: LengthRefusal): EngineRequest | undefined;
-  /** The client's error when the backend finally refuses for length. */
-  tooLong(refusal: LengthRefusal): ApiError;
 }
 
 /**

@@ -1,12 +1,13 @@
 import { setImmediate } from 'node:timers/promises';
 import { ApiError } from '../../platform/errors.ts';
 import type { ImagePart, ImageTokens, Message, Part, Prompt } from '../../generation/request.ts';
-import type { FetchSettings, ImageFetcher } from '../images/fetcher.ts';
+import type { ImageFetcher } from '../images/fetcher.ts';
 import { measure } from '../images/measure.ts';
 import { errorOfCancel } from './cancellation.ts';
 import type { CancelReason } from './cancellation.ts';
 import type { Order } from './order.ts';
 import type { Backend } from './backend-pool.ts';
+import type { Lease } from './runtime-config.ts';
 import type { StopSignal } from '../../platform/stop-signal.ts';
 
 /** Images that one request may have, wherever they come from. */
@@ -26,16 +27,16 @@ export interface ByteBudget {
   give(bytes: number): void;
 }
 
-export interface ImageServices {
-  readonly fetcher: ImageFetcher;
-  readonly settings: FetchSettings;
-  readonly budget: ByteBudget;
+/** Of the request whose images are fetched. */
+interface ImageCall {
+  readonly lease: Pick<Lease, 'runtimeConfig' | 'poolOf'>;
+  readonly memory: ByteBudget;
 }
 
 export interface WithImages {
   readonly order: Order;
   /** The same request for another model, with the images that were fetched. */
-  into(order: Order, backends: readonly Backend[]): Order;
+  into(order: Order): Order;
   /** Milliseconds spent fetching. */
   readonly fetchMs: number;
   /** Called once, when the order has ended: its images are no longer needed. */
@@ -52,14 +53,13 @@ export const hasImageUrls = ({ request: { prompt } }: Order): boolean =>
  */
 export async function fetchImages(
   order: Order,
-  services: ImageServices,
-  backends: readonly Backend[],
+  fetcher: ImageFetcher,
+  { lease, memory }: ImageCall,
   signal: StopSignal,
 ): Promise<WithImages> {
   const { prompt } = order.request;
-  const settings = { ...services.settings, accountId: order.account.id };
+  const settings = { ...lease.runtimeConfig.images, accountId: order.account.id };
   const urls = [...new Map(imageUrls(prompt).map((part) => [part.url, part])).values()];
-  const { budget } = services;
   const begunMs = performance.now();
   // Aborted by the first thing that ends the fetching: a failure, the time limit, or the end of the request.
   const ending = new AbortController();
@@ -78,10 +78,10 @@ export async function fetchImages(
       for (const { url, at } of waiting) {
         const hold = (bytes: number): void => {
           if (heldBytes + bytes > fetchedBytesMax) throw rejected('is too large together with the others', at);
-          budget.take(bytes);
+          memory.take(bytes);
           heldBytes += bytes;
         };
-        const bytes = await services.fetcher.fetch(url, settings, at, hold, ending.signal);
+        const bytes = await fetcher.fetch(url, settings, at, hold, ending.signal);
         const image = await imageOf(bytes, at, ending.signal);
         // The bytes are released, their base64 stays.
         hold(image.base64.length - bytes.length);
@@ -91,14 +91,15 @@ export async function fetchImages(
     const workers = Array.from({ length: parallelMax }, () => work().catch((error: unknown) => ending.abort(error)));
     await Promise.all(workers);
     ending.signal.throwIfAborted();
+    const into = (other: Order): Order => withFetched(other, fetched, lease.poolOf(other.model.id).backends);
     return {
-      order: withFetched(order, fetched, backends),
-      into: (other, otherBackends) => withFetched(other, fetched, otherBackends),
+      order: into(order),
+      into,
       fetchMs: performance.now() - begunMs,
-      release: () => budget.give(heldBytes),
+      release: () => memory.give(heldBytes),
     };
   } catch (error) {
-    budget.give(heldBytes);
+    memory.give(heldBytes);
     if (signal.aborted && error === signal.reason) throw errorOfCancel(error as CancelReason, order.model.id);
     throw error;
   } finally {
@@ -157,10 +158,6 @@ function withFetched(order: Order, fetched: ReadonlyMap<string, ImagePart>, back
     promptTokensMax: order.promptTokensMax - order.imageTokens.most + tokens.most,
     promptTokensLikely: order.promptTokensLikely - order.imageTokens.likely + tokens.likely,
     promptTokensPossible: order.promptTokensPossible - order.imageTokens.most + tokens.most,
-    retryWithinContext: (refusal) => {
-      const shorter = order.retryWithinContext(refusal);
-      return shorter === undefined ? undefined : { ...shorter, prompt };
-    },
   };
 }
 

@@ -3,9 +3,12 @@ import type { Message, Part, Prompt } from '../../generation/request.ts';
 import { isDataUri, readDataUri } from '../images/data-uri.ts';
 import { checkUrl } from '../../platform/outbound/check-url.ts';
 import type { ImageRules } from '../../platform/outbound/check-url.ts';
+import { abortSignalOf } from '../../platform/stop-signal.ts';
+import type { StopSignal } from '../../platform/stop-signal.ts';
+import type { Call, ServeServices } from './call.ts';
 import type { FileResolver } from './request-files.ts';
 import { imagesMax } from './request-images.ts';
-import type { StopSignal } from '../../platform/stop-signal.ts';
+import type { Route } from './route.ts';
 
 /**
  * Turns the parts that a dialect leaves unresolved into content. For a model without vision, images are removed before any check
@@ -123,3 +126,21 @@ export const isPlain = (prompt: Prompt): boolean =>
 
 export const hasFiles = (prompt: Prompt): boolean =>
   prompt.type === 'messages' && prompt.messages.some(({ content }) => content.some(({ type }) => type === 'file'));
+
+/** Reads the files of a prompt for a request; `undefined`: the prompt has none. */
+export const filesOf = (
+  prompt: Prompt,
+  call: Call<Route>,
+  { fileParts }: Pick<ServeServices, 'fileParts'>,
+  signal: StopSignal,
+): FileResolver | undefined =>
+  hasFiles(prompt)
+    ? fileParts.for({
+        accountId: call.account.id,
+        zdr: call.zdr,
+        signal: abortSignalOf(signal),
+        fetching: call.lease.runtimeConfig.images,
+        waited: (ms) => void (call.engineMs += ms),
+        holdBytes: (bytes) => call.holdBytes(bytes),
+      })
+    : undefined;

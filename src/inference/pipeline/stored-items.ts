@@ -1,13 +1,13 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 
 import type { AnswerFormat, ResponseHead } from '../dialects/dialect.ts';
+import type { TakeBatch } from '../../generation/event.ts';
 import { ApiError } from '../../platform/errors.ts';
 import { Fold } from '../../generation/fold.ts';
 import type { Repositories } from '../../store/repositories/repositories.ts';
 import type { KeptItem } from '../../store/repositories/stored-items.ts';
 import { StoreError } from '../../store/store-error.ts';
 import type { Order } from './order.ts';
-import type { Deliver } from './run.ts';
 
 const dayMs = 86_400_000;
 /** A larger item is not kept: an answer of 65,536 tokens takes a quarter of this. */
@@ -185,8 +185,8 @@ export function keepingItems(
   order: Pick<Order, 'account' | 'request'> & { readonly format: Pick<AnswerFormat, 'itemsOf'> },
   head: ResponseHead,
   items: KeptItems,
-  deliver: Deliver,
-): Deliver {
+  deliver: TakeBatch,
+): TakeBatch {
   const { itemsOf } = order.format;
   if (itemsOf === undefined || !order.request.retain || !items.isOn) return deliver;
   const fold = new Fold();

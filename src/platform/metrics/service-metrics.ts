@@ -22,7 +22,7 @@ export interface RequestFigures {
 
 export interface AnswerFigures {
   /** The models that did not serve it, the one that was asked for first; absent: that one did. */
-  readonly fallbacks?: readonly { readonly model: string }[];
+  readonly fallbacks?: readonly { readonly model: string }[] | undefined;
   readonly ending: string;
   /** Why the model stopped; null when it did not. */
   readonly finish: string | null;

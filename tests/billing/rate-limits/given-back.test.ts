@@ -17,10 +17,13 @@ import { Windows } from '../../../src/billing/rate-limits/windows.ts';
 import { openBackendPool } from '../../../src/inference/pipeline/backend-pool.ts';
 import type { Backend } from '../../../src/inference/pipeline/backend-pool.ts';
 import { idleLoad } from '../../../src/inference/routing/fleet.ts';
+import type { TakeBatch } from '../../../src/generation/event.ts';
 import { run } from '../../../src/inference/pipeline/run.ts';
-import type { Deliver } from '../../../src/inference/pipeline/run.ts';
+import type { RunningCall } from '../../../src/inference/pipeline/run.ts';
 import { PromptCounts } from '../../../src/inference/pipeline/count.ts';
-import { serve } from '../../../src/inference/pipeline/serve.ts';
+import { allow } from '../../../src/inference/pipeline/allow.ts';
+import type { ServeServices } from '../../../src/inference/pipeline/call.ts';
+import { placeOrder } from '../../../src/inference/pipeline/place-order.ts';
 import { openCounter, prices } from '../bills.ts';
 import type { Counter } from '../bills.ts';
 import { balanceOf, customer, differencesOf, uuid } from '../../store/fixture.ts';
@@ -165,18 +168,14 @@ function servicesFor(settings: ScriptSettings, { billing }: Counter) {
     lease: {
       runtimeConfig: { catalog: new Catalog([model]), images: defaultFetchSettings },
       poolOf: () => pool,
-    } as unknown as Parameters<typeof serve>[1]['lease'],
+    } as unknown as RunningCall['lease'],
     limits: new Limits({ counts: new LimitServer(unused()), concurrencyPerAccountMax: 64, plans: [] }),
     billing,
     prices: { of: () => prices },
-    images: {
-      fetcher: new ImageFetcher(),
-      settings: defaultFetchSettings,
-      budget: { take: () => {}, give: () => {} },
-    },
+    imageFetcher: new ImageFetcher(),
+    metrics: { chunkGaps: () => ({ observe: () => {} }) },
     newId: uuid,
     promptCounts: new PromptCounts(),
-    poolOf: () => pool,
   };
 }
 
@@ -184,42 +183,38 @@ function servicesFor(settings: ScriptSettings, { billing }: Counter) {
 async function play(reader: Reader, accountId: string, services: ReturnType<typeof servicesFor>): Promise<void> {
   const cancelled = new AbortController();
   const id = uuid();
-  const call = {
-    facts: {
-      id,
-      idHex: Buffer.from(id).toString('hex'),
-      account: { id: accountId },
-      key: { id: 'key_000000000000', accountId, userId: null, name: '', expiresAt: null },
-      zdr: false,
-      publicId: `req_${Buffer.from(id).toString('hex').slice(-12)}`,
-      clientId: null,
-      startedAt: Date.now(),
-      elapsedMs: () => 0,
-    },
+  let ends = 0;
+  const call: RunningCall = {
+    id,
+    idHex: Buffer.from(id).toString('hex'),
+    account: { id: accountId },
+    key: { id: 'key_000000000000', accountId, userId: null, name: '', expiresAt: null },
+    zdr: false,
+    publicId: `req_${Buffer.from(id).toString('hex').slice(-12)}`,
+    clientId: null,
+    startedAt: Date.now(),
+    begunMs: performance.now(),
     route: chatRoute,
     headers: {},
     lease: services.lease,
     signal: cancelled.signal,
-    waited: () => {},
+    memory: { take: () => {}, give: () => {} },
+    admitted: undefined,
+    engineMs: 0,
+    trace: undefined,
     holdBytes: () => {},
-    admitted: () => {},
-  };
-  const body = { model: 'demo', max_tokens: 1_000, messages: [{ role: 'user', content: 'hi' }] };
-  // `serve` needs no directory: the caller is known.
-  const order = await serve(body, call, services as unknown as Parameters<typeof serve>[2]);
-  let ends = 0;
-  const runServices = {
-    ...services,
-    ended: ({ ending }: { readonly ending: string }) => {
+    prepared: () => {},
+    falls: () => {},
+    ended: ({ ending }) => {
       ends++;
       services.ended.push(ending);
     },
-    admitted: () => {},
-    prepared: () => {},
-    chunkGaps: () => ({ observe: () => {} }),
-    spans: undefined,
   };
-  const begin = (deliver: Deliver): Promise<void> => run(order, runServices, cancelled.signal, deliver);
+  const body = { model: 'demo', max_tokens: 1_000, messages: [{ role: 'user', content: 'hi' }] };
+  // No directory is needed: the caller is known.
+  const deciding = services as unknown as ServeServices;
+  const order = await placeOrder(await allow(body, chatRoute.dialect, call, deciding), call, deciding);
+  const begin = (deliver: TakeBatch): Promise<void> => run(order, call, services, deliver);
   await read(reader, begin, cancelled).catch((error: unknown) => {
     // What a script fails with, and what a cancelled request gets; a broken promise of our own has another name.
     assert.ok(error instanceof Error && error.name === 'ApiError', String(error));
@@ -232,7 +227,7 @@ async function play(reader: Reader, accountId: string, services: ReturnType<type
 
 async function read(
   reader: Reader,
-  begin: (deliver: Deliver) => Promise<void>,
+  begin: (deliver: TakeBatch) => Promise<void>,
   cancelled: AbortController,
 ): Promise<void> {
   let batches = 0;

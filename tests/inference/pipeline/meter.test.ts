@@ -13,7 +13,7 @@ const order = (choices: number, promptTokensLikely = 7, promptTokensPossible = 1
   choices,
   promptTokensLikely,
   promptTokensPossible,
-  elapsedMs: () => 0,
+  begunMs: 0,
 });
 const usageOf = (promptTokens: number, completionTokens: number, cachedTokens = 0, reasoningTokens = 0): Usage => ({
   promptTokens,

@@ -1,0 +1,80 @@
+import { publicIdOf } from '../../platform/ids/uuid.ts';
+import type { RequestFigures } from '../../platform/metrics/service-metrics.ts';
+import type { Order } from '../pipeline/order.ts';
+import type { Exchange } from './exchange.ts';
+import { isFilesPath } from './file-routes.ts';
+
+/** One line per request: those that had a hold have theirs already. Successful health checks and catalog requests have none. */
+export function report(exchange: Exchange): void {
+  const { order, error, receipt, repeatOf } = exchange;
+  if (receipt === undefined) {
+    if (error !== undefined) logRefusal(exchange);
+    else if (repeatOf !== undefined && order !== undefined) logReplay(exchange, repeatOf, order);
+  }
+  measure(exchange);
+}
+
+/** A refusal before a hold. */
+function logRefusal({ host, order, request, response, error, publicId, totalMs }: Exchange): void {
+  host.services.log.request({
+    id: order?.idHex ?? null,
+    publicId,
+    method: request.method ?? '',
+    status: response.statusCode,
+    errorCode: error?.code ?? null,
+    totalMs,
+  });
+}
+
+function logReplay({ host, publicId, response, totalMs }: Exchange, replayOf: string, order: Order): void {
+  host.services.log.replay({
+    id: order.idHex,
+    publicId,
+    // §4.2.6: nothing chosen by a client.
+    replayOf: order.request.retain ? replayOf : null,
+    accountId: order.account.id,
+    keyId: order.key.id,
+    model: order.model.id,
+    api: order.route.api,
+    streamed: order.stream,
+    status: response.statusCode,
+    totalMs,
+  });
+}
+
+/** Once per request, when it has ended: a few microseconds. No label is the client's choice (reliability §4). */
+function measure(exchange: Exchange): void {
+  const { host, request, response, path, route, order, receipt, error, trace } = exchange;
+  const { metrics } = host.services;
+  const status = response.headersSent ? response.statusCode : 0;
+  metrics.http(route?.api ?? plainRoute(path), status);
+  if (route === undefined) return;
+  const { receivedMs, engineMs } = exchange;
+  const figures: RequestFigures = {
+    api: route.api,
+    model: order?.model.id ?? '',
+    streamed: order?.stream ?? false,
+    status,
+    code: (receipt === undefined ? error?.code : receipt.errorCode) ?? '',
+    answer: receipt,
+    ownMs: performance.now() - receivedMs - engineMs,
+  };
+  metrics.request(figures);
+  trace?.end({
+    method: request.method ?? '',
+    route: path,
+    operation: route.operation,
+    requestId: publicIdOf(exchange.id),
+    accountId: order?.account.id,
+    keyId: order?.key.id,
+    figures,
+  });
+}
+
+/** One of a few names, whatever path was requested. */
+function plainRoute(path: string): string {
+  if (isFilesPath(path)) return 'files';
+  return path === '/v1/models' || path === '/healthz' || path === '/readyz' || path === '/openapi.json'
+    ? path.slice(path.lastIndexOf('/') + 1)
+    : 'other';
+}

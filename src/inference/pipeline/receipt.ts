@@ -1,0 +1,85 @@
+import { isCharged } from '../../billing/endings.ts';
+import type { Receipt } from '../../billing/hold.ts';
+import type { Spent } from '../../billing/rate-limits/rate-limits.ts';
+import { balanceAt } from '../../store/budget.ts';
+import type { Ending } from '../../store/ledger.ts';
+import type { UsageAttempt } from '../../store/schema/tables.ts';
+import { elapsedMs } from './request-facts.ts';
+import type { DispatchTrace } from './dispatch.ts';
+import type { Fallen } from './fallbacks.ts';
+import type { Meter } from './meter.ts';
+import type { Order } from './order.ts';
+
+/** What has served a request. */
+export interface Served {
+  readonly order: Order;
+  readonly meter: Meter;
+  readonly trace: Pick<DispatchTrace, 'attempts'>;
+  /** Absent while it is the model that was asked for. */
+  readonly fallen: Fallen | undefined;
+}
+
+/** The row of the ledger about a request that ends now: what was asked of `order`, and what came of it. The one place where it is made. */
+export function receiptOf({ order, meter, trace, fallen }: Served, ending: Ending, errorCode: string | null): Receipt {
+  const { account, key, plan, prices, startedAt, tags } = order;
+  const { promptTokens, cachedTokens, completionTokens, reasoningTokens } = meter.usage;
+  const { attempts } = trace;
+  const totalMs = elapsedMs(order);
+  return {
+    requestId: order.id,
+    publicId: order.publicId,
+    clientId: order.clientId,
+    accountId: account.id,
+    keyId: key.id,
+    modelId: order.model.id,
+    api: order.route.api,
+    streamed: order.stream,
+    startedAt,
+    endedAt: startedAt + totalMs,
+    promptTokens,
+    cachedTokens,
+    completionTokens,
+    reasoningTokens,
+    // The hold fills these three in.
+    costMicrocents: 0n,
+    unchargedMicrocents: 0n,
+    holdMicrocents: 0n,
+    ending,
+    finish: ending === 'finished' || ending === 'credit' ? meter.finishReason : null,
+    errorCode,
+    counted: meter.counted,
+    inputPrice: prices.input,
+    outputPrice: prices.output,
+    cacheReadPrice: prices.cacheRead,
+    backend: (lastOf(attempts) ?? fallen?.attempts.at(-1))?.backend ?? null,
+    firstTokenMs: meter.firstTokenMs,
+    totalMs,
+    tags: tags.length === 0 ? null : JSON.stringify(tags),
+    plan,
+    // A plan pays for all of it.
+    keyBudget: plan === null ? (key.budget?.per ?? null) : null,
+    accountBudget: plan === null ? (account.budget?.per ?? null) : null,
+    memberBudget: plan === null ? memberBalanceOf(order) : null,
+    zdr: order.zdr,
+    attempts: fallen === undefined ? worthKeeping(attempts) : [...fallen.attempts, ...attempts],
+    fallbacks: fallen?.steps,
+  };
+}
+
+/** There was a choice, or something failed. */
+const worthKeeping = (attempts: readonly UsageAttempt[]): readonly UsageAttempt[] | undefined =>
+  attempts.length > 1 || (attempts[0]?.chosen ?? null) !== null ? attempts : undefined;
+
+/** The one that decided: of two that raced, not the one that was stopped or failed first. */
+const lastOf = (attempts: readonly UsageAttempt[]): UsageAttempt | undefined =>
+  attempts.findLast(({ failed, hedge }) => failed === null && hedge !== 'second_stopped') ?? attempts.at(-1);
+
+function memberBalanceOf({ key: { member }, startedAt }: Order): string | null {
+  return member === undefined ? null : balanceAt(member.id, member.budget.per, startedAt).id;
+}
+
+/** What a request counts for in limits. */
+export function spentBy({ ending, promptTokens, completionTokens }: Receipt): Spent {
+  const isCounted = isCharged(ending);
+  return { isCounted, tokens: isCounted ? promptTokens + completionTokens : 0 };
+}

@@ -1,0 +1,22 @@
+import type { Caller } from '../../accounts/directory.ts';
+
+/** The facts of a request that do not come from its body. */
+export interface RequestFacts extends Caller {
+  /** UUIDv7, the ledger's key. */
+  readonly id: Uint8Array;
+  /** The same as 32 hex digits. */
+  readonly idHex: string;
+  /** Its id in the ledger and in logs: what the client sees as `x-request-id`, unless nothing that it chose may be kept. */
+  readonly publicId: string;
+  readonly clientId: string | null;
+  /** Milliseconds since 1970. */
+  readonly startedAt: number;
+  /** The same by `performance.now()`, which nobody sets (reliability S5). */
+  readonly begunMs: number;
+  /** Zero data retention: nothing of it may be kept. */
+  readonly zdr: boolean;
+}
+
+/** Whole milliseconds since a request has arrived. */
+export const elapsedMs = ({ begunMs }: Pick<RequestFacts, 'begunMs'>): number =>
+  Math.round(performance.now() - begunMs);
