@@ -34,6 +34,8 @@ before(async () => {
 });
 after(async () => {
   try {
+    // Those of killed workers stay for five seconds.
+    await until(async () => (await replicas()) === count + 1, longMs);
     assert.equal(await service.stop(), 0);
     assert.equal(await replicas(), 0);
     await service.verify();
