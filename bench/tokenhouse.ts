@@ -16,13 +16,20 @@ interface TokenhouseOptions {
   readonly nodeOptions?: readonly string[];
   /** Of the model, in tokens. */
   readonly contextLength?: number;
+  readonly storage?: string;
+  readonly workers?: number;
 }
 
 /** This service with everything on: keys, validation, holds, settlements in SQLite, one log line for each request. */
 export function tokenhouse(
   root: string,
   processes: Processes,
-  { nodeOptions = forOneCore, contextLength = 131_072 }: TokenhouseOptions = {},
+  {
+    nodeOptions = forOneCore,
+    contextLength = 131_072,
+    storage = 'sqlite:./data/tokenhouse.db',
+    workers = 1,
+  }: TokenhouseOptions = {},
 ): Contender {
   const main = join(root, 'dist', 'main.js');
   return {
@@ -30,7 +37,7 @@ export function tokenhouse(
     prepare: async (folder, upstreamPort) => {
       const port = await freePort();
       const config = join(folder, 'tokenhouse.yaml');
-      writeFileSync(config, configuration(port, upstreamPort, contextLength));
+      writeFileSync(config, configuration({ port, upstreamPort, contextLength, storage, workers }));
       // The first start makes the database and an account with credit; what is measured is a later one.
       const logFile = join(folder, 'first-start.log');
       const service = processes.start({
@@ -86,12 +93,22 @@ function listens(port: number): Promise<boolean> {
 }
 
 /** Prices as of a small hosted model; limits that the load does not meet. */
-const configuration = (port: number, upstreamPort: number, contextLength: number): string => `
+const configuration = ({
+  port,
+  upstreamPort,
+  contextLength,
+  storage,
+  workers,
+}: Required<Pick<TokenhouseOptions, 'contextLength' | 'storage' | 'workers'>> & {
+  readonly port: number;
+  readonly upstreamPort: number;
+}): string => `
 server:
   inference: { host: 127.0.0.1, port: ${port} }
   account: { host: 127.0.0.1, port: 0 }
+  workers: ${workers}
   limits: { concurrency_per_account_max: 4096, requests_running_max: 4096 }
-storage: sqlite:./data/tokenhouse.db
+storage: ${storage}
 accounts: { first_credit_cents: 100000000 }
 models:
   - id: bench

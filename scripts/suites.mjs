@@ -25,7 +25,6 @@ const nodeChanges = [
   'accounts/users/sign-in',
   'app/control',
   'app/reload',
-  'app/workers',
   'cli/chat',
   'cli/failures',
   'cli/serve',
@@ -50,8 +49,6 @@ const nodeChanges = [
 
 /** What a request may, costs and is cut by depends on its key, wherever that is kept. */
 const keysDecide = [
-  'app/workers/limits',
-  'app/workers/together',
   'billing/rate-limits',
   'conformance/5-authentication',
   'endings/revoked',

@@ -378,7 +378,7 @@ function importFault(file: string, target: string): string | undefined {
   }
   const face = narrowArrows[`${from} → ${to}`];
   if (face !== undefined && !face.includes(target)) return `of ${to}, ${from} may import only '${face.join("', '")}'`;
-  const isConcrete = to === 'store' ? /^store\/(postgres|sqlite|workers)\//.test(target) : to === 'inference/engines';
+  const isConcrete = to === 'store' ? /^store\/(postgres|sqlite)\//.test(target) : to === 'inference/engines';
   if (isConcrete && folderIn(target) !== undefined) {
     return `concrete engines and stores are named only in ${[...compositionRoots].join(', ')}`;
   }

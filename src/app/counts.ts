@@ -1,6 +1,6 @@
-import { LimitServer } from '../billing/rate-limits/limit-server.ts';
 import type { LimitCounts } from '../billing/rate-limits/counts.ts';
 import { LeasedLimits } from '../billing/rate-limits/leased-limits.ts';
+import { WholeLimits } from '../billing/rate-limits/whole-limits.ts';
 import { Windows } from '../billing/rate-limits/windows.ts';
 import type { Log } from '../platform/log.ts';
 import type { Store } from './stores.ts';
@@ -22,16 +22,6 @@ export async function openCounts(
     const shares = new LeasedLimits({ leases: store.limits, now, lost });
     return { of: shares, close: () => shares.close() };
   }
-  const { limitServer, close } = await openLimitServer(store, now, log);
-  return { of: limitServer, close };
-}
-
-/** All limits whole, in this process. */
-export async function openLimitServer(
-  store: Pick<Store, 'repositories'>,
-  now: () => number,
-  log: Log,
-): Promise<{ readonly limitServer: LimitServer; close(): Promise<void> }> {
   const windows = new Windows({
     store: {
       load: (request) => store.repositories.loadLimitWindows(request),
@@ -46,5 +36,5 @@ export async function openLimitServer(
       }),
   });
   await windows.load();
-  return { limitServer: new LimitServer(windows), close: () => windows.write() };
+  return { of: new WholeLimits(windows), close: () => windows.write() };
 }

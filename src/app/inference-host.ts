@@ -55,7 +55,7 @@ import { ReasoningKeys } from '../inference/pipeline/reasoning-keys.ts';
 import { RuntimeConfigs } from '../inference/pipeline/runtime-config.ts';
 import type { AllowedOrigins, RequestLimits, RuntimeConfig } from '../inference/pipeline/runtime-config.ts';
 import type { Feed } from '../store/feed.ts';
-import type { Store, StoreOptions } from './stores.ts';
+import { openStore, type Store } from './stores.ts';
 import { BodyRoom } from './body-room.ts';
 import { ConfigRollout } from './config-rollout.ts';
 import { modelOf } from './model-of.ts';
@@ -72,7 +72,6 @@ export interface ServingOptions {
   /** A part that the service cannot live without has died; end the process. */
   readonly onFatal: (error: Error) => void;
   readonly onDownload: (modelId: string, progress: FetchProgress) => void;
-  readonly openStore: (options: StoreOptions) => Promise<Store>;
   /** Where the pages of error codes are. */
   readonly accountUrl: () => string;
   /** What only the process knows that reads the configuration and has the account host. */
@@ -209,7 +208,7 @@ type Models = ReturnType<typeof openModels>;
 async function openAccounts(options: ServingOptions, opened: Opened, metrics: () => ServiceMetrics) {
   const { config, environment, log, accountUrl } = options;
   const running = new ActiveRequests();
-  const store = await options.openStore({
+  const store = await openStore(config.storage, {
     free: freeBalancesOf(() => billing),
     onFatal: options.onFatal,
     onBatch: (rows, elapsedMs, isRefused) => metrics().ledgerBatch(rows, elapsedMs, isRefused),
@@ -318,7 +317,7 @@ async function openLimits(
 ) {
   const { limits } = config.server;
   // A machine's own clock may be set while requests are counted; the shared time of several is never set.
-  const windowClock = store.limitClock ?? (feed.isShared ? now : steadyClock(now()));
+  const windowClock = feed.isShared ? now : steadyClock(now());
   const counts = await openCounts(store, windowClock, log, () => running.cancelAll('lost'));
   opened.push(() => counts.close());
   const { concurrencyPerAccountMax } = limits;

@@ -2,7 +2,6 @@ import { openOperating } from './account-host.ts';
 import { drainTimesOf } from './listening.ts';
 import type { Service, ServiceOptions } from './service.ts';
 import { modelWith, openServing, statusOf } from './inference-host.ts';
-import { openStore } from './stores.ts';
 
 /**
  * The composition root: the only place where concrete engines and stores are put together. Resolves when both hosts listen;
@@ -32,7 +31,6 @@ async function start(options: ServiceOptions, opened: (() => unknown)[]): Promis
       log,
       onFatal,
       onDownload,
-      openStore: (storeOptions) => openStore(config.storage, storeOptions),
       accountUrl: () => operating.accountUrl,
       readings: () => ({
         config: operating.configReading(),

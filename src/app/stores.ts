@@ -10,7 +10,6 @@ import type { Peers } from '../platform/peers/peers.ts';
 import type { LimitLeases } from '../store/limit-leases.ts';
 import type { PostgresAddress } from '../store/postgres/connection.ts';
 import type { Repositories } from '../store/repositories/repositories.ts';
-import type { OwnerPort, WorkerPort } from '../store/workers/protocol.ts';
 
 /** The common interface of the stores, for the service and the command line. */
 export interface Store {
@@ -20,8 +19,6 @@ export interface Store {
   readonly limits?: LimitLeases;
   /** The other processes on the same ledger; undefined: there are none. */
   readonly peers?: Peers;
-  /** Set where limit windows are not timed by `now`: steady milliseconds since 1970. */
-  readonly limitClock?: () => number;
   /** Names of the migrations that this opening ran. */
   readonly migrated: readonly string[];
   /**
@@ -60,42 +57,6 @@ export async function openStore(storage: StorageConfig, options: StoreOptions): 
   mkdirSync(storage.directory, { recursive: true, mode: 0o700 });
   const { openPostgresStore } = await import('../store/postgres/store.ts');
   return await openPostgresStore({ address: addressOf(storage), shown: storage.shown, ...options });
-}
-
-/** A store that this process owns, and that its workers use too. */
-export interface SharedStore {
-  readonly store: Omit<Store, 'follow'>;
-  /** Lets the worker at the other end of the connection use it, under an id that no other has had. */
-  serve(
-    port: WorkerPort,
-    replicaId: Uint8Array,
-  ): Promise<{
-    /** The worker is gone: what it had comes back, and its running requests are recorded. */
-    end(): Promise<void>;
-  }>;
-}
-
-/** For the process that starts workers and answers no requests itself. On PostgreSQL each worker is a replica by itself. */
-export async function openSharedStore(
-  storage: StorageConfig,
-  options: Omit<StoreOptions, 'free'>,
-): Promise<SharedStore> {
-  if (storage.type === 'sqlite') {
-    const { openLedgerServer } = await import('../store/workers/ledger-server.ts');
-    return await openLedgerServer({ file: storage.path, ...options });
-  }
-  return { store: await openStore(storage, options), serve: () => Promise.resolve({ end: () => Promise.resolve() }) };
-}
-
-/** The other end: the store that a worker opens. */
-export async function openStoreOfWorker(
-  storage: StorageConfig,
-  line: { readonly port: OwnerPort; readonly replicaId: Uint8Array; readonly limitClock: () => number },
-  options: StoreOptions,
-): Promise<Store> {
-  if (storage.type !== 'sqlite') return await openStore(storage, options);
-  const { openRemoteStore } = await import('../store/workers/remote-store.ts');
-  return openRemoteStore({ ...line, ...options });
 }
 
 /** The same queries with or without a running service. Close with `destroy()`. Undefined: there is no file yet. */

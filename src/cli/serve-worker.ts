@@ -7,13 +7,11 @@ import process from 'node:process';
 import { configOf } from '../config/portable.ts';
 import type { PortableConfig } from '../config/portable.ts';
 import { readEnvironment } from '../config/environment.ts';
-import { steadyClock } from '../billing/rate-limits/steady-clock.ts';
 import { createLog } from '../platform/log.ts';
 import { openServing, statusOf } from '../app/inference-host.ts';
 import type { Serving } from '../app/inference-host.ts';
 import { drainTimesOf } from '../app/listening.ts';
 import type { DrainTimes } from '../app/listening.ts';
-import { openStoreOfWorker } from '../app/stores.ts';
 import type { Prepared } from '../app/config-rollout.ts';
 import { LogLine } from '../app/workers/log-line.ts';
 import { workerErrors } from '../app/workers/messages.ts';
@@ -27,7 +25,7 @@ import { outliveReaders } from './output.ts';
 outliveReaders();
 // A terminal and a service manager signal the whole group; the parent decides about its workers.
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => {});
-// Nothing could be charged any more, and another parent may want the port.
+// Nobody would start it again when it dies, or tell it of a new configuration; and another parent may want the port.
 void once(process, 'disconnect').then(() => process.exit(crashExitCode));
 
 const parent: ParentConnection = new Rpc<ParentCalls, WorkerCalls>(
@@ -36,10 +34,8 @@ const parent: ParentConnection = new Rpc<ParentCalls, WorkerCalls>(
 );
 parent.note('awake', null);
 
-const nsPerMs = 1e6;
-
 async function begin(given: BeginWorker): Promise<WorkerBegan> {
-  const { index, count, version, replicaId } = given;
+  const { index, count, version } = given;
   const read = (portable: PortableConfig) => shareOf(configOf(portable), index, count);
   const whole = read(given.config);
   const { inference } = whole.server;
@@ -47,8 +43,6 @@ async function begin(given: BeginWorker): Promise<WorkerBegan> {
     ...whole,
     server: { ...whole.server, inference: { ...inference, port: given.port } },
   };
-  const { ms, monotonicNs } = given.limitMoment;
-  const limitClock = steadyClock(Math.round(ms + Number(process.hrtime.bigint() - monotonicNs) / nsPerMs));
   const log = createLog(new LogLine(parent));
   /** Empty until it is open. */
   const running: { serving?: Serving } = {};
@@ -75,8 +69,6 @@ async function begin(given: BeginWorker): Promise<WorkerBegan> {
       log,
       onFatal: () => process.exit(crashExitCode),
       onDownload: () => {},
-      openStore: (options) =>
-        openStoreOfWorker(config.storage, { port: parent, replicaId: Uint8Array.from(replicaId), limitClock }, options),
       accountUrl: () => given.accountUrl,
       readings: () => ({
         config: { version: 0, failures: 0, lastSuccess: true },

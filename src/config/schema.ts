@@ -5,7 +5,7 @@ import { accounts, invoices, payments, paymentsInUse, plans } from './sections/m
 import { images, mail, webhooks } from './sections/outbound.ts';
 import { server } from './sections/server.ts';
 import { signIn } from './sections/sign-in.ts';
-import { files, items, retention, storage } from './sections/storage.ts';
+import { files, items, retention, storage, type StorageConfig } from './sections/storage.ts';
 import { telemetry } from './sections/telemetry.ts';
 import { group, type Reading, type Setting, type ValueOf } from './setting.ts';
 
@@ -38,8 +38,13 @@ export const configSetting = (scriptSchema: SchemaNode = {}) =>
       const { host, publicUrl } = values.server.account;
       const isReached =
         publicUrl !== undefined || values.server.inference.publicUrl !== undefined || !isLoopbackName(host);
-      refuseManyWorkers(values.server.workers, values.models, reading);
-      return { ...values, payments: paymentsInUse(values.payments, isReached, [...at, 'payments'], reading) };
+      const workers = workersOn(values.storage, values.server.workers, reading);
+      if (workers > 1) refuseManyWorkers(workers, values.models, reading);
+      return {
+        ...values,
+        server: { ...values.server, workers },
+        payments: paymentsInUse(values.payments, isReached, [...at, 'payments'], reading),
+      };
     },
   );
 
@@ -59,10 +64,24 @@ const orDefault = <Value>(setting: Setting<Value>, byDefault: unknown): Setting<
 
 const isLoopbackName = (host: string): boolean => /^(localhost|127\.\d+\.\d+\.\d+|::1|\[::1\])$/i.test(host);
 
+const isAutomatic = ({ textOf }: Reading): boolean => textOf(['server', 'workers']) === 'auto';
+
+/** How many there are: one process owns a SQLite file, and several share a PostgreSQL. */
+function workersOn(storage: StorageConfig, workers: number, reading: Reading): number {
+  if (storage.type === 'postgres') return workers;
+  if (workers === 1 || isAutomatic(reading)) return 1;
+  reading.report(
+    ['server', 'workers'],
+    `workers is ${workers}, and the storage is SQLite, which one process owns; write workers: 1, or move to PostgreSQL, where ` +
+      'workers are replicas of each other: `tokenhouse db copy` takes everything there (docs/one-machine-to-many.md)',
+  );
+  return 1;
+}
+
 /** Refuses what several processes cannot do: an embedded model, or a backend that takes fewer requests than there are workers. */
-function refuseManyWorkers(workers: number, list: readonly ModelConfig[], { report, textOf }: Reading): void {
-  if (workers === 1) return;
-  const isAuto = textOf(['server', 'workers']) === 'auto';
+function refuseManyWorkers(workers: number, list: readonly ModelConfig[], reading: Reading): void {
+  const { report } = reading;
+  const isAuto = isAutomatic(reading);
   const here = isAuto ? `${workers}, one for each processor of this computer` : String(workers);
   const embedded = list.find(({ backends }) => backends.some(({ engine }) => engine === 'llama'));
   if (embedded !== undefined)

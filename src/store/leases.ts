@@ -55,18 +55,6 @@ export interface LeaseRequest {
   readonly isFirst: boolean;
 }
 
-/** What a request gets of a balance: at most a sixteenth of it where less than `want` would do, so that others find some too. */
-export function leaseOf(
-  available: bigint,
-  { missing, want, step }: Pick<LeaseRequest, 'missing' | 'want' | 'step'>,
-): bigint {
-  if (available <= 0n || available < missing) return 0n;
-  const share = (available / 16n / step) * step;
-  const ahead = want < share ? want : share;
-  const asked = missing > ahead ? missing : ahead;
-  return asked < available ? asked : available;
-}
-
 interface Waiter {
   readonly needMicrocents: bigint;
   resolve(microcents: bigint): void;

@@ -5,7 +5,7 @@ import { after, before, test } from 'node:test';
 import { TestLedger } from '../support/test-ledger.ts';
 import { noFeatures, scriptedModel, TestService, until } from '../support/service.ts';
 import { owner as person, Visitor } from '../support/visitor.ts';
-import { report } from '../app/workers/workers.ts';
+import { report } from '../support/workers.ts';
 
 const service = new TestService({
   config: `plans: [{ name: pro, max_concurrency: 3 }]

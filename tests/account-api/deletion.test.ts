@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 
 import { InnerService, noFeatures, scriptedModel, until } from '../support/service.ts';
-import { report } from '../app/workers/workers.ts';
+import { report } from '../support/workers.ts';
 
 const service = new InnerService({
   config: scriptedModel(

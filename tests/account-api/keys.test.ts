@@ -4,7 +4,7 @@ import { after, before, describe, test } from 'node:test';
 
 import { TestLedger } from '../support/test-ledger.ts';
 import { InnerService, noFeatures, scriptedModel, until } from '../support/service.ts';
-import { report } from '../app/workers/workers.ts';
+import { report } from '../support/workers.ts';
 
 const service = new InnerService({
   config: scriptedModel(

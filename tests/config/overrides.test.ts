@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { availableParallelism, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, describe, test } from 'node:test';
 
@@ -56,6 +56,7 @@ describe('settings of the environment', () => {
       TOKENHOUSE_SERVER__INFERENCE__HOST: '0.0.0.0',
       TOKENHOUSE_SERVER__INFERENCE__PORT: '9000',
       TOKENHOUSE_SERVER__WORKERS: '2',
+      TOKENHOUSE_STORAGE: 'postgres://db/x',
       TOKENHOUSE_SERVER__TRUSTED_PROXIES: '127.0.0.1, 10.0.0.0/24',
       TOKENHOUSE_SERVER__INFERENCE__ALLOW_ORIGINS: '[https://a.example.org]',
       TOKENHOUSE_SERVER__LIMITS__SHED_NEW_WORK_LAG_SECONDS: '0.5',
@@ -74,10 +75,10 @@ describe('settings of the environment', () => {
     assert.equal(config.plans[0]?.requestsPerMinute, 5);
     const [first] = config.models;
     assert.deepEqual([first?.id, first?.contextLength], ['a', 4096]);
-    assert.equal(
-      read('server: { workers: 1 }', { ...model, TOKENHOUSE_SERVER__WORKERS: 'auto' }).config.models.length,
-      1,
-    );
+    const auto = { ...model, TOKENHOUSE_SERVER__WORKERS: 'auto' };
+    assert.equal(read('', auto).config.server.workers, 1, 'one process owns a SQLite file');
+    const onPostgres = read('server: { workers: 1 }', { ...auto, TOKENHOUSE_STORAGE: 'postgres://db/x' });
+    assert.equal(onPostgres.config.server.workers, Math.min(64, availableParallelism()));
   });
 
   test('are in force above the file, and options above both; each is shown with its source', () => {

@@ -178,10 +178,15 @@ const bad: readonly (readonly [string, ...RegExp[]])[] = [
   ['server: { workers: ‸many }\n', /is "many", but must be a whole number from 1 to 64 or auto/],
   [
     'server: { workers: ‸2 }\n',
+    /workers is 2, and the storage is SQLite, which one process owns; write workers: 1, .*`tokenhouse db copy`.*one-machine-to-many\.md/,
+  ],
+  [
+    'storage: postgres://db/x\nserver: { workers: ‸2 }\n',
     /smollm2-135m-instruct runs embedded.*write workers: 1, or run the model in a llama-server/,
   ],
   [
     `server: { workers: 4 }
+storage: postgres://db/x
 models:
   - id: a
     context_length: 100

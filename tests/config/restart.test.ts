@@ -49,7 +49,7 @@ const changes: Readonly<Record<string, readonly [before: string, after: string]>
   'server.account.host': ['', 'server: { account: { host: 127.0.0.2 } }'],
   'server.account.port': ['server: { account: { port: 9000 } }', ''],
   'server.account.public_url': ['', 'server: { account: { public_url: "https://a.example.org" } }'],
-  'server.workers': ['', 'server: { workers: 2 }'],
+  'server.workers': ['storage: postgres://db/x', 'server: { workers: 2 }\nstorage: postgres://db/x'],
   'server.limits.cache_bytes_max': ['', limits('cache_bytes_max: 5000')],
   'server.limits.embedded_memory_bytes_max': ['', limits('embedded_memory_bytes_max: 5000')],
   'server.limits.connections_max': ['', limits('connections_max: 5')],

@@ -9,9 +9,8 @@ import { systemAccounts } from '../../src/store/ledger.ts';
 import { migrate } from '../../src/store/migrations/migrate.ts';
 import { closeConnection, openConnection } from '../../src/store/sqlite/connection.ts';
 import { kyselyOn } from '../../src/store/sqlite/dialect.ts';
-import { nameOf, type LedgerOperation } from '../../src/store/sqlite/ledger-batch.ts';
+import type { LedgerOperation } from '../../src/store/sqlite/ledger-batch.ts';
 import { LedgerWriter } from '../../src/store/sqlite/ledger-writer.ts';
-import { owner } from '../../src/store/sqlite/lease-table.ts';
 import { usageValues } from '../../src/store/reports/usage-columns.ts';
 import { verifyLedger } from '../../src/store/verify/verify.ts';
 import { chargeback, grant, openRequest, temporaryFolder, usage, uuid } from './fixture.ts';
@@ -20,33 +19,22 @@ const customers = ['acct_a', 'acct_b', 'acct_c'];
 const chargedEndings: readonly Ending[] = ['finished', 'credit', 'client_left', 'reader_stalled', 'revoked'];
 const freeEndings: readonly Ending[] = ['failed', 'deadline', 'drained', 'lost'];
 
-/** The process that owns the file, and two that lease from it. */
-const replicaIds = [uuid(), uuid()] as const;
-const clients = [owner, ...replicaIds.map(nameOf)];
-
 class Model {
   readonly balance = new Map(customers.map((id) => [id, 0n]));
   readonly settled = new Map<number, 'ended' | 'crashed'>();
   readonly open = new Map<number, bigint>();
   readonly keys = new Map<string, string>();
-  /** What each process may still spend of an account that it has asked for, by the names of both. */
+  /** What may still be spent of an account that was asked for. */
   readonly leased = new Map<string, bigint>();
 
-  leasedBy = (client: string, accountId: string): bigint => this.leased.get(`${client} ${accountId}`) ?? 0n;
+  free = (accountId: string): bigint => this.balance.get(accountId)! - (this.leased.get(accountId) ?? 0n);
 
-  leasedOf = (accountId: string): bigint => clients.reduce((sum, client) => sum + this.leasedBy(client, accountId), 0n);
-
-  free = (accountId: string): bigint => this.balance.get(accountId)! - this.leasedOf(accountId);
-
-  settle(client: string, request: number, accountId: string, cost: bigint): 'billed' | 'lost' | 'failed' {
-    const earlier = this.settled.get(request);
-    const isHeld = client === owner || cost === 0n || this.leasedBy(client, accountId) >= cost;
-    if (!isHeld) return earlier === 'ended' ? 'billed' : 'lost';
-    if (earlier === undefined) {
+  settle(request: number, accountId: string, cost: bigint): 'billed' | 'failed' {
+    if (!this.settled.has(request)) {
       const balance = this.balance.get(accountId);
       if (balance === undefined || balance < cost) return 'failed';
       this.balance.set(accountId, balance - cost);
-      this.#add(client, accountId, -cost);
+      this.#add(accountId, -cost);
       this.settled.set(request, 'ended');
     }
     this.open.delete(request);
@@ -63,24 +51,15 @@ class Model {
     return true;
   }
 
-  lease(client: string, accountId: string, missing: bigint): bigint {
+  lease(accountId: string): bigint {
     const free = this.free(accountId);
-    const leased = client === owner ? free : free > 0n && free >= missing ? missing : 0n;
-    const name = `${client} ${accountId}`;
-    if (client === owner || leased > 0n) this.leased.set(name, (this.leased.get(name) ?? 0n) + leased);
-    return leased;
+    this.leased.set(accountId, this.balance.get(accountId)!);
+    return free;
   }
 
-  /** False: it has not leased as much. */
-  returned(client: string, accountId: string, microcents: bigint): boolean {
-    if (client !== owner && this.leasedBy(client, accountId) < microcents) return false;
-    this.#add(client, accountId, -microcents);
-    if (this.leasedBy(client, accountId) === 0n) this.leased.delete(`${client} ${accountId}`);
-    return true;
-  }
-
-  end(client: string): void {
-    for (const accountId of customers) this.leased.delete(`${client} ${accountId}`);
+  returned(accountId: string, microcents: bigint): void {
+    this.#add(accountId, -microcents);
+    if (this.leased.get(accountId) === 0n) this.leased.delete(accountId);
   }
 
   restart(): void {
@@ -89,23 +68,20 @@ class Model {
     this.leased.clear();
   }
 
-  /** What the owner of the file has not leased comes out of the balance alone. */
-  #add(client: string, accountId: string, microcents: bigint): void {
-    const name = `${client} ${accountId}`;
-    const leased = this.leased.get(name);
-    if (leased !== undefined) this.leased.set(name, leased + microcents);
+  /** What was not leased comes out of the balance alone. */
+  #add(accountId: string, microcents: bigint): void {
+    const leased = this.leased.get(accountId);
+    if (leased !== undefined) this.leased.set(accountId, leased + microcents);
   }
 }
 
 const account = fc.constantFrom(...customers);
-const client = fc.constantFrom(...clients);
 const request = fc.integer({ min: 0, max: 30 });
 const step = fc.oneof(
   {
     weight: 6,
     arbitrary: fc.record({
       do: fc.constant('settle' as const),
-      client,
       request,
       accountId: fc.oneof({ weight: 9, arbitrary: account }, { weight: 1, arbitrary: fc.constant('acct_none') }),
       tokens: fc.tuple(fc.nat(400), fc.nat(400), fc.nat(400)),
@@ -134,7 +110,6 @@ const step = fc.oneof(
     weight: 3,
     arbitrary: fc.record({
       do: fc.constant('lease' as const),
-      client,
       accountId: account,
       amount: fc.bigInt({ min: 1n, max: 3000n }),
     }),
@@ -143,12 +118,10 @@ const step = fc.oneof(
     weight: 1,
     arbitrary: fc.record({
       do: fc.constant('return' as const),
-      client,
       accountId: account,
       amount: fc.bigInt({ min: 0n, max: 500n }),
     }),
   },
-  { weight: 1, arbitrary: fc.record({ do: fc.constant('end' as const), replica: fc.nat(1) }) },
 );
 type Step = typeof step extends fc.Arbitrary<infer S> ? S : never;
 const plan = fc.array(
@@ -231,30 +204,23 @@ function write(writer: LedgerWriter, model: Model, steps: readonly Step[], ids: 
   });
   // Whether the batch is written whole or row by row must not show: the model knows only one row after the other.
   const outcomes = settlements.map((one, index) =>
-    model.settle(one.client, one.request, one.accountId, rows[index]!.costMicrocents),
+    model.settle(one.request, one.accountId, rows[index]!.costMicrocents),
   );
 
   const expected: unknown[] = [];
   const sent = operations.map((one): LedgerOperation => {
     switch (one.do) {
       case 'lease': {
-        const { client, accountId, amount } = one;
-        const leased = model.lease(client, accountId, amount);
-        const isElsewhere = model.leasedOf(accountId) > model.leasedBy(client, accountId);
-        expected.push({ leased, isElsewhere, isThere: true });
+        const { accountId, amount } = one;
+        expected.push({ leased: model.lease(accountId), isElsewhere: false, isThere: true });
         const request = { balanceId: accountId, missing: amount, want: amount, step: 1n, isFirst: true };
-        return { kind: 'grant', client, request };
+        return { kind: 'grant', request };
       }
       case 'return': {
-        const { client, accountId, amount } = one;
-        expected.push(model.returned(client, accountId, amount) ? undefined : 'failed');
-        return { kind: 'return', client, balanceId: accountId, microcents: amount };
-      }
-      case 'end': {
-        const replicaId = replicaIds[one.replica]!;
-        model.end(nameOf(replicaId));
-        expected.push(0);
-        return { kind: 'replica_ended', replicaId, at: Date.now() };
+        const { accountId, amount } = one;
+        model.returned(accountId, amount);
+        expected.push(undefined);
+        return { kind: 'return', balanceId: accountId, microcents: amount };
       }
       case 'transfer': {
         const { accountId, amount, key } = one;
@@ -268,19 +234,14 @@ function write(writer: LedgerWriter, model: Model, steps: readonly Step[], ids: 
   const reply = writer.write({
     ids: Buffer.concat(rows.map((row) => row.requestId)),
     rows: rows.map(usageValues),
-    clients: settlements.map((one) => one.client),
-    opens: opens.map((one) => ({
-      ...openRequest(one.accountId, BigInt(one.hold), ids[one.request]!),
-      replicaId: null,
-    })),
+    opens: opens.map((one) => openRequest(one.accountId, BigInt(one.hold), ids[one.request]!)),
     operations: sent,
   });
   assert.equal(reply.refused, undefined);
   const failed = new Set(reply.failures.map(([index]) => index));
-  const lost = new Set(reply.lost);
   assert.deepEqual(
     outcomes,
-    outcomes.map((_, index) => (failed.has(index) ? 'failed' : lost.has(index) ? 'lost' : 'billed')),
+    outcomes.map((_, index) => (failed.has(index) ? 'failed' : 'billed')),
   );
   assert.deepEqual(
     reply.results.map((result) => ('value' in result ? result.value : 'failed')),
@@ -297,7 +258,7 @@ async function emptyDatabase(file: string): Promise<string> {
     kind: 'create_account',
     account: { id, name: id, creditLimitMicrocents: 0n, at: 0, changeId: uuid() },
   }));
-  writer.write({ ids: new Uint8Array(0), rows: [], clients: [], opens: [], operations: accounts });
+  writer.write({ ids: new Uint8Array(0), rows: [], opens: [], operations: accounts });
   const systemRows = await db.selectFrom('account').select('id').where('kind', '<>', 0n).execute();
   assert.deepEqual(systemRows.map((system) => system.id).sort(), Object.values(systemAccounts).sort());
   closeConnection(connection);

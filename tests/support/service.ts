@@ -39,8 +39,10 @@ export interface TestServiceOptions {
   readonly config: string;
   /** Lines under `server: limits:`, two spaces deep, for example `  prime_timeout_seconds: 1`. */
   readonly limits?: string;
-  /** Processes that answer requests; 1 when left out. */
+  /** Processes that answer requests, which need a `database`; 1 when left out. */
   readonly workers?: number;
+  /** Address of the PostgreSQL that it works on; SQLite in its folder when left out. */
+  readonly database?: string;
   /** Whether the web console is on. Off when left out: it may have been built here or not. */
   readonly console?: boolean;
   /** Cents of the first account. */
@@ -68,7 +70,8 @@ const linesOf = (text: string): readonly Record<string, unknown>[] =>
 /** The real program, in a process and a folder of its own, on free ports. */
 export class TestService {
   readonly folder: string;
-  readonly #variables: Readonly<Record<string, string>> | undefined;
+  readonly database: string | undefined;
+  readonly #variables: Readonly<Record<string, string>>;
   readonly #environment: NodeJS.ProcessEnv;
   readonly #entry: string;
   readonly #within: readonly string[];
@@ -84,8 +87,10 @@ export class TestService {
 
   constructor(options: TestServiceOptions) {
     this.folder = mkdtempSync(join(tmpdir(), 'tokenhouse-test-'));
-    this.#variables = options.environment;
-    this.#environment = { ...process.env, ...options.environment };
+    this.database = options.database;
+    const database = options.database === undefined ? {} : { TEST_DATABASE: options.database };
+    this.#variables = { ...options.environment, ...database };
+    this.#environment = { ...process.env, ...this.#variables };
     this.#entry = options.entry ?? mainFile;
     this.#within = options.within ?? [];
     this.configure(options);
@@ -95,8 +100,9 @@ export class TestService {
   configure(options: Pick<TestServiceOptions, 'config' | 'limits' | 'workers' | 'console' | 'firstCreditCents'>): void {
     const shed = withoutShedding.filter((line) => !options.limits?.includes(line.split(':')[0]!));
     const limits = `  limits:\n${[...shed, ...fewKeys, options.limits ?? ''].join('\n').replace(/^/gm, '  ')}\n`;
+    const storage = this.database === undefined ? '' : 'storage: env:TEST_DATABASE\n';
     this.writeConfig(
-      `server:\n  inference: { port: 0 }\n  account: { port: 0, console: ${options.console === true} }\n  workers: ${options.workers ?? 1}\n${limits}accounts: { first_credit_cents: ${options.firstCreditCents ?? '500'} }\n${options.config}\n`,
+      `${storage}server:\n  inference: { port: 0 }\n  account: { port: 0, console: ${options.console === true} }\n  workers: ${options.workers ?? 1}\n${limits}accounts: { first_credit_cents: ${options.firstCreditCents ?? '500'} }\n${options.config}\n`,
     );
   }
 

@@ -1,7 +1,10 @@
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 
+import type { Kysely } from 'kysely';
+import type { Database } from '../../src/store/database.ts';
 import type { UsageRow } from '../../src/store/ledger.ts';
+import { kyselyOnPostgres } from '../../src/store/postgres/dialect.ts';
 import { repositoriesOn } from '../../src/store/repositories/repositories.ts';
 import type { Repositories } from '../../src/store/repositories/repositories.ts';
 import { toUsageRow } from '../../src/store/repositories/usage-rows.ts';
@@ -17,10 +20,12 @@ import type { TestService } from './service.ts';
  */
 export class TestLedger {
   readonly #file: string;
+  readonly #database: string | undefined;
   readonly #accountId: string;
 
   constructor(service: TestService) {
     this.#file = join(service.folder, 'data', 'tokenhouse.db');
+    this.#database = service.database;
     this.#accountId = service.accountId;
   }
 
@@ -90,10 +95,8 @@ export class TestLedger {
     assert.deepEqual(differences, []);
   }
 
-  async #read<Value>(
-    question: (repositories: Repositories, db: ReturnType<typeof openReadOnly>) => Promise<Value>,
-  ): Promise<Value> {
-    const db = openReadOnly(this.#file);
+  async #read<Value>(question: (repositories: Repositories, db: Kysely<Database>) => Promise<Value>): Promise<Value> {
+    const db = this.#database === undefined ? openReadOnly(this.#file) : kyselyOnPostgres({ url: this.#database }, 1);
     try {
       return await question(repositoriesOn(db), db);
     } finally {

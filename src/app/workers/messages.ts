@@ -3,7 +3,6 @@ import type { PortableConfig } from '../../config/portable.ts';
 import type { ErrorMapping } from '../../platform/rpc/failure.ts';
 import type { Rpc } from '../../platform/rpc/rpc.ts';
 import { storeErrors } from '../../store/store-error.ts';
-import type { OwnerCalls, WorkerCalls as WorkerCallsOfStore } from '../../store/workers/protocol.ts';
 import type { BackendStatus } from '../control/status.ts';
 import type { DrainTimes } from '../listening.ts';
 import type { FamilyFigures } from '../../platform/metrics/figures.ts';
@@ -12,11 +11,7 @@ import type { FamilyFigures } from '../../platform/metrics/figures.ts';
 export interface BeginWorker {
   readonly index: number;
   readonly count: number;
-  /** The id of the process, among those that share the ledger. */
-  readonly replicaId: Uint8Array;
   readonly config: PortableConfig;
-  /** The same moment by the clock that times the windows of limits, and by the one that all processes of a machine share. */
-  readonly limitMoment: { readonly ms: number; readonly monotonicNs: bigint };
   readonly version: string;
   readonly accountUrl: string;
   /** The port to listen on; 0: the free one that all of them share. */
@@ -32,7 +27,7 @@ export type WorkerBackends = readonly BackendStatus[];
 export type WorkerFigures = readonly FamilyFigures[];
 
 /** What a worker calls at its parent. */
-export type ParentCalls = OwnerCalls & {
+export type ParentCalls = {
   /** A note: the worker listens to its parent. */
   readonly awake: (nothing: null) => void;
   /** A note: whole lines of the log. */
@@ -40,7 +35,7 @@ export type ParentCalls = OwnerCalls & {
 };
 
 /** What the parent calls at a worker: `begin` first; the others when it has been answered. */
-export type WorkerCalls = WorkerCallsOfStore & {
+export type WorkerCalls = {
   readonly begin: (given: BeginWorker) => WorkerBegan;
   /** Rejects with the reason why this configuration cannot come into force. */
   readonly prepare: (config: PortableConfig) => void;

@@ -1,9 +1,6 @@
 import { openSecret } from '../../accounts/secret.ts';
 import type { Config } from '../../config/config.ts';
-import { openLimitServer } from '../counts.ts';
 import { uuidMaker } from '../../platform/ids/uuid.ts';
-import type { LimitServer } from '../../billing/rate-limits/limit-server.ts';
-import { steadyClock } from '../../billing/rate-limits/steady-clock.ts';
 import { readProcess } from '../../platform/metrics/process-readings.ts';
 import { ServiceMetrics } from '../../platform/metrics/service-metrics.ts';
 import { openOperating } from '../account-host.ts';
@@ -12,17 +9,16 @@ import type { Operating } from '../account-host.ts';
 import { drainTimesOf } from '../listening.ts';
 import type { HowStopped } from '../listening.ts';
 import type { Service, ServiceOptions, StartedBackend } from '../service.ts';
-import { openSharedStore, type SharedStore } from '../stores.ts';
-import { leaseLimits } from './worker-limits.ts';
+import { openStore } from '../stores.ts';
 import { Pool } from './pool.ts';
 
 /**
- * The service as one parent with workers that answer its requests. The parent owns the ledger and has the operator's side;
- * `opened` is given what closes each part, as soon as the part is open.
+ * The service as one parent with workers that answer its requests, each a replica of its own on the ledger. The parent is one more,
+ * and has the operator's side. `opened` is given what closes each part, as soon as the part is open.
  */
 export async function startWithWorkers(options: ServiceOptions, opened: (() => unknown)[]): Promise<Service> {
   const { config, environment, version, log, onFatal } = options;
-  const { store, serve } = await openSharedStore(config.storage, {
+  const store = await openStore(config.storage, {
     onFatal,
     onBatch: (rows, elapsedMs, isRefused) => metrics.ledgerBatch(rows, elapsedMs, isRefused),
     log: (level, message) => log.service({ level, event: 'store', detail: { message } }),
@@ -36,10 +32,6 @@ export async function startWithWorkers(options: ServiceOptions, opened: (() => u
     dataFolder: config.storage.directory,
     warn: (message) => log.service({ level: 'warn', event: 'secret', detail: { message } }),
   });
-  // On PostgreSQL limits are in the database, and each worker leases from there.
-  const limitClock = steadyClock(now());
-  const limits = config.storage.type === 'sqlite' ? await openLimitServer(store, limitClock, log) : undefined;
-  opened.push(() => limits?.close());
   const pool = new Pool({
     entry: options.workerEntry,
     count: config.server.workers,
@@ -47,9 +39,6 @@ export async function startWithWorkers(options: ServiceOptions, opened: (() => u
     version,
     accountUrl: () => operating.accountUrl,
     log,
-    serve: limits === undefined ? serve : servingLimits(serve, limits.limitServer),
-    newId,
-    limitClock,
     onFatal,
   });
   const processReadings = readProcess();
@@ -87,7 +76,6 @@ export async function startWithWorkers(options: ServiceOptions, opened: (() => u
     await Promise.all([operating.quiet(), pool.stop(drainTimesOf(operating.config().server, how))]);
     await operating.close();
     processReadings.stop();
-    await limits?.close();
     await store.close();
   };
   let stopped: Promise<void> | undefined;
@@ -98,21 +86,6 @@ export async function startWithWorkers(options: ServiceOptions, opened: (() => u
     reload: () => operating.reload(),
     cut: () => pool.cut(),
     stop: (how) => (stopped ??= close(how)),
-  };
-}
-
-/** Lets a worker lease shares of the limits that this process has whole, for as long as it works on the ledger. */
-function servingLimits(serve: SharedStore['serve'], limitServer: LimitServer): SharedStore['serve'] {
-  return async (port, replicaId) => {
-    const served = await serve(port, replicaId);
-    const holder = Buffer.from(replicaId).toString('hex');
-    leaseLimits(port, limitServer, holder);
-    return {
-      end: async () => {
-        limitServer.drop(holder);
-        await served.end();
-      },
-    };
   };
 }
 

@@ -13,7 +13,6 @@ import { Rpc } from '../../platform/rpc/rpc.ts';
 import { ProcessTransport } from '../../platform/rpc/transport.ts';
 import type { BackendStatus } from '../control/status.ts';
 import type { DrainTimes } from '../listening.ts';
-import type { SharedStore } from '../stores.ts';
 import type { Prepared } from '../config-rollout.ts';
 import { workerErrors } from './messages.ts';
 import type { ParentCalls, WorkerBackends, WorkerCalls, WorkerConnection, WorkerFigures } from './messages.ts';
@@ -26,11 +25,6 @@ export interface PoolOptions {
   readonly version: string;
   readonly accountUrl: () => string;
   readonly log: LogOutput;
-  readonly serve: SharedStore['serve'];
-  /** Makes UUIDv7s. */
-  readonly newId: () => Uint8Array;
-  /** The clock that times the windows of limits. */
-  readonly limitClock: () => number;
   /** Workers keep dying: end the service. Called once. */
   readonly onFatal: (error: Error) => void;
 }
@@ -235,7 +229,7 @@ export class Pool {
 
   /** Resolves when it listens; rejects, with nothing left of it, when that fails. */
   async #spawn(place: Place): Promise<void> {
-    const { log, serve, newId } = this.#options;
+    const { log } = this.#options;
     if (this.#port !== undefined && this.#places.every(({ member: other }) => other === undefined))
       this.#askedPort = this.#port;
     const child = cluster.fork();
@@ -251,12 +245,9 @@ export class Pool {
     const awake = new Promise<void>((resolve) =>
       rpc.handle({ log: (lines: unknown) => log.pass(String(lines)), awake: () => resolve() }),
     );
-    const replicaId = newId();
-    let served: Awaited<ReturnType<SharedStore['serve']>> | undefined;
-    const gone = endOf(child).then(async (how) => {
+    const gone = endOf(child).then((how) => {
       rpc.close('the other process is gone');
       this.#hasGone(member, how);
-      await served?.end().catch(this.#options.onFatal);
       return how;
     });
     const bornMs = performance.now();
@@ -264,8 +255,7 @@ export class Pool {
     place.member = member;
     try {
       await withDeadline(Promise.race([awake, gone]), beginTimeoutMs, () => {});
-      served = await serve(rpc, replicaId);
-      await this.#begin(member, replicaId);
+      await this.#begin(member);
     } catch (error) {
       const hasEnded = child.isDead();
       kill();
@@ -275,15 +265,13 @@ export class Pool {
     }
   }
 
-  async #begin(member: Member, replicaId: Uint8Array): Promise<void> {
-    const { count, version, accountUrl, limitClock } = this.#options;
+  async #begin(member: Member): Promise<void> {
+    const { count, version, accountUrl } = this.#options;
     const { index } = member.place;
     const given = {
       index,
       count,
-      replicaId,
       config: portableConfig(this.#config),
-      limitMoment: { ms: limitClock(), monotonicNs: process.hrtime.bigint() },
       version,
       accountUrl: accountUrl(),
       port: this.#askedPort,

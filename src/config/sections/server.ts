@@ -68,7 +68,8 @@ const workers: Setting<number> = untilRestart({
       { type: 'integer', minimum: 1, maximum: workersMax },
       { type: 'string', const: 'auto' },
     ],
-    description: 'processes that serve requests; auto is one per processor; embedded models need 1',
+    description:
+      'processes that serve requests, replicas of each other on PostgreSQL; auto is one per processor; SQLite and embedded models need 1',
     examples: [4],
     default: 1,
   },

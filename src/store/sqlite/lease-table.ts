@@ -1,92 +1,56 @@
-/** The name of the process that owns the file, among those that lease from it. */
-export const owner = '';
-
-/** A change of what a process has leased; negative: it has less. */
-interface LeaseChange {
-  readonly client: string;
-  readonly balanceId: string;
-  readonly microcents: bigint;
-}
-
 /**
- * What each process has leased of each balance and has neither spent nor returned, in microcents. Only in memory: on disk a balance
- * is whole, and no lease outlives these processes (docs/money.md). What a transaction changed is undone where it is not committed.
+ * What requests may spend of each balance and have neither spent nor returned, in microcents. Only in memory: on disk a balance is
+ * whole, and no lease outlives the process (docs/money.md). What a transaction changed is undone where it is not committed.
  */
 export class LeaseTable {
-  readonly #leases = new Map<string, Map<string, bigint>>();
-  #changes: LeaseChange[] = [];
+  readonly #leases = new Map<string, bigint>();
+  /** What stood there before each change of the transaction. */
+  #before: (readonly [balanceId: string, microcents: bigint | undefined])[] = [];
 
   /**
-   * `undefined`: nothing. The owner keeps a lease of nothing until it returns it, and has less than nothing of a budget that was
-   * lowered below what its requests hold.
+   * `undefined`: nothing is leased. A lease of nothing stays until it is returned, and is less than nothing of a budget that was
+   * lowered below what requests hold.
    */
-  of(client: string, balanceId: string): bigint | undefined {
-    return this.#leases.get(balanceId)?.get(client);
+  of(balanceId: string): bigint | undefined {
+    return this.#leases.get(balanceId);
   }
 
-  total(balanceId: string): bigint {
-    let total = 0n;
-    for (const microcents of this.#leases.get(balanceId)?.values() ?? []) total += microcents;
-    return total;
+  grant(balanceId: string, microcents: bigint): void {
+    this.#change(balanceId, (this.#leases.get(balanceId) ?? 0n) + microcents);
   }
 
-  /** Other processes have some of the balance. */
-  isElsewhere(client: string, balanceId: string): boolean {
-    return this.total(balanceId) > (this.of(client, balanceId) ?? 0n);
+  /** What was never leased is debited all the same, and changes nothing here. */
+  spend(balanceId: string, microcents: bigint): void {
+    const leased = this.#leases.get(balanceId);
+    if (leased !== undefined) this.#change(balanceId, leased - microcents);
   }
 
-  grant(client: string, balanceId: string, microcents: bigint): void {
-    this.#change({ client, balanceId, microcents });
-  }
-
-  spend(client: string, balanceId: string, microcents: bigint): void {
-    this.#change({ client, balanceId, microcents: -microcents });
-    if (client !== owner) this.#forgetEmpty(client, balanceId);
-  }
-
-  returned(client: string, balanceId: string, microcents: bigint): void {
-    this.#change({ client, balanceId, microcents: -microcents });
-    this.#forgetEmpty(client, balanceId);
-  }
-
-  /** The process is gone. */
-  end(client: string): void {
-    for (const [balanceId, clients] of this.#leases) {
-      const microcents = clients.get(client);
-      if (microcents !== undefined) this.returned(client, balanceId, microcents);
-    }
+  returned(balanceId: string, microcents: bigint): void {
+    const leased = this.#leases.get(balanceId);
+    if (leased !== undefined) this.#change(balanceId, leased === microcents ? undefined : leased - microcents);
   }
 
   /** The number of changes of the transaction so far. */
   get mark(): number {
-    return this.#changes.length;
+    return this.#before.length;
   }
 
   commit(): void {
-    this.#changes = [];
+    this.#before = [];
   }
 
   /** Undoes the changes of the transaction after the mark. */
   rollback(mark: number): void {
-    for (const { client, balanceId, microcents } of this.#changes.splice(mark).reverse()) {
-      this.#add({ client, balanceId, microcents: -microcents });
-      if (client !== owner) this.#forgetEmpty(client, balanceId);
-    }
+    for (const [balanceId, microcents] of this.#before.splice(mark).reverse()) this.#set(balanceId, microcents);
   }
 
-  #change(change: LeaseChange): void {
-    this.#changes.push(change);
-    this.#add(change);
+  #change(balanceId: string, microcents: bigint | undefined): void {
+    this.#before.push([balanceId, this.#leases.get(balanceId)]);
+    this.#set(balanceId, microcents);
   }
 
-  #add({ client, balanceId, microcents }: LeaseChange): void {
-    const clients = this.#leases.get(balanceId) ?? new Map<string, bigint>();
-    this.#leases.set(balanceId, clients.set(client, (clients.get(client) ?? 0n) + microcents));
-  }
-
-  #forgetEmpty(client: string, balanceId: string): void {
-    const clients = this.#leases.get(balanceId);
-    if (clients?.get(client) === 0n) clients.delete(client);
-    if (clients?.size === 0) this.#leases.delete(balanceId);
+  #set(balanceId: string, microcents: bigint | undefined): void {
+    if (microcents === undefined) this.#leases.delete(balanceId);
+    else this.#leases.set(balanceId, microcents);
   }
 }

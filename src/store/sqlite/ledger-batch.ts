@@ -21,20 +21,13 @@ export interface LedgerBatch {
   readonly ids: Uint8Array;
   /** Their other columns, in the order of `usageColumns`. */
   readonly rows: readonly (readonly SqlValue[])[];
-  /** The processes out of whose leases they are charged. */
-  readonly clients: readonly string[];
-  readonly opens: readonly ListedRequest[];
+  readonly opens: readonly OpenRequest[];
   readonly operations: readonly LedgerOperation[];
 }
 
-/** A running request, and the process that runs it: null for this one. */
-export interface ListedRequest extends OpenRequest {
-  readonly replicaId: Uint8Array | null;
-}
-
 export type LedgerOperation =
-  | { readonly kind: 'grant'; readonly client: string; readonly request: LeaseRequest }
-  | { readonly kind: 'return'; readonly client: string; readonly balanceId: string; readonly microcents: bigint }
+  | { readonly kind: 'grant'; readonly request: LeaseRequest }
+  | { readonly kind: 'return'; readonly balanceId: string; readonly microcents: bigint }
   | { readonly kind: 'transfer'; readonly transfer: Transfer }
   | { readonly kind: 'reverse'; readonly request: Reversal }
   | { readonly kind: 'reinstate'; readonly request: Reinstatement }
@@ -55,10 +48,6 @@ export type LedgerOperation =
     }
   | { readonly kind: 'budget'; readonly change: BudgetChange }
   | { readonly kind: 'probe' }
-  /** A process begins to work on the ledger through this one. */
-  | { readonly kind: 'replica_begins'; readonly replicaId: Uint8Array; readonly at: number }
-  /** It is gone: its running requests have crashed. */
-  | { readonly kind: 'replica_ended'; readonly replicaId: Uint8Array; readonly at: number }
   | { readonly kind: 'read_back'; readonly requestId: Uint8Array };
 
 /** The answer of an operation, by its kind. */
@@ -73,9 +62,6 @@ export interface OperationAnswers {
   readonly credit_limit: undefined;
   readonly budget: undefined;
   readonly probe: undefined;
-  readonly replica_begins: undefined;
-  /** How many requests it left behind. */
-  readonly replica_ended: number;
   readonly read_back: { readonly costMicrocents: bigint; readonly ending: Ending } | undefined;
 }
 
@@ -87,11 +73,9 @@ export interface LedgerReply {
   readonly refused?: StoreFailure;
   /** Settlements that were not written, by their place in the batch. All others are durable. */
   readonly failures: readonly (readonly [index: number, failure: StoreFailure])[];
-  /** Settlements that were not held from a lease of their process, by their place: not written. Ascending. */
-  readonly lost: readonly number[];
   readonly results: readonly OperationResult[];
 }
 
-/** 16 bytes of an id as a key of maps; the name of a process in leases. */
+/** 16 bytes of an id as a key of maps. */
 export const nameOf = (id: Uint8Array): string =>
   Buffer.from(id.buffer, id.byteOffset, id.byteLength).toString('latin1');

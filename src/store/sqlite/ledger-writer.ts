@@ -15,17 +15,17 @@ import {
   usageValues,
   type SqlValue,
 } from '../reports/usage-columns.ts';
-import { leaseOf, type Granted, type LeaseRequest } from '../leases.ts';
+import type { Granted } from '../leases.ts';
+import type { OpenRequest } from '../ledger.ts';
 import {
   nameOf,
   type LedgerBatch,
   type LedgerOperation,
   type LedgerReply,
-  type ListedRequest,
   type OperationAnswers,
   type OperationResult,
 } from './ledger-batch.ts';
-import { LeaseTable, owner } from './lease-table.ts';
+import { LeaseTable } from './lease-table.ts';
 
 /** A few hundred settlements. */
 const roomBytesMin = 262_144n;
@@ -108,29 +108,28 @@ export class LedgerWriter {
     begin.run();
     this.#unlisted = [];
     for (const open of batch.opens) this.#open(open);
-    const lost: number[] = [];
-    const failures = apart ? this.#settleApart(batch, lost) : this.#settleTogether(batch, lost);
+    const failures = apart ? this.#settleApart(batch) : this.#settleTogether(batch);
     const results = batch.operations.map((operation) => this.#operate(operation));
     this.#commit();
-    return { failures, lost, results };
+    return { failures, results };
   }
 
   /** Insert all, debit each balance once by the sum of the rows really inserted (M3). */
-  #settleTogether(batch: LedgerBatch, lost: number[]): LedgerReply['failures'] {
+  #settleTogether(batch: LedgerBatch): LedgerReply['failures'] {
     const costs = new Map<string, bigint>();
     for (let index = 0; index < batch.rows.length; index++) {
-      for (const balanceId of this.#chargeRow(batch, index, lost))
+      for (const balanceId of this.#chargeRow(batch, index))
         costs.set(balanceId, (costs.get(balanceId) ?? 0n) + (batch.rows[index]![costColumn] as bigint));
     }
     for (const [balanceId, cost] of costs) this.#debit(balanceId, cost);
     return [];
   }
 
-  #settleApart(batch: LedgerBatch, lost: number[]): LedgerReply['failures'] {
+  #settleApart(batch: LedgerBatch): LedgerReply['failures'] {
     const failures: (readonly [number, StoreFailure])[] = [];
     for (let index = 0; index < batch.rows.length; index++) {
       const failure = this.#savepoint(() => {
-        for (const balanceId of this.#chargeRow(batch, index, lost))
+        for (const balanceId of this.#chargeRow(batch, index))
           this.#debit(balanceId, batch.rows[index]![costColumn] as bigint);
       });
       if (failure !== undefined) failures.push([index, failure]);
@@ -138,22 +137,13 @@ export class LedgerWriter {
     return failures;
   }
 
-  /** Inserts a row and takes its cost out of the leases of its process; returns the balances that are still to be debited. */
-  #chargeRow({ ids, rows, clients }: LedgerBatch, index: number, lost: number[]): readonly string[] {
+  /** Inserts a row and takes its cost out of the leases; returns the balances that are still to be debited. */
+  #chargeRow({ ids, rows }: LedgerBatch, index: number): readonly string[] {
     const requestId = ids.subarray(index * 16, index * 16 + 16);
     const row = rows[index]!;
-    const client = clients[index]!;
-    const cost = row[costColumn] as bigint;
-    const balanceIds = [row[accountColumn] as string, ...balancesOf(row)];
-    // M6: what was not held from a lease of the process is not charged, unless it was written before.
-    if (client !== owner && cost > 0n && balanceIds.some((id) => (this.#leases.of(client, id) ?? 0n) < cost)) {
-      const there = this.#readBack(requestId);
-      if (there === undefined || there.ending === 'crashed') lost.push(index);
-      return [];
-    }
     if (!this.#insertUsage(requestId, row)) return [];
-    // The owner of the file cannot lose its leases. What it has not leased is debited all the same.
-    for (const id of balanceIds) if (this.#leases.of(client, id) !== undefined) this.#leases.spend(client, id, cost);
+    const balanceIds = [row[accountColumn] as string, ...balancesOf(row)];
+    for (const id of balanceIds) this.#leases.spend(id, row[costColumn] as bigint);
     return balanceIds;
   }
 
@@ -178,7 +168,7 @@ export class LedgerWriter {
   }
 
   /** A list for crash recovery, so a bad entry is dropped rather than allowed to fail a settlement. */
-  #open(open: ListedRequest): void {
+  #open(open: OpenRequest): void {
     this.#savepoint(() => {
       const listed = this.#statements.insertOpen.run(
         open.requestId,
@@ -187,7 +177,6 @@ export class LedgerWriter {
         clean(open.modelId),
         open.holdMicrocents,
         open.startedAt,
-        open.replicaId,
         open.requestId,
       );
       if (changedBy(listed) === 1) this.#listed.add(nameOf(open.requestId));
@@ -199,22 +188,22 @@ export class LedgerWriter {
     const failure = this.#savepoint(() => {
       switch (operation.kind) {
         case 'grant':
-          value = this.#grant(operation.client, operation.request);
+          value = this.#grant(operation.request.balanceId);
           return;
         case 'return':
-          this.#returnUnused(operation);
+          this.#leases.returned(operation.balanceId, operation.microcents);
           return;
         case 'budget':
           this.#run(steps.setBudget(operation.change));
           return;
         case 'transfer': {
-          const leased = this.#leases.total(operation.transfer.debitAccount);
-          value = this.#run(steps.transfer(operation.transfer, leased));
+          const { transfer } = operation;
+          value = this.#run(steps.transfer(transfer, this.#leases.of(transfer.debitAccount) ?? 0n));
           return;
         }
         case 'reverse': {
-          const leased = this.#leases.total(operation.request.accountId);
-          value = this.#run(reverse(operation.request, leased));
+          const { request } = operation;
+          value = this.#run(reverse(request, this.#leases.of(request.accountId) ?? 0n));
           return;
         }
         case 'reinstate':
@@ -229,19 +218,9 @@ export class LedgerWriter {
         case 'probe':
           this.#probe();
           return;
-        case 'replica_begins':
-          this.#statements.insertReplica.run(operation.replicaId, operation.at);
-          return;
-        case 'replica_ended': {
-          const { openRequestsOf, deleteReplica } = this.#statements;
-          value = this.#crashed(openRequestsOf.all(operation.replicaId) as readonly OpenRow[], operation.at);
-          deleteReplica.run(operation.replicaId);
-          this.#leases.end(nameOf(operation.replicaId));
-          return;
-        }
         case 'credit_limit': {
           const { accountId, toMicrocents, at, changeId } = operation;
-          const leasedMicrocents = this.#leases.total(accountId);
+          const leasedMicrocents = this.#leases.of(accountId) ?? 0n;
           this.#run(steps.setCreditLimit(accountId, toMicrocents, { at, changeId, leasedMicrocents }));
           return;
         }
@@ -259,25 +238,15 @@ export class LedgerWriter {
   }
 
   /**
-   * Leases a part of what the balance has and nobody has leased. Where the owner of the file answers requests, nobody else does: so
-   * it leases everything, which is less than nothing where a budget was lowered below what its requests hold.
+   * Leases all that the balance has and is not leased yet, because only this process has requests: less than nothing where a budget
+   * was lowered below what they hold.
    */
-  #grant(client: string, request: LeaseRequest): Granted {
-    const { balanceId } = request;
+  #grant(balanceId: string): Granted {
     const spendable = this.#spendable(balanceId);
-    const isElsewhere = this.#leases.isElsewhere(client, balanceId);
-    if (spendable === undefined) return { leased: 0n, isElsewhere, isThere: false };
-    const free = spendable - this.#leases.total(balanceId);
-    const leased = client === owner ? free : leaseOf(free, request);
-    if (client === owner || leased > 0n) this.#leases.grant(client, balanceId, leased);
-    return { leased, isElsewhere, isThere: true };
-  }
-
-  #returnUnused({ client, balanceId, microcents }: Extract<LedgerOperation, { kind: 'return' }>): void {
-    const leased = this.#leases.of(client, balanceId);
-    if (client !== owner && (leased ?? 0n) < microcents)
-      throw new StoreError('invalid', `more of ${balanceId} comes back than was leased`);
-    if (leased !== undefined) this.#leases.returned(client, balanceId, microcents);
+    if (spendable === undefined) return { leased: 0n, isElsewhere: false, isThere: false };
+    const leased = spendable - (this.#leases.of(balanceId) ?? 0n);
+    this.#leases.grant(balanceId, leased);
+    return { leased, isElsewhere: false, isThere: true };
   }
 
   /** What can be spent of the credit of an active account, or of a budget. */
@@ -383,18 +352,13 @@ function prepare(connection: Connection) {
     debitBalance: connection.prepare('update budget_balance set available = available - ? where id = ?'),
     // A late entry of a settled request must not come back as crashed.
     insertOpen: connection.prepare(
-      `insert into open_request (request_id, account_id, key_id, model_id, hold, started_at, replica_id)
-       select ?, ?, ?, ?, ?, ?, ? where not exists (select 1 from usage where request_id = ?) on conflict (request_id) do nothing`,
+      `insert into open_request (request_id, account_id, key_id, model_id, hold, started_at)
+       select ?, ?, ?, ?, ?, ? where not exists (select 1 from usage where request_id = ?) on conflict (request_id) do nothing`,
     ),
     deleteOpen: connection.prepare('delete from open_request where request_id = ?'),
     openRequests: connection.prepare(
       'select request_id, account_id, key_id, model_id, hold, started_at from open_request',
     ),
-    openRequestsOf: connection.prepare(
-      'select request_id, account_id, key_id, model_id, hold, started_at from open_request where replica_id = ?',
-    ),
-    insertReplica: connection.prepare('insert into replica (id, heartbeat_at) values (?, ?)'),
-    deleteReplica: connection.prepare('delete from replica where id = ?'),
     forgetReplicas: connection.prepare('delete from replica'),
     readSpendable: connection.prepare(
       `select available + credit_limit - owed as spendable from account where id = ? and kind = 0 and status = 'active'`,
@@ -452,7 +416,7 @@ function crashedUsage(row: OpenRow, now: number): SqlValue[] {
 }
 
 function refusal(failure: StoreFailure): LedgerReply {
-  return { refused: failure, failures: [], lost: [], results: [] };
+  return { refused: failure, failures: [], results: [] };
 }
 
 /**

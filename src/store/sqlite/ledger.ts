@@ -17,19 +17,11 @@ import type {
   Transfer,
   UsageRow,
 } from '../ledger.ts';
-import { debiting, Leases, type Granted, type LeaseRequest } from '../leases.ts';
+import { debiting, Leases } from '../leases.ts';
 import { fromFailure, StoreError, storeErrorFrom, storeErrors } from '../store-error.ts';
 import { usageValues, type SqlValue } from '../reports/usage-columns.ts';
-import type {
-  LedgerBatch,
-  LedgerOperation,
-  LedgerReply,
-  ListedRequest,
-  OperationAnswers,
-  OperationResult,
-} from './ledger-batch.ts';
+import type { LedgerBatch, LedgerOperation, LedgerReply, OperationAnswers, OperationResult } from './ledger-batch.ts';
 import type { LedgerCalls } from './ledger-worker.ts';
-import { owner } from './lease-table.ts';
 
 /** Settlements in one transaction; the rest wait for the next. */
 const batchRowsMax = 1000;
@@ -45,16 +37,17 @@ const openWaitMs = 100;
 export interface SqliteLedgerOptions {
   readonly file: string;
   readonly free: FreeBalances;
-  /** Has other processes return what is idle of an account that is to be debited; see `debiting`. */
-  readonly callIn?: (accountId: string, tries: number) => Promise<unknown>;
   /** The ledger's thread has died, so nothing can be settled: the process must end. Called once. */
   readonly onFatal: (error: Error) => void;
   /** Called for each transaction: settlements in it, the time until its answer, and whether the store refused it whole. */
   readonly onBatch?: (rows: number, elapsedMs: number, isRefused: boolean) => void;
 }
 
+/** A lease that is on its way may be free when it has arrived, so that a debit finds it. */
+const leaseArrives = (): Promise<unknown> => nextTurn();
+
 interface Waiter {
-  readonly resolve: (outcome: 'billed' | 'lost') => void;
+  readonly resolve: (outcome: 'billed') => void;
   readonly reject: (error: StoreError) => void;
 }
 
@@ -71,21 +64,19 @@ export class SqliteLedger implements AccountLedger {
   readonly #file: string;
   readonly #thread: Thread<LedgerCalls>;
   readonly leases: Leases;
-  readonly #callIn: NonNullable<SqliteLedgerOptions['callIn']>;
   readonly #onFatal: (error: Error) => void;
   readonly #onBatch: SqliteLedgerOptions['onBatch'];
 
   #ids: Uint8Array[] = [];
   #rows: (readonly SqlValue[])[] = [];
-  #clients: string[] = [];
   #waiters: Waiter[] = [];
-  #opens: ListedRequest[] = [];
+  #opens: OpenRequest[] = [];
   #operations: PendingOperation[] = [];
   #flying:
     | {
         readonly sentMs: number;
         readonly waiters: Waiter[];
-        readonly opens: ListedRequest[];
+        readonly opens: OpenRequest[];
         readonly operations: PendingOperation[];
       }
     | undefined;
@@ -100,14 +91,12 @@ export class SqliteLedger implements AccountLedger {
     this.leases = new Leases({
       free: options.free,
       leaseServer: {
-        grant: (request) => this.grantTo(owner, request),
-        returnUnused: (balanceId, microcents) => this.returnFrom(owner, balanceId, microcents),
+        grant: (request) => this.#operate({ kind: 'grant', request }),
+        returnUnused: (balanceId, microcents) => this.#operate({ kind: 'return', balanceId, microcents }),
         callOthers: () => Promise.resolve(),
       },
       alone: true,
     });
-    // A lease that is on its way to this process may be free when it has arrived.
-    this.#callIn = options.callIn ?? (() => nextTurn());
     this.#onFatal = options.onFatal;
     this.#onBatch = options.onBatch;
     this.#file = options.file;
@@ -135,44 +124,23 @@ export class SqliteLedger implements AccountLedger {
     return 0;
   }
 
-  settle(row: UsageRow): Promise<'billed' | 'lost'> {
-    return this.settleOf(owner, row.requestId, usageValues(row));
-  }
-
-  /** Settles a row, as `usageValues` gives it, out of the leases of a process that works on the ledger through this one. */
-  settleOf(client: string, requestId: Uint8Array, values: readonly SqlValue[]): Promise<'billed' | 'lost'> {
+  settle(row: UsageRow): Promise<'billed'> {
     return new Promise((resolve, reject) => {
       const refused = this.#refuse(this.#rows.length);
-      if (refused !== undefined || requestId.length !== 16) {
+      if (refused !== undefined || row.requestId.length !== 16) {
         reject(refused ?? new StoreError('invalid', 'a request id has 16 bytes'));
         return;
       }
-      this.#ids.push(requestId);
-      this.#rows.push(values);
-      this.#clients.push(client);
+      this.#ids.push(row.requestId);
+      this.#rows.push(usageValues(row));
       this.#waiters.push({ resolve, reject });
       this.#schedule();
     });
   }
 
-  /** Leases to a process, by its `nameOf`. Leases exist in the ledger's thread alone. */
-  grantTo(client: string, request: LeaseRequest): Promise<Granted> {
-    return this.#operate({ kind: 'grant', client, request });
-  }
-
-  /** Rejects as `invalid` what the process has not leased. */
-  returnFrom(client: string, balanceId: string, microcents: bigint): Promise<undefined> {
-    return this.#operate({ kind: 'return', client, balanceId, microcents });
-  }
-
   open(request: OpenRequest): void {
-    this.openOf(null, request);
-  }
-
-  /** Opens a request of a process that works on the ledger through this one. */
-  openOf(replicaId: Uint8Array | null, request: OpenRequest): void {
     if (this.#refuse(this.#opens.length) !== undefined) return; // only a list for crash recovery
-    this.#opens.push({ ...request, requestId: Uint8Array.from(request.requestId), replicaId });
+    this.#opens.push({ ...request, requestId: Uint8Array.from(request.requestId) });
     this.#openTimer ??= setTimeout(() => {
       this.#openTimer = undefined;
       this.#areOpensDue = true;
@@ -188,25 +156,13 @@ export class SqliteLedger implements AccountLedger {
     await this.#operate({ kind: 'probe' });
   }
 
-  /** A process begins to work on the ledger through this one: it counts as alive. */
-  beginReplica(replicaId: Uint8Array, at: number): Promise<undefined> {
-    return this.#operate({ kind: 'replica_begins', replicaId, at });
-  }
-
-  /** It is gone, and everything that it sent was handed in. Resolves with the number of requests that it left behind. */
-  async endReplica(replicaId: Uint8Array, at: number): Promise<number> {
-    // A batch takes a thousand of the list; the requests that this one leaves behind must not be listed after it.
-    while (this.#opens.length > batchRowsMax) await this.probe();
-    return await this.#operate({ kind: 'replica_ended', replicaId, at });
-  }
-
   transfer(transfer: Transfer): Promise<boolean> {
     const copy = { ...transfer, id: Uint8Array.from(transfer.id) };
     const { debitAccount, creditAccount } = transfer;
     return debiting(
       () =>
         this.leases.changing([debitAccount, creditAccount], () => this.#operate({ kind: 'transfer', transfer: copy })),
-      (tries) => this.#callIn(debitAccount, tries),
+      leaseArrives,
     );
   }
 
@@ -214,7 +170,7 @@ export class SqliteLedger implements AccountLedger {
     const { accountId } = request;
     const copy = { ...request, ids: copiesOf(request.ids) };
     const taken = await this.leases.changing([accountId], () => this.#operate({ kind: 'reverse', request: copy }));
-    if (taken.owedMicrocents > 0n) await this.#callIn(accountId, 0);
+    if (taken.owedMicrocents > 0n) await leaseArrives();
     return taken;
   }
 
@@ -240,7 +196,7 @@ export class SqliteLedger implements AccountLedger {
         this.leases.changing([accountId], () =>
           this.#operate({ kind: 'credit_limit', accountId, toMicrocents, at, changeId }),
         ),
-      (tries) => this.#callIn(accountId, tries),
+      leaseArrives,
     );
   }
 
@@ -307,7 +263,6 @@ export class SqliteLedger implements AccountLedger {
     for (let index = 0; index < count; index++) ids.set(this.#ids[index]!, index * 16);
     const rows = take(this.#rows, count);
     take(this.#ids, count);
-    const clients = take(this.#clients, count);
     const opens = take(this.#opens, Math.min(this.#opens.length, batchRowsMax));
     this.#areOpensDue = this.#opens.length > 0;
     const operations = take(this.#operations, Math.min(this.#operations.length, batchRowsMax));
@@ -315,7 +270,6 @@ export class SqliteLedger implements AccountLedger {
     const batch: LedgerBatch = {
       ids,
       rows,
-      clients,
       opens,
       operations: operations.map((pending) => pending.operation),
     };
@@ -345,9 +299,8 @@ export class SqliteLedger implements AccountLedger {
     this.#send();
   }
 
-  #settled(waiters: readonly Waiter[], { failures, lost }: LedgerReply): void {
+  #settled(waiters: readonly Waiter[], { failures }: LedgerReply): void {
     let nextFailure = 0;
-    let nextLost = 0;
     for (let index = 0; index < waiters.length; index++) {
       const failure = failures[nextFailure];
       if (failure?.[0] === index) {
@@ -355,9 +308,7 @@ export class SqliteLedger implements AccountLedger {
         waiters[index]!.reject(fromFailure(failure[1]));
         continue;
       }
-      const isLost = lost[nextLost] === index;
-      if (isLost) nextLost += 1;
-      waiters[index]!.resolve(isLost ? 'lost' : 'billed');
+      waiters[index]!.resolve('billed');
     }
   }
 
@@ -384,7 +335,6 @@ export class SqliteLedger implements AccountLedger {
     this.#flying = undefined;
     this.#ids = [];
     this.#rows = [];
-    this.#clients = [];
     this.#waiters = [];
     this.#opens = [];
     this.#operations = [];

@@ -41,13 +41,8 @@ export class QueryWorker {
       },
       () => {}, // the caller of start sees it
     );
-    this.repositories = this.repositoriesOf(undefined);
-  }
-
-  /** The repositories for a process that works on the ledger through this one. */
-  repositoriesOf(replica: Uint8Array | undefined): Repositories {
-    return forwardedRepositories((name, request) =>
-      this.#thread.rpc.call(name, { request, replica }, { timeoutMs: callTimeoutMs }),
+    this.repositories = forwardedRepositories((name, request) =>
+      this.#thread.rpc.call(name, request, { timeoutMs: callTimeoutMs }),
     );
   }
 

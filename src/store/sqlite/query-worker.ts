@@ -4,8 +4,6 @@ import '../../platform/stack-traces.ts';
 import type { Kysely } from 'kysely';
 import { endThread, serveParent } from '../../platform/rpc/thread.ts';
 import type { Database } from '../database.ts';
-import { rowsOn } from '../schema/codec.ts';
-import { beginFile, unreadyFiles, type AmongReplicas } from '../repositories/files.ts';
 import { carryOut } from '../repositories/forwarded.ts';
 import { migrate } from '../migrations/migrate.ts';
 import { repositoriesOn, type Repositories, type RepositoryOperation } from '../repositories/repositories.ts';
@@ -21,13 +19,7 @@ export type QueryCalls = {
 } & Asked;
 
 /** The operations of the repositories. */
-type Asked = { readonly [Name in RepositoryOperation]: (call: QueryCall) => unknown };
-
-interface QueryCall {
-  readonly request: unknown;
-  /** The caller, where several processes work on the ledger through this one. */
-  readonly replica: Uint8Array | undefined;
-}
+type Asked = { readonly [Name in RepositoryOperation]: (request: unknown) => unknown };
 
 const rpc = serveParent<QueryCalls>({ handlers: { start, close: endThread } });
 
@@ -57,10 +49,7 @@ function serve(db: Kysely<Database>, connection: Connection): void {
   };
   const asked = Object.keys(own).map((name) => [
     name,
-    ({ request, replica }: QueryCall) =>
-      inOrder(() =>
-        answer(replica === undefined ? own : among(own, db, replica), name as RepositoryOperation, request),
-      ),
+    (request: unknown) => inOrder(() => answer(own, name as RepositoryOperation, request)),
   ]);
   rpc.handle({
     ...(Object.fromEntries(asked) as Asked),
@@ -70,16 +59,6 @@ function serve(db: Kysely<Database>, connection: Connection): void {
         return endThread();
       }),
   });
-}
-
-/** For one of several processes: what arrives at the others is theirs. Calls run one after the other, so no queue is needed. */
-function among(repositories: Repositories, db: Kysely<Database>, replica: Uint8Array): Repositories {
-  const others: AmongReplicas = { replica, queue: () => Promise.resolve() };
-  return {
-    ...repositories,
-    beginFile: (request) => beginFile(rowsOn(db), request, others),
-    unreadyFiles: (request) => unreadyFiles(rowsOn(db), request, others),
-  };
 }
 
 async function answer(repositories: Repositories, name: RepositoryOperation, request: unknown): Promise<unknown> {

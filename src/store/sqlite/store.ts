@@ -14,8 +14,6 @@ export interface SqliteStoreOptions {
   readonly file: string;
   /** The free balances in memory; see `FreeBalances`. A command that never calls `lease` needs none. */
   readonly free?: FreeBalances;
-  /** See `SqliteLedgerOptions`. */
-  readonly callIn?: NonNullable<SqliteLedgerOptions['callIn']>;
   /** A thread of the store has died: report it and end the process. Called once. */
   readonly onFatal: (error: Error) => void;
   /** See `SqliteLedgerOptions`. */
@@ -27,8 +25,6 @@ export interface SqliteStoreOptions {
 export interface SqliteStore {
   readonly ledger: SqliteLedger;
   readonly repositories: Repositories;
-  /** The repositories for a process that works on the ledger through this one. */
-  repositoriesOf(replicaId: Uint8Array): Repositories;
   /** Names of the migrations that this opening ran. */
   readonly migrated: readonly string[];
   /** By the clock of this machine. */
@@ -60,7 +56,6 @@ export async function openSqliteStore(options: SqliteStoreOptions): Promise<Sqli
     file,
     free: options.free ?? nothingFree(),
     onFatal,
-    ...(options.callIn === undefined ? {} : { callIn: options.callIn }),
     ...(options.onBatch === undefined ? {} : { onBatch: options.onBatch }),
   }); // loads while the repositories migrate
   let migrated: readonly string[];
@@ -76,7 +71,6 @@ export async function openSqliteStore(options: SqliteStoreOptions): Promise<Sqli
   return {
     ledger,
     repositories: repositories.repositories,
-    repositoriesOf: (replicaId) => repositories.repositoriesOf(replicaId),
     migrated,
     now,
     follow: (follower) => followAlone(repositories.repositories, follower),

@@ -1,3 +1,7 @@
+import assert from 'node:assert/strict';
+import type { TestContext } from 'node:test';
+
+import type { TestService } from '../../support/service.ts';
 import { chatChunk, event, Upstream, usageChunk, type UpstreamExchange } from '../../support/upstream.ts';
 
 /** A server of a model that says its own name, and counts. */
@@ -67,3 +71,18 @@ export const modelOf = (...backends: readonly string[]): string => `models:
 ${backends.map((backend) => `      - ${backend}`).join('\n')}`;
 
 export const request = { model: 'm', messages: [{ role: 'user', content: 'hi' }] };
+
+export async function serversFor(t: TestContext, ...names: readonly string[]): Promise<readonly Server[]> {
+  const servers = await Promise.all(names.map((name) => Server.start(name)));
+  t.after(() => Promise.all(servers.map(({ upstream }) => upstream.close())));
+  return servers;
+}
+
+/** The content of the answer, which is its server's name. */
+export async function answeredBy(service: TestService): Promise<string> {
+  const answer = await service.chat(request);
+  const text = await answer.text();
+  assert.equal(answer.status, 200, text);
+  const { choices } = JSON.parse(text) as { choices: { message: { content: string } }[] };
+  return choices[0]!.message.content;
+}

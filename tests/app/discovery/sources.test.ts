@@ -7,9 +7,9 @@ import { test, type TestContext } from 'node:test';
 import { KubeApi } from '../../inference/discovery/kube-api.ts';
 import { parseExposition } from '../../platform/metrics/exposition.ts';
 import { DnsServer } from '../../support/dns-server.ts';
-import { InnerService, TestService, until } from '../../support/service.ts';
-import { report } from '../workers/workers.ts';
-import { modelOf, request, Server } from './scene.ts';
+import { InnerService, until, type TestService } from '../../support/service.ts';
+import { addAndRemove } from './add-and-remove.ts';
+import { answeredBy, modelOf, request, Server, serversFor } from './scene.ts';
 
 async function started(t: TestContext, config: string, prepare: (service: InnerService) => void = () => {}) {
   const service = new InnerService({ config });
@@ -17,21 +17,6 @@ async function started(t: TestContext, config: string, prepare: (service: InnerS
   prepare(service);
   await service.start();
   return service;
-}
-
-async function serversFor(t: TestContext, ...names: readonly string[]): Promise<readonly Server[]> {
-  const servers = await Promise.all(names.map((name) => Server.start(name)));
-  t.after(() => Promise.all(servers.map(({ upstream }) => upstream.close())));
-  return servers;
-}
-
-/** The content of the answer. */
-async function ask(service: TestService): Promise<string> {
-  const answer = await service.chat(request);
-  const text = await answer.text();
-  assert.equal(answer.status, 200, text);
-  const { choices } = JSON.parse(text) as { choices: { message: { content: string } }[] };
-  return choices[0]!.message.content;
 }
 
 const listFile = (service: TestService): string => join(service.folder, 'backends.yaml');
@@ -50,7 +35,7 @@ test('under load servers leave and join, all of them at last, and no request fai
   const load = Promise.all(
     Array.from({ length: 8 }, async () => {
       while (!over) {
-        const name = await ask(service);
+        const name = await answeredBy(service);
         answers.set(name, (answers.get(name) ?? 0) + 1);
       }
     }),
@@ -84,9 +69,9 @@ test('a request that runs at a server that leaves ends there; those that wait go
     (each) => write(each, a),
   );
   a.isHeld = true;
-  const running = [ask(service), ask(service)];
+  const running = [answeredBy(service), answeredBy(service)];
   await until(() => a.held.length === 2);
-  const waiting = [ask(service), ask(service)];
+  const waiting = [answeredBy(service), answeredBy(service)];
   await until(async () => (await metric(service, 'tokenhouse_model_waiting')) === 2);
   write(service, b);
   assert.deepEqual(await Promise.all(waiting), ['b', 'b']);
@@ -110,7 +95,7 @@ test('a server that does not answer joins when it does; a source that fails keep
   const [a, b] = servers as [Server, Server];
   b.fails = true;
   const service = await started(t, fromFile, (each) => write(each, a, b));
-  assert.equal(await ask(service), 'a');
+  assert.equal(await answeredBy(service), 'a');
   await until(() => events(service, 'source_server_waits').length === 1);
   assert.match(String(events(service, 'source_server_waits')[0]!['problem']), /does not answer a short request/);
   const inUse = () => metric(service, 'tokenhouse_source_backends', { state: 'in_use' });
@@ -127,7 +112,7 @@ test('a server that does not answer joins when it does; a source that fails keep
   assert.equal(await metric(service, 'tokenhouse_source_problem'), 1);
   assert.equal(await metric(service, 'tokenhouse_source_failures_total'), 1);
   assert.equal((await fetch(`${service.url}/readyz`)).status, 200);
-  assert.match(await ask(service), /^[ab]$/);
+  assert.match(await answeredBy(service), /^[ab]$/);
   write(service, a, b);
   await until(async () => (await metric(service, 'tokenhouse_source_problem')) === 0);
   writeFileSync(listFile(service), '[]');
@@ -141,17 +126,17 @@ test('a reload keeps the servers of a source whose template changes, and refuses
   const servers = await serversFor(t, 'a');
   const [a] = servers as [Server];
   const service = await started(t, fromFile, (each) => write(each, a));
-  assert.equal(await ask(service), 'a');
+  assert.equal(await answeredBy(service), 'a');
   const before = a.upstream.exchanges.length;
   service.configure({ config: fromFile.replace('flavor: vllm', 'flavor: vllm, api_key: sk-2') });
   await until(() => events(service, 'config_reloaded').length === 1);
-  assert.equal(await ask(service), 'a');
+  assert.equal(await answeredBy(service), 'a');
   assert.equal(a.upstream.exchanges.at(-1)!.headers.get('authorization'), 'Bearer sk-2');
   assert.ok(a.upstream.exchanges.length > before);
   service.configure({ config: fromFile.replace('backends.yaml', 'nothing.yaml') });
   await until(() => events(service, 'config_refused').length === 1, 20_000);
   assert.match(String(events(service, 'config_refused')[0]!['what']), /its new source has no server .* ENOENT/);
-  assert.equal(await ask(service), 'a');
+  assert.equal(await answeredBy(service), 'a');
 });
 
 test('DNS: a server joins and leaves with its address; an answer without any is taken for a fault until it has lasted', async (t) => {
@@ -167,17 +152,17 @@ test('DNS: a server joins and leaves with its address; an answer without any is 
     t,
     modelOf(`{ engine: openai, flavor: vllm, url: "http://gpu.test:${port}/v1", discover: ${discover} }`),
   );
-  assert.equal(await ask(service), 'one');
+  assert.equal(await answeredBy(service), 'one');
   assert.equal(one.upstream.exchanges.at(-1)!.headers.get('host'), `gpu.test:${port}`);
   addresses = ['A 127.0.0.1', 'A 127.0.0.2'];
-  await until(async () => (await ask(service)) === 'two');
+  await until(async () => (await answeredBy(service)) === 'two');
   addresses = ['A 127.0.0.2'];
   await until(() => one.upstream.open === 0);
-  assert.equal(await ask(service), 'two');
+  assert.equal(await answeredBy(service), 'two');
   addresses = [];
   await until(() => events(service, 'source_failed').length === 1);
   assert.match(String(events(service, 'source_failed')[0]!['problem']), /names no server, which is taken for a fault/);
-  assert.equal(await ask(service), 'two');
+  assert.equal(await answeredBy(service), 'two');
   await until(async () => (await service.chat(request)).status === 503, 20_000);
 });
 
@@ -201,83 +186,13 @@ test('Kubernetes: pods join and leave as the EndpointSlices of their service say
     t,
     modelOf(`{ engine: openai, name: gpu, flavor: vllm, url: http://vllm/v1, discover: ${discover} }`),
   );
-  assert.equal(await ask(service), 'pod-1');
+  assert.equal(await answeredBy(service), 'pod-1');
   api.set(slice(2));
-  await until(async () => (await ask(service)) === 'pod-2');
+  await until(async () => (await answeredBy(service)) === 'pod-2');
   api.delete('vllm-1');
   await until(() => servers[0]!.upstream.open === 0);
-  assert.equal(await ask(service), 'pod-2');
+  assert.equal(await answeredBy(service), 'pod-2');
 });
 
-const fromApi = modelOf('{ engine: openai, name: gpu, flavor: vllm, discover: { by: api } }');
-
-for (const workers of [1, 2]) {
-  test(`what an operator adds is in use by all ${workers} processes, and after a restart; what is removed is drained`, async (t) => {
-    const servers = await serversFor(t, 'a', 'b');
-    const [a, b] = servers as [Server, Server];
-    const service = new TestService({ config: fromApi, workers });
-    t.after(() => service.dispose());
-    await service.start();
-    const { key } = await report(service, {
-      ...{ kind: 'create_key', accountId: service.accountId, name: 'fleet', expiresAt: undefined },
-      ...{ role: 'owner', isOperator: true },
-    });
-    const admin = async (method: string, path: string, json?: object) => {
-      const answer = await fetch(service.accountUrl + path, {
-        method,
-        headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
-        ...(json === undefined ? {} : { body: JSON.stringify(json) }),
-      });
-      return { status: answer.status, body: (await answer.json()) as Record<string, unknown> };
-    };
-    assert.equal((await service.chat(request)).status, 503);
-    const added = await admin('POST', '/v1/admin/backends', { model: 'M', url: `${a.url}/`, weight: 2 });
-    assert.deepEqual(
-      [added.status, added.body],
-      [201, { object: 'added_backend', model: 'm', source: 'gpu', url: a.url, rank: null, weight: 2 }],
-    );
-    await until(async () => (await service.chat(request)).status === 200);
-    // Of two that have nothing to do, the heavier one takes everything.
-    assert.equal((await admin('POST', '/v1/admin/backends', { model: 'm', url: a.url })).body['weight'], null);
-    assert.equal((await admin('POST', '/v1/admin/backends', { model: 'm', url: b.url })).status, 201);
-    await until(async () => (await ask(service)) === 'b');
-    const sources = await admin('GET', '/v1/admin/backend_sources');
-    const [source] = sources.body['data'] as Record<string, unknown>[];
-    assert.deepEqual(
-      { ...source, last_read_at: 0 },
-      {
-        ...{ object: 'backend_source', model: 'm', name: 'gpu', by: 'api' },
-        ...{ listed: 2, in_use: 2, problem: null, last_read_at: 0 },
-      },
-    );
-    for (const [json, words] of [
-      [{ model: 'm', url: 'http://169.254.169.254/v1' }, /no server can have/],
-      [{ model: 'm', url: 'http://u:p@10.0.0.1/v1' }, /name, password/],
-      [{ model: 'none', url: b.url }, /no model of this id/],
-      [{ model: 'm', url: b.url, source: 'other' }, /Name the source: gpu/],
-      [{ model: 'm', url: b.url, weight: 0 }, /weight/],
-    ] as const) {
-      const refused = await admin('POST', '/v1/admin/backends', json);
-      assert.ok([400, 422].includes(refused.status), JSON.stringify(refused));
-      assert.match(JSON.stringify(refused.body), words);
-    }
-    await service.stop();
-    await service.start();
-    await until(async () => (await ask(service)) === 'b');
-    const { status } = await admin('DELETE', `/v1/admin/backends?model=m&url=${encodeURIComponent(b.url)}`);
-    assert.equal(status, 200);
-    await until(() => b.upstream.open === 0);
-    for (let count = 0; count < 10; count++) assert.equal(await ask(service), 'a');
-    assert.equal((await admin('DELETE', `/v1/admin/backends?model=m&url=${encodeURIComponent(b.url)}`)).status, 404);
-    const audit = await admin('GET', '/v1/admin/audit?action=backend.add&action=backend.remove');
-    const outcomes = (audit.body['data'] as Record<string, unknown>[]).map(
-      ({ action, outcome }) => `${action} ${outcome}`,
-    );
-    assert.ok(outcomes.includes('backend.remove done') && outcomes.includes('backend.add done'), outcomes.join());
-    const { stdout } = await service.command('doctor');
-    assert.match(stdout, /^ok +source +m · gpu · api · 1 servers, 1 of them in use$/m);
-    await service.stop();
-    const alone = await service.command('doctor');
-    assert.match(alone.stdout, /^ok +source +m · gpu · api · 1 servers, 1 of them in use$/m);
-  });
-}
+test('what an operator adds is in use at once, and after a restart; what is removed is drained', (t) =>
+  addAndRemove(t));

@@ -1,3 +1,4 @@
+// Alone in its process: it counts the timers, descriptors and children of the process.
 /** Reloading again and again leaves no process, socket, timer or thread behind (invariant I8). */
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';

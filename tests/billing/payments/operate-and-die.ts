@@ -40,7 +40,6 @@ const writer = new LedgerWriter(dying);
 const reply = writer.write({
   ids: new Uint8Array(0),
   rows: [],
-  clients: [],
   opens: [],
   operations: [operation],
 });

@@ -11,7 +11,7 @@ import { scriptRule } from '../../../src/inference/engines/scripted/script-schem
 import type { ScriptSettings } from '../../../src/inference/engines/scripted/script-schema.ts';
 import { createScriptedEngine } from '../../../src/inference/engines/scripted/scripted-engine.ts';
 import { ImageFetcher } from '../../../src/inference/images/fetcher.ts';
-import { LimitServer } from '../../../src/billing/rate-limits/limit-server.ts';
+import { WholeLimits } from '../../../src/billing/rate-limits/whole-limits.ts';
 import { Limits } from '../../../src/billing/rate-limits/rate-limits.ts';
 import { Windows } from '../../../src/billing/rate-limits/windows.ts';
 import { openBackendPool } from '../../../src/inference/pipeline/backend-pool.ts';
@@ -169,7 +169,7 @@ function servicesFor(settings: ScriptSettings, { billing }: Counter) {
       runtimeConfig: { catalog: new Catalog([model]), images: defaultFetchSettings },
       poolOf: () => pool,
     } as unknown as RunningCall['lease'],
-    limits: new Limits({ counts: new LimitServer(unused()), concurrencyPerAccountMax: 64, plans: [] }),
+    limits: new Limits({ counts: new WholeLimits(unused()), concurrencyPerAccountMax: 64, plans: [] }),
     billing,
     prices: { of: () => prices },
     imageFetcher: new ImageFetcher(),

@@ -7,7 +7,7 @@ import { describe, test, type TestContext } from 'node:test';
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
 
 import { ApiError } from '../../../src/platform/errors.ts';
-import { LimitServer } from '../../../src/billing/rate-limits/limit-server.ts';
+import { LimitServer } from './limit-server.ts';
 import type { Claim, LimitRule, Taken } from '../../../src/billing/rate-limits/counts.ts';
 import { Limits } from '../../../src/billing/rate-limits/rate-limits.ts';
 import { LeasedLimits } from '../../../src/billing/rate-limits/leased-limits.ts';

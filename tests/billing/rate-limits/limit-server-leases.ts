@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 
-import type { LimitServer } from '../../../src/billing/rate-limits/limit-server.ts';
+import type { LimitServer } from './limit-server.ts';
 import type {
   LimitAnswer,
   LimitExchange,

@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 
 import { ApiError } from '../../../src/platform/errors.ts';
-import { LimitServer } from '../../../src/billing/rate-limits/limit-server.ts';
+import { WholeLimits } from '../../../src/billing/rate-limits/whole-limits.ts';
 import { Limits } from '../../../src/billing/rate-limits/rate-limits.ts';
 import type {
   Admitted,
@@ -33,7 +33,7 @@ class TestLimits {
     this.store = store;
     this.windows = new Windows({ store, now: steadyClock(at, () => this.ms) });
     this.limits = new Limits({
-      counts: new LimitServer(this.windows),
+      counts: new WholeLimits(this.windows),
       concurrencyPerAccountMax,
       plans,
       wall: () => at + this.ms + this.aheadMs,

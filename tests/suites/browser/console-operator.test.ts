@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 
 import { Server } from '../../app/discovery/scene.ts';
-import { report } from '../../app/workers/workers.ts';
+import { report } from '../../support/workers.ts';
 import { noFeatures, scriptedModel, TestService, until } from '../../support/service.ts';
 import { owner, Visitor } from '../../support/visitor.ts';
 import { browserOfFile, looks, Person } from './browser.ts';

@@ -5,7 +5,8 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { assertRight } from '../postgres/fixture.ts';
-import { ask, asked, serviceOn, stream, report } from '../postgres/replica-service.ts';
+import { report } from '../../support/workers.ts';
+import { ask, asked, serviceOn, stream } from '../postgres/replica-service.ts';
 import { PostgresServer } from '../postgres/server.ts';
 import { until } from '../../support/service.ts';
 import type { TestService } from '../../support/service.ts';

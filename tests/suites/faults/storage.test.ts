@@ -101,29 +101,27 @@ test('D1: another program locks the database: new work is refused at once, strea
   await service.verify();
 });
 
-for (const workers of [1, 2]) {
-  test(`D1: a locked database is not ready on either host, and is ready again before the next request (${workers} processes)`, async (t) => {
-    const service = await startService(t, { workers });
-    assert.deepEqual(await readiness(service), [200, 200]);
-    const intruder = new DatabaseSync(new TestLedger(service).file);
-    intruder.exec('begin immediate');
-    try {
-      await until(async () => {
-        await Promise.all(Array.from({ length: 8 }, () => one(service)));
-        return (await readiness(service)).every((status) => status === 503);
-      }, 60_000);
-      // It is asked again at each look, and does not answer.
-      assert.deepEqual(await readiness(service), [503, 503]);
-      assert.equal((await one(service)).status, 500);
-    } finally {
-      intruder.close();
-    }
-    // Nobody sends work to a service that is not ready: looking at it is enough.
-    await until(async () => (await readiness(service)).every((status) => status === 200), 30_000);
-    assert.equal((await one(service)).status, 200);
-    await service.verify();
-  });
-}
+test('D1: a locked database is not ready on either host, and is ready again before the next request', async (t) => {
+  const service = await startService(t);
+  assert.deepEqual(await readiness(service), [200, 200]);
+  const intruder = new DatabaseSync(new TestLedger(service).file);
+  intruder.exec('begin immediate');
+  try {
+    await until(async () => {
+      await Promise.all(Array.from({ length: 8 }, () => one(service)));
+      return (await readiness(service)).every((status) => status === 503);
+    }, 60_000);
+    // It is asked again at each look, and does not answer.
+    assert.deepEqual(await readiness(service), [503, 503]);
+    assert.equal((await one(service)).status, 500);
+  } finally {
+    intruder.close();
+  }
+  // Nobody sends work to a service that is not ready: looking at it is enough.
+  await until(async () => (await readiness(service)).every((status) => status === 200), 30_000);
+  assert.equal((await one(service)).status, 200);
+  await service.verify();
+});
 
 test('S3: the disk fills up: new work is refused and not done for nothing, streams go on, and with room again all goes on', async (t) => {
   if (!canCause(t, 'mount')) return;

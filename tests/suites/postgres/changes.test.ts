@@ -6,7 +6,8 @@ import assert from 'node:assert/strict';
 import { after, before, test, type TestContext } from 'node:test';
 import { until, type TestService } from '../../support/service.ts';
 import { assertRight } from './fixture.ts';
-import { ask, asked, serviceOn, stream, report } from './replica-service.ts';
+import { report } from '../../support/workers.ts';
+import { ask, asked, serviceOn, stream } from './replica-service.ts';
 import { PostgresServer } from './server.ts';
 import { Wire } from './wire.ts';
 

@@ -9,7 +9,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Operation } from '../../../src/accounts/operations.ts';
 import { TestService, until } from '../../support/service.ts';
 import { Upstream } from '../../support/upstream.ts';
-import { report } from './replica-service.ts';
+import { report } from '../../support/workers.ts';
 import { PostgresServer } from './server.ts';
 
 /** Ten times and more what the service promises. */

@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test, type TestContext } from 'node:test';
 
-import { LimitServer } from '../../../src/billing/rate-limits/limit-server.ts';
+import { LimitServer } from '../../billing/rate-limits/limit-server.ts';
 import { steadyClock } from '../../../src/billing/rate-limits/steady-clock.ts';
 import { Windows } from '../../../src/billing/rate-limits/windows.ts';
 import type { LimitAnswer, LimitExchange, LimitShare } from '../../../src/store/limit-leases.ts';

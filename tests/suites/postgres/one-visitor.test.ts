@@ -9,7 +9,8 @@ import { totp } from '../../support/totp.ts';
 import { owner, Visitor, type Reported } from '../../support/visitor.ts';
 import { startReceiver } from '../../notifications/webhooks/receiver.ts';
 import { assertRight, openReplica } from './fixture.ts';
-import { ask, asked, serviceOn, stream, report } from './replica-service.ts';
+import { report } from '../../support/workers.ts';
+import { ask, asked, serviceOn, stream } from './replica-service.ts';
 import { PostgresServer } from './server.ts';
 
 let server: PostgresServer;

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import pg from 'pg';
 import { openPostgresStore, type PostgresStore } from '../../../src/store/postgres/store.ts';
-import { figure, hasHeardAll } from '../../app/workers/workers.ts';
+import { figure, hasHeardAll } from '../../support/workers.ts';
 import { TestService, until } from '../../support/service.ts';
 import { answeredBy, namedPrompt, TwoServers } from '../../support/two-servers.ts';
 import { secret } from './replica-service.ts';

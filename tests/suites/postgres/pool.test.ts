@@ -11,7 +11,8 @@ import { PoolDriver } from '../../../src/store/postgres/pool-driver.ts';
 import { until, type TestService } from '../../support/service.ts';
 import { assertRight } from './fixture.ts';
 import { PgBouncer } from './pgbouncer.ts';
-import { ask, serviceOn, report } from './replica-service.ts';
+import { report } from '../../support/workers.ts';
+import { ask, serviceOn } from './replica-service.ts';
 import { PostgresServer } from './server.ts';
 import { Wire } from './wire.ts';
 

@@ -1,8 +1,4 @@
 /** The whole program as one of several replicas. */
-import { join } from 'node:path';
-import type { OperationAnswer, OperationKind, OperationRequest } from '../../../src/accounts/operations.ts';
-import { askRunningService } from '../../../src/app/control/control-client.ts';
-import { controlSocketPath } from '../../../src/app/control/socket-path.ts';
 import { noFeatures, scriptedModel, TestService } from '../../support/service.ts';
 
 const model = scriptedModel(
@@ -27,18 +23,15 @@ export function serviceOn(
   {
     environment = {},
     config = '',
-    workers = 1,
     entry,
   }: {
     readonly environment?: Record<string, string>;
     readonly config?: string;
-    readonly workers?: number;
     /** Another program than the real one: a file of `tests/`. */
     readonly entry?: string;
   } = {},
 ): TestService {
   return new TestService({
-    workers,
     ...(entry === undefined ? {} : { entry }),
     config: configOn(config),
     environment: { ...environment, TEST_DATABASE: url, TOKENHOUSE_SECRET: secret },
@@ -54,16 +47,6 @@ export const stream = (content: string) => ({
   stream: true,
   messages: [{ role: 'user', content }],
 });
-
-/** What the command line asks of a running service, without a process for it. */
-export async function report<Kind extends OperationKind>(
-  service: TestService,
-  operation: OperationRequest<Kind>,
-): Promise<OperationAnswer<Kind>> {
-  const answer = await askRunningService(controlSocketPath(join(service.folder, 'data')), operation);
-  if (answer === undefined) throw new Error('no service runs there');
-  return answer;
-}
 
 /** A chat that is sent again when the database did not answer in time, as the error says: machines may be that busy. */
 export async function asked(

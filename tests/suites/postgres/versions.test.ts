@@ -4,7 +4,8 @@ import { after, before, test } from 'node:test';
 import { grant, openRequest, usage, uuid } from '../../store/fixture.ts';
 import { until } from '../../support/service.ts';
 import { assertRight, balanceOf, customer, hold, openReplica, type Replica } from './fixture.ts';
-import { asked, serviceOn, stream, report } from './replica-service.ts';
+import { report } from '../../support/workers.ts';
+import { asked, serviceOn, stream } from './replica-service.ts';
 import { PostgresServer } from './server.ts';
 
 let server: PostgresServer;

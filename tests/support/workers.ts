@@ -2,14 +2,14 @@
 import { readdirSync, readFileSync, readlinkSync } from 'node:fs';
 import { join } from 'node:path';
 
-import type { OperationAnswer, OperationKind, OperationRequest } from '../../../src/accounts/operations.ts';
-import { askRunningService } from '../../../src/app/control/control-client.ts';
-import { controlSocketPath } from '../../../src/app/control/socket-path.ts';
-import { parseExposition, total } from '../../platform/metrics/exposition.ts';
-import type { Family } from '../../platform/metrics/exposition.ts';
-import { RawClient, chatBytes, newRequestId } from '../../support/raw-client.ts';
-import { until } from '../../support/service.ts';
-import type { TestService } from '../../support/service.ts';
+import type { OperationAnswer, OperationKind, OperationRequest } from '../../src/accounts/operations.ts';
+import { askRunningService } from '../../src/app/control/control-client.ts';
+import { controlSocketPath } from '../../src/app/control/socket-path.ts';
+import { parseExposition, total } from '../platform/metrics/exposition.ts';
+import type { Family } from '../platform/metrics/exposition.ts';
+import { RawClient, chatBytes, newRequestId } from './raw-client.ts';
+import { until } from './service.ts';
+import type { TestService } from './service.ts';
 
 export const longMs = 60_000;
 

@@ -6,9 +6,11 @@ import { parseExposition } from '../../platform/metrics/exposition.ts';
 import { OtlpCollector } from '../../support/otlp-collector.ts';
 import { TestService, until } from '../../support/service.ts';
 import { chatChunk, event, Upstream, usageChunk } from '../../support/upstream.ts';
-import { longMs, serving, workersOf } from './workers.ts';
+import { longMs, serving, workersOf } from '../../support/workers.ts';
+import { PostgresServer } from './server.ts';
 
 test('spans come from every worker, metrics from the parent, and the last of both when the service stops', async () => {
+  const server = await PostgresServer.start({ fsync: 'off' });
   const collector = await OtlpCollector.start();
   const upstream = await Upstream.start((exchange) => {
     exchange.events();
@@ -22,6 +24,7 @@ test('spans come from every worker, metrics from the parent, and the last of bot
   });
   const service = new TestService({
     workers: 2,
+    database: await server.createDatabase(),
     // From the environment, as platforms give it.
     environment: {
       OTEL_EXPORTER_OTLP_ENDPOINT: collector.url,
@@ -78,6 +81,6 @@ models:
     assert.equal(collector.spans.filter(({ kind }) => kind === 2).length, requests + 1);
   } finally {
     await service.dispose();
-    await Promise.all([upstream.close(), collector.close()]);
+    await Promise.all([upstream.close(), collector.close(), server.dispose()]);
   }
 });

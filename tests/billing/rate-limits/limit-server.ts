@@ -1,8 +1,14 @@
-import { plentyParts, wantedForMs } from '../../store/limit-leases.ts';
-import type { LimitAnswer, LimitExchange, LimitName, LimitShare, WantedLimit } from '../../store/limit-leases.ts';
-import { nameOf } from './counts.ts';
-import type { Claim, LimitCounts, LimitRule, Taken, Taking } from './counts.ts';
-import type { Windows } from './windows.ts';
+import { nameOf } from '../../../src/billing/rate-limits/counts.ts';
+import { WholeLimits } from '../../../src/billing/rate-limits/whole-limits.ts';
+import type { Windows } from '../../../src/billing/rate-limits/windows.ts';
+import { plentyParts, wantedForMs } from '../../../src/store/limit-leases.ts';
+import type {
+  LimitAnswer,
+  LimitExchange,
+  LimitName,
+  LimitShare,
+  WantedLimit,
+} from '../../../src/store/limit-leases.ts';
 
 interface Share extends LimitName {
   startsAt: number;
@@ -12,42 +18,18 @@ interface Share extends LimitName {
 }
 
 /**
- * Holds every limit whole: its own process takes from it at once, and it leases shares to others (money.md, "Limits across
- * replicas"). All in memory; the windows make their counts outlive the process. The statements of PostgreSQL
- * (store/postgres/limit-statements.ts) do the same, and a test compares them.
+ * The rules by which PostgreSQL leases limits (store/postgres/limit-statements.ts), in memory: what a client of leases is tested
+ * against many times a second, and what the statements are compared with.
  */
-export class LimitServer implements LimitCounts {
-  readonly #windows: Windows;
+export class LimitServer extends WholeLimits {
   readonly #now: () => number;
-  /** Running requests by subject: what is taken here and what is leased. */
-  readonly #running = new Map<string, number>();
   /** By limit, then by holder. */
   readonly #shares = new Map<string, Map<string, Share>>();
 
   /** `now` is monotonic, in milliseconds. */
   constructor(windows: Windows, now: () => number = () => performance.now()) {
-    this.#windows = windows;
+    super(windows);
     this.#now = now;
-  }
-
-  take<Of extends Claim>(claims: readonly Of[]): Taking<Of> {
-    const lacking = claims.filter(({ rule, amount }) => this.used(rule) + amount > rule.limit);
-    if (lacking.length > 0) return { lacking };
-    const taken = claims.map(({ rule, amount }) => ({ rule, amount, startsAt: this.#add(rule, amount), epoch: 0 }));
-    return { taken };
-  }
-
-  end({ rule, amount, startsAt }: Taken, change: number): void {
-    if (rule.kind === 'running') this.#add(rule, -amount);
-    else if (change > 0 || (change < 0 && startsAt === this.#startOf(rule))) this.#add(rule, change);
-  }
-
-  used(rule: LimitName): number {
-    return rule.kind === 'running' ? (this.#running.get(rule.subject) ?? 0) : this.#windows.used(rule);
-  }
-
-  restMs(rule: LimitRule): number {
-    return this.#windows.restMs(rule);
   }
 
   /** `LimitLeases.exchange` for one of several holders. */
@@ -78,7 +60,7 @@ export class LimitServer implements LimitCounts {
   drop(holder: string): void {
     for (const [name, shares] of this.#shares) {
       const share = shares.get(holder);
-      if (share?.kind === 'running') this.#add(share, -share.held);
+      if (share?.kind === 'running') this.add(share, -share.held);
       this.#keep(name, shares, holder, undefined);
     }
   }
@@ -87,7 +69,7 @@ export class LimitServer implements LimitCounts {
     const { limit, back, owed, least, need, want, leaves } = ask;
     const name = nameOf(ask);
     const shares = this.#shares.get(name) ?? new Map<string, Share>();
-    const startsAt = this.#startOf(ask);
+    const startsAt = this.startOf(ask);
     const isNow = startsAt === ask.startsAt;
     const own = shares.get(holder);
     const had = own?.startsAt === startsAt ? own.held : 0;
@@ -97,7 +79,7 @@ export class LimitServer implements LimitCounts {
       isNow && room > 0 && room >= least
         ? Math.min(room, Math.max(need, Math.min(want, Math.floor(room / plentyParts))))
         : 0;
-    this.#add(ask, owed + granted - returned);
+    this.add(ask, owed + granted - returned);
     const held = leaves ? 0 : had - returned + owed + granted;
     const isShort = isNow && granted < need;
     const { subject, kind, lengthMs } = ask;
@@ -115,18 +97,5 @@ export class LimitServer implements LimitCounts {
 
   #isWanted({ wantedMs }: Share): boolean {
     return this.#now() - wantedMs < wantedForMs;
-  }
-
-  /** Returns when the current window began. */
-  #add(rule: LimitName, change: number): number {
-    if (rule.kind !== 'running') return this.#windows.add(rule, change);
-    const now = this.used(rule) + change;
-    if (now > 0) this.#running.set(rule.subject, now);
-    else this.#running.delete(rule.subject);
-    return 0;
-  }
-
-  #startOf(rule: LimitName): number {
-    return rule.kind === 'running' ? 0 : this.#windows.startOf(rule);
   }
 }
