@@ -117,7 +117,7 @@ describe('the tally of usage', () => {
       said.toReversed(),
       [...said.slice(1), said[0]!],
       said.flatMap(([part, text]) =>
-        part === 'tool-call' ? [[part, text] as const] : [...text].map((letter) => [part, letter] as const),
+        (part === 'tool-call' ? [text] : [...text]).map((piece) => [part, piece] as const),
       ),
     ];
     for (const order of orders) {
