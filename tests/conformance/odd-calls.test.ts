@@ -2,80 +2,14 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import fc from 'fast-check';
-import { chatFormat } from '../../src/inference/dialects/chat/chat.ts';
 import { Blocks } from '../../src/inference/dialects/blocks.ts';
-import type { AnswerFormat } from '../../src/inference/dialects/dialect.ts';
-import { messages } from '../../src/inference/dialects/messages/messages.ts';
-import { responses } from '../../src/inference/dialects/responses/responses.ts';
 import type { GenerationBatch, GenerationEvent } from '../../src/generation/event.ts';
 import { newDecoder } from '../inference/engines/openai/decoding.ts';
 import { oddCalls, oddTools, type OddCalls } from '../support/odd-calls.ts';
-import { readChatCompletion, readChatStream } from './chat-reader.ts';
-import { readMessageStream } from './messages-reader.ts';
-import { readResponseStream } from './responses-reader.ts';
+import { chatFamilies, type GivenCall, type GivenChoice } from './answer-families.ts';
 import { generationOf, head, metered, streamOf } from './whole-and-streamed.ts';
 
-interface GivenCall {
-  readonly id: string;
-  readonly name: string;
-  readonly arguments: string;
-}
-type Given = { readonly calls: readonly GivenCall[]; readonly text: string };
-
-interface Item {
-  readonly type: string;
-  readonly id?: string;
-  readonly call_id?: string;
-  readonly name?: string;
-  readonly arguments?: string;
-  readonly input?: unknown;
-  readonly text?: string;
-  readonly content?: readonly { readonly text?: string }[];
-}
-
-const families: Readonly<
-  Record<string, { format: AnswerFormat; streamed(sse: string): Given; whole(json: string): Given }>
-> = {
-  chat: {
-    format: chatFormat,
-    streamed: (sse) => ofChat(readChatStream(sse)),
-    whole: (json) => ofChat(readChatCompletion(json)),
-  },
-  messages: {
-    format: messages.decodeRequest(
-      { model: 'm', max_tokens: 9, messages: [{ role: 'user', content: 'x' }] },
-      { headers: { 'anthropic-version': '2023-06-01' }, items: undefined },
-    ).format,
-    streamed: (sse) => ofMessage(readMessageStream(sse, '2023-06-01').message as never),
-    whole: (json) => ofMessage(JSON.parse(json) as never),
-  },
-  responses: {
-    format: responses.decodeRequest({ model: 'm', input: 'hi' }, { headers: {}, items: undefined }).format,
-    streamed: (sse) => ofResponse(readResponseStream(sse).response as never),
-    whole: (json) => ofResponse(JSON.parse(json) as never),
-  },
-};
-
-type ReadChat = ReturnType<typeof readChatStream>;
-
-const ofChat = ({ choices: [choice] }: ReadChat): Given => ({
-  calls: (choice?.toolCalls ?? []).map(({ id, name, arguments: own }) => ({ id, name, arguments: own })),
-  text: choice?.content ?? '',
-});
-
-const ofMessage = ({ content }: { readonly content: readonly Item[] }): Given => ({
-  calls: content.flatMap(({ type, id = '', name = '', input }) =>
-    type === 'tool_use' ? [{ id: id.replace('toolu_', 'call_'), name, arguments: JSON.stringify(input) }] : [],
-  ),
-  text: content.map(({ text = '' }) => text).join(''),
-});
-
-const ofResponse = ({ output }: { readonly output: readonly Item[] }): Given => ({
-  calls: output.flatMap(({ type, call_id: id = '', name = '', arguments: own = '' }) =>
-    type === 'function_call' ? [{ id, name, arguments: own }] : [],
-  ),
-  text: output.flatMap(({ content = [] }) => content.map(({ text = '' }) => text)).join(''),
-});
+type Given = Pick<GivenChoice, 'calls' | 'text'>;
 
 describe('calls of odd servers', () => {
   test('are the same in every family, streamed and whole', () => {
@@ -114,9 +48,9 @@ function checkFamilies(odd: OddCalls): void {
       batches,
       usage: { promptTokens: 9, cachedTokens: 0, completionTokens: 9, reasoningTokens: 0 },
     });
-    for (const [name, { format, streamed, whole }] of Object.entries(families)) {
-      check(odd, streamed(streamOf(format, passed)), `${name}, streamed`);
-      check(odd, whole(format.encodeResponse(generationOf(passed), head)), `${name}, whole`);
+    for (const [name, { format, streamed, whole }] of Object.entries(chatFamilies)) {
+      check(odd, streamed(streamOf(format, passed)).choices[0]!, `${name}, streamed`);
+      check(odd, whole(format.encodeResponse(generationOf(passed), head)).choices[0]!, `${name}, whole`);
     }
   }
 }

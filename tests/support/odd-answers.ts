@@ -79,6 +79,11 @@ export const oddTexts: readonly OddText[] = [
     pieces: [...says({ content: ' Hello' }), { message: { content: 'Hello' } }],
     text: ' Hello',
   },
+  {
+    what: 'texts beside an empty place for a delta, half characters among them, and a message at the end',
+    pieces: [{ text: 'Hel' }, { text: 'lo\ud83d' }, { text: '\ude00' }, { message: { content: 'Hello😀' } }],
+    text: 'Hello😀',
+  },
   { what: 'messages alone', pieces: [{ message: { content: 'Hel' } }, { message: { content: 'lo' } }], text: 'Hello' },
   {
     what: 'think tags beside the separated thought, in one delta',

@@ -22,6 +22,12 @@ export class TextTokens {
     return this.#sum - before;
   }
 
+  /** What follows is another text: it continues no word of this one. */
+  end(): void {
+    this.#kind = undefined;
+    this.#last = 0;
+  }
+
   #character(code: number): void {
     const kind = kindOf(code);
     // The second half of a pair, and marks that change the character before them.

@@ -1,6 +1,9 @@
 import type { UsageReport } from '../../generation/event.ts';
 import { TextTokens, twentieths } from './text-tokens.ts';
 
+/** What of an answer is said: the types of the events that say it. */
+export type SaidPart = 'text' | 'reasoning' | 'tool-call' | 'tool-arguments';
+
 /** Figures as a backend wrote them: values of any type. */
 export interface RawUsage {
   readonly promptTokens: unknown;
@@ -41,7 +44,8 @@ export const tokenCharactersMax = 1_024;
  * Keeps the token counts of one request from whatever a backend reports (reliability U10). One rule holds for each figure: what is
  * impossible counts as not reported. That is what is not a count (negative, fractional, not a number), more than the bounds allow, fewer
  * tokens than a prompt or what was said must have, and a part that is larger than its whole. What is not reported is estimated from
- * the length of what was said (`TextTokens`), never from the number of deltas, unless the server tells the tokens of a delta.
+ * the length of what was said (`TextTokens`), never from the number of deltas, unless the server tells the tokens of a delta. The text, the
+ * reasoning, and each name and its arguments count by themselves, so that it is the same in whatever order their pieces come.
  *
  * Counts are cumulative and never shrink. Usage with an estimate in it is marked `counted`, and so is usage with a reported figure that
  * was not believed (`isDoubted`).
@@ -74,11 +78,16 @@ export class UsageTally {
   }
 
   /** Takes what a choice says, which counts by its length until its `delta` ends. */
-  said(choice: number, isReasoning: boolean, text: string): void {
+  said(choice: number, part: SaidPart, text: string): void {
     const tally = this.#perChoice[choice]!;
     tally.characters += text.length;
     tally.openCharacters += text.length;
-    this.#add(tally, isReasoning, tally.text.add(text));
+    if (part === 'text' || part === 'reasoning')
+      return this.#add(tally, part === 'reasoning', tally.estimates[part].add(text));
+    const { call } = tally.estimates;
+    if (part === 'tool-call') call.end();
+    this.#add(tally, false, call.add(text));
+    if (part === 'tool-call') call.end();
   }
 
   /** Ends a delta. `tokens`: how many it was, where the server tells: they count in place of its length. */
@@ -87,18 +96,27 @@ export class UsageTally {
     const isToken = this.#bounds.hasTokenPerDelta === true && tally.openCharacters <= ordinaryTokenCharacters;
     const known = tokens ?? (isToken ? 1 : undefined);
     if (known !== undefined) this.#add(tally, tally.isThinking, known * twentieths - tally.open);
+    tally.isKnown = known !== undefined;
     tally.deltas += known ?? 1;
     tally.open = 0;
     tally.openCharacters = 0;
   }
 
+  /** From here on a choice gives only what was held back. It is counted where its tokens are known, or a report has come after it. */
+  releases(choice: number): void {
+    const tally = this.#perChoice[choice]!;
+    const reported = this.#total.completion ?? tally.reported ?? 0;
+    tally.isCounted = tally.isKnown || (reported > 0 && tally.deltas === tally.deltasReported);
+  }
+
   #add(tally: ChoiceTally, isReasoning: boolean, added: number): void {
+    this.#hasNews = true;
+    if (tally.isCounted) return;
     tally.open += added;
     tally.later += added;
     this.#total.later += added;
     if (isReasoning) tally.reasoningLater += added;
     tally.isThinking = isReasoning;
-    this.#hasNews = true;
   }
 
   /** Something is given to the client. */
@@ -139,6 +157,7 @@ export class UsageTally {
     const before = tally.reported ?? 0;
     if (completion < before) this.#isDoubted = true;
     tally.reported = Math.max(before, completion);
+    tally.deltasReported = tally.deltas;
     settleReasoning(tally, tally.reported - before);
     tally.reasoning = this.#part(raw.reasoningTokens, completion) ?? tally.reasoning;
   }
@@ -165,8 +184,10 @@ export class UsageTally {
     this.#total.later = 0;
     const grown = Math.max(0, completion - before);
     const later = this.#sum((tally) => tally.later);
-    for (const tally of this.#perChoice)
+    for (const tally of this.#perChoice) {
       settleReasoning(tally, grown * (later > 0 ? tally.later / later : 1 / choices));
+      tally.deltasReported = tally.deltas;
+    }
     this.#total.reasoning = this.#part(raw.reasoningTokens, completion) ?? this.#total.reasoning;
   }
 
@@ -290,9 +311,14 @@ interface ChoiceTally {
   reported: number | undefined;
   reasoning: number | undefined;
   deltas: number;
+  /** The server told how many tokens the last delta was. */
+  isKnown: boolean;
+  /** So many were there when a figure of the completion came. */
+  deltasReported: number | undefined;
+  /** All that is still given was counted by a report. */
+  isCounted: boolean;
   characters: number;
-  /** Estimates what was said. */
-  readonly text: TextTokens;
+  readonly estimates: Readonly<Record<'text' | 'reasoning' | 'call', TextTokens>>;
   /** Of the delta that has not ended: twentieths of tokens, and characters. */
   open: number;
   openCharacters: number;
@@ -309,8 +335,11 @@ const newChoiceTally = (): ChoiceTally => ({
   reported: undefined,
   reasoning: undefined,
   deltas: 0,
+  isKnown: false,
+  deltasReported: undefined,
+  isCounted: false,
   characters: 0,
-  text: new TextTokens(),
+  estimates: { text: new TextTokens(), reasoning: new TextTokens(), call: new TextTokens() },
   open: 0,
   openCharacters: 0,
   isThinking: false,

@@ -10,7 +10,7 @@ const impossible: readonly unknown[] = [-1, -1e15, 0.5, NaN, Infinity, 1e15, '7'
 
 /** A word in a delta of its own. */
 function token(tally: UsageTally, choice = 0, isReasoning = false): void {
-  tally.said(choice, isReasoning, ' word');
+  tally.said(choice, isReasoning ? 'reasoning' : 'text', ' word');
   tally.delta(choice);
 }
 
@@ -56,7 +56,7 @@ describe('the tally of usage', () => {
     assert.deepEqual([tally.isReported, tally.isDoubted, tally.usage().completionTokens], [true, false, 2]);
     // 3,000 characters are more than two tokens can have.
     const long = new UsageTally(bounds);
-    long.said(0, false, 'x'.repeat(3_000));
+    long.said(0, 'text', 'x'.repeat(3_000));
     long.reportTotal({ ...none, promptTokens: 7, completionTokens: 2 });
     assert.ok(!long.isReported);
   });
@@ -82,27 +82,91 @@ describe('the tally of usage', () => {
     for (const size of [1, 7, words.length]) {
       const tally = new UsageTally(bounds);
       for (let at = 0; at < words.length; at += size) {
-        tally.said(0, false, words.slice(at, at + size).join(''));
+        tally.said(0, 'text', words.slice(at, at + size).join(''));
         tally.delta(0);
       }
       assert.equal(tally.usage().completionTokens, 80, `${size} words in a delta`);
     }
     const known = new UsageTally(bounds);
-    known.said(0, false, 'one two three');
+    known.said(0, 'text', 'one two three');
     known.delta(0, 5);
-    known.said(0, false, ' four');
+    known.said(0, 'text', ' four');
     assert.equal(known.usage().completionTokens, 6);
     known.delta(0, 1);
     assert.equal(known.usage().completionTokens, 6);
     const streaming = new UsageTally({ ...bounds, hasTokenPerDelta: true });
     for (const piece of ['internationalization', ' of', ' text', '']) {
-      streaming.said(0, false, piece);
+      streaming.said(0, 'text', piece);
       streaming.delta(0);
     }
     assert.equal(streaming.usage().completionTokens, 4);
-    streaming.said(0, false, ' word'.repeat(30));
+    streaming.said(0, 'text', ' word'.repeat(30));
     streaming.delta(0);
     assert.equal(streaming.usage().completionTokens, 34, 'a bundle is no token');
+  });
+
+  it('estimates text, reasoning and calls each by itself, in whatever order their pieces come', () => {
+    const said = [
+      ['reasoning', 'hm'],
+      ['text', 'Hello'],
+      ['tool-call', 'get'],
+      ['tool-arguments', 'x'],
+    ] as const;
+    const orders = [
+      said,
+      said.toReversed(),
+      [...said.slice(1), said[0]!],
+      said.flatMap(([part, text]) =>
+        (part === 'tool-call' ? [text] : [...text]).map((piece) => [part, piece] as const),
+      ),
+    ];
+    for (const order of orders) {
+      const tally = new UsageTally(bounds);
+      for (const [part, text] of order) tally.said(0, part, text);
+      assert.equal(tally.usage().completionTokens, 4, JSON.stringify(order));
+    }
+    const mixed = new UsageTally(bounds);
+    const pieces = [
+      ['text', 'He'],
+      ['reasoning', 'h'],
+      ['text', 'llo'],
+      ['reasoning', 'm'],
+    ] as const;
+    for (const [part, text] of pieces) mixed.said(0, part, text);
+    assert.equal(mixed.usage().completionTokens, 2);
+  });
+
+  it('counts what was held back with the report or the known tokens that came after it, and never for nothing', () => {
+    const figures = { promptTokens: 7, cachedTokens: 0, completionTokens: 5, reasoningTokens: 0 };
+    const about = (before: (tally: UsageTally) => void): unknown => {
+      const tally = new UsageTally(bounds);
+      before(tally);
+      tally.releases(0);
+      tally.said(0, 'text', ' held back');
+      return [tally.usage().completionTokens, tally.isReported];
+    };
+    const held = (tally: UsageTally): void => tally.delta(0);
+    assert.deepEqual(
+      about((tally) => (held(tally), tally.reportTotal(figures))),
+      [5, true],
+    );
+    assert.deepEqual(
+      about((tally) => (held(tally), tally.reportChoice(0, figures))),
+      [5, true],
+    );
+    assert.deepEqual(
+      about((tally) => (tally.reportTotal(figures), held(tally))),
+      [7, false],
+    );
+    assert.deepEqual(
+      about((tally) => (held(tally), tally.reportTotal({ ...figures, completionTokens: 0 }))),
+      [2, false],
+    );
+    assert.deepEqual(
+      about((tally) => tally.delta(0, 3)),
+      [3, false],
+      'its tokens are known',
+    );
   });
 
   it('lowers a count that is a little over the limit, and does not believe one that is far over it', () => {

@@ -173,7 +173,7 @@ class ScriptedEngine implements Engine {
         for (let choice = 0; choice < choices; choice++) {
           const token = tokens[said]!;
           pushToken(batch, token, said, starts[said]!, choice, request);
-          tally.said(choice, token.type === 'reasoning', token.type === 'tool-call' ? token.name : token.text);
+          tally.said(choice, token.type, token.type === 'tool-call' ? token.name : token.text);
           tally.delta(choice, 1);
         }
       }

@@ -248,7 +248,7 @@ export class ChoiceCalls {
       call.number = number;
       const name = call.name.toWellFormed();
       const id = this.#ids.idFor(call.id, choice, number);
-      this.#events.grow(name);
+      this.#events.grow('tool-call', name);
       this.#events.give({ type: 'tool-call', choice, call: number, id, name });
     }
     const { held } = call;
@@ -258,7 +258,7 @@ export class ChoiceCalls {
 
   #arguments({ number }: CallState, piece: string): void {
     if (piece === '') return;
-    this.#events.grow(piece);
+    this.#events.grow('tool-arguments', piece);
     this.#events.give({ type: 'tool-arguments', choice: this.#events.choice, call: number!, text: piece });
   }
 

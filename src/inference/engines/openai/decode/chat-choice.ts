@@ -53,8 +53,8 @@ export class ChatChoice {
       if (added !== 'nothing') said = added;
     } else if (message !== undefined && message !== null) throw new StreamFault('expected an object at message');
     else if (!isObject(delta) && text(piece['text']) !== '') {
-      said = 'text';
-      this.#texts.text(text(piece['text']), logprobs);
+      said = this.#texts.said(text(piece['text']), logprobs) ? 'reasoning' : 'text';
+      this.#hasDeltas = true;
     }
     // Written, but held back by a call parser (`return_token_ids`): a client that leaves now pays for it.
     const kept: unknown = said === 'nothing' ? piece['token_ids'] : undefined;

@@ -1,5 +1,5 @@
 import type { GenerationEvent } from '../../../../generation/event.ts';
-import type { UsageTally } from '../../usage-tally.ts';
+import type { SaidPart, UsageTally } from '../../usage-tally.ts';
 import { StreamFault } from '../sse.ts';
 
 /** The events of an answer, in order; `start` is the first one. */
@@ -27,8 +27,8 @@ export class AnswerEvents {
     });
   }
 
-  said(choice: number, isReasoning: boolean, text: string): void {
-    this.#tally.said(choice, isReasoning, text);
+  said(choice: number, part: SaidPart, text: string): void {
+    this.#tally.said(choice, part, text);
   }
 
   push(event: GenerationEvent): void {
@@ -79,9 +79,13 @@ export class ChoiceEvents {
   }
 
   /** `generated`: what of it was generated. */
-  emit(generated: string, event: GenerationEvent, isReasoning = event.type === 'reasoning'): void {
+  emit(
+    generated: string,
+    event: GenerationEvent,
+    part: SaidPart = event.type === 'reasoning' ? 'reasoning' : 'text',
+  ): void {
     if (this.#isFinished) throw new StreamFault('text after the finish reason');
-    this.#count(generated, isReasoning);
+    this.#count(generated, part);
     if (this.#gate?.holds(event, generated.length) !== true) this.#answer.push(event);
   }
 
@@ -91,8 +95,8 @@ export class ChoiceEvents {
   }
 
   /** This was generated, and is given by itself. */
-  grow(generated: string): void {
-    this.#count(generated, false);
+  grow(part: 'tool-call' | 'tool-arguments', generated: string): void {
+    this.#count(generated, part);
   }
 
   finish(event: Extract<GenerationEvent, { readonly type: 'finish' }>): void {
@@ -102,7 +106,7 @@ export class ChoiceEvents {
 
   /** Reasoning of which nothing is shown. */
   hide(reasoning: string): void {
-    this.#count(reasoning, true);
+    this.#count(reasoning, 'reasoning');
     this.#answer.start();
   }
 
@@ -111,8 +115,8 @@ export class ChoiceEvents {
     this.#answer.start();
   }
 
-  #count(generated: string, isReasoning: boolean): void {
+  #count(generated: string, part: SaidPart): void {
     this.#characters += generated.length;
-    this.#answer.said(this.choice, isReasoning, generated);
+    this.#answer.said(this.choice, part, generated);
   }
 }

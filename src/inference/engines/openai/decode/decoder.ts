@@ -191,6 +191,7 @@ export class ChunkDecoder {
     const kind = finishKindOf(raw);
     if (kind === undefined) this.#options.onUnknownFinish?.(raw);
     if (kind === 'failed') throw new StreamFault('the backend aborted the answer');
+    this.#options.tally.releases(events.choice);
     const reason: FinishReason = kind === 'length' ? 'length' : kind === 'calls' ? 'tool-calls' : 'stop';
     calls.end(reason);
     // Held text belongs to the answer, so it is added before the check for completeness.

@@ -134,7 +134,7 @@ export class ChoiceTexts {
       case 'inline': {
         const text = this.#isThinking ? reasoning : `<think>\n${reasoning}`;
         this.#isThinking = true;
-        return this.#events.emit(reasoning, { type: 'text', choice, text }, true);
+        return this.#events.emit(reasoning, { type: 'text', choice, text }, 'reasoning');
       }
       case 'hidden':
         this.#events.hide(reasoning);

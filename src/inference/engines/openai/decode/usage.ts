@@ -19,7 +19,8 @@ export class UsageReader {
     choices,
   }: Pick<DecoderOptions, 'tally' | 'closingUsage' | 'reasoningForm' | 'choices'>) {
     this.#tally = tally;
-    this.#closing = closingUsage;
+    // That of the only choice is that of the request, wherever it comes.
+    this.#closing = choices === 1 ? 'total' : closingUsage;
     this.#reasoningForm = reasoningForm;
     this.#awaited = new Array<boolean>(choices).fill(false);
   }
