@@ -299,7 +299,7 @@ export class DemoProvider implements PaymentProvider {
         const refund = { id: refundId, amountCents };
         const object = { ...refundOf(checkout, refund), status: 'succeeded' };
         const status = refundedCents === checkout.amountCents ? 'refunded' : 'paid';
-        const refunds = [...(checkout.refunds), refund];
+        const refunds = [...checkout.refunds, refund];
         return [{ ...checkout, status, refundedCents, refunds }, [this.#event('refund.created', object, eventKey)]];
       },
       0,

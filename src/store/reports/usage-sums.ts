@@ -201,7 +201,9 @@ async function readFirstQuarters(
   for (let index = 0; index < cuts.length; index += hoursAtOnce) {
     const hours = cuts.slice(index, index + hoursAtOnce).map(({ hour }) => hour);
     const found = await grouped(
-      rollUpOf(db, question, 'hour', { from: hours[0]!, to: hours.at(-1)! + hourMs, among: hours }).select(sums as never) as never,
+      rollUpOf(db, question, 'hour', { from: hours[0]!, to: hours.at(-1)! + hourMs, among: hours }).select(
+        sums as never,
+      ) as never,
       question,
       {
         from: hours[0]!,
