@@ -56,7 +56,8 @@ interface EditOptions {
   readonly tag?: readonly string[];
 }
 
-type ListedKey = KeyObject & { readonly account_id: string };
+/** A service elsewhere tells of one account, which its objects do not name. */
+type ListedKey = KeyObject & { readonly account_id?: string };
 
 export const keyCommands: readonly CommandRow[] = [
   changes({
@@ -120,6 +121,12 @@ export const keyCommands: readonly CommandRow[] = [
     name: 'list',
     about: 'list keys',
     takes: [onlyAccount],
+    api: ({ account }: { readonly account?: string }) => ({
+      path: '/v1/keys',
+      query: { include_disabled: true },
+      account,
+      limit: 100,
+    }),
     read: async ({ repositories, now }, { account: accountId }: { readonly account?: string }) => {
       const { keyObjects } = await import('../../account-api/key-object.ts');
       const keys = await repositories.listKeys(accountId === undefined ? {} : { accountId });
