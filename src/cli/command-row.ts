@@ -4,7 +4,8 @@ import type { OperationAnswer, OperationKind, OperationRequest } from '../accoun
 import type { Config } from '../config/config.ts';
 import type { Reader } from './database.ts';
 import type { Context } from './context.ts';
-import { wholeNumber } from './option.ts';
+import type { ApiList, Elsewhere } from './elsewhere.ts';
+import { serviceUrl, wholeNumber } from './option.ts';
 import { table } from './output.ts';
 import type { Cell } from './output.ts';
 
@@ -68,23 +69,39 @@ export function printDone({ print }: Context, { json, lines, notes = [] }: Done)
   if (!print.json) notes.forEach(print.say);
 }
 
-/** A command that prints a list: the objects as the account API has them, or these columns of them. */
+/**
+ * A command that prints a list: the objects as the account API has them, or these columns of them. With `api` it can be asked of a
+ * service on another machine too, whose configuration is not known here.
+ */
 export const lists = <Row extends object, Options = object>(
   row: Described & {
+    readonly api?: (options: Options) => ApiList;
     readonly read: (reader: Reader, options: Options) => Promise<readonly Row[]>;
-    readonly columns: Readonly<Record<string, (row: Row, config: Config) => Cell>>;
+    readonly columns: Readonly<Record<string, (row: Row, config: Config | undefined) => Cell | undefined>>;
   },
 ): CommandRow => ({
-  ...row,
-  run: async (context: Context, options: Options) => {
-    const { reading } = await import('./database.ts');
-    const rows = await reading(context, (reader) => row.read(reader, options));
+  name: row.name,
+  about: row.about,
+  takes: row.api === undefined ? row.takes : [...row.takes, ...elsewhereOptions],
+  run: async (context: Context, options: Options & Partial<Elsewhere>) => {
+    const rows =
+      options.at !== undefined && row.api !== undefined
+        ? await (
+            await import('./elsewhere.ts')
+          ).listElsewhere<Row>(context, { ...options, at: options.at }, row.api(options))
+        : await (await import('./database.ts')).reading(context, (reader) => row.read(reader, options));
+    const config = options.at === undefined ? context.config : undefined;
     const cells = Object.values(row.columns);
     context.print.result(
       rows,
       table(
         Object.keys(row.columns),
-        rows.map((each) => cells.map((cell) => cell(each, context.config))),
+        rows.map((each) =>
+          cells.map((cellOf) => {
+            const cell = cellOf(each, config);
+            return cell === undefined ? '-' : cell;
+          }),
+        ),
       ),
     );
     return 0;
@@ -126,3 +143,11 @@ export const accountWord = word('<account-id>', 'id of the account, from account
 export const keyWord = word('<key-id>', 'id of the key, from keys list');
 export const limitOption = (most: number, otherwise: number, about = 'how many'): Option =>
   option('--limit <number>', about, wholeNumber(1, most), otherwise);
+
+const elsewhereOptions = [
+  option('--at <url>', 'address of the account host of a service on another machine', serviceUrl),
+  option(
+    '--key <key>',
+    'management key for it; others can see it in the list of processes, so rather set TOKENHOUSE_KEY',
+  ),
+] as const;

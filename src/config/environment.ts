@@ -141,7 +141,7 @@ export const environmentVariables = {
   TOKENHOUSE_MODEL_DIR: 'folder of the model files; default `~/.cache/tokenhouse/models`',
   TOKENHOUSE_STRIPE_SECRET_KEY: 'Stripe API key (`sk_…` or `rk_…`), for `payments.provider: stripe`',
   TOKENHOUSE_STRIPE_WEBHOOK_SECRET: 'signing secret of Stripe for `/v1/webhooks/payments` (`whsec_…`)',
-  TOKENHOUSE_KEY: 'API key for `tokenhouse chat`',
+  TOKENHOUSE_KEY: 'API key for `tokenhouse chat`; a management key for lists with `--at`',
   TOKENHOUSE_URL: 'address of the service for `tokenhouse chat`; default: the service on this computer',
   HF_ENDPOINT: 'address of another model hub',
   HF_TOKEN: 'token for the model hub',

@@ -28,15 +28,18 @@ export const accountCommands: readonly CommandRow[] = [
     name: 'list',
     about: 'list accounts with their plans and limits',
     takes: [],
+    api: () => ({ path: '/v1/admin/accounts', limit: 1000 }),
     read: (reader) => accountsWithFigures(reader, 1000),
     columns: {
       id: ({ id }) => id,
       name: ({ name }) => name,
       status: ({ status }) => status,
       plan: ({ plan_tier: plan }, config) =>
-        plan === null ? '-' : planNamed(plan, config) === undefined ? `${plan} (not configured)` : plan,
+        plan === null || config === undefined || planNamed(plan, config) !== undefined
+          ? (plan ?? '-')
+          : `${plan} (not configured)`,
       'may run': ({ max_concurrency: most, plan_tier: plan }, config) =>
-        most ?? planNamed(plan, config)?.concurrencyMax ?? config.server.limits.concurrencyPerAccountMax,
+        most ?? (config && (planNamed(plan, config)?.concurrencyMax ?? config.server.limits.concurrencyPerAccountMax)),
       models: ({ allowed_models: models }) => models?.join(' ') ?? 'all',
       budget: accountBudget,
       created: ({ created_at: at }) => timeText(at),

@@ -77,6 +77,7 @@ export const creditCommands: readonly CommandRow[] = [
     name: 'show',
     about: 'list accounts with their balances',
     takes: [],
+    api: () => ({ path: '/v1/admin/accounts', limit: 100 }),
     read: (reader) => accountsWithFigures(reader, 100),
     columns: {
       account: ({ id }) => id,

@@ -20,34 +20,41 @@ import { timeText } from '../output.ts';
 
 const keyRoles: readonly Role[] = ['owner', 'admin', 'billing', 'developer', 'viewer'];
 
-interface CreateOptions {
+interface LimitOptions<Rate> {
+  readonly concurrency?: Rate;
+  readonly requestsPerMinute?: Rate;
+  readonly tokensPerMinute?: Rate;
+  readonly endpoint?: readonly string[];
+  readonly ip?: readonly string[];
+  readonly zdrOnly?: boolean;
+  readonly plan?: boolean;
+}
+const limitsOf = <Rate>(options: LimitOptions<Rate>) => ({
+  endpoints: options.endpoint,
+  addresses: options.ip,
+  zdrOnly: options.zdrOnly,
+  planKey: options.plan,
+  concurrencyMax: options.concurrency,
+  requestsPerMinute: options.requestsPerMinute,
+  tokensPerMinute: options.tokensPerMinute,
+});
+const rateOptions = (number: typeof wholeNumber | typeof wholeNumberOrNone) => [
+  option('--concurrency <number>', 'maximum of concurrent requests', number(1, 1e6)),
+  option('--requests-per-minute <number>', 'maximum of requests per minute', number(1, 1e9)),
+  option('--tokens-per-minute <number>', 'maximum of tokens per minute, in prompts and answers', number(1, 1e12)),
+];
+
+interface CreateOptions extends LimitOptions<number> {
   readonly account?: string;
   readonly name: string;
   readonly user?: string;
   readonly expires?: number;
   readonly model?: readonly string[];
-  readonly endpoint?: readonly string[];
-  readonly ip?: readonly string[];
-  readonly zdrOnly?: boolean;
-  readonly plan?: boolean;
-  readonly concurrency?: number;
-  readonly requestsPerMinute?: number;
-  readonly tokensPerMinute?: number;
   readonly budget?: bigint;
   readonly budgetPer: BudgetPeriod;
   readonly tag?: readonly string[];
   readonly role?: Role;
   readonly operator?: boolean;
-}
-
-interface LimitOptions {
-  readonly concurrency?: number | 'none';
-  readonly requestsPerMinute?: number | 'none';
-  readonly tokensPerMinute?: number | 'none';
-  readonly endpoint?: readonly string[];
-  readonly ip?: readonly string[];
-  readonly zdrOnly?: boolean;
-  readonly plan?: boolean;
 }
 
 interface EditOptions {
@@ -56,7 +63,8 @@ interface EditOptions {
   readonly tag?: readonly string[];
 }
 
-type ListedKey = KeyObject & { readonly account_id: string };
+/** A service elsewhere tells of one account, which its objects do not name. */
+type ListedKey = KeyObject & { readonly account_id?: string };
 
 export const keyCommands: readonly CommandRow[] = [
   changes({
@@ -75,13 +83,7 @@ export const keyCommands: readonly CommandRow[] = [
       option('--role <role>', 'create a management key with this role').choices(keyRoles),
       option('--operator', 'create a management key that may also do what the operator of the server may'),
       option('--plan', "requests are paid by the account's plan, and count against its included requests"),
-      option('--concurrency <number>', 'maximum of concurrent requests', wholeNumber(1, 1e6)),
-      option('--requests-per-minute <number>', 'maximum of requests per minute', wholeNumber(1, 1e9)),
-      option(
-        '--tokens-per-minute <number>',
-        'maximum of tokens per minute, in prompts and answers',
-        wholeNumber(1, 1e12),
-      ),
+      ...rateOptions(wholeNumber),
       option('--budget <dollars>', 'budget for a period, for example 10.00 (default: no budget)', dollarsToMicrocents),
       periodOption('--budget-per <period>'),
     ],
@@ -93,15 +95,7 @@ export const keyCommands: readonly CommandRow[] = [
       expiresAt: undefined,
       expiresAfterMs: options.expires,
       models: options.model === undefined ? undefined : await wantedModels(context, { model: options.model }),
-      limits: {
-        endpoints: options.endpoint,
-        addresses: options.ip,
-        zdrOnly: options.zdrOnly,
-        planKey: options.plan,
-        concurrencyMax: options.concurrency,
-        requestsPerMinute: options.requestsPerMinute,
-        tokensPerMinute: options.tokensPerMinute,
-      },
+      limits: limitsOf(options),
       budget: options.budget === undefined ? undefined : inputOf(options.budget, options.budgetPer),
       tags: options.tag,
       role: options.role,
@@ -120,6 +114,12 @@ export const keyCommands: readonly CommandRow[] = [
     name: 'list',
     about: 'list keys',
     takes: [onlyAccount],
+    api: ({ account }: { readonly account?: string }) => ({
+      path: '/v1/keys',
+      query: { include_disabled: true },
+      account,
+      limit: 100,
+    }),
     read: async ({ repositories, now }, { account: accountId }: { readonly account?: string }) => {
       const { keyObjects } = await import('../../account-api/key-object.ts');
       const keys = await repositories.listKeys(accountId === undefined ? {} : { accountId });
@@ -234,13 +234,7 @@ export const keyCommands: readonly CommandRow[] = [
     about: 'change the limits of a key, in addition to those of its account; none removes a limit',
     takes: [
       keyWord,
-      option('--concurrency <number>', 'maximum of concurrent requests', wholeNumberOrNone(1, 1e6)),
-      option('--requests-per-minute <number>', 'maximum of requests per minute', wholeNumberOrNone(1, 1e9)),
-      option(
-        '--tokens-per-minute <number>',
-        'maximum of tokens per minute, in prompts and answers',
-        wholeNumberOrNone(1, 1e12),
-      ),
+      ...rateOptions(wholeNumberOrNone),
       option('--endpoint <path>', 'allowed path, replacing the earlier ones; repeatable; none allows all', collected),
       option(
         '--ip <range>',
@@ -252,16 +246,8 @@ export const keyCommands: readonly CommandRow[] = [
       option('--plan', "paid by the account's plan"),
       option('--no-plan', 'paid from credit'),
     ],
-    ask: async (options: LimitOptions, [keyId]) => {
-      const limits = {
-        concurrencyMax: orNull(options.concurrency),
-        requestsPerMinute: orNull(options.requestsPerMinute),
-        tokensPerMinute: orNull(options.tokensPerMinute),
-        endpoints: listOrNull(options.endpoint),
-        addresses: listOrNull(options.ip),
-        zdrOnly: trueOrNull(options.zdrOnly),
-        planKey: trueOrNull(options.plan),
-      };
+    ask: async (options: LimitOptions<number | 'none'>, [keyId]) => {
+      const limits = orNull(limitsOf(options));
       if (Object.values(limits).every((limit) => limit === undefined))
         throw await refused('Give at least one limit: tokenhouse keys limit --help lists them.');
       return { kind: 'limit_key', keyId, limits };
@@ -283,7 +269,7 @@ export const keyCommands: readonly CommandRow[] = [
     ask: async ({ name, expires, tag }: EditOptions, [keyId]) => {
       if (name === undefined && expires === undefined && tag === undefined)
         throw await refused('Give at least one change: --name, --expires or --tag.');
-      const tags = listOrNull(tag) === null ? [] : tag;
+      const tags = isNone(tag) ? [] : tag;
       const end = expires === 'never' ? { expiresAt: null } : { expiresAfterMs: expires };
       return { kind: 'edit_key', keyId, name, tags, ...end };
     },
@@ -298,10 +284,13 @@ export const keyCommands: readonly CommandRow[] = [
   budgetRow('key', 'set the budget of a key for a period'),
 ];
 
-const orNull = (given: number | 'none' | undefined) => (given === 'none' ? null : given);
-const trueOrNull = (given: boolean | undefined) => (given === false ? null : given);
-const listOrNull = (given: readonly string[] | undefined) =>
-  given?.length === 1 && given[0] === 'none' ? null : given;
+const isNone = (given: unknown): boolean =>
+  given === 'none' || given === false || (Array.isArray(given) && given.join() === 'none');
+/** `none`, or what is turned off, removes a limit. */
+const orNull = <Limits extends object>(limits: Limits) =>
+  Object.fromEntries(Object.entries(limits).map(([name, given]) => [name, isNone(given) ? null : given])) as {
+    readonly [Limit in keyof Limits]: Exclude<Limits[Limit], 'none' | false> | null;
+  };
 
 function limitsText(limits: KeyLimits): string {
   const { endpoints = [], addresses = [], zdrOnly, planKey } = limits;

@@ -17,6 +17,7 @@ export const invoiceCommands: readonly CommandRow[] = [
     name: 'list',
     about: 'list them, newest first',
     takes: [onlyAccount, limitOption(100, 20)],
+    api: ({ account, limit }: Listing) => ({ path: '/v1/invoices', account, limit }),
     read: async ({ repositories, config }, options: Listing) => {
       const { invoiceObject } = await import('../../account-api/routes/invoices.ts');
       const url = await accountUrl(config);
@@ -47,6 +48,7 @@ export const receiptCommands: readonly CommandRow[] = [
     name: 'list',
     about: 'list them, newest first',
     takes: [onlyAccount, limitOption(100, 20)],
+    api: ({ account, limit }: Listing) => ({ path: '/v1/receipts', account, limit }),
     read: async ({ repositories, config }, options: Listing) => {
       const { receiptObject } = await import('../../account-api/routes/receipts.ts');
       const url = await accountUrl(config);

@@ -73,6 +73,11 @@ export const priceCommands: readonly CommandRow[] = [
     name: 'list',
     about: 'list present and future rates',
     takes: [onlyAccount],
+    api: ({ account }: OfAccount) => ({
+      path: '/v1/admin/account_prices',
+      query: { account_id: account },
+      limit: undefined,
+    }),
     read: async ({ repositories, now }, { account: accountId }: OfAccount) => {
       const { priceObject } = await import('../../account-api/price-object.ts');
       const of = accountId === undefined ? {} : { accountId };

@@ -21,6 +21,7 @@ export const auditCommands: readonly CommandRow[] = [
     name: 'list',
     about: 'list all changes, newest first',
     takes: [onlyAccount, limitOption(1000, 50)],
+    api: ({ account, limit }: Listing) => ({ path: '/v1/admin/audit', query: { account_id: account }, limit }),
     read: async ({ repositories }, options: Listing) => {
       const { auditObject } = await import('../../account-api/audit-object.ts');
       return (await repositories.listAudit(filterOf(options))).map(auditObject);
@@ -42,6 +43,7 @@ export const mailCommands: readonly CommandRow[] = [
     name: 'list',
     about: 'list the newest mails and their state',
     takes: [limitOption(100, 20, 'maximum of mails')],
+    api: ({ limit }: Listing) => ({ path: '/v1/admin/outbox', limit }),
     read: async ({ repositories }, { limit }: Listing) => {
       const { mailObject } = await import('../../account-api/mail-object.ts');
       return (await repositories.listMail({ limit })).map(mailObject);
