@@ -14,7 +14,7 @@ import { answerPreflight, corsHeaders, isPreflight } from './cors.ts';
 import { Exchange } from './exchange.ts';
 import { answerFiles, fileShape, isFilesPath } from './file-routes.ts';
 import type { Host, InferenceHostOptions, InferenceHostServices } from './host.ts';
-import { answerModels, answerPlain } from './plain-routes.ts';
+import { answerPlain } from './plain-routes.ts';
 import { report } from './report.ts';
 import { sendError } from './respond.ts';
 import { inferenceRoutes } from './routes.ts';
@@ -96,7 +96,7 @@ function answer(exchange: Exchange): void | Promise<void> {
     return answerInference(route, exchange);
   }
   if (isFilesPath(path)) return answerFiles(exchange);
-  return path === '/v1/models' ? answerModels(exchange) : answerPlain(exchange);
+  return answerPlain(exchange);
 }
 
 function answerError(error: unknown, exchange: Exchange): void {

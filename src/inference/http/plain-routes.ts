@@ -12,26 +12,14 @@ import { firstPage } from './first-page.ts';
 import { noInferenceRoute } from './no-route.ts';
 import { sendJson, sendNotModified, sendPage } from './respond.ts';
 
-/** `GET /v1/models`. */
-export async function answerModels(exchange: Exchange): Promise<void> {
-  const { request, lease, host } = exchange;
-  await caughtUp(exchange);
-  readOnly(request);
-  // Specification §5.3: without a key list prices are shown, an invalid key is refused.
-  const caller = await callerOf(exchange);
-  const now = host.services.now();
-  const cards = usableModels(caller, lease.runtimeConfig.catalog, now).map((model) =>
-    modelCard(model, pricesAt(model, caller?.account.rates, now), Math.floor(now / 1000)),
-  );
-  sendJson(exchange, 200, JSON.stringify(modelList(cards)));
-}
-
-/** Everything that is not inference: health, and what does not exist. At once: what follows a request may be no HTTP. */
+/** Everything that takes no body: the catalog, health, and what does not exist. At once where it can: what follows a request may be no HTTP. */
 export function answerPlain(exchange: Exchange): void | Promise<void> {
   const { path, request, host } = exchange;
   const { services, options, document } = host;
   const { runtimeConfig } = exchange.lease;
   switch (path) {
+    case '/v1/models':
+      return answerModels(exchange);
     case '/healthz':
       readOnly(request);
       sendJson(exchange, 200, '{"status":"ok"}');
@@ -61,6 +49,19 @@ export function answerPlain(exchange: Exchange): void | Promise<void> {
         sendPage(exchange, firstPage(options.accountUrl));
       else throw noInferenceRoute(path, options.accountUrl);
   }
+}
+
+async function answerModels(exchange: Exchange): Promise<void> {
+  const { request, lease, host } = exchange;
+  await caughtUp(exchange);
+  readOnly(request);
+  // Specification §5.3: without a key list prices are shown, an invalid key is refused.
+  const caller = await callerOf(exchange);
+  const now = host.services.now();
+  const cards = usableModels(caller, lease.runtimeConfig.catalog, now).map((model) =>
+    modelCard(model, pricesAt(model, caller?.account.rates, now), Math.floor(now / 1000)),
+  );
+  sendJson(exchange, 200, JSON.stringify(modelList(cards)));
 }
 
 function readOnly(request: IncomingMessage): void {
