@@ -5,7 +5,7 @@ import { errorExamples } from '../../src/platform/error-examples.ts';
 import type { ErrorExample } from '../../src/platform/error-examples.ts';
 import { errorTable } from '../../src/platform/errors.ts';
 import type { ErrorCode } from '../../src/platform/errors.ts';
-import { askChat, chatRequest } from '../inference/http/chat.ts';
+import { chatRequest } from '../inference/http/chat.ts';
 import { assertEnvelope, assertRequestId } from '../inference/http/envelope.ts';
 import { RawConnection, exchange } from '../inference/http/raw.ts';
 import { InnerService, scriptedModel } from '../support/service.ts';

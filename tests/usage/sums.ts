@@ -9,7 +9,6 @@ import { editAccount } from '../../src/store/repositories/accounts.ts';
 import { reportUsage, spendOfKeys, spendSince, type ReportDimension } from '../../src/store/reports/reports.ts';
 import { recomputeUsageDays, recomputeUsageHours } from '../../src/store/reports/roll-ups.ts';
 import { bucketBounds, bucketWidths } from '../../src/platform/calendar/time-zone.ts';
-import { quarterColumns } from '../../src/store/reports/usage-expressions.ts';
 import { uuid } from '../store/fixture.ts';
 import { insertUsage, randomOf, randomRow } from './ledger-of-rows.ts';
 

@@ -2,7 +2,7 @@
 import type { Kysely } from 'kysely';
 import { addNotice, nobody } from './notices.ts';
 import { documentNumber, getDocument, lastSequence, listDocuments } from './numbered-documents.ts';
-import { storedOn, type Row, type Rows } from '../schema/codec.ts';
+import type { Row, Rows } from '../schema/codec.ts';
 
 type Db = Kysely<Rows>;
 
