@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { alignmentsOf, masks, qrCode, times } from '../../web/src/pages/settings/qr.ts';
+import { qrCode } from '../../web/src/pages/settings/qr.ts';
 
 /** Of level M, by version: codewords of correction in a block, blocks, and codewords of data; from table 9 of ISO/IEC 18004. */
 const levels: Readonly<Record<number, readonly [number, number, number]>> = {
@@ -30,7 +30,7 @@ test('texts of every length come back, with nothing for the error correction to 
 });
 
 test('a text that fits no code has none, and letters beyond ASCII are read as UTF-8', () => {
-  assert.equal(qrCode('x'.repeat(667)), undefined);
+  assert.equal(qrCode('x'.repeat(2332)), undefined);
   assert.equal(read(qrCode('otpauth://totp/Tökenhaus:字')!), 'otpauth://totp/Tökenhaus:字');
 });
 
@@ -133,3 +133,34 @@ function codewordsOf(code: Code, mask: number, version: number): readonly number
   }
   return (bits.join('').match(/.{8}/g) ?? []).map((byte) => Number.parseInt(byte, 2));
 }
+
+/** A product in the field of 256 elements that the codewords are of. */
+function times(a: number, b: number): number {
+  let product = 0;
+  for (let bit = 7; bit >= 0; bit--) {
+    product = (product << 1) ^ ((product >> 7) * 0x11d);
+    if (((b >> bit) & 1) === 1) product ^= a;
+  }
+  return product;
+}
+
+/** Centres of the alignment patterns, in both directions. */
+function alignmentsOf(version: number): readonly number[] {
+  if (version === 1) return [];
+  const count = Math.floor(version / 7) + 2;
+  const step = Math.ceil((4 * version + 4) / (count * 2 - 2)) * 2;
+  const last = 17 + 4 * version - 7;
+  return [6, ...Array.from({ length: count - 1 }, (_, at) => last - step * (count - 2 - at))];
+}
+
+/** By their numbers in the format. */
+const masks: readonly ((x: number, y: number) => boolean)[] = [
+  (x, y) => (x + y) % 2 === 0,
+  (_, y) => y % 2 === 0,
+  (x) => x % 3 === 0,
+  (x, y) => (x + y) % 3 === 0,
+  (x, y) => (Math.floor(x / 3) + Math.floor(y / 2)) % 2 === 0,
+  (x, y) => ((x * y) % 2) + ((x * y) % 3) === 0,
+  (x, y) => (((x * y) % 2) + ((x * y) % 3)) % 2 === 0,
+  (x, y) => (((x + y) % 2) + ((x * y) % 3)) % 2 === 0,
+];
