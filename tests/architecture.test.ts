@@ -4,6 +4,7 @@ import { join, posix, relative, sep } from 'node:path';
 import { test } from 'node:test';
 
 import ts from 'typescript';
+import { fileLinesMax, folderWithBudget, lineBudgets, longFiles } from './line-budgets.ts';
 import { inRepository } from './support/repository.ts';
 
 /**
@@ -180,6 +181,28 @@ test('identifiers are made of the words of the glossary, and not of those that t
 
 test(`no function is longer than ${functionLinesMax} lines, but for those that are tables`, () => {
   assert.deepEqual(lengthFaults(sources, longFunctions), []);
+});
+
+test('no folder has more lines than its budget, and no file more than it may', () => {
+  const lines = new Map<string, number>();
+  for (const [file, text] of [...sources].map(([name, text]) => [`src/${name}`, text] as const))
+    lines.set(file, text.split('\n').length - 1);
+  const over: string[] = [];
+  const counted = new Map<string, number>();
+  for (const [file, count] of lines) {
+    const most = longFiles[file] ?? fileLinesMax;
+    if (count > most) over.push(`${file} has ${count} lines, of at most ${most}`);
+    const folder = folderWithBudget(file);
+    counted.set(folder, (counted.get(folder) ?? 0) + count);
+  }
+  for (const [folder, count] of counted) {
+    const most = lineBudgets[folder] ?? 0;
+    if (count > most)
+      over.push(`${folder} has ${count} lines, of at most ${most}: what does it make unnecessary? (line-budgets.ts)`);
+  }
+  assert.deepEqual(over, []);
+  const unused = Object.keys(lineBudgets).filter((folder) => !counted.has(folder));
+  assert.deepEqual([...unused, ...Object.keys(longFiles).filter((file) => (lines.get(file) ?? 0) <= fileLinesMax)], []);
 });
 
 test(`a class with more than ${changingFieldsMax} fields that change names its states`, () => {
