@@ -1,43 +1,42 @@
 import { step, type Program } from './program.ts';
 
-/** `left`: no text of the grammar begins like this. `unknown`: the grammar is too ambiguous to be followed within the bounds. */
+/** `left`: no text of the grammar begins like this. `unknown`: the grammar is too ambiguous to follow within the bounds. */
 export type Verdict = 'inside' | 'left' | 'unknown';
 
 /**
- * Bounds on steps: at once, for the first character of a large `enum`, and per character in the long run. 1,314 instances of the
- * 392 real schemas of docs/constraints.md are judged as llama.cpp judges them, all of them within the bounds, at 12 µs a
- * character on a crowded core.
+ * Bounds on steps: in a burst, as for the first character of a large `enum`, and per character in the long run. For 1,314 instances of the
+ * 392 real schemas of docs/constraints.md, the verdicts match llama.cpp's, all within the bounds, at 12 µs a character on a busy core.
  */
 const stepsAtOnce = 100_000;
 const stepsPerCharacter = 250;
 
-/** Stands for bytes that are not (yet) a whole character. */
+/** Stands for bytes that are not (yet) a complete character. */
 const replacement = 0xfffd;
-/** Position of the end in every program. */
+/** Index of the end step in every program. */
 const endAt = 1;
 
 /**
- * Follows a text through a grammar as it comes, by all ways at once. What is kept is the set of places in the grammar, each with
- * the rules that it is inside of; places that share a rule's beginning share its frame, so ways in which a text can be read do
- * not multiply. At its bounds it gives up and says so.
+ * Follows a text through a grammar as it arrives, along all paths in parallel. It keeps the set of places in the grammar, each with its
+ * enclosing rules; rules that begin at the same position share a frame, so the number of ways to read a text does not multiply. If it
+ * exceeds its bounds, it gives up and says so.
  */
 export class Acceptor {
   readonly #code: Program;
   #verdict: Verdict = 'inside';
-  /** Places before a character, and the frame of each. */
+  /** Places before the next character, and the frame of each. */
   #places: number[] = [];
   #frames: Frame[] = [];
   #isComplete = false;
   /** Number of characters read. */
   #position = 0;
   #stepsLeft = stepsAtOnce;
-  /** Frames of the rules that begin here. */
+  /** Frames of the rules that begin at this position. */
   readonly #begun = new Map<number, Frame>();
   readonly #todoPlaces: number[] = [];
   readonly #todoFrames: Frame[] = [];
-  /** The first half of a character whose other half comes with the next piece. */
+  /** The first half of a surrogate pair whose other half comes with the next piece. */
   #half = '';
-  /** The last character was half a one, which may be because the answer was cut there. */
+  /** The last character was incomplete, possibly because the answer was cut there. */
   #isBroken = false;
 
   constructor(program: Program) {
@@ -45,7 +44,7 @@ export class Acceptor {
     this.#enter(program[0]!, new Frame(0));
   }
 
-  /** Whether the text so far, as a whole, is one of the grammar. */
+  /** Whether the text so far is a complete text of the grammar. */
   get isComplete(): boolean {
     return this.#isComplete && !this.#isBroken && this.#half === '';
   }
@@ -66,7 +65,7 @@ export class Acceptor {
     return this.#verdict;
   }
 
-  /** The text may lack blanks that the grammar has in front. Must be called before the first character. */
+  /** Accepts texts without the leading blanks of the grammar. Must be called before the first character. */
   mayLackBlanks(): void {
     const places = [...this.#places];
     const frames = [...this.#frames];
@@ -126,7 +125,7 @@ export class Acceptor {
     return false;
   }
 
-  /** All places before a character that can be reached from here without one. */
+  /** Adds all places before a character that can be reached from here without one. */
   #enter(from: number, of: Frame): void {
     const code = this.#code;
     this.#todo(from, of);
@@ -171,7 +170,7 @@ export class Acceptor {
       this.#begun.set(start, callee);
       this.#todo(start, callee);
     }
-    // A caller that would only end itself afterwards is left out: a list that names itself at its end takes no room.
+    // A caller that would only end afterwards is skipped: a list that refers to itself at its end takes no extra room.
     if (this.#isEnd(after) && caller.callers.length > 0) {
       if (caller.bornAt < this.#position) {
         caller.callers.forEach((frame, i) => this.#link(callee, caller.places[i]!, frame));
@@ -184,7 +183,7 @@ export class Acceptor {
 
   #isEnd(from: number): boolean {
     let at = from;
-    // Jumps go forward but for loops, which begin with a choice.
+    // Jumps go forward, except in loops, which begin with a choice.
     while (this.#code[at] === step.jump) at = this.#code[at + 1]!;
     return this.#code[at] === step.end;
   }
@@ -192,7 +191,7 @@ export class Acceptor {
   #link(callee: Frame, after: number, caller: Frame): void {
     this.#stepsLeft--;
     if (!callee.addCaller(after, caller)) return;
-    // It has ended here already, without a character.
+    // The callee has already ended here, without a character.
     if (callee.endedAt === this.#position) this.#todo(after, caller);
   }
 
@@ -209,7 +208,7 @@ export class Acceptor {
   }
 }
 
-/** Blanks that a reader of thoughts may have taken from the beginning of an answer. */
+/** Blanks that the reasoning parser may have removed from the beginning of an answer. */
 const blanksMax = 16;
 
 const fewCallers = 8;
@@ -223,7 +222,7 @@ class Frame {
   endedAt = -1;
   readonly #seen = new Set<number>();
   #seenAt = -1;
-  /** For a rule with many callers at once, such as the one for leading blanks. */
+  /** For a rule with many callers at one position, such as the one for leading blanks. */
   #known: Map<Frame, Set<number>> | undefined;
 
   constructor(bornAt: number) {
@@ -241,7 +240,7 @@ class Frame {
     return true;
   }
 
-  /** Returns whether it is a new one. */
+  /** Returns whether the caller is a new one. */
   addCaller(place: number, caller: Frame): boolean {
     if (this.callers.length < fewCallers) {
       for (let i = 0; i < this.callers.length; i++)

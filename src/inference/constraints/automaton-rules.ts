@@ -10,19 +10,19 @@ export interface LengthBounds {
 }
 export const anyLength: LengthBounds = { min: 0, max: undefined };
 
-/** Where rules go. */
+/** Where the generated rules go. */
 export interface RulesOf {
-  /** One character of the set, as the text has it. */
+  /** Returns the expression of one character of the set, as written in the text. */
   readonly character: (set: CodePoints) => Expression;
-  /** The name of state rule `number`; it does not change. */
+  /** Returns the name of state rule `number`, which never changes. */
   readonly nameOf: (number: number) => string;
-  /** Keeps the rule of a state: alternatives of a character and another state, or nothing, which is in normal form. */
+  /** Adds the rule of a state: alternatives of a character and another state, or nothing; already in normal form. */
   readonly addState: (name: string, expression: Expression) => void;
-  /** Keeps any other expression as a rule. */
+  /** Adds any other expression as a rule. */
   readonly shared: (expression: Expression) => Expression;
 }
 
-/** The expression of one character, as short as a name: it is written for each state from which it leads. */
+/** Returns the expression of one character, no longer than a name, because it is repeated for each state with that edge. */
 export const oneCharacter = (expression: Expression, shared: (expression: Expression) => Expression): Expression => {
   const isShort = expression.kind === 'characters' && expression.set.length <= inlineRangesMax;
   return isShort || expression.kind === 'literal' ? expression : shared(expression);
@@ -30,8 +30,8 @@ export const oneCharacter = (expression: Expression, shared: (expression: Expres
 const inlineRangesMax = 3;
 
 /**
- * The texts of an automaton within the bounds, as rules that an engine follows without a stack: one for each state, or, while the
- * length still matters, for each state and number of characters before it. `undefined` when there is no such text.
+ * Returns the texts of an automaton within the bounds, as rules that an engine follows without a stack: one per state or, while the length
+ * still matters, one per state and number of characters before it. `undefined`: no such text exists.
  */
 export function automatonRules(
   automaton: Automaton,
@@ -45,7 +45,7 @@ export function automatonRules(
 
 /** Whether a text of the automaton has a length within the bounds. */
 export function hasLength(automaton: Automaton, { min, max }: LengthBounds, work: Work): boolean {
-  // A longer text than this goes through a state twice, and without what is between it is still long enough.
+  // A text longer than this passes a state twice, and is still long enough without the part in between.
   const last = Math.min(max ?? Infinity, min + automaton.length);
   let states = new Set(automaton.length === 0 ? [] : [0]);
   for (let length = 0; length <= last && states.size > 0; length++) {
@@ -61,7 +61,7 @@ export function hasLength(automaton: Automaton, { min, max }: LengthBounds, work
   return false;
 }
 
-/** The shortest and the longest text from each state on to where it is accepted; the longest can be infinite. */
+/** Returns the lengths of the shortest and the longest text from each state to an accepting one; the longest can be infinite. */
 function reaches(automaton: Automaton): readonly { readonly shortest: number; readonly longest: number }[] {
   const before: number[][] = automaton.map(() => []);
   automaton.forEach(({ edges }, from) => edges.forEach(({ target }) => before[target]!.push(from)));
@@ -74,7 +74,7 @@ function reaches(automaton: Automaton): readonly { readonly shortest: number; re
       near.push(from);
     }
   }
-  // From the ends backwards; states on a loop, or before one, are never reached.
+  // From the ends backwards; states on a loop, or before one, are never visited.
   const longest = automaton.map(() => Infinity);
   const open = automaton.map(({ edges }) => edges.length);
   const done = automaton.flatMap(({ edges }, state) => (edges.length === 0 ? [state] : []));
@@ -87,17 +87,17 @@ function reaches(automaton: Automaton): readonly { readonly shortest: number; re
 
 interface Place {
   readonly state: number;
-  /** Number of characters before it; `undefined` where every text from here on keeps the bounds. */
+  /** Number of characters before it; `undefined`: every text from here on satisfies the bounds. */
   readonly count: number | undefined;
   readonly accepts: boolean;
-  /** By the edges of its state; `undefined` where no text keeps the bounds. */
+  /** The next places, by the edges of the state; `undefined`: no text satisfies the bounds. */
   next: readonly (number | undefined)[];
 }
 
-/** At most this many counted repetitions of one state: each is written out by an engine, where a chain of states is shared. */
+/** Maximum counted repetitions of one state: an engine expands each of them, but shares a chain of states. */
 const repetitionsMax = 4;
 
-/** The states of an automaton beside the number of characters before them, as far as it matters, those that lead nowhere left out. */
+/** The states of an automaton combined with the number of characters before them, if it matters; dead ends are removed. */
 class Places {
   readonly all: Place[] = [];
   readonly start: number | undefined;
@@ -105,7 +105,7 @@ class Places {
   readonly #automaton: Automaton;
   readonly #reaches: ReturnType<typeof reaches>;
   readonly #numbers = new Map<number, number>();
-  /** By state, the places that do nothing but repeat one set of characters. */
+  /** The places, by state, that only repeat one set of characters. */
   readonly #tails = new Map<number, number[]>();
   readonly #work: Work;
 
@@ -124,12 +124,12 @@ class Places {
     if (this.start !== undefined && !isLive[this.start]) this.start = undefined;
   }
 
-  /** Whether the place is written as one counted repetition. */
+  /** Whether the place is written as a single counted repetition. */
   repeats({ state, next }: Place): boolean {
     return this.#tails.has(state) && next.length === 0;
   }
 
-  /** The place with this state and count, when the bounds can be kept from there. */
+  /** Returns the place with this state and count, if the bounds can be satisfied from there. */
   #place(state: number, count: number): number | undefined {
     const { min, max } = this.bounds;
     const { shortest, longest } = this.#reaches[state]!;
@@ -159,7 +159,7 @@ class Places {
     const place = this.all[at]!;
     const { edges } = this.#automaton[place.state]!;
     this.#work.spend(1 + edges.length);
-    // Where the length no longer matters, any count that keeps the bounds stands for all.
+    // Once the length no longer matters, all counts share one place.
     place.next = edges.map(({ target }) =>
       place.count === undefined ? this.#free(target) : this.#place(target, place.count + 1),
     );
@@ -181,7 +181,7 @@ class Places {
     for (let at = first; at < this.all.length; at++) this.#expand(at);
   }
 
-  /** A character adds one to the count, so that a place comes before those that it leads to. */
+  /** Finds the places that lead to an end. A character adds one to the count, so a place comes before its successors. */
   #live(): readonly boolean[] {
     const isLive = this.all.map(
       ({ state, count, accepts }) => accepts || count === undefined || this.#tails.has(state),
@@ -198,7 +198,7 @@ class PlaceWriter {
   readonly #automaton: Automaton;
   readonly #rules: RulesOf;
   readonly #work: Work;
-  /** In the order in which places are written. */
+  /** Rule names, in the order in which places are written. */
   readonly #names = new Map<number, string>();
   readonly #characters = new Map<CodePoints, Expression>();
 
@@ -215,7 +215,7 @@ class PlaceWriter {
     return whole;
   }
 
-  /** What stands for the texts from a place on. */
+  /** Returns the expression for the texts from a place on. */
   #from(at: number): Expression {
     const place = this.#places.all[at]!;
     if (this.#places.repeats(place)) return this.#repeated(place);

@@ -11,8 +11,8 @@ import type { Expression } from './grammar.ts';
 import type { Work } from './work.ts';
 
 /**
- * A deterministic automaton over characters: what an expression without rules matches, in the form in which two of them can
- * be intersected or subtracted. State 0 is the start; a character without an edge is refused. Every state can still accept.
+ * A deterministic automaton over characters: what an expression without rules matches, in a form that can be intersected and subtracted.
+ * State 0 is the start; a character without an edge is refused. From every state, acceptance is still possible.
  */
 export type Automaton = readonly State[];
 
@@ -28,7 +28,7 @@ interface Listener {
 
 export const anyText: Automaton = [{ accepts: true, edges: [{ set: anyCodePoint, target: 0 }] }];
 
-/** Matches nothing. */
+/** Whether it matches nothing. */
 export const isEmptyAutomaton = (automaton: Automaton): boolean => automaton.length === 0;
 
 export function accepts(automaton: Automaton, text: string): boolean {
@@ -42,14 +42,14 @@ export function accepts(automaton: Automaton, text: string): boolean {
   return state?.accepts ?? false;
 }
 
-/** All texts, sorted; `undefined` when there are more than `max`, or one is longer than `lengthMax`. */
+/** Returns all texts, sorted; `undefined`: there are more than `max`, or one is longer than `lengthMax`. */
 export function textsOf(
   automaton: Automaton,
   { max, lengthMax }: { readonly max: number; readonly lengthMax: number },
   work: Work,
 ): readonly string[] | undefined {
   const found: string[] = [];
-  // Every state can still accept, so that each branch ends in a text that counts, or goes on to the length.
+  // From every state, acceptance is still possible, so each branch ends in a text that counts, or exceeds the length.
   const hasAll = (state: number, text: string, length: number): boolean => {
     work.spend(1);
     const { accepts: isText, edges } = automaton[state] ?? { accepts: false, edges: [] };
@@ -67,7 +67,7 @@ export function textsOf(
   return hasAll(0, '', 0) ? found.sort() : undefined;
 }
 
-/** Every text but these. Texts with half a character are of no concern, since a model never writes them. */
+/** Accepts every text except these. Texts with unpaired surrogates do not matter, since a model never writes them. */
 export function anyTextBut(texts: Iterable<string>, work: Work): Automaton {
   interface Node {
     isText: boolean;
@@ -102,7 +102,7 @@ const pointOf = (character: string): CodePointRange => {
   return [point, point];
 };
 
-/** The texts of `left` that `right` matches too, or, with `without`, that it does not match. */
+/** Returns the texts of `left` that `right` also matches or, with `without`, does not match. */
 export function combined(left: Automaton, right: Automaton, how: 'and' | 'without', work: Work): Automaton {
   if (left === anyText && how === 'and') return right;
   if (right.length === 0 && how === 'without') return left;
@@ -125,7 +125,7 @@ export function combined(left: Automaton, right: Automaton, how: 'and' | 'withou
   );
 }
 
-/** The texts whose length is between `min` and `max` characters. */
+/** Returns the texts whose length is between `min` and `max` characters. */
 export function ofLength(automaton: Automaton, min: number, max: number | undefined, work: Work): Automaton {
   const last = max ?? min;
   return explored(
@@ -146,11 +146,11 @@ export function ofLength(automaton: Automaton, min: number, max: number | undefi
   );
 }
 
-/** An expression without rules as an automaton, made once. */
+/** Converts an expression without rules into an automaton, once. */
 export const automatonOf = (expression: Expression, work: Work): Automaton =>
   subsetAutomaton(expression, work).automaton;
 
-/** `width`: at how many places of the expression a text can be at the same time; infinite where that was not counted. */
+/** `width`: how many positions of the expression a text can be at simultaneously; infinite if that was not counted. */
 export const subsetAutomaton = (expression: Expression, work: Work): SubsetAutomaton =>
   work.once(expression, () => subsets(expression, work));
 
@@ -159,7 +159,7 @@ interface SubsetAutomaton {
   readonly width: number;
 }
 
-/** The construction of subsets over the states of Thompson. */
+/** The subset construction over Thompson's states. */
 function subsets(expression: Expression, work: Work): SubsetAutomaton {
   const nodes: ThompsonNode[] = [];
   const end = nodes.push({ silent: [], edges: [] }) - 1;
@@ -168,7 +168,7 @@ function subsets(expression: Expression, work: Work): SubsetAutomaton {
   const closure = (from: Iterable<number>): readonly number[] => {
     const reached = new Set<number>(from);
     for (const node of reached) {
-      // Everything may follow here: where else the text is no longer matters.
+      // Any text may follow here, so other positions no longer matter.
       if (nodes[node]?.isOpen === true && reached.size > 3) {
         width = Infinity;
         return closure([node]);
@@ -196,12 +196,12 @@ function subsets(expression: Expression, work: Work): SubsetAutomaton {
 
 interface ThompsonNode {
   readonly silent: number[];
-  /** Every text leads from here to the end. */
+  /** Whether every text leads from here to the end. */
   readonly isOpen?: boolean;
   readonly edges: readonly Listener[];
 }
 
-/** Adds the states of an expression in front of `next`, and returns where it begins. */
+/** Adds the states of an expression in front of `next`, and returns its start. */
 function thompson(expression: Expression, next: number, nodes: ThompsonNode[], work: Work): number {
   work.spend(1);
   const add = (silent: number[], edges: readonly Listener[] = []): number => nodes.push({ silent, edges }) - 1;
@@ -235,7 +235,7 @@ function thompson(expression: Expression, next: number, nodes: ThompsonNode[], w
   }
 }
 
-/** Walks from `start` over all reachable states, and keeps those from which a text can still be accepted. */
+/** Visits all states reachable from `start`, and keeps those from which acceptance is possible. */
 function explored<Key>(
   start: Key,
   nameOf: (key: Key) => string,
@@ -268,7 +268,7 @@ function explored<Key>(
   return trimmed(states, work);
 }
 
-/** Removes the states from which nothing can be accepted any more. */
+/** Removes the states from which acceptance is no longer possible. */
 function trimmed(states: readonly State[], work: Work): Automaton {
   const before: number[][] = states.map(() => []);
   states.forEach(({ edges }, from) => {
@@ -292,7 +292,7 @@ function trimmed(states: readonly State[], work: Work): Automaton {
   });
 }
 
-/** Cuts the edges of two states where either begins or ends: `parts` are the targets of the left and of the right one. */
+/** Cuts the edges of two states wherever either begins or ends: `parts` are the targets on the left and on the right. */
 function overlaid(
   sides: readonly [readonly Listener[], readonly Listener[]],
   work: Work,
@@ -307,7 +307,7 @@ function overlaid(
   });
 }
 
-/** Cuts overlapping sets into ranges within which the same targets are reached; ranges with the same targets go together. */
+/** Cuts overlapping sets into ranges with the same targets; ranges with the same targets are merged. */
 function overlaidSets(
   edges: readonly Listener[],
   work: Work,

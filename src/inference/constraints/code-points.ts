@@ -3,18 +3,18 @@ export type CodePointRange = readonly [first: number, last: number];
 export type CodePoints = readonly CodePointRange[];
 
 export const lastCodePoint = 0x10ffff;
-/** Every character that text can hold: surrogates are halves of characters, not characters. */
+/** Every character that text can contain: surrogates are halves of characters, not characters. */
 export const anyCodePoint: CodePoints = [
   [0, 0xd7ff],
   [0xe000, lastCodePoint],
 ];
 
-/** Sorts and joins ranges in any order, and leaves surrogates out. */
+/** Sorts and merges ranges in any order, and removes surrogates. */
 export function codePoints(ranges: readonly CodePointRange[]): CodePoints {
   return intersection(joined(ranges), anyCodePoint);
 }
 
-/** The one code point of a character. */
+/** The range of a single character. */
 export const onePoint = (character: string): CodePointRange => {
   const point = character.codePointAt(0) ?? 0;
   return [point, point];
@@ -38,7 +38,7 @@ export function intersection(left: CodePoints, right: CodePoints): CodePoints {
 
 export const difference = (left: CodePoints, right: CodePoints): CodePoints => intersection(left, complement(right));
 
-/** Every character that is not in the set. */
+/** Returns every character that is not in the set. */
 export function complement(set: CodePoints): CodePoints {
   const others: CodePointRange[] = [];
   let next = 0;

@@ -3,23 +3,23 @@ import { renamed, type Expression, type Grammar } from './grammar.ts';
 import { isNullable, nullableRules } from './normal-form.ts';
 import type { Work } from './work.ts';
 
-/** A rule as written; `names` are the positions where it names others. */
+/** A rule as written; `names` are the positions where it refers to others. */
 export interface EbnfRule extends Position {
   readonly expression: Expression;
   readonly names: ReadonlyMap<string, Position>;
 }
 
 const ebnfRulesMax = 1_000;
-/** Bound on nested counts where the repeated part has no fixed end: an engine keeps every way to split a text. */
+/** Bound on nested counts if the repeated part has no fixed end: an engine tracks every way to split a text. */
 const nestedCountsMax = 400;
-/** Bound on a chain of rules that name each other. */
+/** Bound on a chain of rules that refer to each other. */
 const ruleChainMax = 300;
-/** Bound on adjacent optional parts: an engine keeps track of each of them. */
+/** Bound on adjacent optional parts: an engine tracks each of them. */
 const leftOutMax = 64;
 
 /**
- * Checks the rules of a client's grammar and returns those that the start reaches, under names that every engine takes: each is
- * defined, none begins with itself, each can end, and none can be read in so many ways that an engine stalls.
+ * Checks the rules of a client's grammar and returns those reachable from the start, under names that every engine accepts: each is
+ * defined, none begins with itself, each can end, and none is so ambiguous that an engine stalls.
  */
 export function checkEbnfRules(rules: ReadonlyMap<string, EbnfRule>, root: string, at: string, work: Work): Grammar {
   if (rules.size > ebnfRulesMax) {
@@ -51,7 +51,7 @@ export function checkEbnfRules(rules: ReadonlyMap<string, EbnfRule>, root: strin
   return renamedRules(grammar);
 }
 
-/** Breadth first: finds rules reached only through too many others. Chains with a shorter way are walked from there. */
+/** Breadth first: finds rules that can only be reached through too many others. Chains with a shorter way are walked from there. */
 function refuseLongChains(rules: ReadonlyMap<string, EbnfRule>, root: string, at: string): void {
   const distances = new Map([[root, 0]]);
   for (const [name, distance] of distances) {
@@ -71,7 +71,7 @@ function refuseLeftRecursion(
 ): void {
   const done = new Set<string>();
   for (const start of grammar.rules.keys()) {
-    // Depth first with an own stack: 2,000 rules may name each other in a chain.
+    // Depth first with an explicit stack: 2,000 rules may form a chain.
     const path = new Set<string>();
     const open: { readonly name: string; readonly leaves: boolean }[] = [{ name: start, leaves: false }];
     for (let next = open.pop(); next !== undefined; next = open.pop()) {
@@ -94,7 +94,7 @@ function refuseLeftRecursion(
   }
 }
 
-/** The rules that a text of the expression can begin with. */
+/** Collects the rules that a text of the expression can begin with. */
 function collectFirsts(expression: Expression, nullable: ReadonlySet<string>, found: Set<string>, work: Work): void {
   work.spend(1);
   switch (expression.kind) {
@@ -118,7 +118,7 @@ function collectFirsts(expression: Expression, nullable: ReadonlySet<string>, fo
   }
 }
 
-/** A rule that only ever leads to itself would never let an answer end. */
+/** Refuses a rule that always leads back to itself, because an answer could never end. */
 function refuseEndless(grammar: Grammar, rules: ReadonlyMap<string, EbnfRule>, at: string, work: Work): void {
   const ends = new Set<string>();
   for (let size = -1; size !== ends.size;) {
@@ -148,7 +148,7 @@ function canEnd(expression: Expression, ends: ReadonlySet<string>, work: Work): 
   }
 }
 
-/** The most adjacent optional parts, including those inside rules; a rule that names itself counts once. */
+/** Returns the maximum number of adjacent optional parts, including those inside rules; a rule that refers to itself counts once. */
 function longestLeftOut(
   expression: Expression,
   nullable: ReadonlySet<string>,
@@ -189,7 +189,7 @@ function longestLeftOut(
   }
 }
 
-/** The largest product of counts inside each other; a rule that names itself counts once. */
+/** Returns the largest product of nested counts; a rule that refers to itself counts once. */
 function nestedCounts(
   expression: Expression,
   rules: ReadonlyMap<string, Expression>,
@@ -207,7 +207,7 @@ function nestedCounts(
     case 'repetition': {
       const inner = nestedCounts(expression.item, rules, known, work);
       const times = expression.max ?? 1;
-      // One count, however large, can be followed linearly; so can one whose items have an end of their own.
+      // A single count, however large, can be followed in linear time; so can one whose items have an end of their own.
       const alone = Math.min(times, nestedCountsMax);
       if (inner === 1) return alone;
       return hasOwnEnd(expression.item, rules, work) ? Math.max(inner, alone) : inner * times;
@@ -225,7 +225,7 @@ function nestedCounts(
   }
 }
 
-/** Whether the last character of an item occurs nowhere else in it, so that a text splits into items in one way. */
+/** Whether the last character of an item occurs nowhere else in it, so that a text can be split into items in only one way. */
 function hasOwnEnd(expression: Expression, rules: ReadonlyMap<string, Expression>, work: Work): boolean {
   const item = expression.kind === 'rule' ? rules.get(expression.name) : expression;
   if (item?.kind !== 'sequence') return false;
@@ -263,7 +263,7 @@ function neverHas(
   }
 }
 
-/** llama.cpp's names have no underscores and blanks; the start is called `root`. */
+/** Renames rules: llama.cpp allows no underscores or blanks in names, and the start is called `root`. */
 function renamedRules({ root, rules }: Grammar): Grammar {
   const names = new Map([[root, 'root']]);
   const taken = new Set(['root']);

@@ -27,7 +27,7 @@ export function refuseAt(problem: string, { line, column }: Position, at: string
   throw new ApiError('unsupported_value', `'${at}': ${problem} (line ${line}, column ${column}).`, { param: at });
 }
 
-/** One pass over the text; each expression begins where the last one ended. */
+/** One pass over the text; each match begins where the previous one ended. */
 const gbnfToken =
   /(?<skip>\s+|\/\*[^]*?\*\/|\(\*[^]*?\*\)|#(?!x[0-9A-Fa-f])[^\n]*)|(?<sign>::=|[|()*+?.])|(?<literal>"(?:[^"\\\n]|\\[^\n])*"|'(?:[^'\\\n]|\\[^\n])*')|(?<class>\[(?:\\[^\n]|[^\]\\\n])*\])|#x(?<hex>[0-9A-Fa-f]{1,6})|(?<name>[A-Za-z_][\w-]*|<[A-Za-z_][\w -]*>(?!\[))|\{(?<count>[0-9]{1,9}(?:,[0-9]{0,9})?)\}/y;
 const isoToken =
@@ -70,7 +70,7 @@ export function ebnfTokens(text: string, notation: EbnfNotation, at: string, wor
   return tokens;
 }
 
-/** The error without client text, except for signs that have a name here. */
+/** Returns the error without client text, except for signs that are listed here. */
 function unreadable(next: string): string {
   if (next.startsWith('"') || next.startsWith("'")) return 'a literal is not closed';
   if (next.startsWith('[')) return 'a class is not closed';

@@ -20,10 +20,10 @@ const grammarCharactersMax = 65_536;
 const groupDepthMax = 100;
 
 /**
- * A grammar that a client wrote: GBNF as llama.cpp and xgrammar read it, where the text must match the rule `root`; W3C's
- * notation (`'a'`, `#x41`, comments in slashes) beside it; or, when rules are defined by `=`, ISO 14977, where the first
- * rule is the start if none is called `root`. A mistake, a rule that is not defined, left recursion, and what is beyond a
- * bound are refused with `unsupported_value` 400, naming line and column (contracts decision 13).
+ * Parses a client's grammar: GBNF as in llama.cpp and xgrammar, where the text must match the rule `root`; W3C's notation (`'a'`, `#x41`,
+ * comments in slashes) as an addition; or, if rules are defined by `=`, ISO 14977, where the first rule is the start if none is called
+ * `root`. Syntax errors, undefined rules, left recursion and exceeded bounds are refused with `unsupported_value` 400, naming line and
+ * column (contracts decision 13).
  */
 export function ebnfGrammar(text: string, at: string): Grammar {
   const work = new Work(at);
@@ -226,7 +226,7 @@ const letterEscapes: ReadonlyMap<string, number> = new Map([
   ['t', 9],
 ]);
 
-/** The characters of a literal or a class. `#x41` is a character only in a class, as W3C writes it. */
+/** Returns the characters of a literal or a class. `#x41` is a character only inside a class, as in W3C's notation. */
 function unescapedPoints(
   text: string,
   refuse: () => never,

@@ -2,25 +2,25 @@ import { ApiError } from '../../platform/errors.ts';
 import { codePoints, type CodePointRange, type CodePoints } from './code-points.ts';
 
 /**
- * The one form of every constraint: a grammar over characters, whether it came from JSON Schema, a regex or EBNF. It is
- * plain data; `printGbnf` writes it as llama.cpp reads it, and `composeGrammar` puts grammars into a larger one.
+ * The common form of every constraint: a grammar over characters, whether it came from JSON Schema, a regex or EBNF. It is plain data;
+ * `printGbnf` prints it for llama.cpp, and `composeGrammar` embeds grammars in a larger one.
  */
 export interface Grammar {
   /** The name of the rule that the whole text must match; a key of `rules`. */
   readonly root: string;
-  /** In the order in which they are printed. Every rule that an expression names is here. */
+  /** In printing order. Every rule that an expression refers to is included. */
   readonly rules: ReadonlyMap<string, Expression>;
 }
 
-/** Rule names are letters, digits and hyphens: what llama.cpp takes. */
+/** Rule names consist of letters, digits and hyphens, as llama.cpp requires. */
 export type Expression =
   | { readonly kind: 'literal'; readonly text: string }
   /** One character of the set; an empty set matches nothing. */
   | { readonly kind: 'characters'; readonly set: CodePoints }
-  /** Without items it matches the empty text. */
+  /** A sequence without items matches the empty text. */
   | { readonly kind: 'sequence'; readonly items: readonly Expression[] }
   | { readonly kind: 'alternatives'; readonly items: readonly Expression[] }
-  /** `max` undefined: without end. */
+  /** `max` undefined: unbounded. */
   | { readonly kind: 'repetition'; readonly item: Expression; readonly min: number; readonly max: number | undefined }
   | { readonly kind: 'rule'; readonly name: string };
 
@@ -32,14 +32,14 @@ export const characters = (...ranges: readonly (CodePointRange | string)[]): Exp
   set: codePoints(ranges.map((range) => (typeof range === 'string' ? spelled(range) : range))),
 });
 
-/** A range as people write it: `a-z`, or one character. */
+/** Parses a range as people write it: `a-z`, or one character. */
 const spelled = (range: string): CodePointRange => {
   const [first = '', hyphen, last] = [...range];
   if (last === undefined || hyphen !== '-') return [first.codePointAt(0) ?? 0, first.codePointAt(0) ?? 0];
   return [first.codePointAt(0) ?? 0, last.codePointAt(0) ?? 0];
 };
 
-/** One after the other; neighbouring literals become one. */
+/** A concatenation; adjacent literals are joined. */
 export function sequence(...items: readonly Expression[]): Expression {
   const flat: Expression[] = [];
   for (const item of items.flatMap((each) => (each.kind === 'sequence' ? each.items : [each]))) {
@@ -51,7 +51,7 @@ export function sequence(...items: readonly Expression[]): Expression {
   return flat.length === 1 && only !== undefined ? only : { kind: 'sequence', items: flat };
 }
 
-/** Any one of them. Without any it matches nothing, not even the empty text. */
+/** A choice. Without any items it matches nothing, not even the empty text. */
 export function alternatives(...items: readonly Expression[]): Expression {
   const flat = items.flatMap((each) => (each.kind === 'alternatives' ? each.items : [each]));
   const [only] = flat;
@@ -69,17 +69,17 @@ export function repetition(item: Expression, min: number, max: number | undefine
 export const isEmptyText = (expression: Expression): boolean =>
   expression.kind === 'sequence' && expression.items.length === 0;
 
-/** Whether two expressions are the same text for text; rules are compared by name. */
+/** Whether two expressions are textually identical; rules are compared by name. */
 export const sameExpression = (left: Expression, right: Expression): boolean =>
   left === right || JSON.stringify(left) === JSON.stringify(right);
 
 /**
- * Makes a grammar out of others. `build` gets a function that puts a grammar in and gives back the expression that stands
- * for it; the value of `build` is what the whole text must match. Rules are renamed where names meet.
+ * Makes a grammar from others. `build` gets a function that embeds a grammar and returns the expression that refers to it; the whole text
+ * must match the result of `build`. Rules are renamed if names collide.
  */
 export function composeGrammar(build: (embed: (grammar: Grammar) => Expression) => Expression): Grammar {
   const rules = new Map<string, Expression>([['root', emptyText]]);
-  // Where the search for a free name goes on: from the start each time, many grammars of many rules would take seconds.
+  // Where the search for a free name continues: starting over each time would take seconds for many grammars of many rules.
   const numbers = new Map<string, number>();
   const embed = (grammar: Grammar): Expression => {
     const names = new Map<string, string>();
@@ -94,8 +94,8 @@ export function composeGrammar(build: (embed: (grammar: Grammar) => Expression) 
       }
     };
     for (const name of grammar.rules.keys()) names.set(name, name === 'root' ? freeName('part') : name);
-    // A rule keeps its name when the same rule is there already, as the common rules of JSON are; renaming one changes
-    // those that name it, hence again until nothing changes.
+    // A rule keeps its name if the same rule already exists, as with the common rules of JSON; renaming one changes those that refer to it,
+    // so this repeats until nothing changes.
     for (let changed = true; changed;) {
       changed = false;
       for (const [name, expression] of grammar.rules) {
@@ -114,7 +114,7 @@ export function composeGrammar(build: (embed: (grammar: Grammar) => Expression) 
   return { root: 'root', rules };
 }
 
-/** The expression with its rules under other names. */
+/** Renames the rules in an expression. */
 export function renamed(expression: Expression, names: ReadonlyMap<string, string>): Expression {
   switch (expression.kind) {
     case 'literal':
@@ -130,7 +130,7 @@ export function renamed(expression: Expression, names: ReadonlyMap<string, strin
   }
 }
 
-/** The grammar as llama.cpp, and engines that took over its notation, read it. The root rule is printed as `root`. */
+/** Prints the grammar for llama.cpp, and for engines that have adopted its notation. The root rule is printed as `root`. */
 export function printGbnf(grammar: Grammar): string {
   const lines = [`root ::= ${printed(grammar.rules.get(grammar.root) ?? emptyText, 'rule')}`];
   if (grammar.root !== 'root') throw new Error('the root rule of a grammar is named root');
@@ -140,7 +140,7 @@ export function printGbnf(grammar: Grammar): string {
   return `${lines.join('\n')}\n`;
 }
 
-/** What surrounds an expression decides whether it needs parentheses. */
+/** The context of an expression, which decides whether it needs parentheses. */
 type Place = 'rule' | 'sequence' | 'repetition';
 
 function printed(expression: Expression, place: Place): string {
@@ -189,7 +189,7 @@ function rangeText([first, last]: CodePointRange): string {
   return `${inClass(first)}-${inClass(last)}`;
 }
 
-/** What stands for itself in a class of every reader; what one of them could read otherwise is written as a number. */
+/** Characters that stand for themselves in a class in every engine; any that one of them could read differently is written as a number. */
 const harmlessInClass = /^[A-Za-z0-9 _.,:;!?@#$%&*+/=<>~()]$/;
 
 function inClass(point: number): string {
@@ -205,15 +205,15 @@ function escapedControl(point: number): string | undefined {
 }
 
 /**
- * Never `\xHH`: llama.cpp takes two digits there, xgrammar as many as follow, so that `[\x2Fa]` would be one character, U+02FA.
- * Four digits behind `\u`, and eight behind `\U`, are the same for both.
+ * Never prints `\xHH`: llama.cpp takes two digits there, xgrammar as many as follow, so `[\x2Fa]` would be one character, U+02FA. Four
+ * digits after `\u`, and eight after `\U`, mean the same for both.
  */
 function codePointEscape(point: number): string {
   const digits = (count: number): string => point.toString(16).toUpperCase().padStart(count, '0');
   return point <= 0xffff ? `\\u${digits(4)}` : `\\U${digits(8)}`;
 }
 
-/** What a grammar costs those who run it: llama.cpp writes a counted repetition out, one element or rule for each. */
+/** The cost of a grammar for engines: llama.cpp expands a counted repetition, into one element or rule per count. */
 function grammarSize(grammar: Grammar): number {
   let size = 0;
   for (const expression of grammar.rules.values()) size += 1 + expressionSize(expression);
@@ -232,7 +232,7 @@ function expressionSize(expression: Expression): number {
     case 'repetition': {
       const times = expression.max ?? expression.min + 1;
       const { item } = expression;
-      // A group becomes a rule of its own, and each repetition names it.
+      // A group becomes a separate rule, and each repetition refers to it.
       return item.kind === 'characters' ? item.set.length * times : expressionSize(item) + 2 * times;
     }
     case 'rule':
@@ -240,7 +240,7 @@ function expressionSize(expression: Expression): number {
   }
 }
 
-/** Refuses a grammar beyond what an engine compiles in a moment. Throws `unsupported_value` 400 (contracts decision 13). */
+/** Refuses a grammar that an engine could not compile quickly. Throws `unsupported_value` 400 (contracts decision 13). */
 export function checkGrammarSize(grammar: Grammar, at: string): void {
   if (grammar.rules.size > grammarRulesMax) {
     throw new ApiError('unsupported_value', `'${at}' needs more than ${grammarRulesMax} grammar rules.`, { param: at });

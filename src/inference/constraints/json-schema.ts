@@ -11,13 +11,13 @@ const schemaCharactersMax = 65_536;
 const schemaDepthMax = 64;
 
 /**
- * A JSON Schema as a grammar of JSON texts, each of which is valid in the schema but for the keywords that §4.2.3(3) drops
- * (docs/constraints.md). Members are written in the order of `properties`; an object has no others than those of
- * `properties`, unless the schema says something of them.
+ * Converts a JSON Schema into a grammar of JSON texts. Each text is valid under the schema, except for the keywords that §4.2.3(3) drops
+ * (docs/constraints.md). Members are written in the order of `properties`; an object has no members beyond `properties`, unless the schema
+ * mentions others.
  *
- * Throws `json_schema_refs_unsupported` 400 for references (see `inlineRefs`), and `unsupported_value` 400 for what cannot be
- * enforced, is not a schema, allows no value, or is beyond a bound (contracts decisions 13 and 15). `at` is `param` of the
- * error; its message says where in the schema.
+ * Throws `json_schema_refs_unsupported` 400 for references (see `inlineRefs`), and `unsupported_value` 400 for a schema that cannot be
+ * enforced, is invalid, allows no value, or exceeds a bound (contracts decisions 13 and 15). `at` is the `param` of the error; its message
+ * says where in the schema.
  */
 export function jsonSchemaGrammar(schema: unknown, at: string): Grammar {
   checkSchemaSize(schema, at);
@@ -33,7 +33,7 @@ export function jsonSchemaGrammar(schema: unknown, at: string): Grammar {
   return grammar;
 }
 
-/** Throws `unsupported_value` 400 for a schema beyond the bounds; walks without recursion. */
+/** Throws `unsupported_value` 400 for a schema that exceeds the bounds; walks without recursion. */
 function checkSchemaSize(schema: unknown, at: string): void {
   const refuse = (problem: string): never => {
     throw new ApiError('unsupported_value', `'${at}' ${problem}.`, { param: at });

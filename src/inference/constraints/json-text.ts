@@ -21,14 +21,12 @@ import {
   type Grammar,
 } from './grammar.ts';
 
-/** Any JSON object, and nothing around it (`response_format` type `json_object`, §4.2.3(1)). */
+/** Accepts any JSON object, with nothing around it (`response_format` type `json_object`, §4.2.3(1)). */
 export function jsonObjectGrammar(): Grammar {
   return withJsonRules(rule('json-object'), new Map());
 }
 
-/**
- * JSON as any writer writes it: what can be held against an answer whose schema a server has enforced in its own way.
- */
+/** Accepts JSON in any formatting: for checking an answer whose schema a server has enforced in its own way. */
 export function anyJsonGrammar(root: 'value' | 'object'): Grammar {
   const blank = repetition(characters(' ', '\n', '\r', '\t'), 0, undefined);
   const around = (text: string): Expression => sequence(blank, literal(text), blank);
@@ -63,7 +61,7 @@ export function anyJsonGrammar(root: 'value' | 'object'): Grammar {
   };
 }
 
-/** A grammar of its own rules and of the common rules of JSON that they name. */
+/** Builds a grammar from its own rules and the common JSON rules that they refer to. */
 export function withJsonRules(root: Expression, rules: ReadonlyMap<string, Expression>): Grammar {
   const all = new Map<string, Expression>([['root', root], ...rules]);
   const wanted = [...all.values()];
@@ -93,8 +91,8 @@ export function withJsonRules(root: Expression, rules: ReadonlyMap<string, Expre
 }
 
 /**
- * White space between two parts of JSON: none, one blank, or a line break and an indent. Bounded, because a model that does
- * not fit the schema otherwise spends its tokens on blanks.
+ * White space between two parts of JSON: none, one blank, or a line break and an indent. Bounded, because otherwise a model that does not
+ * fit the schema spends its tokens on blanks.
  */
 export const whiteSpace = rule('json-space');
 
@@ -102,7 +100,7 @@ export const whiteSpace = rule('json-space');
 export const bracketed = (open: string, inner: Expression, close: string): Expression =>
   sequence(literal(open), whiteSpace, inner, whiteSpace, literal(close));
 
-/** One value as `JSON.stringify` prints it, but for white space: members in their own order. */
+/** One value as `JSON.stringify` prints it, apart from white space: members in their own order. */
 export function jsonValue(value: unknown): Expression {
   if (Array.isArray(value)) {
     if (value.length === 0) return literal('[]');
@@ -120,14 +118,14 @@ const jsonText = (value: unknown): Expression => literal(JSON.stringify(value));
 const listed = (items: readonly Expression[]): Expression =>
   sequence(...items.flatMap((item, index) => (index === 0 ? [item] : [literal(','), whiteSpace, item])));
 
-/** `name: value` of an object; the name is an expression of the whole quoted text. */
+/** `name: value` of an object; the name is an expression for the whole quoted text. */
 export const member = (name: Expression, value: Expression): Expression =>
   sequence(name, literal(':'), whiteSpace, value);
 
-/** A quoted string whose characters match `content`, an expression over characters as they mean, not as they are escaped. */
+/** A quoted string whose unescaped characters match `content`. */
 export const quoted = (content: Expression): Expression => sequence(literal('"'), escaped(content), literal('"'));
 
-/** What stands behind the backslash in the short spellings of JSON. */
+/** The letters after the backslash in the short escapes of JSON. */
 const shortEscapes: readonly (readonly [point: number, letter: string])[] = [
   [0x08, 'b'],
   [0x09, 't'],
@@ -146,8 +144,8 @@ const escapedOnly: CodePoints = [
 ];
 
 /**
- * An expression over the characters of a string, turned into one over its JSON text. Each character has one spelling, the
- * one of `JSON.stringify`, so that an excluded text cannot come in by another spelling.
+ * Converts an expression over the characters of a string into one over its JSON text. Each character has one spelling, that of
+ * `JSON.stringify`, so that an excluded text cannot slip in under another spelling.
  */
 export function escaped(expression: Expression): Expression {
   switch (expression.kind) {
@@ -170,12 +168,12 @@ function escapedCharacter(set: CodePoints): Expression {
   const plain = difference(set, escapedOnly);
   const spellings: Expression[] = plain.length === 0 ? [] : [{ kind: 'characters', set: plain }];
   const others = intersection(set, escapedOnly);
-  // Most sets that hold any of them hold all, as `[^,]` and `.` nearly do.
+  // Most sets that contain any of them contain all, as `[^,]` and `.` nearly do.
   if (JSON.stringify(others) === JSON.stringify(escapedOnly)) return alternatives(...spellings, rule('json-escape'));
   return others.length === 0 ? alternatives(...spellings) : alternatives(...spellings, escapes(others));
 }
 
-/** The one spelling of each of these characters, as a class where there are several: an engine tries each alternative. */
+/** Returns the one spelling of each of these characters, as a class if there are several: an engine tries each alternative. */
 function escapes(set: CodePoints): Expression {
   const short = shortEscapes.flatMap(([point, letter]) => (holds(set, point) ? [letter] : []));
   const forms: Expression[] = short.length === 0 ? [] : [oneOf(short)];
@@ -195,7 +193,7 @@ const oneOf = (letters: readonly string[]): Expression =>
 const digit = characters('0-9');
 const hex = characters('0-9', 'a-f', 'A-F');
 const digits = (min: number, max: number): Expression => repetition(digit, min, max);
-/** Whole numbers have at most 18 digits, more than a double can tell apart. */
+/** Whole numbers have at most 18 digits, more than a double can distinguish. */
 const unsigned = alternatives(literal('0'), sequence(characters('1-9'), digits(0, 17)));
 const minus = optional(literal('-'));
 const items = (item: Expression): Expression =>
@@ -203,8 +201,8 @@ const items = (item: Expression): Expression =>
 const anyMembers = items(member(rule('json-string'), rule('json-value')));
 
 /**
- * The rules that grammars of JSON share. A character is a whole one also when it is escaped: half a surrogate pair is no
- * text, and a pair counts once for `maxLength`.
+ * Rules shared by JSON grammars. A character is complete even when escaped: half a surrogate pair is not text, and a pair counts once for
+ * `maxLength`.
  */
 const jsonRules = {
   'json-space': alternatives(

@@ -11,12 +11,12 @@ export interface Member {
 const comma = sequence(literal(','), whiteSpace);
 
 /**
- * The members of an object: those whose names are known in their order, each or not, then others. The names of the others are not
- * remembered while they are written, so that one can occur again: `min` counts one of them at most.
+ * The members of an object: first the declared ones, in order and each optional or required, then others. The names of the others are not
+ * tracked while they are written, so one can occur twice: therefore at most one of them counts towards `min`.
  */
 export class MemberList {
   readonly #members: readonly Member[];
-  /** A member that is not declared, if there can be any. */
+  /** An undeclared member, if allowed. */
   readonly #other: Expression | undefined;
   readonly #min: number;
   readonly #max: number | undefined;
@@ -46,12 +46,12 @@ export class MemberList {
     this.#isCounted = required < min || (max !== undefined && (other !== undefined || members.length > max));
   }
 
-  /** Whether an object that keeps the bounds would need two or more of the others. */
+  /** Whether an object within the bounds would need two or more undeclared members. */
   get lacksNames(): boolean {
     return this.#lacksNames;
   }
 
-  /** The whole object; `undefined` when no object keeps the bounds. */
+  /** Returns the whole object; `undefined`: no object satisfies the bounds. */
   written(): Expression | undefined {
     const inner = this.#from(0, 0);
     const canBeEmpty = this.#min === 0 && this.#members.every(({ isRequired }) => !isRequired);
@@ -60,7 +60,7 @@ export class MemberList {
     return forms.length === 0 ? undefined : alternatives(...forms);
   }
 
-  /** What can follow before member `index` when `count` members are written; never nothing when `count` is 0. */
+  /** Returns what can follow before member `index` when `count` members are written; never empty if `count` is 0. */
   #from(index: number, count: number): Expression | undefined {
     const key = `${index} ${count}`;
     if (this.#made.has(key)) return this.#made.get(key);
@@ -77,7 +77,7 @@ export class MemberList {
     return made;
   }
 
-  /** Any member can be the first one up to the first that is required. */
+  /** The first member is any of those up to and including the first required one. */
   #first(): readonly Expression[] {
     const forms: Expression[] = [];
     const isRoom = this.#max === undefined || this.#max > 0;
@@ -94,7 +94,7 @@ export class MemberList {
     return [...forms, sequence(other, more)];
   }
 
-  /** This member or, when it is optional, what follows it. */
+  /** This member or, if it is optional, what follows it. */
   #next(index: number, count: number): readonly Expression[] {
     const forms: Expression[] = [];
     const member = this.#members[index];
@@ -122,7 +122,7 @@ export class MemberList {
     return repetition(sequence(comma, this.#other), missing, room);
   }
 
-  /** Whether one of the others is enough for what is missing. */
+  /** Whether one undeclared member is enough for the missing count. */
   #suffices(missing: number): boolean {
     if (missing > 1) this.#lacksNames = true;
     return missing <= 1;

@@ -12,13 +12,13 @@ import {
 import type { Work } from './work.ts';
 
 /**
- * The same texts, in a form that llama.cpp runs well. It is the judge of every grammar, and it
- * - takes minutes for 200 characters when a counted part can be empty, as in `("a"?){0,1000}`: no repeated part is empty here;
- * - reads a count above 2,000 as "without end", and refuses counts whose product is above it: counts are built of blocks of
- *   500, and a repeated group is a rule of its own;
- * - tries each alternative with each token: many literals (an `enum`) share their beginnings.
+ * Converts a grammar into a form that llama.cpp runs well, without changing its texts. llama.cpp checks every grammar, and it
+ * - takes minutes for 200 characters if a counted part can be empty, as in `("a"?){0,1000}`: no repeated part is empty here;
+ * - reads a count above 2,000 as unbounded, and refuses counts whose product is above it: counts are built of blocks of 500,
+ *   and a repeated group is a separate rule;
+ * - tries each alternative with each token: many literals (an `enum`) share their prefixes.
  *
- * `states`: the rules of automata, which are made in this form (`automatonRules`) and are many.
+ * `states`: the many rules of automata, which already have this form (`automatonRules`).
  */
 export function normalForm(grammar: Grammar, work: Work, states: ReadonlySet<string> = new Set()): Grammar {
   const normal = new NormalForm(grammar, work, states);
@@ -77,7 +77,7 @@ class NormalForm {
     return alternatives(this.#literals(sorted, 0), ...others);
   }
 
-  /** Sorted texts from the character `from` on, which are the same before it. */
+  /** Merges sorted texts that share the characters before `from`. */
   #literals(texts: readonly (readonly string[])[], from: number): Expression {
     const [first] = texts;
     if (texts.length === 1 && first !== undefined) return literal(first.slice(from).join(''));
@@ -102,7 +102,7 @@ class NormalForm {
     const least = canBeEmpty ? 0 : min;
     const item = (max ?? least) > inlineCountMax && !isSmall(filled) ? this.#rule(filled) : filled;
     if ((max ?? least) <= countMax) return repetition(item, least, max);
-    // A long literal would be written out as often as it is counted.
+    // A long literal would be repeated for each count.
     const one = item.kind === 'literal' ? this.#rule(item) : item;
     const more = max === undefined ? repetition(one, 0, undefined) : this.#upTo(one, max - least);
     return sequence(this.#exactly(one, least), more);
@@ -129,7 +129,7 @@ class NormalForm {
     );
   }
 
-  /** The texts of an expression except for the empty one; `undefined` when there are no others. */
+  /** Returns the texts of an expression except for the empty one; `undefined`: there are no others. */
   #filled(expression: Expression): Expression | undefined {
     this.#work.spend(1);
     switch (expression.kind) {
@@ -155,7 +155,7 @@ class NormalForm {
     }
   }
 
-  /** One of the items is the first that is not empty. */
+  /** The alternatives in which each item in turn is the first that is not empty. */
   #filledSequence(items: readonly Expression[]): Expression | undefined {
     if (!items.every((item) => this.#isNullable(item))) return this.#normal({ kind: 'sequence', items });
     const forms: Expression[] = [];
@@ -175,7 +175,7 @@ class NormalForm {
     const own = this.#freeName();
     this.#hoisted.set(`filled ${name}`, own);
     const filled = this.#filled(this.#grammar.rules.get(name) ?? emptyText);
-    // A rule that names itself is found by its name before it is known; one of empty texts alone names no other.
+    // A recursive rule is looked up by name before it is complete; a rule of only empty texts refers to no other.
     if (filled === undefined) return undefined;
     this.rules.set(own, filled);
     return rule(own);
@@ -211,7 +211,7 @@ const isSmall = (expression: Expression): boolean =>
   expression.kind === 'characters' ||
   (expression.kind === 'literal' && expression.text.length === 1);
 
-/** The rules that match the empty text, of all that the grammar has. Those of `states` say so by an empty alternative. */
+/** Returns the rules of the grammar that match the empty text. State rules have an empty alternative in that case. */
 export function nullableRules(
   grammar: Grammar,
   work: Work,

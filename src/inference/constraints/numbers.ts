@@ -9,7 +9,7 @@ import {
   type Expression,
 } from './grammar.ts';
 
-/** Bounds of a number. They are doubles as parsed from JSON; `undefined`: unbounded. */
+/** The bounds of a number: doubles as parsed from JSON; `undefined`: unbounded. */
 export interface NumberRange {
   readonly min: number | undefined;
   readonly max: number | undefined;
@@ -19,7 +19,7 @@ export interface NumberRange {
 
 export const everyNumber: NumberRange = { min: undefined, max: undefined, minExcluded: false, maxExcluded: false };
 
-/** The numbers that are in both ranges. */
+/** Returns the intersection of two ranges. */
 export function bothRanges(left: NumberRange, right: NumberRange): NumberRange {
   const [lower, higher] = [tighter(left, right, 'min'), tighter(left, right, 'max')];
   return { min: lower.min, minExcluded: lower.minExcluded, max: higher.max, maxExcluded: higher.maxExcluded };
@@ -38,7 +38,7 @@ export function inRange(value: number, range: NumberRange): boolean {
   return !(range.max !== undefined && (range.maxExcluded ? value >= range.max : value > range.max));
 }
 
-/** Whether no number, or no whole number, is in the range. */
+/** Whether the range contains no number, or no whole number. */
 export function isEmptyRange(range: NumberRange, whole: boolean): boolean {
   if (whole) {
     const { min, max } = wholeBounds(range);
@@ -53,7 +53,7 @@ const digit = (first: number, last: number): Expression =>
   first === last ? literal(String(first)) : characters(`${first}-${last}`);
 const anyDigits = (min: number, max: number): Expression => repetition(digit(0, 9), min, max);
 
-/** Whole numbers have at most 18 digits; bounds beyond that are no bounds, or leave nothing. */
+/** Whole numbers have at most 18 digits; bounds beyond that have no effect, or leave nothing. */
 const wholeMost = 10n ** 18n - 1n;
 
 function wholeBounds(range: NumberRange): { readonly min: bigint; readonly max: bigint } {
@@ -64,7 +64,7 @@ function wholeBounds(range: NumberRange): { readonly min: bigint; readonly max: 
   return { min: min < -wholeMost ? -wholeMost : min, max: max > wholeMost ? wholeMost : max };
 }
 
-/** The whole numbers of a range, digit for digit; `undefined` when it holds none that has at most 18 digits. */
+/** Returns the whole numbers of a range, digit by digit; `undefined`: none of them has at most 18 digits. */
 export function wholeNumbers(range: NumberRange): Expression | undefined {
   const { min, max } = wholeBounds(range);
   const forms: Expression[] = [];
@@ -76,13 +76,13 @@ export function wholeNumbers(range: NumberRange): Expression | undefined {
   return forms.length === 0 ? undefined : alternatives(...forms);
 }
 
-/** The numbers from `min` to `max`, 0 ≤ min ≤ max, without leading zeros. */
+/** Returns the numbers from `min` to `max`, 0 ≤ min ≤ max, without leading zeros. */
 function naturals(min: bigint, max: bigint): Expression {
   const forms: Expression[] = [];
   for (let length = String(min).length; length <= String(max).length; length++) {
     const low = length === String(min).length ? String(min) : `1${'0'.repeat(length - 1)}`;
     const high = length === String(max).length ? String(max) : '9'.repeat(length);
-    // Lengths that are whole go together, as [1-9][0-9]{2,16}: most ranges then take a line.
+    // Complete lengths are merged, as in [1-9][0-9]{2,16}: most ranges then fit on one line.
     if (/^10*$/.test(low) && /^9+$/.test(high) && length < String(max).length - 1) {
       let last = length;
       while (last + 1 < String(max).length) last++;
@@ -93,7 +93,7 @@ function naturals(min: bigint, max: bigint): Expression {
   return alternatives(...forms);
 }
 
-/** The numbers from `low` to `high`, which have the same number of digits. */
+/** Returns the numbers from `low` to `high`, which have the same number of digits. */
 function sameLength(low: string, high: string): Expression {
   if (low === high) return literal(low);
   const [first, last] = [Number(low[0]), Number(high[0])];
@@ -111,12 +111,12 @@ function sameLength(low: string, high: string): Expression {
   return alternatives(...forms);
 }
 
-/** Digits after the point; bounds with more are moved inwards to this many. */
+/** Digits after the point; bounds with more are rounded inwards. */
 const fractionDigitsMax = 17;
 
 /**
- * The numbers of a range, as decimals without exponent, with at most 18 digits before the point and 17 behind it.
- * `undefined` when the range holds none of them.
+ * Returns the numbers of a range, as decimals without an exponent, with at most 18 digits before the point and 17 after it. `undefined`:
+ * the range contains none of them.
  */
 export function decimalNumbers(range: NumberRange): Expression | undefined {
   const min = range.min === undefined ? undefined : scaled(range.min, 'up', range.minExcluded);
@@ -134,20 +134,20 @@ export function decimalNumbers(range: NumberRange): Expression | undefined {
   return alternatives(...forms);
 }
 
-/** A bound in units of the last digit behind the point. An excluded bound becomes the next unit inside. */
+/** Converts a bound to units of the last digit after the point. An excluded bound becomes the next unit inside. */
 function scaled(bound: number, direction: 'up' | 'down', excluded: boolean): bigint {
   const { whole, fraction, negative } = decimalDigits(bound);
   const kept = fraction.slice(0, fractionDigitsMax).padEnd(fractionDigitsMax, '0');
   const isExact = /^0*$/.test(fraction.slice(fractionDigitsMax));
   const size = BigInt(whole + kept);
   let units = negative ? -size : size;
-  // Cutting digits moved the bound towards zero: one unit outwards of it is what was meant, if that is inwards here.
+  // Truncation moved the bound towards zero; if that is outwards here, it is corrected by one unit.
   if (!isExact && negative === (direction === 'down')) units += direction === 'up' ? 1n : -1n;
   if (isExact && excluded) units += direction === 'up' ? 1n : -1n;
   return units;
 }
 
-/** A double as digits before and behind the point, without exponent. */
+/** Splits a double into digits before and after the point, without an exponent. */
 function decimalDigits(value: number): {
   readonly whole: string;
   readonly fraction: string;
@@ -166,7 +166,7 @@ function decimalDigits(value: number): {
   return { whole: '0', fraction: '0'.repeat(-shift - 1) + before + behind, negative: value < 0 };
 }
 
-/** The decimals from `low` to `high` units, 0 ≤ low ≤ high. */
+/** Returns the decimals from `low` to `high` units, 0 ≤ low ≤ high. */
 function magnitudes(low: bigint, high: bigint): Expression {
   const unit = 10n ** BigInt(fractionDigitsMax);
   const [lowWhole, highWhole] = [low / unit, high / unit];
@@ -187,13 +187,13 @@ function magnitudes(low: bigint, high: bigint): Expression {
   return alternatives(...forms);
 }
 
-/** What may follow the whole part so that the fraction is between `low` and `high`; nothing stands for zero. */
+/** Returns what may follow the whole part so that the fraction is between `low` and `high`; no digits mean zero. */
 function fractions(low: string, high: string): Expression {
   const behindPoint = sequence(literal('.'), fractionDigits(low, high));
   return /^0+$/.test(low) ? optional(behindPoint) : behindPoint;
 }
 
-/** One digit or more, at most as many as `low` and `high` have, so that they are between the two; missing ones are 0. */
+/** Returns one or more digits, at most as many as `low` and `high` have, that are between the two; missing digits are 0. */
 function fractionDigits(low: string, high: string): Expression {
   const rest = low.length - 1;
   const [first, last] = [Number(low[0]), Number(high[0])];

@@ -2,27 +2,27 @@ import type { CodePoints } from './code-points.ts';
 import type { Expression, Grammar } from './grammar.ts';
 
 /**
- * A grammar as `Acceptor` runs it: one block of numbers, so that a thread can hand it over without a copy. Index 0 holds the
- * beginning of the start rule, index 1 an end. A step is its kind and its operands; the next one follows it.
+ * A grammar in the form that `Acceptor` runs: one block of numbers, so that a thread can transfer it without a copy. Index 0 holds the
+ * start of the root rule, index 1 an end step. A step is its kind and its operands; the next one follows it.
  */
 export type Program = Int32Array;
 
 export const step = {
-  /** The rule is over. */
+  /** End of the rule. */
   end: 0,
   /** One character: its code point. */
   character: 1,
   /** One character of a set: the index of the set (its number of ranges, then their first and last code points). */
   set: 2,
-  /** A rule: where it begins. */
+  /** A rule: the index of its start. */
   rule: 3,
-  /** Where it goes on. */
+  /** A jump: the index of its target. */
   jump: 5,
-  /** How many ways there are, and where each begins. */
+  /** A choice: the number of alternatives, and the index of each. */
   ways: 6,
 } as const;
 
-/** From this many on, plain-text alternatives are joined by their common beginnings: an `enum` can have thousands. */
+/** From this many on, literal alternatives are merged by their common prefixes: an `enum` can have thousands. */
 const joinedTextsMin = 4;
 
 export function compileProgram(grammar: Grammar): Program {
@@ -34,7 +34,7 @@ class Writer {
   readonly #grammar: Grammar;
   readonly #code: number[] = [0, step.end];
   readonly #starts = new Map<string, number>();
-  /** Calls of rules that are not written yet. */
+  /** Calls of rules that are not yet written. */
   readonly #open: { readonly at: number; readonly name: string }[] = [];
   readonly #sets = new Map<CodePoints, number[]>();
 
@@ -69,7 +69,7 @@ class Writer {
     return at;
   }
 
-  /** Writes what is in a step, and says where its first number is to be put. */
+  /** Writes an expression as steps. */
   #write(expression: Expression): void {
     switch (expression.kind) {
       case 'literal':
@@ -101,7 +101,7 @@ class Writer {
     this.#ways([() => this.#texts(texts, 0), ...others.map((item) => () => this.#write(item))]);
   }
 
-  /** Texts that are equal before `from`. */
+  /** Writes texts that are equal before `from`. */
   #texts(texts: readonly (readonly string[])[], from: number): void {
     const byFirst = new Map<string, (readonly string[])[]>();
     for (const text of texts) {
@@ -130,7 +130,7 @@ class Writer {
     ways.forEach((write, index) => {
       this.#code[at + 2 + index] = this.#code.length;
       write();
-      // The last one is where all go on.
+      // The last one continues right there.
       if (index < ways.length - 1) ends.push(this.#put(step.jump, 0) + 1);
     });
     for (const end of ends) this.#code[end] = this.#code.length;
@@ -157,7 +157,7 @@ class Writer {
     for (const end of ends) this.#code[end] = this.#code.length;
   }
 
-  /** Writes an item one time: itself when it is short, else its own rule's name, because each time costs as much. */
+  /** Returns how to write an item once: itself if short, otherwise its own rule's name, because each repetition costs its length. */
   #repeated(item: Expression, min: number, max: number | undefined): () => void {
     const isShort =
       item.kind === 'characters' || item.kind === 'rule' || (item.kind === 'literal' && item.text.length < 3);

@@ -10,7 +10,7 @@ import {
 } from './code-points.ts';
 import type { Work } from './work.ts';
 
-/** A pattern that is being read: a position that moves, and refusals that name it. Positions count characters from 0. */
+/** A pattern being parsed: a position that advances, and refusals that mention it. Positions count characters from 0. */
 export class PatternText {
   ignoreCase = false;
   readonly #characters: readonly string[];
@@ -31,7 +31,7 @@ export class PatternText {
   get ended(): boolean {
     return this.#position >= this.#characters.length;
   }
-  /** The character that comes next; empty at the end. */
+  /** The next character; empty at the end. */
   get next(): string {
     return this.#characters[this.#position] ?? '';
   }
@@ -40,7 +40,7 @@ export class PatternText {
     return this.#refuse(`${problem} (character ${position} of the pattern)`);
   }
 
-  /** Takes `expected` if it comes next; returns whether it did. */
+  /** Consumes `expected` if it comes next; returns whether it did. */
   take(expected: string): boolean {
     if (!this.startsWith(expected)) return false;
     this.#work.spend(1);
@@ -54,12 +54,12 @@ export class PatternText {
     return true;
   }
 
-  /** The next characters, not taken. */
+  /** Returns the next characters without consuming them. */
   ahead(count: number): string {
     return this.#characters.slice(this.#position, this.#position + count).join('');
   }
 
-  /** The next character as a set of one. */
+  /** Consumes the next character, and returns it as a set. */
   character(): CodePoints {
     this.#work.spend(1);
     const { next } = this;
@@ -68,7 +68,7 @@ export class PatternText {
     return [onePoint(next)];
   }
 
-  /** The text before `end`, which is taken too. */
+  /** Consumes the text up to and including `end`, and returns it without `end`. */
   until(end: string, what: string): string {
     const start = this.#position;
     while (!this.ended && this.next !== end) this.#position++;
@@ -77,7 +77,7 @@ export class PatternText {
     return found;
   }
 
-  /** `count` hexadecimal digits, as a number. */
+  /** Parses `count` hexadecimal digits as a number. */
   hex(count: number, what: string): number {
     const digits = this.ahead(count);
     if (digits.length !== count || !/^[0-9A-Fa-f]+$/.test(digits)) this.refuse(`${what} without ${count} hex digits`);
@@ -85,7 +85,7 @@ export class PatternText {
     return Number.parseInt(digits, 16);
   }
 
-  /** Behind `(`: takes the head of a group whose text counts, refuses the others by name. */
+  /** After `(`: consumes the head of a supported group, and refuses other kinds by name. */
   groupHead(position: number): void {
     if (!this.take('?')) return;
     if (this.take(':')) return;
@@ -120,7 +120,7 @@ export class PatternText {
     return { min, max };
   }
 
-  /** The set with both cases of its letters, when the pattern ignores case. As in JavaScript, ASCII stays among itself. */
+  /** Returns the set with both cases of its letters, if the pattern ignores case. As in JavaScript, ASCII letters fold only to ASCII. */
   folded(set: CodePoints): CodePoints {
     if (!this.ignoreCase) return set;
     const more: CodePointRange[] = [];
@@ -137,14 +137,14 @@ export class PatternText {
     return union(set, codePoints(more));
   }
 
-  /** The characters with a Unicode property, as `\p{…}` names it. */
+  /** Returns the characters with a Unicode property, as named in `\p{…}`. */
   property(name: string, position: number): CodePoints {
     if (++this.#properties > unicodePropertiesMax) {
       this.refuse(`more than ${unicodePropertiesMax} Unicode properties`, position);
     }
     this.#work.spend(stepsOfProperty);
     let runs: RegExp | undefined;
-    // The name is checked before it becomes part of an expression of ours.
+    // The name is checked before it is inserted into an expression.
     if (/^[A-Za-z_0-9]+(=[A-Za-z_0-9]+)?$/.test(name)) {
       try {
         runs = new RegExp(`\\p{${name}}+`, 'gu');
@@ -161,8 +161,8 @@ const unicodePropertiesMax = 3;
 const stepsOfProperty = 12_000;
 
 /**
- * Finds the runs of characters that match, over Unicode in pieces of a plane's sixteenth. Planes without single characters
- * (unassigned, private use) are judged by the first one of each piece: looking at all of them takes four times as long.
+ * Finds the runs of matching characters, over Unicode in pieces of a sixteenth of a plane. Planes without single characters (unassigned,
+ * private use) are judged by the first one of each piece: checking all of them takes four times as long.
  */
 function runsOf(runs: RegExp): CodePoints {
   const found: CodePointRange[] = [];
@@ -183,7 +183,7 @@ function runsOf(runs: RegExp): CodePoints {
   return codePoints(found);
 }
 
-/** Whether `{` begins a count; otherwise it is a character like others. */
+/** Whether `{` begins a count; otherwise it is an ordinary character. */
 export const isCounted = (text: PatternText): boolean => /^\{[0-9]{1,9}(,[0-9]{0,9})?\}/.test(text.ahead(21));
 
 export const digits = codePoints([[0x30, 0x39]]);
@@ -206,7 +206,7 @@ export const blanks = codePoints([
   [0x3000, 0x3000],
   [0xfeff, 0xfeff],
 ]);
-/** Everything but the ends of lines. */
+/** Everything except line terminators. */
 export const dot = complement([
   [0x0a, 0x0a],
   [0x0d, 0x0d],
@@ -227,7 +227,7 @@ const fixedEscapes: ReadonlyMap<string, CodePoints> = new Map([
   ['v', [[11, 11]]],
 ]);
 
-/** Behind a backslash: the characters that the escape stands for. */
+/** After a backslash: returns the characters that the escape stands for. */
 export function classEscape(text: PatternText, inClass: boolean): CodePoints {
   const position = text.position - 1;
   const fixed = fixedEscapes.get(text.next);
@@ -279,7 +279,7 @@ function point(text: PatternText, number: number, position: number): CodePoints 
   return [[number, number]];
 }
 
-/** Behind `[`: the characters of the class. */
+/** After `[`: returns the characters of the class. */
 export function readClass(text: PatternText, position: number): CodePoints {
   const negated = text.take('^');
   const ranges: CodePointRange[] = [];
@@ -296,7 +296,7 @@ export function readClass(text: PatternText, position: number): CodePoints {
     const last = classAtom(text);
     const from = single(first);
     const to = single(last);
-    // A set on one side of the hyphen: JavaScript then reads the hyphen as a character.
+    // With a set on either side of the hyphen, JavaScript reads the hyphen as a character.
     if (from === undefined || to === undefined) ranges.push(...first, ...last, onePoint('-'));
     else if (to < from) text.refuse('the end of a range is below its start', rangeAt);
     else ranges.push([from, to]);

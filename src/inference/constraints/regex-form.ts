@@ -9,16 +9,16 @@ export type RegexForm =
   | { readonly type: 'expression'; readonly expression: Expression }
   | { readonly type: 'automaton'; readonly automaton: Automaton };
 
-/** Bound on the positions of an expression that a text can be at simultaneously: each costs the engine time with every token. */
+/** Bound on the positions of an expression that a text can be at simultaneously: each costs the engine time for every token. */
 const placesMax = 64;
-/** The same, where nothing is nested and little is optional: such positions are cheap. */
+/** The same bound if nothing is nested and little is optional: such positions are cheap. */
 const flatPlacesMax = 400;
 const statesMax = 1_500;
 
 /**
- * An engine is at many positions of an expression at once when it can be read in many ways, as `(a{1,20}){1,20}` can: seconds for
- * a token. Such an expression is written as its automaton, which is at one position only; when that would be too large, it is
- * refused with `unsupported_value` 400 (contracts decision 13).
+ * An ambiguous expression such as `(a{1,20}){1,20}` puts an engine at many positions at once, which takes seconds per token. Such an
+ * expression is replaced by its automaton, which is in only one state at a time; if that would be too large, it is refused with
+ * `unsupported_value` 400 (contracts decision 13).
  */
 export function regexForm(expression: Expression, work: Work): RegexForm {
   const places = placesIn(expression);
@@ -54,7 +54,7 @@ const isSingle = (expression: Expression): boolean => {
   return min === 1 && max === 1;
 };
 
-/** As in `^id-[0-9]{1,100000}$`: the length of a text says where it is. */
+/** As in `^id-[0-9]{1,100000}$`: the length of the text determines the position. */
 function hasOneOpenPart(expression: Expression): boolean {
   const items = expression.kind === 'sequence' ? expression.items : [expression];
   const open = items.filter((item) => {

@@ -25,9 +25,9 @@ const groupDepthMax = 100;
 const repetitionsMax = 10_000;
 
 /**
- * A regular expression in JavaScript's syntax, as a grammar of the texts that it matches as a whole: a leading `^` and a trailing
- * `$` change nothing. What a grammar cannot express (lookaround, back-references, word boundaries, anchors between characters) is
- * refused by name and position, like a mistake: `unsupported_value` 400 (contracts decision 13).
+ * Converts a regular expression in JavaScript's syntax into a grammar of the texts that it matches as a whole: a leading `^` and a trailing
+ * `$` change nothing. What a grammar cannot express (lookaround, back-references, word boundaries, anchors between characters) is refused
+ * by name and position, like a syntax error: `unsupported_value` 400 (contracts decision 13).
  */
 export function regexGrammar(pattern: string, at: string): Grammar {
   const work = new Work(at);
@@ -52,14 +52,14 @@ function statesOf(automaton: Automaton, rules: Map<string, Expression>, states: 
   };
   const character = (set: CodePoints): Expression => oneCharacter({ kind: 'characters', set }, shared);
   const nameOf = (number: number): string => `s${number}`;
-  // Without a text the pattern matches nothing, as an empty class does.
+  // Without any texts the pattern matches nothing, like an empty class.
   return automatonRules(automaton, anyLength, { character, nameOf, addState, shared }, work) ?? alternatives();
 }
 
 /** `search`: the pattern may match anywhere in the text, like JSON Schema's `pattern`. */
 export type MatchedPart = 'whole' | 'search';
 
-/** The characters of a text that the pattern matches. `place` is where the pattern stands, when that is not `work.at`. */
+/** Returns the characters of a text that the pattern matches. `place` is the location of the pattern, if different from `work.at`. */
 export function regexExpression(pattern: string, part: MatchedPart, work: Work, place = ''): Expression {
   const refuse = (problem: string): never => {
     throw new ApiError('unsupported_value', `'${work.at}'${place}: ${problem}.`, { param: work.at });
@@ -77,7 +77,7 @@ export function regexExpression(pattern: string, part: MatchedPart, work: Work, 
   );
 }
 
-/** One way to match, and whether it must begin or end where the text does. */
+/** One way to match, and whether it is anchored at the start or end of the text. */
 interface Variant {
   readonly atStart: boolean;
   readonly atEnd: boolean;
@@ -102,7 +102,7 @@ class PatternReader {
     return variants;
   }
 
-  /** `counts`: the largest product of counts inside. */
+  /** `counts`: the largest product of nested counts. */
   #alternatives(): { readonly variants: readonly Variant[]; readonly counts: number } {
     const found: Variant[] = [];
     let counts = 1;
@@ -193,14 +193,14 @@ class PatternReader {
   }
 }
 
-/** A set of one character is a literal, and neighbouring ones a word. */
+/** A set of one character is a literal, and adjacent literals are joined. */
 function oneOf(set: CodePoints): Expression {
   const [range] = set;
   const isOne = set.length === 1 && range !== undefined && range[0] === range[1];
   return isOne ? literal(String.fromCodePoint(range[0])) : { kind: 'characters', set };
 }
 
-/** At most one variant for each pair of anchors. */
+/** Merges variants, so that there is at most one per pair of anchors. */
 function merged(variants: readonly Variant[]): readonly Variant[] {
   if (variants.length < 2) return variants;
   const groups = new Map<string, Variant[]>();

@@ -1,4 +1,4 @@
-/** A JSON Schema that is an object; its keywords are not checked yet. */
+/** A JSON Schema that is an object; its keywords are not yet checked. */
 export type SchemaObject = Readonly<Record<string, unknown>>;
 
 export const isRecord = (value: unknown): value is SchemaObject =>
@@ -23,7 +23,7 @@ const schemas: ReadonlySet<string> = new Set([
   'else',
 ]);
 
-/** Keywords whose value holds schemas by name. */
+/** Keywords whose value maps names to schemas. */
 const namedSchemas: ReadonlySet<string> = new Set([
   'properties',
   'patternProperties',
@@ -32,15 +32,15 @@ const namedSchemas: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * A copy in which each schema directly inside is replaced by what `replace` makes of it. Data that only looks like a schema
- * (`enum`, `const`, `default`, a property called `items`) is left alone.
+ * Returns a copy in which each direct subschema is replaced by the result of `replace`. Data that only looks like a schema (`enum`,
+ * `const`, `default`, a property called `items`) is left unchanged.
  */
 export function eachSubschema(
   schema: SchemaObject,
   place: string,
   replace: (child: unknown, place: string) => unknown,
 ): SchemaObject {
-  // fromEntries makes own members of names like __proto__.
+  // fromEntries creates own members even for names like __proto__.
   return Object.fromEntries(
     Object.entries(schema).map(([keyword, value]) => {
       const at = `${place}/${pointerPart(keyword)}`;

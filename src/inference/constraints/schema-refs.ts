@@ -1,16 +1,16 @@
 import { ApiError } from '../../platform/errors.ts';
 import { eachSubschema, isRecord, type SchemaObject } from './schema-keywords.ts';
 
-/** Bound on the values of the schema with every reference written out. A real schema has some hundred values. */
+/** Bound on the values of the schema with every reference expanded. A real schema has about a hundred values. */
 const inlinedValuesMax = 20_000;
-/** Levels of JSON, written out. */
+/** Maximum levels of JSON, expanded. */
 const inlinedDepthMax = 128;
 
 /**
- * The schema with each local `$ref` replaced by its target (§4.2.3(2)), without `$defs` and `definitions`. Keywords beside a
- * `$ref` hold as well. A reference that is remote, unresolved, recursive, or makes the schema too large is refused with
+ * Returns the schema with each local `$ref` replaced by its target (§4.2.3(2)), without `$defs` and `definitions`. Keywords beside a `$ref`
+ * apply as well. A reference that is remote, unresolved, recursive, or makes the schema too large is refused with
  * `json_schema_refs_unsupported` 400 (contracts decision 21); the message names the place. A value that is not an object, or a schema
- * without references, comes back unchanged.
+ * without references, is returned unchanged.
  */
 export function inlineRefs(schema: unknown, at: string): unknown {
   if (!isRecord(schema)) return schema;
@@ -25,7 +25,7 @@ interface Position {
   readonly open: readonly string[];
 }
 
-/** A schema that has been inlined, and what that takes wherever it stands. It leads back to none that is open: it has an end. */
+/** An inlined schema, and its size in each place. It leads back to no open reference, so it is finite. */
 interface Inlined {
   readonly schema: unknown;
   readonly values: number;
@@ -35,7 +35,7 @@ interface Inlined {
 class Inliner {
   readonly #root: SchemaObject;
   readonly #at: string;
-  /** One object for each that is inlined, wherever it stands: what is made of it is made once. */
+  /** One object per inlined schema, so that whatever is derived from it is derived once. */
   readonly #made = new Map<SchemaObject, Inlined>();
   #values = 0;
   #depthMost = 0;
@@ -104,7 +104,7 @@ class Inliner {
     let value: unknown = this.#root;
     for (const part of reference.slice(2).split('/')) {
       const name = this.#unescaped(part, position);
-      // Only own members: `#/__proto__` and `#/constructor` name nothing.
+      // Own members only: `#/__proto__` and `#/constructor` refer to nothing.
       const isThere = typeof value === 'object' && value !== null && Object.hasOwn(value, name);
       if (!isThere) return this.#refuse('a $ref points to nothing in the schema', position);
       value = (value as Readonly<Record<string, unknown>>)[name];
@@ -122,7 +122,7 @@ class Inliner {
     }
   }
 
-  /** Before the first reference the size is the client's own, and bounded where the schema is compiled. */
+  /** Before the first reference the size is that of the client's schema, which is bounded when it is compiled. */
   #count(position: Position, values: number): void {
     this.#values += values;
     this.#depthMost = Math.max(this.#depthMost, position.depth);
@@ -141,7 +141,7 @@ class Inliner {
   }
 }
 
-/** Keywords that say nothing about which values are valid. */
+/** Keywords that do not affect which values are valid. */
 const annotations: ReadonlySet<string> = new Set([
   'title',
   'description',
@@ -157,10 +157,10 @@ const annotations: ReadonlySet<string> = new Set([
   'id',
 ]);
 
-/** A pointer for a message; a deep one keeps its end. */
+/** Returns a pointer for a message; a deep one keeps its end. */
 export const shortPlace = (place: string): string => (place.length <= 200 ? place : `…${place.slice(-200)}`);
 
-/** The values of a member that are not schemas count too, for the copies that references make of them. */
+/** Values of members that are not schemas count too, because references copy them. */
 function valuesIn(value: unknown): number {
   if (Array.isArray(value)) return value.length;
   return isRecord(value) ? Object.keys(value).length : 1;

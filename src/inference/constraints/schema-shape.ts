@@ -22,8 +22,8 @@ import {
 import type { Work } from './work.ts';
 
 /**
- * Reads a JSON Schema without references. Keywords that decoding cannot enforce are left out (§4.2.3(3)); keywords not listed
- * there are enforced or refused, never ignored (contracts decision 15).
+ * Reads a JSON Schema without references. Keywords that decoding cannot enforce are dropped (§4.2.3(3)); all other keywords are enforced or
+ * refused, never ignored (contracts decision 15).
  */
 export class SchemaReader {
   readonly #work: Work;
@@ -58,8 +58,8 @@ export class SchemaReader {
   }
 
   /**
-   * `unevaluatedProperties` and `unevaluatedItems` cover what no other keyword covers. Where something is declared, nothing else
-   * is written anyway; where nothing is, they are what `additionalProperties` and `items` would be.
+   * `unevaluatedProperties` and `unevaluatedItems` cover what no other keyword covers. If anything is declared, nothing else is written
+   * anyway; if nothing is, they are equivalent to `additionalProperties` and `items`.
    */
   #unevaluated(schema: SchemaObject, shape: Shape, place: string): Shape {
     const own = (keyword: string): Shape | undefined =>
@@ -75,14 +75,14 @@ export class SchemaReader {
     });
   }
 
-  /** Each part together with its sibling keywords. */
+  /** Returns each part combined with its sibling keywords. */
   #parts(schema: SchemaObject, keyword: 'anyOf' | 'oneOf', beside: Shape, place: string): readonly Shape[] {
     return this.#list(schema, keyword, place).map((part, index) =>
       bothShapes(beside, this.shape(part, `${place}/${keyword}/${index}`), this.#work),
     );
   }
 
-  /** A value of two parts would be invalid: parts that share what the model may write are refused. */
+  /** A value that matches two parts would be invalid: parts that overlap in what the model may write are refused. */
   #oneOf(parts: readonly Shape[], place: string): Shape {
     parts.forEach((part, index) => {
       for (const [other, earlier] of parts.slice(0, index).entries()) {
@@ -103,7 +103,7 @@ export class SchemaReader {
     });
   }
 
-  /** "When a is there" is "a is not there, or this holds". */
+  /** "If a is present, then this" becomes "a is absent, or this holds". */
   #dependencies(schema: SchemaObject, shape: Shape, place: string): Shape {
     let found = shape;
     for (const keyword of ['dependentRequired', 'dependentSchemas', 'dependencies']) {
@@ -184,7 +184,7 @@ export class SchemaReader {
     return bothShapes([branch], [{ ...anyString }], this.#work)[0];
   }
 
-  /** One object for each pattern, so that what is made of it is made once. */
+  /** One object per pattern, so that whatever is derived from it is derived once. */
   #pattern(pattern: string, place: string): Expression {
     const known = this.#patterns.get(pattern);
     if (known !== undefined) return known;
@@ -195,7 +195,7 @@ export class SchemaReader {
 
   #array(schema: SchemaObject, place: string): Branch | undefined {
     const { items } = schema;
-    // Before draft 2020-12 a list of `items` was what `prefixItems` is now, and `additionalItems` what `items` is.
+    // Before draft 2020-12 a list of `items` meant today's `prefixItems`, and `additionalItems` today's `items`.
     const isOld = Array.isArray(items);
     const keyword = isOld ? 'items' : 'prefixItems';
     const prefix = this.#list(schema, keyword, place).map((item, index) =>
@@ -294,12 +294,12 @@ export class SchemaReader {
 
 const valueOf = (branch: Branch): unknown => (branch.type === 'value' ? branch.value : undefined);
 
-/** Keywords that narrow what is valid, and that no grammar of bounded size can hold. */
+/** Keywords that affect validity, but that no grammar of bounded size can express. */
 const unenforceable = ['contains', 'minContains', 'maxContains'];
 
 const typeNames: ReadonlySet<string> = new Set(['object', 'array', 'string', 'number', 'integer', 'boolean', 'null']);
 
-/** Which type a keyword is about: a schema without `type` is taken to mean the types that it says something of. */
+/** The type that each keyword concerns: a schema without `type` is taken to mean the types that its keywords concern. */
 const typeOfKeywords = {
   object: [
     'properties',

@@ -34,16 +34,16 @@ import type { Work } from './work.ts';
 const json = (name: JsonRule): Expression => rule(name);
 const comma = sequence(literal(','), whiteSpace);
 
-/** Writes shapes as rules. `undefined` stands for a value that cannot be written. */
+/** Writes shapes as rules. `undefined` means that no value can be written. */
 export class ShapeWriter {
   readonly rules = new Map<string, Expression>();
-  /** The names of those rules that are states of automata. */
+  /** The names of the rules that are states of automata. */
   readonly states = new Set<string>();
   readonly #work: Work;
   /** Names of rules by their content, so that each is written once. */
   readonly #names = new Map<string, string>();
   readonly #shapes = new Map<Shape, Expression | undefined>();
-  /** Numbers of patterns, and what is written for strings by the numbers of their patterns and their lengths. */
+  /** Numbers of patterns, and the expressions of strings by their pattern numbers and lengths. */
   readonly #patterns = new Map<Expression, number>();
   readonly #strings = new Map<string, Expression>();
 
@@ -55,7 +55,7 @@ export class ShapeWriter {
     return this.#shape(shape);
   }
 
-  /** A rule for the expression, unless it is as short as its name. */
+  /** Moves the expression into a rule, unless it is as short as a name. */
   #shared(expression: Expression): Expression {
     if (expression.kind === 'rule' || (expression.kind === 'literal' && expression.text.length < 8)) return expression;
     const text = JSON.stringify(expression);
@@ -181,7 +181,7 @@ export class ShapeWriter {
     const isClosed = hasOnlyPrefix(branch) || branch.rest?.length === 0;
     const rest = isClosed ? undefined : this.#item(branch.rest ?? anything);
     const last = rest === undefined ? Math.min(max ?? Infinity, prefix.length) : (max ?? Infinity);
-    // A tuple is written whole unless the schema says how short it may be.
+    // A tuple is written in full unless the schema says how short it may be.
     const min = branch.min ?? prefix.length;
     if (min > last) return undefined;
     const items = prefix.map((shape) => this.#item(shape));
@@ -205,7 +205,7 @@ export class ShapeWriter {
     return expression === undefined ? undefined : this.#shared(expression);
   }
 
-  /** Items behind `before` others, until there are `min` to `max` in all. */
+  /** Writes items after `before` others, until there are `min` to `max` in total. */
   #moreItems(item: Expression, before: number, min: number, max: number | undefined): Expression | undefined {
     const [low, high] = [Math.max(min - before, 0), max === undefined ? undefined : max - before];
     if (high !== undefined && high < low) return undefined;
@@ -221,7 +221,7 @@ export class ShapeWriter {
     return min === 0 ? optional(all) : all;
   }
 
-  /** Brackets around `inner`, without white space between them when there is nothing inside. */
+  /** Writes brackets around `inner`, without white space between them if there is nothing inside. */
   #bracketed(open: string, inner: Expression, close: string, canBeEmpty: boolean): Expression {
     const whole = bracketed(
       open,
@@ -268,7 +268,7 @@ export class ShapeWriter {
     return { pair: this.#shared(member(literal(JSON.stringify(name)), this.#shared(value))), isRequired };
   }
 
-  /** Names of groups that have only few, each of which can be written once in its place; and the other groups. */
+  /** Separates the groups with few names, each of which can be listed, from the other groups. */
   #fewNames(groups: readonly OtherMembers[]): [few: (readonly [string, Expression])[], open: OtherMembers[]] {
     const few: (readonly [string, Expression])[] = [];
     const open = groups.filter(({ names, value }) => {
@@ -287,7 +287,7 @@ export class ShapeWriter {
     return forms.length === 0 ? undefined : this.#shared(alternatives(...forms));
   }
 
-  /** The members that are not declared, in groups of different names. */
+  /** Returns the undeclared members, in groups of different names. */
   #otherMembers(branch: ObjectBranch, declared: readonly string[]): readonly OtherMembers[] {
     const patterns = branch.layers.flatMap((layer) => layer.patterns);
     const { at } = this.#work;
@@ -305,7 +305,7 @@ export class ShapeWriter {
       const value = this.#shape(this.#additional(branch, new Set()));
       return value === undefined ? [] : [{ names: undefined, value }];
     }
-    // Names fall into groups by the patterns that they match; each group has its own values.
+    // Names are grouped by the patterns that they match; each group has its own values.
     let free = anyTextBut(declared, this.#work);
     for (const names of branch.names) {
       free = combined(free, stringAutomaton(names, this.#work), 'and', this.#work);
@@ -318,7 +318,7 @@ export class ShapeWriter {
       groups = groups.flatMap(({ names, matched }) => {
         const both = combined(names, pattern.names, 'and', this.#work);
         const found = [{ names: both, matched: new Set([...matched, pattern]) }];
-        // Names that match no pattern are of no use when nothing else may be there.
+        // Names that match no pattern do not matter if no other members are allowed.
         if (isLast && matched.size === 0 && !saysOfOthers) return found;
         return [...found, { names: combined(names, pattern.names, 'without', this.#work), matched }];
       });
@@ -330,7 +330,7 @@ export class ShapeWriter {
     });
   }
 
-  /** The values of members that are not declared and match these patterns. */
+  /** Returns the values of undeclared members that match these patterns. */
   #additional(branch: ObjectBranch, matched: ReadonlySet<object>): Shape {
     return branch.layers.reduce<Shape>((shape, layer) => {
       const own = layer.patterns.filter((pattern) => matched.has(pattern));

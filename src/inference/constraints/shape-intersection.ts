@@ -14,7 +14,7 @@ import {
 } from './shape.ts';
 import type { Work } from './work.ts';
 
-/** The values that both shapes allow. Never narrower than that; wider only where two patterns of member names meet. */
+/** Returns the values that both shapes allow. Never narrower than that; wider only if two patterns of member names overlap. */
 export function bothShapes(left: Shape, right: Shape, work: Work): Shape {
   work.spend(1);
   if (left === anything) return right;
@@ -68,7 +68,7 @@ function bothStrings(left: StringBranch, right: StringBranch): StringBranch {
   };
 }
 
-/** A string's patterns as one automaton, without its lengths. */
+/** Combines a string's patterns into one automaton, without its lengths. */
 export function patternsAutomaton({ patterns }: StringBranch, work: Work): Automaton {
   const [only] = patterns;
   if (patterns.length === 1 && only !== undefined) return automatonOf(only, work);
@@ -77,7 +77,7 @@ export function patternsAutomaton({ patterns }: StringBranch, work: Work): Autom
   );
 }
 
-/** A string's patterns and lengths as one automaton. */
+/** Combines a string's patterns and lengths into one automaton. */
 export function stringAutomaton(branch: StringBranch, work: Work): Automaton {
   const automaton = patternsAutomaton(branch, work);
   const isBounded = branch.min > 0 || branch.max !== undefined;
@@ -108,14 +108,14 @@ function bothArrays(left: ArrayBranch, right: ArrayBranch, implied: boolean, wor
   return (both.min ?? 0) > (itemsMax(both) ?? Infinity) ? undefined : both;
 }
 
-/** The most items that an array can have: up to the first position where nothing is allowed. */
+/** Returns the maximum number of items of an array: up to the first position where nothing is allowed. */
 export function itemsMax(branch: ArrayBranch): number | undefined {
   const never = branch.prefix.findIndex((shape) => shape.length === 0);
   if (never >= 0) return lesser(branch.max, never);
   return branch.rest?.length === 0 ? lesser(branch.max, branch.prefix.length) : branch.max;
 }
 
-/** The object's shape for the member with this name. */
+/** Returns the object's shape for the member with this name. */
 export function memberShape(branch: ObjectBranch, name: string, work: Work): Shape {
   if (!branch.names.every((names) => allowsText(names, name, work))) return nothing;
   return branch.layers.reduce<Shape>(
@@ -181,7 +181,7 @@ export function allowsValue(branch: Branch, value: unknown, work: Work): boolean
 const shapeAllows = (shape: Shape, value: unknown, work: Work): boolean =>
   shape === anything || shape.some((branch) => allowsValue(branch, value, work));
 
-/** As JSON Schema compares: members in any order. */
+/** Compares as JSON Schema does: the order of members does not matter. */
 function sameValue(left: unknown, right: unknown, work: Work): boolean {
   work.spend(1);
   if (left === right) return true;

@@ -10,8 +10,8 @@ import {
 import type { Work } from './work.ts';
 
 /**
- * Whether no value that is written for one shape is valid in the other. What is written is narrower than what is valid:
- * an object has only the members that its schema names, unless it says more.
+ * Whether no value that is written for one shape is valid in the other. What is written is narrower than what is valid: an object has only
+ * the members that its schema names, unless the schema says more.
  */
 export function disjointShapes(left: Shape, right: Shape, work: Work): boolean {
   return (
@@ -19,7 +19,7 @@ export function disjointShapes(left: Shape, right: Shape, work: Work): boolean {
   );
 }
 
-/** The branches that a grammar is made of. */
+/** Returns the branches from which a grammar is made. */
 export function writtenShape(shape: Shape): Shape {
   const said = shape.filter((branch) => !branch.implied);
   return (said.length === 0 ? shape : said).map(writtenBranch);
@@ -40,7 +40,7 @@ function writtenBranch(branch: Branch): Branch {
   }
 }
 
-/** Whether an object has no members but those that `properties` or `required` name. */
+/** Whether an object has only the members that `properties` or `required` name. */
 export function namesOnlyDeclared(branch: ObjectBranch): boolean {
   if (branch.layers.some((layer) => layer.additional !== undefined || layer.patterns.length > 0)) return false;
   return branch.layers.some((layer) => layer.properties.size > 0);
@@ -48,13 +48,13 @@ export function namesOnlyDeclared(branch: ObjectBranch): boolean {
 
 export const hasOnlyPrefix = (branch: ArrayBranch): boolean => branch.rest === undefined && branch.prefix.length > 0;
 
-/** The names of the members that an object is sure to be able to have, in the order in which they are written. */
+/** The names of the members that an object can certainly have, in writing order. */
 export const declaredNames = (branch: ObjectBranch): readonly string[] => [
   ...new Set([...branch.layers.flatMap((layer) => [...layer.properties.keys()]), ...branch.required]),
 ];
 
 const closedLayer = (branch: ObjectBranch) => ({
-  // Each name is allowed by this layer, and still bound by the others.
+  // This layer allows each name; the other layers still constrain it.
   properties: new Map(declaredNames(branch).map((name) => [name, anyValue] as const)),
   patterns: [],
   additional: nothing,

@@ -3,8 +3,8 @@ import type { Expression } from './grammar.ts';
 import { everyNumber, type NumberRange } from './numbers.ts';
 
 /**
- * The meaning of a JSON Schema, as a union of branches of one type each: the form in which schemas can be intersected (`allOf`),
- * compared (`oneOf`) and written as a grammar. No branch: no value is valid.
+ * The meaning of a JSON Schema, as a union of branches of one type each: the form in which schemas can be intersected (`allOf`), compared
+ * (`oneOf`) and written as a grammar. Without branches, no value is valid.
  */
 export type Shape = readonly Branch[];
 
@@ -18,8 +18,8 @@ export type Branch =
   | ObjectBranch;
 
 /**
- * `implied`: the schema names no type, and its keywords are about another one. Such a value is valid, but a model that is
- * asked for `{"properties": …}` is asked for an object.
+ * `implied`: the schema names no type, and its keywords concern another one. Such a value is valid, but a model that is given
+ * `{"properties": …}` is expected to write an object.
  */
 interface OfType<Type extends string> {
   readonly type: Type;
@@ -32,30 +32,30 @@ export interface NumberBranch extends OfType<'number'> {
 }
 
 export interface StringBranch extends OfType<'string'> {
-  /** All of them match; over the characters of the string, not over its JSON text. */
+  /** All of them match the characters of the string, not its JSON text. */
   readonly patterns: readonly Expression[];
-  /** In characters. */
+  /** Length in characters. */
   readonly min: number;
   readonly max: number | undefined;
 }
 
 export interface ArrayBranch extends OfType<'array'> {
   readonly prefix: readonly Shape[];
-  /** Shape of the items after the prefix; `undefined` when the schema does not say. */
+  /** Shape of the items after the prefix; `undefined`: not specified. */
   readonly rest: Shape | undefined;
-  /** `undefined` when the schema does not say. */
+  /** `undefined`: not specified. */
   readonly min: number | undefined;
   readonly max: number | undefined;
 }
 
 export interface ObjectBranch extends OfType<'object'> {
-  /** Each holds by itself, as the members of `allOf` do. */
+  /** Each layer applies independently, like the members of `allOf`. */
   readonly layers: readonly Layer[];
   readonly required: readonly string[];
   /** All of these match the names of all members. */
   readonly names: readonly StringBranch[];
   readonly min: number;
-  /** Where the schema says so; empty when it does not. */
+  /** Where the schema specifies `min`; empty if it does not. */
   readonly minPlace: string;
   readonly max: number | undefined;
 }
@@ -64,7 +64,7 @@ export interface ObjectBranch extends OfType<'object'> {
 export interface Layer {
   readonly properties: ReadonlyMap<string, Shape>;
   readonly patterns: readonly { readonly names: Automaton; readonly shape: Shape }[];
-  /** `undefined` when the schema does not say. */
+  /** `undefined`: not specified. */
   readonly additional: Shape | undefined;
 }
 

@@ -7,8 +7,8 @@ interface Lengths {
 }
 
 /**
- * The texts of the expression within the bounds, where that is easy to express: every text's is, or one part repeats a single
- * character and the others have a fixed length, as in `^[a-z]+$`. Otherwise `undefined`, and an automaton has to count.
+ * Returns the texts of the expression within the bounds, if that is easy to express: all texts are within them, or one part repeats a
+ * single character and the others have a fixed length, as in `^[a-z]+$`. Otherwise returns `undefined`, and an automaton has to count.
  */
 export function withLength(expression: Expression, min: number, max: number | undefined): Expression | undefined {
   const wanted = { min, max: max ?? Infinity };
@@ -28,7 +28,7 @@ export function withLength(expression: Expression, min: number, max: number | un
   return sequence(...items.map((item) => (item === only ? bounded : item)));
 }
 
-/** The lengths of the texts, in characters. */
+/** Returns the lengths of the texts, in characters. */
 export function lengthsOf(expression: Expression): Lengths {
   switch (expression.kind) {
     case 'literal': {
