@@ -3,7 +3,7 @@ import type { GenerationEvent } from '../../generation/event.ts';
 import type { Block } from '../../generation/fold.ts';
 
 /**
- * Events for a dialect with block boundaries: blocks open, grow and close one after the other, never two at once, and their
+ * Events for a dialect with block boundaries: blocks open, grow and close one after the other, never two at the same time, and their
  * indexes count from 0 without gaps.
  */
 export type BlockEvent =
@@ -12,7 +12,7 @@ export type BlockEvent =
   /** `block` is complete. */
   | { readonly type: 'close'; readonly index: number; readonly block: Block };
 
-/** Derives the boundaries of the blocks of one choice from its deltas; the same blocks that `Fold` makes of them. */
+/** Derives the boundaries of the blocks of one choice from its deltas; the same blocks that `Fold` builds from them. */
 export class Blocks {
   #index = -1;
   #open: Block | undefined;
@@ -22,7 +22,7 @@ export class Blocks {
     return this.#index + 1;
   }
 
-  /** Throws `backend_http_error` for arguments of a call that was left, which cannot be encoded any more: engines promise not to. */
+  /** Throws `backend_http_error` for arguments of an earlier call, which can no longer be encoded: engines promise not to send them. */
   read(event: GenerationEvent): readonly BlockEvent[] {
     switch (event.type) {
       case 'text':

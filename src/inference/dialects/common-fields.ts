@@ -4,9 +4,9 @@ import { ApiError } from '../../platform/errors.ts';
 import type { Constraint, GenerationRequest, Sampling } from '../../generation/request.ts';
 import { checkFreeForm } from './validate.ts';
 
-/** The fields that requests of several dialects share: their schema, their meaning, and their text in the API description. */
+/** Fields shared by the requests of several dialects: their schema, their meaning, and their text in the API description. */
 
-/** An optional field that is null counts as absent, as clients expect of these wires. */
+/** An optional field where null counts as absent, as clients of these APIs expect. */
 export const optional = <Schema extends Type.TSchema>(schema: Schema) =>
   Type.Optional(Type.Union([schema, Type.Null()]));
 export const integer = (minimum: number, maximum: number) => Type.Integer({ minimum, maximum });
@@ -17,18 +17,18 @@ export const modelId = Type.String({ minLength: 1, maxLength: 512 });
 export const tokenLimit = integer(1, Number.MAX_VALUE);
 /** Any JSON Schema: an object, or true or false. */
 export const jsonSchema = Type.Union([Type.Object({}), Type.Boolean()]);
-/** Not `Type.Record`: its pattern for names does not match one with a line feed, whose value then goes unchecked. */
+/** Not `Type.Record`: its name pattern does not match a name with a line feed, whose value would go unchecked. */
 export const mapOf = <Value extends Type.TSchema>(value: Value) =>
   Type.Unsafe<Record<string, Type.Static<Value>>>(Type.Object({}, { additionalProperties: value }));
 
-/** Seeds are 64-bit numbers to several clients. */
+/** Several clients use 64-bit seeds. */
 const largestSeed = 2 ** 63;
 
-/** Messages have the first three; the other dialects have them all. */
+/** Messages has the first three; the other dialects have them all. */
 export const samplingFields = {
   temperature: optional(number(0, 2)),
   top_p: optional(number(0, 1)),
-  // −1 and 0 mean "no limit" to several servers.
+  // −1 and 0 mean "no limit" on several servers.
   top_k: optional(integer(-1, 1_000_000)),
   min_p: optional(number(0, 1)),
   frequency_penalty: optional(number(-2, 2)),
@@ -38,10 +38,10 @@ export const samplingFields = {
   seed: optional(integer(-largestSeed, largestSeed)),
 };
 
-/** By token id. */
+/** Biases by token id. */
 export const logitBias = optional(mapOf(number(-100, 100)));
 
-/** Chat completions and completions. */
+/** The response format of chat completions and completions. */
 export const responseFormat = optional(
   Type.Object({
     type: Type.String(),
@@ -54,7 +54,7 @@ export const responseFormat = optional(
 
 const ignored = 'Most models ignore it and use their own default.';
 
-/** What the API description says of them. */
+/** Descriptions of these fields for the API description. */
 export const modelText = 'Id of a model of `GET /v1/models`, in any case.';
 export const streamText = 'Whether the answer is streamed as events while it is generated.';
 export const logitBiasText = 'Added to the logits of tokens, by token id. Only on some backends.';
@@ -83,7 +83,7 @@ export function decodeSampling(body: SamplingBody): Sampling {
     presencePenalty: body.presence_penalty ?? undefined,
     frequencyPenalty: body.frequency_penalty ?? undefined,
     repetitionPenalty: body.repetition_penalty ?? undefined,
-    // A 64-bit seed does not survive JSON and not every engine; the same seed always becomes the same one.
+    // A 64-bit seed does not survive JSON, nor every engine; the same seed always maps to the same value.
     seed: typeof body.seed === 'number' ? body.seed % (Number.MAX_SAFE_INTEGER + 1) : undefined,
   };
 }
@@ -93,7 +93,7 @@ export function decodeStop(stop: string | readonly string[] | null | undefined):
   return list.filter((sequence) => sequence !== '').map((sequence) => sequence.toWellFormed());
 }
 
-/** An empty map asks for nothing. */
+/** An empty map is treated as absent. */
 export function decodeLogitBias(bias: Record<string, number> | null | undefined): GenerationRequest['logitBias'] {
   const tokens = Object.keys(bias ?? {});
   if (!tokens.every((token) => /^(0|[1-9][0-9]{0,8})$/.test(token))) {
@@ -104,7 +104,7 @@ export function decodeLogitBias(bias: Record<string, number> | null | undefined)
   return tokens.length === 0 ? undefined : (bias ?? undefined);
 }
 
-/** The constraint, and the field that holds its text. `text` constrains nothing. */
+/** Returns the constraint, and the field that holds its text. `text` constrains nothing. */
 export function decodeResponseFormat(
   format: Type.Static<typeof responseFormat> | undefined,
 ): { readonly constraint: Constraint; readonly textAt: string } | undefined {
@@ -135,7 +135,7 @@ export function decodeResponseFormat(
   }
 }
 
-/** For fields that only some bodies need, as their neighbours say. */
+/** Checks a field that is required only with certain values of other fields. */
 export function present<Value>(value: Value | undefined | null, param: string): Value {
   if (value === undefined || value === null)
     throw new ApiError('schema_validation_failed', `'${param}' is required.`, { param });

@@ -3,8 +3,8 @@ import Type from 'typebox';
 import type { ErrorBody } from '../../platform/errors.ts';
 
 /**
- * The published API description (`GET /openapi.json`) of one endpoint of a family, made from the very schemas that check its
- * requests, so that the two cannot differ.
+ * The published API description (`GET /openapi.json`) of one endpoint of a family, generated from the same schemas that check its requests,
+ * so that the two cannot differ.
  */
 export interface EndpointDescription {
   /** Unique within the document; client generators name the method after it. */
@@ -13,21 +13,21 @@ export interface EndpointDescription {
   readonly summary: string;
   readonly description: string;
   readonly request: Type.TSchema;
-  /** A whole answer. */
+  /** The schema of a whole answer. */
   readonly answer: Type.TSchema;
-  /** The data of a stream's events; absent where there are no streams. */
+  /** The data of a stream's events; absent for families without streams. */
   readonly events?: EventsDescription;
   readonly error: ErrorForm;
-  /** Headers of this family besides those that every endpoint reads. */
+  /** Headers of this family besides those of every endpoint. */
   readonly headers?: readonly HeaderDescription[];
-  /** Schemas that the document shows once under a name, with descriptions of their fields. Every field of a request has one. */
+  /** Schemas that the document lists once under a name, with descriptions of their fields. Every field of a request has one. */
   readonly named: Readonly<Record<string, NamedSchema>>;
   readonly examples: readonly RequestExample[];
 }
 
 export interface EventsDescription {
   readonly description: string;
-  /** The schema of one event; `error` is the body of an error answer of this family. */
+  /** Returns the schema of one event; `error` is the body of an error answer of this family. */
   schema(error: Type.TObject): Type.TSchema;
 }
 
@@ -37,23 +37,23 @@ export interface HeaderDescription {
   readonly schema: Type.TSchema;
 }
 
-/** How the body of an answer contains an error. */
+/** How an answer's body contains an error. */
 export interface ErrorForm {
   /** Name of its schema in the document. */
   readonly name: string;
   schema(error: Type.TObject): Type.TObject;
-  /** Encoded like the dialect does it. */
+  /** Prints the error as the dialect encodes it. */
   print(error: ErrorBody): string;
 }
 
-/** Specification §7.1. */
+/** The plain envelope (specification §7.1). */
 export const plainError: ErrorForm = {
   name: 'Error',
   schema: (error) => Type.Object({ error }),
   print: (error) => JSON.stringify({ error }),
 };
 
-/** For examples of answers that match a schema. */
+/** A schema for examples of structured answers. */
 export const citySchema = {
   type: 'object',
   properties: { city: { type: 'string', maxLength: 40 }, country: { type: 'string', maxLength: 40 } },
@@ -74,7 +74,7 @@ export interface RequestExample {
 export interface NamedSchema {
   readonly schema: Type.TSchema;
   readonly description: string | undefined;
-  /** By field name; for nested objects by path, `reasoning.effort`. */
+  /** Descriptions by field name; by path for nested objects, such as `reasoning.effort`. */
   readonly fields: Readonly<Record<string, string>>;
 }
 
@@ -89,5 +89,5 @@ type FieldTexts<Value> = Readonly<Record<FieldsOf<Value> & string, string>> &
   Readonly<Record<`${string}.${string}`, string>>;
 type FieldsOf<Value> = Value extends readonly unknown[] ? never : Value extends object ? keyof Value : never;
 
-/** Names a schema that contains its own descriptions, as those of answers do. */
+/** Names a schema that contains its own descriptions, as schemas of answers do. */
 export const self = (schema: Type.TSchema): NamedSchema => ({ schema, fields: {}, description: undefined });

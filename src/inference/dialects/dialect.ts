@@ -9,18 +9,18 @@ export type Headers = Readonly<Record<string, string | readonly string[] | undef
 /** Context for reading a body. */
 export interface DecodeContext {
   readonly headers: Headers;
-  /** The items for the ids in `Decoded.references`, as far as they are known; `undefined` before the lookup. */
+  /** The items for the ids in `Decoded.references`, if known; `undefined` before the lookup. */
   readonly items: ReadonlyMap<string, unknown> | undefined;
-  /** Nothing of the request or its answer will be kept, whatever the body asks for; absent: false. */
+  /** Whether nothing of the request or its answer is kept, whatever the body asks for; absent: false. */
   readonly isZeroRetention?: boolean;
 }
 
-/** A body, read. */
+/** A decoded body. */
 export interface Decoded<Format> {
   readonly request: GenerationRequest;
   /** How the answer to this request is encoded. */
   readonly format: Format;
-  /** Ids of earlier items that the body names instead of their content. If there are any, it is decoded again with them. */
+  /** Ids of earlier items that the body references. If there are any, it is decoded again with them. */
   readonly references: readonly string[];
 }
 
@@ -32,28 +32,28 @@ export interface ResponseHead {
   readonly id: string;
   /** Seconds since 1970. */
   readonly created: number;
-  /** The model's id as its card prints it. */
+  /** The model's id as printed on its card. */
   readonly model: string;
   /** Signs or encrypts reasoning, so that it is recognized when it comes back. */
   readonly signer: ReasoningSigner;
-  /** The current time in seconds since 1970, for when an answer is complete; absent: the time when it began. */
+  /** Returns the current time in seconds since 1970, for the completion time of an answer; absent: the time when it began. */
   readonly now?: () => number;
 }
 
-/** Signatures of one account's reasoning. Both kinds are opaque text: base64url letters with a prefix. */
+/** Signs one account's reasoning. Both kinds of signatures are opaque text: base64url letters with a prefix. */
 export interface ReasoningSigner {
   /** Proves that the text is ours. */
   sign(text: string): string;
-  /** Contains the text, readable only by us. Different bytes each time. */
+  /** Contains the text, readable only by this service. Different bytes each time. */
   encrypt(text: string): string;
 }
 
 /** Encodes one stream. Each method returns the text to send now; it may be empty. */
 export interface StreamEncoder {
   batch(batch: GenerationBatch): string;
-  /** After the last batch of a complete answer. */
+  /** Called after the last batch of a complete answer. */
   end(): string;
-  /** After any number of batches, when the answer cannot continue (contracts §1.0, "Error after the stream has started"). */
+  /** Called after any number of batches, if the answer cannot continue (contracts §1.0, "Error after the stream has started"). */
   error(error: ErrorBody): string;
 }
 
@@ -61,7 +61,7 @@ export interface StreamEncoder {
 export interface AnswerFormat {
   encodeResponse(generation: Generation, head: ResponseHead): string;
   openStream(head: ResponseHead): StreamEncoder;
-  /** Items that later requests may name by id instead of sending them again, in the form they would send; absent: none. */
+  /** Items that later requests may reference by id instead of sending them again, in the form that clients would send; absent: none. */
   itemsOf?(generation: Generation, head: ResponseHead): ReadonlyMap<string, unknown>;
 }
 
@@ -70,11 +70,11 @@ export interface CountFormat {
   encodeCount(inputTokens: number): string;
 }
 
-/** One API family: two pure halves on the internal language. A dialect knows no engine and no policy. */
+/** One API family: two pure halves that convert between its API and the internal language. A dialect knows no engine and no policy. */
 export interface Dialect<Format = AnswerFormat> {
   /** Throws `ApiError`: `invalid_json_request` for a missing required field, `schema_validation_failed` for a wrong shape. */
   decodeRequest(body: unknown, context: DecodeContext): Decoded<Format>;
-  /** The body of an error answer before the stream has started. */
+  /** Encodes the body of an error answer before the stream has started. */
   encodeError(error: ErrorBody): string;
 }
 

@@ -1,9 +1,9 @@
 import type { FieldPaths, GenerationRequest, Prompt, Task } from '../../generation/request.ts';
 
-/** Most prompts of one request, as OpenAI's embeddings have it. */
+/** Most prompts in one request, as in OpenAI's embeddings. */
 export const taskPromptsMax = 2_048;
 
-/** A request that has its prompts measured instead of continued: nothing that is about an answer is set. */
+/** A request whose prompts are embedded or ranked rather than continued: nothing concerning an answer is set. */
 export const taskRequest = (
   model: string,
   prompt: Exclude<Prompt, { readonly type: 'messages' }>,

@@ -36,8 +36,8 @@ export function bodyCheck<Schema extends TSchema>(
 }
 
 /**
- * Makes the check of a value within a body whose shape depends on its neighbours. `at` is its path. Throws
- * `schema_validation_failed` 422.
+ * Makes the check of a value within a body whose shape depends on neighbouring fields. `at` is its path. Throws `schema_validation_failed`
+ * 422.
  */
 export function shapeCheck<Schema extends TSchema>(schema: Schema): (value: unknown, at: string) => Static<Schema> {
   const validator = compiledOnUse(schema);
@@ -53,19 +53,19 @@ export function shapeCheck<Schema extends TSchema>(schema: Schema): (value: unkn
   };
 }
 
-/** Compiling all families' schemas would be 25 ms of every start. */
+/** Compiles on first use: compiling all families' schemas would add 25 ms to every start. */
 function compiledOnUse<Schema extends TSchema>(schema: Schema) {
   let validator: ReturnType<typeof compile> | undefined;
   const compile = () => Compile(schema);
   return () => (validator ??= compile());
 }
 
-/** Levels of arrays and objects in a free-form field; real schemas have a dozen. */
+/** Maximum levels of arrays and objects in a free-form field; real schemas have a dozen. */
 const nestingMax = 128;
 
 /**
- * Refuses a free-form value that could not be printed again: one nested so deeply that it would overflow the stack, with half a
- * character in its text, or with an infinite number. Throws `schema_validation_failed` 422.
+ * Refuses a free-form value that could not be printed again: one nested so deeply that it would overflow the stack, with an unpaired
+ * surrogate in its text, or with an infinite number. Throws `schema_validation_failed` 422.
  */
 export function checkFreeForm(value: unknown, param: string): void {
   const fault = freeFormFault(value, nestingMax);
@@ -87,9 +87,9 @@ function freeFormFault(value: unknown, levels: number): string | undefined {
 }
 
 interface Fault {
-  /** From the checked value, not from the body. */
+  /** Taken from the checked value, not from the body. */
   readonly path: readonly (string | number)[];
-  /** The required forms; several when a union has several. */
+  /** The required forms: several for a union. */
   readonly wordings: readonly string[];
 }
 
@@ -114,9 +114,9 @@ interface SchemaNode {
 }
 
 /**
- * The first fault in the order of the schema. The validator's own list of errors walks the whole body, however long the
- * list already is: 3.9 s for an array of five million numbers, 10.6 s for 800,000 messages of which the last is wrong;
- * this takes 1 ms and 0.4 s.
+ * Returns the first fault in the order of the schema. The validator's own list of errors walks the whole body, however long the list
+ * already is: 3.9 s for an array of five million numbers, 10.6 s for 800,000 messages of which the last is wrong; this takes 1 ms and 0.4
+ * s.
  */
 function findFault(schema: SchemaNode, value: unknown): Fault | undefined {
   if (schema.anyOf !== undefined) return findFaultOfUnion(schema.anyOf, value);
@@ -126,7 +126,7 @@ function findFault(schema: SchemaNode, value: unknown): Fault | undefined {
   return schema.type === 'object' ? findFaultOfFields(schema, value as Readonly<Record<string, unknown>>) : undefined;
 }
 
-/** Among a union's forms, the client meant the one that got deepest; at equal depth all are named. */
+/** Of a union's forms, the client meant the one that matched deepest; at equal depth all are named. */
 function findFaultOfUnion(forms: readonly SchemaNode[], value: unknown): Fault | undefined {
   let best: Fault | undefined;
   for (const form of forms) {
@@ -172,7 +172,7 @@ const within = (step: string | number, fault: Fault): Fault => ({
   wordings: fault.wordings,
 });
 
-/** What is wrong with a value itself, apart from what is in it. */
+/** Returns what is wrong with a value itself, apart from its members. */
 function faultHere(schema: SchemaNode, value: unknown): string | undefined {
   if (schema.enum !== undefined && !schema.enum.includes(value))
     return `must be one of ${schema.enum.map((one) => JSON.stringify(one)).join(', ')}`;
@@ -202,7 +202,7 @@ function faultHere(schema: SchemaNode, value: unknown): string | undefined {
   }
 }
 
-/** Lengths are in code points; counted only where that can matter, because texts are long. */
+/** Lengths are in code points; counted only where it can matter, because texts are long. */
 function codePoints(text: string, schema: SchemaNode): number {
   const { maxLength } = schema;
   return maxLength === undefined || text.length > 2 * maxLength ? text.length : [...text].length;
@@ -219,7 +219,7 @@ function faultOfSize(
   return most !== undefined && size > most ? `must have at most ${most} ${what}` : undefined;
 }
 
-/** Patterns are those of our own schemas. */
+/** Patterns come from our own schemas only. */
 const faultOfPattern = (pattern: string | undefined, text: string): string | undefined =>
   pattern === undefined || new RegExp(pattern, 'u').test(text) ? undefined : `must match ${pattern}`;
 
@@ -230,7 +230,7 @@ function faultOfRange(schema: SchemaNode, value: number): string | undefined {
   return schema.maximum !== undefined && value > schema.maximum ? `must be at most ${schema.maximum}` : undefined;
 }
 
-/** A client chooses the names in a map; what is echoed of one has a bound. */
+/** Clients choose the names in a map, so an echoed name is cut at this length. */
 const namePartMax = 64;
 
 /** `['messages', 0, 'content']` → `messages[0].content`. */

@@ -1,8 +1,8 @@
 import Type from 'typebox';
 
 /**
- * What `POST /v1/chat/completions` answers (specification §2.5 to §2.7), for the API description. The encoders print by
- * hand; tests hold every fixture and live answers against this.
+ * The schema of the answers of `POST /v1/chat/completions` (specification §2.5 to §2.7), for the API description. The encoders print by
+ * hand; tests check every fixture and live answers against this.
  */
 const nullable = <Schema extends Type.TSchema>(schema: Schema, description: string) =>
   Type.Union([schema, Type.Null()], { description });

@@ -2,7 +2,7 @@ import type { AnswerFormat, Dialect } from '../dialect.ts';
 import { decodeChatRequest } from './request.ts';
 import { encodeChatError, encodeChatResponse, openChatStream } from './response.ts';
 
-/** The same for every request. */
+/** The answer format, the same for every request. */
 export const chatFormat: AnswerFormat = { encodeResponse: encodeChatResponse, openStream: openChatStream };
 
 /** Chat completions (specification §4.2). */

@@ -16,7 +16,7 @@ import type { ChatMessage, ChatRequestBody } from './schema.ts';
 
 const check = bodyCheck(chatRequestSchema, ['model', 'messages']);
 
-/** Body of `POST /v1/chat/completions` → request (specification §4.2, contracts §1.5). */
+/** Decodes the body of `POST /v1/chat/completions` (specification §4.2, contracts §1.5). */
 export function decodeChatRequest(json: unknown): GenerationRequest {
   const body = check(json);
   return {
@@ -24,7 +24,7 @@ export function decodeChatRequest(json: unknown): GenerationRequest {
     stream: body.stream ?? false,
     prompt: { type: 'messages', messages: body.messages.map(decodeMessage) },
     choices: body.n ?? 1,
-    // §4.2: both sent → max_tokens wins.
+    // §4.2: if both are sent, max_tokens wins.
     maxTokens: body.max_tokens ?? body.max_completion_tokens ?? undefined,
     sampling: decodeSampling(body),
     stop: decodeStop(body.stop),
@@ -77,7 +77,7 @@ function decodeMessage(message: ChatMessage, index: number): Message {
         })),
       };
     case 'tool':
-      // §4.2.2(3): content null is an empty result. A missing id is judged with the other tool rules, §4.2.2(4).
+      // §4.2.2(3): content null is an empty result. A missing id is checked with the other tool rules, §4.2.2(4).
       return { role: 'tool', toolCallId: message.tool_call_id?.toWellFormed(), content };
   }
 }
@@ -147,7 +147,7 @@ function decodeConstraint(body: ChatRequestBody): Constraint | undefined {
     : { type: 'regex', pattern: body.regex.toWellFormed() };
 }
 
-/** §4.2.5(2); when controls disagree the first of this order wins (contracts decision 22). */
+/** §4.2.5(2); if controls disagree, the first in this order wins (contracts decision 22). */
 function decodeEffort(body: ChatRequestBody): RequestedEffort | undefined {
   if (typeof body.reasoning_effort === 'string')
     return { type: 'tier', value: body.reasoning_effort, at: 'reasoning_effort' };

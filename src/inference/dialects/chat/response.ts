@@ -11,7 +11,7 @@ import type {
 import type { Block, Choice, Generation } from '../../../generation/fold.ts';
 import type { ResponseHead, StreamEncoder } from '../dialect.ts';
 
-/** A whole answer (specification §2.5), as JSON text. */
+/** Encodes a whole answer (specification §2.5) as JSON text. */
 export function encodeChatResponse(generation: Generation, head: ResponseHead): string {
   return JSON.stringify({
     id: completionId(head),
@@ -52,8 +52,8 @@ const joined = (blocks: readonly Block[], type: 'text' | 'reasoning'): string =>
   blocks.reduce((text, block) => (block.type === type ? text + block.text : text), '');
 
 /**
- * A stream (specification part 6 and §2.7): for each choice a chunk with the role, its deltas, a chunk with the finish
- * reason and an empty delta; then one chunk with the usage and no choices; then `[DONE]`.
+ * Encodes a stream (specification part 6 and §2.7): for each choice a chunk with the role, its deltas, a chunk with the finish reason and
+ * an empty delta; then one chunk with the usage and no choices; then `[DONE]`.
  */
 export function openChatStream(head: ResponseHead): StreamEncoder {
   const common = `data: {"id":${JSON.stringify(completionId(head))},"object":"chat.completion.chunk","created":${head.created},"model":${JSON.stringify(head.model)},"choices":[`;
@@ -62,7 +62,7 @@ export function openChatStream(head: ResponseHead): StreamEncoder {
   const chunk = (index: number, delta: string, logprobs: string, finish: string): string =>
     `${common}{"index":${index},"delta":${delta},"logprobs":${logprobs},"finish_reason":${finish}}]}\n\n`;
 
-  /** A delta of a choice, after the chunk with the role when it is the choice's first. */
+  /** Returns the chunk of a delta, preceded by the chunk with the role if it is the choice's first. */
   const delta = (index: number, json: string, logprobs = 'null', finish = 'null'): string => {
     const text = chunk(index, json, logprobs, finish);
     if (started.has(index)) return text;
@@ -70,7 +70,7 @@ export function openChatStream(head: ResponseHead): StreamEncoder {
     return chunk(index, '{"role":"assistant","content":""}', 'null', 'null') + text;
   };
 
-  /** What stands before the text of each choice: nearly all chunks differ in nothing but the text. */
+  /** The part before the text, for each choice: nearly all chunks differ only in the text. */
   const beforeText: string[] = [];
   const textChunk = (index: number, text: string): string => {
     const before = (beforeText[index] ??= `${common}{"index":${index},"delta":{"content":`);
@@ -94,7 +94,7 @@ export function openChatStream(head: ResponseHead): StreamEncoder {
       case 'reasoning':
         return delta(event.choice, `{"reasoning_content":${JSON.stringify(event.text)}}`);
       case 'tool-call':
-        // §4.2.2(6): the first delta of a call carries id, type and name, later ones only fragments of the arguments.
+        // §4.2.2(6): the first delta of a call carries id, type and name; later ones carry only fragments of the arguments.
         return delta(
           event.choice,
           JSON.stringify({
@@ -122,12 +122,12 @@ export function openChatStream(head: ResponseHead): StreamEncoder {
       return text;
     },
     end: () => 'data: [DONE]\n\n',
-    // A line of its own, then [DONE] (contracts §0.8 and §1.0); no usage follows.
+    // A separate event, then [DONE] (contracts §0.8 and §1.0); no usage follows.
     error: (error: ErrorBody) => `data: ${JSON.stringify({ error })}\n\ndata: [DONE]\n\n`,
   };
 }
 
-/** An error before the stream has started (specification §7.1). */
+/** Encodes an error before the stream has started (specification §7.1). */
 export const encodeChatError = (error: ErrorBody): string => JSON.stringify({ error });
 
 const completionId = (head: ResponseHead): string => `chatcmpl-${head.id}`;
@@ -161,7 +161,7 @@ function encodeLogprob(entry: TokenLogprob) {
 
 const tokenFields = ({ token, logprob, bytes }: TokenProbability) => ({
   token,
-  // JSON has no infinities; this is how other servers write a token that could not be chosen.
+  // JSON has no infinities; this is the value other servers write for a token that could not be chosen.
   logprob: Math.max(logprob, -9999),
   bytes: bytes ?? [...Buffer.from(token)],
 });

@@ -1,6 +1,6 @@
 import Type from 'typebox';
 
-/** What `POST /v1/completions` answers (contracts §1.1), for the API description; tests hold the encoders against it. */
+/** The schema of the answers of `POST /v1/completions` (contracts §1.1), for the API description; tests check the encoders against it. */
 const nullable = <Schema extends Type.TSchema>(schema: Schema, description: string) =>
   Type.Union([schema, Type.Null()], { description });
 

@@ -2,20 +2,20 @@ import type { TokenProbability } from '../../../generation/event.ts';
 import type { PlacedToken } from './text-offsets.ts';
 
 export interface LogprobsForm {
-  /** Alternatives beside each token. */
+  /** Number of alternatives per token. */
   readonly top: number;
-  /** Tokens are written `token_id:7`. */
+  /** Whether tokens are written as `token_id:7`. */
   readonly namesIds: boolean;
 }
 
-/** Four lists of the same length (contracts §1.1). The first token of a prompt has no probability: null. */
+/** Encodes four lists of the same length (contracts §1.1). The first token of a prompt has no probability: null. */
 export function encodeLogprobs(placed: readonly PlacedToken[], { top, namesIds }: LogprobsForm) {
   const nameOf = ({ token, tokenId }: Pick<TokenProbability, 'token' | 'tokenId'>): string =>
     namesIds && tokenId !== undefined ? `token_id:${tokenId}` : token;
   const alternativesOf = ({ token }: PlacedToken) => {
     const { logprob } = token;
     if (logprob === undefined) return null;
-    // Two tokens may have the same text, half a character each: the likelier one, which stands first, has the name.
+    // Two tokens may have the same text, each being half a character: the likelier one, which comes first, keeps the name.
     const named = new Map<string, number>();
     for (const other of token.top.slice(0, top)) {
       const name = nameOf(other);
@@ -33,5 +33,5 @@ export function encodeLogprobs(placed: readonly PlacedToken[], { top, namesIds }
   };
 }
 
-/** JSON has no infinities; this is how other servers write a token that could not be chosen. */
+/** JSON has no infinities; this is the value other servers write for a token that could not be chosen. */
 const finite = (logprob: number): number => Math.max(logprob, -9999);

@@ -7,12 +7,12 @@ import type { CompletionRequestBody } from './schema.ts';
 
 const check = bodyCheck(completionRequestSchema, ['model', 'prompt']);
 
-/** A request with what only text completions have. */
+/** A request with the fields that only text completions have. */
 export interface CompletionRequest extends GenerationRequest {
   readonly tokens: TokenControls;
 }
 
-/** Body of `POST /v1/completions` → request (specification §4.3, contracts §1.1). */
+/** Decodes the body of `POST /v1/completions` (specification §4.3, contracts §1.1). */
 export function decodeCompletionRequest(json: unknown): CompletionRequest {
   const body = check(json);
   refuseUnsupported(body);
@@ -50,7 +50,7 @@ export function decodeCompletionRequest(json: unknown): CompletionRequest {
   };
 }
 
-/** Known fields that change the meaning of the answer and cannot be honoured (contracts §1.0). */
+/** Refuses known fields that change the meaning of the answer and cannot be honored (contracts §1.0). */
 function refuseUnsupported({ suffix, best_of, structured_outputs }: CompletionRequestBody): void {
   const refused = (param: string, message: string): ApiError =>
     new ApiError('unsupported_parameter', message, { param });
@@ -87,7 +87,7 @@ const tokenIdAt =
   (prompt: number, index: number): string =>
     isSingle ? `prompt[${index}]` : `prompt[${prompt}][${index}]`;
 
-/** 0 scores the prompt, which makes sense only when the prompt is answered. */
+/** 0 only scores the prompt, which makes sense only if the prompt is echoed. */
 function decodeMaxTokens({ max_tokens, echo, min_tokens }: CompletionRequestBody): number | undefined {
   if (max_tokens === 0 && echo !== true) {
     throw new ApiError('schema_validation_failed', "'max_tokens' must be at least 1, or 0 with 'echo'.", {
@@ -114,14 +114,14 @@ const decodeTokens = (body: CompletionRequestBody): TokenControls => ({
   addsSpecial: body.add_special_tokens ?? true,
 });
 
-/** A constraint, and the fields that carry it. */
+/** A constraint, and the fields that contain it. */
 interface Form {
   readonly constraint: Constraint;
-  /** The field that says which form it is, the one that holds its text, and the one of both. */
+  /** The field that names the kind, the one that holds its text, and their common parent. */
   readonly at: Pick<FieldPaths, 'constraintType' | 'constraintText' | 'constraint'>;
 }
 
-/** At most one of the fields that give the answer a form (contracts §1.1). */
+/** Returns the one field that constrains the answer's form, if any (contracts §1.1). */
 function decodeForm(body: CompletionRequestBody): Form | undefined {
   const forms = [...formsOf(body)];
   const [first, second] = forms;
@@ -168,7 +168,7 @@ function schemaOf(schema: unknown, at: string): Constraint {
   return { type: 'json-schema', schema, name: undefined };
 }
 
-/** JSON Schema as text, like SGLang's. A broken one is treated like a broken grammar (contracts decision 13). */
+/** Parses a JSON Schema given as text, as SGLang accepts it. An invalid one is treated like an invalid grammar (contracts decision 13). */
 function parsed(text: string, param: string): unknown {
   let schema: unknown;
   try {
@@ -181,7 +181,7 @@ function parsed(text: string, param: string): unknown {
   throw new ApiError('unsupported_value', `'${param}' must be a JSON Schema: an object, true or false.`, { param });
 }
 
-/** A grammar of these texts and no others. */
+/** Returns a grammar that accepts exactly these texts. */
 const oneOf = (texts: readonly string[]): string =>
   `root ::= ${texts.map((text) => `"${escaped(text.toWellFormed())}"`).join(' | ')}`;
 
@@ -192,7 +192,7 @@ const escaped = (text: string): string =>
       : `\\x${character.charCodeAt(0).toString(16).padStart(2, '0').toUpperCase()}`,
   );
 
-/** No tools are asked for here, so no error names them. */
+/** This API has no tools, so no error names these fields. */
 const toolPaths = {
   toolChoice: 'tool_choice',
   toolChoiceName: 'tool_choice',

@@ -8,7 +8,7 @@ import type { LogprobsForm } from './logprobs.ts';
 import { TextOffsets } from './text-offsets.ts';
 import type { CompletionRequest } from './request.ts';
 
-/** The fields of a request that decide how its answer is encoded. */
+/** The fields of a request that affect the encoding of its answer. */
 interface Form {
   readonly echo: boolean;
   readonly returnsIds: boolean;
@@ -18,8 +18,8 @@ interface Form {
 }
 
 /**
- * How the answer to a request is printed (contracts §1.1). Separate reasoning and tool calls have no place on this wire and are
- * left out; their tokens are counted.
+ * Returns the format of the answer to a request (contracts §1.1). Separate reasoning and tool calls have no place in this API and are
+ * omitted; their tokens are counted.
  */
 export function completionFormat({ tokens, logprobs }: CompletionRequest): AnswerFormat {
   const form: Form = {
@@ -61,7 +61,7 @@ function encodeChoice({ index, prompt, blocks, logprobs, tokenIds, finish }: Cho
   };
 }
 
-/** The tokens of an echoed prompt; what follows them is the answer. */
+/** Places the tokens of an echoed prompt; those that follow belong to the answer. */
 function promptTokens(prompt: ReadPrompt | undefined, offsets: TextOffsets) {
   const found = offsets.of<PromptToken>(prompt?.text ?? '', prompt?.tokens ?? []);
   offsets.endPart();
@@ -69,13 +69,13 @@ function promptTokens(prompt: ReadPrompt | undefined, offsets: TextOffsets) {
 }
 
 /**
- * A stream: the deltas of each choice, which an echoed prompt begins, a chunk with its finish reason; then one chunk with the
- * usage and no choices; then `[DONE]`. What is put together of them is the whole answer.
+ * Encodes a stream: the deltas of each choice, starting with the echoed prompt if requested, then a chunk with its finish reason; then one
+ * chunk with the usage and no choices; then `[DONE]`. Its joined chunks equal the whole answer.
  */
 function openCompletionStream(head: ResponseHead, form: Form): StreamEncoder {
   const common = `data: {"id":${JSON.stringify(completionId(head))},"object":"text_completion","created":${head.created},"model":${JSON.stringify(head.model)},"choices":[`;
   const offsets = new Map<number, TextOffsets>();
-  /** Ids of prompts that no chunk has carried yet. */
+  /** Prompt token ids that no chunk has carried yet. */
   const unsent = new Map<number, readonly number[]>();
 
   const chunk = (index: number, text: string, logprobs: string, finish: string, ids: readonly number[]): string => {
@@ -142,23 +142,23 @@ function openCompletionStream(head: ResponseHead, form: Form): StreamEncoder {
       return text;
     },
     end: () => 'data: [DONE]\n\n',
-    // A line of its own, then [DONE] (contracts §1.0); no usage follows.
+    // A separate event, then [DONE] (contracts §1.0); no usage follows.
     error: (error: ErrorBody) => `data: ${JSON.stringify({ error })}\n\ndata: [DONE]\n\n`,
   };
 }
 
-/** An error before the stream has started (specification §7.1). */
+/** Encodes an error before the stream has started (specification §7.1). */
 export const encodeCompletionError = (error: ErrorBody): string => JSON.stringify({ error });
 
 const completionId = (head: ResponseHead): string => `cmpl-${head.id}`;
 
-/** Every answer is text here. */
+/** Every answer is text here, so there is no finish by a call. */
 const finishReason = ({ reason }: Pick<Finish, 'reason'>): 'stop' | 'length' =>
   reason === 'length' ? 'length' : 'stop';
 
 /**
- * What ended the answer, under SGLang's name and under vLLM's: a stop sequence or a token that the client named, null for the
- * model's own end.
+ * What ended the answer, under SGLang's name and under vLLM's: a stop sequence or a token that the client named; null for the model's own
+ * end.
  */
 function stopFields({ reason, stopSequence, stopTokenId }: Omit<Finish, 'cause'>, { stopIds }: Form) {
   const named = stopTokenId !== undefined && stopIds.includes(stopTokenId) ? stopTokenId : null;

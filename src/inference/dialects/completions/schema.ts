@@ -3,10 +3,10 @@ import Type from 'typebox';
 import { integer, jsonSchema, logitBias, modelId, optional, responseFormat, samplingFields } from '../common-fields.ts';
 
 /** The body of `POST /v1/completions` (specification §4.3, contracts §1.1). Unknown fields are accepted and ignored (§1). */
-/** Prompts of one request, and answers to all of them. */
+/** Maximum prompts in one request, and maximum answers to all of them. */
 export const promptsMax = 128;
 
-/** An id outside the model's vocabulary has an error code of its own, thrown when the model is known. */
+/** An id outside the model's vocabulary has its own error code, thrown once the model is known. */
 const tokenId = Type.Integer();
 const tokenIds = Type.Array(tokenId, { minItems: 1 });
 const text = Type.String({ minLength: 1 });

@@ -1,24 +1,23 @@
 import type { PromptToken, TokenLogprob } from '../../../generation/event.ts';
 
-/** A token and the character of the choice's text at which it begins. */
+/** A token and the offset in the choice's text at which it begins, in characters. */
 export interface PlacedToken {
   readonly token: PromptToken;
   readonly offset: number;
 }
 
 /**
- * Where the tokens of one choice begin in its text, in characters (code points, as the servers of this wire count), however
- * the text is cut into events. The text has two parts: the echoed prompt, and the answer; engines count from the beginning of
- * each.
+ * Computes where the tokens of one choice begin in its text, in characters (code points, as servers with this API count), however the text
+ * is split into events. The text has two parts: the echoed prompt, and the answer; engines count from the beginning of each.
  */
 export class TextOffsets {
-  /** Length of the text before this event: characters of all of it, and UTF-16 code units of this part. */
+  /** Length of the text before this event: characters in total, and UTF-16 code units of this part. */
   #characters = 0;
   #units = 0;
-  /** Where the next token begins if the engine does not report it: after the text of the one before. */
+  /** Where the next token begins if the engine does not report it: after the text of the previous one. */
   #guess = 0;
 
-  /** For a piece of the text, and the tokens that came with it. */
+  /** Places the tokens that came with a piece of the text. */
   of<Token extends PromptToken = TokenLogprob>(text: string, tokens: readonly Token[]): readonly PlacedToken[] {
     const placed: PlacedToken[] = [];
     let units = 0;
@@ -43,14 +42,14 @@ export class TextOffsets {
     return placed;
   }
 
-  /** The prompt is over, the answer follows. */
+  /** Ends the prompt; the answer follows. */
   endPart(): void {
     this.#units = 0;
     this.#guess = this.#characters;
   }
 }
 
-/** Skips counting characters where there are no surrogates. */
+/** Counts code points; without surrogates that is the length. */
 function characterCount(text: string): number {
   if (!/[\ud800-\udfff]/.test(text)) return text.length;
   let count = 0;

@@ -1,6 +1,6 @@
 import Type from 'typebox';
 
-/** What `POST /v1/embeddings` answers, for the API description; tests hold the encoder against it. */
+/** The schema of the answers of `POST /v1/embeddings`, for the API description; tests check the encoder against it. */
 export const embeddingsUsage = Type.Object(
   {
     prompt_tokens: Type.Integer({ description: 'Tokens of all inputs.' }),

@@ -2,7 +2,7 @@ import type { Dialect } from '../dialect.ts';
 import { decodeEmbeddingsRequest } from './request.ts';
 import { embeddingsFormat } from './response.ts';
 
-/** Embeddings, as OpenAI's API has them. */
+/** Embeddings, as in OpenAI's API. */
 export const embeddings: Dialect = {
   decodeRequest: (body) => {
     const { request, encoding } = decodeEmbeddingsRequest(body);

@@ -13,7 +13,7 @@ export interface EmbeddingsRequest {
   readonly encoding: 'float' | 'base64';
 }
 
-/** Body of `POST /v1/embeddings` → request. */
+/** Decodes the body of `POST /v1/embeddings`. */
 export function decodeEmbeddingsRequest(json: unknown): EmbeddingsRequest {
   const { model, input, dimensions, encoding_format } = check(json);
   const isList = Array.isArray(input) && typeof input[0] !== 'number';

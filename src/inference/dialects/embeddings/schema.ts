@@ -2,14 +2,14 @@ import Type from 'typebox';
 
 import { integer, modelId, optional } from '../common-fields.ts';
 
-// Ids are checked where the vocabulary of the model is known.
+// Ids are checked once the model's vocabulary is known.
 const tokenIds = Type.Array(Type.Integer(), { minItems: 1 });
 const several = { minItems: 1 };
 
-/** Body of `POST /v1/embeddings`, as OpenAI's `CreateEmbeddingRequest`. */
+/** The body of `POST /v1/embeddings`, like OpenAI's `CreateEmbeddingRequest`. */
 export const embeddingsRequestSchema = Type.Object({
   model: modelId,
-  // How many there are, and empty texts among them, are refused in words of their own: a fault in a union names its first form.
+  // Excess inputs and empty texts are refused later with their own messages: an error in a union names its first form.
   input: Type.Union([
     Type.String({ minLength: 1 }),
     tokenIds,

@@ -1,8 +1,8 @@
 import Type from 'typebox';
 
 /**
- * What `POST /v1/messages` and its `count_tokens` answer (contracts §1.2), for the API description; tests hold the encoders
- * against it. Fields that only `anthropic-version: 2026-10-21` and later have are optional and always null.
+ * The schema of the answers of `POST /v1/messages` and its `count_tokens` (contracts §1.2), for the API description; tests check the
+ * encoders against it. Fields that only `anthropic-version: 2026-10-21` and later have are optional and always null.
  */
 const recent = (description: string) =>
   Type.Optional(Type.Null({ description: `From version 2026-10-21 on. ${description}` }));
@@ -100,7 +100,7 @@ const delta = <Name extends string>(type: Name, field: string, description: stri
     [field]: Type.String({ description }),
   });
 
-/** In this order; `ping` may come anywhere. */
+/** The events in this order; `ping` may come anywhere. */
 export const messageEvents = {
   MessageStart: event('message_start', { message }, 'The message, without content.'),
   MessagePing: event('ping', {}, 'Says nothing.'),

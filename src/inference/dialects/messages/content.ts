@@ -3,7 +3,7 @@ import type { Part } from '../../../generation/request.ts';
 import { present } from '../common-fields.ts';
 import type { WireInnerBlock, WireSource, WireTextBlock } from './schema.ts';
 
-/** A block that is content: of a user's turn, or of the result of a tool. `at` is its path in the body. */
+/** Decodes a content block of a user's turn, or of a tool's result. `at` is its path in the body. */
 export function decodeContentBlock(block: WireInnerBlock, at: string): readonly Part[] {
   switch (block.type) {
     case 'text':
@@ -15,14 +15,14 @@ export function decodeContentBlock(block: WireInnerBlock, at: string): readonly 
     case 'search_result':
       return textParts(searchResultText(block, at));
     case 'tool_reference':
-      // Every tool is offered to the model at once, so this only names it (contracts §0.3).
+      // Every tool is offered to the model from the start, so this only names it (contracts §0.3).
       return textParts(`The tool ${present(block.tool_name, `${at}.tool_name`)} is now available.`);
     default:
       throw unknownBlock(at);
   }
 }
 
-/** Blocks where only text is allowed. */
+/** Decodes blocks where only text is allowed. */
 export function decodeTextBlocks(content: string | readonly WireTextBlock[], at: string): readonly Part[] {
   if (typeof content === 'string') return textParts(content);
   return content.flatMap((block, index) => {
@@ -32,7 +32,7 @@ export function decodeTextBlocks(content: string | readonly WireTextBlock[], at:
   });
 }
 
-/** Empty texts carry nothing, and make no parts. */
+/** Empty texts make no parts. */
 export const textParts = (text: string): readonly Part[] =>
   text === '' ? [] : [{ type: 'text', text: text.toWellFormed() }];
 
@@ -64,7 +64,7 @@ function decodeDocument(block: WireInnerBlock, at: string): readonly Part[] {
   const path = `${at}.source`;
   const { title, context } = block;
   const heading = textParts([title ? `Document: ${title}` : '', context ?? ''].filter(Boolean).join('\n'));
-  // A file's title is its name, which is shown with its content.
+  // A file's title is its name, which is shown along with its content.
   const headingOfFile = textParts(context ?? '');
   switch (source.type) {
     case 'base64': {

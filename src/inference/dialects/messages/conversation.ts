@@ -5,25 +5,25 @@ import { checkFreeForm } from '../validate.ts';
 import { decodeContentBlock, decodeTextBlocks, textParts, unknownBlock } from './content.ts';
 import type { MessagesRequestBody, WireBlock, WireInnerBlock, WireMessage } from './schema.ts';
 
-/** A conversation, read. */
+/** A decoded conversation. */
 export interface Conversation {
   readonly messages: readonly Message[];
-  /** By the index of `tool` messages: the field that names the call they answer. */
+  /** The field that names the answered call, by the index of the `tool` message. */
   readonly resultPaths: ReadonlyMap<number, string>;
 }
 
 type Prompt = Pick<MessagesRequestBody, 'system' | 'messages'>;
 
 /**
- * `system` and `messages` → messages (contracts §1.2). Turns of one role in a row are one turn. A system message keeps its
- * place: moved to the front it would change the head of the prompt with every turn, and no cache would hold (§0.1).
+ * Decodes `system` and `messages` (contracts §1.2). Adjacent turns of one role are one turn. A system message keeps its place: moved to the
+ * front, it would change the head of the prompt with every turn, and no cache would hit (§0.1).
  */
 export function decodeConversation({ system, messages }: Prompt): Conversation {
   const turns = new Turns();
   if (system !== undefined && system !== null) turns.system(withoutBilling(decodeTextBlocks(system, 'system')));
   messages.forEach((message, index) => decodeMessage(message, `messages[${index}].content`, turns));
   const conversation = turns.conversation();
-  // An empty system message does not count, and empty words begin no answer: if there is nothing else, it is `[]` in other words.
+  // An empty system message does not count, and an empty beginning begins nothing: if nothing else is left, the input equals `[]`.
   if (conversation.messages.length === 0)
     throw new ApiError('schema_validation_failed', "'messages' must hold a message.", { param: 'messages' });
   return conversation;
@@ -53,7 +53,7 @@ function decodeUserBlock(block: WireBlock, at: string, turns: Turns): void {
   else turns.result(decodeResult(block, at), block.tool_use_id?.toWellFormed(), `${at}.tool_use_id`);
 }
 
-/** A block that is content has no content in blocks of blocks: what a search result holds are texts. */
+/** A content block contains no blocks that contain blocks: a search result contains texts only. */
 function contentFieldsOf(block: WireBlock, at: string): WireInnerBlock {
   const { content } = block;
   if (typeof content !== 'string') return { ...block, content: content ?? null };
@@ -85,7 +85,7 @@ function decodeAssistantBlock(block: WireBlock, at: string, turns: Turns): void 
   }
 }
 
-/** Without a signature it comes from elsewhere, for example from chat completions, whose reasoning has none. */
+/** Thinking without a signature comes from elsewhere, for example from chat completions, whose reasoning has none. */
 function decodeThinking(block: WireBlock, at: string): ReasoningText {
   const text = present(block.thinking, `${at}.thinking`).toWellFormed();
   const { signature } = block;
@@ -111,7 +111,7 @@ interface OpenTurn {
   readonly content: Part[];
   readonly reasoning: ReasoningText[];
   readonly toolCalls: ToolCall[];
-  /** Results precede the rest of their turn, as messages of their own. */
+  /** Whether results precede the rest of the turn, as messages of their own. */
   hasResults: boolean;
 }
 
@@ -137,8 +137,8 @@ class Turns {
   }
 
   /**
-   * Results directly follow the turn with the calls, where every template and server looks for them; the rest of the user's turn
-   * follows them.
+   * Adds a result. Results directly follow the turn with the calls, where every template and server expects them; the rest of the user's
+   * turn comes after them.
    */
   result(content: readonly Part[], toolCallId: string | undefined, at: string): void {
     const turn = this.#turn('user');
@@ -154,7 +154,7 @@ class Turns {
     return { messages: this.#messages, resultPaths: this.#resultPaths };
   }
 
-  /** The assistant's words at the end are a beginning of the answer, which then has no thinking; without words they are none. */
+  /** A final assistant turn is the beginning of the answer, which then has no thinking; without content it is dropped. */
   #begin(last: Extract<Message, { readonly role: 'assistant' }>): void {
     this.#messages.pop();
     if (last.content.length > 0) this.#messages.push({ ...last, reasoning: [], isBeginning: true });
@@ -176,7 +176,7 @@ class Turns {
   }
 }
 
-/** One by one: the arguments of a call are limited, and a client's blocks are not. */
+/** Appends one by one: the arguments of a function call are limited in number, a client's blocks are not. */
 function append<Item>(list: Item[], added: readonly Item[]): void {
   for (const item of added) list.push(item);
 }

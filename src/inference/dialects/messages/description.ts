@@ -7,7 +7,7 @@ import { message, messageBlock, messageEvents, messageUsage, tokenCount } from '
 import { encodeMessagesError } from './response.ts';
 import { countRequestSchema, messagesRequestSchema } from './schema.ts';
 
-/** What clients of this wire read in place of, and beside, the common fields. */
+/** Error fields that clients of this API read instead of, or in addition to, the common ones. */
 const errorFields = {
   details: Type.Object(
     { error_code: Type.String({ description: 'The same as `code`, where some clients look for it.' }) },

@@ -23,7 +23,7 @@ const formatOf = (style: MessageStyle): AnswerFormat => ({
 
 const countFormat: CountFormat = { encodeCount: (inputTokens) => `{"input_tokens":${inputTokens}}` };
 
-/** Counts the tokens of such a request's prompt. */
+/** Counts the tokens of the prompt of a Messages request. */
 export const messageCount: Dialect<CountFormat> = {
   decodeRequest: (body) => ({ request: decodeCountRequest(body), format: countFormat, references: [] }),
   encodeError: encodeMessagesError,

@@ -16,7 +16,7 @@ import type { CountRequestBody, MessagesRequestBody } from './schema.ts';
 const checkMessages = bodyCheck(messagesRequestSchema, ['model', 'messages', 'max_tokens']);
 const checkCount = bodyCheck(countRequestSchema, ['model', 'messages']);
 
-/** Body of `POST /v1/messages` → request (specification §4.4, contracts §1.2). */
+/** Decodes the body of `POST /v1/messages` (specification §4.4, contracts §1.2). */
 export function decodeMessagesRequest(json: unknown): GenerationRequest {
   const body = checkMessages(json);
   return decode(body, {
@@ -27,7 +27,7 @@ export function decodeMessagesRequest(json: unknown): GenerationRequest {
   });
 }
 
-/** Body of `POST /v1/messages/count_tokens` → the request whose input is counted. */
+/** Decodes the body of `POST /v1/messages/count_tokens` into the request whose input is counted. */
 export function decodeCountRequest(json: unknown): GenerationRequest {
   return decode(checkCount(json), { stream: false, maxTokens: undefined, sampling: decodeSampling({}), stop: [] });
 }
@@ -39,7 +39,7 @@ export const omitsThinking = (json: unknown): boolean =>
 /** Fields that only a generating request has. */
 type Generating = Pick<GenerationRequest, 'stream' | 'maxTokens' | 'sampling' | 'stop'>;
 
-/** With the fields that both endpoints have. Name by name: spreading so large an object takes 10 µs, all else here 1. */
+/** Decodes the fields of both endpoints. Each field by name: spreading such a large object takes 10 µs, everything else here 1. */
 function decode(body: CountRequestBody, { stream, maxTokens, sampling, stop }: Generating): GenerationRequest {
   refuseThread(body.thread);
   const { messages, resultPaths } = decodeConversation(body);
@@ -58,8 +58,8 @@ function decode(body: CountRequestBody, { stream, maxTokens, sampling, stop }: G
     parallelToolCalls: body.tool_choice?.disable_parallel_tool_use === true ? false : undefined,
     constraint: decodeConstraint(body),
     effort: decodeEffort(body),
-    // Thinking that comes back is used unless thinking is switched off: where the request says nothing the model may think by its
-    // own default. The card says whether the model takes it back at all, and only used thinking is checked.
+    // Thinking that comes back is used unless thinking is switched off: if the request does not say, the model may think by default. The
+    // card says whether the model accepts thinking from earlier turns, and only thinking that is used is checked.
     preserveThinking: body.thinking?.type !== 'disabled',
     logprobs: undefined,
     logitBias: undefined,
@@ -77,7 +77,7 @@ function decode(body: CountRequestBody, { stream, maxTokens, sampling, stop }: G
 
 const toolFields = { type: 'type', name: 'name', parameters: 'input_schema' };
 
-/** Message threads live on a server; on this error text the vendor's client sends the whole history (contracts §0.6). */
+/** Message threads are stored on a server; after this error text the vendor's client sends the whole history (contracts §0.6). */
 function refuseThread(thread: unknown): void {
   if (thread === undefined || thread === null) return;
   throw new ApiError(
@@ -98,7 +98,7 @@ interface DecodedTools {
   readonly serverTools: ReadonlySet<string>;
 }
 
-/** Tools of a type of their own run on the vendor's servers: they are accepted and not offered (contracts decision 3). */
+/** Tools with a vendor-specific type run on the vendor's servers: they are accepted and not offered (contracts decision 3). */
 function decodeTools(all: NonNullable<CountRequestBody['tools']>): DecodedTools {
   const tools: Tool[] = [];
   const indexes: number[] = [];
@@ -118,7 +118,7 @@ function decodeTools(all: NonNullable<CountRequestBody['tools']>): DecodedTools 
   return { tools, indexes, serverTools };
 }
 
-/** On this wire `type: object` is all that a tool's schema needs. */
+/** In this API `type: object` is all that a tool's schema needs. */
 function withProperties(schema: unknown): unknown {
   if (typeof schema !== 'object' || schema === null || Array.isArray(schema)) return schema;
   const { type, properties } = schema as { readonly type?: unknown; readonly properties?: unknown };
@@ -127,7 +127,7 @@ function withProperties(schema: unknown): unknown {
     : schema;
 }
 
-/** A choice that can only mean unoffered tools is ignored: the answer is an ordinary one (contracts §1.2, `tools[]`). */
+/** A choice that can only refer to tools that are not offered is ignored: the answer is an ordinary one (contracts §1.2, `tools[]`). */
 function decodeToolChoice(
   choice: CountRequestBody['tool_choice'],
   tools: readonly Tool[],
@@ -178,7 +178,7 @@ function constraintPaths(body: CountRequestBody): Pick<FieldPaths, 'constraint' 
   return { constraint, constraintType: `${constraint}.type`, constraintText: `${constraint}.schema` };
 }
 
-/** Thinking that is switched off stays off; otherwise the effort sets the amount, and the switch alone means some. */
+/** Thinking that is switched off stays off; otherwise the effort sets the amount, and without one thinking is just on. */
 function decodeEffort({ thinking, output_config: config }: CountRequestBody): RequestedEffort | undefined {
   const isOff = thinking?.type === 'disabled';
   if (!isOff && typeof config?.effort === 'string')

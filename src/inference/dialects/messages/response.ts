@@ -6,15 +6,15 @@ import { Blocks } from '../blocks.ts';
 import type { BlockEvent } from '../blocks.ts';
 import type { ResponseHead, StreamEncoder } from '../dialect.ts';
 
-/** The fields of a request that decide how its answer is encoded. */
+/** The fields of a request that affect the encoding of its answer. */
 export interface MessageStyle {
-  /** From version 2026-10-21 on the wire has more fields, all of which an older reader may refuse (contracts §1.2). */
+  /** From version 2026-10-21 on the API has more fields, all of which an older client may refuse (contracts §1.2). */
   readonly isRecent: boolean;
-  /** Thinking is reported, and its text encrypted in the signature, but not shown. */
+  /** Thinking is reported, with its text encrypted in the signature, but not shown. */
   readonly omitsThinking: boolean;
 }
 
-/** A whole answer, as JSON text. */
+/** Encodes a whole answer as JSON text. */
 export function encodeMessage({ choices, usage }: Generation, head: ResponseHead, style: MessageStyle): string {
   const { blocks = [], finish } = choices[0] ?? {};
   if (finish === undefined) throw new Error('an answer without a choice');
@@ -22,11 +22,11 @@ export function encodeMessage({ choices, usage }: Generation, head: ResponseHead
   return `{${messageHead(head)},"content":[${content}],${stopFields(finish, style)}${nullFields(style)},"usage":${usageJson(usage, style)}}`;
 }
 
-/** What an answer begins with, whole or streamed. */
+/** The beginning of an answer, whole or streamed. */
 const messageHead = (head: ResponseHead): string =>
   `"id":"msg_${head.id}","type":"message","role":"assistant","model":${JSON.stringify(head.model)}`;
 
-/** Fields of the recent wire that are always null here. */
+/** Fields of the recent version that are always null here. */
 const nullFields = ({ isRecent }: MessageStyle): string => (isRecent ? ',"container":null,"diagnostics":null' : '');
 
 function wholeBlock(block: Block, head: ResponseHead, style: MessageStyle): string {
@@ -49,12 +49,12 @@ const toolUseHead = ({ id, name }: Extract<Block, { type: 'tool-call' }>): strin
   `"type":"tool_use","id":${JSON.stringify(toolUseId(id))},"name":${JSON.stringify(name)}`;
 
 /**
- * Calls have ids of one form in every family but this one, whose clients expect another. Ids that come back are taken as they
- * are, those of calls that another family reported as well, so a conversation may go from one to the other.
+ * Calls have the same form of ids in every family except this one, whose clients expect another. Ids that come back are accepted as they
+ * are, including those of calls that another family reported, so a conversation may switch between families.
  */
 const toolUseId = (id: string): string => `toolu_${id.startsWith('call_') ? id.slice('call_'.length) : id}`;
 
-/** The arguments as the model wrote them, where they are the object that `input` must be. */
+/** Returns the arguments as the model wrote them if they are an object, as `input` must be. */
 function inputJson(text: string): string {
   if (isBlank(text)) return '{}';
   try {
@@ -70,7 +70,7 @@ function inputJson(text: string): string {
 /** Whitespace, as JSON defines it. */
 const isBlank = (text: string): boolean => /^[ \t\n\r]*$/.test(text);
 
-/** Proves that the text is ours; where the text is not shown, it contains it, so that it is there when the block comes back. */
+/** Proves that the text is ours; if the text is not shown, the signature contains it, so that it is available when the block comes back. */
 const signatureOf = (text: string, { signer }: ResponseHead, { omitsThinking }: MessageStyle): string =>
   JSON.stringify(omitsThinking ? signer.encrypt(text) : signer.sign(text));
 
@@ -91,7 +91,7 @@ function stopReason({ reason, stopSequence, cause }: Finish): string {
   }
 }
 
-/** On this wire the input excludes cached tokens; the full input is the sum of the three. */
+/** In this API the input excludes cached tokens; the full input is the sum of the three. */
 const inputFields = ({ promptTokens, cachedTokens }: Pick<Usage, 'promptTokens' | 'cachedTokens'>): string =>
   `"input_tokens":${promptTokens - cachedTokens},"cache_creation_input_tokens":0,"cache_read_input_tokens":${cachedTokens}`;
 
@@ -104,8 +104,8 @@ function usageJson(usage: Usage, { isRecent }: MessageStyle, outputTokens = usag
 }
 
 /**
- * A stream (contracts §1.2): the message without content, its blocks one after the other, what ended it with the usage, and the
- * end. Built by hand, as every token passes here.
+ * Encodes a stream (contracts §1.2): the message without content, its blocks one after the other, the stop reason with the usage, and the
+ * end. Built by hand, because every token passes through here.
  */
 export function openMessageStream(head: ResponseHead, style: MessageStyle): StreamEncoder {
   const blocks = new Blocks();
@@ -115,7 +115,7 @@ export function openMessageStream(head: ResponseHead, style: MessageStyle): Stre
   const open = (start: Extract<GenerationEvent, { type: 'start' }> | undefined): string => {
     if (isOpen) return '';
     isOpen = true;
-    // Some backends report the length of the prompt only at the end: then the last event has it.
+    // Some backends report the length of the prompt only at the end: then only the last event has it.
     const promptTokens = start?.promptTokens ?? 0;
     const cachedTokens = Math.min(start?.cachedTokens ?? 0, promptTokens);
     const usage = usageJson({ promptTokens, cachedTokens, completionTokens: 0, reasoningTokens: 0 }, style, 1);
@@ -143,7 +143,7 @@ export function openMessageStream(head: ResponseHead, style: MessageStyle): Stre
       case 'reasoning':
         return delta(index, `"type":"signature_delta","signature":${signatureOf(block.text, head, style)}`);
       case 'tool-call':
-        // Readers parse the joined fragments, and the empty text is not JSON.
+        // Clients parse the joined fragments, and an empty text is not JSON.
         return isBlank(block.arguments) ? delta(index, '"type":"input_json_delta","partial_json":"{}"') : '';
     }
   };
@@ -214,10 +214,10 @@ function emptyBlock(block: Block, style: MessageStyle): string {
   }
 }
 
-/** An error before the stream has started (specification §7.1, contracts §1.2 "Errors"). */
+/** Encodes an error before the stream has started (specification §7.1, contracts §1.2 "Errors"). */
 export const encodeMessagesError = (error: ErrorBody): string => errorJson(error);
 
-/** The inner object, whose type is the wire's own in a stream. */
+/** The inner error object; in a stream its type is specific to this API. */
 interface MappedError {
   readonly type: string;
   readonly code: ErrorCode;
@@ -232,7 +232,7 @@ function errorJson(error: MappedError): string {
 }
 
 /**
- * Clients look for two phrases, with their numbers, at the beginning of the message: one makes them ask again for less, the other
+ * Clients look for two phrases, with their numbers, at the beginning of the message: one makes them retry with a lower limit, the other
  * makes them shorten the conversation (contracts §0.10).
  */
 function messageOf(error: MappedError): string {
@@ -253,6 +253,6 @@ const streamErrorTypes: Partial<Record<ErrorCode, string>> = {
   backend_overloaded: 'overloaded_error',
   no_healthy_backends: 'overloaded_error',
   backend_timeout: 'timeout_error',
-  // The key was revoked: another try is refused (money.md, "The table of endings").
+  // The key was revoked: a retry would be refused (money.md, "The table of endings").
   invalid_api_key: 'authentication_error',
 };

@@ -3,8 +3,8 @@ import Type from 'typebox';
 import { integer, modelId, optional, samplingFields, tokenLimit } from '../common-fields.ts';
 
 /**
- * The body of `POST /v1/messages` and of its `count_tokens` (contracts §1.2). Unknown fields are accepted and ignored, so
- * `cache_control`, `metadata`, `context_management` and their like stand nowhere here. Which fields a block needs depends on its type: `blocks.ts` of this folder says it.
+ * The body of `POST /v1/messages` and of its `count_tokens` (contracts §1.2). Unknown fields are accepted and ignored, so `cache_control`,
+ * `metadata`, `context_management` and others are missing here. Which fields a block needs depends on its type: see `content.ts`.
  */
 const text = optional(Type.String());
 
@@ -21,7 +21,7 @@ const source = Type.Object({
 const innerFields = {
   type: Type.String(),
   text,
-  // An object for images and documents, an address for search results.
+  // An object for images and documents, a URL for search results.
   source: optional(Type.Union([Type.String(), source])),
   title: text,
   context: text,

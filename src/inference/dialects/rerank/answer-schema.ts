@@ -1,6 +1,6 @@
 import Type from 'typebox';
 
-/** What `POST /v1/rerank` answers, for the API description; tests hold the encoder against it. */
+/** The schema of the answers of `POST /v1/rerank`, for the API description; tests check the encoder against it. */
 export const rerankUsage = Type.Object(
   {
     prompt_tokens: Type.Integer({ description: 'Tokens of all pairs of query and document.' }),

@@ -13,11 +13,11 @@ export interface RerankRequest {
 
 export interface RerankForm {
   readonly topN: number;
-  /** The documents to print beside their results; `undefined`: none. */
+  /** The documents to print with their results; `undefined`: none. */
   readonly documents: readonly string[] | undefined;
 }
 
-/** Body of `POST /v1/rerank` → request. */
+/** Decodes the body of `POST /v1/rerank`. */
 export function decodeRerankRequest(json: unknown): RerankRequest {
   const { model, query, documents, top_n, return_documents } = check(json);
   const prompts = documents.map((document) => (typeof document === 'string' ? document : document.text).toWellFormed());

@@ -3,7 +3,7 @@ import type { AnswerFormat, ResponseHead } from '../dialect.ts';
 import { wholeOnly } from '../whole-only.ts';
 import type { RerankForm } from './request.ts';
 
-/** The most relevant documents first; equal ones in the order of the request. */
+/** Lists the most relevant documents first; equal ones in the order of the request. */
 export const rerankFormat = (form: RerankForm): AnswerFormat =>
   wholeOnly((generation, head) => encodeResults(generation, head, form));
 

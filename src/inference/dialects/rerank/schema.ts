@@ -5,7 +5,7 @@ import { taskPromptsMax } from '../tasks.ts';
 
 const text = Type.String({ minLength: 1 });
 
-/** Body of `POST /v1/rerank`: what the APIs of Jina and Cohere have in common. */
+/** The body of `POST /v1/rerank`: the common subset of Jina's and Cohere's APIs. */
 export const rerankRequestSchema = Type.Object({
   model: modelId,
   query: text,

@@ -1,6 +1,9 @@
 import Type from 'typebox';
 
-/** What `POST /v1/responses` and its `input_tokens` answer (contracts §1.3), for the API description; tests hold the encoders against it. */
+/**
+ * The answers of `POST /v1/responses` and its `input_tokens` (contracts §1.3), for the API description; tests check the encoders against
+ * it.
+ */
 const nullable = <Schema extends Type.TSchema>(schema: Schema, description: string) =>
   Type.Union([schema, Type.Null()], { description });
 const literal = <Value extends string>(value: Value) => Type.Literal(value, { description: `Always \`${value}\`.` });
@@ -183,7 +186,7 @@ const eventLogprobs = Type.Array(
 const part = (schema: Type.TSchema) => ({ part: schema });
 const state = { response };
 
-/** An error in mid-stream: flat for readers of one published form, nested for readers of the other. */
+/** An error in mid-stream: flat for clients of one published form, nested for clients of the other. */
 export const responseErrorEvent = (error: Type.TObject) =>
   event(
     'error',
@@ -199,7 +202,7 @@ export const responseErrorEvent = (error: Type.TObject) =>
     'The answer cannot go on; `response.failed` follows.',
   );
 
-/** In this order, items one after the other. */
+/** The events in this order, one item after the other. */
 export const responseEvents = {
   ResponseCreated: event('response.created', state, 'The first event.'),
   ResponseInProgress: event('response.in_progress', state, 'The second event.'),

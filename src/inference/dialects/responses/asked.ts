@@ -1,9 +1,9 @@
-/** What a request says about how its answer looks. */
+/** The parts of a request that affect how its answer looks. */
 export interface Asked {
-  /** Whether the items of the answer may be referred to later (`store`). */
+  /** Whether later requests may reference the items of the answer (`store`). */
   readonly isKept: boolean;
   readonly includesLogprobs: boolean;
   readonly includesEncrypted: boolean;
-  /** Fields of the Response object that repeat the request, in the order in which they are printed. */
+  /** Fields of the Response object that repeat the request, in printing order. */
   readonly echo: Readonly<Record<string, unknown>>;
 }

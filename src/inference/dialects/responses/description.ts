@@ -29,7 +29,7 @@ import {
   textPartSchema,
 } from './schema.ts';
 
-/** The schema of a kind, which is checked when its `type` has said which it is, with that `type`. */
+/** The schema of a kind with its `type`; in a check, the `type` has already selected the kind. */
 const ofType = <Fields extends Type.TProperties>(types: readonly [string, ...string[]], kind: Type.TObject<Fields>) =>
   Type.Object({ type: Type.Enum([...types]), ...kind.properties });
 
@@ -67,8 +67,8 @@ const functionChoice = ofType(['function'], functionChoiceSchema);
 const allowedTools = ofType(['allowed_tools'], allowedToolsSchema);
 
 /**
- * The body as it is checked in two steps: as a whole by the schema of the request, then each item, part and tool by the schema
- * of its kind. Here both are one.
+ * The body is checked in two steps: as a whole by the schema of the request, then each item, part and tool by the schema of its kind. Here
+ * both are merged.
  */
 const request = Type.Object({
   ...responsesRequestSchema.properties,

@@ -18,9 +18,9 @@ import type { ResponsesRequestBody } from './schema.ts';
 /** The conversation that `input` describes. */
 export interface DecodedInput {
   readonly messages: readonly Message[];
-  /** The index in `input` of the item that each message begins with. */
+  /** The index in `input` of the first item of each message. */
   readonly itemOf: readonly number[];
-  /** Ids of items of earlier answers that stand for their content. */
+  /** Ids of items of earlier answers, given instead of their content. */
   readonly references: readonly string[];
 }
 
@@ -36,12 +36,12 @@ type Kind =
   | 'item_reference'
   | 'skipped';
 
-/** More would be a conversation of thousands of turns, each named by its id. */
+/** More would mean a conversation of thousands of turns, each referenced by id. */
 const referencesMax = 4096;
 
 /**
- * Items → messages. Adjacent assistant items (reasoning, message, calls) are one turn, as it made them. `known`: the items for
- * references; `undefined` before the lookup: they are then left out.
+ * Decodes items into messages. Adjacent assistant items (reasoning, message, calls) become one turn. `known`: the referenced items;
+ * `undefined` before the lookup: references are then left out.
  */
 export function decodeInput(
   input: ResponsesRequestBody['input'],
@@ -67,7 +67,7 @@ export function decodeInput(
     if (known === undefined) return;
     const found = known.get(id) as Item | undefined;
     if (found !== undefined) decodeItem(found, index, at, turns);
-    // Contracts §0.5: reasoning may be missing, spoken content may not.
+    // Contracts §0.5: a reference to missing reasoning is ignored, one to a missing message is not.
     else if (!id.startsWith('rs_')) throw unresolved(at);
   });
   const { messages, itemOf } = turns.close();
@@ -87,7 +87,7 @@ const unresolved = (at: string): ApiError =>
 
 const refused = (param: string, message: string): ApiError => new ApiError('unsupported_value', message, { param });
 
-/** Items of tools that run on others' servers: they do not come from here, and no model on offer knows them. */
+/** Items of tools that run on other vendors' servers: they do not come from here, and no model on offer knows them. */
 const hostedItems: ReadonlySet<string> = new Set([
   'web_search_call',
   'file_search_call',
@@ -114,7 +114,7 @@ function kindOf(item: Item, at: string): Kind {
   switch (type) {
     case undefined:
     case null:
-      // An easy message has a role, a bare reference has nothing but its id.
+      // A message without a type has a role; a bare reference has only an id.
       return typeof item.id === 'string' && !('role' in item) && !('content' in item) ? 'item_reference' : 'message';
     case 'message':
     case 'function_call':
@@ -151,7 +151,7 @@ function decodeItem(item: Item, index: number, at: string, turns: Turns): void {
       return;
     }
     case 'custom_tool_call': {
-      // Custom tools take free text; templates and engines know calls with JSON only.
+      // Custom tools take free text; templates and engines only know calls with JSON.
       const call = checkCustomToolCall(item, at);
       turns.called(index, called(call.call_id, call.name, JSON.stringify({ input: call.input.toWellFormed() })));
       return;
@@ -179,7 +179,7 @@ const called = (id: string, name: string, text: string): ToolCall => ({
   arguments: text.toWellFormed(),
 });
 
-/** In either form that the client sends back: the summary is the whole text here (contracts decision 4). */
+/** Decodes either form that the client sends back: here the summary is the whole text (contracts decision 4). */
 function decodeReasoning(item: Item, at: string): ReasoningText {
   const { summary, content, encrypted_content: encrypted } = checkReasoning(item, at);
   const parts = summary?.length ? summary : (content ?? []);

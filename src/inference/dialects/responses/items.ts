@@ -2,25 +2,25 @@ import type { TokenLogprob, TokenProbability } from '../../../generation/event.t
 import type { Block } from '../../../generation/fold.ts';
 import type { ResponseHead } from '../dialect.ts';
 
-/** Status of an item of output. */
+/** The status of an output item. */
 export type ItemStatus = 'in_progress' | 'completed' | 'incomplete';
 
-/** A block that becomes an item, with the fields that only this wire prints. */
+/** A block that becomes an item, with the fields that only this API has. */
 export interface OutputBlock {
   readonly block: Block;
   readonly logprobs: readonly TokenLogprob[];
 }
 
-/** An answer without any content is a message without text: clients look for the first item. */
+/** An answer without any content is a message without text: clients expect a first item. */
 export const emptyMessage = (): OutputBlock => ({ block: { type: 'text', text: '' }, logprobs: [] });
 
-/** The items of a whole answer, the same ones that its stream draws. */
+/** The items of a whole answer, the same as in its stream. */
 export const outputBlocks = (blocks: readonly Block[]): readonly OutputBlock[] =>
   blocks.length === 0
     ? [emptyMessage()]
     : blocks.map((block) => ({ block, logprobs: block.type === 'text' ? (block.logprobs ?? []) : [] }));
 
-/** Ids of items are derived from the answer's, so that every event and the final object have the same ones. */
+/** Derives an item's id from the answer's, so that every event and the final object use the same one. */
 export function itemId({ type }: Block, index: number, head: ResponseHead): string {
   switch (type) {
     case 'text':
@@ -32,7 +32,7 @@ export function itemId({ type }: Block, index: number, head: ResponseHead): stri
   }
 }
 
-/** An item as part of an answer. `encrypted`: its text for us alone, where the client wants it. */
+/** Encodes an item of an answer. `encrypted`: its text, readable only by this service, if the client wants it. */
 export function encodeItem({ block, logprobs }: OutputBlock, id: string, status: ItemStatus, encrypted?: string) {
   switch (block.type) {
     case 'text':
@@ -44,7 +44,7 @@ export function encodeItem({ block, logprobs }: OutputBlock, id: string, status:
         content: [textPart(block.text, logprobs)],
       };
     case 'reasoning':
-      // The whole text as its summary (contracts decision 4); `encrypted_content: null` would be wrong (§0.12).
+      // The whole text is the summary (contracts decision 4); `encrypted_content: null` would be wrong (§0.12).
       return {
         id,
         type: 'reasoning',
@@ -64,7 +64,7 @@ export function encodeItem({ block, logprobs }: OutputBlock, id: string, status:
   }
 }
 
-/** The same, while it is still empty. */
+/** Encodes an item that is still empty. */
 export function encodeOpenItem(block: Block, id: string) {
   switch (block.type) {
     case 'text':
@@ -76,7 +76,7 @@ export function encodeOpenItem(block: Block, id: string) {
   }
 }
 
-/** The item as a client would send it back: the content behind a reference. */
+/** Returns the item as a client would send it back: the content behind a reference. */
 export function itemToKeep(block: Block, id: string): unknown {
   switch (block.type) {
     case 'text':
@@ -97,11 +97,11 @@ export const textPart = (text: string, logprobs: readonly TokenLogprob[]) => ({
 
 export const summaryPart = (text: string) => ({ type: 'summary_text', text });
 
-/** Those of events have no bytes. */
+/** Logprobs in events have no bytes. */
 export const eventLogprobs = (logprobs: readonly TokenLogprob[]) =>
   logprobs.map((entry) => ({ ...plain(entry), top_logprobs: entry.top.map(plain) }));
 
-// JSON has no infinities; this is how other servers write a token that could not be chosen.
+// JSON has no infinities; this is the value other servers write for a token that could not be chosen.
 const plain = ({ token, logprob }: TokenProbability) => ({ token, logprob: Math.max(logprob, -9999) });
 
 const withBytes = (entry: TokenProbability) => ({

@@ -18,7 +18,7 @@ import type { ResponsesRequestBody } from './schema.ts';
 
 const check = bodyCheck(responsesRequestSchema, ['model', 'input']);
 
-/** Body of `POST /v1/responses` → request, and what its answer echoes (contracts §1.3). */
+/** Decodes the body of `POST /v1/responses`, and what its answer echoes (contracts §1.3). */
 export function decodeResponsesRequest(
   json: unknown,
   { items, isZeroRetention = false }: Pick<DecodeContext, 'items' | 'isZeroRetention'>,
@@ -51,7 +51,7 @@ export function decodeResponsesRequest(
       typeof body.reasoning?.effort === 'string'
         ? { type: 'tier', value: body.reasoning.effort, at: 'reasoning.effort' }
         : undefined,
-    // §4.2.5(7): off, unless the client says so: by the switch of chat completions, or by this wire's own.
+    // §4.2.5(7): off unless the client enables it, with the switch of chat completions or this API's own.
     preserveThinking: body.preserve_thinking === true || body.reasoning?.context === 'all_turns',
     logprobs: includesLogprobs ? (body.top_logprobs ?? 0) : undefined,
     logitBias: undefined,
@@ -63,7 +63,7 @@ export function decodeResponsesRequest(
   return { request, format: askedOf(body, includesLogprobs, isKept), references: input.references };
 }
 
-/** An answer that says `store: true` is one whose items can be named later, which with zero data retention none can. */
+/** The items of an answer with `store: true` can be referenced later, which is impossible with zero data retention. */
 function keptOf({ store }: ResponsesRequestBody, isZeroRetention: boolean): boolean {
   if (store === true && isZeroRetention)
     throw new ApiError('unsupported_parameter', "'store' cannot be true with zero data retention. Leave it out.", {
@@ -86,7 +86,7 @@ function pathsOf(toolIndexes: readonly number[], itemOf: (message: number) => nu
   };
 }
 
-/** Contracts §1.0: fields that would change the meaning of the answer and cannot be honoured. */
+/** Contracts §1.0: refuses fields that would change the meaning of the answer and cannot be honored. */
 function refuseUnsupported(body: ResponsesRequestBody): void {
   const unsupported = (param: string, remedy: string): ApiError =>
     new ApiError('unsupported_parameter', `'${param}' is not supported. ${remedy}`, { param });
@@ -124,7 +124,7 @@ interface Offered {
 
 const checkFunctionTool = shapeCheck(functionToolSchema);
 
-/** Contracts decision 3: functions are offered; everything else is accepted and echoed. */
+/** Contracts decision 3: functions are offered; all other tools are accepted and echoed. */
 function decodeTools(tools: ToolsInBody): readonly Offered[] {
   return tools.flatMap((tool, index): readonly Offered[] => {
     checkFreeForm(tool, `tools[${index}]`);
@@ -137,7 +137,7 @@ function decodeTools(tools: ToolsInBody): readonly Offered[] {
 const checkFunctionChoice = shapeCheck(functionChoiceSchema);
 const checkAllowedTools = shapeCheck(allowedToolsSchema);
 
-/** `allowed_tools` narrows the offer: the model cannot call what it does not see. */
+/** `allowed_tools` narrows the offered tools: the model cannot call what it does not see. */
 function decodeToolChoice(
   choice: ResponsesRequestBody['tool_choice'],
   tools: readonly Offered[],
@@ -221,7 +221,7 @@ function askedOf(body: ResponsesRequestBody, includesLogprobs: boolean, isKept: 
       tools: (body.tools ?? []).map(toolOf),
       truncation: body.truncation ?? 'disabled',
       metadata: body.metadata ?? {},
-      // Published as a string, never null (contracts §1.3).
+      // Published as a string that is never null (contracts §1.3).
       ...(typeof body.user === 'string' ? { user: body.user } : {}),
     },
   };

@@ -6,13 +6,13 @@ import type { Asked } from './asked.ts';
 import { encodeItem, itemId, itemToKeep, outputBlocks } from './items.ts';
 import type { ItemStatus } from './items.ts';
 
-/** The progress of an answer, and the facts known only then. */
+/** The progress of an answer, and the facts known only at that point. */
 export type Progress =
   | { readonly status: 'in_progress' }
   | { readonly status: 'completed' | 'incomplete'; readonly usage: Usage }
   | { readonly status: 'failed'; readonly error: ErrorBody };
 
-/** A whole answer (contracts §1.3), as JSON text. */
+/** Encodes a whole answer (contracts §1.3) as JSON text. */
 export function encodeResponse(generation: Generation, head: ResponseHead, asked: Asked): string {
   const choice = onlyChoice(generation);
   const blocks = outputBlocks(choice.blocks);
@@ -28,7 +28,7 @@ export function encodeResponse(generation: Generation, head: ResponseHead, asked
   return new ResponseText(head, asked).print({ status, usage: generation.usage }, items);
 }
 
-/** What later requests may refer to. */
+/** Returns the items that later requests may reference. */
 export function itemsToKeep(generation: Generation, head: ResponseHead): ReadonlyMap<string, unknown> {
   return new Map(
     outputBlocks(onlyChoice(generation).blocks).map(({ block }, index) => {
@@ -38,17 +38,17 @@ export function itemsToKeep(generation: Generation, head: ResponseHead): Readonl
   );
 }
 
-/** This wire asks for one. */
+/** Returns the only choice: this API requests one. */
 function onlyChoice({ choices: [choice] }: Generation) {
   if (choice === undefined) throw new Error('an answer without a choice');
   return choice;
 }
 
-/** There is one word for every reason that cut the answer: it ends a turn of some clients with an error (contracts §1.3). */
+/** One status covers every reason that cut the answer: it ends a turn of some clients with an error (contracts §1.3). */
 export const statusOf = ({ reason }: Pick<Finish, 'reason'>): Extract<ItemStatus, 'completed' | 'incomplete'> =>
   reason === 'length' ? 'incomplete' : 'completed';
 
-/** Prints the Response object; the part that repeats the request, which may be long, is serialized once. */
+/** Prints the Response object; the part that repeats the request, which may be long, is serialized only once. */
 export class ResponseText {
   readonly #head: ResponseHead;
   readonly #start: string;
@@ -60,7 +60,7 @@ export class ResponseText {
     this.#echo = `"model":${JSON.stringify(head.model)},${JSON.stringify(echo).slice(1, -1)}`;
   }
 
-  /** `items`: each as JSON text. Every key is always there (Open Responses). */
+  /** `items`: each as JSON text. Every key is always present (Open Responses). */
   print(progress: Progress, items: readonly string[]): string {
     const { status } = progress;
     const completedAt = status === 'completed' ? (this.#head.now?.() ?? this.#head.created) : null;
@@ -75,17 +75,17 @@ export class ResponseText {
   }
 }
 
-/** Before the stream has started (specification §7.1). */
+/** Encodes an error before the stream has started (specification §7.1). */
 export const encodeError = (error: ErrorBody): string => JSON.stringify({ error });
 
 /**
- * The published words are few, and clients decide by them whether to retry (contracts §1.0): the service's own code is in the
+ * There are few published codes, and clients use them to decide whether to retry (contracts §1.0): the service's own code is in the
  * preceding `error` event.
  */
 function encodeFailure({ type, message }: ErrorBody): { readonly code: string; readonly message: string } {
   switch (type) {
     case 'rate_limit_error':
-      // Codex reads the delay from these words.
+      // Codex parses the delay from this text.
       return { code: 'rate_limit_exceeded', message: `${message} Please try again in 1s.` };
     case 'invalid_request_error':
       return { code: 'invalid_prompt', message };

@@ -13,7 +13,7 @@ export const responses: Dialect = {
   encodeError,
 };
 
-/** The length of the input of such a request. */
+/** Counts the tokens of the input of such a request. */
 export const responsesInputTokens: Dialect<CountFormat> = {
   decodeRequest(body, context) {
     const { request, references } = decodeResponsesRequest(body, context);

@@ -3,13 +3,13 @@ import Type from 'typebox';
 import { integer, jsonSchema, mapOf, modelId, optional, samplingFields, tokenLimit } from '../common-fields.ts';
 
 /**
- * The body of `POST /v1/responses` (contracts §1.3). Unknown fields are accepted and ignored. Items of `input` and parts of their content have a schema for each kind, checked one by one: only the value
- * itself shows its kind, and skipped kinds may have any shape.
+ * The body of `POST /v1/responses` (contracts §1.3). Unknown fields are accepted and ignored. Items of `input` and parts of their content
+ * have a schema per kind, checked one by one: only the value itself shows its kind, and skipped kinds may have any shape.
  */
-/** The further ones are not of this wire, but honoured as on chat completions. */
+/** The remaining ones do not belong to this API, but are honored as in chat completions. */
 const { temperature, top_p, ...furtherSamplingFields } = samplingFields;
 
-/** What all kinds have. */
+/** The fields of all kinds. */
 const anyItem = Type.Object({ type: optional(Type.String()), id: optional(Type.String()) });
 const anyPart = Type.Object({ type: Type.String() });
 
@@ -83,7 +83,7 @@ export const customToolCallSchema = Type.Object({
 });
 
 export const callOutputSchema = Type.Object({
-  // §4.2.2(4): a result without an id has an error of its own.
+  // §4.2.2(4): a result without an id has its own error.
   call_id: optional(Type.String()),
   output: optional(Type.Union([Type.String(), Type.Array(anyPart)])),
 });

@@ -9,18 +9,18 @@ import type { Asked } from './asked.ts';
 import { emptyMessage, encodeItem, encodeOpenItem, eventLogprobs, itemId, summaryPart, textPart } from './items.ts';
 import { ResponseText, statusOf } from './response.ts';
 
-/** The item that grows. */
+/** The item that is being written. */
 interface OpenItem {
   readonly block: Block;
   readonly id: string;
   readonly index: number;
   readonly logprobs: TokenLogprob[];
-  /** The delta event up to the delta, and from there to the sequence number: the same for every token. */
+  /** The parts of the delta event before the delta, and from there to the sequence number: the same for every token. */
   readonly beforeDelta: string;
 }
 
 /**
- * A stream (contracts §1.3): `response.created` and `response.in_progress`; each item from `output_item.added` to
+ * Encodes a stream (contracts §1.3): `response.created` and `response.in_progress`; each item from `output_item.added` to
  * `output_item.done`; the terminal event with the whole Response; `[DONE]`. Events are numbered without gaps.
  */
 export class ResponseStream implements StreamEncoder {
@@ -28,9 +28,9 @@ export class ResponseStream implements StreamEncoder {
   readonly #asked: Asked;
   readonly #response: ResponseText;
   readonly #blocks = new Blocks();
-  /** Items that are done, as JSON text. */
+  /** Completed items, as JSON text. */
   readonly #items: string[] = [];
-  /** Tokens that have not gone out with a delta yet. */
+  /** Tokens that have not been sent with a delta yet. */
   #pending: TokenLogprob[] = [];
   #open: OpenItem | undefined;
   #sequence = 0;
@@ -44,7 +44,7 @@ export class ResponseStream implements StreamEncoder {
 
   batch(batch: GenerationBatch): string {
     let text = this.#begin();
-    // This wire asks for one choice.
+    // This API requests one choice.
     for (const event of batch) if (!('choice' in event) || event.choice === 0) text += this.#print(event);
     return text;
   }
@@ -53,7 +53,7 @@ export class ResponseStream implements StreamEncoder {
     return done;
   }
 
-  /** Both events, because some clients read only one and some only the other (contracts §0.7). */
+  /** Sends both events, because some clients read only one and some only the other (contracts §0.7). */
   error(error: ErrorBody): string {
     const { code, message, param = null } = error;
     const items = [...this.#items];
@@ -114,7 +114,7 @@ export class ResponseStream implements StreamEncoder {
           text += this.#delta(event.text);
           break;
         case 'close':
-          // Another block begins, or the answer has ended: only the last item can be cut.
+          // Another block begins, or the answer has ended: only the last item can be incomplete.
           text += this.#closeItem(this.#status);
           break;
       }
@@ -150,7 +150,7 @@ export class ResponseStream implements StreamEncoder {
     }
   }
 
-  /** Once per token: no object is created for it. */
+  /** Called for each token, so it creates no object. */
   #delta(text: string): string {
     const open = this.#open!;
     let after = '';
@@ -206,7 +206,7 @@ export class ResponseStream implements StreamEncoder {
     this.#pending = [];
   }
 
-  /** Where in the answer the open item's one part is. */
+  /** The position of the open item's single part in the answer. */
   #place(): string {
     const { block, id, index } = this.#open!;
     const inside = { text: ',"content_index":0', reasoning: ',"summary_index":0', 'tool-call': '' }[block.type];
@@ -217,7 +217,7 @@ export class ResponseStream implements StreamEncoder {
     return this.#event(type, `${this.#place()},"part":${JSON.stringify(part)}`);
   }
 
-  /** `fields`: JSON text of what follows the type and the number. */
+  /** `fields`: the JSON text after the type and the number. */
   #event(type: string, fields: string): string {
     return `event: ${type}\ndata: {"type":"${type}","sequence_number":${this.#sequence++},${fields}}\n\n`;
   }
