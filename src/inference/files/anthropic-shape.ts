@@ -1,7 +1,7 @@
 import type { ErrorBody } from '../../platform/errors.ts';
 import type { FilePage, FileRow } from '../../store/repositories/files.ts';
 
-/** What a file, a list and a deletion look like to clients of the Anthropic interface (contracts §1.4). */
+/** Files, lists and deletions as seen by clients of the Anthropic interface (contracts §1.4). */
 export const anthropicShape = {
   object: ({ id, bytes, createdAt, expiresAt, name, mediaType }: FileRow): object => ({
     id: `file_${id}`,
@@ -13,7 +13,7 @@ export const anthropicShape = {
     downloadable: true,
     expires_at: expiresAt === null ? null : new Date(expiresAt).toISOString(),
   }),
-  /** Both generations of paging: `next_page` of the present clients, `has_more` with ids of the earlier ones. */
+  /** Both generations of paging: `next_page` for current clients, `has_more` with ids for older ones. */
   list: ({ files, hasMore }: FilePage): object => ({
     data: files.map(anthropicShape.object),
     has_more: hasMore,

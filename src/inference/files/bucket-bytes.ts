@@ -3,9 +3,9 @@ import { Bucket, BucketError, partBytesMin, type BucketSettings } from '../../pl
 import { BytesError } from './file-bytes.ts';
 import type { ByteStream, FileBytes } from './file-bytes.ts';
 
-/** Bytes in a bucket of any S3-compatible store; memory never holds a whole file. */
+/** Stores bytes in a bucket of any S3-compatible store; memory never holds a whole file. */
 export class BucketBytes implements FileBytes {
-  /** A part being filled, and the one being sent. */
+  /** The part being filled, and the one being sent. */
   readonly memoryPerUploadBytes = 2 * partBytesMin;
   readonly #bucket: Bucket;
   readonly #prefix: string;

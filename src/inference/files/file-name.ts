@@ -1,10 +1,10 @@
-/** Characters that turn the direction of text, so that `gpj.exe` reads as `exe.jpg`. */
+/** Characters that change the direction of text, so that `gpj.exe` reads as `exe.jpg`. */
 const bidi = /[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/gu;
 const bytesMax = 255;
 
 /**
- * What a client calls its file, as a label: the last step of a path, without control characters and what turns the direction
- * of text, at most 255 bytes. It is never used as a path (reliability §3.4). Empty when nothing is left of it.
+ * Returns the client's name of a file, as a label: the last segment of a path, without control characters and characters that change the
+ * direction of text, at most 255 bytes. It is never used as a path (reliability §3.4). Empty if nothing is left.
  */
 export function cleanName(text: string | undefined): string {
   const last = (text ?? '').toWellFormed().split(/[/\\]/).at(-1) ?? '';
@@ -16,7 +16,7 @@ export function cleanName(text: string | undefined): string {
   return name === '.' || name === '..' ? '' : name;
 }
 
-/** The ending stays: people know files by it. */
+/** The extension stays: people recognize files by it. */
 function shortened(name: string): string {
   if (Buffer.byteLength(name) <= bytesMax) return name;
   const [, ending = ''] = /(\.[A-Za-z0-9]{1,16})$/.exec(name) ?? [];
@@ -30,7 +30,7 @@ function shortened(name: string): string {
   return kept + ending;
 }
 
-/** `Content-Disposition` of a download: visible ASCII whatever the name is, and the name itself in the form of RFC 8187. */
+/** `Content-Disposition` of a download: a visible ASCII version of the name, and the name itself in the form of RFC 8187. */
 export function attachment(name: string): string {
   const ascii = name.replace(/[^\x20-\x7e]/g, '_').replace(/["\\%]/g, '_');
   const extended = [...Buffer.from(name)]

@@ -21,16 +21,16 @@ export interface FilesOptions {
   readonly repositories: FileRepositories;
   readonly bytes: FileBytes;
   readonly bounds: FileBounds;
-  /** Our own words, never a name or content of a file. */
+  /** Reports in fixed words, never with a name or content of a file. */
   readonly log: (event: 'file_bytes_failed' | 'file_rows_failed', reason: string) => void;
   readonly now?: () => number;
 }
 
-/** What is stored beside an upload's bytes; known when all of it has been read. */
+/** What is stored along with an upload's bytes; known once all of it has been read. */
 export interface UploadFacts {
   readonly name: string | undefined;
   readonly purpose: string | null;
-  /** Counted from when it is stored. */
+  /** Counted from the time of storing. */
   readonly expiresAfterMs: number | undefined;
 }
 
@@ -38,15 +38,15 @@ export interface UploadFacts {
 const uploadsMax = 64;
 const sweepEveryMs = 60_000;
 const sweptAtOnce = 100;
-/** Time limit for a sweep at the start and at the end of the service. */
+/** Time limit for a sweep when the service starts and stops. */
 const patienceMs = 5_000;
 
 /**
- * The files of accounts: what is known of them in the database, their bytes in a folder or a bucket.
+ * The files of accounts: their metadata in the database, their bytes in a folder or a bucket.
  *
- * A file begins as a row that says that it arrives, then come its bytes, then it is ready; it ends as a row that says that it
- * leaves, then its bytes go, then its row. An interruption, by an error or by the death of the process, leaves a row that is not
- * ready: no client sees it, and the sweep deletes its bytes and then the row.
+ * A file begins as a row marked as arriving, then its bytes are written, then it is ready; it ends as a row marked as leaving, then its
+ * bytes are deleted, then its row. An interruption, by an error or by the death of the process, leaves a row that is not ready: no client
+ * sees it, and the sweep deletes its bytes and then the row.
  */
 export class Files {
   /** May change at any time; existing files stay. */
@@ -68,7 +68,7 @@ export class Files {
     this.bounds = options.bounds;
   }
 
-  /** Deletes what an earlier process has left, and from now on whatever expires. An unreachable bucket delays nothing. */
+  /** Deletes what an earlier process has left, and from then on whatever expires. An unreachable bucket does not delay the start. */
   async start(): Promise<void> {
     await withDeadline(this.sweep(), patienceMs, () => {});
     this.#timer = setInterval(() => void this.sweep(), sweepEveryMs);
@@ -86,9 +86,9 @@ export class Files {
   }
 
   /**
-   * Stores a file of at most `bytesMax` bytes while it arrives. `facts` is called when the stream has ended, and may wait for what
-   * follows it. Rejects with `ApiError`, with what the stream or `facts` throws, or with the reason of the signal; then nothing
-   * is left of it, here or at the next sweep.
+   * Stores a file of at most `bytesMax` bytes while it arrives. `facts` is called when the stream has ended, and may wait for what follows
+   * it. Rejects with `ApiError`, with the error of the stream or of `facts`, or with the reason of the signal; then nothing is left of it,
+   * now or after the next sweep.
    */
   async upload(
     accountId: string,
@@ -133,7 +133,7 @@ export class Files {
         if (!isFinished) throw new Error('the row of a file that arrives has gone');
         return file;
       } catch (error) {
-        // Whether it is a file already is not known then; as long as it may be one, its bytes stay.
+        // After a failed finish the row may already be a file; as long as it may be one, its bytes stay.
         if (!isFinishing || (await this.#leave(accountId, id))) await this.#discard([id]);
         throw error;
       }
@@ -153,7 +153,7 @@ export class Files {
     return await this.#inWords(() => this.#repositories.listFiles({ ...request, accountId, now: this.#now() }));
   }
 
-  /** The bytes of a file that `find` has found; `undefined` when it has been deleted since. */
+  /** Returns the bytes of a file from `find`; `undefined`: it has been deleted since. */
   async read(file: FileRow, signal: AbortSignal): Promise<Readable | undefined> {
     try {
       return await this.#inWords(() => this.#bytes.read(file.id, signal));
@@ -164,7 +164,9 @@ export class Files {
     }
   }
 
-  /** `false`: the account has no such file. When it resolves the bytes are gone, or invisible until the sweep deletes them. */
+  /**
+   * Deletes a file. `false`: the account has no such file. When it resolves, the bytes are gone, or hidden until the sweep deletes them.
+   */
   async remove(accountId: string, fileId: string): Promise<boolean> {
     const id = readFileId(fileId);
     if (id === undefined) return false;
@@ -174,7 +176,7 @@ export class Files {
     return true;
   }
 
-  /** One at a time; never rejects. */
+  /** Runs one sweep at a time; never rejects. */
   sweep(): Promise<void> {
     this.#sweeping = this.#sweeping.then(async () => {
       try {
@@ -200,7 +202,7 @@ export class Files {
     }
   }
 
-  /** Bytes first: a row without bytes is found again, bytes without a row never. False: some are still there. */
+  /** Deletes bytes first: a row without bytes is found again, bytes without a row never are. `false`: some are still there. */
   async #discard(ids: readonly string[]): Promise<boolean> {
     const gone: string[] = [];
     const begunMs = performance.now();
@@ -210,7 +212,7 @@ export class Files {
         gone.push(id);
       } catch (error) {
         this.#log('file_bytes_failed', error instanceof BytesError ? error.message : 'unexpected');
-        // Where all of them would fail, each after its time, the next sweep tries again.
+        // If all of them would fail, each after its timeout, the next sweep tries again.
         if (performance.now() - begunMs > patienceMs) break;
       }
     }
@@ -223,7 +225,7 @@ export class Files {
     return gone.length === ids.length;
   }
 
-  /** The client's error when the store fails: no reason, and that it may retry (reliability S3). */
+  /** Converts a failure of the store into the client's error: no reason, but a hint to retry (reliability S3). */
   async #inWords<T>(act: () => Promise<T>): Promise<T> {
     try {
       return await act();
@@ -249,7 +251,7 @@ export class Files {
   }
 }
 
-/** Both spellings name the same file (contracts §1.4); `undefined`: an id that no file can have. */
+/** Both spellings name the same file (contracts §1.4); `undefined`: not a valid file id. */
 const readFileId = (text: string): string | undefined => /^(?:file[-_])?([0-9a-f]{32})$/.exec(text)?.[1];
 
 async function* sniffed(source: ByteStream, sniffer: TypeSniffer): AsyncGenerator<Uint8Array> {

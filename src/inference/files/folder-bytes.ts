@@ -6,7 +6,7 @@ import { BytesError } from './file-bytes.ts';
 import type { ByteStream, FileBytes } from './file-bytes.ts';
 
 /**
- * Bytes in a folder, one file each, in 256 folders by the first digits of their ids. A file gets its name when it is complete and
+ * Stores bytes in a folder, one file each, in 256 subfolders by the first digits of their ids. A file gets its name when it is complete and
  * on disk; until then it is `<id>.part`.
  */
 export class FolderBytes implements FileBytes {
@@ -25,7 +25,7 @@ export class FolderBytes implements FileBytes {
     try {
       for await (const chunk of source) {
         signal.throwIfAborted();
-        // `write` may write less than all, which is how a disk reports that it is nearly full.
+        // `write` may write less than all, as it does when a disk is nearly full.
         for (let from = 0; from < chunk.length;) {
           const { bytesWritten } = await inWords(() => handle.write(chunk, from));
           from += bytesWritten;
@@ -64,7 +64,7 @@ export class FolderBytes implements FileBytes {
   }
 }
 
-/** A name is on the disk when its folder is. */
+/** A file's name is on disk once its folder is synced. */
 async function syncFolder(folder: string): Promise<void> {
   if (process.platform === 'win32') return;
   await inWords(async () => {

@@ -1,8 +1,8 @@
 const headBytes = 512;
 
 /**
- * Finds out what a file is from its bytes, as they pass by. What the client says of its type counts for nothing; the ending of
- * the name decides only which kind of text a text is called, which changes nothing about how it is treated.
+ * Detects the type of a file from its bytes, as they pass by. The type that the client states is ignored; the extension only decides which
+ * text type a text is labelled with, which does not change how it is treated.
  */
 export class TypeSniffer {
   #head = Buffer.alloc(0);
@@ -17,7 +17,7 @@ export class TypeSniffer {
     this.#length += chunk.length;
     if (!this.#isText) return;
     try {
-      // No text has a NUL in it, and what follows a wrong byte need not be looked at.
+      // No text contains a NUL, and after an invalid byte the rest need not be checked.
       if (chunk.includes(0)) this.#isText = false;
       else this.#decoder.decode(chunk, { stream: true });
     } catch {
@@ -29,7 +29,7 @@ export class TypeSniffer {
     return this.#length;
   }
 
-  /** After the last chunk. */
+  /** Returns the type, after the last chunk. */
   mediaType(name: string): string {
     const head = this.#head;
     const begins = (text: string, at = 0): boolean =>
@@ -53,7 +53,7 @@ export class TypeSniffer {
   }
 }
 
-/** Kinds of text that have a name of their own; all are read as text. */
+/** Text types with a name of their own; all are read as text. */
 const textTypes: Readonly<Record<string, string>> = {
   csv: 'text/csv',
   json: 'application/json',
@@ -63,14 +63,14 @@ const textTypes: Readonly<Record<string, string>> = {
 
 export type MediaKind = 'image' | 'pdf' | 'text' | 'other';
 
-/** What can be done with a file in a request. */
+/** What a file can be used as in a request. */
 export function kindOf(mediaType: string): MediaKind {
   if (mediaType.startsWith('image/')) return 'image';
   if (mediaType === 'application/pdf') return 'pdf';
   return mediaType.startsWith('text/') || mediaType === 'application/json' ? 'text' : 'other';
 }
 
-/** For a file that came without a name. */
+/** The extension for a file that came without a name. */
 export const endingOf = (mediaType: string): string => endings[mediaType] ?? '';
 
 const endings: Readonly<Record<string, string>> = {

@@ -1,14 +1,14 @@
 import type { ErrorBody } from '../../platform/errors.ts';
 import type { FilePage, FileRow } from '../../store/repositories/files.ts';
 
-/** What a file, a list and a deletion look like to clients of the OpenAI interface (contracts §1.4). */
+/** Files, lists and deletions as seen by clients of the OpenAI interface (contracts §1.4). */
 export const openAiShape = {
   object: ({ id, bytes, createdAt, expiresAt, name, purpose }: FileRow): object => ({
     id: `file-${id}`,
     object: 'file',
     bytes,
     created_at: seconds(createdAt),
-    // Absent rather than null: that is how the vendor's schema has it.
+    // Absent rather than null, as in the vendor's schema.
     ...(expiresAt === null ? {} : { expires_at: seconds(expiresAt) }),
     filename: name,
     purpose: purpose ?? 'user_data',
@@ -26,5 +26,5 @@ export const openAiShape = {
 };
 
 const seconds = (ms: number): number => Math.floor(ms / 1000);
-/** The vendor's schema knows no null here. */
+/** The vendor's schema allows no null here. */
 const idOf = (file: FileRow | undefined): string => (file === undefined ? '' : `file-${file.id}`);

@@ -1,13 +1,13 @@
 /**
- * A process that reads one PDF and ends: its bytes come in on standard input, its text goes out on standard output. Whatever the
- * file makes of it, the service has another process (`pdf-text.ts` gives it little memory and time, and nothing to find).
+ * A process that reads one PDF and exits: bytes come in on standard input, text goes out on standard output. Whatever the file does to this
+ * process, the service is another one (`pdf-text.ts` gives this one little memory and time, and no secrets).
  */
 import '../../platform/stack-traces.ts';
 
 import { once } from 'node:events';
 import { getDocumentProxy } from 'unpdf';
 
-/** The first line of the answer; of `text` the text follows. */
+/** The first line of the answer; after `text`, the text follows. */
 export type PdfVerdict =
   | { readonly kind: 'text'; readonly pages: number }
   | { readonly kind: 'damaged' | 'encrypted' | 'too-many-pages' | 'too-long' | 'no-text'; readonly pages: number };
@@ -26,7 +26,7 @@ async function read(data: Uint8Array): Promise<{ readonly verdict: PdfVerdict; r
   const only = (kind: PdfVerdict['kind']) => ({ verdict: { kind, pages }, text: '' });
   try {
     const document = await getDocumentProxy(data, {
-      // Nothing of the file is run, looked up or fetched.
+      // Nothing in the file is executed, looked up or fetched.
       isEvalSupported: false,
       useSystemFonts: false,
       disableFontFace: true,

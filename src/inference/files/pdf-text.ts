@@ -15,29 +15,29 @@ import type { PdfVerdict } from './pdf-child.ts';
 export interface PdfLimits {
   readonly pagesMax: number;
   readonly charactersMax: number;
-  /** Processor time of the child, where the system bounds it: on a busy machine a good file takes longer, a bad one takes no more. */
+  /** Processor time of the child, where the system limits it: on a busy machine a good file takes longer, a bad one takes no more. */
   readonly processorSecondsMax: number;
-  /** Beyond it the machine is too busy; where processor time is not bounded, it is the file's fault. */
+  /** Beyond it the machine is too busy; where processor time cannot be limited, it is the file's fault. */
   readonly timeoutMs: number;
   /** Memory of the child in total. */
   readonly memoryBytesMax: number;
-  /** PDFs that are read concurrently, of all accounts and of one. */
+  /** PDFs read concurrently, in total and per account. */
   readonly childrenMax: number;
   readonly perAccountMax: number;
   /** PDFs that may wait; further ones are refused. */
   readonly waitingMax: number;
   readonly waitMsMax: number;
-  /** How long a PDF that could not be read is refused without another try. */
+  /** How long a PDF that could not be read is refused without another attempt. */
   readonly rememberedMs: number;
 }
 
-/** 1,000 pages of text take 3 s of a processor. */
+/** 1,000 pages of text take 3 s of processor time. */
 export const defaultPdfLimits: PdfLimits = {
   pagesMax: 1_000,
   charactersMax: 10_000_000,
   processorSecondsMax: 8,
   timeoutMs: 20_000,
-  // A fourth of what there is, and no less than it takes to start.
+  // A quarter of the memory there is, but no less than the child needs to start.
   memoryBytesMax: Math.min(1_073_741_824, Math.max(268_435_456, memoryLimitBytes() / 4)),
   childrenMax: 2,
   perAccountMax: 1,
@@ -46,30 +46,30 @@ export const defaultPdfLimits: PdfLimits = {
   rememberedMs: 300_000,
 };
 
-/** PDFs that could not be read and are remembered: a name and a sentence each. */
+/** Unreadable PDFs that are remembered: a digest and a sentence each. */
 const unreadableMax = 10_000;
-/** Others come before the child, and it falls far behind them when it has taken long: most take 0.3 s of a processor. */
+/** Other work has priority over the child, and much more once it has taken long: most take 0.3 s of processor time. */
 const niceness = 2;
 const nicenessOfLong = 15;
 const longSeconds = 1;
 /** Bytes hashed at once: about a millisecond. */
 const hashStepBytes = 1_048_576;
 
-/** A file that holds no text, with the reason in words for the client. */
+/** A file without readable text, with the reason in words for the client. */
 export class UnreadablePdf extends Error {
   override readonly name = 'UnreadablePdf';
 }
 
 /**
- * The text of PDFs. Each is read by a process of its own, which has a limit of memory and time and is ended when it is over, so
- * that a hostile file harms only itself, and customers' files stay apart. It starts in 0.3 s, and PDFs are rare. Accounts take
- * turns; what could not be read is not read again for a while.
+ * Reads the text of PDFs. A separate process reads each one, with limited memory and time, and is then ended, so that a hostile file harms
+ * only itself, and customers' files stay apart. It starts in 0.3 s, and PDFs are rare. Accounts take turns; a PDF that could not be read is
+ * not tried again for a while.
  */
 export class PdfTexts {
   readonly #limits: PdfLimits;
   readonly #children = new Set<ChildProcess>();
   readonly places: FairPlaces;
-  /** Reasons, by account and content: of another account's files nothing can be found out, and of the content nothing is kept. */
+  /** Reasons, by a digest of account and content: nothing can be learned about another account's files, and no content is kept. */
   readonly #unreadable: Remembered<string>;
   readonly #secret = randomBytes(32);
   #isClosed = false;
@@ -93,8 +93,8 @@ export class PdfTexts {
   }
 
   /**
-   * Rejects with `UnreadablePdf`, with `backend_at_capacity` when too many wait, or with the reason of the signal. A document
-   * without text, which a scan has none of, gives none: that is no failure.
+   * Rejects with `UnreadablePdf`, with `backend_at_capacity` when too many wait, or with the reason of the signal. A document without text,
+   * such as a scan, yields an empty text: that is not a failure.
    */
   async read(accountId: string, bytes: Uint8Array, signal: AbortSignal): Promise<string> {
     if (isBlank(bytes)) return '';
@@ -157,11 +157,11 @@ export class PdfTexts {
       });
       child.stdout!.on('data', (chunk: Buffer) => {
         length += chunk.length;
-        // Four bytes for a character at most, and the first line.
+        // At most four bytes per character, plus the first line.
         if (length > 4 * charactersMax + 1_024) end(new UnreadablePdf('has more text than can be read'));
         else chunks.push(chunk);
       });
-      // It may end before it has read everything.
+      // The child may exit before it has read everything.
       child.stdin!.on('error', () => undefined);
       child.stdin!.end(bytes);
       child.on('error', (error) => end(error));
@@ -172,7 +172,7 @@ export class PdfTexts {
         signal.removeEventListener('abort', onAbort);
         if (failure !== undefined) reject(failure as Error);
         else if (endedBy === 'SIGXCPU') reject(tooSlow());
-        // Out of memory, most likely: what a file makes of its reader is its own fault.
+        // Most likely out of memory: what a file does to its reader is its own fault.
         else if (code !== 0) reject(tooMuchMemory());
         else answer(Buffer.concat(chunks).toString('utf8'), this.#limits, resolve, reject);
       });
@@ -191,12 +191,11 @@ export class PdfTexts {
       String(pagesMax),
       String(charactersMax),
     ];
-    // No variable of ours, so no secret; and nothing that it says anywhere but in its answer.
+    // The environment is empty, so it has no secrets, and its only output is its answer.
     const options = { env: {}, stdio: ['pipe', 'pipe', 'ignore'] as ['pipe', 'pipe', 'ignore'], windowsHide: true };
     if (!boundsProcessorTime) return spawn(command[0]!, command.slice(1), options);
-    // What is allocated outside of the heap, such as a stream that inflates a thousandfold, is bounded by the system where it can
-    // be; and no crash leaves the file on the disk.
-    // Where memory runs out all the same, the kernel ends it before the service.
+    // Allocations outside the heap, such as a stream that inflates a thousandfold, are limited by the system where possible; and a crash
+    // leaves no core dump with the file on the disk. If memory runs out all the same, the kernel kills this process before the service.
     const victim = 'echo 1000 2>/dev/null >/proc/self/oom_score_adj';
     const bounds = `${victim}; ulimit -c 0; ulimit -d ${Math.floor(memoryBytesMax / 1_024)} 2>/dev/null`;
     const limit = `${bounds}; ulimit -S -t ${processorSecondsMax} 2>/dev/null; exec "$@"`;
@@ -228,11 +227,11 @@ function answer(
   }
 }
 
-/** The first line of a PDF and nothing more: there is no page in it. */
+/** Only the first line of a PDF: it has no page. */
 const isBlank = (bytes: Uint8Array): boolean =>
   bytes.length < 32 && /^%PDF-\d\.\d\s*$/.test(Buffer.from(bytes).toString('latin1'));
 
-/** Through a shell, which sets limits. */
+/** Uses a shell to set limits. */
 const boundsProcessorTime = process.platform !== 'win32';
 
 const machineBusy = (): ApiError =>
@@ -248,12 +247,12 @@ const tooSlow = (): UnreadablePdf => new UnreadablePdf('takes too long to read')
 
 const tooMuchMemory = (): UnreadablePdf => new UnreadablePdf('needs too much memory to read');
 
-/** At once after the start: the threads that the child makes later have the same. */
+/** Called right after the start: the threads that the child creates later inherit it. */
 function lowerPriority({ pid }: ChildProcess, to: number): void {
   try {
     if (pid !== undefined) setPriority(pid, to);
   } catch {
-    // It has ended, or the system does not let us.
+    // It has exited, or the system does not allow it.
   }
 }
 
@@ -261,7 +260,7 @@ const lookMs = 100;
 const pageBytes = 4_096;
 const ticksPerSecond = 100;
 
-/** What the child uses, where the system tells it; elsewhere the limits of its heap and its time must do. */
+/** Polls the child's usage where the system reports it; elsewhere the limits of its heap and its time must suffice. */
 function watched(
   child: ChildProcess,
   look: (use: { readonly memoryBytes: number; readonly processorSeconds: number }) => void,
@@ -269,7 +268,7 @@ function watched(
   return setInterval(() => {
     readFile(`/proc/${child.pid}/stat`, 'latin1').then(
       (text) => {
-        // proc(5): fields 14, 15 and 24; the second one is a name in parentheses.
+        // proc(5): fields 14, 15 and 24; field 2 is a name in parentheses.
         const fields = text.slice(text.lastIndexOf(')') + 2).split(' ');
         const [user, system, pages] = [fields[11], fields[12], fields[21]].map(Number);
         look({ memoryBytes: pages! * pageBytes, processorSeconds: (user! + system!) / ticksPerSecond });
