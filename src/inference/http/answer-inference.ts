@@ -18,7 +18,7 @@ import { methodNotAllowed } from './plain-routes.ts';
 import type { Generating } from './run-order.ts';
 import { respondEvents, respondWhole, sendJson } from './respond.ts';
 
-/** A request to one of the API families, from its head to its last byte, in the order of contracts decision 10. */
+/** Handles a request to one of the API families, from its head to its last byte, in the order of contracts decision 10. */
 export async function answerInference(route: Route, exchange: Exchange): Promise<void> {
   const { request, headers, lease, host } = exchange;
   const { services } = host;
@@ -43,11 +43,11 @@ export async function answerInference(route: Route, exchange: Exchange): Promise
   if (headers['expect'] !== undefined && request.httpVersion === '1.1') exchange.response.writeContinue();
   const body = await readBody(request, limits.bodyBytesMax, share, exchange.signal, () => {
     exchange.large ??= admission.takeLarge(largeBodyBytes + 1, largeBodyBytes);
-    // A body without a declared length shows its size only here.
+    // The size of a body without a declared length is only known here.
     return bodyBytes === undefined ? someCredit() : undefined;
   });
   exchange.receivedMs = performance.now();
-  // Held from here to the last byte: clients that send slowly take no slot.
+  // Held from here to the last byte: clients that send slowly occupy no slot.
   exchange.slot = admission.take();
   let keyed: KeyedRequest | undefined;
   if (idempotencyKey !== undefined && route.kind === 'generate') {
@@ -85,7 +85,7 @@ function respond(order: Order, keyed: KeyedRequest | undefined, exchange: Genera
   return order.stream ? respondEvents(order, head, exchange) : respondWhole(order, head, exchange);
 }
 
-/** At once; a large body would block everybody else (reliability C12). */
+/** Parses on this thread; a large body would block all other requests (reliability C12). */
 function parseSmall({ blocks, length }: Body, share: BodyShare): unknown {
   const [only] = blocks;
   const bytes = blocks.length === 1 && only !== undefined ? only : Buffer.concat(blocks, length);

@@ -1,30 +1,29 @@
 import { ApiError, atCap } from '../../platform/errors.ts';
 
 /**
- * Bytes of memory that a byte of a body takes at most at once while it is read and parsed. Measured, with a few MB for the thread left
- * out: 2.8 for ASCII, of texts and of escapes, 2.9 for Chinese, 3.2 for base64 of an image, 4.1 of a file, 4.6 for an image beside
- * one Chinese character, and 5.7 for an ASCII text with one in it, which is kept with two bytes for a character: in the thread the
- * text and its value, or the value and its clone, and here the clone and the value.
+ * Maximum bytes of memory per byte of a body while it is read and parsed. Measured, with a few MB for the thread left out: 2.8 for ASCII
+ * (texts and escapes), 2.9 for Chinese, 3.2 for base64 of an image, 4.1 of a file, 4.6 for an image beside one Chinese character, and 5.7
+ * for an ASCII text with one such character, which is stored with two bytes per character: the text and its value, or the value and its
+ * clone, in the thread, and the clone and the value here.
  */
 export const copiesWhileParsed = 6;
-/** From then on: the value, at up to two bytes for each. A request is sent on in pieces that are made as they are sent. */
+/** The same once it is parsed: the value, at up to two bytes per character. What is sent on is made in pieces as it is sent. */
 export const copiesWhileHeld = 2;
-/** Of a heap: a value, and the garbage of one before it. */
+/** The same for a heap: a value, and the garbage of the one before it. */
 export const copiesInHeap = 2.5;
-/** What each brace, bracket, comma and colon becomes: at worst objects that are empty or have one member. */
+/** Memory for each brace, bracket, comma and colon: at worst they make objects that are empty or have one member. */
 const structuralBytes = 64;
 
-/** An account may take this many times what would be left to the others. */
+/** An account may take this many times what would be left for the others. */
 const shareOfLeft = 7;
 
 /**
- * Memory that request bodies take at once, and what is made of them, over all requests (contracts decision 23). However much an
- * account asks for, an eighth of what the others do not have is left, so one that sends all that it can does not keep out the small
- * requests of others. A second that comes then has seven eighths of that eighth; as both give back and take again their shares become
- * equal, and a fifteenth remains.
+ * The memory for all request bodies, and what is made of them (contracts decision 23). However much an account asks for, an eighth of what
+ * the others do not use stays free, so an account that sends all it can does not keep out the others' small requests. A second such account
+ * gets seven eighths of that eighth; as both release and take memory, their shares become equal, and a fifteenth remains.
  */
 export class BodyBudget {
-  /** May change at any time; what has been taken stays. */
+  /** May change at any time; memory already taken stays taken. */
   bytesMax: number;
   #bytes = 0;
   readonly #byAccount = new Map<string, number>();
@@ -37,7 +36,7 @@ export class BodyBudget {
     return this.#bytes;
   }
 
-  /** Throws `backend_at_capacity` 429 when there is no room, for anyone or for the account. */
+  /** Throws `backend_at_capacity` 429 when there is no room, in total or for the account. */
   take(bytes: number, accountId?: string): void {
     const left = this.bytesMax - this.#bytes - bytes;
     if (left < 0) throw noRoom('Too many large requests are being read.', this.bytesMax);
@@ -63,12 +62,12 @@ export class BodyBudget {
   }
 }
 
-/** What one request has taken of the budget. */
+/** The part of the budget that one request has taken. */
 export class BodyShare {
   readonly #budget: BodyBudget;
   readonly #accountId: string | undefined;
   #bytes = 0;
-  /** Bytes of the body that have been taken before they come, or have come. */
+  /** Bytes of the body for which memory was taken, and those that have arrived. */
   #bodyBytes = 0;
   #arrivedBytes = 0;
 
@@ -77,7 +76,7 @@ export class BodyShare {
     this.#accountId = accountId;
   }
 
-  /** Throws `backend_at_capacity`, as all below. */
+  /** Takes memory. Throws `backend_at_capacity`, as do all methods below. */
   take(bytes: number): void {
     this.#budget.take(bytes, this.#accountId);
     this.#bytes += bytes;
@@ -88,26 +87,26 @@ export class BodyShare {
     this.#bytes -= bytes;
   }
 
-  /** Room for a body of this size. */
+  /** Takes memory for a body of this size. */
   expect(bodyBytes: number): void {
     this.take(bodyBytes * copiesWhileParsed);
     this.#bodyBytes += bodyBytes;
   }
 
-  /** More of the body has come. */
+  /** Records that more of the body has arrived. */
   arrive(bodyBytes: number): void {
     this.#arrivedBytes += bodyBytes;
     if (this.#arrivedBytes > this.#bodyBytes) this.expect(this.#arrivedBytes - this.#bodyBytes);
   }
 
-  /** The body becomes a value, whose text has so many structural characters. */
+  /** Adjusts to the parsed body, whose text has this many structural characters. */
   parsed(structuralCharacters: number): void {
-    // First, so that the largest body has room for them.
+    // Given back first, so that the largest body has room for them.
     this.give(this.#bodyBytes * (copiesWhileParsed - copiesWhileHeld));
     this.take(structuralCharacters * structuralBytes);
   }
 
-  /** Gives back what is left of it. */
+  /** Gives back the rest. */
   end(): void {
     this.give(this.#bytes);
   }
@@ -116,12 +115,12 @@ export class BodyShare {
 const noRoom = (why: string, bytesMax: number): ApiError =>
   new ApiError('backend_at_capacity', `${why} Try again shortly.`, atCap(bytesMax, 1));
 
-/** Of all the memory, for one body: what an account may have while others have a sixteenth with small requests. */
+/** The share of all memory that one body may take: what an account may have while others have a sixteenth for small requests. */
 const shareOfLargest = (shareOfLeft / (shareOfLeft + 1)) * (15 / 16);
 
-/** The memory in which an account may have bodies of so many bytes, beside the small requests of others. */
+/** The memory with which an account may have bodies of this many bytes, alongside small requests of others. */
 export const memoryForBodies = (bodyBytes: number): number =>
   Math.ceil((bodyBytes * copiesWhileParsed) / shareOfLargest);
 
-/** The largest body for which there is room when there is no other large one. */
+/** The largest body that has room while there is no other large one. */
 export const largestBody = (bytesMax: number): number => Math.floor((bytesMax * shareOfLargest) / copiesWhileParsed);

@@ -35,13 +35,13 @@ export interface Body {
   readonly blocks: readonly Buffer<ArrayBuffer>[];
 }
 
-/** Bodies above this are parsed on another thread, and are refused first under load (reliability §5). */
+/** Bodies above this are parsed on another thread, and are the first to be refused under load (reliability §5). */
 export const largeBodyBytes = 1_048_576;
 
 /**
- * Reads a body of fewer than `bytesMax` bytes, and takes memory for what of it was not expected; the caller gives it back, also
- * when this rejects: with `ApiError`, also when the client goes away, with the signal's reason, or with the failure of `admitLarge`,
- * which is called once the body turns out to be large, and for which the body waits.
+ * Reads a body of fewer than `bytesMax` bytes, and takes memory for the part that was not expected; the caller gives it back, even when
+ * this rejects: with `ApiError` (also when the client goes away), with the signal's reason, or with the failure of `admitLarge`, which is
+ * called once the body turns out to be large, and is awaited before reading on.
  */
 export function readBody(
   request: IncomingMessage,
@@ -98,8 +98,8 @@ const blockBytesMin = 65_536;
 const blockBytesMax = 1_048_576;
 
 /**
- * Collects a body. A body in one piece is kept as it is. Any other is copied piece by piece into blocks, which never takes long
- * at once and costs what its bytes cost: pieces of one byte each, kept as they are, cost a hundred times that.
+ * Collects a body. A body in one piece is kept as it is. Any other is copied piece by piece into blocks, which never takes long at a time
+ * and needs no more memory than its bytes: pieces of one byte each, kept as they are, would need a hundred times that.
  */
 class Blocks {
   #onlyPiece: Buffer<ArrayBuffer> | undefined;
@@ -112,7 +112,7 @@ class Blocks {
       this.#onlyPiece = piece;
       return;
     }
-    // It is part of a larger shared buffer, and perhaps one of thousands.
+    // The piece is part of a larger shared buffer, and may be one of thousands.
     if (this.#onlyPiece !== undefined) this.#copy(this.#onlyPiece);
     this.#onlyPiece = undefined;
     this.#copy(piece);

@@ -6,8 +6,8 @@ import { checkAccess } from '../pipeline/access.ts';
 import type { Exchange } from './exchange.ts';
 
 /**
- * Who asks, if a key is presented: at once where it is in memory, else when it has been read. From here on what happens to the key
- * or its account reaches the request: nothing is awaited between finding the key live and saying whose request it is.
+ * Returns the caller, if a key is presented: synchronously if it is in memory, otherwise once it has been read. From then on, changes of
+ * the key or its account reach the request: nothing is awaited between finding the key active and claiming the request for it.
  */
 export function callerOf(exchange: Exchange): Caller | undefined | Promise<Caller | undefined> {
   const found = knownCaller(exchange);
@@ -22,7 +22,7 @@ function knownCaller(exchange: Exchange): Caller | 'cold' | undefined {
   return found;
 }
 
-/** The database may fall silent while a key is read, and the key go out of memory before it speaks again. */
+/** The database may stop answering while a key is read, and the key be evicted before it answers again. */
 const coldTriesMax = 3;
 
 async function coldCaller(exchange: Exchange): Promise<Caller | undefined> {
@@ -38,8 +38,8 @@ async function coldCaller(exchange: Exchange): Promise<Caller | undefined> {
 }
 
 /**
- * This process lets no one in from memory alone when it may have missed a revoked key: it looks once more, or refuses (money, "A
- * database that does not answer").
+ * Admits no one from memory alone when this process may have missed a revoked key: checks once more, or refuses (money, "A database that
+ * does not answer").
  */
 export async function caughtUp({ headers, host }: Exchange): Promise<void> {
   const { feed } = host.services;
@@ -50,7 +50,7 @@ export async function caughtUp({ headers, host }: Exchange): Promise<void> {
 const databaseSilent = (): ApiError =>
   new ApiError('internal_error', 'The database does not answer.', { retryAfterSeconds: 1 });
 
-/** Specification §5.1 and §5.4; `undefined` when no credentials were sent; `cold`: the key must be read before. */
+/** Specification §5.1 and §5.4; `undefined` when no credentials were sent; `cold`: the key has to be read first. */
 function authenticate(headers: Headers, directory: Directory): Caller | 'cold' | undefined {
   const presented = presentedKey(headers);
   if (presented === undefined) return undefined;
@@ -76,8 +76,8 @@ export function requireCaller(caller: Caller | undefined): Caller {
 }
 
 /**
- * Specification §4.2.6: only the exact value of the header counts, everything else is refused rather than read kindly. An account
- * that requires zero data retention has it for every request, as if the header were there.
+ * Specification §4.2.6: only the exact value of the header counts; everything else is refused rather than interpreted. An account that
+ * requires zero data retention has it for every request, as if the header were set.
  */
 export function zdrRequired(headers: Headers, { account, key }: Caller): boolean {
   const value = headers['service-zdr'];

@@ -5,17 +5,17 @@ import { hostNameOf } from '../../platform/http/host-name.ts';
 import type { AllowedOrigins } from '../pipeline/runtime-config.ts';
 
 /**
- * Which pages may call the inference host from a browser (Fetch standard, "CORS protocol"). The key alone grants access, and a
- * page has to have it; cookies are neither set nor read, so `access-control-allow-credentials` is never sent.
+ * Which pages may call the inference host from a browser (Fetch standard, "CORS protocol"). Only the key grants access, and a page needs to
+ * have it; cookies are neither set nor read, so `access-control-allow-credentials` is never sent.
  */
 
-/** Pages of this computer may always call: their server could as well call itself. */
+/** Pages of this computer may always call: their server could just as well call itself. */
 const loopback = /^https?:\/\/(?:(?:[a-z0-9-]+\.)*localhost|127(?:\.\d{1,3}){3}|\[::1\])(?::\d{1,5})?$/i;
 
-/** Answers differ by origin: no cache may give one origin's answer to another. */
+/** Answers differ by origin: no cache may serve one origin's answer to another. */
 const vary = { vary: 'origin' } as const;
 
-/** All headers that we set and a script may want; browsers expose the others by default. */
+/** All headers that we set and a script may need; browsers expose the others by default. */
 export const exposedHeaders: readonly string[] = [
   'x-request-id',
   'request-id',
@@ -43,7 +43,7 @@ function allowedFor(
   return hasConsoleBeside && isBeside(origin, host, accountUrl) ? origin : undefined;
 }
 
-/** Whether a page is of the account host under the name by which this host is called: a name has one computer behind it. */
+/** Whether a page is served by the account host under the same host name as this host: a name stands for one computer. */
 function isBeside(origin: string, host: string | undefined, accountUrl: string): boolean {
   const name = hostNameOf(host);
   if (name === undefined) return false;
@@ -51,7 +51,7 @@ function isBeside(origin: string, host: string | undefined, accountUrl: string):
   return origin === new URL(`http://${name}${port === '' ? '' : `:${port}`}`).origin;
 }
 
-/** The headers of every answer to this request, including errors and answers that no route has handled. */
+/** Returns the headers of every answer to this request, including errors and answers that no route has handled. */
 export function corsHeaders(
   { headers }: IncomingMessage,
   allowed: AllowedOrigins,
@@ -63,16 +63,16 @@ export function corsHeaders(
   return { ...vary, 'access-control-allow-origin': origin, 'access-control-expose-headers': exposed };
 }
 
-/** A browser asks whether a page may send a request. */
+/** Whether a browser is asking if a page may send a request. */
 export const isPreflight = ({ method, headers }: IncomingMessage): boolean =>
   method === 'OPTIONS' && headers.origin !== undefined && headers['access-control-request-method'] !== undefined;
 
-/** Longer has no effect: Chromium remembers it for at most this long. */
+/** A longer time has no effect: Chromium caches it for at most this long. */
 const rememberedSeconds = 7200;
 
 /**
- * Answers a preflight from the configuration alone: it comes without a key, and before each kind of request. A route itself
- * refuses methods and headers that it does not take. Returns the status.
+ * Answers a preflight from the configuration alone: it comes without a key, and before each kind of request. The route itself refuses
+ * methods and headers that it does not accept. Returns the status.
  */
 export function answerPreflight(
   request: IncomingMessage,

@@ -20,7 +20,7 @@ const descriptions: ReadonlyMap<string, EndpointDescription> = new Map([
   ['/v1/responses/input_tokens', inputTokensDescription],
 ]);
 
-/** The inference routes as the API description has them. */
+/** The inference routes, as listed in the API description. */
 export const describedEndpoints: readonly Endpoint[] = [...inferenceRoutes].flatMap(([path, { kind, flags }]) => {
   const description = descriptions.get(path);
   return description === undefined ? [] : [{ path, kind, description, flags }];

@@ -2,18 +2,18 @@ import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 
 /**
- * Writes the events of a stream. A chunk of HTTP/1.1 (RFC 9112 §7.1) is one string and one write to the socket; `response.write`
- * makes three, collected and written with `writev` at the end of the turn: with 200 paced streams an event then takes 53 µs of
- * the main thread outside the kernel instead of 46.
+ * Writes the events of a stream. A chunk of HTTP/1.1 (RFC 9112 §7.1) is one string and one write to the socket; `response.write` makes
+ * three, collected and written with `writev` at the end of the turn: with 200 paced streams, an event then takes 53 µs of the main thread
+ * outside the kernel instead of 46.
  *
- * The head goes out with the first events. The response's own `end` writes what ends the body.
+ * The head is sent with the first events. The response's own `end` writes the end of the body.
  */
 export class EventWriter {
   readonly #response: ServerResponse;
   /** `undefined`: the client is gone already, and the response drops all writes. */
   readonly #socket: Socket | undefined;
 
-  /** The head must have been given to `response.writeHead`, and nothing else have been written. */
+  /** The head must have been given to `response.writeHead`, and nothing else written yet. */
   constructor(response: ServerResponse) {
     this.#response = response;
     this.#socket = response.socket ?? undefined;
@@ -29,14 +29,14 @@ export class EventWriter {
     if (this.#response.destroyed || !this.#socket.writable) return false;
     const isChunked = this.#response.chunkedEncoding;
     const guess = isChunked ? chunkOf(text, text.length) : text;
-    // Measured after concatenation, so that the result is flattened once, without flattening its text before.
+    // Measured after concatenation, so that the result is flattened once, and its parts not before.
     const bytes = Buffer.byteLength(guess);
     // As many bytes as UTF-16 units: pure ASCII, which needs no transcoding.
     if (bytes === guess.length) return this.#socket.write(guess, 'latin1');
     return this.#socket.write(isChunked ? chunkOf(text, text.length + bytes - guess.length) : text, 'utf8');
   }
 
-  /** The emitter of `drain` and `close`. */
+  /** Emits `drain` and `close`. */
   get source(): ServerResponse | Socket {
     return this.#socket ?? this.#response;
   }

@@ -27,8 +27,9 @@ import { corsHeaders } from './cors.ts';
 import type { Host } from './host.ts';
 
 /**
- * A request and its answer, from the head to the last byte: the one record of it. It is made once, with all of its fields, and handed
- * on; what is found out is noted in it, and what it holds of this process is in it until `end`. The pipeline sees it as a `Call`.
+ * A request and its answer, from the head to the last byte: the one record of it. It is created once, with all of its fields, and passed
+ * on; what is learned about the request is stored here, and so is what it holds of this process, until `end`. The pipeline sees it as a
+ * `Call`.
  */
 export class Exchange implements Omit<RunningCall, 'route'>, Origin {
   readonly host: Host;
@@ -42,7 +43,7 @@ export class Exchange implements Omit<RunningCall, 'route'>, Origin {
   readonly begunMs = performance.now();
   readonly id: Uint8Array;
   readonly idHex: string;
-  /** Sent as `x-request-id`, whatever may be kept. */
+  /** Sent as `x-request-id`, whether or not it may be kept. */
   readonly sentId: string;
   publicId: string;
   clientId: string | null;
@@ -52,34 +53,34 @@ export class Exchange implements Omit<RunningCall, 'route'>, Origin {
   /** CORS headers: which pages may read the answer. */
   readonly cors: Readonly<Record<string, string>>;
 
-  /** `undefined`: it is none of inference. */
+  /** `undefined`: not an inference route. */
   route: Route | undefined = undefined;
   trace: RequestTrace | undefined = undefined;
   zdr = false;
   order: Order | undefined = undefined;
   admitted: Admitted | undefined = undefined;
-  /** When the whole request had arrived, by `performance.now()`, and how long it has waited for engines since. */
+  /** When the whole request had arrived, by `performance.now()`, and how long it has waited for engines since then. */
   receivedMs = this.begunMs;
   engineMs = 0;
-  /** Sent instead of its own id: the id of the request whose answer it repeats (`Idempotency-Key`). */
+  /** The id of the request whose answer is repeated (`Idempotency-Key`), sent instead of its own id. */
   repeatOf: string | undefined = undefined;
-  /** The model that was asked for, where another one serves. */
+  /** The model that was requested, if another one serves. */
   fallbackFrom: string | undefined = undefined;
   /** Why the answer is an error, for the log; set by `sendError` and `respondStream`. */
   error: ApiError | undefined = undefined;
-  /** Set when it had a hold and its money is settled: then its log line has been written. */
+  /** Set when its hold has been settled: then its log line has been written. */
   receipt: Receipt | undefined = undefined;
 
   /** Held from the whole body to the last byte. */
   slot: Slot | undefined = undefined;
-  /** Taken for a large body. */
+  /** Held for a large body. */
   large: Slot | undefined = undefined;
-  /** The memory of its body, and of what is made of it. */
+  /** The memory of its body, and of what is made from it. */
   share: BodyShare | undefined = undefined;
   deadline: Deadline | undefined = undefined;
   #caller: Caller | undefined = undefined;
   #head: { model: string } | undefined = undefined;
-  /** Of files that it names. */
+  /** Memory of files that it references. */
   #fileBytes = 0;
 
   constructor(host: Host, request: IncomingMessage, response: ServerResponse, connection: ListenerConnection) {
@@ -105,10 +106,10 @@ export class Exchange implements Omit<RunningCall, 'route'>, Origin {
     this.cors = corsHeaders(request, this.lease.runtimeConfig.allowedOrigins, options.accountUrl);
     response.on('close', () => {
       if (!response.writableFinished) this.running.cancel('client-left');
-      // A connection that outlives its answer could bring new work while the stop waits.
+      // A connection that outlives its answer could bring new requests while the service stops.
       else if (!services.ready()) request.socket.end();
     });
-    // The port is closed while stopping, but connections that were not idle are still open: for this answer only.
+    // The port is closed while stopping, but connections that were not idle are still open, for this answer only.
     if (!services.ready()) response.shouldKeepAlive = false;
   }
 
@@ -117,7 +118,7 @@ export class Exchange implements Omit<RunningCall, 'route'>, Origin {
     return clientAddress(this.request, this.lease.runtimeConfig.trustedProxies);
   }
 
-  /** It is theirs from here on: what happens to the key or its account reaches it. */
+  /** Assigns the request to its caller: from here on, changes of the key or its account reach it. */
   claim(caller: Caller): void {
     this.#caller = caller;
     this.running.claim(caller.account.id, caller.key.id);
@@ -144,7 +145,7 @@ export class Exchange implements Omit<RunningCall, 'route'>, Origin {
     this.#fileBytes += bytes;
   }
 
-  /** What its answer says of it. */
+  /** Returns the head of the answer. */
   headOf(order: Order): ResponseHead {
     const head = {
       requestId: this.sentId,
@@ -160,7 +161,7 @@ export class Exchange implements Omit<RunningCall, 'route'>, Origin {
 
   prepared(order: Order): void {
     this.order = order;
-    // What has been made of the files stays, their bytes do not.
+    // The content read from the files stays, their bytes do not.
     if (this.#fileBytes > 0) this.memory.give(Math.max(0, this.#fileBytes - promptBytes(order.request.prompt)));
   }
 
@@ -181,7 +182,7 @@ export class Exchange implements Omit<RunningCall, 'route'>, Origin {
     return elapsedMs(this);
   }
 
-  /** Gives everything back. */
+  /** Releases everything that it holds. */
   end(): void {
     this.deadline?.end();
     this.slot?.release();

@@ -19,7 +19,7 @@ export const isFilesPath = (path: string): boolean => path === '/v1/files' || pa
 export const fileShape = (request: IncomingMessage) =>
   request.headers['anthropic-version'] === undefined ? openAiShape : anthropicShape;
 
-/** The routes of files (contracts §1.4): files belong to an account, and other accounts get 404. */
+/** Handles the file routes (contracts §1.4): files belong to an account, and other accounts get 404. */
 export async function answerFiles(exchange: Exchange): Promise<void> {
   const { request, path, host, lease } = exchange;
   const { services } = host;
@@ -63,7 +63,7 @@ async function found(accountId: string, id: string, files: Files): Promise<FileR
 
 const noSuchFile = (): ApiError => new ApiError('http_404', 'File not found.', { param: 'file_id' });
 
-/** The reverse of inference: files come as multipart only. */
+/** The opposite of inference routes: files are accepted as multipart only. */
 function checkMultipart(request: IncomingMessage): void {
   if (!/^\s*multipart\/form-data\s*(;|$)/i.test(request.headers['content-type'] ?? '')) {
     throw new ApiError('http_415', 'Upload a file as multipart/form-data, in the field `file`.');
@@ -74,7 +74,7 @@ function checkMultipart(request: IncomingMessage): void {
   }
 }
 
-/** The checks that need only the head of an upload. */
+/** Runs the checks that need only the head of an upload. */
 function checkUpload({ request, key, zdr, lease, host }: Exchange): void {
   // Specification §5.5.
   if (key.userId === null) {
@@ -195,7 +195,7 @@ function limitOf(query: URLSearchParams, byDefault: number, limitMax: number): n
   return limit;
 }
 
-/** The file after which a page begins must exist. */
+/** Finds the file after which a page begins. It must exist. */
 async function cursorOf(
   param: string,
   query: URLSearchParams,
@@ -218,7 +218,7 @@ async function remove(exchange: Exchange, accountId: string, id: string, files: 
   answer(exchange, fileShape(exchange.request).deleted(file.id));
 }
 
-/** The bytes as they were uploaded, always as a download: never as a page of this host (reliability §3.4). */
+/** Sends the bytes as they were uploaded, always as a download: never as a page of this host (reliability §3.4). */
 async function download(exchange: Exchange, accountId: string, id: string, files: Files): Promise<void> {
   const { request, response, running, lease } = exchange;
   const file = await found(accountId, id, files);
@@ -244,7 +244,7 @@ async function download(exchange: Exchange, accountId: string, id: string, files
     if (!response.headersSent) response.writeHead(200, head);
     response.end();
   } catch (error) {
-    // An aborted stream fails with an error of its own.
+    // An aborted stream fails with its own error.
     throw running.signal.aborted ? running.signal.reason : error;
   } finally {
     bytes.destroy();

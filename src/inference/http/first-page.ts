@@ -1,6 +1,6 @@
 import { escaped, page } from '../../platform/html.ts';
 
-/** `/` for people who open the API's address in a browser. Programs get the 404 that says where to go. */
+/** The page at `/`, for people who open the API's address in a browser. Programs get the 404 that says where to go. */
 export const firstPage = (accountUrl: string): string =>
   page(
     'Tokenhouse',

@@ -34,11 +34,11 @@ export interface InferenceHostServices
     Pick<ServeServices, 'constraints' | 'promptCounts' | 'reasoningKeys' | 'fileParts'>,
     Pick<RunServices, 'billing' | 'imageFetcher'> {
   readonly directory: Directory;
-  /** Reads the keys that are not in memory. */
+  /** Reads keys that are not in memory. */
   readonly keyLookUps: Pick<KeyLookUps, 'read'>;
   /** The current runtime config; each request keeps the one that it began with. */
   lease(): Lease;
-  /** Keys, accounts and prices as known here, and whether they are up to date. */
+  /** Keys, accounts and prices as known to this process, and whether they are up to date. */
   readonly feed: { readonly isStale: boolean; freshen(): Promise<boolean> };
   readonly bodyBudget: BodyBudget;
   readonly items: KeptItems;
@@ -50,7 +50,7 @@ export interface InferenceHostServices
   readonly limits: Limits;
   readonly jsonThreads: JsonThreads;
   readonly metrics: ServiceMetrics;
-  /** Undefined: no request is traced here. */
+  /** Undefined: requests are not traced. */
   readonly traces: Recording | undefined;
   /** Makes UUIDv7s, the ledger's keys. */
   readonly newId: () => Uint8Array;
@@ -58,7 +58,7 @@ export interface InferenceHostServices
   readonly now: () => number;
   /** Whether new work is accepted: not while starting, and not while stopping. */
   ready(): boolean;
-  /** Whether a load balancer should send work here: it is accepted, changes are known in time, the store and the ledger answer. */
+  /** Whether a load balancer should send requests here: they are accepted, changes arrive in time, and the store and the ledger answer. */
   isReady(): Promise<boolean>;
 }
 

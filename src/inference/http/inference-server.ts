@@ -20,7 +20,7 @@ import { sendError } from './respond.ts';
 import { inferenceRoutes } from './routes.ts';
 import { VectorRoom } from './vector-room.ts';
 
-/** The inference host of the specification. The caller listens and closes. */
+/** Creates the inference host of the specification. The caller listens and closes. */
 export function createInferenceHost(services: InferenceHostServices, options: InferenceHostOptions): Server {
   const { log, metrics } = services;
   const host: Host = {
@@ -49,7 +49,7 @@ export function createInferenceHost(services: InferenceHostServices, options: In
   );
 }
 
-/** The allowed origins in force now. */
+/** Returns the allowed origins currently in force. */
 function allowedOrigins({ lease }: InferenceHostServices): AllowedOrigins {
   const current = lease();
   try {
@@ -59,7 +59,7 @@ function allowedOrigins({ lease }: InferenceHostServices): AllowedOrigins {
   }
 }
 
-/** Runs before anything else: a preflight waits for nothing, takes no slot, and has no log line. */
+/** Runs before everything else: a preflight waits for nothing, takes no slot, and has no log line. */
 function preflight(request: IncomingMessage, response: ServerResponse, { services, options }: Host): void {
   const { publicId } = requestIds(request.headers['x-request-id'], publicIdOf(services.newId()));
   if (!services.ready()) response.shouldKeepAlive = false;
@@ -68,7 +68,7 @@ function preflight(request: IncomingMessage, response: ServerResponse, { service
   services.metrics.http('preflight', status);
 }
 
-/** One request, from its head to its last byte. Catches everything: every failure becomes an answer and a log line. */
+/** Handles a request, from its head to its last byte. Catches everything: every failure becomes an answer and a log line. */
 async function handle(
   request: IncomingMessage,
   response: ServerResponse,

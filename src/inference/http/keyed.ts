@@ -10,8 +10,8 @@ import { runOrder } from './run-order.ts';
 import type { Generating } from './run-order.ts';
 
 /**
- * Answers a request that carries an `Idempotency-Key`. The first request of a key always generates, and reads its own answer like
- * the others, so that its client is like any other, and may leave.
+ * Answers a request that carries an `Idempotency-Key`. The first request of a key generates the answer apart from its client, which reads
+ * it like the others, and may leave like them.
  */
 export async function respondKeyed(
   order: Order,
@@ -21,7 +21,7 @@ export async function respondKeyed(
 ): Promise<void> {
   const { idempotency } = exchange.host.services;
   const { answer, isFirst } = idempotency.enter(order, request);
-  // From here on it is a reader, before anything is written.
+  // It becomes a reader here, before anything is written.
   const reading = read(answer, isFirst, order, exchange, head);
   if (isFirst) {
     const deadline = setTimeout(
@@ -68,7 +68,7 @@ function generating(
       return last;
     }
     let opened: StreamEncoder | undefined;
-    // With the first batch: until then another model may come to serve, and the head names it.
+    // Opened with the first batch: until then another model may take over, and the head names the model.
     const encoder = (): StreamEncoder => {
       answer.servedBy = head.model;
       return (opened ??= format.openStream(head));

@@ -10,11 +10,11 @@ import { ApiError } from '../../platform/errors.ts';
 export interface MultipartUpload {
   /** Chosen by the client; not to be trusted. */
   readonly name: string | undefined;
-  /** Its bytes while they arrive; only as many are read as are taken from here. */
+  /** The bytes of the file as they arrive; read only as fast as they are consumed. */
   readonly file: AsyncIterable<Uint8Array>;
   /** The values of the known fields, once the whole body has been read: they may follow the file. */
   fields(): Promise<ReadonlyMap<string, string>>;
-  /** Stops the upload, in any state; whatever still arrives is thrown away. */
+  /** Stops the upload, in any state; what still arrives is discarded. */
   abandon(): void;
 }
 
@@ -34,8 +34,8 @@ const fieldBytesMax = 1_024;
 const waitingBytesMax = 65_536;
 
 /**
- * Begins to read a body of `multipart/form-data` (RFC 7578) and resolves when its field `file` begins. Rejects with `ApiError`, or
- * with the reason of the signal. Every part of it is bounded: bytes, parts, headers, fields (reliability §3.4).
+ * Starts to read a body of `multipart/form-data` (RFC 7578) and resolves when its field `file` begins. Rejects with `ApiError`, or with the
+ * reason of the signal. Every part of it is bounded: bytes, parts, headers, fields (reliability §3.4).
  */
 export function readMultipart(
   request: IncomingMessage,
@@ -59,14 +59,14 @@ export function readMultipart(
     request.off('data', onData).off('close', onClose).off('error', onClose);
     signal.removeEventListener('abort', onAbort);
     request.unpipe(parser);
-    // Whatever still arrives is discarded, and the connection can be used again.
+    // What still arrives is discarded, so that the connection can be reused.
     request.resume();
   };
   const fail = (error: unknown): void => {
     if (state.kind !== 'reading') return;
     state = { kind: 'failed', error };
     stop();
-    // Not from inside the parser, which would go on with what it has.
+    // Deferred, because the parser would continue with buffered data if destroyed from inside.
     const ended = file;
     if (ended !== undefined) process.nextTick(() => ended.destroy(error instanceof Error ? error : new Stopped(error)));
     begun.reject(error);
@@ -131,7 +131,7 @@ type UploadState =
 const parserOf = (request: IncomingMessage, contentType: string, bytesMax: number): InstanceType<typeof Busboy> =>
   new Busboy({
     headers: { ...request.headers, 'content-type': contentType },
-    // A file without a name is one too.
+    // A `file` part without a filename is a file as well.
     isPartAFile: (field, _type, name) => field === 'file' || name !== undefined,
     fileHwm: waitingBytesMax,
     limits: {
@@ -153,7 +153,7 @@ class Stopped extends Error {
   }
 }
 
-/** Fails with the body's one failure, whatever the stream itself reports. */
+/** Fails with the body's single failure, whatever the stream itself reports. */
 async function* bytesOf(stream: Readable, stateOf: () => UploadState): AsyncGenerator<Uint8Array> {
   const check = (): void => {
     const state = stateOf();

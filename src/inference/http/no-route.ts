@@ -5,8 +5,8 @@ import { inferenceRoutes } from './routes.ts';
 const paths: readonly string[] = [...inferenceRoutes.keys(), '/v1/models', '/v1/files'];
 
 /**
- * The first segments after `/v1/` in the account host's routes, and after `/` in its pages. That is another server, of which this
- * one only knows the address; a test compares the list with its routes.
+ * The first segments after `/v1/` in the account host's routes, and after `/` in its pages. That is another server, of which this one only
+ * knows the address; a test compares the list with its routes.
  */
 export const accountSegments: ReadonlySet<string> = new Set([
   ...[
@@ -41,7 +41,7 @@ export const accountSegments: ReadonlySet<string> = new Set([
 ]);
 const accountPages: ReadonlySet<string> = new Set(['docs', 'metrics', 'sign-in', 'sign-up', 'topup', 'welcome']);
 
-/** 404 of the inference host: says where to go, as far as the path shows what was meant. Repeats nothing of the path. */
+/** The 404 of the inference host: says where to go, if the path shows what was meant. Repeats nothing of the path. */
 export function noInferenceRoute(path: string, accountUrl: string): ApiError {
   const [, first = '', second = ''] = path.split('/');
   if (first === 'v1' && accountSegments.has(second))
@@ -55,7 +55,7 @@ export function noInferenceRoute(path: string, accountUrl: string): ApiError {
   return notHere(`This host has ${paths.join(', ')}; GET /openapi.json describes them.`);
 }
 
-/** 404 of the account host for paths meant for the inference host, or lacking `/v1`; `undefined` for any other path. */
+/** The 404 of the account host for paths meant for the inference host, or missing `/v1`; `undefined` for any other path. */
 export function noAccountRoute(path: string, inferenceUrl: string | undefined): ApiError | undefined {
   const meant = inferencePath(path);
   if (meant !== undefined)
@@ -66,7 +66,7 @@ export function noAccountRoute(path: string, inferenceUrl: string | undefined): 
   return accountSegments.has(first) ? notHere(`Use /v1/${first}.`) : undefined;
 }
 
-/** The inference route that was meant by a client whose base URL is wrong. */
+/** The inference route that a client with a wrong base URL meant. */
 function inferencePath(path: string): string | undefined {
   const trimmed = path.replace(/\/{2,}/g, '/').replace(/\/$/, '');
   return paths.find((known) => {

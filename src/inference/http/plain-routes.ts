@@ -12,7 +12,7 @@ import { firstPage } from './first-page.ts';
 import { noInferenceRoute } from './no-route.ts';
 import { sendJson, sendNotModified, sendPage } from './respond.ts';
 
-/** Everything that takes no body: the catalog, health, and what does not exist. At once where it can: what follows a request may be no HTTP. */
+/** Answers what takes no body: the catalog, health, unknown routes. Synchronously if possible: what follows a request may not be HTTP. */
 export function answerPlain(exchange: Exchange): void | Promise<void> {
   const { path, request, host } = exchange;
   const { services, options, document } = host;
@@ -55,7 +55,7 @@ async function answerModels(exchange: Exchange): Promise<void> {
   const { request, lease, host } = exchange;
   await caughtUp(exchange);
   readOnly(request);
-  // Specification §5.3: without a key list prices are shown, an invalid key is refused.
+  // Specification §5.3: without a key list prices are shown; an invalid key is refused.
   const caller = await callerOf(exchange);
   const now = host.services.now();
   const cards = usableModels(caller, lease.runtimeConfig.catalog, now).map((model) =>

@@ -4,7 +4,7 @@ import type { Order } from '../pipeline/order.ts';
 import type { Exchange } from './exchange.ts';
 import { isFilesPath } from './file-routes.ts';
 
-/** One line per request: those that had a hold have theirs already. Successful health checks and catalog requests have none. */
+/** Writes one line per request: requests with a hold already have theirs. Successful health checks and catalog requests have none. */
 export function report(exchange: Exchange): void {
   const { order, error, receipt, repeatOf } = exchange;
   if (receipt === undefined) {
@@ -14,7 +14,7 @@ export function report(exchange: Exchange): void {
   measure(exchange);
 }
 
-/** A refusal before a hold. */
+/** Logs a refusal before a hold. */
 function logRefusal({ host, order, request, response, error, publicId, totalMs }: Exchange): void {
   host.services.log.request({
     id: order?.idHex ?? null,
@@ -30,7 +30,7 @@ function logReplay({ host, publicId, response, totalMs }: Exchange, replayOf: st
   host.services.log.replay({
     id: order.idHex,
     publicId,
-    // §4.2.6: nothing chosen by a client.
+    // §4.2.6: nothing chosen by a client is logged.
     replayOf: order.request.retain ? replayOf : null,
     accountId: order.account.id,
     keyId: order.key.id,
@@ -42,7 +42,7 @@ function logReplay({ host, publicId, response, totalMs }: Exchange, replayOf: st
   });
 }
 
-/** Once per request, when it has ended: a few microseconds. No label is the client's choice (reliability §4). */
+/** Records metrics once per request, when it has ended: a few microseconds. No label is chosen by the client (reliability §4). */
 function measure(exchange: Exchange): void {
   const { host, request, response, path, route, order, receipt, error, trace } = exchange;
   const { metrics } = host.services;
@@ -71,7 +71,7 @@ function measure(exchange: Exchange): void {
   });
 }
 
-/** One of a few names, whatever path was requested. */
+/** One of a few fixed names, so that clients cannot choose it. */
 function plainRoute(path: string): string {
   if (isFilesPath(path)) return 'files';
   return path === '/v1/models' || path === '/healthz' || path === '/readyz' || path === '/openapi.json'

@@ -14,7 +14,7 @@ import type { Exchange } from './exchange.ts';
 import { runOrder } from './run-order.ts';
 import type { Generating } from './run-order.ts';
 
-/** A whole answer: nothing goes out before the charge is durable. Failures are ordinary HTTP errors. */
+/** Sends a whole answer: nothing is sent before the charge is durable. Failures are ordinary HTTP errors. */
 export async function respondWhole(order: Order, head: ResponseHead, exchange: Generating): Promise<void> {
   const fold = new Fold();
   await runOrder(order, head, exchange, (batch) => {
@@ -26,7 +26,7 @@ export async function respondWhole(order: Order, head: ResponseHead, exchange: G
 
 /** The texts of a stream. */
 export interface EventSource {
-  /** Hands the texts to `emit`, except for the last, with which it resolves. */
+  /** Hands the texts to `emit`, except for the last, which it resolves to. */
   run(emit: Emit): Promise<string>;
   /** The text to send instead when it rejects. */
   error(error: ErrorBody): string;
@@ -34,7 +34,7 @@ export interface EventSource {
 
 export function respondEvents(order: Order, head: ResponseHead, exchange: Generating): Promise<void> {
   const { format } = order;
-  // Opened with the first batch: until then another model may come to serve, and the head names it.
+  // Opened with the first batch: until then another model may take over, and the head names the model.
   let encoder: StreamEncoder | undefined;
   const events: EventSource = {
     run: async (emit) => {
@@ -47,9 +47,9 @@ export function respondEvents(order: Order, head: ResponseHead, exchange: Genera
 }
 
 /**
- * A stream (specification part 6). Its head goes out with the first batch, so that a failure before the first token is an
- * ordinary HTTP error with its own status (contracts §1.0), or after `primeMs` without a batch, with a comment. Throws only
- * before its head is out; later failures are its last event.
+ * Sends a stream (specification part 6). Its head is sent with the first batch, so that a failure before the first token is an ordinary
+ * HTTP error with its own status (contracts §1.0); or after `primeMs` without a batch, with a comment. Throws only before its head is sent;
+ * later failures become its last event.
  */
 export async function respondStream(exchange: Exchange, events: EventSource): Promise<void> {
   const { response, host } = exchange;
@@ -66,7 +66,7 @@ export async function respondStream(exchange: Exchange, events: EventSource): Pr
     silence = keepAliveLimit.begin(keepAlive);
     return opened;
   };
-  /** Fills silence. Compares the time of the last write, because rescheduling a timer costs more than storing a time. */
+  /** Writes a comment after a silence. Compares the time of the last write, because rescheduling a timer costs more than storing a time. */
   const keepAlive = (): void => {
     if (performance.now() - writtenMs >= keepAliveMs) {
       writer?.write(keepAliveComment);
@@ -81,7 +81,7 @@ export async function respondStream(exchange: Exchange, events: EventSource): Pr
   try {
     const last = await events.run((text) => {
       const out = writer ?? open();
-      // Events that a format leaves out, such as thinking, are silence on the connection.
+      // Events that a format omits, such as reasoning, are silence on the connection.
       if (text !== '') writtenMs = performance.now();
       return text === '' || out.write(text) || drained(exchange, out, readerStallMs);
     });
@@ -127,18 +127,18 @@ function drained(exchange: Exchange, { source }: EventWriter, stallMs: number): 
   });
 }
 
-/** An error before the head is out (specification §7.1). */
+/** Sends an error before the head was sent (specification §7.1). */
 export function sendError(exchange: Exchange, error: unknown, dialect: Pick<Dialect, 'encodeError'> = chat): void {
   const reported = toApiError(error);
   exchange.error = reported;
-  // A refusal itself says which limit it met; any other error says nothing about limits.
+  // A refusal states itself which limit was hit; any other error says nothing about limits.
   exchange.admitted = undefined;
   const body = dialect.encodeError(errorBody(reported, exchange.sentId, exchange.host.options.accountUrl));
-  // §7.5: every 429 says when to come back; without that some clients do not retry at all.
+  // §7.5: every 429 has a retry time; without one some clients do not retry at all.
   const seconds = reported.retryAfterSeconds ?? (reported.status === 429 ? 1 : undefined);
   const retryAfter = seconds === undefined ? {} : { 'retry-after': String(seconds) };
   const reset = reported.status === 429 ? { 'ratelimit-remaining': '0', 'ratelimit-reset': String(seconds) } : {};
-  // Claude Code tries a 401 for three minutes before it shows it, unless it is told that this does not help.
+  // Claude Code retries a 401 for three minutes before it shows it, unless the answer says not to.
   const noRetry = reported.status === 401 ? { 'x-should-retry': 'false' } : {};
   sendJson(exchange, reported.status, body, { ...reset, ...reported.headers, ...retryAfter, ...noRetry });
 }
@@ -159,7 +159,7 @@ export function sendJson(
   response.end(body);
 }
 
-/** HTML, for a browser. */
+/** Sends HTML, for a browser. */
 export function sendPage(exchange: Exchange, body: string): void {
   const { response } = exchange;
   if (response.destroyed || response.headersSent) return;
@@ -168,7 +168,7 @@ export function sendPage(exchange: Exchange, body: string): void {
   response.end(body);
 }
 
-/** The client has the current version: no body and no content length. */
+/** The client has the current version: sends no body and no content length. */
 export function sendNotModified({ response, sentId, cors }: Exchange, headers: Readonly<Record<string, string>>): void {
   if (response.destroyed || response.headersSent) return;
   response.writeHead(304, {
@@ -181,7 +181,7 @@ export function sendNotModified({ response, sentId, cors }: Exchange, headers: R
   response.end();
 }
 
-/** Contracts §1.0 and §0.16: both names of the request id, because the SDKs read different ones. */
+/** Contracts §1.0 and §0.16: both names of the request id, because SDKs read different ones. */
 export function headersOf(
   exchange: Exchange,
   contentType: string,

@@ -15,7 +15,7 @@ const withGeneral = (flags: Capabilities['chat'], { vision, reasoning }: Capabil
   reasoning,
 });
 
-/** Every model that writes continues texts; the card has no flags of its own for that, and tools need messages. */
+/** Every model that generates text can continue texts; the card has no separate flags for that, and tools need messages. */
 const ofTexts = (capabilities: Capabilities): Capabilities['chat'] => ({
   ...capabilities.chat,
   supported: generatesText(capabilities),
@@ -24,7 +24,7 @@ const ofTexts = (capabilities: Capabilities): Capabilities['chat'] => ({
   toolsWithResponseFormat: false,
 });
 
-/** Nothing is written there, so only these flags of the card count. */
+/** Tasks generate no text, so only these flags of the card count. */
 const taskFlags = (supported: boolean, dimensions: boolean): FamilyFlags => ({ ...noFlags, supported, dimensions });
 const noFlags = Object.fromEntries(featureFlags.map((name) => [camel(name), false])) as object as FamilyFlags;
 
@@ -42,7 +42,7 @@ const messagesPolicy = {
   unknownEffort: 'reject',
 } as const;
 
-/** The card lists where this family differs from chat completions; the rest is the same engine. */
+/** The card lists where this family differs from chat completions; the rest is the same. */
 const responsesFlags = (capabilities: Capabilities): FamilyFlags => {
   const { supported, streaming, tools, textFormats } = capabilities.responses;
   const own = {
@@ -65,8 +65,8 @@ const responsesPolicy = {
 } as const;
 
 /**
- * The API families (contracts §1.0, "Routes"), by path; a new one is one entry here and a folder in `dialects/`. Policy that
- * differs between them is here, and only here.
+ * The API families (contracts §1.0, "Routes"), by path; a new one is an entry here and a folder in `dialects/`. Policy that differs between
+ * them belongs here, and only here.
  */
 export const inferenceRoutes: ReadonlyMap<string, Route> = new Map<string, Route>([
   [

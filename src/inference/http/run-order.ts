@@ -11,7 +11,7 @@ import { learning } from './vector-room.ts';
 /** A request on a route that generates. */
 export type Generating = Exchange & { readonly route: InferenceRoute };
 
-/** Runs an order until its answer is over; its batches pass by who keeps them or learns of them. */
+/** Runs an order until its answer is over; its batches pass through the storing of items and the learning of vector sizes. */
 export function runOrder(
   order: Order,
   head: ResponseHead,

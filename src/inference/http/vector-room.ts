@@ -3,19 +3,19 @@ import { ApiError } from '../../platform/errors.ts';
 import type { Order } from '../pipeline/order.ts';
 import { copiesWhileParsed, largestBody, type BodyBudget, type BodyShare } from './body-budget.ts';
 
-/** Bytes of memory for each number of a vector: as the backend wrote it, as it is, and as it is printed. */
+/** Bytes of memory per number of a vector: as text from the backend, as a number, and as printed. */
 const bytesPerNumber = 48;
-/** Of a model that has not answered yet. */
+/** The assumed dimensions of a model that has not answered yet. */
 const dimensionsUnknown = 1_024;
 
 /**
- * Memory of the answers of models that embed, which are whole before they are sent, and larger than their requests: two thousand
- * inputs of a word become millions of numbers. Their length is known once a model has answered.
+ * Reserves memory for the answers of embedding models, which are complete before they are sent, and larger than their requests: two
+ * thousand inputs of a word each become millions of numbers. Their length is known once a model has answered.
  */
 export class VectorRoom {
   readonly #dimensions = new Map<string, number>();
 
-  /** Takes what the answer to an order needs beside its body; throws 413 where that is more than one request can have. */
+  /** Takes the memory that the answer to an order needs beyond its body; throws 413 if that is more than one request can have. */
   take({ model, request: { prompt, task } }: Order, share: BodyShare, budget: BodyBudget): void {
     if (task?.type !== 'embed' || prompt.type === 'messages') return;
     const { length } = prompt.prompts;
@@ -38,6 +38,6 @@ export class VectorRoom {
   }
 }
 
-/** Only for tasks: other batches are handed on as they come. */
+/** Learns from tasks only: other batches are passed on unread. */
 export const learning = (order: Order, room: VectorRoom, deliver: TakeBatch): TakeBatch =>
   order.request.task === undefined ? deliver : (batch) => (room.learn(order, batch), deliver(batch));
