@@ -5,18 +5,18 @@ import { measure } from './measure.ts';
 import type { ByteSource } from './measure.ts';
 import type { StopSignal } from '../../platform/stop-signal.ts';
 
-/** Whether the address of an image is its own content; everything else is for `checkUrl`. */
+/** Whether the address of an image contains the image; everything else is checked by `checkUrl`. */
 export const isDataUri = (text: string): boolean => /^data:/i.test(text);
 
 /**
- * Characters checked at once: 1 ms on a busy machine. A whole body of 50 MB would take 130 ms and, with a character in it that is
- * not base64, 650 ms.
+ * Characters checked per step: 1 ms on a busy machine. A whole body of 50 MB would take 130 ms and, with a character in it that is not
+ * base64, 650 ms.
  */
 export const decodeStepCharacters = 262_144;
 
 /**
- * An image inside the request. Throws `unsupported_value` with `param: at` when it is not an image, not of its declared type, or
- * not strict base64. Yields to other requests after each step.
+ * Reads an image inside the request. Throws `unsupported_value` with `param: at` if it is not an image, not of its declared type, or not
+ * strict base64. Yields to other requests after each step.
  */
 export async function readDataUri(uri: string, at: string, signal: StopSignal): Promise<ImagePart> {
   const refuse = (why: string): ApiError => new ApiError('unsupported_value', `The image ${why}.`, { param: at });
@@ -40,7 +40,7 @@ export async function readDataUri(uri: string, at: string, signal: StopSignal): 
   const found = measure(new Base64Source(base64));
   if (typeof found === 'string') throw refuse(found);
   const { mediaType, size } = found;
-  // Many programs write the ending of the file's name.
+  // Many programs write the file's extension.
   if (declared.toLowerCase().replace('image/jpg', 'image/jpeg') !== mediaType) {
     throw refuse(`is ${mediaType}, but its data URI declares another type`);
   }
@@ -48,8 +48,8 @@ export async function readDataUri(uri: string, at: string, signal: StopSignal): 
 }
 
 /**
- * What is wrong with a text, or a step of one, that is not the strict base64 of RFC 4648 §4. Single characters are looked for: that
- * takes milliseconds in the longest of texts.
+ * Says what is wrong with a text, or a step of one, that is not the strict base64 of RFC 4648 §4. Searches for single characters, which
+ * takes milliseconds even in the longest texts.
  */
 export function notBase64(text: string): string {
   const has = (...characters: readonly string[]): boolean => characters.some((one) => text.includes(one));
@@ -62,8 +62,8 @@ export function notBase64(text: string): string {
 }
 
 /**
- * The bytes of a piece of base64 whose length is a multiple of 4; `undefined` when there is something else in it. Node skips what
- * is not base64 and takes the letters of URLs too, so the text must decode to all of its length.
+ * Decodes a piece of base64 whose length is a multiple of 4; `undefined` if it contains anything else. Node skips invalid characters and
+ * accepts the URL alphabet too, so the text must decode to its full length.
  */
 export function decodeStep(step: string, isLast: boolean): Buffer | undefined {
   const padding = !isLast || !step.endsWith('=') ? 0 : step.endsWith('==') ? 2 : 1;
@@ -72,10 +72,10 @@ export function decodeStep(step: string, isLast: boolean): Buffer | undefined {
   return bytes.length === (step.length / 4) * 3 - padding ? bytes : undefined;
 }
 
-/** Characters that are decoded together: headers are read in pieces of a few bytes that stand close to each other. */
+/** Characters decoded together: headers are read in pieces of a few bytes that are close to each other. */
 const windowCharacters = 4_096;
 
-/** The bytes of base64, decoded where they are looked at. */
+/** The bytes of base64, decoded where they are read. */
 class Base64Source implements ByteSource {
   readonly length: number;
   readonly #base64: string;

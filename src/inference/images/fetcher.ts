@@ -11,13 +11,13 @@ export interface FetchLimits {
   /** Largest size of one image. */
   readonly bytesMax: number;
   readonly redirectsMax: number;
-  /** Concurrent fetches of all accounts, and of one. */
+  /** Concurrent fetches, in total and per account. */
   readonly parallelMax: number;
   readonly parallelPerAccountMax: number;
-  /** Concurrent fetches from one host, for all accounts, and for one. */
+  /** Concurrent fetches from one host, in total and per account. */
   readonly parallelPerHostMax: number;
   readonly parallelPerHostAndAccountMax: number;
-  /** Fetches that may wait, for a host and in all. */
+  /** Fetches that may wait, per host and in total. */
   readonly waitingMax: number;
   readonly waitMsMax: number;
 }
@@ -46,7 +46,7 @@ export interface FetchSettings {
   readonly resolver: NameResolver;
 }
 
-/** The settings, and for whom it is fetched: accounts take turns. */
+/** The settings, and the account that fetches: accounts take turns. */
 export interface FetchFor extends FetchSettings {
   readonly accountId: string;
 }
@@ -54,7 +54,7 @@ export interface FetchFor extends FetchSettings {
 /** Called with the number of bytes as they arrive; throws to refuse them. */
 export type CountBytes = (bytes: number) => void;
 
-/** What errors refer to: the field, and what its URL should return; and whose it is. */
+/** What errors refer to: the field, what its URL should return, and the account. */
 interface Subject {
   readonly at: string;
   readonly what: Fetched;
@@ -62,10 +62,9 @@ interface Subject {
 }
 
 /**
- * Fetches images and documents from the public internet, and from nowhere else (reliability §3.2): names are resolved here, once for
- * each connection, every address that comes back has to be public, and it is one of these that is dialled. Each redirect
- * is judged like the first URL. TLS is verified. Nothing of ours is sent: no cookies, no credentials; proxy variables are
- * not read; connections are not kept.
+ * Fetches images and documents from the public internet, and from nowhere else (reliability §3.2): names are resolved here, once per
+ * connection, every resolved address has to be public, and one of these addresses is dialled. Each redirect is checked like the first URL.
+ * TLS is verified. Nothing of the service is sent: no cookies, no credentials; proxy variables are not read; connections are not reused.
  */
 export class ImageFetcher {
   readonly #limits: FetchLimits;
@@ -91,9 +90,9 @@ export class ImageFetcher {
   }
 
   /**
-   * The bytes behind a URL. Throws `unsupported_value` for an address that is not allowed, on the way too, and
-   * `model_request_rejected` for everything that goes wrong, both with `param: at`; rejects with the reason of the signal,
-   * which is the only bound of its time.
+   * Fetches the bytes of a URL. Throws `unsupported_value` for an address that is not allowed, including redirects, and
+   * `model_request_rejected` for every other failure, both with `param: at`; rejects with the reason of the signal, which is the only bound
+   * on its time.
    */
   async fetch(
     text: string,
@@ -128,7 +127,7 @@ export class ImageFetcher {
       if (addresses.length === 0) throw rejected('could not be fetched: its host name cannot be resolved', subject);
       return await this.#request(target, addresses, subject, count, signal);
     };
-    // So that no client can flood a host through us, or keep others from it.
+    // So that no client can flood a host through this service, or keep others from it.
     return await this.#placesOfHosts.hold(target.host, accountId, signal, () =>
       this.places.hold(accountId, signal, inPlace),
     );
@@ -157,7 +156,7 @@ export class ImageFetcher {
     } catch (error) {
       signal.throwIfAborted();
       if (error instanceof ApiError) throw error;
-      // The exact failure would reveal details of our network.
+      // The exact failure would reveal details of the operator's network.
       throw rejected('could not be fetched: the connection failed', subject, error);
     } finally {
       await client.destroy();

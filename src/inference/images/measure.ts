@@ -3,7 +3,7 @@ import type { ImageMediaType, ImageSize } from '../../generation/request.ts';
 /** Random access to the bytes of a file. */
 export interface ByteSource {
   readonly length: number;
-  /** `count` bytes from `start` on; fewer where the file ends. */
+  /** Returns `count` bytes from `start` on; fewer at the end of the file. */
   at(start: number, count: number): Uint8Array;
 }
 
@@ -16,7 +16,7 @@ const sideMax = 8_192;
 const pixelsMax = 33_000_000;
 
 /**
- * Kind and size of an image, from its magic bytes and header, or a text for the client that says why it is refused. Nothing is
+ * Returns the type and size of an image, from its magic bytes and header, or a message for the client saying why it is refused. Nothing is
  * decoded: 50 MB of PNG may hold 50 GB (reliability §3.4). Reads a bounded number of positions, whatever the file claims.
  */
 export function measure(file: ByteSource): Measured | string {
@@ -41,10 +41,10 @@ function headerOf(file: ByteSource): Measured | string {
 const damaged = 'is damaged or truncated';
 const animated = 'is animated; send a still image';
 
-/** Chunks before the pixels; ordinary files have fewer than ten. */
+/** Maximum chunks before the pixels; ordinary files have fewer than ten. */
 const pngChunksMax = 256;
 
-/** https://www.w3.org/TR/png-3/#5DataRep: length, type, data, check sum; IHDR comes first. */
+/** https://www.w3.org/TR/png-3/#5DataRep: length, type, data, checksum; IHDR comes first. */
 function png(file: ByteSource): Measured | string {
   let size: ImageSize | undefined;
   let start = 8;
@@ -66,24 +66,24 @@ function png(file: ByteSource): Measured | string {
   return damaged;
 }
 
-/** Segments before the frame; a colour profile is at most 255 of them. */
+/** Maximum segments before the frame; a colour profile has at most 255 of them. */
 const jpegSegmentsMax = 1_024;
 
-/** ITU T.81, annex B: FF, a marker, and with most of them a length that counts itself. */
+/** ITU T.81, annex B: FF, a marker, and for most markers a length that includes itself. */
 function jpeg(file: ByteSource): Measured | string {
   let start = 2;
   for (let segment = 0; segment < jpegSegmentsMax; segment++) {
     const head = file.at(start, 9);
     if (head.length < 9 || head[0] !== 0xff) return damaged;
     const marker = head[1]!;
-    // Any number of FF may stand before a marker.
+    // Any number of FF may precede a marker.
     if (marker === 0xff) {
       start++;
       continue;
     }
     const length = view(head).getUint16(2);
     if (marker === 0xd9 || marker === 0xda || marker < 0xc0 || length < 2) return damaged;
-    // SOF0 to SOF15 without DHT, JPG and DAC.
+    // SOF0 to SOF15, except DHT, JPG and DAC.
     if (marker <= 0xcf && marker !== 0xc4 && marker !== 0xc8 && marker !== 0xcc) {
       return { mediaType: 'image/jpeg', size: { width: view(head).getUint16(7), height: view(head).getUint16(5) } };
     }
@@ -92,7 +92,7 @@ function jpeg(file: ByteSource): Measured | string {
   return damaged;
 }
 
-/** How far into a GIF a second picture is looked for; its blocks are at most 255 bytes. */
+/** How many blocks of a GIF are searched for a second picture; a block is at most 255 bytes. */
 const gifBlocksMax = 16_384;
 
 /** https://www.w3.org/Graphics/GIF/spec-gif89a.txt: a screen, then extensions and pictures, each a chain of blocks. */
@@ -116,7 +116,7 @@ function gif(file: ByteSource): Measured | string {
       if (++pictures > 1) return animated;
       if (rest.length < 9) return damaged;
       const little = (at: number): number => rest[at]! | (rest[at + 1]! << 8);
-      // Some readers go by the screen, some by the picture.
+      // Some readers use the screen's size, some the picture's.
       size = {
         width: Math.max(size.width, little(0) + little(4)),
         height: Math.max(size.height, little(2) + little(6)),
@@ -132,7 +132,7 @@ function gif(file: ByteSource): Measured | string {
 
 const colorTableBytes = (flags: number): number => ((flags & 0x80) === 0 ? 0 : 3 * 2 ** ((flags & 7) + 1));
 
-/** RFC 9649: RIFF chunks, of which the first tells the kind. */
+/** RFC 9649: RIFF chunks, the first of which tells the kind. */
 function webp(file: ByteSource, riffLength: number): Measured | string {
   const head = file.at(12, 18);
   if (head.length < 18 || riffLength + 8 > file.length) return damaged;
