@@ -9,9 +9,8 @@ import type { ErrorBody, ErrorCode, ErrorRow } from '../../platform/errors.ts';
 import type { Json, JsonObject } from './json-schema.ts';
 
 /**
- * What can go wrong with an operation: `generate` answers with a model, `count` counts its prompt, `upload` takes a file,
- * `files` reads and deletes them, `models` lists the catalog, `open` needs no key; `account` is every route of the account
- * host.
+ * The kinds of operations by what can go wrong: `generate` answers with a model, `count` counts its prompt, `upload` takes a file, `files`
+ * reads and deletes them, `models` lists the catalog, `open` needs no key; `account` is every route of the account host.
  */
 export type Exposure = 'generate' | 'count' | 'upload' | 'files' | 'models' | 'open' | 'account';
 
@@ -24,7 +23,7 @@ const withBodyOrAccount: readonly Exposure[] = [...withBody, 'account'];
 const generating: readonly Exposure[] = ['generate'];
 const storing: readonly Exposure[] = ['upload', 'files'];
 
-/** Where each code is documented: a code without a place does not compile. */
+/** Where each code is documented: a code that is missing here does not compile. */
 const exposures: Readonly<Record<ErrorCode, readonly Exposure[]>> = {
   schema_validation_failed: withKeyOrAccount,
   tool_schema_invalid: withModel,
@@ -75,14 +74,14 @@ const exposures: Readonly<Record<ErrorCode, readonly Exposure[]>> = {
   http_400: all,
 };
 
-/** Answered with the end of the connection, before anybody knows which API is meant: in the plain envelope. */
+/** Sent as the connection is closed, before the API is known: in the plain envelope. */
 const listenerCodes: ReadonlySet<ErrorCode> = new Set(['http_400', 'http_408', 'http_417', 'http_431', 'http_505']);
 const formOf = (code: ErrorCode, form: ErrorForm): ErrorForm => (listenerCodes.has(code) ? plainError : form);
 
 const codes = Object.keys(errorTable) as readonly ErrorCode[];
 const rowOf = (code: ErrorCode): ErrorRow => errorTable[code];
 
-/** The inner object of every error (specification §7.1), with the fields that some codes have beside the common ones. */
+/** The inner object of every error (specification §7.1), with the extra fields of some codes. */
 export const errorSchema: Type.TObject = Type.Object(
   {
     type: Type.Enum([...new Set(codes.map((code) => rowOf(code).type))], {
@@ -119,7 +118,7 @@ function extraFields(): Record<string, TSchema> {
   );
 }
 
-/** The schema of an example. */
+/** Derives the schema of an example. */
 function schemaLike(example: unknown): TSchema {
   if (typeof example === 'number') return Type.Integer();
   if (typeof example === 'string') return Type.String();
@@ -155,7 +154,7 @@ export function errorResponses(
   );
 }
 
-/** What several operations answer alike stands in the document once. */
+/** A response shared by several operations is in the document once. */
 function responseOf(
   status: number,
   having: readonly ErrorCode[],
@@ -221,7 +220,7 @@ function errorExample(code: ErrorCode, accountUrl: string): ErrorBody {
 
 const header = (name: string): JsonObject => ({ [name]: { $ref: `#/components/headers/${name}` } });
 
-/** Every answer has them (contracts §0.16 and §1.0); CORS, and with it `vary`, is the inference host's alone. */
+/** Every answer has these headers (contracts §0.16 and §1.0); CORS, and with it `vary`, only on the inference host. */
 export const commonHeaders = (exposure: Exposure): JsonObject => ({
   ...header('cache-control'),
   ...(exposure === 'account' ? {} : header('vary')),
@@ -229,7 +228,7 @@ export const commonHeaders = (exposure: Exposure): JsonObject => ({
   ...header('request-id'),
 });
 
-/** Answers have them to keys and accounts that have limits (specification §7.5). */
+/** Answers to keys and accounts with limits have these headers (specification §7.5). */
 export const limitHeaders: JsonObject = {
   ...header('ratelimit-limit'),
   ...header('ratelimit-remaining'),

@@ -4,7 +4,7 @@ import { self } from '../dialects/description.ts';
 import type { ErrorForm } from '../dialects/description.ts';
 import type { ParameterDescription, PlainOperation } from './operation.ts';
 
-/** `/v1/files` (contracts §1.4): one store, two forms of answer; the header `anthropic-version` asks for the second one. */
+/** `/v1/files` (contracts §1.4): one store, two forms of answers; the header `anthropic-version` selects the second one. */
 const text = (description: string) => Type.String({ description });
 const time = (description: string) => Type.String({ format: 'date-time', description });
 const seconds = (description: string) => Type.Integer({ description: `${description}, in seconds since 1970.` });

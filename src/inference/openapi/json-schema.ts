@@ -5,11 +5,11 @@ import type { NamedSchema } from '../dialects/description.ts';
 export type Json = null | boolean | number | string | readonly Json[] | { readonly [name: string]: Json };
 export type JsonObject = Readonly<Record<string, Json>>;
 
-/** The schemas of a document that have a name, and how others point at them. */
+/** The named schemas of a document, and the references to them. */
 export class Components {
   readonly #named = new Map<TSchema, { readonly name: string; readonly schema: NamedSchema }>();
 
-  /** The same schema may be added again under the same name. */
+  /** Adds a schema. The same schema may be added again under the same name. */
   add(name: string, schema: NamedSchema): void {
     const known = this.#named.get(schema.schema);
     if (known !== undefined && known.name !== name)
@@ -21,7 +21,7 @@ export class Components {
     this.#named.set(schema.schema, { name, schema });
   }
 
-  /** A schema as it stands in the document: a pointer where it has a name. */
+  /** Prints a schema: as a reference if it has a name. */
   print(schema: TSchema): JsonObject {
     const known = this.#named.get(schema);
     return known === undefined ? this.#body(schema, '', {}, new Set()) : { $ref: `#/components/schemas/${known.name}` };
@@ -40,7 +40,7 @@ export class Components {
     );
   }
 
-  /** `at`: where the schema stands in the named one, as `fields` writes it. Fields that got their text are added to `used`. */
+  /** `at`: the path of the schema inside the named one, as in `fields`. Fields whose text was used are added to `used`. */
   #body(schema: TSchema, at: string, fields: NamedSchema['fields'], used: Set<string>): JsonObject {
     const inner = (child: unknown, path = at): Json => {
       const known = this.#named.get(child as TSchema);
@@ -78,7 +78,7 @@ export class Components {
   }
 }
 
-/** A type or null is easier to read, and for generators of clients to understand, as one type list. */
+/** Prints a type or null as one type list, which is easier for readers and for client generators. */
 function orNull(schema: Record<string, Json>): Record<string, Json> {
   const { anyOf, ...rest } = schema;
   if (!Array.isArray(anyOf) || anyOf.length !== 2) return schema;

@@ -9,12 +9,12 @@ import { Components } from './json-schema.ts';
 import type { Json, JsonObject } from './json-schema.ts';
 import type { AnswerDescription, ParameterDescription, PlainOperation } from './operation.ts';
 
-/** An endpoint of an API family, with what the service knows of it beside its dialect. */
+/** An endpoint of an API family, with what the service knows about it besides its dialect. */
 export interface Endpoint {
   readonly path: string;
   readonly kind: 'generate' | 'count';
   readonly description: EndpointDescription;
-  /** The part of a model's card that is about the family. */
+  /** Returns the family's part of a model's card. */
   flags(capabilities: Capabilities): Readonly<Record<Need | 'supported', boolean>>;
 }
 
@@ -25,7 +25,7 @@ export interface DocumentFacts {
   readonly operations: readonly PlainOperation[];
   /** Models that examples may name, best first. */
   readonly models: readonly Model[];
-  /** Where the pages of error codes are. */
+  /** The site with the pages about error codes. */
   readonly accountUrl: string;
   readonly bodyBytesMax: number;
 }
@@ -88,7 +88,7 @@ export function openApiDocument(facts: DocumentFacts): JsonObject {
 interface Shared {
   readonly components: Components;
   readonly responses: Map<string, JsonObject>;
-  /** Bodies of error answers, by the name of their form. */
+  /** Error bodies, by the name of their form. */
   readonly errors: ReadonlyMap<string, Type.TObject>;
   readonly facts: DocumentFacts;
 }
@@ -147,7 +147,7 @@ const commonParameters: JsonObject = {
   },
 };
 
-/** Of requests that generate. */
+/** Headers of answers to requests that generate. */
 const generateHeaders: JsonObject = {
   'idempotent-replayed': {
     description:
@@ -215,8 +215,8 @@ function endpointOperation({ kind, description, flags }: Endpoint, shared: Share
 }
 
 /**
- * To OpenAPI 3.1 the schema of a body is one of all of it, and a stream of events is a text; only 3.2 has a word for the schema
- * of each event, `itemSchema`. So it stands beside, as an extension: its parts are components, for which generators make types.
+ * In OpenAPI 3.1 a schema describes a whole body, and a stream of events is a text; only 3.2 has a keyword for the schema of each event,
+ * `itemSchema`. So that schema is an extension alongside: its parts are components, for which generators make types.
  */
 const streamOf = (event: JsonObject): JsonObject => ({
   schema: {
@@ -227,7 +227,7 @@ const streamOf = (event: JsonObject): JsonObject => ({
   'x-item-schema': event,
 });
 
-/** The first model that a request with these needs works with. */
+/** The first model that supports a request with these needs. */
 const modelWith = (models: readonly Model[], flags: Endpoint['flags'], needs: readonly Need[]): Model | undefined =>
   models.find(({ capabilities }) => {
     const has = flags(capabilities);

@@ -8,7 +8,7 @@ import type { PlainOperation } from './operation.ts';
 const status = (value: string) => Type.Object({ status: Type.Literal(value, { description: `Always \`${value}\`.` }) });
 const health = { tag: 'Service', key: 'unused', exposure: 'open', error: plainError } as const;
 
-/** What the inference host answers beside the API families. */
+/** The operations of the inference host outside the API families. */
 export const plainOperations: readonly PlainOperation[] = [
   {
     path: '/v1/models',

@@ -10,13 +10,13 @@ export interface Published {
 }
 
 /**
- * Prints the document when it is first asked for, and again only when the configuration has changed or a model has retired:
- * in between, serving it is writing bytes.
+ * Prints the document on first use, and again only when the configuration has changed or a model has retired; in between, serving it only
+ * writes bytes.
  */
 export class PublishedDocument {
   #made: { readonly limits: unknown; readonly models: string; readonly published: Published } | undefined;
 
-  /** `limits`: the object that stands for the configuration; another one is another configuration. */
+  /** `limits`: the object that identifies the configuration; another object means another configuration. */
   of(limits: object, facts: DocumentFacts): Published {
     const models = facts.models.map(({ id }) => id).join('\n');
     if (this.#made?.limits !== limits || this.#made.models !== models)
