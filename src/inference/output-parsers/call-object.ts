@@ -3,8 +3,8 @@ import { readString, readValue, readWholeString } from './json.ts';
 import { ignore, Malformed, type Reading, type Source } from './source.ts';
 
 /**
- * Reads a call that is written as one object, `{"name": "f", "arguments": {…}}`, with `parameters` for Llama. The fields may come
- * in any order; the first of two equal names counts. An object that begins with another field is not a call.
+ * Reads a call written as one object, `{"name": "f", "arguments": {…}}`; Llama has `parameters`. The fields may come in any order; the
+ * first of two equal names counts. An object that begins with another field is not a call.
  */
 export function* readCallObject(source: Source, calls: Calls): Reading {
   yield* source.expect('{');
@@ -44,7 +44,7 @@ export function* readCallObject(source: Source, calls: Calls): Reading {
   }
 }
 
-/** The rest of a list of calls, after its bracket. */
+/** Reads the rest of a list of calls, after its bracket. */
 export function* readCallArray(source: Source, calls: Calls): Reading {
   do {
     yield* source.blanks();
@@ -54,7 +54,7 @@ export function* readCallArray(source: Source, calls: Calls): Reading {
   yield* source.expect(']');
 }
 
-/** Some models write the object as a string that holds it. */
+/** Reads arguments. Some models write the object as a string that contains it. */
 export function* readArguments(source: Source, pass: (text: string) => void): Reading<boolean> {
   const first = yield* source.peek();
   if (first === '"') {
@@ -62,7 +62,7 @@ export function* readArguments(source: Source, pass: (text: string) => void): Re
     return true;
   }
   if (first === '{' || first === '[') return yield* readValue(source, pass);
-  // Mostly `null`: no arguments. Where there is nothing, or the text ends in it, the intended value is unknown.
+  // Usually `null`: no arguments. If there is nothing, or the text ends within it, the intended value is unknown.
   let isThere = false;
   yield* readValue(source, () => (isThere = true));
   if (!isThere || (yield* source.peek()) === undefined) throw new Malformed();

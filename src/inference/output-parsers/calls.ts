@@ -2,13 +2,13 @@ import type { EventSink } from './parsed-event.ts';
 import { blankRun, Malformed, type Marks, type Reading, type Source } from './source.ts';
 
 export interface CallRules {
-  /** The tools on offer, by name. A call of anything else is text: clients fail on unknown names. */
+  /** The offered tools, by name. A call of anything else is text: clients fail on unknown names. */
   readonly tools: ReadonlyMap<string, OfferedTool>;
-  /** The answer is over after this many calls (`parallel_tool_calls: false` is 1). */
+  /** The answer ends after this many calls (`parallel_tool_calls: false` is 1). */
   readonly callsMax: number;
   /**
-   * What a grammar makes of the text: the whole answer is calls, what follows the mark that begins one is, or it may be anything.
-   * What must be a call is never text, even when it is cut before anything can be reported of it.
+   * What a grammar enforces: the whole answer is calls, the text after a call's opening mark is, or nothing. Text that must be a call is
+   * never emitted as text, even if it is cut before any of the call can be reported.
    */
   readonly bound: 'answer' | 'marked' | 'nothing';
 }
@@ -23,7 +23,7 @@ export class Calls {
   readonly #source: Source;
   readonly #sink: EventSink;
   readonly #rules: CallRules;
-  /** The current call, until its arguments begin: a call that is cut before was never written. */
+  /** The current call, until its arguments begin: a call that is cut before that was never written. */
   #pending: string | undefined;
   #hasArguments = false;
   #finished = 0;
@@ -35,7 +35,7 @@ export class Calls {
     if (rules.bound === 'answer') sink.dropText();
   }
 
-  /** Calls whose arguments are over. */
+  /** Number of calls with complete arguments. */
   get finished(): number {
     return this.#finished;
   }
@@ -48,18 +48,18 @@ export class Calls {
     return this.#rules.tools.has(name);
   }
 
-  /** Whether a parameter is a string by its schema; one without a type is not. */
+  /** Whether the schema says that a parameter is a string; without a type it is not. */
   isText(name: string, parameter: string): boolean {
     const properties = member(this.#rules.tools.get(name)?.parameters, 'properties');
     return member(member(properties, parameter), 'type') === 'string';
   }
 
-  /** A mark that begins calls was read. */
+  /** Records that an opening mark of calls was read. */
   marked(mark: string, trigger: string | undefined): void {
     if (this.#rules.bound === 'marked' && mark === trigger) this.#sink.dropText();
   }
 
-  /** The text being read is a call of this function. It is announced with the first of its arguments, or with its end. */
+  /** The text being read is a call of this function. It is announced with the first of its arguments, or at its end. */
   begin(name: string): void {
     if (!this.isOffered(name)) throw new Malformed();
     this.#pending = name;
@@ -73,12 +73,12 @@ export class Calls {
     this.#sink.arguments(text);
   };
 
-  /** The text ended: whether anything of the call was there. */
+  /** Whether the call has been announced, when the text has ended. */
   get isAnnounced(): boolean {
     return this.#pending === undefined;
   }
 
-  /** Missing arguments become an object without fields: clients parse them. */
+  /** Ends the call. Missing arguments become an empty object, because clients parse them. */
   finish(): void {
     this.#announce();
     if (!this.#hasArguments) this.#sink.arguments('{}');
@@ -87,7 +87,7 @@ export class Calls {
     this.#source.record();
   }
 
-  /** The text since the record began is a call: it can no longer be taken back. */
+  /** The text since `record` is a call, and can no longer be emitted as text. */
   #announce(): void {
     if (this.#pending === undefined) return;
     this.#source.settle();
@@ -101,14 +101,14 @@ function member(value: unknown, name: string): unknown {
   return (value as Readonly<Record<string, unknown>>)[name];
 }
 
-/** No more calls are wanted, and nothing else that may follow. */
+/** No more calls are wanted, and nothing else may follow. */
 export class Enough extends Error {
   override readonly name = 'Enough';
 }
 
 /**
- * Reads an answer of text and calls. What begins like a call but is not one is emitted as text, and blanks around calls are not
- * text. `trigger`: the mark behind which a grammar may hold; `already`: blanks that were read before.
+ * Reads an answer of text and calls. What begins like a call but is not one is emitted as text, and blanks around calls are not text.
+ * `trigger`: the mark after which a grammar may apply; `already`: blanks that were already read.
  */
 export function* readAnswer(
   source: Source,
@@ -136,7 +136,7 @@ export function* readAnswer(
   }
 }
 
-/** Reads calls; what turns out not to be one is text. */
+/** Reads calls; what is not a call after all is emitted as text. */
 export function* attempt(
   source: Source,
   sink: EventSink,
@@ -154,13 +154,13 @@ export function* attempt(
     if (!(error instanceof Malformed)) throw error;
     const rest = source.settle();
     if (calls.announced === announced) sink.text(blanks + rest);
-    // Cut off after the arguments: the missing part, or half a mark, carries nothing.
+    // Cut off after the arguments: the missing part, or half a mark, has no content.
     else if (source.isCut || (yield* source.peek()) === undefined) source.skip();
     else sink.text(rest);
   }
 }
 
-/** Reads blanks that are text only when text follows; too many to be layout are text anyway. */
+/** Reads blanks, which are text only if text follows; too many to be layout are text anyway. */
 export function* readBlanks(source: Source, sink: EventSink): Reading<string> {
   let blanks = '';
   let length = 0;

@@ -59,7 +59,7 @@ function* readCall(source: Source, calls: Calls): Reading {
   if (found === undefined) throw new Malformed();
   yield* source.blanks();
   if ((yield* source.peek()) !== '{') {
-    // What stood there was the type of the call.
+    // That was the type of the call, not its name.
     name = '';
     yield* source.while(lineRun, (text) => {
       name += text;

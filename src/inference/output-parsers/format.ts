@@ -2,20 +2,20 @@ import type { Calls } from './calls.ts';
 import type { EventSink } from './parsed-event.ts';
 import type { Reading, Source } from './source.ts';
 
-/** One way of writing calls. */
+/** One format of calls. */
 export interface CallFormat {
-  /** Reads a whole answer: text, and calls between it. */
+  /** Reads a whole answer: text, with calls in between. */
   readonly read: (source: Source, sink: EventSink, calls: Calls) => Reading;
   readonly spelling: CallSpelling;
-  /** Literals that some vocabularies have as control tokens, which the parser must see although clients never do. */
+  /** Literals that are control tokens in some vocabularies, and which the parser must see although clients never do. */
   readonly specials: readonly string[];
-  /** Templates of this format take ids of nine letters and digits only. */
+  /** Whether templates of this format only accept ids of nine letters and digits. */
   readonly hasShortIds: boolean;
 }
 
-/** How a call is written, for grammars that make a model write it. */
+/** The spelling of a call, for grammars that make a model write it. */
 export interface CallSpelling {
-  /** Before the first call and after the last. */
+  /** The text before the first call and after the last. */
   readonly open: string;
   readonly close: string;
   readonly beforeName: string;
@@ -23,11 +23,11 @@ export interface CallSpelling {
   readonly name: 'json' | 'bare';
   readonly beforeArguments: string;
   readonly afterArguments: string;
-  /** Between two calls; `undefined`: one call is all that an answer holds. */
+  /** The text between two calls; `undefined`: an answer holds only one call. */
   readonly between: string | undefined;
   /**
-   * The mark that a call begins, in text that may also contain none: from there on a model that was only offered the tools can be
-   * constrained to them. `undefined`: what begins a call may also begin a text.
+   * The mark that begins a call within free text: from there on a model that was merely offered the tools can be constrained to them.
+   * `undefined`: what begins a call may also begin a text.
    */
   readonly trigger: string | undefined;
 }

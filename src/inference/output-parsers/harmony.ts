@@ -20,7 +20,7 @@ export const harmony: CallFormat = {
     beforeName: `${channel}commentary to=functions.`,
     name: 'bare',
     beforeArguments: ` ${constrain}json${message}`,
-    // The mark behind the arguments ends the generation.
+    // The mark after the arguments ends the generation.
     afterArguments: '',
     between: undefined,
     close: '',
@@ -29,7 +29,7 @@ export const harmony: CallFormat = {
   read: (source, sink, calls) => readHarmony(source, sink, calls, () => {}),
 };
 
-/** How reasoning and the answer are marked, for grammars. */
+/** The marks of reasoning and the answer, for grammars. */
 export const harmonyMarks = {
   thoughtBegin: `${channel}analysis${message}`,
   thoughtEnd: bodyEnd[0],
@@ -37,7 +37,7 @@ export const harmonyMarks = {
   nextMessage: `${start}assistant`,
 } as const;
 
-/** `enter` is called when a message begins, and when reasoning has ended. Without `calls` a message to a function is text. */
+/** `enter` is called when a message begins, and when reasoning has ended. Without `calls`, a message to a function is text. */
 export function* readHarmony(
   source: Source,
   sink: EventSink,
@@ -61,7 +61,7 @@ export function* readHarmony(
       enter('answer');
       body.calls.begin(body.name);
       end = yield* source.until(bodyEnds, body.calls.arguments, true);
-      // The mark after a call mostly ends the generation and is not seen: only an empty message is certainly cut.
+      // The mark after a call mostly ends the generation and is not seen: only an empty message is certain to be cut.
       if (end === undefined && !body.calls.isAnnounced) sink.text(header.text);
       else body.calls.finish();
       source.settle();
@@ -70,7 +70,7 @@ export function* readHarmony(
   }
 }
 
-/** A header up to and with its mark; not whole when it is no header but text. */
+/** Reads a header up to and including its mark; not whole if it turns out to be text. */
 function* readHeader(source: Source, opening: string): Reading<{ readonly text: string; readonly isWhole: boolean }> {
   if (opening === '') {
     for (const possible of [start, channel, recipient]) {
@@ -94,7 +94,7 @@ function kindOf(header: string, calls: Calls | undefined): 'reasoning' | 'text' 
   return !isAddressed(header) && header.includes(`${channel}analysis`) ? 'reasoning' : 'text';
 }
 
-/** Addressed to a recipient other than the user: a message to anything not offered is shown unchanged. */
+/** Whether the recipient is not the user: a message to anything not offered is shown unchanged. */
 function isAddressed(header: string): boolean {
   return header.includes(recipient);
 }

@@ -8,7 +8,7 @@ const start = '<tool_call>';
 const end = '</tool_call>';
 const marks = new Marks([start]);
 
-/** Hermes, Qwen 2.5 and 3, and models that were told in their prompt to write so. */
+/** Hermes, Qwen 2.5 and 3, and models whose prompt asks for this format. */
 export const hermes: CallFormat = {
   specials: [start, end],
   hasShortIds: false,
@@ -25,7 +25,7 @@ export const hermes: CallFormat = {
   read: (source, sink, calls) => readAnswer(source, sink, calls, marks, readCall, start),
 };
 
-/** Qwen 3 Coder: other calls between the same marks. Forced calls are JSON here too; the reader takes either. */
+/** Qwen 3 Coder: a different spelling of calls between the same marks. Forced calls are JSON here too; the parser accepts both. */
 export const qwenXml: CallFormat = { ...hermes, spelling: { ...hermes.spelling, trigger: undefined } };
 
 function* readCall(source: Source, calls: Calls): Reading {

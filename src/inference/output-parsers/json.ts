@@ -1,6 +1,6 @@
 import { Malformed, type Reading, type Source } from './source.ts';
 
-/** Reads a JSON string and passes on its decoded text as it comes. */
+/** Reads a JSON string and passes on its decoded text as it arrives. */
 export function* readString(source: Source, pass: (text: string) => void): Reading {
   yield* source.expect('"');
   for (;;) {
@@ -10,7 +10,7 @@ export function* readString(source: Source, pass: (text: string) => void): Readi
   }
 }
 
-/** A short string, whole: the name of a field or of a function. */
+/** Reads a short string as a whole: the name of a field or of a function. */
 export function* readWholeString(source: Source): Reading<string> {
   let whole = '';
   yield* readString(source, (text) => {
@@ -20,8 +20,8 @@ export function* readWholeString(source: Source): Reading<string> {
 }
 
 /**
- * Passes a JSON value on as it is written and ends with it. Only strings and brackets are looked at, so nothing need be kept,
- * however deep it nests. false: a `<` stands where JSON has none, so a mark comes before the value is over.
+ * Passes a JSON value on as it is written, and stops at its end. Tracks only strings and brackets, so nothing is buffered, however deep it
+ * nests. `false`: a `<` appears where JSON allows none, so a mark comes before the value is complete.
  */
 export function* readValue(source: Source, pass: (text: string) => void): Reading<boolean> {
   const first = yield* source.peek();
@@ -85,7 +85,7 @@ function* readEscape(source: Source): Reading<string> {
   yield* source.expect(letter);
   if (letter !== 'u') return escapes[letter] ?? letter;
   const unit = yield* readUnit(source);
-  // Two halves of a character leave together.
+  // Both halves of a surrogate pair are passed on together.
   if (unit < 0xd800 || unit > 0xdbff || !(yield* source.accept('\\u'))) return String.fromCharCode(unit);
   return String.fromCharCode(unit, yield* readUnit(source));
 }

@@ -25,7 +25,7 @@ export const mistralArray: CallFormat = {
   read: (source, sink, calls) => readAnswer(source, sink, calls, marks, readCalls, start),
 };
 
-/** Mistral since tokenizer v11: `[TOOL_CALLS]name[ARGS]{…}`, once for each call. */
+/** Mistral since tokenizer v11: `[TOOL_CALLS]name[ARGS]{…}`, once per call. */
 export const mistral: CallFormat = {
   ...mistralArray,
   spelling: {

@@ -14,8 +14,8 @@ export interface OutputParserOptions {
 }
 
 /**
- * Splits generated text into reasoning, text and calls. The events are the same however the text is cut, except for where their
- * own texts are cut, and no more is held back than what may still become a mark, or the head of a call.
+ * Splits generated text into reasoning, text and calls. The events are the same however the text is split, except for where their own texts
+ * are split, and only text that may still become a mark, or the head of a call, is held back.
  */
 export class OutputParser {
   readonly #source = new Source();
@@ -32,27 +32,27 @@ export class OutputParser {
     this.#reading = this.#read(options);
   }
 
-  /** The kind of the next character, as far as it is known: a grammar for the answer begins with the answer. */
+  /** The kind of the next character, if known: a grammar for the answer starts with the answer. */
   get phase(): OutputPhase {
     return this.#phase;
   }
 
-  /** Calls that were announced. */
+  /** Number of announced calls. */
   get calls(): number {
     return this.#sink.calls;
   }
 
-  /** From here on everything is calls: parts not reported as a call are its markup. */
+  /** From here on everything is calls: text that is not reported as a call is markup. */
   get isBeyondText(): boolean {
     return this.#sink.dropsText;
   }
 
-  /** The wanted number of calls is complete: whatever follows is ignored, and need not be generated. */
+  /** The wanted number of calls is complete: further text is ignored, and need not be generated. */
   get isOver(): boolean {
     return this.#isOver;
   }
 
-  /** The events in the text, as far as they are certain. */
+  /** Returns the events in the text that are certain by now. */
   push(text: string): readonly ParsedEvent[] {
     if (!this.#isOver) {
       this.#source.feed(text);
@@ -61,7 +61,7 @@ export class OutputParser {
     return this.#sink.drain();
   }
 
-  /** No more text comes. */
+  /** Ends the text, and returns the last events. */
   end(): readonly ParsedEvent[] {
     this.#source.end();
     if (!this.#isOver) this.#go();
@@ -89,7 +89,7 @@ export class OutputParser {
   }
 }
 
-/** `beginning`: nothing but blanks has come, and reasoning may begin. */
+/** `beginning`: only blanks have arrived, and reasoning may begin. */
 export type OutputPhase = 'beginning' | 'reasoning' | 'answer';
 
 const noMarks = new Marks([]);

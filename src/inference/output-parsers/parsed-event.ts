@@ -1,22 +1,22 @@
-/** What a parser finds in generated text. Calls count from 0; ids are made by the caller. */
+/** What a parser finds in generated text. Calls count from 0; the caller makes their ids. */
 export type ParsedEvent =
   | { readonly type: 'text'; readonly text: string }
   | { readonly type: 'reasoning'; readonly text: string }
   | { readonly type: 'tool-call'; readonly call: number; readonly name: string }
   | { readonly type: 'tool-arguments'; readonly call: number; readonly text: string };
 
-/** Collects events and merges adjacent ones of one kind, so that cuts in the text do not show. */
+/** Collects events and merges adjacent ones of one kind, so that splits in the text do not show. */
 export class EventSink {
   #events: ParsedEvent[] = [];
   #calls = 0;
   #dropsText = false;
 
-  /** Calls that were announced. */
+  /** Number of announced calls. */
   get calls(): number {
     return this.#calls;
   }
 
-  /** Nothing from here on can be text. */
+  /** Whether nothing from here on can be text. */
   get dropsText(): boolean {
     return this.#dropsText;
   }
@@ -44,7 +44,7 @@ export class EventSink {
     this.#events.push({ type: 'tool-call', call: this.#calls++, name });
   }
 
-  /** Adds to the last call's arguments. */
+  /** Appends to the last call's arguments. */
   arguments(text: string): void {
     const last = this.#events.at(-1);
     const call = this.#calls - 1;
@@ -54,7 +54,7 @@ export class EventSink {
     else this.#events.push({ type: 'tool-arguments', call, text });
   }
 
-  /** The events since the last call of this function. */
+  /** Returns the events since the last call of this function. */
   drain(): readonly ParsedEvent[] {
     const events = this.#events;
     if (events.length > 0) this.#events = [];

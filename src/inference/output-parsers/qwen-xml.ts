@@ -2,8 +2,8 @@ import type { Calls } from './calls.ts';
 import { Malformed, Marks, type Reading, type Source } from './source.ts';
 
 /**
- * Reads `<function=f><parameter=a>…</parameter></function>` and passes it on as JSON. What a parameter's text means depends on
- * its schema: a string is quoted, anything else should be JSON already.
+ * Reads `<function=f><parameter=a>…</parameter></function>` and passes it on as JSON. A parameter's text is interpreted by its schema: a
+ * string is quoted, anything else should already be JSON.
  */
 export function* readXmlCall(source: Source, calls: Calls): Reading {
   yield* source.expect('<function=');
@@ -13,7 +13,7 @@ export function* readXmlCall(source: Source, calls: Calls): Reading {
   for (;;) {
     yield* source.blanks();
     if (yield* source.accept('</function>')) break;
-    // Cut off, or astray: the object is left open, as broken as it is.
+    // Cut off, or malformed: the object stays open, as broken as it is.
     if (!(yield* source.accept('<parameter='))) throw new Malformed();
     const parameter = yield* readName(source);
     calls.arguments(`${separator}${JSON.stringify(parameter)}: `);
@@ -35,7 +35,7 @@ function* readName(source: Source): Reading<string> {
   return name;
 }
 
-/** The line breaks behind the opening mark and before the closing one are layout. */
+/** The line breaks after the opening mark and before the closing one are layout. */
 function* readText(source: Source, pass: (text: string) => void): Reading {
   yield* source.accept('\n');
   pass('"');
@@ -44,7 +44,7 @@ function* readText(source: Source, pass: (text: string) => void): Reading {
     closing,
     (text) => {
       const whole = held + text;
-      // A line break that may be the last, or half a character, which cannot be quoted on its own.
+      // A line break that may be the last one, or half a surrogate pair, which cannot be quoted alone.
       held = /[\n\ud800-\udbff]$/.exec(whole)?.[0] ?? '';
       pass(quoted(whole.slice(0, whole.length - held.length)));
     },
@@ -92,5 +92,5 @@ function quoted(text: string): string {
 const closing = new Marks(['</parameter>']);
 const nameRun = /[^<>]+/y;
 const nameCharactersMax = 1024;
-/** A value that is not text is read whole; a longer one passes unchanged. */
+/** A value that is not text is read as a whole; a longer one is passed on unchanged. */
 const jsonCharactersMax = 64 * 1024;

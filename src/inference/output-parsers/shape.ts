@@ -6,17 +6,17 @@ import { llama3 } from './llama3.ts';
 import { mistral, mistralArray } from './mistral.ts';
 import { knownThinkMarks, type ThinkMarks } from './thinking.ts';
 
-/** How a model writes everything but plain text, as far as its chat template shows. */
+/** How a model writes everything except plain text, as far as its chat template shows. */
 export interface OutputShape {
   readonly thinking:
     { readonly type: 'marks'; readonly marks: ThinkMarks } | { readonly type: 'channels' } | { readonly type: 'none' };
-  /** The template's format, or Hermes' where the prompt must list the tools. */
+  /** The template's format, or Hermes if the prompt must list the tools. */
   readonly calls: CallFormat;
   /** Whether the template itself lists the tools. If not, the prompt must, in Hermes' format. */
   readonly rendersTools: boolean;
 }
 
-/** Every format, and the literal of a template that shows it. The first that is found counts. */
+/** Every format, and the literal in a template that reveals it. The first match counts. */
 export const callFormats = {
   harmony: { format: harmony, shownBy: /<\|channel\|>/ },
   'deepseek-fenced': { format: deepseekFenced, shownBy: /<｜tool▁calls▁begin｜>[^]*```json/ },
@@ -24,7 +24,7 @@ export const callFormats = {
   mistral: { format: mistral, shownBy: /\[TOOL_CALLS\][^]*\[ARGS\]/ },
   'mistral-array': { format: mistralArray, shownBy: /\[TOOL_CALLS\]/ },
   'qwen-xml': { format: qwenXml, shownBy: /<tool_call>[^]*<function=/ },
-  // Other families write other things between the same marks. What the template prints may be cut by its own quotes.
+  // Other families write other things between the same marks. Quotes in the template's source may split what it prints.
   hermes: { format: hermes, shownBy: /<tool_call>[^]{0,300}?\{[^]{0,40}?"name\\?"/ },
   llama3: { format: llama3, shownBy: /\{"name": function name, "parameters": / },
 } as const satisfies Readonly<Record<string, { readonly format: CallFormat; readonly shownBy: RegExp }>>;

@@ -1,11 +1,11 @@
-/** A reading that pauses where the text is used up, and goes on when there is more. */
+/** A parser that pauses where the text is used up, and continues when there is more. */
 export type Reading<T = void> = Generator<void, T>;
 
 /**
- * Text that arrives in pieces, for readers written as if it were all there at once: they are generators that pause at the end of
- * what has come. They see characters, never pieces, so what they find cannot depend on where the text was cut.
+ * Text that arrives in pieces, for parsers written as if all of it were available: they are generators that pause at the end of what has
+ * arrived. They see characters, never pieces, so their results cannot depend on where the text was split.
  *
- * What is kept: a look-ahead no longer than a mark, and, while a record runs, the text since it began.
+ * Buffered are a look-ahead no longer than a mark and, while a record runs, the text since it began.
  */
 export class Source {
   #text = '';
@@ -23,7 +23,7 @@ export class Source {
     this.#ended = true;
   }
 
-  /** The remaining text is only the beginning of something that was looked for. */
+  /** Whether the remaining text is only the beginning of a literal that was expected. */
   get isCut(): boolean {
     return this.#cut;
   }
@@ -33,12 +33,12 @@ export class Source {
     this.#at = this.#text.length;
   }
 
-  /** From here on the text read can still be taken back, as text; `already` was read before. */
+  /** From here on the text read can still be returned as text; `already` was read before. */
   record(already = ''): void {
     this.#record = already;
   }
 
-  /** The text read since `record` is settled; returns it. */
+  /** Ends the record, and returns the text read since `record`. */
   settle(): string {
     const record = this.#record ?? '';
     this.#record = undefined;
@@ -54,7 +54,7 @@ export class Source {
     return this.#text.charAt(this.#at);
   }
 
-  /** Reads the literal, if it is what comes. */
+  /** Reads the literal, if it comes next. */
   *accept(literal: string): Reading<boolean> {
     for (let matched = 0; matched < literal.length;) {
       const there = Math.min(literal.length, this.#text.length - this.#at);
@@ -71,12 +71,12 @@ export class Source {
     return true;
   }
 
-  /** Reads the literal; anything else is malformed. */
+  /** Reads the literal; throws `Malformed` for anything else. */
   *expect(literal: string): Reading {
     if (!(yield* this.accept(literal))) throw new Malformed();
   }
 
-  /** Reads as much as comes of what a sticky expression matches, which is a run of one class of characters. */
+  /** Reads as much as matches a sticky expression, which is a run of one class of characters. */
   *while(run: RegExp, take: (text: string) => void): Reading {
     while ((yield* this.peek()) !== undefined) {
       run.lastIndex = this.#at;
@@ -91,8 +91,8 @@ export class Source {
   }
 
   /**
-   * Passes text on up to the first of the marks, which is read and returned; `undefined`: the text ended before one came. Half of
-   * a mark at the end is text, or the mark all the same where one must come (`isDue`).
+   * Passes text on up to the first of the marks, which is read and returned; `undefined`: the text ended without one. Half a mark at the
+   * end is text, or the mark itself if one must come (`isDue`).
    */
   *until(marks: Marks, pass: (text: string) => void, isDue = false): Reading<string | undefined> {
     for (;;) {
@@ -121,7 +121,7 @@ export class Source {
   }
 }
 
-/** What a call says before its name is known: arguments may come first. Longer than this, it is not a call. */
+/** Maximum text of a call before its name is known, because arguments may come first. If longer, it is not a call. */
 const recordMax = 64 * 1024;
 
 /** The text is not what its opening mark promised. */
@@ -130,8 +130,8 @@ export class Malformed extends Error {
 }
 
 /**
- * Literals to look for. The first character of each occurs nowhere else in them, so marks cannot overlap, and at most one
- * position at the end of the text can begin one.
+ * Literals to search for. The first character of each occurs nowhere else in them, so marks cannot overlap, and at most one position at the
+ * end of the text can begin one.
  */
 export class Marks {
   readonly #marks: readonly string[];
@@ -147,7 +147,7 @@ export class Marks {
     this.#starts = new RegExp(codes.length === 0 ? '(?!)' : `[${codes.join('')}]`, 'g');
   }
 
-  /** The first mark from `from` on; without one, `at` is where the beginning of one may stand, or the text's end. */
+  /** Finds the first mark from `from` on; if none is found, `at` is where one may begin, or the text's end. */
   find(text: string, from: number, ended: boolean): { readonly at: number; readonly mark?: string } {
     this.#starts.lastIndex = from;
     for (let match = this.#starts.exec(text); match !== null; match = this.#starts.exec(text)) {

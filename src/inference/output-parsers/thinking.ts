@@ -20,8 +20,8 @@ export function endsInThought(prompt: string, { start, end }: ThinkMarks): boole
 }
 
 /**
- * Reads the text before the answer: reasoning, when the text begins with its mark or inside it. Without an end, all of it is
- * reasoning. Blanks around the marks are layout.
+ * Reads the text before the answer: reasoning, if the text begins with its mark or inside it. Without an end mark, all of it is reasoning.
+ * Blanks around the marks are layout.
  */
 export function* readThought(
   source: Source,
@@ -31,7 +31,7 @@ export function* readThought(
   enter: (phase: 'reasoning' | 'answer') => void,
 ): Reading {
   const blanks = yield* readBlanks(source, sink);
-  // Some models repeat the mark that their template has set.
+  // Some models repeat the mark that their template has already written.
   const isMarked = yield* source.accept(marks.start);
   if (!startsInside && !isMarked) {
     sink.text(blanks);
