@@ -4,7 +4,7 @@ import type { Catalog } from '../../catalog/catalog.ts';
 import type { Model } from '../../catalog/model.ts';
 import { ApiError } from '../../platform/errors.ts';
 
-/** Where a request comes from, and what it is for. */
+/** The origin of a request, and the endpoint that it is for. */
 export interface Origin {
   /** The URL's path. */
   readonly path: string;
@@ -31,13 +31,13 @@ export function usableModels(caller: Caller | undefined, catalog: Catalog, time:
     .filter((model) => isShownTo(model, caller) && (caller === undefined || isEntitled(caller, model.id)));
 }
 
-/** A model dedicated to others does not exist for a caller: its name may tell whose it is. */
+/** A model dedicated to others does not exist for a caller: its name may reveal its owner. */
 const isShownTo = ({ dedicatedTo }: Model, caller: Caller | undefined): boolean =>
   dedicatedTo === undefined || (caller !== undefined && dedicatedTo.has(caller.account.id));
 
 /**
- * The model that a request names: 404 when there is none, or it has been retired; 403 when there is one, but not for this key
- * (specification §5.5, §7.2). The message lists what the key can use (§5.6).
+ * Returns the model that a request names: 404 when it does not exist or has been retired; 403 when this key may not use it (specification
+ * §5.5, §7.2). The message lists what the key can use (§5.6).
  */
 export function modelFor(id: string, caller: Caller, catalog: Catalog, time: number): Model {
   const found = catalog.find(id, time);

@@ -46,7 +46,7 @@ class Entry implements ActiveRequest {
   }
 }
 
-/** All requests that run in this process: so that a revoked key, a deadline or a stop reaches them. */
+/** All requests that run in this process, so that a revoked key, a deadline or a stop reaches them. */
 export class ActiveRequests {
   readonly #entries = new Set<Entry>();
   #requests = 0;
@@ -61,7 +61,7 @@ export class ActiveRequests {
     return this.#begin(true);
   }
 
-  /** A generation that runs apart from the requests that read it; stopped and waited for like them. */
+  /** Begins a generation that runs apart from the requests that read it; it is stopped and waited for like them. */
   beginGeneration(): ActiveRequest {
     return this.#begin(false);
   }

@@ -21,23 +21,23 @@ import { requestTags } from './tags.ts';
 import { checkTools } from './tool-rules.ts';
 import { checkTokenIds } from './vocabulary.ts';
 
-/** A request that its model can take, as far as that can be known without work, and whatever the length of its answer. */
+/** A request that its model can take, as far as cheap checks can tell, regardless of the length of its answer. */
 export interface Allowed<Format> {
-  /** As the client sent it, without images that the model cannot see; with its files once they have been read. */
+  /** The request as the client sent it, without images that the model cannot see; with its files once they have been read. */
   readonly asked: GenerationRequest;
   /** How the answer is encoded. */
   readonly format: Format;
-  /** With the flags of its partition. */
+  /** The model, with the flags of its zero-retention partition. */
   readonly model: Model;
   readonly tags: readonly string[];
-  /** What an engine is asked, for at most one token; without files and with a form as text until `prepare`. */
+  /** The engine request, for at most one token; without files and with its constraint as text until `prepare`. */
   readonly request: EngineRequest;
   readonly images: ImageTokens;
 }
 
 /**
- * What is cheap of contracts decision 10 from the required fields to the features of the model's card: from parsed JSON to a request
- * that its model can take. Throws `ApiError`, and a promise, where items or images have to be read, rejects with it.
+ * Runs the cheap checks of contracts decision 10 from the required fields to the features of the model's card: from parsed JSON to a
+ * request that its model can take. Throws `ApiError`; where items or images have to be read, returns a promise that rejects with it.
  */
 export function allow<Format>(
   json: unknown,
@@ -50,7 +50,7 @@ export function allow<Format>(
   return check(request, format, call, services);
 }
 
-/** The body is decoded again, with the items that it names from earlier answers. */
+/** Decodes the body again, with the items of earlier answers that it names. */
 async function allowWithItems<Format>(
   json: unknown,
   dialect: Dialect<Format>,
@@ -69,7 +69,7 @@ const contextOf = ({ headers, zdr }: Call<Route>, items: DecodeContext['items'])
   isZeroRetention: zdr,
 });
 
-/** The same for a request that has been decoded. */
+/** Checks a request that has been decoded. */
 export function check<Format>(
   asked: GenerationRequest,
   format: Format,
@@ -103,7 +103,7 @@ function partitionFor(id: string, caller: RequestFacts, catalog: Catalog): Model
 function tagsOf({ dedicatedTo }: Model, { headers, key }: Call<Route>): readonly string[] {
   // Part 8: request tags mean nothing for a model that is open to everybody, and are ignored there without validation.
   const own = dedicatedTo === undefined ? none : requestTags(headers);
-  // The key's tags are set by its account, for every model (docs/keys.md).
+  // The key's tags are set by its account and apply to every model (docs/keys.md).
   return key.tags === undefined ? own : [...new Set([...key.tags, ...own])];
 }
 
@@ -120,7 +120,7 @@ function checkWithModel<Format>(
   call: Call<Route>,
   services: ServeServices,
 ): Allowed<Format> {
-  // Part 1: `n` is one of the fields that are stripped for such a model.
+  // Part 1: `n` is one of the fields that are stripped for a model with fixed sampling.
   const choices = model.sampling === 'fixed' ? 1 : asked.choices;
   checkFeatures(choices === asked.choices ? asked : { ...asked, choices }, model, flags);
   const { backends } = call.lease.poolOf(model.id);
@@ -152,7 +152,7 @@ function checkWithModel<Format>(
   return { asked, format, model, tags, request, images: imageTokens(prompt, backends) };
 }
 
-/** What an engine gets of a prompt: with the reasoning that is kept of earlier turns, and the model's own system text. */
+/** The prompt for an engine: with the reasoning kept from earlier turns, and the model's own system text. */
 export function enginePrompt(
   asked: GenerationRequest,
   prompt: Prompt,

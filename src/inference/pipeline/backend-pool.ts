@@ -14,52 +14,52 @@ import { PromptLengths } from './prompt-lengths.ts';
 export interface Backend extends BackendLoad {
   /** For logs and the ledger; contains no secret. */
   readonly label: string;
-  /** What kind of server or engine it is, for traces. */
+  /** The kind of server or engine, for traces. */
   readonly provider: string;
   /** Equal for interchangeable backends of a model. */
   readonly kind: string;
-  /** Its rank by the configuration. */
+  /** Its rank in the configuration. */
   readonly rankWritten?: number | undefined;
   readonly engine: Engine;
-  /** How many requests may wait because of this backend. One with a queue of its own takes them all and has 0 here. */
+  /** How many requests may wait because of this backend; 0 for a backend with a queue of its own, which takes them all. */
   readonly queueMax: number;
   /** Retains nothing of a request (specification §4.2.6). */
   readonly zdr: boolean;
   /** Kinds of constraints that it enforces. */
   readonly enforces: readonly Constraint['type'][];
-  /** What it was found not to do although its kind can. */
+  /** Features that it was found to lack although its kind has them. */
   lacks: readonly FeatureName[];
 }
 
 /** The backends of one model, their wait queue, and what they report about prompt lengths. */
 export interface BackendPool {
-  /** In the order of the configuration. Another list when backends come or go. */
+  /** In the order of the configuration. Replaced when backends come or go. */
   readonly backends: readonly Backend[];
-  /** The same, as what a request can be put to. */
+  /** The same backends, as the fleet that places requests. */
   readonly fleet: Fleet<Backend>;
   readonly queue: WaitQueue<Placement<Backend>>;
   readonly promptLengths: PromptLengths;
-  /** Salt of the hashes of its prompts: secret, and the same in all processes that tell each other of them. */
+  /** Salt for the hashes of prompts: secret, and the same in all processes that exchange reports about them. */
   readonly prefixSalt: number;
-  /** How many requests may be tried at another backend. */
+  /** Bounds how many requests may be tried at another backend. */
   readonly retries: RetryBudget;
-  /** How long its requests waited for their first content; known where they may be hedged. */
+  /** How long requests waited for their first content; known where they may be hedged. */
   readonly firstTokens: FirstTokens;
-  /** A backend did not answer in time: it is looked at until it does. */
+  /** A backend did not answer in time: it is probed until it does. */
   watch(backend: Backend): void;
   /**
-   * Backends come and go that do the same work as those before: requests that wait may use the new ones at once. Those that run
-   * stay where they are. `false`: one of them differs, so requests that began before must not get there; nothing was changed.
+   * Replaces the backends with others that do the same work: waiting requests may use the new ones at once, running ones stay where they
+   * are. `false`: one of them differs, so earlier requests must not get there; nothing was changed.
    */
   become(backends: readonly Backend[]): boolean;
 }
 
 export interface BackendPoolOptions {
-  /** How long a request may wait for a slot; it equals a backend's time limit for its first token. */
+  /** How long a request may wait for a slot: the backend's time limit for its first token. */
   readonly waitMaxMs: number;
-  /** The pool whose place it takes. */
+  /** The pool that this one replaces. */
   readonly before?: BackendPool | undefined;
-  /** Hears of backends that are left out because they fail. */
+  /** Called when a backend is left out because it fails, and when it is back. */
   readonly onHealth?: OnHealth<Backend>;
   readonly prefixSalt?: number;
 }
@@ -97,7 +97,7 @@ export function openBackendPool(
     prefixSalt,
     retries: before?.retries ?? new RetryBudget(),
     firstTokens: before?.firstTokens ?? new FirstTokens(),
-    // Of one there is no other to use meanwhile.
+    // A single backend has no alternative to use meanwhile.
     watch: (backend) => void (current.length > 1 && silence.watch(backend)),
     become: (next) => {
       const kinds = new Set(current.map(({ kind }) => kind));
@@ -112,7 +112,7 @@ export function openBackendPool(
 }
 
 /**
- * Ranks as they are written. Where none is, interchangeable backends share the first rank of any of them, and each other kind comes
+ * Sets ranks as configured. If none is configured, interchangeable backends share the first rank of any of them, and each other kind comes
  * after the kinds before it.
  */
 function setRanks(backends: readonly Backend[]): void {
@@ -123,8 +123,8 @@ function setRanks(backends: readonly Backend[]): void {
 }
 
 /**
- * Fails closed: a backend gets no request whose privacy or constraint it would not keep (§4.2.6, §4.2.3), or of which it would
- * silently leave something out (contracts §1.0).
+ * Fails closed: a backend gets no request whose privacy or constraint it would not honor (§4.2.6, §4.2.3), or parts of which it would
+ * silently drop (contracts §1.0).
  */
 export const mayTake = (backend: Backend, request: EngineRequest): boolean =>
   keeps(backend, request) && backend.engine.refusal?.(request) === undefined;
@@ -134,14 +134,14 @@ const keeps = (backend: Backend, request: EngineRequest): boolean =>
   (request.constraint === undefined || backend.enforces.includes(request.constraint.source.type)) &&
   (backend.lacks.length === 0 || lackedBy(request, backend.lacks) === undefined);
 
-/** Throws the client's error when no backend can do what the request asks for, however many of them are up. */
+/** Throws the client's error when no backend supports what the request asks for, regardless of how many of them are up. */
 export function refuseImpossible(backends: readonly Backend[], request: EngineRequest, at: FieldPaths): void {
   const refusals = backends.filter((backend) => keeps(backend, request)).map(({ engine }) => engine.refusal?.(request));
   const [first] = refusals;
   if (first !== undefined && !refusals.includes(undefined)) throw withOwnNames(at, first);
 }
 
-/** Whether it can take work at all. */
+/** Whether it can take requests at all. */
 export const isReady = (backend: Backend): boolean => backend.engine.status().state === 'ready';
 
 /** Whether it can take one more request now. */

@@ -11,22 +11,22 @@ import type { InferenceRoute, Route } from './route.ts';
 import type { Lease } from './runtime-config.ts';
 import type { KeptItems } from './stored-items.ts';
 
-/** A request whose caller is known and whose body has been parsed, and what is noted about it while it is decided on. */
+/** A request with a known caller and a parsed body, and what is recorded about it while it is checked. */
 export interface Call<On extends Route = InferenceRoute> extends RequestFacts {
   readonly route: On;
   readonly headers: Headers;
   readonly signal: StopSignal;
-  /** The configuration that it sees. */
+  /** The configuration that the request sees. */
   readonly lease: Pick<Lease, 'runtimeConfig' | 'poolOf'>;
-  /** Set when no limit refuses it. */
+  /** Set when no limit has refused it. */
   admitted: Admitted | undefined;
-  /** Time spent waiting for others: engines, servers of images and documents. */
+  /** Time spent waiting for engines and for servers of images and documents. */
   engineMs: number;
-  /** Takes memory beyond that of its body, for files; throws `backend_at_capacity` when there is none left. */
+  /** Reserves memory beyond that of the body, for files; throws `backend_at_capacity` when there is none left. */
   holdBytes(bytes: number): void;
 }
 
-/** What decides on requests and prepares them. */
+/** The services that check requests and prepare them. */
 export interface ServeServices {
   readonly fileParts: FileParts;
   readonly constraints: Constraints;

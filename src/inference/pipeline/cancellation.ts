@@ -1,7 +1,7 @@
 import { ApiError } from '../../platform/errors.ts';
 import type { Ending } from '../../store/ledger.ts';
 
-/** Why a running request was stopped from outside; the reason of its abort signal. The first one wins. */
+/** Why a running request was stopped from outside; the reason of its abort signal. The first reason wins. */
 export type CancelReason = 'client-left' | 'reader-stalled' | 'revoked' | 'drain' | 'deadline' | 'lost';
 
 /** The ending that the ledger records for a cancel reason. */
@@ -22,7 +22,7 @@ export function endingOfCancel(reason: CancelReason): Ending {
   }
 }
 
-/** The error for a client that is still there. The model is undefined while the request has not been understood. */
+/** The error for a client that is still connected. The model is undefined while the request has not been parsed. */
 export function errorOfCancel(reason: CancelReason, model: string | undefined): ApiError {
   const extra = model === undefined ? {} : { model };
   switch (reason) {
@@ -44,7 +44,7 @@ export function errorOfCancel(reason: CancelReason, model: string | undefined): 
       return new ApiError('backend_timeout', 'The request ran longer than this service allows. Nothing is charged.', {
         extra,
       });
-    // Its money and its slot belong to others by now (docs/money.md, "Fencing").
+    // Its money and its slot may belong to other processes by now (docs/money.md, "Fencing").
     case 'lost':
       return new ApiError(
         'internal_error',

@@ -1,4 +1,4 @@
-/** A thread that compiles constraints one after the other. Anything it throws other than a refusal ends only this thread. */
+/** A thread that compiles constraints one after the other. Anything it throws, other than a refusal, ends only this thread. */
 import '../../platform/stack-traces.ts';
 
 import { ebnfGrammar } from '../constraints/ebnf.ts';

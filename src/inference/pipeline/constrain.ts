@@ -4,7 +4,7 @@ import { withoutDroppedKeywords } from './dropped-keywords.ts';
 import type { Constraint, GenerationRequest, Tool, ToolChoice } from '../../generation/request.ts';
 import type { FamilyFlags } from './route.ts';
 
-/** The form that a request asks for, after everything mutually exclusive has been decided. */
+/** The form that a request asks for, after mutually exclusive options have been resolved. */
 export interface Form {
   readonly tools: readonly Tool[];
   readonly toolChoice: ToolChoice;
@@ -12,11 +12,11 @@ export interface Form {
 }
 
 /**
- * The form of a request, with the references of its schemas inlined (§4.2.3(2)). Throws `json_schema_refs_unsupported` 400, for
- * every tool, and for the answer's schema when it has one.
+ * Returns the form of a request, with the references of its schemas inlined (§4.2.3(2)). Throws `json_schema_refs_unsupported` 400, for
+ * every tool, and for the answer's schema if it has one.
  *
- * §4.2.3(4): a forced call takes no other form, and an answer of another form is not a call. A tool that must not be called is
- * not offered at all: that is the one way of `tool_choice: none` that every model and every server obeys.
+ * §4.2.3(4): a forced call takes no other form, and an answer of another form is not a call. A tool that must not be called is not offered
+ * at all: the only form of `tool_choice: none` that every model and every server obeys.
  */
 export function formOf(request: GenerationRequest, flags: FamilyFlags): Form {
   const toolChoice = request.toolChoice ?? { type: 'auto' };
@@ -46,7 +46,7 @@ function inlined(schema: unknown, at: string, flags: FamilyFlags): unknown {
   });
 }
 
-/** Decoding has bounded how deeply it nests. */
+/** Decoding has bounded the nesting depth. */
 const hasReference = (value: unknown): boolean =>
   typeof value === 'object' &&
   value !== null &&

@@ -10,17 +10,17 @@ import { ThreadPool } from '../../platform/rpc/thread-pool.ts';
 import type { CompileCalls, Compiled, CompileOrder } from './compile-thread.ts';
 
 export interface ConstraintsOptions {
-  /** Bounds on the grammars kept: their number, and their bytes. */
+  /** Bounds on the cached grammars: their number, and their bytes. */
   readonly grammarsMax?: number;
   readonly bytesMax?: number;
   /** How many constraints may wait for a thread; further ones are refused. */
   readonly waitingMax?: number;
   readonly waitMsMax?: number;
-  /** Time limit for one constraint. Its steps are bounded too, so this is for a machine that stands still. */
+  /** Time limit for one constraint. Its steps are bounded too, so this only matters on a stalled machine. */
   readonly timeLimitMs?: number;
 }
 
-/** Who asks for a constraint, and how long: the signal ends the wait. */
+/** The account that asks for a constraint; the signal ends its wait. */
 export interface CompileCall {
   readonly accountId: string;
   /** false: nothing of the constraint outlives its compilation (§4.2.6). */
@@ -28,26 +28,26 @@ export interface CompileCall {
   readonly signal: StopSignal;
 }
 
-/** Compiled at once: two, so that one account never keeps another waiting. */
+/** Concurrent compilations: two, and one per account, so that one account never keeps another waiting. */
 const threadsMax = 2;
 const perAccountMax = 1;
 const refusedMax = 1_024;
 const refusedForMs = 300_000;
 
 /**
- * Compiles constraints on threads of their own, because a hostile one takes 100 ms of CPU, and remembers the newest, because a
- * program sends the same schema with every request. Accounts take turns, and each has its own memory: how long a constraint takes
- * tells nothing of what others have sent.
+ * Compiles constraints on separate threads, because a hostile one takes 100 ms of CPU, and caches the newest, because a program sends the
+ * same schema with every request. Accounts take turns, and each has its own cache: the time that a constraint takes reveals nothing about
+ * what others have sent.
  */
 export class Constraints {
   readonly #grammarsMax: number;
   readonly #bytesMax: number;
   readonly #pool: ThreadPool<CompileCalls>;
   readonly places: FairPlaces;
-  /** By the digest of who sent what, least recently used first. */
+  /** Grammars by the digest of account and constraint, least recently used first. */
   readonly #grammars = new Map<string, Compiled>();
   #bytes = 0;
-  /** What cannot be compiled, by the same digest. */
+  /** Errors of constraints that cannot be compiled, by the same digest. */
   readonly #refused = new Remembered<ApiError>({ entriesMax: refusedMax, forMs: refusedForMs });
   readonly #secret = randomBytes(32);
 
@@ -70,10 +70,10 @@ export class Constraints {
     this.#pool = new ThreadPool({
       program: entryUrl('compile-thread'),
       name: 'constraints',
-      // Beyond it only the thread ends.
+      // Exceeding it ends only the thread.
       resourceLimits: { maxOldGenerationSizeMb: Math.min(512, Math.ceil(memoryLimitBytes() / 4_194_304)) },
       threadsMax,
-      // Whoever calls has a place.
+      // Every caller holds a place.
       waitingMax: 0,
       timeLimitMs,
       idleMs: Infinity,
@@ -82,15 +82,15 @@ export class Constraints {
     });
   }
 
-  /** Number of grammars remembered. */
+  /** Number of cached grammars. */
   get count(): number {
     return this.#grammars.size;
   }
 
   /**
-   * Rejects with 400 for what is broken, too large or cannot be enforced (contracts decisions 13 and 15), and with
-   * `backend_at_capacity` when there is more to compile than the threads can take. `at` is the field that holds the constraint,
-   * for the `param` of an error.
+   * Rejects with 400 for constraints that are invalid, too large or cannot be enforced (contracts decisions 13 and 15), and with
+   * `backend_at_capacity` when there is more to compile than the threads can take. `at` is the field that holds the constraint, for the
+   * `param` of an error.
    */
   async compile(source: Constraint, at: string, { accountId, retain, signal }: CompileCall): Promise<EngineConstraint> {
     if (!retain) {
@@ -103,7 +103,7 @@ export class Constraints {
     const known = this.#known(name);
     if (known !== undefined) return { source, ...known };
     const compiled = await this.places.hold(accountId, signal, async () => {
-      // Another request of the account may have sent the same while this one waited.
+      // Another request of the account may have compiled the same constraint while this one waited.
       return this.#known(name) ?? (await this.#compiled(name, { source, at }));
     });
     return { source, ...compiled };

@@ -10,8 +10,8 @@ import type { CountingRoute } from './route.ts';
 import { largerModels } from './too-long.ts';
 
 /**
- * Counts the tokens of a request's input as they would be charged, with every check that the request itself would meet. Images
- * that would be fetched are estimated. Throws `ApiError`.
+ * Counts the tokens of a request's input as they would be charged, with every check that the request itself would undergo. Images that
+ * would be fetched are estimated. Throws `ApiError`.
  */
 export async function countInput(json: unknown, call: Call<CountingRoute>, services: ServeServices): Promise<string> {
   const allowed = await allow(json, call.route.dialect, call, services);
@@ -19,7 +19,7 @@ export async function countInput(json: unknown, call: Call<CountingRoute>, servi
   const admitted = await services.limits.admit(call, 'count'); // 429
   call.admitted = admitted;
   try {
-    // Counting needs no credit; reading files does, for a count too.
+    // Counting needs no credit, but reading files does, even for a count.
     if (hasFiles(asked.prompt)) await services.billing.check(billOfCount(model, call, services)); // 402
     const prepared = await prepare(allowed, call, services, call.signal);
     const counted = await count(prepared, call, services, call.signal);
@@ -36,7 +36,7 @@ export async function countInput(json: unknown, call: Call<CountingRoute>, servi
   }
 }
 
-/** What the shortest request would cost. */
+/** The cost of the shortest possible request. */
 const billOfCount = (model: Model, call: Call<CountingRoute>, { limits }: ServeServices): Bill => ({
   id: call.id,
   account: call.account,

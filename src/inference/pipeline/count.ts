@@ -9,15 +9,15 @@ import type { Backend } from './backend-pool.ts';
 import type { StopSignal } from '../../platform/stop-signal.ts';
 
 /**
- * Prompts that one backend counts at once, of all accounts and of one, and those that wait for it. A count is short, so a thousand
- * requests of one account at once get their turn within the time; their bodies have a bound of their own, and others pass them.
+ * Prompts that a backend counts at once, in total and per account, and those that wait for it. A count is short, so a thousand simultaneous
+ * requests of one account get their turn within the time; their bodies have a bound of their own, and other accounts pass them.
  */
 const countingMax = 4;
 const countingPerAccountMax = 1;
 const waitingMax = 4_096;
 const waitMsMax = 10_000;
 
-/** Has prompts counted by backends, most of which do so one after the other: accounts take turns. */
+/** Has backends count prompts. Most of them count one at a time, so accounts take turns. */
 export class PromptCounts {
   readonly places = new FairPlacesOf<Engine>({
     placesMax: countingMax,
@@ -28,9 +28,9 @@ export class PromptCounts {
   });
 
   /**
-   * Exact number of prompt tokens without the images, by the first backend that is ready. `too-long`: the backend refused without
-   * counting. `undefined`: no backend can count, or did; the backend that generates then reports what is wrong with the request.
-   * Rejects with `backend_at_capacity` 429 when too many wait.
+   * Returns the exact number of prompt tokens without the images, from the first backend that is ready. `too-long`: the backend refused
+   * without counting. `undefined`: no backend can count, or none did; the backend that generates then reports what is wrong with the
+   * request. Rejects with `backend_at_capacity` 429 when too many wait.
    */
   async count(
     request: EngineRequest,

@@ -4,8 +4,8 @@ import type { GenerationRequest, Prompt, Sampling } from '../../generation/reque
 import { withSamplingDefaults } from '../../generation/sampling-defaults.ts';
 
 /**
- * Specification part 1: models that do not honor the four fields never receive them and use their own defaults; the other fields
- * reach every model. What a request leaves open is the model's default, sent to its backend like a value of the client.
+ * Specification part 1: models that do not honor the four fields never receive them and use their own defaults; the other fields reach
+ * every model. Fields that a request omits get the model's defaults, sent to its backend like a client's values.
  */
 export function samplingFor({ sampling: kind, defaults }: Model, sent: Sampling): Sampling {
   return withSamplingDefaults(kind === 'honor' ? sent : withoutTheFour(sent), defaults.sampling);
@@ -19,7 +19,7 @@ const withoutTheFour = (sampling: Sampling): Sampling => ({
   frequencyPenalty: undefined,
 });
 
-/** The conversation with the model's system text in front, unless the client sent one, be it an empty one. */
+/** The conversation with the model's system text in front, unless the client sent one, even an empty one. */
 export function withDefaultSystem(
   prompt: Prompt,
   { sendsSystem }: Pick<GenerationRequest, 'sendsSystem'>,

@@ -16,16 +16,16 @@ import type { OpenAttempt, RequestTrace } from '../../platform/telemetry/request
 
 type Attempt = Omit<UsageAttempt, 'failed' | 'hedge'> & { failed: string | null; hedge?: UsageAttempt['hedge'] };
 
-/** What `dispatch` found out on the way, for the ledger and the log. */
+/** What `dispatch` records, for the ledger and the log. */
 export interface DispatchTrace {
   readonly attempts: UsageAttempt[];
   /** The answer has begun: no other backend and no other model may serve it. */
   hasContent: boolean;
-  /** Where it is recorded, or passed on. */
+  /** The spans of the request, if it is traced or trace context is passed on. */
   readonly spans: RequestTrace | undefined;
 }
 
-/** An order that is served, and who takes what is generated for it. */
+/** An order in progress, and the consumer of its output. */
 export interface Dispatched {
   readonly order: Order;
   readonly pool: BackendPool;
@@ -36,8 +36,8 @@ export interface Dispatched {
 }
 
 /**
- * Runs an order on one of the model's backends, and hands what it generates to `take`. Another backend, or once a shorter
- * answer (§4.2.1(4)), is tried only until the first batch with content: after it a retry would repeat text.
+ * Runs an order on one of the model's backends, and hands what it generates to `take`. Another backend, or, once, a shorter answer
+ * (§4.2.1(4)), is tried only until the first batch with content: after that a retry would repeat text.
  */
 export async function dispatch(serving: Dispatched, signal: StopSignal): Promise<void> {
   const { order, pool, trace } = serving;
@@ -55,7 +55,7 @@ export async function dispatch(serving: Dispatched, signal: StopSignal): Promise
     if (typeof placement === 'string') throw allTaken(order, pool, tried);
     waiting?.end();
     let isTaking = false;
-    /** Where a second backend was faster, the try there. */
+    /** The current try: that at the second backend once it has won. */
     let current: Try | undefined;
     try {
       const first = (current = begin(order, placement, trace));
@@ -102,7 +102,7 @@ export async function dispatch(serving: Dispatched, signal: StopSignal): Promise
       } else if (mayFailOver(error)) {
         tried.add(current.placement.backend);
         failure = error;
-        // Where there is no other, nothing is spent: the next turn ends with this failure.
+        // If there is no other backend, no retry is spent: the next turn ends with this failure.
         if (pool.backends.some(ableFor(order, tried)) && !pool.retries.take(performance.now()))
           throw withModel(error, order);
       } else {
@@ -115,7 +115,7 @@ export async function dispatch(serving: Dispatched, signal: StopSignal): Promise
   }
 }
 
-/** A try of a request at a backend. */
+/** An attempt of a request at a backend. */
 interface Try {
   readonly placement: Placement<Backend>;
   readonly attempt: Attempt;
@@ -159,7 +159,7 @@ function failedAt({ placement, attempt, span }: Try, error: unknown, pool: Backe
   if (attempt.failed === 'backend_timeout') pool.watch(backend);
 }
 
-/** When a second backend is asked, in milliseconds; Infinity: it is not, as long as too little is known. */
+/** The delay before a second backend is tried, in milliseconds; Infinity: none is tried, because too little is known yet. */
 const hedgeAfterMs = ({ model }: Order, { firstTokens }: BackendPool): number =>
   model.hedge === 'p95' ? firstTokens.p95 : (model.hedge ?? Infinity);
 
@@ -167,7 +167,7 @@ interface HedgeRunner extends Runner {
   readonly at: Try;
 }
 
-/** A try that races with another. Where that decides the outcome, this one is told how it ended. */
+/** A try that races with another. `ended` is called only if the other one decides the outcome. */
 function runnerOf(
   at: Try,
   request: EngineRequest,
@@ -186,7 +186,7 @@ function runnerOf(
       if (failed !== undefined) failedAt(at, failed.error, pool, signal);
       else {
         span?.failed(null);
-        // One that another overtakes which was asked later is in trouble; the other may just have come too late.
+        // A backend overtaken by one that was asked later is in trouble; the later one may just have been asked too late.
         placement.abandoned(nowMs, attempt.hedge === 'overtaken');
         if (backend.ejectedUntilMs > 0) pool.watch(backend);
       }
@@ -196,7 +196,7 @@ function runnerOf(
   };
 }
 
-/** Another backend that is free, within the budget for retries. Not one that has to be waited for. */
+/** Another backend that is free now, within the retry budget. */
 function second(
   order: Order,
   routed: RoutedRequest,
@@ -236,15 +236,15 @@ function spanOf(
   });
 }
 
-/** Not of a request that cannot be served, of a server that is full, or of one whose engine knows by itself that it is down. */
+/** Whether the backend is at fault: not for an unservable request, a full server, or an engine that knows it is down. */
 function isFaultOf(backend: Backend, error: unknown): boolean {
   const code = errorCodeOf(error);
   if (code === 'backend_http_error' || code === 'backend_timeout') return true;
-  // A wrong path, or a model that is not there.
+  // A wrong path, or a missing model.
   return code === 'no_healthy_backends' && isReady(backend);
 }
 
-/** Prompts of two models are never the same, and nobody outside knows what two prompts have in common here. */
+/** The prefixes are salted: prompts of two models never match, and outsiders cannot know what two prompts have in common here. */
 function routedRequest({ request, promptTokensLikely }: Order, { prefixSalt }: BackendPool): RoutedRequest {
   let prefixes: PromptPrefixes | undefined;
   return {
@@ -260,13 +260,13 @@ function allTaken(order: Order, pool: BackendPool, tried: ReadonlySet<Backend>):
   return new ApiError('backend_at_capacity', `All slots of the model '${order.model.id}' are in use.`, atCap(count, 1));
 }
 
-/** Whether a backend is ready, can take the request, and has not failed it yet. */
+/** Matches a backend that is ready, can take the request, and has not failed it yet. */
 const ableFor =
   ({ request }: Order, tried: ReadonlySet<Backend>) =>
   (backend: Backend): boolean =>
     !tried.has(backend) && isReady(backend) && mayTake(backend, request);
 
-/** Puts the request at a backend that is ready, can take it, and has not failed it yet; throws when there will be none. */
+/** Places the request at a backend that is ready, can take it, and has not failed it yet; throws when no backend ever will. */
 function place(
   order: Order,
   routed: RoutedRequest,
@@ -276,7 +276,7 @@ function place(
 ): Placement<Backend> | undefined {
   const isAble = ableFor(order, tried);
   const placement = fleet.place(routed, isAble, performance.now());
-  // Those that are able are full.
+  // All able backends are full.
   if (placement !== undefined || backends.some(isAble)) return placement;
   if (failure !== undefined) throw withModel(failure, order);
   throw new ApiError(
@@ -286,13 +286,13 @@ function place(
   );
 }
 
-/** A model that is still being fetched or loaded says so; the reason why a backend is down is for the operator's log only. */
+/** A model that is being fetched or loaded says so; why a backend is down is for the operator's log only. */
 const waitingFor = (backends: readonly Backend[]): string =>
   backends.some((backend) => backend.engine.status().state === 'starting')
     ? 'It is still being loaded; try again shortly.'
     : '';
 
-/** When the first of them may be back; a short time where none of them knows. */
+/** When the first of them may be back; a short time if none of them knows. */
 function retryAfterSeconds(backends: readonly Backend[]): number {
   const known = backends
     .map(({ engine }) => engine.status())
@@ -303,7 +303,7 @@ function retryAfterSeconds(backends: readonly Backend[]): number {
 const hasContent = (batch: GenerationBatch): boolean =>
   batch.some((event) => event.type !== 'start' && event.type !== 'usage');
 
-/** Whether another backend may do better. */
+/** Whether another backend may succeed. */
 export function mayFailOver(error: unknown): boolean {
   if (!(error instanceof ApiError)) return false;
   switch (error.type) {

@@ -1,11 +1,11 @@
 import { eachSubschema, isRecord } from '../constraints/schema-keywords.ts';
 
-/** §4.2.3(3): these keywords are dropped from a constraint. Servers that know fewer keywords than we do refuse some of them. */
+/** §4.2.3(3): these keywords are dropped from a constraint. Servers that support fewer keywords than we do refuse some of them. */
 const dropped: ReadonlySet<string> = new Set(['if', 'then', 'else', 'not', 'uniqueItems', 'multipleOf', 'format']);
 
-/** The schema without the keywords that are not enforced. Everything else in it (enums, defaults, examples) stays as it is. */
+/** Returns the schema without the keywords that are not enforced. Everything else in it (enums, defaults, examples) is unchanged. */
 export function withoutDroppedKeywords(schema: unknown): unknown {
-  // A schema that stands in many places, as one does that references name, is one object afterwards too.
+  // A schema in several places, as one that references name, remains a single object.
   const made = new Map<unknown, unknown>();
   const without = (each: unknown): unknown => {
     if (!isRecord(each)) return each;

@@ -11,9 +11,9 @@ interface LargeRequest extends Caller {
 }
 
 /**
- * Before a large body is read: an account without any credit gets its 402 now, since it could pay for nothing that the body may ask
- * (docs/decisions/051-memory-of-bodies.md). Not where that may be wrong: counting is free, a repetition is paid already, a plan may
- * pay, and the account may use a model whose input costs nothing.
+ * Refuses an account without any credit with 402 before a large body is read, since it could pay for nothing that the body may ask
+ * (docs/decisions/051-memory-of-bodies.md). Not where that may be wrong: counting is free, a repetition is already paid, a plan may pay,
+ * and the account may use a model whose input costs nothing.
  */
 export function requireSomeCredit(
   request: LargeRequest,

@@ -6,8 +6,8 @@ import type { Effort, GenerationRequest, ReasoningForm, RequestedEffort } from '
 import type { FamilyFlags, Route } from './route.ts';
 
 /**
- * The tier at which the model runs (specification §4.2.5(3), (4) and (6)). A model that lists no `none` always reasons: an
- * attempt to switch reasoning off gives its lowest tier.
+ * Returns the effort tier at which the model runs (specification §4.2.5(3), (4) and (6)). A model that does not list `none` always reasons:
+ * a request to switch reasoning off gets its lowest tier.
  */
 export function resolveEffort(
   requested: RequestedEffort | undefined,
@@ -29,7 +29,7 @@ export function resolveEffort(
 }
 
 /**
- * The nearest listed tier; ties go down; a tier above none becomes none only if nothing else is listed (contracts decision 22).
+ * Returns the nearest listed tier; ties go down; a tier above `none` becomes `none` only if nothing else is listed (contracts decision 22).
  */
 export function nearestEffort(wanted: Effort, listed: readonly Effort[]): Effort {
   if (listed.includes(wanted)) return wanted;
@@ -49,20 +49,20 @@ export interface Reasoning {
   readonly reasoningForm: ReasoningForm;
 }
 
-/** Decides it from the request, the capabilities of its model, and what its family can carry. Throws `unsupported_value` 400. */
+/** Derives both from the request, its model's capabilities, and what its API family can carry. Throws `unsupported_value` 400. */
 export function reasoningOf(
   asked: Pick<GenerationRequest, 'effort' | 'prompt'>,
   model: Model,
   route: Pick<Route, 'unknownEffort'>,
   flags: Pick<FamilyFlags, 'reasoning'>,
 ): Reasoning {
-  // A text prompt is continued as it is: nothing tells the model to reason, and none of its output is taken for reasoning.
+  // A text prompt is continued as it is: nothing asks the model to reason, and none of its output is parsed as reasoning.
   if (asked.prompt.type !== 'messages') return { effort: 'none', reasoningForm: 'separate' };
   const { capabilities } = model;
   const requested = resolveEffort(asked.effort, model, route);
-  // Reasoning that the family cannot carry is not generated or, where the model cannot do without, not returned.
+  // Reasoning that the API family cannot carry is not generated or, if the model always reasons, not returned.
   const isCarried = flags.reasoning || !capabilities.reasoning;
-  // An answer that continues a client's words does not think first.
+  // An answer that continues a client's words does not start with reasoning.
   const mayReason = isCarried && !continuesLast(asked.prompt);
   const effort = mayReason ? requested : nearestEffort('none', capabilities.efforts);
   const isReported = isCarried || effort === 'none';

@@ -4,7 +4,7 @@ const cipher = 'aes-256-gcm';
 const nonceBytes = 12;
 const tagBytes = 16;
 
-/** The stored form of an answer: a nonce, the encrypted answer, and its tag. `key` has 32 bytes. */
+/** Returns the stored form of an answer: a nonce, the encrypted answer, and its tag. `key` has 32 bytes. */
 export function encryptAnswer(answer: string, key: Uint8Array): Uint8Array {
   const nonce = randomBytes(nonceBytes);
   const encryption = createCipheriv(cipher, key, nonce);

@@ -5,14 +5,14 @@ import type { DispatchTrace } from './dispatch.ts';
 import type { NextOrders, Order } from './order.ts';
 
 /**
- * The models that may serve a request when its own cannot (docs/decisions/040-another-model.md): those that the operator has
- * listed, each once. An order for one of them is made only when it is needed.
+ * The models that may serve a request when its own cannot (docs/decisions/040-another-model.md): those that the operator has listed, each
+ * tried once. An order for one of them is created only when needed.
  */
 export class Fallbacks implements NextOrders {
   readonly #models: Iterator<string>;
   readonly #orderFor: (model: string, instead: Order) => Promise<Order>;
 
-  /** `orderFor` throws `ApiError` where the model cannot serve this request for this caller. */
+  /** `orderFor` throws `ApiError` if the model cannot serve this request for this caller. */
   constructor(models: readonly string[], orderFor: (model: string, instead: Order) => Promise<Order>) {
     this.#models = models.values();
     this.#orderFor = orderFor;
@@ -23,7 +23,7 @@ export class Fallbacks implements NextOrders {
       try {
         return await this.#orderFor(next.value, instead);
       } catch (error) {
-        // The request or its caller does not fit that model: no failure of anybody.
+        // The request or its caller does not fit that model, which is not a failure.
         if (!(error instanceof ApiError)) throw error;
         steps.push({ model: next.value, reason: error.code, isSkipped: true });
       }
@@ -32,13 +32,13 @@ export class Fallbacks implements NextOrders {
   }
 }
 
-/** What became of a request before the model that serves it now. */
+/** What happened to a request before the model that serves it now. */
 export class Fallen {
   readonly steps: UsageFallback[] = [];
-  /** Tries at backends of the models that failed. */
+  /** Attempts at backends of the models that failed. */
   readonly attempts: UsageAttempt[] = [];
   readonly firstOrder: Order;
-  /** What the client is told when no model serves it. */
+  /** The error for the client if no model serves it. */
   readonly firstError: unknown;
 
   constructor(firstOrder: Order, firstError: unknown) {
@@ -46,7 +46,7 @@ export class Fallen {
     this.firstError = firstError;
   }
 
-  /** The model of the order has failed the request. */
+  /** Records that the order's model has failed the request. */
   add({ model }: Order, error: unknown, { attempts }: DispatchTrace): void {
     this.steps.push({ model: model.id, reason: errorCodeOf(error), isSkipped: false });
     for (const attempt of attempts) this.attempts.push({ ...attempt, model: model.id });
@@ -54,8 +54,8 @@ export class Fallen {
 }
 
 /**
- * Whether another model may serve the request: nothing of an answer is there, and it was not the request's fault. A fallback that
- * refuses what the first model took, because its server counts longer prompts, is left for the next one.
+ * Whether another model may serve the request: no content has been sent, and the request is not at fault. If a fallback refuses what the
+ * first model took, because its server counts longer prompts, the next one is tried.
  */
 export function mayFallBack(
   {

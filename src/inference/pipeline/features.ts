@@ -23,11 +23,11 @@ export function checkFeatures(request: GenerationRequest, model: Model, flags: F
     if (isFormat(request) && !flags.toolsWithResponseFormat)
       throw lacks(at.constraint, `tools and ${at.constraint} together`);
   }
-  // §4.2.2(5): such a model would have to answer without thinking first.
+  // §4.2.2(5): such a model would have to answer without reasoning first.
   const forced = request.toolChoice?.type === 'required' || request.toolChoice?.type === 'function';
   if (forced && reasonsAlways(model)) throw lacks(at.toolChoice, 'a forced tool choice, because it always reasons');
   if (continuesLast(request.prompt)) {
-    // What comes first would then not continue the words: thinking, a call, or the beginning of a form.
+    // Reasoning, a call, or the beginning of a form would come first, so the answer would not continue the words.
     if (reasonsAlways(model)) throw lacks(at.prompt, 'the continuation of a message, because it always reasons');
     if (forced) throw lacks(at.toolChoice, 'a forced tool choice with the continuation of a message');
     if (request.constraint !== undefined)
@@ -39,7 +39,7 @@ export function checkFeatures(request: GenerationRequest, model: Model, flags: F
   if (request.logitBias !== undefined && !flags.logitBias) throw unsupportedParameter(model, 'logit_bias');
 }
 
-/** A model whose card lists no effort `none` cannot be kept from reasoning. */
+/** A model whose card does not list the effort `none` cannot be kept from reasoning. */
 const reasonsAlways = ({ capabilities }: Model): boolean =>
   capabilities.reasoning && !capabilities.efforts.includes('none');
 

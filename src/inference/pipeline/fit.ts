@@ -5,34 +5,34 @@ import type { LengthRefusal } from './length-refusal.ts';
 import { bytesPerToken } from './prompt-lengths.ts';
 import type { Route } from './route.ts';
 
-/** The fields of a route that decide lengths. */
+/** The fields of a route that affect lengths. */
 type LengthPolicy = Pick<Route, 'defaultMaxTokens' | 'retryWithoutMaxTokens'>;
 
 /** The default of §4.2.1(1) for a model without an output cap. */
 const defaultMaxTokens = 65_536;
 
-/** Tokens that a chat template may add: around each message, and around the conversation. Generous on purpose. */
+/** Tokens that a chat template may add around each message, and around the conversation. Deliberately generous. */
 const templateTokensPerMessage = 16;
 const templateTokens = 128;
-/** Tokens with which a template explains how tools are called, once. */
+/** Tokens that a template spends once on explaining tool calls. */
 const toolTemplateTokens = 1024;
 
 export interface Fitted {
   readonly maxTokens: number;
-  /** Extra tokens that reasoning may take (§4.2.1(5)). */
+  /** Extra tokens allowed for reasoning (§4.2.1(5)). */
   readonly reasoningRoomTokens: number;
   /** Tokens of all prompts together; exact when `counted`, otherwise an upper bound from their bytes. */
   readonly promptTokens: number;
   readonly counted: boolean;
-  /** Most tokens that any tokenizer and template could make of all prompts together, whatever was counted. */
+  /** Most tokens that any tokenizer and template could make of all prompts together, regardless of the count. */
   readonly promptTokensPossible: number;
-  /** `maxTokens` is what the window leaves, and less than was asked for. */
+  /** `maxTokens` is what the window leaves, and less than requested. */
   readonly limitedByContext: boolean;
 }
 
-/** The fields of a request that decide its length. */
+/** The fields of a request that affect its length. */
 export interface FittedRequest extends Pick<GenerationRequest, 'prompt' | 'tools' | 'maxTokens' | 'at'> {
-  /** Extra room that the model's card gives to reasoning; 0 without reasoning. */
+  /** Extra room for reasoning, from the model's card; 0 without reasoning. */
   readonly reasoningRoomTokens: number;
 }
 
@@ -40,16 +40,15 @@ export interface FittedRequest extends Pick<GenerationRequest, 'prompt' | 'tools
 type CountPrompt = (prompt: Prompt) => Promise<number | 'too-long' | undefined>;
 
 /**
- * Decides how long the answer may be (specification §4.2.1). The prompt is bounded from its bytes; only where that
- * bound and `max_tokens` exceed the window is the engine asked to count: without `countPrompt` it is undecided then. Throws
- * `context_length_exceeded` 400.
+ * Decides how long the answer may be (specification §4.2.1). The prompt is bounded by its bytes; the engine is asked to count only if that
+ * bound and `max_tokens` exceed the window; without `countPrompt` the result is then undecided. Throws `context_length_exceeded` 400.
  *
- * Each prompt of a batch has the window to itself, so the longest one decides (contracts §1.1). `countPrompt` counts one prompt
- * and leaves images out. Images count as `images` says (§4.2.4(3)): the likely number for the window, on which the backend has
- * the last word, and the largest possible number for the hold.
+ * Each prompt of a batch has the window to itself, so the longest one decides (contracts §1.1). `countPrompt` counts one prompt and leaves
+ * images out. Images count as `images` says (§4.2.4(3)): the likely number for the window, on which the backend has the last word, and the
+ * largest possible number for the hold.
  *
- * The room of §4.2.1(5) goes beyond `max_tokens`, never beyond what the card promises: answer and reasoning together stay
- * within `max_output_tokens`, which caps the output, and within the window.
+ * The room of §4.2.1(5) extends beyond `max_tokens`, but not beyond what the card promises: answer and reasoning together stay within
+ * `max_output_tokens`, which caps the output, and within the window.
  */
 export function fit(
   request: FittedRequest,
@@ -79,14 +78,14 @@ export function fit(
   const tooLong = (tokens: number | undefined): ApiError =>
     contextLengthExceeded(model, tokens, wanted, suggestions(), request.at.prompt);
   const single = singlePrompts(request.prompt);
-  // Before anything of it is written anew, to be measured or counted.
+  // Checked before the prompt is serialized to be measured or counted.
   if (single.some((prompt) => isHopeless(prompt, model))) throw tooLong(undefined);
   const prompts = single.map((prompt) => {
     const bound = promptTokenBound(prompt, request.tools) + images.most;
-    // Token ids are exact, and none are added to them.
+    // Token ids are exact, and no tokens are added to them.
     return { prompt, likely: bound, most: bound, isExact: prompt.type === 'token-ids' };
   });
-  // A server may put its beginning-of-text token before ids too.
+  // A server may put its beginning-of-text token before ids as well.
   const promptTokensPossible = prompts.reduce((sum, { most, isExact }) => sum + most + (isExact ? 1 : 0), 0);
   const roomy = capped(wanted + request.reasoningRoomTokens, model);
   const fitted = (maxTokens: number): Fitted => {
@@ -107,7 +106,7 @@ export function fit(
     const likely = longest(prompts, 'likely');
     if (likely + wanted <= model.contextLength) return fitted(wanted);
     const room = model.contextLength - likely;
-    // §4.2.1(4) with contracts decision 14: one retry without max_tokens, as long as the window leaves room.
+    // §4.2.1(4) with contracts decision 14: one retry without max_tokens, if the window leaves room.
     const mayShrink = route.retryWithoutMaxTokens || heeded(request.maxTokens, model) === undefined;
     if (room < 1 || !mayShrink) throw tooLong(likely);
     const maxTokens = capped(room, model);
@@ -118,7 +117,7 @@ export function fit(
     for (const one of uncertain) {
       const count = await by(one.prompt);
       if (count === 'too-long') throw tooLong(undefined);
-      // No exact count is available: the backend judges, and `dispatch` refits once when it refuses.
+      // No exact count is available: the backend decides, and `dispatch` refits once if it refuses.
       if (count === undefined) return fitted(wanted);
       one.likely = count + images.likely;
       one.most = count + images.most;
@@ -130,7 +129,7 @@ export function fit(
   return countPrompt === undefined ? undefined : counted(countPrompt);
 }
 
-/** What limits and credit go by until the prompt has been read or counted: never more than the window holds. */
+/** The lengths used for limits and credit until the prompt has been read or counted: never more than the window holds. */
 export function likelyFit(
   { prompt, tools, maxTokens, task }: Pick<GenerationRequest, 'prompt' | 'tools' | 'maxTokens' | 'task'>,
   model: Model,
@@ -148,13 +147,13 @@ export function likelyFit(
   };
 }
 
-/** Most tokens of one request, all inputs together: OpenAI's bound. It keeps a request within the time that its backend has. */
+/** Most tokens of one request, all inputs together: OpenAI's bound. It keeps a request within its backend's time limit. */
 const taskTokensMax = 300_000;
 
 /**
- * The same for a task, which has no answer: each prompt has to fit the window, and all together a bound. Counted is only what its
- * bytes alone do not show to fit; without `countPrompt` it is undecided then. Throws `context_length_exceeded` with the number of the prompt that is too long, and
- * `unsupported_value` for too many tokens.
+ * The same for a task, which has no answer: each prompt has to fit the window, and all together the bound above. Counts only prompts whose
+ * bytes do not already show that they fit; without `countPrompt` the result is then undecided. Throws `context_length_exceeded` with the
+ * number of the prompt that is too long, and `unsupported_value` for too many tokens.
  */
 export async function fitTask(
   request: Pick<GenerationRequest, 'at' | 'prompt'> & { readonly task: Task },
@@ -175,7 +174,7 @@ export async function fitTask(
     if (canCount && bound > model.contextLength) {
       if (countPrompt === undefined) return undefined;
       counted = await countPrompt(one);
-      // The backend judges the others too.
+      // The backend checks the others too.
       canCount = counted !== undefined;
     }
     if (counted === 'too-long' || (counted !== undefined && counted > model.contextLength))
@@ -197,13 +196,13 @@ export async function fitTask(
     reasoningRoomTokens: 0,
     promptTokens: most,
     counted: isExact,
-    // A server may put marks around ids too.
+    // A server may put special tokens around ids as well.
     promptTokensPossible: isIds ? possible + markTokens * prompt.prompts.length : possible,
     limitedByContext: false,
   };
 }
 
-/** A conversation, or each prompt of a batch as a separate request. */
+/** A conversation as one prompt, or each prompt of a batch on its own. */
 function singlePrompts(prompt: Prompt): readonly Prompt[] {
   switch (prompt.type) {
     case 'messages':
@@ -222,7 +221,7 @@ const longest = <Field extends 'likely' | 'most'>(
 
 const noImages: ImageTokens = { likely: 0, most: 0 };
 
-/** §4.2.1(4) after a refusal by the backend: what the window leaves, by the backend's own count if it reported one. */
+/** §4.2.1(4) after a refusal by the backend: what the window leaves, by the backend's own count if it has reported one. */
 export function retryTokens(
   model: Model,
   { promptTokens, windowTokens = Infinity }: LengthRefusal,
@@ -250,7 +249,7 @@ const heeded = (asked: number | undefined, model: Model): number | undefined =>
 const capped = (tokens: number, model: Model): number =>
   model.maxOutputTokens === null ? tokens : Math.min(tokens, model.maxOutputTokens);
 
-/** Specification §7.2: the message suggests what to do, the extra fields say it to programs. */
+/** Specification §7.2: the message suggests what to do, and the extra fields say it for programs. */
 export function contextLengthExceeded(
   model: Model,
   promptTokens: number | undefined,
@@ -276,7 +275,7 @@ export function contextLengthExceeded(
   );
 }
 
-/** The same for a prompt that fits the window, but that this computer would not read before its time is over. */
+/** The same for a prompt that fits the window, but that this computer could not read within its time limit. */
 export function readingTimeExceeded(
   model: Model,
   { promptTokens, windowTokens, readingSeconds }: LengthRefusal,
@@ -298,7 +297,7 @@ export function readingTimeExceeded(
   );
 }
 
-/** Specification §7.2, for what has no answer. */
+/** Specification §7.2, for requests without an answer. */
 export function inputTooLong(
   model: Model,
   promptTokens: number | 'too-long' | undefined,
@@ -323,7 +322,7 @@ export function inputTooLong(
   );
 }
 
-/** What is charged for a prompt whose length was never reported. */
+/** The charge for a prompt whose length was never reported. */
 export const promptTokensLikely = (bound: number): number => Math.ceil(bound / bytesPerToken);
 
 /** No tokenizer makes more tokens of a text than it has UTF-8 bytes; the template adds a few for each message and tool. */
@@ -334,10 +333,10 @@ export function promptTokenBound(prompt: Prompt, tools: readonly Tool[], task?: 
   return promptBytes(prompt) + ofTools + ofTask;
 }
 
-/** No text has so many bytes for each of its tokens: the longest tokens are runs of blanks, of up to 128. */
+/** No text averages this many bytes per token: the longest tokens are runs of up to 128 blanks. */
 const bytesPerTokenMax = 64;
 
-/** It fits the window by no tokenizer. Images are not counted, and token ids are known. */
+/** Whether the prompt exceeds the window with any tokenizer. Images are not counted, and token ids are known. */
 function isHopeless(prompt: Prompt, { contextLength }: Model): boolean {
   if (prompt.type === 'token-ids') return false;
   let characters = 0;
@@ -348,10 +347,10 @@ function isHopeless(prompt: Prompt, { contextLength }: Model): boolean {
   return characters > contextLength * bytesPerTokenMax;
 }
 
-/** The marks that an encoder puts around a text. */
+/** Special tokens that an encoder puts around a text. */
 const markTokens = 3;
 
-/** What is put around each text: marks, or the query with its template. */
+/** Tokens around each text: special tokens, or the query with its template. */
 const taskTokens = (task: Task): number =>
   task.type === 'embed' ? markTokens : Buffer.byteLength(task.query) + templateTokens;
 
@@ -377,7 +376,7 @@ function messageBytes(message: Message): number {
     for (const call of message.toolCalls)
       bytes += 2 * quotedBytes(call.id) + quotedBytes(call.name) + argumentsBytes(call.arguments) + templateTokens;
   }
-  // Some templates print results as JSON, and some put them between tags.
+  // Some templates print tool results as JSON, and some put them between tags.
   if (message.role === 'tool') {
     bytes += 2 * quotedBytes(message.toolCallId ?? '') + templateTokens;
     for (const part of message.content)
@@ -388,10 +387,10 @@ function messageBytes(message: Message): number {
 
 const quotedBytes = (text: string): number => Buffer.byteLength(JSON.stringify(text));
 
-/** Templates print arguments again with a blank after each comma and colon, or quote those that are not JSON. */
+/** Templates reprint arguments with a blank after each comma and colon, or quote those that are not JSON. */
 const argumentsBytes = (text: string): number => Math.max(2 * Buffer.byteLength(text), quotedBytes(text));
 
-/** Twice the schema: templates indent it. Decoding has bounded how deeply it nests. */
+/** Counts the schema twice: templates indent it. Decoding has bounded the nesting depth. */
 const toolBytes = (tool: Tool): number =>
   quotedBytes(tool.name) +
   quotedBytes(tool.description ?? '') +

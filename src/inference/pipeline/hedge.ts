@@ -2,13 +2,13 @@ import type { GenerationBatch, TakeBatch } from '../../generation/event.ts';
 import { StopSlot } from '../../platform/stop-signal.ts';
 import type { StopSignal } from '../../platform/stop-signal.ts';
 
-/** A request at one backend. */
+/** A request placed at one backend. */
 export interface Runner {
   /** Runs it until its answer is over, as an engine's `generate` does. */
   generate(signal: StopSignal, take: TakeBatch): Promise<void>;
-  /** Another has given content first, and this one is stopped. */
+  /** The other one has given content first, and this one is stopped. */
   slower(): void;
-  /** It has stopped, or has failed. Called for the one that does not decide the outcome. */
+  /** It has stopped, or has failed. Called for the runner that does not decide the outcome. */
   ended(failed: { readonly error: unknown } | undefined): void;
 }
 
@@ -16,18 +16,18 @@ export interface Race<Member extends Runner> {
   readonly signal: StopSignal;
   readonly take: TakeBatch;
   readonly hasContent: (batch: GenerationBatch) => boolean;
-  /** Without content for so long, a second one is asked. */
+  /** Delay without content before a second backend is tried. */
   readonly afterMs: number;
-  /** Another backend; `undefined`: none is free, or too many were asked already. */
+  /** Places the request at another backend; `undefined`: none is free, or too many requests were hedged already. */
   readonly second: () => Member | undefined;
-  /** The second one gives content first, which is taken next. */
+  /** Called when the second one gives content first, before that content is taken. */
   readonly secondWins: (member: Member) => void;
 }
 
 /**
- * Runs a request at a backend, and after a while without content at a second one too. The first to give content wins and is the only
- * one that is read; the other is stopped at once (docs/decisions/045-hedging.md). Settles as the winner does; where none wins, rejects
- * with the first one's failure.
+ * Runs a request at a backend, and after a delay without content at a second one too. The first to give content wins and is the only one
+ * that is read; the other is stopped immediately (docs/decisions/045-hedging.md). Settles as the winner does; if neither wins, rejects with
+ * the first one's failure.
  */
 export async function hedge<Member extends Runner>(first: Member, race: Race<Member>): Promise<void> {
   const { signal, afterMs, second } = race;
@@ -42,7 +42,7 @@ export async function hedge<Member extends Runner>(first: Member, race: Race<Mem
     const member = isDue ? second() : undefined;
     const other = member === undefined ? undefined : lanes.open(member);
     if (other !== undefined) await Promise.race([lane.over, other.over]);
-    // Where one has failed, or was the slower one, the other decides.
+    // If one has failed, or was slower, the other decides.
     if (lanes.winner !== undefined) await lanes.winner.over;
     else await Promise.all([lane.over, other?.over]);
     const { failed } = lanes.winner ?? lane;
@@ -56,7 +56,7 @@ export async function hedge<Member extends Runner>(first: Member, race: Race<Mem
 interface Lane<Member> {
   readonly member: Member;
   readonly stop: StopSlot<unknown>;
-  /** Batches before its first content. */
+  /** Batches received before its first content. */
   readonly held: GenerationBatch[];
   /** Never rejects. */
   over: Promise<void>;
@@ -120,7 +120,7 @@ class Lanes<Member extends Runner> {
     if (lane !== first) this.#race.secondWins(lane.member);
     for (const other of this.#lanes) {
       if (other === lane) continue;
-      // It has failed before, and would have decided the outcome; a second one that has failed was told so.
+      // It failed earlier, when it could still have decided the outcome; a second one that failed already got its `ended` call.
       if (other.isOver) {
         if (other === first) other.member.ended(other.failed);
         continue;

@@ -22,18 +22,18 @@ import { decryptAnswer, encryptAnswer } from './encrypted-answer.ts';
 import { abortSignalOf } from '../../platform/stop-signal.ts';
 import type { StopSignal } from '../../platform/stop-signal.ts';
 
-/** How long a key stands for its request. */
+/** How long a key refers to its request. */
 export const keptMs = 86_400_000;
-/** A longer answer is not kept and cannot be joined. 65,536 tokens with 120 bytes of wire each. */
+/** A longer answer is not kept and cannot be joined. 65,536 tokens with 120 bytes each on the wire. */
 export const answerCharactersMax = 8_388_608;
-/** Characters of all answers in progress, over all accounts: an eighth of the heap at most. */
+/** Characters of all answers in progress, across all accounts: at most an eighth of the heap. */
 export const underWayCharactersMax = Math.min(134_217_728, Math.floor(heapLimitBytes() / 8));
-/** Bytes of kept requests per account; the oldest make room. */
+/** Bytes of kept requests per account; the oldest are evicted. */
 export const accountBytesMax = 134_217_728;
 export const bytesMax = 4_294_967_296;
-/** An account whose kept requests have grown by this much is tidied at once. */
+/** An account whose kept requests have grown by this much is tidied immediately. */
 const grownBytesMax = accountBytesMax / 2;
-/** How many requests may wait for one answer in this process. */
+/** How many requests may wait for the same answer in this process. */
 export const twinsMax = 256;
 /**
  * How long a generation continues without a reader: clients that lose their connection come back within eight seconds
@@ -45,13 +45,13 @@ const keyLengthMax = 255;
 const claimTimeoutMs = 5_000;
 /** How long an answer waits to be kept. */
 const keepTimeoutMs = 2_000;
-/** Interval for checking on a request that another process runs. */
+/** Interval for polling a request that another process runs. */
 const lookMsMin = 50;
 const lookMsMax = 500;
 
 const headerName = 'Idempotency-Key';
 
-/** The key that a request carries. Throws `schema_validation_failed`. */
+/** Returns the request's key. Throws `schema_validation_failed`. */
 export function idempotencyKeyOf(headers: Headers): string | undefined {
   const value = headers['idempotency-key'];
   if (value === undefined) return undefined;
@@ -63,14 +63,14 @@ export function idempotencyKeyOf(headers: Headers): string | undefined {
   );
 }
 
-/** A request with a key: 32-byte hashes, from which someone who has the database can guess neither key nor body. */
+/** A request with a key: 32-byte hashes, so that someone who has the database can guess neither key nor body. */
 export interface KeyedRequest {
   readonly keyHash: Uint8Array;
-  /** Hash of the body and of everything else that decides the answer. */
+  /** Hash of the body and of everything else that determines the answer. */
   readonly fingerprint: Uint8Array;
   /**
-   * Encrypts the answer. It is derived from the client's own key and body, neither of which is kept, and is itself kept nowhere: an
-   * answer repeats what was asked (instructions, tools, metadata), and only a client that asks again may read it.
+   * Encrypts the answer. It is derived from the client's own key and body, neither of which is kept, and is not stored anywhere: an answer
+   * repeats parts of its request (instructions, tools, metadata), and only a client that sends the request again may read it.
    */
   readonly answerKey: Uint8Array;
 }
@@ -78,11 +78,11 @@ export interface KeyedRequest {
 export interface IdempotencyOptions {
   readonly repositories: Pick<Repositories, 'claimRequest' | 'keepAnswer' | 'leaveRequest' | 'tidyRequests'>;
   readonly secret: KeyObject;
-  /** This process's id among those that share the store. */
+  /** This process's id among those that share the database. */
   readonly owner: () => Uint8Array;
   readonly running: ActiveRequests;
   readonly now: () => number;
-  /** Counts what became of a request, as far as its key decides it. */
+  /** Counts the outcome of a request, where its key decides it. */
   readonly counted: (outcome: 'generated' | 'joined' | 'replayed' | 'refused') => void;
   /** Reports an answer that could not be kept, a claim not released, or old ones not deleted. */
   readonly failed: (what: 'keep' | 'leave' | 'tidy', code: string) => void;
@@ -95,26 +95,26 @@ export interface Generate {
     readonly recording: Recording;
     /** The generation's signal; its clients have their own. */
     readonly signal: StopSignal;
-    /** Keeps the answer, which ends with this last text; to be called before the charge. Throws when it may not be charged. */
+    /** Stores the answer, which ends with this last text; to be called before the charge. Throws when it may not be charged. */
     readonly keep: (last: string) => Promise<void>;
   }): Promise<string>;
 }
 
-/** The request that an answer to a key comes from. */
+/** The request that produced the answer for a key. */
 export interface Origin {
   /** `x-request-id` of the request that was, or is being, generated. */
   readonly publicId: string;
   readonly isEarlier: boolean;
 }
 
-/** The requests of one key in this process, while the first of them is under way. */
+/** The requests for one key in this process, while the first of them is in progress. */
 export class KeyedAnswer {
   readonly recording: Recording;
   readonly fingerprint: Uint8Array;
   readonly generation: ActiveRequest;
   /** Set as soon as it is known. */
   origin: Origin | undefined;
-  /** The model that serves, which another one may have been asked for; set before anything of the answer is written. */
+  /** The model that serves the request, if not the one requested; set before anything of the answer is written. */
   servedBy: string | undefined;
   /** Formats the error that ends a stream of this answer early. */
   errorText: ((error: ErrorBody) => string) | undefined;
@@ -127,7 +127,7 @@ export class KeyedAnswer {
       charactersMax: answerCharactersMax,
       budget,
       abandoned: (reason) => {
-        // A client that lost its connection may come back; one that got the reason will not.
+        // A client that lost its connection may come back; one that was sent the reason will not.
         if (reason !== 'client-left' && reason !== 'reader-stalled') generation.cancel(reason);
         else this.#grace = setTimeout(() => generation.cancel('client-left'), grace);
       },
@@ -135,7 +135,7 @@ export class KeyedAnswer {
     });
   }
 
-  /** A reader is about to follow it. */
+  /** Called before a reader follows the answer. */
   join(): void {
     clearTimeout(this.#grace);
   }
@@ -147,11 +147,11 @@ export class KeyedAnswer {
 }
 
 /**
- * `Idempotency-Key` (docs/decisions/008-idempotency.md): of an account's requests with the same key, one is generated and
- * charged, and all get its answer, for a day, from every process.
+ * `Idempotency-Key` (docs/decisions/008-idempotency.md): of an account's requests with the same key, one is generated and charged, and all
+ * get its answer, for a day, from every process.
  *
- * The claim is durable before the generation starts and the answer before the charge, so that after a crash at any moment the
- * ledger decides: if the request was charged, its answer is there; if not, it is generated anew.
+ * The claim is durable before the generation starts, and the answer before the charge, so that after a crash at any moment the ledger
+ * decides: if the request was charged, its answer is stored; if not, it is generated again.
  */
 export class Idempotency {
   readonly #options: IdempotencyOptions;
@@ -165,7 +165,7 @@ export class Idempotency {
     this.#options = options;
   }
 
-  /** Hashes a key and its request. A large body yields to other requests. */
+  /** Hashes a key and its request. A large body yields to other requests while it is hashed. */
   async read(
     key: string,
     accountId: string,
@@ -196,8 +196,8 @@ export class Idempotency {
   }
 
   /**
-   * The key's answer, and whether the caller must `produce` it. Throws when the key stands for another request, or too many wait
-   * for its answer.
+   * Returns the key's answer, and whether the caller must `produce` it. Throws when the key refers to another request, or too many wait for
+   * its answer.
    */
   enter(order: Order, request: KeyedRequest): { readonly answer: KeyedAnswer; readonly isFirst: boolean } {
     const name = nameOf(order, request);
@@ -216,7 +216,7 @@ export class Idempotency {
     return { answer, isFirst: true };
   }
 
-  /** Generates, or finds what was generated before, here or elsewhere. Failures are reported to the readers. */
+  /** Generates the answer, or finds one generated earlier, here or elsewhere. Failures are reported to the readers. */
   async produce(answer: KeyedAnswer, order: Order, request: KeyedRequest, publicId: string, generate: Generate) {
     const { recording } = answer;
     const name = nameOf(order, request);
@@ -226,7 +226,7 @@ export class Idempotency {
       this.#answers.delete(name);
       recording.end(last);
     } catch (error) {
-      // Requests from now on start over.
+      // Later requests start over.
       this.#answers.delete(name);
       recording.fail(error);
     } finally {
@@ -234,13 +234,13 @@ export class Idempotency {
     }
   }
 
-  /** Deletes what is too old or too much. Rounds do not overlap. */
+  /** Deletes requests that are too old or exceed the bounds. Rounds do not overlap. */
   tidy(): Promise<void> {
     this.#tidying ??= this.#tidyOnce().finally(() => (this.#tidying = undefined));
     return this.#tidying;
   }
 
-  /** The whole answer if there is one; otherwise claims the key. */
+  /** Returns the whole answer if it exists; otherwise claims the key. */
   async #find(answer: KeyedAnswer, order: Order, request: KeyedRequest, publicId: string): Promise<string | undefined> {
     const { signal } = answer.generation;
     for (let waitMs = lookMsMin; ; waitMs = Math.min(2 * waitMs, lookMsMax)) {
@@ -297,7 +297,7 @@ export class Idempotency {
         noAnswer(claimTimeoutMs),
       );
     } catch (error) {
-      // Without the claim no promise can be kept.
+      // Without the claim, nothing can be guaranteed.
       throw new ApiError('internal_error', `The database does not answer, and requests with ${headerName} need it.`, {
         retryAfterSeconds: 1,
         cause: error,
@@ -312,7 +312,7 @@ export class Idempotency {
 
   async #keep(recording: Recording, order: Order, request: KeyedRequest, last: string): Promise<void> {
     const { keyHash, answerKey } = request;
-    // §4.2.6: content is never kept; the ledger records that the request was answered.
+    // §4.2.6: content is never kept, but the ledger records that the request was answered.
     const whole = order.request.retain ? recording.whole(last) : undefined;
     const answer = whole === undefined || whole.length > answerCharactersMax ? null : encryptAnswer(whole, answerKey);
     const accountId = order.account.id;
@@ -325,11 +325,11 @@ export class Idempotency {
         noAnswer(keepTimeoutMs),
       );
     } catch (error) {
-      // The claim stands: later requests learn that it was answered.
+      // The claim stays: later requests learn that it was answered.
       this.#options.failed('keep', codeOf(error));
       return;
     }
-    // Its process has expired, and another one runs the request.
+    // This process has expired, and another one runs the request.
     if (!isOwn)
       throw new ApiError('internal_error', 'Another process has taken over this request; nothing is charged here.', {
         retryAfterSeconds: 1,
@@ -343,7 +343,7 @@ export class Idempotency {
     try {
       await this.#options.repositories.leaveRequest({ accountId: order.account.id, keyHash, requestId: order.id });
     } catch (error) {
-      // The next request finds in the ledger that this one was not charged.
+      // The next request sees in the ledger that this one was not charged.
       this.#options.failed('leave', codeOf(error));
     }
   }
@@ -381,7 +381,7 @@ const tooManyTwins = (): ApiError =>
     retryAfterSeconds: 1,
   });
 
-/** Must not be retried: the same clients that send keys on their own retry after a 409. */
+/** Must not be retried: a 409 would make the clients that add keys by themselves retry. */
 const answered = (publicId: string): ApiError =>
   new ApiError(
     'http_409',

@@ -3,9 +3,9 @@ import { ApiError } from '../../platform/errors.ts';
 /** What a backend that refuses a request for its length reports about the prompt and its own window. */
 export interface LengthRefusal {
   readonly promptTokens: number | undefined;
-  /** Or, of a prompt that would not be read in time, how much of it would be. */
+  /** The backend's window; for a prompt that could not be read in time, how much of it could be. */
   readonly windowTokens: number | undefined;
-  /** The time that there is for reading, where that is what the prompt does not fit into. */
+  /** The time limit for reading, if that is what the prompt exceeds. */
   readonly readingSeconds?: number | undefined;
 }
 

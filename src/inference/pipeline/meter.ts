@@ -10,14 +10,15 @@ type MeteredOrder = Pick<
 >;
 
 /**
- * Reads every batch of one stream: the usage so far, which every engine tells with each batch; which events may go to the client now, and whether the answer is complete.
+ * Reads every batch of one stream: tracks the usage so far, which every engine reports with each batch, which events may go to the client
+ * now, and whether the answer is complete.
  *
- * Held back from the client are `start`, until content follows (until then another backend may be tried), all `usage`
- * (§2.7: only in the last chunk), and the finish that completes the answer, which leaves after the settlement.
+ * Held back from the client are `start`, until content follows (until then another backend may be tried), all `usage` (§2.7: only in the
+ * last chunk), and the finish that completes the answer, which is sent after the settlement.
  */
 export class Meter {
   readonly #order: MeteredOrder;
-  /** Each choice's finish, and which of them have gone out. */
+  /** The finish of each choice, and which of them have been sent. */
   readonly #finishes: (FinishEvent | undefined)[];
   readonly #finishSent: boolean[];
   #unfinished: number;
@@ -25,7 +26,7 @@ export class Meter {
   #startSent = false;
   #lastFinish: FinishEvent | undefined;
   #usage: Usage;
-  /** The figures are our own count, because the backend has reported none (yet). */
+  /** The usage is our own count, because the backend has not reported any (yet). */
   #counted = true;
   #cut = false;
   #lastBatch: GenerationBatch = [];
@@ -76,7 +77,7 @@ export class Meter {
     for (const event of batch) {
       switch (event.type) {
         case 'start':
-          // After a failover the second backend's figures replace those of the first.
+          // After a failover, the second backend's figures replace those of the first.
           this.#start = event;
           this.#usage = this.#possible(startUsage(event, this.#order.promptTokensLikely));
           this.#counted = event.promptTokens !== this.#usage.promptTokens;
@@ -94,7 +95,7 @@ export class Meter {
           break;
         case 'vector':
         case 'score':
-          // A task writes nothing, so nothing is counted.
+          // A task generates no text, so nothing is counted.
           this.#checkOpen(event.choice);
           this.#firstToken();
           break;
@@ -122,8 +123,8 @@ export class Meter {
   }
 
   /**
-   * Ends the answer before the batch that was read last, which is neither charged nor sent. A choice that finished in an earlier
-   * batch keeps its finish: all of it has gone out.
+   * Ends the answer before the last batch read, which is neither charged nor sent. A choice that finished in an earlier batch keeps its
+   * finish: all of it has been sent.
    */
   cut(cause: FinishCause, before: Usage): void {
     this.#cut = true;
@@ -140,7 +141,7 @@ export class Meter {
     this.#unfinished = 0;
   }
 
-  /** The last batch of a complete answer: the finishes that were held back, and the usage. */
+  /** Returns the last batch of a complete answer: the finishes that were held back, and the usage. */
   closing(): GenerationBatch {
     const finishes = this.#finishes.filter(
       (finish, choice): finish is FinishEvent => finish !== undefined && !this.#finishSent[choice],
@@ -184,7 +185,7 @@ export class Meter {
     if (this.#unfinished === 0) this.#lastFinish = event;
   }
 
-  /** A prompt is not longer than its bytes and the widest template: a larger figure is lowered, and the usage marked. */
+  /** A prompt cannot be longer than its bytes and the widest template: a larger figure is lowered, and the usage marked. */
   #possible(usage: Usage): Usage {
     const most = this.#order.promptTokensPossible;
     if (usage.promptTokens <= most) return usage;
@@ -192,7 +193,7 @@ export class Meter {
   }
 }
 
-/** The engine's limit was what the window left. */
+/** The engine's limit was the rest of the window. */
 const atWindow = (finish: FinishEvent): FinishEvent =>
   finish.cause === 'max-tokens' ? { ...finish, cause: 'window' } : finish;
 

@@ -13,7 +13,7 @@ const namesOf: Readonly<Record<string, (at: FieldPaths) => string | undefined>> 
   logprobs: (at) => at.logprobs,
 };
 
-/** An engine's error with the request's own name for the field. Engines know no API, and name fields as chat completions do. */
+/** Returns an engine's error with the request's own name for the field. Engines know no API, and name fields as chat completions do. */
 export function withOwnNames(at: FieldPaths, error: unknown): unknown {
   if (!(error instanceof ApiError) || error.param === undefined || !Object.hasOwn(namesOf, error.param)) return error;
   const own = namesOf[error.param]!(at);

@@ -15,8 +15,8 @@ import type { StopSignal } from '../../platform/stop-signal.ts';
 import { largerModels } from './too-long.ts';
 
 /**
- * Makes an order of what is allowed: who pays, and how long the answer may be (contracts decision 10, "lengths"), as far as that
- * is cheap. For some it has a preparation, which is work for who has a slot and credit. Throws `ApiError`, and a promise rejects
+ * Makes an order of an allowed request: who pays, and how long the answer may be (contracts decision 10, "lengths"), as far as that is
+ * cheap. Some orders get a preparation: work that is done once the request has a slot and credit. Throws `ApiError`, and a promise rejects
  * with it.
  */
 export function placeOrder(
@@ -33,7 +33,7 @@ export function placeOrder(
   return fitting instanceof Promise ? fitting.then(placed) : placed(fitting);
 }
 
-/** The order until its work is done: its prompt is without its files, its form is not compiled, and its lengths are guesses. */
+/** The order before its work is done: its prompt lacks its files, its form is not compiled, and its lengths are estimates. */
 function unpreparedOrder(
   allowed: Allowed<AnswerFormat>,
   plan: Order['plan'],
@@ -51,7 +51,7 @@ function preparationOf(
   call: Call,
   services: ServeServices,
 ): Preparation {
-  // Given away once: the files in it would else stay in memory as long as the order.
+  // Handed over once: otherwise its files would stay in memory as long as the order.
   let left: Allowed<AnswerFormat> | undefined = allowed;
   const taken = (): Allowed<AnswerFormat> => {
     const all = left;
@@ -82,8 +82,8 @@ function fallbacksOf(
 }
 
 /**
- * The same request for another model, with every check that it would meet there. Throws `ApiError` also where the answer would be
- * less than what the first model promised: without the images, shorter, or with fewer choices.
+ * Makes an order for the same request on another model, with every check of that model. Throws `ApiError` also if the answer would be less
+ * than the first model promised: without the images, shorter, or with fewer choices.
  */
 async function orderInstead(
   asked: GenerationRequest,
@@ -109,7 +109,7 @@ async function orderInstead(
 /** Counts one prompt of a request. */
 type CountOne = (only: Prompt) => Promise<number | 'too-long' | undefined>;
 
-/** The lengths of a request, with its prompt counted where they depend on it. */
+/** Returns the lengths of a request; counts its prompt if they depend on it. */
 async function fitCounted(
   prepared: Allowed<AnswerFormat>,
   call: Call,
@@ -121,7 +121,7 @@ async function fitCounted(
   return fitted;
 }
 
-/** The same; `undefined` where `countOne` is, and would be needed. */
+/** The same; `undefined` if a count would be needed and `countOne` is `undefined`. */
 function fitAllowed(
   { asked, model, request, images }: Allowed<AnswerFormat>,
   call: Call,
@@ -146,7 +146,7 @@ function orderOf(
 ): Order {
   const { maxTokens, reasoningRoomTokens, promptTokens, counted } = fitted;
   const choices = promptsIn(request.prompt) * request.choices;
-  // All names in one literal: after a spread each further field is made on a larger copy of the object (33 µs instead of 7).
+  // All names in one literal: after a spread, each further field is set on a larger copy of the object (33 µs instead of 7).
   return {
     id: call.id,
     idHex: call.idHex,
@@ -180,5 +180,5 @@ function orderOf(
   };
 }
 
-/** Each is answered by itself. */
+/** Each prompt is answered separately. */
 const promptsIn = (prompt: Prompt): number => (prompt.type === 'messages' ? 1 : prompt.prompts.length);

@@ -7,11 +7,11 @@ import { imageTokens } from './request-images.ts';
 import { filesOf, hasFiles, readFiles } from './resolve.ts';
 import type { Route } from './route.ts';
 
-/** Whether a form is left to be compiled, or files to be read. */
+/** Whether a form has yet to be compiled, or files to be read. */
 export const needsWork = ({ request, asked }: Allowed<unknown>): boolean =>
   request.constraint !== undefined || hasFiles(asked.prompt);
 
-/** Compiles the form and reads the files: work, for who has a slot and credit. */
+/** Compiles the form and reads the files: work for a request that has a slot and credit. */
 export async function prepare<Format>(
   allowed: Allowed<Format>,
   call: Call<Route>,
@@ -37,7 +37,7 @@ export async function prepare<Format>(
   return { ...allowed, asked, request: { ...request, prompt, constraint }, images };
 }
 
-/** Tokens of the whole input, or of one prompt of it. */
+/** Counts the tokens of the whole input, or of one prompt of it. */
 export async function count(
   { model, request }: Allowed<unknown>,
   call: Call<Route>,

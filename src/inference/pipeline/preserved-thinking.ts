@@ -3,13 +3,13 @@ import type { Message, Prompt, ReasoningText } from '../../generation/request.ts
 import type { ReasoningKeys } from './reasoning-keys.ts';
 
 /**
- * Handles reasoning of earlier turns that a client sends back (specification §4.2.5(7)): drops it or, when it is to be kept, puts
- * it into its message as think-tag text. Engines see no other reasoning than that.
+ * Handles reasoning of earlier turns that a client sends back (specification §4.2.5(7)): drops it or, if it is to be kept, puts it into its
+ * message as think-tag text. Engines see reasoning in no other form.
  *
- * A turn of the assistant of which nothing is left (an interrupted one had only reasoning) is left out: no template has an empty turn.
+ * An assistant turn that becomes empty (an interrupted one had only reasoning) is left out: no template has an empty turn.
  *
- * A signature is valid only for the account that it was made for. Throws `unsupported_value` 400 when it is not and the text would
- * be used; dropped reasoning is not checked (contracts §1.2, "signature").
+ * A signature is valid only for the account that it was made for. Throws `unsupported_value` 400 if it is not valid and the text would be
+ * used; dropped reasoning is not checked (contracts §1.2, "signature").
  */
 export function withPreservedThinking(
   prompt: Prompt,
@@ -24,11 +24,11 @@ export function withPreservedThinking(
     hasReasoning(message) ? inlined(message, isKept ? message.reasoning.map(textOf) : []) : message,
   );
   const saying = messages.filter((message) => !saysNothing(message));
-  // A conversation has a message, whatever it says.
+  // A conversation needs a message, even an empty one.
   return { type: 'messages', messages: saying.length === 0 ? messages : saying };
 }
 
-/** Reasoning has been put into the content, or dropped. */
+/** Whether the turn is empty now that its reasoning was put into the content, or dropped. */
 const saysNothing = (message: Message): boolean =>
   message.role === 'assistant' &&
   message.isBeginning !== true &&
@@ -63,5 +63,5 @@ function inlined(message: AssistantMessage, thoughts: readonly string[]): Messag
   return { ...message, reasoning: [], content };
 }
 
-/** A tag inside would end the thought early, and the rest would count as content (reliability §3.4). */
+/** A tag inside would end the reasoning early, and the rest would count as content (reliability §3.4). */
 const withoutTags = (thought: string): string => thought.replace(/<(\/?think>)/gi, '<\u200b$1');

@@ -1,4 +1,4 @@
-/** Bytes per token of ordinary text, on the high side, so that estimates are on the low side. */
+/** Bytes per token of ordinary text, deliberately high, so that estimates are low. */
 export const bytesPerToken = 4;
 
 /** How many accounts' last prompts are remembered per model. */
@@ -10,15 +10,15 @@ interface Reported {
 }
 
 /**
- * Estimates prompt lengths for models whose backends cannot count beforehand: from the account's last prompt, whose length its
- * backend reported with the answer, in proportion to bytes. Counts are asked for in the middle of conversations, where the next
- * prompt is mostly the last one.
+ * Estimates prompt lengths for models whose backends cannot count: from the account's last prompt, whose length its backend reported with
+ * the answer, in proportion to bytes. Counts are needed in the middle of conversations, where the next prompt mostly consists of the last
+ * one.
  */
 export class PromptLengths {
-  /** By account, the most recently reported last. */
+  /** By account, least recently reported first. */
   readonly #reported = new Map<string, Reported>();
 
-  /** `bytes` must be measured in the same way each time. */
+  /** Records a reported length. `bytes` must be measured in the same way each time. */
   learn(accountId: string, bytes: number, tokens: number): void {
     if (bytes < 1 || tokens < 1) return;
     this.#reported.delete(accountId);
@@ -29,7 +29,7 @@ export class PromptLengths {
     }
   }
 
-  /** Never less for more bytes, as long as nothing is learned in between. */
+  /** Returns the estimate; it never falls as bytes grow, unless something is learned in between. */
   likely(accountId: string, bytes: number): number {
     const reported = this.#reported.get(accountId);
     if (reported === undefined) return Math.ceil(bytes / bytesPerToken);

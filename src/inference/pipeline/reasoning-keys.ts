@@ -3,7 +3,7 @@ import type { KeyObject } from 'node:crypto';
 import type { ReasoningSigner } from '../dialects/dialect.ts';
 import type { ReasoningSignature } from '../../generation/request.ts';
 
-/** Each kind of signature begins with its own letter and the version of its form. */
+/** Each kind of signature begins with its own letter and the version of its format. */
 const signed = 's1_';
 const encrypted = 'e1_';
 const ivBytes = 12;
@@ -23,7 +23,7 @@ export class ReasoningKeys {
     this.#encryption = encryption;
   }
 
-  /** What encoders sign and encrypt with, for one account. */
+  /** Returns what encoders sign and encrypt with, for one account. */
   for(accountId: string): ReasoningSigner {
     return {
       sign: (text) => signed + this.#mac(text, accountId).toString('base64url'),
@@ -36,7 +36,7 @@ export class ReasoningKeys {
     };
   }
 
-  /** The text that was signed or encrypted for this account; `undefined` when the signature is not ours, or not of this text. */
+  /** Returns the text that was signed or encrypted for this account; `undefined` if the signature is not ours, or not of this text. */
   open({ value }: ReasoningSignature, text: string, accountId: string): string | undefined {
     if (value.startsWith(signed)) {
       const presented = Buffer.from(value.slice(signed.length), 'base64url');

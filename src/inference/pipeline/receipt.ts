@@ -10,16 +10,16 @@ import type { Fallen } from './fallbacks.ts';
 import type { Meter } from './meter.ts';
 import type { Order } from './order.ts';
 
-/** What has served a request. */
+/** A request with what has served it. */
 export interface Served {
   readonly order: Order;
   readonly meter: Meter;
   readonly trace: Pick<DispatchTrace, 'attempts'>;
-  /** Absent while it is the model that was asked for. */
+  /** Absent while the requested model serves it. */
   readonly fallen: Fallen | undefined;
 }
 
-/** The row of the ledger about a request that ends now: what was asked of `order`, and what came of it. The one place where it is made. */
+/** Makes the ledger row of a request that ends now: the request from `order`, and its outcome. The only place where rows are made. */
 export function receiptOf({ order, meter, trace, fallen }: Served, ending: Ending, errorCode: string | null): Receipt {
   const { account, key, plan, prices, startedAt, tags } = order;
   const { promptTokens, cachedTokens, completionTokens, reasoningTokens } = meter.usage;
@@ -40,7 +40,7 @@ export function receiptOf({ order, meter, trace, fallen }: Served, ending: Endin
     cachedTokens,
     completionTokens,
     reasoningTokens,
-    // The hold fills these three in.
+    // The hold sets these three.
     costMicrocents: 0n,
     unchargedMicrocents: 0n,
     holdMicrocents: 0n,
@@ -66,11 +66,11 @@ export function receiptOf({ order, meter, trace, fallen }: Served, ending: Endin
   };
 }
 
-/** There was a choice, or something failed. */
+/** Whether there was a choice, or something failed. */
 const worthKeeping = (attempts: readonly UsageAttempt[]): readonly UsageAttempt[] | undefined =>
   attempts.length > 1 || (attempts[0]?.chosen ?? null) !== null ? attempts : undefined;
 
-/** The one that decided: of two that raced, not the one that was stopped or failed first. */
+/** The attempt that decided: of two that raced, not the one that was stopped or failed first. */
 const lastOf = (attempts: readonly UsageAttempt[]): UsageAttempt | undefined =>
   attempts.findLast(({ failed, hedge }) => failed === null && hedge !== 'second_stopped') ?? attempts.at(-1);
 
@@ -78,7 +78,7 @@ function memberBalanceOf({ key: { member }, startedAt }: Order): string | null {
   return member === undefined ? null : balanceAt(member.id, member.budget.per, startedAt).id;
 }
 
-/** What a request counts for in limits. */
+/** What a request counts towards limits. */
 export function spentBy({ ending, promptTokens, completionTokens }: Receipt): Spent {
   const isCounted = isCharged(ending);
   return { isCounted, tokens: isCounted ? promptTokens + completionTokens : 0 };

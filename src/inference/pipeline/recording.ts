@@ -2,7 +2,7 @@ import type { CancelReason } from './cancellation.ts';
 import { errorOfCancel } from './cancellation.ts';
 import type { StopSignal } from '../../platform/stop-signal.ts';
 
-/** What all recordings together hold in memory. */
+/** The memory that all recordings share. */
 export interface RecordingBudget {
   readonly charactersMax: number;
   characters: number;
@@ -14,25 +14,24 @@ export type Emit = (text: string) => boolean | Promise<boolean>;
 export interface RecordingOptions {
   readonly charactersMax: number;
   readonly budget: RecordingBudget;
-  /** The last reader has left before the answer was over, for this reason. */
+  /** Called when the last reader leaves before the end of the answer. */
   readonly abandoned: (reason: CancelReason) => void;
-  /** The error for readers that come after its beginning is gone; thrown when the answer is over. */
+  /** The error for readers that come after its beginning was dropped; called when the answer is over. */
   readonly tooLate: () => Error;
 }
 
 interface Reader {
-  /** Number of the text that it reads next, counted from the very first. */
+  /** Index of the text that it reads next, counted from the first text ever written. */
   next: number;
   wake: (() => void) | undefined;
 }
 
-/** How many texts a reader that is behind gets at once. */
+/** How many texts a lagging reader gets at once. */
 const textsAtOnce = 256;
 
 /**
- * An answer that several clients read while it is made, each at its own pace and from its beginning. It is kept in memory up to a
- * bound; beyond it the texts that all have read are dropped, no further reader can join, and the slowest reader holds the others
- * back.
+ * An answer that several clients read while it is generated, each at its own pace and from the beginning. It is kept in memory up to a
+ * bound; beyond it the texts that all have read are dropped, no further reader can join, and the slowest reader holds the others back.
  */
 export class Recording {
   readonly #options: RecordingOptions;
@@ -57,7 +56,7 @@ export class Recording {
     return this.#dropped > 0 ? undefined : this.#texts.join('') + last;
   }
 
-  /** Returns a promise where readers must catch up first. */
+  /** Returns a promise if readers must catch up first. */
   write(text: string): true | Promise<true> {
     if (text === '') return true;
     this.#texts.push(text);
@@ -78,8 +77,8 @@ export class Recording {
   }
 
   /**
-   * Hands the answer to a reader from the beginning, except for the last text, with which it resolves. Rejects with the error
-   * that the answer ended in, or with the signal's reason, a `CancelReason`.
+   * Hands the answer to a reader from the beginning, except for the last text, which it resolves to. Rejects with the error that ended the
+   * answer, or with the signal's reason, a `CancelReason`.
    */
   async follow(signal: StopSignal, emit: Emit): Promise<string> {
     const isLate = this.#dropped > 0;
@@ -137,7 +136,7 @@ export class Recording {
     this.#resume = undefined;
   }
 
-  /** Drops the texts that all have read; returns whether there is room then. Others may hold the whole budget. */
+  /** Drops the texts that all have read; returns whether there is room then. Other recordings may hold the whole budget. */
   #makeRoom(): boolean {
     let until = this.#dropped + this.#texts.length;
     for (const { next } of this.#readers) until = Math.min(until, next);
@@ -148,7 +147,7 @@ export class Recording {
     return this.#texts.length === 0 || this.#hasRoom();
   }
 
-  /** It is over and has no readers: what a key keeps of it is in the database. */
+  /** Frees its memory once it is over and has no readers: what a key keeps of it is in the database. */
   #release(): void {
     if (this.#readers.size === 0) this.#free(this.#characters);
   }

@@ -4,19 +4,19 @@ import type { Caller } from '../../accounts/directory.ts';
 export interface RequestFacts extends Caller {
   /** UUIDv7, the ledger's key. */
   readonly id: Uint8Array;
-  /** The same as 32 hex digits. */
+  /** The id as 32 hex digits. */
   readonly idHex: string;
-  /** Its id in the ledger and in logs: what the client sees as `x-request-id`, unless nothing that it chose may be kept. */
+  /** Its id in the ledger and in logs: the client's `x-request-id`, unless nothing that the client chose may be kept. */
   readonly publicId: string;
   readonly clientId: string | null;
   /** Milliseconds since 1970. */
   readonly startedAt: number;
-  /** The same by `performance.now()`, which nobody sets (reliability S5). */
+  /** The same by `performance.now()`, which no clock change affects (reliability S5). */
   readonly begunMs: number;
-  /** Zero data retention: nothing of it may be kept. */
+  /** Zero data retention: nothing of the request may be kept. */
   readonly zdr: boolean;
 }
 
-/** Whole milliseconds since a request has arrived. */
+/** Whole milliseconds since the request arrived. */
 export const elapsedMs = ({ begunMs }: Pick<RequestFacts, 'begunMs'>): number =>
   Math.round(performance.now() - begunMs);

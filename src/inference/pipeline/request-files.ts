@@ -20,28 +20,28 @@ export interface FileCall {
   readonly accountId: string;
   readonly zdr: boolean;
   readonly signal: AbortSignal;
-  /** From where documents may be fetched. */
+  /** Rules for fetching documents. */
   readonly fetching: FetchSettings;
-  /** Reports the time that the documents' servers took. */
+  /** Reports the time spent waiting for the documents' servers. */
   waited(ms: number): void;
-  /** Reports memory that the request takes beyond its body; throws `backend_at_capacity` when there is none left. */
+  /** Reserves memory beyond the body; throws `backend_at_capacity` when there is none left. */
   holdBytes(bytes: number): void;
 }
 
-/** Files in one request: checked where images are, read behind limits and credit, before its length is decided (decision 052). */
+/** Files in one request: checked along with images, and read behind limits and credit, before the length is decided (decision 052). */
 export interface FileResolver {
   /**
-   * Whether it may be used, and as what. Only reads the first bytes of what the request contains; what a stored file is has to be
-   * looked up, which is work. Throws `ApiError` naming the field.
+   * Checks whether the file may be used, and returns its kind. Reads only the first bytes of inline files; the kind of a stored file has to
+   * be looked up, which is work. Throws `ApiError` naming the field.
    */
   check(part: FilePart): 'image' | 'text' | 'stored';
-  /** What a file is. Looks stored files up. */
+  /** Returns the kind of a file. Looks stored files up. */
   find(part: FilePart): Promise<'image' | 'text'>;
-  /** Its content; only for parts that have been found. */
+  /** Returns the content; only for parts that have been found. */
   read(part: FilePart): Promise<Part>;
 }
 
-/** Files that are decoded at once, of all accounts and of one, and those that wait for it. */
+/** Files decoded at once, in total and per account, and those that wait for it. */
 const readingMax = 4;
 const readingPerAccountMax = 2;
 const waitingMax = 64;
@@ -49,7 +49,7 @@ const waitMsMax = 10_000;
 /** Time limit for one document. */
 const fetchTimeoutMs = 10_000;
 
-/** Turns files that requests name, or bring along, into text and images (contracts §1.4). */
+/** Turns files that requests reference, or contain, into text and images (contracts §1.4). */
 export class FileParts {
   readonly #files: Pick<Files, 'find' | 'read'>;
   readonly #pdfs: Pick<PdfTexts, 'read'>;
@@ -100,7 +100,7 @@ export class FileParts {
   async #read(part: FilePart, source: Source, call: FileCall): Promise<Part> {
     const { accountId, signal } = call;
     const { at } = part;
-    // Outside of the places: servers may be slow, and have places of their own, like PDFs.
+    // Outside of the places: servers may be slow, and have places of their own, as PDFs do.
     const fetched = 'url' in source ? await this.#fetched(source.url, at, call) : undefined;
     const decodedPart = await this.places.hold(accountId, signal, () => this.#content(part, source, fetched, call));
     if (!Buffer.isBuffer(decodedPart)) return decodedPart;
@@ -143,7 +143,7 @@ export class FileParts {
         length += piece.copy(bytes, length);
       }
     } catch (error) {
-      // An aborted stream fails with an error of its own.
+      // An aborted stream fails with its own error.
       throw signal.aborted ? signal.reason : error;
     } finally {
       stream.destroy();
@@ -178,7 +178,7 @@ export class FileParts {
   }
 }
 
-/** What a part says of its file; only what a stored file is, is not known yet. */
+/** Returns the kind and source of a file; only the kind of a stored file is not known yet. */
 function sourceOf({ fileId, data, url, at }: FilePart, call: FileCall): Source | { readonly fileId: string } {
   if (url !== undefined) {
     checkUrl(url, call.fetching.rules, at, fetchedDocument);
@@ -204,10 +204,10 @@ const atCapacity = (max: number): ApiError => {
 type Source =
   | { readonly kind: 'image' | 'pdf' | 'text'; readonly file: FileRow }
   | { readonly kind: 'image' | 'pdf' | 'text'; readonly base64: string }
-  /** Its bytes decide what it is. */
+  /** The fetched bytes decide its type. */
   | { readonly kind: 'fetched'; readonly url: string };
 
-/** Characters of base64 that tell what a file is, unless it is text. */
+/** Characters of base64 that identify a file's type, unless it is text. */
 const headCharacters = 64;
 
 function kindOfDocument(bytes: Buffer, at: string): 'pdf' | 'text' {
@@ -218,7 +218,7 @@ function kindOfDocument(bytes: Buffer, at: string): 'pdf' | 'text' {
   return kind === 'pdf' ? 'pdf' : 'text';
 }
 
-/** A data URI with base64, or bare base64, as in the vendor's own examples. Its bytes decide its type. */
+/** Parses a data URI with base64, or bare base64, as in the vendor's own examples. The bytes decide the type. */
 function inlineSource(data: string, at: string): Source {
   const [head, parameters] = /^data:([^,]{0,200}),/i.exec(data.slice(0, 256)) ?? ['', 'base64'];
   if (!/(^|;)base64$/i.test(parameters ?? '') || /^data:/i.test(data.slice(head.length, head.length + 5))) {
@@ -256,7 +256,7 @@ async function decoded(
   return bytes;
 }
 
-/** Bytes decoded at once: under a millisecond. */
+/** Bytes decoded without yielding: under a millisecond. */
 const textStepBytes = 262_144;
 
 async function textOf(bytes: Buffer, at: string, signal: AbortSignal): Promise<string> {
@@ -284,11 +284,11 @@ const unusable = 'is neither an image, a PDF, nor text in UTF-8 (plain, Markdown
 
 function nameOf(source: Source): string | undefined {
   if ('file' in source) return source.file.name;
-  // The last segment of a URL; what follows may be a secret.
+  // The last segment of the URL's path; what follows may be a secret.
   return 'url' in source ? new URL(source.url).pathname.split('/').at(-1) : undefined;
 }
 
-/** Tells the model where the text is from. */
+/** Returns the text for the model, with where it comes from. */
 function textPart(part: FilePart, source: Source, text: string): Part {
   const name = cleanName(part.filename ?? nameOf(source));
   const called = name === '' ? 'Attached file' : `Attached file ${name}`;
@@ -296,8 +296,8 @@ function textPart(part: FilePart, source: Source, text: string): Part {
 }
 
 /**
- * A file that an agent has read once is in every later request: refusing it would end the conversation, and leaving it out
- * silently would make the model guess.
+ * A file that an agent has read once is in every later request: refusing it would end the conversation, and dropping it silently would make
+ * the model guess.
  */
 const emptiness = (kind: Source['kind']): string =>
   kind === 'pdf' ? 'is a PDF without text: it is empty, or a scan. Send its pages as images.' : 'is empty.';

@@ -10,10 +10,10 @@ import type { Backend } from './backend-pool.ts';
 import type { Lease } from './runtime-config.ts';
 import type { StopSignal } from '../../platform/stop-signal.ts';
 
-/** Images that one request may have, wherever they come from. */
+/** Maximum images per request, from any source. */
 export const imagesMax = 20;
 
-/** Time limit for all fetches of one request together, waiting included: a stream's head waits longer (`primeMs`). */
+/** Time limit for all fetches of one request together, including waiting: a stream's head waits longer (`primeMs`). */
 const fetchTimeoutMs = 10_000;
 /** Concurrent fetches of one request. */
 const parallelMax = 4;
@@ -27,7 +27,7 @@ export interface ByteBudget {
   give(bytes: number): void;
 }
 
-/** Of the request whose images are fetched. */
+/** The request whose images are fetched. */
 interface ImageCall {
   readonly lease: Pick<Lease, 'runtimeConfig' | 'poolOf'>;
   readonly memory: ByteBudget;
@@ -35,7 +35,7 @@ interface ImageCall {
 
 export interface WithImages {
   readonly order: Order;
-  /** The same request for another model, with the images that were fetched. */
+  /** Returns the same request for another model, with the images that were fetched. */
   into(order: Order): Order;
   /** Milliseconds spent fetching. */
   readonly fetchMs: number;
@@ -43,12 +43,12 @@ export interface WithImages {
   release(): void;
 }
 
-/** Whether images are left to be fetched. */
+/** Whether the order has images to fetch. */
 export const hasImageUrls = ({ request: { prompt } }: Order): boolean =>
   prompt.type === 'messages' && prompt.messages.some(({ content }) => content.some(({ type }) => type === 'image-url'));
 
 /**
- * Fetches the images that an order still has as URLs, behind its limits and its credit (decisions 18 and 052), so that backends
+ * Fetches the images that an order still has as URLs, after its limits and credit are secured (decisions 18 and 052), so that backends
  * never fetch anything. Throws `model_request_rejected` or `unsupported_value`, naming the field.
  */
 export async function fetchImages(
@@ -61,7 +61,7 @@ export async function fetchImages(
   const settings = { ...lease.runtimeConfig.images, accountId: order.account.id };
   const urls = [...new Map(imageUrls(prompt).map((part) => [part.url, part])).values()];
   const begunMs = performance.now();
-  // Aborted by the first thing that ends the fetching: a failure, the time limit, or the end of the request.
+  // Aborted by the first event that ends the fetching: a failure, the time limit, or the end of the request.
   const ending = new AbortController();
   const onAbort = (): void => ending.abort(signal.reason);
   signal.addEventListener('abort', onAbort, { once: true });
@@ -83,7 +83,7 @@ export async function fetchImages(
         };
         const bytes = await fetcher.fetch(url, settings, at, hold, ending.signal);
         const image = await imageOf(bytes, at, ending.signal);
-        // The bytes are released, their base64 stays.
+        // The bytes are freed, their base64 stays.
         hold(image.base64.length - bytes.length);
         fetched.set(url, image);
       }
@@ -108,7 +108,7 @@ export async function fetchImages(
   }
 }
 
-/** Memory of the images and texts in a conversation, at up to two bytes for a character of text. */
+/** Returns the memory of the images and texts in a conversation, at up to two bytes per character of text. */
 export function promptBytes(prompt: Prompt): number {
   if (prompt.type !== 'messages') return 0;
   let bytes = 0;
@@ -121,7 +121,7 @@ export function promptBytes(prompt: Prompt): number {
   return bytes;
 }
 
-/** What the images of a prompt cost on the model's backends, all together, as far as it can be known. */
+/** Estimates the tokens of a prompt's images on the model's backends. */
 export function imageTokens(prompt: Prompt, backends: readonly Backend[]): ImageTokens {
   const sum = { likely: 0, most: 0 };
   for (const part of parts(prompt)) {
@@ -135,7 +135,7 @@ export function imageTokens(prompt: Prompt, backends: readonly Backend[]): Image
   return sum;
 }
 
-/** The prompt for a token count: only the model itself counts images. */
+/** The prompt for a token count: only the model counts images. */
 export function withoutImages(prompt: Prompt): Prompt {
   if (prompt.type !== 'messages' || imageCount(prompt) === 0) return prompt;
   const isNoImage = ({ type }: Part): boolean => type !== 'image' && type !== 'image-url';
@@ -167,7 +167,7 @@ async function imageOf(bytes: Buffer, at: string, signal: StopSignal): Promise<I
   return image;
 }
 
-/** An image from the bytes of its file, or a text for the client that says why it is not one. Yields to other requests. */
+/** Returns an image from the bytes of its file, or a message for the client saying why it is not one. Yields to other requests. */
 export async function imageFrom(bytes: Buffer, at: string, signal: StopSignal): Promise<ImagePart | string> {
   const found = measure({ length: bytes.length, at: (start, count) => bytes.subarray(start, start + count) });
   if (typeof found === 'string') return found;
@@ -182,10 +182,10 @@ export async function imageFrom(bytes: Buffer, at: string, signal: StopSignal): 
   return { type: 'image', ...found, base64: pieces.join(''), at };
 }
 
-/** Bytes encoded as base64 at once; a multiple of 3, and under a millisecond. */
+/** Bytes encoded as base64 without yielding; a multiple of 3, and under a millisecond. */
 const encodeBytes = 786_432;
 
-/** Every part that is not text. Most prompts have none, and every request asks several times. */
+/** All parts that are not text. Most prompts have none, and each request calls this several times. */
 function parts(prompt: Prompt): readonly Part[] {
   const found: Part[] = [];
   if (prompt.type !== 'messages') return found;

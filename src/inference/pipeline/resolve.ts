@@ -11,10 +11,10 @@ import { imagesMax } from './request-images.ts';
 import type { Route } from './route.ts';
 
 /**
- * Turns the parts that a dialect leaves unresolved into content. For a model without vision, images are removed before any check
- * and never fetched (specification §4.2.4(5), contracts decision 18). For other models data URIs are read, and URLs are judged by
- * their text alone; they are fetched when the order has its slot (`request-images.ts`). Files are checked too, as far as the
- * request itself says what they are; `readFiles` does the rest.
+ * Turns the parts that a dialect leaves unresolved into content. For a model without vision, images are removed before any check and never
+ * fetched (specification §4.2.4(5), contracts decision 18). For other models data URIs are read, and URLs are checked by their text alone;
+ * they are fetched once the order has its slot (`request-images.ts`). Files are checked too, as far as the request itself tells their kind;
+ * `readFiles` does the rest.
  */
 export async function resolveParts(
   prompt: Prompt,
@@ -36,7 +36,7 @@ interface Resolver {
   readonly signal: StopSignal;
   /** `undefined`: files are refused. */
   readonly files: FileResolver | undefined;
-  /** The number found so far. */
+  /** Number of images found so far. */
   images: number;
 }
 
@@ -81,8 +81,8 @@ function countImage(counted: { images: number }, at: string): void {
 }
 
 /**
- * Replaces files by their content: the last step before the length of the prompt is decided. Images among them count as such, and
- * are left out for a model without vision.
+ * Replaces files by their content: the last step before the length of the prompt is decided. Images among them count as images, and are
+ * left out for a model without vision.
  */
 export async function readFiles(prompt: Prompt, vision: boolean, files: FileResolver): Promise<Prompt> {
   if (prompt.type !== 'messages' || !hasFiles(prompt)) return prompt;
@@ -108,7 +108,7 @@ export async function readFiles(prompt: Prompt, vision: boolean, files: FileReso
 
 const isImage = ({ type }: Part): boolean => type === 'image' || type === 'image-url';
 
-/** The prompt as far as it is there without its files. */
+/** The prompt without its files. */
 export const withoutFiles = (prompt: Prompt): Prompt =>
   prompt.type === 'messages' && hasFiles(prompt)
     ? {
@@ -120,14 +120,14 @@ export const withoutFiles = (prompt: Prompt): Prompt =>
       }
     : prompt;
 
-/** Nothing but text: there is nothing to resolve. */
+/** Whether the prompt is only text, with nothing to resolve. */
 export const isPlain = (prompt: Prompt): boolean =>
   prompt.type !== 'messages' || prompt.messages.every(({ content }) => content.every(({ type }) => type === 'text'));
 
 export const hasFiles = (prompt: Prompt): boolean =>
   prompt.type === 'messages' && prompt.messages.some(({ content }) => content.some(({ type }) => type === 'file'));
 
-/** Reads the files of a prompt for a request; `undefined`: the prompt has none. */
+/** Returns the resolver for a prompt's files; `undefined`: the prompt has none. */
 export const filesOf = (
   prompt: Prompt,
   call: Call<Route>,

@@ -1,18 +1,18 @@
 import type { Capabilities } from '../../catalog/card-flags.ts';
 import type { CountFormat, Dialect } from '../dialects/dialect.ts';
 
-/** The capabilities on a model's card for clients of one API family. */
+/** The capabilities on a model's card that apply to one API family. */
 export type FamilyFlags = Capabilities['chat'] &
   Pick<Capabilities, 'vision' | 'reasoning'> &
   Partial<Pick<Capabilities['embeddings'], 'dimensions'>>;
 
-/** Policy differences between the API families are fields here, never names in the policy. */
+/** Policy differences between the API families are fields here; policy code never tests for names. */
 interface RoutePolicy {
   /** Name of the family in the ledger and in logs. */
   readonly api: string;
-  /** What it does, in the words of OpenTelemetry's conventions where they have one. */
+  /** The operation, in the terms of OpenTelemetry's conventions where they exist. */
   readonly operation: 'chat' | 'text_completion' | 'embeddings' | 'rerank' | 'count_tokens';
-  /** The part of the card about this family (contracts decision 20). */
+  /** Returns the card's part about this family (contracts decision 20). */
   flags(capabilities: Capabilities): FamilyFlags;
   /** §4.2.1(1): the meaning of an absent `max_tokens`: the card's default, what the window leaves, or a number. */
   readonly defaultMaxTokens: 'card' | 'window' | number;
@@ -22,7 +22,7 @@ interface RoutePolicy {
   readonly unknownEffort: 'reject' | 'off';
 }
 
-/** An endpoint that generates. */
+/** An endpoint that generates answers. */
 export interface InferenceRoute extends RoutePolicy {
   readonly kind: 'generate';
   readonly dialect: Dialect;

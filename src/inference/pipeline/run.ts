@@ -34,21 +34,21 @@ export interface RunServices {
   };
 }
 
-/** A request that runs, and what it is told on the way. */
+/** A running request, and the callbacks for its progress. */
 export interface RunningCall extends Call {
-  /** Where it is traced. */
+  /** Its trace, if it is traced. */
   readonly trace: RequestTrace | undefined;
-  /** For its images. */
+  /** The memory budget for its images. */
   readonly memory: ByteBudget;
-  /** Called once for an order with a preparation, with the order that came of it. */
+  /** Called once for an order with a preparation, with the resulting order. */
   prepared(order: Order): void;
-  /** Called with the order for another model before that is tried, and with the first one again when none has served it. */
+  /** Called with the order for another model before that is tried, and with the first order again if no model has served it. */
   falls(to: Order): void;
-  /** Called once for an order that had a hold, when its money is settled, with its charge. */
+  /** Called once for an order that had a hold, with its receipt, when its charge is settled. */
   ended(receipt: Receipt): void;
 }
 
-/** A generation that runs apart from the request that began it. */
+/** A generation that runs apart from the request that started it. */
 export interface Apart {
   readonly signal: StopSignal;
   /** Receives the last batch before the charge is made; a throw leaves the answer uncharged and fails it. */
@@ -56,11 +56,11 @@ export interface Apart {
 }
 
 /**
- * Acquires a slot, has the order prepared, acquires credit and a backend, and gives everything back on every way a request can end: by returning, by an
- * error, by a cancellation through the signal (whose reason is a `CancelReason`), or by a reader that is gone.
+ * Acquires a slot, prepares the order, acquires credit and a backend, and gives everything back however the request ends: by returning, by
+ * an error, by a cancellation through the signal (whose reason is a `CancelReason`), or by a reader that is gone.
  *
- * The last batch, with the final usage, is delivered only after the charge is durable (reliability I4). `deliver` answers `false`
- * when the reader is gone.
+ * The last batch, with the final usage, is delivered only after the charge is durable (reliability I4). `deliver` answers `false` when the
+ * reader is gone.
  */
 export async function run(
   taken: Order,
@@ -103,14 +103,14 @@ export async function run(
           if (signal.aborted || !mayFallBack(serving, error)) throw error;
           const fallen = fallenWith(serving, error);
           const next = await nextOrder(fallen, hold, call, services, images);
-          // Without the tries at the model that failed: a client that leaves from here on does not pay for them.
+          // Drops the attempts at the model that failed: a client that leaves from here on does not pay for them.
           serving = new Serving(next ?? fallen.firstOrder, hold, deliver, call, services, fallen);
           call.falls(serving.order);
           if (next === undefined) throw fallen.firstError;
         }
       }
       engineMs = performance.now() - askedMs;
-      // The reader has left; what was delivered until now is charged (see below).
+      // The reader has left; what has been delivered is charged (see below).
       if (!serving.isRead) return;
       if (!serving.meter.complete) throw endedEarly();
       const receipt = receiptOf(serving, serving.meter.cutByCredit ? 'credit' : 'finished', null);
@@ -154,8 +154,8 @@ export async function run(
 }
 
 /**
- * The order after the work that comes before its hold, for who has a slot and credit: some, because how much the request needs is
- * only known afterwards (docs/decisions/052-work-behind-limits.md).
+ * Returns the order after the work that precedes its hold. The request has a slot and some credit: how much it needs is only known
+ * afterwards (docs/decisions/052-work-behind-limits.md).
  */
 async function prepareOrder(
   taken: Order,
@@ -175,21 +175,21 @@ async function prepareOrder(
   }
 }
 
-/** What serves a request: an order for one model, and what belongs to it. */
+/** What serves a request: an order for one model, and its state. */
 class Serving implements Dispatched {
   readonly order: Order;
   readonly pool: BackendPool;
   readonly meter: Meter;
   readonly trace: DispatchTrace;
-  /** Absent while it is the model that was asked for. */
+  /** Absent while the requested model serves it. */
   readonly fallen: Fallen | undefined;
   readonly #hold: Hold;
   readonly #deliver: TakeBatch;
   readonly #gaps: ReturnType<RunServices['metrics']['chunkGaps']>;
   #before: Usage;
-  /** When the model was last heard; 0: not yet. */
+  /** When the model last sent a batch; 0: not yet. */
   heardMs = 0;
-  /** The client is there. */
+  /** The client is connected. */
   isRead = true;
 
   constructor(
@@ -212,11 +212,11 @@ class Serving implements Dispatched {
   }
 
   /**
-   * Takes a batch of the model: meters it, holds what it costs, and passes on what the client may have now. Mostly without a
-   * promise: with many streams one promise for each batch costs as much as everything else here.
+   * Takes a batch of the model: meters it, holds its cost, and passes on what the client may have now. Mostly without a promise: with many
+   * streams, one promise per batch costs as much as everything else here.
    */
   take(batch: GenerationBatch): boolean | Promise<boolean> {
-    // One clock reading per batch (0.2 µs with the bucket): the gap to the one before, and the engine's last word.
+    // One clock reading per batch (0.2 µs with the bucket), for the gap to the previous batch and for the engine's last sign of life.
     const nowMs = performance.now();
     if (this.heardMs > 0) this.#gaps.observe((nowMs - this.heardMs) / 1_000);
     this.heardMs = nowMs;
@@ -242,14 +242,14 @@ class Serving implements Dispatched {
   }
 }
 
-/** What became of the request before, with the model that has just failed it. */
+/** What happened to the request so far, including the model that has just failed it. */
 function fallenWith({ order, trace, fallen }: Serving, error: unknown): Fallen {
   const all = fallen ?? new Fallen(order, error);
   all.add(order, error, trace);
   return all;
 }
 
-/** The order for the next model that can take the request, with money held for it; `undefined`: there is none. */
+/** Returns the order for the next model that can take the request, with credit held for it; `undefined`: there is none. */
 async function nextOrder(
   { firstOrder, steps }: Fallen,
   hold: Hold,
@@ -266,7 +266,7 @@ async function nextOrder(
   }
 }
 
-/** The bound from bytes is several times the real count: before the hold is refused the prompt is counted, as for a first hold. */
+/** The bound from bytes is several times the real count: before the hold is refused, the prompt is counted, as for a first hold. */
 async function rebound(hold: Hold, order: Order, call: RunningCall, services: RunServices): Promise<boolean> {
   if (await hold.rebind(order)) return true;
   const exact = await exactPrompt(order, call, services).catch(uncounted);
@@ -276,14 +276,14 @@ async function rebound(hold: Hold, order: Order, call: RunningCall, services: Ru
 const endedEarly = (): ApiError =>
   new ApiError('backend_http_error', 'The backend ended its answer without finishing it.');
 
-/** Then it gets no error. */
+/** Whether the client is gone, and gets no error. */
 const isClientGone = (reason: CancelReason): boolean => reason === 'client-left' || reason === 'reader-stalled';
 
-/** What a request counts for until its usage is known: the prompt and one step of the answer, like its hold. */
+/** What a request counts towards limits until its usage is known: the prompt and one step of the answer, like its hold. */
 const tokensLikely = ({ completionTokensMax, promptTokensLikely }: Order): number =>
   promptTokensLikely + Math.min(completionTokensMax, holdStepTokens);
 
-/** A client that left before the backend reported the prompt's length pays the counted input, and nothing before dispatch. */
+/** A client that left before the backend reported the prompt's length pays for the counted input, but for nothing before dispatch. */
 async function unfinished(
   receipt: Receipt,
   { order, meter, trace }: Serving,
@@ -293,7 +293,7 @@ async function unfinished(
   if (meter.started) return receipt;
   const nothing = { ...receipt, promptTokens: 0, cachedTokens: 0, completionTokens: 0, reasoningTokens: 0 };
   const left = receipt.ending === 'client_left' || receipt.ending === 'reader_stalled' || receipt.ending === 'revoked';
-  // Only when an engine has been called.
+  // Only if an engine was called.
   if (!left || trace.attempts.length === 0) return nothing;
   return {
     ...receipt,
@@ -304,7 +304,7 @@ async function unfinished(
   };
 }
 
-/** It could not be counted in time, or too many are: our own estimate is used. */
+/** Counting failed, took too long, or too many are waiting: our own estimate is used. */
 const uncounted = (): undefined => undefined;
 
 /** How long an engine may take to count; after that our own estimate is used. */
@@ -324,7 +324,7 @@ async function counted(
 const exactPrompt = async (order: Order, call: RunningCall, services: RunServices): Promise<number | undefined> =>
   order.promptCounted ? undefined : await counted(order, call, services, order.imageTokens.most);
 
-/** Remembers the backend's figure for a prompt that was not counted. Zero data retention holds for this too. */
+/** Records the backend's figure for a prompt that was not counted. Nothing is recorded under zero data retention. */
 function learnLength(order: Order, { counted, promptTokens }: Receipt, { promptLengths }: BackendPool): void {
   const isReported = !counted && !order.promptCounted && order.imageTokens.most === 0;
   if (isReported && order.request.retain) promptLengths.learn(order.account.id, order.promptTokensMax, promptTokens);

@@ -4,7 +4,7 @@ import type { AddressRanges } from '../../platform/ip/ranges.ts';
 import { openBackendPool } from './backend-pool.ts';
 import type { Backend, BackendPool } from './backend-pool.ts';
 
-/** Sizes and times that bound one request. */
+/** Sizes and times that bound a request. */
 export interface RequestLimits {
   /** How long the head of a stream waits for the first token (contracts §1.0). */
   readonly primeMs: number;
@@ -14,37 +14,37 @@ export interface RequestLimits {
   readonly readerStallMs: number;
   /** Bodies of this many bytes and more are refused (specification part 8). */
   readonly bodyBytesMax: number;
-  /** Of an uploaded file, which is never in memory as a whole. */
+  /** Maximum size of an uploaded file, which is never in memory as a whole. */
   readonly fileBytesMax: number;
-  /** Longest life of a request (contracts decision 23). */
+  /** Maximum duration of a request (contracts decision 23). */
   readonly requestDeadlineMs: number;
 }
 
-/** Origins whose pages may call from a browser, besides those of this computer. */
+/** Origins whose pages may send requests from a browser, besides those of this computer. */
 export interface AllowedOrigins {
-  /** `server.inference.allow_origins` in lower case, `*`: all; and the console's where it has an address of its own. */
+  /** `server.inference.allow_origins` in lower case, where `*` means all; and the console's, if it has an address of its own. */
   readonly listed: ReadonlySet<string>;
-  /** The console has no address of its own: it is opened at the account host's port, by any name of this computer. */
+  /** The console has no address of its own: it is served at the account host's port, under any name of this computer. */
   readonly hasConsoleBeside: boolean;
 }
 
-/** What one configuration says about requests. Immutable: a reload makes a new one. */
+/** What a configuration says about requests. Immutable: a reload creates a new one. */
 export interface RuntimeConfig {
   readonly catalog: Catalog;
   readonly limits: RequestLimits;
   readonly images: FetchSettings;
-  /** Proxies that may report where a request comes from; `undefined`: none. */
+  /** Proxies that may report a request's address; `undefined`: none. */
   readonly trustedProxies: AddressRanges | undefined;
   readonly allowedOrigins: AllowedOrigins;
-  /** By the id of the model. */
+  /** By model id. */
   readonly pools: ReadonlyMap<string, BackendPool>;
 }
 
-/** A request's hold on the runtime config that it began with, so that it never sees half of two. */
+/** A request's lease of the runtime config that it began with, so that it never sees half of two. */
 export interface Lease {
   readonly runtimeConfig: RuntimeConfig;
   poolOf(modelId: string): BackendPool;
-  /** From here on only the backends of these models are used: other backends need not wait for this request. */
+  /** From here on only the backends of these models are used: removed backends need not wait for this request. */
   narrow(modelId: string, others?: readonly string[]): void;
   /** Called once, when the request has ended. */
   release(): void;
@@ -52,15 +52,15 @@ export interface Lease {
 
 const none = openBackendPool([], { waitMaxMs: 0 });
 
-/** One runtime config is current; earlier ones, and their backends, stay for as long as requests use them. */
+/** One runtime config is current; earlier ones, and their backends, stay as long as requests use them. */
 export class RuntimeConfigs {
   #current: Holding;
   readonly #unused: (backend: Backend) => void;
-  /** Earlier runtime configs that requests hold as a whole. */
+  /** Earlier runtime configs that requests still hold as a whole. */
   readonly #retired = new Set<Holding>();
   /** Number of requests that have narrowed their lease, by the list of backends they narrowed it to. */
   readonly #narrowed = new Map<readonly Backend[], number>();
-  /** Those of the current runtime config: a pool may have other backends since. */
+  /** Backends of the current runtime config at the last swap: a pool may have changed its backends since. */
   #present: ReadonlySet<Backend>;
   /** Backends of no current model that some request may still use. */
   readonly #leaving = new Set<Backend>();
@@ -81,7 +81,7 @@ export class RuntimeConfigs {
     return this.#leaving.size;
   }
 
-  /** Every lease from now on gets this runtime config. */
+  /** Replaces the current runtime config, for every lease from now on. */
   swap(next: RuntimeConfig): void {
     const before = this.#current;
     const present = new Set(backendsOf(next));
@@ -128,7 +128,7 @@ export class RuntimeConfigs {
     const used = new Set<Backend>([...this.#narrowed.keys()].flat());
     for (const { runtimeConfig } of this.#retired) for (const backend of backendsOf(runtimeConfig)) used.add(backend);
     for (const backend of [...this.#leaving]) {
-      // A request may have been put there after its lease was narrowed.
+      // A request may have been placed there after its lease was narrowed.
       if (used.has(backend) || backend.running > 0) continue;
       this.#leaving.delete(backend);
       this.#unused(backend);

@@ -10,13 +10,13 @@ import { StoreError } from '../../store/store-error.ts';
 import type { Order } from './order.ts';
 
 const dayMs = 86_400_000;
-/** A larger item is not kept: an answer of 65,536 tokens takes a quarter of this. */
+/** Larger items are not kept: an answer of 65,536 tokens takes a quarter of this. */
 const itemBytesMax = 1_048_576;
-/** Bytes that one request may name; more than a window of a million tokens. They are parsed on the main thread. */
+/** Bytes of the items that one request may reference; more than a window of a million tokens. They are parsed on the main thread. */
 const foundBytesMax = 8_388_608;
 /** Bytes parsed without yielding to others. */
 const parsedAtOnce = 524_288;
-/** Bytes that an account may keep; its oldest items make room. */
+/** Bytes kept per account; the oldest items are evicted. */
 export const accountBytesMax = 268_435_456;
 /** Rows that one round of tidying deletes. */
 const tidiedRowsMax = 10_000;
@@ -29,7 +29,7 @@ const keepTimeoutMs = 2_000;
 
 export interface KeptItemsOptions {
   readonly repositories: Pick<Repositories, 'keepItems' | 'findKeptItems' | 'tidyKeptItems'>;
-  /** 0: nothing is kept, and what was kept is deleted. A reload changes it. */
+  /** 0: nothing is kept, and kept items are deleted. A reload changes it. */
   keepDays: number;
   readonly now: () => number;
   /** Reports items of an answer that could not be kept, or old ones not deleted. */
@@ -43,10 +43,10 @@ interface Waiting {
 }
 
 /**
- * The output of answers, for later requests of the same account that name it by its id (contracts decision 2).
+ * The output of answers, for later requests of the same account that reference it by id (contracts decision 2).
  *
- * Keeping never fails an answer: it is complete and charged by then. A client that names a missing item gets a clear error, and
- * can send the item instead.
+ * A failure to keep items never fails an answer: it is complete and charged by then. A client that references a missing item gets a clear
+ * error, and can send the item instead.
  */
 export class KeptItems {
   readonly #options: KeptItemsOptions;
@@ -68,7 +68,7 @@ export class KeptItems {
     this.#options.keepDays = days;
   }
 
-  /** The kept items among these, parsed. Throws when they are too much for one request. */
+  /** Returns the kept items with these ids, parsed. Throws if they are too large for one request. */
   async find(accountId: string, ids: readonly string[]): Promise<ReadonlyMap<string, unknown>> {
     const found = new Map<string, unknown>();
     if (!this.isOn) return found;
@@ -95,7 +95,7 @@ export class KeptItems {
     return found;
   }
 
-  /** Resolves when they are durable, or when it takes too long or fails, which only `failed` reports. */
+  /** Resolves when they are durable, or when that takes too long or fails, which only `failed` reports. */
   async keep(accountId: string, items: ReadonlyMap<string, unknown>): Promise<void> {
     const keptAt = this.#options.now();
     const rows: KeptItem[] = [];
@@ -119,7 +119,7 @@ export class KeptItems {
     let timer: NodeJS.Timeout | undefined;
     await new Promise<void>((resolve) => {
       timer = setTimeout(() => {
-        // It goes on in the background.
+        // The write continues in the background.
         this.#options.failed('keep', 'slow');
         resolve();
       }, keepTimeoutMs);
@@ -130,7 +130,7 @@ export class KeptItems {
     clearTimeout(timer);
   }
 
-  /** Deletes what is too old or too much. Rounds do not overlap if the caller awaits them. */
+  /** Deletes items that are too old or exceed the bounds. Rounds do not overlap if the caller awaits them. */
   async tidy(): Promise<void> {
     const accountIds = [...this.#grown];
     this.#grown = new Set();
@@ -178,8 +178,8 @@ export class KeptItems {
 const codeOf = (error: unknown): string => (error instanceof StoreError ? error.code : 'unexpected');
 
 /**
- * Keeps the items of an answer between its settlement and its last batch, so that no client sees the end before they are stored.
- * Nothing is kept under zero data retention, whatever the request says.
+ * Stores the items of an answer between its settlement and its last batch, so that no client sees the end before they are stored. Nothing
+ * is stored under zero data retention, whatever the request says.
  */
 export function keepingItems(
   order: Pick<Order, 'account' | 'request'> & { readonly format: Pick<AnswerFormat, 'itemsOf'> },
@@ -192,7 +192,7 @@ export function keepingItems(
   const fold = new Fold();
   return (batch) => {
     fold.read(batch);
-    // The usage comes with the last batch, which `run` delivers when the charge is durable.
+    // The usage comes with the last batch, which `run` delivers once the charge is durable.
     if (batch.at(-1)?.type !== 'usage') return deliver(batch);
     return items.keep(order.account.id, itemsOf(fold.generation(), head)).then(() => deliver(batch));
   };

@@ -3,9 +3,8 @@ import type { Headers } from '../dialects/dialect.ts';
 import { ApiError } from '../../platform/errors.ts';
 
 /**
- * The tags of a request to a dedicated model, by which its usage can be found (specification part 8): repeated headers and
- * comma-separated values both count, each tag once, in the order of the request (contracts decision 17). Throws
- * `invalid_request_tag`.
+ * Returns the tags of a request to a dedicated model, for finding its usage (specification part 8): repeated headers and comma-separated
+ * values both count, each tag once, in the order of the request (contracts decision 17). Throws `invalid_request_tag`.
  */
 export function requestTags(headers: Headers): readonly string[] {
   const value = headers['service-request-tag'];

@@ -8,7 +8,7 @@ import { contextLengthExceeded, inputTooLong, readingTimeExceeded, retryTokens }
 import type { LengthRefusal } from './length-refusal.ts';
 import type { Order } from './order.ts';
 
-/** §4.2.1(4): the one retry after a backend refused for length; `undefined` when there is none. */
+/** §4.2.1(4): returns the one retry after a backend refused for length; `undefined` if there is none. */
 export function retryWithinContext(
   { route, model, request }: Order,
   refusal: LengthRefusal,
@@ -17,7 +17,7 @@ export function retryWithinContext(
   return maxTokens === undefined ? undefined : { ...request, maxTokens, reasoningRoomTokens: 0 };
 }
 
-/** The client's error when the backend finally refuses for length. The backend's window counts, whatever the card says. */
+/** Returns the client's error when the backend finally refuses for length. The backend's window counts, not the card's. */
 export function tooLong(order: Order, refusal: LengthRefusal): ApiError {
   const { model, catalog, request, at } = order;
   const { promptTokens, windowTokens, readingSeconds } = refusal;
@@ -35,7 +35,7 @@ export const largerModels = (model: Model, caller: RequestFacts, catalog: Catalo
     .sort((a, b) => a.contextLength - b.contextLength)
     .slice(0, 5);
 
-/** The field of the longest prompt of a task: a backend that refuses one does not say which. */
+/** Returns the field of a task's longest prompt: a backend that refuses one does not say which. */
 function longestOf({ request: { prompt }, at }: Order): string {
   if (prompt.type === 'messages') return at.prompt;
   const lengths = prompt.prompts.map(({ length }) => length);

@@ -1,7 +1,7 @@
 import { ApiError } from '../../platform/errors.ts';
 import type { FieldPaths, GenerationRequest, Message, Tool } from '../../generation/request.ts';
 
-/** The rules for tools and tool messages, checked before any model is asked (specification §4.2, §4.2.2, §7.2). */
+/** Checks the rules for tools and tool messages, before any model is asked (specification §4.2, §4.2.2, §7.2). */
 export function checkTools(request: GenerationRequest): void {
   const names = new Set<string>();
   request.tools.forEach((tool, index) => {
@@ -23,7 +23,7 @@ export function checkTools(request: GenerationRequest): void {
       },
     );
   }
-  // Like other servers of this API: nothing can be called where nothing is offered.
+  // As on other servers of this API: without tools, nothing can be called.
   if (choice?.type === 'required' && request.tools.length === 0) {
     throw new ApiError('unsupported_value', "tool_choice 'required' needs at least one tool.", {
       param: request.at.toolChoice,
@@ -32,7 +32,7 @@ export function checkTools(request: GenerationRequest): void {
   if (request.prompt.type === 'messages') checkToolMessages(request.prompt.messages, request.at);
 }
 
-/** Client text is shortened before it is repeated. */
+/** Shortens client text before it is repeated. */
 const shown = (text: string): string => (text.length > 64 ? `${text.slice(0, 64)}…` : text);
 
 function checkTool(tool: Tool, at: (part: 'type' | 'parameters') => string): void {

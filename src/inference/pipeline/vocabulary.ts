@@ -3,8 +3,8 @@ import type { GenerationRequest } from '../../generation/request.ts';
 import type { Backend } from './backend-pool.ts';
 
 /**
- * Refuses token ids outside the model's vocabulary (contracts §1.1), where its backends report the vocabulary's size; the others
- * refuse such ids themselves. Throws `unsupported_value` 400.
+ * Refuses token ids outside the model's vocabulary (contracts §1.1), if its backends report the vocabulary's size; other backends refuse
+ * such ids themselves. Throws `unsupported_value` 400.
  */
 export function checkTokenIds({ prompt, tokens, at }: GenerationRequest, backends: readonly Backend[]): void {
   const size = vocabularySize(backends);
@@ -22,7 +22,7 @@ export function checkTokenIds({ prompt, tokens, at }: GenerationRequest, backend
   if (tokens?.stopIds.some((id) => id >= size) === true) throw refused('stop_token_ids');
 }
 
-/** The smallest vocabulary: any of the backends may get the request. */
+/** The smallest vocabulary, because any of the backends may get the request. */
 function vocabularySize(backends: readonly Backend[]): number | undefined {
   const sizes = backends.flatMap(({ engine: { vocabularySize: size } }) => (size === undefined ? [] : [size]));
   return sizes.length === 0 ? undefined : Math.min(...sizes);

@@ -1,16 +1,16 @@
 import type { StopSignal } from '../../platform/stop-signal.ts';
 export interface WaitQueueOptions {
-  /** Requests that may wait; one more is refused. */
+  /** Maximum waiting requests; further ones are refused. */
   readonly lengthMax: number;
   readonly timeoutMs: number;
-  /** Whether an offer could succeed now. Saves asking each waiter while everything is still taken. */
+  /** Whether an offer could succeed now. Saves calling each waiter while everything is still taken. */
   readonly mayHaveChanged: () => boolean;
 }
 
 /** How a wait ended without a slot. When the signal was aborted, its own reason is thrown instead. */
 export type Refusal = 'queue-full' | 'queue-timed-out';
 
-/** Takes a slot, if there is one for this request now; throws when there will be none. Must be synchronous. */
+/** Takes a slot if one is available to this request now; throws if none ever will be. Must be synchronous. */
 export type Take<Slot extends object> = () => Slot | undefined;
 
 interface Waiter<Slot extends object> {
@@ -20,10 +20,9 @@ interface Waiter<Slot extends object> {
 }
 
 /**
- * The wait queue of one model's backends: first come, first served, bounded in length and time. One queue for all of them, so no
- * request waits for one backend while another is free, and none is overtaken, because a slot is offered to the waiting requests
- * before a new one gets it. A waiter that cannot use the free slot (it has failed there, or needs zero data retention) lets the
- * next one pass.
+ * The wait queue of one model's backends: first come, first served, bounded in length and time. All backends share one queue, so no request
+ * waits for one backend while another is free; and no request is overtaken, because a slot is offered to the waiting requests before a new
+ * one gets it. A waiter that cannot use the free slot (it has failed there, or needs zero data retention) lets the next one pass.
  */
 export class WaitQueue<Slot extends object> {
   readonly #options: WaitQueueOptions;
@@ -37,7 +36,7 @@ export class WaitQueue<Slot extends object> {
     return this.#waiters.size;
   }
 
-  /** A slot, at once or after a wait. The caller gives it back and then calls `offer`. */
+  /** Returns a slot, immediately or after a wait. The caller gives it back and then calls `offer`. */
   acquire(take: Take<Slot>, signal: StopSignal): Slot | Promise<Slot | Refusal> | Refusal {
     signal.throwIfAborted();
     if (this.#waiters.size > 0) this.offer();
@@ -46,7 +45,7 @@ export class WaitQueue<Slot extends object> {
     return this.#waiters.size < this.#options.lengthMax ? this.#wait(take, signal) : 'queue-full';
   }
 
-  /** Something may have changed: a slot was given back, or a backend came or went. */
+  /** Offers slots to waiters. Called when a slot was given back, or a backend came or went. */
   offer(): void {
     if (this.#waiters.size === 0 || !this.#options.mayHaveChanged()) return;
     for (const waiter of this.#waiters) {
@@ -61,7 +60,7 @@ export class WaitQueue<Slot extends object> {
 
   #wait(take: Take<Slot>, signal: StopSignal): Promise<Slot | Refusal> {
     return new Promise((resolve, reject) => {
-      // A waiter with an outcome leaves the queue in the same moment, so that no slot goes to one that is gone.
+      // A waiter with an outcome leaves the queue synchronously, so that no slot goes to one that is gone.
       const leave = (): void => {
         this.#waiters.delete(waiter);
         clearTimeout(timer);
