@@ -1,11 +1,11 @@
 import type { CachedPrefixes } from './cached-prefixes.ts';
 import type { PromptPrefixes } from './prompt-prefixes.ts';
 
-/** What is believed to be in the prompt cache of one backend: beginnings of prompts that were sent there. */
+/** The presumed prompt cache of one backend: the prompt prefixes that were sent there. */
 export interface CacheView {
-  /** Its number in the index, from 1; 0: nothing was sent there yet. */
+  /** The backend's number in the index, from 1; 0: nothing was sent there yet. */
   cacheNumber: number;
-  /** Tokens that the cache holds. */
+  /** Capacity in tokens. */
   cacheTokensMax: number;
   readonly cached: CachedPrefixes;
   /** Sum of `tokens` in `cached`. */
@@ -13,27 +13,27 @@ export interface CacheView {
 }
 
 /**
- * A cache of unknown size: rather too much than too little. On a real trace, servers that hold four times as much as was believed found 20
- * instead of 32 % there, and servers that hold a quarter as much found what they would have found anyway (bench/results.md).
+ * The assumed size of a cache whose size is unknown: rather too large than too small. On a real trace, servers with four times the assumed
+ * size found 20 instead of 32 % there, and servers with a quarter of it found what they would have found anyway (bench/results.md).
  */
 export const cacheTokensUnknown = 1_048_576;
 
-/** Beginnings in all views of an index; each takes some 150 bytes. */
+/** Maximum prefixes in all views of an index; each takes some 150 bytes. */
 const prefixesMax = 1_000_000;
 
 /**
- * Which backends of a model have which beginnings of prompts in their caches, as far as can be known from what was sent there.
- * Looking costs one step for each beginning of the prompt and one for each backend, however many backends have it.
+ * Which backends of a model have which prompt prefixes in their caches, inferred from what was sent there. A lookup costs one step for each
+ * prefix of the prompt and one for each backend, however many backends have it.
  *
- * A server drops the least recently used block first, and of one prompt the last block first, so a backend that has a beginning has
- * the shorter ones too.
+ * A server drops the least recently used block first, and the last block of a prompt before its others, so a backend that has a prefix also
+ * has the shorter ones.
  */
 export class CacheIndex {
-  /** Numbers of the views that have it. */
+  /** Numbers of the views that have each prefix, by its hash. */
   readonly #holders = new Map<number, number[]>();
-  /** What the last look found, by number. */
+  /** The result of the last lookup, by view number. */
   #cachedTokens = new Float64Array(16);
-  /** How many of them are above 0. */
+  /** How many entries of the last result are above 0. */
   #looked = 0;
   readonly #found: number[][] = [];
   #uses = 0;
@@ -42,8 +42,8 @@ export class CacheIndex {
   readonly #freeNumbers: number[] = [];
 
   /**
-   * Looks for the beginnings of a prompt. Returns the tokens of it that each view has, by the view's number, until the next call of any
-   * method; at 0 it has 0.
+   * Looks up the prefixes of a prompt. Returns how many of its tokens each view has, by the view's number, valid until the next call of any
+   * method; entry 0 is 0.
    */
   look({ hashes, tokens }: PromptPrefixes): Float64Array {
     const cached = this.#cachedTokens;
@@ -57,7 +57,7 @@ export class CacheIndex {
     }
     for (let index = count - 1; index >= 0; index--) {
       const holders = this.#found[index]!;
-      // Those of the longer beginnings are among them.
+      // The holders of the longer prefixes are among them.
       if (holders.length === looked) continue;
       const tokensUpTo = tokens[index]!;
       for (let holder = 0; holder < holders.length; holder++) {
@@ -72,12 +72,12 @@ export class CacheIndex {
     return cached;
   }
 
-  /** A prompt is sent to the backend. Returns when the longest beginning that it was believed to have was used last; 0: none. */
+  /** Records that a prompt is sent to the backend. Returns when its longest known prefix was last used there; 0: there was none. */
   use(view: CacheView, { hashes, tokens }: PromptPrefixes): number {
     let usedAt = 0;
     const now = ++this.#uses;
     const { cached } = view;
-    // The longest first, so that it is dropped first.
+    // The longest first, so that it is evicted first.
     for (let index = hashes.length - 1; index >= 0; index--) {
       const hash = hashes[index]!;
       const before = cached.use(hash, now);
@@ -88,7 +88,7 @@ export class CacheIndex {
     return usedAt;
   }
 
-  /** It holds so many tokens. */
+  /** Sets the capacity in tokens, and evicts what exceeds it. */
   resize(view: CacheView, cacheTokensMax: number): void {
     view.cacheTokensMax = cacheTokensMax;
     this.#keepWithin(view);
@@ -102,24 +102,27 @@ export class CacheIndex {
     }
   }
 
-  /** Number of prompts that were sent. */
+  /** Number of prompts sent. */
   get uses(): number {
     return this.#uses;
   }
 
-  /** A prompt that was sent as the `sentAt`th was not read to its end: what was new of it, and nobody has sent since, is not there. */
+  /**
+   * Undoes `use` for the `sentAt`th prompt, which was not read to its end: prefixes that were new, and that no later prompt used, are not
+   * in the cache.
+   */
   reverse(view: CacheView, { hashes, tokens }: PromptPrefixes, sentAt: number, cachedTokens: number): void {
     for (let index = hashes.length - 1; index >= 0 && tokens[index]! > cachedTokens + 1; index--)
       if (view.cached.get(hashes[index]!)?.usedAt === sentAt) this.#remove(view, hashes[index]!);
   }
 
-  /** Something that was last used then has turned out to be gone, so what was used before it is gone too. */
+  /** Drops everything last used at or before `usedAt`: an entry last used then has turned out to be gone, so older ones are gone too. */
   dropUsedUntil(view: CacheView, usedAt: number): void {
     for (let { oldest } = view.cached; oldest !== undefined && oldest.usedAt <= usedAt; { oldest } = view.cached)
       this.#remove(view, oldest.hash);
   }
 
-  /** Its cache is empty, or it has left. */
+  /** Drops the view: its cache is empty, or its backend has left. */
   drop(view: CacheView): void {
     this.dropUsedUntil(view, Infinity);
     if (view.cacheNumber === 0) return;

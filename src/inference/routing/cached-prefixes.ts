@@ -1,7 +1,7 @@
-/** A beginning of prompts that is believed to be in a backend's cache. */
+/** A prompt prefix that is believed to be in a backend's cache. */
 export interface CachedPrefix {
   readonly hash: number;
-  /** Beyond the beginning before it. */
+  /** Tokens beyond the next shorter prefix. */
   readonly tokens: number;
   /** Grows with each use, across the backends of a model. */
   usedAt: number;
@@ -12,10 +12,10 @@ interface Entry extends CachedPrefix {
   newer: Entry;
 }
 
-/** Those of one backend, in the order of their last use: a ring of entries, because moving a key to the end of a Map costs three times as much. */
+/** The prefixes of one backend, least recently used first: a ring, because moving a key to the end of a Map costs three times as much. */
 export class CachedPrefixes {
   readonly #byHash = new Map<number, Entry>();
-  /** Between the newest and the oldest. */
+  /** The ring's sentinel, between the newest and the oldest. */
   readonly #ends: Entry;
 
   constructor() {
@@ -34,7 +34,7 @@ export class CachedPrefixes {
     return this.#byHash.get(hash);
   }
 
-  /** Returns when it was last used before; 0: it was not there, and is not added. */
+  /** Marks an entry as used. Returns when it was last used before; 0: it is not there, and is not added. */
   use(hash: number, usedAt: number): number {
     const entry = this.#byHash.get(hash);
     if (entry === undefined) return 0;
@@ -45,7 +45,7 @@ export class CachedPrefixes {
     return before;
   }
 
-  /** One that is not there yet, as the newest. */
+  /** Adds an entry as the newest. It must not be there yet. */
   add({ hash, tokens, usedAt }: CachedPrefix): void {
     const newer = this.#ends;
     const { older } = newer;
@@ -55,7 +55,7 @@ export class CachedPrefixes {
     this.#byHash.set(hash, entry);
   }
 
-  /** One that is there. */
+  /** Removes an entry, which must be there. */
   remove(hash: number): CachedPrefix {
     const entry = this.#byHash.get(hash)!;
     this.#byHash.delete(hash);

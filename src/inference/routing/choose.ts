@@ -3,53 +3,53 @@
  * compares it with what other routers do.
  */
 
-/** What is known of a backend while one request is placed. */
+/** What is known of a backend while a request is placed. */
 export interface BackendView {
-  /** Backends of a higher rank are used when none of a lower one can take the request. */
+  /** Backends of a higher rank are used only if no backend of a lower rank can take the request. */
   readonly rank: number;
-  /** Share of the work beside backends of the same rank. */
+  /** Its share of the work among backends of the same rank. */
   readonly weight: number;
-  /** Requests at once. */
+  /** Maximum concurrent requests. */
   readonly concurrencyMax: number;
-  /** Requests that it works on now, those that wait for their first token included. */
+  /** Requests in progress there, including those that wait for their first token. */
   readonly running: number;
-  /** The same of other processes that send requests there, when they last told. */
+  /** `running` of other processes that send requests there, as last reported. */
   readonly runningElsewhere: number;
   /** Uncached prompt tokens of the requests there that have no first token yet. */
   readonly waitingTokens: number;
-  /** Of the requests of other processes, when they last told. */
+  /** `waitingTokens` of other processes, as last reported. */
   readonly waitingTokensElsewhere: number;
-  /** Requests there that this service has not sent, and their uncached prompt tokens that wait, when the server last told. */
+  /** Requests there that this service has not sent, and their uncached waiting prompt tokens, as the server last reported. */
   readonly runningForeign: number;
   readonly waitingTokensForeign: number;
-  /** Those of the oldest of our own requests that wait, which is being read, and since when. */
+  /** Uncached tokens of our own oldest waiting request, which is being read, and when reading began. */
   readonly readingTokens: number;
   readonly readingSinceMs: number;
-  /** Prompt tokens that it reads in a second, where it differs from the others; 0: like the others. */
+  /** Prompt tokens per second, if it differs from the others; 0: like the others. */
   readonly ownTokensPerSecond: number;
-  /** Where its cached tokens of this request's prompt are found (`ChosenRequest`). */
+  /** The index of its cached tokens for this request's prompt (`ChosenRequest`). */
   readonly cacheNumber: number;
-  /** Where it stands in the turns of backends that would take equally long. */
+  /** Its place in the turns of backends that would take equally long. */
   readonly turn: number;
 }
 
-/** The backend of a request, and why. */
+/** The backend chosen for a request, and why. */
 export interface Choice<View extends BackendView> {
   readonly backend: View;
   readonly reasons: ChoiceReasons;
 }
 
-/** The figures that decided. Of the fleet, not of the request's content. */
+/** The figures that decided. They describe the fleet, not the request's content. */
 export interface ChoiceReasons {
-  /** Until the first token, in milliseconds, by these figures. */
+  /** Expected milliseconds to the first token, by these figures. */
   readonly expectedMs: number;
   /** Tokens of the prompt that were expected to be in the backend's cache, and the others. */
   readonly cachedTokens: number;
   readonly uncachedTokens: number;
-  /** Uncached prompt tokens of requests that were waiting there. */
+  /** Uncached prompt tokens of the requests that were waiting there. */
   readonly waitingTokens: number;
   readonly running: number;
-  /** What of `running` and `waitingTokens` others than this service have sent there, as the server told; absent: nothing that is known. */
+  /** The part of `running` and `waitingTokens` that was not sent by this service, as the server reported; absent if none is known. */
   readonly foreign?: ForeignLoad;
   readonly tokensPerSecond: number;
   readonly rank: number;
@@ -59,44 +59,44 @@ export interface ChoiceReasons {
 
 export interface ForeignLoad {
   readonly running: number;
-  /** By the usual length of our own prompts: a server tells how many wait, not how long they are. */
+  /** Estimated from the usual length of our own prompts: a server reports how many requests wait, not how long they are. */
   readonly waitingTokens: number;
 }
 
 /**
- * How much of the work that waits counts. Part of it is already read, and a part is read beside this request. On a real trace the
- * optimum is flat from 0.25 to 1 (bench/results.md, "Choosing a backend").
+ * The weight of waiting work. Part of it is already read, and part is read alongside this request. On a real trace the optimum is flat from
+ * 0.25 to 1 (bench/results.md, "Choosing a backend").
  */
 const waitingShare = 0.5;
 
-/** What a running answer adds: in a step of the server it takes the place of a prompt token, and memory that a cache would use. */
+/** The cost of a running answer, in tokens: in a server's step it takes the place of a prompt token, and memory that a cache would use. */
 const runningTokens = 1;
 
-/** A request as far as its place depends on it. */
+/** The parts of a request that decide its backend. */
 export interface ChosenRequest {
-  /** Of the prompt. */
+  /** Tokens of the prompt. */
   readonly promptTokens: number;
-  /** How many tokens at the beginning of its prompt a backend has in its cache, by the backend's `cacheNumber`. */
+  /** How many tokens at the beginning of the prompt a backend has cached, by the backend's `cacheNumber`. */
   readonly cachedTokens: Float64Array;
 }
 
-/** Backends of a model, and what was last noted of each. */
+/** The backends of a model, and the last noted figures of each. */
 export interface ChosenFleet<View extends BackendView> {
   readonly members: readonly View[];
   readonly figures: FleetFigures;
 }
 
 /**
- * What a pass over a fleet reads of every backend, in columns: most are passed over by a bound of their time, and a pass over 1,000 objects
- * waits for memory (bench/results.md, "the cost of choosing").
+ * What a pass over a fleet reads of every backend, in columns: most backends are skipped by a bound on their time, and a pass over 1,000
+ * objects waits for memory (bench/results.md, "the cost of choosing").
  */
 export class FleetFigures {
   readonly ranks: Int32Array;
-  /** Tokens before a request's own part, at least; Infinity: it has as many requests as it may have. */
+  /** A lower bound of the tokens before a request's own; Infinity: the backend is at its maximum of concurrent requests. */
   readonly loads: Float64Array;
-  /** 1: something waits there that is being read, so that the load is less than what has to be read. */
+  /** 1: a waiting request is being read, so `loads` is less than what has to be read. */
   readonly waits: Uint8Array;
-  /** Tokens that it reads in a second, times its weight; below 0: the weight of one that reads as fast as the others. */
+  /** Tokens per second times the weight; below 0: the negated weight of a backend that is as fast as the others. */
   readonly paces: Float64Array;
   readonly cacheNumbers: Int32Array;
   readonly turns: Float64Array;
@@ -110,7 +110,7 @@ export class FleetFigures {
     this.turns = new Float64Array(length);
   }
 
-  /** Has to follow each change of the backend at this place. */
+  /** Must be called after each change of the backend at this index. */
   note(index: number, backend: BackendView): void {
     const { running, concurrencyMax, waitingTokens, readingTokens, ownTokensPerSecond, weight } = backend;
     this.ranks[index] = backend.rank;
@@ -123,14 +123,14 @@ export class FleetFigures {
   }
 }
 
-/** A bound may be off by what rounding takes. */
+/** Slack of a bound, for rounding errors. */
 const roundingMax = 1 + 1e-9;
 
 /**
- * The backend with the least expected time to the first token, of the lowest rank that can take the request; of those that would
- * take equally long, the one whose turn it is. `undefined`: none can take it now. One pass without an allocation before the result.
+ * Returns the backend with the least expected time to the first token, of the lowest rank that can take the request; among equals, the one
+ * whose turn it is. `undefined`: none can take it now. One pass without an allocation before the result.
  *
- * `tokensPerSecond`: of a usual backend. `mayTake` is asked only of those that would be the best so far.
+ * `tokensPerSecond`: the speed of a typical backend. `mayTake` is called only for backends that would be the best so far.
  */
 export function choose<View extends BackendView>(
   request: ChosenRequest,
@@ -159,7 +159,7 @@ export function choose<View extends BackendView>(
     : { backend: best, reasons: reasonsOf(best, least.seconds, request, members.length, tokensPerSecond, nowMs) };
 }
 
-/** The first backend from `index` on that comes before the best so far; past the end: none does. Calls nothing for most of them. */
+/** The first backend from `index` on that is better than the best so far; the length if there is none. Calls nothing for most of them. */
 function nextBetter(
   from: number,
   { promptTokens, cachedTokens }: ChosenRequest,
@@ -171,7 +171,7 @@ function nextBetter(
 ): number {
   const count = members.length;
   const { rank: leastRank, seconds: leastSeconds, turn: leastTurn } = least;
-  // What a backend that reads as fast as the others may have to read, and what another may, for each token that it reads in a second.
+  // How much a backend of the usual speed may have to read to be better, and how much another, per token that it reads in a second.
   const limitSeconds = leastSeconds * roundingMax;
   const limitUsual = limitSeconds * tokensPerSecond;
   for (let index = from; index < count; index++) {
@@ -192,13 +192,13 @@ function nextBetter(
   return count;
 }
 
-/** At least the last token is always read. */
+/** The last token at least is always read. */
 function ownTokens({ cacheNumber }: BackendView, { promptTokens, cachedTokens }: ChosenRequest): number {
   const cached = cachedTokens[cacheNumber]!;
   return cached < promptTokens ? promptTokens - cached : 1;
 }
 
-/** The waiting part, what runs, and this request's own part. */
+/** The time for the waiting work, the running answers, and this request's own tokens. */
 function secondsAt(backend: BackendView, own: number, tokensPerSecond: number, nowMs: number): number {
   const { waitingTokens, ownTokensPerSecond, weight } = backend;
   const unread = waitingTokens === 0 ? 0 : unreadTokens(backend, tokensPerSecond, nowMs);
@@ -209,7 +209,7 @@ const loadOf = (backend: BackendView, unread: number): number =>
   waitingShare * (unread + backend.waitingTokensElsewhere + backend.waitingTokensForeign) +
   runningTokens * (backend.running + backend.runningElsewhere + backend.runningForeign);
 
-/** What waits, without what the backend has read of it by its speed. */
+/** Waiting tokens, less what the backend should have read by now at its speed. */
 function unreadTokens(
   { waitingTokens, readingTokens, readingSinceMs, ownTokensPerSecond }: BackendView,
   tokensPerSecond: number,

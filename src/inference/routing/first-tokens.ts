@@ -1,10 +1,10 @@
-/** Measurements that are kept: enough for a 95th percentile that 12 lie above. */
+/** Measurements kept: enough that 12 lie above the 95th percentile. */
 const keptMax = 256;
-/** Before that the 95th percentile is a guess. */
+/** With fewer, the 95th percentile would be a guess. */
 const keptMin = 40;
 const sortEvery = 16;
 
-/** The latest times to the first content of a model's requests. */
+/** The latest times to first content of a model's requests. */
 export class FirstTokens {
   readonly #kept: number[] = [];
   #count = 0;
@@ -17,7 +17,7 @@ export class FirstTokens {
     this.#p95 = sorted[Math.floor(0.95 * sorted.length)]!;
   }
 
-  /** What 95 of 100 do not exceed, in milliseconds; Infinity while too few are known. */
+  /** The 95th percentile in milliseconds; Infinity until enough are known. */
   get p95(): number {
     return this.#p95;
   }

@@ -1,62 +1,62 @@
 /**
- * What the processes that send requests to the same servers tell each other, so that together they choose nearly as one would
- * (docs/decisions/039-fleets-of-replicas.md): what runs and waits at each backend, which prompts were sent there, how fast it reads,
- * and that it was left out. Each report is the whole state of its sender, but for the prompts and what servers have told it, which is what
- * is new since the one before.
+ * What the processes that send requests to the same servers report to each other, so that together they choose nearly as one would
+ * (docs/decisions/039-fleets-of-replicas.md): what runs and waits at each backend, which prompts were sent there, how fast it reads, and
+ * that it was left out. Each report is the whole state of its sender, except for the prompts and the servers' own reports, which are those
+ * since the previous one.
  */
 import { messageCharactersMax, type PeerMessage } from '../../platform/peers/peers.ts';
 import type { BackendLoad, Fleet } from './fleet.ts';
 import { isSharedReport, type ServerReports, type SharedReport } from './server-reports.ts';
 
 interface Named {
-  /** Its name in the configuration, alike in all processes. */
+  /** The backend's name in the configuration, the same in all processes. */
   readonly label: string;
 }
 
 /** `[running, waiting tokens, tokens per second, times it was left out, still left out for ms]`, all whole numbers from 0. */
 type ReportedLoad = readonly [number, number, number, number, number];
 
-/** `[backend, hashes, tokens up to the end of each]` */
+/** `[backend, hashes, tokens up to the end of each prefix]` */
 type ReportedPrompt = readonly [string, readonly number[], readonly number[]];
 
 interface Report {
-  /** Of this form of messages: processes of two versions run side by side during an upgrade. */
+  /** Version of the message format: processes of two versions run side by side during an upgrade. */
   readonly v: 1;
-  /** Those that have nothing to tell are left out. */
+  /** Backends with nothing to report are left out. */
   readonly load: ByBackend<ReportedLoad>;
   readonly prompts: Readonly<Record<string, readonly ReportedPrompt[]>>;
-  /** Requests that have no first token, where there are some. Older processes neither tell nor read these two. */
+  /** Number of requests without a first token, where there are any. Older processes neither send nor read these two fields. */
   readonly waiting: ByBackend<number>;
   readonly servers: ByBackend<SharedReport>;
 }
 
-/** By model, then by backend. */
+/** Values by model, then by backend. */
 type ByBackend<Value> = Readonly<Record<string, Readonly<Record<string, Value>>>>;
 
 interface Peer {
   heardAtMs: number;
   load: Report['load'];
   waiting: Report['waiting'];
-  /** Times that it has left out a backend, and whether it does so now, by model and backend. */
+  /** How often the peer has left out a backend, and whether it does so now, by model and backend. */
   readonly health: Map<string, { readonly ejections: number; readonly isOut: boolean }>;
 }
 
-/** Who was silent for longer has ended, or cannot be heard: what runs there is unknown. Several of the intervals between messages. */
+/** A peer that was silent for longer has ended or cannot be heard: what it runs is unknown. Several times the interval between messages. */
 const silentMaxMs = 3_000;
-/** Bounds what is read of others, who may be of another version, and what is kept of them. */
+/** Bounds what is read from peers, which may run another version, and what is kept of them. */
 const peersMax = 1_000;
-/** Prompts in one message: their newest, about 300 bytes each. */
+/** Prompts in one message, the newest ones: about 300 bytes each. */
 const promptsMax = 1_000;
-/** More than any version has of one prompt (`prompt-prefixes.ts`: 68). */
+/** More than any version has for one prompt (`prompt-prefixes.ts`: 68). */
 const prefixesMax = 1_000;
 
-/** The other processes as this one has heard of them. `fleetsOf`: the fleets in use, by model. `servers`: what their servers say of themselves. */
+/** The other processes, as last heard by this one. `fleetsOf`: the fleets in use, by model. `servers`: the servers' own reports. */
 export class FleetPeers<Member extends BackendLoad & Named> {
   readonly #fleetsOf: () => ReadonlyMap<string, Fleet<Member>>;
   readonly #servers: ServerReports<Member> | undefined;
   readonly #peers = new Map<string, Peer>();
   #hasReported = false;
-  /** How many were made, and heard. */
+  /** Number of reports sent and heard. */
   readonly reports = { sent: 0, heard: 0 };
 
   constructor(fleetsOf: () => ReadonlyMap<string, Fleet<Member>>, servers?: ServerReports<Member>) {
@@ -64,18 +64,18 @@ export class FleetPeers<Member extends BackendLoad & Named> {
     this.#servers = servers;
   }
 
-  /** How many others are heard. */
+  /** Number of other processes heard. */
   get count(): number {
     return this.#peers.size;
   }
 
-  /** Whether there is anything that others could know better. */
+  /** Whether any model has a choice of backends, so that reports from others matter. */
   get hasChoice(): boolean {
     for (const { members } of this.#fleetsOf().values()) if (members.length > 1) return true;
     return false;
   }
 
-  /** What others should know now; `undefined`: nothing, as they know. */
+  /** The report for the other processes; `undefined`: there is nothing to report, and they know that. */
   report(nowMs: number): string | undefined {
     const load: Record<string, Record<string, ReportedLoad>> = {};
     const prompts: Record<string, ReportedPrompt[]> = {};
@@ -110,7 +110,7 @@ export class FleetPeers<Member extends BackendLoad & Named> {
     return JSON.stringify(message);
   }
 
-  /** Takes over what others have reported since the last call. Messages that cannot be read are left out. */
+  /** Applies what others have reported since the last call. Skips messages that cannot be parsed. */
   hear(messages: readonly PeerMessage[], nowMs: number): void {
     for (const { from, text } of messages) {
       const report = reportIn(text);
@@ -183,7 +183,7 @@ export class FleetPeers<Member extends BackendLoad & Named> {
   }
 }
 
-/** Each time that the other leaves it out counts once, however often it is repeated; so is each return. */
+/** Counts each time that the peer leaves the backend out, and each return, once, however often it is repeated. */
 function takeHealth(
   { health }: Peer,
   name: string,
@@ -197,17 +197,17 @@ function takeHealth(
   health.set(name, { ejections, isOut });
 }
 
-/** Nothing of a backend that is idle and was never left out: most of a large fleet. */
+/** Empty for a backend that is idle and was never left out: most of a large fleet. */
 function reportOf(member: BackendLoad & Named, nowMs: number): readonly (readonly [string, ReportedLoad])[] {
   const { label, running, waitingTokens, measuredTokensPerSecond, measurements, ejections, ejectedUntilMs } = member;
   if (running === 0 && ejections === 0) return [];
-  // After its pause it is on probation until it has answered: still out.
+  // After its pause it is on probation until it has answered, so it still counts as out.
   const ejectedForMs = ejectedUntilMs === 0 ? 0 : Math.max(1, Math.ceil(ejectedUntilMs - nowMs));
   const tokensPerSecond = measurements === 0 ? 0 : Math.round(measuredTokensPerSecond);
   return [[label, [running, Math.round(waitingTokens), tokensPerSecond, ejections, ejectedForMs]]];
 }
 
-/** `undefined`: not of this form. */
+/** `undefined`: not a valid report. */
 function reportIn(text: string): Report | undefined {
   if (text.length > messageCharactersMax) return undefined;
   let value: unknown;

@@ -21,7 +21,7 @@ import {
 } from './health.ts';
 import { noPrefixes, type PromptPrefixes } from './prompt-prefixes.ts';
 
-/** A backend as the fleet sees it; only the fleet changes it. */
+/** A backend as the fleet sees it; only the fleet modifies it. */
 export interface BackendLoad extends BackendView, CacheView, BackendHealth {
   rank: number;
   cacheNumber: number;
@@ -33,24 +33,24 @@ export interface BackendLoad extends BackendView, CacheView, BackendHealth {
   waitingTokensForeign: number;
   readingTokens: number;
   readingSinceMs: number;
-  /** The requests that wait for their first token, the oldest first. */
+  /** Requests that wait for their first token, oldest first. */
   readonly waiting: Set<Waiting>;
-  /** The same of other processes, when they last told. */
+  /** Number of requests of other processes that wait there, as last reported. */
   waitingElsewhere: number;
-  /** How many requests were ever put there, where there was a choice. */
+  /** Number of requests ever placed there while there was a choice. */
   placed: number;
   ownTokensPerSecond: number;
   turn: number;
-  /** Tokens per second of its answers, weighted towards the latest; 0: none was measured. */
+  /** Measured tokens per second, weighted towards the latest; 0: not measured. */
   measuredTokensPerSecond: number;
-  /** How much that is worth, in measurements. */
+  /** The weight of that figure, in measurements. */
   measurements: number;
   measuredAtMs: number;
-  /** Where its fleet reads its figures; `undefined`: it is alone there, or in none. */
+  /** Its row in its fleet's figures; `undefined`: it is the only member, or in no fleet. */
   row: FiguresRow | undefined;
-  /** It has once reported that it had tokens in its cache; many servers report none unless told to. */
+  /** It has reported cached tokens at least once; many servers report none unless configured to. */
   reportsCache: boolean;
-  /** Prompt tokens that were expected in its cache, and those that it found there, of the same requests. */
+  /** Prompt tokens that were expected in its cache, and those that it reported as cached, for the same requests. */
   cachedTokensExpected: number;
   cachedTokensFound: number;
 }
@@ -61,11 +61,11 @@ interface FiguresRow {
 }
 
 interface Waiting {
-  /** What the backend has to read of its prompt. */
+  /** Uncached tokens of its prompt. */
   readonly tokens: number;
 }
 
-/** A backend that does nothing yet. */
+/** Returns the state of an idle backend. */
 export function idleLoad({ concurrencyMax = Infinity, weight = 1 } = {}): BackendLoad {
   return {
     rank: 1,
@@ -99,47 +99,50 @@ export function idleLoad({ concurrencyMax = Infinity, weight = 1 } = {}): Backen
   };
 }
 
-/** A request as far as its place depends on it. */
+/** The parts of a request that decide its backend. */
 export interface RoutedRequest {
-  /** Of the prompt, estimated. */
+  /** Estimated tokens of the prompt. */
   readonly promptTokens: number;
-  /** Asked only where there is a choice. */
+  /** Called only if there is a choice. */
   readonly prefixes: () => PromptPrefixes;
 }
 
-/** A request at a backend: `begun` at most once, `end` exactly once. */
+/** A request placed at a backend: `begun` at most once, `end` exactly once. */
 export interface Placement<Member> {
   readonly backend: Member;
   /** null: there was no choice. */
   readonly reasons: ChoiceReasons | null;
-  /** The first token is there. */
+  /** The first token has arrived. */
   begun(nowMs: number): void;
-  /** The answer is complete; what the backend says of its prompt. */
+  /** The answer is complete; `usage` is what the backend reports about its prompt. */
   answered(usage: { readonly cachedTokens: number }): void;
-  /** It was stopped because another backend was faster: how much of the prompt is in the cache is not known, so none of what was new. `isFault`: it counts as a failure. */
+  /**
+   * The request was stopped because another backend was faster. How much of the prompt is now cached is unknown, so nothing new counts as
+   * cached. `isFault`: counts as a failure.
+   */
   abandoned(nowMs: number, isFault: boolean): void;
-  /** The backend has failed it, by its own fault. */
+  /** The backend has failed the request, by its own fault. */
   failed(nowMs: number): void;
-  /** Nothing was there that takes connections: what is there next is a server that has just started. */
+  /** The connection was refused: the next server at this address is one that has just started. */
   refused(): void;
   end(nowMs: number): void;
 }
 
-/** The speed of backends that nobody has measured; only its ratio to what runs matters. */
+/** The assumed speed while no backend is measured; only its ratio to the running load matters. */
 const tokensPerSecondUnknown = 4_000;
 /** Least weight of the latest measurement; while there are few, they have equal weights. */
 const latestShare = 0.1;
-/** A backend begins with the speed of the others, which is worth so many measurements. */
+/** A backend starts with the speed of the others, which has the weight of this many measurements. */
 const measurementsOfOthers = 3;
-/** A measurement that is farther off counts as one so many times as fast or as slow: a pause of the server says little of its speed. */
+/** Outliers are clamped to this factor: a pause of the server says little about its speed. */
 const measuredRatioMax = 2;
-/** A shorter prompt measures the network. */
+/** A shorter prompt would measure the network. */
 const measuredTokensMin = 64;
-/** Backends whose speeds differ by less are of one kind, measured imprecisely. */
+/** Backends whose speeds differ by less are of one kind, and the difference is noise. */
 const ownSpeedRatio = 1.5;
-/** A backend that was slow and got nothing since is tried again. */
+/** A slow backend that was not measured for this long is tried again. */
 const ownSpeedMs = 300_000;
-/** A difference in the cached tokens that is only a matter of where blocks end: 512 characters and the beginning of a template. */
+/** A smaller difference in cached tokens is only due to block boundaries: 512 characters and the beginning of a template. */
 const cachedSlackTokens = 256;
 
 /** A prompt that was sent to a backend. */
@@ -148,22 +151,22 @@ export interface SentPrompt<Member> {
   readonly prefixes: PromptPrefixes;
 }
 
-/** Weight of the latest prompt in what is usual. */
+/** Weight of the latest prompt in the moving average of prompt sizes. */
 const usualShare = 0.02;
 
-/** How many of them are kept until they are told; of more, the latest. */
+/** Maximum unreported entries; the oldest are dropped. */
 const sentMax = 2_000;
 
-/** A backend is left out from `ejectedAtMs` on, or without that in use again. */
+/** Called with `ejectedAtMs` when a backend is left out from then on, and without it when the backend is in use again. */
 export type OnHealth<Member> = (member: Member, ejectedAtMs?: number) => void;
 
-/** The backends of one model: who gets a request, and what was learned from those that they got. */
+/** The backends of one model: places requests, and learns from their results. */
 export class Fleet<Member extends BackendLoad> {
   #fleet: ChosenFleet<Member>;
-  /** Another fleet has taken its place, and has the rows of the members that both have. */
+  /** Another fleet has replaced this one, and owns the rows of the members that both have. */
   #isReplaced = false;
   readonly #cache: CacheIndex;
-  /** Of a usual member, the geometric mean of those that were measured; 0: none was. */
+  /** The geometric mean speed of the measured members; 0: none is measured. */
   #tokensPerSecond = 0;
   /** Logarithms of the measured speeds, and their sum. */
   readonly #logSpeeds = new Map<Member, number>();
@@ -171,10 +174,10 @@ export class Fleet<Member extends BackendLoad> {
   readonly #prompts = { count: 0, usualTokens: 0 };
   readonly #ownSpeeds = new Set<Member>();
   readonly #onHealth: OnHealth<Member>;
-  /** For other processes, where there are some. */
+  /** Prompts to report to other processes, if there are any. */
   #sent: SentPrompt<Member>[] | undefined;
 
-  /** `before`: what it takes the place of; what was learned about members of both is kept. */
+  /** `before`: the fleet that this one replaces; what was learned about members of both is kept. */
   constructor(members: readonly Member[], before?: Fleet<Member>, onHealth: OnHealth<Member> = ignore) {
     this.#fleet = withFigures(members);
     this.#onHealth = onHealth;
@@ -192,7 +195,7 @@ export class Fleet<Member extends BackendLoad> {
     return this.#fleet.members;
   }
 
-  /** Members come and go while requests are placed; what was learned about those that stay is kept. */
+  /** Replaces the members while requests are placed; what was learned about those that stay is kept. */
   become(members: readonly Member[]): void {
     const before = this.#fleet;
     for (const member of before.members) if (member.row?.figures === before.figures) member.row = undefined;
@@ -209,20 +212,20 @@ export class Fleet<Member extends BackendLoad> {
     }
   }
 
-  /** Prompts that were sent since the last call; from the first call on they are kept. */
+  /** Returns the prompts sent since the last call; they are recorded from the first call on. */
   takeSent(): readonly SentPrompt<Member>[] {
     const sent = this.#sent ?? [];
     this.#sent = [];
     return sent;
   }
 
-  /** Another process has sent a prompt there: its beginnings are in the backend's cache. */
+  /** Records that another process has sent a prompt to a backend, so its prefixes are in the backend's cache. */
   sentElsewhere(member: Member, prefixes: PromptPrefixes): void {
     this.#cache.use(member, prefixes);
     note(member);
   }
 
-  /** What runs and waits there of all other processes. */
+  /** Sets what all other processes run and have waiting there. */
   loadedElsewhere(member: Member, running: number, waitingTokens: number, waiting: number): void {
     member.runningElsewhere = running;
     member.waitingTokensElsewhere = waitingTokens;
@@ -230,29 +233,29 @@ export class Fleet<Member extends BackendLoad> {
     note(member);
   }
 
-  /** What others than this service have sent there; 0, 0: nothing that is known. */
+  /** Sets the load of requests that were not sent by this service; 0, 0: none known. */
   loadedByOthers(member: Member, running: number, waitingTokens: number): void {
     member.runningForeign = running;
     member.waitingTokensForeign = waitingTokens;
     note(member);
   }
 
-  /** How much its cache holds, as it says. */
+  /** Sets the cache capacity that the backend reports. */
   sized(member: Member, cacheTokensMax: number): void {
     this.#cache.resize(member, cacheTokensMax);
   }
 
-  /** How many prompts were placed, where there was a choice. */
+  /** Number of prompts placed while there was a choice. */
   get placements(): number {
     return this.#prompts.count;
   }
 
-  /** What a backend usually has to read of a prompt, lately. */
+  /** The recent average of uncached tokens per prompt. */
   get usualTokens(): number {
     return this.#prompts.usualTokens;
   }
 
-  /** The speed that another process has measured; one's own measurements count instead. */
+  /** Takes over a speed measured by another process; our own measurements take precedence. */
   measuredElsewhere(member: Member, tokensPerSecond: number, nowMs: number): void {
     if (member.measuredTokensPerSecond > 0 || member.ejectedUntilMs > 0) return;
     member.measuredTokensPerSecond = tokensPerSecond;
@@ -261,13 +264,13 @@ export class Fleet<Member extends BackendLoad> {
     this.#compareSpeed(member);
   }
 
-  /** Another process has left it out just now, for that long: three failures there need not become three here too. */
+  /** Another process has just left the backend out, for that long: three failures there need not become three here too. */
   ejectedElsewhere(member: Member, forMs: number, nowMs: number): void {
     if (ejectedElsewhere(member, forMs, nowMs)) this.leftOut(member, nowMs);
   }
 
   /**
-   * It gets nothing from now on. How fast it was, under the load of that time, does not compare with what is measured of others until it is
+   * The backend gets nothing from now on. Its speed, measured under the load before, is not comparable with the others' speeds when it is
    * back: one of two vLLMs that was killed got 1 of the 102 requests of the first minute after its return.
    */
   leftOut(member: Member, nowMs: number): void {
@@ -275,18 +278,18 @@ export class Fleet<Member extends BackendLoad> {
     this.#onHealth(member, nowMs);
   }
 
-  /** It was stopped until now and goes on, so what waits there has not waited for longer than reading takes. */
+  /** The backend was frozen until now and goes on, so what waits there has not waited for longer than reading takes. */
   goesOn(member: Member, nowMs: number): void {
     readOldest(member, nowMs);
     note(member);
   }
 
-  /** It has answered another process that had left it out. */
+  /** The backend has answered another process that had left it out. */
   backElsewhere(member: Member, nowMs: number): void {
     backElsewhere(member, nowMs);
   }
 
-  /** Puts a request at a backend; `undefined`: none can take it now. Costs nothing worth measuring where there is one backend. */
+  /** Places a request at a backend; `undefined`: none can take it now. Costs nothing measurable for a single backend. */
   place(request: RoutedRequest, mayTake: (member: Member) => boolean, nowMs: number): Placement<Member> | undefined {
     if (this.members.length === 1) return this.#only(this.members[0]!, mayTake);
     const prefixes = request.prefixes();
@@ -296,7 +299,7 @@ export class Fleet<Member extends BackendLoad> {
     const isSound = (member: Member): boolean => this.#isSound(member, nowMs) && mayTake(member);
     const choice =
       this.#choose(chosen, nowMs, isSound) ??
-      // Unsound backends are better than none; while there is a sound one that is full, its requests wait.
+      // Unsound backends are better than none; while a sound one is full, its requests wait.
       (this.members.some(isSound) ? undefined : this.#choose(chosen, nowMs, mayTake));
     return choice === undefined ? undefined : this.#placed(choice, prefixes, nowMs);
   }
@@ -305,7 +308,7 @@ export class Fleet<Member extends BackendLoad> {
     return choose(request, this.#fleet, this.#tokensPerSecond || tokensPerSecondUnknown, nowMs, mayTake);
   }
 
-  /** Requests that began before a reload may still come; what concerns members that others have too is noted elsewhere. */
+  /** Requests that began before a reload may still arrive; changes of members that both fleets have are noted in the other one. */
   #noteAll(): void {
     const { members, figures } = this.#fleet;
     for (const [index, member] of members.entries()) figures.note(index, member);
@@ -320,7 +323,7 @@ export class Fleet<Member extends BackendLoad> {
   #only(member: Member, mayTake: (member: Member) => boolean): Placement<Member> | undefined {
     if (member.running >= member.concurrencyMax || !mayTake(member)) return undefined;
     member.running++;
-    // In the fleet that has taken this one's place it may not be alone.
+    // It may not be the only member of the fleet that has replaced this one.
     note(member);
     return {
       backend: member,
@@ -358,8 +361,8 @@ export class Fleet<Member extends BackendLoad> {
       begun: (begunAtMs) => {
         if (!stopWaiting(backend, waiting, begunAtMs)) return;
         note(backend);
-        // What waits before a short prompt says nothing of its speed either: several that came at once are read together. And what
-        // was sent before the measurement before this would say the same again, of one pause as often as there were requests.
+        // What waits before a short prompt says nothing about its speed either: several that came together are read together. And a request
+        // that was sent before the previous measurement would repeat it: one pause would count once for each request.
         if (uncachedTokens >= measuredTokensMin && nowMs >= backend.measuredAtMs)
           this.#measure(backend, waitingTokens + uncachedTokens, begunAtMs - nowMs, begunAtMs);
       },
@@ -368,7 +371,7 @@ export class Fleet<Member extends BackendLoad> {
         if (usage.cachedTokens > 0) backend.reportsCache = true;
         backend.cachedTokensExpected += cachedTokens;
         backend.cachedTokensFound += usage.cachedTokens;
-        // Where the server has lost it, it has lost what was used before it.
+        // If the server has evicted it, it has evicted what was used before it too.
         if (backend.reportsCache && usedAt > 0 && usage.cachedTokens + cachedSlackTokens < cachedTokens)
           this.#cache.dropUsedUntil(backend, usedAt);
       },
@@ -391,12 +394,12 @@ export class Fleet<Member extends BackendLoad> {
 
   #note(sent: SentPrompt<Member>): void {
     const all = this.#sent!;
-    // Half at once, so that it is seldom.
+    // Half of them, so that it happens seldom.
     if (all.length >= sentMax) all.splice(0, sentMax / 2);
     all.push(sent);
   }
 
-  /** A backend reads what waits before a request too. */
+  /** The backend has also read what was waiting before the request. */
   #measure(member: Member, tokens: number, elapsedMs: number, nowMs: number): void {
     const latest = (1_000 * tokens) / Math.max(1, elapsedMs);
     const isFirst = member.measuredTokensPerSecond === 0;
@@ -418,7 +421,7 @@ export class Fleet<Member extends BackendLoad> {
     note(member);
   }
 
-  /** `undefined`: it is forgotten. */
+  /** `undefined` removes it. */
   #setLogSpeed(member: Member, logSpeed: number | undefined): void {
     this.#logSpeedsSum += (logSpeed ?? 0) - (this.#logSpeeds.get(member) ?? 0);
     if (logSpeed === undefined) this.#logSpeeds.delete(member);
@@ -427,7 +430,7 @@ export class Fleet<Member extends BackendLoad> {
     this.#tokensPerSecond = size === 0 ? 0 : Math.exp(this.#logSpeedsSum / size);
   }
 
-  /** Of the others; its own where it is the only one that was measured. */
+  /** The mean speed of the others; its own if it is the only one measured. */
   #speedWithout(member: Member): number {
     const logSpeed = this.#logSpeeds.get(member)!;
     const count = this.#logSpeeds.size - 1;
@@ -448,7 +451,7 @@ export class Fleet<Member extends BackendLoad> {
   }
 }
 
-/** One alone is not chosen, and has no figures. */
+/** A single member is not chosen, and has no figures. */
 function withFigures<Member extends BackendLoad>(members: readonly Member[]): ChosenFleet<Member> {
   const figures = new FleetFigures(members.length > 1 ? members.length : 0);
   if (members.length < 2) return { members, figures };
@@ -459,7 +462,7 @@ function withFigures<Member extends BackendLoad>(members: readonly Member[]): Ch
   return { members, figures };
 }
 
-/** Has to follow each change of what `choose` reads. */
+/** Must be called after each change of what `choose` reads. */
 function note(member: BackendLoad): void {
   const { row } = member;
   row?.figures.note(row.index, member);
@@ -471,7 +474,7 @@ function wait(backend: BackendLoad, waiting: Waiting, nowMs: number): void {
   if (backend.waiting.size === 1) read(backend, waiting, nowMs);
 }
 
-/** Whether it was waiting. */
+/** Returns whether it was waiting. */
 function stopWaiting(backend: BackendLoad, waiting: Waiting, nowMs: number): boolean {
   if (!backend.waiting.delete(waiting)) return false;
   backend.waitingTokens -= waiting.tokens;

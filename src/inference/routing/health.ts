@@ -1,22 +1,22 @@
 /**
- * Which backends are left out because of how they did lately: outlier detection by what requests met there, as Envoy does it, and by
- * how long the oldest prompt there has waited. docs/decisions/031-failing-backends.md has the figures and their reasons.
+ * Which backends are left out because of their recent behavior: outlier detection by the results of requests, as Envoy does it, and by how
+ * long the oldest prompt has waited there. docs/decisions/031-failing-backends.md has the figures and their reasons.
  */
 
-/** How a backend has done lately. */
+/** A backend's recent behavior. */
 export interface BackendHealth {
-  /** Requests that it failed in a row. */
+  /** Consecutive failed requests. */
   failures: number;
-  /** Part of its latest requests that it failed, from 0 to 1. */
+  /** Share of its latest requests that it failed, from 0 to 1. */
   failureShare: number;
-  /** How often it was left out since it last answered, and since the start. */
+  /** How often it was left out since its last answer, and since the start. */
   pauses: number;
   ejections: number;
-  /** Until then it gets no request, and afterwards one at a time until it has answered one; 0: it is in use. */
+  /** Until then it gets no request, and after that one at a time until it has answered one; 0: it is in use. */
   ejectedUntilMs: number;
-  /** It answers nothing, not even a look, so it gets no request at all. */
+  /** It does not even answer probes, so it gets no request at all. */
   isSilent: boolean;
-  /** Requests there that it got while it was left out; those from before, which may write for minutes, try nothing. */
+  /** Requests placed there while it was left out; those placed before, which may write for minutes, do not count as probes. */
   probes: number;
 }
 
@@ -30,16 +30,16 @@ export const soundHealth = (): BackendHealth => ({
   probes: 0,
 });
 
-/** So many in a row end the use of a backend. */
+/** This many consecutive failures end the use of a backend. */
 const failuresMax = 3;
 /** Weight of the latest request. */
 const latestShare = 0.1;
-/** One that fails this part of its requests is left out although it answers others. */
+/** A backend that fails a larger share of its requests is left out although it answers others. */
 const failureShareMax = 0.5;
 const pauseMinMs = 1_000;
 const pauseMaxMs = 30_000;
 
-/** It has answered a request. Returns whether that brings it back. */
+/** Records an answered request. Returns whether that brings the backend back. */
 export function answered(health: BackendHealth): boolean {
   const isBack = health.ejectedUntilMs > 0;
   health.failures = 0;
@@ -50,7 +50,7 @@ export function answered(health: BackendHealth): boolean {
   return isBack;
 }
 
-/** It has failed a request by its own fault. Returns whether that leaves it out: each time for twice as long. */
+/** Records a failure that is the backend's own fault. Returns whether that leaves it out: each time for twice as long. */
 export function failed(health: BackendHealth, nowMs: number): boolean {
   health.failures++;
   health.failureShare += latestShare * (1 - health.failureShare);
@@ -64,8 +64,8 @@ export function failed(health: BackendHealth, nowMs: number): boolean {
 }
 
 /**
- * Another process has left it out, for that long. What one of them meets may be its own network, so one's own next answer brings the
- * backend back, and one's own next failure begins with the shortest pause. Returns whether that leaves it out.
+ * Another process has left the backend out, for that long. The cause may be that process's own network, so our own next answer brings the
+ * backend back, and our own next failure starts with the shortest pause. Returns whether that leaves it out.
  */
 export function ejectedElsewhere(health: BackendHealth, forMs: number, nowMs: number): boolean {
   if (health.ejectedUntilMs > 0) return false;
@@ -73,12 +73,12 @@ export function ejectedElsewhere(health: BackendHealth, forMs: number, nowMs: nu
   return true;
 }
 
-/** It has answered another process that had left it out: the pause is over, and one request tries it. */
+/** The backend has answered another process that had left it out: the pause is over, and one request tries it. */
 export function backElsewhere(health: BackendHealth, nowMs: number): void {
   if (health.ejectedUntilMs > nowMs) health.ejectedUntilMs = nowMs;
 }
 
-/** It did not answer a look. Returns whether that leaves it out: it may have been left out before. */
+/** The backend did not answer a probe. Returns whether that leaves it out: it may have been left out before. */
 export function fellSilent(health: BackendHealth, nowMs: number): boolean {
   if (health.isSilent) return false;
   health.isSilent = true;
@@ -89,8 +89,8 @@ export function fellSilent(health: BackendHealth, nowMs: number): boolean {
 }
 
 /**
- * It has answered a look. Returns whether it was silent, or answered late in a pause: then it is on probation from now on, whatever was
- * left of its pause.
+ * The backend has answered a probe. Returns whether it was silent, or answered late during a pause: then it is on probation from now on,
+ * and the rest of its pause is cancelled.
  */
 export function spoke(health: BackendHealth, nowMs: number, isLate = false): boolean {
   if (!health.isSilent && !(isLate && health.ejectedUntilMs > nowMs)) return false;
@@ -99,18 +99,18 @@ export function spoke(health: BackendHealth, nowMs: number, isLate = false): boo
   return true;
 }
 
-/** Whether it may get a request as far as its failures go: it is in use, or on probation and no other request tries it. */
+/** Whether its failures allow it a request: it is in use, or on probation and no other request is trying it. */
 export const isInUse = ({ ejectedUntilMs, isSilent, probes }: BackendHealth, nowMs: number): boolean =>
   ejectedUntilMs === 0 || (!isSilent && nowMs >= ejectedUntilMs && probes === 0);
 
 /** Shorter waits have many causes. */
 const overdueMinMs = 3_000;
-/** Times what its speed explains: a server that writes many answers beside reads more slowly than it was measured to. */
+/** Factor over the time that its speed explains: a server that is also writing many answers reads more slowly than measured. */
 const overdueRatio = 10;
 
 /**
- * Whether the oldest prompt has been there for far longer than reading it takes: the server hangs, or has no room for another
- * answer, which from outside is the same. It ends with the next first token there.
+ * Whether the oldest prompt has been there far longer than reading it takes: the server hangs, or has no room for another answer, which
+ * looks the same from outside. Ends with the next first token there.
  */
 export const isOverdue = (
   { readingTokens, readingSinceMs, waiting }: Reading,

@@ -1,20 +1,20 @@
 import type { EngineRequest, Message, Part } from '../../generation/request.ts';
 
 /**
- * The beginnings of a prompt, each by a hash of everything up to its end. Two prompts with the same hash at an index begin with the
- * same characters, in the same scope of caching.
+ * The prefixes of a prompt, each as a hash of everything up to its end. Two prompts with the same hash at an index begin with the same
+ * characters, in the same cache scope.
  */
 export interface PromptPrefixes {
   readonly hashes: readonly number[];
-  /** Tokens up to the end of each, estimated from its share of the characters. */
+  /** Tokens up to the end of each prefix, estimated from its share of the characters. */
   readonly tokens: readonly number[];
 }
 
 export const noPrefixes: PromptPrefixes = { hashes: [], tokens: [] };
 
 /**
- * Ends of the beginnings, in characters: 512 apart at first (some 128 tokens: a block of vLLM is 16, a page of SGLang 1 to 64), and
- * a quarter of the length apart at most, so that the longest prompt has 68 of them.
+ * Where prefixes end, in characters: 512 apart at first (some 128 tokens: a block of vLLM is 16, a page of SGLang 1 to 64), and at most a
+ * quarter of the length apart, so that the longest prompt has 68 of them.
  */
 const ends: readonly number[] = [
   ...Array.from({ length: 16 }, (_, index) => 512 * (index + 1)),
@@ -23,11 +23,11 @@ const ends: readonly number[] = [
 ];
 
 /**
- * Reads the prompt in the order in which templates print it: tools, then the messages. Servers render it themselves, so this is not
- * their text; but where two of these texts begin alike, so do the two that their template makes of them. `salt` is a
- * secret, so that nobody can make up prompts that look alike here.
+ * Reads the prompt in the order in which templates print it: tools, then the messages. Servers render it themselves, so this is not their
+ * text; but if two of these texts begin alike, so do the two that the servers' template makes of them. `salt` is a secret, so that nobody
+ * can construct prompts that collide here.
  *
- * Nothing is kept of a request under zero data retention, and no other can match it: it has no beginnings.
+ * A request under zero data retention has no prefixes: nothing of it is kept, and no other request can match it.
  */
 export function prefixesOf(request: EngineRequest, promptTokens: number, salt: number): PromptPrefixes {
   if (!request.retain) return noPrefixes;
@@ -78,7 +78,7 @@ function readMessage(message: Message, hasher: PrefixHasher): void {
   }
 }
 
-/** Of an image, so many samples of so many characters: two images that differ do so nearly everywhere. */
+/** Samples of an image, and characters per sample: two images that differ do so nearly everywhere. */
 const imageSamples = 16;
 const sampleCharacters = 32;
 
@@ -105,7 +105,7 @@ function readPart(part: Part, hasher: PrefixHasher): void {
   }
 }
 
-/** FNV-1a over UTF-16 code units, with the finish of MurmurHash3 where a beginning ends. */
+/** FNV-1a over UTF-16 code units, with the finalizer of MurmurHash3 where a prefix ends. */
 class PrefixHasher {
   readonly hashes: number[] = [];
   #hash: number;
@@ -116,7 +116,7 @@ class PrefixHasher {
     this.#hash = salt | 0;
   }
 
-  /** What was read until now is part of each hash, and of no length. */
+  /** Starts counting: what was read until now is part of each hash, but of no length. */
   begin(): void {
     this.characters = 0;
     this.hashes.length = 0;
@@ -136,7 +136,7 @@ class PrefixHasher {
     let at = 0;
     while (at < length) {
       const end = ends[this.hashes.length];
-      // Beyond the last end the prompt only has a length.
+      // Beyond the last end only the prompt's length counts.
       if (end === undefined) {
         this.characters += length - at;
         return;

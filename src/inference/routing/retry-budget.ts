@@ -1,18 +1,18 @@
-/** Retries for each request. */
+/** Retries earned per request. */
 const share = 0.1;
-/** Retries for each second, so that a service with little to do always has some. */
+/** Retries earned per second, so that a service with little traffic always has some. */
 const perSecond = 1;
-/** As many at once as were running at a server that ends. */
+/** Maximum saved retries: enough for the running requests of a server that stops. */
 const savedMax = 100;
 
 /**
- * Bounds how many requests are sent a second time, so that a fleet that fails because it has too much to do does not get twice as
- * much: a tenth of the requests and a little more (Finagle's retry budget).
+ * Bounds how many requests are sent a second time, so that a fleet that fails under overload does not get twice the load: a tenth of the
+ * requests and a little more (Finagle's retry budget).
  */
 export class RetryBudget {
   #saved = savedMax;
   #countedAtMs = 0;
-  /** Since the start. */
+  /** Retries granted and refused since the start. */
   taken = 0;
   refused = 0;
 
@@ -20,7 +20,7 @@ export class RetryBudget {
     if (this.#saved < savedMax) this.#saved += share;
   }
 
-  /** Whether there may be one more, with so many left for others. */
+  /** Takes one retry if there is one beyond `reserve`, which is left for others. Returns whether it was taken. */
   take(nowMs: number, reserve = 0): boolean {
     this.#saved = Math.min(savedMax, this.#saved + (perSecond * (nowMs - this.#countedAtMs)) / 1_000);
     this.#countedAtMs = nowMs;

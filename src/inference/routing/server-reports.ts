@@ -1,38 +1,38 @@
 /**
- * What servers say of themselves (docs/decisions/047-what-servers-say.md): how much their caches hold, and what they work on and have
- * waiting. What this service has sent there itself is known at once and exactly, so of the latter only the rest counts: what others have
- * sent. Knows no clock and no engine: it says whom to ask, and takes the answers.
+ * The servers' own reports (docs/decisions/047-what-servers-say.md): the capacity of their caches, and what they run and have waiting. What
+ * this service has sent is known immediately and exactly, so only the rest of that load counts: what others have sent. This code has no
+ * clock and no engine: it says which servers to query, and takes the answers.
  */
 import type { ServerReport } from '../../generation/server-report.ts';
 import { cacheTokensUnknown } from './cache-index.ts';
 import type { ForeignLoad } from './choose.ts';
 import type { BackendLoad, Fleet } from './fleet.ts';
 
-/** A server is asked about so often, by all processes together, while its model is in use. */
+/** The interval between queries to a server, by all processes together, while its model is in use. */
 const everyMs = 2_000;
-/** Questions of one process: of 1,000 backends each is asked every 16 s. */
+/** Queries of one process: each of 1,000 backends is queried every 16 s. */
 const questionsPerSecond = 64;
 const askingMax = 32;
-/** How long a report counts beyond the time until the next is due. */
+/** How long a report stays valid after the next one is due. */
 const graceMs = 4_000;
-/** One that did not tell, because it cannot, or is busy or gone, is left alone for so long. */
+/** How long a server is not queried after it gave no report, because it cannot, is busy, or is gone. */
 const silentMs = 60_000;
-/** A model that got no request for so long is not in use. */
+/** A model without a request for this long is not in use. */
 const unusedMs = 5_000;
-/** Until a report of one process has reached the others, at most. */
+/** Maximum delay until a report of one process has reached the others. */
 const sharedWithinMs = 750;
-/** What another process may say: more is none of ours. */
+/** Largest figures accepted from another process. */
 const countMax = 1e6;
 const tokensMax = 1e12;
 
-/** A question, and what was there of ours when it was asked. */
+/** A query, and our own requests at the server when it was sent. */
 export interface Question<Member> {
   readonly model: string;
   readonly member: Member;
   readonly before: Elsewhere & { readonly running: number; readonly waiting: number; readonly placed: number };
 }
 
-/** What other processes of this service have at a server, as far as they have reported. */
+/** What other processes of this service have at a server, as last reported. */
 type Elsewhere = Pick<BackendLoad, 'runningElsewhere' | 'waitingElsewhere'>;
 
 const elsewhereAt = ({ runningElsewhere, waitingElsewhere }: BackendLoad): Elsewhere => ({
@@ -44,7 +44,7 @@ const most = (one: Elsewhere, other: Elsewhere): Elsewhere => ({
   waitingElsewhere: Math.max(one.waitingElsewhere, other.waitingElsewhere),
 });
 
-/** An answer, and what of it may be ours. */
+/** An answer, and how much of it may be our own. */
 interface Answer<Member> {
   readonly model: string;
   readonly member: Member;
@@ -54,17 +54,17 @@ interface Answer<Member> {
   readonly elsewhere: Elsewhere;
 }
 
-/** `[age of the report in ms, others' running requests, their waiting tokens, tokens of the cache or -1]`, all whole numbers. */
+/** `[age of the report in ms, others' running requests, their waiting tokens, cache capacity in tokens or -1]`, all whole numbers. */
 export type SharedReport = readonly [number, number, number, number];
 
-/** What a server said last, as far as it says something. */
+/** The server's last report. */
 interface Known {
   reportedAtMs: number;
   cacheTokens: number | undefined;
-  /** It is asked again from then on. */
+  /** When it may be queried again. */
   askAtMs: number;
   isAsked: boolean;
-  /** This process has heard it, and has not passed it on. */
+  /** This process has received the report itself, and has not yet passed it on. */
   isNews: boolean;
 }
 
@@ -73,12 +73,12 @@ interface Use {
   readonly atMs: number;
 }
 
-/** Of all servers that share the load of a model; where there is one, there is nothing to choose. */
+/** The reports of all servers that share the load of a model; a single server leaves nothing to choose. */
 export class ServerReports<Member extends BackendLoad> {
   readonly #fleetsOf: () => ReadonlyMap<string, Fleet<Member>>;
   readonly #random: () => number;
   readonly #known = new WeakMap<Member, Known>();
-  /** Requests that a model's backends had got, and when that was last seen to grow. */
+  /** The requests placed for each model, and when that number last grew. */
   #uses = new Map<string, Use>();
   readonly #answers: Answer<Member>[] = [];
   #hasPeers = false;
@@ -92,8 +92,8 @@ export class ServerReports<Member extends BackendLoad> {
   }
 
   /**
-   * Whom to ask now, those first whose last report is the oldest; of each has to be said what came of it. What was reported too
-   * long ago is forgotten. To be called a few times a second. `canTell`: it is of a kind that has something to say. `hasPeers`: other processes are heard that send requests there.
+   * Returns the servers to query now, oldest report first; `answered` must be called for each. Drops reports that are too old. To be called
+   * a few times a second. `canTell`: the backend is of a kind that gives reports. `hasPeers`: other processes send requests there.
    */
   due(nowMs: number, canTell: (member: Member) => boolean, hasPeers = false): readonly Question<Member>[] {
     this.#hasPeers = hasPeers;
@@ -133,7 +133,7 @@ export class ServerReports<Member extends BackendLoad> {
     });
   }
 
-  /** What came of a question. `undefined`: nothing that can be used. */
+  /** Takes the answer to a query. `undefined`: nothing usable. */
   answered({ model, member, before }: Question<Member>, report: ServerReport | undefined, nowMs: number): void {
     const known = this.#of(member);
     known.isAsked = false;
@@ -143,7 +143,7 @@ export class ServerReports<Member extends BackendLoad> {
       return;
     }
     known.askAtMs = nowMs + everyMs * (0.9 + 0.2 * this.#random());
-    // All that was ours at any time between question and answer may be in the answer.
+    // All requests that were ours at any time between query and answer may be in the answer.
     const placed = member.placed - before.placed;
     const ours = { running: before.running + placed, waiting: before.waiting + placed };
     const elsewhere = most(elsewhereAt(member), before);
@@ -152,8 +152,8 @@ export class ServerReports<Member extends BackendLoad> {
   }
 
   /**
-   * What other processes sent there shortly before the answer, they tell shortly after it. Until then it would be taken for others': on
-   * a trace with bursts that cost two processes that report 1.7 of 31.9 points of the hit rate (bench/results.md).
+   * What other processes sent there shortly before the answer, they report shortly after it. Until then it would count as foreign: on a
+   * trace with bursts this cost two processes that exchange reports 1.7 of 31.9 points of the hit rate (bench/results.md).
    */
   #settle(nowMs: number): void {
     const waitMs = this.#hasPeers ? sharedWithinMs : 0;
@@ -167,14 +167,14 @@ export class ServerReports<Member extends BackendLoad> {
       if (fleet === undefined || atMs <= known.reportedAtMs) continue;
       const { runningElsewhere, waitingElsewhere } = most(elsewhereAt(member), elsewhere);
       const others = Math.max(0, report.running + report.waiting - ours.running - runningElsewhere);
-      // Of ours that have no first token some are read by now, so this is the least that it can be.
+      // Some of our requests without a first token are already being read, so this is the lower bound.
       const othersWaiting = Math.min(others, Math.max(0, report.waiting - ours.waiting - waitingElsewhere));
       known.isNews = true;
       this.#take(fleet, member, known, atMs, [others, othersWaiting * fleet.usualTokens, report.cacheTokens]);
     }
   }
 
-  /** For the other processes: what this one has heard from servers since the last call. */
+  /** Returns what this process has heard from servers since the last call, for the other processes. */
   takeNews(model: string, nowMs: number): readonly (readonly [Member, SharedReport])[] {
     const news: (readonly [Member, SharedReport])[] = [];
     for (const member of this.#fleetsOf().get(model)?.members ?? []) {
@@ -192,8 +192,8 @@ export class ServerReports<Member extends BackendLoad> {
   }
 
   /**
-   * Another process has asked a server: this one need not. `processes`: how many ask about it. Each waits for a random time in
-   * proportion to their number, so that it is mostly one that asks, and the others hear of it before they would.
+   * Another process has queried a server, so this one need not. `processes`: how many query it. Each waits for a random time in proportion
+   * to their number, so that mostly one of them queries, and the others hear its answer before their own turn.
    */
   heard(fleet: Fleet<Member>, member: Member, shared: SharedReport, processes: number, nowMs: number): void {
     const [ageMs, running, waitingTokens, cacheTokens] = shared;
@@ -205,12 +205,12 @@ export class ServerReports<Member extends BackendLoad> {
     this.#take(fleet, member, known, reportedAtMs, [running, waitingTokens, cacheTokens < 0 ? undefined : cacheTokens]);
   }
 
-  /** What a server's cache holds, as it said last; `undefined`: it did not. */
+  /** The server's cache capacity, as last reported; `undefined`: not reported. */
   cacheTokensOf(member: Member): number | undefined {
     return this.#known.get(member)?.cacheTokens;
   }
 
-  /** What others have there, as it said last; `undefined`: it never did. */
+  /** The load of others there, as last reported; `undefined`: never reported. */
   foreignAt(member: Member): ForeignLoad | undefined {
     if ((this.#known.get(member)?.reportedAtMs ?? -Infinity) === -Infinity) return undefined;
     return { running: member.runningForeign, waitingTokens: member.waitingTokensForeign };
@@ -230,7 +230,7 @@ export class ServerReports<Member extends BackendLoad> {
     known.cacheTokens = cacheTokens;
   }
 
-  /** What a cache holds does not change; what others do, does. */
+  /** Resets expired loads. The cache capacity stays: it does not change, but others' load does. */
   #forget(nowMs: number, keptMs: number): void {
     for (const fleet of this.#fleetsOf().values())
       for (const member of fleet.members)

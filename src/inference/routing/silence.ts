@@ -2,20 +2,20 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { fellSilent, spoke, type BackendHealth } from './health.ts';
 
 interface SilenceOptions<Member> {
-  /** A cheap question to the server; `closed`: nobody will ask it any more. Ends by itself, after seconds at most; never rejects. */
+  /** A cheap probe of the server; `closed`: it is not probed any more. Settles within seconds by itself; never rejects. */
   readonly look: (member: Member) => Promise<'answered' | 'silent' | 'closed'>;
-  /** It is left out from `atMs` on, or without that may be used again. */
+  /** The backend is left out from `atMs` on; without a time, it may be used again. */
   readonly changed: (member: Member, atMs?: number) => void;
-  /** With a fifth to either side, so that replicas do not look together, a server that is back is found within 0.6 s. */
+  /** Varied by a fifth either way, so that replicas do not probe in step; a server that is back is found within 0.6 s. */
   readonly pauseMs?: number;
-  /** An answer that took longer was held up: the server was frozen or cut off until then. */
+  /** A slower answer was held up: the server was frozen or cut off until then. */
   readonly lateMs?: number;
 }
 
 /**
- * Looks at backends that did not answer a request in time. One that answers the look is not helped by looking: its engine may hang
- * while its HTTP server does not. One that answers late was frozen, and is back. One that does not answer, because it is frozen or cut off, gets no request until it does, and then
- * need not wait for the end of a pause. So no client's time limit is spent on finding that out
+ * Probes backends that did not answer a request in time. If one answers the probe, probing cannot help: its engine may hang while its HTTP
+ * server does not. One that answers late was frozen, and is back. One that does not answer, because it is frozen or cut off, gets no
+ * request until it does, and then need not wait for the end of a pause. So no client's time limit is spent on finding that out
  * (docs/decisions/031-failing-backends.md).
  */
 export class Silence<Member extends BackendHealth> {
@@ -26,7 +26,7 @@ export class Silence<Member extends BackendHealth> {
     this.#options = options;
   }
 
-  /** Begins to look, unless it is being looked at. */
+  /** Starts probing, unless the backend is already being probed. */
   watch(member: Member): void {
     if (this.#watched.has(member)) return;
     this.#watched.add(member);
