@@ -33,7 +33,7 @@ function constraintOf(type: Constraint['type']): EngineConstraint {
   }
 }
 
-/** A request of few tokens whose answer shows whether its server keeps this kind of constraint. */
+/** Returns a request of few tokens whose answer shows whether its server keeps this kind of constraint. */
 export function lookRequest({
   type,
   isChat,

@@ -1,16 +1,16 @@
 import type { ImageSize, ImageTokens } from '../../generation/request.ts';
 
-/** How many tokens an image of this size may become; `undefined`: its size is not known yet. */
+/** Returns how many tokens an image of this size may become; `undefined`: its size is not known yet. */
 export type ImageTokenRule = (size: ImageSize | undefined) => ImageTokens;
 
-/** The assumed size of an image whose size is not known. */
+/** The assumed size of an image of unknown size. */
 const ordinary: ImageSize = { width: 1_024, height: 1_024 };
 
 /**
- * Servers that run open models; the count depends on the model, which a server does not report. The likely count is Qwen's rule,
- * one token per 28 × 28 pixels and at most 16,384. The bound covers the other models' rules too: 14 × 14 pixels with one token
- * more for each row (Pixtral and ViT without merging), and 4,160 for a small image where a model cuts every image into the same
- * number of tiles or draws it larger (LLaVA-NeXT 2,880, InternVL 3,328, Pixtral at its largest 4,160).
+ * Servers that run open models; the count depends on the model, which a server does not report. The likely count is Qwen's rule, one token
+ * per 28 × 28 pixels and at most 16,384. The bound covers the other models' rules too: 14 × 14 pixels with one more token for each row
+ * (Pixtral and ViT without merging), and 4,160 for a small image where a model cuts every image into the same number of tiles or draws it
+ * larger (LLaVA-NeXT 2,880, InternVL 3,328, Pixtral at its largest 4,160).
  */
 export const openModelImageTokens: ImageTokenRule = (size) => {
   const { width, height } = size ?? ordinary;
@@ -21,8 +21,8 @@ export const openModelImageTokens: ImageTokenRule = (size) => {
 };
 
 /**
- * OpenAI's published rule: fitted into 2,048 × 2,048, then to 768 on the shorter side, a base and a rate per tile of 512 × 512.
- * Likely with 85 and 170 (GPT-4o and 4.1), at most with 2,833 and 5,667 (GPT-4o mini, the most of all).
+ * OpenAI's published rule: the image is fitted into 2,048 × 2,048, then to 768 on the shorter side; a base and a rate per tile of 512 ×
+ * 512. Likely with 85 and 170 (GPT-4o and 4.1), at most with 2,833 and 5,667 (GPT-4o mini, the highest of all).
  */
 export const openAiImageTokens: ImageTokenRule = (size) => {
   const { width, height } = size ?? ordinary;

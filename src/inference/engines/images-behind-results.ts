@@ -1,8 +1,8 @@
 import type { Message, Part } from '../../generation/request.ts';
 
 /**
- * Moves images from the results of tools into the user's turn behind them, in the order of the results: OpenAI and most templates take
- * only text in results. Returns the same list when there are none.
+ * Moves images from tool results into the user's turn after them, in the order of the results: OpenAI and most templates accept only text
+ * in results. Returns the same list if there are none.
  */
 export function imagesBehindResults(messages: readonly Message[]): readonly Message[] {
   if (!messages.some(hasImages)) return messages;

@@ -1,9 +1,9 @@
 import type { Message } from '../../generation/request.ts';
 
 /**
- * Turns system messages after the first into user text, for templates that take a system message only in front. They stay in
- * place: moved to the front they would change the head of the prompt with every turn (contracts §0.1). Returns the same list when
- * there are none.
+ * Turns system messages after the first into user text, for templates that accept a system message only at the beginning. They stay in
+ * place: moved to the front they would change the beginning of the prompt with every turn (contracts §0.1). Returns the same list if there
+ * are none.
  */
 export function inlineSystemAsUser(messages: readonly Message[]): readonly Message[] {
   if (!messages.some(({ role }, index) => role === 'system' && index > 0)) return messages;

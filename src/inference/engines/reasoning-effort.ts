@@ -1,6 +1,6 @@
 import type { Effort } from '../../generation/request.ts';
 
-/** Tokens of reasoning after which an engine that can do so forces its end; `undefined`: unlimited. */
+/** Tokens of reasoning after which a capable engine forces its end; `undefined`: unlimited. */
 export const reasoningBudgetTokens: Readonly<Record<Effort, number | undefined>> = {
   none: 0,
   low: 512,
@@ -10,7 +10,7 @@ export const reasoningBudgetTokens: Readonly<Record<Effort, number | undefined>>
   max: undefined,
 };
 
-/** The tier for a backend that knows three of them: higher ones count as the highest. */
+/** Returns the tier for a backend with three of them: higher ones count as the highest. */
 export function plainEffort(effort: Effort): Effort {
   return effort === 'xhigh' || effort === 'max' ? 'high' : effort;
 }

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { EngineRequest } from '../../generation/request.ts';
 
-/** A short question of our own, with nothing that not every server takes; its caller changes what it is about. */
+/** Returns a short question for checks, with only fields that every server accepts; the caller changes what it needs. */
 export const smallRequest = ({
   isChat = true,
   text = isChat ? 'Say hello' : 'Hello',

@@ -1,7 +1,7 @@
 /**
- * Finds stop sequences in text that arrives in pieces. Text that may be the beginning of one is held back, so nothing of a stop
- * sequence ever leaves. The first sequence that is complete wins; of several that are complete at the same character, the
- * longest. How the text was cut into pieces makes no difference.
+ * Finds stop sequences in text that arrives in pieces. Text that may be the beginning of one is held back, so no part of a stop sequence is
+ * ever sent. The first sequence that is complete wins; of several that are complete at the same character, the longest. How the text was
+ * split into pieces makes no difference.
  */
 export class StopMatcher {
   readonly #sequences: readonly string[];
@@ -11,7 +11,7 @@ export class StopMatcher {
     this.#sequences = sequences.filter((sequence) => sequence !== '');
   }
 
-  /** The text that can leave now, and the stop sequence if one was found. Nothing may be pushed after a match. */
+  /** Returns the text that can be sent now, and the stop sequence if one was found. Nothing may be pushed after a match. */
   push(text: string): { readonly text: string; readonly matched?: string } {
     if (this.#sequences.length === 0) return { text };
     const whole = this.#held + text;
@@ -33,14 +33,14 @@ export class StopMatcher {
     return { text: keep === 0 ? whole : whole.slice(0, -keep) };
   }
 
-  /** The held text, when the text is over without a stop sequence. */
+  /** Returns the held text when the text ends without a stop sequence. */
   flush(): string {
     const held = this.#held;
     this.#held = '';
     return held;
   }
 
-  /** Length of the longest suffix of `text` that begins a stop sequence. */
+  /** Returns the length of the longest suffix of `text` that begins a stop sequence. */
   #beginningAtEnd(text: string): number {
     let longest = 0;
     for (const sequence of this.#sequences) {

@@ -2,14 +2,14 @@ import type { GenerationEvent } from '../../generation/event.ts';
 import { ApiError } from '../../platform/errors.ts';
 import type { Task } from '../../generation/request.ts';
 
-/** What an engine found for one prompt: a vector of any length, or a relevance between 0 and 1. */
+/** An engine's result for one prompt: a vector of any length, or a relevance between 0 and 1. */
 export type Finding = ArrayLike<number> | number;
 
 /**
- * The events of one prompt of a task; `undefined` for a finding that cannot be one. Vectors are cut to the requested dimensions and
- * made to have length 1 here, for all engines: that is how Matryoshka embeddings are shortened, and some servers do neither.
+ * Returns the events of one prompt of a task; `undefined` for an impossible finding. Vectors are cut to the requested dimensions and
+ * normalized to length 1 here, for all engines: that is how Matryoshka embeddings are shortened, and some servers do neither.
  *
- * Throws `unsupported_value` where the vector is shorter than was asked for.
+ * Throws `unsupported_value` if the vector is shorter than requested.
  */
 export function taskEvents(task: Task, choice: number, finding: Finding): readonly GenerationEvent[] | undefined {
   const finish: GenerationEvent = { type: 'finish', choice, reason: 'stop' };
@@ -30,7 +30,7 @@ function unitVector(all: ArrayLike<number>, dimensions = all.length): Float32Arr
   let squares = 0;
   for (let index = 0; index < dimensions; index++) squares += all[index]! * all[index]!;
   const length = Math.sqrt(squares);
-  // Zeros have no direction; anything that is no number makes this NaN.
+  // A zero vector has no direction; anything that is not a number makes this NaN.
   if (!(length > 0 && length < Infinity)) return undefined;
   return Float32Array.from({ length: dimensions }, (_, index) => all[index]! / length);
 }

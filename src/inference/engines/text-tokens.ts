@@ -1,17 +1,17 @@
 /**
- * Estimates how many tokens a text is, as it comes: the same for every way to cut the text into pieces, so that nobody pays for the
- * size of chunks. Vocabularies of today never join what is counted apart here (a word with the blank before it, a group of signs, three
- * digits, a line's end), and cut long words; the steps are chosen so that the estimate is hardly ever above the true count.
+ * Estimates how many tokens a text has, as it arrives: the result is the same however the text is split into pieces, so that nobody pays
+ * for the size of chunks. Today's vocabularies never join what is counted separately here (a word with the blank before it, a group of
+ * signs, three digits, a line's end), and split long words; the steps are chosen so that the estimate is hardly ever above the true count.
  *
- * Measured with nine vocabularies (docs/money.md has the figures): English 0.9 to 1.1 of the true count, code 0.8 to 1.1, JSON 0.7 to
- * 1.0, German 0.6 to 0.9, Russian 0.6 to 1.1, Chinese 0.5 to 1.05. Bytes divided by 4, which it replaces, were 1.8 of Russian's true
- * count with a large vocabulary, 2.2 of Hindi's, and 0.25 of a table of numbers.
+ * Measured with nine vocabularies (docs/money.md has the figures): English 0.9 to 1.1 of the true count, code 0.8 to 1.1, JSON 0.7 to 1.0,
+ * German 0.6 to 0.9, Russian 0.6 to 1.1, Chinese 0.5 to 1.05. Bytes divided by 4, which it replaces, were 1.8 of Russian's true count with
+ * a large vocabulary, 2.2 of Hindi's, and 0.25 of a table of numbers.
  */
 export class TextTokens {
-  /** Twentieths of a token. */
+  /** The estimate in twentieths of a token. */
   #sum = 0;
   #kind: Kind | undefined;
-  /** Characters of this kind in a row. */
+  /** Length of the current run of characters of this kind. */
   #run = 0;
   #last = 0;
 
@@ -22,7 +22,7 @@ export class TextTokens {
     return this.#sum - before;
   }
 
-  /** What follows is another text: it continues no word of this one. */
+  /** Ends a text: what follows continues no word of it. */
   end(): void {
     this.#kind = undefined;
     this.#last = 0;
@@ -30,7 +30,7 @@ export class TextTokens {
 
   #character(code: number): void {
     const kind = kindOf(code);
-    // The second half of a pair, and marks that change the character before them.
+    // The second half of a surrogate pair, and marks that modify the character before them.
     if (kind === joined) return;
     this.#run = kind === this.#kind ? this.#run + 1 : kind === word && this.#last === apostrophe ? 2 : 1;
     const run = this.#run;
@@ -51,7 +51,7 @@ export class TextTokens {
         if (run === 1 && this.#kind !== sign) this.#sum += twentieths;
         break;
       case blank:
-        // A single one belongs to the word after it.
+        // A single blank belongs to the word after it.
         if (run === 2) this.#sum += twentieths;
         break;
       case ideograph:
@@ -71,14 +71,14 @@ export class TextTokens {
   }
 }
 
-/** In a token; all steps are whole numbers of them. */
+/** Units per token; all steps are whole numbers of them. */
 export const twentieths = 20;
 
 const apostrophe = 0x27;
 
 /** Latin letters. */
 const word = 0;
-/** Cyrillic, Greek, Hebrew, Arabic and their like. */
+/** Cyrillic, Greek, Hebrew, Arabic and similar scripts. */
 const alphabet = 1;
 const digits = 2;
 const sign = 3;

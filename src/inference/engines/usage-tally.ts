@@ -1,20 +1,20 @@
 import type { UsageReport } from '../../generation/event.ts';
 import { TextTokens, twentieths } from './text-tokens.ts';
 
-/** What of an answer is said: the types of the events that say it. */
+/** The parts of an answer that are counted: the types of the events that carry them. */
 export type SaidPart = 'text' | 'reasoning' | 'tool-call' | 'tool-arguments';
 
-/** Figures as a backend wrote them: values of any type. */
+/** Usage as a backend wrote it: values of any type. */
 export interface RawUsage {
   readonly promptTokens: unknown;
   readonly cachedTokens: unknown;
   readonly completionTokens: unknown;
   readonly reasoningTokens: unknown;
-  /** Of prompt and answer; only tells whether the reasoning is counted beside the completion. */
+  /** Total of prompt and answer; only shows whether reasoning is counted separately from the completion. */
   readonly totalTokens?: unknown;
 }
 
-/** What is possible for a request; a figure beyond it is rejected. */
+/** The limits of what is possible for a request; a figure beyond them is rejected. */
 export interface UsageBounds {
   readonly choices: number;
   /** Choices of one prompt (`n`): choice = prompt × n + i. */
@@ -25,37 +25,37 @@ export interface UsageBounds {
   readonly promptTokensMax: number;
   /** Generated tokens of one choice. */
   readonly completionTokensMax: number;
-  /** The model reasons: what a total has beyond prompt and completion is reasoning. Default false. */
+  /** Whether the model reasons: then a total beyond prompt and completion is reasoning. Default false. */
   readonly reasons?: boolean;
-  /** Each delta is a token, so they count themselves, except for a long one. Default false. */
+  /** Whether each delta is one token, so that deltas are counted, except for long ones. Default false. */
   readonly hasTokenPerDelta?: boolean;
 }
 
-/** A backend that counts an end token beyond `max_tokens` is not broken; its figure is lowered to the limit. */
+/** A backend that counts an end token beyond `max_tokens` is not faulty; its figure is lowered to the limit. */
 const overshootTokens = 64;
 
-/** A longer delta is not taken for one token. */
+/** A longer delta is not counted as one token. */
 const ordinaryTokenCharacters = 32;
 
-/** No token of any vocabulary has more: Command R has one of 512 blanks. */
+/** No token of any vocabulary is longer: Command R has one of 512 blanks. */
 export const tokenCharactersMax = 1_024;
 
 /**
- * Keeps the token counts of one request from whatever a backend reports (reliability U10). One rule holds for each figure: what is
- * impossible counts as not reported. That is what is not a count (negative, fractional, not a number), more than the bounds allow, fewer
- * tokens than a prompt or what was said must have, and a part that is larger than its whole. What is not reported is estimated from
- * the length of what was said (`TextTokens`), never from the number of deltas, unless the server tells the tokens of a delta. The text, the
- * reasoning, and each name and its arguments count by themselves, so that it is the same in whatever order their pieces come.
+ * Keeps the token counts of one request, based on what its backend reports (reliability U10). One rule holds for each figure: an impossible
+ * one counts as not reported. A figure is impossible if it is not a count (negative, fractional, not a number), exceeds the bounds, has
+ * fewer tokens than a prompt or the generated text must have, or is a part larger than its whole. Missing figures are estimated from the
+ * length of the generated text (`TextTokens`), never from the number of deltas, unless the server reports the tokens of a delta. The text,
+ * the reasoning, and each name and its arguments are counted separately, so that the order of their pieces makes no difference.
  *
- * Counts are cumulative and never shrink. Usage with an estimate in it is marked `counted`, and so is usage with a reported figure that
- * was not believed (`isDoubted`).
+ * Counts are cumulative and never decrease. Usage with an estimate in it is marked `counted`, and so is usage with a reported figure that
+ * was rejected (`isDoubted`).
  */
 export class UsageTally {
   readonly #bounds: UsageBounds;
   readonly #perChoice: ChoiceTally[];
   readonly #prompts: (number | undefined)[];
   readonly #cached: number[];
-  /** What was reported of the whole request. */
+  /** Figures reported for the whole request. */
   readonly #total: Total = {
     prompt: undefined,
     cached: undefined,
@@ -64,7 +64,7 @@ export class UsageTally {
     later: 0,
   };
   #isDoubted = false;
-  /** A figure was too small; servers that know it only at the end say 0 until then. */
+  /** Whether a figure was too small; servers that know it only at the end report 0 until then. */
   #isTooSmall = false;
   #hasNews = false;
 
@@ -77,7 +77,7 @@ export class UsageTally {
     this.#cached = new Array<number>(prompts).fill(0);
   }
 
-  /** Takes what a choice says, which counts by its length until its `delta` ends. */
+  /** Takes text of a choice, which counts by its length until its `delta` ends. */
   said(choice: number, part: SaidPart, text: string): void {
     const tally = this.#perChoice[choice]!;
     tally.characters += text.length;
@@ -90,7 +90,7 @@ export class UsageTally {
     if (part === 'tool-call') call.end();
   }
 
-  /** Ends a delta. `tokens`: how many it was, where the server tells: they count in place of its length. */
+  /** Ends a delta. `tokens`: its number of tokens, if the server reports it; it replaces the estimate. */
   delta(choice: number, tokens?: number): void {
     const tally = this.#perChoice[choice]!;
     const isToken = this.#bounds.hasTokenPerDelta === true && tally.openCharacters <= ordinaryTokenCharacters;
@@ -102,7 +102,7 @@ export class UsageTally {
     tally.openCharacters = 0;
   }
 
-  /** From here on a choice gives only what was held back. It is counted where its tokens are known, or a report has come after it. */
+  /** From here on a choice only releases held text. That is already counted if its tokens are known, or if a report came after it. */
   releases(choice: number): void {
     const tally = this.#perChoice[choice]!;
     const reported = this.#total.completion ?? tally.reported ?? 0;
@@ -119,19 +119,19 @@ export class UsageTally {
     tally.isThinking = isReasoning;
   }
 
-  /** Something is given to the client. */
+  /** Records that something is sent to the client. */
   given(): void {
     this.#hasNews = true;
   }
 
-  /** Whether the usage must be told again: something was said, given or reported since the last call. */
+  /** Returns whether the usage must be sent again: something was generated, sent or reported since the last call. */
   takeNews(): boolean {
     const hasNews = this.#hasNews;
     this.#hasNews = false;
     return hasNews;
   }
 
-  /** Number of deltas of a choice so far, reported or not; a delta of several known tokens counts as many. */
+  /** Returns the number of deltas of a choice so far, reported or not; a delta of several known tokens counts as several. */
   deltas(choice: number): number {
     return this.#perChoice[choice]!.deltas;
   }
@@ -191,7 +191,7 @@ export class UsageTally {
     this.#total.reasoning = this.#part(raw.reasoningTokens, completion) ?? this.#total.reasoning;
   }
 
-  /** Whether the backend has reported a figure that cannot be true, and has not corrected it. */
+  /** Whether the backend has reported an impossible figure and has not corrected it. */
   get isDoubted(): boolean {
     return this.#isDoubted || (this.#isTooSmall && !this.isReported);
   }
@@ -218,7 +218,7 @@ export class UsageTally {
     return Math.min(cached, this.promptTokens ?? 0);
   }
 
-  /** The counts so far, each of them possible. */
+  /** Returns the counts so far, each of them possible. */
   usage(): UsageReport {
     let completion = 0;
     let reasoning = 0;
@@ -244,7 +244,10 @@ export class UsageTally {
     };
   }
 
-  /** Reasoning that a server counts beside the completion, as its total shows, is put into it (§2.4: output includes reasoning). */
+  /**
+   * Adds reasoning that a server counts separately from the completion, as its total shows, to the completion (§2.4: output includes
+   * reasoning).
+   */
   #withReasoning(raw: RawUsage, choices: number): RawUsage {
     const { promptTokens, completionTokens, reasoningTokens, totalTokens } = raw;
     if (!isCount(promptTokens) || !isCount(completionTokens) || !isCount(totalTokens)) return raw;
@@ -270,7 +273,7 @@ export class UsageTally {
     return this.#figure(value, 0, whole);
   }
 
-  /** A possible count; any other reported value is doubted. */
+  /** Returns a possible count; any other reported value is doubted. */
   #figure(value: unknown, min: number, max: number): number | undefined {
     if (value === undefined || value === null) return undefined;
     const tokens = countWithin(value, min, max);
@@ -281,16 +284,16 @@ export class UsageTally {
   }
 }
 
-/** The one rule for figures from outside: a whole number that is possible, or nothing. */
+/** Returns an external figure if it is a possible whole number, otherwise `undefined`. The one rule for such figures. */
 export const countWithin = (value: unknown, min: number, max: number): number | undefined =>
   isCount(value) && value >= min && value <= max ? value : undefined;
 
 const isCount = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) >= 0;
 
-/** Fewer cannot be: whatever was said took a token. */
+/** Returns the minimum possible tokens for the generated characters. */
 const leastTokens = ({ characters }: ChoiceTally): number => Math.ceil(characters / tokenCharactersMax);
 
-/** The report covers what was said since the last one, and reasoning has the same share in its tokens as in that. */
+/** Settles reasoning at a report, which covers the text since the last one: reasoning has the same share of its tokens as of that text. */
 function settleReasoning(tally: ChoiceTally, grown: number): void {
   const share = tally.later > 0 ? tally.reasoningLater / tally.later : tally.isThinking ? 1 : 0;
   tally.reasoningBefore += Math.ceil(grown * share);
@@ -311,23 +314,23 @@ interface ChoiceTally {
   reported: number | undefined;
   reasoning: number | undefined;
   deltas: number;
-  /** The server told how many tokens the last delta was. */
+  /** Whether the server reported the number of tokens of the last delta. */
   isKnown: boolean;
-  /** So many were there when a figure of the completion came. */
+  /** Number of deltas when the completion was last reported. */
   deltasReported: number | undefined;
-  /** All that is still given was counted by a report. */
+  /** Whether all text still to be sent was already counted by a report. */
   isCounted: boolean;
   characters: number;
   readonly estimates: Readonly<Record<'text' | 'reasoning' | 'call', TextTokens>>;
-  /** Of the delta that has not ended: twentieths of tokens, and characters. */
+  /** Twentieths of tokens, and characters, of the current delta. */
   open: number;
   openCharacters: number;
-  /** What was said last was reasoning. */
+  /** Whether the last text was reasoning. */
   isThinking: boolean;
-  /** In twentieths of tokens: what was said, and what was thought of it, since the last report on this choice. */
+  /** Twentieths of tokens since the last report on this choice: in total, and of reasoning. */
   later: number;
   reasoningLater: number;
-  /** Tokens of reasoning before that. */
+  /** Tokens of reasoning before that report. */
   reasoningBefore: number;
 }
 

@@ -8,10 +8,10 @@ import { llamaLibraryUrl } from '../../../platform/entries.ts';
 import type { GpuBuild, GpuDevices, GpuUse } from './compute.ts';
 import type { EngineChoice, SamplerConfig, TokenTraits } from './llama-model.ts';
 
-/** Loads the native library. Rejects, or ends the process, where the library cannot run. */
+/** Loads the native library. Rejects, or ends the process, if the library cannot run. */
 export async function openEngine({ gpu, threadsMax }: EngineChoice): Promise<Llama> {
   ownLibrary();
-  // Only the engine child pays for this import, and the service runs without the package.
+  // Only the engine child pays for this import; the service runs without the package.
   const { getLlama, Llama, LlamaLogLevel } = await import('node-llama-cpp');
   const quiet = {
     progressLogs: false,
@@ -21,7 +21,7 @@ export async function openEngine({ gpu, threadsMax }: EngineChoice): Promise<Lla
   } as const;
   const llama =
     gpu === false || gpu.folder === undefined
-      ? // "auto" would start a compiler when the prebuilt binary does not load. Of a Mac with Apple's processor there is one build, which
+      ? // "auto" would start a compiler if the prebuilt binary does not load. There is only one build for a Mac with Apple's processor; it
         // has Metal and is used for both.
         await getLlama({
           ...quiet,
@@ -31,22 +31,22 @@ export async function openEngine({ gpu, threadsMax }: EngineChoice): Promise<Lla
         })
       : await openBuild(Llama, gpu.folder, gpu.furtherFolder, quiet);
   if (layersOn(gpu) === 0 || (await llama.getGpuDeviceNames()).length > 0) return llama;
-  // Without a device llama.cpp would compute with the processor and say nothing.
+  // Without a device llama.cpp would silently compute on the processor.
   throw new Error('the GPU is not there any more');
 }
 
-/** Of a new context, which gets its pool when its number of threads changes, as it does before its first step with several. */
+/** The thread count of a new context, which gets its pool when the count changes, as it does before its first step with several threads. */
 export const threadsAtFirst = 1;
 
 let loaded: { readonly library: Library | undefined } | undefined;
 
 /**
- * Whether llama.cpp keeps its threads between two steps: `kept-threads.c` sees to it, and must be loaded before llama.cpp. Without it
- * (another system than Linux, no compiler when the program was built) a step with several threads starts and joins them.
+ * Returns whether llama.cpp keeps its threads between two steps. `kept-threads.c` makes it do so, and must be loaded before llama.cpp.
+ * Without it (not on Linux, or no compiler when the program was built) each step with several threads starts and joins them.
  */
 export const keepThreads = (): boolean => ownLibrary() !== undefined;
 
-/** What `choice.c` offers. Contexts, grammars and samplers are addresses. */
+/** The functions of `choice.c`. Contexts, grammars and samplers are addresses. */
 export interface Library {
   context(): object;
   grammar(): object;
@@ -79,8 +79,8 @@ const hasMetal = process.platform === 'darwin' && process.arch === 'arm64';
 export const layersOn = (gpu: false | GpuUse): number => (gpu === false ? 0 : gpu.layers);
 
 /**
- * A build that lies in a folder of ours: the package looks for builds among its own dependencies alone. What it would do with such a
- * folder (`loadExistingLlamaBinary` in its `getLlama.js`) is done here.
+ * Opens a build in one of the service's own folders: the package only looks for builds among its dependencies. This does what the package
+ * would do with such a folder (`loadExistingLlamaBinary` in its `getLlama.js`).
  */
 async function openBuild(
   library: object,
@@ -100,10 +100,10 @@ async function openBuild(
   });
 }
 
-/** As the package leaves it by default. */
+/** The package's default. */
 const vramPaddingOf = (totalBytes: number): number => Math.floor(Math.min(totalBytes * 0.08, 1.6 * 2 ** 30));
 
-/** The devices that a build sees. */
+/** Returns the devices that a build finds. */
 export async function devicesOf(gpu: GpuBuild): Promise<GpuDevices> {
   const llama = await openEngine({ gpu: { ...gpu, layers: 0 }, threadsMax: 1 });
   const [names, { total, free, unifiedSize }] = await Promise.all([llama.getGpuDeviceNames(), llama.getVramState()]);
@@ -162,7 +162,7 @@ export interface Addon {
   readonly exports: object;
 }
 
-/** The addon's objects inside the package's, checked method by method: another version fails here with a clear message. */
+/** Returns the addon's objects behind the package's, checked method by method: another version fails here with a clear message. */
 export function addonOf(objects: { readonly llama: object; readonly model: object; readonly context: object }): Addon {
   const model = checked<AddonModel>(member(objects.model, '_model'), [
     'tokenize',
@@ -202,14 +202,14 @@ export function addonOf(objects: { readonly llama: object; readonly model: objec
   };
 }
 
-/** An object inside one of the package's. */
+/** Returns an object inside one of the package's objects. */
 export function member(object: object, name: string): object {
   const value = (object as Record<string, unknown>)[name];
   if (!isRecord(value)) throw otherVersion(name);
   return value;
 }
 
-/** The object as what has these methods. */
+/** Returns the object, typed, after checking that it has these methods. */
 export function checked<Addon extends object>(object: object, methods: readonly string[]): Addon {
   for (const name of methods)
     if (typeof (object as Record<string, unknown>)[name] !== 'function') throw otherVersion(name);

@@ -21,13 +21,13 @@ export interface AnswerDemand {
   /** Tools that may be called. */
   readonly calls: OutputParserOptions['calls'];
   readonly gbnf: string | undefined;
-  /** What the grammar covers: the answer's text, the calls that it must make, or text with calls if the model begins any. */
+  /** What the grammar covers: the answer's text, the calls that it must make, or text with any calls that the model begins. */
   readonly holds: 'text' | 'calls' | 'begun-calls';
 }
 
 /**
- * Decides, for a model and its template, how reasoning is handled (§4.2.5): whether the prompt has begun it, its budget, what
- * ends it, and from where on a constraint holds.
+ * Decides, for a model and its template, how reasoning is handled (§4.2.5): whether the prompt begins it, its budget, what ends it, and
+ * from where on a constraint holds.
  */
 export class AnswerPlanner {
   readonly #model: Pick<LlamaModel, 'tokenize' | 'tokenTraits' | 'tokenText'>;
@@ -36,7 +36,7 @@ export class AnswerPlanner {
   /** Texts of the control tokens around reasoning and calls. */
   readonly #literals: ReadonlyMap<number, string>;
   #specialTexts: ReadonlyMap<number, string> | undefined;
-  /** For an answer of text, and for one of calls: Harmony distinguishes them before the first character. */
+  /** For a text answer, and for one of calls: Harmony distinguishes them before the first character. */
   readonly #textIds: AnswerIds;
   readonly #callIds: AnswerIds;
 
@@ -50,14 +50,14 @@ export class AnswerPlanner {
     this.#literals = this.#literalsOf([...(template?.shape.calls.specials ?? []), marks.start, marks.end]);
   }
 
-  /** Tokens whose text a reader does not see, though llama.cpp's grammars do. */
+  /** Returns the tokens whose text a reader does not see, although llama.cpp's grammars do. */
   hiddenTokens(vocabularySize: number, isEnd: (id: number) => boolean): readonly number[] {
     return Array.from({ length: vocabularySize }, (_, id) => id).filter(
       (id) => this.#model.tokenTraits(id).kind === 'control' && !isEnd(id) && !this.#literals.has(id),
     );
   }
 
-  /** Texts of all control tokens, for answers that show them. */
+  /** Returns the texts of all control tokens, for answers that show them. */
   specialTexts(vocabularySize: number): ReadonlyMap<number, string> {
     this.#specialTexts ??= new Map(
       Array.from({ length: vocabularySize }, (_, id) => id)
@@ -71,7 +71,7 @@ export class AnswerPlanner {
     const { effort, reasoningForm, reasoningRoomTokens, prompt } = work;
     const template = prompt.type === 'messages' ? this.#template : undefined;
     const shape = template?.shape;
-    // An answer that continues the client's words has begun already.
+    // An answer that continues the client's words has already begun.
     const thinks = shape !== undefined && shape.thinking.type !== 'none' && !continuesLast(prompt);
     const startsInThought = template !== undefined && thinks && this.#startsIn(effort, template);
     // §4.2.5(4): a model that cannot be kept from reasoning may reason, and its reasoning is hidden.
@@ -87,7 +87,7 @@ export class AnswerPlanner {
       answerIds: words.answer,
       marks: this.#words().marks,
     };
-    // A constrained answer without reasoning is text from its first character, whatever that looks like.
+    // A constrained answer without reasoning is text from its first character, whatever it looks like.
     const isPlain = !thinks || (isConstrained && !wantsThought && !startsInThought && shape.thinking.type === 'marks');
     const reply =
       shape === undefined || (isPlain && calls === undefined)
@@ -100,7 +100,7 @@ export class AnswerPlanner {
     const form = { literals: this.#literals, reply, thought };
     const beginning = this.#beginning(thinks && isConstrained, wantsThought, startsInThought, words);
     if (gbnf !== undefined && !isConstrained && thinks && beginning.opening.length === 0) {
-      // It is not known whether the model will reason; the answer may also end before it begins.
+      // Whether the model will reason is unknown; the answer may also end before it begins.
       const constraintFrom = 'reader';
       return { opening: [], constraintFrom, form: { ...form, constrainsAnswer: true, mayEndFirst: true } };
     }
@@ -121,7 +121,7 @@ export class AnswerPlanner {
         ? { opening: [], constraintFrom: 'reader' }
         : { opening: words.end, constraintFrom: 'opening' };
     if (!isBound) return { opening: [], constraintFrom: 'opening' };
-    // Where only the constraint's text may come, a model cannot begin to reason by itself: reasoning is begun for it.
+    // Where only the constraint's text is allowed, a model cannot start reasoning, so reasoning is begun for it.
     return wantsThought
       ? { opening: words.start, constraintFrom: 'reader' }
       : { opening: words.opening, constraintFrom: 'opening' };
@@ -167,7 +167,7 @@ export class AnswerPlanner {
   }
 }
 
-/** Ids that begin reasoning; that end it and begin the answer; that begin only the answer, after reasoning and without. */
+/** The ids that begin reasoning; that end it and begin the answer; and that only begin the answer, after reasoning or without it. */
 interface AnswerIds {
   readonly start: readonly number[];
   readonly end: readonly number[];

@@ -17,10 +17,10 @@ import { byteReader } from './token-bytes.ts';
 import { TokenOrder } from './token-order.ts';
 
 /**
- * With `task-bindings.ts` and what both share (`addon.ts`) all that knows node-llama-cpp, and touches its internals: the addon's own
- * model, context and sampler objects. The package's generators cost two locks, a scheduler and a sampler configuration per token; one loop over the
- * addon reaches 0.98–1.02 of llama-server at 8 streams, the generators 0.57. The version is pinned, the shape is checked when a
- * model is opened, and `tests/inference/engines/llama/bindings.test.ts` holds what each call must do.
+ * Together with `task-bindings.ts` and their shared `addon.ts`, the only code that knows node-llama-cpp, including its internals: the
+ * addon's own model, context and sampler objects. The package's generators cost two locks, a scheduler and a sampler configuration per
+ * token; one loop over the addon reaches 0.98–1.02 of llama-server at 8 streams, the generators 0.57. The version is pinned, the shape is
+ * checked when a model is opened, and `tests/inference/engines/llama/bindings.test.ts` holds what each call must do.
  */
 export async function openModel(options: OpenOptions): Promise<LlamaModel> {
   const llama = await openEngine(options);
@@ -46,7 +46,7 @@ export async function openModel(options: OpenOptions): Promise<LlamaModel> {
   const tokenizer: unknown = model.fileInfo.metadata.tokenizer;
   const template = isRecord(tokenizer) ? tokenizer['chat_template'] : undefined;
   const bytesOf = byteReader(addon.model, addon.model.getVocabularyType() === bytePairVocabulary);
-  // What a GPU's driver throws would end the process.
+  // An exception in a GPU driver would end the process.
   const here = options.gpu === false ? chooser : undefined;
   let threadsNow: number | undefined;
   let batchLength = 0;
@@ -91,7 +91,7 @@ export async function openModel(options: OpenOptions): Promise<LlamaModel> {
       threadsNow = threads;
       const outcome = hereMs > 0 ? here?.library.decode(here.context, batchLength, hereMs) : undefined;
       if (outcome === 0) return undefined;
-      // Also what cannot be computed is left to the addon, which says why.
+      // A batch that cannot be computed also goes to the addon, which gives the reason.
       return addon.context.decodeBatch();
     },
     settle: async (logits, logprobs) => logprobsHandleOf(logprobs).settle(addon.context, logits),
@@ -100,7 +100,7 @@ export async function openModel(options: OpenOptions): Promise<LlamaModel> {
     truncate: (slot, length) => {
       const id = ids[slot] ?? -1;
       const removed = addon.context.removeTokenCellsFromSequence(id, length, -1);
-      // Sliding windows forget their beginning and recurrent states cannot go back: such a cache is useless.
+      // Sliding windows forget their beginning, and recurrent states cannot go back: such a cache is useless.
       if (length > 0 && removed && addon.context.getSequenceKvCacheMinPosition(id) === 0) return length;
       addon.context.removeTokenCellsFromSequence(id, 0, -1);
       return 0;
@@ -129,7 +129,7 @@ function choicesOf(
     },
     createGrammar: (gbnf) => {
       const compiled = new addon.Grammar(gbnf, { addonExports: addon.exports, rootRuleName: 'root' });
-      // With the first grammar, before an answer has begun.
+      // Created with the first grammar, before an answer has begun.
       order();
       return {
         begin: () => {
@@ -150,7 +150,7 @@ async function sample(
     try {
       return await samplerOf(sampler).sample(context, logits);
     } catch {
-      // A token that its grammar cannot take, which does not affect the other answers.
+      // The token does not fit its grammar; this does not affect the other answers.
       return -1;
     } finally {
       done?.(index);

@@ -1,9 +1,6 @@
 import type { GenerationEvent } from '../../../generation/event.ts';
 
-/**
- * Holds a request's output until its one reader takes it, all at once, since it is later than the reader anyway. The writer
- * bounds it (`unreadTokensMax`).
- */
+/** Holds a request's output until its one reader takes all of it. The writer bounds it (`unreadTokensMax`). */
 export class Channel {
   #events: GenerationEvent[] = [];
   #tokens = 0;
@@ -25,7 +22,7 @@ export class Channel {
     this.#wake?.();
   }
 
-  /** The first error wins, and drops what was not read. */
+  /** The first error wins and drops unread output. */
   fail(error: unknown): void {
     if (this.#state.type === 'failed') return;
     this.#state = { type: 'failed', error };
@@ -34,8 +31,8 @@ export class Channel {
   }
 
   /**
-   * Resolves with everything held, once there is something; throws the error it failed with, or `late()` when the time is over, which
-   * may be put off meanwhile.
+   * Resolves with everything held, as soon as there is something. Throws the error that it failed with, or `late()` after the deadline,
+   * which may be moved meanwhile.
    */
   async take(lateAtMs: () => number, late: () => Error): Promise<Taken> {
     const isNew = () => this.#events.length > 0 || this.#state.type !== 'open';

@@ -9,7 +9,7 @@ import { inlineSystemAsUser } from '../inline-system.ts';
 import { plainEffort } from '../reasoning-effort.ts';
 import { injectTools, writtenCall, writtenResult } from './injected-tools.ts';
 
-/** A stretch of a rendered prompt: written by the template, or by the client. */
+/** A part of a rendered prompt, written either by the template or by the client. */
 export interface Piece {
   readonly text: string;
   readonly client: boolean;
@@ -18,13 +18,12 @@ export interface Piece {
 /**
  * A model's chat template, rendered so that client text stays distinguishable from the template's (reliability §3.4).
  *
- * The template never sees a client's text. In place of each string it gets a marker between the string's own leading and trailing
- * white space, so that `trim`, `is string`, `length`, concatenation and comparison work as with the text; equal texts have equal
- * markers. Afterwards the markers are replaced by the texts. Client text can never be taken for a marker, because the template
- * sees only a client's white space. A marker passes `tojson` in escaped form and its text is then escaped likewise. A template
- * that takes a text apart (slices, `split` on a marker's inside, changes of case) leaves fragments or loses the marker: such a
- * request is refused rather than rendered from the bare text. Conditions on the inside of a text (`'</think>' in content`) are
- * false: clients do not steer the template.
+ * The template never sees a client's text. In place of each string it gets a marker between the string's own leading and trailing white
+ * space, so that `trim`, `is string`, `length`, concatenation and comparison work as with the text; equal texts have equal markers.
+ * Afterwards the markers are replaced by the texts. Client text can never be taken for a marker, because the template sees only a client's
+ * white space. A marker passes `tojson` in escaped form and its text is then escaped likewise. A template that takes a text apart (slices,
+ * `split` on a marker's inside, changes of case) leaves fragments or loses the marker; such a request is refused rather than rendered from
+ * the bare text. Conditions on the content of a text (`'</think>' in content`) are false: clients do not steer the template.
  *
  * Templates come from model files only; a template that never ends hangs the engine child, whose heartbeat then ends it.
  */
@@ -32,14 +31,14 @@ export class ChatTemplate {
   readonly #template: Template;
   readonly #tokens: { readonly bos: string; readonly eos: string };
   readonly #digitsAt: number;
-  /** Whether the template renders calls of earlier turns; otherwise they are written into the text in Hermes' form. */
+  /** Whether the template renders calls of earlier turns; otherwise they are written into the text in Hermes format. */
   readonly #showsCalls: boolean;
   readonly #takesSystem: boolean;
   /** Mistral's templates require ids of nine letters and digits. */
   readonly #hasShortIds: boolean;
   /** How the model writes reasoning and calls. */
   readonly shape: OutputShape;
-  /** Whether the template adds a system text of its own that `defaultSystem: 'none'` removes. */
+  /** Whether the template adds a default system text that `defaultSystem: 'none'` removes. */
   readonly removesDefaultSystem: boolean;
   readonly source: string;
 
@@ -60,7 +59,7 @@ export class ChatTemplate {
     this.removesDefaultSystem = defaultSystem === 'none' && this.#addsSystem();
   }
 
-  /** The prompt for the next assistant turn. Tools that the template does not render are described in a message. */
+  /** Returns the prompt for the next assistant turn. Tools that the template does not render are described in a message. */
   render(messages: readonly Message[], options: RenderOptions): readonly Piece[] {
     const last = messages.at(-1);
     if (last?.role === 'assistant' && last.isBeginning === true)
@@ -76,7 +75,7 @@ export class ChatTemplate {
     }
   }
 
-  /** The words that the answer continues, placed where it begins, after whatever opens the turn. */
+  /** Returns the words that the answer continues, placed where it begins, after whatever opens the turn. */
   #beginningOf({ content }: Message, { effort }: RenderOptions): readonly Piece[] {
     const { thinking } = this.shape;
     if (thinking.type === 'channels') {
@@ -114,7 +113,7 @@ export class ChatTemplate {
     }
   }
 
-  /** Whether the prompt ends inside reasoning that the template has opened. */
+  /** Returns whether the prompt ends inside reasoning that the template has opened. */
   startsInThought(effort: Effort): boolean {
     const { thinking } = this.shape;
     if (thinking.type !== 'marks') return false;
@@ -138,7 +137,7 @@ export class ChatTemplate {
         add_generation_prompt: generate,
         bos_token: this.#tokens.bos,
         eos_token: this.#tokens.eos,
-        // The switch's name in the templates of Qwen, DeepSeek and Harmony.
+        // The switch has these names in the templates of Qwen, DeepSeek and Harmony.
         enable_thinking: thinking,
         thinking,
         // Harmony knows three tiers, and no switch.
@@ -158,24 +157,24 @@ export class ChatTemplate {
   }
 
   /**
-   * The conversation without the template's default system text: rendered with a system message in front, minus exactly the
-   * prefix that the template prints for a conversation of this system message alone.
+   * Returns the conversation without the template's default system text: rendered with a system message in front, minus exactly the prefix
+   * that the template prints for a conversation of this system message alone.
    */
   #withoutSystem(turns: readonly Turn[], options: Pick<RenderOptions, 'effort'>, marks: Marks): string {
     const system: Turn = { role: 'system', content: marks.probe() };
     const whole = this.#run([system, ...turns], true, options);
     const head = this.#run([system], false, options);
     const rest = whole.slice(head.length);
-    // The system text must be in the cut prefix, and only there: some templates put it into the user's turn.
+    // The system text must be in the removed prefix, and only there: some templates put it into the user's turn.
     if (!whole.startsWith(head) || !head.includes(system.content) || rest.includes(system.content)) throw refusal();
-    // The token that begins every prompt was before the system text; in some models it begins every turn.
+    // The token that begins every prompt preceded the system text; in some models it begins every turn.
     const { bos } = this.#tokens;
     return head.startsWith(bos) && !rest.startsWith(bos) ? bos + rest : rest;
   }
 
   /**
-   * Whether the template adds a system text to a conversation without one. A template that puts the system text into the user's
-   * turn, or that takes none, has no removable default, and is left as it is.
+   * Returns whether the template adds a system text to a conversation without one. A template that puts the system text into the user's
+   * turn, or that accepts no system text, has no removable default and is left as it is.
    */
   #addsSystem(): boolean {
     const marks = new Marks(this.#digitsAt);
@@ -190,7 +189,7 @@ export class ChatTemplate {
     }
   }
 
-  /** Whether a probe in these turns or tools appears in the prompt. */
+  /** Returns whether a probe in these turns or tools appears in the prompt. */
   #shows(turnsOf: (marks: Marks) => readonly Turn[], toolsOf?: (marks: Marks) => readonly unknown[]): boolean {
     const marks = new Marks(this.#digitsAt);
     const turns = turnsOf(marks);
@@ -286,13 +285,13 @@ export interface RenderOptions {
   readonly tools?: readonly Tool[];
 }
 
-/** The conversation with its system text at the head of the user's first turn, if that is possible. */
+/** Returns the conversation with its system text at the start of the user's first turn, if that is possible. */
 function foldedSystem([first, second, ...rest]: readonly Message[]): readonly Message[] | undefined {
   if (first?.role !== 'system' || second?.role !== 'user') return undefined;
   return [{ role: 'user', content: [...first.content, { type: 'text', text: '' }, ...second.content] }, ...rest];
 }
 
-/** Tools in the form of the OpenAI API, which templates print. Client strings are marked; JSON Schema keywords are not. */
+/** Returns tools in the form of the OpenAI API, which templates print. Client strings are marked; JSON Schema keywords are not. */
 function toolTurns(tools: readonly Tool[], marks: Marks): readonly unknown[] {
   let valuesLeft = toolValuesMax;
   return tools.map(({ name, description, parameters }, index) => {
@@ -351,7 +350,7 @@ const schemaWords: ReadonlySet<string> = new Set([
 
 const probeTurn: Turn = { role: 'user', content: 'Hello' };
 
-/** A message as a template sees it. Roles are ours, everything else is marked. */
+/** A message as a template sees it. Only roles are unmarked: the service sets them. */
 interface Turn {
   readonly role: 'system' | 'user' | 'assistant' | 'tool';
   readonly content: string;
@@ -366,17 +365,17 @@ function textOf(content: readonly Part[]): string {
   return texts.join('\n');
 }
 
-/** State about calls while the turns are built. */
+/** State about calls while the turns are being built. */
 interface Calls {
   /** Names of the functions called so far, by call id. */
   readonly names: Map<string, string>;
-  /** Short ids that stand for long ones. */
+  /** Short ids that replace long ones. */
   readonly ids: Map<string, string>;
   /** How many more values inside arguments the template may get as objects. */
   valuesLeft: number;
 }
 
-/** Arguments as the object that templates expect, or their text when they are not an object, or too large for a template. */
+/** Returns the arguments as the object that templates expect, or as text if they are not an object or are too large for a template. */
 function argumentsOf(call: ToolCall, calls: Calls): unknown {
   try {
     const value: unknown = JSON.parse(call.arguments);
@@ -391,11 +390,11 @@ function argumentsOf(call: ToolCall, calls: Calls): unknown {
 }
 
 const depthMax = 64;
-/** A template takes some 20 µs for each: an object of 100,000 fields took one 16 s on a busy machine. */
+/** A template takes about 20 µs per value: an object of 100,000 fields took one template 16 s on a busy machine. */
 const valuesMax = 4096;
 const toolValuesMax = 8192;
 
-/** Counts no further than `most`; nesting beyond the bound counts as more than any number. */
+/** Counts values, but no further than `most`; nesting beyond the bound counts as infinite. */
 function countValues(value: unknown, most: number, depth = 1): number {
   if (typeof value !== 'object' || value === null) return 1;
   if (depth > depthMax) return Infinity;
@@ -407,7 +406,7 @@ function countValues(value: unknown, most: number, depth = 1): number {
   return count;
 }
 
-/** Some templates print the function's name beside its result. */
+/** Returns the function's name, which some templates print beside its result. */
 function nameOf(
   callId: string | undefined,
   names: ReadonlyMap<string, string>,
@@ -447,7 +446,7 @@ class Marks {
     );
   }
 
-  /** A text that no client can have written. */
+  /** Returns a text that no client can have written. */
   probe(): string {
     return this.mark(`probe ${this.#nonce}`, 'optional');
   }
@@ -498,12 +497,12 @@ class Marks {
 
 const noWords: ReadonlySet<string> = new Set();
 
-/** Begins a marker: no white space, without case, and `tojson` writes it as `\u0001`. */
+/** Begins a marker: it is not white space, has no case, and `tojson` writes it as `\u0001`. */
 const lead = '\u0001';
 const nonceBytes = 10;
 const indexDigits = 5;
 
-/** Sixteen adjacent private-use characters that the template does not use itself: the digits of the markers. */
+/** Finds sixteen adjacent private-use characters that the template does not use itself: the digits of the markers. */
 function unusedDigits(text: string): number {
   for (let start = 0xe000; start < 0xf8f0; start += 16) {
     if (![...text].some((character) => character.charCodeAt(0) >= start && character.charCodeAt(0) < start + 16))
@@ -512,7 +511,10 @@ function unusedDigits(text: string): number {
   throw new Error('the chat template uses the whole private use area');
 }
 
-/** JSON escapes the escape: level k shows 2^(k-1) backslashes before `u0001`, and the text is escaped k times. */
+/**
+ * Escapes a text as its marker was: JSON escapes the escape, so level k shows 2^(k-1) backslashes before `u0001`, and the text is escaped k
+ * times.
+ */
 function escapedLike(backslashes: string, text: string): string {
   const levels = backslashes === '' ? 0 : Math.log2(backslashes.length) + 1;
   if (!Number.isInteger(levels)) throw refusal();

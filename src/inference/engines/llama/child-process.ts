@@ -14,11 +14,11 @@ export type ChildConnection = Rpc<ChildCalls, HostCalls>;
 
 export type ChildState =
   | { readonly state: 'starting'; readonly detail: string }
-  /** With a detail: unloaded, and loaded again for the next request. */
+  /** With a detail: the model is unloaded, and loaded again for the next request. */
   | { readonly state: 'ready'; readonly detail?: string }
   | { readonly state: 'down'; readonly detail: string };
 
-/** `room`: for another model, which waits. */
+/** `room`: to make room for another model that waits. */
 export type UnloadReason = 'idle' | 'room';
 
 /** Events of a child; no field holds content. */
@@ -45,58 +45,58 @@ export type ChildEvent =
   | { readonly event: 'failed'; readonly reason: string };
 
 export interface SupervisorOptions {
-  /** For the next child. */
+  /** Returns the options for the next child. */
   readonly load: () => LoadOptions;
-  /** What it gets of the service's environment (`gpuVariablesIn`). */
+  /** The service's environment variables that are passed on (`gpuVariablesIn`). */
   readonly variables: Readonly<Record<string, string>>;
   /** A ready child that has been silent for this long is killed. */
   readonly silenceMs: number;
   readonly loadTimeoutMs: number;
-  /** An idle child that has worked and has grown beyond this is replaced. */
+  /** An idle child that has worked and uses more memory than this is replaced. */
   readonly rssBytesMax: number;
   /** A child that has been idle for this long is reported (`onIdle`). */
   readonly idleUnloadMs: number | undefined;
   readonly isIdle: () => boolean;
   readonly handlers: Handlers<HostCalls>;
   readonly onReady: (facts: ModelFacts) => void;
-  /** A child died. `true`: the next one will be loaded in another way, so that this death says nothing about it. */
+  /** Called when a child died. `true`: the next one will be loaded differently, so that this death says nothing about it. */
   readonly retreat: (how: Pick<Loss, 'loaded'> & { readonly reason: string }) => boolean;
-  /** The child is gone, with all its work. Called before any event of the next child. */
+  /** The child and all its work are gone. Called before any event of the next child. */
   readonly onLost: (how: Loss) => void;
-  /** It has been idle for as long as a child may be. */
+  /** The child has been idle for the maximum time. */
   readonly onIdle: () => void;
-  /** The memory of a child that answers. */
+  /** Reports the memory of a child that responds. */
   readonly onMeasured: (measure: ChildMeasure) => void;
   readonly onEvent: (event: ChildEvent) => void;
 }
 
 export interface Loss {
-  /** It could work. */
+  /** Whether it was ready for work. */
   readonly loaded: boolean;
-  /** The next one would fare no better, as far as one can see: nothing should wait for it. */
+  /** Whether the next one would probably fail too, so that nothing should wait for it. */
   readonly isHopeless: boolean;
 }
 
 /**
- * Keeps one engine child alive (reliability E1, E2): starts it, loads the model, asks every second whether it still answers,
- * and starts it again when it dies, after 0.2 s at first and up to 30 s when it dies again and again.
+ * Keeps one engine child alive (reliability E1, E2): starts it, loads the model, checks every second whether it still responds, and
+ * restarts it when it dies, after 0.2 s at first and up to 30 s when it dies repeatedly.
  *
- * Before `start` there is no child. One may be let go (`unload`), because it is not needed or has to make room, or be replaced because
+ * Before `start` there is no child. A child may be let go (`unload`), because it is not needed or has to make room, or be replaced because
  * it has grown too large. That does not count as a death.
  *
- * A child that reports before it was ever ready that it cannot use the model has failed for good: a file does not heal. So has
+ * A child that reports before it was ever ready that it cannot use the model has failed for good: retrying cannot fix a bad file. So has
  * one that dies five times before it was ever ready.
  */
 export class Supervisor {
   readonly #options: SupervisorOptions;
-  /** The present child, or the last one, until its successor starts; `undefined` while the model is unloaded. */
+  /** The current child, or the last one until its successor starts; `undefined` while the model is unloaded. */
   #child: Child | undefined;
   /** Children that were let go and have not exited yet. */
   readonly #leaving = new Set<ChildProcess>();
-  /** To the present child, or the last one: then it is closed. */
+  /** The connection to the current child, or the last one: then it is closed. */
   #rpc!: ChildConnection;
   #state: ChildState = { state: 'starting', detail: 'The engine is loading the model.' };
-  /** `proven`: a child was ready once, so that the model can be used. */
+  /** `proven`: a child was ready once, so the model is usable. */
   #life: 'unproven' | 'proven' | 'closed' = 'unproven';
   readonly #backoff = new RestartBackoff(restarts);
   #restart: NodeJS.Timeout | undefined;
@@ -106,7 +106,7 @@ export class Supervisor {
     this.#options = options;
   }
 
-  /** Settles with the first ready child, or rejects when there will be none. */
+  /** Settles with the first ready child, or rejects if there will be none. */
   get ready(): Promise<void> {
     return this.#firstReady.promise;
   }
@@ -119,12 +119,12 @@ export class Supervisor {
     return this.#child?.process.pid;
   }
 
-  /** There is a child that can work. */
+  /** Whether a child is ready for work. */
   get isLoaded(): boolean {
     return this.#child?.phase.kind === 'ready';
   }
 
-  /** Loads the model, unless that is done or under way. */
+  /** Loads the model, unless it is already loaded or loading. */
   start(): void {
     if (this.#life === 'closed' || this.#child !== undefined) return;
     if (this.#life === 'proven')
@@ -132,7 +132,7 @@ export class Supervisor {
     this.#start();
   }
 
-  /** Resolves when nothing of the model is in memory. */
+  /** Resolves when the model has left memory. */
   async unload(reason: UnloadReason): Promise<void> {
     clearTimeout(this.#restart);
     if (this.#child !== undefined) {
@@ -144,7 +144,7 @@ export class Supervisor {
     await Promise.all([...this.#leaving].map(ended));
   }
 
-  /** The connection to the child, for work. One that just died drops it; `onLost` reports that. */
+  /** Returns the connection to the child, for work. A child that has just died drops the work; `onLost` reports that. */
   forWork(): ChildConnection {
     if (this.#child !== undefined) {
       this.#child.usedMs = performance.now();
@@ -153,7 +153,7 @@ export class Supervisor {
     return this.#rpc;
   }
 
-  /** Asks the child now; an unloaded child is not asked, and a lost one has no answer. */
+  /** Asks the child for a report; an unloaded child is not asked, and a lost one does not answer. */
   async measure(): Promise<ChildMeasure> {
     const nothing = { rssBytes: 0, working: 0 };
     if (this.#child?.phase.kind !== 'ready') return nothing;
@@ -172,7 +172,7 @@ export class Supervisor {
     await Promise.all(children.map(ended));
   }
 
-  /** Ends a child without anyone noticing. */
+  /** Ends a child without reporting a loss. */
   #letGo({ process, heartbeat }: Child, detail: string): void {
     clearInterval(heartbeat);
     this.#child = undefined;
@@ -183,8 +183,8 @@ export class Supervisor {
   }
 
   #start(): void {
-    // No flags of ours (the package forks a self-test that inherits them), of the environment only what drivers of GPUs need (it holds
-    // secrets), no output (libraries print prompts).
+    // No flags of this process (the package forks a self-test that inherits them), only the environment variables that GPU drivers need
+    // (the rest holds secrets), and no output (libraries print prompts).
     const process = fork(fileURLToPath(entryUrl('llama-child')), [], {
       execArgv: [],
       env: engineEnvironment(this.#options.variables),
@@ -214,7 +214,7 @@ export class Supervisor {
     process.on('exit', (code, signal) =>
       onLost(signal === null ? `it exited with code ${code}` : `it ended by ${signal}`),
     );
-    // When someone kills it, the channel may close first: its work is lost already.
+    // When the child is killed from outside, the channel may close first: its work is lost already.
     process.on('disconnect', () => process.kill('SIGKILL'));
     const rpc = new Rpc<ChildCalls, HostCalls>(new ProcessTransport(process), {
       handlers: this.#options.handlers,
@@ -225,7 +225,7 @@ export class Supervisor {
     rpc.call('load', load).then(
       (facts) => this.#isReady(child, facts, load),
       (error: Error) => {
-        // It has died, which is reported as its end.
+        // The child died, which its exit reports.
         if (error instanceof RpcError || !this.#isCurrent(child)) return;
         child.phase = { kind: 'unusable', reason: error.message };
         process.kill('SIGKILL');
@@ -275,13 +275,13 @@ export class Supervisor {
           if (this.#isCurrent(child)) this.#options.onMeasured(measure);
           this.#recycleWhenLarge(child, measure.rssBytes);
         },
-        () => {}, // it has died
+        () => {}, // the child died
       );
   }
 
   #recycleWhenLarge(child: Child, rssBytes: number): void {
     const { rssBytesMax, isIdle, onEvent } = this.#options;
-    // A child that is large before it has worked would not be smaller the next time.
+    // A child that is large before it has worked would be just as large next time.
     if (
       !this.#isCurrent(child) ||
       child.phase.kind !== 'ready' ||
@@ -337,13 +337,13 @@ interface Child {
   readonly process: ChildProcess;
   phase:
     | { readonly kind: 'loading' }
-    /** It can work. */
+    /** The child can work. */
     | { readonly kind: 'ready'; readonly sinceMs: number }
-    /** It has reported that it cannot use the model, and is killed. */
+    /** The child has reported that it cannot use the model, and is killed. */
     | { readonly kind: 'unusable'; readonly reason: string }
     | { readonly kind: 'lost' };
   readonly startedMs: number;
-  /** Silence counts from here, or from when the child was last heard. */
+  /** Silence is measured from here, or from when the child was last heard. */
   silentSinceMs: number;
   tickMs: number;
   /** When it last had something to do. */
@@ -353,7 +353,7 @@ interface Child {
 }
 
 const heartbeatMs = 1000;
-/** Importing the package and reading the vocabulary block the child for moments; a busy machine makes them long. */
+/** Importing the package and reading the vocabulary block the child for moments, which are long on a busy machine. */
 const loadingSilenceMs = 30_000;
 /** A child that was ready for a minute has proved itself: its next death counts as the first. */
 const restarts = { firstMs: 200, mostMs: 30_000, provenMs: 60_000, provenCounts: 1 } as const;

@@ -7,13 +7,13 @@ import type { Direction, JobEnding, MadeToken } from './loop.ts';
 import { StopMatcher } from '../stop-matcher.ts';
 import { IncrementalText } from './text.ts';
 
-/** What the answers to one request have in common. */
+/** The settings that the answers to one request share. */
 export interface OutputForm {
   readonly stop: readonly string[];
   readonly detokenize: (ids: readonly number[]) => string;
   /** Texts of the control tokens around reasoning and calls. */
   readonly literals: ReadonlyMap<number, string>;
-  /** Ids that the text is decoded after, where its first blank must not be dropped. */
+  /** Ids that precede the text for decoding, where its first blank must not be dropped. */
   readonly context?: readonly number[];
   /** A token's bytes; present when logprobs are wanted. */
   readonly bytesOf: ((id: number) => readonly number[]) | undefined;
@@ -22,13 +22,13 @@ export interface OutputForm {
   readonly thought: ThoughtOptions;
   /** The constraint begins with the answer, after the reasoning. */
   readonly constrainsAnswer: boolean;
-  /** The model may end before the answer has begun, although a constraint waits for it. */
+  /** The model may end before the answer has begun, although a constraint is waiting for it. */
   readonly mayEndFirst: boolean;
-  /** Nothing ends the answer before this many tokens. */
+  /** The answer cannot end before this many tokens. */
   readonly tokensMin?: number;
-  /** A stop sequence is kept in the answer. */
+  /** Whether a stop sequence is kept in the answer. */
   readonly includesStop?: boolean;
-  /** Events carry the ids of their tokens. */
+  /** Whether events carry the ids of their tokens. */
   readonly returnsIds?: boolean;
 }
 
@@ -36,23 +36,23 @@ export interface ThoughtOptions {
   readonly form: ReasoningForm;
   /** Reasoning tokens after which its end is forced. */
   readonly budgetTokens: number | undefined;
-  /** Tokens of reasoning that do not count toward `maxTokens` (§4.2.1(5)). */
+  /** Reasoning tokens that do not count toward `maxTokens` (§4.2.1(5)). */
   readonly roomTokens: number;
   /** The answer opens with `endIds`. */
   readonly endsAtOnce: boolean;
   /** Ends reasoning and begins the answer. */
   readonly endIds: readonly number[];
-  /** Begins the answer where the model has ended its reasoning. */
+  /** Ids that begin the answer after the model has ended its reasoning. */
   readonly answerIds: readonly number[];
   /** The marks around reasoning inside an answer (§4.2.5(1)). */
   readonly marks: { readonly start: string; readonly end: string };
 }
 
 /**
- * Turns the tokens of one choice into events. Text that could begin a stop sequence or a mark waits; stop sequences are looked
- * for in the answer alone, not in reasoning or in calls. A token counts as reasoning when any of its text is reasoning or belongs
- * to its marks, so the remaining completion tokens are the answer's. Logprobs are reported for the answer's tokens only: each
- * leaves with the beginning of its text.
+ * Turns the tokens of one choice into events. Text that could begin a stop sequence or a mark waits; stop sequences are searched for only
+ * in the answer, not in reasoning or in calls. A token counts as reasoning when any of its text is reasoning or belongs to its marks, so
+ * the remaining completion tokens are the answer's. Logprobs are reported for the answer's tokens only: each is sent with the beginning of
+ * its text.
  */
 export class ChoiceOutput {
   readonly #options: OutputForm;
@@ -63,7 +63,7 @@ export class ChoiceOutput {
   readonly #logprobs: LogprobsQueue | undefined;
   #events: MutableEvent[] = [];
   #reasoningTokens = 0;
-  /** Tokens that may turn out to be a reasoning mark. */
+  /** Number of tokens that may turn out to be a reasoning mark. */
   #undecidedTokens = 0;
   #inThought = false;
   #forcedEnd: boolean;
@@ -131,7 +131,7 @@ export class ChoiceOutput {
     return (this.#reply?.calls ?? 0) > 0 ? 'tool-calls' : 'stop';
   }
 
-  /** The events since the last call of this function. */
+  /** Returns the events since the last call. */
   drain(): readonly GenerationEvent[] {
     const events = this.#events;
     if (events.length > 0) this.#events = [];
@@ -152,7 +152,7 @@ export class ChoiceOutput {
       this.#constrains = false;
       return {
         force: this.#forcedEnd || this.#options.mayEndFirst ? [] : this.#options.thought.answerIds,
-        // The text that began the answer may be a mark already, and not text.
+        // The text that began the answer may already be a mark instead of text.
         constrainFrom: before === 'beginning' ? this.#beginning : saidIn(events),
       };
     }
@@ -220,7 +220,7 @@ export class ChoiceOutput {
         this.#event({ type: 'reasoning', choice: this.#choice, text });
         return;
       case 'inline':
-        // The mark may be in the prompt, and control tokens have no text: so the marks are written here.
+        // The mark may be in the prompt, and control tokens have no text, so the marks are written here.
         this.#event({ type: 'text', choice: this.#choice, text: this.#inThought ? text : `${marks.start}\n${text}` });
         this.#inThought = true;
     }
@@ -248,7 +248,7 @@ export class ChoiceOutput {
     this.#event({ type: 'text', choice: this.#choice, text, ...(logprobs === undefined ? {} : { logprobs }) });
   }
 
-  /** Adjacent events of one kind become one event. */
+  /** Adds an event; adjacent events of one kind are merged. */
   #event(event: MutableEvent): void {
     const last = this.#events.at(-1);
     if (last?.type === 'text' && event.type === 'text') {
@@ -286,7 +286,7 @@ interface ReadToken {
 class LogprobsQueue {
   readonly #bytesOf: (id: number) => readonly number[];
   readonly #waiting: { readonly logprob: TokenLogprob | undefined; readonly start: number }[] = [];
-  /** Characters of the answer made by its tokens, and those that have left. */
+  /** Characters of the answer that its tokens have produced, and those already sent. */
   #made = 0;
   #left = 0;
   #closed = false;
@@ -300,14 +300,14 @@ class LogprobsQueue {
 
   push(token: MadeToken | undefined, text: string): void {
     if (this.#closed) return;
-    // Blanks between reasoning and the answer are layout and never leave.
+    // Blanks between reasoning and the answer are layout and are never sent.
     const shown = this.#isBehindThought && this.#made === 0 ? text.trimStart() : text;
     if (shown === '' && text !== '') return;
     this.#waiting.push({ logprob: token && this.#logprobOf(token), start: this.#made });
     this.#made += shown.length;
   }
 
-  /** A token of an answer that may hold reasoning: `said` is the answer text that it revealed. */
+  /** Takes a token of an answer that may contain reasoning: `said` is the answer text that it revealed. */
   read(read: ReadToken, before: OutputPhase, after: OutputPhase, said: string): void {
     if (before === 'answer') return this.push(read.token, read.text);
     if (before === 'beginning') this.#undecided.push(read);
@@ -315,7 +315,7 @@ class LogprobsQueue {
     const undecided = this.#undecided.splice(0);
     this.#isBehindThought ||= after === 'reasoning' || before === 'reasoning';
     if (after === 'reasoning') return;
-    // In a token that ends reasoning, only the rest is text: it has no probability of its own.
+    // In a token that ends reasoning, only the rest is text, which has no probability of its own.
     if (before === 'reasoning') return said === '' ? undefined : this.push(undefined, said);
     // It was not a reasoning mark: the held text is the answer, except for a header in front of it.
     let length = undecided.reduce((sum, { text }) => sum + text.length, 0) - said.length;
@@ -325,18 +325,18 @@ class LogprobsQueue {
     }
   }
 
-  /** Those whose text begins in the next `characters`. */
+  /** Returns the logprobs of tokens whose text begins in the next `characters`. */
   take(characters: number): readonly TokenLogprob[] {
     this.#left += characters;
     return this.#takeUpTo(this.#left);
   }
 
-  /** Tokens without text at the end of an answer. */
+  /** Returns the logprobs of tokens without text at the end of an answer. */
   rest(): readonly TokenLogprob[] {
     return this.#takeUpTo(Infinity);
   }
 
-  /** What follows is not text. */
+  /** Marks that no more text follows. */
   close(): void {
     this.#closed = true;
     this.#waiting.length = 0;
@@ -349,7 +349,7 @@ class LogprobsQueue {
   }
 
   #logprobOf({ id, logprobs }: MadeToken): TokenLogprob | undefined {
-    // Forced tokens have no probability of their own.
+    // Forced tokens have no probability.
     if (logprobs === undefined) return undefined;
     return {
       ...this.#probabilityOf(id, logprobs.logprob),

@@ -1,49 +1,49 @@
-/** Kinds of builds of llama.cpp for GPUs, the better ones first where several find a device. */
+/** Kinds of llama.cpp builds for GPUs; the first is preferred where several find a device. */
 export const gpuKinds = ['metal', 'cuda', 'vulkan'] as const;
 export type GpuKind = (typeof gpuKinds)[number];
 
 /** A build of llama.cpp that can use GPUs. */
 export interface GpuBuild {
   readonly kind: GpuKind;
-  /** The folder of its binaries; `undefined` for the one of a Mac, which the package for that platform carries. */
+  /** The folder of its binaries; `undefined` for the Mac build, which the package for that platform contains. */
   readonly folder: string | undefined;
-  /** A folder of further binaries, for older GPUs. */
+  /** A folder of additional binaries, for older GPUs. */
   readonly furtherFolder: string | undefined;
 }
 
-/** What is loaded with a build. */
+/** A build, and what is loaded with it. */
 export interface GpuUse extends GpuBuild {
-  /** Of the model, on its devices. */
+  /** Layers of the model on the build's devices. */
   readonly layers: number;
 }
 
-/** `auto`: what fits, on a GPU that is one. A number: as many layers, also on a software device. */
+/** `auto`: as much as fits, on a real GPU. A number: that many layers, also on a software device. */
 export type GpuSetting = 'auto' | 'off' | number;
 
-/** What a build sees on this computer. */
+/** The devices that a build finds on this computer. */
 export interface GpuDevices {
-  /** One name for each device; none: the driver has none for this build. */
+  /** One name per device; empty: the driver has no device for this build. */
   readonly names: readonly string[];
-  /** Of all devices together. */
+  /** Memory of all devices together. */
   readonly totalBytes: number;
   readonly freeBytes: number;
-  /** It is the computer's own memory. */
+  /** Whether it is the computer's own memory. */
   readonly isUnified: boolean;
 }
 
 export type FoundGpu = { readonly build: GpuBuild } & ({ readonly devices: GpuDevices } | { readonly problem: string });
 
-/** What of a model goes where its layers go. */
+/** Memory that moves to the devices with a model's layers. */
 export interface LayerNeeds {
-  /** Its layers, and one for what comes after them. */
+  /** The model's layers, and one for what comes after them. */
   readonly layers: number;
   /** Weights and caches of all layers. */
   readonly bytes: number;
-  /** What each device computes in. */
+  /** Working memory for one step on each device. */
   readonly stepBytes: number;
 }
 
-/** What a model is computed with. */
+/** What a model is computed on. */
 export type Compute =
   | {
       readonly on: 'gpu';
@@ -52,17 +52,17 @@ export type Compute =
       readonly isUnified: boolean;
       readonly layers: number;
       readonly layersMax: number;
-      /** Of the devices' memory. */
+      /** Memory taken on the devices. */
       readonly bytes: number;
-      /** Why it is less than what was asked for. */
+      /** Why fewer layers are used than requested. */
       readonly reason?: string;
     }
-  /** `isExpected`: nobody asked for anything else. */
+  /** `isExpected`: nothing else was requested. */
   | { readonly on: 'processor'; readonly reason: string; readonly isExpected: boolean };
 
 /**
- * What a model is computed with, of what was found. `takenBytes` of the devices' memory are promised to other models. The one place
- * of this decision: nothing is loaded to make it.
+ * Decides what a model is computed on, from the builds and devices found. `takenBytes` of the devices' memory are promised to other models.
+ * This decision is made nowhere else, and nothing is loaded to make it.
  */
 export function chooseCompute(
   setting: GpuSetting,
@@ -97,10 +97,10 @@ export function chooseCompute(
   };
 }
 
-/** Vulkan drivers that compute with the processor: slower than the engine's own way of doing so. */
+/** Returns whether a device is a Vulkan driver that computes on the processor, which is slower than the engine's own processor code. */
 export const isSoftwareDevice = (name: string): boolean => /\b(llvmpipe|lavapipe|softpipe|swiftshader)\b/i.test(name);
 
-/** Bytes that GPUs can take of models in place of the computer's memory. Several builds may see the same devices. */
+/** Returns how many bytes of models GPUs can hold instead of the computer's memory. Several builds may see the same devices. */
 export const gpuRoom = (found: readonly FoundGpu[]): number =>
   Math.max(
     0,
@@ -111,14 +111,17 @@ export const gpuRoom = (found: readonly FoundGpu[]): number =>
     ),
   );
 
-/** Whole layers are divided between devices, each of which needs room for a step. */
+/** Returns how many layers fit. Whole layers are divided between devices, each of which needs room for a step. */
 export function layersThatFit(needs: LayerNeeds, devices: GpuDevices, takenBytes: number): number {
   const free = freeOf(devices, takenBytes) - needs.stepBytes * devices.names.length;
   if (free < 0) return 0;
   return needs.bytes === 0 ? needs.layers : Math.min(needs.layers, Math.floor((free * needs.layers) / needs.bytes));
 }
 
-/** Without what the driver and other programs may come to need. node-llama-cpp, which checks again before it loads, leaves as much. */
+/**
+ * Free memory, minus a reserve for the driver and other programs. node-llama-cpp, which checks again before it loads, reserves the same
+ * amount.
+ */
 const freeOf = ({ freeBytes, totalBytes }: GpuDevices, takenBytes: number): number =>
   Math.max(0, Math.floor(freeBytes - Math.min(totalBytes * 0.08, 1.6 * 2 ** 30) - takenBytes));
 

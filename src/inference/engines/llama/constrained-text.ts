@@ -1,11 +1,11 @@
 import type { Grammar, GrammarState, LlamaModel } from './llama-model.ts';
 
 /**
- * Follows an answer under its constraint, and whether it could have said anything else. A grammar may require repetition (a
- * constant, a fixed count): then a repetitive text is what was wanted.
+ * Tracks whether an answer under a constraint could have continued differently. A grammar may require repetition (a constant, a fixed
+ * count): then a repetitive text is intended.
  *
- * It costs nothing until it is asked. From then on it follows each token byte by byte, because a token whose beginning is forced
- * may still contain a choice.
+ * It does nothing until it is asked. From then on it follows each token byte by byte, because a token whose beginning is forced may still
+ * contain a choice.
  */
 export class ConstrainedText {
   readonly #grammar: Grammar;
@@ -14,7 +14,7 @@ export class ConstrainedText {
   #state: GrammarState | undefined;
   /** Number of tokens up to the last one that was a choice. */
   #chosenAt = 0;
-  /** White space that has just come, and what could have come in its place. */
+  /** White space at the end of the text, and what could have followed in its place. */
   #blanks = 0;
   readonly #beside = new Set<number>();
 
@@ -30,7 +30,7 @@ export class ConstrainedText {
     if (this.#state !== undefined && this.#isChoice(this.#state, id)) this.#chosenAt = this.#ids.length;
   }
 
-  /** Whether one of the last `tokens` tokens was a choice; also `true` when that cannot be determined. */
+  /** Returns whether one of the last `tokens` tokens was a choice; also `true` if that cannot be determined. */
   hadChoice(tokens: number): boolean {
     const followed = this.#ids.length - tokens;
     if (this.#state === undefined) {
@@ -56,7 +56,7 @@ export class ConstrainedText {
   }
 
   /**
-   * Whether another byte would have fitted, or the end. White space between the same two letters is layout, not a choice: `{ "a"`
+   * Returns whether another byte, or the end, would have fitted. White space between the same two letters is layout, not a choice: `{ "a"`
    * equals `{"a"`, so what could have come in place of a blank is compared with the letter after it.
    */
   #isOneOfMany(state: GrammarState, byte: number): boolean {
@@ -76,15 +76,15 @@ export class ConstrainedText {
   }
 }
 
-/** A vocabulary, byte by byte. */
+/** The single-byte tokens of a vocabulary. */
 export interface Letters {
-  /** The token of each byte, where there is one. */
+  /** The token of each byte, if it has one. */
   readonly tokens: readonly (number | undefined)[];
   readonly end: number | undefined;
   readonly bytesOf: (id: number) => readonly number[];
 }
 
-/** Reads every token of the vocabulary: some tens of milliseconds. */
+/** Reads every token of the vocabulary, which takes some tens of milliseconds. */
 export function lettersOf(model: Pick<LlamaModel, 'facts' | 'tokenBytes' | 'isEndOfGeneration'>): Letters {
   const tokens: (number | undefined)[] = Array.from({ length: 256 }, () => undefined);
   for (let id = 0; id < model.facts.vocabularySize; id++) {
@@ -96,5 +96,5 @@ export function lettersOf(model: Pick<LlamaModel, 'facts' | 'tokenBytes' | 'isEn
 
 const isBlank = (byte: number): boolean => byte === 0x20 || byte === 0x0a || byte === 0x0d || byte === 0x09;
 
-/** A line break and 40 blanks, the most that our own grammars have between two parts of JSON. */
+/** A line break and 40 blanks, the most that the service's own grammars allow between two parts of JSON. */
 const layoutBlanksMax = 41;

@@ -1,14 +1,14 @@
 import { createHmac, randomBytes } from 'node:crypto';
 
 /**
- * Remembers, for ten minutes, which requests were running when an engine child died, so that a request that kills it each time is
+ * Remembers, for ten minutes, which requests were running when an engine child died, so that a request that kills the child each time is
  * not tried a third time (reliability E3). It keeps keyed digests, never texts, and nothing at all while children live.
  */
 export class CrashQuarantine {
   readonly #key = randomBytes(32);
   readonly #deaths = new Map<string, { count: number; readonly untilMs: number }>();
 
-  /** A child died while it worked on these. Identical requests count once per death. */
+  /** Records that a child died while it worked on these. Identical requests count once per death. */
   record(contents: readonly unknown[]): void {
     this.#forgetOld();
     for (const digest of new Set(contents.map((content) => this.#digest(content)))) {
@@ -19,13 +19,13 @@ export class CrashQuarantine {
     }
   }
 
-  /** Whether this request was running at two deaths. */
+  /** Returns whether this request was running at two deaths. */
   isQuarantined(content: unknown): boolean {
     this.#forgetOld();
     return this.#deaths.size > 0 && (this.#deaths.get(this.#digest(content))?.count ?? 0) >= deathsMax;
   }
 
-  /** The request has run to its end. */
+  /** Forgets a request that has completed. */
   clear(content: unknown): void {
     if (this.#deaths.size > 0) this.#deaths.delete(this.#digest(content));
   }

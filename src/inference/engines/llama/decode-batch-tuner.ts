@@ -1,29 +1,29 @@
 /**
- * Chooses how to make a step that only writes: for how many of the waiting answers at once, and with how many threads.
- * llama.cpp's repacked kernels are fast for one row and for multiples of four or eight and slow between, so of six waiting
- * answers four in turn may come faster than all six; and a second thread, which the prebuilt binary starts and joins at every
- * step, costs more than it gains for one row and gains more than it costs for eight.
+ * Chooses how to run a step that only writes: for how many of the waiting answers, and with how many threads. llama.cpp's repacked kernels
+ * are fast for one row and for multiples of four or eight and slow between, so of six waiting answers, four in turn may be faster than all
+ * six together; and a second thread, which the prebuilt binary starts and joins at every step, costs more than it gains for one row and
+ * gains more than it costs for eight.
  *
- * Learned from the steps themselves instead of timed at load: a trial is a step like any other, so it delays no first answer and
- * keeps no idle core busy, it sees the depth of the real contexts, it follows a machine that changes under us, and there is no
- * file to go stale. The cost of trials above the best known way is bounded by a share of the time that the other steps take.
+ * It learns from the steps themselves instead of timing them at load: a trial is a step like any other, so it delays no first answer and
+ * keeps no idle core busy, it sees the depth of the real contexts, it follows a machine that changes, and no stored file can go stale. What
+ * trials cost more than the best known way is limited to a share of the time that the other steps take.
  */
 export class DecodeBatchTuner {
   readonly #cells: readonly Cell[];
   #steps = 0;
   #nextTrial = firstTrial;
   #trying: Cell | undefined;
-  /** What trials may still cost; below zero nothing is tried. */
+  /** Time that trials may still cost; below zero nothing is tried. */
   #creditMs = 0;
 
-  /** The first number of threads is used until something is known. */
+  /** The first thread count is used until something is known. */
   constructor(threads: readonly number[], widthMax: number) {
     this.#cells = threads.flatMap((count) =>
       Array.from({ length: widthMax }, (_, index) => new Cell(count, index + 1)),
     );
   }
 
-  /** The choice for the next step, when this many answers wait for their next token. */
+  /** Returns the choice for the next step, when this many answers wait for their next token. */
   next(waiting: number): DecodeBatch {
     const possible = this.#cells.filter(({ width }) => width <= waiting);
     const best = bestOf(possible);
@@ -32,7 +32,7 @@ export class DecodeBatchTuner {
     return { threads, width, stepMs };
   }
 
-  /** Records the step that `next` was asked for, if nothing else disturbed it. */
+  /** Records the step that `next` chose, if nothing else disturbed it. */
   observe(threads: number, width: number, elapsedMs: number): void {
     const cell = this.#cells.find((other) => other.threads === threads && other.width === width);
     if (cell === undefined) return;
@@ -54,11 +54,11 @@ export class DecodeBatchTuner {
 export interface DecodeBatch {
   readonly threads: number;
   readonly width: number;
-  /** How long it will take; infinite where nothing is known. */
+  /** Expected duration; infinite if unknown. */
   readonly stepMs: number;
 }
 
-/** One way of making a step, and how long it took recently. */
+/** One way to run a step, and its recent times. */
 class Cell {
   readonly threads: number;
   readonly width: number;
@@ -72,7 +72,7 @@ class Cell {
     this.width = width;
   }
 
-  /** Per token of one answer; the least of the last few, since a busy machine only ever makes a step longer. */
+  /** Time per token of one answer: the minimum of the last few, since a busy machine only ever makes a step longer. */
   get tokenMs(): number {
     return this.#tokenMs;
   }
@@ -82,7 +82,7 @@ class Cell {
   }
 
   see(elapsedMs: number, step: number): void {
-    // No finer than the clock, so that a cost is never zero.
+    // At least the clock's resolution, so that a cost is never zero.
     this.#recentMs.push(Math.max(elapsedMs, 0.001));
     if (this.#recentMs.length > enough) this.#recentMs.shift();
     this.#tokenMs = Math.min(...this.#recentMs) / this.width;
@@ -91,20 +91,20 @@ class Cell {
   }
 }
 
-/** The widest step of the first number of threads, unless another way is clearly faster. */
+/** Returns the widest step with the first thread count, unless another way is clearly faster. */
 function bestOf(possible: readonly Cell[]): Cell {
   const [first] = possible;
   if (first === undefined) throw new Error('no answer waits for this step');
   let best = possible.findLast(({ threads }) => threads === first.threads) ?? first;
-  // Nothing is known of it yet: a step will show.
+  // Nothing is known about it yet; this step will show.
   if (best.seen === 0) return best;
-  // Among equals the widest, so that no answer waits without need.
+  // Among equals the widest, so that no answer waits needlessly.
   for (const cell of possible.toSorted((a, b) => b.width - a.width))
     if (cell.tokenMs < best.tokenMs * clearly) best = cell;
   return best;
 }
 
-/** The least known way goes first, then the one seen longest ago; ways that proved much worse come rarely. */
+/** Chooses a trial: the least known way first, then the one seen longest ago; ways that proved much worse are tried rarely. */
 function trialOf(possible: readonly Cell[], best: Cell, step: number): Cell | undefined {
   const candidates = possible.filter(
     (cell) =>
@@ -121,7 +121,7 @@ function goesBefore(cell: Cell, other: Cell): boolean {
   return known === otherKnown ? cell.lastStep < other.lastStep : known < otherKnown;
 }
 
-/** Steps before the first trial, so that a first answer has begun. */
+/** Steps before the first trial, so that a first answer has already begun. */
 const firstTrial = 8;
 const trialEveryFirst = 2;
 const trialEvery = 32;

@@ -13,32 +13,32 @@ export interface DeliveryOptions {
   /** Answers to each prompt: choice = prompt × choices + i. */
   readonly choices: number;
   readonly form: OutputForm;
-  /** What each choice reports of its prompt; `undefined`: nothing. */
+  /** What each choice reports about its prompt; `undefined`: nothing. */
   readonly echo?: ((prompt: number) => PromptEcho) | undefined;
-  /** The field of the request that bounds the answer, for its error. */
+  /** The request field with the answer's constraint, for its error. */
   readonly constraintParam: string | undefined;
   readonly host: Pick<Rpc<HostCalls>, 'note'>;
-  /** All choices have ended, or one failed and the others must be given up. */
+  /** Called when all choices have ended, or one failed and the others must be given up. */
   readonly over: (outcome: { readonly failed: boolean }) => void;
 }
 
 /**
- * - `new`: nothing has left.
- * - `started`: `start` has left, and the first token will leave at once.
- * - `flowing`: what comes leaves together, every 10 ms at most.
- * - `closed`: nothing more leaves.
+ * - `new`: nothing has been sent.
+ * - `started`: `start` has been sent, and the first token will be sent immediately.
+ * - `flowing`: output is sent in batches, at most every 10 ms.
+ * - `closed`: nothing more is sent.
  */
 type State = 'new' | 'started' | 'flowing' | 'closed';
 
 /**
- * One request's path back to its reader: tokens become events (`choice-output.ts`), which leave every 10 ms in one message with
- * the usage so far, so that a stream given up in the middle is billed for what was generated. The first token leaves at once.
+ * The path of one request's output to its reader: tokens become events (`choice-output.ts`), which are sent every 10 ms in one message with
+ * the usage so far, so that a stream given up in the middle is billed for what was generated. The first token is sent immediately.
  */
 export class Delivery {
   readonly #options: DeliveryOptions;
   readonly #choices: readonly ChoiceOutput[];
   readonly #cached: (number | undefined)[];
-  /** Echoes of prompts that have not been reported. */
+  /** Echoes of prompts that have not been reported yet. */
   readonly #echoes = new Map<number, PromptEcho>();
   #prompts: GenerationEvent[] = [];
   #ready: GenerationEvent[] = [];
@@ -49,7 +49,7 @@ export class Delivery {
   #unreadTokens = 0;
   #sentAtMs = 0;
   #readAtMs = 0;
-  /** A flush that is to come. */
+  /** A scheduled flush. */
   #timer: NodeJS.Timeout | undefined;
 
   constructor(options: DeliveryOptions) {
@@ -62,7 +62,7 @@ export class Delivery {
         this.#echoes.set(choice, options.echo(Math.floor(choice / options.choices)));
   }
 
-  /** The loop's reader for one choice. */
+  /** Returns the loop's reader for one choice. */
   reader(choice: number): JobReader {
     const reply = this.#choices[choice];
     if (reply === undefined) throw new Error('no such choice');
@@ -84,21 +84,21 @@ export class Delivery {
     };
   }
 
-  /** The reader took tokens. */
+  /** Records that the reader took tokens. */
   taken(tokens: number): void {
     this.#unreadTokens = Math.max(0, this.#unreadTokens - tokens);
   }
 
-  /** Nothing more leaves. */
+  /** Stops sending. */
   close(): void {
     this.#state = 'closed';
     clearTimeout(this.#timer);
   }
 
-  /** `start` is sent with the first choice, before its prompt is read. */
+  /** Sends `start` with the first choice, before its prompt is read. */
   #start(choice: number, cachedTokens: number): void {
     const prompt = Math.floor(choice / this.#options.choices);
-    // The prompt counts once, however many choices read it, so the first choice's share of the cache counts.
+    // The prompt counts once, no matter how many choices read it, so only the first choice's cached tokens count.
     this.#cached[prompt] ??= cachedTokens;
     if (this.#state !== 'new') return;
     this.#state = 'started';
@@ -113,7 +113,7 @@ export class Delivery {
     this.#options.host.note('reading', this.#options.request);
   }
 
-  /** The prompt is reported before anything else about its choice, and after it has been read. */
+  /** Reports the prompt, before anything else about its choice and after it has been read. */
   #reportPrompt(choice: number): void {
     const echo = this.#echoes.get(choice);
     if (echo === undefined) return;
@@ -127,7 +127,7 @@ export class Delivery {
     this.#unsentTokens++;
     this.#unreadTokens++;
     const direction = reply.token(token);
-    // In the middle of a brief step no timer fires, so what was due leaves before it.
+    // No timer fires during a step on this thread, so due output is sent before it.
     const isDue = performance.now() - this.#sentAtMs >= coalesceMs;
     if (this.#state === 'started' || (this.#state === 'flowing' && isDue)) this.#flush(false);
     else if (this.#state === 'flowing') this.#timer ??= setTimeout(() => this.#flush(false), coalesceMs);
@@ -202,7 +202,7 @@ export class Delivery {
 const coalesceMs = 10;
 const readsEveryMs = 200;
 
-/** Contracts decision 13. */
+/** See contracts decision 13. */
 function tooSlow(param: string | undefined): Refusal {
   return {
     code: 'unsupported_value',

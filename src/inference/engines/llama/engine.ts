@@ -34,68 +34,68 @@ import type { StopSignal } from '../../../platform/stop-signal.ts';
 export interface LlamaEngineOptions {
   /** The model's id, for status and logs. */
   readonly name: string;
-  /** Resolves when the GGUF is on disk. Until then the engine is starting; when it rejects, it is down with that reason. */
+  /** Resolves when the GGUF file is on disk. Until then the engine is starting; if it rejects, the engine is down for that reason. */
   readonly modelFile: Promise<string>;
-  /** What its card promises; to write by default. */
+  /** What the model's card promises; writing by default. */
   readonly purpose?: Purpose;
   /** Tokens per sequence, prompt and answer together. */
   readonly contextLength: number;
-  /** Concurrent answers; by default 4, or as many as the memory budget has room for. */
+  /** Concurrent answers; by default 4, or as many as fit the memory budget. */
   readonly slots?: number;
   /** Answers that may wait for a slot, 64 by default; further requests are refused (429 `backend_at_capacity`). */
   readonly queueLimit?: number;
   /** 'none' removes the system text that the model's template adds to conversations without one. */
   readonly defaultSystem: 'template' | 'none';
-  /** Shared with the service's other models; by default one of its own. */
+  /** Shared with the service's other models; by default a separate budget. */
   readonly memory?: MemoryBudget;
   /** Once loaded, it does not make room for other models. */
   readonly isPinned?: boolean;
-  /** Where GPUs are looked for, and how much of the model goes there; by default it is computed with the processor. */
+  /** Where GPUs are searched for, and how much of the model goes there; by default the processor is used. */
   readonly gpu?: { readonly setting: GpuSetting; readonly search: Pick<GpuSearch, 'reserve'> };
-  /** What an engine's process gets of the service's environment (`gpuVariablesIn`). */
+  /** The service's environment variables passed to an engine's process (`gpuVariablesIn`). */
   readonly variables?: Readonly<Record<string, string>>;
-  /** Most threads for reading prompts; by default one per core. */
+  /** Maximum threads for reading prompts; by default one per core. */
   readonly threads?: number;
   /** Threads for writing; by default one or all, whichever is faster. */
   readonly decodeThreads?: number;
   /**
-   * From the request to its first token, waiting included, or to the next piece of its prompt that is read: 120 s (contracts decision
-   * 23). To the first token it may be five times as long in all.
+   * Time from the request to its first token, waiting included, or to the next piece of its prompt that is read: 120 s (contracts decision
+   * 23). The total time to the first token may be five times as long.
    */
   readonly firstTokenTimeoutMs?: number;
-  /** Between two tokens, while the reader waits: 60 s (contracts decision 23). */
+  /** Time between two tokens, while the reader waits: 60 s (contracts decision 23). */
   readonly idleTimeoutMs?: number;
   readonly loadTimeoutMs?: number;
-  /** A child that does not answer for this long is killed: 4 s, checked every second. */
+  /** A child that does not respond for this long is killed: 4 s, checked every second. */
   readonly silenceMs?: number;
-  /** An idle child with more resident memory is replaced; by default twice the file, the cache and 1 GiB. */
+  /** An idle child with more resident memory than this is replaced; by default twice the file, the cache and 1 GiB. */
   readonly rssBytesMax?: number;
   /** A model without a request for this long is unloaded, and loaded again for the next one; by default never. */
   readonly idleUnloadMs?: number;
   readonly log: (event: LlamaEngineEvent) => void;
 }
 
-/** One line for the log. Its fields are closed and hold no content. */
+/** One log line. Its fields are closed and hold no content. */
 export type LlamaEngineEvent =
   | ({ readonly model: string } & ChildEvent)
   | { readonly model: string; readonly event: 'waits-for-memory'; readonly bytes: number }
-  /** `with`: in words. `reason`: why it is not all of it on a GPU. */
+  /** `with`: in words. `reason`: why the model is not entirely on a GPU. */
   | { readonly model: string; readonly event: 'computes'; readonly with: string; readonly reason: string }
   | { readonly model: string; readonly event: 'gpu-lost'; readonly reason: string; readonly next: 'gpu' | 'processor' }
   | { readonly model: string; readonly event: 'request-failed'; readonly code: string; readonly detail: string };
 
 export interface LlamaEngine extends Engine {
-  /** Resolves after the first load, or at once where other models leave no room; rejects when it will never be able to work. */
+  /** Resolves after the first load, or immediately if other models leave no room; rejects if the engine will never work. */
   readonly ready: Promise<void>;
-  /** Process id of the present child. */
+  /** Process id of the current child. */
   readonly pid: number | undefined;
-  /** The present child's report about itself. */
+  /** Returns the current child's report about itself. */
   measure(): Promise<ChildMeasure>;
 }
 
 /**
- * llama.cpp in a forked child: this side numbers requests, bounds them, distributes the output, and outlives the child. Tokens,
- * templates and the model itself are the child's.
+ * Runs llama.cpp in a forked child: this side numbers requests, bounds them, distributes the output, and outlives the child. Tokens,
+ * templates and the model itself belong to the child.
  */
 export function createLlamaEngine(options: LlamaEngineOptions): LlamaEngine {
   return new ForkedLlamaEngine(options);
@@ -105,37 +105,37 @@ export function createLlamaEngine(options: LlamaEngineOptions): LlamaEngine {
 interface Exchange {
   readonly channel: Channel;
   readonly jobs: number;
-  /** Identifies it if the child dies of it; `undefined` when nothing of it may be remembered. */
+  /** Identifies the request if the child dies of it; `undefined` if nothing about it may be remembered. */
   readonly content: unknown;
-  /** Gives it to the child. */
+  /** Sends it to the child. */
   readonly work: Waiting;
-  /** Until when its first token has to be there. */
+  /** The deadline for its first token. */
   readonly firstToken: FirstTokenTime;
-  /** When the child was given it, and when its first token came; 0: not yet. */
+  /** When it was sent to the child, and when its first token came; 0: not yet. */
   begunMs: number;
   firstMs: number;
-  /** After the first one. */
+  /** Tokens after the first. */
   tokens: number;
-  /** Something of its answer has come. */
+  /** Whether any of its answer has come. */
   isAnswered: boolean;
-  /** How often it was given to another child, because one lost its GPU. */
+  /** How often it was sent to another child, because one lost its GPU. */
   repeats: number;
 }
 
-/** The child's supervisor, and the memory that it was given. */
+/** The child's supervisor, and the child's memory. */
 interface Supervised {
   readonly supervisor: Supervisor;
   readonly memory: MemoryClaim;
   readonly means: Means;
-  /** The model was not loaded at the start: it is when it is asked for. */
+  /** The model was not loaded at the start, and is loaded on demand. */
   readonly isOnDemand: boolean;
 }
 
 /**
- * - `fetching`: the model file is not there, or not looked at.
+ * - `fetching`: the model file is missing, or not checked yet.
  * - `unusable`: there will never be a child, and why.
  * - `supervised`: there is a child when there is work and memory for it; its supervisor says which.
- * - `closed`: what may still end.
+ * - `closed`: with a supervisor that may still be ending.
  */
 type State =
   | { readonly kind: 'fetching' }
@@ -151,7 +151,7 @@ class ForkedLlamaEngine implements LlamaEngine {
   readonly #residence: Residence;
   readonly #firstToken: FirstTokenOptions;
   #state: State = { kind: 'fetching' };
-  /** As the child reported it when it was last ready; what was asked for before. */
+  /** What the child reported when it was last ready; before that, what was requested. */
   #loaded: { readonly slots: number; readonly contextLength: number; readonly vocabularySize: number | undefined };
   #counting = 0;
   #countsBegun = 0;
@@ -276,7 +276,7 @@ class ForkedLlamaEngine implements LlamaEngine {
     }
   }
 
-  /** Waits until the model is in memory, which stays there until the work is done. */
+  /** Waits until the model is in memory, where it stays until the work is done. */
   async #whenLoaded<Value>(signal: StopSignal, act: () => Promise<Value>): Promise<Value> {
     const { promise: begun, resolve, reject } = deferred();
     const work: Waiting = {
@@ -378,7 +378,7 @@ class ForkedLlamaEngine implements LlamaEngine {
     loaded.catch(() => {});
   }
 
-  /** Chooses what the model is computed with, and takes the memory for that: of the computer, and of GPUs. */
+  /** Chooses what the model is computed on, and reserves the memory for it: the computer's, and that of GPUs. */
   async #claim(
     header: GgufHeader,
     needs: MemoryNeeds,
@@ -430,7 +430,7 @@ class ForkedLlamaEngine implements LlamaEngine {
       }),
       silenceMs: this.#options.silenceMs ?? 4000,
       loadTimeoutMs: this.#options.loadTimeoutMs ?? 600_000,
-      // The file may be in memory twice: as it is, and repacked for the processor.
+      // The file may be in memory twice: unchanged, and repacked for the processor.
       rssBytesMax: this.#options.rssBytesMax ?? header.fileBytes * 2 + memory.cacheBytes + 2 ** 30,
       idleUnloadMs: this.#options.idleUnloadMs,
       isIdle: () => this.#exchanges.size === 0 && this.#counting === 0,
@@ -495,7 +495,7 @@ class ForkedLlamaEngine implements LlamaEngine {
     return { id, exchange };
   }
 
-  /** Frees the slot; returns the exchange, if it was still open. */
+  /** Frees the slot; returns the exchange if it was still open. */
   #release(id: number): Exchange | undefined {
     const exchange = this.#exchanges.get(id);
     if (exchange !== undefined) {
@@ -526,7 +526,7 @@ class ForkedLlamaEngine implements LlamaEngine {
   #time(exchange: Exchange, events: readonly GenerationEvent[], tokens: number, last: boolean): void {
     const nowMs = performance.now();
     if (this.#purpose !== 'write') {
-      // Inputs are read, and nothing is written.
+      // Tasks only read their inputs; nothing is written.
       for (const event of events) if (event.type === 'start') exchange.tokens = event.promptTokens ?? 0;
       if (last) this.#speed.observe(exchange.tokens, nowMs - exchange.begunMs);
       return;
@@ -536,7 +536,7 @@ class ForkedLlamaEngine implements LlamaEngine {
     if (last && exchange.firstMs > 0) this.#speed.observe(exchange.tokens, nowMs - exchange.firstMs);
   }
 
-  /** Of a model that was not there in time, the client hears why. */
+  /** Returns the error for a late first token; if the model was not loaded in time, the client is told so. */
   #tooLate({ begunMs }: Exchange): ApiError {
     return begunMs > 0 ? timedOut() : notLoadedInTime();
   }
@@ -552,23 +552,23 @@ class ForkedLlamaEngine implements LlamaEngine {
     return this.#isClosed() ? closed() : stopped();
   }
 
-  /** A death ends the requests that the child worked on, and no others (reliability E1). */
+  /** Ends the requests that a dead child worked on, and no others (reliability E1). */
   #lose({ loaded, isHopeless }: Loss, { wasOnGpu }: Means): void {
     const begun = [...this.#exchanges].filter(([, { begunMs }]) => begunMs > 0);
-    // One that dies with its GPU says nothing about them: after two such deaths the processor answers.
+    // A child that dies with its GPU says nothing about its requests: after two such deaths the processor answers.
     if (loaded && !wasOnGpu) {
       const contents = begun.map(([, { content }]) => content);
       this.#quarantine.record(contents.filter((content) => content !== undefined));
     }
     for (const [id, exchange] of begun) {
-      // Requests of which there is nothing yet, many of which only waited in the child for their turn: the next child gets them.
+      // Requests without any output yet, many of which only waited in the child for their turn, go to the next child.
       if (wasOnGpu && !isHopeless && !exchange.isAnswered && exchange.repeats < repeatsMax) {
         exchange.repeats++;
         exchange.begunMs = 0;
         this.#residence.run(exchange.work);
       } else this.#release(id)?.channel.fail(stopped());
     }
-    // What waits for the model waits for the next child.
+    // Requests that wait for the model wait for the next child.
     if (isHopeless) this.#residence.failAll(stopped);
   }
 
@@ -579,7 +579,7 @@ class ForkedLlamaEngine implements LlamaEngine {
 
 /** The GPU is tried twice, and then the processor. */
 const repeatsMax = 2;
-/** The child is notified of reads in portions: far fewer than it may run ahead. */
+/** The child is notified of reads in batches, far smaller than it may run ahead. */
 const reportTokens = unreadTokensMax / 4;
 const countsMax = 256;
 const countTimeoutMs = 30_000;
@@ -597,7 +597,7 @@ function workOf(request: EngineRequest): Work {
   };
 }
 
-/** Why a file could not be read: the system's error code, without a path. */
+/** Returns why a file could not be read: the system's error code, without a path. */
 function codeOf(error: unknown): string {
   return error instanceof Error && 'code' in error ? `it cannot be read (${String(error.code)})` : 'it cannot be read';
 }

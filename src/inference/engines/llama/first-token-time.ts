@@ -1,6 +1,6 @@
 /**
- * When a request without a token is given up: after `timeoutMs` in which nothing happened to it, and after `readingMsMax` in any
- * case. That a part of its prompt was read is something; that it waits for a slot is nothing.
+ * The deadline for a request's first token: after `timeoutMs` without progress, and after `readingMsMax` in any case. Reading a part of the
+ * prompt is progress; waiting for a slot is not.
  */
 export class FirstTokenTime {
   readonly #timeoutMs: number;
@@ -28,7 +28,7 @@ export interface FirstTokenOptions {
   readonly readingMsMax: number;
 }
 
-/** By the limit for the first token; docs/engines.md says it. */
+/** Returns both limits for a given first-token limit; see docs/engines.md. */
 export const firstTokenOptions = (timeoutMs = 120_000): FirstTokenOptions => ({
   timeoutMs,
   readingMsMax: 5 * timeoutMs,

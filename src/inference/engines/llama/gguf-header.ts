@@ -6,29 +6,29 @@ import {
 } from '../../../generation/sampling-defaults.ts';
 import { ModelRefused } from './model-refused.ts';
 
-/** What can be known of a model file without loading it. */
+/** What is known about a model file without loading it. */
 export interface GgufHeader {
-  /** All files of a split model together. */
+  /** Size of all files of a split model together. */
   readonly fileBytes: number;
   readonly architecture: string;
-  /** Training length in tokens; `undefined` when the file does not say. */
+  /** Training length in tokens; `undefined` if the file does not state it. */
   readonly contextLength: number | undefined;
-  /** Keys and values of one token in all layers, two bytes each: 23,040 for SmolLM2-135M. 0 when there are none. */
+  /** Keys and values of one token in all layers, two bytes each: 23,040 for SmolLM2-135M. 0 if there are none. */
   readonly cacheBytesPerToken: number;
   readonly vocabularySize: number;
   readonly hasChatTemplate: boolean;
-  /** `undefined` also for one that is longer than a template can be. */
+  /** `undefined` also for a template longer than the maximum. */
   readonly chatTemplate: string | undefined;
   readonly tensorCount: number;
-  /** What the file recommends where a request says nothing. */
+  /** What the file recommends for fields that a request leaves open. */
   readonly samplingDefaults: SamplingDefaults;
-  /** How the vectors of an input's tokens become one, for a model of embeddings; `undefined`: the file states nothing. */
+  /** How an embedding model combines the vectors of an input's tokens into one; `undefined`: the file does not say. */
   readonly pooling: Pooling | undefined;
-  /** Each token sees only those before it; models of embeddings mostly see the whole input. */
+  /** Each token sees only those before it; embedding models mostly see the whole input. */
   readonly isCausal: boolean;
-  /** It ends in a classifier, which scores instead of writing. */
+  /** The model ends in a classifier, which scores instead of writing. */
   readonly hasClassifier: boolean;
-  /** Numbers of one layer, and how many there are; 0 where the file does not say. */
+  /** Dimensions of a layer, and the number of layers; 0 where the file does not say. */
   readonly shape: {
     readonly layers: number;
     readonly width: number;
@@ -42,12 +42,11 @@ const poolings = ['none', 'mean', 'cls', 'last', 'rank'] as const;
 export type Pooling = (typeof poolings)[number];
 
 /**
- * Reads the header of a GGUF file and checks everything that llama.cpp takes on trust, so that a truncated or foreign file is
- * refused with a message instead of crashing the child. Throws `ModelRefused`, or the system's error when the file cannot be
- * read.
+ * Reads the header of a GGUF file and checks everything that llama.cpp trusts, so that a truncated or foreign file is refused with a
+ * message instead of crashing the child. Throws `ModelRefused`, or the system's error when the file cannot be read.
  *
- * It reads front to back in pieces of 256 KiB and keeps a few numbers, so neither its memory nor its time depends on what the
- * file claims: every count is bounded, every length has to fit what is left of the file, and the event loop runs between pieces.
+ * It reads from front to back in chunks of 256 KiB and keeps a few numbers, so neither its memory nor its time depends on what the file
+ * claims: every count is bounded, every length must fit into the rest of the file, and the event loop runs between chunks.
  */
 export async function readGgufHeader(path: string): Promise<GgufHeader> {
   const { header, splitCount } = await withReader(path, readHeader);
@@ -115,7 +114,7 @@ async function readHeader(reader: Reader): Promise<{ readonly header: GgufHeader
   return { header, splitCount };
 }
 
-/** A further file of a split model has tensors and little else. */
+/** Reads a further file of a split model, which has tensors and little else. */
 async function readPart(reader: Reader): Promise<Pick<GgufHeader, 'fileBytes' | 'tensorCount' | 'hasClassifier'>> {
   const { tensorCount, hasClassifier } = await readTables(reader);
   return { fileBytes: reader.fileBytes, tensorCount, hasClassifier };
@@ -139,14 +138,14 @@ async function readTables(reader: Reader) {
   const metadata = await readMetadata(reader, entryCount);
   const count = metadata.get('split.count');
   const splitCount = isCount(count) ? count : 1;
-  // The first of several files may have none.
+  // The first of several files may have no tensors.
   if (tensorCount === 0 && splitCount === 1) throw new ModelRefused('it has no tensors');
   if (splitCount > splitsMax) throw new ModelRefused(`it claims to be one of ${splitCount} files`);
   const hasClassifier = await checkTensors(reader, tensorCount, alignmentOf(metadata));
   return { metadata, tensorCount, splitCount, hasClassifier };
 }
 
-/** As llama.cpp's converter writes them from a model's `generation_config.json` (llama.cpp pull request 17120). */
+/** The keys as llama.cpp's converter writes them from a model's `generation_config.json` (llama.cpp pull request 17120). */
 const samplingKeys: Readonly<Record<DefaultableName, string>> = {
   temperature: 'temp',
   top_p: 'top_p',
@@ -155,11 +154,11 @@ const samplingKeys: Readonly<Record<DefaultableName, string>> = {
   repetition_penalty: 'penalty_repeat',
 };
 
-/** A number of 32 bits as it was written in decimals: 0.2 and not 0.20000000298. */
+/** Returns a 32-bit number as it was written in decimal: 0.2, not 0.20000000298. */
 const shortest = (value: Kept | undefined): unknown =>
   typeof value === 'number' ? Number(value.toPrecision(7)) : value;
 
-/** Numbers, short texts and short lists of numbers are kept; of anything longer only its existence and length. */
+/** Numbers, short texts and short lists of numbers are kept; for anything longer, only its existence and length. */
 type Kept = number | string | Elements;
 
 class Elements {
@@ -192,7 +191,7 @@ async function readValue(reader: Reader, type: number, textBytesMax: number): Pr
   const count = reader.count('elements in a list', Number.MAX_SAFE_INTEGER);
   if (elementType === valueType.array) throw new ModelRefused('it has a list of lists');
   if (elementType === valueType.string) {
-    // Each takes at least eight bytes, so a count that the file cannot hold fails here and not after a long time.
+    // Each text takes at least eight bytes, so a count that the file cannot hold fails immediately instead of after a long time.
     reader.mustHold(count * 8);
     await reader.skipTexts(count);
     return new Elements(count, []);
@@ -252,8 +251,8 @@ function alignmentOf(metadata: ReadonlyMap<string, Kept>): number {
 }
 
 /**
- * Every tensor has to lie inside the file: llama.cpp maps the file and reads where the table points. Returns whether one of them is a
- * classifier's.
+ * Checks that every tensor lies inside the file: llama.cpp maps the file and reads where the table points. Returns whether one of them
+ * belongs to a classifier.
  */
 async function checkTensors(reader: Reader, count: number, alignment: number): Promise<boolean> {
   let end = 0;
@@ -283,7 +282,7 @@ async function checkTensors(reader: Reader, count: number, alignment: number): P
   return hasClassifier;
 }
 
-/** The counts that the file states of its architecture; 0 where it states none. */
+/** Reads the counts that the file states for its architecture; 0 where it states none. */
 function numberOf(metadata: ReadonlyMap<string, Kept>, architecture: string): (name: string) => number {
   return (name) => {
     const value = metadata.get(`${architecture}.${name}`);
@@ -305,17 +304,17 @@ function cacheBytesPerToken(metadata: ReadonlyMap<string, Kept>, architecture: s
   return headsInAll * perHead * 2;
 }
 
-/** A whole number above zero that is exact. */
+/** Returns whether a value is an exact whole number above zero. */
 function isCount(value: unknown): value is number {
   return typeof value === 'number' && Number.isSafeInteger(value) && value > 0;
 }
 
-/** A window of the file. `need` brings bytes into it, the others take them out. */
+/** A window of the file. `need` reads bytes into it, the other methods take them out. */
 class Reader {
   readonly fileBytes: number;
   readonly #file: FileHandle;
   #window = Buffer.alloc(0);
-  /** Where the window begins in the file, and where the next byte lies in the window. */
+  /** Offset of the window in the file, and of the next byte in the window. */
   #windowStart = 0;
   #at = 0;
 
@@ -361,7 +360,7 @@ class Reader {
     this.#at = 0;
   }
 
-  /** A text of at most `bytesMax` bytes; a longer one is skipped. */
+  /** Reads a text of at most `bytesMax` bytes; a longer one is skipped. */
   async text(bytesMax: number): Promise<string | undefined> {
     await this.need(8);
     const bytes = this.integer(8, false);
@@ -375,7 +374,7 @@ class Reader {
     return this.#window.toString('utf8', this.#at - bytes, this.#at);
   }
 
-  /** A vocabulary has up to 300,000 texts: awaiting each one, even when buffered, would cost more than reading it. */
+  /** Skips texts. A vocabulary has up to 300,000: awaiting each one, even when buffered, would cost more than reading it. */
   async skipTexts(count: number): Promise<void> {
     for (let text = 0; text < count; text++) {
       if (this.#window.length - this.#at < 8) await this.need(8);
@@ -395,7 +394,7 @@ class Reader {
     return this.integer(4, false);
   }
 
-  /** Numbers beyond 2⁵³ lose their last digits, which no bound cares about. */
+  /** Reads an integer. Numbers beyond 2⁵³ lose their last digits, which does not matter for any bound. */
   integer(bytes: number, signed: boolean): number {
     const at = this.#at;
     this.#at += bytes;
@@ -414,13 +413,13 @@ const magic = 0x46554747;
 /** Magic, version and two counts. */
 const fixedBytes = 24;
 const windowBytes = 262_144;
-/** The largest known vocabularies with their merges take some 20 MB. */
+/** The largest known vocabularies with their merges take about 20 MB. */
 const headerBytesMax = 268_435_456;
 const tensorsMax = 65_536;
 const entriesMax = 65_536;
 const keyBytesMax = 65_535;
 const keptTextBytesMax = 256;
-/** The longest known have some 20 kB. */
+/** The longest known templates have about 20 kB. */
 const templateBytesMax = 1_048_576;
 const splitsMax = 256;
 const keptNumbersMax = 1024;

@@ -13,21 +13,21 @@ import {
 } from './compute.ts';
 
 export interface GpuSearchOptions {
-  /** The builds on this computer. */
+  /** Returns the builds on this computer. */
   readonly builds: () => readonly GpuBuild[];
-  /** Of the service, for the processes that look (`gpuVariablesIn`). */
+  /** Environment for the probe processes (`gpuVariablesIn`). */
   readonly variables: Readonly<Record<string, string>>;
 }
 
-/** What a model is computed with, and its share of the devices' memory until it is released. */
+/** What a model is computed on, and its share of the devices' memory until it is released. */
 export interface ReservedCompute {
   readonly compute: Compute;
   release(): void;
 }
 
 /**
- * The GPUs of a service's embedded models: looked for once, when the first model asks, and their memory divided among those that use
- * them, first come, first served.
+ * The GPUs for a service's embedded models: searched for once, when the first model asks. Models share their memory on a first-come,
+ * first-served basis.
  */
 export class GpuSearch {
   readonly #options: GpuSearchOptions;
@@ -64,7 +64,7 @@ export class GpuSearch {
 const timeoutMs = 60_000;
 const outputBytesMax = 64 * 1024;
 
-/** Asks a build for its devices, in a process of its own: a driver may end it. */
+/** Asks a build for its devices, in a separate process, because a driver may crash it. */
 export async function lookFor(build: GpuBuild, variables: Readonly<Record<string, string>>): Promise<FoundGpu> {
   const { error, output } = await engineOutput(['devices', JSON.stringify(build)], variables);
   if (error !== undefined) return { build, problem: error };
@@ -72,7 +72,7 @@ export async function lookFor(build: GpuBuild, variables: Readonly<Record<string
   return devices === undefined ? { build, problem: 'it did not say which devices there are' } : { build, devices };
 }
 
-/** What the engine's program says for a person; `error`: it did not run to its end, and why. */
+/** Runs the engine's program and returns its output; `error`: why it did not run to its end, in words for a person. */
 export function engineOutput(
   words: readonly string[],
   variables: Readonly<Record<string, string>>,
@@ -90,15 +90,15 @@ const endedInWords = ({ signal }: { readonly signal?: NodeJS.Signals | null | un
   typeof signal !== 'string' ? reason : `its process ended by ${signal}`;
 
 /**
- * The environment of an engine's process: no secrets. The package asks for a home when it is loaded, and a user whom nobody has
- * entered, as some clusters give to a container, has none.
+ * Returns the environment of an engine's process, without secrets. The package needs a home directory when it is loaded, and containers
+ * often run as a UID without a passwd entry, which has no home directory.
  */
 export const engineEnvironment = (variables: Readonly<Record<string, string>>): Record<string, string> => ({
   ...variables,
   HOME: tmpdir(),
 });
 
-/** The line that `llama-child devices` prints; drivers may print others. */
+/** Finds the line that `llama-child devices` prints; drivers may print others. */
 export function devicesIn(output: string): GpuDevices | undefined {
   const line = output.split('\n').findLast((each) => each.startsWith(devicesMark));
   if (line === undefined) return undefined;
@@ -114,11 +114,11 @@ export function devicesIn(output: string): GpuDevices | undefined {
 }
 
 export const devicesMark = 'devices: ';
-/** What `llama-child probe` prints where llama.cpp keeps its threads. */
+/** What `llama-child probe` prints if llama.cpp keeps its threads. */
 export const keptThreadsMark = 'keeps its threads';
 const devicesMax = 64;
 
-/** Drivers say what they like; it goes into logs and onto terminals. */
+/** Sanitizes a device name: drivers can report anything, and it goes into logs and onto terminals. */
 const shortName = (name: unknown): string =>
   String(name)
     .replaceAll(/[^\x20-\x7e]/g, '?')

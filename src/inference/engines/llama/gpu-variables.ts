@@ -1,9 +1,9 @@
 /**
- * The variables that an engine's process gets of the service's own: which GPUs there are, and where their drivers' libraries are.
- * Everything else stays out of it.
+ * The service's environment variables that an engine's process gets: which GPUs there are, and where their drivers' libraries are. All
+ * others are withheld.
  */
 const names: ReadonlySet<string> = new Set([
-  // Where libraries are looked for that do not come with the build: the CUDA runtime, drivers.
+  // Search paths for libraries that do not come with the build: the CUDA runtime, drivers.
   ...['LD_LIBRARY_PATH', 'PATH', 'CUDA_PATH', 'XDG_DATA_DIRS'],
   // The Vulkan loader: which drivers, and which devices in which order.
   ...[
@@ -22,7 +22,7 @@ const names: ReadonlySet<string> = new Set([
     'NVIDIA_VISIBLE_DEVICES',
     'NVIDIA_DRIVER_CAPABILITIES',
   ],
-  // ggml: which devices, and what of them is not to be used.
+  // ggml: which devices, and which of their features not to use.
   ...['GGML_VK_VISIBLE_DEVICES', 'GGML_VK_PREFER_HOST_MEMORY', 'GGML_VK_DISABLE_COOPMAT', 'GGML_VK_DISABLE_COOPMAT2'],
   ...['GGML_VK_DISABLE_F16', 'GGML_VK_DISABLE_INTEGER_DOT_PRODUCT', 'GGML_VK_DISABLE_HOST_VISIBLE_VIDMEM'],
   ...['GGML_VK_FORCE_MAX_ALLOCATION_SIZE', 'GGML_VK_SUBALLOCATION_BLOCK_SIZE', 'GGML_VK_ALLOW_SYSMEM_FALLBACK'],

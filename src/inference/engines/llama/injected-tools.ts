@@ -1,8 +1,8 @@
 import type { Message, Tool } from '../../../generation/request.ts';
 
 /**
- * Describes tools to a model whose template has none, in the words of the Hermes and Qwen templates: models that were trained on
- * any tools have seen these. Everything here is conversation text, as inert as the client's.
+ * Describes tools to a model whose template has no tools, in the words of the Hermes and Qwen templates, which models trained on any tools
+ * have seen. Everything here is conversation text, as inert as the client's.
  */
 export function injectTools(
   messages: readonly Message[],
@@ -19,7 +19,7 @@ export function injectTools(
   return [{ role: takesSystem ? 'system' : 'user', content: [{ type: 'text', text: instructions }] }, ...messages];
 }
 
-/** A call of an earlier turn; arguments are an object, or text that is not one. */
+/** Writes a call of an earlier turn; arguments are an object, or text that is not one. */
 export function writtenCall(name: string, args: unknown): string {
   const written = typeof args === 'string' ? args : pythonJson(args);
   return `<tool_call>\n{"name": ${JSON.stringify(name)}, "arguments": ${written}}\n</tool_call>`;
@@ -50,7 +50,7 @@ For each function call, return a json object with function name and arguments wi
 
 const noParameters = { type: 'object', properties: {} };
 
-/** JSON spaced as Python writes it, which is what models have read. */
+/** Writes JSON with Python's spacing, which models were trained on. */
 function pythonJson(value: unknown): string {
   if (typeof value !== 'object' || value === null) return JSON.stringify(value);
   if (Array.isArray(value)) return `[${value.map(pythonJson).join(', ')}]`;

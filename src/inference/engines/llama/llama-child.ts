@@ -24,9 +24,9 @@ import { samplingSettings, type BannedTokens } from './sampling.ts';
 import { callsMaxOf, forcesCalls, toolGrammar } from './tool-grammar.ts';
 
 /**
- * The entry of an engine child: one model, one context, one loop. It speaks only over the channel of `fork`; its standard
- * output and error lead nowhere, since libraries print prompts. It keeps nothing that would be lost with it, so it ends by
- * killing itself: `process.exit` would wait for a decode that runs on the thread pool.
+ * The entry point of an engine child: one model, one context, one loop. It communicates only over the channel of `fork`; its standard
+ * output and error are discarded, since libraries print prompts. It keeps nothing that would be lost with it, so it ends by killing itself:
+ * `process.exit` would wait for a decode running on the thread pool.
  */
 function serve(): void {
   let loaded: Promise<ChildEngine> | undefined;
@@ -34,7 +34,7 @@ function serve(): void {
   process.on('disconnect', endNow);
   process.on('uncaughtException', endNow);
   process.on('unhandledRejection', endNow);
-  // When the model cannot be used the parent hears of it, and ends this process.
+  // If the model cannot be used, the parent is informed and ends this process.
   const whenLoaded = (act: (engine: ChildEngine) => void): void => void loaded?.then(act, () => {});
   const host: Host = new Rpc<HostCalls, ChildCalls>(new ProcessTransport(process as unknown as ProcessChannel), {
     onBroken: endNow,
@@ -57,7 +57,7 @@ function serve(): void {
 
 type Host = Rpc<HostCalls, ChildCalls>;
 
-/** What a child does with its model. */
+/** The work that a child does with its model. */
 interface ChildEngine {
   readonly facts: ModelFacts;
   readonly working: number;
@@ -132,7 +132,7 @@ class Engine implements ChildEngine {
     return this.#loop.working;
   }
 
-  /** A count that is cancelled is never answered. */
+  /** Counts tokens. A cancelled count is never answered. */
   count(request: number, work: Work, counted: (outcome: Counted) => void): void {
     this.#loop.backgroundTask(
       request,
@@ -145,7 +145,7 @@ class Engine implements ChildEngine {
     this.#loop.backgroundTask(request, orRefuse(this.#begin(request, work), refused));
   }
 
-  /** The reader has taken tokens. */
+  /** Records that the reader has taken tokens. */
   taken(request: number, tokens: number): void {
     this.#running.get(request)?.delivery.taken(tokens);
     this.#loop.wake();
@@ -234,7 +234,7 @@ class Engine implements ChildEngine {
     for (const job of jobs) this.#loop.submit(job);
   }
 
-  /** Prompts that nothing here could read in the time that they have. */
+  /** Refuses prompts that this computer cannot read in the time they have. */
   #refuseUnreadable(prompts: readonly (readonly number[])[], { cacheScope, retain, tokens, logprobs }: Work): void {
     const scoresPrompt = tokens?.echo === true && logprobs !== undefined;
     const { readingMsMax } = this.#options;
@@ -246,7 +246,7 @@ class Engine implements ChildEngine {
     throw unreadable(Math.max(...prompts.map(({ length }) => length)), readable, readingMsMax);
   }
 
-  /** Tokens that would end the answer while nothing may. */
+  /** Returns the tokens that would end the answer while it may not end. */
   #bannedBy(tokens: Work['tokens']): BannedTokens | undefined {
     if (tokens === undefined || (!tokens.ignoresEnd && tokens.tokensMin === 0)) return undefined;
     const { stopIds, ignoresEnd, tokensMin } = tokens;
@@ -261,8 +261,8 @@ class Engine implements ChildEngine {
   }
 
   /**
-   * What constrains the answer. Forced calls precede the client's own constraint, which precedes calls that the model might
-   * begin: with it the model answers instead of calling (§4.2.3(4)).
+   * Determines what constrains the answer. Forced calls take precedence over the client's own constraint, which takes precedence over calls
+   * that the model might begin: with it the model answers instead of calling (§4.2.3(4)).
    */
   *#demandOf(work: Work): Generator<void, { readonly demand: AnswerDemand; readonly grammar: Grammar | undefined }> {
     const calls = callsOf(work);
@@ -285,7 +285,7 @@ class Engine implements ChildEngine {
     }
   }
 
-  /** The pipeline has parsed the grammar before; one that llama.cpp still cannot read is refused, never dropped. */
+  /** Compiles a grammar. The pipeline has already parsed it; one that llama.cpp still cannot read is refused, never dropped. */
   #compiled(gbnf: string, param: string | undefined): Grammar {
     refuseDeepGrammar(gbnf, param);
     try {
@@ -313,7 +313,7 @@ function callsOf(work: Work): Omit<CallRules, 'bound'> | undefined {
   };
 }
 
-/** llama.cpp parses groups recursively: 30,000 nested ones overflow its stack. */
+/** Refuses deeply nested grammars: llama.cpp parses groups recursively, and 30,000 nested ones overflow its stack. */
 function refuseDeepGrammar(gbnf: string, param: string | undefined): void {
   const refuse = (what: string) => new ApiError('unsupported_value', `The grammar ${what}.`, { param });
   if (gbnf.length > gbnfLengthMax) throw refuse(`has more than ${gbnfLengthMax} characters`);
@@ -362,8 +362,8 @@ function endNow(): void {
 }
 
 /**
- * For the service itself, which reads the output: `llama-child probe` checks whether the native library loads, `llama-child devices
- * BUILD` says what a build for GPUs sees. An engine's output is never read.
+ * Prints an answer for the service, which reads this output: `llama-child probe` checks whether the native library loads, `llama-child
+ * devices BUILD` lists the devices that a GPU build finds. The output of a child serving a model is never read.
  */
 async function answerAndExit(act: () => Promise<string>): Promise<never> {
   try {

@@ -1,7 +1,7 @@
 import type { GpuUse } from './compute.ts';
 
 export interface EngineChoice {
-  /** `false`: it is computed with the processor. */
+  /** `false`: the processor is used. */
   readonly gpu: false | GpuUse;
   readonly threadsMax: number;
 }
@@ -10,12 +10,12 @@ export interface OpenOptions extends EngineChoice {
   readonly modelFile: string;
   /** Tokens per sequence; lowered to the model's training length. */
   readonly contextLength: number;
-  /** Number of sequences; each takes memory for all of its tokens at once. */
+  /** Number of sequences; each reserves the memory for all of its tokens from the start. */
   readonly slots: number;
   readonly batchTokens: number;
 }
 
-/** A token's traits: control tokens steer the model, user-defined ones are found in any text before it is split. */
+/** A token's traits: control tokens steer the model; user-defined ones are recognized in any text before it is split. */
 export interface TokenTraits {
   readonly kind: 'control' | 'user-defined' | 'plain';
   /** Whether the token swallows white space before or after it. */
@@ -26,7 +26,7 @@ export interface TokenTraits {
 export interface ModelFacts {
   readonly slots: number;
   readonly contextLength: number;
-  /** Most tokens that one decode takes. */
+  /** Maximum tokens of one decode. */
   readonly batchTokens: number;
   readonly vocabularySize: number;
   readonly chatTemplate: string | undefined;
@@ -43,33 +43,33 @@ export interface LlamaModel {
   readonly facts: ModelFacts;
   /** `special`: literals of control tokens become those tokens. User-defined tokens are found either way. */
   tokenize(text: string, special: boolean): Uint32Array;
-  /** Incomplete UTF-8 comes out as U+FFFD. */
+  /** Incomplete UTF-8 becomes U+FFFD. */
   detokenize(ids: readonly number[]): string;
   tokenText(id: number): string;
-  /** The bytes that a token stands for, even if they are half a character. */
+  /** The bytes of a token, even if they are half a character. */
   tokenBytes(id: number): readonly number[];
   tokenTraits(id: number): TokenTraits;
   isEndOfGeneration(id: number): boolean;
   createSampler(): Sampler;
-  /** Throws when llama.cpp cannot read it. The start rule is `root`. */
+  /** Throws if llama.cpp cannot read it. The start rule is `root`. */
   createGrammar(gbnf: string): Grammar;
   /** For the chosen token and the `top` likeliest ones. */
   createLogprobs(top: number): Logprobs;
   beginBatch(tokens: number): void;
   /** `sampled` requests logits after the last token; returns where they will be. */
   addToBatch(slot: number, position: number, tokens: Uint32Array, sampled: boolean): number | undefined;
-  /** The same with logits after each token. They take 4 bytes per token of the vocabulary. */
+  /** Like `addToBatch`, with logits after each token. They take 4 bytes per token of the vocabulary. */
   addScoredToBatch(slot: number, position: number, tokens: Uint32Array): readonly number[];
   /**
-   * On another thread. With `hereMs` it is tried in this one first, where that is possible, and given up after so many milliseconds; when
-   * it succeeds it is over as the call returns, and there is no promise.
+   * Decodes on another thread. With `hereMs` it first tries this thread, where possible, and gives up after that many milliseconds; on
+   * success the batch is done when the call returns, and there is no promise.
    */
   decode(threads: number, hereMs?: number): Promise<void> | undefined;
-  /** Must be called before `logprobs` when nothing of the batch was sampled. */
+  /** Must be called before `logprobs` if nothing in the batch was sampled. */
   settle(logits: number, logprobs: Logprobs): Promise<void>;
-  /** A token for each answer in the batch, -1 where none fits. Runs on the thread pool, on several cores. */
+  /** Returns a token for each answer in the batch, -1 where none fits. Runs on the thread pool, on several cores. */
   sample(wanted: readonly Wanted[], done?: (index: number) => void): Promise<readonly number[]>;
-  /** How likely the model found a token there, unaffected by samplers. Only after `sample` of the same batch. */
+  /** Returns the model's probability for a token there, unaffected by samplers. Only after `sample` of the same batch. */
   logprobs(logits: number, logprobs: Logprobs, id: number): Promise<TokenLogprobs>;
   /** Drops a slot's tokens from `length` on; returns how many are left, which may be 0. */
   truncate(slot: number, length: number): number;
@@ -77,7 +77,7 @@ export interface LlamaModel {
   dispose(): Promise<void>;
 }
 
-/** Where the logits are (`addToBatch`), and what picks the token. */
+/** Where the logits are (`addToBatch`), and the sampler that picks the token. */
 export interface Wanted {
   readonly logits: number;
   readonly sampler: Sampler;
@@ -97,7 +97,7 @@ export interface SamplerConfig {
   readonly repeatPenaltyFrequencyPenalty?: number;
   readonly tokenBiasKeys?: Uint32Array;
   readonly tokenBiasValues?: Float32Array;
-  /** The grammar takes each sampled token, except for the end of a generation. */
+  /** The grammar advances with each sampled token, except for the end of a generation. */
   readonly grammar?: GrammarState;
 }
 
@@ -110,13 +110,13 @@ export interface Grammar {
 export interface GrammarState {
   /** Whether the token may come next; the end of a generation may come when the text is complete. */
   allows(id: number): boolean;
-  /** 1 in the place of each token that may come next, else 0; `undefined`: it takes too long. */
+  /** Returns 1 in the place of each token that may come next, else 0; `undefined`: it takes too long. */
   allowsEach(ids: Uint32Array): ArrayLike<number> | undefined;
-  /** Takes a token that was not sampled; `false`: it does not fit, and the state is unusable from now on. */
+  /** Advances by a token that was not sampled; `false`: it does not fit, and the state is unusable from now on. */
   take(id: number): boolean;
 }
 
-/** What one answer needs to compute its probabilities. */
+/** The state for computing one answer's probabilities. */
 export interface Logprobs {
   dispose(): void;
 }
@@ -124,7 +124,7 @@ export interface Logprobs {
 /** Natural logarithms of probabilities over the whole vocabulary. */
 export interface TokenLogprobs {
   readonly logprob: number;
-  /** The likeliest tokens, as many as were asked for. */
+  /** The likeliest tokens, as many as requested. */
   readonly top: readonly { readonly id: number; readonly logprob: number }[];
 }
 

@@ -2,10 +2,10 @@ import type { AddonContext, AddonSampler } from './addon.ts';
 import type { Logprobs, TokenLogprobs } from './llama-model.ts';
 
 /**
- * Probabilities in this version of the addon: a sampler can report the chosen token's share of the tokens that its filters leave,
- * and list those tokens, which is cheap after a small top_k. So the likeliest token's share is taken of the whole vocabulary, and
- * the others' ratio to it. The share costs a sort of the vocabulary (3 ms a token at 49,000 tokens, 11 at 150,000, on the thread
- * pool), the rest 0.2 ms. Newer versions report the sum itself (`includeSelected`): this class is the seam.
+ * Computes probabilities with this version of the addon: a sampler can report the chosen token's share of the tokens that its filters
+ * leave, and list those tokens, which is cheap after a small top_k. So the likeliest token's share is computed over the whole vocabulary,
+ * and the others from their ratio to it. The share costs a sort of the vocabulary (3 ms a token at 49,000 tokens, 11 at 150,000, on the
+ * thread pool), the rest 0.2 ms. Newer versions report the sum itself (`includeSelected`); adopting that only changes this class.
  */
 export class LogprobsHandle implements Logprobs {
   readonly #top: number;
@@ -22,7 +22,7 @@ export class LogprobsHandle implements Logprobs {
     this.#one = create();
   }
 
-  /** The first access to the logits of a batch is made alone (see `sample`). */
+  /** Makes the first access to the logits of a batch alone (see `sample`). */
   async settle(context: AddonContext, logits: number): Promise<void> {
     await context.sampleToken(logits, this.#best);
   }
@@ -43,7 +43,7 @@ export class LogprobsHandle implements Logprobs {
     return { logprob, top: top.slice(0, this.#top) };
   }
 
-  /** The logprob of a token outside the likeliest: a bias lifts it until it stands beside the best one. */
+  /** Returns the logprob of a token outside the likeliest: a bias lifts it until it stands beside the best one. */
   async #below(context: AddonContext, logits: number, id: number, best: number): Promise<number> {
     for (const lift of [40, 80]) {
       this.#one.applyConfig({
@@ -73,7 +73,7 @@ export function logprobsHandleOf(logprobs: Logprobs): LogprobsHandle {
   return logprobs;
 }
 
-/** The addon lists ids and probabilities alternately, the likeliest first. */
+/** Returns ratios from the addon's list, which alternates ids and probabilities, the likeliest first. */
 function ratiosOf(listed: readonly number[] | undefined): readonly { readonly id: number; readonly ratio: number }[] {
   const ratios: { readonly id: number; readonly ratio: number }[] = [];
   for (let index = 0; listed !== undefined && index + 1 < listed.length; index += 2)

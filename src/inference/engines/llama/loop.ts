@@ -18,7 +18,7 @@ export interface Job extends CacheUser {
   /** Ids that begin the answer before anything is sampled. */
   readonly opening?: readonly number[];
   readonly constraint?: JobConstraint | undefined;
-  /** Report how likely each token was, and this many alternatives. */
+  /** Whether to report the probability of each token, with this many alternatives. */
   readonly topLogprobs?: number | undefined;
   readonly banned?: BannedTokens;
   /** Tokens that end the answer like the model's own end token; `included`: they are part of it. */
@@ -41,15 +41,15 @@ export interface JobConstraint {
 export interface JobReader {
   /** `false` while too much is unread: the job is then skipped. */
   readonly takesMore: boolean;
-  /** Tokens so far that do not count toward `maxTokens`; `undefined`: all of them do. */
+  /** Tokens so far that do not count toward `maxTokens`; `undefined`: all of them count. */
   readonly tokensBeyond?: number | undefined;
   started(cachedTokens: number): void;
-  /** A step has read more of the prompt. */
+  /** Called when a step has read more of the prompt. */
   reads?(): void;
-  /** How likely the prompt's second token was, its third, and so on: called before any token of the answer. */
+  /** Called with the probability of the prompt's second token, its third, and so on, before any token of the answer. */
   scored?(logprobs: TokenLogprobs): void;
   token(token: MadeToken): Direction | undefined;
-  /** The model ends the answer here; returns ids to use in place of its end. */
+  /** Called when the model ends the answer; returns ids to use in place of its end. */
   insteadOfEnd?(): readonly number[] | undefined;
   ended(ending: JobEnding): void;
 }
@@ -63,9 +63,9 @@ export interface MadeToken {
 export interface Direction {
   /** The answer ends here, with the stop sequence that the token completed or without one. */
   readonly stop?: { readonly sequence?: string };
-  /** Ids that come next, whatever the model would choose. */
+  /** Ids that come next, regardless of the model's choice. */
   readonly force?: readonly number[];
-  /** After them the constraint holds; this text was already written under it. */
+  /** The constraint holds after them; this text was already written under it. */
   readonly constrainFrom?: string;
 }
 
@@ -76,7 +76,7 @@ export type JobEnding =
   | { readonly type: 'cancelled' }
   /** Its constraint took llama.cpp too long. */
   | { readonly type: 'too-slow' }
-  /** `detail` is a sentence of ours or of llama.cpp, for the log; it holds no content. */
+  /** `detail` is a sentence from the service or from llama.cpp, for the log; it holds no content. */
   | { readonly type: 'failed'; readonly detail: string };
 
 /** What one step did, for tests and measurements. */
@@ -89,26 +89,26 @@ export interface Step {
 export interface LoopOptions {
   /** For steps that only write; `undefined`: one or all, whichever turns out to be faster. */
   readonly decodeThreads?: number | undefined;
-  /** Most threads for steps that read prompts; fewer are used when faster. */
+  /** Maximum threads for steps that read prompts; fewer are used when faster. */
   readonly threadsMax: number;
   readonly observe?: (step: Step) => void;
   /** Tokens whose text readers do not see: none of them is chosen while a grammar holds. */
   readonly hiddenTokens?: readonly number[];
-  /** Time limit for one token under a constraint, after which its answer ends: 2 s. */
+  /** Time limit for one token under a constraint, after which the answer ends: 2 s. */
   readonly constraintMsMax?: number;
-  /** Several steps in a row failed: the context is unusable. */
+  /** Called when several steps in a row failed: the context is unusable. */
   readonly broken?: () => void;
 }
 
 /**
- * The one owner of a model's context. Every step is one batch: a token of each answer that is being written, then a chunk of the
- * prompts that are being read, longest-waiting first; one decode; one sample for each answer. So answers continue while a long
- * prompt is read, and a cancelled job is gone after one step.
+ * The one owner of a model's context. Every step is one batch: a token of each answer that is being written, then a chunk of the prompts
+ * that are being read, longest-waiting first; then one decode, and one sample for each answer. So answers continue while a long prompt is
+ * read, and a cancelled job is gone after one step.
  *
- * What a token means (its text, stop sequences, marks) is worked out while the next step decodes, so it does not delay the
- * answer. That step's token for an answer that turns out to have ended is dropped.
+ * What a token means (its text, stop sequences, marks) is worked out while the next step decodes, so it does not delay the answer. That
+ * step's token for an answer that turns out to have ended is dropped.
  *
- * It has no queue limit of its own: the submitter bounds the queue (the engine refuses on entry).
+ * It does not limit its queue: the submitter does (the engine refuses on entry).
  */
 export class Loop {
   readonly #model: LlamaModel;
@@ -117,7 +117,7 @@ export class Loop {
   readonly #queue: Job[] = [];
   readonly #backgroundTasks = new Map<number, Iterator<void>>();
   readonly #promptTuner: PromptBatchTuner;
-  /** How fast prompts were read at best. */
+  /** The best speed so far of reading prompts. */
   readonly #pace = new ReadingPace();
   readonly #decodeTuner: DecodeBatchTuner;
   readonly #briefSteps = new BriefSteps();
@@ -147,7 +147,7 @@ export class Loop {
     this.wake();
   }
 
-  /** The job ends as `cancelled` before the next step. */
+  /** Cancels a job, which ends as `cancelled` before the next step. */
   cancel(job: Job): void {
     const waiting = this.#queue.indexOf(job);
     if (waiting >= 0) {
@@ -160,18 +160,18 @@ export class Loop {
     this.wake();
   }
 
-  /** Work in short pieces (rendering, tokenising) that shares the thread with the steps: one piece per step, while it decodes. */
+  /** Adds work in short pieces (rendering, tokenising) that shares the thread with the steps: one piece per step, while it decodes. */
   backgroundTask(key: number, work: Iterator<void>): void {
     this.#backgroundTasks.set(key, work);
     this.wake();
   }
 
-  /** The client that waited for it has left: the work is bounded by the waiting clients. */
+  /** Drops work whose client has left, so that the amount of work is bounded by the waiting clients. */
   dropBackgroundTask(key: number): void {
     this.#backgroundTasks.delete(key);
   }
 
-  /** To be called when a reader takes more again. */
+  /** Must be called when a reader takes more again. */
   wake(): void {
     this.#wake?.();
     this.#wake = undefined;
@@ -181,14 +181,14 @@ export class Loop {
     return this.#caches.slots;
   }
 
-  /** How many tokens a prompt may have, where these take longer to read than `ms` at best, beyond what the cache has of them. */
+  /** Returns how long a prompt may be, if these take longer than `ms` to read even at best, not counting tokens in the cache. */
   readableTokens(prompts: readonly CacheUser[], ms: number): number | undefined {
     const leastMs = (job: CacheUser): number => this.#pace.leastMs(this.#caches.cachedFor(job), job.prompt.length);
     if (prompts.reduce((sum, job) => sum + leastMs(job), 0) <= ms) return undefined;
     return this.#pace.tokensWithin(ms, this.#model.facts.contextLength);
   }
 
-  /** Jobs in a slot or before one. */
+  /** Number of jobs in a slot or waiting for one. */
   get working(): number {
     return this.#queue.length + this.#slots.filter((slot) => slot.run !== undefined).length;
   }
@@ -212,7 +212,7 @@ export class Loop {
         await new Promise<void>((resolve) => (this.#wake = resolve));
         continue;
       }
-      // Lets messages in: a step of a tiny model may end without ever waiting for I/O, and a brief one does.
+      // Lets messages in: a step of a tiny model may end without ever waiting for I/O, and a step on this thread always does.
       this.#steps++;
       if (!isStep || this.#steps % 8 === 0 || this.#briefSteps.isDue) {
         await nextTurn();
@@ -234,8 +234,8 @@ export class Loop {
   }
 
   /**
-   * Answers first, one token each; then prompts, as many tokens as a chunk has, longest-waiting first. With answers only, the
-   * number that is fastest together, longest-waiting first.
+   * Plans a step: answers first, one token each; then prompts, as many tokens as a chunk has, longest-waiting first. With answers only, as
+   * many as are fastest together, longest-waiting first.
    */
   #plan(): Plan {
     const waiting = this.#slots
@@ -248,7 +248,7 @@ export class Loop {
       return { items: inOrder(writing.slice(0, width)), threads, expectedMs: stepMs };
     }
     const reading = waiting.filter(({ run }) => run.next === undefined);
-    // One that has come new waits for a step of each before it, which is small then.
+    // A new prompt waits for one step of each before it, so those steps are kept small.
     const hasNew = reading.length > 1 && reading.some(({ slot, run }) => slot.tokens.length === run.cachedTokens);
     const isUrgent = writing.length > 0 || this.#backgroundTasks.size > 0 || hasNew;
     const batch = this.#promptTuner.next({
@@ -265,7 +265,7 @@ export class Loop {
     return { items: inOrder(items), threads: batch.threads, expectedMs: batch.expectedMs(total) };
   }
 
-  /** First come, first served inside an account. */
+  /** Starts jobs: first come, first served within an account. */
   #fillSlots(): void {
     while (this.#queue.length > 0 && this.#slots.some(({ run }) => run === undefined)) {
       const job = this.#takeFromQueue();
@@ -275,7 +275,7 @@ export class Loop {
     }
   }
 
-  /** The oldest job of the account with the fewest slots, so that one with a hundred answers does not hold up the others. */
+  /** Takes the oldest job of the account with the fewest slots, so that an account with a hundred answers does not hold up the others. */
   #takeFromQueue(): Job | undefined {
     const held = (job: Job) => this.#slots.filter(({ run }) => run?.job.cacheScope === job.cacheScope).length;
     let next: { readonly index: number; readonly held: number } | undefined;
@@ -288,8 +288,9 @@ export class Loop {
   }
 
   /**
-   * Several answers to a long prompt take turns in one slot, where the prompt is read once, if reading it again for each would
-   * take longer than writing them together saves (a third, on two cores; a prompt token costs a fifth).
+   * Returns whether a job should wait to reuse a slot's prompt. Several answers to a long prompt take turns in one slot, where the prompt
+   * is read once, if reading it again for each would take longer than writing them together saves (a third, on two cores; a prompt token
+   * costs a fifth).
    */
   #waitsForPrompt({ group, prompt, maxTokens, retain }: Job): boolean {
     if (group === undefined || !retain || prompt.length < 3 * Math.min(maxTokens, expectedTokens)) return false;
@@ -300,7 +301,7 @@ export class Loop {
     const kept = slot.tokens.length === shared ? shared : this.#model.truncate(slot.index, shared);
     this.#caches.shorten(slot, kept);
     slot.scope = job.cacheScope;
-    // Behind those that were in the step before, and before those that are in the next.
+    // Behind slots of the previous step, and ahead of those in the next.
     slot.lastStep = this.#steps - 1;
     const sampler = new ChoiceSampler(
       this.#model.createSampler(),
@@ -371,7 +372,7 @@ export class Loop {
           this.#notifyReaders();
           disturbed = this.#runBackgroundTask();
         } finally {
-          // Even when something fails: the context must not be touched while it decodes.
+          // Even on failure: the context must not be touched while it decodes.
           await decoding;
         }
       }
@@ -393,7 +394,7 @@ export class Loop {
       await this.#choose(sampled.filter(({ slot, run }) => slot.run === run && !run.cancelled));
       this.#failures = 0;
     } catch (error) {
-      // It is unknown which item of the batch was at fault, and what the context holds now.
+      // Which item of the batch failed, and what the context holds now, is unknown.
       const detail = error instanceof Error ? error.message : 'the step failed';
       for (const { slot } of plan) {
         this.#forget(slot);
@@ -413,7 +414,7 @@ export class Loop {
     if (first === undefined) return;
     const depth = first.slot.tokens.length - first.tokens;
     this.#promptTuner.observe({ ...step, depth }, elapsedMs);
-    // Probabilities of a prompt's tokens take time of their own.
+    // Computing probabilities of a prompt's tokens takes additional time.
     if (others.length === 0 && first.tokens === step.tokens && first.run.job.scoresPrompt !== true)
       this.#pace.observe(depth, first.tokens, elapsedMs);
   }
@@ -433,7 +434,7 @@ export class Loop {
     if (isRead && maxTokens <= 0 && slot.run === run) this.#end(slot, { type: 'length', cause: 'max-tokens' });
   }
 
-  /** The next token of each answer: the forced one, or else the sampler's choice. */
+  /** Determines the next token of each answer: the forced one, or else the sampler's choice. */
   async #choose(places: readonly SampledPlace[]): Promise<void> {
     const forced: SampledPlace[] = [];
     const free: SampledPlace[] = [];
@@ -456,7 +457,7 @@ export class Loop {
     }
   }
 
-  /** `undefined` when they were not requested. */
+  /** Returns the logprobs; `undefined` if they were not requested. */
   async #logprobsOf(
     places: readonly SampledPlace[],
     ids: readonly number[],
@@ -471,8 +472,8 @@ export class Loop {
   }
 
   /**
-   * A constraint that branches without end can keep llama.cpp busy for minutes with one token, which nothing can interrupt: it
-   * doubles with every character. The answer is ended when that begins to show, the child when it comes all at once.
+   * Samples the next tokens. A constraint that branches without end can keep llama.cpp busy for minutes with one token, which nothing can
+   * interrupt: the time doubles with every character. The answer is ended when it gets slow; the child, when a single token is stuck.
    */
   async #sample(places: readonly SampledPlace[]): Promise<readonly number[]> {
     const wanted = places.map(({ run, logits }) => ({ logits, sampler: run.sampler.sampler }));
@@ -491,7 +492,7 @@ export class Loop {
     }
   }
 
-  /** From here on the constraint holds; `false` when the text so far does not fit it. */
+  /** Makes the constraint hold from here on; `false` if the text so far does not fit it. */
   #constrain(run: Run, said: string): boolean {
     run.constrainFrom = undefined;
     const grammar = run.job.constraint?.grammar;
@@ -502,7 +503,7 @@ export class Loop {
     return ids.every((id) => run.sampler.follow(id));
   }
 
-  /** No token can follow: a text that satisfies its constraint has ended, any other was cut off. */
+  /** Ends an answer that no token can follow: a text that satisfies its constraint has ended, any other was cut off. */
   #endStuck(slot: Slot, run: Run): void {
     if (!run.sampler.isLimited) this.#end(slot, { type: 'failed', detail: 'no token fits' });
     else if (run.sampler.isComplete(this.#model.facts.eos)) this.#end(slot, { type: 'stop' });
@@ -532,7 +533,7 @@ export class Loop {
     run.sampler.accept(id);
     run.unreported = token;
     const { reader } = run.job;
-    // How a token counts is known once its text is.
+    // Whether a token counts is known only once its text is.
     if (reader.tokensBeyond !== undefined && run.generated >= run.job.maxTokens) this.#report(run);
     if (run.ending !== undefined) this.#end(slot, run.ending);
     else if (run.generated - (reader.tokensBeyond ?? 0) >= run.job.maxTokens)
@@ -542,7 +543,7 @@ export class Loop {
     else if (this.#repeatsItself(run, id)) this.#end(slot, { type: 'length', cause: 'repetition' });
   }
 
-  /** Repeating what the constraint requires is not a loop. */
+  /** Returns whether an answer repeats itself. Repeating what the constraint requires is not a loop. */
   #repeatsItself(run: Run, id: number): boolean {
     run.constrained?.push(id);
     return run.guard.push(id) && run.constrained?.hadChoice(gramTokens) !== false;
@@ -567,7 +568,7 @@ export class Loop {
     try {
       direction = run.job.reader.token(token);
     } catch (error) {
-      // It ends its own answer and no other. Only its name: the message may quote the answer.
+      // The error ends only its own answer. Only its name is logged: the message may quote the answer.
       run.ending = { type: 'failed', detail: `the reader failed: ${error instanceof Error ? error.name : 'unknown'}` };
       return;
     }
@@ -607,19 +608,19 @@ export class Loop {
 const failuresMax = 3;
 const constraintMsMax = 2000;
 const stuckMs = 20_000;
-/** The assumed length of an answer when it is not known. */
+/** The assumed length of an answer if it is unknown. */
 const expectedTokens = 256;
 
 type Slot = SlotOf<Run>;
 
-/** A job in its slot. `next` is the token to decode; before the prompt is read there is none. */
+/** A job in its slot. `next` is the token to decode, `undefined` until the prompt is read. */
 interface Run {
   readonly job: Job;
   readonly cachedTokens: number;
   readonly sampler: ChoiceSampler;
   readonly logprobs: Logprobs | undefined;
   readonly guard: RepetitionGuard;
-  /** Set once its constraint holds. */
+  /** Set once the constraint holds. */
   constrained: ConstrainedText | undefined;
   /** Ids that come next. */
   readonly forced: number[];
@@ -628,7 +629,7 @@ interface Run {
   next: number | undefined;
   /** The last token, until its reader has been notified. */
   unreported: MadeToken | undefined;
-  /** Set when its reader found the answer to be over. */
+  /** Set when its reader found that the answer is over. */
   ending: JobEnding | undefined;
   generated: number;
   cancelled: boolean;
@@ -651,7 +652,7 @@ interface ScoredPlace {
 interface Plan {
   readonly items: readonly PlannedItem[];
   readonly threads: number;
-  /** Infinite where nothing is known. */
+  /** Infinite if unknown. */
   readonly expectedMs: number;
 }
 

@@ -6,9 +6,9 @@ import { ModelRefused } from './model-refused.ts';
 
 export interface MeansOptions {
   readonly memory: MemoryClaim;
-  /** Of the whole model, wherever it is. */
+  /** Memory needs of the whole model, wherever it is. */
   readonly needs: MemoryNeeds;
-  /** Gives the memory of the GPU back. */
+  /** Releases the GPU's memory. */
   readonly release: () => void;
   readonly onLost: (reason: string, next: 'gpu' | 'processor') => void;
   readonly now?: () => number;
@@ -17,9 +17,9 @@ export interface MeansOptions {
 export const processorOnly: Compute = { on: 'processor', reason: '', isExpected: true };
 
 /**
- * What a model's children compute with: what was chosen, until a GPU fails. One that dies while it works may have been pushed by
- * something else, and is tried once more; one that cannot be loaded, or dies twice in ten minutes, is given up for as long as the
- * model is served.
+ * What a model's children compute on: what was chosen, until a GPU fails. If a child dies while it works, something else may have caused
+ * it, so the GPU is tried once more; a GPU on which no child can be loaded, or on which one dies twice in ten minutes, is given up for as
+ * long as the model is served.
  */
 export class Means {
   readonly #options: MeansOptions;
@@ -36,7 +36,7 @@ export class Means {
     return this.#compute.on === 'processor' ? false : { ...this.#compute.build, layers: this.#compute.layers };
   }
 
-  /** The last child that died computed with a GPU. */
+  /** Whether the last child that died computed on a GPU. */
   get wasOnGpu(): boolean {
     return this.#wasOnGpu;
   }
@@ -48,7 +48,7 @@ export class Means {
     return { with: computeInWords(compute), isOfNote, ...(note === undefined ? {} : { note }) };
   }
 
-  /** A child died; returns whether the next one computes with something else. */
+  /** Records that a child died; returns whether the next one computes on something else. */
   retreat({ loaded, reason }: { readonly loaded: boolean; readonly reason: string }): boolean {
     this.#wasOnGpu = this.#compute.on === 'gpu';
     if (this.#compute.on !== 'gpu') return false;

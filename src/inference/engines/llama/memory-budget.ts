@@ -4,7 +4,7 @@ import { slotsDefault, type MemoryNeeds } from './memory-needs.ts';
 import { ModelRefused } from './model-refused.ts';
 
 export interface MemoryBudgetOptions {
-  /** For all models that are loaded at the same time; four fifths of the free memory by default. */
+  /** For all models loaded at the same time; four fifths of the free memory by default. */
   readonly bytesMax?: number | undefined;
   /** For their key-value caches; a quarter of the free memory by default. */
   readonly cacheBytesMax: number | undefined;
@@ -12,25 +12,25 @@ export interface MemoryBudgetOptions {
   readonly models: number;
   /** Memory available now. */
   readonly freeBytes?: () => number;
-  /** How long a model works before it makes room for one that waits: 10 s. */
+  /** How long a model works before it has to make room for one that waits: 10 s. */
   readonly turnMs?: number;
 }
 
 /** A model's engine, as the budget sees it. */
 export interface Occupant {
-  /** It stays in memory once it is there. */
+  /** Whether it stays in memory once loaded. */
   readonly isPinned: boolean;
-  /** It works on nothing. */
+  /** Whether it has no work. */
   readonly isIdle: boolean;
-  /** When it last had something to do. */
+  /** When it last had work. */
   readonly usedMs: number;
-  /** There is room: it is loaded, or goes on. */
+  /** Called when there is room: it loads, or continues. */
   enter(): void;
-  /** Another model waits: it finishes what it has begun, and begins nothing. */
+  /** Called when another model waits: it finishes what it has begun, and begins nothing new. */
   hold(): void;
-  /** Resolves when nothing of it is in memory any more. */
+  /** Resolves when it has left memory completely. */
   leave(reason: UnloadReason): Promise<void>;
-  /** Requests have come for it since it was to make room. */
+  /** Whether requests have come for it since it had to make room. */
   readonly isWanted: boolean;
 }
 
@@ -38,34 +38,34 @@ export interface Occupant {
 export interface MemoryClaim {
   readonly slots: number;
   readonly cacheBytes: number;
-  /** All that it takes, by its header or by what was measured, whichever is more. */
+  /** Total memory, by its header or by measurement, whichever is more. */
   readonly bytes: number;
-  /** It waits for room. */
+  /** Whether it waits for room. */
   readonly isWaiting: boolean;
-  /** Enters when there is room, which idle models make, and busy ones after their turn. First come, first served. */
+  /** Enters when there is room; idle models make room immediately, busy ones after their turn. First come, first served. */
   request(): void;
-  /** Enters now if there is room and nobody waits; returns whether it has. */
+  /** Enters now if there is room and no other model waits; returns whether it has. */
   requestIfFree(): boolean;
-  /** It is loaded: its turn begins. */
+  /** Called when it is loaded: its turn begins. */
   loaded(): void;
-  /** It leaves, though nobody waits, because nobody asks for it. */
+  /** Leaves although no other model waits, because it has no requests. */
   leave(): void;
-  /** It does not wait any more. */
+  /** Stops waiting. */
   withdraw(): void;
-  /** It has become idle. */
+  /** Called when it has become idle. */
   idle(): void;
-  /** It was seen to take as much. */
+  /** Records a measured memory use. */
   measured(bytes: number): void;
-  /** It will take these needs from now on, with the slots that it has; throws `ModelRefused` when they do not even fit alone. */
+  /** Declares its needs from now on, with its present slots; throws `ModelRefused` if they do not fit even alone. */
   grow(needs: MemoryNeeds): void;
   release(): void;
 }
 
 /**
- * The memory of all embedded models, so that the kernel never has to end one. What a model takes (its file, the caches of its slots,
- * and what it computes in) is known before it is loaded: one that can never fit is refused, and of the others those are in memory
- * that are asked for. For one that waits, idle ones leave, the least recently used first; when that is not enough, the one that has
- * been there longest finishes what it has begun and leaves.
+ * Shares memory among all embedded models, so that the kernel never has to kill one. What a model takes (its file, the caches of its slots,
+ * and its working memory) is known before it is loaded: one that can never fit is refused, and of the others those in demand are in memory.
+ * To make room for a waiting model, idle ones leave, the least recently used first; if that is not enough, the one that has been there
+ * longest finishes what it has begun and leaves.
  */
 export class MemoryBudget {
   readonly #cacheBytesMax: number;
@@ -74,7 +74,7 @@ export class MemoryBudget {
   readonly #turnMs: number;
   readonly #isCacheConfigured: boolean;
   readonly #isConfigured: boolean;
-  /** In the order in which they were registered, or came to wait. */
+  /** In the order in which they were registered, or started to wait. */
   readonly #claims = new Set<Claim>();
   #modelsToCome: number;
   #timer: NodeJS.Timeout | undefined;
@@ -91,7 +91,7 @@ export class MemoryBudget {
     this.#modelsToCome = models;
   }
 
-  /** Throws `ModelRefused` when the model does not even fit alone. It is in memory only after a request. */
+  /** Throws `ModelRefused` if the model does not fit even alone. It enters memory only after a request. */
   register(needs: MemoryNeeds, occupant: Occupant): MemoryClaim {
     const { slots, cacheBytes, bytes } = this.#sizeOf(needs);
     this.#modelsToCome--;
@@ -100,7 +100,7 @@ export class MemoryBudget {
     return claim;
   }
 
-  /** Throws what `register` would. */
+  /** Throws what `register` would throw. */
   refuseTooLarge(needs: MemoryNeeds): void {
     this.#sizeOf(needs);
   }
@@ -124,7 +124,7 @@ export class MemoryBudget {
     return { slots, cacheBytes, bytes };
   }
 
-  /** Throws `ModelRefused` when a model that takes as much does not even fit alone. */
+  /** Throws `ModelRefused` if a model of that size does not fit even alone. */
   refuseGrowth(claim: Claim, { bytes, places }: { readonly bytes: number; readonly places: string }): void {
     this.#refuseBeyond(
       bytes,
@@ -147,7 +147,7 @@ export class MemoryBudget {
   requested(claim: Claim): void {
     if (claim.place.kind !== 'out') return;
     claim.place = { kind: 'waiting' };
-    // The last to wait.
+    // Moves to the end of the queue.
     this.#claims.delete(claim);
     this.#claims.add(claim);
     this.settle();
@@ -163,7 +163,7 @@ export class MemoryBudget {
     this.settle();
   }
 
-  /** Lets in who waits, or makes room. */
+  /** Admits waiting models, or makes room for them. */
   settle(): void {
     clearTimeout(this.#timer);
     this.#timer = undefined;
@@ -183,12 +183,12 @@ export class MemoryBudget {
     return [...this.#claims].find(({ place }) => place.kind === 'waiting');
   }
 
-  /** Whether there is room, once those have left. */
+  /** Returns whether the model fits once the models in `without` have left. */
   #fits(claim: Claim, without: readonly Claim[]): boolean {
     const others = this.#resident().filter((each) => !without.includes(each));
     const cacheBytes = others.reduce((sum, each) => sum + each.cacheBytes, 0) + claim.cacheBytes;
     if (cacheBytes > this.#cacheBytesMax || sumOf(others) + claim.bytes > this.#bytesMax) return false;
-    // Of what is being loaded, or has left, the system does not know yet. The first model is let in where it is the only one.
+    // The system does not yet reflect memory that is being loaded or was just freed. A model that is alone is always admitted.
     return others.length === 0 || claim.bytes <= this.#freeBytes() + sumOf(without);
   }
 
@@ -220,14 +220,14 @@ export class MemoryBudget {
     this.#timer.unref();
   }
 
-  /** Those that may have to leave, the least recently used first. */
+  /** Returns the models that may have to leave, the least recently used first. */
   #victims(): readonly Claim[] {
     return [...this.#claims]
       .filter(({ place, occupant }) => place.kind === 'in' && !occupant.isPinned)
       .sort((a, b) => a.occupant.usedMs - b.occupant.usedMs);
   }
 
-  /** Models were seen to take more than their headers say. */
+  /** Unloads idle models when the resident ones turn out to take more than their headers say. */
   #unloadExcess(): void {
     for (const idle of this.#victims().filter(({ occupant }) => occupant.isIdle)) {
       const staying = this.#resident().filter(({ place }) => place.kind === 'in');
@@ -250,7 +250,7 @@ export class MemoryBudget {
 type Place =
   | { readonly kind: 'out' }
   | { readonly kind: 'waiting' }
-  /** `sinceMs`: when it was loaded; infinite until then, so that it has its turn however long that takes. */
+  /** `sinceMs`: when it was loaded; infinite until then, so that it has its turn however long loading takes. */
   | { readonly kind: 'in'; readonly sinceMs: number; readonly isHeld: boolean }
   | { readonly kind: 'leaving' };
 
@@ -331,8 +331,8 @@ const sumOf = (claims: readonly Claim[]): number => claims.reduce((sum, { bytes 
 const sinceOf = ({ place }: Claim): number => (place.kind === 'in' ? place.sinceMs : 0);
 
 /**
- * Memory that the system can give without swapping, within the container's limit. (Not `process.availableMemory`: there the model
- * file itself counts as taken as soon as it was read once.)
+ * Returns the memory that the system can provide without swapping, within the container's limit. (Not `process.availableMemory`: there the
+ * model file itself counts as used as soon as it was read once.)
  */
 function freeBytesNow(): number {
   return Math.min(freemem(), process.constrainedMemory() || Infinity);
@@ -340,9 +340,9 @@ function freeBytesNow(): number {
 
 const cacheShare = 0.25;
 const allShare = 0.8;
-/** The process of a model without the model: Node, the library, the vocabulary, and what one step computes in. */
+/** Memory of a model's process without the model: Node, the library, the vocabulary, and the working memory of one step. */
 const processBytes = 200e6;
-/** The free memory of the machine changes without a word. */
+/** The machine's free memory changes without notice. */
 const recheckMs = 1000;
 
 function inWords(bytes: number): string {

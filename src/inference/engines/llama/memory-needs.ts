@@ -2,12 +2,12 @@ import type { Compute, LayerNeeds } from './compute.ts';
 import type { GgufHeader } from './gguf-header.ts';
 import type { Purpose } from './purpose.ts';
 
-/** What a model takes of the memory, before it is loaded. */
+/** A model's memory needs, known before it is loaded. */
 export interface MemoryNeeds {
   readonly fileBytes: number;
   /** `undefined`: 4, or as many as there is room for. */
   readonly slots: number | undefined;
-  /** Beside the file: caches, and what is computed in. */
+  /** Memory besides the file: caches and working memory. */
   workBytes(slots: number): number;
   /** For errors: "2 slots of 4096 tokens". */
   placesInWords(slots: number): string;
@@ -42,7 +42,7 @@ export function memoryNeedsOf(header: Header, { purpose, contextLength, slots }:
   };
 }
 
-/** What of a model a GPU can take, with all of its slots. */
+/** Returns the memory needs that can move to a GPU, with all slots. */
 export function layerNeedsOf(
   { shape, vocabularySize }: Pick<GgufHeader, 'shape' | 'vocabularySize'>,
   { fileBytes, slots, workBytes }: MemoryNeeds,
@@ -57,10 +57,10 @@ export function layerNeedsOf(
 }
 
 const stepTokens = 512;
-/** What the driver of a device keeps for a process: some 100 to 300 MB for CUDA. */
+/** What a device's driver reserves per process: about 100 to 300 MB for CUDA. */
 const driverBytes = 200e6;
 
-/** What of a model's needs is left for the computer's own memory. */
+/** Returns the needs that remain for the computer's own memory. */
 export function needsBeside(needs: MemoryNeeds, compute: Compute): MemoryNeeds {
   if (compute.on === 'processor' || compute.isUnified) return needs;
   const share = 1 - compute.layers / compute.layersMax;
@@ -71,12 +71,12 @@ export function needsBeside(needs: MemoryNeeds, compute: Compute): MemoryNeeds {
   };
 }
 
-/** Where nothing says how many: 4, or fewer if there is no room for them. */
+/** The number of slots if it is not configured: 4, or fewer if there is no room for them. */
 export const slotsDefault = 4;
 
 /**
- * The contexts in which a model embeds or ranks, one input at a time each. An input is computed whole, so a long window takes much
- * memory: one context has it, the others take what most inputs are.
+ * Returns the windows of the contexts in which a model embeds or ranks, one input at a time each. An input is computed whole, so a long
+ * window takes much memory: one context has the full window, the others one that fits most inputs.
  */
 export const windowsOf = (contextLength: number, count: number): readonly number[] =>
   Array.from({ length: count }, (_, index) =>
@@ -86,8 +86,8 @@ export const windowsOf = (contextLength: number, count: number): readonly number
 const usualInputTokens = 512;
 
 /**
- * Tokens of one input that are computed together: all of them, unless later ones do not change what earlier ones were and only the
- * last one counts.
+ * Returns how many tokens of one input are computed together: all of them, unless later tokens do not change earlier ones and only the last
+ * one counts.
  */
 export const taskBatchTokens = (
   { isCausal, pooling }: Pick<GgufHeader, 'isCausal' | 'pooling'>,
@@ -95,8 +95,8 @@ export const taskBatchTokens = (
 ): number => (isCausal && pooling === 'last' ? Math.min(window, usualInputTokens) : window);
 
 /**
- * As llama.cpp allocates it, measured for BERT and Llama of 256 to 512 dimensions and windows of 512 to 8,192: 22 to 32 bytes a token
- * and dimension where the inner width is twice the dimensions, and two for each pair of a token and one that it sees.
+ * Estimates what llama.cpp allocates, measured for BERT and Llama of 256 to 512 dimensions and windows of 512 to 8,192: 22 to 32 bytes per
+ * token and dimension where the inner width is twice the dimensions, and two for each pair of a token and one that it sees.
  */
 function taskContextBytes(header: Header, window: number): number {
   const { width, innerWidth } = header.shape;

@@ -1,13 +1,13 @@
 import { ApiError } from '../../../platform/errors.ts';
 import type { LlamaModel } from './llama-model.ts';
 
-/** What a model knows of tokens. */
+/** What a model knows about tokens. */
 export type Vocabulary = Pick<LlamaModel, 'tokenize' | 'tokenText' | 'tokenTraits'> & {
-  /** `unknown`: the token for what has none of its own, which any text may become. */
+  /** `unknown`: the token for characters without a token, which any text may become. */
   readonly facts: { readonly vocabularySize: number; readonly unknown?: number | undefined };
 };
 
-/** Splits texts of clients such that none becomes a token that steers the model (reliability §3.4). */
+/** Splits clients' texts so that none becomes a token that steers the model (reliability §3.4). */
 export class PlainTokenizer {
   readonly #vocabulary: Vocabulary;
   readonly #structure: StructureTokens;
@@ -20,13 +20,13 @@ export class PlainTokenizer {
     this.#anchor = vocabulary.tokenize('\n', false);
   }
 
-  /** The steering tokens that a text spells, in their order. */
+  /** Returns the steering tokens that a text spells, in order. */
   steeringTokens(text: string): Iterable<SteeringToken> {
     return this.#structure.findAll(text);
   }
 
   /**
-   * Adds the ids of a text, a slice at a time: the tokenizer blocks this thread, and two megabytes of hostile text took it 5 s.
+   * Appends the ids of a text, a slice at a time: the tokenizer blocks this thread, and took 5 s for two megabytes of hostile text.
    * `false`: it was given up, because there are more than `tokensMax` now.
    */
   *append(ids: number[], text: string, tokensMax: number): Generator<void, boolean> {
@@ -40,7 +40,7 @@ export class PlainTokenizer {
     return true;
   }
 
-  /** The ids of a slice without any steering token: those that appear are broken up, until none is left. */
+  /** Returns the ids of a slice without any steering token: each one that appears is broken up, until none is left. */
   #slice(slice: string, continues: boolean): readonly number[] {
     let parts: readonly string[] = [slice];
     for (let round = 0; round < breakRoundsMax; round++) {
@@ -56,7 +56,7 @@ export class PlainTokenizer {
     throw new ApiError('unsupported_value', 'The prompt contains text that this model cannot process as plain text.');
   }
 
-  /** Ids of a part that follows another: SentencePiece would put a blank before it, so a line break is prefixed and removed. */
+  /** Returns the ids of a part that follows another: SentencePiece would put a blank before it, so a line break is prefixed and removed. */
   #continued(part: string): Uint32Array {
     const ids = this.#vocabulary.tokenize(`\n${part}`, false);
     return this.#anchor.every((id, index) => ids[index] === id)
@@ -66,8 +66,8 @@ export class PlainTokenizer {
 }
 
 /**
- * llama.cpp splits some vocabularies with std::regex, whose stack overflows on long runs of one class of characters: refuses such a
- * text.
+ * Refuses a text with long runs of one class of characters: llama.cpp splits some vocabularies with std::regex, whose stack overflows on
+ * them.
  */
 export function refuseBomb(text: string, param: string): void {
   if (hasLongRun(text)) {
@@ -79,7 +79,10 @@ export function refuseBomb(text: string, param: string): void {
   }
 }
 
-/** A long run covers a multiple of half its length, and continues for that half: only these positions need checking. */
+/**
+ * Returns whether a text has a long run, which covers a multiple of half its length and continues for that half: only these positions need
+ * checking.
+ */
 function hasLongRun(text: string): boolean {
   const half = runLengthMax / 2;
   const runFrom = new RegExp(run.source, 'uy');
@@ -144,7 +147,10 @@ export interface SteeringToken {
   readonly stripsAfter: boolean;
 }
 
-/** Some vocabularies have HTML tags, words or runs of blanks as user-defined tokens: those are text and stay whole. */
+/**
+ * Returns whether a token is structure. Some vocabularies have HTML tags, words or runs of blanks as user-defined tokens: those are text
+ * and stay whole.
+ */
 function isStructure(literal: string, template: string): boolean {
   if (literal.trim().length < 2 || !/[^\p{L}\p{N}\s]/u.test(literal)) return false;
   return (
@@ -168,8 +174,8 @@ function breakAt(text: string, literal: string): readonly string[] {
 }
 
 /**
- * Where a slice ends: the last position at which every known way of splitting a text begins a new word anyway, so that the ids
- * are those of the whole text. Without one (a text without blanks, lines or punctuation), in the middle of a word: other ids for
+ * Returns where a slice ends: the last position at which every known way of splitting a text begins a new word anyway, so that the ids are
+ * those of the whole text. Without one (a text without blanks, lines or punctuation), it ends in the middle of a word: different ids for
  * the same text, once in 4,096 characters.
  */
 function sliceEnd(text: string, start: number): number {
@@ -179,7 +185,7 @@ function sliceEnd(text: string, start: number): number {
     for (let end = most; end > start + sliceLength / 2; end--)
       if (boundary.test(text.slice(end - 2, end + 2))) return end;
   }
-  // Never cut inside a surrogate pair.
+  // Never cut a surrogate pair.
   const half = text.charCodeAt(most);
   return half >= 0xdc00 && half <= 0xdfff ? most - 1 : most;
 }

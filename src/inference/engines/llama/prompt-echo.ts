@@ -2,7 +2,7 @@ import type { PromptToken, ReadPrompt, TokenProbability } from '../../../generat
 import type { TokenLogprobs } from './llama-model.ts';
 import { IncrementalText } from './text.ts';
 
-/** What a choice reports of its prompt. */
+/** What a choice reports about its prompt. */
 export interface PromptEchoOptions {
   readonly ids: readonly number[];
   /** The client's text; `undefined`: the client sent ids. */
@@ -11,21 +11,21 @@ export interface PromptEchoOptions {
   readonly returnsIds: boolean;
   readonly detokenize: (ids: readonly number[]) => string;
   readonly literals: ReadonlyMap<number, string>;
-  /** Present when probabilities are wanted. */
+  /** Present if probabilities are wanted. */
   readonly bytesOf: ((id: number) => readonly number[]) | undefined;
 }
 
-/** The prompt of one choice on its way back to the client (contracts §1.1, `echo` and `return_token_ids`). */
+/** The prompt of one choice, to be returned to the client (contracts §1.1, `echo` and `return_token_ids`). */
 export class PromptEcho {
   readonly #options: PromptEchoOptions;
-  /** For the second token, the third, and so on. */
+  /** Probabilities of the second token, the third, and so on. */
   readonly #logprobs: TokenLogprobs[] = [];
 
   constructor(options: PromptEchoOptions) {
     this.#options = options;
   }
 
-  /** How likely the next token of the prompt was. */
+  /** Adds the probability of the prompt's next token. */
   push(logprobs: TokenLogprobs): void {
     this.#logprobs.push(logprobs);
   }
@@ -43,7 +43,7 @@ export class PromptEcho {
         ...tokenOf(id, bytesOf),
         logprob: logprobs?.logprob,
         top: (logprobs?.top ?? []).map((other) => ({ ...tokenOf(other.id, bytesOf), logprob: other.logprob })),
-        // Joined token texts are as long as the prompt's text, except for odd characters.
+        // Joined token texts are as long as the prompt's text, except for unusual characters.
         start: Math.min(starts[index] ?? 0, shown.length),
       };
     });

@@ -4,22 +4,22 @@ import type { LlamaModel } from './llama-model.ts';
 import type { ChatTemplate, Piece } from './chat-template.ts';
 import { PlainTokenizer, refuseBomb } from './plain-text.ts';
 
-/** The fields of a request that decide its prompts. */
+/** The fields of a request that determine its prompts. */
 export type PromptRequest = Pick<EngineRequest, 'prompt' | 'effort' | 'tokens'> & ToolsRequest;
 type ToolsRequest = Partial<Pick<EngineRequest, 'tools' | 'toolChoice'>>;
 
-/** The tools shown to the model: none when it may not call any. */
+/** Returns the tools shown to the model: none if it may not call any. */
 export function offeredTools({ tools = [], toolChoice }: ToolsRequest): readonly Tool[] {
   return toolChoice?.type === 'none' ? [] : tools;
 }
 
 /**
- * Turns prompts into token ids such that no text of a client becomes a token that steers the model (reliability §3.4).
+ * Turns prompts into token ids such that no client text becomes a token that steers the model (reliability §3.4).
  *
- * A rendered conversation is cut at the control tokens that the template wrote; the parts between, template and client text
- * together, are split as plain text. So ordinary text has the same ids as when everything is parsed at once, and a literal
- * `<|im_end|>` of a client is seven harmless tokens. User-defined tokens (`</think>`) are found by llama.cpp in any text: those
- * that the template itself writes, or that look like structure, are broken where a client spells them.
+ * A rendered conversation is cut at the control tokens that the template wrote; the parts between, template and client text together, are
+ * split as plain text. So ordinary text has the same ids as when everything is parsed together, and a client's literal `<|im_end|>` is
+ * seven harmless tokens. llama.cpp finds user-defined tokens (`</think>`) in any text: those that the template itself writes, or that look
+ * like structure, are broken where a client spells them.
  */
 export class PromptTokenizer {
   readonly #model: LlamaModel;
@@ -32,7 +32,7 @@ export class PromptTokenizer {
     this.#plain = new PlainTokenizer(model, template?.source ?? '');
   }
 
-  /** The ids of each prompt of a request, all within the window; otherwise throws a readable refusal. */
+  /** Returns the ids of each prompt of a request, all within the window; otherwise throws a readable refusal. */
   prompts(request: PromptRequest): readonly (readonly number[])[] {
     const work = this.promptsInPieces(request);
     for (;;) {
@@ -41,7 +41,7 @@ export class PromptTokenizer {
     }
   }
 
-  /** The same in pieces of some milliseconds, so that answers continue between them. */
+  /** Does the same in pieces of some milliseconds, so that answers continue between them. */
   *promptsInPieces(request: PromptRequest): Generator<void, readonly (readonly number[])[]> {
     refuseBombs(request);
     const prompts = yield* this.#idsOf(request);
@@ -116,7 +116,7 @@ export class PromptTokenizer {
     return ids;
   }
 
-  /** A prompt of twice the window is given up without counting further, so what it costs is bounded by the window. */
+  /** Appends plain text. A prompt of twice the window is given up without counting further, so its cost is bounded by the window. */
   *#appendPlain(ids: number[], text: string): Generator<void> {
     const limit = this.#model.facts.contextLength;
     if (!(yield* this.#plain.append(ids, text, limit * 2)))
@@ -128,7 +128,7 @@ export class PromptTokenizer {
     return prependBos && bos !== undefined && ids[0] !== bos ? [bos, ...ids] : ids;
   }
 
-  /** The service has checked this already, if the model was loaded then. */
+  /** Validates ids again; the service has already checked them if the model was loaded then. */
   #validated(ids: readonly number[], index: number, isOnly: boolean): readonly number[] {
     const size = this.#model.facts.vocabularySize;
     const bad = ids.findIndex((id) => !Number.isInteger(id) || id < 0 || id >= size);
@@ -140,8 +140,8 @@ export class PromptTokenizer {
 }
 
 /**
- * Refuses, before anything is spent on it, a request whose text cannot fit the window: no tokenizer here reaches 16 bytes a
- * token on more than runs of blanks (reliability §3.4, token bombs).
+ * Refuses, before any further work, a request whose text cannot fit the window: no tokenizer here reaches 16 bytes a token except on runs
+ * of blanks (reliability §3.4, token bombs).
  */
 export function refuseOversized(prompt: Prompt, contextLength: number, tools: readonly Tool[] = []): void {
   const bytesMax = contextLength * 16;
@@ -152,7 +152,7 @@ export function refuseOversized(prompt: Prompt, contextLength: number, tools: re
       (sum, message) => sum + 1 + (message.role === 'assistant' ? message.toolCalls.length : 0),
       0,
     );
-    // Each takes a template some 50 µs without interruption, during which no other request is served.
+    // Each takes a template about 50 µs without interruption, during which no other request is served.
     if (turns > turnsMax) {
       throw new ApiError('unsupported_value', `A conversation may have at most ${turnsMax} messages and tool calls.`, {
         param: 'messages',
@@ -166,7 +166,7 @@ export function refuseOversized(prompt: Prompt, contextLength: number, tools: re
 
 const turnsMax = 4096;
 
-/** The client's text is searched for them before any of it is rendered or split. */
+/** Searches the client's text for token bombs before any of it is rendered or split. */
 function refuseBombs(request: PromptRequest): void {
   const { prompt } = request;
   for (const tool of offeredTools(request)) for (const text of textsOfTool(tool)) refuseBomb(text, 'tools');
@@ -204,7 +204,7 @@ function paramOf(prompt: Prompt, index: number): string {
   return prompt.type === 'messages' ? 'messages' : `prompt[${index}]`;
 }
 
-/** Bytes of all text, counted no further than the bound; ids count their largest possible size. */
+/** Returns the bytes of all text, counted no further than the bound; ids count their largest possible size. */
 function bytesOf(prompt: Prompt, bytesMax: number): number {
   switch (prompt.type) {
     case 'token-ids':

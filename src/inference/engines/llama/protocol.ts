@@ -5,25 +5,25 @@ import type { GpuUse } from './compute.ts';
 import type { Purpose } from './purpose.ts';
 
 /**
- * What the service and an engine child call at each other, over the channel of `fork`. `request` numbers are the service's own and
- * are never used twice for one child.
+ * The calls between the service and an engine child, over the channel of `fork`. `request` numbers are assigned by the service and never
+ * reused for the same child.
  */
 
-/** `load` is first and comes once; what follows waits until the model is loaded. */
+/** `load` is first and comes once; calls after it wait until the model is loaded. */
 export type ChildCalls = {
-  /** Rejects when the model cannot be used, with a message that says why. */
+  /** Rejects if the model cannot be used, with a message that says why. */
   readonly load: (options: LoadOptions) => ModelFacts;
   readonly ping: (nothing: null) => ChildMeasure;
   readonly count: (order: { readonly request: number; readonly work: Work }) => Counted;
-  /** A note; `events` and `refused` answer it. */
+  /** One-way; answered by `events` and `refused`. */
   readonly generate: (order: { readonly request: number; readonly work: Work }) => void;
-  /** A note: the reader has taken this many more tokens. */
+  /** One-way: the reader has taken this many more tokens. */
   readonly taken: (read: { readonly request: number; readonly tokens: number }) => void;
-  /** A note. */
+  /** One-way. */
   readonly cancel: (request: number) => void;
 };
 
-/** Notes of the child. After `last` or `refused` nothing more follows for a request. */
+/** One-way messages from the child. After `last` or `refused` nothing more follows for a request. */
 export type HostCalls = {
   readonly events: (made: {
     readonly request: number;
@@ -32,7 +32,7 @@ export type HostCalls = {
     readonly last: boolean;
   }) => void;
   readonly refused: (refused: { readonly request: number; readonly refusal: Refusal }) => void;
-  /** More of a request's prompts has been read; five times a second at most. */
+  /** More of a request's prompts has been read; at most five times a second. */
   readonly reading: (request: number) => void;
 };
 
@@ -46,7 +46,7 @@ export interface ModelFacts {
 /** A child's report about itself. */
 export interface ChildMeasure {
   readonly rssBytes: number;
-  /** Answers that it is making or that wait in it. */
+  /** Answers that are being made or wait in it. */
   readonly working: number;
 }
 
@@ -57,15 +57,15 @@ export interface LoadOptions {
   readonly purpose: Purpose;
   readonly contextLength: number;
   readonly slots: number;
-  /** Of a model that embeds or ranks: one for each slot. */
+  /** For a model that embeds or ranks: one per slot. */
   readonly contexts: readonly { readonly window: number; readonly batchTokens: number }[];
   readonly defaultSystem: 'template' | 'none';
-  /** `false`: it is computed with the processor. */
+  /** `false`: the processor is used. */
   readonly gpu: false | GpuUse;
   /** `undefined`: chosen by timing. */
   readonly decodeThreads: number | undefined;
   readonly threadsMax: number;
-  /** How long a request's prompts may take until the first token. */
+  /** Maximum time until the first token for reading a request's prompts. */
   readonly readingMsMax: number;
 }
 

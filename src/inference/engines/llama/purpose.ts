@@ -1,16 +1,16 @@
 import type { GgufHeader } from './gguf-header.ts';
 import { ModelRefused } from './model-refused.ts';
 
-/** What a file is loaded for: a model writes answers, or embeds texts, or ranks them. */
+/** What a file is loaded for: a model writes answers, embeds texts, or ranks them. */
 export type Purpose = 'write' | 'embed' | 'rank';
 
-/** What a file was made for. */
+/** Returns what a file was made for. */
 export function purposeOf({ pooling, hasClassifier }: Pick<GgufHeader, 'pooling' | 'hasClassifier'>): Purpose {
   if (hasClassifier || pooling === 'rank') return 'rank';
   return pooling === undefined || pooling === 'none' ? 'write' : 'embed';
 }
 
-/** Throws `ModelRefused`, in words, for a file that cannot be used for what the model's card promises. */
+/** Throws `ModelRefused`, with the reason in words, if a file cannot do what the model's card promises. */
 export function refuseOtherPurpose(header: GgufHeader, purpose: Purpose): void {
   const { pooling, hasClassifier, isCausal } = header;
   if (purpose === 'rank' && !hasClassifier)

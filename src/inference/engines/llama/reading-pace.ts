@@ -1,30 +1,30 @@
 /**
- * How fast this computer can read prompts: the fastest step so far at each depth, since what else runs here only ever makes a step
- * longer. So what it says of a prompt is a lower bound, and one that cannot be read in time by it cannot be read at all.
+ * How fast this computer can read prompts: the fastest step so far at each depth, since other load only ever makes a step longer. Its
+ * estimates are therefore lower bounds, and a prompt that cannot be read in time by them cannot be read in time at all.
  */
 export class ReadingPace {
-  /** Milliseconds for a token, by depth. */
+  /** Milliseconds per token, by depth. */
   readonly #fastest: number[] = [];
 
-  /** A step that read this many tokens of one prompt, from that depth on, and did nothing else. */
+  /** Records a step that read this many tokens of one prompt, from that depth on, and did nothing else. */
   observe(depth: number, tokens: number, elapsedMs: number): void {
     const band = Math.floor(depth / bandTokens);
     this.#fastest[band] = Math.min(this.#fastest[band] ?? Infinity, elapsedMs / tokens);
   }
 
-  /** The least time for a prompt's tokens from `cached` on; 0 where nothing is known. */
+  /** Returns the minimum time for a prompt's tokens from `cached` on; 0 if unknown. */
   leastMs(cached: number, tokens: number): number {
     let sumMs = 0;
     let tokenMs = 0;
     for (let depth = 0; depth < tokens; depth += bandTokens) {
-      // Deeper tokens take longer, so what is not known takes at least as long as what was before it.
+      // Deeper tokens take longer, so an unknown depth takes at least as long as the one before it.
       tokenMs = Math.max(tokenMs, this.#fastest[depth / bandTokens] ?? 0);
       sumMs += tokenMs * Math.max(0, Math.min(tokens, depth + bandTokens) - Math.max(cached, depth));
     }
     return sumMs;
   }
 
-  /** The most tokens of a new prompt that it may read in this time, `most` or fewer. */
+  /** Returns the most tokens of a new prompt that can be read in this time, at most `most`. */
   tokensWithin(ms: number, most: number): number {
     let [low, high] = [0, most];
     while (low < high) {

@@ -1,7 +1,7 @@
 import { ApiError } from '../../../platform/errors.ts';
 import type { Refusal } from './protocol.ts';
 
-/** Why a child does not serve a request. */
+/** Returns why a child does not serve a request. */
 export function refusalOf(error: unknown): Refusal {
   if (error instanceof ApiError) {
     return { code: error.code, message: error.message, param: error.param, extra: error.extra, detail: undefined };
@@ -17,7 +17,7 @@ export function refusalOf(error: unknown): Refusal {
   };
 }
 
-/** `detail` is a sentence of ours or of llama.cpp, for the log; it holds no content. */
+/** `detail` is a sentence from the service or from llama.cpp, for the log; it holds no content. */
 export function engineFailure(detail: string): Refusal {
   return {
     code: 'backend_http_error',

@@ -1,13 +1,13 @@
 /**
- * Notices that a model has begun repeating itself (§2.5, `length`): the same 20 tokens for the fifth time. Those that overlap
- * are counted once, so 40 equal cells of a table are no loop, and the shortest one ends after a hundred tokens.
+ * Detects that a model has begun repeating itself (§2.5, `length`): the same 20 tokens for the fifth time. Overlapping ones are counted
+ * once, so 40 equal table cells are not a loop, and the shortest loop ends after a hundred tokens.
  */
 export class RepetitionGuard {
   readonly #recent: number[] = [];
   readonly #seen = new Map<string, { times: number; at: number }>();
   #tokens = 0;
 
-  /** Takes the next token; `true` when the answer must end here. */
+  /** Takes the next token; returns `true` if the answer must end here. */
   push(id: number): boolean {
     this.#tokens++;
     this.#recent.push(id);

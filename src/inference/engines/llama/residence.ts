@@ -5,26 +5,26 @@ import type { MemoryClaim, Occupant } from './memory-budget.ts';
 
 /** Work that needs the model in memory. */
 export interface Waiting {
-  /** The model is there: called once, perhaps at once. */
+  /** Called once when the model is there, perhaps immediately. */
   begin(): void;
-  /** It will not be there. */
+  /** Called if the model will not be there. */
   fail(error: ApiError): void;
 }
 
 export interface ResidenceOptions {
   readonly isPinned: boolean;
-  /** Of the work that has begun, none is under way. */
+  /** Whether no work that has begun is still running. */
   readonly isIdle: () => boolean;
-  /** It begins to wait for memory. */
+  /** Called when it starts to wait for memory. */
   readonly onWait: (bytes: number) => void;
 }
 
-/** A model's place in memory, and the work that waits for it, in its order: the submitter bounds it. */
+/** A model's place in memory, and the queue of work that waits for it; the submitter bounds the queue. */
 export class Residence implements Occupant {
   readonly #options: ResidenceOptions;
   readonly #waiting = new Set<Waiting>();
   #home: { readonly claim: MemoryClaim; readonly supervisor: Supervisor } | undefined;
-  /** It is in memory, or may be loaded, and has not to make room. */
+  /** Whether it is in memory, or may be loaded, and does not have to make room. */
   #admits = false;
   usedMs = performance.now();
 
@@ -52,7 +52,7 @@ export class Residence implements Occupant {
     else this.#request();
   }
 
-  /** The work is not wanted any more. */
+  /** Drops work that is no longer wanted. */
   drop(work: Waiting): void {
     this.usedMs = performance.now();
     if (this.#waiting.delete(work) && this.#waiting.size === 0) this.#home?.claim.withdraw();
@@ -65,7 +65,7 @@ export class Residence implements Occupant {
     for (const work of all) work.fail(error());
   }
 
-  /** The child can work. */
+  /** Called when the child is ready for work. */
   loaded(): void {
     this.#home?.claim.loaded();
     if (this.#admits) this.enter();
@@ -83,7 +83,7 @@ export class Residence implements Occupant {
     return this.#options.isPinned;
   }
 
-  /** What waits while it is being loaded is its work already: otherwise two models would push each other out for ever. */
+  /** Work that waits during loading counts as its work: otherwise two models would push each other out forever. */
   get isIdle(): boolean {
     return this.#options.isIdle() && !(this.#admits && this.isWanted);
   }

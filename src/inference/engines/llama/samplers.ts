@@ -10,7 +10,7 @@ import {
 import type { GrammarState, Sampler, SamplerConfig } from './llama-model.ts';
 import type { TokenOrder } from './token-order.ts';
 
-/** Our own library, and the context as it knows it. */
+/** The service's native library, and its handle of the context. */
 export interface Chooser {
   readonly library: Library;
   readonly context: object;
@@ -25,17 +25,17 @@ export function chooserOf(context: AddonContext): Chooser | undefined {
 
 const noTokens = new Uint32Array(0);
 
-/** A sampler of these bindings, since it needs the addon's context. */
+/** A sampler that only works with these bindings, since it needs the addon's context. */
 export interface SamplerHandle extends Sampler {
-  /** Rejects where no token fits. */
+  /** Rejects if no token fits. */
   sample(context: AddonContext, logits: number): Promise<number>;
 }
 
 /**
- * Chooses in this thread, by our own library. Under a grammar there are up to four attempts, because holding a vocabulary of 49,000 tokens
- * to it takes 6 ms: what would be chosen freely, if it may come; else a choice among all tokens that may, where they are few; else among
- * the likeliest thousand, in the middle of texts in which nearly everything may come; else among the whole vocabulary. Each is as likely
- * as if all others had been left out before.
+ * Chooses on this thread, with the service's native library. Under a grammar it makes up to four attempts, because holding a vocabulary of
+ * 49,000 tokens to it takes 6 ms: the free choice, if the grammar allows it; else a choice among all allowed tokens, if there are few; else
+ * among the likeliest thousand, in the middle of texts where nearly everything is allowed; else among the whole vocabulary. Each token is
+ * as likely as if the forbidden ones had been removed first.
  */
 export class QuickSampler implements SamplerHandle {
   readonly #chooser: Chooser;
@@ -43,7 +43,7 @@ export class QuickSampler implements SamplerHandle {
   readonly #onThreads: () => ThreadSampler;
   readonly #order: () => TokenOrder;
   #config: SamplerConfig | undefined;
-  /** For what this one does not know: penalties, and grammars that take long. */
+  /** For cases that this one does not handle: penalties, and slow grammars. */
   #other: ThreadSampler | undefined;
   #otherConfig: SamplerConfig | undefined;
 
@@ -97,8 +97,8 @@ export class QuickSampler implements SamplerHandle {
 }
 
 /**
- * Chooses on the addon's threads. Without a grammar one of the addon's samplers. With one, up to three: what would be chosen freely, if it
- * may come; else a choice among the tokens that may, where they are few; else the addon's own choice.
+ * Chooses on the addon's threads. Without a grammar, it uses one of the addon's samplers. With one, up to three: the free choice, if the
+ * grammar allows it; else a choice among the allowed tokens, if there are few; else the addon's own choice.
  */
 export class ThreadSampler implements SamplerHandle {
   readonly #create: () => AddonSampler;
@@ -107,7 +107,7 @@ export class ThreadSampler implements SamplerHandle {
   #few: AddonSampler | undefined;
   #strict: AddonSampler | undefined;
   #config: SamplerConfig | undefined;
-  /** What the strict one was configured with. */
+  /** The strict sampler's current configuration. */
   #strictConfig: SamplerConfig | undefined;
 
   constructor(create: () => AddonSampler, order: () => TokenOrder) {
@@ -136,7 +136,7 @@ export class ThreadSampler implements SamplerHandle {
     return await this.sampleStrictly(context, logits);
   }
 
-  /** Holds the whole vocabulary to the grammar. */
+  /** Chooses with the whole vocabulary held to the grammar. */
   async sampleStrictly(context: AddonContext, logits: number): Promise<number> {
     if (this.#config?.grammar === undefined) throw new Error('the sampler has no grammar');
     const { grammar, ...config } = this.#config;
@@ -148,7 +148,7 @@ export class ThreadSampler implements SamplerHandle {
     return await context.sampleToken(logits, this.#strict);
   }
 
-  /** `undefined`: there are many, or llama.cpp is slow at this grammar. */
+  /** Chooses among the allowed tokens; `undefined`: there are many, or llama.cpp is slow at this grammar. */
   async #oneOfFew(
     context: AddonContext,
     logits: number,
@@ -158,7 +158,7 @@ export class ThreadSampler implements SamplerHandle {
     const allowed = this.#order().allowed((ids) => state.allowsEach(ids));
     if (allowed === undefined || state.isHeavy || allowed.length > fewMax) return undefined;
     if (allowed.length <= 1) return allowed[0];
-    // A bias that lifts them above all others leaves the differences among them. What is banned stays so.
+    // A bias that lifts them above all others preserves the differences among them. Banned tokens stay banned.
     const { tokenBiasKeys = noTokens, tokenBiasValues = noBiases } = config;
     const biases = new Map([...tokenBiasKeys].map((id, index) => [id, tokenBiasValues[index]!]));
     for (const id of allowed) biases.set(id, (biases.get(id) ?? 0) + aboveAll);
@@ -177,7 +177,7 @@ export class ThreadSampler implements SamplerHandle {
   }
 }
 
-/** More are a text in which nearly everything may come. */
+/** With more allowed tokens, nearly everything is allowed in the text. */
 const fewMax = 512;
 /** Far above the logits of models and certain biases (`sampling.ts`), and small enough that differences survive in 32 bits. */
 const aboveAll = 4000;
@@ -185,13 +185,13 @@ const noBiases = new Float32Array(0);
 
 export class GrammarStateHandle implements GrammarState {
   readonly addon: AddonGrammarState;
-  /** As our own library knows it; it ends with the addon's object. */
+  /** The native library's handle; it ends with the addon's object. */
   readonly address: object | undefined;
   readonly #sampler: AddonSamplerClass;
   readonly #library: Library | undefined;
-  /** The latest questions that took long, one after the other: a single one may have waited for a processor. */
+  /** Consecutive slow queries so far: a single one may only have waited for a processor. */
   #slow = 0;
-  /** `addon`: the latest one that was made. */
+  /** `addon`: the most recently made state. */
   constructor(addon: AddonGrammarState, sampler: AddonSamplerClass, library: Library | undefined) {
     this.addon = addon;
     this.#sampler = sampler;
@@ -199,8 +199,8 @@ export class GrammarStateHandle implements GrammarState {
     this.address = library?.grammar();
   }
   /**
-   * Where a grammar branches without end its state doubles with every character, and nothing can interrupt llama.cpp: then it is left to
-   * the threads of the addon, and this one stays free to notice.
+   * Whether the grammar is slow. When a grammar branches without end, its state doubles with every character, and nothing can interrupt
+   * llama.cpp: then it is left to the addon's threads, and this one stays free to notice.
    */
   get isHeavy(): boolean {
     return this.#slow >= heavyTimes;
@@ -239,7 +239,7 @@ export class GrammarStateHandle implements GrammarState {
   }
 }
 
-/** For one token; some microseconds are usual. */
+/** Per token; some microseconds are usual. */
 const heavyMs = 1;
 const heavyTimes = 3;
 

@@ -1,7 +1,7 @@
 import type { Sampling } from '../../../generation/request.ts';
 import type { GrammarState, Sampler, SamplerConfig } from './llama-model.ts';
 
-/** How one choice is sampled: every number present, finite and inside its range. */
+/** The sampling settings of one choice: every number present, finite and in range. */
 export interface SamplingSettings {
   readonly temperature: number;
   readonly topK: number;
@@ -15,8 +15,9 @@ export interface SamplingSettings {
 }
 
 /**
- * The settings of choice `index` of a prompt. Fields that are left open are neutral: temperature 1, nothing cut off, no penalties. A fixed seed makes each choice repeatable on its own (seed + index); llama.cpp
- * does not promise the same numbers for different batches, so that is best effort.
+ * Returns the settings of choice `index` of a prompt. Fields left open are neutral: temperature 1, nothing cut off, no penalties. A fixed
+ * seed makes each choice repeatable individually (seed + index); llama.cpp does not promise the same numbers for different batches, so that
+ * is best effort.
  */
 export function samplingSettings(
   sampling: Sampling,
@@ -26,7 +27,7 @@ export function samplingSettings(
 ): SamplingSettings {
   const value = (name: Exclude<keyof Sampling, 'seed'>, neutral: number, least: number, most: number): number => {
     const given = sampling[name];
-    // The addon accepts NaN for a temperature, so only numbers may go there.
+    // The addon accepts NaN as a temperature, so only numbers may be passed on.
     return given === undefined || !Number.isFinite(given) ? neutral : Math.min(most, Math.max(least, given));
   };
   const topK = Math.floor(value('topK', 0, 0, topKMax));
@@ -44,7 +45,7 @@ export function samplingSettings(
   };
 }
 
-/** Tokens that must not come: never, or not before this many tokens of the answer. */
+/** Banned tokens: always, or before this many tokens of the answer. */
 export interface BannedTokens {
   readonly always: readonly number[];
   readonly first: readonly number[];
@@ -54,9 +55,9 @@ export interface BannedTokens {
 const nothingBanned: BannedTokens = { always: [], first: [], tokensMin: 0 };
 
 /**
- * A sampler that follows the settings through one answer. The repetition penalty looks at the prompt and the answer, presence and
- * frequency at the answer alone (like vLLM); llama.cpp has one window for all three, so presence and frequency are expressed as
- * biases, which are applied before the repetition penalty.
+ * A sampler that applies the settings through one answer. The repetition penalty considers the prompt and the answer, presence and
+ * frequency only the answer (like vLLM); llama.cpp has one window for all three, so presence and frequency are expressed as biases, which
+ * are applied before the repetition penalty.
  */
 export class ChoiceSampler {
   readonly sampler: Sampler;
@@ -67,7 +68,7 @@ export class ChoiceSampler {
   readonly #bannedInGrammars: readonly number[];
   readonly #banned: BannedTokens;
   readonly #isEnd: (id: number) => boolean;
-  /** Tokens of the answer so far. */
+  /** Number of answer tokens so far. */
   #accepted = 0;
   #grammar: GrammarState | undefined;
 
@@ -100,15 +101,15 @@ export class ChoiceSampler {
     return this.#grammar !== undefined || this.#settings.logitBias.size > 0 || this.#bans.length > 0;
   }
 
-  /** From the next token on the grammar holds. */
+  /** Makes the grammar hold from the next token on. */
   constrain(grammar: GrammarState): void {
     this.#grammar = grammar;
     this.sampler.configure(this.#config());
   }
 
   /**
-   * Checks llama.cpp's choice again: where everything is forbidden it picks a forbidden token, and a grammar notices all of those
-   * but the end of a generation.
+   * Checks llama.cpp's choice again: where everything is forbidden it picks a forbidden token, and a grammar notices all of those except
+   * the end of a generation.
    */
   judge(id: number, isEnd: boolean): 'fits' | 'forbidden' {
     if (id < 0) return 'forbidden';
@@ -123,7 +124,7 @@ export class ChoiceSampler {
     return this.#grammar?.take(id) ?? true;
   }
 
-  /** The grammar has nothing left to ask for: the text is complete. */
+  /** Returns whether the text is complete, with nothing left for the grammar to require. */
   isComplete(eos: number | undefined): boolean {
     return eos !== undefined && this.#grammar?.allows(eos) === true;
   }
@@ -134,7 +135,7 @@ export class ChoiceSampler {
     this.#accepted++;
     if (repetitionPenalty !== 1) this.#tokens.push(id);
     const isPenalised = presencePenalty !== 0 || frequencyPenalty !== 0;
-    // Under a grammar the sampler has seen tokens that it drew in vain.
+    // Under a grammar the sampler has also seen tokens that it drew and discarded.
     if (!isPenalised && (repetitionPenalty === 1 || this.#grammar === undefined)) {
       if (this.#accepted === this.#banned.tokensMin) this.sampler.configure(this.#config());
       return;
@@ -181,7 +182,7 @@ export class ChoiceSampler {
       biases.set(id, (biases.get(id) ?? 0) - presencePenalty - frequencyPenalty * count);
     }
     for (const id of bans) biases.set(id, -Infinity);
-    // llama.cpp ends the process when a grammar allows only an end and that is impossible: so it is the last resort.
+    // llama.cpp ends the process when a grammar allows only an end and that is impossible: so an end remains as the last resort.
     if (this.#grammar !== undefined)
       for (const [id, bias] of biases) if (bias === -Infinity && this.#isEnd(id)) biases.set(id, lastResort);
     return biases;
@@ -198,7 +199,7 @@ function seedOf(seed: number): number {
   return wrapped === size - 1 ? size - 2 : wrapped;
 }
 
-/** -100 bans a token and 100 makes it certain, as the OpenAI API has it: several certain ones keep their order. */
+/** Converts biases: -100 bans a token and 100 makes it certain, as in the OpenAI API; several certain ones keep their order. */
 function biasesOf(logitBias: Readonly<Record<string, number>> | undefined): ReadonlyMap<number, number> {
   const biases = new Map<number, number>();
   for (const [id, bias] of Object.entries(logitBias ?? {}))
@@ -206,7 +207,7 @@ function biasesOf(logitBias: Readonly<Record<string, number>> | undefined): Read
   return biases;
 }
 
-/** Far below the logits of models: it comes only when nothing else can. */
+/** Far below the logits of models: chosen only when nothing else is possible. */
 const lastResort = -1_000_000;
 
 /** Far above the logits of models (some tens) and small enough that differences survive in 32 bits. */

@@ -1,35 +1,35 @@
-/** One sequence of the context and the tokens that its cache holds. */
+/** One sequence of the context and the tokens in its cache. */
 export interface Slot<Run> {
   readonly index: number;
   readonly tokens: number[];
   scope: string;
   /** The step in which it last took part. */
   lastStep: number;
-  /** The age of the caches (`SlotChoice`) at which this one may go. */
+  /** The age of the caches (`SlotChoice`) at which this one may be given up. */
   keptUntil: number;
   run: Run | undefined;
 }
 
-/** The fields of a job that decide what it finds in a slot. */
+/** The fields of a job that determine what it can reuse in a slot. */
 export interface CacheUser {
   readonly prompt: readonly number[];
   /** A prefix in the cache is shared only between jobs of the same scope (reliability §3.5). */
   readonly cacheScope: string;
   /** `false`: takes nothing from the cache and leaves nothing in it. */
   readonly retain: boolean;
-  /** Probabilities of the prompt's tokens are asked for; then none of the prompt comes from the cache. */
+  /** Whether probabilities of the prompt's tokens are requested; then none of the prompt comes from the cache. */
   readonly scoresPrompt?: boolean;
 }
 
 /**
- * Chooses the slot of a job: the free one that holds most of its prompt, and else the one whose cache is the smallest loss: the fewer
- * tokens it has and the longer it was not used, the smaller. The age of the caches counts the tokens that were given up, so a cache stays
- * until as much as itself was given up after it, or no other slot is free. So a long prompt whose client left, or whose time was over
- * before it was read, waits for the client to come again, and three short requests of others do not push it out.
+ * Chooses the slot of a job: the free one that holds most of its prompt, or else the one whose cache is the smallest loss: the fewer tokens
+ * it has and the longer it was unused, the smaller. The age of the caches counts the tokens given up, so a cache stays until as many tokens
+ * as it holds were given up after it, or no other slot is free. A long prompt whose client left, or that timed out before it was read, thus
+ * waits for the client to return, and three short requests of others do not push it out.
  */
 export class SlotChoice<Run> {
   readonly slots: readonly Slot<Run>[];
-  /** In tokens. */
+  /** Age in tokens. */
   #age = 0;
 
   constructor(count: number) {
@@ -44,7 +44,7 @@ export class SlotChoice<Run> {
   }
 
   /**
-   * Of slots that would be equal losses one beside those in use, because llama.cpp computes only neighbours together (`inOrder` in
+   * Chooses a slot; among equal losses one next to those in use, because llama.cpp computes only neighbours together (`inOrder` in
    * `step-plan.ts`). `undefined`: none is free.
    */
   choose(job: CacheUser): { readonly slot: Slot<Run>; readonly shared: number } | undefined {
@@ -62,26 +62,26 @@ export class SlotChoice<Run> {
     return alike.find(({ slot }) => this.#isBesideUsed(slot)) ?? first;
   }
 
-  /** The most tokens of a job's prompt that a slot holds, also one in use. */
+  /** Returns the most tokens of a job's prompt that any slot holds, including slots in use. */
   cachedFor(job: CacheUser): number {
     return Math.max(...this.slots.map((slot) => sharedTokens(slot, job)));
   }
 
-  /** What the slot holds beyond these tokens is given up. */
+  /** Gives up what the slot holds beyond these tokens. */
   shorten(slot: Slot<Run>, length: number): void {
     if (length < slot.tokens.length) this.#age = Math.max(this.#age, slot.keptUntil - length);
     slot.tokens.length = length;
   }
 
-  /** Its job has ended. */
+  /** Frees a slot whose job has ended. */
   free(slot: Slot<Run>): void {
     slot.run = undefined;
     slot.keptUntil = this.#age + slot.tokens.length;
   }
 
   /**
-   * Every conversation begins with the same few template tokens, and many with the same instructions: that does not justify giving up
-   * more of another cache.
+   * Returns the tokens worth reusing. Every conversation begins with the same few template tokens, and many with the same instructions:
+   * that does not justify giving up more of another cache.
    */
   #worthOf(shared: number, { tokens, keptUntil }: Slot<Run>): number {
     return shared >= Math.min(32, tokens.length / 2) && shared >= (keptUntil - this.#age) / 2 ? shared : 0;
@@ -92,10 +92,10 @@ export class SlotChoice<Run> {
   }
 }
 
-/** What may be lost for a place beside others: some seconds of reading at most. */
+/** What may be lost to place a job next to others: at most some seconds of reading. */
 const besideTokens = 256;
 
-/** At least the last token of a prompt must be decoded, for its logits. */
+/** Returns how many tokens can be reused. At least the last token of a prompt must be decoded, for its logits. */
 function sharedTokens<Run>(slot: Slot<Run>, job: CacheUser): number {
   if (!job.retain || slot.scope !== job.cacheScope || job.scoresPrompt === true) return 0;
   const most = Math.min(slot.tokens.length, job.prompt.length - 1);
@@ -104,7 +104,7 @@ function sharedTokens<Run>(slot: Slot<Run>, job: CacheUser): number {
   return shared;
 }
 
-/** Sorts slots of equal worth: the one whose cache is the smaller loss comes first. */
+/** Compares slots of equal worth: the one whose cache is the smaller loss comes first. */
 function byLoss<Run>(slot: Slot<Run>, other: Slot<Run>): number {
   if (isEmpty(slot) !== isEmpty(other)) return isEmpty(slot) ? -1 : 1;
   return slot.keptUntil - other.keptUntil || slot.lastStep - other.lastStep;

@@ -1,4 +1,4 @@
-/** How fast a model writes one answer, or reads inputs: weighted towards the latest. */
+/** How fast a model writes one answer, or reads inputs, weighted towards the latest. */
 export class SpeedMeter {
   #tokensPerSecond: number | undefined;
 
@@ -14,8 +14,8 @@ export class SpeedMeter {
   }
 }
 
-/** Fewer measure the first step. */
+/** With fewer tokens, the first step would dominate. */
 const tokensMin = 8;
-/** Shorter ones measure how messages are bundled. */
+/** Over shorter times, the batching of messages would dominate. */
 const elapsedMinMs = 50;
 const latestShare = 0.2;

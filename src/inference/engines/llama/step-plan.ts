@@ -1,6 +1,6 @@
 import { shallowTokens, tileTokens } from './prompt-batch-tuner.ts';
 
-/** A prompt that is being read. */
+/** A prompt being read. */
 export interface Reading {
   readonly slot: { readonly index: number; readonly tokens: readonly number[] };
   readonly run: { readonly job: { readonly prompt: readonly number[]; readonly scoresPrompt?: boolean } };
@@ -9,8 +9,8 @@ export interface Reading {
 type Planned<Item> = Item & { readonly tokens: number };
 
 /**
- * The pieces of prompts for one step, in their order, beside answers of which each has one token: `tokens` in all, and `tokensMax` with
- * what makes them whole tiles. A rest that would be less than a tile goes with the piece before it.
+ * Returns the pieces of prompts for one step, in order, next to answers with one token each: `tokens` in total, or up to `tokensMax` to
+ * complete tiles. A rest smaller than a tile joins the piece before it.
  */
 export function piecesOf<Item extends Reading>(
   readings: readonly Item[],
@@ -32,7 +32,7 @@ export function piecesOf<Item extends Reading>(
     const isDeep = item.slot.tokens.length + piece >= shallowTokens;
     if (!scored && isDeep && rest > 0) {
       if (rest < tileTokens && left <= capacity) piece = left;
-      // llama.cpp computes one token of each of several neighbours together, and the piece's others after it.
+      // llama.cpp computes one token of each of several neighbours together, and the rest of the piece after that.
       else if (piece % tileTokens === 0 && piece < capacity && isNeighbour(item.slot.index, readings, writers)) piece++;
     }
     pieces.push({ ...item, tokens: piece });
@@ -42,7 +42,7 @@ export function piecesOf<Item extends Reading>(
   return pieces;
 }
 
-/** Whether an answer that is being written has a place beside this one, or beside others of the step that have. */
+/** Returns whether an answer being written is next to this slot, or connected to it by other slots in the step. */
 function isNeighbour(index: number, readings: readonly Reading[], writers: readonly number[]): boolean {
   const used = new Set([...writers, ...readings.map(({ slot }) => slot.index)]);
   return [-1, 1].some((way) => {
@@ -56,8 +56,8 @@ function isNeighbour(index: number, readings: readonly Reading[], writers: reado
 const scoredTokensMax = 16;
 
 /**
- * llama.cpp computes sequences together only where each has the number after the one before (`split_equal` in llama-batch.cpp): of four
- * in other places or in another order it computes one after the other, for which it reads the weights four times.
+ * Sorts sequences by number. llama.cpp computes sequences together only if their numbers are consecutive (`split_equal` in
+ * llama-batch.cpp): four in other places or in another order are computed one after the other, reading the weights four times.
  */
 export const inOrder = <Item extends { readonly slot: { readonly index: number } }>(
   items: readonly Item[],

@@ -13,9 +13,9 @@ import {
 import type { OpenOptions, TokenTraits } from './llama-model.ts';
 
 /**
- * As `bindings.ts`, for models that embed or rank. The addon returns the vector of sequence 0 alone, whatever
- * else a batch has, so inputs cannot share a batch: several contexts compute side by side instead, each with one input.
- * `tests/inference/engines/llama/tasks.test.ts` holds what each call must do.
+ * Like `bindings.ts`, for models that embed or rank. The addon returns only the vector of sequence 0, whatever else a batch has, so inputs
+ * cannot share a batch: several contexts compute in parallel instead, each with one input. `tests/inference/engines/llama/tasks.test.ts`
+ * holds what each call must do.
  */
 export async function openTaskModel(options: OpenTaskOptions): Promise<TaskModel> {
   const llama = await openEngine(options);
@@ -34,7 +34,7 @@ export async function openTaskModel(options: OpenTaskOptions): Promise<TaskModel
       batchSize: Math.min(batchTokens, model.trainContextSize),
       threads: threadsAtFirst,
       flashAttention: 'auto',
-      // Neither is in the package's types: its own classes for them cost a lock and a copy of the input for each call.
+      // Both are missing from the package's types: its own classes for them cost a lock and a copy of the input for each call.
       ...({ _embeddings: true, _ranking: options.purpose === 'rank' } as object),
     });
     contexts.push(contextOf(context));
@@ -72,7 +72,7 @@ export async function openTaskModel(options: OpenTaskOptions): Promise<TaskModel
 
 export interface OpenTaskOptions extends Pick<OpenOptions, 'modelFile' | 'threadsMax' | 'gpu'> {
   readonly purpose: 'embed' | 'rank';
-  /** Each takes one input at a time, `batchTokens` of it at once. The first one's window is the model's. */
+  /** Each takes one input at a time and computes `batchTokens` of it together. The first one's window is the model's. */
   readonly contexts: readonly { readonly window: number; readonly batchTokens: number }[];
 }
 
@@ -91,9 +91,9 @@ export interface TaskModel {
       readonly between: readonly number[];
       readonly end: readonly number[];
     };
-    /** A text with `{query}` and `{document}`, where the file states one: then it has what is around them. */
+    /** A text with `{query}` and `{document}`, if the file has one; it then replaces the marks. */
     readonly pairTemplate: string | undefined;
-    /** Otherwise they are probabilities. */
+    /** Whether scores are logits; otherwise they are probabilities. */
     readonly scoresAreLogits: boolean;
   };
   readonly contexts: readonly TaskContext[];
@@ -105,9 +105,11 @@ export interface TaskModel {
 
 /** Computes one input at a time; several contexts work at the same time. */
 export interface TaskContext {
-  /** Tokens of the longest input. */
+  /** Maximum tokens of an input. */
   readonly window: number;
-  /** The pooled vector of an input, or the numbers of the classifier. Nothing of the input stays. `goesOn` is asked between batches. */
+  /**
+   * Returns the pooled vector of an input, or the classifier's numbers. Nothing of the input is kept. `goesOn` is called between batches.
+   */
   compute(ids: Uint32Array, threads: number, goesOn: () => boolean): Promise<Float64Array | undefined>;
 }
 
@@ -120,7 +122,7 @@ function contextOf(context: LlamaContext): TaskContext {
     'removeTokenCellsFromSequence',
     'setThreads',
   ]);
-  // It reserves the sequence id, and its finaliser gives the id back.
+  // The sequence object reserves the id, and its finaliser gives it back.
   const sequence = context.getSequence();
   const { batchSize } = context;
   let threadsNow: number | undefined;

@@ -13,7 +13,7 @@ import { TaskQueue } from './task-queue.ts';
 export interface TaskEngineOptions {
   readonly host: Pick<Rpc<HostCalls>, 'note'>;
   readonly threadsMax: number;
-  /** The model is unusable. */
+  /** Called when the model is unusable. */
   readonly broken: () => void;
 }
 
@@ -23,7 +23,7 @@ export class TaskEngine {
   readonly #options: TaskEngineOptions;
   readonly #prompts: TaskPrompts;
   readonly #queue: TaskQueue;
-  /** What cancels a request whose texts are being split, or whose inputs are being computed. */
+  /** Cancels requests whose texts are being split, or whose inputs are being computed. */
   readonly #running = new Map<number, () => void>();
 
   constructor(model: TaskModel, options: TaskEngineOptions) {
@@ -42,7 +42,7 @@ export class TaskEngine {
     return this.#queue.working;
   }
 
-  /** A count that is cancelled is never answered. */
+  /** Counts tokens. A cancelled count is never answered. */
   count(request: number, work: Work, counted: (outcome: Counted) => void): void {
     void this.#split(request, work).then(
       (inputs) => {
@@ -63,7 +63,7 @@ export class TaskEngine {
     );
   }
 
-  /** All results of a request have a bound: none waits for its reader. */
+  /** Does nothing: a request's results are bounded, so none waits for its reader. */
   taken(): void {}
 
   cancel(request: number): void {
@@ -71,7 +71,7 @@ export class TaskEngine {
     this.#running.delete(request);
   }
 
-  /** `undefined`: it was cancelled. */
+  /** Splits the texts; `undefined`: the request was cancelled. */
   async #split(request: number, work: Work): Promise<readonly Uint32Array[] | undefined> {
     let isCancelled = false;
     this.#running.set(request, () => (isCancelled = true));
@@ -80,7 +80,7 @@ export class TaskEngine {
       const { done, value } = pieces.next();
       if (isCancelled) return undefined;
       if (done === true) return value;
-      // Other messages come in, and contexts take their next inputs.
+      // Messages come in here, and contexts take their next inputs.
       await nextTurn();
     }
   }
@@ -107,7 +107,7 @@ export class TaskEngine {
         if (error !== undefined) this.#refuse(request, failureOf(error));
       },
     });
-    // Without inputs that are slow it may have ended already.
+    // If no input was slow, it may have ended already.
     if (found < inputs.length) this.#running.set(request, cancel);
   }
 

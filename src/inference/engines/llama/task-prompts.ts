@@ -4,7 +4,7 @@ import type { Work } from './protocol.ts';
 import { PlainTokenizer, refuseBomb } from './plain-text.ts';
 import type { TaskModel } from './task-bindings.ts';
 
-/** Turns the texts of a task into token ids; no text of a client becomes a token that steers the model. */
+/** Turns the texts of a task into token ids; no client text becomes a token that steers the model. */
 export class TaskPrompts {
   readonly #model: TaskModel;
   readonly #plain: PlainTokenizer;
@@ -14,7 +14,7 @@ export class TaskPrompts {
     this.#plain = new PlainTokenizer(model, '');
   }
 
-  /** The ids of each input, in pieces of some milliseconds. Throws a readable refusal for one that the window has no room for. */
+  /** Returns the ids of each input, in pieces of some milliseconds. Throws a readable refusal for an input that does not fit the window. */
   *inPieces({ prompt, task }: Pick<Work, 'prompt'> & { readonly task: Task }): Generator<void, readonly Uint32Array[]> {
     if (prompt.type === 'messages') throw new Error('a task on messages');
     const at = (index: number): string => (prompt.prompts.length === 1 ? task.field : `${task.field}[${index}]`);
@@ -56,7 +56,7 @@ export class TaskPrompts {
     return ids;
   }
 
-  /** The service has checked this already, if the model was loaded then. */
+  /** Validates ids again; the service has already checked them if the model was loaded then. */
   #validated(ids: readonly number[], param: string): readonly number[] {
     const { vocabularySize } = this.#model.facts;
     const bad = ids.findIndex((id) => !Number.isInteger(id) || id < 0 || id >= vocabularySize);

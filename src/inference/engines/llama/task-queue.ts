@@ -5,17 +5,17 @@ import type { TaskContext } from './task-bindings.ts';
 export interface TaskJob {
   readonly task: Task;
   readonly inputs: readonly Uint32Array[];
-  /** Jobs of one account. */
+  /** Identifies the account. */
   readonly scope: string;
-  /** What was found for an input. A throw ends the job. */
+  /** Takes the result of an input. If it throws, the job ends. */
   found(input: number, numbers: Float64Array): void;
-  /** All inputs were found, or one failed with this error; called once, and never for a cancelled job. */
+  /** Called once when all inputs are computed, or one failed with this error; never for a cancelled job. */
   ended(error?: unknown): void;
 }
 
 interface Run {
   readonly job: TaskJob;
-  /** The inputs that no context has taken. */
+  /** The inputs that no context has taken yet. */
   readonly waiting: number[];
   open: number;
   /** When a context last took one of its inputs. */
@@ -24,16 +24,16 @@ interface Run {
 }
 
 export interface TaskQueueOptions {
-  /** For all contexts together. */
+  /** Total for all contexts. */
   readonly threadsMax: number;
-  /** Several inputs in a row failed: the model is unusable. */
+  /** Called when several inputs in a row failed: the model is unusable. */
   readonly broken: () => void;
 }
 
 /**
- * Shares the contexts of a model among the inputs of all requests: a free context takes the next input of the account that has the
- * fewest under way, and of its requests the one that waits longest. So one text waits for one input of another account's two
- * thousand, not for all of them. The threads are shared among the contexts that work.
+ * Shares the contexts of a model among the inputs of all requests: a free context takes the next input of the account with the fewest
+ * inputs under way, from its longest-waiting request. So a single text waits for one of another account's two thousand inputs, not for all
+ * of them. The threads are shared among the working contexts.
  */
 export class TaskQueue {
   readonly #contexts: readonly TaskContext[];
@@ -45,19 +45,19 @@ export class TaskQueue {
   #failures = 0;
 
   constructor(contexts: readonly TaskContext[], options: TaskQueueOptions) {
-    // Long inputs fit only some: what fits a small context leaves the large one to them.
+    // Long inputs fit only some contexts: inputs that fit a small one leave the large one free for them.
     this.#contexts = contexts.toSorted((a, b) => a.window - b.window);
     this.#options = options;
   }
 
-  /** Inputs that are computed or wait. */
+  /** Number of inputs being computed or waiting. */
   get working(): number {
     let waiting = 0;
     for (const run of this.#runs) waiting += run.waiting.length;
     return waiting + this.#busy.size;
   }
 
-  /** Returns what cancels the job: of its inputs one batch is finished at most. */
+  /** Submits a job and returns a function that cancels it; at most one more batch of its inputs is computed. */
   submit(job: TaskJob): () => void {
     const run: Run = { job, waiting: [...job.inputs.keys()], open: job.inputs.length, turn: 0, isOver: false };
     this.#runs.add(run);

@@ -1,19 +1,18 @@
 /**
- * Turns tokens into text as they come. Characters that are cut between tokens are held back until they are whole, and
- * vocabularies in which a token's text depends on what stands before it (SentencePiece drops the first blank) come out as if
- * everything had been decoded at once.
+ * Turns tokens into text as they come. Characters split across tokens are held back until they are complete, and vocabularies in which a
+ * token's text depends on what precedes it (SentencePiece drops the first blank) come out as if everything had been decoded together.
  */
 export class IncrementalText {
   readonly #detokenize: (ids: readonly number[]) => string;
   readonly #literals: ReadonlyMap<number, string>;
-  /** Tokens whose text has left entirely; they only give context to the following ones. */
+  /** Tokens whose text has been sent completely; they only give context to the following ones. */
   #context: readonly number[] = [];
   #contextLength = 0;
   #pending: number[] = [];
-  /** Characters of the pending tokens' text that have left already. */
+  /** Characters of the pending tokens' text that have already been sent. */
   #sent = 0;
 
-  /** `literals`: texts of tokens that have none of their own, control tokens around calls and reasoning. */
+  /** `literals`: texts for tokens that have none themselves, such as control tokens around calls and reasoning. */
   constructor(
     detokenize: (ids: readonly number[]) => string,
     literals: ReadonlyMap<number, string> = new Map<number, string>(),
@@ -37,7 +36,7 @@ export class IncrementalText {
     return ready;
   }
 
-  /** The rest, when no token follows: an incomplete character becomes U+FFFD. */
+  /** Returns the rest when no token follows: an incomplete character becomes U+FFFD. */
   flush(): string {
     if (this.#pending.length === 0) return '';
     const text = this.#detokenize([...this.#context, ...this.#pending]).slice(this.#contextLength + this.#sent);
@@ -54,5 +53,5 @@ export class IncrementalText {
 }
 
 const replacement = '\uFFFD';
-/** Bytes that never become a character (a model gone astray) must not accumulate without bound. */
+/** Bytes that never become a character (from a model gone astray) must not accumulate without bound. */
 const pendingMax = 64;

@@ -1,13 +1,12 @@
-/** The model data that determine its tokens' bytes. */
+/** The model data that determine a token's bytes. */
 export interface TokenTexts {
   getTokenString(id: number): string;
   getTokenAttributes(id: number): number;
 }
 
 /**
- * The bytes behind a token, from the text that the vocabulary has for it: byte-level vocabularies (GPT-2's way) write a printable
- * character for each byte, SentencePiece a bar for a blank and `<0xE9>` for a byte. Control and user-defined tokens are literal
- * in both.
+ * Returns a reader for a token's bytes, from its text in the vocabulary: byte-level vocabularies (as in GPT-2) write a printable character
+ * for each byte, SentencePiece a bar for a blank and `<0xE9>` for a byte. Control and user-defined tokens are literal in both.
  */
 export function byteReader(texts: TokenTexts, isBytePair: boolean): (id: number) => readonly number[] {
   const bytes = isBytePair ? bytesOfCharacters() : new Map<string, number>();
@@ -29,7 +28,7 @@ const literalAttributes = 8 | 16;
 const byteAttribute = 32;
 const blankBar = '\u2581';
 
-/** The printable characters that stand for the 256 bytes: printable ones for themselves, the others from U+0100 on. */
+/** Returns the printable characters that stand for the 256 bytes: printable ones for themselves, the others from U+0100 on. */
 function bytesOfCharacters(): ReadonlyMap<string, number> {
   const bytes = new Map<string, number>();
   let next = 256;

@@ -1,31 +1,33 @@
-/** What is asked about a vocabulary. */
+/** The part of a vocabulary that is needed here. */
 export interface Vocabulary {
   readonly size: number;
   bytesOf(id: number): readonly number[];
   isEnd(id: number): boolean;
 }
 
-/** A question about a token takes about 1 µs; holding all 49,000 of a small vocabulary to a grammar takes 6 ms, and 30 to one with many branches. */
+/**
+ * Checking one token takes about 1 µs; holding all 49,000 of a small vocabulary to a grammar takes 6 ms, and 30 to one with many branches.
+ */
 const questionsMax = 2000;
 /**
- * Tokens that continue one which may come are asked about together where they are so few: llama.cpp follows what they have in common once.
- * Asked about one after the other, the runs of one to forty blanks took 4 ms wherever white space may come.
+ * Tokens that continue an allowed one are checked together if there are at most this many: llama.cpp follows their common part once.
+ * Checked one after the other, the runs of one to forty blanks took 4 ms wherever white space may come.
  */
 const togetherMax = 64;
-/** Of the first bytes of tokens: where more may come, in the middle of a text, nearly every token may. */
+/** Number of first bytes; if more are allowed, in the middle of a text, nearly every token may come. */
 const firstBytesMax = 32;
 
 /**
- * All tokens that may come next in a grammar, found by asking about few: in the order of their bytes, those that begin with a token which
- * may not come are left out together. The order is made once for a model (50,000 tokens: some tens of milliseconds).
+ * Finds all tokens that a grammar allows next with few checks: in the order of their bytes, tokens that begin with a forbidden token are
+ * skipped together. The order is computed once per model (50,000 tokens: some tens of milliseconds).
  */
 export class TokenOrder {
-  /** A character for each byte, in order, with the tokens that they are of. */
+  /** Each token's text with one character per byte, sorted, with the ids beside it. */
   readonly #texts: readonly string[];
   readonly #ids: readonly number[];
   readonly #ends: readonly number[];
   readonly #firsts: readonly Range[];
-  /** Groups that were looked for before: of beginnings that may come, so far fewer than tokens. */
+  /** Groups found before: only of allowed beginnings, so far fewer than tokens. */
   readonly #known = new Map<number, readonly Range[]>();
 
   constructor({ size, bytesOf, isEnd }: Vocabulary) {
@@ -42,8 +44,8 @@ export class TokenOrder {
   }
 
   /**
-   * `mayCome` answers for each of these tokens, `undefined` where that takes too long. `undefined`: those that may come are too many, or
-   * finding them would take too many questions.
+   * Returns the allowed tokens; `undefined`: there are too many, or finding them would take too many checks. `mayCome` answers for each of
+   * these tokens, or returns `undefined` if that takes too long.
    */
   allowed(mayCome: (ids: Uint32Array) => ArrayLike<number> | undefined): readonly number[] | undefined {
     const ends = mayCome(Uint32Array.from(this.#ends));
@@ -52,7 +54,7 @@ export class TokenOrder {
     let ranges = this.#firsts;
     let together: readonly Range[] = [];
     let questions = 0;
-    // The tokens of a round are asked about together: those of ranges have the same number of bytes.
+    // The tokens of a round are checked together: those of ranges have the same number of bytes.
     for (let length = 1; ranges.length > 0 || together.length > 0; length++) {
       const asked: number[] = [];
       const wholes = ranges.map(([from, to]) => {
@@ -71,7 +73,7 @@ export class TokenOrder {
       const nextTogether: Range[] = [];
       for (const [place, [from, to]] of ranges.entries()) {
         const end = wholes[place]!;
-        // Not if the bytes that all of them begin with are a token that may not come.
+        // Not if the bytes that all of them begin with are a token that is forbidden.
         const begins = end === from || answers[index] !== 0;
         for (let at = from; at < end; at++, index++) if (answers[index] !== 0) found.push(this.#ids[at]!);
         if (!begins) continue;
@@ -88,7 +90,7 @@ export class TokenOrder {
     return found;
   }
 
-  /** Ranges with the same byte at a place, of texts that begin with the same bytes: `from` and `place` say which. */
+  /** Returns ranges with the same byte at a place, of texts that begin with the same bytes: `from` and `place` say which. */
   #groups(from: number, to: number, place: number): readonly Range[] {
     const key = place * this.#texts.length + from;
     let groups = this.#known.get(key);

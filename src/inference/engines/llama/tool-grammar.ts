@@ -21,22 +21,22 @@ import { offeredTools } from './prompt.ts';
 
 export type ToolsRequest = Pick<EngineRequest, 'tools' | 'toolChoice' | 'parallelToolCalls'>;
 
-/** Whether the answer must be calls. */
+/** Returns whether the answer must be calls. */
 export function forcesCalls({ toolChoice }: Pick<ToolsRequest, 'toolChoice'>): boolean {
   return toolChoice.type === 'required' || toolChoice.type === 'function';
 }
 
-/** How many calls an answer may have. */
+/** Returns how many calls an answer may have. */
 export function callsMaxOf({ toolChoice, parallelToolCalls }: ToolsRequest): number {
   return parallelToolCalls && toolChoice.type !== 'function' ? Infinity : 1;
 }
 
 /**
- * The grammar of an answer to a request with tools, from where reasoning has ended, made in pieces of some milliseconds. Forced
- * calls (`required`, a named function) are the whole answer, and their arguments match the schemas. With `auto` text is free, and
- * a call that the model begins is held to the tools from its mark on: llama.cpp first tries the token that the model wants, so
- * such a grammar costs next to nothing where text is free. `undefined`: there is nothing to enforce, because no tools are
- * offered, or because the format has no mark that distinguishes a call from text.
+ * Builds the grammar of an answer to a request with tools, from the end of reasoning on, in pieces of some milliseconds. Forced calls
+ * (`required`, a named function) are the whole answer, and their arguments match the schemas. With `auto` text is free, and a call that the
+ * model begins is held to the tools from its mark on: llama.cpp first tries the token that the model wants, so such a grammar costs next to
+ * nothing where text is free. `undefined`: there is nothing to enforce, because no tools are offered, or because the format has no mark
+ * that distinguishes a call from text.
  */
 export function* toolGrammar(request: ToolsRequest, { spelling }: CallFormat): Generator<void, string | undefined> {
   const { toolChoice: choice } = request;
@@ -70,7 +70,7 @@ interface OfferedTool {
   readonly parameters: Grammar;
 }
 
-/** Unenforceable schemas are refused when calls are forced; otherwise any object is accepted. */
+/** Returns the grammar of a tool's arguments. Unenforceable schemas are refused when calls are forced; otherwise any object is accepted. */
 function parametersOf({ parameters }: Tool, index: number, isForced: boolean): Grammar {
   if (!hasParameters(parameters)) return { root: 'root', rules: new Map([['root', literal('{}')]]) };
   try {
@@ -81,12 +81,12 @@ function parametersOf({ parameters }: Tool, index: number, isForced: boolean): G
   }
 }
 
-/** `{"type":"object"}` alone is an object without properties (contracts decision 12). */
+/** Returns whether a schema has parameters: `{"type":"object"}` alone is an object without properties (contracts decision 12). */
 function hasParameters(schema: unknown): boolean {
   return typeof schema === 'object' && schema !== null && Object.keys(schema).some((key) => key !== 'type');
 }
 
-/** The calls of an answer; `begun` is the part of them already written. */
+/** Returns the grammar of an answer's calls; `begun` is the part of them already written. */
 function callsOf(
   tools: readonly { readonly name: string; readonly parameters: Expression }[],
   { open, close, beforeName, name, beforeArguments, afterArguments, between }: CallSpelling,
@@ -106,8 +106,8 @@ function callsOf(
 }
 
 /**
- * Text that may end anywhere, except for a mark in it, which `rest` follows: one rule for each length of the mark's beginning at
- * the end of the text so far, like the states of a string search.
+ * Returns a grammar for text that may end anywhere, except that `rest` follows a mark in it: one rule for each length of the mark's
+ * beginning at the end of the text so far, like the states of a string search.
  */
 function textUntil(mark: string, rest: Expression): Grammar {
   const points = [...mark];
@@ -131,7 +131,7 @@ function textUntil(mark: string, rest: Expression): Grammar {
   return { root: 'root', rules };
 }
 
-/** How much of the mark's beginning is at the end of a text. */
+/** Returns how much of the mark's beginning is at the end of a text. */
 function longestBeginning(mark: readonly string[], text: readonly string[]): number {
   for (let length = Math.min(mark.length, text.length); length > 0; length--) {
     if (mark.slice(0, length).join('') === text.slice(text.length - length).join('')) return length;

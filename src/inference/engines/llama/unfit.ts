@@ -33,10 +33,10 @@ export function constraintParam(source: Constraint): string {
 const logprobsMax = 20;
 const stopsMax = 16;
 const stopLengthMax = 4096;
-/** Twice the largest vocabulary there is. */
+/** Twice the largest existing vocabulary. */
 const biasesMax = 524_288;
 
-/** A task's inputs share the contexts, an input at a time: they are one piece of work. */
+/** Returns the number of jobs. A task's inputs share the contexts, one input at a time, so they count as one job. */
 export const jobsOf = ({ prompt, task, choices }: EngineRequest): number =>
   task === undefined ? promptCount(prompt) * choices : 1;
 
@@ -44,7 +44,7 @@ function promptCount(prompt: Prompt): number {
   return prompt.type === 'messages' ? 1 : prompt.prompts.length;
 }
 
-/** Answers of one request; a larger request must be split. */
+/** Maximum answers of one request; a larger request must be split. */
 const jobsMax = 128;
-/** Inputs of one task. */
+/** Maximum inputs of one task. */
 const taskPromptsMax = 2048;

@@ -13,19 +13,19 @@ export type Bound =
   /** The answer is a call, and its arguments are an object. */
   | { readonly type: 'call' };
 
-/** What may end a text in the middle of its form. */
+/** What may end a text before its form is complete. */
 export interface Ends {
   readonly stopIds: readonly number[];
   /** There are stop sequences, and the server does not report whether one of them matched. */
   readonly byUnreportedStop: boolean;
 }
 
-/** An answer that breaks its bound. */
+/** An answer violates its bound. */
 export class UnboundFault extends Error {
   override readonly name = 'UnboundFault';
   /**
-   * Whether the server must have ignored the bound: it wrote what the bound excludes, or ended where the bound forbids it,
-   * without a preceding thought, in which a model may end despite any bound.
+   * Whether the server must have ignored the bound: it wrote what the bound excludes, or ended where the bound forbids it. An end after a
+   * thought does not count, because there a model may end despite any bound.
    */
   readonly isIgnored: boolean;
   constructor(message: string, isIgnored: boolean) {
@@ -34,13 +34,13 @@ export class UnboundFault extends Error {
   }
 }
 
-/** Reports that a text could not be followed any further, so that it passes unchecked. */
+/** Reports that a text could not be followed further, so that it passes unchecked. */
 export type ReportUnchecked = () => void;
 
 const anyValue = compileProgram(anyJsonGrammar('value'));
 const anyObject = compileProgram(anyJsonGrammar('object'));
 
-/** `mayThink`: the text may contain a thought between its tags. `undefined`: there is no bound. */
+/** Returns the request's bound; `undefined`: it has none. `mayThink`: the text may contain a thought between its tags. */
 export function boundOf(request: EngineRequest, flavor: Flavor, mayThink: boolean): Bound | undefined {
   const { constraint, toolChoice, effort } = request;
   if (constraint === undefined) {
@@ -51,7 +51,7 @@ export function boundOf(request: EngineRequest, flavor: Flavor, mayThink: boolea
     stopIds: request.tokens?.stopIds ?? [],
     byUnreportedStop: request.stop.length > 0 && !flavor.returnsStop,
   };
-  // A server that converted the schema itself may write numbers and blanks differently, which is just as valid.
+  // A server that converts the schema itself may write numbers and blanks differently, which is just as valid.
   if (flavor.convertsItself(constraint.source.type, effort)) {
     const program = constraint.source.type === 'json-object' ? anyObject : anyValue;
     return { type: 'text', program, ends, mayThink };
@@ -81,7 +81,7 @@ export class TextGuard {
     this.#reportUnchecked = reportUnchecked;
   }
 
-  /** The text so far was a thought, which is not bound; blanks after it may count as its layout. */
+  /** Marks that the text so far was a thought, which is not bound; blanks after it may count as its layout. */
   thought(): void {
     this.#hasThought = true;
   }
@@ -109,18 +109,18 @@ export class TextGuard {
       case 'left':
         throw new UnboundFault('the text violates its constraint', true);
       case 'unknown':
-        // The server may still keep a form beyond our bounds; failing the answer would let clients generate for nothing.
+        // The server may still keep a form beyond the service's limits; failing the answer would let clients generate without paying.
         this.#isUnchecked = true;
         this.#reportUnchecked();
     }
   }
 
-  /** A refusal, or a text that the server has cut for its contents, has no form to keep. */
+  /** Stops checking: a refusal, or a text that the server cut because of its content, has no form to keep. */
   release(): void {
     this.#isUnchecked = true;
   }
 
-  /** The text ended without a limit cutting it. `stop`: the server's reason for the end. Throws `UnboundFault`. */
+  /** Ends a text that no limit has cut. `stop`: the server's reason for the end. Throws `UnboundFault`. */
   end(stop: unknown): void {
     if (this.#reader !== undefined) this.#read(this.#reader.end());
     if (this.#isUnchecked || this.#acceptor.isComplete || this.#ends.byUnreportedStop) return;
@@ -130,7 +130,7 @@ export class TextGuard {
   }
 }
 
-/** Checks the arguments of a forced call only for what all have in common: they are an object. */
+/** Checks only that the arguments of a forced call are an object, as all arguments are. */
 export class ArgumentsGuard {
   readonly #acceptor = new Acceptor(anyObject);
 

@@ -1,9 +1,9 @@
-/** Bytes that are not a valid HTTP/1.1 answer. The message is ours: it never quotes the bytes. */
+/** Bytes that are not a valid HTTP/1.1 response. The message is fixed text: it never quotes the bytes. */
 export class HttpFault extends Error {
   override readonly name = 'HttpFault';
 }
 
-/** The head of a final answer. */
+/** The head of a final response. */
 export interface AnswerHead {
   readonly status: number;
   /** By lower-case name; for repeated fields, the first value. */
@@ -12,7 +12,7 @@ export interface AnswerHead {
 
 export interface AnswerTaker {
   onHead(head: AnswerHead): void;
-  /** Bytes of the body. They are only valid during the call. */
+  /** Receives bytes of the body, which are only valid during the call. */
   onBody(bytes: Buffer, from: number, to: number): void;
 }
 
@@ -25,16 +25,16 @@ const cr = 13;
 const lf = 10;
 
 /**
- * Reads one answer to a POST from the bytes of a connection, making the same calls however they are cut into reads. Strict (RFC
- * 9112): bytes that two readers could understand differently are a fault, after which the connection must not be used again
- * (reliability U14). It limits neither time nor size of a body: its handler bounds both.
+ * Reads one response to a POST from the bytes of a connection, making the same calls no matter how they are split into reads. Strict (RFC
+ * 9112): bytes that two readers could understand differently are a fault, after which the connection must not be used again (reliability
+ * U14). It limits neither time nor size of a body: its handler does.
  */
 export class AnswerReader {
   readonly #taker: AnswerTaker;
   #state: State = 'head';
-  /** A head or a trailer that is not complete yet. */
+  /** An incomplete head or trailer. */
   #text = '';
-  /** Bytes left of the body or of the chunk. */
+  /** Remaining bytes of the body or the chunk. */
   #bytesLeft = 0;
   #sizeDigits = 0;
   #extensionBytes = 0;
@@ -46,29 +46,29 @@ export class AnswerReader {
     this.#taker = taker;
   }
 
-  /** The answer is complete. */
+  /** Whether the response is complete. */
   get isOver(): boolean {
     return this.#state === 'over';
   }
 
-  /** Whether the server allows another request on the connection, once the answer is over. */
+  /** Whether the server allows another request on the connection after the response. */
   get isReusable(): boolean {
     return this.#isReusable;
   }
 
-  /** How long the server says that it keeps an idle connection. */
+  /** How long the server says that it keeps an idle connection open. */
   get keepAliveHintMs(): number | undefined {
     return this.#keepAliveHintMs;
   }
 
-  /** Returns how many of the bytes belong to the answer: less than all only when it is over. */
+  /** Returns how many of the bytes belong to the response: less than all only when it is over. */
   push(bytes: Buffer, length = bytes.length): number {
     let at = 0;
     while (at < length && this.#state !== 'over') at = this.#step(bytes, at, length);
     return at;
   }
 
-  /** The server has closed its side. */
+  /** Called when the server has closed its side. */
   end(): void {
     if (this.#state === 'over') return;
     if (this.#state !== 'until-close') throw new HttpFault('the connection ended inside the answer');
@@ -97,7 +97,7 @@ export class AnswerReader {
         if (bytes[at] !== lf) throw new HttpFault('a chunk has no size');
         if (this.#bytesLeft > 0) this.#state = 'chunk';
         else {
-          // So that the end of an empty trailer looks like that of one with fields.
+          // Makes the end of an empty trailer look like that of one with fields.
           this.#text = '\r\n';
           this.#state = 'trailer';
         }
@@ -159,7 +159,7 @@ export class AnswerReader {
     this.#taker.onHead({ status, fields });
   }
 
-  /** RFC 9112 §6.3, without the allowances for old servers. */
+  /** Determines the body's length (RFC 9112 §6.3, without the allowances for old servers). */
   #frame(status: number, isOld: boolean, coding: string | undefined, declared: string | undefined): void {
     if (coding !== undefined && (isOld || declared !== undefined || coding.toLowerCase() !== 'chunked')) {
       throw new HttpFault('the length of the answer is ambiguous');
@@ -167,7 +167,7 @@ export class AnswerReader {
     if (declared !== undefined && !/^\d{1,15}$/.test(declared)) {
       throw new HttpFault('the length of the answer is not a number');
     }
-    // These have no body, whatever the head says. Bytes that follow end the connection.
+    // These have no body, regardless of the head. Any following bytes end the connection.
     if (status === 204 || status === 304) this.#state = 'over';
     else if (coding !== undefined) {
       this.#state = 'size';
@@ -200,7 +200,7 @@ export class AnswerReader {
     return at;
   }
 
-  /** Extensions are ignored (RFC 9112 §7.1.1). */
+  /** Skips extensions, which are ignored (RFC 9112 §7.1.1). */
   #skipExtension(bytes: Buffer, at: number, length: number): number {
     for (; at < length; at++) {
       const byte = bytes[at]!;
@@ -231,13 +231,16 @@ export class AnswerReader {
   }
 }
 
-/** Judges only the bytes so far. */
+/** Judges only the bytes received so far. */
 function beginsAsAnswer(text: string): boolean {
   const start = 'HTTP/1.';
   return text.length < start.length ? start.startsWith(text) : text.startsWith(start);
 }
 
-/** Some parsers read it as the end of a line (RFC 9112 §2.2); waiting for a proper one would take until a deadline. */
+/**
+ * Refuses a bare line feed, which some parsers read as the end of a line (RFC 9112 §2.2); waiting for a proper one would take until a
+ * deadline.
+ */
 function refuseBareLineFeed(text: string, from: number): void {
   for (let at = text.indexOf('\n', from); at !== -1; at = text.indexOf('\n', at + 1)) {
     if (text[at - 1] !== '\r') throw new HttpFault('a line of the head ends in a line feed alone');
@@ -252,7 +255,7 @@ function takeField(line: string, fields: Map<string, string>): void {
   const [, name, value] = fieldLine.exec(line) ?? [];
   if (name === undefined || value === undefined) throw new HttpFault('a line of the head is not a field');
   const key = name.toLowerCase();
-  // Two lengths, even equal ones, or two codings are a means of response smuggling.
+  // Two lengths, even equal ones, or two codings can be used for response smuggling.
   if (!fields.has(key)) fields.set(key, value.trim());
   else if (key === 'content-length' || key === 'transfer-encoding') {
     throw new HttpFault('the length of the answer is ambiguous');

@@ -1,11 +1,11 @@
 /**
- * Stops sending requests to a backend that refuses connections. States: closed (all may try) → open after `failuresMax` failures
- * in a row (none may) → closed again by a look that reaches the backend. The engine itself looks when a pause is over, so that no
- * client's request is spent on it. The clock is passed in; pauses are jittered so that replicas do not look together.
+ * Stops sending requests to a backend that refuses connections. States: closed (all requests may try) → open after `failuresMax`
+ * consecutive failures (none may) → closed again by a probe that reaches the backend. The engine itself probes after each pause, so that no
+ * client's request is spent on it. The clock is passed in; pauses are jittered so that replicas do not probe together.
  */
 export class Breaker {
   readonly #failuresMax = 3;
-  /** A look is a GET that costs nothing: with a fifth to either side, a server that is back is found within 0.6 s. */
+  /** A probe is a cheap GET: with a jitter of a fifth, a server that is back is found within 0.6 s. */
   readonly #pauseMs = 500;
   #failures = 0;
   #openUntilMs = 0;
@@ -14,24 +14,24 @@ export class Breaker {
     return this.#failures >= this.#failuresMax;
   }
 
-  /** Some request or look got an answer. */
+  /** Records that a request or probe got an answer. */
   succeeded(): void {
     this.#failures = 0;
   }
 
-  /** A request could not connect. Requests that had started before it opened do not make the pause longer. */
+  /** Records that a request could not connect. Requests that started before the breaker opened do not extend the pause. */
   failed(nowMs: number, random = Math.random()): void {
     if (this.isOpen) return;
     this.#failures++;
     if (this.isOpen) this.#pause(nowMs, random);
   }
 
-  /** The look at the end of a pause found no server. */
+  /** Records that the probe at the end of a pause found no server. */
   lookFailed(nowMs: number, random = Math.random()): void {
     if (this.isOpen) this.#pause(nowMs, random);
   }
 
-  /** Milliseconds until the next look; 0 when it is due, or when the breaker is closed. */
+  /** Returns the milliseconds until the next probe; 0 if it is due, or if the breaker is closed. */
   pauseLeftMs(nowMs: number): number {
     return this.isOpen ? Math.max(0, this.#openUntilMs - nowMs) : 0;
   }

@@ -10,7 +10,7 @@ interface FilledChunk {
 interface Shape {
   readonly afterContent: string;
   readonly holes: readonly Hole[];
-  /** `undefined` where only the stream's own id and time fit. */
+  /** `undefined` if only the stream's own id and time fit. */
   readonly stream: StreamShape | undefined;
 }
 
@@ -29,9 +29,9 @@ interface Hole {
 }
 
 const contentStart = /"content": ?"/;
-/** A request's counts, as whole numbers that are values of their own. */
+/** A request's counts: whole numbers that are complete JSON values. */
 const countHole = /("(prompt_tokens|completion_tokens|total_tokens)": ?)(0|[1-9]\d{0,8})(?=[,}])/g;
-/** What distinguishes streams of one server, at the beginning of each chunk. */
+/** What distinguishes the streams of one server, at the beginning of each chunk. */
 const streamStart = /^(\{"id": ?")[^"\\\x00-\x1f]{1,64}("[^{}[\]]*?"created": ?)[1-9]\d{0,14}(?=[,}])/;
 const countDigitsMax = 9;
 const charactersMax = 64;
@@ -57,7 +57,7 @@ export class ChunkTemplate {
     this.#shape = shape;
   }
 
-  /** `undefined` when the chunk's siblings cannot be recognized by comparison. */
+  /** Makes a template; `undefined` if the chunk's siblings cannot be recognized by comparison. */
   static of(text: string): ChunkTemplate | undefined {
     const start = contentStart.exec(text);
     if (start === null) return undefined;
@@ -78,7 +78,7 @@ export class ChunkTemplate {
     return new ChunkTemplate(chunk, before, { afterContent, holes, stream: streamOf(chunk, before, probeRest, holes) });
   }
 
-  /** A template for a chunk that differs from another stream's only in the stream's id and time, and as its siblings do. */
+  /** Makes a template for a chunk that differs from another stream's only in the stream's id and time, and as its siblings do. */
   static like(shape: Shape, text: string): ChunkTemplate | undefined {
     const from = shape.stream === undefined ? -1 : beginningEnd(text, shape.stream);
     const chunk = from === -1 ? undefined : parsed(text);
@@ -87,12 +87,12 @@ export class ChunkTemplate {
     return template.fill(text) === undefined ? undefined : template;
   }
 
-  /** The parts that other streams can share, without a word of its answer; `undefined`: nothing. */
+  /** The parts that other streams can share, without any text of the answer; `undefined`: there are none. */
   get shape(): Shape | undefined {
     return this.#shape.stream !== undefined && isPlain(this.#chunk) ? this.#shape : undefined;
   }
 
-  /** The chunk for the text, to be read before the next call; `undefined` when the text does not fit. */
+  /** Returns the chunk for the text, to be read before the next call; `undefined` if the text does not fit. */
   fill(text: string): unknown {
     const before = this.#before;
     const { afterContent, holes } = this.#shape;
@@ -113,14 +113,14 @@ export class ChunkTemplate {
   }
 }
 
-/** With and without usage, of a model with and without an adapter. */
+/** With and without usage, from a model with and without an adapter. */
 const shapesMax = 4;
 
-/** The shapes shared by the streams of one server, so that most need not derive them again. */
+/** The shapes shared by the streams of one server, so that most streams need not derive them again. */
 export class ChunkShapes {
   #shapes: readonly Shape[] = [];
 
-  /** A template for the stream of this chunk. */
+  /** Returns a template for the stream of this chunk. */
   templateFor(text: string): ChunkTemplate | undefined {
     for (const shape of this.#shapes) {
       const template = ChunkTemplate.like(shape, text);
@@ -134,14 +134,14 @@ export class ChunkShapes {
   }
 }
 
-/** Like `startsWith`, in an eighth of its time (Node 20): that one compares character by character. */
+/** Like `startsWith`, in an eighth of its time (Node 20), because `startsWith` compares character by character. */
 const isAt = (text: string, part: string, at: number): boolean => text.lastIndexOf(part, at) === at;
 
 /** Without the lookahead's character, a match ends where the text after the number begins. */
 const nextHole = (match: RegExpExecArray | undefined): number | undefined =>
   match === undefined ? undefined : match.index + match[1]!.length;
 
-/** Where a string that began at `from` ends, if it is short and has no escapes and nothing that JSON must escape. */
+/** Returns where a string that began at `from` ends, if it is short and has no escapes and nothing that JSON must escape. */
 function plainStringEnd(text: string, from: number): number {
   const max = Math.min(text.length, from + charactersMax);
   for (let at = from; at < max; at++) {
@@ -152,7 +152,7 @@ function plainStringEnd(text: string, from: number): number {
   return -1;
 }
 
-/** Where a whole number that begins at `from` ends. The text after it must be compared: the number could continue. */
+/** Returns where a whole number that begins at `from` ends. The text after it must be compared: the number could continue. */
 function wholeNumberEnd(text: string, from: number, digitsMax: number): number {
   let at = from;
   while (at < from + digitsMax && isDigit(text.charCodeAt(at))) at++;
@@ -178,7 +178,7 @@ function parsed(text: string): FilledChunk | undefined {
   }
 }
 
-/** Whether the probe is the chunk with other values at the template's positions, and nowhere else. */
+/** Returns whether the probe is the chunk with other values at the template's positions, and nowhere else. */
 function isProved(chunk: FilledChunk, probe: FilledChunk | undefined, holes: readonly Hole[]): boolean {
   if (probe?.choices[0].delta.content !== probeText) return false;
   probe.choices[0].delta.content = chunk.choices[0].delta.content;
@@ -190,7 +190,7 @@ function isProved(chunk: FilledChunk, probe: FilledChunk | undefined, holes: rea
   return JSON.stringify(probe) === JSON.stringify(chunk);
 }
 
-/** How other streams of the server begin, proved like the rest of the template; `undefined`: that cannot be determined. */
+/** Returns how other streams of the server begin, proved like the rest of the template; `undefined`: that cannot be determined. */
 function streamOf(
   chunk: FilledChunk,
   before: string,
@@ -207,7 +207,7 @@ function streamOf(
   return isProved(chunk, probe, holes) ? { beforeId, beforeTime, beforeContent } : undefined;
 }
 
-/** Where the content begins in a chunk of another stream; -1: it is not such a chunk. */
+/** Returns where the content begins in a chunk of another stream; -1: it is not such a chunk. */
 function beginningEnd(text: string, { beforeId, beforeTime, beforeContent }: StreamShape): number {
   if (!isAt(text, beforeId, 0)) return -1;
   const idEnd = plainStringEnd(text, beforeId.length);
@@ -216,7 +216,7 @@ function beginningEnd(text: string, { beforeId, beforeTime, beforeContent }: Str
   return timeEnd === -1 || !isAt(text, beforeContent, timeEnd) ? -1 : timeEnd + beforeContent.length;
 }
 
-/** Fields that may occur beside nulls and carry no word of the answer; id and time are not part of a shape. */
+/** Fields that may occur besides nulls and carry no text of the answer; id and time are not part of a shape. */
 const plainFields = new Set([
   'id',
   'object',

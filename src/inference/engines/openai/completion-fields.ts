@@ -2,7 +2,7 @@ import { ApiError } from '../../../platform/errors.ts';
 import type { EngineRequest, Prompt, TokenControls } from '../../../generation/request.ts';
 import type { CompletionNames, Flavor } from './flavors.ts';
 
-/** The error for a text completion that the server cannot serve in full; `undefined` when it can. Never throws. */
+/** Returns the error for a text completion that the server cannot serve in full; `undefined` if it can. Never throws. */
 export function completionRefusal(
   request: EngineRequest,
   { completions: names, continuesTexts }: Flavor,
@@ -44,7 +44,7 @@ function unsupported(
     if (maxTokens === 0) return 'max_tokens';
     if (tokens.echo && (prompt.type === 'token-ids' || logprobs !== undefined)) return 'echo';
   }
-  // The texts of the tokens separate the prompt from the answer, and would be missing.
+  // The texts of the tokens are needed to separate the prompt from the answer, and would be missing.
   const isNamed = tokens.namesIds && logprobs !== undefined;
   if (isNamed && tokens.echo && names.namesIds !== 'always') return 'return_tokens_as_token_ids';
   const needed: readonly (readonly [isNeeded: boolean, name: string | undefined, param: string])[] = [
@@ -60,11 +60,11 @@ function unsupported(
   return needed.find(([isNeeded, name]) => isNeeded && name === undefined)?.[2];
 }
 
-/** Whether the server is asked to put the prompt before the answer: where only it knows the requested details. */
+/** Returns whether the server is asked to put the prompt before the answer, because only it knows the requested details. */
 export const asksForEcho = ({ prompt, tokens, logprobs, maxTokens }: EngineRequest): boolean =>
   tokens?.echo === true && (prompt.type === 'token-ids' || logprobs !== undefined || maxTokens === 0);
 
-/** The client's fields beyond OpenAI's, under the server's names. */
+/** Returns the client's fields beyond OpenAI's, under the server's names. */
 export function completionFields(request: EngineRequest, { completions: names, topLogprobsMin }: Flavor) {
   const { tokens, logprobs } = request;
   const fields: Record<string, unknown> = {};
@@ -89,8 +89,8 @@ export function completionFields(request: EngineRequest, { completions: names, t
 }
 
 /**
- * Path of the token at fault when a server rejects one as not in its vocabulary: the largest is, in any case. `field` is the client's
- * name for the prompts.
+ * Returns the path of the token to blame when a server rejects one as outside its vocabulary: the largest id always is. `field` is the
+ * client's name for the prompts.
  */
 export function largestIdAt(prompt: Prompt, field = 'prompt'): string {
   if (prompt.type !== 'token-ids') return field;

@@ -3,28 +3,28 @@ import { connect as connectTls } from 'node:tls';
 import { AnswerReader, HttpFault, type AnswerHead, type AnswerTaker } from './answer-reader.ts';
 
 export interface ConnectionsOptions {
-  /** Only its origin counts. */
+  /** Only the origin is used. */
   readonly url: URL;
-  /** The name that the server is known by, where the URL has its address. */
+  /** The server's name, if the URL has its address. */
   readonly serverName?: string | undefined;
-  /** Time for establishing a connection, including TLS. */
+  /** Time limit for establishing a connection, including TLS. */
   readonly connectTimeoutMs: number;
-  /** An idle connection is not used after this time. */
+  /** Maximum idle time after which a connection is no longer used. */
   readonly keepAliveMs: number;
-  /** A connection is closed after this many requests; `undefined`: never. */
+  /** Maximum requests per connection; `undefined`: no limit. */
   readonly requestsPerSocket: number | undefined;
 }
 
 export interface OutgoingRequest {
-  /** Its head, and its body or the beginning of it. */
+  /** The head, and the body or the beginning of it. */
   readonly text: string;
-  /** The rest, sent as fast as the server reads. Read again when the request is resent. */
+  /** The rest, sent as fast as the server reads. Read again if the request is resent. */
   readonly pieces: AsyncIterable<Uint8Array> | undefined;
 }
 
-/** Receives the events of one request and its answer. After `onOver` or `onBroken` nothing follows. */
+/** Receives the events of one request and its answer. Nothing follows `onOver` or `onBroken`. */
 export interface AnswerHandler {
-  /** The first byte of an answer has come. */
+  /** The first byte of an answer has arrived. */
   onBegin(): void;
   onHead(head: AnswerHead): void;
   /** Bytes of the body, only valid during the call. */
@@ -33,7 +33,7 @@ export interface AnswerHandler {
   onReadEnd(): void;
   /** The answer is complete. */
   onOver(): void;
-  /** The answer is not complete and never will be. `wasUsedBefore`: the connection had carried other requests. */
+  /** The answer is incomplete and will never be completed. `wasUsedBefore`: the connection had carried other requests. */
   onBroken(error: Error, wasUsedBefore: boolean): void;
 }
 
@@ -41,11 +41,11 @@ export interface AnswerHandler {
 export interface Call {
   pause(): void;
   resume(): void;
-  /** Closes its connection at once; its handler is not called any more. */
+  /** Closes its connection immediately; its handler is not called any more. */
   abandon(): void;
 }
 
-/** The code of a connection that ended before the answer did, without an error of the system. */
+/** The code of a connection that ended before the answer did, without a system error. */
 export const connectionClosed = 'ECONNCLOSED';
 
 class ConnectionClosed extends Error {
@@ -58,15 +58,15 @@ class ConnectTimeout extends Error {
   readonly code = 'ETIMEDOUT';
 }
 
-/** Bytes that one read can bring. */
+/** Maximum bytes of one read. */
 const readBytes = 16 * 1024;
 const sweepMs = 1_000;
-/** A server closes up to this much earlier than it says, as seen from here. */
+/** Safety margin: a server may close a connection up to this much earlier than it says, as seen from here. */
 const hintMarginMs = 1_000;
 
 /**
- * Connections to one server over HTTP/1.1, one request at a time on each. The most recently used one is used next, so that few
- * stay open. It never waits for a connection and never opens more than there are requests: its owner decides who may send
+ * Connections to one server over HTTP/1.1, one request at a time on each. The most recently used one is used next, so that few stay open.
+ * It never waits for a connection and never opens more than there are requests: its owner decides who may send
  * (docs/decisions/006-own-http-client.md).
  */
 export class Connections {
@@ -82,14 +82,14 @@ export class Connections {
     this.#options = options;
   }
 
-  /** Sends a request. `isFresh`: on a connection that has carried nothing yet. */
+  /** Sends a request. `isFresh`: on a connection that has not carried any request. */
   send(request: OutgoingRequest, handler: AnswerHandler, isFresh = false): Call {
     if (this.#isClosed) throw new Error('the connections are closed');
     const connection = (isFresh ? undefined : this.#takeIdle()) ?? this.#open();
     return connection.send(request, handler);
   }
 
-  /** Breaks the requests in progress with `error`. */
+  /** Closes all connections; requests in progress fail with `error`. */
   close(error: Error): void {
     this.#isClosed = true;
     clearInterval(this.#sweeper);
@@ -148,17 +148,17 @@ export class Connections {
 }
 
 interface Owner {
-  /** It can carry another request. */
+  /** Called when it can carry another request. */
   readonly idle: () => void;
-  /** It is closed, or is being closed. */
+  /** Called when it is closed, or being closed. */
   readonly gone: () => void;
 }
 
 /**
- * - `idle`: it carries nothing; it was just made, or waits for the next request.
- * - `asked`: a request is on its way, and nothing has come back.
- * - `answering`: bytes of the answer have come.
- * - `gone`: it is closed, or is being closed.
+ * - `idle`: just opened, or waiting for the next request.
+ * - `asked`: a request was sent, and nothing has come back yet.
+ * - `answering`: bytes of the answer have arrived.
+ * - `gone`: closed, or being closed.
  */
 type State = 'idle' | 'asked' | 'answering' | 'gone';
 
@@ -173,7 +173,7 @@ class Connection implements Call, AnswerTaker {
   #requests = 0;
   #usableUntilMs = 0;
   #isPaused = false;
-  /** Parts of the request are still to be written. */
+  /** Whether parts of the request are still to be written. */
   #isWriting = false;
 
   constructor(connect: (onread: OnRead) => Socket, options: ConnectionsOptions, owner: Owner) {
@@ -214,7 +214,7 @@ class Connection implements Call, AnswerTaker {
   async #write(pieces: AsyncIterable<Uint8Array>, handler: AnswerHandler): Promise<void> {
     this.#isWriting = true;
     for await (const piece of pieces) {
-      // Answered before it was fully sent, or over.
+      // The answer came before the request was fully sent, or the request is over.
       if (this.#handler !== handler) return;
       if (!this.#socket.write(piece)) await this.#drained();
     }
@@ -249,7 +249,7 @@ class Connection implements Call, AnswerTaker {
     this.close();
   }
 
-  /** A handler that waits for an answer gets the reason why there will be none. */
+  /** Closes the connection. A handler that waits for an answer gets the reason why there will be none. */
   close(error: Error = new ConnectionClosed('the connection was closed')): void {
     if (this.#state === 'gone') return;
     this.#state = 'gone';
@@ -301,21 +301,21 @@ class Connection implements Call, AnswerTaker {
     }
   }
 
-  /** The next request may be sent before the handler returns. */
+  /** Ends a request. The next one may be sent before the handler returns. */
   #over(handler: AnswerHandler, reader: AnswerReader, isClean: boolean): void {
     const { keepAliveMs, requestsPerSocket = Infinity } = this.#options;
-    // It left during the call with the last bytes.
+    // The handler gave up during the call with the last bytes.
     if (this.#handler !== handler) return;
     this.#handler = undefined;
     this.#reader = undefined;
     const keptMs = Math.min(keepAliveMs, (reader.keepAliveHintMs ?? Infinity) - hintMarginMs);
     const isReusable = isClean && reader.isReusable && keptMs > 0 && this.#requests < requestsPerSocket;
-    // An answer that came before its request was sent leaves bytes behind.
+    // If the answer came before its request was fully sent, unsent bytes remain.
     if (!isReusable || this.#isWriting || this.#socket.writableLength > 0) this.close();
     else {
       this.#state = 'idle';
       this.#usableUntilMs = performance.now() + keptMs;
-      // An idle connection keeps no process running.
+      // An idle connection does not keep the process running.
       this.#socket.unref();
       this.resume();
       this.#owner.idle();

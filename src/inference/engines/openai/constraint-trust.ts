@@ -1,31 +1,31 @@
 import type { Constraint, EngineRequest } from '../../../generation/request.ts';
 import type { BackendIncident } from './incidents.ts';
 
-/** A constraint on one of the two routes: some servers keep it on one and forget it on the other. */
+/** A kind of constraint on one of the two routes: some servers keep it on one and ignore it on the other. */
 export interface BoundKind {
   readonly type: Constraint['type'];
   readonly isChat: boolean;
 }
 
 export interface ConstraintTrustOptions {
-  /** Asks the server for a small bound answer: whether it kept its bound, `undefined` when that is not known. */
+  /** Asks the server for a small bound answer: whether it kept its bound, `undefined` if unknown. */
   readonly look: (kind: BoundKind) => Promise<boolean | undefined>;
   readonly onIncident: (incident: BackendIncident) => void;
   readonly now?: () => number;
 }
 
-/** Time between two looks at a server that keeps no constraint: twice as long each time. */
+/** Initial time between two probes of a server that ignores a constraint; it doubles each time. */
 const lookEveryMinMs = 60_000;
 const lookEveryMaxMs = 30 * 60_000;
 /**
- * A look that found the constraint kept is believed for this long, whatever single answers do: a client may have found a grammar
- * that its server reads differently, and must not take away other clients' constraints.
+ * After a probe found the constraint kept, the server is trusted for this long, regardless of single answers: one client's grammar that the
+ * server reads differently must not take away other clients' constraints.
  */
 const believedMs = 10 * 60_000;
 
 /**
- * Which kinds of constraints a server is believed to keep. An ignored kind is not sent to the server again until a look at it (at
- * once, and then at growing intervals) finds that it is kept after all. A reload makes a new one.
+ * Tracks which kinds of constraints a server keeps. An ignored kind is not sent to the server again until a probe (the first immediately,
+ * then at growing intervals) finds that it is kept after all. A reload starts over.
  */
 export class ConstraintTrust {
   readonly #options: Required<ConstraintTrustOptions>;
@@ -41,7 +41,7 @@ export class ConstraintTrust {
     return this.#ignored.size > 0 && this.#ignored.has(nameOf(kind));
   }
 
-  /** The server has ignored a constraint of this kind. */
+  /** Records that the server has ignored a constraint of this kind. */
   ignored(kind: BoundKind): void {
     const name = nameOf(kind);
     const isKnown = this.#ignored.has(name) || (this.#believedUntilMs.get(name) ?? -Infinity) > this.#options.now();
@@ -75,7 +75,7 @@ export class ConstraintTrust {
   }
 }
 
-/** The kind of a request's constraint; `undefined`: it has none. */
+/** Returns the kind of a request's constraint; `undefined`: it has none. */
 export const boundKindOf = ({ constraint, prompt }: EngineRequest): BoundKind | undefined =>
   constraint && { type: constraint.source.type, isChat: prompt.type === 'messages' };
 

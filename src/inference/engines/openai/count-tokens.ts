@@ -7,7 +7,7 @@ import type { UpstreamServer } from './request-body.ts';
 export interface CountingBackend {
   readonly pool: Pool;
   readonly server: UpstreamServer;
-  /** The base path without the API's version: these routes are beside it. */
+  /** The base path without the API's version: these routes are next to it. */
   readonly rootPath: string;
   readonly headers: readonly string[];
   readonly signal: AbortSignal;
@@ -16,14 +16,14 @@ export interface CountingBackend {
 const timeoutMs = 10_000;
 const bodyBytesMax = 64 * 1024 * 1024;
 
-/** Asks the backend how many tokens the prompt is; `undefined` when it has no such route or does not answer. */
+/** Asks the backend for the prompt's token count; `undefined` if it has no such route or does not answer. */
 export async function countTokens(unguarded: EngineRequest, backend: CountingBackend): Promise<number | undefined> {
   const { server } = backend;
   const { flavor, model } = server;
   const request = readable(unguarded, server);
   const { prompt } = request;
   if (prompt.type === 'token-ids') return prompt.prompts.reduce((sum, ids) => sum + ids.length, 0);
-  // How a server puts a query and a document together is its own affair.
+  // How a server combines a query and a document is unknown.
   if (flavor.counting === 'none' || request.task?.type === 'rank') return undefined;
   if (prompt.type === 'texts') return sumOf(prompt.prompts, (text) => countText(text, backend));
   if (flavor.counting === 'tokenize-inputs') return undefined;

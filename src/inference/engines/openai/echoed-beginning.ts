@@ -1,6 +1,6 @@
 /**
- * Removes the words that a client began an answer with, for servers that repeat them. Text of other servers is kept, although it
- * waits until it differs from the words.
+ * Removes the words with which a client began an answer, for servers that repeat them. Text of other servers is kept, although it waits
+ * until it differs from the words.
  */
 export class EchoedBeginning {
   #left: string;
@@ -10,7 +10,7 @@ export class EchoedBeginning {
     this.#left = beginning;
   }
 
-  /** The new part of a piece of the answer. */
+  /** Returns the new part of a piece of the answer. */
   take(piece: string): string {
     if (this.#left === '') return piece;
     if (piece.startsWith(this.#left)) {
@@ -27,7 +27,7 @@ export class EchoedBeginning {
     return this.rest() + piece;
   }
 
-  /** The held text, when it turns out not to be an echo. */
+  /** Returns the held text, if it turns out not to be an echo. */
   rest(): string {
     const held = this.#held;
     this.#left = '';

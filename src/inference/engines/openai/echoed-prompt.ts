@@ -2,17 +2,17 @@ import type { PromptToken, ReadPrompt, TokenLogprob } from '../../../generation/
 import type { EngineRequest } from '../../../generation/request.ts';
 import { StreamFault } from './sse.ts';
 
-/** The first text of a choice from a server that echoes: the prompt and the beginning of the answer in one piece. */
+/** The first text of a choice from a server that echoes: the prompt and the beginning of the answer together. */
 export interface EchoedPiece {
   readonly text: string;
-  /** For all of it; the first token of a prompt has no logprob, which is `undefined` here. */
+  /** Tokens of all the text; the first token of a prompt has no logprob, which is `undefined` here. */
   readonly tokens: readonly PromptToken[];
   readonly promptIds: readonly number[] | undefined;
 }
 
 /**
- * Separates the prompt from the answer. How many tokens the prompt has is known from its ids, or from where the logprobs of a
- * text reach its end. Throws `StreamFault` when they cannot be separated, because then every figure would be wrong.
+ * Separates the prompt from the answer. The prompt's number of tokens is known from its ids, or from where the logprobs of a text reach its
+ * end. Throws `StreamFault` if they cannot be separated, because then every figure would be wrong.
  */
 export function splitEcho(
   piece: EchoedPiece,
@@ -31,7 +31,7 @@ export function splitEcho(
     if (split === undefined && beginning !== undefined && beginning !== '' && text.startsWith(beginning))
       split = [beginning, text.slice(beginning.length)];
   }
-  // vLLM omits the text of the prompt when its ids are returned; SGLang omits the texts of special tokens.
+  // vLLM omits the prompt's text when its ids are returned; SGLang omits the texts of special tokens.
   if (split === undefined && text.endsWith(answer)) {
     const beginning = text.slice(0, text.length - answer.length);
     split = [shown ?? (beginning === '' ? joined : beginning), answer];
@@ -58,12 +58,12 @@ export function placed<Token extends PromptToken>(text: string, tokens: readonly
   });
 }
 
-/** The prompt reported to a choice without its server: a text, before its answer. */
+/** Returns the prompt that can be reported to a choice without its server: a text that precedes its answer. */
 export function ownEcho({ prompt, tokens }: EngineRequest, index: number): ReadPrompt | undefined {
   return tokens?.echo === true && prompt.type === 'texts' ? { text: prompt.prompts[index] ?? '' } : undefined;
 }
 
-/** How many tokens it takes to reach the end of a text; special tokens before it have a text that is not in it. */
+/** Returns how many tokens it takes to reach the end of a text; special tokens before it have a text that does not appear in it. */
 function tokensOfText(tokens: readonly PromptToken[], text: string): number {
   let at = 0;
   for (const [index, { token }] of tokens.entries()) {

@@ -17,67 +17,67 @@ export type ExchangeOutcome = 'answered' | 'connect-failed' | 'abandoned';
 export interface ExchangeOptions {
   readonly model: string;
   readonly flavor: Flavor;
-  /** The path of the token at fault when the server rejects one as not its own. */
+  /** Returns the path of the token to blame when the server rejects one as unknown. */
   readonly tokenIdAt: () => string;
   /** The request's fields, under the server's names. */
   readonly sent: Readonly<Record<string, unknown>>;
   readonly decoder: ChunkDecoder;
   readonly signal: StopSignal;
-  /** As in `Engine.generate`, which settles by the other two. */
+  /** As in `Engine.generate`, which settles through the other two. */
   readonly take: TakeBatch;
   readonly resolve: () => void;
   readonly reject: (error: unknown) => void;
-  /** From the request to the first batch. */
+  /** Time limit from the request to the first batch. */
   readonly firstTokenLimit: Deadlines;
-  /** Silence after it. */
+  /** Limit of silence after it. */
   readonly idleLimit: Deadlines;
   readonly idleTimeoutMs: number;
-  /** Sends the request; `isFresh`: on a connection that has carried nothing yet. */
+  /** Sends the request; `isFresh`: on a connection that has not carried any request. */
   readonly send: (handler: AnswerHandler, isFresh: boolean) => Call;
-  /** The first byte of an answer: the backend is there. */
+  /** Called at the first byte of an answer: the backend is up. */
   readonly onAlive: () => void;
   readonly onAnswerError: (answer: UpstreamAnswer) => void;
   readonly onIncident: (incident: BackendIncident) => void;
-  /** The answer breaks the request's bound; the server may have ignored the bound. */
+  /** Called when the answer violates the request's bound; the server may have ignored the bound. */
   readonly onUnbound: (fault: UnboundFault) => void;
-  /** The answer is over; the connection may still need a moment. Called once. */
+  /** Called once when the answer is over; the connection may still need a moment. */
   readonly onOver: () => void;
   readonly onReleased: (outcome: ExchangeOutcome) => void;
 }
 
-/** This many bytes of events may wait for the reader; then the socket is paused. */
+/** Maximum bytes of events that wait for the reader before the socket is paused. */
 const bufferBytesMax = 64 * 1024;
 const errorBodyBytesMax = 64 * 1024;
 const wholeBodyBytesMax = 32 * 1024 * 1024;
-/** How long a connection gets to end its body after the answer is complete, so that it can be used again. */
+/** Time for a connection to end its body after the answer is complete, so that it can be reused. */
 const drainMs = 500;
 
-/** Error codes of a connection that the server had closed already. */
+/** Error codes of a connection that the server had already closed. */
 const staleCodes: ReadonlySet<unknown> = new Set(['ECONNRESET', 'EPIPE', connectionClosed]);
 
 type Body = 'none' | 'events' | 'whole' | 'error';
 
 /**
- * - `open`: `take` gets what comes, in the turn that brings it.
- * - `taking`: `take` has a batch and has not answered; what comes meanwhile waits, up to a bound.
+ * - `open`: `take` gets what arrives, in the turn that brings it.
+ * - `taking`: `take` has a batch and has not answered; what arrives meanwhile waits, up to a bound.
  * - `over`: the answer is complete or has failed, which is reported when `take` has answered.
  * - `settled`: resolved or rejected.
  */
 type Reading = 'open' | 'taking' | 'over' | 'settled';
 
 /**
- * - `asked`, `asked-again`: nothing has come back; once, a request whose connection turns out to be closed is sent again.
- * - `answering`: bytes have come.
+ * - `asked`, `asked-again`: nothing has come back; a request whose connection turns out to be closed is sent again once.
+ * - `answering`: bytes have arrived.
  * - `released`: the connection is free or gone.
  */
 type Sending = 'asked' | 'asked-again' | 'answering' | 'released';
 
 /**
- * One request to a backend and its answer. Bytes are decoded as they come, and the events of one read of the socket are one
- * batch, handed to `take` in that turn. When the signal aborts, the socket is destroyed at once, whatever `take` does.
+ * One request to a backend and its answer. Bytes are decoded as they come, and the events of one read of the socket are one batch, handed
+ * to `take` in that turn. When the signal aborts, the socket is destroyed immediately, regardless of `take`.
  *
- * Two lives: that of the answer for its reader (`Reading`), and that of the request at its connection (`Sending`), which may end
- * before or after it.
+ * It has two independent states: that of the answer for its reader (`Reading`), and that of the request on its connection (`Sending`),
+ * which may end before or after the answer.
  */
 export class Exchange implements AnswerHandler {
   readonly #options: ExchangeOptions;
@@ -86,7 +86,7 @@ export class Exchange implements AnswerHandler {
   #call: Call | undefined;
   #reading: Reading = 'open';
   #sending: Sending = 'asked';
-  /** What `over` ended in, if not in a whole answer. */
+  /** The reason for `over`, if the answer is not complete. */
   #failure: Failure | undefined;
   #hasFirstBatch = false;
 
@@ -97,9 +97,9 @@ export class Exchange implements AnswerHandler {
   #chunks: Buffer[] = [];
   /** Bytes of the body since the last batch. */
   #bufferedBytes = 0;
-  /** Reported after the events that came before it. */
+  /** A failure that is reported after the events that came before it. */
   #fault: Failure | undefined;
-  /** The connection has nothing more to give: `error` is the reason if it broke. */
+  /** The connection delivers nothing more; `error` is the reason if it broke. */
   #ended: { readonly error: Error | undefined; readonly isUnanswered: boolean } | undefined;
   #lastByteAtMs = 0;
   #limit: Deadline | undefined;
@@ -111,7 +111,7 @@ export class Exchange implements AnswerHandler {
     this.#decoder = options.decoder;
     this.#sse = new SseReader((data, name) => this.#decoder.event(data, name));
     options.signal.addEventListener('abort', this.#onAbort, { once: true });
-    // Absolute: 1xx heads, comments and role chunks do not move it (reliability U2, U3).
+    // Absolute: 1xx heads, comments and role chunks do not extend it (reliability U2, U3).
     this.#limit = options.firstTokenLimit.begin(() => this.#timeOut('no_first_token_in_time'));
     this.#call = options.send(this, false);
   }
@@ -131,7 +131,7 @@ export class Exchange implements AnswerHandler {
   onBody(bytes: Buffer, from: number, to: number): void {
     this.#bufferedBytes += to - from;
     if (this.#isOver) {
-      // What follows a complete answer is drained for a moment; only its end is waited for.
+      // Anything after a complete answer is drained for a moment, only to find its end.
       if (this.#bufferedBytes > bufferBytesMax) this.#destroy();
       return;
     }
@@ -160,8 +160,8 @@ export class Exchange implements AnswerHandler {
   }
 
   onBroken(error: Error, wasUsedBefore: boolean): void {
-    // A kept connection can be closed by the server at the moment of its use. Nothing came back, so no client has seen any
-    // output: one more try, on a connection of its own (reliability U4).
+    // The server can close a kept-alive connection just as it is used. Nothing came back, so no client has seen any output: try once more,
+    // on a new connection (reliability U4).
     const isStale = wasUsedBefore && this.#sending === 'asked' && staleCodes.has((error as { code?: unknown }).code);
     if (isStale && !this.#isOver) {
       this.#sending = 'asked-again';
@@ -174,12 +174,12 @@ export class Exchange implements AnswerHandler {
     this.#hand();
   }
 
-  /** The backend's part is over; what may be left is `take` with the last batch. */
+  /** Whether the backend's part is over; `take` may still have the last batch. */
   get #isOver(): boolean {
     return this.#reading === 'over' || this.#reading === 'settled';
   }
 
-  /** Hands over what has come, until there is nothing or `take` needs time. Never throws. */
+  /** Hands over what has arrived, until nothing is left or `take` needs time. Never throws. */
   #hand(): void {
     while (this.#reading === 'open') {
       let batch: GenerationBatch | undefined;
@@ -216,7 +216,7 @@ export class Exchange implements AnswerHandler {
     this.#hand();
   }
 
-  /** `take` has answered. */
+  /** Called when `take` has answered. */
   #taken(goesOn: boolean): void {
     if (!goesOn) {
       this.#stop();
@@ -232,7 +232,7 @@ export class Exchange implements AnswerHandler {
     else this.#options.reject(failure.error);
   }
 
-  /** The events that have come; `undefined`: none yet, or none any more. Throws what the stream failed with. */
+  /** Returns the events that have arrived; `undefined`: none yet, or no more. Throws the stream's failure. */
   #advance(): GenerationBatch | undefined {
     if (this.#bufferedBytes > 0 && this.#body === 'events') {
       this.#bufferedBytes = 0;
@@ -278,7 +278,7 @@ export class Exchange implements AnswerHandler {
     if (this.#fault !== undefined) return;
     try {
       if (this.#body !== 'events') this.#decodeWhole();
-      // Once every choice has its finish, a cut last event (the usage) takes nothing from the answer.
+      // Once every choice has its finish, a truncated last event (the usage) does not harm the answer.
       else if (this.#decoder.isFinished) this.#endQuietly();
       else this.#sse.end();
     } catch (error) {
@@ -303,12 +303,12 @@ export class Exchange implements AnswerHandler {
 
   #errorOf(error: unknown): unknown {
     if (error instanceof ApiError) return error;
-    // Before the first text an error in the body is treated like one in the head.
+    // Before the first text, an error in the body is treated like one in the head.
     if (error instanceof InBandError && !this.#hasFirstBatch)
       return this.#answerError(error.body, statusOf(error.body));
     if (error instanceof InBandError) {
       this.#options.onIncident({ incident: 'error_in_answer', status: statusOf(error.body), cause: null });
-      // Without the body that it carries: causes are logged.
+      // Without the body that it carries, because causes are logged.
       return httpError(this.#options.model, new StreamFault(error.message));
     }
     if (error instanceof UnboundFault) {
@@ -348,7 +348,7 @@ export class Exchange implements AnswerHandler {
     return isConnect ? connectError(model, error) : httpError(model, error);
   }
 
-  /** From the first batch on only silence counts, not the total time (reliability U7). */
+  /** From the first batch on, only silence counts, not the total time (reliability U7). */
   #watchIdle(): void {
     this.#hasFirstBatch = true;
     this.#limit?.end();
@@ -420,7 +420,7 @@ interface Failure {
   readonly error: unknown;
 }
 
-/** The kind of body that the head announces. A redirect, a page, or an unrequested coding is an error whose body is not shown. */
+/** Returns the kind of body that the head announces. A redirect, a page, or an unrequested coding is an error whose body is not shown. */
 function bodyKind(status: number, fields: AnswerHead['fields']): Body {
   if (status !== 200) return 'error';
   const coding = fields.get('content-encoding');
@@ -438,7 +438,7 @@ function parsed(body: string): unknown {
   }
 }
 
-/** The status for an error inside a stream. */
+/** Returns the status for an error inside a stream. */
 function statusOf(body: unknown): number {
   const error = (body as { error?: { code?: unknown; http_status_code?: unknown } }).error;
   const code = error?.code ?? error?.http_status_code ?? (body as { code?: unknown }).code;

@@ -8,7 +8,7 @@ export interface UpstreamAnswer {
   readonly body: unknown;
 }
 
-/** Fields that servers name in complaints, and their names for clients. `structured_outputs` and the like carry a constraint. */
+/** Fields that servers name in error messages, and their names for clients. `structured_outputs` and similar fields carry a constraint. */
 const clientFields: ReadonlyMap<string, string> = new Map([
   ...[
     ...['temperature', 'top_p', 'top_k', 'min_p', 'presence_penalty', 'frequency_penalty', 'repetition_penalty'],
@@ -30,7 +30,7 @@ const clientFields: ReadonlyMap<string, string> = new Map([
 ]);
 
 /**
- * The error for an error answer. `sent`: the fields of its request, under the server's names. The backend's own texts are only
+ * Returns the error for an error answer. `sent`: the fields of its request, under the server's names. The backend's own texts are only
  * searched for signals (reliability U12).
  */
 export function answerError(
@@ -91,14 +91,14 @@ export function answerError(
   return httpError(model);
 }
 
-/** The client's field that the server names as the one at fault, if the client sent it. */
+/** Returns the client's field that the server blames, if the client sent it. */
 function fieldOf({ fields }: Fault, sent: Readonly<Record<string, unknown>>): string | undefined {
   const { param } = fields;
   const [name = ''] = typeof param === 'string' ? (/^\w+/.exec(param) ?? []) : [];
   return Object.hasOwn(sent, name) ? clientFields.get(name) : undefined;
 }
 
-/** Whether the server says that it is still loading its model. */
+/** Returns whether the server says that it is still loading its model. */
 export function isLoading(answer: UpstreamAnswer, flavor: Flavor): boolean {
   return answer.status === 503 && flavor.loading !== undefined && flavor.loading.test(faultOf(answer.body).message);
 }
@@ -143,8 +143,8 @@ export function atCapacity(model: string, maxConcurrency: number): ApiError {
 }
 
 /**
- * `Retry-After` in seconds or as a date, clamped to between 1 second and 1 hour; an unreadable value counts as 1 second
- * (reliability U13). `undefined`: the backend sent none.
+ * Returns `Retry-After`, in seconds or as a date, clamped to between 1 second and 1 hour; an unreadable value counts as 1 second
+ * (reliability U13). `undefined`: the backend did not send one.
  */
 function retryAfterOf(header: string | undefined, now = Date.now()): number | undefined {
   if (header === undefined) return undefined;
@@ -170,10 +170,10 @@ const queueFull =
 
 const overflowStatuses: ReadonlySet<number> = new Set([200, 400, 413, 422]);
 
-/** llama-server reads a text that it embeds or ranks at once, and calls one that is longer than its batch a fault of its own (500). */
+/** llama-server processes a text to embed or rank in one batch, and reports a longer one as an internal error (500). */
 const batchText = /is too large to process.*current batch size: (?<limit>\d+)/;
 
-/** The numbers in the texts of vLLM, SGLang and OpenAI; llama-server gives fields. */
+/** The numbers in the messages of vLLM, SGLang and OpenAI; llama-server has fields for them. */
 const windowTexts = [
   /maximum context length (?:is|of) (?<limit>\d+)/i,
   /context length \((?<limit>\d+)(?: tokens)?\)/i,
@@ -186,7 +186,7 @@ const windowTexts = [
   batchText,
   /n_keep\D+\d+\D+n_ctx\D+(?<limit>\d+)/,
 ];
-/** LM Studio names no number in these. */
+/** LM Studio gives no number in these. */
 const windowWithoutNumber = /greater than the context length\. Try to load|^Context size has been exceeded/i;
 /** "At least" is not a count: the server stopped counting at its limit. */
 const promptTexts = [
@@ -224,7 +224,7 @@ function tokens(value: unknown): number | undefined {
   return Number.isSafeInteger(count) && (count as number) > 0 ? (count as number) : undefined;
 }
 
-/** The parts of an error body that can carry a signal, wherever the server puts them. */
+/** Returns the parts of an error body that can carry a signal, wherever the server puts them. */
 function faultOf(body: unknown): Fault {
   const outer = isObject(body) ? body : {};
   const fields = isObject(outer['error']) ? outer['error'] : outer;

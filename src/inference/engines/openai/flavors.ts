@@ -7,18 +7,18 @@ import { plainEffort, reasoningBudgetTokens } from '../reasoning-effort.ts';
 import { llamaServerReport, sglangReport, slotsReport, vllmReport, type ReportPage } from './server-report.ts';
 
 /**
- * A kind of server's names for the fields of text completions beyond OpenAI's (contracts §1.1). `undefined`: it has no such
+ * The names that a kind of server has for the fields of text completions beyond OpenAI's (contracts §1.1). `undefined`: it has no such
  * field, so a request that needs it is refused, because these servers ignore unknown fields.
  */
 export interface CompletionNames {
   /**
-   * Whether it begins an answer with the prompt: as one piece with the first text, with the logprobs of both. Where it does not,
+   * Whether the server begins an answer with the prompt, in one piece with the first text and with the logprobs of both. If it does not,
    * texts are put before the answer here, without logprobs.
    */
   readonly echo: boolean;
-  /** The field that requests the answer's `token_ids` and `prompt_token_ids`, whose names are the same everywhere. */
+  /** The field that requests the answer's `token_ids` and `prompt_token_ids`, whose names are the same on all servers. */
   readonly returnsIds: string | undefined;
-  /** Tokens of logprobs come as `token_id:7`, if requested by this name, or always with their ids. */
+  /** Tokens of logprobs come as `token_id:7` if requested by this name, or always with their ids. */
   readonly namesIds: string | 'always' | undefined;
   readonly stopIds: string | undefined;
   readonly ignoresEnd: string | undefined;
@@ -26,18 +26,18 @@ export interface CompletionNames {
   readonly skipsSpecial: string | undefined;
   readonly includesStop: string | undefined;
   readonly addsSpecial: string | undefined;
-  /** Whether a constraint holds, in the fields of chat; for models that reason it may not. */
+  /** Whether constraints work, in the fields of chat; for models that reason they may not. */
   readonly constrains: 'always' | 'without-reasoning' | 'never';
 }
 
 /** How a kind of server ranks documents. */
 export interface RankWire {
-  /** Whether its path is beside the API's version or below it. */
+  /** Whether its path is next to the API's version or below it. */
   readonly path: 'root' | 'versioned';
   readonly documents: 'documents' | 'texts';
   /**
-   * `logit`: any number, of which the logistic function makes a relevance. `relevance-or-cosine`: where the model embeds, the cosine
-   * of two vectors, of which a negative one is no relevance.
+   * `logit`: any number, which the logistic function turns into a relevance. `relevance-or-cosine`: for an embedding model, the cosine of
+   * two vectors; a negative one means no relevance.
    */
   readonly scores: 'relevance' | 'logit' | 'relevance-or-cosine';
   /** Fields sent with every request. */
@@ -45,9 +45,9 @@ export interface RankWire {
 }
 
 /**
- * How a kind of server embeds, which is OpenAI's way everywhere, and ranks. `promptsMax`: how many prompts it takes at once; `rank`: absent
- * where it ranks nothing; `byFlag`: it does either only if it was started for it, and may answer chats all the same; `takesIds`: false
- * where it makes a text of token ids and reads that; `tokensHeader` says how many tokens it has read, where the answer does not.
+ * How a kind of server embeds, which is OpenAI's way for all of them, and ranks. `promptsMax`: maximum prompts per request; `rank`: absent
+ * if it cannot rank; `byFlag`: it does either only if started for it, and may still answer chats; `takesIds`: false if it turns token ids
+ * into a text and reads that; `tokensHeader`: the header with the number of tokens read, if the answer does not state it.
  */
 export interface TaskWire {
   readonly promptsMax?: number;
@@ -57,7 +57,7 @@ export interface TaskWire {
   readonly tokensHeader?: string;
 }
 
-/** A kind of server's names, and its deviations from the OpenAI wire. Nothing else knows which kind a server is. */
+/** A kind of server's names, and its deviations from the OpenAI wire format. No other code knows which kind a server is. */
 export interface Flavor {
   /** Fields sent with every request. */
   readonly always: Readonly<Record<string, unknown>>;
@@ -66,67 +66,67 @@ export interface Flavor {
   readonly minP: string | undefined;
   readonly repetitionPenalty: string | undefined;
   readonly presencePenalty: string | undefined;
-  /** Seeds are taken modulo this, and without their sign unless the server accepts one. */
+  /** Seeds are taken modulo this value, and without their sign unless the server accepts one. */
   readonly seedModulus: number;
   readonly hasSignedSeeds: boolean;
-  /** The name of the longest answer, for models that reason; `max_tokens` for all others. */
+  /** The name of the token limit for models that reason; `max_tokens` for all others. */
   readonly reasoningLimit: 'max_tokens' | 'max_completion_tokens';
-  /** The fields that tell a reasoning model its effort. The tiers are those of the model's card: its server knows them. */
+  /** Returns the fields that set a reasoning model's effort. The tiers are those of the model's card: its server knows them. */
   readonly effort: (effort: Effort, isConstrained: boolean) => Readonly<Record<string, unknown>>;
   /**
-   * A forced function: by name, or (for servers that know only keywords) as the one tool of a `required` choice. `ignored`: the
-   * server knows no choice, so a request that forces a call is refused.
+   * How to force a function: by name, or (for servers that know only keywords) as the one tool of a `required` choice. `ignored`: the
+   * server does not support a choice, so a request that forces a call is refused.
    */
   readonly namedToolChoice: 'by-name' | 'as-only-tool' | 'ignored';
   /** Constraints that the server enforces. Others are never sent to it. */
   readonly enforces: readonly Constraint['type'][];
-  /** Constraints that the server would apply to the reasoning too: with them reasoning is switched off. */
+  /** Constraints that the server would also apply to the reasoning: with them reasoning is switched off. */
   readonly constrainsReasoning: readonly Constraint['type'][];
   /**
-   * Whether it gets the schema itself and converts it, as only it can where the reasoning before the answer must stay free.
-   * Otherwise it gets our grammar, and answers are checked against that to the letter.
+   * Whether the server gets the schema and converts it itself, as is necessary where the reasoning before the answer must stay free.
+   * Otherwise it gets the service's grammar, and answers are checked against that exactly.
    */
   readonly convertsItself: (type: Constraint['type'], effort: Effort) => boolean;
-  /** The fields of a constraint that it enforces. */
+  /** Returns the fields for a constraint that it enforces. */
   readonly constraint: (constraint: EngineConstraint, effort: Effort) => Readonly<Record<string, unknown>>;
-  /** Fields that make the server continue the assistant's words at the end of the conversation; `undefined`: none do. */
+  /** Fields that make the server continue the assistant's words at the end of the conversation; `undefined` if there are none. */
   readonly continuation: Readonly<Record<string, unknown>> | undefined;
   /** Whether its answer then begins with these words. */
   readonly echoesBeginning: boolean;
-  /** Whether a stop sequence stays at the end of its answer, where it is then cut off here. */
+  /** Whether it leaves a stop sequence at the end of its answer, where it is then removed here. */
   readonly keepsStop: boolean;
   /** Whether it reports which stop sequence ended an answer, and thus also that none did. */
   readonly returnsStop: boolean;
-  /** Whether the arguments of a forced call are bound only where the tool is marked as `strict`. */
+  /** Whether it binds the arguments of a forced call only if the tool is marked as `strict`. */
   readonly bindsStrictTools: boolean;
   /** Whether a tool without parameters is an error. */
   readonly needsParameters: boolean;
-  /** Whether an answer that is a whole call has no finish reason: only one that is cut has. */
+  /** Whether an answer that is a whole call has no finish reason: only a truncated one has. */
   readonly endsCallsWithoutReason: boolean;
-  /** Fields of a forced call, beside those of its tools. */
+  /** Additional fields of a forced call, besides those of its tools. */
   readonly forcedCall: Readonly<Record<string, unknown>>;
-  /** Whether `top_p: 0` is an error; elsewhere it means the likeliest token. */
+  /** Whether `top_p: 0` is an error; for other servers it means the likeliest token. */
   readonly refusesNoTopP: boolean;
-  /** Whether `top_p: 1` is an error; elsewhere it means all tokens, as without the field. */
+  /** Whether `top_p: 1` is an error; for other servers it means all tokens, as without the field. */
   readonly refusesWholeTopP: boolean;
   /** Whether several choices at temperature 0 are an error. */
   readonly refusesGreedyChoices: boolean;
   /** The fewest alternatives that may be requested for a chosen token. */
   readonly topLogprobsMin: number;
-  /** Whether it continues a text as it is; a server that puts the text into its template answers it, and is not asked to. */
+  /** Whether it continues a text as it is; a server that puts the text into its template would answer it, so it gets none. */
   readonly continuesTexts: boolean;
-  /** What the server supports of text completions. */
+  /** The fields of text completions that the server supports. */
   readonly completions: CompletionNames;
   /**
-   * How cached prompts are kept apart (reliability §3.5): by a salt in the request; by switching the cache off, unless
-   * the server was fresh and until a second scope appears; or not at all, where the server offers nothing.
+   * How cached prompts are isolated (reliability §3.5): by a salt in the request; by switching the cache off, except on a server that was
+   * fresh and until a second scope appears; or not at all, if the server has no means.
    */
   readonly cacheIsolation: 'salt' | 'switch' | 'none';
   readonly closingUsage: 'total' | 'per-choice';
-  /** Whether each delta of its streams is one token, so that an answer that is left before its usage comes is counted by them. */
+  /** Whether each delta of its streams is one token, so that an answer abandoned before its usage arrives is counted by them. */
   readonly hasTokenPerDelta: boolean;
   readonly counting: 'apply-template' | 'tokenize-messages' | 'tokenize-inputs' | 'tokenize-chat' | 'none';
-  /** Where it tells its own load, the best page first; none: it does not. */
+  /** Where it reports its own load, the best page first; empty if it does not. */
   readonly reports: readonly ReportPage[];
   readonly tasks: TaskWire;
   readonly imageTokens: ImageTokenRule;
@@ -135,7 +135,7 @@ export interface Flavor {
   readonly requestsPerSocket: number | undefined;
   /** A 503 with this text: the server is loading its model. */
   readonly loading: RegExp | undefined;
-  /** An error with this text, whatever its status: the server has too much to do. */
+  /** An error with this text means, regardless of its status, that the server is overloaded. */
   readonly overloaded: RegExp | undefined;
   /** Refusals that the client's request has certainly caused. */
   readonly refusals: readonly Refusal[];
@@ -148,7 +148,7 @@ export interface Refusal {
   readonly param?: string;
 }
 
-/** A schema without a name gets one, because several servers require one. */
+/** Returns the response format. A schema without a name gets one, because several servers require one. */
 function responseFormat(constraint: Constraint): Readonly<Record<string, unknown>> {
   switch (constraint.type) {
     case 'json-object':
@@ -173,7 +173,7 @@ const noImages: Refusal = {
   message: 'The model does not accept images. Leave them out, or choose a model whose card has `vision`.',
 };
 
-/** For a prompt of ids; the token's path is put in its place. */
+/** For a prompt of ids; the token's path replaces the field. */
 const foreignToken: Refusal = {
   text: /out of vocabulary|prompt contains invalid tokens|greater than or equal to the vocab|exceeds? (the )?vocab(ulary)?[ _]size/i,
   code: 'unsupported_value',
@@ -181,7 +181,7 @@ const foreignToken: Refusal = {
   param: 'prompt',
 };
 
-/** For the biases and the ends of an answer. */
+/** For logit biases and stop tokens. */
 const foreignTokenIn = (param: string): Refusal => ({
   text: new RegExp(`in ${param} contain out-of-vocab`, 'i'),
   code: 'unsupported_value',
@@ -196,7 +196,7 @@ const unenforceable: Omit<Refusal, 'text'> = {
 
 /**
  * llama.cpp's server. Its answers are recorded in tests/fixtures/upstream/llama-server; field names are those of
- * tools/server/server-schema.cpp and server-common.cpp. `return_progress` makes it report the prompt's length before it writes.
+ * tools/server/server-schema.cpp and server-common.cpp. `return_progress` makes it report the prompt's length before the answer.
  */
 const llamaServer: Flavor = {
   always: { stream_options: { include_usage: true }, return_progress: true },
@@ -208,8 +208,8 @@ const llamaServer: Flavor = {
   seedModulus: 2 ** 32 - 1,
   hasSignedSeeds: false,
   reasoningLimit: 'max_tokens',
-  // Not every template knows tiers, or a switch at all: a budget ends the reasoning at the model's tag. With a grammar, it would
-  // force that tag against it.
+  // Some templates have no tiers, or no switch at all: a budget ends the reasoning at the model's tag. With a grammar, it would force that
+  // tag against the grammar.
   effort: (effort, isConstrained) => ({
     chat_template_kwargs:
       effort === 'none'
@@ -221,12 +221,12 @@ const llamaServer: Flavor = {
   namedToolChoice: 'as-only-tool',
   enforces: ['json-object', 'json-schema', 'regex', 'grammar'],
   constrainsReasoning: ['regex', 'grammar'],
-  // Its own schema converter silently drops keywords, so the grammar is ours (lessons of ggml-org/llama.cpp#19051). Our grammar
-  // would apply to the reasoning too; with `response_format` it holds after it.
+  // Its own schema converter silently drops keywords, so the service's grammar is sent (lessons of ggml-org/llama.cpp#19051). That grammar
+  // would also apply to the reasoning; `response_format` applies only after it.
   convertsItself: (type, effort) => effort !== 'none' && isJson(type),
   constraint: ({ source, gbnf }, effort) =>
     effort !== 'none' && isJson(source.type) ? responseFormat(source) : { grammar: gbnf },
-  // It always does, except where the template lets the model think first.
+  // It always continues them, except where the template lets the model think first.
   continuation: { chat_template_kwargs: { enable_thinking: false, thinking: false } },
   echoesBeginning: true,
   keepsStop: false,
@@ -241,7 +241,7 @@ const llamaServer: Flavor = {
   // 0 means "no logprobs at all".
   topLogprobsMin: 1,
   continuesTexts: true,
-  // Fields of tools/server/server-schema.cpp; an echo is refused there, and a stream does not report every token.
+  // Fields of tools/server/server-schema.cpp; it refuses an echo, and a stream does not report every token.
   completions: {
     echo: false,
     returnsIds: undefined,
@@ -255,7 +255,7 @@ const llamaServer: Flavor = {
     constrains: 'always',
   },
   cacheIsolation: 'switch',
-  // Each choice ends with a usage chunk of its own, without a choice in it.
+  // Each choice ends with a separate usage chunk, without a choice in it.
   closingUsage: 'per-choice',
   hasTokenPerDelta: true,
   counting: 'apply-template',
@@ -263,7 +263,7 @@ const llamaServer: Flavor = {
     { path: '/metrics', read: llamaServerReport },
     { path: '/slots', read: slotsReport },
   ],
-  // tools/server/server-context.cpp answers with the rank's logit. A model that could write as well still answers chats.
+  // tools/server/server-context.cpp answers with the rank's logit. A model that can also write still answers chats.
   tasks: { byFlag: true, rank: { path: 'versioned', documents: 'documents', scores: 'logit' } },
   imageTokens: openModelImageTokens,
   // It closes after 5 s or 100 requests.
@@ -293,7 +293,7 @@ const llamaServer: Flavor = {
 };
 
 /**
- * vLLM 0.8 and later; names of vllm/entrypoints/openai/chat_completion/protocol.py and, before 0.13, of
+ * vLLM 0.8 and later; names from vllm/entrypoints/openai/chat_completion/protocol.py and, before 0.13, from
  * vllm/entrypoints/openai/protocol.py. Its answers are recorded in tests/fixtures/upstream/vllm, vllm-0.32 and vllm-0.11.
  */
 const vllm: Flavor = {
@@ -305,8 +305,8 @@ const vllm: Flavor = {
   seedModulus: Number.MAX_SAFE_INTEGER,
   hasSignedSeeds: true,
   reasoningLimit: 'max_tokens',
-  // Templates of Qwen and GLM read `enable_thinking`, those of DeepSeek, Kimi and Granite `thinking`. Versions up to 0.11 refuse
-  // tiers above high at the top; the template's arguments take precedence there, and are not validated.
+  // Templates of Qwen and GLM read `enable_thinking`, those of DeepSeek, Kimi and Granite `thinking`. Versions up to 0.11 refuse tiers
+  // above high as a top-level field; the template's arguments take precedence over it, and are not validated.
   effort: (effort) =>
     effort === 'none'
       ? { chat_template_kwargs: { enable_thinking: false, thinking: false } }
@@ -317,9 +317,9 @@ const vllm: Flavor = {
   namedToolChoice: 'by-name',
   enforces: ['json-object', 'json-schema', 'regex', 'grammar'],
   constrainsReasoning: [],
-  // Both servers read grammars in the notation of xgrammar, which is GBNF. Its schema converter silently drops keywords
-  // (`allOf`), its own regular expressions know no `\p{L}` and `(?i)`, and its white space in JSON has no end, so all four kinds
-  // go as our grammar; it applies after a thought, not to it. `structured_outputs` came with 0.10.2, `guided_*` went with 0.12.
+  // vLLM and SGLang both read grammars in the notation of xgrammar, which is GBNF. Its own schema converter silently drops keywords
+  // (`allOf`), its regular expressions do not support `\p{L}` and `(?i)`, and its white space in JSON is unbounded, so all four kinds are
+  // sent as the service's grammar; it applies after a thought, not to it. `structured_outputs` came with 0.10.2, `guided_*` went with 0.12.
   // Each version ignores the name that it does not know.
   convertsItself: () => false,
   constraint: ({ gbnf }) => ({ structured_outputs: { grammar: gbnf }, guided_grammar: gbnf }),
@@ -330,7 +330,7 @@ const vllm: Flavor = {
   bindsStrictTools: true,
   needsParameters: false,
   endsCallsWithoutReason: false,
-  // Its parser holds back chunks of calls, and the usage with them: a client that left would pay for none of it.
+  // Its parser holds back chunks of calls, and the usage with them: a client that left would not pay for them.
   forcedCall: { return_token_ids: true },
   refusesNoTopP: true,
   refusesWholeTopP: false,
@@ -348,7 +348,7 @@ const vllm: Flavor = {
     skipsSpecial: 'skip_special_tokens',
     includesStop: 'include_stop_str_in_output',
     addsSpecial: 'add_special_tokens',
-    // With a reasoning parser it binds only what follows the end of a thought, and a continued text has no thought.
+    // With a reasoning parser it constrains only what follows the end of a thought, and a continued text has no thought.
     constrains: 'without-reasoning',
   },
   cacheIsolation: 'salt',
@@ -376,8 +376,8 @@ const vllm: Flavor = {
 };
 
 /**
- * SGLang; names of sglang/srt/entrypoints/openai/protocol.py. Its answers are recorded in tests/fixtures/upstream/sglang.
- * Older ones cannot count messages and refuse to; then the prompt's length is estimated.
+ * SGLang; names from sglang/srt/entrypoints/openai/protocol.py. Its answers are recorded in tests/fixtures/upstream/sglang. Older versions
+ * cannot count messages and refuse to; then the prompt's length is estimated.
  */
 const sglang: Flavor = {
   ...vllm,
@@ -416,7 +416,10 @@ const sglang: Flavor = {
   refusals: [foreignToken, { ...unenforceable, text: /(Failed to compile|Invalid) (json|regex|ebnf|grammar)/i }],
 };
 
-/** Any other server, for example OpenAI's (tests/fixtures/upstream/openai): only what the OpenAI API documents, because some refuse fields that they do not know. */
+/**
+ * Any other server, for example OpenAI's (tests/fixtures/upstream/openai): only what the OpenAI API documents, because some refuse fields
+ * that they do not know.
+ */
 const openai: Flavor = {
   always: { stream_options: { include_usage: true } },
   topK: undefined,
@@ -425,7 +428,7 @@ const openai: Flavor = {
   presencePenalty: 'presence_penalty',
   seedModulus: Number.MAX_SAFE_INTEGER,
   hasSignedSeeds: false,
-  // "max_tokens is not compatible with o-series models"; older servers know no other name.
+  // "max_tokens is not compatible with o-series models"; older servers know only this name.
   reasoningLimit: 'max_completion_tokens',
   effort: (effort) => ({ reasoning_effort: effort }),
   namedToolChoice: 'by-name',
@@ -483,9 +486,9 @@ const openai: Flavor = {
 };
 
 /**
- * Hugging Face's text-embeddings-inference, which only embeds and ranks; held against version 1.9.3. By default it takes 32 texts at once
- * (`--max-client-batch-size`), and cuts longer ones without a word (`--auto-truncate`): those to embed are counted first, and of those
- * to rank it is told to cut none.
+ * Hugging Face's text-embeddings-inference, which only embeds and ranks; checked against version 1.9.3. By default it takes 32 texts per
+ * request (`--max-client-batch-size`), and silently truncates longer texts (`--auto-truncate`): texts to embed are counted first, and for
+ * texts to rank it is asked not to truncate.
  */
 const tei: Flavor = {
   ...openai,
@@ -500,17 +503,17 @@ const tei: Flavor = {
 };
 
 /**
- * Ollama; names of openai/openai.go and server/routes.go at fb307609. Fields that it does not know are ignored without an error:
- * `max_completion_tokens`, so that an answer would have no end, `tool_choice`, `n`, `logit_bias`, and the sampling fields beyond
- * OpenAI's, for which its Modelfile has values.
+ * Ollama; names from openai/openai.go and server/routes.go at fb307609. It silently ignores fields that it does not know:
+ * `max_completion_tokens`, which would leave an answer unlimited, `tool_choice`, `n`, `logit_bias`, and the sampling fields beyond
+ * OpenAI's, which are set in its Modelfile.
  */
 const ollama: Flavor = {
   ...openai,
-  // A negative one is random.
+  // A negative seed is random.
   seedModulus: 2 ** 31 - 1,
   reasoningLimit: 'max_tokens',
   namedToolChoice: 'ignored',
-  // A model that thinks is bound only after a thought has ended; one that is told not to think is bound at once.
+  // A model that thinks is constrained only after a thought has ended; one that is asked not to think is constrained from the start.
   constrainsReasoning: ['json-object', 'json-schema'],
   continuesTexts: false,
   imageTokens: openModelImageTokens,
@@ -527,8 +530,8 @@ const ollama: Flavor = {
 };
 
 /**
- * LM Studio; names of its documentation (lmstudio-ai/docs at c6854fb) and messages that its users report. It answers 200 to any path, and
- * ignores fields that it does not know: `n`, `logprobs`, and how much to reason, which is set there.
+ * LM Studio; names from its documentation (lmstudio-ai/docs at c6854fb) and messages that its users report. It answers 200 to any path, and
+ * ignores fields that it does not know: `n`, `logprobs`, and the reasoning effort, which is set there.
  */
 const lmStudio: Flavor = {
   ...openai,
@@ -549,13 +552,13 @@ const lmStudio: Flavor = {
 };
 
 /**
- * Hugging Face's text-generation-inference; names of router/src/lib.rs, validation.rs and chat.rs at db931fcf. Its streams report a refused
- * request inside an answer with status 200. Text completions there would end with their stop sequence and have no logprobs, so it gets
- * none.
+ * Hugging Face's text-generation-inference; names from router/src/lib.rs, validation.rs and chat.rs at db931fcf. Its streams report a
+ * refused request inside an answer with status 200. Its text completions would end with their stop sequence and have no logprobs, so none
+ * are sent to it.
  */
 const tgi: Flavor = {
   ...openai,
-  // Its chat has none of these fields, and makes a repetition penalty of 2 and more of a presence penalty, even of 0.
+  // Its chat API has none of these fields, and turns a presence penalty, even of 0, into a repetition penalty of 2 or more.
   presencePenalty: undefined,
   reasoningLimit: 'max_tokens',
   effort: () => ({}),

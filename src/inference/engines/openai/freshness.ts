@@ -7,25 +7,25 @@ import { causeCode } from './incidents.ts';
 export interface FreshnessBackend {
   readonly pool: Pool;
   readonly flavor: Flavor;
-  /** The base path without the API's version: `/slots` is beside it. */
+  /** The base path without the API's version: `/slots` is next to it. */
   readonly rootPath: string;
   readonly headers: readonly string[];
-  /** The engine is being closed. */
+  /** Aborted when the engine is closed. */
   readonly signal: AbortSignal;
   readonly timeoutMs?: number;
 }
 
 const bodyBytesMax = 4 * 1024 * 1024;
 
-/** No server was there to hold anything, and nothing was sent: it can be asked again. */
+/** No server was there to process anything, and nothing was sent, so it can be asked again. */
 const nobodyThere: ReadonlySet<string | null> = new Set([
   ...['ECONNREFUSED', 'ENOTFOUND', 'EAI_AGAIN', 'EHOSTUNREACH', 'ENETUNREACH'],
 ]);
 
 /**
- * Whether a server without salts had processed nothing when this engine first used it. One that ran on through a restart of ours
- * may hold the prompts of any account, so its cache may be used only when it is known to be fresh (reliability §3.5). Asked
- * before the first request and settled for good; only a server that is not up yet is asked again.
+ * Determines whether a server without salts had processed nothing when this engine first used it. A server that kept running through a
+ * restart of the service may hold the prompts of any account, so its cache may be used only if it is known to be fresh (reliability §3.5).
+ * It is asked before the first request, and the answer is final; only a server that is not up yet is asked again.
  */
 export class Freshness {
   readonly #backend: FreshnessBackend;
@@ -41,8 +41,8 @@ export class Freshness {
   }
 
   /**
-   * `undefined`: it is settled. Otherwise a promise, shared by all callers meanwhile, that resolves within the time limit and
-   * never rejects. It belongs to no request, so none can abort it.
+   * Asks if necessary. `undefined`: already settled. Otherwise a promise, shared by all callers meanwhile, that resolves within the time
+   * limit and never rejects. It belongs to no request, so none can abort it.
    */
   settle(): Promise<void> | undefined {
     if (this.#answer !== undefined) return undefined;
@@ -53,7 +53,7 @@ export class Freshness {
     return this.#asking;
   }
 
-  /** `undefined`: not known yet. */
+  /** Asks the server; `undefined`: not known yet. */
   async #ask(): Promise<boolean | undefined> {
     const { pool, flavor, rootPath, headers, signal, timeoutMs = 2_000 } = this.#backend;
     try {
@@ -79,7 +79,7 @@ export class Freshness {
   }
 }
 
-/** Whether this is the `/slots` of a server none of whose slots has ever had a task. Anything else means no. */
+/** Returns whether this is the `/slots` page of a server none of whose slots has ever had a task. Anything else means no. */
 export function areUnused(slots: unknown): boolean {
   return Array.isArray(slots) && slots.length > 0 && slots.every(isUnused);
 }
@@ -88,8 +88,8 @@ function isUnused(slot: unknown): boolean {
   if (typeof slot !== 'object' || slot === null) return false;
   const fields = slot as Readonly<Record<string, unknown>>;
   if (fields['is_processing'] !== false) return false;
-  // llama-server shows the last task of a slot also after its end; a slot that had none has none of these fields.
+  // llama-server still shows a slot's last task after it ended; a slot that never had one has none of these fields.
   const hasTask = ['id_task', 'prompt', 'params', 'next_token'].some((name) => fields[name] !== undefined);
-  // Older versions show them always.
+  // Older versions always show them.
   return !hasTask || (fields['id_task'] === -1 && (fields['prompt'] ?? '') === '');
 }

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { setImmediate } from 'node:timers/promises';
 import type { ImagePart } from '../../../generation/request.ts';
 
-/** Stands for the data URI of an image in a request to a backend; `jsonBody` writes it. */
+/** A placeholder for the data URI of an image in a request to a backend; `jsonBody` writes it. */
 export class ImageUrl {
   readonly part: ImagePart;
 
@@ -12,7 +12,7 @@ export class ImageUrl {
 }
 
 export interface JsonBody {
-  /** The body or, if it has images, nothing: then it comes in pieces. May be read again. */
+  /** The body, or empty if it has images: then it comes in pieces, which may be read again. */
   readonly text: string;
   readonly pieces: AsyncIterable<Uint8Array> | undefined;
   /** Bytes of the whole body. */
@@ -22,8 +22,8 @@ export interface JsonBody {
 }
 
 /**
- * The JSON of a request, whose images are passed on in pieces as it is sent. As one string, 50 MB of them block the thread for
- * 300 ms: 200 ms to look for characters to escape, which base64 has none of, and 100 ms to copy it.
+ * Returns the JSON of a request, whose images are passed on in pieces as it is sent. As one string, 50 MB of them block the thread for 300
+ * ms: 200 ms to look for characters to escape, which base64 does not contain, and 100 ms to copy it.
  */
 export function jsonBody(value: unknown, hasImages: boolean): JsonBody {
   if (!hasImages) {
@@ -64,7 +64,7 @@ async function* piecesOf(
     const base64 = images[index]?.part.base64 ?? '';
     if (base64 !== '') yield heads[index]!;
     for (let start = 0; start < base64.length; start += pieceCharacters) {
-      // A backend that reads as fast as we write would starve other requests.
+      // A backend that reads as fast as it is written to would starve other requests.
       if (start > 0) await setImmediate();
       yield Buffer.from(base64.slice(start, start + pieceCharacters), 'latin1');
     }

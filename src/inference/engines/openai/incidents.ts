@@ -1,4 +1,4 @@
-/** Something that an operator wants to know about a backend. Never holds text of the backend or of a request. */
+/** An event at a backend that matters to an operator. It never contains text of the backend or of a request. */
 export interface BackendIncident {
   readonly incident:
     | 'cannot_connect'
@@ -6,36 +6,36 @@ export interface BackendIncident {
     | 'silent_in_mid_answer'
     | 'connection_broke'
     | 'http_status'
-    /** 404: it has no such model, or no such path. Only a change of the configuration or of the server helps. */
+    /** 404: the backend has no such model, or no such path. Only a change of the configuration or of the server helps. */
     | 'not_found'
-    /** It answers with another model than it did, and no longer lists ours: it gets no request until it does again. */
+    /** The backend now answers with another model, and no longer lists the configured one: it gets no requests until it does again. */
     | 'other_model'
     | 'error_in_answer'
     | 'unreadable_answer'
-    /** An answer broke its constraint or lacks a forced call; `constraint_ignored`: such requests are no longer sent there. */
+    /** An answer violated its constraint or is missing a forced call; `constraint_ignored`: such requests are no longer sent there. */
     | 'constraint_not_kept'
     | 'constraint_ignored'
     | 'constraint_kept_again'
-    /** An answer whose grammar has more ways than are followed here, so that only the server has checked it. */
+    /** An answer whose grammar has more alternatives than are followed here, so that only the server has checked it. */
     | 'constraint_not_checked'
     | 'implausible_usage'
-    /** It ends answers with a word that is not known here, and counts as `stop`: the cause. Reported once. */
+    /** It ends answers with an unknown word, given as the cause, which counts as `stop`. Reported once. */
     | 'unknown_finish';
-  /** Its HTTP status; null when there was none. */
+  /** The HTTP status; null if there was none. */
   readonly status: number | null;
-  /** The system's code, for example `ECONNREFUSED`, or our own word for an unreadable answer. */
+  /** The system's error code, for example `ECONNREFUSED`, or the service's word for an unreadable answer. */
   readonly cause: string | null;
 }
 
-/** How often it has happened since it was last reported. */
+/** An incident, and how often it happened since it was last reported. */
 export type ReportedIncident = BackendIncident & { readonly times: number };
 
-/** Kinds of incidents (with status and cause) that are distinguished; further kinds share one line. */
+/** Maximum kinds of incidents (with status and cause) that are distinguished; further kinds share one line. */
 const kindsMax = 64;
 
 /**
- * Reports each kind of incident at once, and then at most once per `everyMs` with its count: a backend that fails every request
- * must not fill the log (reliability U10, U12). The rest of a burst is reported with the next one.
+ * Reports each kind of incident immediately, and then at most once per `everyMs` with its count: a backend that fails every request must
+ * not fill the log (reliability U10, U12). The rest of a burst is reported with the next one.
  */
 export class ThrottledLog {
   readonly #report: (incident: ReportedIncident) => void;
@@ -61,7 +61,7 @@ export class ThrottledLog {
   }
 }
 
-/** The code of the innermost system or transport error; `null` when none is known. Messages can quote, codes cannot. */
+/** Returns the code of the innermost system or transport error; `null` if unknown. Messages can quote content, codes cannot. */
 export function causeCode(error: unknown): string | null {
   let code: string | null = null;
   for (let at = error, depth = 0; at instanceof Error && depth < 5; at = at.cause, depth++) {

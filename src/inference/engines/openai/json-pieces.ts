@@ -8,9 +8,9 @@ export interface JsonLength {
 }
 
 /**
- * The JSON of a long request, in pieces that are made when they are sent. As one string, a text of 40 MB blocks the thread for
- * 0.8 s: 0.2 s to escape it, as much for the resulting garbage, and the rest to measure, join and copy it. `length` is sent
- * first, so `measureJson` has made it once before; other requests wait for one piece at most.
+ * Returns the JSON of a long request, in pieces that are made when they are sent. As one string, a text of 40 MB blocks the thread for 0.8
+ * s: 0.2 s to escape it, as much for the resulting garbage, and the rest to measure, join and copy it. `length` is sent first, so
+ * `measureJson` has made it once before; other requests wait for one piece at most.
  */
 export function longJsonBody(value: unknown, { length, textLength }: JsonLength): JsonBody {
   return { text: '', pieces: { [Symbol.asyncIterator]: () => bytesOf(value) }, length, textLength };
@@ -33,7 +33,7 @@ async function* bytesOf(value: unknown): AsyncGenerator<Uint8Array> {
   for (const piece of jsonPieces(value)) {
     if (typeof piece === 'string') {
       yield Buffer.from(piece);
-      // A backend that reads as fast as we write would starve other requests.
+      // A backend that reads as fast as it is written to would starve other requests.
       await setImmediate();
       continue;
     }
@@ -45,7 +45,7 @@ async function* bytesOf(value: unknown): AsyncGenerator<Uint8Array> {
   }
 }
 
-/** The result of `JSON.stringify` in pieces; an image's base64 needs no escaping, so the image stands in its place. */
+/** Yields the result of `JSON.stringify` in pieces; an image's base64 needs no escaping, so the image itself is yielded. */
 export function* jsonPieces(value: unknown): Generator<string | ImageUrl, void> {
   let text = '';
   yield* walk(value);
@@ -99,6 +99,6 @@ export function* jsonPieces(value: unknown): Generator<string | ImageUrl, void> 
 
 const isHighHalf = (unit: number): boolean => unit >= 0xd800 && unit <= 0xdbff;
 
-/** Escaping them takes 0.3 ms. */
+/** Escaping a piece takes 0.3 ms. */
 const pieceCharacters = 65_536;
 const imagePieceCharacters = 262_144;

@@ -44,33 +44,33 @@ import { Deadlines } from '../../../platform/deadlines.ts';
 import type { TraceHeaders } from '../../../platform/telemetry/trace-context.ts';
 
 export interface OpenAiEngineOptions {
-  /** The model's public id, for errors, and for requests to the backend unless `model` says otherwise. */
+  /** The model's public id, for errors, and for requests to the backend unless `model` is set. */
   readonly name: string;
   /** Up to and including the version, for example `http://10.0.0.5:8000/v1`. */
   readonly url: string;
-  /** The name that the server is known by, where `url` has its address: for its certificate, and as `Host`. */
+  /** The server's name, if `url` has its address: for its certificate, and as `Host`. */
   readonly serverName?: string;
   readonly flavor: FlavorName;
-  /** The model's name at the backend. */
+  /** The model's name on the backend. */
   readonly model?: string;
   readonly apiKey?: string;
-  /** Concurrent requests, and connections; further requests are refused: they wait in the queue before the engine. */
+  /** Maximum concurrent requests and connections; further requests are refused: they wait in the queue before the engine. */
   readonly maxConcurrency?: number;
-  /** From the request to the first text, whatever else the backend sends. Default 120 s. */
+  /** Time limit from the request to the first text, regardless of what else the backend sends. Default 120 s. */
   readonly firstTokenTimeoutMs?: number;
-  /** Silence between bytes after the first text. Default 60 s. */
+  /** Maximum silence between bytes after the first text. Default 60 s. */
   readonly idleTimeoutMs?: number;
   /** For the operator: this backend's failures, at a bounded rate. */
   readonly onIncident?: (incident: ReportedIncident) => void;
-  /** The key for unguessable salts of its cache. Default: one of its own, so that it shares no prompt with other engines. */
+  /** The key for unguessable cache salts. Default: a random one, so that the engine shares no prompt with other engines. */
   readonly saltKey?: KeyObject | Uint8Array;
-  /** Sampling fields that this server takes although its flavor does not. */
+  /** Sampling fields that this server accepts although its flavor does not. */
   readonly forward?: readonly ForwardedField[];
   /** Whether the model reasons and accepts an effort. Default false. */
   readonly reasons?: boolean;
-  /** Whether the model's template takes system messages in front only. Default false. */
+  /** Whether the model's template accepts system messages only at the beginning. Default false. */
   readonly systemFirst?: boolean;
-  /** How special tokens in client texts are handled. Default: they pass. */
+  /** How special tokens in clients' texts are handled. Default: they pass. */
   readonly specialTokens?: SpecialTokens;
 }
 
@@ -80,28 +80,31 @@ export function createOpenAiEngine(options: OpenAiEngineOptions): Engine {
 }
 
 /**
- * What one GPU does well. An 8B model in 16 bits leaves a card of 24 GB room for about 45,000 tokens, which is 64 requests of
- * 700; one of 80 GB for ten times as many. Beyond what fits, vLLM and SGLang preempt and compute again; and more at once makes
- * every answer slower. Further requests wait in the model's queue, or go to another GPU.
+ * What one GPU handles well. An 8B model in 16 bits leaves a card of 24 GB room for about 45,000 tokens, which is 64 requests of 700; one
+ * of 80 GB for ten times as many. Beyond what fits, vLLM and SGLang preempt and recompute; and more concurrency makes every answer slower.
+ * Further requests wait in the model's queue, or go to another GPU.
  */
 export const defaultMaxConcurrency = 64;
 
-/** Time limit for a look at a backend that refused connections. */
+/** Time limit for probing a backend that refused connections. */
 const lookTimeoutMs = 3_000;
 
-/** Of a page that a server tells about itself: vLLM's metrics are some 100 kB for each of its engines. */
+/** Maximum size of a status page: vLLM's metrics are about 100 kB for each of its engines. */
 const pageBytesMax = 4 * 1024 * 1024;
 
-/** Time limit for a small bound answer of a server that may be slow. */
+/** Time limit for a small bound answer from a server that may be slow. */
 const boundLookTimeoutMs = 60_000;
 
 /**
- * Connections beside those of generations, so that counting does not wait for a stream to end, nor a look for questions that a frozen
- * server leaves unanswered.
+ * Additional connections besides those for generation, so that counting does not wait for a stream to end, nor a probe for requests that a
+ * frozen server leaves unanswered.
  */
 const countingConnections = 4;
 
-/** How long a backend that said "loading" is believed: one request a second finds out, and is sent elsewhere where there is another. */
+/**
+ * How long a backend that reported "loading" is left alone: one request per second tests it, and is retried on another backend if there is
+ * one.
+ */
 const loadingMs = 1_000;
 
 class OpenAiEngine implements Engine {
@@ -111,11 +114,11 @@ class OpenAiEngine implements Engine {
   readonly #connections: Connections;
   readonly #countingPool: Pool;
   readonly #openTaskPool: () => Pool;
-  /** Whole answers take a connection each; opened for the first. */
+  /** A separate pool for whole answers, which take a connection each; created on first use. */
   #taskPool: Pool | undefined;
   readonly #basePath: string;
   readonly #headers: readonly string[];
-  /** The lines of every request's head, after the first. */
+  /** The header lines of every request, after the first. */
   readonly #headLines: string;
   readonly #maxConcurrency: number;
   readonly #firstTokenLimit: Deadlines;
@@ -153,7 +156,7 @@ class OpenAiEngine implements Engine {
       forward: options.forward ?? [],
       specialTokens: options.specialTokens ?? { mode: 'pass', texts: [] },
       systemFirst: options.systemFirst ?? false,
-      // New for each engine: entries that a server has cached for us can be found again as long as this engine lives.
+      // New for each engine: entries cached by a server can be found again as long as this engine lives.
       saltKey: options.saltKey ?? randomBytes(32),
     };
     this.#basePath = url.pathname.replace(/\/+$/, '');
@@ -181,7 +184,7 @@ class OpenAiEngine implements Engine {
       ...['accept-encoding', 'identity'],
       ...(options.apiKey === undefined ? [] : ['authorization', `Bearer ${options.apiKey}`]),
     ];
-    // Our own connections write it themselves.
+    // `Connections` writes the host itself.
     this.#headers = serverName === undefined ? headers : ['host', host, ...headers];
     const { keepAliveMs, requestsPerSocket } = this.#flavor;
     const connectTimeoutMs = 2_000;
@@ -308,32 +311,32 @@ class OpenAiEngine implements Engine {
       throw unavailable(this.#name, Math.max(1, Math.ceil(this.#breaker.pauseLeftMs(performance.now()) / 1_000)));
   }
 
-  /** The path without the API's version. */
+  /** The base path without the API's version. */
   get #rootPath(): string {
     return this.#basePath.replace(/\/v1$/, '');
   }
 
-  /** A bounded wait before a request can be sent, usually none, and the request if it was written meanwhile. Never rejects. */
+  /** Prepares a request before it can be sent: a bounded wait, usually none, and the request if it was written meanwhile. Never rejects. */
   #preparation(request: EngineRequest, signal: StopSignal): Promise<WrittenRequest | undefined> | undefined {
     const settled = this.#cacheState(request);
     if (promptCharacters(request.prompt) < longCharacters) return settled?.then(() => undefined);
     return settled?.then(() => this.#write(request, signal)) ?? this.#write(request, signal);
   }
 
-  /** Resolves when it is known whether the prompt may be cached; `undefined`: it is known. */
+  /** Resolves when it is known whether the prompt may be cached; `undefined`: already known. */
   #cacheState(request: EngineRequest): Promise<void> | undefined {
     if (this.#flavor.cacheIsolation !== 'switch' || this.#hasSeveralScopes || !request.retain) return undefined;
     return this.#isRefusing ? undefined : this.#freshness.settle();
   }
 
-  /** A request that is refused anyway waits for nothing and is not written. */
+  /** Whether requests are refused now, so that they neither wait nor are written. */
   get #isRefusing(): boolean {
     return this.#closing.signal.aborted || this.#breaker.isOpen || this.#running >= this.#maxConcurrency;
   }
 
   /**
-   * A long request is measured before it is sent, in pieces, so that it blocks no others. Only then is it known whether its
-   * prompt may be cached. A failure here recurs when it is opened.
+   * Measures a long request before it is sent, in pieces, so that it does not block others. Only after that is it known whether its prompt
+   * may be cached. A failure here recurs when it is opened.
    */
   async #write(request: EngineRequest, signal: StopSignal): Promise<WrittenRequest | undefined> {
     if (this.#isRefusing) return undefined;
@@ -345,7 +348,7 @@ class OpenAiEngine implements Engine {
     }
   }
 
-  /** `isLook`: it is our own, and only we learn its outcome. */
+  /** `isLook`: the request is a probe, whose outcome is only for this engine. */
   #exchange(
     request: EngineRequest,
     signal: StopSignal,
@@ -413,7 +416,7 @@ class OpenAiEngine implements Engine {
     });
   }
 
-  /** The words that this server repeats before it continues them, as they were sent to it. */
+  /** Returns the words that this server repeats before it continues them, as they were sent to it. */
   #echo({ prompt }: EngineRequest, { messages }: UpstreamRequest['body']): EchoedBeginning | undefined {
     if (!this.#flavor.echoesBeginning || !continuesLast(prompt)) return undefined;
     const last = (messages as readonly { readonly content?: unknown }[]).at(-1)?.content;
@@ -466,13 +469,16 @@ class OpenAiEngine implements Engine {
     });
   }
 
-  /** As sent to the server, for they come back in this form. */
+  /** Returns the prompts as sent to the server, because they come back in this form. */
   #readyPrompts(request: EngineRequest): readonly string[] | readonly (readonly number[])[] {
     const { prompt } = asksForEcho(request) ? guarded(request, this.#server.specialTokens) : request;
     return prompt.type === 'messages' ? [] : prompt.prompts;
   }
 
-  /** A constraint that the server ignores is not sent to it again; one that a model has not met is only this answer's fault. */
+  /**
+   * Handles a violated bound: a constraint that the server ignores is not sent to it again; one that a model did not satisfy affects only
+   * this answer.
+   */
   #unbound(request: EngineRequest, { isIgnored, message }: UnboundFault): void {
     const kind = boundKindOf(request);
     if (isIgnored && kind !== undefined) return this.#trust.ignored(kind);
@@ -483,7 +489,7 @@ class OpenAiEngine implements Engine {
     this.#incidents.note({ incident, status: null, cause }, performance.now());
   }
 
-  /** Whether a small answer keeps its bound; `undefined` when there was none. */
+  /** Returns whether a small answer keeps its bound; `undefined` if there was no answer. */
   async #keepsConstraint(request: EngineRequest): Promise<boolean | undefined> {
     const signal = combineSignals([this.#closing.signal, AbortSignal.timeout(boundLookTimeoutMs)]);
     let text = '';
@@ -520,7 +526,7 @@ class OpenAiEngine implements Engine {
     if (this.#breaker.isOpen) this.#lookLater();
   }
 
-  /** Any answer at all means that requests may be sent again (reliability U1). */
+  /** Probes the server. Any answer means that requests may be sent again (reliability U1). */
   async look(): Promise<Look> {
     try {
       const { body } = await this.#countingPool.request({
@@ -539,7 +545,7 @@ class OpenAiEngine implements Engine {
     }
   }
 
-  /** Absent where its kind does not tell: that is known without asking. */
+  /** Absent if this kind of server is known not to report its load. */
   readonly report: (() => Promise<ServerReport | undefined>) | undefined;
 
   async #listModels(): Promise<readonly string[] | undefined> {
@@ -576,9 +582,9 @@ class OpenAiEngine implements Engine {
   }
 
   /**
-   * For a server whose cache has no salts: it may keep prompts if it held none before us, and as long as it has seen only one
-   * scope. A prompt under zero data retention stays in a slot until the next one, so after it nothing may be matched either. The
-   * cache of a server that restarted while we run came from us, so the scopes still decide.
+   * Returns whether a prompt may be cached by a server whose cache has no salts: if its cache was empty before this engine used it, and as
+   * long as it has seen only one scope. A prompt under zero data retention stays in a slot until the next one, so after it nothing may be
+   * matched either. If the server restarted while this engine ran, its cache came from this engine, so the scopes still decide.
    */
   #mayCachePrompt(request: EngineRequest): boolean {
     this.#soleCacheScope ??= request.cacheScope;
@@ -614,11 +620,11 @@ function messageCharacters(message: Message): number {
   return sum;
 }
 
-/** Without their values, which can be large and must not stay as long as the answer. */
+/** The field names without their values, which can be large and must not stay as long as the answer. */
 const fieldsOf = (body: UpstreamRequest['body']): Readonly<Record<string, true>> =>
   Object.fromEntries(Object.keys(body).map((name) => [name, true] as const));
 
-/** Names and values alternate. */
+/** Builds header lines from alternating names and values. */
 function headLines(headers: readonly string[]): string {
   let lines = '';
   for (let i = 0; i < headers.length; i += 2) lines += `${headers[i]}: ${headers[i + 1]}\r\n`;
@@ -631,7 +637,10 @@ const traceLines = (trace: TraceHeaders | undefined): string =>
 const traceFields = (trace: TraceHeaders | undefined): readonly (readonly [string, string])[] =>
   Object.entries(trace ?? {}).filter((field): field is [string, string] => field[1] !== undefined);
 
-/** No tokenizer makes more tokens than there are bytes; the rest covers a chat template's own text, and images. */
+/**
+ * Returns the maximum tokens of a prompt. No tokenizer makes more tokens than there are bytes; the rest covers a chat template's own text,
+ * and images.
+ */
 const promptTokensMax = (textBytes: number, images: number): number => textBytes + 8_192 + images * 65_536;
 
 function imageCount(prompt: Prompt): number {

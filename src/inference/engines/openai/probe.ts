@@ -8,36 +8,36 @@ import { hostOf } from './server-name.ts';
 export interface ProbeOptions {
   /** Up to and including the version, as in the configuration. */
   readonly url: string;
-  /** The name that it is known by, where the URL has its address. */
+  /** The server's name, if the URL has its address. */
   readonly serverName?: string | undefined;
   readonly apiKey: string | undefined;
-  /** Absent: it is asked for, not compared. */
+  /** The expected kind; absent: it is detected, not compared. */
   readonly flavor?: FlavorName | undefined;
-  /** The model's name at the backend; absent: it is not compared. */
+  /** The model's name on the backend; absent: not compared. */
   readonly model?: string | undefined;
-  /** The window that the card promises; absent: it is not compared. */
+  /** The window that the card promises; absent: not compared. */
   readonly contextLength?: number;
   readonly signal: AbortSignal;
-  /** Time limit for each of the few questions. */
+  /** Time limit for each of the few requests. */
   readonly timeoutMs?: number;
 }
 
 export interface ProbeResult {
-  /** Some HTTP server answered. */
+  /** Whether any HTTP server answered. */
   readonly reachable: boolean;
-  /** Until the first answer's head, connecting included; `undefined` without an answer. */
+  /** Time until the first answer's head, connecting included; `undefined` without an answer. */
   readonly latencyMs: number | undefined;
-  /** Ids that it serves, as far as it reports them. */
+  /** Ids of the models that it serves, as far as it reports them. */
   readonly models: readonly string[];
-  /** Windows in tokens of those that say theirs. */
+  /** Windows in tokens of the models that report theirs. */
   readonly windows: ReadonlyMap<string, number>;
-  /** The apparent kind of server; `undefined` when it shows no sign. */
+  /** The apparent kind of server; `undefined` if there is no sign. */
   readonly looksLike: FlavorName | undefined;
-  /** It answers and accepts the key; a remaining problem is about the model or the flavor. */
+  /** Whether it answers and accepts the key; any remaining problem is about the model or the flavor. */
   readonly isUsable: boolean;
-  /** It lists its models, and the one that is asked for is not among them. */
+  /** Whether it lists its models, and the requested one is missing. */
   readonly lacksModel: boolean;
-  /** The first thing that an operator should fix, in a sentence that says what to do. */
+  /** The first thing that an operator should fix, with what to do about it. */
   readonly problem?: string;
 }
 
@@ -47,8 +47,8 @@ const bodyBytesMax = 4 * 1024 * 1024;
 const modelsMax = 1_000;
 
 /**
- * Asks a backend whether it is there, which models it has, and what kind of server it is, without generating anything. Throws
- * only for the signal; shows nothing from the backend except the ids of its models.
+ * Probes a backend without generating anything: whether it is up, which models it has, and what kind of server it is. Throws only when the
+ * signal aborts; shows nothing from the backend except the ids of its models.
  */
 export async function probeBackend(options: ProbeOptions): Promise<ProbeResult> {
   const { url, apiKey, serverName, signal, timeoutMs = 5_000 } = options;
@@ -58,7 +58,7 @@ export async function probeBackend(options: ProbeOptions): Promise<ProbeResult> 
   const root = base.replace(/\/v1$/, '');
   const headers = {
     accept: 'application/json',
-    // For the server's own log: who asks, and that it is not a client.
+    // For the server's log: who is asking, and that it is not a client.
     'user-agent': probeUserAgent,
     'accept-encoding': 'identity',
     ...(serverName === undefined ? {} : { host: hostOf(url, serverName) }),
@@ -70,7 +70,7 @@ export async function probeBackend(options: ProbeOptions): Promise<ProbeResult> 
     connect: { timeout: timeoutMs, ...(serverName === undefined ? {} : { servername: serverName }) },
     maxHeaderSize: 16_384,
   });
-  /** What tells the kind of server may say its windows too. */
+  /** Pages that identify the kind of server may state its windows too. */
   const answers = new Map<string, Promise<Answer>>();
   const get = (path: string): Promise<Answer> => {
     const asked =
@@ -92,12 +92,12 @@ export async function probeBackend(options: ProbeOptions): Promise<ProbeResult> 
     const served = looksLike === 'tei' ? teiModel((await get(`${root}/info`)).body) : undefined;
     const models = listing.status === 200 ? modelsOf(listing.body) : served === undefined ? [] : [served.id];
     const windows = windowsOf(listing.body, models);
-    // Compared with nothing: its slots may share the window.
+    // Not compared: its slots may share the window.
     if (options.flavor === undefined && looksLike === 'llama-server') {
       const slot = slotWindowOf((await get(`${root}/props`)).body);
       for (const id of slot === undefined ? [] : models) windows.set(id, slot!);
     }
-    // It says the windows of loaded models only, and shortens longer prompts without a word.
+    // It reports the windows of loaded models only, and silently truncates longer prompts.
     if (looksLike === 'ollama')
       for (const [id, window] of loadedWindowsOf((await get(`${root}/api/ps`)).body))
         for (const name of [id, id.replace(untagged, '')]) windows.set(name, window);
@@ -171,7 +171,7 @@ function parsed(text: string): unknown {
   }
 }
 
-/** Detected by the routes that only one kind has. */
+/** Detects the kind of server by the routes that only one kind has. */
 async function kindOf(
   get: (path: string) => Promise<Answer>,
   root: string,
@@ -188,7 +188,7 @@ async function kindOf(
     const info = await get(root + path);
     if (info.status === 200 && isObject(info.body) && 'is_generation' in info.body) return 'sglang';
   }
-  // LM Studio answers 200 to any path: what is asked for has to be there.
+  // LM Studio answers 200 to any path, so the expected content has to be there.
   for (const path of ['/api/v1/models', '/api/v0/models'])
     if (isStudio((await get(root + path)).body)) return 'lm-studio';
   const info = await get(`${root}/info`);
@@ -217,7 +217,7 @@ function problemOf(
   }
   if (status === 503) return 'The server is running but not ready (status 503): it may still be loading its model.';
   if (status === 404) {
-    // It has no list of models (1.9.3), and its API where it is with the others.
+    // It has no list of models (1.9.3), but its API is at the same path as the others'.
     if (flavor === 'tei' || (looksLike === 'tei' && base.endsWith('/v1'))) {
       return windowProblem(model, contextLength, windows);
     }
@@ -255,10 +255,10 @@ function windowProblem(
   return undefined;
 }
 
-/** They serve the one model that they have under every name. */
+/** Servers that serve their one model under every name. */
 const takesAnyName: ReadonlySet<FlavorName | undefined> = new Set(['llama-server', 'tei'] as const);
 
-/** Ollama lists a model with its tag, and takes its name without one for this. */
+/** Ollama lists a model with its tag, and accepts its name without this tag. */
 const untagged = /:latest$/;
 
 const lacksModel = ({ model, flavor }: Pick<ProbeOptions, 'model' | 'flavor'>, models: readonly string[]): boolean =>
@@ -268,7 +268,7 @@ const lacksModel = ({ model, flavor }: Pick<ProbeOptions, 'model' | 'flavor'>, m
   !models.includes(model) &&
   !(flavor === 'ollama' && models.some((id) => id.replace(untagged, '') === model));
 
-/** vLLM and SGLang report it with the model. */
+/** Returns the windows that vLLM and SGLang report with the models. */
 function windowsOf(body: unknown, models: readonly string[]): Map<string, number> {
   return new Map(
     entriesOf(body).flatMap(({ id, max_model_len: window }) =>
@@ -290,7 +290,9 @@ function loadedWindowsOf(body: unknown): readonly (readonly [string, number])[] 
   );
 }
 
-/** LM Studio's own lists: those of its first API, where a model has a state, and those of its second, with the loaded instances. */
+/**
+ * Recognizes LM Studio's own lists: that of its first API, where a model has a state, and that of its second, with the loaded instances.
+ */
 const isStudio = (body: unknown): boolean =>
   entriesOf(body).some((entry) => 'max_context_length' in entry && 'state' in entry) ||
   studioModels(body).some((entry) => Array.isArray(entry['loaded_instances']));
@@ -298,7 +300,7 @@ const isStudio = (body: unknown): boolean =>
 const studioModels = (body: unknown): readonly Readonly<Record<string, unknown>>[] =>
   isObject(body) && Array.isArray(body['models']) ? body['models'].filter(isObject) : [];
 
-/** Of loaded models: how much a model that is loaded later gets, only then is known. */
+/** Returns the windows of loaded models: the window of a model that is loaded later is only known then. */
 function studioWindows(body: unknown): readonly (readonly [string, number])[] {
   const first = entriesOf(body).map(({ id, loaded_context_length: window }) => [id, window] as const);
   const second = studioModels(body).flatMap(({ loaded_instances: instances }) =>
@@ -311,13 +313,13 @@ function studioWindows(body: unknown): readonly (readonly [string, number])[] {
   );
 }
 
-/** TGI serves one model, whatever name it is called by. */
+/** Returns the window of TGI, which serves one model under any name. */
 function servedWindow(info: unknown, models: readonly string[]): readonly (readonly [string, number])[] {
   const window = isObject(info) ? info['max_total_tokens'] : undefined;
   return isWindow(window) ? models.map((id) => [id, window] as const) : [];
 }
 
-/** What the `/info` of text-embeddings-inference says of the model that it serves. */
+/** Reads which model text-embeddings-inference serves from its `/info`. */
 function teiModel(info: unknown): { readonly id: string; readonly window: number } | undefined {
   if (!isObject(info) || !isObject(info['model_type'])) return undefined;
   const { max_input_length: window, model_id: id } = info;
@@ -348,7 +350,7 @@ function unreachable(origin: string, code: string | null): string {
   }
 }
 
-/** The ids in a list of models; empty where it is none. */
+/** Returns the ids in a list of models; empty if it is not a valid list. */
 export const listedModels = (text: string): readonly string[] => modelsOf(parsed(text));
 
 function modelsOf(body: unknown): readonly string[] {
@@ -358,7 +360,7 @@ function modelsOf(body: unknown): readonly string[] {
     .slice(0, modelsMax);
 }
 
-/** It may be shown to a person. */
+/** Returns whether an id may be shown to a person. */
 const isPrintable = (id: unknown): id is string => typeof id === 'string' && /^[\x20-\x7e]{1,256}$/.test(id);
 
 function entriesOf(body: unknown): readonly Readonly<Record<string, unknown>>[] {

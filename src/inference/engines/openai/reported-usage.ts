@@ -2,10 +2,10 @@ import type { RawUsage } from '../usage-tally.ts';
 import { isObject, type JsonObject } from './decode/json.ts';
 
 /**
- * The figures of a `usage` object, by all names that servers have for them; tests/inference/engines/openai/usage-shapes.test.ts lists the
- * servers. The details of OpenAI's own shape win over the same figures elsewhere.
+ * The figures of a `usage` object, under all names that servers use; tests/inference/engines/openai/usage-shapes.test.ts lists the servers.
+ * The details of OpenAI's own shape win over the same figures elsewhere.
  *
- * Looks only at the fields that are there: vLLM sends three with every token, and looking for ten others took 0.3 µs of 2.
+ * It visits only the fields that are present: vLLM sends three with every token, and checking for ten others took 0.3 µs of 2.
  */
 export function reportedUsage(usage: JsonObject): RawUsage {
   let promptTokens: unknown;
@@ -62,7 +62,7 @@ export function reportedUsage(usage: JsonObject): RawUsage {
     }
   }
   return {
-    // Anthropic counts what it read from its cache, and what it put there, beside `input_tokens`.
+    // Anthropic counts tokens read from and written to its cache separately from `input_tokens`.
     promptTokens: promptTokens ?? sumOf([input, cacheRead, cacheWritten]),
     cachedTokens: cachedInDetails ?? cached ?? cacheRead,
     completionTokens: completionTokens ?? output,
@@ -71,7 +71,7 @@ export function reportedUsage(usage: JsonObject): RawUsage {
   };
 }
 
-/** The usage of an answer or of one chunk, wherever a server puts it: Groq has an object of its own, llama.cpp its timings. */
+/** Returns the usage of an answer or of one chunk, wherever a server puts it: Groq has a separate object, llama.cpp its timings. */
 export function usageIn(chunk: JsonObject): JsonObject | undefined {
   const { usage } = chunk;
   if (isObject(usage)) return usage;
@@ -85,7 +85,7 @@ export function usageIn(chunk: JsonObject): JsonObject | undefined {
   };
 }
 
-/** Of the first figure and those that are there beside it; what is no number makes no sum, and is not believed. */
+/** Sums the first figure and any others that are present; a value that is not a number makes the sum invalid, so it is not trusted. */
 function sumOf([first, ...others]: readonly unknown[]): unknown {
   const figures = [first, ...others.filter((value) => value !== undefined && value !== null)];
   return figures.reduce((sum: unknown, value) =>

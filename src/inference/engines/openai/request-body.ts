@@ -13,14 +13,14 @@ import type { SpecialTokens } from './special-tokens.ts';
 /** Facts about the server that a request goes to. */
 export interface UpstreamServer {
   readonly flavor: Flavor;
-  /** The model's id there. */
+  /** The model's id on the server. */
   readonly model: string;
   /** Whether the model reasons, so that its template accepts an effort: some templates refuse one. */
   readonly reasons: boolean;
-  /** Sampling fields that the server takes although its flavor does not. */
+  /** Sampling fields that the server accepts although its flavor does not. */
   readonly forward: readonly ForwardedField[];
   readonly specialTokens: SpecialTokens;
-  /** Whether the model's template takes system messages in front only: later ones then become user text. */
+  /** Whether the model's template accepts system messages only at the beginning: later ones then become user text. */
   readonly systemFirst: boolean;
   /** The key for unguessable salts. */
   readonly saltKey: KeyObject | Uint8Array;
@@ -29,14 +29,14 @@ export interface UpstreamServer {
 export type ForwardedField = 'top_k' | 'min_p' | 'repetition_penalty';
 
 export interface UpstreamRequest {
-  /** Below the base URL. */
+  /** Relative to the base URL. */
   readonly path: '/chat/completions' | '/completions';
   readonly body: Readonly<Record<string, unknown>>;
 }
 
 /**
- * The request in its backend's wire format. Every field is built here from the internal language, so nothing that a client
- * invents can reach a backend and ask for work that the meter does not see.
+ * Builds the request in its backend's wire format. Every field is built here from the internal language, so nothing that a client invents
+ * can reach a backend and cause work that the meter does not see.
  */
 export function upstreamRequest(
   unguarded: EngineRequest,
@@ -77,7 +77,7 @@ export function upstreamRequest(
   }
 }
 
-/** The same request, once it is known whether its prompt may be cached, and the number of bytes added to its JSON. */
+/** Returns the same request, once it is known whether its prompt may be cached, and the number of bytes added to its JSON. */
 export function withCaching(
   { path, body }: UpstreamRequest,
   request: EngineRequest,
@@ -90,7 +90,7 @@ export function withCaching(
   return { path, body: { ...body, ...fields }, addedBytes: bytes(fields) - bytes(body) };
 }
 
-/** The request as the server can read it: no text is taken for a special token, and its template takes the roles and parts. */
+/** Returns the request as the server can read it: no text is taken for a special token, and its template accepts the roles and parts. */
 export function readable(request: EngineRequest, { specialTokens, systemFirst }: UpstreamServer): EngineRequest {
   const safe = guarded(request, specialTokens);
   const { prompt } = safe;
@@ -100,7 +100,7 @@ export function readable(request: EngineRequest, { specialTokens, systemFirst }:
   return messages === prompt.messages ? safe : { ...safe, prompt: { ...prompt, messages } };
 }
 
-/** Messages as the backend's template reads them; also used for its token counter. */
+/** Returns messages as the backend's template reads them; also used for its token counter. */
 export function chatMessages(messages: readonly Message[]): readonly Readonly<Record<string, unknown>>[] {
   return messages.map((message) => {
     switch (message.role) {
@@ -129,7 +129,7 @@ export function chatMessages(messages: readonly Message[]): readonly Readonly<Re
   });
 }
 
-/** Tools and the choice among them. */
+/** Returns the tools and the choice among them. */
 export function toolFields(request: EngineRequest, flavor: Flavor): Readonly<Record<string, unknown>> {
   const { toolChoice } = request;
   // Tools that may not be called are not sent, so that no server calls them anyway (contracts §0.14).
@@ -151,7 +151,7 @@ export function toolFields(request: EngineRequest, flavor: Flavor): Readonly<Rec
   };
 }
 
-/** The effort fields for a model that reasons; empty for others. */
+/** Returns the effort fields for a model that reasons; empty for others. */
 export function effortFields(request: EngineRequest, { flavor, reasons }: UpstreamServer) {
   if (!reasons) return {};
   const { constraint } = request;
@@ -159,7 +159,7 @@ export function effortFields(request: EngineRequest, { flavor, reasons }: Upstre
   return flavor.effort(isSilenced ? 'none' : request.effort, constraint !== undefined);
 }
 
-/** The error for a request that servers of the flavor cannot serve; another backend may. */
+/** Returns the error for a request that servers of the flavor cannot serve; another backend may. */
 export const refusalOf = (
   request: EngineRequest,
   { flavor, reasons }: Pick<UpstreamServer, 'flavor' | 'reasons'>,
@@ -168,7 +168,7 @@ export const refusalOf = (
   continuationRefusal(request, flavor) ??
   forcedCallRefusal(request, flavor);
 
-/** Fields that make the server continue the last message. */
+/** Returns the fields that make the server continue the last message. */
 export const continuationFields = ({ prompt }: EngineRequest, { continuation }: Flavor) =>
   continuesLast(prompt) ? continuation : undefined;
 
@@ -212,7 +212,7 @@ function chatFields(
   };
 }
 
-/** Part 1: these fields reach every model, each server under its own names. */
+/** Returns the sampling fields. Part 1: these fields reach every model, each server under its own names. */
 function samplingFields(
   request: EngineRequest,
   { flavor, reasons, forward }: UpstreamServer,
@@ -227,7 +227,7 @@ function samplingFields(
     if (name !== undefined && value !== undefined) fields[name] = value;
   };
   const forwarded = (name: ForwardedField): string | undefined => (forward.includes(name) ? name : undefined);
-  // Both mean the likeliest token, and so does the smallest temperature that counts as one (vLLM's) with one candidate.
+  // Both mean the likeliest token, and so does the smallest temperature that vLLM does not treat as 0, with one candidate.
   const isGreedy = flavor.refusesGreedyChoices && request.choices > 1 && (sampling.temperature ?? 1) < 1e-5;
   const isNoTopP = flavor.refusesNoTopP && sampling.topP === 0;
   const topK = flavor.topK ?? forwarded('top_k');
@@ -247,19 +247,22 @@ function samplingFields(
   return fields;
 }
 
-/** Fails closed: a server is never sent a constraint that it would not enforce; `dispatch` does not choose such a backend. */
+/**
+ * Returns the fields of a constraint. Fails closed: a server is never sent a constraint that it would not enforce; `dispatch` does not
+ * choose such a backend.
+ */
 function constraintFields(request: EngineRequest, flavor: Flavor): Readonly<Record<string, unknown>> {
   const { constraint } = request;
   if (constraint === undefined) return {};
   const { type } = constraint.source;
   if (!flavor.enforces.includes(type)) throw cannotKeep(type);
-  // A field without a value would not be sent, and the answer would be free.
+  // A field without a value would not be sent, and the answer would be unconstrained.
   if (constraint.gbnf === undefined && !flavor.convertsItself(type, request.effort))
     throw new Error('a constraint was not compiled before its request went to a backend');
   return flavor.constraint(constraint, request.effort);
 }
 
-/** The client's error for a constraint that no backend keeps. */
+/** Returns the client's error for a constraint that no backend keeps. */
 export const cannotKeep = (type: Constraint['type']): ApiError =>
   type === 'regex'
     ? new ApiError('unsupported_regex', 'The model cannot enforce a regular expression.', { param: 'regex' })
@@ -267,7 +270,7 @@ export const cannotKeep = (type: Constraint['type']): ApiError =>
         param: 'response_format.type',
       });
 
-/** Cached prompts are shared inside a scope only, and never under zero data retention (reliability §3.5, §4). */
+/** Returns the cache fields. Cached prompts are shared only within a scope, and never under zero data retention (reliability §3.5, §4). */
 function cacheFields(
   request: EngineRequest,
   server: UpstreamServer,
@@ -276,18 +279,18 @@ function cacheFields(
   return server.flavor.cacheIsolation === 'switch' ? { cache_prompt: mayCachePrompt } : saltFields(request, server);
 }
 
-/** The same for what only reads its prompts: servers keep those of models that take the last token's vector. */
+/** Returns the same fields for tasks, which only read their prompts: servers cache those of models that use the last token's vector. */
 export function saltFields(
   request: EngineRequest,
   { flavor, saltKey }: Pick<UpstreamServer, 'flavor' | 'saltKey'>,
 ): Readonly<Record<string, unknown>> {
   if (flavor.cacheIsolation !== 'salt') return {};
-  // A salt of its own makes what the server keeps of this request unreachable.
+  // A unique salt makes what the server keeps of this request unreachable.
   const scope = request.retain ? request.cacheScope : `${request.cacheScope} ${request.id}`;
   return { cache_salt: createHmac('sha256', saltKey).update(scope).digest('base64url') };
 }
 
-/** A plain string wherever there are only texts: the one form that all servers and templates take. */
+/** Returns a plain string if there are only texts: the one form that all servers and templates accept. */
 function contentOf(parts: readonly Part[]): string | readonly Readonly<Record<string, unknown>>[] {
   if (parts.every((part) => part.type === 'text')) return parts.map((part) => part.text).join('\n');
   return parts.map((part) => {
@@ -297,7 +300,7 @@ function contentOf(parts: readonly Part[]): string | readonly Readonly<Record<st
       case 'image':
         return { type: 'image_url', image_url: { url: new ImageUrl(part) } };
       case 'image-url':
-        // Backends are in networks of their own, and would fetch it without any of our checks.
+        // Backends are in other networks, and would fetch it without any of the service's checks.
         throw new Error('an image was not fetched before its request went to a backend');
       case 'file':
         throw new ApiError('unsupported_feature', 'The model does not accept files.', { param: part.at });
@@ -310,7 +313,7 @@ function toolFieldsOf(
   { bindsStrictTools, needsParameters }: Flavor,
   isForced: boolean,
 ): Readonly<Record<string, unknown>> {
-  // null is absence, as everywhere; some servers refuse it.
+  // null means absent, as everywhere; some servers refuse it.
   const parameters = tool.parameters ?? (needsParameters ? { type: 'object', properties: {} } : undefined);
   return {
     type: 'function',

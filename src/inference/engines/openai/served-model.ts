@@ -1,31 +1,31 @@
 /**
- * Whether a server still has the model that it is used for. Some answer 200 for any name with the one that they have, and somebody may have
- * started another there. What an answer calls its model proves nothing: it may be an alias, a snapshot's name or what was asked for. So it
- * has to be another name than this server's answers had before, and the server's own list, which had our model, must no longer
- * have it (docs/decisions/031-failing-backends.md).
+ * Detects whether a server still has the model that it is used for. Some servers answer 200 for any name with the one model that they have,
+ * and somebody may have started another there. The model name in an answer proves nothing: it may be an alias, a snapshot's name or the
+ * requested name. So it has to differ from the name in this server's earlier answers, and the server's own list, which had the model, must
+ * no longer have it (docs/decisions/031-failing-backends.md).
  */
 export interface ServedModelOptions {
-  /** Asks the server for its models; `undefined`: it does not tell, or not now. Never rejects. */
+  /** Asks the server for its models; `undefined`: it does not report them, or not now. Never rejects. */
   readonly list: () => Promise<readonly string[] | undefined>;
-  /** Our name for it there. */
+  /** The configured name of the model on the server. */
   readonly model: string;
-  /** It has another one from now on, or ours again. */
+  /** Called when the server has another model from now on, or the configured one again. */
   readonly changed: (isOther: boolean) => void;
   readonly now?: () => number;
   readonly lookEveryMs?: number;
 }
 
-/** A longer name is no name. */
+/** A longer name is ignored. */
 const nameCharactersMax = 512;
-/** Names that change with each answer must not be looked into each time. */
+/** Limits the checks for a server whose name changes with each answer. */
 const doubtEveryMs = 30_000;
 
 export class ServedModel {
   readonly #options: ServedModelOptions;
   readonly #now: () => number;
-  /** What its answers call the model. */
+  /** The model name in its answers. */
   #name: string | undefined;
-  /** Its list had our model when it first answered; otherwise there is nothing to compare. */
+  /** Whether its list had the model when it first answered; otherwise there is nothing to compare. */
   #wasListed = false;
   #isAsking = false;
   #askAtMs = -Infinity;
@@ -37,12 +37,12 @@ export class ServedModel {
     this.#now = options.now ?? (() => performance.now());
   }
 
-  /** It has another model, so it must get no request. */
+  /** Whether it has another model, so that it must not get requests. */
   get isOther(): boolean {
     return this.#isOther;
   }
 
-  /** What a piece of an answer calls its model. Costs one comparison as long as that is the same. */
+  /** Takes the model name in a piece of an answer. Costs one comparison as long as it stays the same. */
   heard(name: unknown): void {
     if (name === this.#name || typeof name !== 'string' || name.length > nameCharactersMax) return;
     if (this.#isAsking || this.#isOther || this.#now() < this.#askAtMs) return;
@@ -68,7 +68,7 @@ export class ServedModel {
       if (models === undefined) return;
       this.#name = name;
       this.#wasListed = isListed === true;
-      // The next answer may have another name already.
+      // The next answer may already have another name.
       this.#askAtMs = -Infinity;
     } else if (isListed === true) this.#name = name;
     else if (models !== undefined && models.length > 0) {

@@ -1,16 +1,16 @@
 /**
- * What kinds of servers say of their own load and of their prompt cache, and where. Texts are hostile: their length is bounded
- * where they are read, and a figure that is no count is none.
+ * Reads what kinds of servers report about their load and prompt cache. Texts are hostile: their length is bounded where they are read, and
+ * a figure that is not a count is ignored.
  */
 import type { ServerReport } from '../../../generation/server-report.ts';
 
-/** One of the paths, beside the API's version, that a kind of server may have, and what stands there. `undefined`: not this. */
+/** One of the paths, next to the API's version, where a kind of server may report, and how to read it. `undefined`: not such a page. */
 export interface ReportPage {
   readonly path: string;
   readonly read: (text: string) => ServerReport | undefined;
 }
 
-/** Beyond it nobody is counting. */
+/** Larger counts are implausible. */
 const countMax = 1e6;
 /** More than any server has memory for. */
 const cacheTokensMax = 1e12;
@@ -18,8 +18,9 @@ const cacheTokensMax = 1e12;
 const samplesMax = 4_096;
 
 /**
- * vLLM (v1/metrics/loggers.py, 0.11 to 0.32): a line for each of its engines. `kv_cache_size_tokens` is of one engine, the number of
- * blocks of all. What is offloaded, or with other servers, holds more than that, and nothing says how much.
+ * Reads vLLM's metrics (v1/metrics/loggers.py, 0.11 to 0.32): one line for each of its engines. `kv_cache_size_tokens` is per engine, the
+ * number of blocks is the total. If the cache is offloaded, or shared with other servers, it holds more than that, and nothing says how
+ * much.
  */
 export function vllmReport(text: string): ServerReport | undefined {
   const running = sumOf(samplesOf(text, 'vllm:num_requests_running'));
@@ -44,8 +45,8 @@ function vllmCacheTokens(text: string): number | undefined {
 }
 
 /**
- * SGLang (srt/observability/metrics_collector.py): the ranks of one replica say the same, and with priorities there is a line for all
- * of them beside one for each. Where it has a second cache in the host's memory, that has all of the first too.
+ * Reads SGLang's metrics (srt/observability/metrics_collector.py): the ranks of one replica report the same, and with priorities there is a
+ * line for the total besides one for each. If it has a second cache in the host's memory, that also contains all of the first.
  */
 export function sglangReport(text: string): ServerReport | undefined {
   const running = sumOfReplicas(samplesOf(text, 'sglang:num_running_reqs'));
@@ -58,8 +59,8 @@ export function sglangReport(text: string): ServerReport | undefined {
 }
 
 /**
- * llama-server with `--metrics` (tools/server/server-task.cpp). What leaves its slots goes to a cache in the host's memory, up to 8 GiB
- * (`--cache-ram`), and nothing says how many tokens that is.
+ * Reads llama-server's metrics with `--metrics` (tools/server/server-task.cpp). What leaves its slots goes to a cache in the host's memory,
+ * up to 8 GiB (`--cache-ram`), and nothing says how many tokens that is.
  */
 export function llamaServerReport(text: string): ServerReport | undefined {
   const running = sumOf(samplesOf(text, 'llamacpp:requests_processing'));
@@ -67,7 +68,10 @@ export function llamaServerReport(text: string): ServerReport | undefined {
   return running === undefined || waiting === undefined ? undefined : { running, waiting, cacheTokens: undefined };
 }
 
-/** Without `--metrics` it tells its slots. Requests that have none are not told of; a slot that has written nothing reads a prompt. */
+/**
+ * Reads llama-server's slots, which it reports without `--metrics`. Requests without a slot are not reported; a slot that has not written
+ * anything is reading a prompt.
+ */
 export function slotsReport(text: string): ServerReport | undefined {
   const slots = parsed(text);
   if (!Array.isArray(slots) || slots.length === 0 || slots.length > samplesMax || !slots.every(isSlot))
@@ -85,7 +89,10 @@ interface Slot {
 const isSlot = (slot: unknown): slot is Slot =>
   typeof slot === 'object' && slot !== null && 'is_processing' in slot && typeof slot.is_processing === 'boolean';
 
-/** Older versions have one object instead of a list of one; 1: it is not known, so the slot is not taken to read. */
+/**
+ * Returns the slot's number of written tokens. Older versions have one object instead of a list of one. 1 if unknown, so that the slot does
+ * not count as reading.
+ */
 function decodedOf(next: unknown): unknown {
   const one: unknown = Array.isArray(next) ? next[0] : next;
   return typeof one === 'object' && one !== null && 'n_decoded' in one ? one.n_decoded : 1;
@@ -105,7 +112,7 @@ interface Sample {
   readonly value: number;
 }
 
-/** Those of one name, found without a look at the other lines: most of a page are histograms. */
+/** Returns the samples of one name, without parsing the other lines: most of a page are histograms. */
 function samplesOf(text: string, name: string): readonly Sample[] {
   const samples: Sample[] = [];
   for (let at = text.indexOf(name); at !== -1 && samples.length < samplesMax; at = text.indexOf(name, at + 1)) {
@@ -121,7 +128,7 @@ function sampleIn(line: string): Sample {
   const labels: Record<string, string> = Object.create(null) as Record<string, string>;
   let at = 0;
   if (line.startsWith('{')) {
-    // Sticky, so that it ends at the first thing that is no label, however long the line.
+    // Sticky, so that it ends at the first thing that is not a label, however long the line.
     const label = /([a-zA-Z_]\w*)="((?:[^"\\]|\\.)*)",?/y;
     label.lastIndex = at = 1;
     for (let found = label.exec(line); found !== null; found = label.exec(line)) {
@@ -130,18 +137,18 @@ function sampleIn(line: string): Sample {
     }
     if (line[at++] !== '}') return { labels, value: NaN };
   }
-  // A time may follow the value.
+  // A timestamp may follow the value.
   const [value = ''] = line.slice(at).trim().split(' ', 1);
   return { labels, value: value === '' ? NaN : Number(value) };
 }
 
-/** `undefined`: there is none, or one is no count. */
+/** Sums the samples; `undefined` if there are none, or one is not a count. */
 function sumOf(samples: readonly Sample[], max = countMax): number | undefined {
   const sum = samples.reduce((all, { value }) => all + (value >= 0 ? value : NaN), 0);
   return samples.length > 0 && sum <= max ? sum : undefined;
 }
 
-/** The most that any rank says, of each replica. */
+/** Sums the replicas, taking the highest value that any rank of each reports. */
 function sumOfReplicas(samples: readonly Sample[], max = countMax): number | undefined {
   const byReplica = new Map<string, Sample>();
   for (const sample of samples) {

@@ -2,17 +2,17 @@ import { ApiError } from '../../../platform/errors.ts';
 import type { EngineRequest, Message, Part, Prompt, Tool } from '../../../generation/request.ts';
 
 /**
- * How client text that spells a special token of the model is handled. Servers read `<|im_end|>` in a message as the token
- * itself, so that a text can pretend to be another turn (reliability §3.4).
+ * How client text that spells a special token of the model is handled. Servers read `<|im_end|>` in a message as the token itself, so a
+ * text can pretend to be another turn (reliability §3.4).
  */
 export interface SpecialTokens {
-  /** `pass`: nothing is done; `refuse`: 400; `break`: a zero-width character is inserted, so that it is only text. */
+  /** `pass`: leave it; `refuse`: 400; `break`: insert a zero-width character, so that it is only text. */
   readonly mode: 'pass' | 'refuse' | 'break';
   /** Besides `<|…|>` and `<｜…｜>`: other special tokens of this model, such as `[INST]`. */
   readonly texts: readonly string[];
 }
 
-/** The request without special tokens in any client text. Throws `unsupported_value` 400. */
+/** Returns the request without special tokens in any client text. Throws `unsupported_value` 400. */
 export function guarded(request: EngineRequest, { mode, texts }: SpecialTokens): EngineRequest {
   if (mode === 'pass') return request;
   const guard = new Guard(mode, texts);
@@ -20,7 +20,7 @@ export function guarded(request: EngineRequest, { mode, texts }: SpecialTokens):
 }
 
 const zeroWidthSpace = '\u200b';
-/** How often a text is checked again: breaking one token may spell another of the list. */
+/** Maximum rounds of checking a text: breaking one token may spell another of the list. */
 const roundsMax = 8;
 
 class Guard {
@@ -33,7 +33,7 @@ class Guard {
     this.#pattern = new RegExp(['<\\|[^|<>\\s]{1,64}\\|>', '<｜[^｜<>\\s]{1,64}｜>', ...listed].join('|'), 'u');
   }
 
-  /** A text that the model only reads. */
+  /** Guards a text that the model only reads. */
   text(text: string, param: string): string {
     let found = this.#pattern.exec(text);
     if (found === null) return text;
@@ -47,13 +47,13 @@ class Guard {
     return text;
   }
 
-  /** A name, which must come back unchanged. */
+  /** Guards a name, which must come back unchanged. */
   name(name: string, param: string): string {
     if (this.#pattern.test(name)) throw refused(param);
     return name;
   }
 
-  /** A schema: descriptions are text, everything else is names. */
+  /** Guards a schema: descriptions are text, everything else is names. */
   schema(value: unknown, param: string, isText = false): unknown {
     if (typeof value === 'string') return isText ? this.text(value, param) : this.name(value, param);
     if (typeof value !== 'object' || value === null) return value;
@@ -67,7 +67,7 @@ class Guard {
   }
 }
 
-/** After its first character, so that no part of it is one either. */
+/** Breaks a token after its first character, so that no part of it is a token either. */
 function breakToken(token: string): string {
   const [first = ''] = token;
   return first + zeroWidthSpace + token.slice(first.length);
@@ -84,7 +84,7 @@ function guardPrompt(prompt: Prompt, guard: Guard): Prompt {
       return { type: 'messages', messages: prompt.messages.map((message, i) => guardMessage(message, i, guard)) };
     case 'texts':
       return { type: 'texts', prompts: prompt.prompts.map((text) => guard.text(text, 'prompt')) };
-    // A client that writes token ids writes special ones on purpose.
+    // A client that writes token ids uses special ones on purpose.
     case 'token-ids':
       return prompt;
   }
@@ -118,7 +118,7 @@ function guardMessage(message: Message, index: number, guard: Guard): Message {
   }
 }
 
-/** Joins adjacent texts, because templates put them side by side: two halves would form a token there. */
+/** Joins adjacent texts, because templates put them side by side, where two halves would form a token. */
 function joined(parts: readonly Part[]): readonly Part[] {
   const all: Part[] = [];
   for (const part of parts) {

@@ -1,30 +1,30 @@
 import { isUtf8 } from 'node:buffer';
 
-/** Bytes that are not the event stream they claim to be. The message is ours: it never quotes the stream. */
+/** Bytes that are not the event stream they claim to be. The message is fixed text: it never quotes the stream. */
 export class StreamFault extends Error {
   override readonly name = 'StreamFault';
 }
 
-/** Longest event that is accepted (reliability U9). */
+/** Maximum size of an event (reliability U9). */
 const eventCharactersMax = 4 * 1024 * 1024;
 
 /**
- * Reads an event stream (the "server-sent events" chapter of the HTML standard) incrementally: the same events however the bytes
- * are cut into reads. It refuses what the standard would silently skip: invalid UTF-8, unknown lines, an event that the end cuts
- * off (reliability U8).
+ * Reads an event stream (the "server-sent events" chapter of the HTML standard) incrementally: the same events no matter how the bytes are
+ * split into reads. It refuses what the standard would silently skip: invalid UTF-8, unknown lines, an event cut off at the end
+ * (reliability U8).
  *
  * `onEvent` gets the data and, where the stream named one, the event's name.
  */
 export class SseReader {
   readonly #onEvent: (data: string, name: string) => void;
-  /** Bytes of a character that the last read cut. */
+  /** The beginning of a character that the last read split. */
   #cutBytes: Buffer | undefined;
-  /** A line whose end has not come. A rope: appending to it does not copy. */
+  /** A line that has not ended yet. A rope: appending to it does not copy. */
   #line = '';
   #data: string | undefined;
   #name = '';
   #isFirstText = true;
-  /** The last read ended in CR, so a LF at the start of the next one belongs to it. */
+  /** The last read ended in CR, so an LF at the start of the next one belongs to it. */
   #endedInCr = false;
 
   constructor(onEvent: (data: string, name: string) => void) {
@@ -46,7 +46,7 @@ export class SseReader {
     else if (text !== '') this.#pushText(text);
   }
 
-  /** The lines before the invalid one are valid, wherever the reads were cut. */
+  /** Processes the lines before the invalid one, which are valid no matter how the reads were split. */
   #pushUpToFault(bytes: Buffer): never {
     for (let from = 0; ;) {
       const end = bytes.indexOf(10, from);
@@ -71,7 +71,7 @@ export class SseReader {
     else this.#split(text, from);
   }
 
-  /** The stream is over: a last event without its empty line counts too, if it is complete. */
+  /** Ends the stream: a last event without its empty line counts too, if it is complete. */
   end(): void {
     if (this.#cutBytes !== undefined) throw new StreamFault('invalid UTF-8');
     if (this.#line !== '') {
@@ -87,7 +87,7 @@ export class SseReader {
       const end = text.indexOf('\n', from);
       if (end === -1) return this.#keep(text, from);
       if (this.#isBetweenEvents && text.charCodeAt(end + 1) === 10 && text.startsWith('data: ', from)) {
-        // An event of one line, like nearly all.
+        // A single-line event, like nearly all.
         this.#onEvent(text.slice(from + 6, end), '');
         from = end + 2;
       } else {
@@ -165,7 +165,7 @@ export class SseReader {
   }
 }
 
-/** How many bytes at the end begin a character that continues in the next read. */
+/** Returns how many bytes at the end begin a character that continues in the next read. */
 function cutTailBytes(bytes: Buffer): number {
   const length = bytes.length;
   if (length === 0 || bytes[length - 1]! < 0x80) return 0;

@@ -16,14 +16,14 @@ export interface TaskBackend {
   /** Sent with each prompt. */
   readonly always: Readonly<Record<string, unknown>>;
   readonly flavor: Flavor;
-  /** The model's public id, for errors, and its name at the backend. */
+  /** The model's public id, for errors, and its name on the backend. */
   readonly name: string;
   readonly model: string;
-  /** Up to and including the API's version, and without it. */
+  /** The base path with and without the API's version. */
   readonly basePath: string;
   readonly rootPath: string;
   readonly headers: readonly string[];
-  /** Until the whole answer is there. */
+  /** Time limit for the whole answer. */
   readonly timeoutMs: number;
   /** Aborted when the request or the engine ends. */
   readonly signal: AbortSignal;
@@ -33,24 +33,23 @@ export interface TaskBackend {
   readonly onIncident: (incident: BackendIncident) => void;
 }
 
-/** What one answer of a server says. */
+/** The content of one answer of a server. */
 interface Found {
-  /** One for each prompt that it was asked about, in their order. */
+  /** One per prompt of its request, in order. */
   readonly findings: readonly Finding[];
-  /** `undefined`: the server does not say. */
+  /** `undefined`: the server does not report it. */
   readonly promptTokens: number | undefined;
 }
 
-/** Of all answers to one request. Numbers as text take up to 22 bytes; in base64, which is asked for, 5⅓. */
+/** Maximum bytes of all answers to one request. Numbers as text take up to 22 bytes; in base64, which is requested, 5⅓. */
 const answerBytesMax = 64 * 1024 * 1024;
 
-/** In all vectors of one request, so that what is printed of them has a bound: the most prompts, with 4,096 dimensions each. */
+/** Maximum numbers in all vectors of one request, so that the output is bounded: the most prompts, with 4,096 dimensions each. */
 const numbersMax = 2_048 * 4_096;
 
 /**
- * Has a server embed or rank all prompts of a request, and returns the events of the whole answer. Rejects with an `ApiError`, or
- * with the signal's reason. An answer with anything but one possible finding for each prompt, vectors of one length, is the
- * server's failure.
+ * Has a server embed or rank all prompts of a request, and returns the events of the whole answer. Rejects with an `ApiError`, or with the
+ * signal's reason. Unless an answer has exactly one possible finding for each prompt, with vectors of one length, the server has failed.
  */
 export async function runTask(
   request: EngineRequest,
@@ -69,7 +68,7 @@ export async function runTask(
   const events: GenerationEvent[] = [];
   let tokens: number | undefined = 0;
   let dimensions: number | undefined;
-  // One after the other: a request has one place at its backend.
+  // One after the other, because a request has one place at its backend.
   for (let from = 0; from < prompts.length; from += size) {
     const some = prompts.slice(from, from + size) as readonly string[] | readonly (readonly number[])[];
     const found = await (task.type === 'embed'
@@ -89,12 +88,12 @@ export async function runTask(
   return [{ type: 'start', promptTokens: tokens }, ...events];
 }
 
-/** A request under way: what its answers may still take. */
+/** A request under way, and what its answers may still use. */
 interface TaskExchange extends TaskBackend {
-  /** The client's path of a token that the model does not have. */
+  /** Returns the client's path of a token that the model does not have. */
   readonly tokenIdAt: () => string;
   bytesLeft: number;
-  /** What the head of the latest answer says of its prompt tokens (`TaskWire`). */
+  /** The number of prompt tokens in the head of the latest answer (`TaskWire`). */
   tokensInHead: number | undefined;
 }
 
@@ -102,7 +101,7 @@ async function embed(
   input: readonly string[] | readonly (readonly number[])[],
   exchange: TaskExchange,
 ): Promise<Found> {
-  // A server that does not know base64 answers with numbers, which takes it and us longer.
+  // A server without base64 support answers with numbers, which takes more time on both sides.
   const body = { model: exchange.model, input, encoding_format: 'base64', ...exchange.always };
   const answer = fieldsOf(await ask(`${exchange.basePath}/embeddings`, body, exchange));
   const findings = inOrder(answer['data'], input.length, (entry) => vectorOf(entry['embedding']), exchange, true);
@@ -130,8 +129,8 @@ async function rank(documents: readonly string[], query: string, exchange: TaskE
 }
 
 /**
- * What an answer to so many prompts says of their tokens. There is nothing but a prompt, so a total alone is its length. Each prompt
- * has a token: fewer are not believed, and neither is more than can be (`Meter`).
+ * Returns the token count of an answer to this many prompts. There are only prompt tokens, so a total alone is their number. Each prompt
+ * has a token: fewer are not plausible, and neither are more than possible (`Meter`).
  */
 function promptTokensOf(
   { usage }: Readonly<Record<string, unknown>>,
@@ -146,7 +145,7 @@ function promptTokensOf(
   return undefined;
 }
 
-/** Rounding makes a cosine of 1.0000002 of two equal texts. */
+/** Rounding can make the cosine of two equal texts 1.0000002. */
 const cosineMax = 1.0001;
 
 function relevanceOf(score: number, scores: RankWire['scores']): number {
@@ -161,8 +160,8 @@ function relevanceOf(score: number, scores: RankWire['scores']): number {
 }
 
 /**
- * What a server says of each prompt, by its index; all of them once. `byPosition`: entries without any index are in the order of the
- * prompts. A ranking is not, because servers sort it.
+ * Returns a server's findings by the index of their prompt, each exactly once. `byPosition`: entries without any index are in the order of
+ * the prompts. A ranking is not, because servers sort it.
  */
 function inOrder<Read extends Finding>(
   entries: unknown,
@@ -187,24 +186,24 @@ function inOrder<Read extends Finding>(
   });
 }
 
-/** The failure of a server whose answer cannot be what it was asked for. */
+/** Returns the error for a server whose answer cannot be valid. */
 function unreadable({ name, onIncident }: TaskBackend): ApiError {
   onIncident({ incident: 'unreadable_answer', status: 200, cause: 'task_results' });
   return httpError(name);
 }
 
-/** Little-endian 32-bit floats in base64, or a list of numbers. */
+/** Reads little-endian 32-bit floats in base64, or a list of numbers. */
 function vectorOf(value: unknown): ArrayLike<number> | undefined {
   if (Array.isArray(value)) return value.every((each) => typeof each === 'number') ? value : undefined;
   if (typeof value !== 'string') return undefined;
   const bytes = Buffer.from(value, 'base64');
-  // Characters that are none of base64 are left out when it is read.
+  // Decoding skips characters that are not base64.
   if (bytes.length === 0 || bytes.length % 4 !== 0 || value.length !== Math.ceil(bytes.length / 3) * 4)
     return undefined;
   return Float32Array.from({ length: bytes.length / 4 }, (_, index) => bytes.readFloatLE(index * 4));
 }
 
-/** Error codes of a connection that the server had closed already: a task changes nothing there, so it is sent again once. */
+/** Error codes of a connection that the server had already closed: a task changes nothing there, so it is sent again once. */
 const staleCodes: ReadonlySet<string | null> = new Set(['ECONNRESET', 'EPIPE', 'UND_ERR_SOCKET']);
 
 async function ask(

@@ -1,12 +1,12 @@
 import type { Task } from '../../../generation/request.ts';
 import type { Finding } from '../task-events.ts';
 
-/** Numbers of a scripted vector. */
+/** Length of a scripted vector. */
 const dimensions = 16;
 
 /**
- * What a script finds: how often each of sixteen kinds of bytes occurs in a text, so that similar texts have similar vectors; and
- * the share of the query's words that a document has.
+ * Computes a scripted finding: how often each of sixteen kinds of bytes occurs in a text, so that similar texts have similar vectors; or
+ * the share of the query's words that a document contains.
  */
 export function findingOf(task: Task, prompt: string | readonly number[]): Finding {
   if (task.type === 'embed') {

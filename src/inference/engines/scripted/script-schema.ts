@@ -2,7 +2,7 @@ import type { ErrorCode } from '../../../platform/errors.ts';
 import type { FromSchema, SchemaNode } from '../../../platform/schema-node.ts';
 import { words, type ScriptRule, type ScriptStep } from './script.ts';
 
-/** Codes that an engine may fail with; the others would blame the client falsely. */
+/** Codes that an engine may fail with; the others would wrongly blame the client. */
 const faultCodes = [
   'backend_http_error',
   'backend_timeout',
@@ -112,10 +112,10 @@ export const scriptSchema = group(
 
 export type ScriptSettings = FromSchema<typeof scriptSchema>;
 
-/** Most tokens that one rule may play. */
+/** Maximum tokens that one rule may play. */
 const tokensMax = 1_000_000;
 
-/** The rule in the engine's own form. Throws a readable `RangeError` for errors that the schema cannot express. */
+/** Converts a rule to the engine's own form. Throws a readable `RangeError` for errors that the schema cannot express. */
 export function scriptRule(settings: ScriptSettings): ScriptRule {
   const chunk = settings.chunk ?? 'word';
   const steps = settings.say.map((step) => stepOf(step, chunk));

@@ -21,7 +21,7 @@ export type ScriptStep =
   | { readonly type: 'reasoning' | 'text'; readonly pieces: readonly string[] }
   | { readonly type: 'tool-call'; readonly name: string; readonly arguments: readonly string[] };
 
-/** Something that goes wrong after this many tokens of every choice. */
+/** A failure after this many tokens of every choice. */
 export interface ScriptFault {
   readonly afterTokens: number;
   /** The backend ends without a finish, falls silent, or fails with a code. */
@@ -29,14 +29,14 @@ export interface ScriptFault {
   readonly code: ErrorCode;
 }
 
-/** One rule: when it applies, and what it then plays. One piece is one token, the name of a tool call is one more. */
+/** One rule: when it applies, and what it then plays. One piece is one token, the name of a tool call is another. */
 export interface ScriptRule {
   readonly when: ScriptCondition | undefined;
   readonly steps: readonly ScriptStep[];
   /** How often the steps are played in a row. */
   readonly repeat: number;
   readonly firstTokenMs: number;
-  /** Milliseconds between tokens; 0 plays as fast as the reader takes it. */
+  /** Milliseconds between tokens; 0 plays as fast as the reader accepts. */
   readonly paceMs: number;
   readonly fault: ScriptFault | undefined;
   /** `'none'`: the backend reports nothing, so the engine counts. Figures are reported unchanged, and then clamped. */
@@ -45,7 +45,7 @@ export interface ScriptRule {
   readonly promptTokens: number | undefined;
 }
 
-/** A piece of an answer, as the events of one token carry it. */
+/** A piece of an answer, as carried by the events of one token. */
 export type ScriptToken =
   | { readonly type: 'reasoning' | 'text'; readonly text: string }
   | { readonly type: 'tool-call'; readonly call: number; readonly name: string }
@@ -59,7 +59,7 @@ export interface ScriptPlan {
   readonly cause: 'max-tokens' | 'window' | undefined;
 }
 
-/** The first rule whose conditions hold. */
+/** Returns the first rule whose conditions hold. */
 export function matchingRule(
   rules: readonly ScriptRule[],
   model: string,
@@ -68,7 +68,7 @@ export function matchingRule(
   return rules.find((rule) => rule.when === undefined || holds(rule.when, model, request));
 }
 
-/** All tokens of a rule, played through once per repetition. */
+/** Returns all tokens of a rule, once per repetition. */
 export function tokensOf(rule: ScriptRule): readonly ScriptToken[] {
   const tokens: ScriptToken[] = [];
   let call = 0;
@@ -84,14 +84,14 @@ export function tokensOf(rule: ScriptRule): readonly ScriptToken[] {
   return tokens;
 }
 
-/** The tokens without reasoning; the same list when there is none. */
+/** Returns the tokens without reasoning; the same list if there is none. */
 export function withoutReasoning(tokens: readonly ScriptToken[]): readonly ScriptToken[] {
   return tokens.some(({ type }) => type === 'reasoning') ? tokens.filter(({ type }) => type !== 'reasoning') : tokens;
 }
 
 /**
- * The tokens in the request's form of reasoning (§4.2.5(1) and (4)): beside the answer, in it between think tags, or omitted.
- * Where reasoning is not reported, its tokens count as the answer's.
+ * Returns the tokens in the request's form of reasoning (§4.2.5(1) and (4)): separate, between think tags in the answer, or omitted. Where
+ * reasoning is not reported, its tokens count as the answer's.
  */
 export function formed(tokens: readonly ScriptToken[], form: ReasoningForm): readonly ScriptToken[] {
   if (form === 'separate') return tokens;
@@ -105,7 +105,7 @@ export function formed(tokens: readonly ScriptToken[], form: ReasoningForm): rea
   });
 }
 
-/** One choice's tokens after stop strings, `max_tokens` and the window have been applied. */
+/** Returns one choice's tokens after applying stop strings, `max_tokens` and the window. */
 export function planOf(tokens: readonly ScriptToken[], request: EngineRequest, windowTokens: number): ScriptPlan {
   const limit = Math.min(request.maxTokens, windowTokens);
   const stopped =
@@ -121,7 +121,7 @@ export function planOf(tokens: readonly ScriptToken[], request: EngineRequest, w
   return { tokens, reason, stopSequence: undefined, stopTokenId: undefined, cause: undefined };
 }
 
-/** Up to the first token that the client named as a stop token. */
+/** Returns the tokens up to the first one that the client named as a stop token. */
 function stopTokenAt(tokens: readonly ScriptToken[], { tokens: controls }: EngineRequest): ScriptPlan | undefined {
   if (controls === undefined || controls.stopIds.length === 0) return undefined;
   const at = tokens.findIndex((token) => token.type === 'text' && controls.stopIds.includes(idOf(token.text)));
@@ -137,8 +137,8 @@ function stopTokenAt(tokens: readonly ScriptToken[], { tokens: controls }: Engin
 }
 
 /**
- * A prompt's token count when the rule gives none: 4 tokens per message and one per 4 bytes of text, rounded up; tool definitions
- * by the bytes of their JSON; token ids by their number; an image is 256.
+ * Returns a prompt's token count if the rule has none: 4 tokens per message and one per 4 bytes of text, rounded up; tool definitions by
+ * the bytes of their JSON; token ids by their number; an image is 256.
  */
 export function promptTokensOf(request: EngineRequest): number {
   const { prompt, tools } = request;
@@ -155,7 +155,7 @@ export function promptTokensOf(request: EngineRequest): number {
   }
 }
 
-/** Each prompt has the window to itself. */
+/** Returns the length of the longest prompt: each prompt has the window to itself. */
 export function longestPromptTokens(request: EngineRequest): number {
   const { prompt } = request;
   switch (prompt.type) {
@@ -171,7 +171,7 @@ export function longestPromptTokens(request: EngineRequest): number {
 /** A document is read together with the query. */
 const queryOf = ({ task }: EngineRequest): string => (task?.type === 'rank' ? task.query : '');
 
-/** Cuts a text into words, each with the blanks before it; joined they are the text. */
+/** Splits a text into words, each with the blanks before it; joined they are the text. */
 export function words(text: string): readonly string[] {
   return text.match(/\s*\S+|\s+$/g) ?? [];
 }
@@ -203,7 +203,7 @@ function lastText(request: EngineRequest): string {
   }
 }
 
-/** Up to the first stop string in the visible text, if it comes within the token limit. */
+/** Returns the tokens up to the first stop string in the visible text, if it comes within the token limit. */
 function stopAt(
   tokens: readonly ScriptToken[],
   stops: readonly string[],
@@ -230,7 +230,7 @@ function stopAt(
   return undefined;
 }
 
-/** The same tokens without the last `characters` of their text; they stay tokens, because they were generated. */
+/** Returns the same tokens without the last `characters` of their text; they stay tokens, because they were generated. */
 function cutText(tokens: ScriptToken[], characters: number): readonly ScriptToken[] {
   for (let i = tokens.length - 1; characters > 0 && i >= 0; i--) {
     const token = tokens[i]!;

@@ -23,7 +23,7 @@ import { idOf, logprobOf, readPrompt, vocabularySize } from './vocabulary.ts';
 import type { StopSignal } from '../../../platform/stop-signal.ts';
 
 export interface ScriptedEngineOptions {
-  /** The model's public id, which rules can match on. */
+  /** The model's public id, which rules can match. */
   readonly name: string;
   readonly contextLength: number;
   /** Whether the model accepts an effort. One that does not plays its scripts unchanged. */
@@ -32,12 +32,12 @@ export interface ScriptedEngineOptions {
   readonly scripts: readonly ScriptRule[];
 }
 
-/** Plays scripts instead of generating: for tests, demos, checks of clients, and benchmarks. */
+/** Plays scripts instead of generating: for tests, demos, client checks, and benchmarks. */
 export function createScriptedEngine(options: ScriptedEngineOptions): Engine {
   return new ScriptedEngine(options);
 }
 
-/** Tokens of an unpaced script that come as one batch. */
+/** Maximum tokens of an unpaced script in one batch. */
 const batchTokens = 256;
 
 class ScriptedEngine implements Engine {
@@ -97,7 +97,7 @@ class ScriptedEngine implements Engine {
     return vocabularySize;
   }
 
-  /** A script's end is fixed, whatever a client asks for. */
+  /** Refuses options that would change a script's end, which is fixed. */
   refusal({ tokens }: EngineRequest): ApiError | undefined {
     const param = tokens?.ignoresEnd === true ? 'ignore_eos' : (tokens?.tokensMin ?? 0) > 0 ? 'min_tokens' : undefined;
     if (param === undefined) return undefined;
@@ -113,7 +113,7 @@ class ScriptedEngine implements Engine {
     return Promise.resolve();
   }
 
-  /** Findings at the script's pace, one for each prompt; its fault comes after as many of them. */
+  /** Emits findings at the script's pace, one per prompt; the rule's fault comes after as many of them. */
   async #measure(
     request: EngineRequest,
     task: Task,
@@ -138,7 +138,7 @@ class ScriptedEngine implements Engine {
     }
   }
 
-  /** Says the tokens at their pace, then the finish of every choice and the usage, or the rule's fault on the way. */
+  /** Emits the tokens at their pace, then the finish of every choice and the usage, or the rule's fault on the way. */
   async #speak(
     start: GenerationEvent,
     rule: ScriptRule,
@@ -166,7 +166,7 @@ class ScriptedEngine implements Engine {
     while (said < end) {
       const dueMs = startMs + said * paceMs;
       if (paceMs > 0) await until(dueMs, stops);
-      // A reader that was away gets everything that is due, as from a backend that did not wait for it.
+      // A reader that fell behind gets everything that is due, as from a backend that did not wait for it.
       const due = paceMs > 0 ? 1 + Math.floor((performance.now() - dueMs) / paceMs) : batchTokens;
       const to = Math.min(end, said + Math.min(due, batchTokens));
       for (; said < to; said++) {
@@ -191,7 +191,10 @@ class ScriptedEngine implements Engine {
     await take(batch);
   }
 
-  /** §4.2.5(4): with `none` there is no reasoning, or it is hidden: then it is played and left out. */
+  /**
+   * Returns whether reasoning is left out of the script. §4.2.5(4): with `none` there is no reasoning, or it is hidden: then it is played
+   * and not shown.
+   */
   #isQuiet({ prompt, effort, reasoningForm }: EngineRequest): boolean {
     const isReported = this.#options.reasons === true && prompt.type === 'messages';
     return isReported && effort === 'none' && reasoningForm !== 'hidden';
@@ -227,7 +230,7 @@ interface SpokenTokens {
   readonly unthought: readonly ScriptToken[];
 }
 
-/** Where the text of each token begins in the answer. */
+/** Returns where the text of each token begins in the answer. */
 function textStarts(tokens: readonly ScriptToken[]): readonly number[] {
   let length = 0;
   return tokens.map((token) => {
@@ -308,7 +311,7 @@ function throwIfAborted(stops: readonly StopSignal[]): void {
   for (const stop of stops) stop.throwIfAborted();
 }
 
-/** Waits until a moment of the monotonic clock, or forever; rejects at once when a signal aborts. Leaves nothing behind. */
+/** Waits until a moment of the monotonic clock, or forever; rejects immediately when a signal aborts. Leaves nothing behind. */
 function until(atMs: number | undefined, stops: readonly StopSignal[]): Promise<void> {
   throwIfAborted(stops);
   const leftMs = atMs === undefined ? Infinity : atMs - performance.now();

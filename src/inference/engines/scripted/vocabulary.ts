@@ -1,17 +1,17 @@
 import type { PromptToken, ReadPrompt, TokenLogprob, TokenProbability } from '../../../generation/event.ts';
 import type { EngineRequest } from '../../../generation/request.ts';
 
-/** The scripted engine's token ids are below it. */
+/** The scripted engine's token ids are below this. */
 export const vocabularySize = 65_536;
 
-/** The id of a piece of text: always the same, and mostly different for other pieces (FNV-1a, 16 of its bits). */
+/** Returns the id of a piece of text: always the same, and mostly different for other pieces (FNV-1a, 16 of its bits). */
 export function idOf(piece: string | Buffer): number {
   let hash = 0x811c9dc5;
   for (const byte of Buffer.from(piece as string)) hash = Math.imul(hash ^ byte, 0x01000193) >>> 0;
   return (hash ^ (hash >>> 16)) % vocabularySize;
 }
 
-/** The prompt as reported to a choice, counted as in `promptTokensOf`: four bytes of text are a token. */
+/** Returns the prompt as reported to a choice, counted as in `promptTokensOf`: four bytes of text are a token. */
 export function readPrompt(request: EngineRequest, index: number): ReadPrompt | undefined {
   const { prompt, tokens, logprobs } = request;
   if (tokens === undefined || prompt.type === 'messages' || (!tokens.echo && !tokens.returnsIds)) return undefined;
@@ -23,7 +23,7 @@ export function readPrompt(request: EngineRequest, index: number): ReadPrompt | 
   return { text, ...tokenIds, tokens: pieces.map((piece, at) => promptToken(piece, at, logprobs)) };
 }
 
-/** A made-up probability, derived from the token's position in its text. */
+/** Returns a made-up probability, derived from the token's position in its text. */
 export function logprobOf(text: string, at: number, start: number, top: number): TokenLogprob {
   return { ...probability(Buffer.from(text), idOf(text), at), top: alternatives(Buffer.from(text), at, top), start };
 }
@@ -38,14 +38,14 @@ function piecesOf(text: string): readonly Piece[] {
   const all = Buffer.from(text);
   return Array.from({ length: Math.ceil(all.length / 4) }, (_, index): Piece => {
     const bytes = all.subarray(4 * index, 4 * index + 4);
-    // Up to the character in which the piece begins.
+    // Back to the character in which the piece begins.
     let from = 4 * index;
     while (from > 0 && (all[from]! & 0xc0) === 0x80) from--;
     return { id: idOf(bytes), bytes, start: all.toString('utf8', 0, from).length };
   });
 }
 
-/** A client's ids have no meaning here: they are shown as numbers. */
+/** Returns a client's ids, which have no meaning here, as numbers. */
 function wordsOf(ids: readonly number[]): readonly Piece[] {
   let start = 0;
   return ids.map((id) => {

@@ -1,10 +1,10 @@
 /*
- * Makes short steps and chooses tokens in the caller's thread, and asks a grammar about many tokens at once. The addon of node-llama-cpp
- * does each on a thread of Node's pool, for which the loop waits, copies the whole vocabulary for a choice, and is asked about one token
- * at a time (docs/decisions/042-embedded-speed.md). The samplers are llama.cpp's own, made and applied as the addon does (AddonSampler.cpp), so a
- * seed gives the same tokens.
+ * Makes short steps and chooses tokens on the caller's thread, and asks a grammar about many tokens at once. The addon of node-llama-cpp
+ * does each on a thread of Node's pool, for which the loop waits, copies the whole vocabulary for a choice, and can be asked about only one
+ * token at a time (docs/decisions/042-embedded-speed.md). The samplers are llama.cpp's own, made and applied as the addon does
+ * (AddonSampler.cpp), so a seed gives the same tokens.
  *
- * Contexts, batches and grammars are the addon's: their addresses are seen when it calls llama.cpp.
+ * Contexts, batches and grammars belong to the addon: their addresses are captured when it calls llama.cpp.
  */
 #include "choice.h"
 #include "llama-library.h"
@@ -91,15 +91,15 @@ static void find_functions(void) {
   llama.grammar = dlsym(library, "llama_sampler_init_grammar");
 }
 
-/* What JavaScript holds of a context, which may end before. */
+/* JavaScript's handle of a context, which may outlive the context. */
 struct context {
   void *context;
   int32_t vocabulary_size;
-  /* A step of it can be given up and made again. */
+  /* Whether one of its steps can be given up and repeated. */
   bool forgets_steps;
-  /* When the step that is made in JavaScript's thread is given up; 0: never. */
+  /* When the step on JavaScript's thread is given up; 0: never. */
   double deadline_ms;
-  /* How often llama.cpp asked whether it is given up. */
+  /* How often llama.cpp asked whether the step is given up. */
   uint32_t asked;
   struct context *next;
 };
@@ -121,15 +121,15 @@ static double now_ms(void) {
   return time.tv_sec * 1e3 + time.tv_nsec / 1e6;
 }
 
-/* llama.cpp asks after each node of the graph, a thousand times in a step of a small model: every eighth time is enough. */
+/* llama.cpp asks after each node of the graph, a thousand times per step of a small model: checking every eighth time is enough. */
 static bool is_over(void *data) {
   struct context *context = data;
   return context->deadline_ms > 0 && context->asked++ % 8 == 0 && now_ms() > context->deadline_ms;
 }
 
 /*
- * A recurrent state has taken the tokens of a step that was given up, and cannot be set back by one; a sliding window may have lost tokens
- * to them.
+ * A recurrent state already contains the tokens of a step that was given up, and cannot be rolled back; a sliding window may have lost
+ * tokens to them.
  */
 static bool forgets_steps(const void *model) {
   bool can_ask = llama.set_abort && llama.memory && llama.remove && llama.is_recurrent && llama.is_hybrid && llama.window;
@@ -137,15 +137,15 @@ static bool forgets_steps(const void *model) {
 }
 
 /*
- * llama.cpp computes a batch of several sequences in parts, and forgets only the part that it was at when it was stopped. A sequence's tokens
- * are one after the other, so its first one is where it ends from now on.
+ * llama.cpp computes a batch of several sequences in parts, and forgets only the part at which it was stopped. A sequence's tokens are
+ * consecutive, so it now ends before its first token in the batch.
  */
 static void forget_batch(void *context, struct batch batch) {
   for (int32_t i = batch.tokens - 1; i >= 0; i--)
     llama.remove(llama.memory(context), batch.sequences[i][0], batch.positions[i], -1);
 }
 
-/* The addon asks before it sets the number of threads, in the thread of JavaScript. */
+/* The addon calls this before it sets the number of threads, on the JavaScript thread. */
 int32_t llama_n_threads(void *context) {
   find_functions_once();
   pthread_mutex_lock(&lock);
@@ -172,7 +172,7 @@ void forget_context(void *context) {
   pthread_mutex_unlock(&lock);
 }
 
-/* These are called by the addon, in the thread of JavaScript. */
+/* The addon calls these on the JavaScript thread. */
 
 struct batch llama_batch_init(int32_t tokens, int32_t embedding, int32_t sequences_max) {
   find_functions_once();
@@ -198,7 +198,7 @@ struct sampler {
   size_t biases;
   uint32_t *bias_ids;
   float *bias_values;
-  /* So far below the highest logit the last ones were that were wanted. */
+  /* How far the lowest wanted logit was below the highest in the last choice. */
   float margin;
   struct candidate *data;
   float *biased;
@@ -248,7 +248,10 @@ static const float *logits_at(struct sampler *s, struct context *context, int32_
   return s->biased;
 }
 
-/* The highest logit of each block and of all: a pass over the vocabulary that compilers turn into a few instructions a block. */
+/*
+ * Returns the highest logit, and writes that of each block: a pass over the vocabulary that compilers turn into a few instructions per
+ * block.
+ */
 static float highest(const float *logits, size_t size, float *blocks) {
   float most = -INFINITY;
   for (size_t from = 0; from < size; from += block) {
@@ -267,7 +270,7 @@ static float highest(const float *logits, size_t size, float *blocks) {
   return most;
 }
 
-/* At least the `count` likeliest tokens, and all others that are as likely as one of them. */
+/* Returns at least the `count` likeliest tokens, and all others that are as likely as one of them. */
 static struct candidates gather(struct sampler *s, const float *logits, size_t size, size_t count) {
   struct candidates found = {s->data, 0, -1, false};
   float most = highest(logits, size, s->blocks);
@@ -287,7 +290,7 @@ static struct candidates gather(struct sampler *s, const float *logits, size_t s
   return found;
 }
 
-/* Applies what the settings have. -1: nothing to choose from. */
+/* Applies the configured samplers. -1: nothing to choose from. */
 static int32_t choose(struct sampler *s, struct candidates *from) {
   if (from->size == 0) return -1;
   void *order[] = {s->greedy_of, s->top_k_of, s->top_p_of, s->min_p_of, s->temperature_of, s->dist_of};
@@ -297,7 +300,7 @@ static int32_t choose(struct sampler *s, struct candidates *from) {
   return from->selected >= 0 && (size_t)from->selected < from->size ? from->data[from->selected].id : -1;
 }
 
-/* Of this thread alone: what others do meanwhile must not change what it chooses from. */
+/* Processor time of this thread only: activity of other threads must not change what is chosen from. */
 static double processor_ms(void) {
   struct timespec time;
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
@@ -305,8 +308,8 @@ static double processor_ms(void) {
 }
 
 /*
- * Makes the logits of tokens that may not come -INFINITY. False: it takes too long, because the state of the grammar has as many branches
- * as some have after a few characters; nothing can interrupt llama.cpp, so it is asked about more and more tokens at once.
+ * Sets the logits of tokens that may not come to -INFINITY. False: it takes too long, because the grammar's state has too many branches, as
+ * some grammars have after a few characters; nothing can interrupt llama.cpp, so it is asked about gradually larger groups of tokens.
  */
 static bool hold_to_grammar(void *grammar, struct candidate *data, size_t size) {
   double begun = processor_ms();
@@ -353,7 +356,7 @@ static bool arguments_of(napi_env env, napi_callback_info info, napi_value *valu
   return napi_get_cb_info(env, info, &count, values, NULL, NULL) == 0 && count == wanted;
 }
 
-/* context(): the one whose number of threads was set last in this thread. */
+/* context(): the one whose number of threads was last set on this thread. */
 static napi_value js_context(napi_env env, napi_callback_info info) {
   (void)info;
   napi_value result = NULL;
@@ -362,7 +365,7 @@ static napi_value js_context(napi_env env, napi_callback_info info) {
   return result;
 }
 
-/* grammar(): the state that this thread has made last. It must not be used after the addon's object. */
+/* grammar(): the state last made on this thread. It must not be used after the addon's object is gone. */
 static napi_value js_grammar(napi_env env, napi_callback_info info) {
   (void)info;
   napi_value result = NULL;
@@ -372,9 +375,9 @@ static napi_value js_grammar(napi_env env, napi_callback_info info) {
 }
 
 /*
- * decode(context, tokens, ms): computes the batch that this thread has made last, which has so many tokens by now, in this thread, and
- * gives it up after so many milliseconds: llama.cpp's threads wait for each other by spinning, so where others want the processors, a step
- * of 4 ms can take seconds. Returns what llama.cpp returns; 2: it was given up, and nothing of it remains.
+ * decode(context, tokens, ms): computes the batch last made on this thread, which now has this many tokens, on this thread, and gives it up
+ * after this many milliseconds: llama.cpp's threads wait for each other by spinning, so when other processes need the processors, a step of
+ * 4 ms can take seconds. Returns what llama.cpp returns; 2: it was given up, and nothing of it remains.
  */
 static napi_value js_decode(napi_env env, napi_callback_info info) {
   napi_value values[arguments_max];
@@ -436,7 +439,7 @@ static napi_value js_configure(napi_env env, napi_callback_info info) {
   s->top_p_of = s->top_p < 1 ? llama.top_p(s->top_p, 1) : NULL;
   s->min_p_of = s->min_p > 0 ? llama.min_p(s->min_p, 1) : NULL;
   s->temperature_of = llama.temperature(s->temperature);
-  /* The random state stays as long as the seed. */
+  /* The random state is kept while the seed stays the same. */
   if (!had_dist) {
     release(&s->dist_of);
     s->dist_of = llama.dist(s->seed);
@@ -453,7 +456,7 @@ static napi_value js_configure(napi_env env, napi_callback_info info) {
   return NULL;
 }
 
-/* The arguments that the three ways of choosing have in common: context, place of the logits, sampler. */
+/* Reads the arguments that the three ways of choosing have in common: context, place of the logits, sampler. */
 static const float *begin_choice(
   napi_env env, napi_callback_info info, napi_value *values, size_t count, struct sampler **s, size_t *size) {
   struct context *context;
@@ -469,7 +472,7 @@ static const float *begin_choice(
   return logits;
 }
 
-/* sample(context, place, sampler): -1 where there is none. */
+/* sample(context, place, sampler): -1 if there is no token. */
 static napi_value js_sample(napi_env env, napi_callback_info info) {
   napi_value values[arguments_max];
   struct sampler *s;
@@ -514,7 +517,7 @@ static napi_value js_sample_allowed(napi_env env, napi_callback_info info) {
   return number(env, choose(s, &found));
 }
 
-/* allowed(grammar, ids, answers): 1 in the place of each token that may come, else 0. False: it takes too long. */
+/* allowed(grammar, ids, answers): writes 1 in the place of each token that may come, else 0. False: it takes too long. */
 static napi_value js_allowed(napi_env env, napi_callback_info info) {
   napi_value values[arguments_max];
   void *grammar;

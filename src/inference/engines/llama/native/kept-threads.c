@@ -1,11 +1,11 @@
 /*
- * Keeps the threads of llama.cpp between two steps. Without a pool, and built without OpenMP as node-llama-cpp's binaries are, it
- * starts and joins its threads at each step, which is as long as a step of a small model with one more thread takes
- * (docs/decisions/042-embedded-speed.md). The functions for a pool are public (llama.h, ggml-cpu.h), but the addon calls none.
+ * Keeps the threads of llama.cpp between two steps. Without a pool, and built without OpenMP as node-llama-cpp's binaries are, it starts
+ * and joins its threads at each step, which takes as long as a step of a small model with one more thread
+ * (docs/decisions/042-embedded-speed.md). The functions for a pool are public (llama.h, ggml-cpu.h), but the addon does not call them.
  *
- * This library is loaded first and for everyone (RTLD_GLOBAL), so that the addon's calls of the two functions below come here and go
- * on to llama.cpp from here. All other symbols are looked up when they are needed, so nothing of llama.cpp or Node is compiled in.
- * Linux alone: other systems bind a call to the library that it was linked with.
+ * This library is loaded first and globally (RTLD_GLOBAL), so that the addon's calls of the two functions below arrive here and are passed
+ * on to llama.cpp. All other symbols are looked up when needed, so nothing of llama.cpp or Node is compiled in. Linux only: other systems
+ * bind a call to the library that it was linked with.
  */
 #include "choice.h"
 #include "llama-library.h"
@@ -36,7 +36,7 @@ static struct {
   void (*free_pool)(void *pool);
 } llama;
 
-/* Of contexts that ever stepped with more than one thread. */
+/* Pools of contexts that ever stepped with more than one thread. */
 struct pool {
   void *context;
   void *pool;
@@ -53,7 +53,7 @@ static void find_functions(void) {
   llama.attach = dlsym(library, "llama_attach_threadpool");
   llama.detach = dlsym(library, "llama_detach_threadpool");
   llama.init_params = dlsym(library, "ggml_threadpool_params_init");
-  /* The processor's part is a library of its own, chosen by what the processor can do. */
+  /* The CPU backend is a separate library, chosen by the processor's features. */
   void *(*device_by_type)(int) = dlsym(library, "ggml_backend_dev_by_type");
   void *(*registry_of)(void *) = dlsym(library, "ggml_backend_dev_backend_reg");
   void *(*address)(void *, const char *) = dlsym(library, "ggml_backend_reg_get_proc_address");
@@ -68,7 +68,7 @@ static bool has_pools(void) {
 }
 
 /*
- * A context that comes to need more threads gets another pool and keeps the old one, which llama.cpp still pauses when it takes the
+ * Returns a pool. A context that needs more threads gets another pool and keeps the old one, which llama.cpp still pauses when it takes the
  * new one.
  */
 static void *pool_of(void *context, int32_t threads) {
@@ -79,7 +79,7 @@ static void *pool_of(void *context, int32_t threads) {
   struct params params;
   memset(&params, 0, sizeof params);
   llama.init_params(&params, threads);
-  /* They wait for the next step for some milliseconds before they sleep: waking them takes as long as a tenth of a short step. */
+  /* Threads spin for some milliseconds before they sleep, waiting for the next step: waking them takes a tenth of a short step. */
   params.poll = 1;
   added->pool = llama.new_pool(&params);
   if (added->pool == NULL) {
@@ -93,7 +93,7 @@ static void *pool_of(void *context, int32_t threads) {
   return added->pool;
 }
 
-/* Between two steps. A step of one thread needs no pool, whose other threads would only be woken. */
+/* Called between two steps. A step of one thread needs no pool, whose other threads would be woken for nothing. */
 void llama_set_n_threads(void *context, int32_t threads, int32_t threads_batch) {
   pthread_mutex_lock(&lock);
   if (llama.set_n_threads == NULL) find_functions();
@@ -107,7 +107,7 @@ void llama_set_n_threads(void *context, int32_t threads, int32_t threads_batch) 
   pthread_mutex_unlock(&lock);
 }
 
-/* The context's threads end after it. */
+/* The context's threads end after the context. */
 void llama_free(void *context) {
   pthread_mutex_lock(&lock);
   if (llama.set_n_threads == NULL) find_functions();

@@ -1,5 +1,5 @@
 /*
- * The libllama that node-llama-cpp's addon is linked with. Its functions are looked up when they are needed, so nothing of llama.cpp is
+ * Finds the libllama that node-llama-cpp's addon is linked with. Its functions are looked up when needed, so nothing of llama.cpp is
  * compiled in.
  */
 #define _GNU_SOURCE
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Since glibc 2.34 these have a newer version as well, which a build on a new system would ask for in vain on an old one. */
+/* glibc 2.34 added newer versions of these; a build on a new system would require those and fail on an old one. */
 #if defined(__x86_64__) && defined(__GLIBC__)
 __asm__(".symver dlopen, dlopen@GLIBC_2.2.5");
 __asm__(".symver dlsym, dlsym@GLIBC_2.2.5");
@@ -30,7 +30,7 @@ static void *llama_library(void) {
   char path[4096] = "";
   dl_iterate_phdr(note_llama, path);
   void *library = path[0] == 0 ? NULL : dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
-  /* The addon is linked with it, so it is there. */
+  /* The addon is linked with it, so it must be there. */
   if (library == NULL) abort();
   return library;
 }

@@ -1,4 +1,7 @@
-/* What is used of Node-API (node_api.h), whose functions Node itself exports: a stable interface, so no header of Node is needed. */
+/*
+ * The part of Node-API (node_api.h) that is used. Node itself exports its functions, and the interface is stable, so Node's headers are not
+ * needed.
+ */
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -8,7 +11,7 @@ typedef struct napi_value__ *napi_value;
 typedef struct napi_callback_info__ *napi_callback_info;
 typedef napi_value (*napi_callback)(napi_env, napi_callback_info);
 typedef void (*napi_finalize)(napi_env, void *data, void *hint);
-/* 0: it went well. */
+/* 0: success. */
 typedef int napi_status;
 
 napi_status napi_get_cb_info(napi_env, napi_callback_info, size_t *count, napi_value *arguments, napi_value *self, void **data);

@@ -1,6 +1,6 @@
 /**
- * What is known of a call's arguments without keeping them: where their JSON ends, and whether a text is the same again.
- * Whole are an object, a list or a string whose end has come; of anything else the end cannot be known.
+ * Tracks a call's arguments without keeping them: where their JSON ends, and whether a text repeats them. An object, a list or a string is
+ * whole when its end has come; the end of anything else cannot be recognized.
  */
 export class ArgumentsText {
   #length = 0;
@@ -16,7 +16,7 @@ export class ArgumentsText {
     for (let at = 0; at < piece.length && !this.#isWhole; at++) this.#step(piece.charCodeAt(at));
   }
 
-  /** Nothing but blanks has come. */
+  /** Whether only blanks have come. */
   get isEmpty(): boolean {
     return this.#isEmpty;
   }
@@ -25,12 +25,12 @@ export class ArgumentsText {
     return this.#isWhole;
   }
 
-  /** Whether this is all that has come, once more, whatever its layout. */
+  /** Returns whether this text repeats all that has come, regardless of layout. */
   isSame(text: string): boolean {
     return hashOf(text, hashStart) === this.#hash;
   }
 
-  /** What has not come of a text that begins with all that has; empty for any other text. */
+  /** Returns the rest of a text that begins with all that has come; empty for any other text. */
   restOf(text: string): string {
     const begins = text.length > this.#length && hashOf(text.slice(0, this.#length), hashStart) === this.#hash;
     return begins ? text.slice(this.#length) : '';

@@ -10,13 +10,13 @@ import { belongs, fragmentOf, grownName, mayGrow, type Fragment, type KnownCall 
 const toolCallsMax = 256;
 const toolNameCharactersMax = 1_024;
 const earlyArgumentsCharactersMax = 64 * 1024;
-/** What may wait behind a call whose arguments are not whole. */
+/** Maximum text held back behind a call whose arguments are incomplete. */
 const heldCharactersMax = 1024 * 1024;
 
 /**
- * The tool calls of one choice, from their fragments. They are given in the order in which they began, one after the other, and
- * so is what stands between them: text or another call that begins before a call's arguments are whole waits for their end,
- * because families with blocks cannot go back to one.
+ * Assembles the tool calls of one choice from their fragments. Calls are emitted one after the other in the order in which they began,
+ * together with anything between them: text or another call that begins before a call's arguments are whole waits for their end, because
+ * API families with blocks cannot return to an earlier one.
  */
 export class ChoiceCalls {
   readonly #events: ChoiceEvents;
@@ -25,11 +25,11 @@ export class ChoiceCalls {
   /** The last call at each of the backend's indexes. */
   readonly #byIndex = new Map<number, CallState>();
   readonly #all: CallState[] = [];
-  /** The call that is being given, and what waits for its end. */
+  /** The call being emitted, and what waits for its end. */
   readonly #queue: (CallState | GenerationEvent[])[] = [];
   #heldCharacters = 0;
   #given = 0;
-  /** A second call has begun where the answer ends with the first. */
+  /** A second call has begun, although the answer ends with the first. */
   #isBeyondFirst = false;
 
   constructor(events: ChoiceEvents, ids: CallIds, options: DecoderOptions) {
@@ -43,8 +43,8 @@ export class ChoiceCalls {
   }
 
   /**
-   * One entry of a list of `count`. `isWhole`: the list is that of a whole message, whose entries are calls. `false`: the answer
-   * ends here, with its first call.
+   * Reads one entry of a list of `count`. `isWhole`: the list is from a complete message, whose entries are whole calls. Returns `false` if
+   * the answer ends here, with its first call.
    */
   read(raw: unknown, position: number, count: number, isWhole: boolean): boolean {
     const fragment = fragmentOf(raw);
@@ -65,7 +65,7 @@ export class ChoiceCalls {
     return !this.#isBeyondFirst || !this.#isFirstOver(fragment);
   }
 
-  /** The calls of a message that closes an answer in deltas: what of them has not been said. Returns as `read`. */
+  /** Reads the calls of a message that closes a streamed answer, and adds what the deltas have not said. Returns the same as `read`. */
   close(list: readonly unknown[]): boolean {
     for (const [position, raw] of list.entries()) {
       const fragment = fragmentOf(raw);
@@ -83,7 +83,7 @@ export class ChoiceCalls {
     return true;
   }
 
-  /** Whether the event waits for the end of a call. */
+  /** Returns whether the event has to wait for the end of a call. */
   holds(event: GenerationEvent, characters: number): boolean {
     const last = this.#queue.at(-1);
     if (last === undefined) return false;
@@ -102,7 +102,7 @@ export class ChoiceCalls {
     return true;
   }
 
-  /** No more fragments follow. Throws where a call that was not cut has no name. */
+  /** Ends the fragments. Throws if a call that was not cut has no name. */
   end(reason: FinishReason): void {
     for (const call of [...this.#all]) this.#settleNext(call);
     if (reason !== 'length' && this.#all.some(({ name }) => name === '')) {
@@ -110,14 +110,14 @@ export class ChoiceCalls {
     }
   }
 
-  /** Checks that a forced call is there, and whole. */
+  /** Checks that a forced call is present and whole. */
   checkWhole(): void {
     if (this.#options.bound?.type !== 'call') return;
     if (this.#all.length === 0) throw new UnboundFault('the forced tool call is missing', false);
     for (const call of this.#all) call.guard?.end();
   }
 
-  /** Gives all that waits. Clients parse arguments, so empty ones become an object without fields, unless the call was cut. */
+  /** Emits everything that waits. Clients parse arguments, so empty ones become an object without fields, unless the call was cut. */
   flush(reason: FinishReason): void {
     const last = this.#queue.findLast((one): one is CallState => !Array.isArray(one));
     for (const one of this.#queue.splice(0)) {
@@ -135,18 +135,18 @@ export class ChoiceCalls {
     return this.#options.toolNames ?? noTools;
   }
 
-  /** The call that a fragment points at: that of its index, else of its id, else the last one. */
+  /** Returns the call that a fragment refers to: by its index, else by its id, else the last one. */
   #pointedAt({ index, id, name }: Fragment, position: number, count: number): CallState | undefined {
     if (index !== undefined) return this.#byIndex.get(index) ?? this.#adopted(index);
     const known = id === undefined ? undefined : this.#all.findLast((call) => call.id === id);
     if (known !== undefined) return known;
-    // A list as long as that of the calls goes through them in their order.
+    // A list as long as the list of calls refers to them in order.
     const isRound = id === undefined && name === '' && count > 1 && count === this.#all.length;
     const there = isRound ? this.#all[position] : undefined;
     return there?.arguments.isWhole === false ? there : this.#all.at(-1);
   }
 
-  /** The call at this place, if its beginning had no index. */
+  /** Returns the call at this place, if its first fragment had no index. */
   #adopted(index: number): CallState | undefined {
     const call = this.#all[index];
     if (call === undefined || call.index !== undefined) return undefined;
@@ -155,7 +155,7 @@ export class ChoiceCalls {
     return call;
   }
 
-  /** Begins a call where the fragment points at another one, or at none. */
+  /** Begins a call for a fragment that belongs to no call, or not to the one it refers to. */
   #beginAfter(call: CallState | undefined, fragment: Fragment): void {
     if (this.#options.takesOneCall && this.#all.length > 0) {
       this.#isBeyondFirst = true;
@@ -172,7 +172,7 @@ export class ChoiceCalls {
     this.#begin(whole === undefined || isOld ? fragment : { ...fragment, name: whole, id: announced.id ?? id });
   }
 
-  /** A name with no arguments behind a call of the same name: with an id of its own it is a call, else the name once more. */
+  /** Settles a name without arguments after a call of the same name: with a new id it is a call, otherwise a repeated name. */
   #settleNext(call: CallState): void {
     const { next, id, hasSeveralIds } = call;
     call.next = undefined;
@@ -194,7 +194,7 @@ export class ChoiceCalls {
     call.id ??= id;
     if (id !== undefined && id !== call.id) call.hasSeveralIds = true;
     if (call.isOver) {
-      // What follows whole arguments behind something else cannot belong to them, unless it is layout.
+      // Text after whole arguments, with something else in between, cannot belong to them unless it is layout.
       if (isBlank(written)) call.arguments.push(written);
       return;
     }
@@ -221,7 +221,7 @@ export class ChoiceCalls {
     return name !== '' && (!said.isEmpty || !mayGrow(name, this.#tools));
   }
 
-  /** Goes on behind a call whose arguments are whole, if anything waits. */
+  /** Moves on from a call whose arguments are whole, if anything waits. */
   #advance(): void {
     while (this.#queue.length > 1) {
       const first = this.#queue[0]!;
@@ -240,7 +240,7 @@ export class ChoiceCalls {
     if (this.#queue.length <= 1) this.#heldCharacters = 0;
   }
 
-  /** Gives a call's beginning, and what has been held of its arguments. */
+  /** Emits a call's beginning and its held arguments. */
   #open(call: CallState): void {
     if (call.number === undefined) {
       const { choice } = this.#events;
@@ -268,7 +268,7 @@ export class ChoiceCalls {
       throw new StreamFault('too much follows a tool call that does not end');
   }
 
-  /** Whether the first call is whole; or has no arguments, as the second one has them already. */
+  /** Returns whether the first call is over: it is whole, or has no arguments while the second one already has some. */
   #isFirstOver(fragment: Fragment): boolean {
     const first = this.#all[0]!;
     if (first.name === '') return false;
@@ -279,17 +279,17 @@ export class ChoiceCalls {
 interface CallState extends KnownCall {
   /** The backend's index. */
   index: number | undefined;
-  /** Our number, once its beginning has been given. */
+  /** The call's number in the events, once its beginning has been emitted. */
   number: number | undefined;
   id: string | undefined;
   hasSeveralIds: boolean;
   name: string;
-  /** Arguments that have not been given. */
+  /** Arguments that have not been emitted yet. */
   held: string;
   readonly halves: Halves;
   guard: ArgumentsGuard | undefined;
   next: Fragment | undefined;
-  /** Whole, and something else has begun. */
+  /** The call is whole, and something else has begun. */
   isOver: boolean;
 }
 
@@ -311,7 +311,7 @@ const newCallState = (index: number | undefined): CallState => ({
   isOver: false,
 });
 
-/** The ids of an answer, which are distinct: results are matched by them (§4.2.2(2)). */
+/** The ids of an answer's calls, which are distinct: results are matched by them (§4.2.2(2)). */
 export class CallIds {
   readonly #requestId: string;
   readonly #given = new Set<string>();
@@ -320,7 +320,7 @@ export class CallIds {
     this.#requestId = requestId;
   }
 
-  /** In the form that clients expect: `call_…`, short, visible ASCII. */
+  /** Returns an id in the form that clients expect: `call_…`, short, visible ASCII. */
   idFor(raw: string | undefined, choice: number, call: number): string {
     const own = `call_${this.#requestId}${choice}_${call}`;
     const id = raw === undefined || !/^[\x21-\x7e]{1,200}$/.test(raw) ? own : withPrefix(raw);
@@ -330,5 +330,5 @@ export class CallIds {
   }
 }
 
-/** vLLM's are `chatcmpl-tool-…`. */
+/** vLLM's ids are `chatcmpl-tool-…`. */
 const withPrefix = (id: string): string => (id.startsWith('call_') ? id : `call_${id.replace(/^chatcmpl-tool-/, '')}`);

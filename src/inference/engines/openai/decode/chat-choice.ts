@@ -8,7 +8,7 @@ import type { DecoderOptions } from './options.ts';
 import { joined, partsOf, reasoningOf } from './said.ts';
 import type { ChoiceTexts } from './texts.ts';
 
-/** What a piece has said last. */
+/** What a piece contained last. */
 type Said = 'nothing' | 'text' | 'reasoning' | 'call';
 
 /** One choice of a chat completion: text, reasoning and calls. */
@@ -17,7 +17,7 @@ export class ChatChoice {
   readonly #texts: ChoiceTexts;
   readonly #calls: ChoiceCalls;
   readonly #options: Pick<DecoderOptions, 'logprobs' | 'tally'>;
-  /** Something was said in a delta: a message after it repeats that. */
+  /** Whether a delta contained anything: a message after it repeats that. */
   #hasDeltas = false;
   #isOver = false;
 
@@ -33,12 +33,12 @@ export class ChatChoice {
     this.#options = options;
   }
 
-  /** The answer ends here, with its first call. */
+  /** Whether the answer ends here, with its first call. */
   get isOver(): boolean {
     return this.#isOver;
   }
 
-  /** Everything in a piece but its finish. */
+  /** Reads everything in a piece except its finish. */
   read(piece: JsonObject): void {
     const { delta, message } = piece;
     const { logprobs: topMax, tally } = this.#options;
@@ -56,7 +56,7 @@ export class ChatChoice {
       said = this.#texts.said(text(piece['text']), logprobs) ? 'reasoning' : 'text';
       this.#hasDeltas = true;
     }
-    // Written, but held back by a call parser (`return_token_ids`): a client that leaves now pays for it.
+    // Generated, but held back by a call parser (`return_token_ids`): a client that leaves now pays for it.
     const kept: unknown = said === 'nothing' ? piece['token_ids'] : undefined;
     if (Array.isArray(kept) && kept.length > 0) {
       tally.delta(this.#events.choice, kept.length);
@@ -67,7 +67,7 @@ export class ChatChoice {
     } else if (logprobs !== undefined && !isEmptyStart(delta ?? message)) this.#texts.silent(logprobs);
   }
 
-  /** What a delta says; `isMessage`: it is a message, whose calls are whole. */
+  /** Reads a delta; `isMessage`: it is a message, whose calls are whole. */
   #delta(delta: JsonObject, logprobs: readonly TokenLogprob[] | undefined, isMessage: boolean): Said {
     const texts = this.#texts;
     let said: Said = 'nothing';
@@ -104,7 +104,7 @@ export class ChatChoice {
     return said;
   }
 
-  /** What a message says that the deltas before it have not. */
+  /** Reads what a message adds to the deltas before it. */
   #unsaid(message: JsonObject): Said {
     const texts = this.#texts;
     const content = message['content'] ?? '';
@@ -122,7 +122,7 @@ export class ChatChoice {
   }
 }
 
-/** The list of calls, or the one call of the API before there were lists, as a list. */
+/** Returns the list of calls; the API's older single call as a list. */
 function callsOf(delta: JsonObject): readonly unknown[] {
   const { tool_calls: calls, function_call: only } = delta;
   if (Array.isArray(calls) && calls.length > 0) return calls;
@@ -131,7 +131,7 @@ function callsOf(delta: JsonObject): readonly unknown[] {
 
 const noCalls: readonly unknown[] = [];
 
-/** The chunk that only names the role carries the logprobs of a token whose text is elsewhere or hidden. */
+/** Returns whether it is the chunk that only names the role: it carries the logprobs of a token whose text is elsewhere or hidden. */
 function isEmptyStart(delta: unknown): boolean {
   return isObject(delta) && delta['role'] !== undefined;
 }

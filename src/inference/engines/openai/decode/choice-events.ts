@@ -37,7 +37,7 @@ export class AnswerEvents {
     this.#tally.given();
   }
 
-  /** The events since the last call, and the usage up to them. */
+  /** Returns the events since the last call, and the usage up to them. */
   drain(usage: GenerationEvent | undefined): GenerationEvent[] {
     const events = this.#events;
     if (usage !== undefined) events.push(usage);
@@ -46,12 +46,12 @@ export class AnswerEvents {
   }
 }
 
-/** Holds back what comes while a call is not whole. */
+/** Holds events back while a call is incomplete. */
 export interface Gate {
   holds(event: GenerationEvent, characters: number): boolean;
 }
 
-/** Those of one choice, which end with its finish. */
+/** The events of one choice, which end with its finish. */
 export class ChoiceEvents {
   readonly choice: number;
   readonly #answer: AnswerEvents;
@@ -64,7 +64,7 @@ export class ChoiceEvents {
     this.#answer = answer;
   }
 
-  /** Of all that was generated: text, reasoning, names and arguments. */
+  /** Characters of everything generated: text, reasoning, names and arguments. */
   get characters(): number {
     return this.#characters;
   }
@@ -73,12 +73,12 @@ export class ChoiceEvents {
     return this.#isFinished;
   }
 
-  /** From here on this decides what waits. */
+  /** From here on the gate decides which events wait. */
   holdBack(gate: Gate): void {
     this.#gate = gate;
   }
 
-  /** `generated`: what of it was generated. */
+  /** Emits an event; `generated`: the generated text in it. */
   emit(
     generated: string,
     event: GenerationEvent,
@@ -89,12 +89,12 @@ export class ChoiceEvents {
     if (this.#gate?.holds(event, generated.length) !== true) this.#answer.push(event);
   }
 
-  /** What was held back, or is not to be. */
+  /** Emits an event that was held back, or must not be. */
   give(event: GenerationEvent): void {
     this.#answer.push(event);
   }
 
-  /** This was generated, and is given by itself. */
+  /** Counts generated text whose event is emitted separately. */
   grow(part: 'tool-call' | 'tool-arguments', generated: string): void {
     this.#count(generated, part);
   }
@@ -104,13 +104,13 @@ export class ChoiceEvents {
     this.#isFinished = true;
   }
 
-  /** Reasoning of which nothing is shown. */
+  /** Counts reasoning that is not shown. */
   hide(reasoning: string): void {
     this.#count(reasoning, 'reasoning');
     this.#answer.start();
   }
 
-  /** Something was generated of which nothing is shown yet. */
+  /** Marks that something was generated, although nothing is shown yet. */
   start(): void {
     this.#answer.start();
   }

@@ -10,13 +10,13 @@ import { isObject, text, type JsonObject } from './json.ts';
 import { promptTokensOf, wholeToken } from './logprobs.ts';
 import type { CompletionReading, DecoderOptions } from './options.ts';
 
-/** One choice of a text completion. All of it is text. */
+/** One choice of a text completion, consisting only of text. */
 export class CompletionChoice {
   readonly #events: ChoiceEvents;
   readonly #guard: TextGuard | undefined;
   readonly #options: DecoderOptions;
   readonly #reading: CompletionReading;
-  /** Its prompt has been reported, or there is nothing to report. */
+  /** Whether its prompt has been reported, or there is nothing to report. */
   #hasPrompt = false;
   readonly #halves = new Halves();
 
@@ -27,10 +27,10 @@ export class CompletionChoice {
     this.#reading = reading;
   }
 
-  /** It has no calls to end with. */
+  /** A text completion never ends with a call. */
   readonly isOver = false;
 
-  /** Everything in a piece but its finish. */
+  /** Reads everything in a piece except its finish. */
   read(piece: JsonObject): void {
     const { isEchoed, returnsIds, hasLogprobs } = this.#reading;
     if (piece['text'] === undefined && (isObject(piece['message']) || isObject(piece['delta']))) {
@@ -41,7 +41,7 @@ export class CompletionChoice {
     const ids = returnsIds ? idsOf(piece['token_ids']) : undefined;
     const promptIds = returnsIds ? idsOf(piece['prompt_token_ids']) : undefined;
     const isSilent = content === '' && (tokens?.length ?? 0) === 0 && (ids?.length ?? 0) === 0;
-    // A chunk of progress, or an empty one while the prompt is read.
+    // A progress chunk, or an empty one while the prompt is read.
     if (isSilent && !isFinish(piece['finish_reason']) && promptIds === undefined) return;
     if (!this.#hasPrompt) {
       this.#hasPrompt = true;
@@ -49,7 +49,7 @@ export class CompletionChoice {
       ({ content, tokens } = rest);
     }
     const { maxTokens } = this.#options;
-    // vLLM makes a token when it scores a prompt, and does not show it.
+    // vLLM generates a token when it scores a prompt, and does not show it.
     const count = maxTokens === 0 ? 0 : (ids?.length ?? tokens?.length ?? 0);
     if (content === '' && count === 0) return;
     this.#guard?.text(content);
@@ -63,13 +63,13 @@ export class CompletionChoice {
     this.#options.tally.delta(choice, count > 0 ? count : undefined);
   }
 
-  /** No more pieces follow. */
+  /** Ends the text. */
   end(): void {
     const half = this.#halves.end();
     if (half !== '') this.#events.emit(half, { type: 'text', choice: this.#events.choice, text: half });
   }
 
-  /** Reports the prompt with its first piece; returns what of the piece is the answer. */
+  /** Reports the prompt with its first piece; returns the part of the piece that belongs to the answer. */
   #prompt(
     content: string,
     tokens: ReturnType<typeof promptTokensOf>,
@@ -78,7 +78,7 @@ export class CompletionChoice {
     const { prompts, isEchoed, returnsIds, hasLogprobs } = this.#reading;
     const { choice } = this.#events;
     const prompt = Math.floor(choice / this.#options.choicesPerPrompt);
-    // An older server ignores the field, and would omit what the client waits for.
+    // An older server ignores the field and would omit what the client expects.
     if (returnsIds && promptIds === undefined) throw idsNotReturned();
     if (isEchoed) {
       const split = splitEcho({ text: content, tokens: tokens ?? [], promptIds }, prompts[prompt] ?? '');

@@ -13,7 +13,7 @@ import type { DecoderOptions } from './options.ts';
 import { ChoiceTexts } from './texts.ts';
 import { UsageReader } from './usage.ts';
 
-/** An error that the backend put into its answer instead of an HTTP status: the parsed body, for the classifier. */
+/** An error inside an answer instead of in an HTTP status: the parsed body, for the classifier. */
 export class InBandError extends Error {
   override readonly name = 'InBandError';
   readonly body: unknown;
@@ -23,23 +23,23 @@ export class InBandError extends Error {
   }
 }
 
-/** An answer of few chunks makes no template. */
+/** An answer of fewer chunks makes no template. */
 const chunksBeforeTemplate = 8;
 
 /**
  * - `reading`: more of the answer may come.
- * - `closed`: its closing usage has come; what follows is still checked.
- * - `done`: what follows is dropped.
- * - `cut-short`: so it is, and the server, which would go on, is stopped.
+ * - `closed`: its closing usage has come; anything after it is still checked.
+ * - `done`: anything after it is dropped.
+ * - `cut-short`: like `done`, and the server, which would go on, is stopped.
  */
 type State = 'reading' | 'closed' | 'done' | 'cut-short';
 
 /**
- * Turns the chunks of chat completions and text completions into events. It believes nothing: indexes, names and counts
- * are bounded, an event that cannot be interpreted is a fault and is never skipped (reliability U8, U10, U11).
+ * Turns the chunks of chat completions and text completions into events. It trusts nothing: indexes, names and counts are bounded, an event
+ * that cannot be interpreted is a fault and is never skipped (reliability U8, U10, U11).
  *
- * Decisions on U11: a second finish of a choice and everything after `[DONE]` change nothing and are dropped; text after
- * the finish of its choice is a fault, because neither showing nor hiding it would be right.
+ * Decisions on U11: a second finish of a choice and everything after `[DONE]` change nothing and are dropped; text after the finish of its
+ * choice is a fault, because neither showing nor hiding it would be right.
  */
 export class ChunkDecoder {
   readonly #options: DecoderOptions;
@@ -49,7 +49,7 @@ export class ChunkDecoder {
   #state: State = 'reading';
   #finished = 0;
   #template: ChunkTemplate | undefined;
-  /** Chunks to parse before making a template, which costs as much as parsing five; more after each vain attempt. */
+  /** Chunks to parse before making a template, which costs as much as parsing five; more after each failed attempt. */
   #templatePatience = chunksBeforeTemplate;
   #templatePause = chunksBeforeTemplate;
 
@@ -77,7 +77,7 @@ export class ChunkDecoder {
     return this.isFinished && this.#state !== 'reading';
   }
 
-  /** The events since the last call, and the usage up to them. Empty: nothing yet. */
+  /** Returns the events since the last call, and the usage up to them; empty if there are none yet. */
   drain(): GenerationEvent[] {
     const usage = this.#events.hasStarted ? this.#usage.news() : undefined;
     return this.#events.drain(usage);
@@ -88,7 +88,7 @@ export class ChunkDecoder {
     return this.#options.tally.isDoubted;
   }
 
-  /** One event of the stream. */
+  /** Reads one event of the stream. */
   event(data: string, name: string): void {
     if (this.#state === 'done' || this.#state === 'cut-short') return;
     if (data === '[DONE]') {
@@ -102,7 +102,7 @@ export class ChunkDecoder {
     const filled = name === '' ? this.#template?.fill(data) : undefined;
     if (filled !== undefined) {
       this.#templatePause = chunksBeforeTemplate;
-      // Not an error body, because its template was not one.
+      // Not an error body, because the template's chunk was not one.
       return this.chunk(filled as JsonObject);
     }
     const chunk = parseObject(data);
@@ -115,7 +115,7 @@ export class ChunkDecoder {
     this.#templatePatience = this.#templatePause *= 2;
   }
 
-  /** A whole answer, from a server that does not stream. */
+  /** Reads a complete answer, from a server that does not stream. */
   whole(body: string): void {
     const answer = parseObject(body);
     if (isErrorBody(answer) || !Array.isArray(answer['choices'])) throw new InBandError(answer);
@@ -134,15 +134,15 @@ export class ChunkDecoder {
       this.#options.tally.prompt(this.#indexOf(list[0]) ?? 0, progress['total'], progress['cache']);
     }
     const usage = usageIn(chunk);
-    // Before the text, because the first text draws `start` with it, and after it, because it includes it.
+    // Before the text, because the first text emits `start` with it, and after it, because it includes it.
     if (usage !== undefined && !this.#events.hasStarted) this.#usage.beforeText(this.#indexOf(list[0]), usage);
     for (let i = 0; i < list.length; i++) this.#choice(list[i]);
     if (usage !== undefined) this.#readUsage(list, usage);
   }
 
   /**
-   * Ends all choices at the token limit, for a backend that writes beyond it (reliability U9). The limit is twice `max_tokens`
-   * deltas, because a token can make two deltas, or the longest possible tokens.
+   * Whether a backend has written beyond the token limit, so that all choices end there (reliability U9). The limit is twice `max_tokens`
+   * deltas, because a token can make two deltas, or that many of the longest possible tokens.
    */
   get isOverrun(): boolean {
     const { maxTokens, tally } = this.#options;
@@ -171,12 +171,12 @@ export class ChunkDecoder {
     if (state.isCut) return;
     state.reading.read(choice);
     if (state.reading.isOver) this.#cutCalls(state);
-    // Moonshot's place for it.
+    // Moonshot reports usage here.
     if (isObject(choice['usage'])) this.#usage.read(state.events.choice, 1, choice['usage']);
     if (isFinish(choice['finish_reason'])) this.#finishReason(state, choice['finish_reason'], choice);
   }
 
-  /** The answer is complete with its first call; the rest of this choice is not read. */
+  /** Ends a choice with its first call; the rest of it is not read. */
   #cutCalls(state: ChoiceState): void {
     this.#checkWhole(state, undefined);
     state.isCut = true;
@@ -210,7 +210,7 @@ export class ChunkDecoder {
     });
   }
 
-  /** The stream is over: what has a call and no finish reason is a whole call. */
+  /** Ends choices when the stream is over: one with a call and no finish reason has a whole call. */
   #finishCalls(): void {
     for (const state of this.#choices)
       if (!state.events.isFinished && state.calls.count > 0) this.#finishReason(state, 'tool_calls', {});
@@ -236,7 +236,7 @@ export class ChunkDecoder {
 
   #readUsage(choices: readonly unknown[], usage: JsonObject): void {
     const only = choices.length === 1 ? choices[0] : undefined;
-    // A figure beside a choice counts that choice; in a whole answer it counts the request, which is the same for one.
+    // Usage next to a choice counts that choice; in a complete answer it counts the request, which is the same for one choice.
     const counted = isObject(only) && only['message'] === undefined ? this.#indexOf(only) : undefined;
     if (!this.#usage.read(counted, choices.length, usage)) return;
     const isClosing = this.#state === 'reading' && this.isFinished && choices.length === 0;
@@ -263,7 +263,7 @@ interface ChoiceState {
   readonly texts: ChoiceTexts;
   readonly calls: ChoiceCalls;
   readonly reading: ChatChoice | CompletionChoice;
-  /** Ended by us, before the server did. */
+  /** Ended here, before the server ended it. */
   isCut: boolean;
 }
 
@@ -278,7 +278,7 @@ function newChoiceState(events: ChoiceEvents, ids: CallIds, options: DecoderOpti
   return { events, texts, calls, reading, isCut: false };
 }
 
-/** `{"error": …}`, and the older form of vLLM, `{"object": "error", …}`. */
+/** Recognizes `{"error": …}`, and vLLM's older form, `{"object": "error", …}`. */
 function isErrorBody(chunk: JsonObject): boolean {
   return (chunk['error'] !== undefined && chunk['error'] !== null) || chunk['object'] === 'error';
 }

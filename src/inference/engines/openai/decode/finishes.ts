@@ -1,14 +1,14 @@
 /**
- * - `stop`: the model has ended its answer, or met a stop sequence.
- * - `filtered`: the server has ended it for its contents; no form can be expected of it.
- * - `length`: a limit has cut it.
+ * - `stop`: the model ended its answer, or met a stop sequence.
+ * - `filtered`: the server ended it because of its content; it need not have any form.
+ * - `length`: a limit cut it.
  * - `calls`: it ends with calls.
- * - `failed`: the server has not ended it; nothing of it counts.
+ * - `failed`: the server failed to complete it; none of it counts.
  * - `none`: not a finish.
  */
 export type FinishKind = 'stop' | 'filtered' | 'length' | 'calls' | 'failed' | 'none';
 
-/** Words of servers at `finish_reason`, of whom they are known; compared by their letters alone, in lower case. */
+/** Values of `finish_reason`, with the servers known to send them; compared by their letters only, in lower case. */
 export const finishWords: Readonly<Record<Exclude<FinishKind, 'none'>, readonly string[]>> = {
   stop: [
     // OpenAI and nearly all; Anthropic; TGI; Together; Cohere; LM Studio's own API; Ollama.
@@ -36,7 +36,7 @@ export const finishWords: Readonly<Record<Exclude<FinishKind, 'none'>, readonly 
   ],
 };
 
-/** A relay prints the null of its language; Gemini's default is a word. */
+/** Proxies may print the null of their language; Gemini's default is a word. */
 const unfinishedWords = ['null', 'none', 'undefined', 'FINISH_REASON_UNSPECIFIED'];
 
 const kinds: ReadonlyMap<string, FinishKind> = new Map([
@@ -46,16 +46,16 @@ const kinds: ReadonlyMap<string, FinishKind> = new Map([
   ...unfinishedWords.map((word) => [lettersOf(word), 'none'] as const),
 ]);
 
-/** `undefined`: a word that is not known. */
+/** Returns the kind of a finish; `undefined` if the word is unknown. */
 export const finishKindOf = (word: string): FinishKind | undefined => kinds.get(lettersOf(word));
 
-/** Whether a value at `finish_reason` ends its choice; a chunk in the middle of an answer has null or an empty text. */
+/** Returns whether a value of `finish_reason` ends its choice; chunks in the middle of an answer have null or an empty text. */
 export function isFinish(raw: unknown): boolean {
   if (raw === undefined || raw === null || raw === '') return false;
   return typeof raw !== 'string' || finishKindOf(raw) !== 'none';
 }
 
-/** A word that may stand in a log: an identifier, not a text. */
+/** Returns a word that may be logged: an identifier, not a text. */
 export const loggedWord = (word: string): string => (/^[A-Za-z][\w .:-]{0,39}$/.test(word) ? word : 'another text');
 
 function lettersOf(word: string): string {

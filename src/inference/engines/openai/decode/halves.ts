@@ -1,11 +1,11 @@
 /**
- * JSON can cut a character's two `\u` escapes into two texts. The first half waits for the second; one that stays alone is
- * U+FFFD, as in texts of requests.
+ * Joins characters whose two `\u` escapes JSON may split between two texts. The first half waits for the second; one that stays alone
+ * becomes U+FFFD, as in texts of requests.
  */
 export class Halves {
   #first = '';
 
-  /** The whole characters so far. */
+  /** Returns the complete characters so far. */
   join(piece: string): string {
     if (this.#first === '' && piece.isWellFormed()) return piece;
     const all = this.#first + piece;
@@ -15,7 +15,7 @@ export class Halves {
     return all.slice(0, -1).toWellFormed();
   }
 
-  /** No more text follows. */
+  /** Ends the text and returns what is left. */
   end(): string {
     if (this.#first === '') return '';
     this.#first = '';

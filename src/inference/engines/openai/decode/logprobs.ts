@@ -2,7 +2,7 @@ import type { PromptToken, TokenLogprob, TokenProbability } from '../../../../ge
 import { StreamFault } from '../sse.ts';
 import { isObject, text, type JsonObject } from './json.ts';
 
-/** Both shapes: chat's list of tokens, and the parallel arrays of text completions. */
+/** Reads both shapes: chat's list of tokens, and the parallel arrays of text completions. */
 export function logprobsOf(raw: unknown, topMax: number): readonly TokenLogprob[] | undefined {
   if (!isObject(raw)) return undefined;
   const { content, tokens } = raw;
@@ -26,7 +26,7 @@ export function logprobsOf(raw: unknown, topMax: number): readonly TokenLogprob[
   }));
 }
 
-/** A token with half a character has U+FFFD in its text; its bytes say more, where the backend gives them. */
+/** Replaces half a character in a token's text by U+FFFD; the token's bytes say more, if the backend sends them. */
 export function wholeToken<Token extends PromptToken>(token: Token): Token {
   const isWhole = token.token.isWellFormed() && token.top.every((top) => top.token.isWellFormed());
   return isWhole ? token : { ...wellFormed(token), top: token.top.map(wellFormed) };
@@ -37,12 +37,12 @@ const wellFormed = <Token extends { readonly token: string }>(token: Token): Tok
   token: token.token.toWellFormed(),
 });
 
-/** Tokens with their logprobs; the first may have none because nothing precedes it. */
+/** Reads tokens with their logprobs; the first may have none because nothing precedes it. */
 export function promptTokensOf(raw: unknown, topMax: number): readonly PromptToken[] | undefined {
   const found = logprobsOf(raw, topMax);
   const values: unknown = isObject(raw) ? raw['token_logprobs'] : undefined;
   return found?.map((token, index): PromptToken => {
-    // vLLM names tokens so on request.
+    // vLLM names tokens this way on request.
     const [, id] = /^token_id:(\d{1,9})$/.exec(token.token) ?? [];
     const named = id === undefined ? token : { ...token, tokenId: Number(id), top: token.top.map(withId) };
     return index === 0 && Array.isArray(values) && values[0] === null ? { ...named, logprob: undefined } : named;
@@ -73,7 +73,7 @@ function tokenOf(raw: JsonObject): TokenProbability {
 const isByte = (value: unknown): value is number =>
   Number.isInteger(value) && Number(value) >= 0 && Number(value) < 256;
 
-/** JSON has no −∞; servers write −9999 or null for it. */
+/** JSON has no −∞; servers write −9999 or null instead. */
 function logprob(value: unknown): number {
   return typeof value === 'number' ? Math.min(value, 0) : -9_999;
 }

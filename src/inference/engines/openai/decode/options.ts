@@ -7,15 +7,15 @@ import type { EchoedBeginning } from '../echoed-beginning.ts';
 import type { ServedModel } from '../served-model.ts';
 
 export interface DecoderOptions {
-  /** Hears what each parsed piece calls its model. */
+  /** Receives the model name in each parsed piece. */
   readonly served?: ServedModel | undefined;
-  /** Our own unique id: the root of tool call ids that the backend omits. */
+  /** Unique id assigned by the service: the root of tool call ids that the backend omits. */
   readonly requestId: string;
   readonly choices: number;
   readonly choicesPerPrompt: number;
   readonly maxTokens: number;
   readonly reasoningForm: ReasoningForm;
-  /** Whether think tags at the beginning of the text hold reasoning: the server may have left them in. */
+  /** Whether think tags at the beginning of the text are treated as reasoning: the server may have left them in. */
   readonly splitsThinking: boolean;
   /** Number of alternatives requested for each chosen token; `undefined`: no logprobs. */
   readonly logprobs: number | undefined;
@@ -26,31 +26,31 @@ export interface DecoderOptions {
   readonly tally: UsageTally;
   /** For text completions; absent for chat. */
   readonly completion?: CompletionReading;
-  /** Shared by the server's other streams; absent: there are none. */
+  /** Shared by the server's other streams; absent if there are none. */
   readonly shapes?: ChunkShapes;
   /** The words that an answer continues, if the server repeats them. */
   readonly echo?: EchoedBeginning | undefined;
-  /** What the answer is checked against; absent: nothing. */
+  /** The bound that the answer is checked against; absent if there is none. */
   readonly bound?: Bound | undefined;
-  /** Stop sequences that the server leaves at the end of the text; absent: it cuts them off. */
+  /** Stop sequences that the server leaves at the end of the text; absent if it removes them. */
   readonly stops?: readonly string[] | undefined;
-  /** An answer that is a whole call may have no finish reason. */
+  /** Whether an answer that is a whole call may have no finish reason. */
   readonly endsCallsWithoutReason?: boolean;
   readonly onUnchecked?: ReportUnchecked;
-  /** Names of the request's tools: a name can come in pieces. */
+  /** Names of the request's tools: a name can arrive in pieces. */
   readonly toolNames?: readonly string[];
-  /** Hears a finish reason that is not known; it counts as `stop`. */
+  /** Receives an unknown finish reason, which counts as `stop`. */
   readonly onUnknownFinish?: (word: string) => void;
 }
 
 export interface CompletionReading {
   readonly prompts: readonly string[] | readonly (readonly number[])[];
-  /** The first text of each choice begins with its prompt. */
+  /** Whether the first text of each choice begins with its prompt. */
   readonly isEchoed: boolean;
-  /** What is reported of the prompt without the server. */
+  /** Returns what is reported about the prompt without the server. */
   ownEcho(prompt: number): ReadPrompt | undefined;
-  /** Ids must be returned, or the answer is a failure. */
+  /** Whether ids must be returned; an answer without them is a failure. */
   readonly returnsIds: boolean;
-  /** The client requested logprobs; otherwise they are only for us. */
+  /** Whether the client requested logprobs; otherwise they are only for internal use. */
   readonly hasLogprobs: boolean;
 }

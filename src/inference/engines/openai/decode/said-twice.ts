@@ -1,20 +1,20 @@
 type Side = 'separate' | 'tagged';
 
-/** So many characters of two thoughts are compared: two that begin alike are one. */
+/** Number of characters compared: two thoughts that begin alike are the same. */
 const comparedCharacters = 64;
 
 /**
- * Some servers separate a thought and leave it in the text as well, between its tags. What one of the two has said already is not
- * shown again when the other says it.
+ * Removes repeated thoughts: some servers separate a thought and also leave it in the text between its tags. What one side has already said
+ * is not shown again when the other says it.
  */
 export class SaidTwice {
   readonly #beginnings = { separate: '', tagged: '' };
   readonly #lengths = { separate: 0, tagged: 0 };
 
-  /** What of a piece has not been shown. */
+  /** Returns the part of a piece that has not been shown. */
   unheard(side: Side, piece: string): string {
     const other: Side = side === 'separate' ? 'tagged' : 'separate';
-    // Blanks around a thought are layout, which only one of the two may have kept.
+    // Blanks around a thought are layout, which only one of the two sides may have kept.
     const said = this.#lengths[side] === 0 ? piece.trimStart() : piece;
     this.#lengths[side] += said.length;
     const missing = comparedCharacters - this.#beginnings[side].length;

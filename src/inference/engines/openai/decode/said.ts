@@ -1,13 +1,13 @@
 import { StreamFault } from '../sse.ts';
 import { isObject, text, type JsonObject } from './json.ts';
 
-/** A part of a content: what the model has said, or thought. */
+/** A part of a content: text or a thought of the model. */
 export interface SaidPart {
   readonly type: 'text' | 'reasoning';
   readonly text: string;
 }
 
-/** Parts that hold text, by their types; a part of another type (an image, a reference) is left out. */
+/** Part types that hold text; a part of another type (an image, a reference) is left out. */
 const partTypes: ReadonlyMap<unknown, SaidPart['type']> = new Map([
   ['text', 'text'],
   ['output_text', 'text'],
@@ -18,13 +18,13 @@ const partTypes: ReadonlyMap<unknown, SaidPart['type']> = new Map([
   ['summary_text', 'reasoning'],
 ]);
 
-/** The reasoning of a delta or a message, under any of its names; the first one that says something, as some servers fill two. */
+/** Returns the reasoning of a delta or a message, under any of its names; the first non-empty one, as some servers fill two. */
 export const reasoningOf = (delta: JsonObject): string =>
   textOf(delta['reasoning_content']) || textOf(delta['reasoning']) || textOf(delta['reasoning_text']);
 
 const textOf = (content: unknown): string => (Array.isArray(content) ? joined(partsOf(content)) : text(content));
 
-/** The parts of a content that is a list. Throws for what is neither. */
+/** Returns the parts of a content that is a list. Throws for anything else. */
 export function partsOf(content: unknown): readonly SaidPart[] {
   if (!Array.isArray(content)) throw new StreamFault('expected a string as text');
   return content.flatMap((part: unknown): SaidPart[] => {
@@ -35,7 +35,7 @@ export function partsOf(content: unknown): readonly SaidPart[] {
   });
 }
 
-/** A part has its text under the name of its type, or as `text`; as a text, or once more as a list of parts. */
+/** Returns the text of a part: under the name of its type or as `text`, either a string or again a list of parts. */
 function textOfPart(part: JsonObject): string {
   const value = part[String(part['type'])] ?? part['text'];
   if (!Array.isArray(value)) return text(value);
@@ -45,7 +45,7 @@ function textOfPart(part: JsonObject): string {
 export const joined = (parts: readonly SaidPart[], type?: SaidPart['type']): string =>
   parts.reduce((sum, part) => (type === undefined || part.type === type ? sum + part.text : sum), '');
 
-/** How much of a text has been said, so that a text that has it all once more adds only the rest. */
+/** Tracks how much of a text has been said, so that a text that repeats all of it adds only the rest. */
 export class SaidSoFar {
   #length = 0;
   #last = '';
@@ -55,7 +55,7 @@ export class SaidSoFar {
     this.#last = piece;
   }
 
-  /** What a text adds that should begin with all that was said; where it does not, nothing. Only the last piece is compared. */
+  /** Returns what a text adds if it begins with all that was said; otherwise nothing. Only the last piece is compared. */
   restOf(whole: string): string {
     const isSame = whole.slice(0, this.#length).endsWith(this.#last);
     return isSame ? whole.slice(this.#length) : '';

@@ -11,7 +11,7 @@ import type { DecoderOptions } from './options.ts';
 import { SaidSoFar } from './said.ts';
 import { SaidTwice } from './said-twice.ts';
 
-/** The marks that nearly all models have; a server whose model has others is to split them itself. */
+/** The marks that nearly all models use; a server whose model uses others has to split them itself. */
 const thinking = { type: 'marks', marks: { start: '<think>', end: '</think>' } } as const;
 
 /** The text and the reasoning of one choice. */
@@ -19,17 +19,17 @@ export class ChoiceTexts {
   readonly #events: ChoiceEvents;
   readonly #options: DecoderOptions;
   readonly guard: TextGuard | undefined;
-  /** Looks for stop sequences. */
+  /** Searches for stop sequences. */
   readonly #stops: StopMatcher | undefined;
   #matchedStop: string | undefined;
-  /** The answer contains reasoning whose end tag has not come. */
+  /** Whether the answer contains reasoning whose end tag has not come yet. */
   #isThinking = false;
-  /** Looks for think tags, until the answer has begun. */
+  /** Searches for think tags, until the answer has begun. */
   #reader: OutputParser | undefined;
   readonly #halves = { text: new Halves(), reasoning: new Halves() };
   readonly #soFar = { text: new SaidSoFar(), reasoning: new SaidSoFar() };
   readonly #saidTwice = new SaidTwice();
-  /** Of tokens that made no text of their own (half a character): they belong to the text that they completed. */
+  /** Logprobs of tokens without text (half a character): they belong to the text that they completed. */
   readonly #logprobs: TokenLogprob[] = [];
 
   constructor(events: ChoiceEvents, options: DecoderOptions) {
@@ -48,16 +48,16 @@ export class ChoiceTexts {
     return this.#matchedStop;
   }
 
-  /** Reasoning that the server has separated itself. */
+  /** Takes reasoning that the server has separated. */
   separated(piece: string): void {
     this.#soFar.reasoning.add(piece);
     const reasoning = this.#halves.reasoning.join(piece);
-    // Its tags may stand in the text all the same.
+    // Its tags may be in the text all the same.
     if (this.#reader === undefined) this.#reasoning(reasoning);
     else this.#reasoning(this.#saidTwice.unheard('separate', reasoning));
   }
 
-  /** Text that may contain think tags, stop sequences, and the repeated beginning; returns whether it was reasoning. */
+  /** Takes text that may contain think tags, stop sequences, and the repeated beginning; returns whether it was reasoning. */
   said(piece: string, logprobs: readonly TokenLogprob[] | undefined): boolean {
     this.#soFar.text.add(piece);
     const content = this.#halves.text.join(piece);
@@ -66,17 +66,17 @@ export class ChoiceTexts {
     return false;
   }
 
-  /** What a message that closes the answer adds to the deltas before it. */
+  /** Returns what a message that closes the answer adds to the deltas before it. */
   unsaid(type: 'text' | 'reasoning', whole: string): string {
     return this.#soFar[type].restOf(whole);
   }
 
-  /** Logprobs of a token that has made no text yet. */
+  /** Takes logprobs of a token that has not produced text yet. */
   silent(logprobs: readonly TokenLogprob[]): void {
     this.#logprobs.push(...logprobs);
   }
 
-  /** Text that is the answer. */
+  /** Takes text of the answer. */
   text(content: string, logprobs: readonly TokenLogprob[] | undefined): void {
     this.endThinking();
     this.guard?.text(content);
@@ -86,7 +86,7 @@ export class ChoiceTexts {
     this.#events.emit(content, { type: 'text', choice, text: content, logprobs: all });
   }
 
-  /** No more text follows: what was held back belongs to the answer. */
+  /** Ends the text: held text belongs to the answer. */
   release(): void {
     this.endReading();
     const held = this.#options.echo?.rest() ?? '';
@@ -95,7 +95,7 @@ export class ChoiceTexts {
     if (unstopped !== '') this.#content(unstopped, this.#withLogprobs);
   }
 
-  /** No more text with think tags follows: the held text is all there is. */
+  /** Ends the search for think tags: no more text with them follows, so held text is complete. */
   endReading(): void {
     this.#reasoning(this.#halves.reasoning.end());
     const half = this.#halves.text.end();
@@ -123,7 +123,7 @@ export class ChoiceTexts {
     return kept !== '' && this.#content(kept, logprobs);
   }
 
-  /** §4.2.5(1) and (4): beside the answer, in it between tags, or not at all. */
+  /** Reports reasoning by §4.2.5(1) and (4): separately, between tags in the answer, or not at all. */
   #reasoning(reasoning: string): void {
     if (reasoning === '') return;
     this.guard?.thought();
@@ -141,7 +141,7 @@ export class ChoiceTexts {
     }
   }
 
-  /** Text that may contain think tags; returns whether it was reasoning. */
+  /** Takes text that may contain think tags; returns whether it was reasoning. */
   #content(content: string, logprobs: readonly TokenLogprob[] | undefined): boolean {
     const reader = this.#reader;
     if (reader === undefined) {
@@ -151,7 +151,7 @@ export class ChoiceTexts {
     const found = reader.push(content);
     if (logprobs !== undefined) this.#logprobs.push(...logprobs);
     this.#found(found, logprobs !== undefined);
-    // Once the answer has begun, no tags are looked for.
+    // Once the answer has begun, tags are no longer searched for.
     if (reader.phase === 'answer' && found.at(-1)?.type === 'text') this.#reader = undefined;
     return reader.phase === 'reasoning' || found.some(({ type }) => type === 'reasoning');
   }
@@ -167,7 +167,7 @@ export class ChoiceTexts {
     }
   }
 
-  /** The text that is certainly before a stop sequence; the tokens of held text wait with it, and go with the sequence. */
+  /** Returns the text that is certainly before a stop sequence; the tokens of held text wait with it, and are dropped with the sequence. */
   #beforeStop(stops: StopMatcher, piece: string, logprobs: readonly TokenLogprob[] | undefined): string {
     if (this.#matchedStop !== undefined) return '';
     const { text, matched } = stops.push(piece);

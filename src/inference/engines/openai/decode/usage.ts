@@ -4,12 +4,12 @@ import { reportedUsage } from '../reported-usage.ts';
 import type { JsonObject } from './json.ts';
 import type { DecoderOptions } from './options.ts';
 
-/** Finds the figures of an answer in its chunks, and makes usage events of what the tally takes of them. */
+/** Finds an answer's usage in its chunks, and makes usage events of what the tally accepts. */
 export class UsageReader {
   readonly #tally: UsageTally;
   readonly #closing: DecoderOptions['closingUsage'];
   readonly #reasoningForm: DecoderOptions['reasoningForm'];
-  /** Whether a choice has finished and has no figures of its own yet. */
+  /** Whether a choice has finished and has no usage yet. */
   readonly #awaited: boolean[];
 
   constructor({
@@ -19,20 +19,23 @@ export class UsageReader {
     choices,
   }: Pick<DecoderOptions, 'tally' | 'closingUsage' | 'reasoningForm' | 'choices'>) {
     this.#tally = tally;
-    // That of the only choice is that of the request, wherever it comes.
+    // With a single choice, its usage is the request's, wherever it appears.
     this.#closing = choices === 1 ? 'total' : closingUsage;
     this.#reasoningForm = reasoningForm;
     this.#awaited = new Array<boolean>(choices).fill(false);
   }
 
-  /** Figures of the prompt before the first text, which draws `start` with them. `first`: the choice beside them, if any. */
+  /** Reads usage for the prompt before the first text, which emits `start` with it. `first`: the choice next to it, if any. */
   beforeText(first: number | undefined, usage: JsonObject): void {
     const raw = reportedUsage(usage);
     if (first !== undefined) this.#tally.prompt(first, raw.promptTokens, raw.cachedTokens);
     else if (this.#closing === 'total') this.#tally.reportTotal({ ...raw, completionTokens: undefined });
   }
 
-  /** `only`: the choice beside the figures, which count it alone. `count`: of choices beside them. Returns whether they were read. */
+  /**
+   * Reads usage; returns whether it was used. `only`: the choice next to it, which it counts alone. `count`: the number of choices next to
+   * it.
+   */
   read(only: number | undefined, count: number, usage: JsonObject): boolean {
     const raw = reportedUsage(usage);
     if (only !== undefined) this.#tally.reportChoice(only, raw);
@@ -52,12 +55,12 @@ export class UsageReader {
     this.#awaited[choice] = true;
   }
 
-  /** Whether every choice that has finished has its figures. */
+  /** Whether every finished choice has its usage. */
   get isSettled(): boolean {
     return !this.#awaited.includes(true);
   }
 
-  /** The current usage, if there is news of it. */
+  /** Returns the current usage if it has changed. */
   news(): GenerationEvent | undefined {
     if (!this.#tally.takeNews()) return undefined;
     // I5: figures that are not the backend's own are marked.
@@ -65,7 +68,7 @@ export class UsageReader {
     return { type: 'usage', usage: this.#usage(), ...(isCounted ? { counted: true } : {}) };
   }
 
-  /** §4.2.5(4): hidden reasoning counts as tokens of the answer and is not otherwise visible. */
+  /** Returns the usage; §4.2.5(4): hidden reasoning counts as tokens of the answer and is not otherwise visible. */
   #usage(): UsageReport {
     const usage = this.#tally.usage();
     return this.#reasoningForm === 'hidden' ? { ...usage, reasoningTokens: 0 } : usage;

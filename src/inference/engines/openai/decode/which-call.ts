@@ -6,35 +6,35 @@ import { isObject, text, type JsonObject } from './json.ts';
 export interface Fragment {
   readonly index: number | undefined;
   readonly id: string | undefined;
-  /** Empty: it has none. */
+  /** Empty if there is none. */
   readonly name: string;
   readonly arguments: string;
 }
 
-/** What is known of a call, as far as it decides whether a fragment belongs to it. */
+/** What is known about a call, as far as it decides whether a fragment belongs to it. */
 export interface KnownCall {
   readonly id: string | undefined;
   readonly name: string;
   readonly arguments: ArgumentsText;
-  /** A fragment that may have begun another call in its place: it depends on what follows. */
+  /** A fragment that may have begun another call; that depends on what follows. */
   readonly next: Fragment | undefined;
 }
 
 /**
  * - `continues` the call.
  * - `begins` another one.
- * - `repeats` what has been said.
- * - `unsure`: begins another call if arguments follow, and else repeats the name.
+ * - `repeats` what was already said.
+ * - `unsure`: begins another call if arguments follow; otherwise repeats the name.
  */
 export type Belonging = 'continues' | 'begins' | 'repeats' | 'unsure';
 
 /**
- * Whether a fragment belongs to the call that it points at by its index or id, or that came last. Servers set the same index
- * or the same id for all calls, a new id or the whole name in every fragment, or no index and no id; so these say less than the
- * name and whether the arguments so far are whole. In doubt:
+ * Decides whether a fragment belongs to the call that it refers to by its index or id, or to the last one. Servers set the same index or
+ * the same id for all calls, a new id or the whole name in every fragment, or no index and no id; so these mean less than the name and
+ * whether the arguments so far are whole. When in doubt:
  *
- * - Arguments that are not whole are continued, by any id; only another name begins another call.
- * - Whole arguments are not continued: a name with arguments begins another call, even one that is the same in all but the id.
+ * - Arguments that are not whole are continued, with any id; only another name begins another call.
+ * - Whole arguments are not continued: a name with arguments begins another call, even one that is the same except for its id.
  * - A name before any arguments is continued if the two together are, or begin, the name of a tool of the request.
  */
 export function belongs(call: KnownCall, fragment: Fragment, tools: readonly string[]): Belonging {
@@ -48,7 +48,7 @@ export function belongs(call: KnownCall, fragment: Fragment, tools: readonly str
     if (call.arguments.isSame(piece)) return 'repeats';
     return isNewId ? 'begins' : 'continues';
   }
-  // Without an index a new id is the only sign.
+  // Without an index, a new id is the only sign of another call.
   if (isNewId && index === undefined) return 'begins';
   // Its arguments came first.
   if (call.name === '') return 'continues';
@@ -60,7 +60,7 @@ export function belongs(call: KnownCall, fragment: Fragment, tools: readonly str
   return id !== undefined && id === call.id && call.arguments.isSame(piece) ? 'repeats' : 'begins';
 }
 
-/** The name that two pieces make, where the second continues the first or is all of it so far; `undefined`: none. */
+/** Returns the name that two pieces make, if the second continues the first or repeats all of it so far; otherwise `undefined`. */
 export function grownName(before: string, piece: string, tools: readonly string[]): string | undefined {
   const isBeginning = (name: string): boolean => tools.some((tool) => tool.startsWith(name));
   if (tools.includes(before) && tools.includes(piece)) return undefined;
@@ -68,7 +68,7 @@ export function grownName(before: string, piece: string, tools: readonly string[
   return piece.startsWith(before) && isBeginning(piece) ? piece : undefined;
 }
 
-/** Whether a name may be only the first piece of one. */
+/** Returns whether a name may be only the first piece of a tool's name. */
 export const mayGrow = (name: string, tools: readonly string[]): boolean =>
   tools.some((tool) => tool.length > name.length && tool.startsWith(name));
 
