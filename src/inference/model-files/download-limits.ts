@@ -1,13 +1,13 @@
-/** Bounds of fetching one model file; every wait of it has one. */
+/** Limits for fetching one model file; every wait has one. */
 export interface FetchLimits {
   readonly connectTimeoutMs: number;
-  /** Longest silence of a host, before its answer and within it. */
+  /** Longest silence of a host, before its response and within it. */
   readonly idleTimeoutMs: number;
   /** Longest time without a new byte from a package tool, which asks its index first and may retry by itself. */
   readonly toolIdleTimeoutMs: number;
-  /** Longest time for everything together, waiting for another process included. */
+  /** Longest time in total, including waiting for another process. */
   readonly totalTimeoutMs: number;
-  /** Tries in a row without a new byte, and tries in all, of one URL. */
+  /** Consecutive tries without a new byte, and tries in total, per URL. */
   readonly fruitlessTriesMax: number;
   readonly triesMax: number;
   /** First pause between tries; doubles up to `pauseMaxMs`. */

@@ -11,9 +11,9 @@ export interface Download {
   readonly http: HttpAccess;
   readonly url: string;
   readonly authorization?: string | undefined;
-  /** Where the bytes are gathered; `<part>.json` beside it tells a later process how to continue. */
+  /** Where the bytes are collected; `<part>.json` beside it tells a later process how to continue. */
   readonly part: string;
-  /** `undefined`: the reader of the file checks it. */
+  /** Expected hash; `undefined`: the reader of the file checks it. */
   readonly sha256: string | undefined;
   readonly bytes: number | undefined;
   readonly signal: AbortSignal;
@@ -21,8 +21,8 @@ export interface Download {
 }
 
 /**
- * Fetches a URL into `part`, going on from what is there, until it is whole, durable and has the wanted hash. Throws
- * `SourceProblem` when the URL cannot deliver it; a part that may still be of use then stays.
+ * Fetches a URL into `part`, continuing from what is there, until it is complete, durable and has the expected hash. Throws `SourceProblem`
+ * when the URL cannot deliver it; a part that may still be useful then stays.
  */
 export async function download(
   order: Download,
@@ -75,7 +75,7 @@ async function gather(order: Download, part: Part): Promise<void> {
   }
 }
 
-/** The host asks for patience. */
+/** The host asks for a later retry. */
 class TryLater extends Error {
   readonly afterMs: number;
 
@@ -86,14 +86,14 @@ class TryLater extends Error {
 }
 
 /**
- * One request. `whole`: all bytes are there and durable. `no-ranges`: the host does not do what it was asked, so everything
- * must be fetched anew. Throws when the try failed and another may succeed.
+ * Makes one request. `whole`: all bytes are there and durable. `no-ranges`: the host ignores the range, so everything must be fetched
+ * again. Throws when the try failed and another may succeed.
  */
 async function once(order: Download, part: Part, range: boolean): Promise<'whole' | 'no-ranges'> {
   const headers: Record<string, string> = {};
   if (range) {
     headers['range'] = `bytes=${part.length}-`;
-    // A part of another URL has the same hash in the end, so it may be continued; its validator means nothing here.
+    // A part from another URL has the same hash in the end, so it may be continued; its validator means nothing here.
     const { origin } = part;
     if (origin?.validator !== undefined && origin.url === order.url) headers['if-range'] = origin.validator;
   }
@@ -160,8 +160,8 @@ async function readInto(
 const aheadBytesMax = 1 << 20;
 
 /**
- * The chunks of a body from now on, those included that arrive before the connection breaks off: iterating over the body
- * itself forgets them, and on a bad line the same bytes would be fetched for ever.
+ * Reads the chunks of a body from now on, including those that arrive before the connection breaks: iterating over the body itself loses
+ * them, and on a bad line the same bytes would be fetched forever.
  */
 function received(body: Readable): AsyncIterable<Buffer> {
   const chunks: Buffer[] = [];
@@ -203,7 +203,7 @@ function refuseOtherFiles(order: Download, answer: HttpAnswer, size: number | un
   throw new SourceProblem(`delivers another file: it has ${size} bytes, expected ${order.bytes}`);
 }
 
-/** The rest of the file and 5 % must fit. */
+/** Throws unless the disk has room for the rest of the file and 5 %. */
 async function refuseFullDisk(file: string, size: number | undefined, present: number): Promise<void> {
   if (size === undefined) return;
   const { bavail, bsize } = await statfs(path.dirname(file));
@@ -214,14 +214,14 @@ async function refuseFullDisk(file: string, size: number | undefined, present: n
   );
 }
 
-/** Faults of this computer: another try would meet them again. */
+/** Returns whether this computer is at fault: another try would fail the same way. */
 function isLocal(error: unknown): boolean {
   return ['ENOSPC', 'EDQUOT', 'EROFS', 'EACCES', 'EPERM', 'EIO', 'EMFILE'].includes(
     (error as NodeJS.ErrnoException).code ?? '',
   );
 }
 
-/** No connection came about; a first start should reach its next source soon. */
+/** Returns whether no connection was made; a first start should reach its next source soon. */
 function isUnreachable(error: unknown): boolean {
   const codes = [
     'ENOTFOUND',
@@ -235,7 +235,7 @@ function isUnreachable(error: unknown): boolean {
   return codes.includes((error as NodeJS.ErrnoException).code ?? '');
 }
 
-/** Size of the whole file: behind the slash of `Content-Range`, or the length of a whole answer. */
+/** Returns the size of the whole file: after the slash of `Content-Range`, or the length of a complete response. */
 function sizeOf(answer: HttpAnswer): number | undefined {
   if (answer.status === 200) return wholeNumber(answer.header('content-length'));
   return wholeNumber(/\/(\d+)$/.exec(answer.header('content-range') ?? '')?.[1]);

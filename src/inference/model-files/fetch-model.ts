@@ -3,17 +3,17 @@ import type { LlamaBackendConfig } from '../../config/config.ts';
 import { fetchModelFile, type FetchedModelFile, type FetchOptions } from './fetch-model-file.ts';
 import { SourceProblem } from './problem.ts';
 
-/** The files of a model, as the configuration has them. */
+/** The files of a model, as configured. */
 export type ModelFiles = Pick<LlamaBackendConfig, 'sources' | 'sha256' | 'bytes' | 'parts'>;
 
 /**
- * The folder of a model's files. Those of a split model find each other by their names, which other models may have too, so each has a
- * folder of its own, named by the first file's hash.
+ * Returns the folder of a model's files. The parts of a split model find each other by their names, which other models may have too, so
+ * each such model has a separate folder, named by the first file's hash.
  */
 export const folderOf = ({ sha256, parts }: Pick<ModelFiles, 'sha256' | 'parts'>, modelDirectory: string): string =>
   parts.length === 0 ? modelDirectory : path.join(modelDirectory, sha256.slice(0, 16));
 
-/** All files of a model, one after the other; resolves with the first. Throws like `fetchModelFile`. */
+/** Fetches all files of a model, one after the other; resolves with the first. Throws like `fetchModelFile`. */
 export async function fetchModel(
   files: ModelFiles,
   options: Pick<FetchOptions, 'environment' | 'onProgress' | 'signal' | 'limits'> & {
@@ -32,7 +32,7 @@ export async function fetchModel(
   return first;
 }
 
-/** Where llama.cpp looks for a part. */
+/** Returns where llama.cpp looks for a part. */
 function partPath(first: string, part: number, count: number): string {
   const number = (of: number): string => String(of).padStart(5, '0');
   return first.replace(/-\d{5}-of-\d{5}\.gguf$/i, `-${number(part)}-of-${number(count)}.gguf`);

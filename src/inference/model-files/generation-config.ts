@@ -5,15 +5,15 @@ import { samplingDefaultsIn, type SamplingDefaults } from '../../generation/samp
 const bytesMax = 65_536;
 
 /**
- * The sampling defaults in the `generation_config.json` beside a model file; none where there is no such file, or where it is no JSON
- * object. The names are those of the wires (Hugging Face transformers, `GenerationConfig`).
+ * Returns the sampling defaults in the `generation_config.json` beside a model file; empty if there is no such file, or if it is not a JSON
+ * object. The field names are those of Hugging Face transformers (`GenerationConfig`).
  */
 export async function generationConfigBeside(modelFile: string): Promise<SamplingDefaults> {
   const text = await beginningOf(join(dirname(modelFile), 'generation_config.json'));
   return text === undefined ? {} : generationConfig(text);
 }
 
-/** The sampling defaults in the text of such a file. */
+/** Returns the sampling defaults in the text of such a file. */
 export function generationConfig(text: string): SamplingDefaults {
   try {
     const config: unknown = JSON.parse(text);

@@ -2,7 +2,7 @@ import { Agent, EnvHttpProxyAgent, type Dispatcher } from 'undici';
 import type { FetchLimits } from './download-limits.ts';
 import { SourceProblem } from './problem.ts';
 
-/** How files are fetched: through which proxy, and with which bounds. The opener closes it. */
+/** How files are fetched: through which proxy, and with which limits. The opener closes it. */
 export interface HttpAccess {
   readonly dispatcher: Dispatcher;
   readonly limits: FetchLimits;
@@ -35,13 +35,13 @@ export function openHttp(proxy: ProxySettings, limits: FetchLimits): HttpAccess 
 
 export interface HttpRequest {
   readonly headers?: Readonly<Record<string, string>>;
-  /** Value of `authorization`; it is sent to the origin of the first URL only, never along a redirect to another. */
+  /** Value of `authorization`; sent to the origin of the first URL only, never along a redirect to another origin. */
   readonly authorization?: string | undefined;
   readonly signal: AbortSignal;
 }
 
 export interface HttpAnswer {
-  /** After redirects. */
+  /** The URL after redirects. */
   readonly url: string;
   readonly status: number;
   readonly body: Dispatcher.ResponseData['body'];
@@ -49,7 +49,7 @@ export interface HttpAnswer {
   header(name: string): string | undefined;
 }
 
-/** GET that follows a bounded number of redirects by itself. A name and password in the URL become its `authorization`. */
+/** Sends a GET and follows a bounded number of redirects. A name and password in the URL become its `authorization`. */
 export async function get(http: HttpAccess, address: string, options: HttpRequest): Promise<HttpAnswer> {
   const first = new URL(address);
   const authorization = options.authorization ?? basic(first);
@@ -80,7 +80,7 @@ export async function get(http: HttpAccess, address: string, options: HttpReques
   }
 }
 
-/** The whole body as text, unless it is longer than `bytesMax`. */
+/** Returns the whole body as text, unless it is longer than `bytesMax`. */
 export async function textOf(answer: HttpAnswer, bytesMax: number): Promise<string> {
   const chunks: Buffer[] = [];
   let bytes = 0;
@@ -93,7 +93,7 @@ export async function textOf(answer: HttpAnswer, bytesMax: number): Promise<stri
   return Buffer.concat(chunks).toString('utf8');
 }
 
-/** The words for a status that delivers nothing. */
+/** Describes a status that delivers nothing. */
 export function statusInWords(status: number, host: string): string {
   switch (status) {
     case 401:

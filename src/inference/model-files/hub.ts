@@ -10,11 +10,11 @@ export interface HubAccess {
   readonly signal: AbortSignal;
 }
 
-/** One file of a hub, ready to be fetched. */
+/** One file on a hub, ready to be fetched. */
 export interface HubFile {
   readonly url: string;
   readonly name: string;
-  /** For a quantization the hub itself reports size and hash; for a plain file name nothing is asked beforehand. */
+  /** For a quantization the hub reports size and hash; for a plain file name the hub is not asked beforehand. */
   readonly bytes: number | undefined;
   readonly sha256: string | undefined;
 }
@@ -23,7 +23,7 @@ export type HubSource = Extract<ModelFileSource, { type: 'hub-file' | 'hub-quant
 
 const publicHub = 'https://huggingface.co';
 
-/** The URL of the file that a source means. Throws `SourceProblem` when the hub has no such file, or several. */
+/** Returns the URL of the file that a source names. Throws `SourceProblem` when the hub has no such file, or several. */
 export async function hubFile(source: HubSource, access: HubAccess): Promise<HubFile> {
   if (source.type === 'hub-file')
     return { ...fileAt(source, access.endpoint, source.file), bytes: undefined, sha256: undefined };
@@ -31,7 +31,7 @@ export async function hubFile(source: HubSource, access: HubAccess): Promise<Hub
   return { ...fileAt(source, access.endpoint, chosen.path), bytes: chosen.bytes, sha256: chosen.sha256 };
 }
 
-/** The same, with size and hash as the hub states them, also for a plain file name. Throws `SourceProblem`. */
+/** Returns the same, with size and hash as the hub states them, even for a plain file name. Throws `SourceProblem`. */
 export async function statedHubFile(source: HubSource, access: HubAccess): Promise<HubFile> {
   if (source.type === 'hub-quantization') return hubFile(source, access);
   const stated = (await listing(source, access)).find((file) => file.path === source.file);
@@ -40,7 +40,7 @@ export async function statedHubFile(source: HubSource, access: HubAccess): Promi
   return { ...fileAt(source, access.endpoint, stated.path), bytes: stated.bytes, sha256: stated.sha256 };
 }
 
-/** What somebody wants of a repository: a file, a quantization, or whatever is best for most. */
+/** What a user wants from a repository: a file, a quantization, or by default what is best for most users. */
 export interface WantedOfHub {
   readonly repository: string;
   readonly revision: string;
@@ -48,7 +48,7 @@ export interface WantedOfHub {
   readonly quantization?: string;
 }
 
-/** The files of a model at one commit, the first part first, with what the hub states of them. */
+/** The files of a model at one commit, the first part first, with the size and hash that the hub states. */
 export interface HubModel {
   /** The commit, 40 hex digits. */
   readonly revision: string;
@@ -95,7 +95,7 @@ async function textAt(url: string, { http, token, signal }: HubAccess, bytesMax:
   return text;
 }
 
-/** Good answers for their size on most computers come first. */
+/** In order of preference: good answers for their size on most computers come first. */
 const preferredQuantizations = ['Q4_K_M', 'Q4_K_S', 'Q5_K_M', 'Q4_0', 'Q4_1', 'Q6_K', 'Q8_0', 'F16', 'BF16'];
 
 function choosePath(files: readonly ListedFile[], { file, quantization }: WantedOfHub): string {
@@ -108,11 +108,11 @@ function choosePath(files: readonly ListedFile[], { file, quantization }: Wanted
     const fitting = models.filter(({ path }) => endingOf(preferred).test(path));
     if (fitting.length === 1) return fitting[0]!.path;
   }
-  // Says what there is.
+  // Throws, naming the available files.
   return choose(firsts, preferredQuantizations[0]!).path;
 }
 
-/** All parts of the model whose first file this is; itself where it is whole. */
+/** Returns all parts of the model that begins with this file; only the file itself if it is not split. */
 function partsOf(files: readonly ListedFile[], first: string): readonly ListedFile[] {
   const [, stem, , count] = /^(.*)-(\d{5})-of-(\d{5})\.gguf$/i.exec(first) ?? [];
   if (Number(count ?? 1) > partsMax) throw new SourceProblem(`it is split into more than ${partsMax} files`);
@@ -130,10 +130,10 @@ function partsOf(files: readonly ListedFile[], first: string): readonly ListedFi
   });
 }
 
-/** Files of a split model; the largest published ones have some dozens. */
+/** Maximum number of files of a split model; the largest published ones have some dozens. */
 const partsMax = 256;
 
-/** Where hubs are asked, in order. */
+/** Returns the hubs to ask, in order. */
 export function hubEndpoints(configured: string | undefined): readonly string[] {
   return [...new Set([configured ?? publicHub, publicHub])];
 }
@@ -199,7 +199,7 @@ const modelsAmong = (files: readonly ListedFile[]): readonly ListedFile[] =>
 const endingOf = (quantization: string): RegExp =>
   new RegExp(`[-._]${quantization.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')}(-\\d{5}-of-\\d{5})?\\.gguf$`, 'i');
 
-/** `Q8_0` is `model-Q8_0.gguf` or `model.Q8_0.gguf`; a projector for images (`mmproj…`) is never meant. */
+/** Chooses the file of a quantization: `Q8_0` is `model-Q8_0.gguf` or `model.Q8_0.gguf`, never a projector for images (`mmproj…`). */
 function choose(files: readonly ListedFile[], quantization: string): ListedFile {
   const models = modelsAmong(files);
   const ending = endingOf(quantization);

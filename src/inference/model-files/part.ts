@@ -1,17 +1,17 @@
 import { createHash, type Hash } from 'node:crypto';
 import { open, readFile, rename, rm, writeFile, type FileHandle } from 'node:fs/promises';
 
-/** What is known about the origin of a partial file, kept beside it in `<part>.json`. */
+/** The known origin of a partial file, kept beside it in `<part>.json`. */
 export interface PartOrigin {
   readonly url: string;
-  /** Strong validator for `If-Range`: an entity tag, or a date of modification. */
+  /** Strong validator for `If-Range`: an entity tag, or a modification date. */
   readonly validator: string | undefined;
   /** The SHA-256 that the whole file must have. */
   readonly sha256: string | undefined;
   readonly size: number | undefined;
 }
 
-/** A file that is being fetched: its bytes so far, and their hash. What is there from an earlier process is read again first. */
+/** A file being fetched: its bytes so far, and their hash. Bytes from an earlier process are read again first. */
 export class Part {
   readonly path: string;
   readonly #handle: FileHandle;
@@ -27,7 +27,7 @@ export class Part {
     this.#origin = origin;
   }
 
-  /** Bytes that belong to another file than the wanted one are thrown away. `onBytes` follows the reading of the others. */
+  /** Opens a part. Bytes of a file other than the expected one are discarded. `onBytes` reports progress in reading the rest. */
   static async open(
     path: string,
     sha256: string | undefined,
@@ -52,12 +52,12 @@ export class Part {
     return this.#length;
   }
 
-  /** Bytes of an earlier process are in it. */
+  /** Whether it contains bytes from an earlier process. */
   get resumed(): boolean {
     return this.#resumed;
   }
 
-  /** It is not made of a single answer, so a wrong hash need not be the fault of the last one. */
+  /** Whether it comes from more than one response, so that a wrong hash need not be the fault of the last one. */
   get pieced(): boolean {
     return this.#pieced;
   }
@@ -70,7 +70,7 @@ export class Part {
     return this.#hash.copy().digest('hex');
   }
 
-  /** The next bytes come from another answer than those before. */
+  /** Marks that the next bytes come from a different response. */
   goOn(): void {
     this.#pieced = true;
   }
@@ -83,7 +83,7 @@ export class Part {
     this.#length += chunk.length;
   }
 
-  /** Throws away what is there. */
+  /** Discards all bytes. */
   async restart(): Promise<void> {
     await this.#handle.truncate(0);
     this.#hash = createHash('sha256');
@@ -109,7 +109,7 @@ export class Part {
     await this.#handle.close();
   }
 
-  /** For bytes that are of no use to anybody. */
+  /** Removes bytes that are of no further use. */
   async remove(): Promise<void> {
     await Promise.all([this.path, `${this.path}.json`].map((file) => rm(file, { force: true })));
   }
@@ -133,6 +133,6 @@ async function readOrigin(file: string): Promise<PartOrigin | undefined> {
     const { url, validator, sha256, size } = JSON.parse(await readFile(file, 'utf8')) as Partial<PartOrigin>;
     return url === undefined ? undefined : { url, validator, sha256, size };
   } catch {
-    return undefined; // Not there or damaged: the part begins anew.
+    return undefined; // Missing or damaged: the part starts over.
   }
 }

@@ -14,7 +14,7 @@ import { Meter, type FetchProgress } from './meter.ts';
 import { inWords, SourceProblem } from './problem.ts';
 import { rememberedSha256 } from './verified.ts';
 
-/** A file by its content, and the source to write into the configuration. */
+/** A file identified by its content, and the source to write into the configuration. */
 export interface PinnedFile {
   readonly source: string;
   readonly sha256: string;
@@ -22,16 +22,16 @@ export interface PinnedFile {
 }
 
 export interface PinnedModel {
-  /** A name that people would give it. */
+  /** A name that a person would give it. */
   readonly name: string;
-  /** The first is the one that is loaded; the others are the rest of a split model. */
+  /** The first file is the one to load; the others are the rest of a split model. */
   readonly files: readonly PinnedFile[];
   /** What the `generation_config.json` of the repository says. */
   readonly defaults: SamplingDefaults;
 }
 
 export interface PinOptions {
-  /** The base of relative paths. */
+  /** Base of relative paths. */
   readonly directory: string;
   readonly modelDirectory: string;
   readonly environment: FetchEnvironment;
@@ -41,9 +41,8 @@ export interface PinOptions {
 }
 
 /**
- * What `text` means, with the hash that counts from now on: `hf:owner/repository[:QUANT | /file.gguf][@revision]` as the hub states it at
- * the commit of today, a local file as it is, and a URL, whose host states nothing, as it was delivered: it is fetched here. Throws
- * `SourceProblem`.
+ * Resolves `text` to files with hashes that count from now on: `hf:owner/repository[:QUANT | /file.gguf][@revision]` as the hub states it
+ * at today's commit, a local file as it is, and a URL, whose host states no hash, by fetching it here. Throws `SourceProblem`.
  */
 export async function pinModel(text: string, options: PinOptions): Promise<PinnedModel> {
   const limits = { ...defaultFetchLimits, ...options.limits };
@@ -107,7 +106,7 @@ async function ofUrl(
       signal: combineSignals([signal, lock.signal]),
       meter: new Meter(source.label, onProgress),
     });
-    // Where the model's own fetch finds it.
+    // Where the model's regular fetch finds it.
     await rename(part, path.join(modelDirectory, `${found.sha256}.gguf`));
     await rm(`${part}.json`, { force: true });
   } finally {
@@ -117,7 +116,7 @@ async function ofUrl(
   return { name: stemOf(name), files: [{ source: source.url, sha256, bytes }], defaults: {} };
 }
 
-/** All parts of a split model lie beside the first. */
+/** Pins local files. All parts of a split model lie beside the first. */
 async function ofPath(first: string, { modelDirectory, signal, onProgress }: PinOptions): Promise<PinnedModel> {
   const files: PinnedFile[] = [];
   for (const file of pathsOf(first)) {

@@ -11,8 +11,8 @@ export interface PinnedFile {
 }
 
 /**
- * What a hub says that a file is: for somebody who names a model by its repository and does not know its hash. From then on
- * the hash is what counts, wherever the bytes come from. Throws `SourceProblem`.
+ * Asks a hub for the hash of a file, for users who name a model by its repository and do not know its hash. From then on the hash is what
+ * counts, wherever the bytes come from. Throws `SourceProblem`.
  */
 export async function pinHubFile(
   source: HubSource,

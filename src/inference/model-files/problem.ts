@@ -1,4 +1,4 @@
-/** Why one source did not deliver, in words for people; without secrets. Not worth repeating as it is. */
+/** Why one source did not deliver, in words for people and without secrets. Retrying unchanged would not help. */
 export class SourceProblem extends Error {
   override readonly name = 'SourceProblem';
 }
@@ -8,12 +8,12 @@ export interface SourceAttempt {
   readonly problem: string;
 }
 
-/** No source delivered the file. Says what was tried, why each failed, and what to do. */
+/** No source delivered the file. States what was tried, why each attempt failed, and what to do. */
 export class ModelFileError extends Error {
   override readonly name = 'ModelFileError';
   readonly attempts: readonly SourceAttempt[];
   readonly remedies: readonly string[];
-  /** Where the file is looked for first. */
+  /** The folder that is searched first. */
   readonly directory: string;
 
   constructor(fileName: string, sha256: string, directory: string, attempts: readonly SourceAttempt[]) {
@@ -29,7 +29,7 @@ export class ModelFileError extends Error {
   }
 }
 
-/** The words of an unexpected failure of the network or the disk, short enough for one line. */
+/** Describes an unexpected network or disk failure, short enough for one line. */
 export function inWords(error: unknown): string {
   if (error instanceof SourceProblem) return error.message;
   const { code, message, cause } = error as { code?: string; message?: string; cause?: { code?: string } };

@@ -11,8 +11,8 @@ const lineEveryMs = 10_000;
 const barWidth = 20;
 
 /**
- * Shows progress: one line that is redrawn on a terminal, otherwise a line when something begins, every ten seconds, and
- * when it ends. Numbers are bytes and never go back within one stage. Call `end` before anything else is printed.
+ * Shows progress: one line that is redrawn on a terminal, otherwise a line when an activity begins, every ten seconds, and when it ends.
+ * Numbers are bytes and never decrease within one stage. Call `end` before printing anything else.
  */
 export function progressDisplay(
   output: ProgressOutput,
@@ -79,7 +79,7 @@ function inTime(seconds: number): string {
   return seconds < 5400 ? `${Math.round(seconds / 60)} min` : `${(seconds / 3600).toFixed(1)} h`;
 }
 
-/** A line that wraps cannot be redrawn. */
+/** Shortens a line to the terminal's width: a line that wraps cannot be redrawn. */
 function fitted(line: string, columns: number): string {
   const characters = [...line];
   return characters.length < columns ? line : `${characters.slice(0, Math.max(1, columns - 2)).join('')}…`;

