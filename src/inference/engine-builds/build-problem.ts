@@ -2,7 +2,7 @@
 export class BuildProblem extends Error {
   override readonly name = 'BuildProblem';
   readonly kind: 'platform' | 'space' | 'network' | 'package' | 'npm';
-  /** What helps, where that is known. */
+  /** What to do about it, where that is known. */
   readonly remedy: string | undefined;
 
   constructor(kind: BuildProblem['kind'], message: string, remedy: string | undefined) {

@@ -1,15 +1,15 @@
-/** The release of node-llama-cpp that the engine is built with, and that its builds for GPUs must be of. */
+/** The release of node-llama-cpp that the engine is built with; its GPU builds must be of the same release. */
 export const engineVersion = '3.21.1';
 
-/** Builds that can be installed. That for Metal comes with the program. */
+/** Builds that can be installed. The Metal build comes with the program. */
 export const installableKinds = ['cuda', 'vulkan'] as const;
 export type InstallableKind = (typeof installableKinds)[number];
 
 export interface BuildPackage {
   readonly name: string;
-  /** As npm states it. A registry that has something else under this name is not believed. */
+  /** The integrity hash as npm states it. Anything else that a registry has under this name is rejected. */
   readonly integrity: string;
-  /** Of the archive, and of what is in it. */
+  /** Sizes of the archive and of its content. */
   readonly packedBytes: number;
   readonly bytes: number;
 }
@@ -20,11 +20,11 @@ export interface BuildForPlatform {
   readonly cpu: NodeJS.Architecture;
   /** Name of the folder of binaries in each package. */
   readonly binaries: string;
-  /** The first has the engine; a second has binaries for older GPUs. */
+  /** The first has the engine; the second, if any, has binaries for older GPUs. */
   readonly packages: readonly [BuildPackage, ...BuildPackage[]];
 }
 
-/** All that there are. With another release they change together; `npm view NAME@VERSION dist` states the hash. */
+/** All existing builds. A new release changes all of them; `npm view NAME@VERSION dist` states the hash. */
 export const buildsForPlatforms: readonly BuildForPlatform[] = [
   {
     ...{ kind: 'vulkan', os: 'linux', cpu: 'x64', binaries: 'linux-x64-vulkan' },

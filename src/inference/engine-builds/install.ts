@@ -20,19 +20,19 @@ import { BuildProblem } from './build-problem.ts';
 
 export interface InstallOptions {
   readonly engineFolder: string;
-  /** For npm; without secrets of ours. */
+  /** Environment for npm, without the service's secrets. */
   readonly variables: Readonly<Record<string, string>>;
   readonly onProgress?: (progress: FetchProgress) => void;
   readonly signal?: AbortSignal;
   readonly limits?: Partial<FetchLimits>;
-  /** The Node whose npm is used; this one by default. */
+  /** The Node whose npm is used; the current one by default. */
   readonly node?: string;
   readonly platform?: { readonly os: NodeJS.Platform; readonly cpu: NodeJS.Architecture };
 }
 
 /**
- * Has npm fetch the packages of a build and hold them against the hashes that are known here, in a folder of its own that is renamed
- * when it is whole: a build is there or not there, whenever the process ends. Several processes take turns. Throws `BuildProblem`.
+ * Has npm fetch the packages of a build and verify them against the hashes known here, in a separate folder that is renamed once it is
+ * complete: a build is either there or not, whenever the process ends. Concurrent processes take turns. Throws `BuildProblem`.
  */
 export async function installBuild(
   kind: InstallableKind,
@@ -90,15 +90,15 @@ async function putInPlace(wanted: BuildForPlatform, making: string, engineFolder
   const bytes = packages.reduce((sum, each) => sum + each.bytes, 0);
   const note: BuildNote = { binaries, furtherBinaries: further ?? null, bytes };
   await writeFile(path.join(making, noteName), JSON.stringify(note));
-  // Builds of earlier releases are of no use any more.
+  // Builds of earlier releases are useless now.
   await removeBuild(engineFolder, kind);
   const target = buildFolder(engineFolder, engineVersion, kind);
   await mkdir(path.dirname(target), { recursive: true });
-  await rm(target, { recursive: true, force: true }); // What was there is not whole.
+  await rm(target, { recursive: true, force: true }); // Whatever is there is incomplete.
   await rename(making, target);
 }
 
-/** The archives and what is in them lie there at the same time. */
+/** Throws if the disk lacks room for the archives and their content, which exist at the same time. */
 async function refuseFullDisk(packages: readonly BuildPackage[], folder: string): Promise<void> {
   const needed = packages.reduce((sum, { packedBytes, bytes }) => sum + packedBytes + bytes, 0) * 1.05;
   const { bavail, bsize } = await statfs(folder);

@@ -3,24 +3,24 @@ import { rm } from 'node:fs/promises';
 import path from 'node:path';
 import { engineVersion, installableKinds, type InstallableKind } from './builds.ts';
 
-/** A build that lies whole in its folder. */
+/** A build that is complete in its folder. */
 export interface InstalledBuild {
   readonly kind: InstallableKind;
   /** Release of node-llama-cpp. */
   readonly version: string;
-  /** It is of the release that this program needs. */
+  /** Whether it is of the release that this program needs. */
   readonly isUsable: boolean;
-  /** All of it. */
+  /** The folder of the whole build. */
   readonly folder: string;
   readonly binaries: string;
   readonly furtherBinaries: string | undefined;
   readonly bytes: number;
 }
 
-/** Beside the model files, which are on a disk with room and outlive a container. */
+/** Returns the folder for builds, beside the model files: that disk has room and outlives a container. */
 export const engineFolderIn = (modelDirectory: string): string => path.join(modelDirectory, '.engine');
 
-/** What is noted in the folder of a build, when it is whole. */
+/** The file in a build's folder that marks it as complete. */
 export const noteName = 'build.json';
 
 export interface BuildNote {
@@ -29,7 +29,7 @@ export interface BuildNote {
   readonly bytes: number;
 }
 
-/** Of all releases, the usable ones first; one build of a kind and release at most. */
+/** Returns the builds of all releases, the usable ones first; at most one build per kind and release. */
 export function installedBuilds(engineFolder: string): readonly InstalledBuild[] {
   return foldersIn(engineFolder)
     .filter((version) => /^\d+\.\d+\.\d+/.test(version))
@@ -51,7 +51,7 @@ function readBuild(engineFolder: string, version: string, kind: InstallableKind)
       furtherBinaries: note.furtherBinaries === null ? undefined : path.join(folder, note.furtherBinaries),
     };
   } catch {
-    return undefined; // Not there, or not whole.
+    return undefined; // Missing or incomplete.
   }
 }
 
@@ -65,11 +65,11 @@ function foldersIn(folder: string): readonly string[] {
   }
 }
 
-/** Removes a kind in all releases; resolves with what there was. A process that has it loaded goes on. */
+/** Removes a kind in all releases; resolves with the removed builds. A process that has one loaded keeps running. */
 export async function removeBuild(engineFolder: string, kind: InstallableKind): Promise<readonly InstalledBuild[]> {
   const found = installedBuilds(engineFolder).filter((build) => build.kind === kind);
   for (const { folder } of found) {
-    // Without its note it is no build any more, however far the rest gets.
+    // Without its note it no longer counts as a build, even if the removal stops halfway.
     await rm(path.join(folder, noteName));
     await rm(folder, { recursive: true, force: true });
   }

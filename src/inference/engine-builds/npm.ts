@@ -9,10 +9,10 @@ import { engineVersion, type BuildPackage } from './builds.ts';
 import { BuildProblem } from './build-problem.ts';
 
 export interface NpmOptions {
-  /** An empty one: `node_modules` comes to lie in it. */
+  /** An empty folder, in which `node_modules` is created. */
   readonly folder: string;
   readonly variables: Readonly<Record<string, string>>;
-  /** The Node whose npm is used; this one by default. */
+  /** The Node whose npm is used; the current one by default. */
   readonly node?: string;
   readonly limits: FetchLimits;
   readonly meter: Meter;
@@ -20,9 +20,8 @@ export interface NpmOptions {
 }
 
 /**
- * Installs packages in a folder with the npm of this computer, so that the registry, the proxy and the credentials that it is
- * configured with are used. A lock file that is written here states their hashes: npm unpacks nothing else, whatever the registry says
- * that it has. No scripts run.
+ * Installs packages in a folder with this computer's npm, so that its configured registry, proxy and credentials are used. A lock file
+ * written here states the packages' hashes: npm unpacks nothing else, whatever the registry claims to have. No scripts run.
  */
 export async function npmInstall(packages: readonly BuildPackage[], options: NpmOptions): Promise<void> {
   const { folder, meter } = options;
@@ -59,7 +58,7 @@ export async function npmInstall(packages: readonly BuildPackage[], options: Npm
   await rm(cache, { recursive: true, force: true });
 }
 
-/** npm's own JavaScript where it came with this Node, or has started us: on Windows its command is no program. */
+/** Returns npm's own JavaScript if it came with this Node, or started this process: on Windows its command is not an executable. */
 function npmCommand({ variables, node = process.execPath }: NpmOptions): readonly [string, ...string[]] {
   const bin = path.dirname(node);
   const script = [
@@ -72,7 +71,7 @@ function npmCommand({ variables, node = process.execPath }: NpmOptions): readonl
 
 const checkNetwork = 'check the network, and the registry and proxy that npm is configured with (npm config list)';
 
-/** npm names its reason in a line of its own: `npm error code EINTEGRITY`. */
+/** Finds the reason, which npm prints on a separate line: `npm error code EINTEGRITY`. */
 export function problemOf(errors: string, code: number | null): BuildProblem {
   const reason = /^npm (?:error|ERR!) code (\S+)/m.exec(errors)?.[1];
   switch (reason) {
