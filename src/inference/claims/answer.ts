@@ -2,7 +2,7 @@ import type { FinishReason, GenerationBatch, TokenLogprob, UsageReport } from '.
 import type { EngineRequest } from '../../generation/request.ts';
 import type { Engine } from '../engines/engine.ts';
 
-/** What came back of one small request, of all its choices. */
+/** The answer to one small request, with all its choices. */
 export interface Answer {
   /** By choice. */
   readonly texts: readonly string[];
@@ -12,14 +12,14 @@ export interface Answer {
   readonly tokenIds: readonly number[];
   readonly promptIds: readonly number[];
   readonly finishes: readonly FinishReason[];
-  /** Of the backend; `undefined`: it reported none, or one that cannot be true. */
+  /** The usage that the backend reported; `undefined`: none, or one that cannot be true. */
   readonly usage: UsageReport | undefined;
 }
 
-/** Everything in it is bounded: a small request has a small answer, and what goes on beyond is cut. */
+/** Bounds everything in the answer: a small request has a small answer, and anything longer is cut. */
 const eventsMax = 10_000;
 
-/** Rejects with what the engine rejects with. */
+/** Sends the request and collects its answer. Rejects with the engine's error. */
 export async function ask(engine: Engine, request: EngineRequest, signal: AbortSignal): Promise<Answer> {
   const answer = {
     texts: [] as string[],

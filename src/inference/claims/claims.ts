@@ -5,29 +5,29 @@ import { lookRequest } from '../engines/constraint-look.ts';
 import { smallRequest } from '../engines/small-request.ts';
 import { ask } from './answer.ts';
 
-/** A backend as far as its claims can be looked at. */
+/** What the checks need to know about a backend. */
 export interface ClaimedServer {
   readonly engine: Engine;
   readonly isChat: boolean;
-  /** What the card promises, and what the server reports; `undefined`: it does not say. */
+  /** What the card promises, and what the server reports; `undefined`: it reports no window. */
   readonly contextLength: number;
   readonly windowTokens: number | undefined;
 }
 
-/** A claim that holds is `undefined`; otherwise what was found instead, or why nothing could be found. */
+/** The result of a check: `undefined` where the claim holds; otherwise what was found instead, or why nothing could be found. */
 export type Finding =
   { readonly broken: string; readonly measured?: number } | { readonly unknown: string } | undefined;
 
-/** One thing that a model's card, or its entry in the configuration, says of each of its backends. */
+/** One claim that a model's card, or its entry in the configuration, makes about each of its backends. */
 export interface Claim {
-  /** In words: what has to come back. */
+  /** The expected behavior, in words. */
   readonly what: string;
-  /** Sends what is needed, and judges what comes back. Rejects as the engine does. */
+  /** Sends the requests and judges the answers. Rejects with the engine's error. */
   readonly look: (server: ClaimedServer, signal: AbortSignal) => Promise<Finding>;
 }
 
 export const claimNames = ['usage', 'window', 'abort'] as const;
-/** Features can be gone without; the others cannot, and are told. */
+/** Missing features are optional; other mismatches are reported. */
 export type ClaimName = FeatureName | (typeof claimNames)[number];
 
 const weather: Tool = {
@@ -37,7 +37,7 @@ const weather: Tool = {
   parameters: { type: 'object', properties: { city: { type: 'string' } }, required: ['city'] },
 };
 
-/** 64 × 64, red. */
+/** A red image of 64 × 64 pixels. */
 const image: ImagePart = {
   type: 'image',
   mediaType: 'image/png',
@@ -52,7 +52,7 @@ const plainTokens: TokenControls = {
   ...{ skipsSpecial: true, includesStop: false, addsSpecial: true },
 };
 
-/** A weather question that has to be answered by a call. */
+/** A question about the weather that must be answered with a call. */
 const callRequest = (): EngineRequest => ({
   ...smallRequest({ text: 'What is the weather in Paris?' }),
   maxTokens: 128,
@@ -60,10 +60,10 @@ const callRequest = (): EngineRequest => ({
   toolChoice: { type: 'function', name: weather.name },
 });
 
-/** It may call functions all the same: nothing is held against it. */
+/** The server may support calls all the same, so this does not count against it. */
 const notForced = { unknown: 'servers of its kind cannot be made to call a function' };
 
-/** The table of claims: what is sent, and what must come back. Everything is sent the way that requests of customers are. */
+/** The table of claims: what is sent, and what must come back. Everything is sent the same way as customers' requests. */
 export const claims: Readonly<Record<ClaimName, Claim>> = {
   usage: {
     what: 'reports the tokens of a prompt and an answer, as many as there are',
@@ -76,7 +76,7 @@ export const claims: Readonly<Record<ClaimName, Claim>> = {
       );
       if (short.usage?.promptTokens === undefined || long.usage?.promptTokens === undefined)
         return { broken: 'it reports no usage, or one that cannot be true' };
-      // A token is part of a word or a word; of a hundred there are a hundred at least, unless it makes them up.
+      // A word is one token or several, so 100 words are at least 100 tokens, unless the server makes its numbers up.
       const more = long.usage.promptTokens - short.usage.promptTokens;
       if (more < 50 || more > 1_000) return { broken: `100 words more in a prompt are ${more} tokens more` };
       if (short.usage.completionTokens < 1) return { broken: 'an answer of several tokens is reported as none' };
@@ -162,7 +162,7 @@ export const claims: Readonly<Record<ClaimName, Claim>> = {
     what: 'gives several answers to one request',
     look: async ({ engine, isChat }, signal) => {
       const base = smallRequest({ isChat });
-      // vLLM refuses several equal answers.
+      // vLLM refuses several choices without sampling, which would all be equal.
       const free = { ...base, sampling: { ...base.sampling, temperature: 1 } };
       const { finishes } = await ask(engine, { ...free, choices: 2, maxTokens: 4 }, signal);
       return finishes.length === 2 ? undefined : { broken: `it gives ${finishes.length} of 2 answers` };
@@ -184,7 +184,7 @@ export const claims: Readonly<Record<ClaimName, Claim>> = {
   top_k: { what: 'keeps to `top_k`', look: sampled({ topK: 1 }) },
 };
 
-/** The words of `lookRequest`, which no model writes by itself. */
+/** Returns whether the text is one of the words of `lookRequest`, which no model writes by itself. */
 function isLookWord(text: string): boolean {
   return ['qzjx', 'jxqz', '"qzjx"', '"jxqz"'].includes(text.trim());
 }
@@ -196,7 +196,7 @@ function bound(type: Constraint['type'], isKept: (text: string, isWhole: boolean
   };
 }
 
-/** With only the likeliest token left, a very high temperature and another seed change nothing. */
+/** Checks a sampling option: with only the likeliest token left, neither a very high temperature nor another seed changes anything. */
 function sampled(kept: Partial<Sampling>): Claim['look'] {
   return async ({ engine, isChat }, signal) => {
     const base = smallRequest({ isChat, text: 'Write a few random words.' });
@@ -212,7 +212,7 @@ function sampled(kept: Partial<Sampling>): Claim['look'] {
 const abortWaitMs = 5_000;
 const abortLookMs = 100;
 
-/** Only the server knows whether it goes on. */
+/** Checks that an aborted request stops. Only the server's own report tells whether it goes on. */
 async function lookAtAbort({ engine, isChat }: ClaimedServer, signal: AbortSignal): Promise<Finding> {
   const atWork = async (): Promise<number | undefined> => {
     const report = await engine.report?.();
@@ -229,7 +229,7 @@ async function lookAtAbort({ engine, isChat }: ClaimedServer, signal: AbortSigna
   const request = { ...smallRequest({ isChat, text: 'Count from 1 to 1000, one number a line.' }), maxTokens: 1_024 };
   try {
     await engine.generate(request, leaving.signal, () => {
-      // At the first token.
+      // Abort at the first token.
       if (!leaving.signal.aborted) queueMicrotask(() => leaving.abort(new Error('enough')));
       return true;
     });
