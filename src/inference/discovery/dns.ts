@@ -6,14 +6,14 @@ import { pollSource, SourceError, type Look, type RunningSource, type SourceRead
 
 const queryTimeoutMs = 2_000;
 const queryTries = 2;
-/** Of one answer with SRV records; each name is looked up. */
+/** Maximum SRV records taken from one answer; the name in each is looked up. */
 const targetsMax = 512;
 const lookupsAtOnce = 16;
 
-/** Asks for the addresses of the host in `url`, again when their TTL is over, within the bounds of the configuration. */
+/** Resolves the host in `url`, and again whenever its TTL expires, within the configured bounds. */
 export function openDns(url: string, settings: DnsDiscovery, reader: SourceReader): RunningSource {
   const name = new URL(url).hostname;
-  // What each name had at its last answer, by kind: one kind of record may fail while the other answers.
+  // The last answer for each name and record type: one type may fail while the other answers.
   const known: Known = new Map();
   const look = settings.by === 'srv' ? lookAtServices : lookAtAddresses;
   return pollSource(
@@ -44,12 +44,12 @@ interface Answer {
 
 async function lookAtAddresses(resolver: Resolver, url: string, name: string, known: Known): Promise<Answer> {
   const { addresses, ttlMs } = await addressesOf(resolver, name, known);
-  // Sorted: name servers answer in turns, and the first of too many should stay the same.
+  // Sorted: name servers rotate their answers, and where there are too many addresses the first ones should stay the same.
   const servers = addresses.toSorted().map((address) => ({ url: urlAt(url, address), serverName: name }));
   return { servers, ttlMs };
 }
 
-/** Node does not tell the TTL of SRV records: that of the addresses of their targets bounds both. */
+/** Node does not expose the TTL of SRV records, so that of their targets' addresses is used for both. */
 async function lookAtServices(resolver: Resolver, url: string, name: string, known: Known): Promise<Answer> {
   const records = (await unlessNone(resolver.resolveSrv(name), [])).slice(0, targetsMax);
   const priorities = [...new Set(records.map(({ priority }) => priority))].sort((a, b) => a - b);
@@ -71,7 +71,7 @@ async function lookAtServices(resolver: Resolver, url: string, name: string, kno
           url: urlAt(url, address, port),
           serverName: target,
           ...(priorities.length < 2 ? {} : { rank: priorities.indexOf(priority) + 1 }),
-          // RFC 2782: of weight 0 is a target that hardly gets anything beside others.
+          // RFC 2782: a target of weight 0 hardly gets anything beside others.
           ...(records.every((each) => each.weight === weight) ? {} : { weight: Math.max(0.01, weight / heaviest) }),
         });
     }
@@ -79,7 +79,7 @@ async function lookAtServices(resolver: Resolver, url: string, name: string, kno
   return { servers: found.toSorted((a, b) => (a.url < b.url ? -1 : 1)), ttlMs };
 }
 
-/** Of both kinds. Where one kind cannot be had now, what it was last. */
+/** Returns the addresses of both types. Where one type cannot be resolved now, its last answer is used. */
 async function addressesOf(
   resolver: Resolver,
   name: string,
@@ -103,12 +103,12 @@ async function addressesOf(
     known.set(key, found);
     return found;
   });
-  // Some name servers never answer for AAAA.
+  // Some name servers never answer AAAA queries.
   if (failures.length === kinds.length || (failures.length > 0 && addresses.length === 0)) throw failures[0];
   return { addresses: [...new Set(addresses)], ttlMs };
 }
 
-/** The name has no such record, or does not exist: an answer, not a failure. */
+/** Returns `none` where the name has no such record, or does not exist: that is an answer, not a failure. */
 async function unlessNone<Value>(asked: Promise<Value>, none: Value): Promise<Value> {
   try {
     return await asked;

@@ -3,7 +3,7 @@ import type { Discovered } from '../../config/discovered.ts';
 import { isPort, serverAddress, urlAt } from '../../platform/outbound/server-url.ts';
 import { SourceError } from './source.ts';
 
-/** An EndpointSlice (discovery.k8s.io/v1) as far as it matters here. */
+/** The parts of an EndpointSlice (discovery.k8s.io/v1) that matter here. */
 export interface EndpointSlice {
   readonly name: string;
   readonly addresses: readonly string[];
@@ -14,12 +14,12 @@ export interface EndpointSlice {
 const endpointsMax = 1_000;
 const portsMax = 100;
 
-/** Reads a slice as it comes from the API; `undefined`: it has none of the form. */
+/** Reads a slice from the API; `undefined` if it does not have the right form. */
 export function readSlice(value: unknown): EndpointSlice | undefined {
   const slice = objectOf(value);
   const name = objectOf(slice['metadata'])['name'];
   if (typeof name !== 'string') return undefined;
-  // FQDN, the third type, is deprecated and made by nobody.
+  // FQDN, the third type, is deprecated, and nothing creates it.
   const isKnown = slice['addressType'] === 'IPv4' || slice['addressType'] === 'IPv6';
   return {
     name,
@@ -33,7 +33,10 @@ export function readSlice(value: unknown): EndpointSlice | undefined {
   };
 }
 
-/** Unknown counts as ready. All addresses of an endpoint are the same pod; consumers take the first. */
+/**
+ * Returns the first address of a ready endpoint. Unknown readiness counts as ready. All addresses of an endpoint are the same pod;
+ * consumers take the first.
+ */
 function readyAddress(endpoint: unknown): readonly string[] {
   const { addresses, conditions } = objectOf(endpoint);
   const { ready, terminating } = objectOf(conditions);
@@ -44,8 +47,8 @@ function readyAddress(endpoint: unknown): readonly string[] {
 }
 
 /**
- * The servers of all slices of a service. A service with both kinds of addresses has each pod twice; IPv4 is taken then. Throws
- * `SourceError` where it has several ports and none is named.
+ * The servers of all slices of a service. A service with both kinds of addresses has each pod twice; IPv4 is used then. Throws
+ * `SourceError` if it has several ports and none is named.
  */
 export function serversOf(
   slices: Iterable<EndpointSlice>,

@@ -8,11 +8,11 @@ import { problemOf, SourceError, type RunningSource, type SourceReader } from '.
 const fileBytesMax = 1024 * 1024;
 
 export interface FileSourceServices {
-  /** Calls `onChange` when the file has changed and rests; see `config/watch.ts`. */
+  /** Calls `onChange` when the file has changed and settled; see `config/watch.ts`. */
   readonly watch: (file: string, onChange: () => void) => { close(): void };
 }
 
-/** Reads the file now and after each change. A file that is wrong in any place changes nothing. */
+/** Reads the file now and after each change. A file with any error changes nothing. */
 export function openFile(
   { path }: FileDiscovery,
   { listed, failed }: SourceReader,
@@ -32,7 +32,7 @@ export function openFile(
       if (!isClosed) failed(problemOf(error, 'the file cannot be read'));
     }
     isReading = false;
-    // It changed while it was read.
+    // The file changed while it was being read.
     if (again && !isClosed) void read();
   };
   const watched = watch(path, () => void read());
@@ -59,7 +59,7 @@ async function textOf(path: string): Promise<string> {
 /** The servers that a text names: a list of URLs, or of groups with `url`, `weight` and `rank`. Throws `SourceError`. */
 export function serversIn(text: string): readonly Discovered[] {
   const value = parsed(text);
-  // `[]` says that there are none; nothing at all is a file that is about to be written.
+  // `[]` means that there are no servers; an empty file is one that is about to be written.
   if (value === null || value === undefined)
     throw new SourceError('the file is empty; write [] where there are no servers');
   if (!Array.isArray(value)) throw new SourceError('the file is not a list of URLs');

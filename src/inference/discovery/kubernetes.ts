@@ -7,31 +7,31 @@ import { hostName } from '../../platform/outbound/server-url.ts';
 import { objectOf, readSlice, serversOf, type EndpointSlice } from './endpoint-slices.ts';
 import { problemOf, RetryPause, SourceError, type RunningSource, type SourceReader } from './source.ts';
 
-/** The page of a list, and everything that one list or watch may bring. */
+/** Slices per page of a list, slices in total, and bytes per page. */
 const pageSlices = 500;
 const slicesMax = 1_000;
 const pageBytesMax = 32 * 1024 * 1024;
-/** Of one event of a watch: a slice with 1,000 endpoints has some 300 KB. */
+/** Maximum size of one watch event; a slice with 1,000 endpoints has about 300 KB. */
 const eventBytesMax = 8 * 1024 * 1024;
 const listTimeoutMs = 15_000;
-/** A watch is ended by the server after this time, and goes on where it was; jitter keeps replicas apart. */
+/** The server ends a watch after this time, and the next one continues where it stopped; jitter keeps replicas apart. */
 const watchSecondsMin = 240;
 const watchSecondsJitter = 60;
-/** In addition, for a server that does not end it. */
+/** Added to that time for servers that do not end the watch. */
 const watchGraceMs = 30_000;
 
-/** A watch that was open for this long has worked, whether or not anything came. */
+/** A watch that was open for this long has worked, whether or not it brought any events. */
 const watchProvenMs = 10_000;
 
-/** The list is too old to be watched from: it has to be read again (410 Gone). */
+/** The version is too old to watch from: the list has to be read again (410 Gone). */
 class Expired extends Error {
   override readonly name = 'Expired';
 }
 
 /**
- * Lists the EndpointSlices of a service and watches them from there, as client-go's reflector does: a watch that ends goes on from
- * the last version it has seen (bookmarks keep that recent), and one whose version is gone begins with a list. The token is read
- * for each connection, because Kubernetes renews it.
+ * Lists the EndpointSlices of a service and watches them from there, as client-go's reflector does: a watch that ends continues from the
+ * last version seen (bookmarks keep that recent), and starts over with a list if that version is gone. The token is read for each
+ * connection, because Kubernetes renews it.
  */
 export function openKubernetes(url: string, settings: KubernetesDiscovery, reader: SourceReader): RunningSource {
   const closing = new AbortController();
@@ -46,7 +46,7 @@ class SliceReflector {
   readonly #signal: AbortSignal;
   readonly #slices = new Map<string, EndpointSlice>();
   readonly #pause = new RetryPause();
-  /** The version that the slices are of; `undefined`: they have to be listed. */
+  /** The version of the slices; `undefined`: they have to be listed. */
   #version: string | undefined;
   #hasFailed = false;
 
@@ -128,12 +128,12 @@ class SliceReflector {
       if (this.#take(objectOf(parsed(line)))) this.#report();
       this.#pause.succeeded();
     }
-    // One that ends at once, without anything, must not be asked without a pause.
+    // A watch that ends immediately and without events must not be repeated without a pause.
     if (performance.now() - startMs > watchProvenMs) this.#pause.succeeded();
     await this.#wait(this.#pause.failed());
   }
 
-  /** Whether an event changes the slices. Throws `Expired`. */
+  /** Applies an event and returns whether it changed the slices. Throws `Expired`. */
   #take(event: Readonly<Record<string, unknown>>): boolean {
     const object = objectOf(event['object']);
     if (event['type'] === 'ERROR') {
@@ -186,7 +186,7 @@ interface Api {
   readonly headers: Readonly<Record<string, string>>;
 }
 
-/** A connection to the API with the credentials that the pod has now. */
+/** Opens a connection to the API with the pod's current credentials. */
 async function apiOf({ apiUrl, credentialsDirectory, namespace }: KubernetesDiscovery): Promise<Api> {
   const credential = async (name: string): Promise<string> =>
     (await readFile(path.join(credentialsDirectory, name), 'utf8')).trim();
@@ -208,7 +208,7 @@ async function apiOf({ apiUrl, credentialsDirectory, namespace }: KubernetesDisc
     pipelining: 1,
     maxHeaderSize: 16_384,
     headersTimeout: listTimeoutMs,
-    // A watch is silent while nothing changes; it has a time limit of its own.
+    // A watch is silent while nothing changes; it has its own time limit.
     bodyTimeout: 0,
   });
   return {
@@ -248,7 +248,7 @@ async function textOf(body: AsyncIterable<Uint8Array>, bytesMax: number): Promis
   return Buffer.concat(chunks).toString();
 }
 
-/** Events come one a line, cut anywhere. */
+/** Splits the body into events, one per line; chunks may end anywhere. */
 async function* linesOf(body: AsyncIterable<Uint8Array>): AsyncGenerator<string> {
   let pieces: Uint8Array[] = [];
   let bytes = 0;

@@ -1,9 +1,9 @@
 import type { Discovered } from '../../config/discovered.ts';
 
-/** What a source of backends reports. A list is whole, and takes the place of the one before. */
+/** Receives what a source of backends reports. A list is complete and replaces the previous one. */
 export interface SourceReader {
   readonly listed: (servers: readonly Discovered[]) => void;
-  /** It could not be read: in words for an operator. The last list stays. */
+  /** The source could not be read; `problem` is meant for an operator. The last list stays. */
   readonly failed: (problem: string) => void;
 }
 
@@ -12,12 +12,12 @@ export interface RunningSource {
   close(): void;
 }
 
-/** A failure whose message an operator may read: it repeats nothing that the other side wrote. */
+/** A failure whose message an operator may read: it repeats nothing that the other side sent. */
 export class SourceError extends Error {
   override readonly name = 'SourceError';
 }
 
-/** In words for an operator, by the code of the system where there is one. */
+/** Describes an error for an operator, by its system code if it has one. */
 export function problemOf(error: unknown, what: string): string {
   if (error instanceof SourceError) return error.message;
   const cause = error instanceof Error && error.cause instanceof Error ? error.cause : error;
@@ -28,7 +28,7 @@ export function problemOf(error: unknown, what: string): string {
 const retryMinMs = 500;
 const retryMaxMs = 30_000;
 
-/** Pauses between tries that fail: each twice as long, with jitter, so that replicas do not ask at the same time. */
+/** Pauses between failed tries: each twice as long, with jitter, so that replicas do not retry at the same time. */
 export class RetryPause {
   #failures = 0;
 
@@ -36,21 +36,21 @@ export class RetryPause {
     this.#failures = 0;
   }
 
-  /** The pause after one more failure. */
+  /** Returns the pause after one more failure. */
   failed(random = Math.random()): number {
     const pauseMs = Math.min(retryMaxMs, retryMinMs * 2 ** Math.min(10, this.#failures++));
     return pauseMs * (0.8 + 0.4 * random);
   }
 }
 
-/** One look at a source that does not report changes by itself. */
+/** The result of polling a source that does not report changes itself. */
 export interface Look {
   readonly servers: readonly Discovered[];
-  /** When to look again. */
+  /** When to poll again. */
   readonly againMs: number;
 }
 
-/** Looks again and again until it is closed. Keeps no process running. */
+/** Polls until closed. Its timer does not keep the process running. */
 export function pollSource(
   look: (signal: AbortSignal) => Promise<Look>,
   { listed, failed }: SourceReader,
