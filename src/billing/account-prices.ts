@@ -3,8 +3,8 @@ import type { Prices } from '../catalog/pricing.ts';
 import type { AccountPrice } from '../store/repositories/account-prices.ts';
 
 /**
- * What a request to this model costs when it starts at this time, for an account with these rates: at each moment those apply that
- * began last and have not ended; without any, the list prices do.
+ * Returns the prices of a request to this model that starts at this time, for an account with these rates. The rate in force is the one
+ * that began last and has not ended; without one, the list prices apply.
  */
 export function pricesAt(
   model: Pick<Model, 'id' | 'prices'>,

@@ -2,26 +2,26 @@ import type { Usage } from '../generation/event.ts';
 import { costMicrocents, type Prices } from '../catalog/pricing.ts';
 import { balanceAt, type Budget, type BudgetOwner, type Balance } from '../store/budget.ts';
 
-/** What a hold is made for: the payer, the largest possible prompt and answer, and the prices of tokens. */
+/** What a hold is made for: the payer, the largest possible prompt and completion, and the token prices. */
 export interface Bill {
   readonly id: Uint8Array;
   readonly account: Payer;
-  /** `member` is there where the key belongs to a person who has a budget. */
+  /** `member` is set if the key belongs to a person who has a budget. */
   readonly key: Payer & { readonly member?: Payer | undefined };
   readonly model: { readonly id: string };
   readonly startedAt: number;
-  /** The plan that pays: nothing is held or charged, whatever it costs. null: it is paid from credit. */
+  /** The plan that pays, in which case nothing is held or charged; null if credit pays. */
   readonly plan: string | null;
   /** The account's rates for the model when the request started. */
   readonly prices: Prices;
-  /** Upper bound of the prompt's tokens, from its bytes, or their exact number. */
+  /** Upper bound of the prompt's tokens, derived from its bytes, or their exact number. */
   readonly promptTokensMax: number;
-  /** Largest number of generated tokens of all choices together. */
+  /** Maximum generated tokens, summed over all choices. */
   readonly completionTokensMax: number;
 }
 
 export interface Payer {
-  /** What its budget is the budget of. */
+  /** The id of the budget's owner. */
   readonly id: string;
   /** Held from and charged to in addition to the account's credit. */
   readonly budget?: Budget | undefined;
@@ -35,11 +35,11 @@ export interface BudgetBill {
   readonly balance: Balance;
 }
 
-/** Whether a budget is asked besides the account's credit, unless a plan pays. */
+/** Whether a budget is checked in addition to the account's credit, unless a plan pays. */
 export const hasBudget = ({ key, account }: Pick<Bill, 'key' | 'account'>): boolean =>
   key.budget !== undefined || key.member !== undefined || account.budget !== undefined;
 
-/** The budgets of the key, of the member it belongs to and of its account; `undefined`: there is none, or a plan pays. */
+/** The budgets of the key, of the member it belongs to and of its account; undefined if there is none or a plan pays. */
 export function budgetsOf({
   key,
   account,
@@ -76,7 +76,7 @@ export interface Estimate {
   readonly covered: Usage;
 }
 
-/** Bounded estimate of the fitted request: its input, and the smaller of its output and one step. */
+/** Bounded estimate of the fitted request: its input, plus the smaller of its output and one step. */
 export function estimate(bill: Bill, promptTokens: number): Estimate {
   const covered: Usage = {
     promptTokens,

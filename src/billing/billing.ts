@@ -11,22 +11,22 @@ import type { RepairLog } from './repair.ts';
 
 export interface BillingOptions {
   readonly ledger: Ledger;
-  /** Makes UUIDv7s. */
+  /** Generates UUIDv7s. */
   readonly newId: () => Uint8Array;
-  /** The time shared by all processes on the ledger; else this machine's. */
+  /** The clock shared by all processes on the ledger; defaults to this machine's. */
   readonly now?: () => number;
   /** Where a user adds credit; `topup_url` of the 402 (specification §7.6). */
   readonly topupUrl: () => string;
   readonly log: RepairLog;
-  /** Settlements that may wait for the store before admission sheds. */
+  /** Maximum settlements waiting for the store before admission sheds. */
   readonly backlogMax?: number;
-  /** Other processes lease of the same balances. */
+  /** Whether other processes lease from the same balances. */
   readonly sharesLedger?: boolean;
 }
 
-/** After a refusal, a balance is refused from memory for this long, so that a broke customer cannot cause a storm. */
+/** After a refusal, a balance is refused from memory for this long, so that a customer without credit cannot cause a storm. */
 const refusalMs = 250;
-/** How often balances of ended periods are looked for, and how long after their end. */
+/** How often to look for balances of ended periods, and the delay after a period ends. */
 const endedEveryMs = 60_000;
 
 /** Balances in memory over the durable ledger: decides in microseconds whether a request is funded. */
@@ -34,7 +34,7 @@ export class Billing {
   readonly #options: BillingOptions;
   readonly #ledgerHealth: LedgerHealth;
   readonly #holdLimits = new HoldLimits();
-  /** Microcents that can still be held, by balance: an account's credit, or a budget's period. Absent until its first request. */
+  /** Microcents that can still be held, by balance: an account's credit, or a budget's period. Absent until the first request. */
   readonly #free = new Map<string, bigint>();
   readonly #refusedUntil = new Map<string, number>();
   /** Balances of budgets, with the requests that may hold from each. */
@@ -43,7 +43,7 @@ export class Billing {
   /** Holds that have not been settled or released. */
   #openHolds = 0;
   #heldMicrocents = 0n;
-  /** Grows when all that this process could spend was taken from it: earlier holds are then worthless. */
+  /** Incremented when this process loses everything it could spend; earlier holds are then worthless. */
   #epoch = 0;
 
   constructor(options: BillingOptions) {
@@ -55,7 +55,7 @@ export class Billing {
     return this.#openHolds;
   }
 
-  /** Whether the ledger answers, by what requests go by: a service that refuses them for it is not ready. */
+  /** Whether the ledger answers, judged as for requests: a service that refuses requests because of it is not ready. */
   isAnswered(): Promise<boolean> {
     return this.#ledgerHealth.answers();
   }
@@ -98,16 +98,16 @@ export class Billing {
     throw this.#refusal(bill.account.id, first.amount, lack);
   }
 
-  /** The same without a promise, where all is well and memory can decide, as it can for nearly every request. */
+  /** The same without a promise, if the ledger is healthy and memory can decide, as it can for nearly every request. */
   holdAtOnce(bill: Bill): Hold | undefined {
     const { ledger, backlogMax = 10_000 } = this.#options;
     return ledger.backlog > backlogMax || this.#ledgerHealth.isLost ? undefined : this.#holdFromMemory(bill);
   }
 
   /**
-   * Throws the 402 of `hold` where not even one token each way could be held, so that nothing is done for who cannot pay; holds
-   * nothing. Where other processes lease of the same balances, only what was refused a moment ago is refused: a lease to look at would
-   * part the last of the credit among processes, and none of them could hold it.
+   * Throws the 402 of `hold` if not even one token each way could be held, so that no work is done for a caller who cannot pay; holds
+   * nothing. If other processes lease from the same balances, it refuses only what was refused a moment ago: a lease taken just to check
+   * would split the last of the credit among processes, and none of them could hold it.
    */
   async check(bill: Bill): Promise<void> {
     if (bill.plan !== null) return;
@@ -123,12 +123,12 @@ export class Billing {
       throw this.#refusal(bill.account.id, estimate(bill, bill.promptTokensMax).amount, lack);
     }
     this.#end(budgets);
-    if (epoch !== this.#epoch) return; // what was taken belonged to the earlier one
+    if (epoch !== this.#epoch) return; // the amount belonged to the earlier epoch
     for (const { balance } of budgets) this.#addFreed(balance.id, amount);
     this.#addFreed(bill.account.id, amount);
   }
 
-  /** Throws `insufficient_credits` 402 when the account has no credit at all, as a hold of the least amount would. */
+  /** Throws `insufficient_credits` 402 when the account has no credit at all, as holding the smallest amount would. */
   async requireSome(accountId: string): Promise<void> {
     const epoch = this.#epoch;
     if (!(await this.#fund(accountId, 1n))) throw this.#refusal(accountId, 1n, 'credit');
@@ -145,7 +145,7 @@ export class Billing {
     return this.#open(bill, first, undefined);
   }
 
-  /** Takes up to `amount` for a growing hold: what there is, possibly after asking the store for more. */
+  /** Takes up to `amount` for a growing hold, asking the store for more if necessary. */
   take(balanceId: string, amount: bigint): bigint | Promise<bigint> {
     if (this.reserve(balanceId, amount)) {
       this.#options.ledger.leases.noteRemaining(balanceId, this.#free.get(balanceId) ?? 0n);
@@ -169,13 +169,16 @@ export class Billing {
     return taken;
   }
 
-  /** More can be held: it was leased, or came back; less, where a budget was lowered. With 0n: there may be more in the ledger. */
+  /**
+   * Adds to what can be held: leased or returned microcents, or a negative amount after a budget was lowered. 0n means the ledger may have
+   * more.
+   */
   credit(balanceId: string, microcents: bigint): void {
     if (microcents !== 0n) this.#add(balanceId, microcents);
     this.#refusedUntil.delete(balanceId);
   }
 
-  /** Takes the amount out of the balance, for a hold or to return it to the ledger; false when it is not free. */
+  /** Removes the amount from the balance, for a hold or to return it to the ledger; false if it is not free. */
   reserve(balanceId: string, microcents: bigint): boolean {
     const free = this.#free.get(balanceId);
     if (free === undefined || free < microcents) return false;
@@ -188,17 +191,17 @@ export class Billing {
     return this.#free.get(balanceId);
   }
 
-  /** Nothing is leased of it any more. */
+  /** Forgets the balance, of which nothing is leased any more. */
   drop(balanceId: string): void {
     if (this.#free.get(balanceId) === 0n) this.#free.delete(balanceId);
   }
 
-  /** Balances in memory: of accounts and budgets of which something is leased. */
+  /** The number of balances in memory: accounts and budgets with a lease. */
   get balances(): number {
     return this.#free.size;
   }
 
-  /** This process has expired: nothing that was free or held belongs to it any more. */
+  /** This process has expired and no longer owns anything that was free or held. */
   forget(): void {
     this.#epoch++;
     this.#free.clear();
@@ -206,8 +209,8 @@ export class Billing {
   }
 
   /**
-   * Holds the amount from every balance of the bill or from none, and reports which one lacks it. One after the other: what the
-   * store granted for one could be taken by another request while the next was asked for.
+   * Holds the amount from every balance of the bill or from none, and returns the one that falls short. It proceeds sequentially: what the
+   * store granted for one balance could be taken by another request while the next is requested.
    */
   async #fundAll(bill: Bill, budgets: readonly BudgetBill[], amount: bigint): Promise<Lack | undefined> {
     this.#begin(budgets, bill.startedAt);
@@ -221,7 +224,7 @@ export class Billing {
         if (!(await this.#fund(balanceId, amount))) return lack;
         taken.push({ balanceId, epoch: this.#epoch });
       }
-      // What was taken first belonged to an epoch that is over.
+      // The amounts taken first belong to an epoch that is over.
       if (epoch !== this.#epoch) throw ledgerSilent();
       lack = undefined;
       return lack;
@@ -233,7 +236,7 @@ export class Billing {
     }
   }
 
-  /** For a growing hold: as much as every one of the balances has. */
+  /** Takes, for a growing hold, as much as every one of the balances has. */
   #takeAll(balanceIds: readonly string[], amount: bigint): bigint | Promise<bigint> {
     if (!balanceIds.every((balanceId) => (this.#free.get(balanceId) ?? -1n) >= amount))
       return this.#takeLeast(balanceIds, amount);
@@ -248,7 +251,7 @@ export class Billing {
     for (const balanceId of balanceIds) {
       const there = await this.take(balanceId, least);
       if (epoch !== this.#epoch) {
-        this.#add(balanceId, there); // belongs to the new epoch, and the hold does not
+        this.#add(balanceId, there); // belongs to the new epoch, unlike the hold
         return 0n;
       }
       for (const earlier of taken) this.#addFreed(earlier, least - there);
@@ -273,7 +276,7 @@ export class Billing {
     for (const { balance } of budgets) this.#ofBudgets.get(balance.id)!.requests--;
   }
 
-  /** Forgets balances of ended periods without holds: as many may have begun as there are budgets. */
+  /** Forgets balances of ended periods without holds; one per budget may accumulate in each period. */
   #forgetEnded(now: number): void {
     if (Math.abs(now - this.#endedAt) < endedEveryMs) return;
     this.#endedAt = now;
@@ -286,7 +289,7 @@ export class Billing {
     }
   }
 
-  /** Whether the amount is now held. Nothing is awaited between looking at what is free and taking from it. */
+  /** Tries to hold the amount. Nothing is awaited between checking what is free and taking from it. */
   async #fund(balanceId: string, amount: bigint): Promise<boolean> {
     if (this.reserve(balanceId, amount)) {
       this.#options.ledger.leases.noteRemaining(balanceId, this.#free.get(balanceId) ?? 0n);
@@ -315,7 +318,7 @@ export class Billing {
     this.#free.set(balanceId, (this.#free.get(balanceId) ?? 0n) + microcents);
   }
 
-  /** Held, or taken for a hold, and not needed. */
+  /** Adds back an amount that was held, or taken for a hold, and is not needed. */
   #addFreed(balanceId: string, microcents: bigint): void {
     this.#add(balanceId, microcents);
     this.#options.ledger.leases.freed(balanceId);
@@ -346,7 +349,7 @@ export class Billing {
     this.#openHolds++;
     this.#heldMicrocents += amount;
     const epoch = this.#epoch;
-    // Settling a hold of an earlier epoch would spend what now belongs to others (docs/money.md).
+    // Settling a hold of an earlier epoch would spend what now belongs to other processes (docs/money.md).
     const mayCharge = (row: UsageRow): boolean => epoch === this.#epoch || row.costMicrocents === 0n;
     const accountId = bill.account.id;
     const balanceIds = budgets === undefined ? undefined : [...budgets.map(({ balance }) => balance.id), accountId];
@@ -372,7 +375,7 @@ export class Billing {
         if (typeof there === 'bigint') return taken(there);
         return there.then((later) => {
           if (epoch === this.#epoch) return taken(later);
-          this.#add(accountId, later); // belongs to the new epoch, and the hold does not
+          this.#add(accountId, later); // belongs to the new epoch, unlike the hold
           return 0n;
         });
       },
@@ -383,7 +386,7 @@ export class Billing {
       closed: (remainder) => {
         this.#openHolds--;
         this.#heldMicrocents -= hold.heldMicrocents;
-        // A plan's request takes nothing, so the account's lease was never asked for.
+        // A plan's request takes nothing, so the account's lease was never requested.
         if (bill.plan === null) add(remainder);
         if (budgets !== undefined) this.#end(budgets);
       },
@@ -403,7 +406,7 @@ export class Billing {
   }
 }
 
-/** The balances of a `Billing` for its ledger: each needs the other. */
+/** The balances of a `Billing` for its ledger; the two depend on each other. */
 export const freeBalancesOf = (billing: () => Billing): FreeBalances => ({
   credit: (balanceId, microcents) => billing().credit(balanceId, microcents),
   reserve: (balanceId, microcents) => billing().reserve(balanceId, microcents),

@@ -5,8 +5,8 @@ import { flooredCents } from './cents.ts';
 import { dollars } from '../platform/dollars.ts';
 
 /**
- * The 402 of a budget that does not cover a request (specification §7.6). Its amounts are those of the budget; it also says whose
- * budget it is, for which period, its amount, and when it renews.
+ * Returns the 402 for a budget that does not cover a request (specification §7.6). Its amounts are the budget's; it also states whose
+ * budget it is, its period and amount, and when it renews.
  */
 export function budgetRefusal(
   { of, budget, balance }: BudgetBill,

@@ -4,7 +4,7 @@ const microcentsPerCent = 1_000_000n;
 export const ceiledCents = (microcents: bigint): number =>
   Number((microcents + microcentsPerCent - 1n) / microcentsPerCent);
 
-/** Microcents → whole cents, rounded down: a displayed balance must exist. */
+/** Microcents → whole cents, rounded down, so that a displayed balance never exceeds the real one. */
 export const flooredCents = (microcents: bigint): number =>
   Number(
     microcents >= 0n ? microcents / microcentsPerCent : -((-microcents + microcentsPerCent - 1n) / microcentsPerCent),

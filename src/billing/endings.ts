@@ -1,6 +1,6 @@
 import type { Ending } from '../store/ledger.ts';
 
-/** Whether a request with this ending is charged for what it used: the table of endings (docs/money.md). */
+/** Whether a request with this ending is charged for its usage: the table of endings (docs/money.md). */
 export function isCharged(ending: Ending): boolean {
   switch (ending) {
     case 'finished':

@@ -15,12 +15,12 @@ export interface Receipt extends UsageRow {
   holdMicrocents: bigint;
 }
 
-/** What became of a settlement. */
+/** The outcome of a settlement. */
 export type Settled = 'billed' | 'lost' | { readonly error: unknown };
 
-/** Time limits of holds; one for all of a process. */
+/** Time limits of holds, shared by the whole process. */
 export class HoldLimits {
-  /** Requests that run longer are written down, so that they can be identified after a crash. */
+  /** Requests that run longer are recorded, so that they can be identified after a crash. */
   readonly open = new Deadlines(250);
   /** A settlement that takes longer is lost for the client; the ledger is corrected afterwards (docs/money.md). */
   readonly settle = new Deadlines(settleDeadlineMs);
@@ -29,15 +29,15 @@ export class HoldLimits {
 interface HoldServices {
   readonly limits: HoldLimits;
   readonly open: Ledger['open'];
-  /** Hands in the row; reports once whether it is durable, or what failed. */
+  /** Submits the row; calls back once with whether it is durable, or with the error. */
   readonly settle: (row: UsageRow, done: (outcome: Settled) => void) => void;
-  /** At most this much more; a promise where the store must be asked. */
+  /** Takes at most this much more; returns a promise if the store must be asked. */
   take(amount: bigint): bigint | Promise<bigint>;
-  /** Taken for a hold that has ended meanwhile. */
+  /** Returns an amount that was taken for a hold that has ended meanwhile. */
   untake(amount: bigint): void;
-  /** Called once, with what was held and not charged. */
+  /** Called once, with the amount that was held and not charged. */
   closed(remainder: bigint): void;
-  /** Makes the row, or another for the same request, durable in the background; resolves with what was charged. */
+  /** Makes the row, or another for the same request, durable in the background; resolves with the amount charged. */
   repair(row: UsageRow): Promise<bigint>;
 }
 
@@ -83,11 +83,11 @@ export class Hold {
     return this.#state === 'lost';
   }
 
-  /** Extends the hold ahead of the generation. false: the usage costs more than can be held, the answer must end here. */
+  /** Extends the hold ahead of the generation. false: the usage costs more than can be held, and the answer must end here. */
   cover(usage: Usage): boolean | Promise<boolean> {
     const covered = this.#covered;
     const most = this.#bill.completionTokensMax;
-    // Ahead by the margin, or nothing is left to extend by.
+    // Ahead by the margin, or there is nothing left to extend.
     const isAhead =
       usage.completionTokens + marginTokens <= covered.completionTokens ||
       (usage.completionTokens < most && most <= covered.completionTokens);
@@ -109,8 +109,9 @@ export class Hold {
   }
 
   /**
-   * Another model serves the request, for the same payers: from here on its prices and lengths count. What is held is never less
-   * than before, and at least what the first step costs there. false: that cannot be held, and the bill is the one from before.
+   * Switches the hold to another model that serves the request, for the same payers; its prices and lengths apply from here on. The amount
+   * held is never less than before, and at least the first step's cost on that model. false: that cannot be held, and the previous bill
+   * stays.
    */
   rebind(bill: Bill, promptTokens = bill.promptTokensMax): boolean | Promise<boolean> {
     // A plan pays, whatever it costs.
@@ -145,7 +146,7 @@ export class Hold {
     return costMicrocents(usage, this.#bill.prices) <= this.#heldMicrocents;
   }
 
-  /** Makes the charge durable; the answer's last bytes follow after it. Rejects with `internal_error` when that failed. */
+  /** Makes the charge durable; the answer's last bytes follow after it. Rejects with `internal_error` if that failed. */
   settle(receipt: Receipt): Promise<void> {
     return new Promise((resolve, reject) => {
       if (this.#state !== 'open') throw new Error('a hold is settled once');
@@ -164,16 +165,16 @@ export class Hold {
     });
   }
 
-  /** Ends a hold that was not settled: of an answer that was cut, refused or failed. Does nothing after a settlement. */
+  /** Ends a hold that was not settled because its answer was cut, refused or failed. Does nothing after a settlement. */
   close(receipt: Receipt): Promise<void> {
     if (this.#state === 'settled') return Promise.resolve();
     this.#openLimit.end();
-    // After a lost settlement the client was notified that it pays nothing; the row says so (docs/money.md, protocol 5).
+    // After a lost settlement the client was told that it pays nothing; the row says so (docs/money.md, protocol 5).
     const row = this.#priced(receipt);
     return new Promise((resolve) => {
       const closed = (outcome: Settled): void => {
         if (outcome === 'billed') this.#end(row.costMicrocents);
-        // The row may or may not be there: repair finds out, and the money stays held until it has.
+        // The row may or may not exist: repair finds out, and the money stays held until then.
         else this.#repair(row);
         resolve();
       };
@@ -191,14 +192,14 @@ export class Hold {
     this.#isClosing = true;
     const list = costMicrocents(receipt, this.#bill.prices);
     const charge = isCharged(receipt.ending) ? list : 0n;
-    // M2: never above the hold, whatever a backend reports.
+    // M2: never above the hold, regardless of what a backend reports.
     receipt.costMicrocents = charge < this.#heldMicrocents ? charge : this.#heldMicrocents;
     receipt.unchargedMicrocents = list - receipt.costMicrocents;
     receipt.holdMicrocents = this.#heldMicrocents;
     return receipt;
   }
 
-  /** Reports once what became of it, at the latest after `settleDeadlineMs`. */
+  /** Reports the outcome once, after `settleDeadlineMs` at the latest. */
   #settle(row: UsageRow, done: (outcome: Settled) => void): void {
     const { settle, limits } = this.#services;
     let isOver = false;

@@ -6,13 +6,13 @@ import { StoreError } from '../store/store-error.ts';
 const silenceMaxMs = 1_000;
 
 /**
- * Whether the ledger answers (reliability D1, D3). While it does not, nothing can be charged, so nothing may begin, whatever the
- * balances in memory say. While all is well, it costs a request only a look at two fields.
+ * Tracks whether the ledger answers (reliability D1, D3). While it does not, nothing can be charged, so nothing may begin, regardless of
+ * the balances in memory. In normal operation the check costs a request two field reads.
  */
 export class LedgerHealth {
   readonly #ledger: Ledger;
   #waiting = 0;
-  /** The last answer, or when the oldest waiting call was made. */
+  /** The time of the last answer, or of the oldest waiting call. */
   #quietSinceMs = 0;
   #isRefused = false;
   #asking: Promise<boolean> | undefined;
@@ -32,7 +32,7 @@ export class LedgerHealth {
     return call;
   }
 
-  /** The same, and reports the outcome: for every request there is one promise less. */
+  /** The same with a callback for the outcome, which saves one promise per request. */
   report<Value>(call: Promise<Value>, done: (outcome: Value | { readonly error: unknown }) => void): void {
     if (this.#waiting === 0) this.#quietSinceMs = performance.now();
     this.#waiting++;
@@ -48,7 +48,7 @@ export class LedgerHealth {
     );
   }
 
-  /** Whether work may begin. While the ledger is lost it is asked, within a second; concurrent callers wait for the same answer. */
+  /** Whether work may begin. While the ledger is lost it is probed, within a second; concurrent callers share the answer. */
   async answers(): Promise<boolean> {
     if (!this.isLost) return true;
     this.#asking ??= this.#ask().finally(() => (this.#asking = undefined));
@@ -56,7 +56,7 @@ export class LedgerHealth {
   }
 
   async #ask(): Promise<boolean> {
-    // A write takes the whole path of a settlement: the thread, the lock of the file, and room on the disk.
+    // A write exercises the whole path of a settlement: the thread, the file lock, and disk space.
     const sign = this.watch(this.#ledger.probe());
     const answered = sign.then(
       () => true,
@@ -83,7 +83,7 @@ export class LedgerHealth {
 
 const ignored = (): void => {};
 
-/** A row that is refused for its content is an answer, too. */
+/** Whether an error means an outage; a row rejected for its content is an answer, too. */
 function isOutage(error: StoreError): boolean {
   switch (error.code) {
     case 'busy':

@@ -1,7 +1,7 @@
 import { systemAccounts } from '../store/ledger.ts';
 import type { Ledger, UsageRow } from '../store/ledger.ts';
 
-/** Called once per settlement that had to be repaired; an operator should see it. */
+/** Called once per settlement that had to be repaired; operators should see it. */
 export type RepairLog = (event: {
   readonly event: 'settlement_repaired' | 'settlement_unrepaired';
   readonly requestId: string;
@@ -13,9 +13,9 @@ const triesMax = 30;
 const pauseMaxMs = 30_000;
 
 /**
- * Puts the ledger right after a settlement whose outcome is unknown (docs/money.md, protocol 5): writes the row unless one is
- * there, reads back which row won, and refunds a charge that the client was notified it does not pay. Resolves with the
- * microcents that the account has paid in the end. Every step may be repeated.
+ * Corrects the ledger after a settlement whose outcome is unknown (docs/money.md, protocol 5): writes the row unless it exists, reads back
+ * which row won, and refunds a charge that the client was told it does not pay. Resolves with the microcents that the account has finally
+ * paid. Every step may be repeated.
  */
 export async function repair(
   given: UsageRow,
@@ -28,7 +28,7 @@ export async function repair(
   for (let tries = 1; tries <= triesMax; tries++) {
     try {
       if ((await ledger.settle(row)) === 'lost' && row.costMicrocents > 0n) {
-        // The money that it was held from no longer belongs to this process, so nothing can be charged.
+        // The money it was held from no longer belongs to this process, so nothing can be charged.
         const unchargedMicrocents = row.unchargedMicrocents + row.costMicrocents;
         row = { ...row, ending: 'lost', costMicrocents: 0n, unchargedMicrocents };
         await ledger.settle(row);
@@ -58,6 +58,6 @@ export async function repair(
     }
   }
   log({ event: 'settlement_unrepaired', requestId, tries: triesMax, refundMicrocents: '0' });
-  // The money stays set aside until a restart; at boot only the ledger determines what the account has.
+  // The money stays reserved until a restart; at boot the ledger alone determines the account's balance.
   return given.holdMicrocents;
 }

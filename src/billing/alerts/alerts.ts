@@ -9,25 +9,25 @@ export interface AlertServices {
   readonly repositories: Repositories;
   /** Name of the account's time zone. */
   readonly timeZoneOf: (accountId: string) => Promise<string>;
-  /** Makes UUIDv7s. */
+  /** Generates UUIDv7s. */
   readonly newId: () => Uint8Array;
   readonly now: () => number;
 }
 
-/** The maximum for one account. */
+/** Maximum alerts per account. */
 export const alertsMax = 50;
 const alertsAtOnce = 100;
 const dayMs = 86_400_000;
 const minuteMs = 60_000;
-/** How many days of spending the runway is projected from. */
+/** Days of spending from which the runway is projected. */
 export const runwayOverDays = 7;
 
-/** What a look at an alert has found. */
+/** The result of checking an alert. */
 export interface Seen {
   /** Spending of the period, or the balance. */
   readonly observedMicrocents: bigint;
   readonly isOver: boolean;
-  /** The day of the look in the account's time zone: `2026-10-31`. */
+  /** The day of the check in the account's time zone: `2026-10-31`. */
   readonly day: string;
 }
 
@@ -35,9 +35,9 @@ export interface Seen {
  * The next state of an alert.
  *
  * - `ok`, the threshold is passed, and it has not fired that day: it fires (`fired`, reported).
- * - `ok`, passed, and it has fired that day already: nothing until the next day.
- * - `fired`, still passed: nothing; its recipients know.
- * - `fired`, no longer passed, because credit was added or a new period began: it has ended (`ok`, reported).
+ * - `ok`, passed, and it has already fired that day: no change until the next day.
+ * - `fired`, still passed: no change; its recipients know.
+ * - `fired`, no longer passed, because credit was added or a new period began: it ends (`ok`, reported).
  */
 export function nextState(
   alert: Pick<Alert, 'state'> & { readonly firedDay: string | null },
@@ -47,7 +47,7 @@ export function nextState(
   return isOver && alert.firedDay !== day ? 'fires' : 'stays';
 }
 
-/** Looks at every alert of every active account, and notes what to notify of. */
+/** Checks every alert of every active account, and records the notifications to send. */
 export class Alerts {
   readonly #services: AlertServices;
   #after = '';
@@ -56,11 +56,11 @@ export class Alerts {
     this.#services = services;
   }
 
-  /** One batch; true: there are more. */
+  /** Processes one batch; true: there are more. */
   async look(): Promise<boolean> {
     const { repositories } = this.#services;
     const alerts = await repositories.alertsToLookAt({ after: this.#after, limit: alertsAtOnce });
-    // Rules of one account often ask the same.
+    // Alerts of one account often need the same sum.
     const known = new Map<string, Promise<bigint>>();
     for (const alert of alerts) await this.#lookAt(alert, known);
     const isMore = alerts.length === alertsAtOnce;
@@ -126,10 +126,10 @@ export class Alerts {
     if (thresholdMicrocents !== null)
       return { observedMicrocents: balance, isOver: balance < thresholdMicrocents, day };
     if (runwayDays === null) return undefined;
-    // By whole minutes, so that rules of one account share the sum.
+    // Rounded to whole minutes, so that alerts of one account share the sum.
     const from = Math.floor(at / minuteMs) * minuteMs - runwayOverDays * dayMs;
     const spent = await this.#spent(known, at, { accountId, from, by: 'account' });
-    // balance ÷ (spent ÷ 7) < days, without a division: nothing spent lasts for ever.
+    // balance ÷ (spent ÷ 7) < days, without a division: with no spending it lasts for ever.
     const isOver = spent > 0n && balance * BigInt(runwayOverDays) < spent * BigInt(runwayDays);
     return { observedMicrocents: balance, isOver, day };
   }
@@ -146,7 +146,7 @@ export class Alerts {
   ): Promise<bigint> {
     const name = JSON.stringify(request);
     let sum = known.get(name);
-    // A minute more: clocks of replicas may be apart.
+    // One minute extra, because clocks of replicas may differ.
     if (sum === undefined)
       known.set(name, (sum = this.#services.repositories.spendSince({ ...request, to: at + minuteMs })));
     return sum;

@@ -4,7 +4,7 @@ import { escaped } from '../../platform/html.ts';
 import { breakable } from './paper.ts';
 import type { Column, Paper, Table } from './paper.ts';
 
-/** On paper it is dark on light, and the table head is repeated on each page. On a phone a table row is a card. */
+/** Prints dark on light, with the table head repeated on each page. On a phone each table row becomes a card. */
 const style = `:root{color-scheme:light dark;background:Canvas;color:CanvasText}
 body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;overflow-wrap:break-word}
 h1{font-size:1.5rem;line-height:1.25}h2{font-size:1.1rem;margin:0 0 .2rem}
@@ -21,10 +21,10 @@ table,tbody,tr,td{display:block}tr{padding:.5rem 0;border-bottom:1px solid #8886
 td:empty{display:none}td[data-head]::before{content:attr(data-head);font-weight:600;white-space:normal;overflow-wrap:normal;text-align:left}td.words{text-align:right;min-width:0}td.words>span{min-width:0}}
 @media print{:root{color-scheme:light}body{margin:0;max-width:none;font-size:10pt}thead{display:table-header-group}tr{break-inside:avoid}}`;
 
-/** What a browser may do with the page: display it, with only this style. */
+/** The page's Content-Security-Policy: a browser may display it, with only this style. */
 export const paperPolicy = `default-src 'none'; style-src 'sha256-${createHash('sha256').update(style).digest('base64')}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'`;
 
-/** A page without scripts; all its text is escaped. */
+/** Returns a page without scripts; all its text is escaped. */
 export function paperHtml(paper: Paper): string {
   const list = (facts: Paper['facts'], kind: string): string =>
     `<dl class="${kind}">${facts.map(([label, value]) => `<dt>${escaped(label)}</dt><dd>${broken(value)}</dd>`).join('')}</dl>`;
@@ -45,7 +45,7 @@ ${paper.notes.map((note) => `<p>${escaped(note)}</p>`).join('')}</main></body></
 `;
 }
 
-/** The roles are explicit because a table displayed as cards would lose them. */
+/** Builds the table. Its roles are explicit because a table displayed as cards would lose them. */
 function tableHtml({ caption, columns, rows }: Table): string {
   const head = ({ head: text, kind }: Column): string =>
     `<th scope="col" role="columnheader" class="${kind}">${escaped(text)}</th>`;
@@ -59,7 +59,7 @@ function tableHtml({ caption, columns, rows }: Table): string {
     .join('')}</tbody></table>`;
 }
 
-/** With the positions where a long name may be broken. */
+/** Marks the positions where a long name may be broken. */
 const broken = (text: string): string =>
   breakable(text)
     .map((part) => `${escaped(part)}${part.endsWith(' ') ? '' : '<wbr>'}`)

@@ -8,7 +8,7 @@ import type { Buyer, InvoiceData, Seller, ShownTax, StatementLine } from './stat
 
 export const readData = (invoice: Pick<Invoice, 'data'>): InvoiceData => JSON.parse(invoice.data) as InvoiceData;
 
-/** The content of an issued document, from what was stored with it and nothing else. */
+/** Renders an issued document from the data stored with it and nothing else. */
 export function paperOf(invoice: Invoice): Paper {
   const data = readData(invoice);
   const { statement, creditNote, timeZone, seller, account, tax } = data;
@@ -52,7 +52,7 @@ export function paperOf(invoice: Invoice): Paper {
   };
 }
 
-/** The name of a document. */
+/** The title of a document. */
 export function nameOf(data: InvoiceData): string {
   if (data.creditNote !== null) return 'Credit note';
   return data.seller === null || !isSale(data) ? 'Monthly statement' : 'Invoice';
@@ -60,7 +60,7 @@ export function nameOf(data: InvoiceData): string {
 
 const isSale = ({ soldMicrocents }: InvoiceData): boolean => soldMicrocents !== '0';
 
-/** Where a part was sold on receipts, the tax is that of the rest. */
+/** Totals of a statement. If part of it was sold on receipts, the tax is that of the rest. */
 function statementTotals({
   creditNote,
   totalCents,
@@ -168,7 +168,7 @@ function refundsTable(creditNote: NonNullable<InvoiceData['creditNote']>, day: (
   };
 }
 
-/** Texts of a row, and its amount in microcents. */
+/** The texts of a row, and its amount in microcents. */
 type Row = readonly [texts: readonly string[], microcents: bigint];
 
 function withAmounts(rows: readonly Row[]): readonly (readonly string[])[] {
@@ -176,7 +176,7 @@ function withAmounts(rows: readonly Row[]): readonly (readonly string[])[] {
   return rows.map(([texts], index) => [...texts, amounts[index]!]);
 }
 
-/** A total in cents, with the tax in it. */
+/** A total in cents, with the tax included in it. */
 export function totalsOf(name: string, cents: number, tax: ShownTax | null): readonly Fact[] {
   if (tax === null) return [[`${name} (USD)`, centsText(cents)]];
   return [
@@ -191,7 +191,7 @@ export const noteOf = (tax: ShownTax | null): readonly string[] => present([tax?
 export const present = (all: readonly (string | null)[]): readonly string[] =>
   all.filter((line) => line !== null && line !== '') as readonly string[];
 
-/** With the fields that earlier versions left out. */
+/** Fills in the fields that earlier versions left out. */
 export const readTax = ({ name, ratePerMille, cents, percent, treatment, note }: ShownTax) => ({
   name,
   ratePerMille,
@@ -212,7 +212,7 @@ const treatmentNames = { exempt: 'exempt', reverse_charge: 'reverse charge' } as
 
 function pricesOf({ inputPrice, outputPrice, cacheReadPrice }: StatementLine): string {
   if (inputPrice === null || outputPrice === null || cacheReadPrice === null) return '';
-  // The name of a price stays on the line of its amount.
+  // Keeps a price's label on the same line as its amount.
   const price = (name: string, microcents: string): string => `${name}\u00a0${dollars(BigInt(microcents))}`;
   return [
     price('input', inputPrice),

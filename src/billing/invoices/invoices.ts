@@ -15,7 +15,7 @@ export interface InvoiceSettings {
   /** null: documents are statements without a seller. */
   readonly seller: Seller | null;
   readonly tax: TaxRules;
-  /** Prefix of numbers: `TH-`. */
+  /** Prefix of invoice numbers: `TH-`. */
   readonly prefix: string;
 }
 
@@ -25,24 +25,24 @@ export interface InvoiceServices {
   /** Name of the account's time zone. */
   readonly timeZoneOf: (accountId: string) => Promise<string>;
   readonly buyerOf: (account: { readonly id: string; readonly name: string }) => Promise<Customer>;
-  /** Makes UUIDv7s. */
+  /** Generates UUIDv7s. */
   readonly newId: () => Uint8Array;
   readonly now: () => number;
 }
 
-/** From the end of a month until its books are closed: what ran in the month has been recorded by then, on every clock. */
+/** Delay from the end of a month until its books are closed: by then every clock's requests of the month have been recorded. */
 export const settlingMs = 3_600_000;
 const accountsAtOnce = 100;
-/** No period is shorter. */
+/** Minimum length of a period. */
 const periodMinMs = 14 * 86_400_000;
 
 /**
- * Closes the books of accounts month by month, and issues the resulting documents: a statement where anything moved, and a credit
- * note for each earlier statement whose requests were refunded in the month (docs/invoices.md).
+ * Closes the books of accounts month by month, and issues the resulting documents: a statement if there was any movement, and a credit note
+ * for each earlier statement whose requests were refunded in the month (docs/invoices.md).
  */
 export class Invoices {
   readonly #services: InvoiceServices;
-  /** The account that the last batch ended with. */
+  /** The last account of the previous batch. */
   #after: string | undefined;
 
   constructor(services: InvoiceServices) {
@@ -50,8 +50,8 @@ export class Invoices {
   }
 
   /**
-   * One batch of accounts, one month of each; true: there may be more. Run it in one process at a time; even with two, each
-   * period is closed once.
+   * Processes one batch of accounts, one month each; true: there may be more. Run it in one process at a time; even with two, each period
+   * is closed only once.
    */
   async issueDue(): Promise<boolean> {
     const accounts = await this.#open({
@@ -60,13 +60,13 @@ export class Invoices {
     });
     let isAnyDue = false;
     for (const account of accounts) isAnyDue = (await this.#closeMonth(account)) || isAnyDue;
-    // An account that was due may be due again: repeat the batch until none is.
+    // An account that was due may be due again: repeat the batch until none is due.
     if (isAnyDue) return true;
     this.#after = accounts.length === accountsAtOnce ? accounts.at(-1)!.accountId : undefined;
     return this.#after !== undefined;
   }
 
-  /** Closes every month of one account that is over. Resolves with how many were closed. */
+  /** Closes every completed month of one account. Resolves with the number closed. */
   async issueFor(accountId: string): Promise<number> {
     for (let closed = 0; ; closed++) {
       const [account] = await this.#open({ accountId, limit: 1 });
@@ -81,7 +81,7 @@ export class Invoices {
     });
   }
 
-  /** False: its month is not over. */
+  /** Closes one month; false if it is not over. */
   async #closeMonth(account: OpenPeriod): Promise<boolean> {
     const { repositories, settings, now, newId } = this.#services;
     const { accountId, closedUntil } = account;
@@ -92,7 +92,7 @@ export class Invoices {
     if (to + settlingMs > at) return false;
     const span = await repositories.readLedgerSpan({ accountId, from, to });
     const invoices = isEmpty(span) ? [] : await this.#documents(account, { from, to, timeZone, span });
-    // Where another process was first, the next look finds what it left.
+    // If another process was faster, the next run finds what it left.
     await repositories.closePeriod({
       accountId,
       closedUntil,
@@ -123,7 +123,7 @@ export class Invoices {
     const last = await repositories.lastStatement({ accountId });
     const opening = last?.closingMicrocents ?? recorded;
     const { own, earlier } = await this.#refunds(accountId, from, span.refunds);
-    // Sold on a statement and refunded: it is credit without a receipt again.
+    // Sold on a statement and refunded: it becomes credit without a receipt again.
     const notes = earlier.map(({ corrects, sold, refunds }) => {
       const microcents = sum(refunds.map((refund) => refund.microcents));
       return { corrects, refunds, sold: soldOf(sold, microcents) };
@@ -162,7 +162,7 @@ export class Invoices {
     ];
   }
 
-  /** What was refunded for requests of this period, and for those on each earlier statement. */
+  /** Splits the refunds into those for requests of this period and those for requests on each earlier statement. */
   async #refunds(accountId: string, from: number, refunds: LedgerSpan['refunds']) {
     const own: LedgerSpan['refunds'][number][] = [];
     const byStatement = new Map<
@@ -200,7 +200,7 @@ export class Invoices {
     return { own, earlier: [...byStatement.values()] };
   }
 
-  /** From the ledger: all credits and debits until then, less the cost of requests. */
+  /** Computed from the ledger: all credits and debits until then, less the cost of requests. */
   async #balanceBefore(accountId: string, at: number): Promise<bigint> {
     const { repositories } = this.#services;
     const usage = await repositories.sumUsage({ accountId, from: 0, to: at });

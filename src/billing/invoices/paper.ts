@@ -1,9 +1,9 @@
-/** A document in readable form, for every output: the same words in HTML, in PDF and on a terminal. */
+/** A human-readable document for every output: the same words in HTML, in PDF and on a terminal. */
 export interface Paper {
   readonly title: string;
   readonly number: string;
   readonly issuedAt: number;
-  /** The seller; null: not named. */
+  /** The seller; null: unnamed. */
   readonly author: string | null;
   readonly facts: readonly Fact[];
   readonly parties: readonly { readonly heading: string; readonly lines: readonly string[] }[];
@@ -23,20 +23,20 @@ export interface Table {
 export interface Column {
   readonly head: string;
   /**
-   * Figures are right-aligned. Neither they nor `whole` texts, such as a date, are ever broken; words are broken between words,
-   * and long names after their signs.
+   * Figures are right-aligned. Neither figures nor `whole` texts, such as dates, are ever broken; words are broken between words, and long
+   * names after punctuation.
    */
   readonly kind: 'words' | 'whole' | 'figure';
 }
 
 /**
- * Where a line may end: after a breaking blank, and inside a long name after a sign, so that `meta-llama/Llama-3.3` is broken
- * between its parts. Joined, the parts are the text.
+ * Splits a text where lines may end: after a breaking space, and after punctuation inside a long name, so that `meta-llama/Llama-3.3` is
+ * broken between its parts. The parts join to the original text.
  */
 export const breakable = (text: string): readonly string[] =>
   text.split(/(?<= )(?=[^ ])|(?<=[^\s/_:@-][/_:@-])(?=[^\s/_:@-])/u);
 
-/** Amounts of a column, all with as many decimals as the one with the most, and at least two: so they align. */
+/** Formats the amounts of a column with equal decimals, at least two and as many as the longest needs, so that they align. */
 export function alignedDollars(microcents: readonly bigint[]): readonly string[] {
   const decimals = Math.max(2, ...microcents.map((amount) => decimalsOf(amount)));
   return microcents.map((amount) => dollarsWith(amount, decimals));

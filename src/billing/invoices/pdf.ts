@@ -4,8 +4,8 @@ import { breakable } from './paper.ts';
 import type { Column, Fact, Paper, Table } from './paper.ts';
 
 /**
- * Where systems keep a font with many scripts. Helvetica, which every PDF reader has, covers only Western European letters; no
- * font comes with this program.
+ * Where systems install a font that covers many scripts. Helvetica, which every PDF reader has, covers only Western European letters; this
+ * program bundles no font.
  */
 const systemFonts = [
   '/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf',
@@ -21,7 +21,7 @@ const systemFonts = [
 export const systemFont = (): string | undefined => systemFonts.find((file) => existsSync(file));
 
 export interface PdfOptions {
-  /** A TrueType or OpenType font for what Helvetica lacks; undefined: such characters are printed as `?`. */
+  /** A TrueType or OpenType font for characters missing from Helvetica; undefined: these are printed as `?`. */
   readonly font: string | undefined;
 }
 
@@ -31,8 +31,8 @@ const regular = 'Helvetica';
 const bold = 'Helvetica-Bold';
 
 /**
- * The document as a tagged PDF, with a title, and with text that can be selected and searched. The same document and the
- * same font make the same bytes. Rejects when the font cannot be read.
+ * Renders the document as a tagged PDF with a title and selectable, searchable text. The same document and font produce the same bytes.
+ * Rejects when the font cannot be read.
  */
 export async function paperPdf(paper: Paper, { font }: PdfOptions): Promise<Uint8Array> {
   // Loaded with the first document: it takes 27 MB, and most processes print none.
@@ -81,7 +81,7 @@ function collected(pdf: PDFKit.PDFDocument): Promise<Uint8Array> {
   });
 }
 
-/** WinAnsi: the characters of the fonts that every reader has built in. */
+/** WinAnsi: the characters of the fonts built into every reader. */
 const western = /^[\u0020-\u007e\u00a0-\u00ff€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ]*$/;
 
 interface Glyphs {
@@ -100,7 +100,7 @@ class Letters {
     this.#file = file;
   }
 
-  /** Makes the font that has the letters of a text the current one, and returns what is to be printed in it. */
+  /** Selects the font that has the glyphs of a text, and returns the text to print in it. */
   set(text: string, name: string, points: number): string {
     const clean = text.normalize('NFC').replace(/\s+/gu, ' ');
     if (western.test(clean) || this.#file === undefined) {
@@ -109,7 +109,7 @@ class Letters {
     }
     if (this.#glyphs === undefined) this.#pdf.registerFont('further', this.#file);
     this.#pdf.font('further', points);
-    // What pdfkit keeps of a font that it has read: fontkit's object, which its types do not mention.
+    // pdfkit's parsed font: fontkit's object, which its types do not mention.
     this.#glyphs ??= (this.#pdf as unknown as { readonly _font: { readonly font: Glyphs } })._font.font;
     const glyphs = this.#glyphs;
     return this.#printed(clean, (letter) => glyphs.hasGlyphForCodePoint(letter.codePointAt(0)!));
@@ -136,12 +136,12 @@ interface Look {
 
 const gap = 10;
 const cellPadding = 3;
-/** Letter sizes for a table that is too wide for the page at the first size. */
+/** Font sizes to try in turn for a table that is too wide for the page. */
 const tableSizes = [size, 8, 7, 6] as const;
-/** Shares of the page that a column of words can claim; longer text is broken, if necessary inside a name. */
+/** Shares of the page width that a column of words can claim; longer text is broken, if necessary inside a name. */
 const wordsMax = { least: 0.2, all: 0.3 } as const;
 
-/** Writes from top to bottom, on as many pages as it takes, and marks up the structure for screen readers. */
+/** Writes from top to bottom, across as many pages as needed, and marks up the structure for screen readers. */
 class Page {
   readonly #pdf: PDFKit.PDFDocument;
   readonly #letters: Letters;
@@ -174,7 +174,7 @@ class Page {
     this.#pdf.y += size;
   }
 
-  /** Side by side. */
+  /** Prints the parties side by side. */
   parties(parties: Paper['parties']): void {
     const width = this.#width / Math.max(2, parties.length) - gap;
     const look = { name: regular, points: size, width };
@@ -192,7 +192,7 @@ class Page {
     this.#pdf.y = Math.max(...ends) + size;
   }
 
-  /** On the right, amounts aligned, the last one in bold. */
+  /** Prints totals on the right, amounts aligned, the last one in bold. */
   totals(totals: readonly Fact[]): void {
     const points = size + 2;
     const widest = (column: 0 | 1): number =>
@@ -213,7 +213,7 @@ class Page {
     this.#pdf.y += size;
   }
 
-  /** The head is repeated on each page that the table continues on. */
+  /** Prints a table, repeating the head on each page that it continues on. */
   table({ caption, columns, rows }: Table): void {
     this.heading('H2', caption, 11);
     const table = this.#pdf.struct('Table', { title: caption });
@@ -248,7 +248,7 @@ class Page {
     for (const cells of rows) {
       const height = heightOf(cells, regular);
       if (this.#room(height)) {
-        // Visual only: screen readers have the head already.
+        // Visual only: screen readers already have the head.
         this.#pdf.markContent('Artifact', { type: 'Pagination' });
         row(heads, 'TH', headHeight, (_, text, look) => this.#print(text, look));
         this.#pdf.endMarkedContent();
@@ -259,14 +259,14 @@ class Page {
     this.#pdf.y += size;
   }
 
-  /** Numbers the pages, and closes the file. */
+  /** Numbers the pages and closes the file. */
   end(number: string): void {
     const pdf = this.#pdf;
     this.#root.end();
     const { start, count } = pdf.bufferedPageRange();
     for (let index = 0; index < count; index++) {
       pdf.switchToPage(start + index);
-      // Into the margin, where pdfkit would start another page for a text that it considers too low.
+      // Written into the margin, where pdfkit would start a new page for text that it considers too low.
       pdf.page.margins.bottom = 0;
       pdf.markContent('Artifact', { type: 'Pagination' });
       pdf.font(regular, 8).text(`${number}, page ${index + 1} of ${count}`, margin, pdf.page.height - 32, {
@@ -280,8 +280,8 @@ class Page {
   }
 
   /**
-   * Widths of columns, at the largest letter size at which nothing has to be broken that should not be. Unbreakable columns get
-   * what they need; words share the rest, each at least its longest part.
+   * Computes column widths at the largest font size that needs no unwanted breaks. Unbreakable columns get the width they need; words share
+   * the rest, each at least as wide as its longest part.
    */
   #fit(columns: readonly Column[], rows: readonly (readonly string[])[]) {
     const available = this.#width - gap * (columns.length - 1);
@@ -307,17 +307,17 @@ class Page {
       const growing = needs.filter(({ grows }) => grows).length;
       const share = (need: (typeof needs)[number]): number => {
         if (rest <= input) return input === 0 ? 0 : (rest * Math.max(0, need.all - need.least)) / input;
-        // More than they ask for: words get it, so that figures are at the right edge.
+        // Surplus width goes to words, so that figures end at the right edge.
         return Math.max(0, need.all - need.least) + (need.grows ? (rest - input) / growing : 0);
       };
-      // What does not fit even so is broken where necessary.
+      // If it still does not fit, all columns shrink and text is broken where necessary.
       const scale = least > available ? available / least : 1;
       return { points, widths: needs.map((need) => need.least * scale + share(need)) };
     }
     throw new Error('a table has no size');
   }
 
-  /** A label and its text, as one paragraph of two columns. */
+  /** Prints a label and its text, as one paragraph of two columns. */
   #pair(
     [label, value]: Fact,
     [labelX, labelWidth]: readonly [number, number],
@@ -356,7 +356,7 @@ class Page {
     this.#pdf.y = y + thickness;
   }
 
-  /** True: a new page was begun for it. */
+  /** Ensures room for this height; true if that began a new page. */
   #room(height: number): boolean {
     const { page } = this.#pdf;
     if (this.#pdf.y + height <= page.height - margin) return false;
@@ -371,7 +371,7 @@ class Page {
     element.end();
   }
 
-  /** Line by line: where a line ends is decided here, not by pdfkit, which breaks long names anywhere. */
+  /** Prints line by line: line breaks are decided here, not by pdfkit, which breaks long names anywhere. */
   #print(text: string, look: Look): void {
     const { x, width, align = 'left' } = look;
     for (const line of this.#lines(text, look)) {
@@ -386,7 +386,7 @@ class Page {
   #lines(text: string, { name, points, width }: Pick<Look, 'name' | 'points' | 'width'>): readonly string[] {
     const lines: string[] = [];
     let line = '';
-    // A hair more, so that a text that was measured to fit does fit.
+    // A small tolerance, so that text that was measured to fit does fit.
     const fits = (candidate: string): boolean => this.#widthOf(candidate.trimEnd(), name, points) <= width + 0.01;
     for (const part of breakable(text)) {
       if (fits(line + part)) {
@@ -396,7 +396,7 @@ class Page {
       if (line !== '') lines.push(line.trimEnd());
       line = part;
       while (!fits(line)) {
-        // A part that is longer than a line.
+        // The part is longer than a line.
         const letters = [...line];
         let taken = letters.length - 1;
         while (taken > 1 && !fits(letters.slice(0, taken).join(''))) taken--;
@@ -418,7 +418,7 @@ class Page {
     return this.#lines(text, look).length * this.#lineHeight(look);
   }
 
-  /** The same in every font, so that adjacent cells share a baseline. */
+  /** The same for every font, so that adjacent cells share a baseline. */
   #lineHeight({ points }: Pick<Look, 'points'>): number {
     return points * 1.25;
   }

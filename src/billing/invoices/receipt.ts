@@ -7,7 +7,7 @@ import type { Paper } from './paper.ts';
 import { roundedCents } from './statement.ts';
 import type { Customer, Seller, ShownTax } from './statement.ts';
 
-/** The content of a receipt, besides its number and date; stored as it is, so that it always prints the same. */
+/** The content of a receipt, besides its number and date; stored verbatim, so that it always prints the same. */
 export interface ReceiptData {
   readonly version: 1;
   readonly currency: 'USD';
@@ -15,21 +15,21 @@ export interface ReceiptData {
   readonly seller: Seller | null;
   readonly buyer: Customer;
   readonly account: { readonly id: string; readonly name: string };
-  /** When it was paid, or returned. */
+  /** When it was paid or returned. */
   readonly paidAt: number;
   /** The payment method, in words. */
   readonly method: string;
-  /** `auto`: by automatic top-up; `recorded`: an operator has entered it. */
+  /** `auto`: by automatic top-up; `recorded`: entered by an operator. */
   readonly origin: 'checkout' | 'auto' | 'recorded';
   readonly topupId: string | null;
-  /** The provider's name for the payment, or for its return. */
+  /** The provider's id for the payment, or for its return. */
   readonly paymentId: string | null;
   readonly reference: string | null;
-  /** As text. */
+  /** A decimal string. */
   readonly totalMicrocents: string;
-  /** Rounded half up: the one place where cents are made. */
+  /** Rounded half up: the only place where cents are computed. */
   readonly totalCents: number;
-  /** How much of `totalCents` is tax; null: none is shown. */
+  /** The tax included in `totalCents`; null: none is shown. */
   readonly tax: ShownTax | null;
   /** What a credit note or its reversal corrects. */
   readonly corrects: { readonly number: string; readonly why: 'refund' | 'dispute' } | null;
@@ -78,8 +78,8 @@ export function taxOfPayment(
 }
 
 /**
- * The tax of a returned part of a payment: its share of the tax of the receipt, rounded half up. The sum of several parts may
- * differ from the whole by a cent per part; a return in one piece does not.
+ * The tax on a returned part of a payment: its share of the receipt's tax, rounded half up. The sum over several parts may differ from the
+ * whole by a cent per part; a return in one piece does not.
  */
 export function taxOfPart(tax: ShownTax | null, partCents: number, totalCents: number): ShownTax | null {
   if (tax === null) return null;
@@ -109,10 +109,10 @@ const methods: ReadonlyMap<string, string> = new Map(
     paypal: 'PayPal',
   }),
 );
-/** The seller recorded it; no provider took the payment. */
+/** The seller recorded it; no provider handled the payment. */
 export const recordedMethod = 'Recorded by the seller';
 
-/** `Visa ending in 4242`. The provider's text is printed only where it has a known form. */
+/** `Visa ending in 4242`. The provider's text is printed only if it has a known form. */
 export function methodText({ type, brand, last4 }: PaidBy): string {
   const name = brand === null ? undefined : (brands.get(brand) ?? (type === 'card' ? 'Card' : undefined));
   const text = name ?? methods.get(type) ?? (/^[a-z][a-z0-9_]{0,39}$/.test(type) ? sentence(type) : 'Other');
@@ -131,7 +131,7 @@ export const receiptNames: Readonly<Record<Receipt['kind'], string>> = {
   credit_note_reversal: 'Reversal of a credit note',
 };
 
-/** The content of an issued receipt, from what was stored with it and nothing else. */
+/** Renders an issued receipt from the data stored with it and nothing else. */
 export function receiptPaper(receipt: Receipt): Paper {
   const data = readReceipt(receipt);
   const { timeZone, seller, account, tax, corrects, origin } = data;

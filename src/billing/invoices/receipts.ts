@@ -20,7 +20,7 @@ export interface ReceiptServices {
   readonly timeZoneOf: (accountId: string) => Promise<string>;
   readonly buyerOf: (account: { readonly id: string; readonly name: string }) => Promise<Customer>;
   /**
-   * Asks the provider how a payment was made. Undefined: it is not asked, because another provider is in use now, or does not
+   * Asks the provider how a payment was made. undefined: the provider was not asked, because another one is in use now, or it does not
    * know. `later`: it does not answer, and the receipt has to wait.
    */
   readonly factsOf: (
@@ -29,22 +29,22 @@ export interface ReceiptServices {
   ) => Promise<PaymentFacts | undefined | 'later'>;
   /** Called when there is an event to announce. */
   readonly issued: () => void;
-  /** Makes UUIDv7s. */
+  /** Generates UUIDv7s. */
   readonly newId: () => Uint8Array;
   readonly now: () => number;
 }
 
 const atOnce = 50;
-/** Movements become visible a little after their time, and clocks differ. */
+/** Movements become visible slightly after their time, and clocks differ. */
 const overlapMs = 86_400_000;
 
 /**
- * Gives each payment its receipt, and each return of a payment with a receipt its credit note. Missing ones are read from the
- * ledger, so nothing is lost with a process that dies, and the database refuses a second one.
+ * Issues a receipt for each payment, and a credit note for each return of a payment with a receipt. Missing ones are derived from the
+ * ledger, so nothing is lost if a process dies, and the database rejects duplicates.
  */
 export class Receipts {
   readonly #services: ReceiptServices;
-  /** All payments before this time have theirs. */
+  /** All payments before this time have receipts. */
   #completeUntil: number | undefined;
   #isWanted = false;
 
@@ -52,7 +52,7 @@ export class Receipts {
     this.#services = services;
   }
 
-  /** A payment has arrived: a look that is under way repeats. */
+  /** A payment has arrived: a run in progress repeats. */
   want(): void {
     this.#isWanted = true;
   }
@@ -79,7 +79,7 @@ export class Receipts {
       });
       for (const payment of due) {
         if (signal.aborted) return;
-        // An unavailable provider is not asked for each payment; payments without a provider do not wait for it.
+        // An unavailable provider is not asked again for each payment; payments without a provider do not wait for it.
         const outcome = isWaiting && payment.topup !== null ? 'later' : await this.#issue(payment);
         if (outcome === 'later') isWaiting = true;
         else isAny = outcome || isAny;
@@ -132,7 +132,7 @@ export class Receipts {
         origin: topup?.origin ?? 'recorded',
         topupId: topup?.id ?? null,
         paymentId: topup?.paymentId ?? null,
-        // For a top-up it is its id.
+        // For a top-up, the reference is its id.
         reference: topup === null ? payment.reference : null,
         totalMicrocents: String(amountMicrocents),
         totalCents,
@@ -142,7 +142,7 @@ export class Receipts {
     );
   }
 
-  /** With the parties and the tax of the document that it corrects. */
+  /** Issues a correction with the parties and tax of the document that it corrects. */
   async #correct({
     provider,
     returnId,

@@ -5,7 +5,7 @@ import type { AppliedTax, TaxPayer } from '../../tax/tax.ts';
 /** The seller, from the configuration. */
 export interface Seller {
   readonly name: string;
-  /** Lines. */
+  /** One entry per line. */
   readonly address: readonly string[];
   readonly taxId: string | null;
   readonly email: string | null;
@@ -16,27 +16,27 @@ export interface Buyer {
   readonly name: string;
   readonly address: readonly string[];
   readonly taxId: string | null;
-  /** Where invoices are sent by mail; null: nowhere. */
+  /** Where invoices are mailed; null: they are not mailed. */
   readonly email: string | null;
 }
 
 /** The buyer and its tax status. */
 export type Customer = Buyer & TaxPayer;
 
-/** A tax as a document shows it. */
+/** A tax as shown on a document. */
 export interface ShownTax {
   readonly name: string;
-  /** null: not a whole number of thousandths, or several rates together. */
+  /** null: not a whole number per mille, or several rates combined. */
   readonly ratePerMille: number | null;
   readonly cents: number;
-  /** As text; null: several rates together. Left out: see `ratePerMille`. */
+  /** A decimal string; null: several rates combined. Omitted: see `ratePerMille`. */
   readonly percent?: string | null;
-  /** Left out from before customers could be taxed differently: `standard`. */
+  /** Omitted in documents from before customers could be taxed differently: `standard`. */
   readonly treatment?: AppliedTax['treatment'];
   readonly note?: string | null;
 }
 
-/** The content of a document, besides number and date; stored as it is, so that it always prints the same. Amounts are text. */
+/** The content of a document, besides number and date; stored verbatim, so that it always prints the same. Amounts are strings. */
 export interface InvoiceData {
   readonly version: 1;
   readonly currency: 'USD';
@@ -44,15 +44,15 @@ export interface InvoiceData {
   readonly seller: Seller | null;
   readonly buyer: Buyer;
   readonly account: { readonly id: string; readonly name: string };
-  /** In microcents; for a credit note, what is given back. */
+  /** In microcents; for a credit note, the amount returned. */
   readonly totalMicrocents: string;
-  /** The total, rounded half up: the one place where cents are made. */
+  /** The total, rounded half up: the only place where cents are computed. */
   readonly totalCents: number;
-  /** How much of `totalCents` is tax; null: none is shown. */
+  /** The tax included in `totalCents`; null: none is shown. */
   readonly tax: ShownTax | null;
   /**
-   * The part of the total that was paid by credit without a receipt: its sale is on this document, and `tax` is the tax of it.
-   * The sale of all other credit is on its receipt. Left out from before there were receipts: all of it.
+   * The part of the total paid by credit without a receipt: its sale is on this document, and `tax` is the tax on it. The sale of all other
+   * credit is on its receipt. Omitted in documents from before receipts existed: all of it.
    */
   readonly soldMicrocents?: string;
   readonly statement: StatementData | null;
@@ -61,11 +61,11 @@ export interface InvoiceData {
 
 export interface StatementData {
   readonly openingMicrocents: string;
-  /** What was recorded for earlier periods after they had been closed; nearly always 0. */
+  /** Recorded for earlier periods after they had been closed; nearly always 0. */
   readonly earlierMicrocents: string;
   readonly lines: readonly StatementLine[];
   readonly usageMicrocents: string;
-  /** Refunds of requests of this very period. */
+  /** Refunds of requests of this same period. */
   readonly refundsMicrocents: string;
   readonly movements: readonly { readonly name: string; readonly count: number; readonly microcents: string }[];
   readonly payments: readonly {
@@ -76,11 +76,13 @@ export interface StatementData {
     readonly method?: string | null;
   }[];
   readonly closingMicrocents: string;
-  /** At most this much of that was credit without a receipt. Left out from before there were receipts: all of it. */
+  /**
+   * At most this much of the closing balance was credit without a receipt. Omitted in documents from before receipts existed: all of it.
+   */
   readonly receiptlessMicrocents?: string;
 }
 
-/** Prices are microcents per million tokens, as text; null in the line that sums up the rest. */
+/** Prices are microcents per million tokens, as strings; null in the line that sums up the rest. */
 export interface StatementLine {
   readonly model: string;
   readonly plan: string | null;
@@ -114,7 +116,7 @@ export interface Parties {
 export const linesMax = 500;
 export const refundsShownMax = 500;
 
-/** Reasons of movements of the balance, besides requests, in words for the customer. */
+/** Customer-facing names of balance movements other than requests. */
 const movementNames: Readonly<Record<LedgerMovement['kind'], string>> = {
   topup: 'Payments',
   grant: 'Promotional credit',
@@ -125,7 +127,7 @@ const movementNames: Readonly<Record<LedgerMovement['kind'], string>> = {
   usage_closed: 'Usage of closed accounts',
 };
 
-/** Names of returned payments, and of returns that were undone. */
+/** Returns the name of a movement; returned payments, and returns that were undone, are named separately. */
 function nameOf({ kind, ofRevenue, microcents }: Pick<LedgerMovement, 'kind' | 'ofRevenue' | 'microcents'>): string {
   if (kind === 'refund' && !ofRevenue) return microcents < 0n ? 'Payments returned' : 'Returns of payments that failed';
   if (kind === 'chargeback' && microcents > 0n) return 'Payments given back by the bank';
@@ -135,13 +137,13 @@ function nameOf({ kind, ofRevenue, microcents }: Pick<LedgerMovement, 'kind' | '
 export interface StatementFigures {
   readonly openingMicrocents: bigint;
   readonly earlierMicrocents: bigint;
-  /** For requests of this very period. */
+  /** For requests of this same period. */
   readonly refundsMicrocents: bigint;
-  /** Credit without a receipt: what was left at the beginning, and how much of it was given back. */
+  /** Credit without a receipt: the amount left at the beginning, plus refunds that turned back into such credit. */
   readonly receiptlessMicrocents: bigint;
 }
 
-/** A monthly statement. It charges the cost of requests, less the refunds of the same requests. */
+/** Builds a monthly statement. It charges the cost of requests, less the refunds of the same requests. */
 export function statementData(span: LedgerSpan, figures: StatementFigures, parties: Parties): InvoiceData {
   const usage = sum(span.usage.map((line) => line.costMicrocents));
   const moved = sum(span.movements.map((movement) => movement.microcents));
@@ -184,11 +186,11 @@ export function receiptlessAfter({ statement }: InvoiceData): bigint {
   return most(BigInt(statement.receiptlessMicrocents ?? statement.closingMicrocents), 0n);
 }
 
-/** The part of a refunded amount that was sold on the statement that charged it, and not on a receipt. */
+/** The part of a refunded amount that was sold on the statement that charged it rather than on a receipt. */
 export const soldOf = (statement: InvoiceData, microcents: bigint): bigint =>
   least(microcents, BigInt(statement.soldMicrocents ?? statement.totalMicrocents));
 
-/** Corrects a statement by what was refunded after its period for requests that are on it. */
+/** Corrects a statement by the amounts refunded after its period for requests that are on it. */
 export function creditNoteData(
   corrects: CreditNoteData['corrects'],
   refunds: LedgerSpan['refunds'],
@@ -224,7 +226,7 @@ function frame(totalMicrocents: bigint, sold: bigint, { timeZone, seller, buyer,
   } as const;
 }
 
-/** The largest first; those beyond the bound are summed up in one line. */
+/** Largest first; those beyond the limit are summed up in one line. */
 function linesOf(span: LedgerSpan): readonly StatementLine[] {
   const sorted = [...span.usage].sort(
     (a, b) =>
@@ -266,7 +268,7 @@ function linesOf(span: LedgerSpan): readonly StatementLine[] {
 
 const microcentsPerCent = 1_000_000n;
 
-/** Half up; below zero, half away from zero. */
+/** Rounds half up; below zero, half away from zero. */
 export function roundedCents(microcents: bigint): number {
   const size = microcents < 0n ? -microcents : microcents;
   const cents = Number((size + microcentsPerCent / 2n) / microcentsPerCent);

@@ -20,12 +20,12 @@ export interface NoticeServices {
 }
 
 const noticesAtOnce = 50;
-/** An event that could not be announced for this long is given up. */
+/** An event that could not be announced for this long is abandoned. */
 const triedForMs = 7 * 86_400_000;
 
 /**
- * Announces events by mail and to webhooks: exactly those noted in the transactions that caused them. A process that dies on the
- * way announces again, and outbox and webhooks recognize by its id what they have already.
+ * Announces events by mail and to webhooks: exactly those recorded in the transactions that caused them. If a process dies midway the event
+ * is announced again; the outbox and webhooks recognize duplicates by its id.
  */
 export class Notices {
   readonly #services: NoticeServices;
@@ -35,7 +35,7 @@ export class Notices {
     this.#services = services;
   }
 
-  /** One batch; true: there are more. */
+  /** Processes one batch; true: there are more. */
   async notify(): Promise<boolean> {
     const { repositories, now, log } = this.#services;
     const notices = await repositories.listNotices({ after: this.#after, limit: noticesAtOnce });
@@ -43,7 +43,7 @@ export class Notices {
       try {
         await this.#notify(notice);
       } catch {
-        // The others must not wait for it.
+        // Other notices must not wait for it.
         if (now() - notice.at < triedForMs) continue;
         log.service({ level: 'error', event: 'notice_given_up', detail: { type: notice.type, id: notice.id } });
       }
@@ -80,7 +80,7 @@ export class Notices {
     return [...addresses].map((to) => ({ to, subject, text, kind: kindOf(notice.type) }));
   }
 
-  /** Goes to the account's invoice address, or else to its owners and billing members. */
+  /** Mails go to the account's invoice address, or else to its owners and billing members. */
   async #receiptMails(accountId: string, id: string) {
     const { repositories, print, accountUrl } = this.#services;
     const receipt = await repositories.getReceipt({ accountId, id });
@@ -157,7 +157,7 @@ function kindOf(type: string): string {
   return type.startsWith('balance.') ? 'low_balance' : 'spend_alert';
 }
 
-/** The text of a mail. Names are the customer's own words, printed as text. */
+/** The text of a mail. Names are the customer's own input, printed as plain text. */
 function wordsOf(notice: Notice, data: Readonly<Record<string, unknown>>, accountUrl: string) {
   if (notice.type === 'auto_topup.failed')
     return {

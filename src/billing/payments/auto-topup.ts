@@ -16,18 +16,18 @@ export interface AutoTopupServices {
   readonly log: PaymentLog;
 }
 
-/** Consecutive failed charges until it stops. */
+/** Consecutive failed charges before automatic top-up stops. */
 export const failuresMax = 3;
-/** The next charge waits this long after a failed one. */
+/** Delay before the next charge after a failed one. */
 export const retryAfterMs = 15 * 60_000;
-/** Stripe forgets an idempotency key after a day: from then on the same call could charge twice. */
+/** Stripe forgets an idempotency key after a day; after that the same call could charge twice. */
 const chargeKeyMs = 23 * 3_600_000;
 const batchMax = 100;
 
 /**
- * Charges saved payment methods of accounts that have run low. A charge begins as a row that says it is under way, and its call
- * carries the row's id as idempotency key: so there is one per trigger, with several processes and after a kill. Only the webhook
- * gives credit, as with every payment.
+ * Charges saved payment methods of accounts that have run low. A charge begins as a row marking it in progress, and its call carries the
+ * row's id as idempotency key: so there is one charge per trigger, even with several processes and after a kill. Only the webhook grants
+ * credit, as with every payment.
  */
 export class AutoTopups {
   readonly #services: AutoTopupServices;
@@ -36,7 +36,7 @@ export class AutoTopups {
     this.#services = services;
   }
 
-  /** One look at all that are due. */
+  /** Runs once over all that are due. */
   async run(signal: AbortSignal): Promise<void> {
     const { repositories, now, log } = this.#services;
     let after: string | undefined;
@@ -52,7 +52,7 @@ export class AutoTopups {
           await this.#one(accountId);
         } catch (error) {
           if (!(error instanceof PaymentError)) throw error;
-          // The next look tries the same charge again; it must not hide those after it.
+          // The next run retries the same charge; it must not block those after it.
           log('warn', 'auto_topup_waits', { account: accountId });
         }
       }
@@ -104,7 +104,7 @@ export class AutoTopups {
     const { repositories, payments, now } = this.#services;
     const { id, accountId, amountMicrocents } = topup;
     const isOld = now() - topup.createdAt > chargeKeyMs;
-    // The provider has it, and an event reports how it ends.
+    // The provider has it, and an event reports its outcome.
     if (topup.checkoutId !== null && !isOld) return;
     if (isOld) {
       await this.#fail(accountId, id, 'the outcome of the last charge is unknown; check at the payment provider');
@@ -131,7 +131,7 @@ export class AutoTopups {
     }
     await repositories.noteCheckout({ id, checkoutId: `charge:${id}`, checkoutUrl: '' });
     const after = await repositories.getTopup({ id });
-    // The built-in provider has reported already; elsewhere the next look finds it.
+    // The built-in provider has already reported; with others the next run finds it.
     if (after?.status === 'paid') await repositories.endAutoTopup({ accountId, topupId: id });
   }
 

@@ -1,4 +1,7 @@
-/** Outcomes that can be played with a checkout at the built-in provider, or with its payment. Apart, so that the command line loads no more. */
+/**
+ * Outcomes that can be simulated for a checkout at the built-in provider, or for its payment. In a separate file, so that the CLI loads no
+ * more.
+ */
 export const demoOutcomes = [
   'success',
   'duplicate',

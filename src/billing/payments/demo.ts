@@ -17,7 +17,7 @@ import type {
 import type { DemoOutcome } from './demo-outcomes.ts';
 import { readSignedEvent, signEvent } from './signed-event.ts';
 
-/** How late the events of `delay` arrive. */
+/** Delay of the events of `delay`. */
 export const demoDelayMs = 5_000;
 const changeTriesMax = 10;
 const pageMax = 100;
@@ -35,7 +35,7 @@ export interface DemoCheckout {
   readonly paymentId: string | undefined;
   readonly disputeId: string | undefined;
   readonly refundedCents: number;
-  /** Refunds that have not failed, the newest last. */
+  /** Refunds that have not failed, newest last. */
   readonly refunds: readonly DemoRefund[];
 }
 
@@ -54,7 +54,7 @@ export interface DemoOptions {
   /** Signs events. */
   readonly secret: KeyObject;
   readonly accountUrl: () => string;
-  /** The webhook: calls to it have to be authenticated there. */
+  /** The webhook; it must authenticate calls. */
   readonly deliver: (bytes: Uint8Array, signature: string) => Promise<void>;
 }
 
@@ -62,8 +62,8 @@ export interface DemoOptions {
 export const demoMethods = { good: 'pm_demo_good', declined: 'pm_demo_declined' } as const;
 
 /**
- * A payment provider without money. It keeps checkouts, payments and events like an external one, signs its events, and calls the
- * webhook with them: the code that credits an account cannot distinguish it from Stripe.
+ * A payment provider without money. It keeps checkouts, payments and events like an external one, signs its events, and calls the webhook
+ * with them: the code that credits an account cannot distinguish it from Stripe.
  */
 export class DemoProvider implements PaymentProvider {
   readonly name = 'demo';
@@ -77,7 +77,7 @@ export class DemoProvider implements PaymentProvider {
 
   async createCheckout(input: CheckoutInput): Promise<Checkout> {
     const { topupId, accountId, amountCents, currency, successUrl, cancelUrl, keepsCard } = input;
-    // Knowing the page's address is enough to pay there: it cannot be guessed.
+    // Knowing the page's address is enough to pay there, because it cannot be guessed.
     const id = `cs_demo_${randomBytes(16).toString('hex')}`;
     const body: DemoCheckout = {
       id,
@@ -141,7 +141,7 @@ export class DemoProvider implements PaymentProvider {
     return Promise.resolve({ method: { type: 'demo', brand: null, last4: null }, tax: undefined });
   }
 
-  /** All of its payments are this service's. */
+  /** All of its payments belong to this service. */
   async topupOf(paymentId: string): Promise<string> {
     const { repositories } = this.#options;
     const payment = await repositories.getDemoObject({ id: paymentId });
@@ -174,7 +174,7 @@ export class DemoProvider implements PaymentProvider {
     return found?.kind === 'checkout' ? (JSON.parse(found.body) as DemoCheckout) : undefined;
   }
 
-  /** Plays an outcome; one that does not fit the state of the checkout is declined. Resolves when the webhook has answered. */
+  /** Simulates an outcome; one that does not fit the state of the checkout is declined. Resolves when the webhook has answered. */
   async play(id: string, outcome: DemoOutcome, origin: 'checkout' | 'auto' = 'checkout'): Promise<DemoCheckout> {
     switch (outcome) {
       case 'success':
@@ -223,7 +223,7 @@ export class DemoProvider implements PaymentProvider {
     }
   }
 
-  /** Events under way are delivered first; those that wait for their time are found at the next start. */
+  /** Events in progress are delivered first; delayed ones are found at the next start. */
   async close(): Promise<void> {
     for (const timer of this.#timers) clearTimeout(timer);
     await Promise.allSettled(this.#delivering);
@@ -308,7 +308,7 @@ export class DemoProvider implements PaymentProvider {
     );
   }
 
-  /** Changes a checkout and makes its events, in one transaction; then delivers them, each `copies` times. */
+  /** Changes a checkout and creates its events, in one transaction; then delivers them, each `copies` times. */
   async #change(
     id: string,
     change: (checkout: DemoCheckout, known: ReadonlySet<string>) => readonly [DemoCheckout, readonly NewDemoObject[]],
@@ -348,7 +348,7 @@ export class DemoProvider implements PaymentProvider {
     this.#timers.add(timer);
   }
 
-  /** What the webhook does not accept now is found by the look for missed events. */
+  /** The poll for missed events finds what the webhook does not accept now. */
   async #deliver(events: readonly Pick<DemoObject, 'body'>[]): Promise<void> {
     for (const { body } of events) {
       const signature = await signEvent(body, demoEventSecret(this.#options.secret), this.#options.now());
@@ -366,7 +366,7 @@ export class DemoProvider implements PaymentProvider {
   }
 }
 
-/** The secret that signs its events: text, like Stripe's secrets. */
+/** The secret that signs its events: a string, like Stripe's secrets. */
 export const demoEventSecret = (secret: KeyObject): string => secret.export().toString('hex');
 
 const metadataOf = ({ topupId, accountId }: DemoCheckout, origin: string) => ({

@@ -13,33 +13,33 @@ import { apiVersion, StripeProvider } from './stripe.ts';
 
 export interface PayingServices {
   readonly operations: OperationServices;
-  /** Its payment settings at the start stay in force until the end. */
+  /** The payment settings at startup stay in force until the process ends. */
   readonly config: () => Pick<Config, 'payments'>;
   readonly accountUrl: () => string;
   readonly mailer: Mailer;
   readonly log: Log;
-  /** A payment was credited or returned just now. */
+  /** Called when a payment was just credited or returned. */
   readonly moved: () => void;
 }
 
 export interface Paying {
-  /** Undefined: payments are off. */
+  /** undefined: payments are off. */
   readonly payments: Payments | undefined;
-  /** Set where the built-in provider is used. */
+  /** Set if the built-in provider is used. */
   readonly demo: DemoProvider | undefined;
   readonly jobs: readonly Job[];
-  /** Starts a look for missed events at once. Resolves when it is under way, not when it is done. */
+  /** Starts a poll for missed events immediately. Resolves when it is under way, not when it is done. */
   begin(): void;
   close(): Promise<void>;
 }
 
 const catchUpEveryMs = 3_600_000;
 const autoTopupEveryMs = 10_000;
-/** What becomes free of an account that owes is taken within this time; no request can hold it meanwhile. */
+/** Interval for collecting from accounts that owe; no request can hold credit that becomes free meanwhile. */
 const collectEveryMs = 2_000;
 const promotionsEveryMs = 60_000;
 
-/** The payment provider, with its background work. */
+/** Opens the payment provider, with its background work. */
 export function openPayments(services: PayingServices): Paying {
   const { operations, accountUrl, mailer, log: output, moved } = services;
   const config = services.config().payments;

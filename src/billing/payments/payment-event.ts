@@ -12,7 +12,7 @@ export function readEvent(text: string): PaymentEvent {
   return eventOf(value);
 }
 
-/** The same from parsed JSON. */
+/** The same for parsed JSON. */
 export function eventOf(value: unknown): PaymentEvent {
   const event = objectOf(value);
   const { id, type, created } = event;
@@ -30,14 +30,14 @@ export function eventOf(value: unknown): PaymentEvent {
 }
 
 /**
- * What Stripe's types of events mean here. Two of them report one payment (`checkout.session.completed` and
- * `payment_intent.succeeded`), and it has one id in both.
+ * Maps Stripe's event types. Two of them report one payment (`checkout.session.completed` and `payment_intent.succeeded`), with the same id
+ * in both.
  */
 function newsOf(type: string, data: Fields): PaymentNews {
   switch (type) {
     case 'checkout.session.completed':
     case 'checkout.session.async_payment_succeeded':
-      // A payment that takes days: another event reports how it ends.
+      // A payment that takes days: another event reports its outcome.
       return data['payment_status'] === 'paid' ? paid(data, idOf(data['payment_intent']), data['amount_total']) : other;
     case 'payment_intent.succeeded':
       return paid(data, idOf(data['id']), data['amount_received']);
@@ -46,7 +46,7 @@ function newsOf(type: string, data: Fields): PaymentNews {
     case 'checkout.session.expired':
       return ended('expired', data);
     case 'payment_intent.payment_failed':
-      // On a checkout page the user tries another card.
+      // On a checkout page the user can try another card.
       return metadataOf(data)['origin'] === 'auto' ? ended('failed', data) : other;
     case 'refund.created':
     case 'refund.updated':
@@ -57,7 +57,7 @@ function newsOf(type: string, data: Fields): PaymentNews {
     case 'refund.failed':
       return returned('refund_failed', data);
     case 'charge.dispute.created':
-      // An inquiry takes nothing yet.
+      // An inquiry takes no money yet.
       return String(data['status']).startsWith('warning') ? other : returned('disputed', data);
     case 'charge.dispute.funds_withdrawn':
       return returned('disputed', data);
@@ -79,7 +79,7 @@ function paid(data: Fields, paymentId: string | undefined, amount: unknown): Pay
   if (paymentId === undefined || !isCents(amount) || typeof currency !== 'string')
     return { kind: 'unreadable', paymentId: undefined };
   const [customerId, methodId] = [idOf(data['customer']), idOf(data['payment_method'])];
-  // A payment always names its card; the card is kept where that was requested.
+  // A payment always names its card; the card is kept only if that was requested.
   const isKept = data['setup_future_usage'] === 'off_session';
   const method = isKept && customerId !== undefined && methodId !== undefined ? { customerId, methodId } : undefined;
   return { kind: 'paid', paymentId, topupId, accountId, amountCents: amount, currency, method };
@@ -112,7 +112,7 @@ function metadataOf(data: Fields): Readonly<Record<string, string | undefined>> 
   return Object.fromEntries(Object.entries(metadata).filter((entry) => typeof entry[1] === 'string'));
 }
 
-/** Stripe writes an id, or the whole object that has it. */
+/** Stripe sends either an id or the whole object with that id. */
 function idOf(value: unknown): string | undefined {
   const id = typeof value === 'object' && value !== null ? (value as Fields)['id'] : value;
   return typeof id === 'string' && id !== '' && id.length <= 255 ? id : undefined;

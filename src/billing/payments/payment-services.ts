@@ -14,14 +14,14 @@ export interface PaymentServices {
   /** In lower case. */
   readonly currency: string;
   readonly log: PaymentLog;
-  /** A payment was credited or returned just now. */
+  /** Called when a payment was just credited or returned. */
   readonly moved?: () => void;
 }
 
 /**
- * The outcome of an event: `applied`; `again`, it or what it reports was known; `ignored`, it concerns nothing here; `refused`,
- * it contradicts what is there, which a human has to look at. An event that is too early is rejected as `unavailable`, so that it
- * comes again.
+ * The outcome of an event. `applied`; `again`: the event or what it reports was already known; `ignored`: it does not concern this service;
+ * `refused`: it contradicts the records, which a person has to examine. An event that arrives too early is rejected as `unavailable`, so
+ * that it is redelivered.
  */
 export type EventOutcome = 'applied' | 'again' | 'ignored' | 'refused';
 

@@ -15,33 +15,33 @@ export const microcentsPerCent = 1_000_000n;
 export interface TopupInput {
   readonly accountId: string;
   readonly amountCents: number;
-  /** Calls with the same key make one top-up. Left out: each call makes one. */
+  /** Calls with the same key create one top-up. undefined: each call creates one. */
   readonly idempotencyKey: string | undefined;
   readonly successUrl: string;
   readonly cancelUrl: string;
-  /** Whether the card is kept for automatic top-ups; undefined: only where they are on. */
+  /** Whether the card is kept for automatic top-ups; undefined: only if they are on. */
   readonly keepsCard: boolean | undefined;
-  /** Address of the payer. */
+  /** Email address of the payer. */
   readonly email: string | undefined;
   /** Who requested it. */
   readonly by: string;
 }
 
-/** The next look goes back this much further: events are listed a little after they are made, and clocks differ. */
+/** Overlap with the previous poll: events are listed slightly after they are created, and clocks differ. */
 const overlapMs = 3_600_000;
-/** As far back as Stripe remembers. */
+/** How far back Stripe keeps events. */
 const memoryMs = 30 * 86_400_000;
-/** Payments of other products that are remembered as such. */
+/** Maximum remembered payments of other products. */
 const othersMax = 1000;
-/** Events that fail one after the other, for reasons of our own, before a look gives up. */
+/** Consecutive events that may fail because of this service before a poll gives up. */
 const failuresMax = 10;
-/** Stripe delivers for three days; an event about a payment that was not seen until then is not about one of ours. */
+/** Stripe delivers for three days; an event about a payment not seen by then is not about one of this service's payments. */
 const waitsMs = 3 * 86_400_000;
 
-/** Top-ups of accounts. Only an event of the provider gives credit, once for each payment (docs/payments.md). */
+/** Top-ups of accounts. Only a provider event grants credit, once for each payment (docs/payments.md). */
 export class Payments {
   readonly #services: PaymentServices;
-  /** Payments of other products, which refund and are disputed like ours. */
+  /** Payments of other products, which can be refunded and disputed, too. */
   readonly #others = new Set<string>();
 
   constructor(services: PaymentServices) {
@@ -57,8 +57,8 @@ export class Payments {
   }
 
   /**
-   * Creates a top-up with a page where it is paid. Throws `StoreError` `conflict` when the idempotency key belongs to another
-   * amount; `PaymentError` `unavailable` when the provider does not answer: a repeated call finds the same top-up.
+   * Creates a top-up with a payment page. Throws `StoreError` `conflict` when the idempotency key belongs to another amount; `PaymentError`
+   * `unavailable` when the provider does not answer: a repeated call finds the same top-up.
    */
   async createTopup(input: TopupInput): Promise<Topup> {
     const { repositories, provider, currency, now, newId } = this.#services;
@@ -69,7 +69,7 @@ export class Payments {
       amountMicrocents: BigInt(input.amountCents) * microcentsPerCent,
       origin: 'checkout',
       provider: provider.name,
-      // Keys of automatic top-ups have another form.
+      // Keys of automatic top-ups have a different form.
       idempotencyKey: input.idempotencyKey === undefined ? `once:${id}` : `key:${input.idempotencyKey}`,
       successUrl: input.successUrl,
       cancelUrl: input.cancelUrl,
@@ -88,7 +88,7 @@ export class Payments {
       successUrl: topup.successUrl ?? input.successUrl,
       cancelUrl: topup.cancelUrl ?? input.cancelUrl,
       ...payer,
-      // A call that was killed on the way is answered with the same checkout; the key would refuse one for another payer.
+      // Repeating a call that was killed midway returns the same checkout; with another payer the key would be rejected.
       idempotencyKey: `${topup.id}:${createHash('sha256').update(JSON.stringify(payer)).digest('hex').slice(0, 16)}`,
     });
     await repositories.noteCheckout({ id: topup.id, ...checkout });
@@ -103,7 +103,7 @@ export class Payments {
   }
 
   /**
-   * A webhook call. Throws `PaymentError`: `refused` for one that is not the provider's, `unavailable` for one to repeat later.
+   * Handles a webhook call. Throws `PaymentError`: `refused` if it is not from the provider, `unavailable` if it should be repeated later.
    */
   async receive(bytes: Uint8Array, signature: string | undefined): Promise<EventOutcome> {
     const { provider, now, log } = this.#services;
@@ -117,7 +117,7 @@ export class Payments {
     return await this.apply(event);
   }
 
-  /** Asks the provider for what it has reported since the last such look. Resolves with the number of new events. */
+  /** Asks the provider for events since the last poll. Resolves with the number of new events. */
   async catchUp(signal: AbortSignal): Promise<number> {
     const { repositories, provider, now, log } = this.#services;
     const begun = now();
@@ -131,7 +131,7 @@ export class Payments {
       try {
         if ((await this.apply(event)) === 'applied') found++;
       } catch (error) {
-        // An event that cannot be applied yet must not hide those after it: the next look begins with it.
+        // An event that cannot be applied yet must not block those after it: the next poll begins with it.
         if (!(error instanceof PaymentError)) failures.push(error);
         else if (begun - event.createdAt > waitsMs) {
           await this.#refuse(event, event.type, error.message);
@@ -149,7 +149,7 @@ export class Payments {
     return found;
   }
 
-  /** Takes what has become free of what accounts owe for refunds and disputes. */
+  /** Collects what accounts owe for refunds and disputes, as far as their credit has become free. */
   async collectOwed(signal: AbortSignal): Promise<void> {
     if (await collectOwed(this.#services, signal)) this.#services.moved?.();
   }
@@ -237,7 +237,7 @@ export class Payments {
       }
     } catch (error) {
       if (!(error instanceof StoreError) || error.code !== 'conflict') throw error;
-      // A twin of this event was faster, or this is a second payment of the top-up, or one payment for two top-ups.
+      // A duplicate of this event was faster, or this is a second payment of the top-up, or one payment for two top-ups.
       if ((await repositories.findPaymentEvent({ provider: provider.name, id: event.id })) !== undefined)
         return 'again';
       return await this.#refuse(event, topup.id, 'the top-up was paid already, or this payment has paid another one');
@@ -245,7 +245,7 @@ export class Payments {
     const payment = await repositories.findPayment({ provider: provider.name, id: news.paymentId });
     if (payment?.topupId !== topup.id)
       return await this.#refuse(event, topup.id, 'this payment has paid another top-up');
-    // Another type of event has reported this payment.
+    // Another type of event has already reported this payment.
     await repositories.recordPaymentEvent({ ...record, outcome: 'again' });
     return 'again';
   }
@@ -271,7 +271,7 @@ export class Payments {
     return await (isTaken ? reverse : reinstate)(this.#services, taken, record);
   }
 
-  /** A refund or a dispute of a payment that has credited nothing. Throws `unavailable` for one that may still do so. */
+  /** Handles a refund or dispute of a payment that has credited nothing. Throws `unavailable` if the payment may still do so. */
   async #returnUnpaid(
     event: PaymentEvent,
     { returnId, paymentId }: Extract<PaymentNews, { readonly returnId: string }>,
@@ -294,7 +294,7 @@ export class Payments {
     return (await repositories.findPayment({ provider: provider.name, id: paymentId })) !== undefined;
   }
 
-  /** What a payment that is not known here was made for; undefined: another product on the same account of the provider. */
+  /** The purpose of a payment that is not known here; undefined: it belongs to another product on the same provider account. */
   async #topupOf(paymentId: string): Promise<string | undefined> {
     const { provider, log } = this.#services;
     if (this.#others.has(paymentId)) return undefined;
@@ -306,7 +306,7 @@ export class Payments {
     return undefined;
   }
 
-  /** It is recorded, so that it is handled once; nothing moves, and the log says so loudly. */
+  /** Records the event, so that it is handled once; nothing moves, and an error is logged. */
   async #refuse(event: PaymentEvent, subject: string, why: string): Promise<EventOutcome> {
     const { repositories, log } = this.#services;
     log('error', 'payment_event_contradicts', { id: event.id, type: event.type, subject, reason: why });

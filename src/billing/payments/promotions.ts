@@ -11,14 +11,13 @@ export interface PromotionServices {
   readonly newId: () => Uint8Array;
 }
 
-/** How long after its end a promotion is closed: what ended before it is recorded by then, on every replica. */
+/** Delay after its end before a promotion is closed: by then every replica has recorded what ended before it. */
 export const closingGraceMs = 600_000;
 const batchMax = 100;
 
 /**
- * Closes promotions that have ended: takes back what was not used, as far as the account has it free of holds. The amount taken
- * is written in the transaction that takes it, so two processes, or one that is killed, do it once. Resolves with whether there
- * may be more.
+ * Closes promotions that have ended: takes back the unused part, as far as the account has it free of holds. The amount taken is recorded
+ * in the same transaction, so two processes, or one that is killed, take it once. Resolves with whether there may be more.
  */
 export async function closePromotions({ ledger, repositories, now, newId }: PromotionServices): Promise<boolean> {
   const due = await repositories.duePromotions({ expiredBefore: now() - closingGraceMs, limit: batchMax });

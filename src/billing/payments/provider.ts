@@ -2,22 +2,22 @@
 
 /** A payment that a user makes on a page of the provider. */
 export interface CheckoutInput {
-  /** Returned in every event about it. */
+  /** Returned in every event about the checkout. */
   readonly topupId: string;
   readonly accountId: string;
   readonly amountCents: number;
-  /** In lower case, an ISO 4217 code. */
+  /** A lowercase ISO 4217 code. */
   readonly currency: string;
-  /** Where the user is sent afterwards. */
+  /** Where the user is redirected afterwards. */
   readonly successUrl: string;
   readonly cancelUrl: string;
-  /** The card may be charged later in its owner's absence: requested with automatic top-ups, and never otherwise. */
+  /** The card may be charged later without its owner present: requested with automatic top-ups, and never otherwise. */
   readonly keepsCard: boolean;
-  /** The payer, where the provider knows them by a kept card. */
+  /** The payer, if a kept card identifies them to the provider. */
   readonly customerId: string | undefined;
-  /** The payer's address, where the account has one. */
+  /** The payer's email address, if the account has one. */
   readonly email: string | undefined;
-  /** Calls with the same key make one checkout. */
+  /** Calls with the same key create one checkout. */
   readonly idempotencyKey: string;
 }
 
@@ -55,14 +55,14 @@ export interface PaymentQuestion {
 
 export interface PaymentDetails {
   readonly method: PaidBy;
-  /** The tax that the provider has computed, as a part of the amount; undefined: it computes no tax. */
+  /** The tax computed by the provider, included in the amount; undefined: it computes no tax. */
   readonly tax: ProviderTax | undefined;
 }
 
 export interface PaidBy {
   /** The provider's term: `card`, `sepa_debit`; `demo`: no money has moved. */
   readonly type: string;
-  /** Brand of a card; null where the provider does not say. */
+  /** Brand of a card; null if not stated. */
   readonly brand: string | null;
   /** The last digits of its number. */
   readonly last4: string | null;
@@ -70,9 +70,9 @@ export interface PaidBy {
 
 export interface ProviderTax {
   readonly cents: number;
-  /** null: several together. */
+  /** null: several combined. */
   readonly name: string | null;
-  /** In percent, as the provider writes it; null: several together. */
+  /** In percent, as formatted by the provider; null: several combined. */
   readonly percent: string | null;
   readonly treatment: 'standard' | 'exempt' | 'reverse_charge';
 }
@@ -86,7 +86,7 @@ export type PaymentNews =
       readonly accountId: string;
       readonly amountCents: number;
       readonly currency: string;
-      /** May be charged again in its owner's absence, as requested with the payment; undefined: it may not. */
+      /** Set if it may be charged again without its owner present, as requested with the payment. */
       readonly method: { readonly customerId: string; readonly methodId: string } | undefined;
     }
   | { readonly kind: 'failed' | 'expired'; readonly topupId: string; readonly accountId: string }
@@ -98,9 +98,9 @@ export type PaymentNews =
       readonly amountCents: number;
       readonly currency: string;
     }
-  /** Of a kind that matters here, without what has to be known of it. `paymentId`: where it is a refund or a dispute. */
+  /** A relevant event without the required fields. `paymentId` is set if it is a refund or a dispute. */
   | { readonly kind: 'unreadable'; readonly paymentId: string | undefined }
-  /** Nothing that concerns this service. */
+  /** Does not concern this service. */
   | { readonly kind: 'other' };
 
 export interface PaymentEvent {
@@ -109,35 +109,37 @@ export interface PaymentEvent {
   readonly type: string;
   /** Milliseconds since 1970, by the provider's clock. */
   readonly createdAt: number;
-  /** Version of the provider's API that the event is written in; undefined: not stated. */
+  /** The provider's API version of the event; undefined: not stated. */
   readonly version: string | undefined;
   readonly news: PaymentNews;
 }
 
-/** Every method rejects with `PaymentError`; two calls with one idempotency key take effect once. */
+/** Every method rejects with `PaymentError`; two calls with the same idempotency key take effect once. */
 export interface PaymentProvider {
   readonly name: 'stripe' | 'demo';
   createCheckout(input: CheckoutInput): Promise<Checkout>;
-  /** Resolves when the charge was accepted: an event reports whether it is paid. */
+  /** Resolves when the charge was accepted; an event reports whether it was paid. */
   charge(input: ChargeInput): Promise<void>;
-  /** Resolves with the refund's id: an event reports that it has happened. */
+  /** Resolves with the refund's id; an event reports when it has happened. */
   refund(input: RefundInput): Promise<string>;
   /** How a payment was made. `unavailable`: repeat the call later. */
   paymentDetails(question: PaymentQuestion): Promise<PaymentDetails>;
   /**
-   * The top-up that a payment was made for, as it is labelled at the provider; undefined: another product's payment. `unavailable`:
-   * it cannot be said now.
+   * The top-up that a payment was made for, according to its label at the provider; undefined: another product's payment. `unavailable`:
+   * unknown at the moment.
    */
   topupOf(paymentId: string): Promise<string | undefined>;
-  /** Reads a webhook call: `refused` unless these very bytes were signed with the shared secret, within five minutes. */
+  /** Reads a webhook call: `refused` unless exactly these bytes were signed with the shared secret, within five minutes. */
   readEvent(bytes: Uint8Array, signature: string | undefined, nowMs: number): Promise<PaymentEvent>;
-  /** Events since a time, the oldest first; bounded by the provider's memory, some thirty days. */
+  /** Events since a time, oldest first; limited to what the provider keeps, about thirty days. */
   eventsSince(ms: number, signal: AbortSignal): AsyncIterable<PaymentEvent>;
   close(): Promise<void>;
 }
 
 /**
- * - `refused`: the event is not the provider's, or no event, or too old.
+ * Error codes:
+ *
+ * - `refused`: the event is not from the provider, is not an event, or is too old.
  * - `declined`: a definite no; a repeated call gets the same.
  * - `unavailable`: the outcome is unknown; repeating the call, with the same idempotency key, is safe.
  */

@@ -14,16 +14,15 @@ export interface PaymentTaken {
   readonly amountMicrocents: bigint;
 }
 
-/** Calls for what is idle elsewhere, and calls after them, before what is left is taken later. */
+/** Maximum calls to take what other processes have idle; the rest is taken later. */
 const takingTriesMax = 3;
-/** Tries where another event of the return, or what takes more of it, is faster. */
+/** Tries if another event of the return, or another withdrawal of it, is faster. */
 const conflictTriesMax = 10;
 const owedAtOnce = 1000;
 
 /**
- * Takes back a payment or a part of it: from the account what it has free of holds, and what holds it as they end, never below its
- * credit limit; what was spent before is the operator's loss (`house_bad_debt`). Of a payment no more than was paid, whatever the
- * sum of its refunds and disputes.
+ * Takes back a payment or part of it: the account's free credit now and its held credit as holds end, never below its credit limit; what
+ * was already spent is the operator's loss (`house_bad_debt`). Never takes more than was paid, whatever the sum of refunds and disputes.
  */
 export async function reverse(
   services: PaymentServices,
@@ -65,7 +64,7 @@ export async function reverse(
   return 'applied';
 }
 
-/** Takes what has become free of what accounts owe. Resolves with whether something was taken. */
+/** Collects what accounts owe, as far as their credit has become free. Resolves with whether anything was taken. */
 export async function collectOwed(services: PaymentServices, signal: AbortSignal): Promise<boolean> {
   const { repositories, provider } = services;
   let hasTaken = false;
@@ -96,7 +95,7 @@ async function take(
       try {
         return await ledger.reverse({ ...request, provider: provider.name, ids: [newId(), newId()], at: now() });
       } catch (error) {
-        // A twin of the event, or the event that it has failed, was faster: its decision is there now.
+        // A duplicate of the event, or the event of its failure, was faster: its decision is stored now.
         if (!(error instanceof StoreError && error.code === 'conflict') || tries >= conflictTriesMax) throw error;
       }
     }
@@ -115,8 +114,8 @@ async function take(
 }
 
 /**
- * A refund that has failed, or a dispute that was won: what was taken goes back to where it came from, with the event in one
- * transaction. A return that has taken nothing yet never will, so that the order of the events does not matter.
+ * Undoes a return whose refund failed or whose dispute was won: what was taken goes back to where it came from, in one transaction with the
+ * event. A return that has not taken anything yet never will, so the order of the events does not matter.
  */
 export async function reinstate(
   services: PaymentServices,
@@ -134,7 +133,7 @@ export async function reinstate(
     if (decided === undefined) {
       const { amountMicrocents } = taken;
       const undone = { provider: provider.name, id, kind, paymentId: payment.id, topupId, accountId, amountMicrocents };
-      // Else another process has decided it meanwhile.
+      // Otherwise another process has decided it meanwhile.
       if (!(await repositories.recordUndoneReturn({ undone, event, notice, at }))) continue;
       log(kind === 'refund' ? 'error' : 'warn', undoneEvents[kind], about);
       return 'applied';
@@ -150,7 +149,7 @@ export async function reinstate(
       for (const returnId of given.dueAgain) tellLoss(services, about, await take(services, { returnId, accountId }));
       return 'applied';
     } catch (error) {
-      // More was taken meanwhile, or a twin of this event was faster.
+      // More was taken meanwhile, or a duplicate of this event was faster.
       if (!(error instanceof StoreError && error.code === 'conflict') || tries >= conflictTriesMax) throw error;
     }
   }
@@ -158,7 +157,7 @@ export async function reinstate(
   return 'again';
 }
 
-/** What owners and billing members hear of a refund that has failed. */
+/** The notice of a failed refund, for owners and billing members. */
 function noticeOf(
   { kind, id, payment: { accountId, topupId }, amountMicrocents }: PaymentTaken,
   decided: PaymentReturn | undefined,

@@ -4,17 +4,16 @@ import { eventOf } from './payment-event.ts';
 import { PaymentError } from './provider.ts';
 import type { PaymentEvent } from './provider.ts';
 
-/** Stripe's window, and ours: an event that was signed longer ago may be a recording. */
+/** Stripe's window, used here too: an event signed longer ago may be a replay. */
 const windowSeconds = 300;
-/** A signature holds a time and a few digests. */
+/** A signature header holds a time and a few digests. */
 const headerLengthMax = 1000;
-/** Stripe's format, with a single time, so that the time checked here is the one that the library checks. */
+/** Stripe's format, restricted to a single time, so that the time checked here is the one that the library checks. */
 const headerForm = /^t=(\d{1,12})(?:,v\d=[0-9a-f]{1,128}){1,10}$/;
 
 /**
- * Reads an event from bytes signed in Stripe's scheme (docs.stripe.com/webhooks). Stripe's library checks the signature; it is
- * loaded with the first event. Rejects with `PaymentError` `refused` unless these very bytes were signed with the secret, within
- * five minutes.
+ * Reads an event from bytes signed in Stripe's scheme (docs.stripe.com/webhooks). Stripe's library checks the signature; it is loaded with
+ * the first event. Rejects with `PaymentError` `refused` unless exactly these bytes were signed with the secret, within five minutes.
  */
 export async function readSignedEvent(
   bytes: Uint8Array,

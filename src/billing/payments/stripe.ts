@@ -21,22 +21,22 @@ export interface StripeOptions {
   readonly webhookSecret: string;
   /** Replaces Stripe's own address. */
   readonly apiUrl: string | undefined;
-  /** Stripe computes the tax within each payment (docs.stripe.com/tax). */
+  /** Whether Stripe computes the tax within each payment (docs.stripe.com/tax). */
   readonly automaticTax: boolean;
-  /** Called once for each version of Stripe's API, other than the one this was written for, that events arrive in. */
+  /** Called once for each API version of events other than the one this was written for. */
   readonly otherVersion: (version: string) => void;
 }
 
 /**
- * The version of Stripe's API that calls name. Versions with the same word after the dot are compatible with each other
- * (docs.stripe.com/api/versioning). Events come in the version that their webhook was created with.
+ * The API version named in calls to Stripe. Versions with the same word after the dot are compatible with each other
+ * (docs.stripe.com/api/versioning). Events arrive in the version that their webhook was created with.
  */
 export const apiVersion = '2026-10-28.endive';
 const releaseOf = (version: string): string | undefined => version.split('.')[1];
-/** Versions already reported; bounded, so that many different names fill nothing. */
+/** Maximum versions remembered as reported; bounded, so that many different names cannot fill memory. */
 const versionsMax = 20;
 
-/** Each try of a call; two more follow a failure of the network, with the same idempotency key. */
+/** Timeout of each try; two more follow a network failure, with the same idempotency key. */
 const timeoutMs = 20_000;
 const retriesMax = 2;
 const pageMax = 100;
@@ -56,7 +56,7 @@ export class StripeProvider implements PaymentProvider {
     try {
       return await this.#createCheckout(input);
     } catch (error) {
-      // The customer was deleted at Stripe: the payer becomes a new one.
+      // The customer was deleted at Stripe: the payer becomes a new customer.
       if (input.customerId === undefined || !isMissing(error, 'customer')) throw error;
       return await this.#createCheckout({
         ...input,
@@ -94,14 +94,14 @@ export class StripeProvider implements PaymentProvider {
                 currency,
                 unit_amount: amountCents,
                 product_data: { name: 'Credit' },
-                // What is paid is what is credited: it includes the tax.
+                // The credited amount is the paid amount: it includes the tax.
                 ...(automaticTax ? { tax_behavior: 'inclusive' as const } : {}),
               },
             },
           ],
           ...payer,
           ...(automaticTax ? { automatic_tax: { enabled: true }, tax_id_collection: { enabled: true } } : {}),
-          // Payments, refunds and disputes are in one currency: that of the ledger.
+          // Payments, refunds and disputes are all in the ledger's currency.
           adaptive_pricing: { enabled: false },
           payment_intent_data: { ...(keepsCard ? { setup_future_usage: 'off_session' } : {}), metadata },
           metadata,
@@ -157,7 +157,7 @@ export class StripeProvider implements PaymentProvider {
       const { metadata } = await this.#call((stripe) => stripe.paymentIntents.retrieve(paymentId));
       return metadata['account_id'] === undefined ? undefined : metadata['topup_id'];
     } catch (error) {
-      // Of an account that is connected to this one, whose events come here too.
+      // It belongs to an account connected to this one, whose events arrive here too.
       if (isMissing(error)) return undefined;
       throw error;
     }
@@ -167,7 +167,7 @@ export class StripeProvider implements PaymentProvider {
     const session = await this.#call((stripe) =>
       stripe.checkout.sessions.retrieve(checkoutId, { expand: ['total_details.breakdown'] }),
     );
-    // As it was when the page was made, whatever the configuration says now.
+    // As configured when the page was created, not as configured now.
     if (session.automatic_tax?.enabled !== true) return undefined;
     const { amount_tax: cents = 0, breakdown } = session.total_details ?? {};
     return taxOf(
@@ -180,7 +180,7 @@ export class StripeProvider implements PaymentProvider {
     );
   }
 
-  /** A charge of a kept card has no checkout that computes its tax: it is computed, and entered into Stripe's reports, here. */
+  /** Computes the tax of a charge of a kept card, which has no checkout to do it, and enters it into Stripe's reports. */
   async #taxOfCharge(
     { topupId, amountCents, currency }: PaymentQuestion,
     customer: string | undefined,
@@ -221,7 +221,7 @@ export class StripeProvider implements PaymentProvider {
     return this.#known(await readSignedEvent(bytes, signature, this.#options.webhookSecret, nowMs));
   }
 
-  /** Stripe lists the newest first; the events of a day are sorted before they are yielded. */
+  /** Stripe lists the newest first; each day's events are sorted before they are yielded. */
   async *eventsSince(ms: number, signal: AbortSignal): AsyncIterable<PaymentEvent> {
     for (let from = Math.floor(ms / 1000); from * 1000 <= Date.now() && !signal.aborted; from += daySeconds) {
       const events: PaymentEvent[] = [];
@@ -292,10 +292,10 @@ export class StripeProvider implements PaymentProvider {
 }
 
 const daySeconds = 86_400;
-/** Maximum for one day, in memory at once. */
+/** Maximum for one day, held in memory together. */
 const eventsMax = 50_000;
 
-/** Event types that the webhook at Stripe must be subscribed to as well (docs/payments.md); a request may name twenty. */
+/** Event types that the webhook at Stripe must also be subscribed to (docs/payments.md); a request may name twenty. */
 export const eventTypes = [
   'checkout.session.completed',
   'checkout.session.async_payment_succeeded',
@@ -347,14 +347,14 @@ function paidBy(method: string | Stripe.PaymentMethod | null): PaidBy {
 const idOf = (value: string | { readonly id: string } | null): string | undefined =>
   value === null ? undefined : typeof value === 'string' ? value : value.id;
 
-/** Whether a call failed because the object named by one of its parameters, or by this one, does not exist. */
+/** Whether a call failed because the object named by this parameter, or the object itself, does not exist. */
 function isMissing(error: unknown, parameter?: string): boolean {
   if (!(error instanceof PaymentError) || typeof error.cause !== 'object' || error.cause === null) return false;
   const { code, param } = error.cause as { readonly code?: unknown; readonly param?: unknown };
   return code === 'resource_missing' && (parameter === undefined || param === parameter);
 }
 
-/** Stripe's errors carry a status: 402 and other faults of the request are a definite no; without a status it is unknown. */
+/** Stripe's errors carry a status: 402 and other request errors are a definite no; without a status the outcome is unknown. */
 function paymentErrorOf(error: unknown): PaymentError {
   if (error instanceof PaymentError) return error;
   const { statusCode, code } = error as { readonly statusCode?: unknown; readonly code?: unknown };

@@ -3,13 +3,13 @@ import type { Slot } from './slot.ts';
 import type { ShedLevel } from './load.ts';
 
 /**
- * Whether this process takes new work at all, for any caller: a cap on the requests that run, and the levels of load shedding
- * (reliability §5). Refusing comes before the work: before a large body is read and before any is parsed, so it costs a fraction
- * of serving, and running requests go on at full speed (reliability §3.1, "overload").
+ * Decides whether this process takes new work at all, for any caller: a cap on running requests, and the levels of load shedding
+ * (reliability §5). Refusal comes before the work: before a large body is read and before any is parsed, so it costs a fraction of serving,
+ * and running requests go on at full speed (reliability §3.1, "overload").
  *
- * On the second level the cap sinks by a fifth with every look that finds the process overloaded, and one request may always run:
- * taking none at all would oscillate between nothing and a flood, and a process whose memory does not shrink while it does
- * nothing would never work again. When the load is gone the cap rises, and is back in a few seconds.
+ * On the second level the cap drops by a fifth with every sample that finds the process overloaded, and one request may always run:
+ * admitting none at all would oscillate between nothing and a flood, and a process whose memory does not shrink while idle would never work
+ * again. When the load is gone the cap rises, and recovers in a few seconds.
  */
 export class Admission {
   #runningMax: number;
@@ -17,12 +17,12 @@ export class Admission {
   #shedLevel: ShedLevel = 0;
   /** Below `#runningMax` while the load is too high, and for some time after. */
   #cap: number;
-  /** How many requests ran when the load was last too high. */
+  /** Requests running when the load was last too high. */
   #capacityKnee = Infinity;
   #refusedSinceLook = false;
-  /** Running requests with large bodies, from their first look to their end. */
+  /** Running requests with large bodies, from `takeLarge` to their end. */
   #large = 0;
-  /** Consecutive looks that blamed them. */
+  /** Consecutive samples that blamed large bodies. */
   #blamed = 0;
 
   constructor(runningMax: number) {
@@ -40,7 +40,7 @@ export class Admission {
     return this.#running;
   }
 
-  /** The number of requests that may run at once, now. */
+  /** The current maximum of running requests. */
   get cap(): number {
     return this.#cap;
   }
@@ -49,16 +49,16 @@ export class Admission {
     return this.#shedLevel;
   }
 
-  /** The cap is lower than usual. */
+  /** Whether the cap is lower than usual. */
   get isShedding(): boolean {
     return this.#cap < this.#runningMax;
   }
 
   /**
-   * A new judgement of the load, four times a second. `lacksMemory`: memory, not the processor, is short.
+   * Applies a new load sample, four times a second. `lacksMemory`: memory, not the processor, is short.
    *
-   * While large bodies are under way a processor that has too much to do is their doing: then no more of them are taken, and all
-   * other requests are served, if slowly. This lasts ten seconds at most, by when those that were taken are read and sent.
+   * While large bodies are in progress, an overloaded processor is blamed on them: no more of them are admitted, and all other requests are
+   * served, if slowly. This lasts ten seconds at most, by which time those admitted have been read and sent.
    */
   judged(shedLevel: ShedLevel, lacksMemory = false): void {
     if (shedLevel >= 2 && !lacksMemory && this.#large > 0 && this.#blamed < blamedLooksMax) {
@@ -78,7 +78,7 @@ export class Admission {
     this.#refusedSinceLook = false;
   }
 
-  /** Throws `backend_at_capacity` 429 when a request with such a body would be refused; `undefined`: size not known yet. */
+  /** Throws `backend_at_capacity` 429 when a request with such a body would be refused; undefined: size not known yet. */
   check(bodyBytes: number | undefined, largeBodyBytes: number): void {
     this.#checkCap();
     if (this.#shedLevel >= 1 && bodyBytes !== undefined && bodyBytes > largeBodyBytes)
@@ -92,7 +92,7 @@ export class Admission {
     return this.#slot(() => this.#large--);
   }
 
-  /** Takes a slot for a request whose body has arrived. Throws `backend_at_capacity` 429 when there is none. */
+  /** Takes a slot for a request whose body has arrived. Throws `backend_at_capacity` 429 when none is free. */
   take(): Slot {
     this.#checkCap();
     this.#running++;
@@ -118,11 +118,11 @@ export class Admission {
 }
 
 const capShrinks = 0.8;
-/** Ten seconds, as long as a large body may take to be parsed. */
+/** Ten seconds, the time a large body may take to be parsed. */
 const blamedLooksMax = 40;
-/** From one to a thousand in four seconds. */
+/** Grows from one to a thousand in four seconds. */
 const capGrows = 1.5;
-/** Growth while there is more work than the cap admits, and the cap nears what was too much: a fifth in two seconds. */
+/** Growth while demand exceeds the cap and the cap nears the last overload: a fifth in two seconds. */
 const capCreeps = 1.02;
 const capacityNears = 0.6;
 

@@ -1,11 +1,11 @@
 import type { LimitName } from '../../store/limit-leases.ts';
 
-/** A maximum for one account or key: at the same time, or in each window. */
+/** A maximum for one account or key: concurrent, or in each window. */
 export interface LimitRule extends LimitName {
   readonly limit: number;
 }
 
-/** What a request takes of a limit. */
+/** The amount that a request takes from a limit. */
 export interface Claim {
   readonly rule: LimitRule;
   readonly amount: number;
@@ -15,26 +15,26 @@ export interface Claim {
 export interface Taken extends Claim {
   /** When its window began; 0 without windows. */
   readonly startsAt: number;
-  /** Epoch of the shares that it was taken from; what was taken from earlier ones does not come back. */
+  /** Epoch of the shares that it was taken from; amounts from earlier epochs are not returned. */
   readonly epoch: number;
 }
 
-/** All claims were taken, or none, because of those that are lacking now. */
+/** Either all claims were taken, or none, because of the ones that fall short now. */
 export type Taking<Of extends Claim> = { readonly taken: readonly Taken[] } | { readonly lacking: readonly Of[] };
 
 /** Counts the use of limits, in this process or in several. */
 export interface LimitCounts {
   /**
-   * Takes all claims or none. At once, wherever this process can decide; a promise where others have to be asked, which rejects
-   * with a StoreError when there is no answer.
+   * Takes all claims or none. Synchronous if this process can decide; otherwise a promise, which rejects with a StoreError when the other
+   * processes cannot be asked.
    */
   take<Of extends Claim>(claims: readonly Of[]): Taking<Of> | Promise<Taking<Of>>;
   /**
-   * The request has ended: called once for each claim. `change` is added to what was taken of a window: below 0 it comes back, in
-   * the same window; above 0 it counts in the current window. What was running comes back in any case.
+   * Ends a request: called once for each claim. `change` is added to the amount taken from a window: a negative change is returned to the
+   * same window; a positive one counts in the current window. A running slot is always returned.
    */
   end(taken: Taken, change: number): void;
-  /** Use by all processes together, as far as it is known here: never less. */
+  /** Usage by all processes together, as far as known here: never less. */
   used(rule: LimitRule): number;
   /** Milliseconds until the next window begins, more than 0. */
   restMs(rule: LimitRule): number;

@@ -17,29 +17,29 @@ import { windowStart } from './windows.ts';
 /** A share of a window covers this many requests, or this much use, whichever is more. */
 const requestsAhead = 16;
 const useAheadSeconds = 2;
-/** Limits in one exchange; the rest wait for the next. */
+/** Maximum limits in one exchange; the rest wait for the next. */
 const exchangedAtOnceMax = 500;
-/** How often others are asked what they lack. It bounds how long something idle here can be refused there. */
+/** How often to ask what other processes need. It bounds how long they can be refused something idle here. */
 const lookEveryMs = 100;
-/** How long after a look that found others lacking a share this process keeps to its part of it. */
+/** How long this process keeps to its part of a limit after a poll that found others short of it. */
 const contendedMs = 3 * lookEveryMs;
-/** Number of tries where others may have something idle, with a pause in which they look. */
+/** Number of tries while others may have idle capacity, with a pause in which they poll. */
 const triesMax = 5;
 const pauseMs = 60;
 /** After this time the others have returned what was idle when they were asked, and need not be waited for again. */
 const askedForMs = 1_000;
 /** A refusal is repeated from memory for this long, so that a storm costs nothing. */
 const refusalMs = 250;
-/** When there was no more ahead of need, it is asked for again after this time. */
+/** Delay before asking again for capacity ahead of need, after there was none. */
 const dryMs = 1_000;
 /** If the limit server does not answer in this time, the request is refused. */
 const waitMaxMs = 2_000;
-/** While requests wait, how often overdue ones are looked for. */
+/** While requests wait, how often to check for overdue ones. */
 const tickMs = 50;
-/** What no request has used in this time goes back. */
+/** Shares that no request has used for this long are returned. */
 const idleMs = 10_000;
 const sweepEveryMs = 1_000;
-/** Time for the returns at the end. */
+/** Time limit for the returns at shutdown. */
 const closeMaxMs = 2_000;
 
 /** A request that waits until it can take all of its claims. */
@@ -57,7 +57,7 @@ interface Refusal {
   readonly limit: number;
 }
 
-/** Until when others want a share of the running requests, and what this process keeps of it meanwhile. */
+/** Until when others want a share of the running requests, and how much this process keeps meanwhile. */
 interface Contention {
   readonly untilMs: number;
   readonly part: number;
@@ -67,33 +67,33 @@ interface Contention {
 interface Pool extends LimitName {
   readonly name: string;
   startsAt: number;
-  /** As of the last request. */
+  /** The rule's limit as of the last request. */
   ruleLimit: number;
-  /** The lowest limit that all shares together were seen to respect; under a lower one, what is held counts for nothing. */
+  /** The lowest limit that all shares together were seen to respect; under a lower one, the held share does not count. */
   limit: number;
   /** Leased, used or not. */
   held: number;
-  /** Above `held`: used beyond what was leased, and not yet reported. */
+  /** Above `held`: used beyond the lease, and not yet reported. */
   used: number;
-  /** No longer part of `held`; goes with the next exchange. */
+  /** No longer part of `held`; returned with the next exchange. */
   returning: number;
-  /** What all others had at the last answer of the limit server. */
+  /** What all others had at the limit server's last answer. */
   others: number;
   /** Claims that have not ended. */
   open: number;
-  /** The limit server may have a share of this process. */
+  /** Whether the limit server may have a share of this process. */
   isListed: boolean;
   activeMs: number;
   readonly waiters: Set<Waiter>;
-  /** What the last request took. */
+  /** The amount that the last request took. */
   unit: number;
   spent: number;
   perSecond: number;
   dryUntilMs: number;
-  /** Remaining tries before the waiting requests are refused, the next one not before `tryAtMs`. */
+  /** Remaining tries before the waiting requests are refused; the next is not before `tryAtMs`. */
   tries: number;
   tryAtMs: number;
-  /** When others were first notified of the current lack, and when last. */
+  /** When others were last notified of the shortage. */
   lackingMs: number;
   refusal: Refusal | undefined;
   contention: Contention | undefined;
@@ -102,24 +102,24 @@ interface Pool extends LimitName {
 interface Asked {
   readonly pool: Pool;
   readonly exchange: LimitExchange;
-  /** Its value when the exchange was sent. */
+  /** The value of `used` when the exchange was sent. */
   readonly used: number;
 }
 
 export interface LeasedLimitsOptions {
   readonly leases: LimitLeases;
-  /** Steady milliseconds since 1970, as nearly the same for all processes as can be. */
+  /** Monotonic milliseconds since 1970, as nearly the same for all processes as possible. */
   readonly now: () => number;
-  /** Called when slots of running requests were given to others, because this process has expired. */
+  /** Called when running requests' slots were given to others, because this process has expired. */
   readonly lost?: () => void;
 }
 
 /**
- * Limits that are leased in shares from a limit server which several processes have in common (money.md, "Limits across
- * replicas"). What is held here is taken at once; a round trip is made when it is used up, for all that wait together.
+ * Limits that are leased in shares from a limit server common to several processes (money.md, "Limits across replicas"). A held share is
+ * taken immediately; when it is used up, one round trip serves all waiting requests.
  *
- * A process that lacks something makes the others return what is idle, tries a few times, and refuses. A slot that becomes free
- * while others want one goes back when this process has more than its part; otherwise the next request here takes it.
+ * A process that runs short makes the others return idle shares, tries a few times, and refuses. A slot that becomes free while others want
+ * one is returned if this process has more than its part; otherwise the next request here takes it.
  */
 export class LeasedLimits implements LimitCounts {
   readonly #options: LeasedLimitsOptions;
@@ -131,7 +131,7 @@ export class LeasedLimits implements LimitCounts {
   #tick: NodeJS.Timeout | undefined;
   #working: Promise<void> | undefined;
   #looking: Promise<void> | undefined;
-  /** Grows when all that was leased was lost: what was taken before does not come back. */
+  /** Incremented when all leases were lost: earlier amounts are not returned. */
   #epoch = 1;
   #closed = false;
 
@@ -172,7 +172,7 @@ export class LeasedLimits implements LimitCounts {
       const waiter: Waiter = { claims, sinceMs: nowMs, resolve, reject };
       this.#waiters.add(waiter);
       this.#enter(waiter);
-    }) as Promise<Taking<Of>>; // the claims that were passed in
+    }) as Promise<Taking<Of>>; // the same claims that were passed in
   }
 
   end({ rule, amount, startsAt, epoch }: Taken, change: number): void {
@@ -199,7 +199,7 @@ export class LeasedLimits implements LimitCounts {
     return Math.max(1, this.#poolOf(rule).startsAt + rule.lengthMs - this.#options.now());
   }
 
-  /** Returns everything that is not used. Later claims are refused. */
+  /** Returns everything unused. Later claims are refused. */
   async close(): Promise<void> {
     this.#closed = true;
     for (const timer of this.#timers) clearInterval(timer);
@@ -214,7 +214,7 @@ export class LeasedLimits implements LimitCounts {
     while (this.#working !== undefined) await this.#working;
   }
 
-  // What is held here.
+  // Shares held here.
 
   #poolOf({ subject, kind, lengthMs, limit }: LimitRule): Pool {
     const name = nameOf({ subject, kind, lengthMs });
@@ -233,11 +233,11 @@ export class LeasedLimits implements LimitCounts {
     return pool;
   }
 
-  /** A lease ends with its window. */
+  /** Starts the next window; a lease ends with its window. */
   #roll(pool: Pool): void {
     const { subject, lengthMs, startsAt } = pool;
     const now = windowStart(subject, lengthMs, this.#options.now());
-    // Another process may be in the next window already: then all are.
+    // Another process may already be in the next window: then all are.
     if (startsAt === now || startsAt === now + lengthMs) return;
     this.#begin(pool, now);
   }
@@ -285,7 +285,7 @@ export class LeasedLimits implements LimitCounts {
     return kind !== 'running' || performance.now() < this.#options.leases.trustedUntilMs;
   }
 
-  /** A running request has ended. */
+  /** Ends a running request. */
   #leave(pool: Pool, amount: number): void {
     pool.used -= amount;
     const { contention } = pool;
@@ -302,7 +302,7 @@ export class LeasedLimits implements LimitCounts {
     this.#note(pool);
   }
 
-  // The waiting requests.
+  // Waiting requests.
 
   #enter(waiter: Waiter): void {
     for (const claim of waiter.claims) {
@@ -323,7 +323,7 @@ export class LeasedLimits implements LimitCounts {
     waiter.reject(error);
   }
 
-  /** Each waiter that can take all of its claims does, first come, first served. */
+  /** Serves each waiter that can take all of its claims, first come, first served. */
   #serve(waiters: Iterable<Waiter>): void {
     for (const waiter of [...waiters]) {
       if (!waiter.claims.every((claim) => this.#has(claim))) continue;
@@ -351,7 +351,7 @@ export class LeasedLimits implements LimitCounts {
     this.#start();
   }
 
-  /** In the next turn of the event loop, so that everything of one turn is asked at once. */
+  /** Runs in the next turn of the event loop, so that everything from one turn is asked together. */
   #start(): void {
     this.#working ??= nextTurn()
       .then(() => this.#work())
@@ -371,13 +371,13 @@ export class LeasedLimits implements LimitCounts {
           return asked.map((one) => one.exchange);
         });
       } catch {
-        // What was under way is restored before the next exchange; `#wait` rejects waiters that have waited too long.
+        // Exchanges in flight are restored before the next one; `#wait` rejects waiters that have waited too long.
         if (this.#closed) return this.#due.clear();
         for (const { pool } of asked) this.#due.add(pool);
         await new Promise((resolve) => setTimeout(resolve, pauseMs));
         continue;
       }
-      if (asked.length === 0) return; // pauses only: `#wait` comes back to them
+      if (asked.length === 0) return; // only paused ones: `#wait` handles them later
       const short = asked.filter((one, index) => this.#apply(one, answers[index]!));
       for (const { pool } of asked) this.#serve(pool.waiters);
       for (const one of short) this.#refuse(one);
@@ -400,9 +400,9 @@ export class LeasedLimits implements LimitCounts {
   #exchangeOf(pool: Pool, nowMs: number): LimitExchange | undefined {
     const { subject, kind, lengthMs, ruleLimit: limit } = pool;
     if (kind !== 'running') this.#roll(pool);
-    // A slot of a request that still runs is not forgotten.
+    // The slot of a request that still runs is not given up.
     const leaves = (this.#isIdle(pool, nowMs) || this.#closed) && (kind !== 'running' || pool.used === 0);
-    // Under a lower limit only the limit server knows whether what is held may be used.
+    // Under a lower limit only the limit server knows whether the held share may be used.
     if (leaves || limit < pool.limit) {
       const free = this.#free(pool);
       pool.returning += free;
@@ -424,7 +424,7 @@ export class LeasedLimits implements LimitCounts {
     return { subject, kind, lengthMs, startsAt: pool.startsAt, limit, back, owed, least, need, want, leaves };
   }
 
-  /** What the waiters lack here, in their order. */
+  /** The amounts that waiters need here, in their order. */
   #amounts(pool: Pool): readonly number[] {
     const amounts: number[] = [];
     for (const { claims } of pool.waiters)
@@ -434,12 +434,12 @@ export class LeasedLimits implements LimitCounts {
     return pool.ruleLimit >= pool.limit && this.#free(pool) >= sum ? [] : amounts;
   }
 
-  /** True: it was less than the waiters need. */
+  /** Applies an answer; true: it was less than the waiters need. */
   #apply({ pool, exchange, used }: Asked, answer: LimitAnswer): boolean {
     if (this.#pools.get(pool.name) !== pool) return false;
     pool.isListed = true;
     if (answer.startsAt !== exchange.startsAt) {
-      // Ahead of this process: all continue there. Behind it, by a moment: asked again.
+      // If the server is ahead of this process, all continue in its window. If it is slightly behind, ask again.
       if (answer.startsAt > pool.startsAt) {
         this.#begin(pool, answer.startsAt);
         pool.used = pool.held = answer.held;
@@ -449,7 +449,7 @@ export class LeasedLimits implements LimitCounts {
       return false;
     }
     if (pool.startsAt !== exchange.startsAt) {
-      // Its window is over.
+      // The window is over.
       if (pool.waiters.size > 0) this.#due.add(pool);
       return false;
     }
@@ -465,14 +465,14 @@ export class LeasedLimits implements LimitCounts {
     return answer.granted < exchange.need;
   }
 
-  /** There was not enough for all: tries again while others may return something, or refuses the remaining waiters. */
+  /** Handles a shortage: tries again while others may return something, or refuses the remaining waiters. */
   #refuse({ pool, exchange }: Asked): void {
     const nowMs = performance.now();
     if (!this.#isTrusted(pool)) {
-      pool.tryAtMs = nowMs + pauseMs; // `#wait` comes back to it
+      pool.tryAtMs = nowMs + pauseMs; // `#wait` handles it later
       return;
     }
-    // The others look many times meanwhile, and the next try finds whatever they return.
+    // The others poll many times meanwhile, and the next try finds anything they return.
     const isFirst = nowMs - pool.lackingMs > askedForMs;
     pool.lackingMs = nowMs;
     if (isFirst && pool.others > 0) pool.tries = triesMax;
@@ -492,7 +492,7 @@ export class LeasedLimits implements LimitCounts {
     if (pool.waiters.size > 0) this.#due.add(pool);
   }
 
-  // What the others lack, and what is idle here.
+  // What the others need, and what is idle here.
 
   #look(): void {
     if (this.#pools.size === 0) return;
@@ -500,7 +500,7 @@ export class LeasedLimits implements LimitCounts {
       .wanted()
       .then(
         (wanted) => this.#share(wanted),
-        () => {}, // the next look tries again
+        () => {}, // the next poll tries again
       )
       .finally(() => (this.#looking = undefined));
   }
@@ -534,9 +534,9 @@ export class LeasedLimits implements LimitCounts {
     return open === 0 && waiters.size === 0 && activeMs < nowMs - idleMs;
   }
 
-  // The fate of shares when an answer was lost, or this process has expired.
+  // What happens to shares when an answer was lost, or this process has expired.
 
-  /** What is held for certain. What is not in memory goes back, like anything idle. */
+  /** Adopts the shares held according to the server. Those not in memory are returned, like anything idle. */
   #restore(shares: readonly LimitShare[]): void {
     const unseen = new Set(this.#pools.values());
     for (const share of shares) {
@@ -566,5 +566,5 @@ export class LeasedLimits implements LimitCounts {
   }
 }
 
-/** How much of a window should be at hand. */
+/** How much of a window should be leased ahead. */
 const aheadOf = ({ unit, perSecond }: Pool): number => Math.max(requestsAhead * unit, useAheadSeconds * perSecond);

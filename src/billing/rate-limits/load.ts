@@ -4,49 +4,49 @@ import { getHeapStatistics } from 'node:v8';
 import { memoryLimitBytes, residentBytes } from '../../platform/memory.ts';
 
 /**
- * The levels of load shedding (reliability §5, "shedding"): 0 everything passes, 1 large bodies are refused, 2 new work is
- * refused, 3 idle connections are closed as well.
+ * The levels of load shedding (reliability §5, "shedding"): 0 accepts everything, 1 refuses large bodies, 2 refuses new work, 3 also closes
+ * idle connections.
  */
 export type ShedLevel = 0 | 1 | 2 | 3;
 
 export interface LoadLimits {
-  /** Lag of the event loop from which on large bodies are refused. */
+  /** Event loop lag from which large bodies are refused. */
   readonly largeBodiesLagMs: number;
-  /** Lag of the event loop from which on new work is refused. */
+  /** Event loop lag from which new work is refused. */
   readonly newWorkLagMs: number;
-  /** Share of the memory, 0 to 1, from which on new work is refused. */
+  /** Memory usage, 0 to 1, from which new work is refused. */
   readonly newWorkMemoryShare: number;
-  /** Share of the memory, 0 to 1, from which on idle connections are closed too. */
+  /** Memory usage, 0 to 1, from which idle connections are closed too. */
   readonly idleConnectionsMemoryShare: number;
 }
 
-/** The findings of one look, about the time since the look before. */
+/** One sample, covering the time since the previous one. */
 export interface LoadSample {
   /** The greatest delay of the event loop's timers. */
   readonly lagMs: number;
-  /** Share of the time in which the event loop had work, 0 to 1. */
+  /** Share of the time in which the event loop was busy, 0 to 1. */
   readonly busyShare: number;
-  /** How full the memory is: resident memory of its limit or heap of its limit, whichever is fuller. */
+  /** Memory usage: resident memory or heap relative to its limit, whichever is fuller. */
   readonly memoryShare: number;
 }
 
 /** How often the load is judged. */
 const judgeEveryMs = 250;
 
-/** Samples that are looked at together: the last second. */
+/** Samples considered together: the last second. */
 const windowSamples = 4;
-/** This many of them must agree before anything is refused. One pause, however long, is one sample. */
+/** Number of samples that must agree before anything is refused. One pause, however long, is one sample. */
 const agreeingSamples = 3;
-/** To come down, the whole window has to stay below these shares of a threshold. */
+/** To lower the level, the whole window has to stay below these shares of a threshold. */
 const calmLagShare = 0.8;
 const calmMemoryShare = 0.95;
 /**
- * A loop that is less busy than this is not late because of its work: something else had the processor, and refusing work
- * would not change that. A loop that has more than it can do is busy all the time, also on a machine that is shared.
+ * An event loop less busy than this is not late because of its own work: something else had the processor, and refusing work would not
+ * change that. An overloaded loop is busy all the time, even on a shared machine.
  */
 const busyShareMin = 0.7;
 
-/** Judges samples, one after the other. Pure apart from what it remembers: the caller is the clock. */
+/** Judges samples in sequence. Pure apart from its history: the caller is the clock. */
 export class Shedding {
   readonly #limits: LoadLimits;
   readonly #samples: LoadSample[] = [];
@@ -70,7 +70,7 @@ export class Shedding {
     return this.#shedLevel;
   }
 
-  /** The level of a single sample, by thresholds times these shares. */
+  /** The level of a single sample, with the thresholds scaled by these factors. */
   #shedLevelOf({ lagMs, busyShare, memoryShare }: LoadSample, lagShare: number, ofMemory: number): ShedLevel {
     const limits = this.#limits;
     const lag = busyShare >= busyShareMin * lagShare ? lagMs : 0;
@@ -86,23 +86,22 @@ export const lacksMemory = ({ memoryShare }: LoadSample, { newWorkMemoryShare }:
 
 export interface LoadMonitorOptions {
   readonly limits: LoadLimits;
-  /** The size that counts as all the memory; `undefined`: that of the container or the machine. */
+  /** The total memory to assume; undefined: that of the container or the machine. */
   readonly memoryBytesMax: number | undefined;
-  /** Processes like this one that share the memory of the container or the machine. */
+  /** Number of processes like this one that share the memory of the container or the machine. */
   readonly processes?: number;
   /** Called with every judgement. */
   readonly judged: (shedLevel: ShedLevel, sample: LoadSample) => void;
 }
 
-/** How often the lag of the event loop is measured. */
+/** How often the event loop's lag is measured. */
 const tickEveryMs = 20;
 
 /**
- * Looks at this process four times a second. Returns what ends it.
+ * Samples this process four times a second. Returns a function that stops it.
  *
- * A timer of our own measures the lag. Node's `monitorEventLoopDelay` forgets the delay in which its histogram is reset, so a
- * loop that is held up for 300 ms each time has a lag of nothing; and of a dozen ticks between two looks, the 99th percentile is
- * the worst.
+ * A separate timer measures the lag. Node's `monitorEventLoopDelay` loses the delay in which its histogram is reset, so a loop blocked for
+ * 300 ms each time shows no lag; and of a dozen ticks between two samples, the 99th percentile is the maximum.
  */
 export function monitorLoad({ limits, memoryBytesMax, processes = 1, judged }: LoadMonitorOptions): () => void {
   const shedding = new Shedding(limits);

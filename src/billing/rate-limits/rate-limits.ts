@@ -3,7 +3,7 @@ import type { ErrorDetails } from '../../platform/errors.ts';
 import { StoreError } from '../../store/store-error.ts';
 import type { Claim, LimitCounts, LimitRule, Taken, Taking } from './counts.ts';
 
-/** What an account is sold: how many requests, and how fast. What is left out is not limited. */
+/** What an account is sold: how many requests, and how fast. Omitted limits do not apply. */
 export interface Plan {
   readonly name: string;
   /** Requests included in each window: those of plan keys, which the plan pays for. */
@@ -14,18 +14,18 @@ export interface Plan {
   readonly concurrencyMax?: number | undefined;
 }
 
-/** Limits of one key, besides those of its account. */
+/** Limits of one key, in addition to those of its account. */
 export interface KeyRates {
   readonly concurrencyMax?: number | undefined;
   readonly requestsPerMinute?: number | undefined;
   readonly tokensPerMinute?: number | undefined;
 }
 
-/** What is known of the caller. */
+/** Known facts about the caller. */
 export interface LimitedCaller {
   readonly account: {
     readonly id: string;
-    /** Name of its plan. */
+    /** The name of its plan. */
     readonly plan?: string | undefined;
     /** Overrides the plan and the configuration. */
     readonly concurrencyMax?: number | undefined;
@@ -33,50 +33,50 @@ export interface LimitedCaller {
   readonly key: {
     readonly id: string;
     readonly rates?: KeyRates | undefined;
-    /** The plan pays for its requests, not credit. */
+    /** Whether the plan, not credit, pays for its requests. */
     readonly isPlanKey?: boolean | undefined;
   };
 }
 
-/** `generate` takes a slot and counts everywhere; `file` takes a slot, `count` none, and both count as requests only. */
+/** `generate` takes a slot and counts everywhere; `file` takes a slot, `count` takes none, and both count as requests only. */
 export type LimitedWork = 'generate' | 'file' | 'count';
 
 /** How an admitted request ended. */
 export interface Spent {
-  /** Tokens of prompt and answer together. */
+  /** Prompt and completion tokens together. */
   readonly tokens: number;
-  /** false: it failed by no fault of the client, so it is not one of those that the plan includes (money.md, "Plans"). */
+  /** false: it failed through no fault of the client, so it does not count towards the plan's requests (money.md, "Plans"). */
   readonly isCounted: boolean;
 }
 
 /** An admitted request. */
 export interface Admitted {
-  /** `RateLimit-*` of the nearest limit, as it is now; empty without limits. */
+  /** Current `RateLimit-*` headers of the nearest limit; empty without limits. */
   headers(): Readonly<Record<string, string>>;
   /**
-   * Claims this many tokens in all, where they are more than were likely before the prompt was read. Throws
-   * `rate_limit_exceeded` 429, and a promise rejects with it, like `admit`.
+   * Claims this many tokens in total, if more than estimated before the prompt was read. Throws `rate_limit_exceeded` 429, or rejects with
+   * it, like `admit`.
    */
   raise(tokens: number): void | Promise<void>;
-  /** Returns what it had taken, once. Without `spent` the request came to nothing. */
+  /** Returns what it had taken, once. Omit `spent` if the request came to nothing. */
   end(spent?: Spent): void;
 }
 
 export interface LimitsOptions {
-  /** Counts of this process alone, or of all that share a database. */
+  /** Counts of this process alone, or of all processes that share a database. */
   readonly counts: LimitCounts;
-  /** Running requests of an account, unless its plan or the account itself sets another limit. */
+  /** Maximum running requests of an account, unless its plan or the account itself sets another limit. */
   readonly concurrencyPerAccountMax: number;
   readonly plans: readonly Plan[];
-  /** The time of day, for what is displayed. */
+  /** The wall clock, for displayed times. */
   readonly wall?: () => number;
 }
 
 const minuteMs = 60_000;
 
 /**
- * Every limit on what one account or one key may request (specification §7.5 and part 8): running requests, requests that a plan
- * includes, requests and tokens in a minute. A request is admitted by all of them or counted by none.
+ * Every limit on the requests of one account or one key (specification §7.5 and part 8): running requests, requests included in a plan,
+ * requests and tokens per minute. A request is admitted by all of them or counted by none.
  */
 export class Limits {
   /** May change at any time; running requests go on. */
@@ -103,7 +103,7 @@ export class Limits {
     return this.#running;
   }
 
-  /** The plan that pays for the requests of this key; `undefined`: credit does. Throws `http_403`. */
+  /** The plan that pays for the requests of this key; undefined: credit does. Throws `http_403`. */
   coveringPlan({ account, key }: LimitedCaller): string | undefined {
     if (key.isPlanKey !== true) return undefined;
     const plan = this.#planOf(account);
@@ -112,11 +112,11 @@ export class Limits {
   }
 
   /**
-   * Admits a request, or throws `concurrency_limit_exceeded`, `request_quota_exceeded` or `rate_limit_exceeded` 429: of all
-   * limits that are met the one that takes longest, so that `Retry-After` is true. `tokens` is what it is likely to use.
+   * Admits a request, or throws `concurrency_limit_exceeded`, `request_quota_exceeded` or `rate_limit_exceeded` 429: of all limits reached
+   * the one that takes longest, so that `Retry-After` is true. `tokens` is its estimated use.
    *
-   * At once where this process can decide by itself; else a promise, which rejects with the same errors, and with
-   * `internal_error` 500 when the limit server does not answer.
+   * Synchronous if this process can decide alone; otherwise a promise, which rejects with the same errors, and with `internal_error` 500
+   * when the limit server does not answer.
    */
   admit(caller: LimitedCaller, work: LimitedWork, tokens = 0): Admitted | Promise<Admitted> {
     const { account, key } = caller;
@@ -148,7 +148,7 @@ export class Limits {
         isOver = true;
         if (isRunning) this.#running--;
         for (const one of taking.taken) this.#counts.end(one, changeOf(one, spent));
-        // The first claim accounts for what was used.
+        // The first claim accounts for the actual use.
         for (const one of raised) this.#counts.end(one, -one.amount);
       },
     };
@@ -166,11 +166,11 @@ export class Limits {
     return slots;
   }
 
-  /** For the limit that takes longest. */
+  /** The refusal for the limit that takes longest. */
   #refusal(lacking: readonly LimitClaim[], plan: Plan | undefined): ApiError {
     let longest: { readonly seconds: number; readonly refusal: () => ApiError } | undefined;
     for (const { rule, who } of lacking) {
-      // §7.5: a slot is free as soon as any of them ends, and that time is unknown.
+      // §7.5: a slot is free as soon as any of them ends, which cannot be predicted.
       const restMs = rule.kind === 'running' ? 0 : this.#counts.restMs(rule);
       const seconds = wholeSeconds(restMs);
       if (longest !== undefined && seconds <= longest.seconds) continue;
@@ -199,14 +199,14 @@ export class Limits {
   }
 }
 
-/** What the claim lacks of this many tokens; like the claim itself, never more than the limit. */
+/** What the claim is short of this many tokens; like the claim itself, never more than the limit. */
 function moreTokens(claim: LimitClaim, tokens: number): readonly LimitClaim[] {
   const { rule, amount } = claim;
   const more = rule.kind === 'tokens' ? Math.min(tokens, rule.limit) - amount : 0;
   return more > 0 ? [{ ...claim, amount: more }] : [];
 }
 
-/** At once where the counts decide by themselves. */
+/** Continues synchronously if the counts decide alone. */
 function after<Of extends Claim, Value>(
   taking: Taking<Of> | Promise<Taking<Of>>,
   then: (taking: Taking<Of>) => Value,
@@ -270,7 +270,7 @@ function sharesOf(
     }
     if (tokensPerMinute !== undefined && work === 'generate') {
       const rule = { subject, kind: 'tokens', lengthMs: minuteMs, limit: tokensPerMinute } as const;
-      // One that is larger than the limit gets a window for itself: otherwise it would wait for ever.
+      // A request larger than the limit gets a window to itself; otherwise it would wait for ever.
       add(rule, Math.max(1, Math.min(tokens, tokensPerMinute)), who);
     }
   };
@@ -279,11 +279,11 @@ function sharesOf(
   return shares;
 }
 
-/** Nothing is admitted while it is unknown what the others have admitted. */
+/** Nothing is admitted while it is unknown what the other processes have admitted. */
 const silent = (cause: StoreError): ApiError =>
   new ApiError('internal_error', 'The rate limits cannot be read at the moment.', { retryAfterSeconds: 1, cause });
 
-/** Whole seconds after which it is over. */
+/** Rounds up to whole seconds, at least 1. */
 const wholeSeconds = (ms: number): number => Math.max(1, Math.ceil(ms / 1000));
 
 const rateLimitHeaders = (limit: number, remaining: number, seconds: number): Readonly<Record<string, string>> => ({

@@ -1,6 +1,6 @@
 /**
- * Steady milliseconds since 1970: read once from the time of day, then counted by a monotonic clock. What it times stays true
- * when the time of day jumps (reliability S5).
+ * Monotonic milliseconds since 1970: starts at the time of day, then follows a monotonic clock. Intervals stay correct when the time of day
+ * jumps (reliability S5).
  */
 export function steadyClock(startMs: number, monotonicMs: () => number = () => performance.now()): () => number {
   const begunMs = monotonicMs();

@@ -2,7 +2,7 @@ import type { LimitName } from '../../store/limit-leases.ts';
 import type { Claim, LimitCounts, LimitRule, Taken, Taking } from './counts.ts';
 import type { Windows } from './windows.ts';
 
-/** Every limit whole, in the one process that has requests. All in memory; the windows make their counts outlive the process. */
+/** Counts every limit in the only process that has requests, in memory; the windows' counts outlive the process. */
 export class WholeLimits implements LimitCounts {
   readonly #windows: Windows;
   /** Running requests by subject. */
@@ -32,7 +32,7 @@ export class WholeLimits implements LimitCounts {
     return this.#windows.restMs(rule);
   }
 
-  /** Returns when the current window began. */
+  /** Counts a change, and returns when the current window began. */
   protected add(rule: LimitName, change: number): number {
     if (rule.kind !== 'running') return this.#windows.add(rule, change);
     const now = this.used(rule) + change;

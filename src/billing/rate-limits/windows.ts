@@ -6,13 +6,13 @@ import { nameOf } from './counts.ts';
 
 export interface WindowsOptions {
   readonly store: WindowStore;
-  /** Steady milliseconds since 1970. */
+  /** Monotonic milliseconds since 1970. */
   readonly now: () => number;
-  /** Called when counts could not be written, and once more when they could again; they are kept in memory until then. */
+  /** Called when counts could not be written, and again when they could; meanwhile they are kept in memory. */
   readonly kept?: (isKept: boolean) => void;
 }
 
-/** At most this much of the counts is lost when the process is killed. */
+/** If the process is killed, at most this much time of counting is lost. */
 const writeAfterMs = 500;
 const writtenAtOnceMax = 500;
 const sweepEveryMs = 60_000;
@@ -28,14 +28,14 @@ interface Count {
 }
 
 /**
- * What was used in fixed windows (money.md, "Limits across replicas"). The windows of a subject begin at moments that follow from
- * its id, so they are the same after a restart and on every replica, and they do not all begin at once. Counting happens at once,
- * in memory; the store follows in groups. For one process that counts alone; several on one database use `LeasedLimits`.
+ * Usage in fixed windows (money.md, "Limits across replicas"). A subject's windows begin at times derived from its id, so they are the same
+ * after a restart and on every replica, and do not all begin together. Counting is immediate, in memory; the store follows in batches. For
+ * one process that counts alone; several on one database use `LeasedLimits`.
  */
 export class Windows {
   readonly #options: WindowsOptions;
   readonly #counts = new Map<string, Count>();
-  /** Counts with something unwritten. */
+  /** Counts that have unwritten changes. */
   readonly #changed = new Set<Count>();
   #timer: NodeJS.Timeout | undefined;
   #writing: Promise<void> | undefined;
@@ -46,12 +46,12 @@ export class Windows {
     this.#options = options;
   }
 
-  /** Counts in memory: at most as many as subjects that were busy in the last window and minute. */
+  /** Counts in memory: at most one per subject that was busy in the last window and minute. */
   get size(): number {
     return this.#counts.size;
   }
 
-  /** Loads what an earlier process has counted in windows that are not over. */
+  /** Loads what an earlier process counted in windows that are not over. */
   async load(): Promise<void> {
     const at = this.#options.now();
     for (let after: WindowCount | undefined; ;) {
@@ -66,7 +66,7 @@ export class Windows {
     }
   }
 
-  /** What was used in the current window. */
+  /** The usage in the current window. */
   used(rule: LimitName): number {
     const count = this.#counts.get(nameOf(rule));
     return count?.startsAt === this.startOf(rule) ? count.used : 0;
@@ -97,7 +97,7 @@ export class Windows {
       count.used = 0;
       count.unwritten = 0;
     }
-    // What is taken back was counted here before.
+    // Only what was counted here before can be taken back.
     const change = Math.max(amount, -count.used);
     if (change === 0) return startsAt;
     count.used += change;
@@ -107,7 +107,7 @@ export class Windows {
     return startsAt;
   }
 
-  /** Makes durable what was counted until now. Never rejects: what could not be written is tried again with the next counts. */
+  /** Makes the counts so far durable. Never rejects: failed writes are retried with the next counts. */
   async write(): Promise<void> {
     clearTimeout(this.#timer);
     this.#timer = undefined;
@@ -158,7 +158,7 @@ export class Windows {
   }
 }
 
-/** The same in each process and after each restart. */
+/** Gives the same result in each process and after each restart. */
 export function windowStart(subject: string, lengthMs: number, nowMs: number): number {
   const offset = crc32(subject) % lengthMs;
   return Math.floor((nowMs - offset) / lengthMs) * lengthMs + offset;
