@@ -3,35 +3,35 @@ import type { Effort } from '../generation/request.ts';
 import { camel, type Camel } from '../platform/camel-case.ts';
 
 /**
- * The flags of a model's card (specification §2.3), each said once: the keys of `tokenhouse.yaml`, the capabilities that requests
- * are checked against, the card, and the description of it are made of these tables.
+ * The flags of a model's card (specification §2.3), each defined once: the keys of `tokenhouse.yaml`, the capabilities that requests are
+ * checked against, the card, and its description are derived from these tables.
  */
 export interface CardFlag {
-  /** What it means, for who writes it in `tokenhouse.yaml`. */
+  /** Description for the author of `tokenhouse.yaml`. */
   readonly inFile: string;
   readonly example?: boolean;
-  /** What it means, for who reads the card; without it the flag is not on the card. */
+  /** Description for readers of the card; without it the flag is not on the card. */
   readonly onCard?: string;
-  /** Which backends can do it; without it all of them can. */
+  /** Which backends support it; omitted: all of them. */
   readonly backends?: Extents;
-  /** Flags that it rests on, by their keys in the file; of a list one is enough, and messages name the first. */
+  /** Flags that it requires, by their keys in the file; in a nested list one is enough, and messages name the first. */
   readonly needs?: readonly (string | readonly string[])[];
-  /** Flags beside which it is false: a model that measures texts writes none. */
+  /** Flags that rule it out: a model that only measures texts does not write any. */
   readonly unless?: readonly string[];
-  /** It is a list of some of these values, each with the flags that it rests on. */
+  /** Its value is a list of some of these, each with the flags that it requires. */
   readonly values?: Readonly<Record<string, readonly string[]>>;
 }
 
-/** Kinds of backends that differ in what they can do: the engine, or for the engine `openai` the flavor. */
+/** Kinds of backends that differ in their abilities: the engine, or for the engine `openai` the flavor. */
 export type BackendKind = 'llama' | 'scripted' | FlavorName;
 
 /**
- * `yes`: it can, and the card says so unless the file disables it. `may`: it depends on the model that it serves, so the file has
- * to say it. `no`: nothing can make it do that.
+ * `yes`: supported, and on the card unless the file disables it. `may`: depends on the served model, so the file has to state it. `no`: not
+ * possible.
  */
 export type Extent = 'yes' | 'may' | 'no';
 
-/** The kinds that are not named are `others`, and `yes` without it. */
+/** Kinds that are not listed use `others`, and `yes` without it. */
 export type Extents = Readonly<Partial<Record<BackendKind | 'others', Extent>>>;
 
 export const extentOf = (kind: BackendKind, extents: Extents = {}): Extent => extents[kind] ?? extents.others ?? 'yes';
@@ -41,7 +41,7 @@ type Flags = Readonly<Record<string, CardFlag>>;
 /** A server loads a model either to write or to measure; a model with one of these flags does not write. */
 const measuring = ['embeddings.supported', 'rerank.supported'] as const;
 
-/** For all API families. Only the operator knows whether the model of a server sees images or reasons. */
+/** Flags of all API families. Only the operator knows whether a server's model sees images or reasons. */
 export const generalFlags = {
   vision: {
     inFile: 'accepts images; false when left out, because it depends on the model',
@@ -84,7 +84,7 @@ export const chatFlags = {
     inFile: 'answers as a JSON object',
     onCard: 'Whether `response_format` may be `json_object`.',
     needs: ['chat_completions.supported'],
-    // It makes a regular expression of a schema, which has to name the fields.
+    // TGI makes a regular expression from a schema, which has to name the fields.
     backends: { tgi: 'no' },
   },
   json_schema: {
@@ -104,7 +104,7 @@ export const chatFlags = {
       'chat_completions.tools',
       ['chat_completions.json_schema', 'chat_completions.json_object', 'chat_completions.grammar'],
     ],
-    // Ollama binds the call to the format as well, TGI refuses it, LM Studio does not say.
+    // Ollama applies the format to the call as well, TGI refuses it, LM Studio does not say.
     backends: { 'lm-studio': 'no', ollama: 'no', tgi: 'no' },
   },
   n: {
@@ -170,7 +170,7 @@ export const embeddingsFlags = {
     inFile: 'the model makes embeddings there; it then generates no text',
     onCard: available.onCard,
     example: true,
-    // LM Studio makes them and counts no tokens of their texts, so they would cost nothing.
+    // LM Studio makes embeddings but counts no tokens of their texts, so they would cost nothing.
     backends: { 'lm-studio': 'no', tgi: 'no', others: 'may' },
   },
   dimensions: {
@@ -200,7 +200,7 @@ export const familyFlags = {
   rerank: rerankFlags,
 } as const satisfies Readonly<Record<string, Flags>>;
 
-/** Which backends take the reasoning of earlier turns: no flag of the card, but refused alike. The OpenAI API has no field for it. */
+/** Which backends accept the reasoning of earlier turns: not a flag of the card, but refused alike. The OpenAI API has no field for it. */
 export const reasoningOfEarlierTurns: Extents = {
   ...{ others: 'may', 'lm-studio': 'no', ollama: 'no', openai: 'no', tgi: 'no' },
 };
@@ -212,7 +212,7 @@ type ValuesOf<Of extends Flags> = {
 };
 type FieldOf<Key extends string, Flag> = Flag extends { readonly values: object } ? `${Camel<Key>}s` : Camel<Key>;
 
-/** What a request can ask of a model, in any family: the flags of chat completions, and those that have none of their own there. */
+/** What a request can ask of a model, in any family: the flags of chat completions, and those that are not among them. */
 export const featureFlags = [
   ...namesOf(chatFlags).filter((name) => name !== 'supported'),
   ...namesOf(unlistedFlags),
@@ -222,11 +222,11 @@ export const featureFlags = [
 export type FeatureFlag =
   Exclude<keyof typeof chatFlags, 'supported'> | keyof typeof unlistedFlags | keyof typeof generalFlags | 'dimensions';
 
-/** Where `capabilities` of the file has the flag of this name, for all families before chat completions; undefined: none is called so. */
+/** The path of a flag in the file's `capabilities`, general flags before chat completions; undefined: no such flag. */
 export const placeOfFlag = (name: string): readonly string[] | undefined =>
   name in generalFlags || name in unlistedFlags ? [name] : name in chatFlags ? ['chat_completions', name] : undefined;
 
-/** Whether a card promises it in chat completions; undefined: no flag is called so. */
+/** Whether a card promises it in chat completions; undefined: no such flag. */
 export function promiseOf(name: string, capabilities: Capabilities): boolean | undefined {
   const values = [
     ...(name in generalFlags ? [capabilities[name as keyof typeof generalFlags]] : []),
@@ -241,10 +241,10 @@ function namesOf<Of extends Flags>(flags: Of): readonly (keyof Of & string)[] {
   return Object.keys(flags);
 }
 
-/** Where the capabilities keep a flag: `text_format`, a list, is `textFormats`. */
+/** The property of the capabilities for a flag: `text_format`, a list, is `textFormats`. */
 export const fieldOf = (key: string, { values }: CardFlag): string => `${camel(key)}${values === undefined ? '' : 's'}`;
 
-/** What a model's card promises for one API family or in all of them (specification §2.3). */
+/** What a model's card promises for one API family or for all of them (specification §2.3). */
 export interface Capabilities extends ValuesOf<typeof generalFlags> {
   readonly chat: ValuesOf<typeof chatFlags> & ValuesOf<typeof unlistedFlags>;
   readonly responses: ValuesOf<typeof responsesFlags>;
@@ -257,9 +257,9 @@ export interface Capabilities extends ValuesOf<typeof generalFlags> {
   readonly efforts: readonly Effort[];
   /** One of `efforts`. */
   readonly defaultEffort: Effort;
-  /** Tokens that an answer may have beyond `max_tokens` while it reasons (specification §4.2.1(5)); 0: none. */
+  /** Tokens that an answer may have beyond `max_tokens` while it reasons (specification §4.2.1(5)); 0: no extra. */
   readonly reasoningRoomTokens: number;
-  /** With effort `none` it still reasons: neither returned nor counted as reasoning (§4.2.5(4), contracts decision 25). */
+  /** With effort `none` it still reasons, but the reasoning is neither returned nor counted (§4.2.5(4), contracts decision 25). */
   readonly hidesReasoning: boolean;
   /** Its reasoning stays in the content, between think tags (§4.2.5(1)). */
   readonly inlinesReasoning: boolean;

@@ -11,7 +11,7 @@ import {
 } from './card-flags.ts';
 import { defaultableNames } from '../generation/sampling-defaults.ts';
 
-/** The answer of `GET /v1/models` (specification §2.1 to §2.4), for the API description; `card.ts` makes it. */
+/** The response of `GET /v1/models` (specification §2.1 to §2.4), for the API description; `card.ts` builds it. */
 const flag = (description: string) => Type.Boolean({ description });
 const count = (description: string) => Type.Integer({ description });
 const text = (description: string) => Type.String({ description });

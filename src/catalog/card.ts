@@ -22,7 +22,7 @@ export function modelCard(model: Model, prices: Prices, created: number) {
     id: model.id,
     object: 'model',
     created,
-    // Three fields that clients of the messages family look for (contracts §1.2).
+    // Three fields that clients of the messages family expect (contracts §1.2).
     type: 'model',
     display_name: model.displayName,
     created_at: new Date(created * 1000).toISOString(),
@@ -63,7 +63,9 @@ export function modelCard(model: Model, prices: Prices, created: number) {
   };
 }
 
-/** `GET /v1/models` (specification §2.1), whole: the last three fields tell clients that page that there is no more (contracts §1.2). */
+/**
+ * The full response of `GET /v1/models` (specification §2.1); its last three fields tell paging clients there is no more (contracts §1.2).
+ */
 export const modelList = (cards: readonly ReturnType<typeof modelCard>[]) => ({
   object: 'list',
   data: cards,
@@ -72,5 +74,5 @@ export const modelList = (cards: readonly ReturnType<typeof modelCard>[]) => ({
   last_id: cards.at(-1)?.id ?? null,
 });
 
-/** A price is at most a few billion microcents, so that the quotient is the nearest double of its decimal text. */
+/** A price is at most a few billion microcents, so the quotient is the double nearest to its decimal text. */
 const centsPerMillion = (microcents: bigint): number => Number(microcents) / 1_000_000;

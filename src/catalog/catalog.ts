@@ -16,7 +16,7 @@ export class Catalog {
     return this.#entries.filter(({ retiresAt }) => time < retiresAt).map(({ model }) => model);
   }
 
-  /** With `isRetired` when it existed until before that time. */
+  /** Finds a model by id; `isRetired` if it was retired by that time. */
   find(id: string, time: number): { readonly model: Model; readonly isRetired: boolean } | undefined {
     const entry = this.#byId.get(id.toLowerCase());
     return entry === undefined ? undefined : { model: entry.model, isRetired: time >= entry.retiresAt };
@@ -28,6 +28,6 @@ interface Entry {
   readonly retiresAt: number;
 }
 
-/** When the model is gone, in milliseconds since 1970: 00:00:00 UTC of the day (specification part 3, contracts decision 25). */
+/** When the model is retired, in milliseconds since 1970: 00:00:00 UTC of the day (specification part 3, contracts decision 25). */
 export const retirementOf = ({ deprecationDate }: Pick<Model, 'deprecationDate'>): number =>
   deprecationDate === undefined ? Infinity : Date.parse(`${deprecationDate}T00:00:00Z`);

@@ -1,14 +1,14 @@
 import type { Usage } from '../generation/event.ts';
 
 /**
- * What a model costs, in integer microcents per million tokens: 1 cent per million tokens = 1 microcent per token
- * = 1,000,000 here. Never a float.
+ * The prices of a model, in integer microcents per million tokens: 1 cent per million tokens = 1 microcent per token = 1,000,000 here.
+ * Never a float.
  */
 export interface Prices {
   readonly input: bigint;
   /** Generated tokens, reasoning included. */
   readonly output: bigint;
-  /** Prompt tokens served from cache; without a price of its own, the input price. */
+  /** Prompt tokens served from cache; defaults to the input price. */
   readonly cacheRead: bigint;
 }
 
@@ -23,5 +23,5 @@ export function costMicrocents(usage: Usage, prices: Prices): bigint {
   return (sum + million - 1n) / million;
 }
 
-/** Microcents → whole cents, half up; for amounts that are not negative. */
+/** Microcents → whole cents, half up; for non-negative amounts. */
 export const roundedCents = (microcents: bigint): number => Number((microcents + million / 2n) / million);

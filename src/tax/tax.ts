@@ -1,29 +1,29 @@
 import { isVatId } from './vat-id.ts';
 
 /**
- * How a customer is taxed: `standard`, by the rate of their country; `exempt`, not at all; `reverse_charge`, they account for the
- * tax themselves.
+ * How a customer is taxed: `standard`: at the rate of their country; `exempt`: not at all; `reverse_charge`: they account for the tax
+ * themselves.
  */
 export const taxStatuses = ['standard', 'exempt', 'reverse_charge'] as const;
 export type TaxStatus = (typeof taxStatuses)[number];
 
 export interface TaxRate {
-  /** `VAT`. */
+  /** Such as `VAT`. */
   readonly name: string;
   readonly ratePerMille: number;
 }
 
 /** The seller's tax settings. Prices include taxes. */
 export interface TaxRules {
-  /** ISO 3166-1; null: unknown, and every customer with the status has reverse charge. */
+  /** An ISO 3166-1 code; null: unknown, and every customer with the status has reverse charge. */
   readonly sellerCountry: string | null;
-  /** For countries that have no rate of their own here; null: no tax is shown. */
+  /** The rate for countries not in `byCountry`; null: no tax is shown. */
   readonly rate: TaxRate | null;
   readonly byCountry: readonly (TaxRate & { readonly country: string })[];
   readonly notes: TaxNotes;
 }
 
-/** What a document must state where it shows no tax. */
+/** The note a document must carry when it shows no tax. */
 export interface TaxNotes {
   readonly exempt: string;
   readonly reverseCharge: string;
@@ -41,14 +41,14 @@ export interface TaxPayer {
   readonly taxStatus: TaxStatus;
 }
 
-/** The tax that a sale to a customer includes. */
+/** The tax included in a sale to a customer. */
 export interface AppliedTax extends TaxRate {
   readonly treatment: TaxStatus;
-  /** Required on the document. */
+  /** A note that the document must carry. */
   readonly note: string | null;
 }
 
-/** null: no tax is shown. */
+/** Returns the tax of a sale to this payer; null: no tax is shown. */
 export function taxFor({ sellerCountry, rate, byCountry, notes }: TaxRules, payer: TaxPayer): AppliedTax | null {
   const { country, taxId, taxStatus } = payer;
   const own = byCountry.find((one) => one.country === country);
@@ -60,7 +60,7 @@ export function taxFor({ sellerCountry, rate, byCountry, notes }: TaxRules, paye
   return name === null ? null : { name, ratePerMille, treatment: 'standard', note: null };
 }
 
-/** Why a customer cannot have reverse charge; undefined: it may. */
+/** Why a customer cannot have reverse charge; undefined: they can. */
 export function reverseChargeFault(
   payer: Omit<TaxPayer, 'taxStatus'>,
   sellerCountry: string | null,
@@ -71,7 +71,7 @@ export function reverseChargeFault(
   return undefined;
 }
 
-/** The same for customers who claim it themselves, without an inspected proof. */
+/** The same for customers who claim it themselves, without verified proof. */
 export function ownReverseChargeFault(
   payer: Omit<TaxPayer, 'taxStatus'>,
   sellerCountry: string | null,
@@ -83,7 +83,7 @@ export function ownReverseChargeFault(
     : 'Reverse charge needs a VAT identification number of the country, with its prefix, such as DE123456789.';
 }
 
-/** How much of an amount that includes a tax is the tax: amount × rate ÷ (1 + rate), rounded half up, away from zero. */
+/** Returns the tax included in an amount: amount × rate ÷ (1 + rate), rounded half up, away from zero. */
 export function taxWithin(cents: number, ratePerMille: number): number {
   const size = BigInt(Math.abs(cents));
   const whole = 1_000n + BigInt(ratePerMille);

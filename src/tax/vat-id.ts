@@ -1,4 +1,4 @@
-/** What follows the prefix of a VAT identification number, by country (Commission, VIES: "VAT identification number structure"). */
+/** The part of a VAT identification number after its prefix, by country (Commission, VIES: "VAT identification number structure"). */
 const forms: Readonly<Record<string, RegExp>> = {
   AT: /^U\d{8}$/,
   BE: /^[01]\d{9}$/,
@@ -29,12 +29,12 @@ const forms: Readonly<Record<string, RegExp>> = {
   SK: /^\d{10}$/,
 };
 
-/** Greece writes EL before its numbers. */
+/** Greek numbers start with EL. */
 const prefixOf = (country: string): string => (country === 'GR' ? 'EL' : country);
 
 /**
- * Whether a text has the form of a VAT identification number of a member of the European Union: its prefix and its country's form
- * after it. Only the Commission's VIES knows whether the number is valid.
+ * Whether a text has the form of a VAT identification number of a member of the European Union: the prefix, then the country's form. Only
+ * the Commission's VIES knows whether the number is valid.
  */
 export function isVatId(text: string, country: string): boolean {
   const form = forms[country];
