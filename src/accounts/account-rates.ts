@@ -1,13 +1,13 @@
 import type { AccountPrice } from '../store/repositories/account-prices.ts';
 import type { Repositories } from '../store/repositories/repositories.ts';
 
-/** What accounts pay instead of the list prices; those that are not in it pay nothing else. */
+/** Rates that accounts pay instead of the list prices; accounts without an entry pay the list prices. */
 export type RatesOfAccounts = ReadonlyMap<string, readonly AccountPrice[]>;
 
-/** The size of a page of the repositories. */
+/** Page size of the repositories. */
 const accountsAtOnce = 1000;
 
-/** The rates of these accounts, or of all, that are or will be in force. */
+/** Loads the current and future rates of these accounts, or of all accounts. */
 export async function ratesOf(
   accountIds: Iterable<string> | 'all',
   repositories: Pick<Repositories, 'listAccountPrices'>,

@@ -1,12 +1,12 @@
 import type { Actor } from '../store/repositories/audit.ts';
 
-/** The actor of an operation, and its request. */
+/** The actor of an operation and its request id. */
 export interface OperationActor extends Actor {
   readonly requestId: string | null;
   readonly address: string | null;
 }
 
-/** The service itself: the actor where no other is named. */
+/** The service itself: the default actor. */
 export const serviceItself: OperationActor = {
   kind: 'system',
   id: null,
@@ -15,5 +15,5 @@ export const serviceItself: OperationActor = {
   address: null,
 };
 
-/** A user who may open the control socket, or the database itself. */
+/** A user with access to the control socket or to the database itself. */
 export const commandLine: OperationActor = { ...serviceItself, kind: 'cli' };

@@ -1,4 +1,4 @@
-/** What operations change, for their entries in the audit log. */
+/** The subjects that operations change, for their audit log entries. */
 import { memberSubject } from '../store/budget.ts';
 import type { Repositories } from '../store/repositories/repositories.ts';
 import type { Account } from '../store/repositories/accounts.ts';
@@ -14,7 +14,7 @@ interface OfAccount {
 
 const nothing: Subject = { accountId: null, target: null };
 
-/** From when on details of requests are kept. */
+/** The time since which request details are kept. */
 export const theRetention: AuditSubject<unknown, unknown> = {
   before: () => Promise.resolve({ accountId: null, target: 'usage' }),
   facts: async (_subject, { repositories }) => {
@@ -23,7 +23,7 @@ export const theRetention: AuditSubject<unknown, unknown> = {
   },
 };
 
-/** The key that the request names. */
+/** The key named in the request. */
 export const theKey: AuditSubject<{ readonly keyId: string }, unknown> = {
   before: async ({ keyId }, { repositories }) => ({
     accountId: (await repositories.getKey({ keyId }))?.accountId ?? null,
@@ -33,14 +33,14 @@ export const theKey: AuditSubject<{ readonly keyId: string }, unknown> = {
   facts: keyFacts,
 };
 
-/** A key that is made. */
+/** A newly created key. */
 export const madeKey: AuditSubject<OfAccount, { readonly accountId: string; readonly keyId: string }> = {
   before: async (input, services) => ({ accountId: await accountOf(input, services), target: null }),
   after: (_before, { accountId, keyId }) => ({ accountId, keyId, target: keyId }),
   facts: keyFacts,
 };
 
-/** The account that the request names, or the only one. */
+/** The account named in the request, or the only one. */
 export const theAccount: AuditSubject<OfAccount, unknown> = {
   before: async (input, services) => {
     const accountId = await accountOf(input, services);
@@ -49,14 +49,14 @@ export const theAccount: AuditSubject<OfAccount, unknown> = {
   facts: accountFacts,
 };
 
-/** An account that is made. */
+/** A newly created account. */
 export const madeAccount: AuditSubject<unknown, { readonly accountId: string }> = {
   before: () => Promise.resolve(nothing),
   after: (_before, { accountId }) => ({ accountId, target: accountId }),
   facts: accountFacts,
 };
 
-/** A member of the account that the request names. */
+/** A member of the account named in the request. */
 export const theMember: AuditSubject<OfAccount & { readonly userId: string }, unknown> = {
   before: async (input, services) => {
     const { userId } = input;
@@ -84,7 +84,7 @@ interface Movement {
 /** The credit of an account. */
 export const theCredit: AuditSubject<OfAccount, Movement> = { before: theAccount.before, facts: creditFacts };
 
-/** The credit of the account to which the cost of a request is refunded. */
+/** The credit of the account that receives the refund of a request's cost. */
 export const theRequest: AuditSubject<OfAccount & { readonly requestId: string }, Movement> = {
   before: async (input, services) => ({ accountId: await accountOf(input, services), target: input.requestId }),
   facts: creditFacts,
@@ -111,8 +111,8 @@ export const theServer: AuditSubject<unknown, unknown> = {
 };
 
 /**
- * A user, known by id when it is done: their address, which is known before, could not be removed from an entry again.
- * `facts` of the answer are what an entry has of the change.
+ * A user, known by id after the operation: their email address, which is known before, could not be removed from an entry again. `facts`
+ * selects from the answer what the entry records.
  */
 export const theUser = <Answer extends { readonly userId: string }>(
   facts: (answer: Answer) => object,
@@ -122,7 +122,7 @@ export const theUser = <Answer extends { readonly userId: string }>(
   facts: (_subject, _services, answer) => Promise.resolve(answer === undefined ? null : facts(answer)),
 });
 
-/** An id that names no account is in the entry as it was given. */
+/** An id that does not match an account is recorded as given. */
 async function accountOf({ accountId }: OfAccount, { repositories }: OperationServices): Promise<string | null> {
   try {
     return await accountMeant(accountId, repositories);

@@ -3,45 +3,45 @@ import type { AuditOutcome } from '../store/database.ts';
 import { serviceItself } from './actor.ts';
 import type { OperationServices } from './operation.ts';
 
-/** How an operation is written down. */
+/** How an operation is recorded. */
 export interface Audited<Input, Answer> {
   /** Its name in the log, such as `key.create`. */
   readonly action: string;
   readonly subject: AuditSubject<Input, Answer>;
-  /** Fields of the request that no entry has: what is worth guessing at, and addresses that could not be removed again. */
+  /** Request fields that are never recorded: values worth guessing at, and addresses that could not be removed again. */
   readonly unwritten?: readonly string[];
 }
 
 /** What an operation changes, compared before and after it. */
 export interface AuditSubject<Input, Answer> {
-  /** As known before it is done. */
+  /** The subject as known before the operation. */
   before(input: Input, services: OperationServices): Promise<Subject>;
-  /** As known when it is done; left out: the same. */
+  /** The subject as known after the operation; omitted: the same. */
   after?(before: Subject, answer: Answer): Subject;
-  /** Its state; exact: amounts are bigints. null: there is none. `answer` is there when the operation is done. */
+  /** The subject's exact state, with amounts as bigints; null: it does not exist. `answer` is set after the operation. */
   facts(subject: Subject, services: OperationServices, answer?: Answer): Promise<object | null>;
 }
 
 export interface Subject {
   readonly accountId: string | null;
-  /** Set where it is a key. */
+  /** Set if the subject is a key. */
   readonly keyId?: string | undefined;
-  /** Set where it is a member of the account. */
+  /** Set if the subject is a member of the account. */
   readonly userId?: string | undefined;
-  /** The id that an entry has for it. */
+  /** The subject's id in the log entry. */
   readonly target: string | null;
 }
 
-/** An operation that is written down but not yet carried out. */
+/** An operation that is recorded but not yet carried out. */
 interface BegunEntry {
   subjectOf(answer: unknown): Subject;
-  /** Writes the outcome. Never throws: an entry that stays `begun` says that the outcome is unknown. */
+  /** Records the outcome. Never throws: an entry that stays `begun` means that the outcome is unknown. */
   complete(outcome: Exclude<AuditOutcome, 'begun'>, answer?: unknown): Promise<void>;
 }
 
 /**
- * Writes an operation down before any of it is done, so that no crash hides a change: its subject, its input, and the state
- * before. Neither holds a secret: an operation has none.
+ * Records an operation before any of it is done, so that no crash can hide a change: its subject, its input, and the previous state. None
+ * of these holds a secret, because operations have none.
  */
 export async function beginEntry<Input extends { readonly kind: string }>(
   request: Input,
@@ -83,25 +83,25 @@ export async function beginEntry<Input extends { readonly kind: string }>(
           completes: id,
         });
       } catch {
-        // The change itself is durable, or was not made: its answer must not be lost because of this.
+        // The change itself is durable, or was not made: a failure here must not lose its answer.
       }
     },
   };
 }
 
-/** Exact: amounts are decimal text. */
+/** Serializes exactly: amounts are decimal strings. */
 const print = (facts: object | null): string | null =>
   facts === null
     ? null
     : JSON.stringify(facts, (_name, value: unknown) => (typeof value === 'bigint' ? String(value) : value));
 
-/** Reads what an entry keeps as JSON. */
+/** Parses the JSON that an entry stores. */
 export const readPrinted = (text: string | null | undefined): unknown =>
   text === undefined || text === null ? null : (JSON.parse(text) as unknown);
 
 export const auditId = ({ id }: Pick<AuditEntry, 'id'>): string => `audit_${Buffer.from(id).toString('hex')}`;
 
-/** undefined: not the id of an entry. */
+/** Parses an entry's id; undefined: not a valid id. */
 export function readAuditId(text: string): Uint8Array | undefined {
   const hex = /^audit_([0-9a-f]{32})$/.exec(text)?.[1];
   return hex === undefined ? undefined : Uint8Array.from(Buffer.from(hex, 'hex'));

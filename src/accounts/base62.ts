@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 
 export const base62Alphabet = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz';
 
-/** `length` characters, each equally likely: 5.95 bits of the system's random source in each. */
+/** Returns `length` uniformly random characters, each with 5.95 bits from the system's random source. */
 export function randomBase62(length: number): string {
   let text = '';
   while (text.length < length) {
@@ -15,7 +15,7 @@ export function randomBase62(length: number): string {
   return text;
 }
 
-/** A number in exactly `length` characters. */
+/** Encodes a number as exactly `length` characters. */
 export function toBase62(value: number, length: number): string {
   let text = '';
   for (let index = 0, rest = value; index < length; index++, rest = Math.floor(rest / 62)) {
@@ -24,12 +24,12 @@ export function toBase62(value: number, length: number): string {
   return text;
 }
 
-/** `acct_` and 12 characters, 71 random bits. */
+/** Returns `acct_` and 12 characters, 71 random bits. */
 export function newAccountId(): string {
   return `acct_${randomBase62(12)}`;
 }
 
-/** `key_` and 12 characters. Names a key in lists and logs; it is not the key. */
+/** Returns `key_` and 12 characters. It identifies a key in lists and logs; it is not the key itself. */
 export function newKeyId(): string {
   return `key_${randomBase62(12)}`;
 }

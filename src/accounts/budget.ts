@@ -15,7 +15,7 @@ export const budgetSchema = Type.Object({
 export type BudgetInput = Input<typeof budgetSchema>;
 
 export interface Budgeted {
-  /** Id of the key or the account, or what `memberSubject` makes. */
+  /** The id of the key or account, or the result of `memberSubject`. */
   readonly id: string;
   readonly budget: BudgetInput | null;
   /** In the current period. */
@@ -24,7 +24,7 @@ export interface Budgeted {
   readonly renewsAt: number | null;
 }
 
-/** Throws OperationError. Running requests go on; requests admitted from now on are held from the budget. */
+/** Sets a budget. Running requests go on; requests admitted from now on are held from it. Throws OperationError. */
 export async function setBudget(
   of: BudgetOwner,
   id: string,

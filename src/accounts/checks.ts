@@ -1,4 +1,4 @@
-/** Checks of what several operations are given. Each throws OperationError. */
+/** Input checks shared by several operations. Each throws OperationError. */
 import { checkedText, OperationError } from './operation.ts';
 
 const modelIdLengthMax = 128;
@@ -6,11 +6,11 @@ const modelsMax = 1000;
 
 export const checkedName = (name: string): string => checkedText(name, 'A name', 100, 'name');
 
-/** In lower case. */
+/** Returns the id in lower case. */
 export const checkedModel = (id: string): string =>
   checkedText(id, 'The id of a model', modelIdLengthMax).toLowerCase();
 
-/** In lower case, sorted, without duplicates; null: all. */
+/** Returns the ids in lower case, sorted, without duplicates; null: all. */
 export function checkedModels(models: readonly string[] | undefined): readonly string[] | null {
   if (models === undefined) return null;
   if (models.length > modelsMax) throw new OperationError(`At most ${modelsMax} models can be named.`);

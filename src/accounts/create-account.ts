@@ -14,7 +14,7 @@ import type { Input } from './request-schema.ts';
 
 export const newAccountSchema = Type.Object({
   name: text,
-  /** The address invited to own it. */
+  /** The email address invited to own it. */
   ownerEmail: Type.Optional(text),
   /** A grant, above 0. */
   creditMicrocents: Type.Optional(microcents),
@@ -25,20 +25,20 @@ export const newAccountSchema = Type.Object({
 export interface AccountMade {
   readonly accountId: string;
   readonly name: string;
-  /** The token is stored nowhere. */
+  /** The token is not stored. */
   readonly invitation?: { readonly email: string; readonly token: string; readonly expiresAt: number };
   readonly creditMicrocents?: string;
-  /** Displayed once and stored nowhere. */
+  /** Displayed once and not stored. */
   readonly key?: { readonly keyId: string; readonly key: string };
 }
 
 const invitedForMs = 7 * 86_400_000;
-/** The same maximum as for a grant: 10¹² cents. */
+/** The maximum, as for a grant: 10¹² cents. */
 const creditMax = 10n ** 18n;
 
 /**
- * Checks everything that can be refused before anything is made, so that no customer is created in part. The credit and
- * the key are operations of their own, each with its own entry in the audit log.
+ * Checks everything that can be refused before creating anything, so that no customer is created in part. The credit and the key are
+ * separate operations, each with its own entry in the audit log.
  */
 export async function createAccount(
   input: Input<typeof newAccountSchema>,

@@ -6,13 +6,13 @@ import { StoreError } from '../store/store-error.ts';
 import { accountMeant, OperationError } from './operation.ts';
 import type { OperationServices } from './operation.ts';
 
-/** Cut requests need a moment until they are settled; leases of other processes until they are returned. */
+/** Cut requests take a moment to settle, and leases of other processes take a moment to be returned. */
 const forfeitTriesMax = 60;
 const forfeitPauseMs = 250;
 
 /**
- * Suspends the account, which cuts its running requests, then removes its credit, then erases it. Each step can be repeated: a
- * deletion cut off by a crash leaves a suspended account, and the same request continues from there. Throws OperationError.
+ * Suspends the account, which cuts its running requests, then removes its credit, then erases it. Each step can be repeated: a deletion
+ * interrupted by a crash leaves a suspended account, and the same request continues from there. Throws OperationError.
  */
 export async function deleteAccount(
   input: { readonly accountId: string; readonly forfeitCredit?: boolean | undefined },
@@ -54,7 +54,7 @@ async function forfeit(accountId: string, services: OperationServices): Promise<
           creditAccount: systemAccounts.promo,
           amountMicrocents: balance,
           kind: 'expiry',
-          // If an earlier try has moved anything, the balance shows it, and this one cannot exceed it.
+          // If an earlier try moved anything, the balance shows it, and this one cannot exceed it.
           idempotencyKey: `deleted:${accountId}:${Buffer.from(newId()).toString('hex')}`,
           reference: 'account deleted',
           by: actor?.id ?? actor?.kind ?? 'system',

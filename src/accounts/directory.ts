@@ -18,21 +18,21 @@ export interface Caller {
     readonly id: string;
     /** Ids in lower case; undefined: every model. */
     readonly models?: ReadonlySet<string> | undefined;
-    /** Name of its plan. */
+    /** The name of its plan. */
     readonly plan?: string | undefined;
-    /** Requests that may run at the same time, where the account has a limit of its own. */
+    /** Maximum concurrent requests; undefined: no limit is set for this account. */
     readonly concurrencyMax?: number | undefined;
-    /** All of its requests are with zero data retention. */
+    /** Whether all of its requests require zero data retention. */
     readonly zdrRequired?: boolean | undefined;
-    /** The budget for all of its keys together. */
+    /** The budget shared by all of its keys. */
     readonly budget?: Budget | undefined;
-    /** What it pays instead of the list prices, now or later; undefined: nothing else. */
+    /** Rates that replace the list prices now or later; undefined: none. */
     readonly rates?: readonly AccountPrice[] | undefined;
   };
   readonly key: LiveKey;
 }
 
-/** Whether a caller is entitled to a model: its account is, and the key is not restricted from it (specification §5.5). */
+/** Whether a caller may use a model: its account may, and the key is not restricted from it (specification §5.5). */
 export function isEntitled({ account, key }: Caller, modelId: string): boolean {
   const id = modelId.toLowerCase();
   return (account.models?.has(id) ?? true) && (key.models?.has(id) ?? true);
@@ -44,21 +44,21 @@ export interface LiveKey {
   /** Its user within the account; null: a legacy key without a user (specification §5.5). */
   readonly userId: string | null;
   readonly name: string;
-  /** Its restrictions besides models; absent: none. */
+  /** Its restrictions other than models; absent: unrestricted. */
   readonly access?: KeyAccess | undefined;
   /** Ids in lower case; undefined: all that the account may use. */
   readonly models?: ReadonlySet<string> | undefined;
-  /** Its limits besides those of its account; absent: none. */
+  /** Its limits in addition to those of its account; absent: no further limits. */
   readonly rates?: KeyRates | undefined;
-  /** The plan of its account pays for its requests. */
+  /** Whether its account's plan pays for its requests. */
   readonly isPlanKey?: boolean | undefined;
   /** Its budget. */
   readonly budget?: Budget | undefined;
-  /** The budget of its user in the account, for all of their keys together. */
+  /** The budget of its user in the account, shared by all of their keys. */
   readonly member?: { readonly id: string; readonly budget: Budget } | undefined;
-  /** Its requests get these besides their own. */
+  /** Tags added to those of each request. */
   readonly tags?: readonly string[] | undefined;
-  /** It manages accounts and makes no requests. */
+  /** Whether it manages accounts instead of making requests. */
   readonly isManagement?: boolean | undefined;
   readonly expiresAt: number | null;
 }
@@ -68,21 +68,21 @@ interface KnownKey {
   readonly account: AccountEntry;
   readonly isPaused: boolean;
   readonly hash: string;
-  /** The secret before its last rotation. */
+  /** The secret before the last rotation. */
   readonly previous: { readonly hash: string; readonly endsAt: number } | undefined;
-  /** It has been presented since it was last passed over for making room. */
+  /** Whether it has been presented since eviction last passed it over. */
   isUsed: boolean;
 }
 
 interface AccountEntry {
-  /** Replaced with every change: what runs keeps what it began with. */
+  /** Replaced with every change: running requests keep the version they began with. */
   caller: Caller['account'];
   isActive: boolean;
-  /** Its keys in memory. */
+  /** The number of its keys in memory. */
   keys: number;
 }
 
-/** What the database has of an account that its keys work by. */
+/** The account data from the database that its keys depend on. */
 export interface KnownAccount {
   readonly id: string;
   readonly status: AccountStatus;
@@ -94,32 +94,32 @@ export interface KnownAccount {
   readonly rates: readonly AccountPrice[];
 }
 
-/** What running requests must learn at once: they end as `revoked`. */
+/** What running requests must learn immediately: they end as `revoked`. */
 export type Cut =
   | { readonly kind: 'key_revoked' | 'key_paused'; readonly keyId: string }
   | { readonly kind: 'account_suspended'; readonly accountId: string };
 
 /**
- * Live keys in memory, by their hashes, so that authentication costs one HMAC and one look-up and no I/O. The look-up goes by a
- * keyed hash that nobody outside can compute, so its timing reveals nothing about existing keys (reliability §3.5).
+ * Live keys in memory, by their hashes, so that authentication costs one HMAC and one lookup and no I/O. The lookup uses a keyed hash that
+ * nobody outside can compute, so its timing reveals nothing about existing keys (reliability §3.5).
  *
- * Up to a number of keys all of them are in memory: the directory is whole. Of more it holds those that were presented last, each
- * with its account; any other is `cold`, and read from the database when it is presented (key-look-ups.ts).
+ * Up to a maximum number of keys, all are in memory: the directory is whole. Beyond that it holds the most recently presented keys, each
+ * with its account; any other key is `cold`, and read from the database when presented (key-look-ups.ts).
  */
 export class Directory {
   readonly #secret: Secret;
   readonly #now: () => number;
   readonly #keysMax: number;
-  /** In the order in which they are looked at for making room. */
+  /** In eviction order. */
   readonly #keys = new Map<string, KnownKey>();
   readonly #byHash = new Map<string, KnownKey>();
-  /** Those with a key in memory. */
+  /** Accounts with a key in memory. */
   readonly #accounts = new Map<string, AccountEntry>();
   readonly #listeners = new Set<(cut: Cut) => void>();
   readonly #reads = new KeyReads();
   #isWhole = true;
   #isTrimming = false;
-  /** What is known of keys that are not in memory, while it is not whole. */
+  /** What is known about keys that are not in memory, while the directory is not whole. */
   readonly unknown = new UnknownKeys();
 
   constructor(secret: Secret, now: () => number = Date.now, keysMax = Infinity) {
@@ -133,12 +133,12 @@ export class Directory {
     return this.#keys.size;
   }
 
-  /** How many keys it may have and still be whole. */
+  /** The maximum number of keys with which it can still be whole. */
   get keysMax(): number {
     return this.#keysMax;
   }
 
-  /** Every key that is not revoked is in memory. */
+  /** Whether every key that is not revoked is in memory. */
   get isWhole(): boolean {
     return this.#isWhole;
   }
@@ -148,12 +148,12 @@ export class Directory {
     return [...this.#keys.keys()];
   }
 
-  /** Whether a key was made with the secret of this directory; another one would never match. */
+  /** Whether a key was made with this directory's secret; any other key would never match. */
   isOwn(key: LoadedKey): boolean {
     return key.pepperId === this.#secret.id;
   }
 
-  /** Throws when some of the keys were made with another secret: none would ever match. */
+  /** Throws when any of the keys were made with another secret, because these would never match. */
   refuseStrange(keys: readonly LoadedKey[]): void {
     const strange = keys.filter((key) => !this.isOwn(key));
     if (strange.length === 0) return;
@@ -164,7 +164,7 @@ export class Directory {
     );
   }
 
-  /** Puts keys into memory as the database has them, with the rates of their accounts. Throws like `refuseStrange`. */
+  /** Loads keys as the database has them, with the rates of their accounts. Throws like `refuseStrange`. */
   load(keys: readonly LoadedKey[], rates: RatesOfAccounts): void {
     this.refuseStrange(keys);
     for (const key of keys) {
@@ -174,7 +174,7 @@ export class Directory {
     this.#makeRoom();
   }
 
-  /** The same for keys that have changed: those that are not in memory need not come there, but their running requests hear of it. */
+  /** The same for changed keys: those not in memory need not be loaded, but their running requests are notified. */
   update(keys: readonly LoadedKey[], rates: RatesOfAccounts): void {
     if (this.#isWhole) {
       this.load(keys, rates);
@@ -189,9 +189,8 @@ export class Directory {
   }
 
   /**
-   * Finds the caller of a presented key. `malformed`: the text cannot be a key of ours; `cold`: only the database can tell;
-   * undefined: the key is not live: never made, revoked, paused, expired, or of a suspended account; or a secret that a rotation
-   * has ended.
+   * Finds the caller of a presented key. `malformed`: the text cannot be a key of this service; `cold`: only the database knows; undefined:
+   * the key is not live (never created, revoked, paused, expired, or of a suspended account), or its secret was ended by a rotation.
    */
   find(presented: string): Caller | 'malformed' | 'cold' | undefined {
     const text = parseKey(presented);
@@ -203,13 +202,13 @@ export class Directory {
     return this.#isLive(known, hash) ? { account: known.account.caller, key: known.key } : undefined;
   }
 
-  /** By which the database finds a presented key. */
+  /** The hash by which the database finds a presented key. */
   hashOf(presented: string): string | undefined {
     const text = parseKey(presented);
     return text === undefined ? undefined : lookUpHash(text, this.#secret);
   }
 
-  /** Before keys are read from the database apart from the changes. To be ended in any case. */
+  /** Begins a read of keys from the database outside the change feed. The caller must always end it. */
   beginRead(): KeyRead {
     return this.#reads.begin();
   }
@@ -219,8 +218,8 @@ export class Directory {
   }
 
   /**
-   * Takes what a read has found with these hashes, so that `find` has an answer for them until the next turn of the event loop at
-   * least. Returns those that have to be read once more: something has changed since the read began.
+   * Adds the keys that a read has found for these hashes, so that `find` can answer for them at least until the next turn of the event
+   * loop. Returns the hashes to read again because something has changed since the read began.
    */
   take(
     read: KeyRead,
@@ -241,14 +240,14 @@ export class Directory {
     return again;
   }
 
-  /** The key is no longer live in the database. */
+  /** Removes a key that is no longer live in the database. */
   revoke(keyId: string): void {
     this.#reads.changed(keyId);
-    // Of a key that is not in memory requests may run all the same.
+    // Requests may be running even on a key that is not in memory.
     if (this.#forget(keyId) || !this.#isWhole) this.#report({ kind: 'key_revoked', keyId });
   }
 
-  /** The account as it is in the database. */
+  /** Updates the account to its state in the database. */
   setAccount(account: KnownAccount): void {
     this.#reads.changed(account.id);
     const entry = this.#accounts.get(account.id);
@@ -256,7 +255,7 @@ export class Directory {
     else if (account.status !== 'active') this.#report({ kind: 'account_suspended', accountId: account.id });
   }
 
-  /** There are more keys than fit, or changes were missed: nothing in memory counts any longer. */
+  /** Forgets everything, because there are more keys than fit or changes were missed. */
   forgetAll(): void {
     this.#isWhole = false;
     this.#reads.allChanged();
@@ -266,7 +265,7 @@ export class Directory {
     this.#accounts.clear();
   }
 
-  /** Every key that is not revoked has been loaded since all were forgotten, and every change followed. */
+  /** Called when every unrevoked key has been loaded since `forgetAll`, and every change followed. */
   loadedAll(): void {
     this.#isWhole = this.#keys.size <= this.#keysMax;
     if (this.#isWhole) this.unknown.forget();
@@ -278,7 +277,7 @@ export class Directory {
     return () => this.#listeners.delete(listener);
   }
 
-  /** Something of the key has changed, or is new. */
+  /** Notes that a key is new or has changed. */
   #note(key: LoadedKey): void {
     this.#reads.changed(key.id);
     this.#reads.changed(key.accountId);
@@ -293,7 +292,7 @@ export class Directory {
     const { id, accountId, userId, name, expiresAt, previous, isPaused = false } = key;
     const before = this.#keys.get(id);
     const account = this.#accounts.get(accountId) ?? this.#newAccount(accountId);
-    // Before the key that it replaces, so that the account stays.
+    // Incremented before the replaced key is forgotten, so that the account stays.
     account.keys++;
     this.#forget(id);
     const known: KnownKey = {
@@ -356,7 +355,7 @@ export class Directory {
     if (wasActive && !entry.isActive) this.#report({ kind: 'account_suspended', accountId: id });
   }
 
-  /** `false`: it was not there. */
+  /** Returns false if the key was not in memory. */
   #forget(keyId: string): boolean {
     const known = this.#keys.get(keyId);
     if (known === undefined) return false;
@@ -375,7 +374,7 @@ export class Directory {
     return account.isActive;
   }
 
-  /** In a later turn: who has waited for a key finds it. */
+  /** Trims in a later turn, so that callers who waited for a key find it. */
   #makeRoom(): void {
     if (this.#keys.size <= this.#keysMax || this.#isTrimming) return;
     this.#isWhole = false;
@@ -386,7 +385,7 @@ export class Directory {
     });
   }
 
-  /** The oldest go that have not been presented since they were last passed over; none waits for more than a few others. */
+  /** Evicts the oldest keys not presented since they were last passed over, passing over at most a few others for each. */
   #trim(): void {
     let passed = (this.#keys.size - this.#keysMax) * passedForEach;
     for (const known of this.#keys.values()) {
@@ -405,7 +404,7 @@ export class Directory {
   }
 }
 
-/** So that making room takes no longer with many keys, of which all are in use. */
+/** Bounds the work of trimming when there are many keys and all are in use. */
 const passedForEach = 8;
 
 const hashesOf = ({ hash, previous }: LoadedKey): readonly string[] =>

@@ -3,9 +3,9 @@ import type { ExportedSection } from '../store/erasure/erase-account.ts';
 import type { Repositories } from '../store/repositories/repositories.ts';
 
 /**
- * Everything that the service has of an account, as the text of one JSON object, in pieces: a list for each section. Amounts are
- * microcents, times milliseconds since 1970, bytes hexadecimal digits; whole numbers beyond 2^53 are decimal text. It contains no
- * secret and no hash of one. An actor who does not belong to the account, such as an operator, has no name in it.
+ * Yields everything that the service stores about an account, as the text of one JSON object, in pieces: a list for each section. Amounts
+ * are microcents, times milliseconds since 1970, bytes hexadecimal digits; integers beyond 2^53 are decimal strings. It contains no secret
+ * and no hash of one. An actor outside the account, such as an operator, is not named in it.
  */
 export async function* exportAccount(
   accountId: string,

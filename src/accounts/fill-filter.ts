@@ -4,13 +4,13 @@ import { KeyFilter } from './key-filter.ts';
 import type { UnknownKeys } from './unknown-keys.ts';
 
 const hashBytes = 32;
-/** Room for keys that are still to be created. */
+/** Headroom for keys that are still to be created. */
 const room = 1.5;
 const capacityMin = 10_000;
 
 /**
- * Reads the hashes of all keys, page by page, into a new filter. Keys that are created meanwhile, before the place where the
- * reading is, are noted by those who follow the changes. Rejects when the database does not answer.
+ * Reads the hashes of all keys, page by page, into a new filter. Keys created meanwhile, behind the reading position, are noted by whoever
+ * follows the changes. Rejects when the database does not answer.
  */
 export async function fillFilter(
   unknown: UnknownKeys,
@@ -31,7 +31,7 @@ export async function fillFilter(
 }
 
 /**
- * How many hashes there are, within a few per cent: they are as good as random, so a page that reaches to a hundredth of all values
+ * Estimates the number of hashes within a few per cent: they are effectively random, so a page that reaches a hundredth of the value range
  * has a hundredth of them. Counting them would take a database seconds.
  */
 async function estimate(previous: boolean, repositories: Pick<Repositories, 'listKeyHashes'>): Promise<number> {

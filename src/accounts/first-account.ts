@@ -3,18 +3,18 @@ import type { OperationServices } from './operation.ts';
 
 export interface FirstAccount {
   readonly accountId: string;
-  /** Shown once. */
+  /** Displayed once. */
   readonly key: string;
   readonly creditMicrocents: bigint;
 }
 
-/** On an empty database: an account, its first credit and its first key. `undefined` when there is a key already. */
+/** Creates an account, its first credit and its first key on an empty database. undefined if there is already a key. */
 export async function createFirstAccount(
   services: OperationServices,
   creditMicrocents: bigint,
 ): Promise<FirstAccount | undefined> {
   const [known] = await services.repositories.listAccounts({ limit: 1 });
-  // A start that was killed half-way left the account without a key: this one finishes it.
+  // An earlier start that was killed midway left the account without a key: this one finishes it.
   if (known !== undefined && (await services.repositories.listKeys({ limit: 1 })).length > 0) return undefined;
   const accountId = known?.id ?? (await newAccount(services));
   if (creditMicrocents > 0n) {

@@ -6,21 +6,21 @@ import type { Directory } from './directory.ts';
 
 export interface FollowerOptions {
   readonly directory: Directory;
-  /** The budget of a key, a member or an account has changed; `undefined`: possibly any. */
+  /** Called when the budget of a key, a member or an account has changed; undefined: possibly any. */
   readonly budgetChanged?: (subject: string | undefined) => void;
-  /** Ids of the keys that requests are running of. */
+  /** Ids of the keys that have running requests. */
   readonly runningKeys?: () => Iterable<string>;
-  /** The time shared by all replicas. */
+  /** The clock shared by all replicas. */
   readonly now: () => number;
   readonly warn: (message: string) => void;
 }
 
-/** The size of a page of the repositories. */
+/** Page size of the repositories. */
 const keysAtOnce = 1000;
 
 /**
- * Keeps keys, accounts and rates in memory in line with the database. For each change it reads the current state of its subject:
- * so it does not matter how often, how late and in which order changes arrive, and which of them this version knows.
+ * Keeps keys, accounts and rates in memory in line with the database. For each change it reads the current state of the subject, so it does
+ * not matter how often, how late and in which order changes arrive, or which of them this version knows.
  */
 export class Follower implements Follows {
   readonly #options: FollowerOptions;
@@ -30,7 +30,7 @@ export class Follower implements Follows {
     this.#options = options;
   }
 
-  /** Throws, the first time, when keys were made with another secret: the service must not start in this state. */
+  /** Throws, on the first load only, if keys were made with another secret: the service must not start in this state. */
   async loadAll(repositories: FollowedRepositories): Promise<void> {
     const { directory } = this.#options;
     const { keysMax } = directory;
@@ -48,7 +48,7 @@ export class Follower implements Follows {
     await this.#followKeys(refsOf('key_'), repositories);
     for (const subject of refsOf('member_budget')) await this.#followMember(subject, repositories);
     for (const accountId of refsOf('account_')) await this.#followAccount(accountId, repositories);
-    // After it is in force: a returned lease is not requested again by a part that has not heard of the change.
+    // Called after the change is in force: otherwise a part that has not seen the change would request the returned lease again.
     for (const subject of [...refsOf('key_budget'), ...refsOf('member_budget'), ...refsOf('account_budget')])
       this.#options.budgetChanged?.(subject);
   }
@@ -69,7 +69,7 @@ export class Follower implements Follows {
     directory.loadedAll();
   }
 
-  /** Keys come when they are presented; what has happened to the running ones is read at once. */
+  /** Keys are loaded when presented; changes to those with running requests are read immediately. */
   async #beginPartly(repositories: FollowedRepositories): Promise<void> {
     const { directory, runningKeys } = this.#options;
     directory.forgetAll();
@@ -78,7 +78,7 @@ export class Follower implements Follows {
     await this.#followKeys([...new Set(runningKeys?.())], repositories);
   }
 
-  /** Keys that are not live in the database are revoked. */
+  /** Revokes keys that are not live in the database. */
   async #followKeys(ids: readonly string[], repositories: FollowedRepositories): Promise<void> {
     const { directory, now } = this.#options;
     for (let from = 0; from < ids.length; from += keysAtOnce) {
@@ -91,7 +91,7 @@ export class Follower implements Follows {
     }
   }
 
-  /** Their keys know their budget. */
+  /** Reloads the member's keys, which hold the member's budget. */
   async #followMember(subject: string, repositories: FollowedRepositories): Promise<void> {
     const member = readMemberSubject(subject);
     if (member === undefined) return;
@@ -119,7 +119,7 @@ export class Follower implements Follows {
     directory.setAccount({ ...account, budget, rates: rates.get(accountId) ?? [] });
   }
 
-  /** A key that was made with another secret must not prevent this service from following its own, once it has started. */
+  /** Once started, the service keeps following its own keys even if some were made with another secret. */
   #own(keys: readonly LoadedKey[]): readonly LoadedKey[] {
     const { directory, warn } = this.#options;
     if (!this.#isLoaded) directory.refuseStrange(keys);

@@ -1,7 +1,7 @@
 /**
- * A set of hashes that may say yes to one that is not in it, never no to one that is: a Bloom filter in blocks of one cache line,
- * so that a question reads memory once. The hashes are keyed (accounts/key.ts), so they are as good as random, and nobody outside
- * can choose one to collide: their own bits are the positions.
+ * A set of hashes with false positives but no false negatives: a Bloom filter in blocks of one cache line, so that a lookup reads memory
+ * once. The hashes are keyed (accounts/key.ts), so they are effectively random, and nobody outside can choose one to collide: their own
+ * bits are the positions.
  */
 export class KeyFilter {
   readonly #words: Uint32Array;
@@ -9,24 +9,24 @@ export class KeyFilter {
   readonly #capacity: number;
   #size = 0;
 
-  /** For about this many hashes: then it says yes to one in 150 others at most, and to more and more beyond. */
+  /** Sized for about this many hashes: up to that, at most one in 150 absent hashes is a false positive; beyond it, more and more. */
   constructor(capacity: number) {
     this.#capacity = capacity;
     this.#blocks = Math.max(1, Math.min(Math.ceil((capacity * bitsPerHash) / bitsPerBlock), blocksMax));
     this.#words = new Uint32Array(this.#blocks * wordsPerBlock);
   }
 
-  /** Hashes that it did not say yes to before they were added: nearly all of them. */
+  /** Number of added hashes that were not positive before: nearly all of them. */
   get size(): number {
     return this.#size;
   }
 
-  /** It says yes too often for its capacity: a larger one should take its place. */
+  /** Whether it has too many false positives for its capacity, so that a larger one should replace it. */
   get isOverfull(): boolean {
     return this.#size > this.#capacity && this.#blocks < blocksMax;
   }
 
-  /** The hash of 32 bytes at an offset. */
+  /** Adds the hash of 32 bytes at an offset. */
   add(hashes: Uint8Array, offset = 0): void {
     const block = this.#blockOf(hashes, offset);
     let isNew = false;
@@ -52,7 +52,7 @@ export class KeyFilter {
   }
 
   #blockOf(hashes: Uint8Array, offset: number): number {
-    // The last bytes: pages of hashes in their order, which fill a filter, have the same first ones.
+    // Uses the last bytes, because pages of sorted hashes, which fill a filter, share their first ones.
     const high = hashes[offset + 28]! * 2 ** 24 + hashes[offset + 29]! * 2 ** 16;
     const random = high + hashes[offset + 30]! * 2 ** 8 + hashes[offset + 31]!;
     return Math.floor((random / 2 ** 32) * this.#blocks) * wordsPerBlock;
@@ -64,7 +64,7 @@ const bitsPerHash = 12;
 const bitsPerBlock = 512;
 const wordsPerBlock = bitsPerBlock / 32;
 const probes = 8;
-/** 64 MiB: enough for 45 million keys at that rate of errors. */
+/** 64 MiB: enough for 45 million keys at that error rate. */
 const blocksMax = 2 ** 20;
 
 /** Nine bits of the hash for each probe, from two bytes that no other probe reads. */

@@ -3,23 +3,23 @@ import Type from 'typebox';
 import { eachOrNull, texts } from './request-schema.ts';
 
 const limitFields = {
-  /** Paths of the inference host, such as `/v1/messages`, each with everything below it. The model list is open to every key. */
+  /** Paths of the inference host, such as `/v1/messages`, including everything below them. The model list is open to every key. */
   endpoints: texts,
-  /** Addresses that requests may come from: single ones, or ranges such as `10.0.0.0/8`. */
+  /** Allowed client addresses: single ones, or ranges such as `10.0.0.0/8`. */
   addresses: texts,
   /** Only requests with `Service-ZDR: required`. */
   zdrOnly: Type.Boolean(),
-  /** The plan of its account pays for its requests (money.md, "Plans"). */
+  /** Its account's plan pays for its requests (money.md, "Plans"). */
   planKey: Type.Boolean(),
-  /** Requests that may run at the same time. */
+  /** Maximum concurrent requests. */
   concurrencyMax: Type.Integer(),
   requestsPerMinute: Type.Integer(),
-  /** Tokens of prompts and answers together. */
+  /** Prompt and completion tokens together. */
   tokensPerMinute: Type.Integer(),
 };
 
-/** The restrictions of a key, besides models. */
+/** The restrictions of a key, other than models. */
 export const keyLimitsSchema = Type.Partial(Type.Object(limitFields));
 
-/** null removes a limit, and what is left out stays. */
+/** null removes a limit; omitted limits stay. */
 export const limitsChangeSchema = Type.Partial(Type.Object(eachOrNull(limitFields)));

@@ -2,28 +2,28 @@ import { AddressRanges, rangeOf } from '../platform/ip/ranges.ts';
 import type { keyLimitsSchema, limitsChangeSchema } from './key-limits-schema.ts';
 import type { Input } from './request-schema.ts';
 
-/** The restrictions of a key, besides models. Stored as JSON beside the key; absent: unrestricted. */
+/** The restrictions of a key, other than models. Stored as JSON beside the key; absent: unrestricted. */
 export type KeyLimits = Input<typeof keyLimitsSchema>;
 export type LimitsChange = Input<typeof limitsChangeSchema>;
 
 export type KeyRates = Pick<KeyLimits, 'concurrencyMax' | 'requestsPerMinute' | 'tokensPerMinute'>;
 
-/** What limits all requests of an account, beside its plan and the configuration. Stored as JSON beside the account. */
+/** Limits on all requests of an account, in addition to its plan and the configuration. Stored as JSON beside the account. */
 export interface AccountLimits {
-  /** Requests that may run at the same time. */
+  /** Maximum concurrent requests. */
   readonly concurrencyMax?: number;
-  /** Every request is one with `Service-ZDR: required`, whatever its header and its key say. */
+  /** Every request is treated as having `Service-ZDR: required`, regardless of its header and key. */
   readonly zdrRequired?: true;
 }
 
-/** null removes a limit, and what is left out stays. */
+/** null removes a limit; omitted limits stay. */
 export type AccountLimitsChange = { readonly [Limit in keyof AccountLimits]: AccountLimits[Limit] | null };
 
-/** The same, prepared for checking every request. */
+/** The restrictions, prepared for checking every request. */
 export interface KeyAccess {
   readonly zdrOnly: boolean;
   mayUse(path: string): boolean;
-  /** The client's address, from the socket or a trusted proxy; `undefined` when it is gone already. */
+  /** The client's address, from the socket or a trusted proxy; undefined if the client has already disconnected. */
   mayComeFrom(address: string | undefined): boolean;
 }
 
@@ -43,14 +43,14 @@ export function keyAccess({ endpoints, addresses, zdrOnly }: KeyLimits): KeyAcce
   };
 }
 
-/** `undefined`: there are none. */
+/** undefined if there are none. */
 export function keyRates({ concurrencyMax, requestsPerMinute, tokensPerMinute }: KeyLimits): KeyRates | undefined {
   if (concurrencyMax === undefined && requestsPerMinute === undefined && tokensPerMinute === undefined)
     return undefined;
   return { concurrencyMax, requestsPerMinute, tokensPerMinute };
 }
 
-/** The fault of a list of endpoints or addresses, or of a limit, in words; `undefined`: none. */
+/** Describes what is wrong with a list of endpoints or addresses, or with a limit; undefined if nothing is. */
 export function faultOfLimits({ endpoints = [], addresses = [], ...limits }: KeyLimits): string | undefined {
   const rates = Object.values(keyRates(limits) ?? {}) as readonly (number | undefined)[];
   if (!rates.every((rate) => rate === undefined || isLimit(rate)))
@@ -65,7 +65,7 @@ export function faultOfLimits({ endpoints = [], addresses = [], ...limits }: Key
     : `"${address}" is neither an IP address nor a range; write for example 192.0.2.7, 10.0.0.0/8 or 2001:db8::/32.`;
 }
 
-/** In the database's format. */
+/** Serializes to the database's format. */
 export const printLimits = (limits: KeyLimits): string | null =>
   Object.values(limits).every((value) => value === undefined) ? null : JSON.stringify(limits);
 

@@ -10,47 +10,47 @@ import { ratesOf } from './account-rates.ts';
 import type { Directory } from './directory.ts';
 import { fillFilter } from './fill-filter.ts';
 
-/** Keys in one statement. */
+/** Maximum keys in one statement. */
 const keysAtOnce = 100;
-/** Keys that may wait to be read. */
+/** Maximum keys that may wait to be read. */
 const waitingMax = 2_000;
-/** A key that takes longer to be read is not waited for. */
+/** Time limit for reading a key. */
 const answerTimeoutMs = 5_000;
-/** Changes that may overtake the reading of a key. */
+/** Maximum reads of one key that changes may overtake. */
 const readsMax = 10;
-/** After a filter could not be read. */
+/** Delay after the filter could not be read. */
 const fillAgainMs = 5_000;
 
 export type LookedUpRepositories = Pick<Repositories, 'findKeys' | 'listAccountPrices' | 'listKeyHashes'>;
 
-/** The filter of all keys was read, or could not be. */
+/** Whether the filter of all keys was read. */
 export type FilterOutcome = { readonly keys: number; readonly elapsedMs: number } | { readonly error: unknown };
 
 export interface KeyLookUpsOptions {
   readonly directory: Directory;
   readonly repositories: LookedUpRepositories;
-  /** The time shared by all replicas. */
+  /** The clock shared by all replicas. */
   readonly now: () => number;
   readonly filled?: (outcome: FilterOutcome) => void;
 }
 
 interface Waiting extends Deferred<void> {
   readonly hash: string;
-  /** How often it was read, and overtaken by a change. */
+  /** How often it was read and overtaken by a change. */
   reads: number;
 }
 
 /**
- * Reads the keys that are presented and not in memory. One statement runs at a time, for up to a hundred keys, taken in turn from
- * the addresses that they come from: whatever anybody sends, the database has no more to do than that, and who sends much waits
- * behind himself. Keys that do not exist cost nothing once the filter of all keys is filled, which begins at the start.
+ * Reads keys that are presented and not in memory. One statement runs at a time, for up to a hundred keys, taken in turn from the addresses
+ * that present them: this bounds the work of the database regardless of the traffic, and a caller who sends many keys waits only behind
+ * their own. Nonexistent keys cost nothing once the filter of all keys is filled, which begins at startup.
  */
 export class KeyLookUps {
   readonly #options: KeyLookUpsOptions;
   readonly #waiting = new Map<string, Waiting>();
   readonly #queue = new FairQueue<Waiting>(waitingMax);
   #isReading = false;
-  /** The database has not answered the statement under way in time. */
+  /** The database has not answered the current statement in time. */
   #isSilent = false;
   #filling: Promise<void> | undefined;
   readonly #closing = new AbortController();
@@ -59,15 +59,15 @@ export class KeyLookUps {
     this.#options = options;
   }
 
-  /** Keys that wait or are being read. */
+  /** Number of keys that wait or are being read. */
   get waiting(): number {
     return this.#waiting.size;
   }
 
   /**
-   * Resolves when `find` has an answer for a cold key, until the next turn of the event loop. Rejects with `backend_at_capacity` 429
-   * when too many wait, and with `internal_error` 500 when the database does not answer, both with Retry-After: a key that could
-   * not be checked is not called invalid.
+   * Resolves when `find` has an answer for a cold key, until the next turn of the event loop. Rejects with `backend_at_capacity` 429 when
+   * too many wait, and with `internal_error` 500 when the database does not answer, both with Retry-After: a key that could not be checked
+   * is not reported as invalid.
    */
   read(presented: string, address: string | undefined): Promise<void> {
     const { directory } = this.#options;
@@ -84,14 +84,14 @@ export class KeyLookUps {
     return waiting.promise;
   }
 
-  /** Fills the filter where there is none, or one that has become too full. In the background. */
+  /** Fills the filter in the background if it is missing or too full. */
   fill(): void {
     const { directory } = this.#options;
     if (directory.isWhole || directory.unknown.isComplete || this.#filling !== undefined) return;
     this.#filling = this.#fill().finally(() => (this.#filling = undefined));
   }
 
-  /** Reads nothing more in the background. */
+  /** Stops background reads. */
   close(): void {
     this.#closing.abort();
   }
@@ -102,7 +102,7 @@ export class KeyLookUps {
       for (let batch = this.#queue.take(keysAtOnce); batch.length > 0; batch = this.#queue.take(keysAtOnce)) {
         const reading = this.#readSome(batch);
         await withDeadline(reading, answerTimeoutMs, () => this.#silent());
-        // One statement at a time, also when nobody waits for it any more.
+        // One statement at a time, even if nobody waits for it any more.
         await reading;
         this.#isSilent = false;
       }

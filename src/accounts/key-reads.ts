@@ -1,14 +1,14 @@
-/** Changes that are remembered for the reads under way; beyond that all of these are outdated. */
+/** Maximum changes remembered for reads in progress; beyond that all of these reads are outdated. */
 const changesMax = 10_000;
 
-/** When a read of the database began, among the changes. */
+/** Marks, in the sequence of changes, where a read of the database began. */
 export interface KeyRead {
   readonly since: number;
 }
 
 /**
- * Which reads of the database are out of date when they end, because a change has come into force since they began: what they have
- * read may be from before it, and must not replace what is after it. Subjects are ids of keys and accounts, and hashes.
+ * Tracks which database reads are outdated when they end, because a change has taken effect since they began: their results may predate the
+ * change, and must not overwrite newer data. Subjects are ids of keys and accounts, and hashes.
  */
 export class KeyReads {
   readonly #underWay = new Set<KeyRead>();

@@ -10,28 +10,28 @@ const randomLength = 32; // 190.5 bits
 const checkLength = 6; // 62^6 > 2^32
 const format = new RegExp(`^${prefix}[0-9A-Za-z]{${randomLength + checkLength}}$`);
 
-/** A key as text: displayed once, to its recipient, and never stored. */
+/** A key in plain text: displayed once, to its recipient, and never stored. */
 export type KeyText = string & { readonly brand: 'KeyText' };
 
-/** A new key: `tkh_`, 32 random characters, 6 that check the rest, so that we and scanners can recognize a key. */
+/** Returns a new key: `tkh_`, 32 random characters, and 6 check characters by which this service and scanners recognize a key. */
 export function newKey(): KeyText {
   const body = prefix + randomBase62(randomLength);
   return (body + checkOf(body)) as KeyText;
 }
 
-/** The presented text when it has the form of a key; undefined for junk, which costs no hash and no look-up. */
+/** Returns the presented text if it has the form of a key; undefined for junk, which then costs no hash and no lookup. */
 export function parseKey(presented: string): KeyText | undefined {
   if (!format.test(presented)) return undefined;
   const body = presented.slice(0, -checkLength);
   return checkOf(body) === presented.slice(-checkLength) ? (presented as KeyText) : undefined;
 }
 
-/** 32 bytes: HMAC-SHA-256 of the whole key. A key has 190 random bits, so a slow hash would add nothing but delay. */
+/** Returns 32 bytes: HMAC-SHA-256 of the whole key. A key has 190 random bits, so a slow hash would only add delay. */
 export function hashKey(key: KeyText, secret: Secret): Uint8Array {
   return Uint8Array.from(createHmac('sha256', secret.pepper).update(key, 'latin1').digest());
 }
 
-/** The same as a map's key: one character per byte. */
+/** The same hash as a map key: one character per byte. */
 export function lookUpHash(key: KeyText, secret: Secret): string {
   return createHmac('sha256', secret.pepper).update(key, 'latin1').digest('binary');
 }
@@ -43,23 +43,23 @@ export function displayOf(key: KeyText): string {
 
 export interface KeyInput {
   readonly accountId: string;
-  /** Its user within the account; left out or null: a legacy key, which uploads no files (specification §5.5). */
+  /** Its user within the account; omitted or null: a legacy key, which uploads no files (specification §5.5). */
   readonly userId?: string | null;
   readonly name: string;
   readonly secret: Secret;
   readonly now: number;
   readonly expiresAt?: number | null;
-  /** JSON object. */
+  /** A JSON object. */
   readonly limits?: string | null;
-  /** Ids in lower case; left out or null: all that the account may use. */
+  /** Ids in lower case; omitted or null: all that the account may use. */
   readonly models?: readonly string[] | null;
-  /** Left out or null: an inference key. */
+  /** Omitted or null: an inference key. */
   readonly role?: Role | null;
   readonly isOperator?: boolean;
   readonly tags?: readonly string[];
 }
 
-/** A new key, and its row for the database. */
+/** Creates a key, and its row for the database. */
 export function issueKey(input: KeyInput): { readonly text: KeyText; readonly row: NewKey } {
   const text = newKey();
   const row = {
@@ -81,7 +81,7 @@ export function issueKey(input: KeyInput): { readonly text: KeyText; readonly ro
   return { text, row };
 }
 
-/** It is a checksum, not a secret: comparing it may stop early. */
+/** The checksum is not a secret, so comparing it may stop early. */
 function checkOf(body: string): string {
   return toBase62(crc32(body), checkLength);
 }

@@ -1,6 +1,8 @@
 import { createHash, randomBytes } from 'node:crypto';
 
-/** The proof in a link: 256 random bits. Only its hash is stored; so much randomness needs no slow one (reliability §3.6). */
+/**
+ * The token in a link: 256 random bits. Only its hash is stored; with this much randomness a slow hash is unnecessary (reliability §3.6).
+ */
 export interface LinkToken {
   /** 43 characters of base64url. */
   readonly text: string;

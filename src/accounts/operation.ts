@@ -5,7 +5,7 @@ import { StoreError } from '../store/store-error.ts';
 import type { OperationActor } from './actor.ts';
 import type { Secret } from './secret.ts';
 
-/** The account part of the store: the ledger thread's writes besides money. */
+/** The account part of the store: the ledger thread's writes other than money. */
 export interface AccountWriter {
   createAccount(account: NewAccount): Promise<unknown>;
   setAccountStatus(
@@ -14,9 +14,9 @@ export interface AccountWriter {
     at: number,
     changeId: Uint8Array,
   ): Promise<unknown>;
-  /** Sets how far below zero a customer may go. Rejects as `insufficient` when the credit to be taken away is in use. */
+  /** Sets how far below zero a customer may go. Rejects with `insufficient` if the credit to be removed is in use. */
   setCreditLimit(accountId: string, toMicrocents: bigint, at: number, changeId: Uint8Array): Promise<void>;
-  /** Rejects as `not_found` when there is no such live key or customer. */
+  /** Rejects with `not_found` if there is no such live key or customer. */
   setBudget(change: BudgetChange): Promise<void>;
 }
 
@@ -24,23 +24,20 @@ export interface OperationServices {
   readonly ledger: Ledger & AccountWriter & Pick<AccountLedger, 'reverse' | 'reinstate'>;
   readonly repositories: Repositories;
   readonly secret: Secret;
-  /** Makes UUIDv7s. */
+  /** Generates UUIDv7s. */
   readonly newId: () => Uint8Array;
-  /** The time shared by all processes on the ledger. */
+  /** The clock shared by all processes on the ledger. */
   readonly now: () => number;
-  /** The actor; left out: the service itself. */
+  /** The actor; omitted: the service itself. */
   readonly actor?: OperationActor | undefined;
-  /**
-   * Brings what was changed into force in the memory of the service, which reads it again. A command that works on the database
-   * alone has none.
-   */
+  /** Applies changes to the memory of the service, which reads them again. Commands that work on the database alone omit it. */
   readonly followed?: ((changes: readonly Change[]) => Promise<unknown>) | undefined;
 }
 
-/** A request of the operator that cannot be fulfilled; the message is for display. */
+/** An operator's request that cannot be fulfilled; the message is for display. */
 export class OperationError extends Error {
   override readonly name = 'OperationError';
-  /** The field of the API that is wrong, where it is one. */
+  /** The API field that is wrong, if any. */
   readonly param: string | undefined;
 
   constructor(message: string, { param, ...options }: ErrorOptions & { readonly param?: string | undefined } = {}) {
@@ -49,7 +46,7 @@ export class OperationError extends Error {
   }
 }
 
-/** The named account, or the only one there is. */
+/** The named account, or the only one. */
 export async function accountMeant(
   named: string | undefined,
   repositories: Pick<Repositories, 'listAccounts' | 'getAccount'>,
@@ -72,15 +69,15 @@ export async function accountMeant(
   return only.id;
 }
 
-/** For a request that is not found: it may be one whose details are no longer kept. */
+/** Explains a request that is not found: its details may no longer be kept. */
 export async function olderThanKept(repositories: Pick<Repositories, 'retentionOf'>): Promise<string> {
   const { keptSince } = await repositories.retentionOf({});
   return keptSince === 0 ? '' : ` since ${new Date(keptSince).toISOString()}; of older ones, only sums are kept`;
 }
 
-/** For text displayed in terminals and pages: no control characters, nothing that PostgreSQL refuses (reliability D9). */
+/** Checks text displayed in terminals and pages: no control characters, and nothing that PostgreSQL refuses (reliability D9). */
 export function checkedText(text: string, what: string, lengthMax: number, param?: string): string {
-  // Characters as the document's `maxLength` counts them: an emoji is one, or a few that are joined.
+  // Counts characters like the API document's `maxLength`: an emoji is one, or a few that are joined.
   const isTooLong = text.length > lengthMax && (text.length > 2 * lengthMax || [...text].length > lengthMax);
   if (text === '' || isTooLong || /\p{Cc}/u.test(text) || !text.isWellFormed()) {
     throw new OperationError(`${what} must have 1 to ${lengthMax} characters, without control characters.`, { param });

@@ -10,8 +10,8 @@ import { perform } from './perform.ts';
 import type { AnswerOf, InputOf, OperationTable } from './perform.ts';
 
 /**
- * Every change that an operator can make, with the service running or without it: from the command line, over the control
- * socket and through the account API. Requests and answers are plain JSON data.
+ * Every change that an operator can make, with the service running or not: from the CLI, over the control socket and through the account
+ * API. Requests and answers are plain JSON data.
  */
 export const operations = {
   ...accountOperations,
@@ -26,12 +26,12 @@ export const operations = {
 type Operations = typeof operations;
 export type OperationKind = keyof Operations;
 
-/** A request for one of these kinds, or for any. */
+/** A request of one of these kinds, or of any. */
 export type Operation<Kind extends OperationKind = OperationKind> = {
   readonly [Each in Kind]: { readonly kind: Each } & InputOf<Operations[Each]>;
 }[Kind];
 
-/** The same, of which the compiler finds the kind. */
+/** The same, with the kind inferred by the compiler. */
 export type OperationRequest<Kind extends OperationKind> = { readonly kind: Kind } & InputOf<Operations[Kind]>;
 
 export type OperationAnswer<Kind extends OperationKind> = AnswerOf<Operations[Kind]>;

@@ -6,7 +6,7 @@ import { checkedText } from './operation.ts';
 import type { OperationServices } from './operation.ts';
 
 export interface OwnerLink {
-  /** Stored nowhere. */
+  /** Not stored. */
   readonly token: string;
   readonly expiresAt: number;
 }
@@ -18,10 +18,10 @@ export interface OwnerMade {
 
 type Services = Pick<OperationServices, 'repositories' | 'now'>;
 
-/** For one use, within half an hour. */
+/** Valid once, within half an hour. */
 export const ownerLinkMs = 30 * 60_000;
 
-/** The address of the page that it opens; the token is after the `#`, which no server and no log sees. */
+/** The URL of the page that it opens; the token is after the `#`, so no server or log sees it. */
 export const ownerLinkUrl = (accountUrl: string, token: string): string => `${accountUrl}/welcome#${token}`;
 
 export async function makeOwnerLink({ repositories, now }: Services): Promise<OwnerLink> {
@@ -32,9 +32,9 @@ export async function makeOwnerLink({ repositories, now }: Services): Promise<Ow
 }
 
 /**
- * The link that a start prints while the server has no operator. All processes that start on the same ledger within its half hour
- * print the same one: it is derived from their secret and its end, and is useless without its row. Call it under `Store.alone`.
- * Undefined: there is an operator, or a link from `makeOwnerLink`, which stays valid.
+ * The link printed at startup while the server has no operator. All processes that start on the same ledger within its half hour print the
+ * same one: it is derived from their secret and its expiry, and is useless without its row. Call it under `Store.alone`. undefined: there
+ * is an operator, or a link from `makeOwnerLink`, which stays valid.
  */
 export async function firstOwnerLink({
   repositories,
@@ -57,8 +57,8 @@ export async function firstOwnerLink({
 }
 
 /**
- * All at once. With a `token` only while its link is valid, which is used up then; undefined: it is not. Throws OperationError
- * for an invalid address or name.
+ * Creates the owner in one step. With a `token`, only while its link is valid, which this uses up; undefined: it is not valid. Throws
+ * OperationError for an invalid address or name.
  */
 export async function createOwner(
   input: { readonly email: string; readonly name: string; readonly passwordHash: string },
@@ -78,5 +78,5 @@ export async function createOwner(
   return made === undefined ? undefined : { userId: made.userId, email };
 }
 
-/** In the format that better-auth is configured to use. */
+/** Returns an id in the format that better-auth is configured to use. */
 export const newPersonId = (): string => randomUUID().replaceAll('-', '');

@@ -10,11 +10,11 @@ import type { OperationServices } from './operation.ts';
 import type { Input } from './request-schema.ts';
 
 /**
- * An operator action, said once. The types of its request and its answer, what the control socket accepts, and its entry in the
- * audit log come from here.
+ * An operator action, defined once. The types of its request and its answer, what the control socket accepts, and its audit log entry
+ * derive from it.
  */
 export interface OperationRow<Schema extends TObject, Answer> {
-  /** The request besides its `kind`. */
+  /** The request without its `kind`. */
   readonly schema: Schema;
   readonly audit: Audited<Input<Schema>, NoInfer<Answer>>;
   /** Throws OperationError. When the promise resolves, the change is durable. */
@@ -25,7 +25,7 @@ export type OperationTable = Readonly<Record<string, OperationRow<TObject, unkno
 export type InputOf<Row> = Row extends { readonly schema: infer Schema extends TObject } ? Input<Schema> : never;
 export type AnswerOf<Row> = Row extends { run(...args: never): Promise<infer Answer> } ? Answer : never;
 
-/** Declares an operation, with its function typed by its schema. */
+/** Declares an operation, typing its function by its schema. */
 export const operation = <const Schema extends TObject, Answer>(
   row: OperationRow<Schema, Answer>,
 ): OperationRow<Schema, Answer> => row;
@@ -53,7 +53,7 @@ export async function perform<Table extends OperationTable, Kind extends keyof T
   return answer as AnswerOf<Table[Kind]>;
 }
 
-/** Which rows to read again. The state of its account comes with a key. */
+/** Which rows to read again. Reading a key includes the state of its account. */
 function changesOf({ accountId, keyId, userId }: Subject): readonly Change[] {
   if (keyId !== undefined) return [{ kind: 'key_changed', ref: keyId }];
   if (accountId !== null && userId !== undefined)
@@ -61,7 +61,7 @@ function changesOf({ accountId, keyId, userId }: Subject): readonly Change[] {
   return accountId === null ? [] : [{ kind: 'account_changed', ref: accountId }];
 }
 
-/** Errors that the user can fix become readable messages. */
+/** Converts errors that the user can fix to readable messages. */
 function mappedError(error: unknown): unknown {
   const isWrong =
     error instanceof StoreError &&

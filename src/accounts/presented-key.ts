@@ -1,9 +1,8 @@
 import { ApiError } from '../platform/errors.ts';
 
 /**
- * The key that a request carries, on either host: `Authorization: Bearer <key>`, else `x-api-key` (specification §5.1).
- * undefined: none; an empty value counts as absent. Throws `invalid_api_key` for an `Authorization` of another form, whatever
- * else was sent.
+ * Returns the key that a request carries, on either host: `Authorization: Bearer <key>`, else `x-api-key` (specification §5.1). undefined:
+ * no key; an empty value counts as absent. Throws `invalid_api_key` for any other form of `Authorization`, regardless of other headers.
  */
 export function presentedKey(
   headers: Readonly<Record<string, string | readonly string[] | undefined>>,

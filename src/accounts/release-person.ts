@@ -10,7 +10,10 @@ export interface PersonReleased {
   readonly sessions: number;
 }
 
-/** Their password stays. The user is notified by mail: no second factor disappears silently. Throws OperationError when there is no such user. */
+/**
+ * Keeps their password. The user is notified by mail, so no second factor disappears silently. Throws OperationError when there is no such
+ * user.
+ */
 export async function releasePerson(
   input: { readonly email: string },
   { repositories, newId, now }: Pick<OperationServices, 'repositories' | 'newId' | 'now'>,

@@ -1,8 +1,8 @@
-/** The parts that schemas of operations are made of. */
+/** Building blocks of operation schemas. */
 import Type from 'typebox';
 import type { Static, TNull, TProperties, TSchema, TUnion } from 'typebox';
 
-/** What a value of this schema is; a field that may be left out may be `undefined`, too. */
+/** The type of a value of this schema; optional fields may also be `undefined`. */
 export type Input<Schema extends TSchema> = Frozen<Static<Schema>>;
 
 type Frozen<Value> = Value extends readonly (infer Item)[]
@@ -15,14 +15,14 @@ type Frozen<Value> = Value extends readonly (infer Item)[]
 
 export const text = Type.String();
 export const texts = Type.Array(text);
-/** An amount that money moves by, as decimal text. */
+/** An amount of a money movement, as a decimal string. */
 export const microcents = Type.String({ pattern: '^[0-9]{1,18}$' });
 /** Milliseconds since 1970. */
 export const time = Type.Integer();
-/** Milliseconds from now on, by the clock of the process that makes the change. */
+/** Milliseconds from now, by the clock of the process that makes the change. */
 export const duration = Type.Integer({ minimum: 1 });
 
-/** The account's id; left out: the only one there is. */
+/** The account's id; omitted: the only account. */
 export const ofAccount = { accountId: Type.Optional(text) };
 
 export const orNull = <Schema extends TSchema>(schema: Schema) => Type.Union([schema, Type.Null()]);

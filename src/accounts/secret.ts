@@ -13,30 +13,30 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 
-/** What only this service knows. It is kept outside the database: stealing or writing the database yields no key. */
+/** Keys known only to this service. They are kept outside the database, so stealing or writing the database yields no API key. */
 export interface Secret {
-  /** For the hashes of API keys. */
+  /** Key for hashes of API keys. */
   readonly pepper: KeyObject;
-  /** For reasoning that clients keep: to sign it with, and to encrypt it with; 32 bytes each. */
+  /** Keys for signing and encrypting the reasoning that clients keep; 32 bytes each. */
   readonly reasoningSigning: KeyObject;
   readonly reasoningEncryption: KeyObject;
-  /** For the hashes that stand for idempotency keys and bodies. */
+  /** Key for the hashes that stand for idempotency keys and bodies. */
   readonly fingerprints: KeyObject;
-  /** For the events of the built-in payment provider. */
+  /** Key for events of the built-in payment provider. */
   readonly demoPayments: KeyObject;
-  /** For sessions, links and second factors of users. */
+  /** Key for users' sessions, links and second factors. */
   readonly signIn: KeyObject;
-  /** For the secrets that webhooks are signed with. */
+  /** Key for the secrets that sign webhooks. */
   readonly webhooks: KeyObject;
-  /** Keeps the prompts of accounts apart in the caches of servers, alike for all processes that share the secret. */
+  /** Separates the prompts of accounts in server caches, consistently across all processes that share the secret. */
   readonly promptCaches: KeyObject;
-  /** Names the pepper in each key's row, so that a wrong one is noticed; reveals nothing about it. */
+  /** Identifies the pepper in each key's row, so that a wrong one is noticed; reveals nothing about it. */
   readonly id: string;
   readonly source: 'environment' | 'file' | 'created';
 }
 
 export interface SecretOptions {
-  /** The value of TOKENHOUSE_SECRET, read where the environment is read. */
+  /** The value of TOKENHOUSE_SECRET, passed by the code that reads the environment. */
   readonly fromEnvironment: string | undefined;
   readonly dataFolder: string;
   readonly warn: (message: string) => void;
@@ -49,7 +49,7 @@ export class SecretError extends Error {
 
 const secretLengthMin = 32;
 
-/** The secret from the environment if there is one, else from `secret` in the data folder, else a new one there. */
+/** Opens the secret from the environment if set, else from `secret` in the data folder, else creates one there. */
 export function openSecret({ fromEnvironment, dataFolder, warn }: SecretOptions): Secret {
   if (fromEnvironment !== undefined && fromEnvironment !== '') {
     refuseWeak(fromEnvironment, 'TOKENHOUSE_SECRET');
@@ -62,14 +62,14 @@ export function openSecret({ fromEnvironment, dataFolder, warn }: SecretOptions)
   return createSecret(file) ? secretOf(readSecret(file, warn)!, 'created') : secretOf(readSecret(file, warn)!, 'file');
 }
 
-/** Name of the secret in a file, as in the rows of keys; `undefined` when there is no such file. */
+/** The id of the secret in a file, as in the rows of keys; undefined if there is no such file. */
 export function secretIdOf(file: string): string | undefined {
   const text = readSecret(file, () => {});
   return text === undefined ? undefined : secretOf(text, 'file').id;
 }
 
 function secretOf(text: string, source: Secret['source']): Secret {
-  // Derived, so that other uses of the same secret can never meet the same bytes.
+  // Derived, so that no two uses of the secret share the same bytes.
   const derived = (use: string): Buffer => createHmac('sha256', text).update(use).digest();
   const pepper = derived('tokenhouse api keys');
   const id = createHmac('sha256', pepper).update('tokenhouse pepper id').digest('hex').slice(0, 16);
@@ -111,7 +111,7 @@ function readSecret(file: string, warn: (message: string) => void): string | und
   }
 }
 
-/** Writes a whole file under another name first, then renames it unless the name is taken: false when it is. */
+/** Writes the whole file under a temporary name first, then renames it unless the name is taken; false if it is. */
 function createSecret(file: string): boolean {
   const draft = `${file}.${process.pid}.${randomBytes(4).toString('hex')}`;
   const descriptor = openSync(draft, 'wx', 0o600);

@@ -1,7 +1,7 @@
-/** Labels of requests, under which their usage is found (specification part 8). */
+/** Labels of requests, by which their usage can be queried (specification part 8). */
 export const tagsMax = 8;
 
-/** Linear, and no longer than a tag: headers may have 16 kB. */
+/** Linear, and matches no more than a tag's length: headers may have 16 kB. */
 export const isTag = (text: string): boolean => /^[a-z0-9_-]{1,32}$/.test(text);
 
 /** Error text for an invalid tag. */

@@ -1,36 +1,36 @@
 import type { KeyFilter } from './key-filter.ts';
 
-/** Of hashes that were looked for in vain: 5 MB. */
+/** Maximum hashes remembered as not found: 5 MB. */
 const absentMax = 50_000;
 
 /**
- * Which hashes are of no key, as far as this process knows without asking the database: those that it has just been asked for in
- * vain, and all that a filter of every key's hash has never seen. Keys that are created or rotated anywhere must be noted here.
+ * Hashes that belong to no key, as far as this process knows without asking the database: those recently queried and not found, and all
+ * that are not in a filter of every key's hash. Keys created or rotated anywhere must be noted here.
  */
 export class UnknownKeys {
-  /** Looked for in vain, the oldest first. */
+  /** Queried and not found, oldest first. */
   readonly #absent = new Set<string>();
-  /** Of all keys of the database; undefined before it has been read. */
+  /** Holds all keys of the database; undefined before it has been read. */
   #filter: KeyFilter | undefined;
-  /** The next one, while it is being read. */
+  /** The next filter, while it is being read. */
   #next: KeyFilter | undefined;
 
-  /** There is a filter, and it is not too full. */
+  /** Whether there is a filter that is not too full. */
   get isComplete(): boolean {
     return this.#filter?.isOverfull === false;
   }
 
-  /** Hashes in the filter. */
+  /** Number of hashes in the filter. */
   get size(): number {
     return this.#filter?.size ?? 0;
   }
 
-  /** false: there may be a key with this hash. */
+  /** Whether no key has this hash; false: one may. */
   has(hash: string): boolean {
     return this.#absent.has(hash) || this.#filter?.has(bytesOf(hash)) === false;
   }
 
-  /** The database has no key with this hash. */
+  /** Notes that the database has no key with this hash. */
   noteAbsent(hash: string): void {
     this.#absent.add(hash);
     for (const oldest of this.#absent) {
@@ -39,7 +39,7 @@ export class UnknownKeys {
     }
   }
 
-  /** There is a key with this hash. */
+  /** Notes that there is a key with this hash. */
   noteKey(hash: string): void {
     this.#absent.delete(hash);
     const bytes = bytesOf(hash);
@@ -47,7 +47,7 @@ export class UnknownKeys {
     this.#next?.add(bytes);
   }
 
-  /** What is known may be out of date. */
+  /** Forgets everything, because it may be outdated. */
   forget(): void {
     this.#absent.clear();
     this.#filter = undefined;
@@ -55,14 +55,13 @@ export class UnknownKeys {
   }
 
   /**
-   * Takes a filter that is to be filled with the hashes of all keys, before the first of them is read. Keys that are noted
-   * meanwhile are put into it too.
+   * Sets a filter to be filled with the hashes of all keys, before the first of them is read. Keys noted meanwhile are added to it, too.
    */
   fill(next: KeyFilter): void {
     this.#next = next;
   }
 
-  /** The filter has all of them. `false`: what is known was forgotten meanwhile, so another one is needed. */
+  /** Called when the filter has all of them. false: the data was forgotten meanwhile, so another filter is needed. */
   filled(next: KeyFilter): boolean {
     if (this.#next !== next) return false;
     this.#filter = next;

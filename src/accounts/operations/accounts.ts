@@ -23,14 +23,14 @@ const reasonLengthMax = 1000;
 const statusSchema = Type.Object({ accountId: text, reason: Type.Optional(text) });
 
 export const accountOperations = {
-  /** Creates an account and, where requested, its owner's invitation, its first credit and its first key. */
+  /** Creates an account and, if requested, its owner's invitation, first credit and first key. */
   create_account: operation({
     schema: newAccountSchema,
     audit: { action: 'account.create', subject: madeAccount, unwritten: ['ownerEmail'] },
     run: createAccount,
   }),
 
-  /** Renames an account, or sets its billing details or the zone of its days and months; left out: stays, null: removed. */
+  /** Renames an account, or sets its billing details or time zone. Omitted fields stay, null removes one. */
   edit_account: operation({
     schema: Type.Object({
       ...ofAccount,
@@ -64,7 +64,7 @@ export const accountOperations = {
     },
   }),
 
-  /** Sets the models that an account may use; without `models`, all of them. */
+  /** Sets the models that an account may use; `models` omitted: all. */
   allow_account: operation({
     schema: Type.Object({ ...ofAccount, models: Type.Optional(texts) }),
     audit: { action: 'account.models', subject: theAccount },
@@ -76,7 +76,7 @@ export const accountOperations = {
     },
   }),
 
-  /** Sets the plan of an account; without `plan`, removes it. */
+  /** Sets the plan of an account; `plan` omitted: removes it. */
   plan_account: operation({
     schema: Type.Object({ ...ofAccount, plan: Type.Optional(text) }),
     audit: { action: 'account.plan', subject: theAccount },
@@ -88,7 +88,7 @@ export const accountOperations = {
     },
   }),
 
-  /** Sets how many requests of an account may run; left out: the limit of its plan or the configuration. */
+  /** Sets an account's maximum of concurrent requests; omitted: the limit of its plan or the configuration. */
   limit_account: operation({
     schema: Type.Object({ ...ofAccount, concurrencyMax: Type.Optional(Type.Integer()) }),
     audit: { action: 'account.limits', subject: theAccount },
@@ -102,7 +102,7 @@ export const accountOperations = {
     },
   }),
 
-  /** Makes every request of an account one with zero data retention, or leaves that to each request. */
+  /** Requires zero data retention for every request of an account, or leaves it to each request. */
   zdr_account: operation({
     schema: Type.Object({ ...ofAccount, required: Type.Boolean() }),
     audit: { action: 'account.zdr', subject: theAccount },
@@ -114,7 +114,7 @@ export const accountOperations = {
     },
   }),
 
-  /** Sets, replaces or removes the budget for all keys of an account together. */
+  /** Sets, replaces or removes the budget shared by all keys of an account. */
   budget_account: operation({
     schema: Type.Object({ ...ofAccount, budget: Type.Optional(budgetSchema) }),
     audit: { action: 'account.budget', subject: theAccount },
@@ -122,7 +122,7 @@ export const accountOperations = {
       setBudget('account', await accountMeant(accountId, services.repositories), budget, services),
   }),
 
-  /** Sets, replaces or removes the budget for all keys in a person's name in one account together. */
+  /** Sets, replaces or removes the budget shared by all keys of one person in one account. */
   budget_member: operation({
     schema: Type.Object({ ...ofAccount, userId: text, budget: Type.Optional(budgetSchema) }),
     audit: { action: 'member.budget', subject: theMember },
@@ -132,7 +132,7 @@ export const accountOperations = {
     },
   }),
 
-  /** Refuses its keys, and cuts what runs on them. */
+  /** Refuses the account's keys, and cuts their running requests. */
   suspend_account: operation({
     schema: statusSchema,
     audit: { action: 'account.suspend', subject: theAccount },
@@ -145,11 +145,11 @@ export const accountOperations = {
     run: (input, services) => setStatus('active', input, services),
   }),
 
-  /** Ends an account: nothing of it works any more, and nothing of its users is left (docs/operator.md). */
+  /** Ends an account: nothing of it works any more, and no data of its users remains (docs/operator.md). */
   delete_account: operation({
     schema: Type.Object({
       accountId: text,
-      /** Lets its remaining credit expire; left out: there must be none. */
+      /** Lets its remaining credit expire; omitted: there must be none left. */
       forfeitCredit: Type.Optional(Type.Boolean()),
     }),
     audit: { action: 'account.delete', subject: theAccount },

@@ -27,7 +27,7 @@ export const backendOperations = {
     },
   }),
 
-  /** A server gets no more requests; those that run there go on. */
+  /** Stops sending requests to a server; those running there go on. */
   remove_backend: operation({
     schema: Type.Object(named),
     audit: { action: 'backend.remove', subject: theAddedBackend },

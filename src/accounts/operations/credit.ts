@@ -13,8 +13,8 @@ import { duration, microcents, ofAccount, text } from '../request-schema.ts';
 import type { Input } from '../request-schema.ts';
 
 /**
- * Reasons to move credit, other than requests (money.md, "Tables": every movement is one row of `transfer`, both sides at once).
- * A customer is debited only as far as its balance is free of holds.
+ * Reasons to move credit, other than requests (money.md, "Tables": every movement is one row of `transfer`, with both sides). A customer is
+ * debited only as far as the balance is free of holds.
  */
 export const movements = {
   /** A gift. */
@@ -23,11 +23,11 @@ export const movements = {
   topup: { systemAccount: systemAccounts.cash, kind: 'topup', gives: true },
   /** A payment that was returned to the customer. */
   payback: { systemAccount: systemAccounts.cash, kind: 'refund', gives: false },
-  /** A payment that the customer's bank has taken back. */
+  /** A payment that the customer's bank has reversed. */
   chargeback: { systemAccount: systemAccounts.cash, kind: 'chargeback', gives: false },
-  /** The end of an unused gift. */
+  /** The expiry of an unused gift. */
   expire: { systemAccount: systemAccounts.promo, kind: 'expiry', gives: false },
-  /** The correction of a mistake, in favour of the customer or not. */
+  /** The correction of a mistake, in either direction. */
   adjust_up: { systemAccount: systemAccounts.revenue, kind: 'adjust', gives: true },
   adjust_down: { systemAccount: systemAccounts.revenue, kind: 'adjust', gives: false },
 } as const satisfies Readonly<
@@ -44,7 +44,7 @@ const moveSchema = Type.Object({
   reference: Type.Optional(text),
   /** Two movements with the same key move credit once. */
   idempotencyKey: text,
-  /** For a payment that was returned: the id or the number of its receipt, which gets a credit note. */
+  /** For a returned payment: the id or number of its receipt, which gets a credit note. */
   receipt: Type.Optional(text),
   /** For a grant: what is not used within this time is taken back (docs/payments.md). */
   expiresAfterMs: Type.Optional(duration),
@@ -52,9 +52,9 @@ const moveSchema = Type.Object({
 
 const refundSchema = Type.Object({
   ...ofAccount,
-  /** As the client or the list of requests displays it: `req_…`, or the whole id. */
+  /** As displayed by the client or the list of requests: `req_…`, or the whole id. */
   requestId: text,
-  /** Left out: all of it. */
+  /** Omitted: all of it. */
   microcents: Type.Optional(microcents),
   reference: Type.Optional(text),
 });
@@ -66,14 +66,14 @@ export const creditOperations = {
     run: moveCredit,
   }),
 
-  /** Refunds the cost of a request, or a part of it; once. */
+  /** Refunds the cost of a request, or part of it, once. */
   refund_request: operation({
     schema: refundSchema,
     audit: { action: 'credit.refund_request', subject: theRequest },
     run: refundRequest,
   }),
 
-  /** Sets how far below zero an account may go; applies at once to new requests. */
+  /** Sets how far below zero an account may go; applies immediately to new requests. */
   limit_credit: operation({
     schema: Type.Object({ ...ofAccount, microcents }),
     audit: { action: 'account.credit_limit', subject: theAccount },
@@ -87,10 +87,10 @@ export const creditOperations = {
 
 export interface Moved {
   readonly accountId: string;
-  /** The amount moved; below 0 when it was taken away. */
+  /** The amount moved; below 0 if it was taken away. */
   readonly microcents: string;
   readonly balanceMicrocents: string;
-  /** The key had been used for the same movement: nothing moved now. */
+  /** Whether the key had already been used for the same movement, so nothing moved now. */
   readonly again: boolean;
 }
 
@@ -120,7 +120,7 @@ export async function moveCredit(input: Input<typeof moveSchema>, services: Oper
 
 const returnKinds = { payback: 'refund', chargeback: 'dispute' } as const;
 
-/** A payment that was returned, up to the amount of its receipt, which gets a credit note. Throws OperationError. */
+/** Moves back a returned payment, up to the amount of its receipt, which gets a credit note. Throws OperationError. */
 async function moveBack(
   services: OperationServices,
   accountId: string,
@@ -173,7 +173,7 @@ export async function refundRequest(input: Input<typeof refundSchema>, services:
       creditAccount: accountId,
       amountMicrocents,
       kind: 'refund',
-      // The same key as the service's own repairs: a request is refunded once, by either.
+      // Uses the same key as the service's own repairs, so that only one of them refunds a request.
       idempotencyKey: `refund:${id}`,
       reference: checkedReference(input.reference) ?? id,
     });

@@ -16,26 +16,26 @@ import { roles } from '../role.ts';
 import type { Role } from '../role.ts';
 import { isTag, tagRule, tagsMax } from '../tags.ts';
 
-/** How long an earlier secret may work beside the one that a rotation made: seven days. */
+/** Maximum time that the previous secret works after a rotation: seven days. */
 export const overlapMsMax = 7 * 86_400_000;
 
 const newKeySchema = Type.Object({
   ...ofAccount,
   name: text,
-  /** Left out: a legacy key without a user. */
+  /** Omitted: a legacy key without a user. */
   userId: Type.Optional(text),
   expiresAt: Type.Optional(time),
-  /** Instead. */
+  /** Alternative to `expiresAt`. */
   expiresAfterMs: Type.Optional(duration),
-  /** Left out: all that the account may use. */
+  /** Omitted: all that the account may use. */
   models: Type.Optional(texts),
-  /** Left out: none. */
+  /** Omitted: no limits. */
   limits: Type.Optional(keyLimitsSchema),
-  /** Left out: none. */
+  /** Omitted: no budget. */
   budget: Type.Optional(budgetSchema),
-  /** Labels of all of its requests. */
+  /** Labels applied to all of its requests. */
   tags: Type.Optional(texts),
-  /** A management key with the rights of this role; left out: an inference key. */
+  /** A management key with the rights of this role; omitted: an inference key. */
   role: Type.Optional(Type.Enum([...roles])),
   /** A management key of the operator. */
   isOperator: Type.Optional(Type.Boolean()),
@@ -64,12 +64,12 @@ export const keyOperations = {
       });
       const budget = checkedBudget(input.budget);
       await repositories.createKey({ key: issued.row, budget, changeId: newId() });
-      // `key` is displayed once and stored nowhere.
+      // `key` is displayed once and not stored.
       return { keyId: issued.row.id, accountId, name, key: issued.text };
     },
   }),
 
-  /** Sets the models that a key may use; without `models`, all that its account may. */
+  /** Sets the models that a key may use; `models` omitted: all that its account may. */
   allow_key: operation({
     schema: Type.Object({ keyId: text, models: Type.Optional(texts) }),
     audit: { action: 'key.models', subject: theKey },
@@ -81,7 +81,7 @@ export const keyOperations = {
     },
   }),
 
-  /** Changes a key's restrictions; null removes one, and what is left out stays. */
+  /** Changes a key's restrictions; null removes one, omitted ones stay. */
   limit_key: operation({
     schema: Type.Object({ keyId: text, limits: limitsChangeSchema }),
     audit: { action: 'key.limits', subject: theKey },
@@ -93,14 +93,14 @@ export const keyOperations = {
     },
   }),
 
-  /** Changes a key's details, all at once; what is left out stays. */
+  /** Changes a key's details in one step; omitted ones stay. */
   edit_key: operation({
     schema: Type.Object({
       keyId: text,
       name: Type.Optional(text),
       /** null: never. */
       expiresAt: Type.Optional(orNull(time)),
-      /** Instead. */
+      /** Alternative to `expiresAt`. */
       expiresAfterMs: Type.Optional(duration),
       /** null: all that its account may use. */
       models: Type.Optional(orNull(texts)),
@@ -135,7 +135,7 @@ export const keyOperations = {
     run: ({ keyId, budget }, services) => setBudget('key', keyId, budget, services),
   }),
 
-  /** Gives a key another secret; the current one works on for this long. */
+  /** Gives a key another secret; the current one keeps working for this long. */
   rotate_key: operation({
     schema: Type.Object({ keyId: text, overlapMs: Type.Integer({ minimum: 0 }) }),
     audit: { action: 'key.rotate', subject: theKey },
@@ -155,7 +155,7 @@ export const keyOperations = {
       });
       if (key === undefined) throw noLiveKey(keyId);
       const { accountId, name, previousEndsAt } = key;
-      // When the earlier secret ends is by the clock of the database; null: it has ended.
+      // The previous secret's end is by the clock of the database; null: it has ended.
       return { keyId, accountId, name, key: made, previousEndsAt };
     },
   }),
@@ -176,7 +176,7 @@ const noLiveKey = (keyId: string): OperationError =>
     cause: new StoreError('not_found', `there is no live key ${keyId}`),
   });
 
-/** A management key makes no requests, so of all restrictions on requests only the source address applies to it. */
+/** A management key makes no requests, so of all request restrictions only the source address applies to it. */
 function managementOf(input: NewKey): { readonly role: Role | null; readonly isOperator: boolean } {
   const { role, isOperator = false, models, limits = {}, budget, tags = [] } = input;
   if (role === undefined) {

@@ -9,22 +9,22 @@ import { operation } from '../perform.ts';
 import { microcents, ofAccount, text, time } from '../request-schema.ts';
 import type { Input } from '../request-schema.ts';
 
-/** Prices are for a million tokens. */
+/** Prices are per million tokens. */
 const priceSchema = Type.Object({
   ...ofAccount,
   model: text,
   input: microcents,
   output: microcents,
-  /** Left out: the input price. */
+  /** Omitted: the input price. */
   cacheRead: Type.Optional(microcents),
-  /** Left out: from now on. */
+  /** Omitted: from now on. */
   validFrom: Type.Optional(time),
-  /** Exclusive; left out: for good. */
+  /** Exclusive; omitted: indefinitely. */
   validTo: Type.Optional(time),
 });
 
 export const priceOperations = {
-  /** Gives an account rates of its own. */
+  /** Sets rates for an account that replace the list prices. */
   set_price: operation({
     schema: priceSchema,
     audit: { action: 'price.set', subject: theRates },
@@ -39,12 +39,12 @@ export const priceOperations = {
         output: String(price.output),
         cacheRead: String(price.cacheRead),
       };
-      // With the model's name as it was given, which is that of its card.
+      // Returns the model's name as given, which is the name on its card.
       return { accountId, modelId: input.model, validFrom, validTo, ...rates };
     },
   }),
 
-  /** Rates in force end, and future ones never begin. */
+  /** Ends rates in force and cancels future ones. */
   remove_price: operation({
     schema: Type.Object({ ...ofAccount, model: text }),
     audit: { action: 'price.remove', subject: theRates },
@@ -57,7 +57,7 @@ export const priceOperations = {
   }),
 };
 
-/** The same as in the configuration: 10¹⁵ microcents for a million tokens. */
+/** The maximum, as in the configuration: 10¹⁵ microcents per million tokens. */
 const priceMax = 10n ** 15n;
 
 function priceOf(given: Input<typeof priceSchema>, accountId: string, now: number): AccountPrice {
@@ -67,10 +67,10 @@ function priceOf(given: Input<typeof priceSchema>, accountId: string, now: numbe
   for (const price of [input, output, cacheRead])
     if (price < 0n || price > priceMax)
       throw new OperationError(`A price must be 0 to ${dollars(priceMax)} for a million tokens.`);
-  // A hold is taken at the input price, and a charge never exceeds its hold (reliability I2).
+  // A hold is made at the input price, and a charge never exceeds its hold (reliability I2).
   if (cacheRead > input) throw new OperationError('Cached tokens may not cost more than uncached ones.');
   const { validFrom = now, validTo } = given;
-  // What has been charged stays charged: rates apply from the start of future requests.
+  // Past charges stay: rates apply from the start of future requests.
   if (validFrom < now) throw new OperationError('Rates cannot start in the past.');
   if (validTo !== undefined && validTo <= validFrom) throw new OperationError('Rates must end after they start.');
   const modelId = checkedModel(given.model);

@@ -1,11 +1,11 @@
-/** How long details of requests are kept. */
+/** How long request details are kept. */
 import Type from 'typebox';
 
 import { theRetention } from '../audit-subjects.ts';
 import { operation } from '../perform.ts';
 
 export const retentionOperations = {
-  /** Details of requests that ended before a time are gone from now on; their rows are removed in the background. */
+  /** Makes details of requests that ended before a time unavailable now; their rows are removed in the background. */
   prune_usage: operation({
     schema: Type.Object({
       /** Milliseconds since 1970. */

@@ -9,7 +9,7 @@ import type { PersonReleased } from '../release-person.ts';
 import { text } from '../request-schema.ts';
 
 export const signInOperations = {
-  /** Makes a new link for the future operator, which replaces the one before. */
+  /** Creates a new link for the future operator, replacing the previous one. */
   owner_link: operation({
     schema: Type.Object({}),
     audit: { action: 'owner.link', subject: theServer },
@@ -21,7 +21,7 @@ export const signInOperations = {
     schema: Type.Object({
       email: text,
       name: text,
-      /** Made by `Passwords`: the password itself stays where it was typed. */
+      /** Computed by `Passwords`: the password itself never leaves the place where it was typed. */
       passwordHash: text,
     }),
     audit: {

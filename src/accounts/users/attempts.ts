@@ -18,15 +18,15 @@ export interface AttemptServices {
   readonly now: () => number;
 }
 
-/** Maximum of rows: for users, networks and both together. */
+/** Maximum rows: for users, networks and both together. */
 export const countsMax = 150_000;
-/** The rows are tidied after this many attempts, besides the job. */
+/** The rows are tidied after this many attempts, in addition to the job. */
 const tidyEvery = 500;
 
 /**
- * Sign-in attempts, per user and per network, with pauses that double. Users are never locked: from a network without failures
- * they can try at once, whatever others do meanwhile. An attempt counts as failed from its beginning, so that a hundred at once
- * are a hundred. Counts are in the database, so all replicas share them.
+ * Sign-in attempts, per user and per network, with pauses that double. Users are never locked out: from a network without failures they can
+ * try immediately, regardless of what others do. An attempt counts as failed from its beginning, so that a hundred concurrent ones count as
+ * a hundred. Counts are in the database, so all replicas share them.
  */
 export class Attempts {
   readonly #services: AttemptServices;
@@ -37,7 +37,8 @@ export class Attempts {
   }
 
   /**
-   * Begins an attempt from an address, which counts for its networks. Rejects with `rate_limit_exceeded` 429 and the remaining pause. Call the result if the attempt was right.
+   * Begins an attempt from an address, which counts for its networks. Rejects with `rate_limit_exceeded` 429 and the remaining pause. Call
+   * the result if the attempt succeeded.
    */
   async begin(person: string, address: string): Promise<() => Promise<void>> {
     const { repositories, now } = this.#services;
@@ -59,7 +60,7 @@ export class Attempts {
     return () => repositories.attemptWasRight({ attempted, rules: attemptRules });
   }
 
-  /** Forgets a batch of counts that were quiet for a day or exceed the maximum; false: there were none. */
+  /** Deletes a batch of counts that were idle for a day or exceed the maximum; false: there were none. */
   async tidy(): Promise<boolean> {
     const { repositories, now } = this.#services;
     return (await repositories.forgetAttempts({ at: now(), keepMax: countsMax })) > 0;

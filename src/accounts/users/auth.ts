@@ -15,14 +15,14 @@ import type { Passwords } from './password.ts';
 import { passwordWasSet } from './password-owner.ts';
 import { authStorage } from './storage.ts';
 
-/** Sessions end after this long, whatever happens in them. */
+/** Sessions end after this long, regardless of activity. */
 export const sessionDays = 7;
 export const resetMinutes = 60;
 export const verificationHours = 24;
 
 export interface AuthOptions {
   readonly repositories: Repositories;
-  /** For cookies, links and second factors. */
+  /** Key for cookies, links and second factors. */
   readonly secret: string;
   readonly signIn: SignInConfig;
   readonly accountUrl: string;
@@ -36,8 +36,8 @@ export interface AuthOptions {
 export type Auth = ReturnType<typeof createAuth>;
 
 /**
- * better-auth with only what we use of it: no plugin that makes keys, sends links to sign in with, or knows organizations
- * (decision 014). None of its endpoints is reachable by itself: our routes call them one by one.
+ * better-auth, limited to the features used here: no plugin that creates keys, sends sign-in links, or knows organizations (decision 014).
+ * None of its endpoints is reachable directly: this service's routes call them individually.
  */
 export function createAuth(options: AuthOptions) {
   const { repositories, signIn, accountUrl } = options;
@@ -52,7 +52,7 @@ export function createAuth(options: AuthOptions) {
     database: authStorage(repositories),
     telemetry: { enabled: false },
     logger: { disabled: true },
-    // Our limits are in `attempts.ts` and the account host.
+    // The rate limits are in `attempts.ts` and the account host.
     rateLimit: { enabled: false },
     trustedOrigins: [origin],
     user: { modelName: 'auth_user', changeEmail: { enabled: true } },
@@ -78,7 +78,7 @@ export function createAuth(options: AuthOptions) {
     },
     databaseHooks: hooksOf(options),
     advanced: {
-      // Names and attributes are ours: the switch of better-auth does not give `__Host-`.
+      // Names and attributes are set here, because better-auth's switch does not produce `__Host-`.
       useSecureCookies: false,
       cookiePrefix: prefix,
       cookies: { session_token: { name: sessionCookie(accountUrl) } },
@@ -133,7 +133,7 @@ function hooksOf({ repositories, signIn, now }: AuthOptions) {
   return {
     session: {
       create: {
-        // By the clock that all processes on the database share: step-up and the end are judged by it.
+        // Uses the clock shared by all processes on the database, which step-up and session expiry are measured by.
         before: (session) => {
           const at = now();
           const times = {
@@ -172,7 +172,7 @@ function providerOf({ id, name, issuer, clientId, clientSecret, domains }: OidcC
     requireIdTokenVerification: true,
     pkce: true,
     scopes: ['openid', 'email', 'profile'],
-    // Checks who may come from there; an address that the provider does not vouch for belongs to no user.
+    // Checks who may sign in through the provider; an address that it does not vouch for belongs to no user.
     mapProfileToUser: (profile: Record<string, unknown>) => {
       const { email, email_verified: isVerified } = profile;
       const domain = typeof email === 'string' ? email.slice(email.lastIndexOf('@') + 1).toLowerCase() : '';

@@ -1,7 +1,7 @@
 import { createHmac, timingSafeEqual } from 'node:crypto';
 
 /**
- * The prefix of our cookies. With an https address they are bound to exactly this host (`__Host-`), so that no other host of the
+ * The prefix of this service's cookies. With an https address they are bound to exactly this host (`__Host-`), so that no other host of the
  * domain can plant one.
  */
 export const cookiePrefix = (accountUrl: string): string =>
@@ -9,10 +9,10 @@ export const cookiePrefix = (accountUrl: string): string =>
 
 export const sessionCookie = (accountUrl: string): string => `${cookiePrefix(accountUrl)}.session_token`;
 
-/** The header that passes a client's address to better-auth; nothing of a request gets there by itself. */
+/** The header that passes a client's address to better-auth; nothing else in a request sets it. */
 export const addressHeaderName = 'x-tokenhouse-address';
 
-/** The value of a cookie, as it was sent; undefined: absent, or sent twice. */
+/** The value of a cookie as sent; undefined: absent, or sent twice. */
 export function cookieOf(header: string, name: string): string | undefined {
   const values = header.split(';').flatMap((pair) => {
     const mark = pair.indexOf('=');
@@ -22,7 +22,8 @@ export function cookieOf(header: string, name: string): string | undefined {
 }
 
 /**
- * The content of a signed cookie as better-auth signs it: `value.HMAC-SHA-256 in base64`, percent-encoded. Undefined: not ours.
+ * The content of a cookie as signed by better-auth: `value.HMAC-SHA-256 in base64`, percent-encoded. undefined: not signed with this
+ * secret.
  */
 export function signedValue(cookie: string, secret: string): string | undefined {
   let text: string;

@@ -8,8 +8,8 @@ export interface EmailChange {
 }
 
 /**
- * The change that a link's token is for; undefined: it confirms the user's current address. The token is a JWT of better-auth
- * (RFC 7519), whose signature is not checked here.
+ * The email change that a link's token is for; undefined: it confirms the user's current address. The token is a JWT of better-auth (RFC
+ * 7519), whose signature is not checked here.
  */
 export function emailChangeOf(token: string): EmailChange | undefined {
   try {
@@ -25,8 +25,8 @@ export function emailChangeOf(token: string): EmailChange | undefined {
 }
 
 /**
- * Its signature alone would keep a link good for a day, whatever its person does meanwhile. So it is a row too, which ends like
- * other links to them (`one-time-secrets.ts`).
+ * Stores the link as a row, which ends like the user's other links (`one-time-secrets.ts`). The signature alone would keep it valid for a
+ * day, regardless of what the user does meanwhile.
  */
 export async function rememberChangeLink(
   repositories: Pick<Repositories, 'authStore'>,
@@ -43,7 +43,7 @@ export async function rememberChangeLink(
   await repositories.authStore({ act: 'create', table: 'auth_verification', row });
 }
 
-/** Whether the link is still good for this person. */
+/** Whether the link is still valid for this user. */
 export async function isChangeLinkOpen(
   repositories: Pick<Repositories, 'authStore'>,
   { userId, token, at }: { readonly userId: string; readonly token: string; readonly at: number },

@@ -1,9 +1,9 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 
-/** better-auth does not tell its store in which session it works. */
+/** better-auth does not tell its store which session it works in. */
 const session = new AsyncLocalStorage<string>();
 
-/** What better-auth changes in `work` happens in this session: it goes on where the person's others end. */
+/** Runs `work` in this session, which survives when better-auth's changes end the person's others. */
 export const inSession = <Answer>(sessionId: string, work: () => Promise<Answer>): Promise<Answer> =>
   session.run(sessionId, work);
 

@@ -1,4 +1,4 @@
-/** Texts of mails to users, in plain text. Users choose their names, so none of our lines depends on them. */
+/** Texts of mails to users, in plain text. Users choose their names, so no line here depends on them. */
 interface Words {
   readonly subject: string;
   readonly text: string;

@@ -5,7 +5,7 @@ export interface PasswordOwner {
   readonly email: string;
 }
 
-/** better-auth reports to its hook whose password was set, but not which call did it. */
+/** better-auth reports to its hook whose password was set, but not by which call. */
 const askedBy = new AsyncLocalStorage<(owner: PasswordOwner) => void>();
 
 /** Called by better-auth's hook. */
@@ -13,7 +13,7 @@ export function passwordWasSet({ id, email }: { readonly id: string; readonly em
   askedBy.getStore()?.({ userId: id, email });
 }
 
-/** The result of `set`, and the user whose password it has set. */
+/** Returns the result of `set`, and the user whose password it has set. */
 export async function withPasswordOwner<Answer>(
   set: () => Promise<Answer>,
 ): Promise<{ readonly answer: Answer; readonly owner: PasswordOwner }> {

@@ -8,7 +8,7 @@ export interface HashCost {
   readonly p: number;
 }
 
-/** 32 MB and about 0.1 s for each: the cost of a guess for a thief of the database (OWASP, scrypt). */
+/** 32 MB and about 0.1 s per hash: what each guess costs someone who has stolen the database (OWASP, scrypt). */
 export const hashCost: HashCost = { N: 2 ** 15, r: 8, p: 3 };
 const keyBytes = 32;
 /** More would take CPU from inference. */
@@ -18,7 +18,7 @@ const waitingMax = 50;
 /** Length of a password in characters. */
 export const passwordLength = { min: 10, max: 200 } as const;
 
-/** Hashes passwords, two at a time; refuses a caller when fifty wait (reliability §3.6). */
+/** Hashes passwords, two at a time; refuses callers when fifty are waiting (reliability §3.6). */
 export class Passwords {
   readonly #cost: HashCost;
   #running = 0;
@@ -30,12 +30,12 @@ export class Passwords {
     this.#cost = cost;
   }
 
-  /** How many were hashed, right or wrong, and the most at the same time: the cost of one sign-in, for the tests. */
+  /** Number of hashes computed, right or wrong, and the most at the same time: the cost of one sign-in, for the tests. */
   get work(): { readonly done: number; readonly mostAtOnce: number } {
     return { done: this.#done, mostAtOnce: this.#most };
   }
 
-  /** `scrypt:N:r:p:salt:key`, in base64url. Throws `rate_limit_exceeded` 429 when too many wait. */
+  /** Returns `scrypt:N:r:p:salt:key`, in base64url. Throws `rate_limit_exceeded` 429 when too many wait. */
   async hash(password: string): Promise<string> {
     const salt = randomBytes(16);
     const { N, r, p } = this.#cost;
@@ -43,7 +43,7 @@ export class Passwords {
     return ['scrypt', N, r, p, salt.toString('base64url'), key.toString('base64url')].join(':');
   }
 
-  /** Also false for text that is not one of our hashes. */
+  /** Also false for text that is not a hash from this class. */
   async verify(hash: string, password: string): Promise<boolean> {
     const parsed = /^scrypt:(\d{1,7}):(\d{1,2}):(\d{1,2}):([\w-]{22}):([\w-]{43})$/.exec(hash);
     if (parsed === null) return false;
@@ -61,7 +61,7 @@ export class Passwords {
     await this.#enter();
     try {
       return await new Promise<Buffer>((resolve, reject) => {
-        // Equal texts with different code points are one password.
+        // Equivalent texts with different code points are one password.
         scrypt(password.normalize('NFKC'), salt, keyBytes, { N, r, p, maxmem: 256 * N * r }, (error, key) =>
           error === null ? resolve(key) : reject(error),
         );
@@ -77,7 +77,7 @@ export class Passwords {
         throw new ApiError('rate_limit_exceeded', 'Too many people are signing in at the moment. Try again in 5 s.', {
           retryAfterSeconds: 5,
         });
-      // A caller that leaves hands its slot over.
+      // A finishing caller hands its slot over.
       await new Promise<void>((resolve) => this.#waiting.push(resolve));
     } else this.#running += 1;
     this.#done += 1;

@@ -15,8 +15,8 @@ interface CleanWhere {
 const rowsMax = 1000;
 
 /**
- * The store of better-auth: each of its calls is one request to the repositories, so no SQL runs on the main thread. It has no
- * transactions, because better-auth would hash a password in the middle of one (decision 014).
+ * The storage adapter of better-auth: each of its calls is one request to the repositories, so no SQL runs on the main thread. It has no
+ * transactions, because better-auth would hash a password inside one (decision 014).
  */
 export function authStorage(repositories: Pick<Repositories, 'authStore'>) {
   return createAdapterFactory({

@@ -15,11 +15,11 @@ import { Passwords } from './password.ts';
 import type { HashCost } from './password.ts';
 
 export interface UsersOptions {
-  /** Cost of a password hash; left out: that of production. */
+  /** Cost of a password hash; omitted: the production cost. */
   readonly hashCost?: HashCost;
   readonly operations: OperationServices;
   readonly config: () => Pick<Config, 'signIn'>;
-  /** Address of the account host. */
+  /** URL of the account host. */
   readonly accountUrl: () => string;
   readonly mailer: Mailer;
 }
@@ -31,13 +31,13 @@ export interface SignedInPerson {
   readonly name: string;
   readonly email: string;
   readonly isOperator: boolean;
-  /** Their sign-in ends with a code of an authenticator. */
+  /** Whether their sign-in requires an authenticator code. */
   readonly hasTwoFactor: boolean;
   /** When they last proved their identity, in milliseconds since 1970: when the session began. Step-up checks it. */
   readonly provedAt: number;
 }
 
-/** Mails of one kind to one address in an hour; more are not sent, without an error. */
+/** Maximum mails of one kind to one address per hour; more are silently not sent. */
 const mailsAnHourMax = 3;
 const hourMs = 3_600_000;
 const addressesMax = 10_000;
@@ -50,13 +50,13 @@ interface KnownAuth {
   readonly askedAt: number;
 }
 
-/** Users: who is signed in, their accounts, and their ways to sign in. */
+/** Users: who is signed in, their accounts, and their sign-in methods. */
 export class Users {
   readonly #options: UsersOptions;
   readonly #secret: string;
   readonly passwords: Passwords;
   readonly attempts: Attempts;
-  /** By provider; undefined: without one. Routes request only those of the configuration. */
+  /** Keyed by provider; undefined: without one. Routes request only configured providers. */
   readonly #auths = new Map<string | undefined, KnownAuth>();
   readonly #mailed = new Map<string, { readonly startsAt: number; count: number }>();
 
@@ -68,14 +68,17 @@ export class Users {
     this.attempts = new Attempts({ repositories, now, secret: this.#secret });
   }
 
-  /** Forgets a batch of expired sessions, links, invitations and failed attempts; false: there were none. */
+  /** Deletes a batch of expired sessions, links, invitations and failed attempts; false: there were none. */
   async tidy(): Promise<boolean> {
     const { repositories, now } = this.#options.operations;
     const isMore = await this.attempts.tidy();
     return (await repositories.forgetExpired({ at: now() })) > 0 || isMore;
   }
 
-  /** By the `Cookie` header; undefined: no session, or it is over. Queries the database each time, so a session ends at once. */
+  /**
+   * Finds the user by the `Cookie` header; undefined: no session, or it is over. Queries the database each time, so a session ends
+   * immediately.
+   */
   async signedIn(cookie: string): Promise<SignedInPerson | undefined> {
     const { accountUrl, operations } = this.#options;
     const sent = cookieOf(cookie, sessionCookie(accountUrl()));
@@ -87,7 +90,7 @@ export class Users {
     return { ...person, provedAt: createdAt };
   }
 
-  /** The role of a user in an account; without a named account, in the first that they joined. */
+  /** The role of a user in an account; by default in the first that they joined. */
   async membership(userId: string, accountId: string | undefined) {
     const found = await this.#options.operations.repositories.findMembership({ userId, accountId });
     return found === undefined
@@ -95,14 +98,14 @@ export class Users {
       : { id: found.accountId, role: found.role, isSuspended: found.accountStatus !== 'active' };
   }
 
-  /** Sign-in without a provider; loaded when it is first needed, and remade when the configuration of sign-in has changed. */
+  /** Sign-in without a provider; loaded on first use, and rebuilt when its configuration has changed. */
   async auth(): Promise<Auth> {
     return await this.#authOf(undefined).made;
   }
 
   /**
-   * The same for a configured provider, separately: a provider that does not answer delays no one else. A provider whose metadata
-   * could not be fetched is asked again when it is next needed, at most every five seconds.
+   * The same for a configured provider, separately, so that a provider that does not answer delays no one else. A provider whose metadata
+   * could not be fetched is asked again on its next use, at most every five seconds.
    */
   async authFor(provider: string): Promise<Auth> {
     const known = this.#authOf(provider);
@@ -125,7 +128,7 @@ export class Users {
     return known;
   }
 
-  /** Gives a user without an account one of their own, where sign-up is open. */
+  /** Creates an account for a user without one, if sign-up is open. */
   async welcome(userId: string, name: string): Promise<void> {
     const { operations, config } = this.#options;
     if (config().signIn.signUp !== 'open') return;
@@ -145,7 +148,7 @@ export class Users {
         ],
       });
     } catch (error) {
-      // They have signed in twice at once, and the other sign-in made it.
+      // They signed in twice at the same time, and the other sign-in created it.
       if (!(error instanceof StoreError && error.code === 'conflict')) throw error;
     }
   }
@@ -179,7 +182,7 @@ export class Users {
     });
   }
 
-  /** Notifies the user's former address: an intruder cannot change it silently. */
+  /** Notifies the user's former address, so that an intruder cannot change it silently. */
   async notifyChange({ from, to }: EmailChange): Promise<void> {
     await this.#mail('email-changed', from, oldAddressMail(this.#options.accountUrl(), to));
   }
@@ -189,7 +192,7 @@ export class Users {
     await this.#options.mailer.send({ to, kind, accountId: null, ...words });
   }
 
-  /** Nobody can fill another user's mailbox. */
+  /** Limits mails, so that nobody can flood another user's mailbox. */
   #mayMail(key: string): boolean {
     const now = this.#options.operations.now();
     const known = this.#mailed.get(key);
@@ -210,6 +213,6 @@ async function knows(auth: Auth, provider: string): Promise<boolean> {
   return socialProviders.some(({ id }) => id === provider);
 }
 
-/** The one answer for a link that was forged, used, withdrawn, or has expired. */
+/** The only answer for a link that was forged, used, withdrawn, or has expired. */
 export const deadLink = (): ApiError =>
   new ApiError('http_404', 'This link is invalid or has expired. Ask for a new one.');
