@@ -1,8 +1,8 @@
-/** A token and how likely the model found it. */
+/** A token and its probability according to the model. */
 export interface TokenProbability {
   readonly token: string;
   readonly tokenId: number | undefined;
-  /** The bytes of the token, where the backend knows more than its text (half a character has no text). */
+  /** The bytes of the token, if the backend knows more than its text (half a character has no text). */
   readonly bytes: readonly number[] | undefined;
   /**
    * Natural logarithm of the model's own probability: before temperature, penalties, biases and constraints, as vLLM and
@@ -11,10 +11,10 @@ export interface TokenProbability {
   readonly logprob: number;
 }
 
-/** The chosen token at a position of the answer, with the likeliest ones there. */
+/** The chosen token at a position of the answer, with the most likely tokens there. */
 export interface TokenLogprob extends TokenProbability {
   readonly top: readonly TokenProbability[];
-  /** Where its text begins in the text of the answer, in UTF-16 code units, where the engine knows it. */
+  /** Where its text begins in the answer's text, in UTF-16 code units, if the engine knows. */
   readonly start?: number;
 }
 
@@ -23,7 +23,7 @@ export interface PromptToken extends Omit<TokenLogprob, 'logprob'> {
   readonly logprob: number | undefined;
 }
 
-/** Token counts. `cachedTokens` are inside `promptTokens`, `reasoningTokens` inside `completionTokens`. */
+/** Token counts. `cachedTokens` are included in `promptTokens`, `reasoningTokens` in `completionTokens`. */
 export interface Usage {
   readonly promptTokens: number;
   readonly cachedTokens: number;
@@ -31,12 +31,12 @@ export interface Usage {
   readonly reasoningTokens: number;
 }
 
-/** Usage as reported by an engine: `promptTokens` is `undefined` until its backend has reported it. */
+/** Usage as reported by an engine: `promptTokens` is undefined until its backend has reported it. */
 export interface UsageReport extends Omit<Usage, 'promptTokens'> {
   readonly promptTokens: number | undefined;
 }
 
-/** The figures that a client sees: the pipeline's meter has an estimate, so nothing is left unknown. */
+/** The figures that a client sees: the pipeline's meter has an estimate, so all of them are known. */
 export function knownUsage(report: UsageReport): Usage {
   const { promptTokens } = report;
   if (promptTokens === undefined) throw new Error('a usage without the prompt reached an encoder');
@@ -45,30 +45,30 @@ export function knownUsage(report: UsageReport): Usage {
 
 export type FinishReason = 'stop' | 'length' | 'tool-calls';
 
-/** Why an answer was cut to `length`, where the engine knows. `constraint`: no token of the model continues it any more. */
+/** Why an answer was cut to `length`, if the engine knows. `constraint`: no token of the model can continue it. */
 export type FinishCause = 'max-tokens' | 'window' | 'repetition' | 'credit' | 'constraint';
 
 /** A prompt as its engine read it. */
 export interface ReadPrompt {
-  /** Empty unless it is to be echoed. */
+  /** Empty unless the prompt is to be echoed. */
   readonly text: string;
-  /** Present when ids are requested. */
+  /** Set if ids are requested. */
   readonly tokenIds?: readonly number[];
-  /** Present when it is to be echoed with probabilities. */
+  /** Set if the prompt is to be echoed with probabilities. */
   readonly tokens?: readonly PromptToken[];
 }
 
 /**
- * The output of an engine. Deltas only: a dialect that draws block boundaries derives them. `choice` counts from 0 over prompts ×
- * n. `call` counts the tool calls of a choice from 0.
+ * The output of an engine. Deltas only: a dialect that needs block boundaries derives them. `choice` counts from 0 over prompts × n. `call`
+ * counts the tool calls of a choice from 0.
  */
 export type GenerationEvent =
   /**
-   * Always the first event of a stream. `undefined`: the backend does not report the prompt's length before it writes; readers
-   * that need a figure keep their estimate until a `usage` arrives.
+   * Always the first event of a stream. undefined: the backend does not report the prompt's length before it generates; readers that need a
+   * figure keep their estimate until a `usage` arrives.
    */
   | { readonly type: 'start'; readonly promptTokens: number | undefined; readonly cachedTokens?: number }
-  /** The prompt of the choice, when the request asks for it (`TokenControls`): once, before anything else of the choice. */
+  /** The prompt of the choice, if the request asks for it (`TokenControls`): once, before any other event of the choice. */
   | ({ readonly type: 'prompt'; readonly choice: number } & ReadPrompt)
   | {
       readonly type: 'text';
@@ -86,7 +86,7 @@ export type GenerationEvent =
       readonly name: string;
     }
   | { readonly type: 'tool-arguments'; readonly choice: number; readonly call: number; readonly text: string }
-  /** What a task makes of the prompt with this number: its only event before its `finish`. The vector has unit length. */
+  /** A task's result for the prompt with this number: its only event before its `finish`. The vector has unit length. */
   | { readonly type: 'vector'; readonly choice: number; readonly vector: Float32Array }
   /** The same for a rank, between 0 and 1. */
   | { readonly type: 'score'; readonly choice: number; readonly score: number }
@@ -99,8 +99,8 @@ export type GenerationEvent =
       readonly cause?: FinishCause;
     }
   /**
-   * Cumulative; a later one replaces an earlier one, and one ends each batch with text, reasoning or a call. `counted` marks figures that
-   * the engine counted or estimated itself because its backend reported none that can be true.
+   * Cumulative; a later one replaces an earlier one, and each batch with text, reasoning or a call ends with one. `counted` marks figures
+   * that the engine counted or estimated itself because its backend reported no plausible ones.
    */
   | { readonly type: 'usage'; readonly usage: UsageReport; readonly counted?: boolean };
 
@@ -108,7 +108,7 @@ export type GenerationEvent =
 export type GenerationBatch = readonly GenerationEvent[];
 
 /**
- * Takes a batch, in the turn that brought it; most of them cost no promise. A promise holds the engine back: the next batch comes
- * when it has resolved. `false` or a throw ends the generation here.
+ * Takes a batch, in the turn that delivered it; most batches need no promise. A promise applies backpressure: the next batch comes when it
+ * has resolved. `false` or a throw ends the generation here.
  */
 export type TakeBatch = (batch: GenerationBatch) => boolean | Promise<boolean>;

@@ -1,6 +1,6 @@
 import type { EngineRequest, Message } from './request.ts';
 
-/** What a request may ask of a backend beyond plain text, and a backend may turn out not to do. */
+/** What a request may ask of a backend beyond plain text, and a backend may turn out not to support. */
 export const featureNames = [
   'tools',
   'tool_streaming',
@@ -22,7 +22,7 @@ export type FeatureName = (typeof featureNames)[number];
 /** Whether a request needs a feature. */
 const isNeeded: Readonly<Record<FeatureName, (request: EngineRequest) => boolean>> = {
   tools: ({ tools }) => tools.length > 0,
-  // Backends are always asked for streams.
+  // Backends are always asked to stream.
   tool_streaming: ({ tools }) => tools.length > 0,
   json_object: ({ constraint }) => constraint?.source.type === 'json-object',
   json_schema: ({ constraint }) => constraint?.source.type === 'json-schema',
@@ -40,6 +40,6 @@ const isNeeded: Readonly<Record<FeatureName, (request: EngineRequest) => boolean
 const hasImage = ({ content }: Message): boolean =>
   content.some(({ type }) => type === 'image' || type === 'image-url');
 
-/** The first feature that the request needs and the backend lacks. */
+/** The first feature that the request needs and the backend does not support. */
 export const lackedBy = (request: EngineRequest, lacks: readonly FeatureName[]): FeatureName | undefined =>
   lacks.find((name) => isNeeded[name](request));

@@ -3,7 +3,7 @@ import type { FinishCause, FinishReason, GenerationBatch, ReadPrompt, TokenLogpr
 
 /** A run of one kind of content, in the order in which the model produced it. */
 export type Block =
-  /** `logprobs`: those of this run, where requested; a choice has all of its own. */
+  /** `logprobs`: those of this run, if requested; the choice has all of them. */
   | { readonly type: 'text'; text: string; logprobs?: TokenLogprob[] }
   | { readonly type: 'reasoning'; text: string }
   | {
@@ -23,9 +23,9 @@ export interface Finish {
 
 export interface Choice {
   readonly index: number;
-  /** When the request asked for it. */
+  /** Set if the request asked for it. */
   readonly prompt?: ReadPrompt;
-  /** What a task made of the prompt; absent for answers. */
+  /** A task's result for the prompt; absent for answers. */
   readonly vector?: Float32Array;
   readonly score?: number;
   readonly blocks: readonly Block[];
@@ -34,7 +34,7 @@ export interface Choice {
   readonly finish: Finish;
 }
 
-/** A whole answer: what `fold` makes of a stream. */
+/** A complete answer, as assembled by `fold` from a stream. */
 export interface Generation {
   readonly choices: readonly Choice[];
   readonly usage: Usage;
@@ -51,7 +51,7 @@ interface OpenChoice {
 
 export const noUsage: Usage = { promptTokens: 0, cachedTokens: 0, completionTokens: 0, reasoningTokens: 0 };
 
-/** Collects the batches of one stream into a whole answer. */
+/** Assembles the batches of one stream into a complete answer. */
 export class Fold {
   readonly #choices: OpenChoice[] = [];
   #usage: Usage = noUsage;
@@ -119,7 +119,7 @@ export class Fold {
     }
   }
 
-  /** The answer; throws when a choice has not finished, because a cut answer is never a whole one. */
+  /** Returns the answer; throws if a choice has not finished, because a cut answer is never complete. */
   generation(): Generation {
     return {
       choices: this.#choices.map((choice, index) => {
@@ -157,7 +157,7 @@ export class Fold {
 }
 
 function appendText(blocks: Block[], type: 'text' | 'reasoning', text: string): void {
-  // Such a delta carries token ids or probabilities; it neither opens nor ends a block.
+  // Such a delta carries token ids or probabilities; it neither begins nor ends a block.
   if (text === '') return;
   const last = blocks.at(-1);
   if (last?.type === type) last.text += text;

@@ -1,13 +1,13 @@
 /**
- * What a client requests, in the one language that every dialect decodes into and every engine reads. Everything in this folder
- * is plain, readonly data and imports nothing.
+ * A client's request, in the single format that every dialect decodes into and every engine reads. Everything in this folder is plain,
+ * readonly data and imports nothing.
  */
 
-/** Tiers of reasoning effort, in the order in which distances between them are counted (specification §4.2.5(3)). */
+/** Tiers of reasoning effort, in the order used to measure distances between them (specification §4.2.5(3)). */
 export const efforts = ['none', 'low', 'medium', 'high', 'xhigh', 'max'] as const;
 export type Effort = (typeof efforts)[number];
 
-/** Sampling fields as the client sent them; `undefined`: not sent. */
+/** Sampling fields as the client sent them; undefined: not sent. */
 export interface Sampling {
   readonly temperature: number | undefined;
   readonly topP: number | undefined;
@@ -15,12 +15,12 @@ export interface Sampling {
   readonly minP: number | undefined;
   readonly presencePenalty: number | undefined;
   readonly frequencyPenalty: number | undefined;
-  /** Multiplicative; 1 changes nothing. */
+  /** Multiplicative; 1 has no effect. */
   readonly repetitionPenalty: number | undefined;
   readonly seed: number | undefined;
 }
 
-/** A piece of a message. `at` is the path in the client's body, for the `param` of an error. */
+/** A part of a message. `at` is its path in the client's body, used as the `param` of an error. */
 export type Part =
   | { readonly type: 'text'; readonly text: string }
   | { readonly type: 'image-url'; readonly url: string; readonly at: string }
@@ -29,13 +29,13 @@ export type Part =
       readonly type: 'file';
       readonly fileId: string | undefined;
       readonly data: string | undefined;
-      /** For a document that is to be fetched. */
+      /** Set for a document that is to be fetched. */
       readonly url?: string;
       readonly filename: string | undefined;
       readonly at: string;
     };
 
-/** An image whose bytes are here, checked as far as its header allows. */
+/** An image whose bytes are present, checked as far as its header allows. */
 export interface ImagePart {
   readonly type: 'image';
   readonly mediaType: ImageMediaType;
@@ -53,20 +53,20 @@ export interface ImageSize {
   readonly height: number;
 }
 
-/** The tokens of images in a prompt: a good guess on the low side, and an upper bound. */
+/** The number of image tokens in a prompt: an estimate on the low side, and an upper bound. */
 export interface ImageTokens {
   readonly likely: number;
   readonly most: number;
 }
 
-/** Reasoning that comes back from an earlier turn. */
+/** Reasoning sent back from an earlier turn. */
 export interface ReasoningText {
-  /** Empty where only the signature contains it, encrypted. */
+  /** Empty if only the signature contains it, encrypted. */
   readonly text: string;
   readonly signature: ReasoningSignature | undefined;
 }
 
-/** What an encoder attached to reasoning, as the client sent it back: not yet checked. `at` is the field that held it. */
+/** What an encoder attached to reasoning, as the client sent it back, not yet checked. `at` is the field that held it. */
 export interface ReasoningSignature {
   readonly value: string;
   readonly at: string;
@@ -75,7 +75,7 @@ export interface ReasoningSignature {
 export interface ToolCall {
   readonly id: string;
   readonly name: string;
-  /** JSON text, exactly as the model or the client wrote it. */
+  /** JSON text, exactly as written by the model or the client. */
   readonly arguments: string;
 }
 
@@ -87,7 +87,7 @@ export type Message =
       readonly content: readonly Part[];
       readonly reasoning: readonly ReasoningText[];
       readonly toolCalls: readonly ToolCall[];
-      /** The last message of a conversation whose answer continues these words, instead of being a turn of its own. */
+      /** Marks the last message of a conversation if the answer continues its words instead of being a separate turn. */
       readonly isBeginning?: boolean;
     }
   | { readonly role: 'tool'; readonly toolCallId: string | undefined; readonly content: readonly Part[] };
@@ -108,26 +108,26 @@ export type Prompt =
   | { readonly type: 'texts'; readonly prompts: readonly string[] };
 
 /**
- * What is made of each prompt instead of an answer: its embedding, or how relevant it is to a query. Nothing is written, so there
- * are no generated tokens and no stream. `field` is the request body's name for the prompts.
+ * The result requested for each prompt instead of an answer: its embedding, or its relevance to a query. Nothing is generated, so there are
+ * no completion tokens and no stream. `field` is the request body's name for the prompts.
  */
 export type Task =
   | { readonly type: 'embed'; readonly field: string; readonly dimensions: number | undefined }
   | { readonly type: 'rank'; readonly field: string; readonly query: string };
 
 export interface Tool {
-  /** The wire's own type; only `function` can be offered to a model. */
+  /** The type as sent by the client; only `function` can be offered to a model. */
   readonly type: string;
   readonly name: string;
   readonly description: string | undefined;
-  /** JSON Schema of the arguments; `undefined` when the client sent none. */
+  /** JSON Schema of the arguments; undefined if the client sent none. */
   readonly parameters: unknown;
 }
 
 export type ToolChoice =
   { readonly type: 'auto' | 'none' | 'required' } | { readonly type: 'function'; readonly name: string };
 
-/** A bound on the shape of the answer, in its original text. */
+/** A constraint on the form of the answer, in its original text. */
 export type Constraint =
   | { readonly type: 'json-object' }
   | { readonly type: 'json-schema'; readonly schema: unknown; readonly name: string | undefined }
@@ -137,48 +137,48 @@ export type Constraint =
 /** A constraint as the client sent it, and as a grammar text for llama.cpp and its relatives. */
 export interface EngineConstraint {
   readonly source: Constraint;
-  /** GBNF with the start rule `root`; `undefined` until it is compiled. */
+  /** GBNF with the start rule `root`; undefined until it is compiled. */
   readonly gbnf: string | undefined;
-  /** The form for `inference/constraints/acceptor.ts`; absent until it is compiled, and then an answer cannot be checked. */
+  /** The form for `inference/constraints/acceptor.ts`; absent until it is compiled, in which case an answer cannot be checked. */
   readonly program?: Int32Array;
 }
 
 /**
- * Where reasoning goes: beside the answer, into the answer between the model's own tags (§4.2.5(1)), or nowhere, neither as text
- * nor as a count of its own (§4.2.5(4)).
+ * Where reasoning goes: beside the answer, into the answer between the model's own tags (§4.2.5(1)), or nowhere, neither as text nor as a
+ * separate count (§4.2.5(4)).
  */
 export type ReasoningForm = 'separate' | 'inline' | 'hidden';
 
-/** The client's setting for reasoning: a tier as written, not yet checked, or a switch; `at` is the field that held it. */
+/** The client's reasoning setting: a tier as sent, not yet checked, or a switch; `at` is the field that held it. */
 export type RequestedEffort =
   | { readonly type: 'tier'; readonly value: string; readonly at: string }
   | { readonly type: 'switch'; readonly on: boolean; readonly at: string };
 
-/** The settings of text completions for single tokens (contracts §1.1). */
+/** Token-level settings of text completions (contracts §1.1). */
 export interface TokenControls {
-  /** The answer is preceded by its prompt, with probabilities too where `logprobs` are requested. */
+  /** Whether the answer is preceded by its prompt, with probabilities too if `logprobs` are requested. */
   readonly echo: boolean;
-  /** Ids of the prompt and of the answer are returned. */
+  /** Whether token ids of the prompt and the answer are returned. */
   readonly returnsIds: boolean;
-  /** Tokens with logprobs are named by their ids. */
+  /** Whether tokens with logprobs are identified by their ids. */
   readonly namesIds: boolean;
   /** Tokens that end the answer and are not part of it. */
   readonly stopIds: readonly number[];
-  /** The model's end-of-generation tokens are suppressed. */
+  /** Whether the model's end-of-generation tokens are suppressed. */
   readonly ignoresEnd: boolean;
-  /** Nothing ends the answer before this many tokens. */
+  /** Minimum number of tokens before anything can end the answer. */
   readonly tokensMin: number;
-  /** Control tokens have no text. */
+  /** Whether control tokens have no text. */
   readonly skipsSpecial: boolean;
-  /** What ended the answer, a stop sequence or a token of `stopIds`, is part of it. */
+  /** Whether what ended the answer, a stop sequence or a token of `stopIds`, is part of it. */
   readonly includesStop: boolean;
-  /** A text is preceded by the tokens that the vocabulary asks for. */
+  /** Whether the special tokens required by the vocabulary are added before a text. */
   readonly addsSpecial: boolean;
 }
 
-/** The request body's names for the fields that errors refer to, for their `param`. */
+/** The request body's names for the fields that errors refer to in their `param`. */
 export interface FieldPaths {
-  /** The field that holds the prompt, as a whole. */
+  /** The field that holds the whole prompt. */
   readonly prompt: string;
   readonly toolChoice: string;
   readonly toolChoiceName: string;
@@ -191,13 +191,13 @@ export interface FieldPaths {
   readonly logprobs?: string;
   /** The field of stop sequences; absent: `stop`. */
   readonly stop?: string;
-  /** Field of the tool with this index in `tools`. */
+  /** The field of the tool with this index in `tools`. */
   tool(index: number, part: 'type' | 'name' | 'parameters'): string;
-  /** Field of the message of role `tool` with this index in the prompt. */
+  /** The field of the message of role `tool` with this index in the prompt. */
   toolCallId(message: number): string;
-  /** Field of one of several prompts that are tasks. */
+  /** The field of one of several prompts that are tasks. */
   promptAt?(prompt: number): string;
-  /** Field of a token in a list of ids, where prompts may be such lists. */
+  /** The field of a token in a list of ids, if prompts may be such lists. */
   tokenId?(prompt: number, index: number): string;
 }
 
@@ -209,11 +209,11 @@ export interface GenerationRequest {
   readonly prompt: Prompt;
   /** Absent: answers are generated. */
   readonly task?: Task;
-  /** The client sent a system text beside the conversation, be it an empty one, which is no message of it. */
+  /** Whether the client sent a system text, possibly empty, beside the conversation rather than as a message. */
   readonly sendsSystem?: boolean;
-  /** `n`: how many answers to each prompt. */
+  /** `n`: the number of answers to each prompt. */
   readonly choices: number;
-  /** Largest number of generated tokens that the client requested, reasoning included; `undefined` when it did not say. */
+  /** Maximum completion tokens that the client requested, reasoning included; undefined if not specified. */
   readonly maxTokens: number | undefined;
   readonly sampling: Sampling;
   readonly stop: readonly string[];
@@ -223,23 +223,23 @@ export interface GenerationRequest {
   readonly constraint: Constraint | undefined;
   readonly effort: RequestedEffort | undefined;
   readonly preserveThinking: boolean;
-  /** How many alternatives to report beside each chosen token; `undefined`: no logprobs. */
+  /** Number of alternatives to report beside each chosen token; undefined: no logprobs. */
   readonly logprobs: number | undefined;
   readonly logitBias: Readonly<Record<string, number>> | undefined;
-  /** Only where prompts are texts or ids. */
+  /** Set only if prompts are texts or ids. */
   readonly tokens?: TokenControls;
   readonly at: FieldPaths;
 }
 
-/** An engine's input: a request after every policy, with nothing left open. */
+/** An engine's input: a request after every policy has been applied, with nothing left open. */
 export interface EngineRequest {
-  /** The ledger's id of the request (UUIDv7 as 32 hex digits); unique, ours, safe to send upstream. */
+  /** The ledger's id of the request (UUIDv7 as 32 hex digits); unique, generated here, safe to send upstream. */
   readonly id: string;
   readonly prompt: Prompt;
   /** Absent: answers are generated. Otherwise the prompts are `texts` or `token-ids`, and each is one choice. */
   readonly task?: Task | undefined;
   readonly choices: number;
-  /** Generated tokens, reasoning included, after §4.2.1. */
+  /** Maximum completion tokens, reasoning included, after §4.2.1. */
   readonly maxTokens: number;
   readonly sampling: Sampling;
   readonly stop: readonly string[];
@@ -256,6 +256,6 @@ export interface EngineRequest {
   readonly tokens?: TokenControls | undefined;
   /** Cached prompts may be shared only between requests with the same value: one per account (reliability §3.5). */
   readonly cacheScope: string;
-  /** false under zero data retention: nothing of the request may outlive it, prompt caches included. */
+  /** false under zero data retention: nothing from the request may outlive it, prompt caches included. */
   readonly retain: boolean;
 }

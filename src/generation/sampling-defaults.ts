@@ -1,9 +1,9 @@
 import type { Sampling } from './request.ts';
 
-/** The values that a model uses for sampling fields which a request leaves open. A field without one is neutral. */
+/** The values that a model uses for sampling fields that a request omits. A field without one is neutral. */
 export type SamplingDefaults = Partial<Pick<Sampling, (typeof defaultableFields)[DefaultableName]['field']>>;
 
-/** The sampling fields that a model may have a default for, by their names on the wires, with the range that requests may use. */
+/** The sampling fields that a model may have a default for, by their API names, with the range that requests may use. */
 export const defaultableFields = {
   temperature: { field: 'temperature', minimum: 0, maximum: 2, isWhole: false, example: 0.7 },
   top_p: { field: 'topP', minimum: 0, maximum: 1, isWhole: false, example: 0.9 },
@@ -16,7 +16,10 @@ export type DefaultableName = keyof typeof defaultableFields;
 
 export const defaultableNames = Object.keys(defaultableFields) as readonly DefaultableName[];
 
-/** The defaults that a file states, under whatever name it has for each field. What is no number of the field's range is left out. */
+/**
+ * Reads the defaults in a file, which may have different names for the fields. Values that are not numbers in the field's range are
+ * omitted.
+ */
 export function samplingDefaultsIn(valueOf: (name: DefaultableName) => unknown): SamplingDefaults {
   const stated = defaultableNames.flatMap((name) => {
     const { field, minimum, maximum, isWhole } = defaultableFields[name];
@@ -28,7 +31,7 @@ export function samplingDefaultsIn(valueOf: (name: DefaultableName) => unknown):
   return Object.fromEntries(stated) as SamplingDefaults;
 }
 
-/** The request's own values, and the model's where it says nothing. */
+/** The request's own values, completed by the model's. */
 export const withSamplingDefaults = (sampling: Sampling, defaults: SamplingDefaults): Sampling => ({
   temperature: sampling.temperature ?? defaults.temperature,
   topP: sampling.topP ?? defaults.topP,

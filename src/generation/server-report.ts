@@ -1,9 +1,9 @@
-/** What a server says of itself, of all that it does, whoever asked for it. */
+/** A server's own load report, including other clients' requests. */
 export interface ServerReport {
-  /** Requests that it works on; those that wait are not among them. */
+  /** Requests in progress, not including waiting ones. */
   readonly running: number;
-  /** Requests that wait for it to begin. */
+  /** Requests that wait to be started. */
   readonly waiting: number;
-  /** Tokens that its prompt cache holds; 0: it has none; `undefined`: it does not say, or not all of it. */
+  /** Tokens in its prompt cache; 0: it has no cache; undefined: not reported, or not completely. */
   readonly cacheTokens: number | undefined;
 }
