@@ -1,13 +1,13 @@
 /** A mail to one recipient. */
 export interface Mail {
-  /** An address, checked. */
+  /** An email address, already checked. */
   readonly to: string;
   readonly subject: string;
   /** Plain text, lines of any length. */
   readonly text: string;
-  /** Its subject, for readers of the outbox: `invitation`, `verification`, `low_balance`. */
+  /** The type of mail, for readers of the outbox: `invitation`, `verification`, `low_balance`. */
   readonly kind: string;
-  /** The account that it is about; null: none. */
+  /** The account that it concerns; null: no account. */
   readonly accountId: string | null;
   /** Mails with the same key are sent once. */
   readonly idempotencyKey?: string;
@@ -19,6 +19,6 @@ export interface Mail {
 }
 
 export interface Mailer {
-  /** Resolves when the mail is durable in the outbox; it is sent from there, again after a failure, where SMTP is configured. */
+  /** Resolves when the mail is durable in the outbox; from there it is sent if SMTP is configured, with retries after failures. */
   send(mail: Mail): Promise<void>;
 }

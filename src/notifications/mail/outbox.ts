@@ -10,36 +10,36 @@ export interface OutboxOptions {
   readonly repositories: Pick<Repositories, 'addMail' | 'claimMail' | 'noteMailAttempt' | 'forgetMail'>;
   readonly config: () => MailConfig;
   readonly log: Log;
-  /** Makes UUIDv7s. */
+  /** Generates UUIDv7s. */
   readonly newId: () => Uint8Array;
-  /** The time shared by all processes on the database. */
+  /** The clock shared by all processes on the database. */
   readonly now: () => number;
   readonly trusted?: SmtpOptions['ca'];
 }
 
-/** How long mail is kept, and how much of it. */
+/** Maximum age and number of stored mails. */
 export const mailKeptMs = 7 * 86_400_000;
 export const mailsKeptMax = 10_000;
 
-/** The bounds of one mail. */
+/** Size limits of one mail. */
 export const mailBounds = { subject: 200, text: 100_000, attachmentBytes: 5_000_000, attachments: 5 } as const;
 
 const lookEveryMs = 15_000;
-/** Mails of one look; the rest waits for the next one. */
+/** Maximum mails per run; the rest wait for the next one. */
 const mailsAtOnce = 100;
-/** A sender that has not reported the outcome of a mail for this long is dead. */
+/** A sender that has not reported the outcome of a mail for this long is considered dead. */
 const claimedForMs = 300_000;
 
-/** After the first attempt, the second, and so on; after the last one a mail is given up: in 33 hours. */
+/** Pauses after the first attempt, the second, and so on; after the last one a mail is abandoned: 33 hours in total. */
 export const pausesMs = [60_000, 300_000, 900_000, 3_600_000, 3 * 3_600_000, 8 * 3_600_000, 20 * 3_600_000] as const;
 
 /**
- * Mail on its way out: durable in the database first, sent from there by SMTP, again with growing pauses when the server cannot
- * take it. A process that dies after the server took a mail sends it twice, with the same Message-ID. Where no server is
- * configured, mail waits for readers of the outbox, as long as it is kept.
+ * Outgoing mail: durable in the database first, then sent by SMTP, with growing pauses when the server cannot take it. A process that dies
+ * after the server took a mail sends it twice, with the same Message-ID. If no server is configured, mail stays available to readers of the
+ * outbox until it expires.
  *
- * It has a timer of its own, and is no job: the recipient of a link waits for it, so mail that comes while another is being sent
- * goes right after that one, and the end of the service waits for the outcome of the mail under way.
+ * It has a timer rather than being a job: the recipient of a link waits for it, so mail that arrives while another is being sent follows
+ * immediately, and shutdown waits for the outcome of the mail in progress.
  */
 export class Outbox implements Mailer {
   readonly #options: OutboxOptions;
@@ -57,7 +57,7 @@ export class Outbox implements Mailer {
     this.#poke();
   }
 
-  /** Ends after the mail that is being sent. */
+  /** Resolves after the mail that is being sent. */
   async close(): Promise<void> {
     this.#isClosed = true;
     clearInterval(this.#timer);
@@ -87,7 +87,7 @@ export class Outbox implements Mailer {
     this.#poke();
   }
 
-  /** Sends what is due, now or right after what is being sent. */
+  /** Sends what is due, now or right after the mail in progress. */
   #poke(): void {
     if (this.#timer === undefined || this.#isClosed) return;
     this.#isWanted = true;
@@ -138,14 +138,14 @@ export class Outbox implements Mailer {
     });
   }
 
-  /** Forgets a batch of mail that is too old or beyond the maximum; false: there was none. */
+  /** Deletes a batch of mail that is too old or beyond the maximum; false: there was none. */
   async tidy(): Promise<boolean> {
     const { repositories, now } = this.#options;
     return (await repositories.forgetMail({ before: now() - mailKeptMs, keepMax: mailsKeptMax })) > 0;
   }
 }
 
-/** The last check, wider than the rule for users' input (accounts/mail-address.ts): mail accepted by an older version is sent. */
+/** The last check, wider than the rule for users' input (accounts/mail-address.ts), so that mail accepted by an older version is sent. */
 const addressForm = /^[^\s<>@,;:"()[\]\\\p{Cc}]{1,64}@[^\s<>@,;:"()[\]\\\p{Cc}]{1,255}$/u;
 
 function check({ to, subject, text, attachments = [] }: Mail): void {

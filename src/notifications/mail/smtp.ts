@@ -1,26 +1,26 @@
 import type { SmtpConfig } from '../../config/config.ts';
 import type { OutboxMail } from '../../store/repositories/mail.ts';
 
-/** A server's answer to one mail. */
+/** The outcome of sending one mail. */
 export type Attempt =
   | { readonly kind: 'sent' }
-  /** It may take it later. */
+  /** The server may take it later. */
   | { readonly kind: 'refused'; readonly error: string }
-  /** It never will. */
+  /** The server will never take it. */
   | { readonly kind: 'impossible'; readonly error: string };
 
 export interface SmtpOptions {
   readonly smtp: SmtpConfig;
   readonly from: string;
-  /** PEM certificates that are trusted besides the system's. */
+  /** PEM certificates that are trusted in addition to the system's. */
   readonly ca?: string | undefined;
 }
 
-/** Each wait of one attempt; an attempt has a handful of them. */
+/** Timeout of each wait in an attempt; an attempt has a handful of them. */
 const waitMs = 20_000;
 const errorLengthMax = 500;
 
-/** Hands one mail over to the server. The error is the server's own text, shortened. */
+/** Sends one mail to the server. The error is the server's own text, shortened. */
 export async function sendBySmtp(mail: OutboxMail, { smtp, from, ca }: SmtpOptions): Promise<Attempt> {
   // Loaded with the first mail: most processes send none.
   const { createTransport } = await import('nodemailer');
@@ -36,7 +36,7 @@ export async function sendBySmtp(mail: OutboxMail, { smtp, from, ca }: SmtpOptio
     connectionTimeout: waitMs,
     greetingTimeout: waitMs,
     socketTimeout: waitMs,
-    // Nothing in a mail is a file name or an address to fetch.
+    // No part of a mail is a file name or a URL to fetch.
     disableFileAccess: true,
     disableUrlAccess: true,
   });
@@ -46,7 +46,7 @@ export async function sendBySmtp(mail: OutboxMail, { smtp, from, ca }: SmtpOptio
       to: { name: '', address: mail.recipient },
       subject: mail.subject,
       text: mail.body ?? '',
-      // The same each time, so that a server that has it already can recognize it.
+      // Stable across attempts, so that a server that already has the mail can recognize it.
       messageId: `<${mail.id}@${domainOf(from)}>`,
       date: new Date(mail.createdAt),
       headers: { 'auto-submitted': 'auto-generated' },
@@ -60,7 +60,7 @@ export async function sendBySmtp(mail: OutboxMail, { smtp, from, ca }: SmtpOptio
   } catch (thrown) {
     const { message, responseCode, command } = thrown as Error & { responseCode?: number; command?: string };
     const error = message.replaceAll(/\p{Cc}+/gu, ' ').slice(0, errorLengthMax);
-    // Final when the server refuses the recipient or the text; the operator can fix a refused sign-in or sender.
+    // Final if the server refuses the recipient or the text; the operator can fix a refused sign-in or sender.
     const isFinal = (responseCode ?? 0) >= 500 && (command === 'RCPT TO' || command === 'DATA');
     return { kind: isFinal ? 'impossible' : 'refused', error };
   } finally {

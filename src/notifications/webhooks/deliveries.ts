@@ -9,7 +9,7 @@ import type { WebhookRules } from './target.ts';
 
 const minuteMs = 60_000;
 const hourMs = 60 * minuteMs;
-/** After the first try, the second, and so on; after the last one a delivery has failed: in four days. */
+/** Pauses after the first try, the second, and so on; after the last one a delivery has failed: four days in total. */
 export const pausesMs = [
   5_000,
   minuteMs,
@@ -22,7 +22,7 @@ export const pausesMs = [
   24 * hourMs,
   24 * hourMs,
 ] as const;
-/** Longer than a try takes: after that a process that has claimed one is dead. */
+/** Longer than a try takes, so a process that still claims a delivery after this is dead. */
 const claimedForMs = minuteMs;
 const atOnce = 32;
 const perAccountAtOnce = 4;
@@ -41,8 +41,8 @@ export interface DeliveryServices {
 }
 
 /**
- * Sends what waits, at least once each: when a process dies after the receiver accepted a delivery, it is sent again, with the
- * same `Webhook-Id`. A failed try is followed by another after a pause that grows up to a day.
+ * Sends pending deliveries, at least once each: if a process dies after the receiver accepted a delivery, it is sent again, with the same
+ * `Webhook-Id`. A failed try is retried after a pause that grows up to a day.
  */
 export class Deliveries {
   readonly #services: DeliveryServices;
@@ -51,7 +51,7 @@ export class Deliveries {
     this.#services = services;
   }
 
-  /** One batch of due deliveries; true: there may be more. */
+  /** Processes one batch of due deliveries; true: there may be more. */
   async deliverDue(signal: AbortSignal): Promise<boolean> {
     const { repositories, now } = this.#services;
     const at = now();
@@ -80,7 +80,7 @@ export class Deliveries {
         throw error;
       },
     );
-    // Cancelled: another process sends it when the claim is over.
+    // Cancelled: another process sends it when the claim expires.
     if (posted === undefined) return;
     const at = now();
     const pause = pausesMs[tries];
@@ -91,7 +91,7 @@ export class Deliveries {
       at,
       isDelivered: posted.failure === null,
       ...posted,
-      // A little later or earlier, so that deliveries that failed together do not come back together.
+      // Jitter, so that deliveries that failed together are not retried together.
       nextAt: pause === undefined ? null : at + Math.round(pause * (0.9 + Math.random() / 5)),
       disableBefore: at - disableAfterMs(),
     });

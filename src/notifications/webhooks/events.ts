@@ -2,7 +2,7 @@ import { uuidText } from '../../platform/ids/uuid.ts';
 import type { Repositories } from '../../store/repositories/repositories.ts';
 import type { Emitted } from '../../store/repositories/webhooks.ts';
 
-/** The events for endpoints (docs/alerts.md). Only a test sends `ping`. */
+/** The events for endpoints (docs/alerts.md). `ping` is only sent by a test. */
 export const eventTypes = [
   'spend_alert.fired',
   'spend_alert.ended',
@@ -17,14 +17,14 @@ export const eventTypes = [
 ] as const;
 export type EventType = (typeof eventTypes)[number];
 
-/** The maximum for one account. */
+/** Maximum endpoints per account. */
 export const endpointsMax = 20;
 export const waitingMax = 1_000;
 
 /** Notifies the endpoints of an account. */
 export interface Events {
   /**
-   * Resolves when it is durable; it is sent from there. `data` is JSON without secrets. Two events with the same id (`evt_…`) are
+   * Resolves when the event is durable; it is sent from there. `data` is JSON without secrets. Two events with the same id (`evt_…`) are
    * sent once.
    */
   emit(accountId: string, type: EventType, data: object, id?: string): Promise<void>;
@@ -88,5 +88,5 @@ export class WebhookEvents implements Events {
   }
 }
 
-/** Sorts by time. */
+/** Hex strings of ids sort by time. */
 export const hexOf = (id: Uint8Array): string => Buffer.from(id).toString('hex');

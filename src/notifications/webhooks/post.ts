@@ -8,21 +8,21 @@ import { webhookTarget } from './target.ts';
 import type { WebhookRules } from './target.ts';
 
 export interface Posted {
-  /** null: there was no answer. */
+  /** null: there was no response. */
   readonly status: number | null;
-  /** Its beginning, as text. */
+  /** The beginning of the response, as text. */
   readonly answer: string | null;
-  /** null: it was accepted. In our words: nothing about our own network. */
+  /** null: it was accepted. Worded by this service, revealing nothing about its network. */
   readonly failure: string | null;
 }
 
-/** From the look-up of the name to the end of the answer. */
+/** From the DNS lookup to the end of the response. */
 export const tryTimeoutMs = 10_000;
 export const answerBytesMax = 1_024;
 
 /**
- * Posts JSON to an address that a customer has named, through the gates of images: no private network, no redirect, TLS verified,
- * nothing of ours besides the payload. Never rejects because of the other side.
+ * Posts JSON to a URL that a customer has entered, with the same checks as for images: no private network, no redirect, TLS verified, no
+ * data of this service other than the payload. Never rejects because of the other side.
  */
 export async function post(
   url: string,

@@ -2,8 +2,8 @@ import { createHmac } from 'node:crypto';
 import type { KeyObject } from 'node:crypto';
 
 /**
- * The secret of an endpoint, displayed to its owner once. It is derived from the secret of the service and stored nowhere: a copy
- * of the database cannot sign.
+ * The secret of an endpoint, displayed to its owner once. It is derived from the service's secret and not stored, so a copy of the database
+ * cannot sign.
  */
 export function endpointSecret(master: KeyObject, endpointId: string, version: number): string {
   const bytes = createHmac('sha256', master).update(`${endpointId}:${version}`).digest();
