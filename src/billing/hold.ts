@@ -78,7 +78,7 @@ export class Hold {
     return this.#heldMicrocents;
   }
 
-  /** The settlement failed, and the client is notified. */
+  /** Whether the settlement failed, which the client is told. */
   get lost(): boolean {
     return this.#state === 'lost';
   }

@@ -259,7 +259,7 @@ export interface Capabilities extends ValuesOf<typeof generalFlags> {
   readonly defaultEffort: Effort;
   /** Tokens that an answer may have beyond `max_tokens` while it reasons (specification §4.2.1(5)); 0: no extra. */
   readonly reasoningRoomTokens: number;
-  /** With effort `none` it still reasons, but the reasoning is neither returned nor counted (§4.2.5(4), contracts decision 25). */
+  /** With effort `none` it still reasons, which is neither returned nor counted as reasoning (§4.2.5(4), contracts decision 25). */
   readonly hidesReasoning: boolean;
   /** Its reasoning stays in the content, between think tags (§4.2.5(1)). */
   readonly inlinesReasoning: boolean;

@@ -25,7 +25,7 @@ export interface Model {
   readonly zdrCapabilities: Capabilities;
   /** Ids of the models that may serve a request when no backend of this one can; absent: none. */
   readonly fallback?: readonly string[] | undefined;
-  /** Milliseconds without content before a second backend is tried, or the 95th percentile of requests; absent: never. */
+  /** Milliseconds without content before a second backend is tried; `p95`: what 95 of 100 requests do not exceed; absent: never. */
   readonly hedge?: number | 'p95' | undefined;
   /** `YYYY-MM-DD`: the model is retired from 00:00:00 UTC of this day (contracts decision 25). */
   readonly deprecationDate: string | undefined;

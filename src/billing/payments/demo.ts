@@ -17,7 +17,7 @@ import type {
 import type { DemoOutcome } from './demo-outcomes.ts';
 import { readSignedEvent, signEvent } from './signed-event.ts';
 
-/** Delay of the events of `delay`. */
+/** How late the events of the outcome `delay` arrive. */
 export const demoDelayMs = 5_000;
 const changeTriesMax = 10;
 const pageMax = 100;

@@ -16,7 +16,7 @@ export interface PaymentTaken {
 
 /** Maximum calls to take what other processes have idle; the rest is taken later. */
 const takingTriesMax = 3;
-/** Tries if another event of the return, or another withdrawal of it, is faster. */
+/** Maximum tries while another event of the return, or a concurrent collection of it, is faster. */
 const conflictTriesMax = 10;
 const owedAtOnce = 1000;
 

@@ -347,7 +347,7 @@ function paidBy(method: string | Stripe.PaymentMethod | null): PaidBy {
 const idOf = (value: string | { readonly id: string } | null): string | undefined =>
   value === null ? undefined : typeof value === 'string' ? value : value.id;
 
-/** Whether a call failed because the object named by this parameter, or the object itself, does not exist. */
+/** Whether a call failed because the object named by this parameter (or any, if omitted) does not exist. */
 function isMissing(error: unknown, parameter?: string): boolean {
   if (!(error instanceof PaymentError) || typeof error.cause !== 'object' || error.cause === null) return false;
   const { code, param } = error.cause as { readonly code?: unknown; readonly param?: unknown };
