@@ -1,4 +1,4 @@
-/** What the usage of one account adds up to, read from as few rows as its roll-ups allow. */
+/** Usage totals of one account, read from as few rows as its roll-ups allow. */
 import type { Kysely } from 'kysely';
 import type { Database } from '../database.ts';
 import { keptSinceOf } from '../retention/retention.ts';
@@ -9,7 +9,7 @@ import { sumBuckets } from './usage-sums.ts';
 
 type Db = Kysely<Database>;
 
-/** UTC, where there is no such account. */
+/** Returns the account's time zone, or UTC if there is no such account. */
 export async function timeZoneOf(db: Db, accountId: string): Promise<string> {
   const row = await db.selectFrom('account').select('time_zone').where('id', '=', accountId).executeTakeFirst();
   return row?.time_zone ?? 'UTC';
@@ -23,10 +23,10 @@ export async function placesOf(db: Db, accountId: string, timeZone: string): Pro
   };
 }
 
-/** Later than the end of any request, and still a date. */
+/** Later than the end of any request, but still a valid date. */
 const noEnd = Date.UTC(9999, 0);
 
-/** What an account was charged since each of some times, in microcents: for requests that ended then or later. */
+/** What an account was charged since each of several times, in microcents: for requests that ended then or later. */
 export async function costsSince(moment: Db, accountId: string, times: readonly number[]): Promise<CostSince> {
   const places = await placesOf(moment, accountId, await timeZoneOf(moment, accountId));
   const bounds = [...new Set(times), noEnd].sort((one, other) => one - other);
@@ -44,7 +44,7 @@ export async function costsSince(moment: Db, accountId: string, times: readonly 
 /** Takes one of the requested times. */
 export type CostSince = (at: number) => bigint;
 
-/** When the first request of an account ended, or the hour in which it did. */
+/** When the first request of an account ended, or the hour of that end. */
 export async function firstEnd(db: Db, accountId: string): Promise<number | undefined> {
   const row = await db
     .selectFrom('usage')
@@ -53,7 +53,7 @@ export async function firstEnd(db: Db, accountId: string): Promise<number | unde
     .orderBy('ended_at')
     .limit(1)
     .executeTakeFirst();
-  // Its row may be removed.
+  // Its row may have been removed.
   const hour = await db
     .selectFrom('usage_hour')
     .select('hour as at')

@@ -8,7 +8,9 @@ import { inMonthsOf } from './usage-months.ts';
 
 type Db = Kysely<Rows>;
 
-/** Requests of one model at the same prices, in microcents per million tokens. `plan` has covered them; null: paid from credit. */
+/**
+ * Requests of one model at the same prices, in microcents per million tokens. `plan` is the plan that covered them; null: paid from credit.
+ */
 export type LedgerUsage = Pick<
   Row<'usage'>,
   | 'modelId'
@@ -25,10 +27,10 @@ export type LedgerUsage = Pick<
 /** Transfers of one kind and direction. */
 export interface LedgerMovement {
   readonly kind: TransferKind;
-  /** Whether the other side is the operator's revenue: refunds of requests, corrections. */
+  /** Whether the counterparty is the operator's revenue: refunds of requests, corrections. */
   readonly ofRevenue: boolean;
   readonly count: number;
-  /** Below 0 when it was taken from the account. */
+  /** Negative if it was taken from the account. */
   readonly microcents: bigint;
 }
 
@@ -36,7 +38,7 @@ export interface LedgerPayment {
   readonly at: number;
   readonly microcents: bigint;
   readonly reference: string | null;
-  /** Number of its receipt, and how it was paid; null: no receipt, or none yet. */
+  /** The number of its receipt, and the payment method; null: no receipt, or not yet. */
   readonly receipt: string | null;
   readonly method: string | null;
 }
@@ -45,7 +47,7 @@ export interface LedgerPayment {
 export interface LedgerRefund {
   readonly at: number;
   readonly microcents: bigint;
-  /** When the request ended; null: the refund names no known request. */
+  /** When the request ended; null: the refund does not identify a known request. */
   readonly requestEndedAt: number | null;
   readonly publicId: string | null;
 }
@@ -56,7 +58,7 @@ export interface LedgerSpan {
   readonly movements: readonly LedgerMovement[];
   /** Payments, oldest first; the first `paymentsMax` of them. */
   readonly payments: readonly LedgerPayment[];
-  /** The sum of the payments from before payments got receipts. */
+  /** The sum of payments from before receipts were introduced. */
   readonly receiptlessMicrocents: bigint;
   /** Refunds of requests only, oldest first; all of them. */
   readonly refunds: readonly LedgerRefund[];
@@ -73,7 +75,7 @@ interface Span {
   readonly to: number;
 }
 
-/** The ledger's figures of an account between two times. Exact once nothing more is recorded in that span. */
+/** Reads the ledger's figures of an account between two times. Exact once nothing more is recorded in that span. */
 export async function readLedgerSpan(db: Db, span: Span): Promise<LedgerSpan> {
   return await db
     .transaction()
@@ -96,7 +98,7 @@ async function usageByPrice(db: Db, { accountId, from, to }: Span): Promise<read
     .where('endedAt', '>=', from)
     .where('endedAt', '<', to)
     .where(inMonthsOf(db, { from, to }))
-    // What was not charged is on no bill, except what a plan has covered.
+    // What was not charged is not billed, except for what a plan has covered.
     .where((is) => is.or([is('costMicrocents', '>', 0n), is('plan', 'is not', null)]))
     .select(price)
     .select([
@@ -162,7 +164,7 @@ async function receiptless(db: Db, { accountId, from, to }: Span): Promise<bigin
   return sum ?? 0n;
 }
 
-/** A refund names its request in its idempotency key (`accounts/operations/credit.ts`, `billing/repair.ts`). */
+/** A refund's idempotency key contains its request (`accounts/operations/credit.ts`, `billing/repair.ts`). */
 async function refunds(db: Db, { accountId, from, to }: Span): Promise<readonly LedgerRefund[]> {
   const found: LedgerRefund[] = [];
   let last: { readonly at: number; readonly id: Uint8Array } | undefined;
@@ -198,7 +200,7 @@ async function refunds(db: Db, { accountId, from, to }: Span): Promise<readonly 
   }
 }
 
-/** By their ids, in hex. */
+/** Finds requests by id, in hex. */
 async function requestsOf(db: Db, accountId: string, ids: readonly string[]) {
   if (ids.length === 0) return new Map<string, { readonly endedAt: number; readonly publicId: string }>();
   const rows = await db

@@ -1,4 +1,4 @@
-/** Reports of one account: what its usage adds up to, in buckets of its time zone (docs/usage.md). */
+/** Reports of one account: its usage totals, in buckets of its time zone (docs/usage.md). */
 import type { Kysely } from 'kysely';
 import type { Database } from '../database.ts';
 import { placesOf, timeZoneOf } from './account-usage.ts';
@@ -10,23 +10,23 @@ type Db = Kysely<Database>;
 
 export type ReportDimension = SumDimension | 'user';
 
-/** The sums of a bucket for a model, a key, a user, a label, as requested; a dimension that was not requested is null. */
+/** The sums of a bucket for a model, a key, a user, a label, as requested; dimensions that were not requested are null. */
 export interface ReportRow extends BucketSum {
-  /** null also for a key without a user. */
+  /** Also null for a key without a user. */
   readonly user: string | null;
 }
 
 export interface ReportRequest extends SumFilter {
-  /** Zone of the days; `bounds` are cut by it. */
+  /** The time zone of the days, by which `bounds` are cut. */
   readonly timeZone: string;
-  /** As `bucketBounds` makes them. */
+  /** As returned by `bucketBounds`. */
   readonly bounds: readonly number[];
   readonly by: readonly ReportDimension[];
 }
 
 /**
- * Adds usage up in buckets, in the order of buckets, models, keys, users and labels; empty groups are left out. A request with
- * several labels counts under each, one without under none. Rejects as `invalid` when there are too many groups.
+ * Sums usage in buckets, ordered by bucket, model, key, user and label; empty groups are omitted. A request with several labels counts
+ * under each, one without labels under none. Rejects with `invalid` if there are too many groups.
  */
 export async function reportUsage(db: Db, request: ReportRequest): Promise<readonly ReportRow[]> {
   if (request.bounds.length < 2) return [];
@@ -41,7 +41,7 @@ export async function reportUsage(db: Db, request: ReportRequest): Promise<reado
   });
 }
 
-/** The part of a bucket's charges that was refunded, by the requests that were charged. */
+/** The part of a bucket's charges that was refunded, grouped by the charged requests. */
 export interface RefundSum extends Pick<ReportRow, 'bucket' | 'model' | 'key' | 'user' | 'tag'> {
   readonly amountMicrocents: bigint;
 }
@@ -62,7 +62,7 @@ export async function reportRefunds(db: Db, request: ReportRequest): Promise<rea
     const sums = new Map<string, RefundSum>();
     for (const { requestId, amountMicrocents, at } of refunds) {
       const row = charged.get(Buffer.from(requestId).toString('hex'));
-      if (row === undefined) continue; // not a charge of this account
+      if (row === undefined) continue; // not a charge to this account
       const user = owners.get(row.key_id) ?? null;
       const tags = row.tags === null ? [] : listOf(row.tags)!;
       if (request.modelId !== undefined && request.modelId !== row.model_id) continue;
@@ -108,15 +108,15 @@ async function usageOf(db: Db, accountId: string, requestIds: readonly Uint8Arra
 /** What was charged since a time, by the account, key, user or tag charged. */
 export interface SpendRequest {
   readonly accountId: string;
-  /** Milliseconds since 1970, the end of requests: `from` is inclusive, `to` exclusive. */
+  /** When requests ended, in milliseconds since 1970: `from` is inclusive, `to` exclusive. */
   readonly from: number;
   readonly to: number;
-  /** `user`: by all keys of a user. `id` is left out for the whole account. */
+  /** `user`: by all keys of a user. `id` is omitted for the whole account. */
   readonly by: 'account' | 'key' | 'user' | 'tag';
   readonly id?: string;
 }
 
-/** Microcents that requests were charged; refunds are not subtracted. */
+/** Microcents charged for requests; refunds are not subtracted. */
 export async function spendSince(db: Db, { accountId, from, to, by, id = '' }: SpendRequest): Promise<bigint> {
   if (from >= to) return 0n;
   return await inOneMoment(db, async (moment) => {
@@ -133,12 +133,12 @@ export async function spendSince(db: Db, { accountId, from, to, by, id = '' }: S
   });
 }
 
-/** What keys of an account were charged since each of some times; keys without a charge are left out. */
+/** What keys of an account were charged since each of several times; keys without a charge are omitted. */
 export async function spendOfKeys(
   db: Db,
   request: {
     readonly accountId: string;
-    /** One of them; left out: all. */
+    /** One key; omitted: all. */
     readonly keyId?: string;
     readonly since: readonly number[];
     readonly to: number;
@@ -156,22 +156,22 @@ export async function spendOfKeys(
   });
 }
 
-/** A charge, or a part of one, that was refunded. */
+/** A charge, or part of one, that was refunded. */
 export interface Refund {
-  /** Id of the ledger's row. */
+  /** The id of the ledger's row. */
   readonly transferId: Uint8Array;
-  /** Id of the request that was charged. */
+  /** The id of the charged request. */
   readonly requestId: Uint8Array;
   readonly amountMicrocents: bigint;
   readonly at: number;
   readonly reference: string | null;
 }
 
-/** With the request's id in hex, the idempotency key of its refund. */
+/** Prefix of the request's id in hex; together they form its refund's idempotency key. */
 export const refundKey = 'refund:';
 const pageRows = 1000;
 
-/** All refunds of requests between two times, the oldest first. */
+/** All refunds of requests between two times, oldest first. */
 export async function refundsBetween(
   db: Db,
   { accountId, from, to }: { readonly accountId: string; readonly from: number; readonly to: number },

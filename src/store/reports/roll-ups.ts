@@ -1,7 +1,7 @@
 /**
- * Sums of usage that reports read instead of its rows (money.md, "Ten million usage rows"): by the hour (`usage_hour`), by label
- * (`usage_tag_hour`), and by the day of an account's time zone (`usage_day`, `usage_tag_day`). All are recomputed from usage,
- * never incremented, so that the job may run at any time and any number of times.
+ * Usage sums that reports read instead of usage rows (money.md, "Ten million usage rows"): by hour (`usage_hour`), by label
+ * (`usage_tag_hour`), and by day of an account's time zone (`usage_day`, `usage_tag_day`). All are recomputed from usage, never
+ * incremented, so the job may run at any time and any number of times.
  */
 import { sql, type Insertable, type Kysely, type Selectable } from 'kysely';
 import type { Database } from '../database.ts';
@@ -24,14 +24,14 @@ import { sumBuckets } from './usage-sums.ts';
 type Db = Kysely<Database>;
 
 /**
- * Writes usage_hour and usage_tag_hour anew: the open hour, the one before it, and whatever a stopped service has missed
- * since its last run. Returns the number of hours written.
+ * Rewrites usage_hour and usage_tag_hour: the open hour, the one before it, and everything missed since the last run of a stopped service.
+ * Returns the number of hours written.
  */
 export async function recomputeUsageHours(db: Db, request: { readonly now: number }): Promise<number> {
   const openHour = Math.floor(request.now / hourMs) * hourMs;
   const from = Math.min(openHour - hourMs, await missedSince(db));
   let written = 0;
-  // A day at a time: the sums are read first, and each hour is a short write of its own, so settlements do not wait.
+  // One day at a time: the sums are read first, and each hour is a short separate write, so settlements do not wait.
   for (let start = from; start <= openHour; start += 24 * hourMs)
     written += await writeHours(db, start, Math.min(start + 24 * hourMs, openHour + hourMs));
   return written;
@@ -54,7 +54,7 @@ async function writeHours(db: Db, from: number, to: number): Promise<number> {
   return hours.size;
 }
 
-/** The summed-up days of an account, if they are those of this time zone. */
+/** The summed-up days of an account, if they are in this time zone. */
 export async function daysOf(
   db: Db,
   accountId: string,
@@ -71,12 +71,12 @@ export async function daysOf(
 
 const accountsAtOnceMax = 20;
 const daysAtOnceMax = 31;
-/** Longer than any day: an account that is selected has a whole one to add. */
+/** Longer than any day, so a selected account has a whole one to add. */
 const dayMaxMs = 26 * hourMs;
 
 /**
- * Sums up days that are over, at most a month of days for a few accounts, each in a short write of its own. `isMore`: call
- * it again. What is not summed up yet is read from its source, so a delay makes nothing wrong.
+ * Sums up days that are over, at most a month of days for a few accounts, each in a short separate write. `isMore`: call it again. Days not
+ * yet summed up are read from their source, so a delay causes no errors.
  */
 export async function recomputeUsageDays(db: Db): Promise<{ readonly isMore: boolean }> {
   const closed = await closedBefore(db);
@@ -112,7 +112,7 @@ async function addDays(
     .orderBy('hour')
     .limit(1)
     .executeTakeFirst();
-  // Days before the first hour with usage have no rows, which is also their sum.
+  // Days before the first hour with usage have no rows, which correctly sums to zero.
   const from = startOfDay(timeZone, Math.min(first === undefined ? closed : Number(first.hour), closed));
   const bounds = [Math.max(from, until ?? from)];
   while (bounds.length <= daysAtOnceMax && nextDay(timeZone, bounds.at(-1)!) <= closed)
@@ -136,7 +136,7 @@ async function addDays(
     key_id: key!,
   }));
   await db.transaction().execute(async (transaction) => {
-    // All of them where the zone has changed.
+    // All days if the time zone has changed.
     const stale = until ?? 0;
     for (const table of ['usage_day', 'usage_tag_day'] as const)
       await transaction.deleteFrom(table).where('account_id', '=', id).where('day', '>=', BigInt(stale)).execute();
@@ -172,7 +172,7 @@ async function insertAll<Table extends keyof Inserted>(
       .execute();
 }
 
-/** Like `sumUsageByHour`, once for each label, the rows of an account together as well. */
+/** Like `sumUsageByHour`, once for each label, also with an account's rows together. */
 export async function sumTagsByHour(
   db: Db,
   from: number,
@@ -217,17 +217,17 @@ const addQuarters = (one: QuarterSums, other: QuarterSums): QuarterSums =>
   ) as QuarterSums;
 
 /**
- * Sums of the usage rows by the hours of a span: one row for each account, hour, model and key. The rows of an account are
- * together, so that they lie on one page of PostgreSQL, and a report of a week reads 168 pages instead of one for each row.
- * `everywhere`: also where a key lies in a month that it should not.
+ * Sums usage rows by the hours of a span: one row for each account, hour, model and key. An account's rows are together, so that they share
+ * a PostgreSQL page, and a report of a week reads 168 pages instead of one for each row. `everywhere`: includes rows whose key lies in an
+ * unexpected month.
  */
 export function sumUsageByHour(db: Db, from: number, to: number, { everywhere = false } = {}) {
   const hour = sql<bigint>`ended_at - ended_at % ${sql.lit(hourMs)}`;
   return (
     db
       .selectFrom('account')
-      // By account, because that is the index there is; an account without usage costs one look. SQLite takes the tables of a
-      // cross join in the order given, and would otherwise walk all usage that was ever recorded.
+      // By account, because of the existing index; an account without usage costs one lookup. SQLite processes the tables of a cross join
+      // in the given order, and would otherwise scan all usage ever recorded.
       .crossJoin('usage')
       .whereRef('usage.account_id', '=', 'account.id')
       .where('ended_at', '>=', BigInt(from))

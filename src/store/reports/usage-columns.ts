@@ -4,7 +4,7 @@ import { tables } from '../schema/tables.ts';
 
 export type SqlValue = string | number | bigint | null;
 
-/** The columns of usage behind `request_id`, in the order in which `usageValues` gives them. */
+/** The columns of usage other than `request_id`, in the order of `usageValues`. */
 export const usageColumns = (Object.keys(tables.usage.columns) as UsageColumn[]).filter(
   (column): column is Exclude<UsageColumn, 'request_id'> => column !== 'request_id',
 );
@@ -57,7 +57,7 @@ export function usageValues(row: UsageRow): SqlValue[] {
   ];
 }
 
-/** Ids of the budgets' balances that a row is charged to, from its values. */
+/** Ids of the budget balances that a row is charged to, from its values. */
 export const balancesOf = (values: readonly SqlValue[]): readonly string[] =>
   balancesCharged({
     accountId: values[accountColumn] as string,
@@ -90,11 +90,11 @@ export function balancesCharged({
 
 const none: readonly string[] = [];
 
-/** reliability D9: PostgreSQL refuses U+0000, and a lone surrogate is no text; a settlement must not fail on a label. */
+/** reliability D9: PostgreSQL refuses U+0000, and a lone surrogate is not text; a settlement must not fail because of a label. */
 export function clean(text: string): string {
   return unclean.test(text) ? text.replace(uncleanAll, '\ufffd') : text;
 }
 
-// With the flag u a surrogate class matches lone surrogates only.
+// With the `u` flag, a surrogate class matches only lone surrogates.
 const unclean = /[\0\ud800-\udfff]/u;
 const uncleanAll = /[\0\ud800-\udfff]/gu;

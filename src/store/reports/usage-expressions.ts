@@ -1,4 +1,4 @@
-/** What queries of usage and of its roll-ups share. */
+/** Expressions shared by queries of usage and of its roll-ups. */
 import { sql, type Kysely, type RawBuilder } from 'kysely';
 import type { Database } from '../database.ts';
 import { hourMs, quarterMs } from '../../platform/calendar/time-zone.ts';
@@ -19,7 +19,7 @@ export type Sums = Readonly<Record<SumColumn, bigint>>;
 
 export const quarters = [1, 2, 3] as const;
 export type QuarterColumn = `${SumColumn}_q${(typeof quarters)[number]}`;
-/** Columns for what fell into each of an hour's first three quarters (schema/tables.ts). */
+/** Columns for the parts in each of an hour's first three quarters (schema/tables.ts). */
 export const quarterColumns: readonly QuarterColumn[] = quarters.flatMap((quarter) =>
   sumColumns.map((column): QuarterColumn => `${column}_q${quarter}`),
 );
@@ -29,7 +29,7 @@ export function addSums<Sum extends Sums>(to: Sum, other: Sums): Sum {
   return { ...to, ...Object.fromEntries(sumColumns.map((column) => [column, to[column] + other[column]])) };
 }
 
-/** What a query adds up; `requests` is how it counts them. */
+/** The sums that a query computes; `requests` is its expression for counting them. */
 export function sumsOf(requests: RawBuilder<bigint>) {
   const sum = <Column extends TokenColumn | 'cost' | 'uncharged'>(column: Column) =>
     sql<bigint>`sum(${sql.ref(column)})`.as(column);
@@ -44,7 +44,7 @@ export function sumsOf(requests: RawBuilder<bigint>) {
   ] as const;
 }
 
-/** The quarters of rows of usage that are grouped by the hour. Null for 0, which takes no room. */
+/** The quarters of usage rows grouped by hour. Null instead of 0, because it takes no space. */
 export const quarterSumsOfUsage = quarters.flatMap((quarter) => {
   const isThen = sql`ended_at % ${sql.lit(hourMs)} / ${sql.lit(quarterMs)} = ${sql.lit(quarter - 1)}`;
   return sumColumns.map((column) => {
@@ -54,13 +54,13 @@ export const quarterSumsOfUsage = quarters.flatMap((quarter) => {
   });
 });
 
-/** Labels are stored as a JSON list. */
+/** A LIKE pattern for a label; labels are stored as a JSON list. */
 export const tagPattern = (tag: string): string => `%${JSON.stringify(tag).replace(/[%_!]/g, '!$&')}%`;
 
 export const listOf = (text: string | null): readonly string[] | null =>
   text === null ? null : (JSON.parse(text) as readonly string[]);
 
-/** The hour of a roll-up, by the index over the hours of all accounts; one account's are found by the key. */
+/** The hour of a roll-up, by the index over the hours of all accounts; one account's hours are found by the key. */
 export const hourOfAll = sql<bigint>`hour + 0`;
 
 /** Hours before this one are no longer written: the job writes the last hour with usage and the one before it. */

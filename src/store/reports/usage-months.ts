@@ -1,15 +1,15 @@
 /**
- * The months that hold the keys of usage that ended in a span of time. On PostgreSQL each month is a partition, and a query that
- * names it reads no other (money.md, "Tables"). On SQLite there is one table, whose planner has the right index already.
+ * The months that contain the keys of usage that ended in a time span. On PostgreSQL each month is a partition, and a query that specifies
+ * it reads no other (money.md, "Tables"). On SQLite there is one table, whose planner already has the right index.
  */
 import { PostgresAdapter, sql, type Kysely, type RawBuilder, type SqlBool } from 'kysely';
 
-/** From the key of a request to its recorded end: the longest answer, or a crash that was recorded late. */
+/** Maximum time from a request's key to its recorded end: the longest answer, or a crash that was recorded late. */
 export const longestRequestMs = 7 * 86_400_000;
-/** Keys may run ahead of the clock a little. */
+/** Keys may run slightly ahead of the clock. */
 const clockSlackMs = 3_600_000;
 
-/** Keys of requests that ended between two times, both optional; the first is inclusive, the second exclusive. */
+/** A condition on the keys of requests that ended between two times, both optional; the first is inclusive, the second exclusive. */
 export function inMonthsOf(
   db: Pick<Kysely<unknown>, 'getExecutor'>,
   { from, to }: { readonly from?: number; readonly to?: number },
@@ -21,7 +21,7 @@ export function inMonthsOf(
   return sql`(${sql.join(conditions, sql` and `)})`;
 }
 
-/** Whether a query by the end of a request finds its key in its months: not when a clock was far off. */
+/** Whether a query by a request's end finds its key in the months it searches: false if a clock was far off. */
 export function isInMonthsOf(endedAt: number, keyMs: number): boolean {
   const { fromMs, toMs } = monthsOf(endedAt);
   return fromMs <= keyMs && keyMs < toMs;
@@ -34,7 +34,7 @@ function monthsOf(endedAt: number): { readonly fromMs: number; readonly toMs: nu
   };
 }
 
-/** The six bytes that sort before every key of that millisecond or later: the same bytes that bound a partition. */
+/** The smallest six-byte prefix of keys from that millisecond on: the same bytes that bound a partition. */
 export function keyBound(ms: number): Uint8Array {
   return Uint8Array.from(Buffer.from(ms.toString(16).padStart(12, '0'), 'hex'));
 }

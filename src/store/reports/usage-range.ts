@@ -1,9 +1,9 @@
-/** The rows of a roll-up for one account and a span of time: they are found by the key, which begins with both. */
+/** The rows of a roll-up for one account and time span, found by the key, which begins with both. */
 import { sql, type RawBuilder, type SqlBool } from 'kysely';
 
 export interface RollUpRange {
   readonly accountId: string;
-  /** For a roll-up by labels; undefined: all. */
+  /** For a roll-up by label; undefined: all labels. */
   readonly tag: string | undefined;
   readonly time: 'hour' | 'day';
   /** Inclusive. */

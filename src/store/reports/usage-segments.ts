@@ -1,17 +1,17 @@
-/** Chooses where the usage of a time span is read from, so that few rows are read: decision 016. Times are ms since 1970. */
+/** Chooses where to read the usage of a time span, so that few rows are read: decision 016. Times are ms since 1970. */
 import { hourMs, nextDay, quarterMs, startOfDay } from '../../platform/calendar/time-zone.ts';
 
 /** What can be read where, at one moment of the database. */
 export interface SumPlaces {
-  /** Hours before it are in usage_hour, and will not change. */
+  /** Earlier hours are in usage_hour and final. */
   readonly closed: number;
-  /** The days that are in usage_day, all before `until`. */
+  /** The days in usage_day, all before `until`. */
   readonly days: { readonly timeZone: string; readonly until: number } | undefined;
-  /** Rows that ended before may be removed. */
+  /** Rows that ended earlier may be removed. */
   readonly keptSince: number;
 }
 
-/** A part of the span. `hour`: whole ones, which count for the last bound that is not after the end of their first quarters. */
+/** A part of the span. `hour`: whole hours; one that a bound cuts counts for the bucket after that bound. */
 export interface Segment {
   readonly place: 'day' | 'hour' | 'usage';
   readonly from: number;
@@ -20,12 +20,12 @@ export interface Segment {
   readonly without: readonly number[];
 }
 
-/** A bound at a quarter of an hour in usage_hour: what fell into the quarters before it belongs to the preceding bucket. */
+/** A bound at a quarter of an hour in usage_hour: the quarters before it belong to the preceding bucket. */
 export interface CutHour {
   readonly hour: number;
-  /** From the start of the hour to the bound. */
+  /** Time from the start of the hour to the bound. */
   readonly firstMs: number;
-  /** Whether the bucket after the bound has the whole hour, and the one before it lacks its part. Not at both ends of a span. */
+  /** Whether the bucket after the bound has the whole hour, and the one before it is missing its part. Not at both ends of a span. */
   readonly isAfter: boolean;
   readonly isBefore: boolean;
 }
@@ -33,7 +33,7 @@ export interface CutHour {
 const startOfHour = (ms: number): number => Math.floor(ms / hourMs) * hourMs;
 const isHour = (ms: number): boolean => ms % hourMs === 0;
 
-/** `bounds`: ascending, the ends of buckets. */
+/** Splits a span into segments. `bounds`: ascending, the ends of buckets. */
 export function segmentsOf(
   bounds: readonly number[],
   { closed, days }: Omit<SumPlaces, 'keptSince'>,
@@ -65,7 +65,7 @@ export function segmentsOf(
   return { segments: segments.filter((one) => one.from < one.to), cuts };
 }
 
-/** Closed hours from usage_hour, and the rest from rows. */
+/** Reads closed hours from usage_hour, and the rest from rows. */
 function hoursBetween(
   from: number,
   to: number,
@@ -77,7 +77,7 @@ function hoursBetween(
       const hour = startOfHour(bound);
       cutting.set(hour, [...(cutting.get(hour) ?? []), bound]);
     }
-  // Several bounds in one hour, as in reports by the minute, and times other than quarters, need its rows.
+  // An hour with several bounds, as in reports by the minute, or with a bound that is not at a quarter, needs its rows.
   const cuts = [...cutting].flatMap(([hour, [bound, ...others]]) =>
     others.length === 0 && bound! % quarterMs === 0 && hour < closed
       ? [{ hour, firstMs: bound! - hour, isAfter: bound! < to, isBefore: bound! > from }]
@@ -101,7 +101,7 @@ function hoursBetween(
   };
 }
 
-/** Spans of consecutive hours. */
+/** Merges consecutive hours into spans. */
 export function mergedHours(hours: readonly number[]): readonly { readonly from: number; readonly to: number }[] {
   const spans: { from: number; to: number }[] = [];
   for (const hour of hours) {
@@ -112,7 +112,7 @@ export function mergedHours(hours: readonly number[]): readonly { readonly from:
   return spans;
 }
 
-/** Buckets of equal length, except for a shorter first and last one: `at - (at - base) % step` tells them apart. */
+/** Buckets of equal length, except for a shorter first and last one; `at - (at - base) % step` distinguishes them. */
 export interface Run {
   readonly from: number;
   readonly to: number;
@@ -121,7 +121,7 @@ export interface Run {
   readonly step: number | undefined;
 }
 
-/** The buckets between these ends in as few runs as possible: a day without 24 hours ends one. */
+/** Groups the buckets between these ends in as few runs as possible: a day without 24 hours ends one. */
 export function runsOf(ends: readonly number[]): readonly Run[] {
   const runs: Run[] = [];
   const length = (index: number): number => ends[index + 1]! - ends[index]!;

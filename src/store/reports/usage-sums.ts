@@ -1,7 +1,7 @@
 /**
- * Adds up the usage of one account between any times: summed-up days come from usage_day, closed hours and their quarters from
- * usage_hour, and the ends, the open hours, and hours that other bounds cut, from the rows of usage. So the sums are exact for
- * every span and every time zone, and most of a long span is read from few rows.
+ * Sums the usage of one account between any times: summed-up days come from usage_day, closed hours and their quarters from usage_hour, and
+ * the ends, the open hours, and hours cut by other bounds from the rows of usage. The sums are therefore exact for every span and time
+ * zone, and most of a long span is read from few rows.
  */
 import { sql, type Kysely, type RawBuilder, type SelectQueryBuilder, type SqlBool } from 'kysely';
 import type { Database } from '../database.ts';
@@ -29,9 +29,9 @@ export interface SumFilter {
 
 export type SumDimension = 'model' | 'key' | 'tag';
 
-/** The sums of a bucket; what was not requested is null. */
+/** The sums of a bucket; dimensions that were not requested are null. */
 export interface BucketSum extends Sums {
-  /** The bucket that begins at `bounds[bucket]`. */
+  /** Index of the bucket, which begins at `bounds[bucket]`. */
   readonly bucket: number;
   readonly model: string | null;
   readonly key: string | null;
@@ -43,11 +43,11 @@ export interface BucketRequest {
   readonly bounds: readonly number[];
   readonly by: readonly SumDimension[];
   readonly places: SumPlaces;
-  /** Also rows whose key lies in a month that it should not: slow. */
+  /** Whether to include rows whose key lies in an unexpected month: slow. */
   readonly everywhere?: boolean;
 }
 
-/** What every part of a report is read with. */
+/** Common parameters for reading each part of a report. */
 interface Question {
   readonly filter: SumFilter;
   readonly bounds: readonly number[];
@@ -57,10 +57,10 @@ interface Question {
   readonly keptSince: number;
 }
 
-/** More groups than anyone reads; each query and the answer have at most this many. */
+/** More groups than anyone reads; the maximum for each query and for the answer. */
 const groupsMax = 100_000;
 
-/** Rejects as `invalid` when there are too many groups, as `gone` where it would take rows that are removed. */
+/** Sums usage in buckets. Rejects with `invalid` if there are too many groups, and with `gone` if that would require removed rows. */
 export async function sumBuckets(
   db: Db,
   filter: SumFilter,
@@ -104,7 +104,7 @@ const negative = (row: SegmentRow): SegmentRow => ({
   ...Object.fromEntries(sumColumns.map((column) => [column, -row[column]])),
 });
 
-/** The last bound that is not after the time. */
+/** The bucket of the last bound that is not after the time. */
 function bucketAt(bounds: readonly number[], at: number): number {
   let low = 0;
   let high = bounds.length - 2;
@@ -118,7 +118,7 @@ function bucketAt(bounds: readonly number[], at: number): number {
 
 type SegmentRow = Sums & Pick<BucketSum, 'model' | 'key' | 'tag'> & { readonly at: bigint };
 
-/** `ends`: the ends of the buckets, in the steps of the place. */
+/** `ends`: the ends of the buckets, rounded to the segment's unit. */
 async function readSegment(
   db: Db,
   question: Question,
@@ -169,7 +169,7 @@ async function readRollUp(
   return await grouped(query.select(sumsOf(sql`sum(requests)`) as never) as never, question, { from, at, tag });
 }
 
-/** One query for four tables of the same columns. */
+/** One query for four tables with the same columns. */
 function rollUpOf(
   db: Db,
   { filter, hasTags }: Question,
@@ -271,7 +271,7 @@ export const isKeyOf = (accountId: string, userId: string | null): RawBuilder<Sq
     ? sql`key_id in (select id from api_key where account_id = ${accountId} and user_id is null)`
     : sql`key_id in (select id from api_key where account_id = ${accountId} and user_id = ${userId})`;
 
-/** `at`: distinguishes buckets; undefined: all is the one at `from`. `isAlsoEmpty`: groups without requests are kept. */
+/** `at`: distinguishes buckets; undefined: all rows belong to the one at `from`. `isAlsoEmpty`: groups without requests are kept. */
 async function grouped<Also extends object = object>(
   query: SelectQueryBuilder<Database, 'usage', object>,
   { by }: Question,
@@ -300,6 +300,6 @@ async function grouped<Also extends object = object>(
   })[];
   if (rows.length > groupsMax) throw tooManyGroups();
   return rows
-    .filter((row) => isAlsoEmpty || (row.requests !== null && row.requests > 0n)) // one row of nothing where nothing is grouped
+    .filter((row) => isAlsoEmpty || (row.requests !== null && row.requests > 0n)) // an empty row if there is no grouping
     .map((row) => ({ at: BigInt(from), model: null, key: null, tag: null, ...row }) as SegmentRow & Also);
 }

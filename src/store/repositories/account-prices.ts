@@ -1,4 +1,4 @@
-/** What accounts pay instead of the list prices. */
+/** Rates that accounts pay instead of the list prices. */
 import type { Kysely } from 'kysely';
 import type { Row, Rows } from '../schema/codec.ts';
 import { StoreError } from '../store-error.ts';
@@ -7,14 +7,14 @@ import { pageOf } from './page.ts';
 
 type Db = Kysely<Rows>;
 
-/** What an account pays for a model instead of the list prices, in microcents per million tokens. */
+/** An account's rates for a model instead of the list prices, in microcents per million tokens. */
 export interface AccountPrice extends Omit<Row<'account_price'>, 'inputPrice' | 'outputPrice' | 'cacheReadPrice'> {
   readonly input: bigint;
   readonly output: bigint;
   readonly cacheRead: bigint;
 }
 
-/** Adds rates. Rates with another beginning stay: at each moment those that began last apply. */
+/** Adds rates. Rates with another start stay: the applicable rates at any time are those that started last. */
 export async function addAccountPrice(
   db: Db,
   request: { readonly price: AccountPrice; readonly at: number; readonly changeId: Uint8Array },
@@ -45,7 +45,7 @@ export async function addAccountPrice(
   });
 }
 
-/** Ends an account's rates for a model: those in force stop now, future ones never begin. Returns how many. */
+/** Ends an account's rates for a model: current ones stop now, future ones never begin. Returns how many. */
 export async function endAccountPrices(
   db: Db,
   request: {
@@ -77,13 +77,13 @@ export async function endAccountPrices(
   });
 }
 
-/** Rates that are or will be in force at a time, in pages by account, model and beginning. */
+/** Lists rates that are or will be in force at a time, in pages by account, model and start. */
 export async function listAccountPrices(
   db: Db,
   request: {
     readonly accountId?: string;
     readonly modelId?: string;
-    /** Only those of these accounts, at most as many as fit a page. */
+    /** Only those of these accounts, no more accounts than fit on a page. */
     readonly accountIds?: readonly string[];
     readonly endingAfter: number;
     readonly after?: Pick<AccountPrice, 'accountId' | 'modelId' | 'validFrom'>;

@@ -1,4 +1,4 @@
-/** Accounts, as the account host, the command line and the operator query them. */
+/** Accounts, as queried by the account host, the CLI and the operator. */
 import { sql, type Kysely, type Updateable } from 'kysely';
 import type { AccountStatus, ChangeKind } from '../database.ts';
 import { inMonthsOf } from '../reports/usage-months.ts';
@@ -24,18 +24,18 @@ export type Account = Pick<
   | 'deletedAt'
 > & {
   readonly isSystem: boolean;
-  /** Credits less debits less the cost of what has been settled; holds of running requests are not included. */
+  /** Credits less debits less the cost of settled requests; holds of running requests are not included. */
   readonly balanceMicrocents: bigint;
   readonly billing: BillingDetails;
 };
 
-/** The party that invoices are made out to; null where unknown. */
+/** The party that invoices are made out to; null fields are unknown. */
 export type BillingDetails = Pick<
   Row<'account'>,
   'legalName' | 'addressLines' | 'country' | 'taxId' | 'taxStatus' | 'invoiceEmail'
 >;
 
-/** What replicas have leased of the account and not spent; 0 where one process owns all balances. */
+/** The unspent credit that replicas have leased from the account; 0 if one process owns all balances. */
 export const leased = () =>
   sql<bigint>`coalesce((select sum(remaining) from credit_lease where credit_lease.account_id = account.id), 0)`.as(
     'leased',
@@ -51,7 +51,7 @@ export async function getAccount(db: Db, request: { readonly accountId: string }
   return row === undefined ? undefined : toAccount(row);
 }
 
-/** Customers in the order of their creation; `withSystem` adds the system accounts, the other side of their transfers. */
+/** Lists customers in creation order; `withSystem` adds the system accounts, the counterparties of their transfers. */
 export async function listAccounts(
   db: Db,
   request: { readonly withSystem?: boolean; readonly after?: string; readonly limit?: number },
@@ -62,15 +62,15 @@ export async function listAccounts(
   return (await query.execute()).map(toAccount);
 }
 
-/** Customers, newest first, after the one that is named. */
+/** Lists customers, newest first, after the given one. */
 export async function listCustomers(
   db: Db,
   request: {
     readonly status?: AccountStatus | undefined;
     readonly after?: string | undefined;
-    /** Also deleted ones. */
+    /** Whether to include deleted ones. */
     readonly withDeleted?: boolean | undefined;
-    /** Part of their id or name, or of the address of one of their members. */
+    /** A substring of their id or name, or of a member's email address. */
     readonly search?: string | undefined;
     readonly limit: number;
   },
@@ -98,12 +98,12 @@ export async function listCustomers(
 function isFoundBy(search: string) {
   const part = `%${search.toLowerCase().replaceAll(/[\\%_]/g, String.raw`\$&`)}%`;
   const isIn = (column: string) => sql<boolean>`lower(${sql.ref(column)}) like ${part} escape '\\'`;
-  // Written out, because better-auth's table has names of its own.
+  // Raw SQL, because better-auth's table has its own column names.
   const members = sql`select member.account_id from member join auth_user on auth_user.id = member.user_id where ${isIn('auth_user.email')}`;
   return sql<boolean>`(${isIn('account.name')} or ${isIn('account.id')} or account.id in (${members}))`;
 }
 
-/** Sets the models that the keys of a customer may use; undefined when there is no such account. */
+/** Sets the models that a customer's keys may use; undefined if there is no such account. */
 export async function allowAccount(
   db: Db,
   request: {
@@ -117,7 +117,7 @@ export async function allowAccount(
   return changeAccount(db, accountId, { models: models }, { changeId, at, kind: 'account_models' });
 }
 
-/** Sets or removes the plan of a customer; undefined when there is no such account. */
+/** Sets or removes a customer's plan; undefined if there is no such account. */
 export async function planAccount(
   db: Db,
   request: {
@@ -131,7 +131,7 @@ export async function planAccount(
   return changeAccount(db, accountId, { plan }, { changeId, at, kind: 'account_plan' });
 }
 
-/** Sets some of the limits of a customer; null removes one. undefined when there is no such account. */
+/** Sets some of a customer's limits; null removes one. undefined if there is no such account. */
 export async function limitAccount(
   db: Db,
   request: {
@@ -143,7 +143,7 @@ export async function limitAccount(
 ): Promise<Account | undefined> {
   const { accountId, limits, at, changeId } = request;
   return db.transaction().execute(async (transaction) => {
-    // Two who set different limits at once both succeed.
+    // Two concurrent changes of different limits both succeed.
     await lockAccount(transaction, accountId);
     const account = transaction.selectFrom('account').select('limits').where('id', '=', accountId);
     const known = await account.executeTakeFirst();
@@ -152,14 +152,14 @@ export async function limitAccount(
   });
 }
 
-/** Renames a customer, or sets its billing details; fields that are undefined stay. undefined when there is no such account. */
+/** Renames a customer, or sets its billing details; undefined fields stay. Returns undefined if there is no such account. */
 export async function editAccount(
   db: Db,
   request: {
     readonly accountId: string;
     readonly name?: string | undefined;
     readonly billing?: { readonly [Detail in keyof BillingDetails]?: BillingDetails[Detail] | undefined } | undefined;
-    /** The zone for the days of the account's reports; they are summed up anew in the background. */
+    /** The time zone for the days of the account's reports, which are then recomputed in the background. */
     readonly timeZone?: string | undefined;
     readonly at: number;
     readonly changeId: Uint8Array;
@@ -171,7 +171,7 @@ export async function editAccount(
   return changeAccount(db, accountId, set, { changeId, at, kind: 'account_edited' });
 }
 
-/** What is undefined stays. */
+/** Undefined fields stay. */
 type AccountChange = {
   readonly [Name in keyof Updateable<Rows['account']>]: Updateable<Rows['account']>[Name] | undefined;
 };
@@ -228,7 +228,7 @@ const toAccount = (row: Row<'account'> & { readonly leased: bigint }): Account =
   deletedAt: row.deletedAt,
 });
 
-/** What the running requests of these accounts hold: those that have run for a quarter of a second. */
+/** Returns the holds of these accounts' running requests, once these have run for a quarter of a second. */
 export async function heldByAccounts(
   db: Db,
   { accountIds }: { readonly accountIds: readonly string[] },
@@ -242,7 +242,7 @@ export async function heldByAccounts(
     .execute();
 }
 
-/** What an account, or all but some, were charged for a model in a span of time, and for how many tokens. */
+/** Returns what an account, or all accounts except some, were charged for a model in a time span, and for how many tokens. */
 export async function chargedUsage(
   db: Db,
   request: {

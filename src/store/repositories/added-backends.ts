@@ -5,7 +5,7 @@ import { StoreError } from '../store-error.ts';
 
 type Db = Kysely<Rows>;
 
-/** Those of one source. */
+/** Maximum for one source. */
 const addedMax = 4_096;
 
 export interface AddedBackend {
@@ -14,7 +14,7 @@ export interface AddedBackend {
   readonly weight?: number;
 }
 
-/** Of one source, in the order in which they were added. */
+/** Lists those of one source, in the order in which they were added. */
 export async function listAddedBackends(
   db: Db,
   { model, source }: { readonly model: string; readonly source: string },
@@ -58,7 +58,7 @@ export async function addBackend(db: Db, row: Row<'added_backend'>): Promise<voi
   });
 }
 
-/** Returns whether it was there. */
+/** Returns whether it existed. */
 export async function removeBackend(
   db: Db,
   { modelId, source, url }: Pick<Row<'added_backend'>, 'modelId' | 'source' | 'url'>,

@@ -1,4 +1,4 @@
-/** Alerts of accounts. Every statement about an account names it. */
+/** Alerts of accounts. Every statement that concerns an account filters by it. */
 import type { Kysely } from 'kysely';
 import type { Row, Rows } from '../schema/codec.ts';
 import { addNotice } from './notices.ts';
@@ -22,7 +22,7 @@ export type AlertSetting = Pick<
   | 'isWebhook'
 >;
 
-/** No look has seen it yet. */
+/** The state before the first check. */
 const unseen = {
   state: 'ok',
   observedMicrocents: null,
@@ -31,7 +31,7 @@ const unseen = {
   endedAt: null,
 } as const;
 
-/** False: the account has the maximum already. */
+/** Returns false if the account already has the maximum. */
 export async function addAlert(
   db: Db,
   request: {
@@ -66,7 +66,7 @@ export async function addAlert(
   });
 }
 
-/** Newest first within an account; by id over all accounts. */
+/** Newest first within an account; by id across all accounts. */
 export async function listAlerts(
   db: Db,
   request: { readonly accountId: string; readonly after?: string; readonly limit: number },
@@ -94,7 +94,7 @@ export async function getAlert(
   return row;
 }
 
-/** undefined: no such alert. It is `ok` again, and may fire again the same day: it is another rule. */
+/** undefined: no such alert. Its state returns to `ok`, and it may fire again the same day, because it is a different rule now. */
 export async function changeAlert(
   db: Db,
   request: { readonly accountId: string; readonly id: string; readonly setting: AlertSetting; readonly at: number },
@@ -127,7 +127,7 @@ export async function deleteAlert(
   return numDeletedRows === 1n;
 }
 
-/** A page of all alerts of active accounts, by id. */
+/** Returns a page of all alerts of active accounts, by id. */
 export async function alertsToLookAt(
   db: Db,
   { after, limit }: { readonly after: string; readonly limit: number },
@@ -144,7 +144,7 @@ export async function alertsToLookAt(
   return rows;
 }
 
-/** Records what a look at an alert has seen, and the event that follows. False: it was changed meanwhile; nothing was done. */
+/** Records the result of checking an alert, and the resulting event. false: it was changed meanwhile; nothing was done. */
 export async function noteLook(
   db: Db,
   request: {

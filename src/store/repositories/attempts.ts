@@ -4,17 +4,17 @@ import type { Row, Rows } from '../schema/codec.ts';
 
 type Db = Kysely<Rows>;
 
-/** Failures that cost nothing, times what a network may, and the longest pause after more. */
+/** The number of free failures, and the longest pause after more of them. */
 export interface AttemptRules {
   /** For one user from one network. */
   readonly pair: { readonly free: number; readonly pauseMaxMs: number };
-  /** For one network, whichever users it tries. */
+  /** For one network, regardless of the user. */
   readonly network: { readonly free: number; readonly pauseMaxMs: number };
   /** Failures for one user, from everywhere, beyond which each network has one free attempt. */
   readonly person: { readonly free: number };
 }
 
-/** What an attempt counts for: hashes, which reveal nothing. */
+/** The subjects that an attempt counts for, as hashes, which reveal nothing. */
 export interface Attempted {
   readonly pairs: readonly Subject[];
   readonly networks: readonly Subject[];
@@ -23,22 +23,22 @@ export interface Attempted {
 
 interface Subject {
   readonly who: string;
-  /** How many times the failures that cost nothing it may have. */
+  /** Multiplier for the number of free failures. */
   readonly times: number;
 }
 
 const firstPauseMs = 1_000;
-/** A count without failures for this long is forgotten. */
+/** A count without failures for this long is deleted. */
 const forgetAfterMs = 86_400_000;
 const forgottenAtOnce = 1_000;
 
-/** Counts a failure before it is known to be one. Resolves with how long to wait instead, in milliseconds; 0: proceed. */
+/** Counts a failure in advance. Resolves with the required wait in milliseconds; 0: proceed. */
 export async function beginAttempt(
   db: Db,
   { attempted, rules, at }: { readonly attempted: Attempted; readonly rules: AttemptRules; readonly at: number },
 ): Promise<number> {
   const { pairs, networks, person } = attempted;
-  // A caller that has to wait writes nothing: that is what most of a flood is.
+  // A caller that has to wait writes nothing, because most of a flood consists of such attempts.
   const waits = await db
     .selectFrom('sign_in_attempt')
     .where(
@@ -51,7 +51,7 @@ export async function beginAttempt(
     .execute();
   if (waits.length > 0) return longestOf(waits.map((row) => row.openAt)) - at;
   return await db.transaction().execute(async (transaction) => {
-    // In this order everywhere, so that no two transactions wait for each other.
+    // The same order everywhere, so that no two transactions deadlock.
     const counts = new Map<string, Counted>();
     for (const { who } of [...pairs, ...networks]) counts.set(who, await taken(transaction, who, at));
     const ofPerson = await taken(transaction, person, at);
@@ -68,7 +68,7 @@ export async function beginAttempt(
   });
 }
 
-/** The attempt was right: it is no failure, and the user's count starts anew. */
+/** The attempt succeeded: removes its failure, and resets the user's count. */
 export async function attemptWasRight(
   db: Db,
   { attempted, rules }: { readonly attempted: Attempted; readonly rules: AttemptRules },
@@ -93,7 +93,7 @@ export async function attemptWasRight(
   });
 }
 
-/** Deletes a bounded number of counts, those quiet for a day and the longest quiet beyond a number; returns how many. */
+/** Deletes a bounded number of counts: those idle for a day, and the longest idle beyond a maximum. Returns how many. */
 export async function forgetAttempts(
   db: Db,
   { at, keepMax }: { readonly at: number; readonly keepMax: number },
@@ -118,7 +118,7 @@ export async function forgetAttempts(
 
 type Counted = Pick<Row<'sign_in_attempt'>, 'failures' | 'openAt'>;
 
-/** A count, with its row locked on PostgreSQL until the transaction ends; on SQLite the repositories are alone. */
+/** Returns a count, with its row locked on PostgreSQL until the transaction ends; on SQLite the repositories are the only writers. */
 async function taken(transaction: Db, who: string, at: number): Promise<Counted> {
   const row = await transaction
     .insertInto('sign_in_attempt')

@@ -3,26 +3,26 @@ import { sql, type Expression, type Kysely, type SqlBool } from 'kysely';
 import type { AuditOutcome } from '../database.ts';
 import type { Row, Rows } from '../schema/codec.ts';
 
-/** Who makes a change: a signed-in user, a key, the command line, or the service itself. */
+/** The author of a change: a signed-in user, a key, the CLI, or the service itself. */
 export interface Actor {
   readonly kind: 'user' | 'key' | 'cli' | 'system';
   readonly id: string | null;
-  /** Its name at that time. */
+  /** The name at that time. */
   readonly name: string | null;
 }
 
-/** `accountId` is null for a change of the server. `before`, `after` and `input` are JSON, and never hold a secret. */
+/** `accountId` is null for a server-wide change. `before`, `after` and `input` are JSON, and never hold a secret. */
 export type AuditEntry = Omit<
   Row<'audit_log'>,
   'actorKind' | 'actorId' | 'actorName' | 'completes' | 'outcome' | 'input'
 > & {
   readonly actor: Actor;
-  /** `begun`: written before the change; its outcome was never written, or is not yet. Left out: done. */
+  /** `begun`: recorded before the change; its outcome was never recorded, or not yet. Omitted: done. */
   readonly outcome?: AuditOutcome;
   readonly input?: string | null;
 };
 
-/** As it is written: the outcome of a change that was written as begun is an entry that references that one. */
+/** An entry to record: the outcome of a change that was recorded as begun is an entry that references that one. */
 export type NewAuditEntry = AuditEntry & { readonly completes?: Uint8Array };
 
 export async function recordAudit(db: Kysely<Rows>, { actor, ...entry }: NewAuditEntry): Promise<void> {
@@ -32,7 +32,7 @@ export async function recordAudit(db: Kysely<Rows>, { actor, ...entry }: NewAudi
     .execute();
 }
 
-/** What users do to their own sign-in. It belongs to no account: each account sees what its members did since they joined. */
+/** Changes by users to their own sign-in. They belong to no account: each account sees its members' changes since they joined. */
 export const signInActions = [
   'session.create',
   'session.delete',
@@ -51,20 +51,20 @@ export const signInActions = [
 ] as const;
 
 export interface AuditRequest {
-  /** Left out: of all accounts and of the server. */
+  /** Omitted: those of all accounts and of the server. */
   readonly accountId?: string | undefined;
-  /** Only older entries than this one. */
+  /** Only entries older than this one. */
   readonly before?: Uint8Array | undefined;
-  /** Only this entry and later ones; any id of that time. */
+  /** Only this entry and later ones; any id from that time works. */
   readonly since?: Uint8Array | undefined;
-  /** Names of actions (`key.create`), or what they are about (`key`). */
+  /** Names of actions (`key.create`), or their subject (`key`). */
   readonly actions?: readonly string[] | undefined;
   readonly actorId?: string | undefined;
   readonly target?: string | undefined;
   readonly limit: number;
 }
 
-/** Newest first, older than `before` where given; each change once, with its outcome. */
+/** Lists entries newest first, older than `before` if given; each change once, with its outcome. */
 export async function listAudit(db: Kysely<Rows>, request: AuditRequest): Promise<readonly AuditEntry[]> {
   const { accountId, limit } = request;
   let query = db
@@ -94,7 +94,7 @@ export async function listAudit(db: Kysely<Rows>, request: AuditRequest): Promis
   );
 }
 
-/** Ids of the newest entries that are about an account, each by an index: a long log of others costs nothing. */
+/** Returns ids of the newest entries about an account, each found by an index: a long log of others costs nothing. */
 function idsOf(db: Kysely<Rows>, request: AuditRequest & { readonly accountId: string }) {
   const { accountId, limit } = request;
   const own = db
@@ -105,7 +105,7 @@ function idsOf(db: Kysely<Rows>, request: AuditRequest & { readonly accountId: s
     .where((is) => is.and(narrowed(request)))
     .orderBy('id', 'desc')
     .limit(limit);
-  // A change that creates an account or a key knows its id only when it is done.
+  // A change that creates an account or a key knows its id only on completion.
   const completed = db
     .selectFrom('audit_log')
     .select(sql<Uint8Array>`completes`.as('id'))
@@ -130,7 +130,7 @@ function idsOf(db: Kysely<Rows>, request: AuditRequest & { readonly accountId: s
   return all(own, 'own').union(all(completed, 'completed')).union(all(ofMembers, 'ofMembers')).as('about');
 }
 
-/** What a request leaves of the log. */
+/** Applies a request's filters to the log. */
 function narrowed(
   { before, since, actions, actorId, target }: AuditRequest,
   {
@@ -149,7 +149,7 @@ function narrowed(
   ];
 }
 
-/** `key` is every action on a key. */
+/** Matches an action by name; `key` matches every action on a key. */
 function isAction(name: string): Expression<SqlBool> {
   const action = sql.ref('audit_log.action');
   if (name.includes('.')) return sql<SqlBool>`${action} = ${name}`;

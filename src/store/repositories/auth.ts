@@ -1,6 +1,6 @@
 /**
- * The store of better-auth (decision 014): each of its calls is one request here, one statement or one short transaction, on
- * tables and columns that are listed.
+ * The store of better-auth (decision 014): each of its calls is one request here, one statement or one short transaction, on listed tables
+ * and columns.
  */
 import { sql, type ExpressionBuilder, type Expression, type Kysely, type SqlBool } from 'kysely';
 import type { Database } from '../database.ts';
@@ -11,7 +11,7 @@ import { endSecrets, type PersonEvent } from './one-time-secrets.ts';
 
 type Db = Kysely<Database>;
 
-/** Every table that better-auth may touch, with the kind of each of its columns; a test compares them with what it asks for. */
+/** Every table that better-auth may touch, with the type of each column; a test compares them with what it requires. */
 export const authTables = Object.fromEntries(
   (Object.keys(tables) as TableName[])
     .filter((table) => table.startsWith('auth_'))
@@ -54,22 +54,22 @@ export type AuthRequest = { readonly table: AuthTable } & (
       readonly set: AuthRow;
       readonly add?: AuthRow;
       readonly many: boolean;
-      /** The session in which it happens. */
+      /** The session in which the change happens. */
       readonly sessionId?: string | undefined;
     }
-  /** Answers with what was deleted; `one`: of several concurrent callers, one gets it. */
+  /** Returns what was deleted; `one`: exactly one of several concurrent callers gets it. */
   | { readonly act: 'delete'; readonly where: Where; readonly one: boolean }
 );
 
 export interface AuthAnswer {
-  /** The rows found, made, or changed; for `delete` with `one`, deleted. */
+  /** The rows found, created or changed; for `delete` with `one`, deleted. */
   readonly rows: readonly AuthRow[];
   readonly count: number;
 }
 
 const rowsMax = 1000;
 
-/** Answers one call. Throws a StoreError `invalid` for a table or column that is not listed. */
+/** Handles one call. Throws a StoreError `invalid` for a table or column that is not listed. */
 export async function authStore(db: Db, request: AuthRequest): Promise<AuthAnswer> {
   if (!Object.hasOwn(authTables, request.table)) throw new StoreError('invalid', 'no such table of sign-in');
   const columns = authTables[request.table];
@@ -79,7 +79,7 @@ export async function authStore(db: Db, request: AuthRequest): Promise<AuthAnswe
   };
   const matching = (where: Where) => conditionOf(where, known);
   const { table } = request;
-  // Tables and columns are checked by hand: there is no type for all of them at once.
+  // Tables and columns are checked at run time, because no type covers all of them together.
   const any = db as unknown as Kysely<Record<AuthTable, Record<string, unknown>>>;
   switch (request.act) {
     case 'create': {
@@ -144,7 +144,7 @@ async function update(
   return await withEvent(db, eventOf(table, set), sessionId, write);
 }
 
-/** What a write changes in how a person proves who they are, whoever asks for it. */
+/** The event, if any, by which a write changes how a person proves their identity, regardless of the caller. */
 function eventOf(table: AuthTable, written: AuthRow): PersonEvent | undefined {
   if (table === 'auth_account') return typeof written['password'] === 'string' ? 'password_set' : undefined;
   if (table === 'auth_passkey') return written['publicKey'] === undefined ? undefined : 'way_in_added';
@@ -153,7 +153,7 @@ function eventOf(table: AuthTable, written: AuthRow): PersonEvent | undefined {
   return written['twoFactorEnabled'] === undefined ? undefined : 'codes_switched';
 }
 
-/** What the event ends, ends in the same moment: an old password keeps no one signed in. */
+/** Applies the event's consequences in the same transaction, so that an old password keeps no one signed in. */
 async function withEvent<AnyDb extends Kysely<Record<AuthTable, Record<string, unknown>>>>(
   db: AnyDb,
   event: PersonEvent | undefined,
@@ -172,7 +172,7 @@ async function withEvent<AnyDb extends Kysely<Record<AuthTable, Record<string, u
 
 const comparisons = { eq: '=', ne: '<>', lt: '<', lte: '<=', gt: '>', gte: '>=' } as const;
 
-/** All conditions with AND must hold, and one of those with OR, as better-auth defines it. */
+/** All AND conditions must hold, and one of the OR conditions, as better-auth defines it. */
 function conditionOf(where: Where, known: (column: string) => string) {
   return (is: ExpressionBuilder<Record<AuthTable, Record<string, unknown>>, AuthTable>): Expression<SqlBool> => {
     const one = ({ column, operator, value }: AuthCondition): Expression<SqlBool> => {
@@ -191,7 +191,7 @@ function conditionOf(where: Where, known: (column: string) => string) {
   };
 }
 
-/** Whole numbers are read as bigint, which better-auth does not know. */
+/** Integers are read as bigint, which better-auth cannot handle. */
 const plain = (row: Record<string, unknown>): AuthRow =>
   Object.fromEntries(
     Object.entries(row).map(([column, value]) => [

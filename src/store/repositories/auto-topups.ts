@@ -1,4 +1,4 @@
-/** Automatic top-ups: their settings, the charge under way, and how often it failed. */
+/** Automatic top-ups: their settings, the charge in progress, and how often it failed. */
 import { sql, type Kysely } from 'kysely';
 import { storedOn, type Row, type Rows } from '../schema/codec.ts';
 import { addNotice } from './notices.ts';
@@ -12,7 +12,7 @@ export async function getAutoTopup(db: Db, request: { readonly accountId: string
   return await db.selectFrom('auto_topup').selectAll().where('accountId', '=', request.accountId).executeTakeFirst();
 }
 
-/** Sets it anew: failures are forgotten; a charge under way stays. */
+/** Replaces the settings: failures are reset; a charge in progress stays. */
 export async function setAutoTopup(
   db: Db,
   request: Pick<
@@ -29,12 +29,12 @@ export async function setAutoTopup(
     .execute();
 }
 
-/** Less than the threshold is free of holds; of `account` joined with `auto_topup`. */
+/** Whether less than the threshold is free of holds, for `account` joined with `auto_topup`. */
 const isBelowThreshold = sql<boolean>`available
   + coalesce((select sum(remaining) from credit_lease where credit_lease.account_id = account.id), 0)
   - coalesce((select sum(hold) from open_request where open_request.account_id = account.id), 0) < threshold`;
 
-/** Accounts with a charge under way, or with less than their threshold free of holds. Bounded; `after` for the next ones. */
+/** Lists accounts that have a charge in progress or less than their threshold free of holds. Bounded; `after` continues. */
 export async function dueAutoTopups(
   db: Db,
   request: { readonly after?: string; readonly retryBefore: number; readonly limit: number },
@@ -63,15 +63,15 @@ export async function dueAutoTopups(
 }
 
 export type AutoTopupClaim =
-  /** The charge under way, begun now or before. */
+  /** The charge in progress, begun now or before. */
   | { readonly kind: 'charge'; readonly topup: Topup }
-  /** It would exceed the month's cap. */
+  /** The charge would exceed the month's cap. */
   | { readonly kind: 'cap' }
   | { readonly kind: 'none' };
 
 /**
- * The charge of an account that is due: the one under way, or a new one. One of several processes begins it: its row and the note
- * that it is under way are one transaction.
+ * Returns the charge of an account that is due: the one in progress, or a new one. Only one of several processes begins it: its row and its
+ * in-progress mark are written in one transaction.
  */
 export async function claimAutoTopup(
   db: Db,
@@ -96,7 +96,7 @@ export async function claimAutoTopup(
       return topup === undefined ? { kind: 'none' } : { kind: 'charge', topup };
     }
     if (!row.enabled || row.stoppedAt !== null) return { kind: 'none' };
-    // It was listed while another process ended the charge under way: what that has credited may be enough.
+    // It was listed while another process completed the charge in progress, whose credit may be enough.
     const stillDue = await transaction
       .selectFrom('auto_topup')
       .innerJoin('account', 'account.id', 'auto_topup.accountId')
@@ -143,7 +143,7 @@ export async function claimAutoTopup(
   });
 }
 
-/** What was charged automatically since a time, including the charge under way. */
+/** Returns what was charged automatically since a time, including the charge in progress. */
 export async function chargedSince(
   db: Db,
   request: { readonly accountId: string; readonly from: number },
@@ -159,7 +159,7 @@ export async function chargedSince(
   return row.amountMicrocents ?? 0n;
 }
 
-/** The charge under way was paid. */
+/** Records that the charge in progress was paid. */
 export async function endAutoTopup(
   db: Db,
   request: { readonly accountId: string; readonly topupId: string },
@@ -173,8 +173,8 @@ export async function endAutoTopup(
 }
 
 /**
- * The charge under way has failed; it is counted once, and the payers are notified of the last failure in the same transaction.
- * Resolves with the resulting state, or undefined: it was counted already.
+ * Records that the charge in progress has failed; this is counted once, and the payers are notified of the last failure in the same
+ * transaction. Resolves with the resulting state; undefined: it was already counted.
  */
 export async function failAutoTopup(
   db: Db,
@@ -224,7 +224,7 @@ export async function failAutoTopup(
 
 const payersMax = 50;
 
-/** Addresses of the members who are notified about money: owners and billing members with a confirmed address. */
+/** Email addresses of the members notified about money: owners and billing members with a confirmed address. */
 export async function payersOf(db: Db, request: { readonly accountId: string }): Promise<readonly string[]> {
   return (await payers(db, request.accountId)).map(({ email }) => email);
 }

@@ -1,4 +1,4 @@
-/** Queries of budgets outside the hot path, on any dialect. */
+/** Budget queries outside the hot path, for any dialect. */
 import { sql, type Kysely, type RawBuilder } from 'kysely';
 import {
   balanceAt,
@@ -14,7 +14,7 @@ import { isKeyOf } from '../reports/usage-sums.ts';
 
 type Db = Kysely<Database>;
 
-/** Null: the key, the member or the account has none. */
+/** null: the key, the member or the account has no budget. */
 export async function getBudget(db: Db, { subject }: { readonly subject: string }): Promise<Budget | null> {
   const row = await db.selectFrom('budget').select(['amount', 'per']).where('subject', '=', subject).executeTakeFirst();
   return row === undefined ? null : { amountMicrocents: row.amount, per: row.per };
@@ -25,13 +25,13 @@ export interface BudgetStatus extends Budget {
   readonly balance: Balance;
   /** Charged in the period. */
   readonly spentMicrocents: bigint;
-  /** By running requests that are listed: those that have run for a quarter of a second. */
+  /** Held by running requests that are listed: those that have run for a quarter of a second. */
   readonly heldMicrocents: bigint;
 }
 
 const subjectsMax = 1000;
 
-/** The budgets of the named keys, members and accounts, at most a thousand, in the period that `at` is in. */
+/** The budgets of the given keys, members and accounts, at most a thousand, in the period that contains `at`. */
 export async function budgetsOf(
   db: Db,
   request: { readonly subjects: readonly string[]; readonly at: number },
@@ -70,7 +70,7 @@ async function spentOf(db: Db, balanceIds: readonly string[]): Promise<ReadonlyM
   return new Map(rows.map(({ id, amount, available, leased }) => [id, amount - available - leased]));
 }
 
-/** What replicas have leased of the balance and not spent. */
+/** The unspent amount that replicas have leased from the balance. */
 export const leasedOfBalance = () =>
   sql<bigint>`coalesce((select sum(remaining) from budget_lease where budget_lease.balance_id = budget_balance.id), 0)`.as(
     'leased',
@@ -103,8 +103,8 @@ async function heldOf(db: Db, subjects: readonly string[]): Promise<ReadonlyMap<
 }
 
 /**
- * What a key, a member or an account was charged in a period outside any budget per that period: what a budget that is set now counts as
- * spent. `undefined`: there is no such key, member or account.
+ * What a key, a member or an account was charged in a period outside any budget for that type of period; a budget set now counts it as
+ * spent. undefined: there is no such key, member or account.
  */
 export async function spentBesideBudget(
   db: Db,
@@ -138,14 +138,14 @@ export async function spentBesideBudget(
       );
       return rows[0]!.cost;
     };
-    // A request that started in the period ended after its beginning, and there is an index of ends.
+    // A request that started in the period ended after the period's beginning, and there is an index on ends.
     const ended = sql`ended_at >= ${BigInt(startsAt)}`;
     const there = await costOf('usage', [...whose, ended, ...startedIn(sql`started_at`)]);
     return there + (await costOf('pruned_usage', [...whose, ...startedIn(sql`day`)]));
   });
 }
 
-/** Rows of the period that no balance of such a budget was charged for. */
+/** Rows of the period that were not charged to a balance of such a budget. */
 const besideBudget = (of: BudgetOwner, subject: string, per: BudgetPeriod, at: number) =>
   of === 'member'
     ? sql<boolean>`member_budget is distinct from ${balanceAt(subject, per, at).id}`

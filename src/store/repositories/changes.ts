@@ -1,11 +1,11 @@
-/** The rows of `change`, which say what has been changed, for as long as a follower may look for them. */
+/** The rows of `change`, which record changes for as long as followers may query them. */
 import type { Kysely } from 'kysely';
 import type { ChangeKind, Database } from '../database.ts';
 import type { Rows } from '../schema/codec.ts';
 
-/** Followers of changes look a few times a second. */
+/** Followers poll for changes a few times a second. */
 export const changesKeptMs = 3_600_000;
-/** Rows in one write: settlements wait for it. */
+/** Maximum rows in one write, which settlements have to wait for. */
 export const changesAtOnce = 1_000;
 
 /** Deletes a bounded number of changes from before a time, and returns how many. For a store that no other process changes. */
@@ -20,7 +20,7 @@ export async function forgetChanges(db: Kysely<Database>, { before }: { readonly
   return Number(numDeletedRows);
 }
 
-/** What was changed under this id; undefined: nothing. */
+/** The change with this id; undefined: there is no such change. */
 export async function findChange(
   db: Kysely<Database>,
   request: { readonly id: Uint8Array },
@@ -28,7 +28,7 @@ export async function findChange(
   return await db.selectFrom('change').where('id', '=', request.id).select(['kind', 'ref']).executeTakeFirst();
 }
 
-/** Notes a change, in its transaction. */
+/** Records a change, in its transaction. */
 export async function recordChange(
   transaction: Kysely<Rows>,
   id: Uint8Array,

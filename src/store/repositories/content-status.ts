@@ -10,15 +10,15 @@ export interface ContentStatus {
   readonly transfers: number;
   readonly requests: number;
   readonly openRequests: number;
-  /** From when on requests have details, ms since 1970, 0: all have; and how many of the older ones have no row any more. */
+  /** The time since which requests have details, ms since 1970 (0: all have), and how many of the older ones no longer have a row. */
   readonly keptSince: number;
   readonly prunedRequests: number;
   readonly lastEndedAt: number | undefined;
-  /** Names of the secrets that the live keys were hashed with. */
+  /** Ids of the secrets that the live keys were hashed with. */
   readonly pepperIds: readonly string[];
 }
 
-/** How much of each kind a database holds. */
+/** Counts each kind of content in a database. */
 export async function contentStatus(db: Kysely<Database>): Promise<ContentStatus> {
   const count = async (
     table: 'account' | 'api_key' | 'transfer' | 'usage' | 'open_request',
@@ -48,7 +48,7 @@ export async function contentStatus(db: Kysely<Database>): Promise<ContentStatus
   };
 }
 
-/** The secrets that the live keys were hashed with. */
+/** Ids of the secrets that the live keys were hashed with. */
 export async function livePepperIds(db: Kysely<Database>): Promise<readonly string[]> {
   const rows = await db.selectFrom('api_key').select('pepper_id').distinct().where('status', '=', 'active').execute();
   return rows.map((row) => row.pepper_id);

@@ -17,8 +17,8 @@ export interface Held {
 }
 
 /**
- * What running requests hold, in any process on this ledger, once they have run for a quarter of a second: younger ones are in no
- * table (money.md, "Durability"). It is what they held when they were listed, without extensions.
+ * What running requests hold, in any process on this ledger, once they have run for a quarter of a second: younger ones are in no table
+ * (money.md, "Durability"). Amounts are as of when they were listed, without extensions.
  */
 export async function heldOf(db: Db, request: { readonly accountId: string }): Promise<Held> {
   const row = await db
@@ -30,21 +30,21 @@ export async function heldOf(db: Db, request: { readonly accountId: string }): P
 }
 
 export interface CreditSummary {
-  /** Credits less what was taken back and what has been used: the whole balance, held or not. */
+  /** Credits less returns and usage: the whole balance, held or not. */
   readonly balanceMicrocents: bigint;
   readonly creditLimitMicrocents: bigint;
-  /** Everything ever credited, less what was taken back. */
+  /** Everything ever credited, less returns. */
   readonly creditedMicrocents: bigint;
   readonly spentMicrocents: bigint;
   readonly held: Held;
-  /** The largest hold of a request of the last 30 days, among the newest thousand. */
+  /** The largest hold of a request in the last 30 days, among the newest thousand. */
   readonly largestHoldMicrocents: bigint;
 }
 
 const recentMs = 30 * 86_400_000;
 const recentRows = 1000;
 
-/** Undefined: there is no such customer. All of it is from one moment. */
+/** undefined: there is no such customer. All figures are from one moment. */
 export async function creditSummary(
   db: Db,
   request: { readonly accountId: string; readonly now: number },
@@ -76,7 +76,7 @@ export async function creditSummary(
       balanceMicrocents,
       creditLimitMicrocents: account.credit_limit,
       creditedMicrocents: credited,
-      // M4: the balance plus what was used is what was credited.
+      // M4: the balance plus usage equals the amount credited.
       spentMicrocents: credited - balanceMicrocents,
       held: await heldOf(transaction, { accountId }),
       largestHoldMicrocents: largest?.hold ?? 0n,
@@ -84,7 +84,7 @@ export async function creditSummary(
   });
 }
 
-/** What these accounts have spent, and how many of their requests run. All of it is from one moment. */
+/** What these accounts have spent, and how many of their requests are running. All figures are from one moment. */
 export async function spentByAccounts(
   db: Db,
   { accountIds }: { readonly accountIds: readonly string[] },
@@ -118,7 +118,7 @@ export async function spentByAccounts(
     const requests = new Map(running.map((row) => [row.account_id, Number(row.requests)]));
     return accounts.map(({ id, available, leased: leasedMicrocents }) => ({
       accountId: id,
-      // M4: the balance plus what was used is what was credited.
+      // M4: the balance plus usage equals the amount credited.
       microcents: (moved.get(id) ?? 0n) - (available + leasedMicrocents),
       heldRequests: requests.get(id) ?? 0,
     }));
@@ -130,13 +130,13 @@ export type LedgerEntry =
       readonly kind: TransferKind;
       readonly id: Uint8Array;
       readonly at: number;
-      /** Below zero: taken from the account. */
+      /** Negative: taken from the account. */
       readonly microcents: bigint;
       readonly balanceAfterMicrocents: bigint;
       readonly reference: string | null;
     }
   | {
-      /** The charges of the requests that ended between two times, within one day of its time zone and between two movements. */
+      /** The charges of requests that ended between two times, within one day of the account's time zone and between two movements. */
       readonly kind: 'usage';
       readonly from: number;
       readonly to: number;
@@ -149,10 +149,10 @@ export type LedgerEntry =
 export type LedgerCursor = { readonly transferId: Uint8Array } | { readonly usageFrom: number };
 
 /**
- * The movements of an account with the balance after each, newest first; undefined: the cursor does not belong to this account.
- * Charges of requests are summed up from one movement, or the start of a day, to the next, so that the balance after each
- * movement is what it was then, and every entry but the newest stays as it is. Sums are exact: the newest balance is that of the
- * account, and every older one is that less what came after.
+ * Lists an account's movements with the balance after each, newest first; undefined: the cursor does not belong to this account. Charges of
+ * requests are summed up from one movement, or the start of a day, to the next, so that the balance after each movement is what it was
+ * then, and every entry except the newest is final. Sums are exact: the newest balance is the account's, and every older one is that less
+ * what came after.
  */
 export async function listLedger(
   db: Db,
@@ -181,13 +181,13 @@ export async function listLedger(
       kind === undefined || kind === 'usage'
         ? await usageSpans(transaction, { accountId, before: start?.at, transfers, limit, now })
         : [];
-    // Beyond the last movement that was looked at, others may lie between.
+    // Beyond the last movement that was read, there may be others between spans.
     const horizon = kind === 'usage' || transfers.length < limit ? -Infinity : transfers.at(-1)!.at;
     const merged = [...transfers.map((row) => ({ row, at: row.at })), ...spans.filter((span) => span.from >= horizon)]
       .sort((one, other) => placeOrder(other) - placeOrder(one))
       .filter((entry) => kind !== 'usage' || !('row' in entry))
       .slice(0, limit);
-    // From the newest balance back to each entry, in the order of the ledger.
+    // From the newest balance back to each entry, in ledger order.
     let balance = account.available + account.leased;
     const placed = merged.map((entry) => {
       const place: Place = 'row' in entry ? { at: entry.at, id: entry.row.id } : { at: entry.from, id: undefined };
@@ -200,7 +200,7 @@ export async function listLedger(
     let from: Place | undefined;
     const entries: LedgerEntry[] = [];
     for (const { entry, place, upTo } of placed) {
-      // Where nothing is left out, nothing lies between two entries.
+      // If nothing is filtered out, nothing lies between two entries.
       if (!isComplete || from === undefined) {
         const moved = await netTransfers(transaction, accountId, { newerThan: upTo, upTo: from });
         // What came between: credits less debits less charges; for the newest entry, until now.
@@ -226,12 +226,12 @@ export async function listLedger(
   });
 }
 
-/** The id of no movement, which sorts before each. */
+/** An id that belongs to no movement and sorts before all of them. */
 const beforeAll = new Uint8Array(0);
 
 /**
- * A position in the ledger. With an id: just before that movement. Without: before the charges of that millisecond, and after its
- * movements.
+ * A position in the ledger. With an id: just before that movement. Without an id: after the movements of that millisecond, and before its
+ * charges.
  */
 interface Place {
   readonly at: number;
@@ -268,7 +268,7 @@ async function placeOf(db: Db, accountId: string, cursor: LedgerCursor): Promise
   return row === undefined ? undefined : { at: Number(row.at), id: cursor.transferId };
 }
 
-/** Movements older than a position. */
+/** Restricts to movements older than a position. */
 function olderThan<Query extends { where(condition: RawBuilder<SqlBool>): Query }>(query: Query, place: Place): Query {
   const at = BigInt(place.at);
   return place.id === undefined
@@ -276,7 +276,7 @@ function olderThan<Query extends { where(condition: RawBuilder<SqlBool>): Query 
     : query.where(sql<SqlBool>`(at < ${at} or (at = ${at} and id < ${place.id}))`);
 }
 
-/** Movements after a position, exclusive. */
+/** Restricts to movements after a position, exclusive. */
 function laterThan<Query extends { where(condition: RawBuilder<SqlBool>): Query }>(query: Query, place: Place): Query {
   const at = BigInt(place.at);
   return place.id === undefined
@@ -309,13 +309,13 @@ async function transfersBefore(
   }));
 }
 
-/** The most movements that spans of usage are cut at, where nothing else is listed. */
+/** Maximum movements that spans of usage are cut at when only usage is listed. */
 const movementsMax = 10_000;
 
-/** At most this many days without charges are searched at a time. */
+/** Maximum days without charges that are searched in one step. */
 const daysAtOnceMax = 1000;
 
-/** The newest spans of charges, cut at days and at movements; spans without a cost are left out. */
+/** The newest spans of charges, cut at days and at movements; spans without a cost are omitted. */
 async function usageSpans(
   db: Db,
   {
@@ -339,7 +339,7 @@ async function usageSpans(
   const cuts = transfers.map(({ at }) => at).sort((one, other) => one - other);
   const spans: Span[] = [];
   let daysAtOnce = limit;
-  // Requests may end a little ahead of this clock.
+  // Requests may end slightly ahead of this clock.
   for (let to = before ?? now + dayMs; to > first && spans.length < limit;) {
     const from = startOfDay(timeZone, Math.max(first, to - daysAtOnce * dayMs));
     const days = bucketBounds(timeZone, '1d', { from, to }, Infinity);
@@ -358,7 +358,7 @@ async function usageSpans(
   return spans.slice(0, limit);
 }
 
-/** Consecutive days as one list of bounds, which their sums use; a day with cuts as a list of its own. `cuts` ascend. */
+/** Groups consecutive days into one list of bounds, for which their sums are used; a day with cuts gets a separate list. `cuts` ascend. */
 function runsOfDays(days: readonly number[], cuts: readonly number[]): readonly (readonly number[])[] {
   const runs: { readonly isWhole: boolean; readonly bounds: number[] }[] = [];
   let next = 0;

@@ -1,4 +1,4 @@
-/** What the built-in payment provider stores: JSON objects with ids, as an external provider would. */
+/** The built-in payment provider's stored data: JSON objects with ids, as an external provider would have. */
 import type { Kysely } from 'kysely';
 import type { Row, Rows } from '../schema/codec.ts';
 
@@ -8,7 +8,7 @@ type Db = Kysely<Rows>;
 export type DemoObject = Omit<Row<'demo_payment_object'>, 'idempotencyKey'>;
 export type NewDemoObject = Omit<Row<'demo_payment_object'>, 'version'>;
 
-/** Makes an object, or resolves with the one that this idempotency key has already made. */
+/** Creates an object, or resolves with the one that this idempotency key has already created. */
 export async function makeDemoObject(db: Db, request: NewDemoObject): Promise<DemoObject> {
   await db
     .insertInto('demo_payment_object')
@@ -27,7 +27,7 @@ export async function getDemoObject(db: Db, request: { readonly id: string }): P
   return await db.selectFrom('demo_payment_object').selectAll().where('id', '=', request.id).executeTakeFirst();
 }
 
-/** Changes an object and makes others that follow from it, all or nothing; false: it was changed since `version`. */
+/** Changes an object and creates others that result from it, atomically; false: it was changed since `version`. */
 export async function changeDemoObject(
   db: Db,
   request: {
@@ -54,7 +54,7 @@ export async function changeDemoObject(
   });
 }
 
-/** Oldest first, from a time on, after the object `after` where given. */
+/** Oldest first, from a time on, after the object `after` if given. */
 export async function listDemoObjects(
   db: Db,
   request: { readonly kind: string; readonly from: number; readonly after?: string; readonly limit: number },

@@ -1,4 +1,4 @@
-/** Queries about files. Every statement names the account: another account's file is not there (reliability §3.5). */
+/** Queries about files. Every statement filters by account: another account's file does not exist (reliability §3.5). */
 import type { Kysely } from 'kysely';
 import type { Row, Rows } from '../schema/codec.ts';
 
@@ -7,23 +7,23 @@ type Db = Kysely<Rows>;
 /** A complete file. */
 export type FileRow = Omit<Row<'file'>, 'state' | 'replicaId'>;
 
-/** What an account may have. */
+/** Limits on the files of an account. */
 export interface FileBounds {
   readonly filesMax: number;
   readonly bytesMax: number;
 }
 
-/** What only a process that shares its database needs. */
+/** Only needed by a process that shares its database. */
 export interface AmongReplicas {
   /** Id of this process. */
   readonly replica: Uint8Array;
-  /** Makes uploads to one account begin one after the other, until the transaction ends. */
+  /** Serializes the beginnings of uploads to one account until the transaction ends. */
   readonly queue: (transaction: Db, accountId: string) => Promise<unknown>;
 }
 
 /**
- * Notes that a file of at most this many bytes arrives: concurrent arrivals count too, so the bounds hold for all of them. False:
- * there is no room in the account.
+ * Records that a file of at most this many bytes is arriving: concurrent arrivals count too, so the limits hold for all of them together.
+ * false: there is no room in the account.
  */
 export async function beginFile(
   db: Db,
@@ -65,7 +65,7 @@ export async function beginFile(
   });
 }
 
-/** From here on it is a file; false: it was given up meanwhile. */
+/** Makes it a complete file; false: it was abandoned meanwhile. */
 export async function finishFile(db: Db, { id, accountId, ...changes }: FileRow): Promise<boolean> {
   const updated = await db
     .updateTable('file')
@@ -105,7 +105,7 @@ export interface FileListRequest {
 
 export interface FilePage {
   readonly files: readonly FileRow[];
-  /** There are more in the requested direction. */
+  /** Whether there are more in the requested direction. */
   readonly hasMore: boolean;
 }
 
@@ -134,7 +134,7 @@ export async function listFiles(db: Db, request: FileListRequest): Promise<FileP
   return { files: isBackward ? page.reverse() : page, hasMore: rows.length > limit };
 }
 
-/** From here on it is no longer a file; undefined: there is no such file. */
+/** Makes it no longer a file; undefined: there is no such file. */
 export async function leaveFile(
   db: Db,
   request: { readonly accountId: string; readonly id: string; readonly now: number },
@@ -154,8 +154,8 @@ export async function forgetFiles(db: Db, request: { readonly ids: readonly stri
 }
 
 /**
- * Ids of what is not yet, or no longer, a file: arriving, leaving, and expired, which become leaving with this call. The caller
- * knows which of them still arrive; what arrives at other live processes is not among them.
+ * Ids of what is not yet, or no longer, a file: arriving, leaving, and expired, which this call changes to leaving. The caller knows which
+ * of them are still arriving; arrivals at other live processes are not included.
  */
 export async function unreadyFiles(
   db: Db,
@@ -178,7 +178,7 @@ export async function unreadyFiles(
   return (await unready.execute()).map(({ id }) => id);
 }
 
-/** An expired file is gone at once, whenever its bytes are swept. */
+/** An expired file disappears immediately, regardless of when its bytes are swept. */
 const readable = (db: Db, { accountId, now }: { readonly accountId: string; readonly now: number }) =>
   db
     .selectFrom('file')

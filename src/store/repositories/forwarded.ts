@@ -1,11 +1,11 @@
 import type { Repositories, RepositoryOperation } from './repositories.ts';
 
-/** Repositories whose operations are carried out elsewhere: in a thread, by another process, or with something besides. */
+/** Repositories whose operations run elsewhere: in a thread, in another process, or with something in addition. */
 export function forwardedRepositories(
   carryOut: (name: RepositoryOperation, request: unknown) => Promise<unknown>,
 ): Repositories {
   return new Proxy({} as Repositories, {
-    // `then` would make it look like a promise to `await`.
+    // With `then`, `await` would take it for a promise.
     get: (_target, name) =>
       name === 'then' ? undefined : (request: unknown) => carryOut(name as RepositoryOperation, request),
   });

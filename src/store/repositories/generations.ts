@@ -1,4 +1,4 @@
-/** The requests of one account, one by one. */
+/** The individual requests of one account. */
 import { sql, type Kysely, type SqlBool } from 'kysely';
 import type { Ending, UsageRow } from '../ledger.ts';
 import { timeOfUuid } from '../../platform/ids/uuid.ts';
@@ -9,7 +9,7 @@ import { tagPattern } from '../reports/usage-expressions.ts';
 import { inMonthsOf } from '../reports/usage-months.ts';
 import { isKeyOf, type SumFilter } from '../reports/usage-sums.ts';
 
-/** Selects requests. Times are those of their end: `from` is inclusive, `to` exclusive. */
+/** Selects requests. Times are when they ended: `from` is inclusive, `to` exclusive. */
 export interface GenerationFilter extends SumFilter {
   readonly from?: number;
   readonly to?: number;
@@ -20,13 +20,13 @@ export interface GenerationFilter extends SumFilter {
 
 export interface GenerationPage {
   readonly rows: readonly UsageRow[];
-  /** After which the next page begins; undefined: this is the last one. A page with few rows, or none, may have a next one. */
+  /** The cursor for the next page; undefined: this is the last one. A page with few rows or none may still have a next one. */
   readonly next: UsageCursor | undefined;
-  /** Requests that ended before are in no page: their details are no longer kept. 0: all are. */
+  /** Requests that ended before this time are on no page: their details are no longer kept. 0: all are kept. */
   readonly keptSince: number;
 }
 
-/** Rows that one call looks at, so that a filter that matches few of them delays no other call. */
+/** Maximum rows that one call reads, so that a filter that matches few of them delays no other call. */
 const rowsLookedAtMax = 5_000;
 
 /** Newest end first. */
@@ -79,7 +79,7 @@ export async function listGenerations(
   return { rows, next: last, keptSince };
 }
 
-/** Where the page after a request begins; undefined: the account has no request with this id. */
+/** The cursor for the page after a request; undefined: the account has no request with this id. */
 export async function cursorOf(
   db: Kysely<Rows>,
   { accountId, requestId }: { readonly accountId: string; readonly requestId: Uint8Array },
@@ -91,7 +91,7 @@ export async function cursorOf(
     .where('accountId', '=', accountId)
     .executeTakeFirst();
   if (row !== undefined) return { endedAt: row.endedAt, requestId };
-  // It may have been removed while its pages were read: what follows is older.
+  // It may have been removed while its pages were being read: what follows is older.
   const keptSince = await keptSinceOf(storedOn(db));
   return timeOfUuid(requestId) < keptSince ? { endedAt: keptSince, requestId: new Uint8Array(0) } : undefined;
 }

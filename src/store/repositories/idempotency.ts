@@ -1,4 +1,4 @@
-/** Requests with an `Idempotency-Key`, and their answers. */
+/** Requests with an `Idempotency-Key`, and their responses. */
 import { sql, type Kysely } from 'kysely';
 import type { Database } from '../database.ts';
 import { StoreError } from '../store-error.ts';
@@ -12,22 +12,19 @@ export interface RequestClaim {
   readonly fingerprint: Uint8Array;
   readonly requestId: Uint8Array;
   readonly publicId: string;
-  /** The process that claims it and will run it. */
+  /** The process that claims the request and will run it. */
   readonly owner: Uint8Array;
   readonly now: number;
-  /** Claims from this time or earlier no longer count. */
+  /** Claims from this time or earlier are expired. */
   readonly expiredAt: number;
 }
 
 export type Claimed =
-  /** It is the caller's to run. */
+  /** The caller may run it. */
   | { readonly outcome: 'claimed' }
   /** Another process runs it. */
   | { readonly outcome: 'running'; readonly publicId: string }
-  /**
-   * It was answered and charged, by the model `modelId`; null: the answer is not kept. A version before this one has kept it in
-   * clear text.
-   */
+  /** It was answered and charged, by the model `modelId`; null: the answer is not kept. An earlier version stored it in clear text. */
   | {
       readonly outcome: 'answered';
       readonly publicId: string;
@@ -37,13 +34,13 @@ export type Claimed =
   /** The key belongs to another request. */
   | { readonly outcome: 'other' };
 
-/** What a row takes besides its answer, its share of the indexes included. */
+/** The size of a row without its answer, including its share of the indexes. */
 export const rowBytes = 512;
 const claimTriesMax = 10;
 
 /**
- * Claims a key for a request, unless it belongs to one that was answered or is running. A claim whose process died, or could not
- * release it, is claimed anew: the ledger says that it was not charged.
+ * Claims a key for a request, unless it belongs to one that was answered or is running. A claim whose process died, or could not release
+ * it, is claimed anew: the ledger shows that it was not charged.
  */
 export async function claimRequest(db: Db, claim: RequestClaim): Promise<Claimed> {
   const { accountId, keyHash, fingerprint, requestId, publicId, owner, now } = claim;
@@ -75,7 +72,7 @@ export async function claimRequest(db: Db, claim: RequestClaim): Promise<Claimed
           answer: row.sealed_answer,
         };
       }
-      // The caller would know its own claim: it is what a failure left behind.
+      // The caller would know a live claim from itself: this one was left behind by a failure.
       if (charged === undefined && !isSame(row.owner, owner) && (await isAlive(db, row.owner)))
         return { outcome: 'running', publicId: row.public_id };
     }
@@ -84,7 +81,7 @@ export async function claimRequest(db: Db, claim: RequestClaim): Promise<Claimed
       .set({ ...own, sealed_answer: null })
       .where('account_id', '=', accountId)
       .where('key_hash', '=', keyHash)
-      // One of several that find it at once.
+      // Only one of several concurrent callers succeeds.
       .where('request_id', '=', row.request_id)
       .executeTakeFirst();
     if (numUpdatedRows === 1n) return { outcome: 'claimed' };
@@ -94,7 +91,7 @@ export async function claimRequest(db: Db, claim: RequestClaim): Promise<Claimed
 
 type Owned = Pick<RequestClaim, 'accountId' | 'keyHash' | 'requestId'>;
 
-/** The answer is encrypted. False: another process has the claim meanwhile. */
+/** Stores the encrypted answer. false: another process has claimed the key meanwhile. */
 export async function keepAnswer(
   db: Db,
   { accountId, keyHash, requestId, answer }: Owned & { readonly answer: Uint8Array | null },
@@ -109,7 +106,7 @@ export async function keepAnswer(
   return numUpdatedRows === 1n;
 }
 
-/** The request ended without an answer: the key is free again. */
+/** Frees the key of a request that ended without an answer. */
 export async function leaveRequest(db: Db, { accountId, keyHash, requestId }: Owned): Promise<void> {
   await db
     .deleteFrom('idempotent_request')
@@ -119,10 +116,10 @@ export async function leaveRequest(db: Db, { accountId, keyHash, requestId }: Ow
     .execute();
 }
 
-/** Rows in one write: settlements wait for it. */
+/** Maximum rows in one write, which settlements have to wait for. */
 const rowsAtOnce = 200;
 
-/** Deletes expired rows, and the oldest rows beyond the bounds of each of `accountIds` and of all. Returns how many are gone. */
+/** Deletes expired rows, and the oldest rows beyond the limits of each of `accountIds` and of all. Returns how many were deleted. */
 export async function tidyRequests(
   db: Db,
   request: {
@@ -181,7 +178,7 @@ async function chargeOf(db: Db, requestId: Uint8Array) {
     .executeTakeFirst();
 }
 
-/** Where one process owns the database there is no other. */
+/** If one process owns the database there is no other. */
 async function isAlive(db: Db, replicaId: Uint8Array): Promise<boolean> {
   return (await db.selectFrom('replica').where('id', '=', replicaId).select('id').executeTakeFirst()) !== undefined;
 }

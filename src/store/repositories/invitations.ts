@@ -1,4 +1,4 @@
-/** Offers to join an account, and how they are accepted. */
+/** Invitations to join an account, and their acceptance. */
 import type { Kysely } from 'kysely';
 import type { MemberRole } from '../database.ts';
 import { storedOn, type Row, type Rows } from '../schema/codec.ts';
@@ -10,14 +10,14 @@ type Db = Kysely<Rows>;
 
 export type InvitationRow = Omit<Row<'invitation'>, 'accountId' | 'tokenHash'>;
 
-/** The most open invitations of one account. */
+/** Maximum open invitations of one account. */
 const invitationsMax = 1000;
 
-/** An offer to join; an earlier one of the account to the same address no longer counts. Throws `conflict` beyond the maximum. */
+/** Creates an invitation, replacing an earlier one of the account to the same address. Throws `conflict` beyond the maximum. */
 export async function createInvitation(db: Db, invitation: Row<'invitation'>): Promise<void> {
   const { accountId, email } = invitation;
   await db.transaction().execute(async (transaction) => {
-    // When two invitations go to one address at once, the later one counts, and the last free slot is given once.
+    // Of two concurrent invitations to one address, the later one counts, and the last free slot is given once.
     await lockAccount(transaction, accountId);
     await transaction.deleteFrom('invitation').where('accountId', '=', accountId).where('email', '=', email).execute();
     const { count } = await transaction
@@ -52,7 +52,7 @@ export async function listInvitations(
     .execute();
 }
 
-/** Withdraws an invitation; undefined: there is none. */
+/** Withdraws an invitation; undefined: there is no such invitation. */
 export async function deleteInvitation(
   db: Db,
   { accountId, id }: { readonly accountId: string; readonly id: string },
@@ -65,7 +65,7 @@ export async function deleteInvitation(
     .executeTakeFirst();
 }
 
-/** What an invitation shows to the holder of its token; undefined: there is none, or it has expired. */
+/** What an invitation shows to the holder of its token; undefined: it does not exist or has expired. */
 export async function findInvitation(
   db: Db,
   { tokenHash, at }: { readonly tokenHash: Uint8Array; readonly at: number },
@@ -79,7 +79,7 @@ export async function findInvitation(
     .executeTakeFirst();
 }
 
-/** A suspended account cannot be joined; the link works again when it is revived. */
+/** A suspended account cannot be joined; the link works again when it is reactivated. */
 const activeAccounts = (db: Db) => db.selectFrom('account').where('status', '=', 'active').select('id');
 
 /** Whether an open invitation was sent to this address. */
@@ -97,7 +97,7 @@ export async function isInvited(
   return row !== undefined;
 }
 
-/** Accepts an invitation: once, and only for a user with the address that it was sent to. Undefined: not accepted. */
+/** Accepts an invitation: once, and only for a user with the address that it was sent to. undefined: not accepted. */
 export async function acceptInvitation(
   db: Db,
   request: { readonly tokenHash: Uint8Array; readonly userId: string; readonly email: string; readonly at: number },
@@ -112,7 +112,7 @@ export async function acceptInvitation(
   });
 }
 
-/** Uses up what was sent to this address; undefined: there is none, or it has expired. */
+/** Consumes the invitation sent to this address; undefined: it does not exist or has expired. */
 async function takeInvitation(
   transaction: Db,
   { tokenHash, email, at }: { readonly tokenHash: Uint8Array; readonly email: string; readonly at: number },
@@ -128,8 +128,8 @@ async function takeInvitation(
 }
 
 /**
- * Accepts an invitation for a user who is created with it, all at once; their address is confirmed by the mail that brought the
- * token. Undefined: there is no such invitation. Throws `conflict` when the address is taken.
+ * Accepts an invitation for a user who is created with it, atomically; the mail that delivered the token confirms their address. undefined:
+ * there is no such invitation. Throws `conflict` when the address is taken.
  */
 export async function joinAnew(
   db: Db,

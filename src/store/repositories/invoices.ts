@@ -6,10 +6,10 @@ import type { Row, Rows } from '../schema/codec.ts';
 
 type Db = Kysely<Rows>;
 
-/** As it was issued; its row says more. */
+/** An invoice as issued; its row has further columns. */
 export type Invoice = Omit<Row<'invoice'>, 'year' | 'sequence'>;
 
-/** A document to be issued; the transaction that makes it gives it its number. */
+/** A document to be issued; the transaction that creates it assigns its number. */
 export type NewInvoice = Omit<Invoice, 'accountId' | 'number' | 'issuedAt'> & {
   /** Id of its event; null: there is no notification. */
   readonly noticeId: string | null;
@@ -19,11 +19,11 @@ export interface OpenPeriod {
   readonly accountId: string;
   readonly name: string;
   readonly createdAt: number;
-  /** Until when they have been closed; null: never. */
+  /** Until when the books have been closed; null: never. */
   readonly closedUntil: number | null;
 }
 
-/** Customers whose books have not been closed after a time, by id. */
+/** Customers whose books are not closed beyond a time, by id. */
 export async function listOpenPeriods(
   db: Db,
   request: {
@@ -47,14 +47,14 @@ export async function listOpenPeriods(
 }
 
 /**
- * Closes the books of an account until a time and issues the due documents, in one transaction: the numbers follow the last one
- * of the year without a gap, and their events are noted. False: they were closed meanwhile, and nothing was done.
+ * Closes the books of an account until a time and issues the due documents, in one transaction: the numbers follow the year's last one
+ * without a gap, and their events are recorded. false: they were closed meanwhile, and nothing was done.
  */
 export async function closePeriod(
   db: Db,
   request: {
     readonly accountId: string;
-    /** Its value when the documents were made. */
+    /** Its value when the documents were prepared. */
     readonly closedUntil: number | null;
     readonly until: number;
     readonly year: number;
@@ -105,7 +105,7 @@ export async function closePeriod(
   });
 }
 
-/** Newest first; `after` is the id of the last one seen. Rejects as `not_found` when the account has no such document. */
+/** Newest first; `after` is the id of the last one seen. Rejects with `not_found` if the account has no such document. */
 export async function listInvoices(
   db: Db,
   request: { readonly accountId?: string; readonly after?: string; readonly limit: number },
@@ -113,7 +113,7 @@ export async function listInvoices(
   return await listDocuments(db, 'invoice', request, 'Invoice not found.');
 }
 
-/** By its id or its number; of one account, or of any. */
+/** Finds one by its id or number, in one account or any. */
 export async function getInvoice(
   db: Db,
   request: { readonly accountId?: string; readonly id: string },
@@ -121,7 +121,7 @@ export async function getInvoice(
   return await getDocument(db, 'invoice', request);
 }
 
-/** The statement of an account that a time falls into. */
+/** The statement of an account that covers a time. */
 export async function statementAt(
   db: Db,
   { accountId, at }: { readonly accountId: string; readonly at: number },
@@ -136,7 +136,7 @@ export async function statementAt(
     .executeTakeFirst();
 }
 
-/** Undefined: the account has none. */
+/** undefined: the account has no statement. */
 export async function lastStatement(
   db: Db,
   { accountId }: { readonly accountId: string },

@@ -1,4 +1,4 @@
-/** API keys, as the account host, the command line and every process's directory query them. */
+/** API keys, as queried by the account host, the CLI and every process's directory. */
 import { sql, type Kysely, type Updateable } from 'kysely';
 import type { Budget } from '../budget.ts';
 import type { AccountStatus, ChangeKind, Database } from '../database.ts';
@@ -18,14 +18,14 @@ import { pageOf } from './page.ts';
 
 type Db = Kysely<Rows>;
 
-/** A key without what identifies it: nothing here grants access. */
+/** A key without its secret parts: nothing here grants access. */
 export type ApiKey = Omit<
   Row<'api_key'>,
   'hash' | 'pepperId' | 'previousHash' | 'previousHashUntil' | 'tags' | 'updatedAt'
 > & {
-  /** Its requests get these besides their own. */
+  /** Tags added to those of each request. */
   readonly tags: readonly string[];
-  /** Until when the secret before its last rotation works. */
+  /** Until when the secret before the last rotation works. */
   readonly previousEndsAt: number | null;
   readonly updatedAt: number;
 };
@@ -45,17 +45,17 @@ export type NewKey = Pick<
   | 'expiresAt'
 > & { readonly role?: string | null; readonly isOperator?: boolean; readonly tags?: readonly string[] };
 
-/** Live keys of one account at the same time: an account is in memory with those of its keys that are. */
+/** Maximum live keys of one account, because an account is in memory as long as any of its keys is. */
 export const liveKeysMax = 1000;
 
-/** Rejects as `not_found` when there is no such account, and as `conflict` when it has the maximum of live keys. */
+/** Rejects with `not_found` if there is no such account, and with `conflict` if it has the maximum of live keys. */
 export async function createKey(
   db: Db,
   request: { readonly key: NewKey; readonly budget?: Budget | null; readonly changeId: Uint8Array },
 ): Promise<void> {
   const { key, budget = null, changeId } = request;
   await db.transaction().execute(async (transaction) => {
-    // A write, not a read, takes the lock, so that keys that are made at the same time are counted.
+    // Takes the lock by a write instead of a read, so that keys created concurrently are counted.
     const account = await transaction
       .updateTable('account')
       .set((is) => ({ version: is('version', '+', 1) }))
@@ -108,7 +108,7 @@ export type PresentedKey = Pick<ApiKey, 'id' | 'accountId' | 'name' | 'role' | '
   readonly accountStatus: AccountStatus;
 };
 
-/** The live key with this hash, also by a previous secret that a rotation has left valid for a while. */
+/** Finds the live key with this hash, including by a previous secret that a rotation has left valid for a while. */
 export async function findPresentedKey(
   db: Db,
   { hash, at }: { readonly hash: Uint8Array; readonly at: number },
@@ -127,7 +127,7 @@ export async function findPresentedKey(
     .executeTakeFirst();
 }
 
-/** Also a revoked one; undefined when the account has no such key. */
+/** Returns a key, even if revoked; undefined if the account has no such key. */
 export async function getKey(
   db: Db,
   { keyId, accountId }: { readonly keyId: string; readonly accountId?: string },
@@ -138,15 +138,15 @@ export async function getKey(
   return row === undefined ? undefined : toKey(row);
 }
 
-/** Keys of an account that are not revoked, or those with these ids, revoked ones too; newest first, after the one that is named. */
+/** Lists an account's unrevoked keys, or those with these ids, including revoked ones; newest first, after the given one. */
 export async function listAccountKeys(
   db: Db,
   request: {
     readonly accountId: string;
-    /** Only inference keys of this user; null: of no user. */
+    /** Only inference keys of this user; null: those without a user. */
     readonly userId?: string | null | undefined;
     readonly after?: string | undefined;
-    /** Left out: also paused keys. */
+    /** Omitted: paused keys are included. */
     readonly isEnabled?: boolean | undefined;
     readonly ids?: readonly string[] | undefined;
     readonly limit: number;
@@ -178,7 +178,7 @@ export async function listAccountKeys(
   return (await query.execute()).map(toKey);
 }
 
-/** Sets the models that a key may use, out of those of its account; undefined when there is no such live key. */
+/** Sets which of its account's models a key may use; undefined if there is no such live key. */
 export async function allowKey(
   db: Db,
   request: {
@@ -194,7 +194,7 @@ export async function allowKey(
     .execute((transaction) => changeKey(transaction, keyId, { models: models }, { changeId, at, kind: 'key_models' }));
 }
 
-/** Sets some of the limits of a live key; null removes one. undefined when there is no such key. */
+/** Sets some of the limits of a live key; null removes one. undefined if there is no such key. */
 export async function limitKey(
   db: Db,
   request: {
@@ -213,7 +213,7 @@ export async function limitKey(
   });
 }
 
-/** Changes the details of a live key, all at once; fields that are undefined stay. undefined when there is no such key. */
+/** Changes the details of a live key atomically; undefined fields stay. Returns undefined if there is no such key. */
 export async function editKey(
   db: Db,
   request: {
@@ -222,10 +222,10 @@ export async function editKey(
     /** null: never. */
     readonly expiresAt?: number | null | undefined;
     readonly models?: readonly string[] | null | undefined;
-    /** Those that are null are removed. */
+    /** Fields that are null are removed. */
     readonly limits?: Readonly<Record<string, unknown>> | undefined;
     readonly tags?: readonly string[] | undefined;
-    /** Paused, or not. A key that was paused before keeps its first time. */
+    /** Whether the key is paused. A key that was already paused keeps its original time. */
     readonly disabled?: boolean | undefined;
     readonly at: number;
     readonly changeId: Uint8Array;
@@ -248,8 +248,8 @@ export async function editKey(
 }
 
 /**
- * Gives a live key another secret; the current one works on until a time, or no longer (null). An earlier one that still worked
- * ends. undefined when there is no such key.
+ * Gives a live key another secret; the current one keeps working until a time, or ends now (null). An earlier one that still worked ends.
+ * undefined if there is no such key.
  */
 export async function rotateKey(
   db: Db,
@@ -286,7 +286,8 @@ export async function rotateKey(
 }
 
 /**
- * Revokes for good, and notes the event; undefined when there is no such key. A key that was revoked before keeps its first time.
+ * Revokes a key permanently, and records the event; undefined if there is no such key. A key that was already revoked keeps its original
+ * time.
  */
 export async function revokeKey(
   db: Db,
@@ -319,12 +320,15 @@ export async function revokeKey(
   });
 }
 
-/** What a change is made from; two that change different limits at once both do. undefined when there is no such live key. */
+/**
+ * Locks and reads the state that a change starts from, so that two concurrent changes of different limits both apply. undefined if there is
+ * no such live key.
+ */
 async function lockLiveKey(
   transaction: Db,
   keyId: string,
 ): Promise<Pick<Row<'api_key'>, 'limits' | 'disabledAt'> | undefined> {
-  // A write that changes nothing takes the row's lock on PostgreSQL; on SQLite the repositories are alone.
+  // A write that changes nothing locks the row on PostgreSQL; on SQLite the repositories are the only writers.
   return transaction
     .updateTable('api_key')
     .set((is) => ({ name: is.ref('name') }))
@@ -334,7 +338,7 @@ async function lockLiveKey(
     .executeTakeFirst();
 }
 
-/** Changes a live key; undefined when there is no such key. */
+/** Changes a live key; undefined if there is no such key. */
 async function changeKey(
   transaction: Db,
   keyId: string,
@@ -369,23 +373,23 @@ export interface LoadedKey {
   readonly accountLimits: string | null;
   readonly budget: Budget | null;
   readonly accountBudget: Budget | null;
-  /** Of its user, for all of their keys. */
+  /** The budget of its user, shared by all of their keys. */
   readonly memberBudget?: Budget | null;
   readonly expiresAt: number | null;
-  /** It manages accounts and makes no requests. */
+  /** Whether it manages accounts instead of making requests. */
   readonly isManagement?: boolean;
   readonly tags?: readonly string[];
   readonly isPaused?: boolean;
-  /** The secret before its last rotation, and until when it works. */
+  /** The secret before the last rotation, and until when it works. */
   readonly previous?: { readonly hash: Uint8Array; readonly endsAt: number } | null;
 }
 
-/** A page of the keys that are not revoked, in the order of their ids. */
+/** A page of the unrevoked keys, ordered by id. */
 export async function loadKeys(
   db: Db,
   request: {
     readonly after?: string;
-    /** Only these, at most as many as fit a page. */
+    /** Only these, no more than fit on a page. */
     readonly ids?: readonly string[];
     /** Only those of this member. */
     readonly member?: { readonly accountId: string; readonly userId: string };
@@ -404,22 +408,22 @@ export async function loadKeys(
   return (await query.execute()).map(toLoaded);
 }
 
-/** The keys that are not revoked with one of these hashes, also by the secret before their last rotation; at most a page of hashes. */
+/** The unrevoked keys with one of these hashes, including by the secret before the last rotation; at most a page of hashes. */
 export async function findKeys(
   db: Db,
   { hashes }: { readonly hashes: readonly Uint8Array[] },
 ): Promise<readonly LoadedKey[]> {
   if (hashes.length === 0) return [];
   const some = hashes.slice(0, pageOf(hashes.length));
-  // Not `or`, for which a database may choose to read the whole table; and seldom two queries.
+  // Not `or`, for which a database may choose to read the whole table; two queries are rarely needed.
   const found = await loadedKeys(db).where('hash', 'in', some).execute();
   if (found.length < some.length) found.push(...(await loadedKeys(db).where('previousHash', 'in', some).execute()));
   return [...new Map(found.map((row) => [row.id, toLoaded(row)])).values()];
 }
 
 /**
- * How many keys are not revoked, if at most `most`; undefined: more, or it takes too long to say, because there are at least as many
- * that are revoked.
+ * Counts unrevoked keys, up to `most`; undefined: there are more, or there are at least as many revoked ones, so that counting takes too
+ * long.
  */
 export async function countKeys(db: Db, { most }: { readonly most: number }): Promise<number | undefined> {
   const looked = most * 2 + 1;
@@ -433,11 +437,11 @@ export async function countKeys(db: Db, { most }: { readonly most: number }): Pr
   return all === BigInt(looked) || active > BigInt(most) ? undefined : Number(active);
 }
 
-/** Hashes of 32 bytes one after the other: all that a filter of keys is made of, a page of them in their order. */
+/** A page of 32-byte hashes, concatenated in ascending order: all that a filter of keys needs. */
 export async function listKeyHashes(
   db: Db,
   request: {
-    /** Those of secrets before their last rotation instead. */
+    /** Whether to return those of secrets before the last rotation instead. */
     readonly previous: boolean;
     readonly after: Uint8Array | null;
     readonly limit: number;
@@ -457,7 +461,7 @@ export async function listKeyHashes(
   return hashes;
 }
 
-/** A page takes SQLite's thread 5 ms: so long others wait for it. */
+/** A page takes SQLite's thread 5 ms, which blocks other queries for that time. */
 export const hashesAtOnce = 5_000;
 
 const loadedKeys = (db: Db) =>
@@ -466,7 +470,7 @@ const loadedKeys = (db: Db) =>
     .innerJoin('account', 'account.id', 'api_key.accountId')
     .leftJoin('budget', 'budget.subject', 'api_key.id')
     .leftJoin('budget as accountBudget', 'accountBudget.subject', 'account.id')
-    // As `memberSubject` makes it; without a user it is null, and no budget is found.
+    // As `memberSubject` formats it; without a user it is null, and no budget matches.
     .leftJoin('budget as memberBudget', (join) =>
       join.on('memberBudget.subject', '=', sql<string>`api_key.account_id || '/' || api_key.user_id`),
     )
@@ -513,7 +517,7 @@ const budgetOf = (amountMicrocents: bigint | null, per: Budget['per'] | null): B
   amountMicrocents === null || per === null ? null : { amountMicrocents, per };
 
 function toKey(row: Row<'api_key'>): ApiKey {
-  // What identifies it stays here.
+  // Secret parts are not returned.
   const { hash: _hash, pepperId: _pepperId, previousHash: _previousHash, previousHashUntil, ...key } = row;
   return {
     ...key,
@@ -527,9 +531,9 @@ const tagsText = (tags: readonly string[] | undefined): string | null =>
   tags === undefined || tags.length === 0 ? null : JSON.stringify(tags);
 
 /**
- * When each of these keys of an account last ended a request: to the millisecond since the hour before the last one with
- * requests, and as the end of its hour for earlier ones. Keys that were never used are left out. Hours are searched in the
- * summed-up days of the account, so that an idle key costs a look at its days and not at all hours ever recorded.
+ * When each of these keys of an account last ended a request: to the millisecond since the hour before the last one with requests, and as
+ * the end of its hour for earlier ones. Unused keys are omitted. Hours are located through the account's summed-up days, so that an idle
+ * key costs a query of its days rather than of all hours ever recorded.
  */
 export async function lastUseOfKeys(
   db: Kysely<Database>,
@@ -552,7 +556,7 @@ export async function lastUseOfKeys(
       .execute();
     for (const { key_id, at } of rows) last.set(key_id, Number(at));
     const until = Math.min(days?.until ?? 0, closed);
-    // The hour that a day begins in may have begun before the day.
+    // The hour in which a day begins may itself begin before the day.
     const before = hourMs - 1;
     const hours = { accountId, keyIds: rest(), from: until - before, to: closed };
     for (const { key_id, at } of await newest(moment, 'hour', hours)) last.set(key_id, Number(at) + hourMs - 1);

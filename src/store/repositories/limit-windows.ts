@@ -1,11 +1,11 @@
 import { sql, type Kysely } from 'kysely';
 import type { Row, Rows } from '../schema/codec.ts';
 
-/** What was used in one window of one limit. */
+/** The usage in one window of one limit. */
 export interface WindowCount {
-  /** Id of an account or a key. */
+  /** The id of an account or a key. */
   readonly subject: string;
-  /** `quota`: requests that a plan includes. */
+  /** `quota`: requests included in a plan. */
   readonly kind: 'quota' | 'requests' | 'tokens';
   readonly lengthMs: number;
   readonly startsAt: number;
@@ -14,9 +14,9 @@ export interface WindowCount {
 
 /** A store where counts outlive the process. */
 export interface WindowStore {
-  /** A page of the counts whose window is not over; the last one is empty. */
+  /** Returns a page of the counts whose window is not over; the last page is empty. */
   load(request: { readonly at: number; readonly after?: WindowCount }): Promise<readonly WindowCount[]>;
-  /** Adds `used` of each, which may be below 0, and resolves with the new counts. No two are of the same limit. */
+  /** Adds each `used`, which may be negative, and resolves with the new counts. Each limit appears at most once. */
   add(changes: readonly WindowCount[]): Promise<readonly WindowCount[]>;
 }
 
@@ -44,8 +44,8 @@ export async function loadLimitWindows(
 }
 
 /**
- * One row for each limit: a later window replaces the one before. A window further ahead than the next one stems from a clock
- * that was wrong, and is replaced as well.
+ * Writes one row for each limit: a later window replaces the previous one. A window further ahead than the next one results from a wrong
+ * clock, and is replaced, too.
  */
 export async function addLimitWindows(
   db: Kysely<Rows>,
@@ -57,7 +57,7 @@ export async function addLimitWindows(
   const rows = await db
     .insertInto('limit_window')
     .values(
-      // In one order everywhere, so that two replicas cannot wait for each other.
+      // The same order everywhere, so that two replicas cannot deadlock.
       changes
         .toSorted((a, b) => compare(a.subject, b.subject) || compare(a.kind, b.kind) || a.lengthMs - b.lengthMs)
         .map(({ subject, kind, lengthMs: length, startsAt, used }) => ({ subject, kind, length, startsAt, used })),
@@ -81,7 +81,7 @@ const toCount = ({ kind, length, ...row }: Row<'limit_window'>): WindowCount => 
   lengthMs: length,
 });
 
-/** The newest windows of an account or a key. With several processes `used` is what they have leased, never less than is used. */
+/** The newest windows of an account or a key. With several processes `used` is what they have leased, never less than actual use. */
 export async function limitWindowsOf(
   db: Kysely<Rows>,
   { subject }: { readonly subject: string },

@@ -7,7 +7,7 @@ type Db = Kysely<Rows>;
 /** A mail in the outbox. */
 export type OutboxMail = Omit<Row<'mail'>, 'idempotencyKey'>;
 
-/** Puts a mail into the outbox; false: one with the same idempotency key is or was there. */
+/** Adds a mail to the outbox; false: one with the same idempotency key is or was already there. */
 export async function addMail(
   db: Db,
   request: Pick<OutboxMail, 'id' | 'recipient' | 'subject' | 'kind' | 'accountId' | 'attachments'> & {
@@ -26,8 +26,8 @@ export async function addMail(
 }
 
 /**
- * Claims the mail that has been due for longest, and sets when it is due again in case its sender dies: concurrent callers get
- * different ones, or none.
+ * Claims the mail that has been due longest, and sets when it is due again in case its sender dies: concurrent callers get different ones,
+ * or none.
  */
 export async function claimMail(
   db: Db,
@@ -56,7 +56,7 @@ export async function claimMail(
 
 const claimTriesMax = 20;
 
-/** Records the outcome of an attempt. The text of sent or abandoned mail is deleted: links in it open accounts. */
+/** Records the outcome of an attempt. The text of sent or abandoned mail is deleted, because links in it open accounts. */
 export async function noteMailAttempt(
   db: Db,
   request: {
@@ -123,7 +123,7 @@ export async function getMail(db: Db, { id }: { readonly id: string }): Promise<
   return await db.selectFrom('mail').selectAll().where('id', '=', id).executeTakeFirst();
 }
 
-/** Deletes mail from before a time, and the oldest beyond a number; a bounded number, and returns how many. */
+/** Deletes mail from before a time, and the oldest beyond a maximum; a bounded number per call. Returns how many. */
 export async function forgetMail(
   db: Db,
   { before, keepMax }: { readonly before: number; readonly keepMax: number },

@@ -8,7 +8,7 @@ import { endInvitationsBy } from './one-time-secrets.ts';
 
 type Db = Kysely<Rows>;
 
-/** The role of a user in an account; without a named account, in the first that they joined. */
+/** The role of a user in an account; by default in the first that they joined. */
 export async function findMembership(
   db: Db,
   { userId, accountId }: { readonly userId: string; readonly accountId: string | undefined },
@@ -28,7 +28,7 @@ export async function findMembership(
     .executeTakeFirst();
 }
 
-/** The accounts of a user, in the order in which they joined. */
+/** The accounts of a user, in the order of joining. */
 export async function listMemberships(db: Db, { userId }: { readonly userId: string }) {
   return await db
     .selectFrom('member')
@@ -100,7 +100,7 @@ const members = (db: Db, accountId: string) =>
       'member.created_at as joinedAt',
     ]);
 
-/** When each of these users last signed in, by the log of changes: milliseconds; those who never did are left out. */
+/** When each of these users last signed in, according to the audit log: milliseconds; users who never did are omitted. */
 export async function lastSignIns(
   db: Db,
   { userIds }: { readonly userIds: readonly string[] },
@@ -117,8 +117,8 @@ export async function lastSignIns(
 }
 
 /**
- * Changes the role of a member, or with no role removes them. Throws `not_found`, and `conflict` when the account would have no
- * owner left. Returns the previous role.
+ * Changes the role of a member, or removes them if no role is given. Throws `not_found`, and `conflict` if the account would have no owner
+ * left. Returns the previous role.
  */
 export async function setMemberRole(
   db: Db,
@@ -126,7 +126,7 @@ export async function setMemberRole(
 ): Promise<MemberRole> {
   const { accountId, userId, role } = request;
   return await db.transaction().execute(async (transaction) => {
-    // Two owners who demote each other run one after the other.
+    // Two owners who demote each other are serialized.
     await lockAccount(transaction, accountId);
     const owners = await transaction
       .selectFrom('member')
@@ -146,7 +146,7 @@ export async function setMemberRole(
       throw new StoreError('conflict', 'an account keeps one owner');
     if (role === null) {
       await transaction.deleteFrom('member').where('accountId', '=', accountId).where('userId', '=', userId).execute();
-      // Their keys are revoked: nothing asks it any more, and should they come back, they come without it.
+      // Their keys are revoked, so nothing uses the budget any more, and if they rejoin, they start without it.
       await transaction.deleteFrom('budget').where('subject', '=', memberSubject(accountId, userId)).execute();
     } else
       await transaction
@@ -160,9 +160,9 @@ export async function setMemberRole(
   });
 }
 
-/** Makes changes to the members of an account run one after the other, until the transaction ends. */
+/** Serializes changes to the members of an account until the transaction ends. */
 export async function lockAccount(transaction: Db, accountId: string): Promise<void> {
-  // A write that changes nothing takes the row's lock on PostgreSQL; on SQLite the repositories are alone.
+  // A write that changes nothing locks the row on PostgreSQL; on SQLite the repositories are the only writers.
   await transaction
     .updateTable('account')
     .set({ name: sql`name` })

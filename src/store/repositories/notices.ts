@@ -1,4 +1,4 @@
-/** Events that are still to be announced: noted in the transaction that causes them, and deleted once announced. */
+/** Pending event announcements: recorded in the transaction that causes the event, and deleted once announced. */
 import type { Kysely } from 'kysely';
 import type { Recording } from '../recordings.ts';
 import { storedOn, type Row, type Rows } from '../schema/codec.ts';
@@ -8,7 +8,7 @@ type Db = Kysely<Rows>;
 
 export type { Recipients };
 
-/** Only webhooks are notified, or the announcer knows the other recipients. */
+/** No recipients besides webhooks, or the announcer determines them. */
 export const nobody: Recipients = { members: [], addresses: [] };
 
 /** An event and its recipients. */
@@ -41,12 +41,12 @@ export async function listNotices(
   return await db.selectFrom('notice').selectAll().where('id', '>', after).orderBy('id').limit(limit).execute();
 }
 
-/** It has been announced. */
+/** Deletes a notice that has been announced. */
 export async function forgetNotice(db: Db, { id }: { readonly id: string }): Promise<void> {
   await db.deleteFrom('notice').where('id', '=', id).execute();
 }
 
-/** Confirmed addresses of members of an account. */
+/** Confirmed email addresses of members of an account. */
 export async function memberAddresses(
   db: Db,
   { accountId, userIds }: { readonly accountId: string; readonly userIds: readonly string[] },

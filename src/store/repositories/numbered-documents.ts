@@ -1,4 +1,4 @@
-/** Documents whose numbers count up within a year without a gap: invoices and receipts. */
+/** Documents numbered consecutively within a year, without gaps: invoices and receipts. */
 import type { Kysely } from 'kysely';
 import type { Row, Rows } from '../schema/codec.ts';
 import { StoreError } from '../store-error.ts';
@@ -6,7 +6,7 @@ import { StoreError } from '../store-error.ts';
 type Db = Kysely<Rows>;
 export type DocumentTable = 'invoice' | 'receipt';
 
-/** The last number of a year, in the series of the table; 0: there is none yet. */
+/** The last number of a year, in the table's series; 0: there is none yet. */
 export async function lastSequence(db: Db, table: DocumentTable, year: number): Promise<number> {
   const last = await db
     .selectFrom(table as 'receipt')
@@ -16,11 +16,11 @@ export async function lastSequence(db: Db, table: DocumentTable, year: number): 
   return last?.sequence ?? 0;
 }
 
-/** `2026-000123`, behind the prefix of its series. */
+/** Formats `2026-000123`, after the prefix of its series. */
 export const documentNumber = (series: string, year: number, sequence: number): string =>
   `${series}${year}-${String(sequence).padStart(6, '0')}`;
 
-/** By its id or its number; of one account, or of any. */
+/** Finds one by its id or number, in one account or any. */
 export async function getDocument<Table extends DocumentTable>(
   db: Db,
   table: Table,
@@ -31,7 +31,9 @@ export async function getDocument<Table extends DocumentTable>(
   return (await query.executeTakeFirst()) as Row<Table> | undefined;
 }
 
-/** Newest first; `after` is the id of the last one seen. Rejects as `not_found`, with `missing`, when there is no such document. */
+/**
+ * Newest first; `after` is the id of the last one seen. Rejects with `not_found` and the message `missing` if there is no such document.
+ */
 export async function listDocuments<Table extends DocumentTable>(
   db: Db,
   table: Table,
@@ -48,5 +50,5 @@ export async function listDocuments<Table extends DocumentTable>(
   return (await query.execute()) as unknown as readonly Row<Table>[];
 }
 
-/** All columns. Both tables have the columns that are used here; a builder is of one. */
+/** Selects all columns. Both tables have the columns that are used here; the builder is typed for one. */
 const documents = (db: Db, table: DocumentTable) => db.selectFrom(table as 'receipt').selectAll();

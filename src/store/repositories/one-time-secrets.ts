@@ -5,8 +5,8 @@ import type { Database, MemberRole } from '../database.ts';
 type Db = Kysely<Database>;
 
 /**
- * Every event ends all links to the person (a new password, a new address) and all sign-ins that wait for a code; this says which
- * sessions end with them. `others`: all but the one in which it happened.
+ * Every event ends all links sent to the person (a new password, a new address) and all sign-ins that wait for a code; this defines which
+ * sessions end with them. `others`: all except the one in which it happened.
  */
 const sessionsEnded = {
   password_set: 'all',
@@ -28,7 +28,7 @@ export async function endSecrets(
   event: PersonEvent,
   { userId, sessionId }: { readonly userId: string; readonly sessionId?: string | undefined },
 ): Promise<number> {
-  // Both kinds have the person's id as their value; states of providers and challenges of passkeys, which belong to a browser, have not.
+  // Both kinds have the person's id as their value; provider states and passkey challenges, which belong to a browser, do not.
   await transaction.deleteFrom('auth_verification').where('value', '=', userId).execute();
   const ended = sessionsEnded[event];
   if (ended === 'none') return 0;
@@ -52,8 +52,8 @@ const invites: Partial<Record<MemberRole, readonly MemberRole[]>> = {
 };
 
 /**
- * Open invitations by a member, or by a management key, that they could not make any more: otherwise whoever was removed could come
- * back. `role`: what they are now; null: nothing.
+ * Ends open invitations by a member, or by a management key, that they could no longer create: otherwise a removed person could come back.
+ * `role`: their role now; null: no role.
  */
 export async function endInvitationsBy(
   transaction: Db,

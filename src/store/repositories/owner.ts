@@ -26,7 +26,7 @@ export async function setOwnerLink(
     .execute();
 }
 
-/** The last owner link that was not used, even when it has expired. */
+/** The last unused owner link, even if it has expired. */
 export async function getOwnerLink(
   db: Db,
   _request: object,
@@ -49,9 +49,9 @@ export async function isOwnerLink(
 }
 
 /**
- * Creates a user with a password who operates the server and owns its oldest account, all at once. With `tokenHash` only while
- * the owner link is that one, which is used up. Undefined: it is not. An existing user with the address becomes the owner, with
- * this password and no other way to sign in: their current sessions end.
+ * Creates a user with a password who operates the server and owns its oldest account, atomically. With `tokenHash`, only while it is the
+ * current owner link's, which this uses up; undefined: it is not. An existing user with the address becomes the owner, with this password
+ * and no other way to sign in: their current sessions end.
  */
 export async function createOwner(
   db: Db,
@@ -67,7 +67,7 @@ export async function createOwner(
         .executeTakeFirst();
       if (used.numDeletedRows === 0n) return undefined;
     }
-    // Whoever finds an older link becomes nobody.
+    // A person who finds an older link cannot use it.
     else await transaction.deleteFrom('owner_link').execute();
     const first = await transaction
       .selectFrom('account')
@@ -101,7 +101,7 @@ async function putUser(transaction: Kysely<Database>, user: NewUser): Promise<st
     await insertUser(transaction, user);
     return user.userId;
   }
-  // The operator vouches for it: the user is theirs, however it was created.
+  // The operator vouches for the address: the user is theirs, however it was created.
   for (const table of ['auth_account', 'auth_passkey', 'auth_two_factor'] as const)
     await transaction.deleteFrom(table).where('userId', '=', known.id).execute();
   await endSecrets(transaction, 'owner_made', { userId: known.id });

@@ -1,4 +1,4 @@
-/** How long a list is that is asked for. */
+/** Maximum length of a list. */
 const pageMax = 1000;
 
 export function pageOf(limit: number | undefined): number {

@@ -1,4 +1,6 @@
-/** Top-ups, and what the payment provider has reported about them. What moves money rides with a transfer (recordings.ts). */
+/**
+ * Top-ups, and what the payment provider has reported about them. Money movements are recorded together with a transfer (recordings.ts).
+ */
 import type { Kysely } from 'kysely';
 import { addNotice } from './notices.ts';
 import type { Notice } from './notices.ts';
@@ -45,7 +47,7 @@ export async function beginTopup(db: Db, request: NewTopup): Promise<Topup> {
     .executeTakeFirstOrThrow();
 }
 
-/** Records where it is paid. The first call wins. */
+/** Records the payment page. The first call wins. */
 export async function noteCheckout(
   db: Db,
   request: { readonly id: string; readonly checkoutId: string; readonly checkoutUrl: string },
@@ -58,7 +60,7 @@ export async function noteCheckout(
     .execute();
 }
 
-/** Without an account: of any account. */
+/** Without an account, finds it in any account. */
 export async function getTopup(
   db: Db,
   request: { readonly id: string; readonly accountId?: string },
@@ -99,7 +101,7 @@ export async function findPayment(
 
 export type EventToRecord = Row<'payment_event'>;
 
-/** The outcome of an event that was recorded before. */
+/** The outcome of a previously recorded event. */
 export async function findPaymentEvent(
   db: Db,
   request: { readonly provider: string; readonly id: string },
@@ -121,7 +123,7 @@ export async function wasPaymentRefused(
   const row = await db
     .selectFrom('payment_event')
     .where('provider', '=', request.provider)
-    // Their times are whole seconds.
+    // Event times are whole seconds.
     .where('createdAt', '>=', request.since - 1000)
     .where('subject', '=', request.subject)
     .where('outcome', 'like', 'refused%')
@@ -131,7 +133,7 @@ export async function wasPaymentRefused(
   return row !== undefined;
 }
 
-/** Records an event that moves no money, with its effect on a waiting top-up; a known event changes nothing. */
+/** Records an event that moves no money, with its effect on a pending top-up; a known event changes nothing. */
 export async function recordPaymentEvent(
   db: Db,
   request: EventToRecord & { readonly topup?: { readonly id: string; readonly status: 'failed' | 'expired' } },
@@ -150,7 +152,7 @@ export async function recordPaymentEvent(
   });
 }
 
-/** False: it was recorded already. */
+/** Returns false if it was already recorded. */
 async function insertEvent(
   db: Db,
   { provider, id, kind, subject, outcome, createdAt, receivedAt }: EventToRecord,
@@ -163,10 +165,10 @@ async function insertEvent(
   return numInsertedOrUpdatedRows === 1n;
 }
 
-/** Not an event: its row says until when missed events have been fetched from the provider. */
+/** Not an event: its row stores until when missed events have been fetched from the provider. */
 const seenRow = 'seen_until';
 
-/** Since when events may have been missed: the last look that found everything, or the first top-up; undefined: neither. */
+/** Since when events may have been missed: the last complete poll, or the first top-up; undefined: neither. */
 export async function paymentsSeenUntil(db: Db, request: { readonly provider: string }): Promise<number | undefined> {
   const seen = await db
     .selectFrom('payment_event')
@@ -195,7 +197,7 @@ export async function notePaymentsSeen(
     .execute();
 }
 
-/** `undoneAt`: when the refund failed or the dispute was won, and everything was given back; null: it stands. */
+/** `undoneAt`: when the refund failed or the dispute was won, and everything was given back; null: the return stands. */
 export type PaymentReturn = Row<'payment_return'>;
 
 export async function findPaymentReturn(
@@ -210,7 +212,7 @@ export async function findPaymentReturn(
     .executeTakeFirst();
 }
 
-/** Returns that are owed by accounts whose running requests hold what they take, a bounded number. */
+/** Returns still owed by accounts whose running requests hold the required credit, a bounded number. */
 export async function owedReturns(
   db: Db,
   { limit }: { readonly limit: number },
@@ -224,8 +226,8 @@ export async function owedReturns(
 }
 
 /**
- * Records that a refund has failed, or that a dispute was won, before it has taken anything, so that it never will. False: its
- * outcome is decided already, and nothing was done.
+ * Records that a refund has failed, or that a dispute was won, before it has taken anything, so that it never will. false: its outcome is
+ * already decided, and nothing was done.
  */
 export async function recordUndoneReturn(
   db: Db,
@@ -257,7 +259,7 @@ export async function recordUndoneReturn(
   });
 }
 
-/** The provider's references of a payment method that may be charged in its owner's absence. */
+/** The provider's references of a payment method that may be charged without its owner present. */
 export type SavedMethod = Pick<Row<'payment_method'>, 'customerId' | 'methodId'>;
 
 /** The newest one wins. */

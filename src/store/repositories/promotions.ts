@@ -1,4 +1,4 @@
-/** Promotional credit that ends: its unused part is derived from the ledger alone. */
+/** Promotional credit with an end: its unused part is derived from the ledger alone. */
 import type { Kysely } from 'kysely';
 import { costsSince } from '../reports/account-usage.ts';
 import { inOneMoment } from '../one-moment.ts';
@@ -7,10 +7,10 @@ import type { Database } from '../database.ts';
 
 type Db = Kysely<Rows>;
 
-/** It no longer pays for requests that end at `expiresAt` or later. */
+/** It does not pay for requests that end at `expiresAt` or later. */
 export type Promotion = Row<'promotion'>;
 
-/** Promotions that ended before a time and are not closed, the earliest first. */
+/** Promotions that ended before a time and are not closed, earliest first. */
 export async function duePromotions(
   db: Db,
   request: { readonly expiredBefore: number; readonly limit: number },
@@ -27,7 +27,7 @@ export async function duePromotions(
   return rows;
 }
 
-/** The promotions of an account, the earliest end first. */
+/** The promotions of an account, earliest end first. */
 export async function listPromotions(
   db: Db,
   request: { readonly accountId: string },
@@ -37,7 +37,7 @@ export async function listPromotions(
   return promotions.map((promotion) => ({ ...promotion, leftMicrocents: left.get(promotion)! }));
 }
 
-/** What was left of a promotion at its end. */
+/** The amount of a promotion left at its end. */
 export async function promotionUnused(
   db: Db,
   request: { readonly accountId: string; readonly transferId: Uint8Array },
@@ -48,7 +48,7 @@ export async function promotionUnused(
   return (await inOneMoment(storedOn(db), (moment) => leftOf(moment, promotions))).get(own)!;
 }
 
-/** None of it was left to be taken. */
+/** Closes a promotion of which nothing was left to take. */
 export async function closePromotion(
   db: Db,
   request: { readonly transferId: Uint8Array; readonly at: number; readonly unusedMicrocents: bigint },
@@ -74,9 +74,9 @@ async function promotionsOf(db: Db, accountId: string): Promise<readonly Promoti
 }
 
 /**
- * The rule (docs/payments.md): what requests cost that ended between the grant and its end is paid from promotional credit first,
- * and among several from the one that ends first. Between two of those times the same promotions hold, so the sum of the charges
- * is all that has to be known.
+ * The rule (docs/payments.md): the cost of requests that ended between the grant and its end is paid from promotional credit first, and
+ * among several grants from the one that ends first. Between two of those times the same promotions apply, so the sum of the charges is
+ * sufficient.
  */
 async function leftOf(
   moment: Kysely<Database>,

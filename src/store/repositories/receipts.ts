@@ -9,19 +9,19 @@ import { StoreError } from '../store-error.ts';
 
 type Db = Kysely<Rows>;
 
-/** As it was issued; its row says more. */
+/** A receipt as issued; its row has further columns. */
 export type Receipt = Pick<
   Row<'receipt'>,
   'id' | 'accountId' | 'kind' | 'number' | 'corrects' | 'topupId' | 'issuedAt' | 'totalMicrocents' | 'method' | 'data'
 >;
 
-/** A document to be issued; the transaction that makes it gives it its number. */
+/** A document to be issued; the transaction that creates it assigns its number. */
 export type NewReceipt = Omit<Row<'receipt'>, 'number' | 'year' | 'sequence' | 'issuedAt'> & {
   /** Id of its event. */
   readonly noticeId: string;
 };
 
-/** Payments of before the database was made, which another program took, get none. */
+/** Payments from before the database was created, taken by another program, get no receipts. */
 export const receiptsSince = (db: Db, _request: object): Promise<number> => madeAt(storedOn(db));
 
 /** A payment that has no receipt yet. */
@@ -31,9 +31,9 @@ export interface UnreceiptedPayment {
   readonly accountName: string;
   readonly at: number;
   readonly amountMicrocents: bigint;
-  /** The reference of a payment that an operator has recorded. */
+  /** The reference of a payment that an operator recorded. */
   readonly reference: string | null;
-  /** null: an operator has recorded it. */
+  /** null: recorded by an operator. */
   readonly topup: {
     readonly id: string;
     readonly provider: string;
@@ -43,7 +43,7 @@ export interface UnreceiptedPayment {
   } | null;
 }
 
-/** Payments of customers since a time without a receipt, the oldest first, after a cursor. */
+/** Payments of customers since a time without a receipt, oldest first, after a cursor. */
 export async function listUnreceipted(
   db: Db,
   request: {
@@ -92,16 +92,16 @@ export async function listUnreceipted(
   }));
 }
 
-/** A refund or a dispute of a payment that has a receipt, without the correction that is due. */
+/** A refund or dispute of a payment that has a receipt, still without the correction that is due. */
 export interface UncorrectedReturn {
   readonly provider: string;
   readonly returnId: string;
-  /** An operator has recorded it, with this reference. */
+  /** Set if an operator recorded it, with this reference. */
   readonly recorded: { readonly reference: string | null } | undefined;
   readonly kind: 'refund' | 'dispute';
   readonly amountMicrocents: bigint;
   readonly at: number;
-  /** `credit_note`: money was returned. `credit_note_reversal`: it came back: the refund failed or the dispute was won. */
+  /** `credit_note`: money was returned. `credit_note_reversal`: it came back, because the refund failed or the dispute was won. */
   readonly due: 'credit_note' | 'credit_note_reversal';
   /** The document to be corrected: the receipt, or the credit note. */
   readonly corrects: Receipt;
@@ -167,7 +167,7 @@ export async function listUncorrectedReturns(
   ];
 }
 
-/** Returns that an operator has recorded; they are never undone. */
+/** Returns recorded by an operator, which are never undone. */
 async function uncorrectedRecorded(db: Db, request: { readonly limit: number }): Promise<readonly UncorrectedReturn[]> {
   const rows = await db
     .selectFrom('payment_return')
@@ -199,7 +199,7 @@ async function uncorrectedRecorded(db: Db, request: { readonly limit: number }):
   }));
 }
 
-/** How much of the payment of a receipt, named by id or number, has not been returned. undefined: the account has no such receipt. */
+/** How much of the payment of a receipt, given by id or number, has not been returned. undefined: the account has no such receipt. */
 export async function unreturnedOf(
   db: Db,
   request: { readonly accountId: string; readonly id: string },
@@ -221,12 +221,12 @@ export async function unreturnedOf(
   return { id, number, microcents: totalMicrocents - (sum ?? 0n) };
 }
 
-/** Concurrent issuers may take the number that was meant for this one. */
+/** Concurrent issuers may take the number intended for this one. */
 const numberTriesMax = 50;
 
 /**
- * Issues a receipt with the number that follows the last one of the year, and notes its event, in one transaction. False: this
- * payment or return already has one, and nothing was done.
+ * Issues a receipt with the number that follows the year's last one, and records its event, in one transaction. false: this payment or
+ * return already has one, and nothing was done.
  */
 export async function issueReceipt(
   db: Db,
@@ -252,7 +252,7 @@ export async function issueReceipt(
         .values({ ...receipt, number, year, sequence, issuedAt: at })
         .onConflict((conflict) => conflict.doNothing())
         .executeTakeFirst();
-      // The number or the document is taken: the next look tells which.
+      // The number or the document is taken: the next try finds out which.
       if (numInsertedOrUpdatedRows !== 1n) return undefined;
       await addNotice(transaction, {
         id: noticeId,
@@ -275,7 +275,7 @@ export async function issueReceipt(
   throw new StoreError('busy', 'too many receipts are issued at once');
 }
 
-/** Newest first; `after` is the id of the last one seen. Rejects as `not_found` when the account has no such receipt. */
+/** Newest first; `after` is the id of the last one seen. Rejects with `not_found` if the account has no such receipt. */
 export async function listReceipts(
   db: Db,
   request: { readonly accountId?: string; readonly after?: string; readonly limit: number },
@@ -283,7 +283,7 @@ export async function listReceipts(
   return await listDocuments(db, 'receipt', request, 'Receipt not found.');
 }
 
-/** By its id or its number; of one account, or of any. */
+/** Finds one by its id or number, in one account or any. */
 export async function getReceipt(
   db: Db,
   request: { readonly accountId?: string; readonly id: string },
@@ -291,7 +291,7 @@ export async function getReceipt(
   return await getDocument(db, 'receipt', request);
 }
 
-/** Ids of the receipts of top-ups, by the top-up; those without a receipt are left out. */
+/** Ids of the receipts of top-ups, by top-up; those without a receipt are omitted. */
 export async function receiptsOfTopups(
   db: Db,
   request: { readonly accountId: string; readonly topupIds: readonly string[] },

@@ -44,7 +44,7 @@ import * as removal from '../retention/removal.ts';
 import * as retention from '../retention/retention.ts';
 import * as webhooks from './webhooks.ts';
 
-/** What the repositories do for the main thread, by name: an entry here makes a query callable from there. */
+/** The operations that the repositories offer the main thread, by name: an entry here makes a query callable from there. */
 const rowOperations = {
   listAccounts: accounts.listAccounts,
   getAccount: accounts.getAccount,
@@ -191,7 +191,7 @@ const rowOperations = {
   createOwner: owner.createOwner,
 } as const;
 
-/** The same, on the columns as SQL has them: sums, and what reaches better-auth's tables. */
+/** Further operations, on SQL's own column names: sums, and those on better-auth's tables. */
 const storedOperations = {
   eraseAccount: erasing.eraseAccount,
   exportPage: erasing.exportPage,
@@ -252,7 +252,7 @@ export type Repositories = {
   readonly [Name in RepositoryOperation]: (request: RepositoryRequest<Name>) => Promise<RepositoryAnswer<Name>>;
 };
 
-/** The same operations on a given connection, without a thread: for the command line. */
+/** The same operations on a given connection, without a thread: for the CLI. */
 export function repositoriesOn(db: Kysely<Database>): Repositories {
   const rows = rowsOn(db);
   const callable = <On>(operations: object, on: On) =>

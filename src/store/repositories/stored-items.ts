@@ -1,4 +1,4 @@
-/** Items of answers that requests of the same account may reference by id. */
+/** Response items that later requests of the same account may reference by id. */
 import { sql, type Kysely } from 'kysely';
 import type { Database } from '../database.ts';
 
@@ -12,7 +12,7 @@ export interface KeptItem {
   readonly body: string;
 }
 
-/** Stores all or none of them. An item whose id exists already stays as it is. */
+/** Stores all or none of them. Items whose id already exists stay unchanged. */
 export async function keepItems(db: Db, request: { readonly items: readonly KeptItem[] }): Promise<void> {
   await db.transaction().execute(async (transaction) => {
     for (const { accountId, id, keptAt, body } of request.items) {
@@ -25,10 +25,10 @@ export async function keepItems(db: Db, request: { readonly items: readonly Kept
   });
 }
 
-/** Bounds on parameters of a statement differ; no database that we know has a smaller one. */
+/** Databases differ in their maximum parameters per statement; no known one is below this. */
 const idsAtOnce = 500;
 
-/** The existing bodies by id; 'too-large' when they have more than `bytesMax` bytes together. */
+/** The existing bodies by id; 'too-large' if they total more than `bytesMax` bytes. */
 export async function findKeptItems(
   db: Db,
   request: {
@@ -63,12 +63,12 @@ export async function findKeptItems(
   return found;
 }
 
-/** Rows in one write: settlements wait for it. */
+/** Maximum rows in one write, which settlements have to wait for. */
 const rowsAtOnce = 500;
 
 /**
- * Deletes items from before a time, and the oldest items of each of `accountIds` beyond its bound. A bounded number of rows per
- * call: the next one goes on. Returns how many are gone.
+ * Deletes items from before a time, and the oldest items of each of `accountIds` beyond its limit. Deletes a bounded number of rows per
+ * call; the next call continues. Returns how many were deleted.
  */
 export async function tidyKeptItems(
   db: Db,
@@ -115,7 +115,7 @@ async function deleteOldest(db: Db, accountId: string | undefined, keptBefore: n
   return Number(numDeletedRows);
 }
 
-/** The time of the newest item that no longer fits the bound. */
+/** The time of the newest item that no longer fits within the limit. */
 async function cutoffOf(db: Db, accountId: string, bytesMax: number): Promise<number | undefined> {
   const row = await db
     .selectFrom(

@@ -1,4 +1,4 @@
-/** The requests of the ledger, one by one. */
+/** The individual requests of the ledger. */
 import { sql, type Expression, type ExpressionBuilder, type Kysely, type SqlBool } from 'kysely';
 import type { UsageRow } from '../ledger.ts';
 import { hourMs } from '../../platform/calendar/time-zone.ts';
@@ -11,13 +11,13 @@ import { pageOf } from './page.ts';
 
 type Db = Kysely<Rows>;
 
-/** 2026-01-01: no request is older than the program. */
+/** 2026-01-01: no request is older than this program. */
 const oldestUsageMs = 1_767_225_600_000;
 
-/** Request ids may run ahead of the clock a little, when it is set back. */
+/** Request ids may run slightly ahead of the clock when it is set back. */
 const clockSlackMs = hourMs;
 
-/** Selects usage. Times are those of the request's end: `from` is inclusive, `to` exclusive. */
+/** Selects usage. Times are when the request ended: `from` is inclusive, `to` exclusive. */
 export interface UsageFilter {
   readonly accountId?: string;
   readonly keyId?: string;
@@ -34,7 +34,7 @@ export interface UsageCursor {
   readonly requestId: Uint8Array;
 }
 
-/** Newest first: by end within an account, by start (the request id) over all accounts. Both walk an index. */
+/** Newest first: by end within an account, by start (the request id) across all accounts. Both use an index. */
 export async function listUsage(
   db: Db,
   asked: UsageFilter & { readonly before?: UsageCursor; readonly limit?: number },
@@ -63,9 +63,9 @@ export async function listUsage(
 }
 
 /**
- * Finds requests of an account by any id that a user may have: the id from `x-request-id` (`req_…`, or `client_…` and what
- * followed it), the id that the client sent, or the UUID of the ledger. Public ids are short, so there may be several. None whose
- * details are no longer kept.
+ * Finds requests of an account by any id that a user may have: the id from `x-request-id` (`req_…`, or `client_…` and the rest), the id
+ * that the client sent, or the ledger's UUID. Public ids are short, so there may be several matches. Requests whose details are no longer
+ * kept are not found.
  */
 export async function findUsage(
   db: Db,
@@ -89,7 +89,7 @@ async function findRows(
   }
   for (const { from, below } of rangesOfPublicId(id, oldestUsageMs, now + clockSlackMs)) {
     const rows = await all
-      // An expression, so that the planner takes the millisecond of the key instead of all that the account has.
+      // An expression, so that the planner uses the index by key time instead of reading all of the account's rows.
       .where(sql`coalesce(account_id, '')`, '=', accountId)
       .where('publicId', '=', id)
       .where('requestId', '>=', from)

@@ -10,7 +10,7 @@ import type { UsageFilter } from './usage-rows.ts';
 
 type Db = Kysely<Database>;
 
-/** Sums of usage. `group` is the model, the key, the account or the start of the UTC day, as requested; empty for one total. */
+/** Sums of usage. `group` is the model, the key, the account or the start of the UTC day, as requested; empty for a single total. */
 export interface UsageSum {
   readonly group: string;
   readonly requests: number;
@@ -23,9 +23,8 @@ export interface UsageSum {
 }
 
 /**
- * Adds usage up between two times. Whole hours that are closed come from usage_hour, the ends and the open hours from
- * usage itself: 2 ms instead of 400 for the largest account's month in ten million rows. Rejects as `gone` where it would take rows
- * that are removed.
+ * Sums usage between two times. Closed whole hours come from usage_hour, the ends and the open hours from usage itself: 2 ms instead of 400
+ * for the largest account's month in ten million rows. Rejects with `gone` if that would require removed rows.
  */
 export async function sumUsage(
   db: Db,
@@ -48,10 +47,7 @@ export async function sumUsage(
   );
 }
 
-/**
- * Adds usage up between two times by the labels of its requests: one with several labels counts under each, one without under
- * none.
- */
+/** Sums usage between two times by request labels: a request with several labels counts under each, one without labels is not counted. */
 export async function sumUsageByTag(
   db: Db,
   request: UsageFilter & { readonly from: number; readonly to: number },
@@ -70,7 +66,7 @@ export async function sumUsageByTag(
 
 type Part = UsageFilter & { readonly from: number; readonly to: number };
 
-/** The ends from rows, and the whole hours between them that are summed up. */
+/** Sums the ends from rows, and the whole hours between them from the hourly sums. */
 async function inParts(
   request: Part,
   closed: number,

@@ -1,4 +1,4 @@
-/** Users and their sessions: better-auth's rows, by their own names (decision 014). */
+/** Users and their sessions: better-auth's rows, with its column names (decision 014). */
 import type { Kysely } from 'kysely';
 import type { Database } from '../database.ts';
 import { passwordProvider } from './ways-in.ts';
@@ -11,13 +11,13 @@ export interface SessionRow {
   readonly name: string;
   readonly email: string;
   readonly isOperator: boolean;
-  /** Their sign-in ends with a code of an authenticator. */
+  /** Whether their sign-in requires an authenticator code. */
   readonly hasTwoFactor: boolean;
   /** When they signed in. */
   readonly createdAt: number;
 }
 
-/** The session that a cookie names, with its user; undefined: there is none, it is over, or the address is not verified. */
+/** The session that a cookie refers to, with its user; undefined: it does not exist or is over, or the address is not verified. */
 export async function findSession(
   db: Db,
   { token, at }: { readonly token: string; readonly at: number },
@@ -49,7 +49,7 @@ export async function findSession(
   };
 }
 
-/** The live sessions of a user, newest first, a hundred at most. */
+/** The live sessions of a user, newest first, at most a hundred. */
 export async function listSessions(db: Db, { userId, at }: { readonly userId: string; readonly at: number }) {
   const rows = await db
     .selectFrom('auth_session')
@@ -62,7 +62,7 @@ export async function listSessions(db: Db, { userId, at }: { readonly userId: st
   return rows.map((row) => ({ ...row, createdAt: Number(row.createdAt), expiresAt: Number(row.expiresAt) }));
 }
 
-/** Ends sessions of a user: one, or all but one; returns how many. */
+/** Ends one session of a user, or all except one; returns how many. */
 export async function endSessions(
   db: Db,
   { userId, only, except }: { readonly userId: string; readonly only?: string; readonly except?: string },
@@ -90,7 +90,7 @@ export async function hasPerson(db: Db, { email }: { readonly email: string }): 
   return (await db.selectFrom('auth_user').where('email', '=', email).select('id').executeTakeFirst()) !== undefined;
 }
 
-/** A new user, with a confirmed address and a password. */
+/** A new user with a confirmed address and a password. */
 export interface NewUser {
   readonly userId: string;
   readonly credentialId: string;

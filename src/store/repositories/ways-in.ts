@@ -5,21 +5,21 @@ import { endSecrets } from './one-time-secrets.ts';
 
 type Db = Kysely<Database>;
 
-/** What better-auth calls a password where a provider's id would be. */
+/** better-auth's provider id for a password. */
 export const passwordProvider = 'credential';
 
 export type WayIn =
   { readonly kind: 'provider'; readonly id: string } | { readonly kind: 'passkey'; readonly id: string };
 
 /**
- * Removes a provider's subject or a passkey from a user. `last`: it stays, because they could not sign in without it; providers
- * that are no longer configured do not count. `absent`: they do not have it.
+ * Removes a provider's subject or a passkey from a user. `last`: it stays, because they could not sign in without it; providers that are no
+ * longer configured do not count. `absent`: they do not have it.
  */
 export async function removeWayIn(
   db: Db,
   request: {
     readonly userId: string;
-    /** In which it happens. */
+    /** The session in which it happens. */
     readonly sessionId: string;
     readonly way: WayIn;
     readonly providers: readonly string[];
@@ -27,7 +27,7 @@ export async function removeWayIn(
 ): Promise<'removed' | 'absent' | 'last'> {
   const { userId, sessionId, way, providers } = request;
   return await db.transaction().execute(async (transaction) => {
-    // Two that are each other's last run one after the other: a write that changes nothing takes the row's lock on PostgreSQL.
+    // Removals of each other's last way in are serialized: a write that changes nothing locks the row on PostgreSQL.
     await transaction
       .updateTable('auth_user')
       .set({ name: sql`name` })

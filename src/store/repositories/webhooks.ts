@@ -1,4 +1,4 @@
-/** Webhook endpoints and their deliveries. Every statement about an account names it. */
+/** Webhook endpoints and their deliveries. Every statement that concerns an account filters by it. */
 import { sql, type Kysely } from 'kysely';
 import type { Row, Rows } from '../schema/codec.ts';
 
@@ -6,7 +6,7 @@ type Db = Kysely<Rows>;
 
 export type WebhookEndpoint = Row<'webhook_endpoint'>;
 
-/** False: the account has the maximum already. */
+/** Returns false if the account already has the maximum. */
 export async function addWebhookEndpoint(
   db: Db,
   request: Pick<WebhookEndpoint, 'id' | 'accountId' | 'url' | 'description' | 'events'> & {
@@ -59,7 +59,7 @@ export async function listWebhookEndpoints(
   return await query.execute();
 }
 
-/** An endpoint of one account, or of any. */
+/** Finds an endpoint in one account or any. */
 export async function getWebhookEndpoint(
   db: Db,
   request: { readonly accountId?: string; readonly id: string },
@@ -73,7 +73,7 @@ export async function getWebhookEndpoint(
   return await query.executeTakeFirst();
 }
 
-/** Fields that are undefined stay. undefined: there is no such endpoint. Activating one resets its failures. */
+/** Changes an endpoint; undefined fields stay. Returns undefined if there is no such endpoint. Activating one resets its failures. */
 export async function changeWebhookEndpoint(
   db: Db,
   request: {
@@ -107,7 +107,7 @@ export async function changeWebhookEndpoint(
     .executeTakeFirst();
 }
 
-/** False: there is no such endpoint. Its waiting deliveries are dropped. */
+/** Deletes an endpoint and its waiting deliveries; false: there is no such endpoint. */
 export async function deleteWebhookEndpoint(
   db: Db,
   { accountId, id, at }: { readonly accountId: string; readonly id: string; readonly at: number },
@@ -133,13 +133,13 @@ export async function deleteWebhookEndpoint(
 
 export interface Emitted {
   readonly waiting: number;
-  /** The account's queue was full. */
+  /** How many were dropped because the account's queue was full. */
   readonly dropped: number;
 }
 
 /**
- * Notes an event for each endpoint of an account that wants it; the same event twice is noted once. Where too many wait already,
- * it is kept as dropped, so that it can be seen and replayed.
+ * Records an event for each endpoint of an account that subscribes to it; a repeated event is recorded once. If too many deliveries are
+ * already waiting, it is stored as dropped, so that it can be seen and replayed.
  */
 export async function addWebhookEvent(
   db: Db,
@@ -147,13 +147,13 @@ export async function addWebhookEvent(
     readonly accountId: string;
     readonly eventId: string;
     readonly type: string;
-    /** The body as it is sent. */
+    /** The body as sent. */
     readonly body: string;
     readonly at: number;
     readonly waitingMax: number;
     /** One for each endpoint that the account may have. */
     readonly ids: readonly string[];
-    /** Only this one, whatever events it wants: a test. */
+    /** Only this endpoint, regardless of the events it subscribes to: a test. */
     readonly endpointId?: string;
   },
 ): Promise<Emitted> {
@@ -219,8 +219,8 @@ export interface DueDelivery extends WebhookDelivery {
 }
 
 /**
- * Claims due deliveries, at most `perAccountMax` of one account, so that a slow receiver delays its own account only. They belong
- * to the caller until `claimedUntil`; after that, for example when it has died, others claim them.
+ * Claims due deliveries, at most `perAccountMax` of one account, so that a slow receiver delays only its own account. They belong to the
+ * caller until `claimedUntil`; after that, for example if it has died, others claim them.
  */
 export async function claimDeliveries(
   db: Db,
@@ -258,7 +258,7 @@ export async function claimDeliveries(
       .updateTable('webhook_delivery')
       .set({ nextAt: claimedUntil })
       .where('id', '=', row.id)
-      // One of several that find it at once.
+      // Only one of several concurrent callers succeeds.
       .where('nextAt', '=', row.nextAt)
       .executeTakeFirst();
     if (numUpdatedRows === 1n) claimed.push({ ...row, nextAt: claimedUntil });
@@ -269,16 +269,16 @@ export async function claimDeliveries(
 export interface Tried {
   readonly id: string;
   readonly endpointId: string;
-  /** As it was claimed: another process that took over meanwhile is not disturbed. */
+  /** The value at the claim, so that another process that has taken over meanwhile is not disturbed. */
   readonly claimedUntil: number;
   readonly at: number;
   readonly isDelivered: boolean;
   readonly status: number | null;
   readonly answer: string | null;
   readonly failure: string | null;
-  /** When it is tried again; null: never. */
+  /** When to retry; null: never. */
   readonly nextAt: number | null;
-  /** An endpoint that has failed since then or longer is disabled. */
+  /** An endpoint that has been failing since this time or longer is disabled. */
   readonly disableBefore: number;
 }
 
@@ -333,7 +333,7 @@ export async function listDeliveries(
   return await query.execute();
 }
 
-/** Sends one again, from the beginning of its pauses. undefined: there is none, or its endpoint is gone or disabled. */
+/** Sends a delivery again, starting from the first pause. undefined: it does not exist, or its endpoint is gone or disabled. */
 export async function replayDelivery(
   db: Db,
   { accountId, id, at }: { readonly accountId?: string; readonly id: string; readonly at: number },
