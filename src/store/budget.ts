@@ -1,7 +1,7 @@
 /**
- * Budgets of keys, members and accounts, and the balances that they fill (money.md, "Budgets"). A budget is an amount for each period;
- * a balance is what one budget has for one period. Holds are taken from it as they are from the credit of an account, so
- * wherever the ledger speaks of a balance, the id of an account names its credit.
+ * Budgets of keys, members and accounts, and their balances (money.md, "Budgets"). A budget is an amount for each period; a balance is what
+ * one budget has for one period. Holds are taken from it in the same way as from an account's credit, so wherever the ledger refers to a
+ * balance, an account's id stands for its credit.
  */
 
 export const budgetPeriods = ['day', 'week', 'month', 'total'] as const;
@@ -12,13 +12,13 @@ export interface Budget {
   readonly per: BudgetPeriod;
 }
 
-/** Whose budget it is. */
+/** The type of a budget's owner. */
 export type BudgetOwner = 'key' | 'member' | 'account';
 
-/** A person in one account: what they spend in another one is no concern of it. */
+/** The id of a person in one account; their spending in other accounts does not count. */
 export const memberSubject = (accountId: string, userId: string): string => `${accountId}/${userId}`;
 
-/** `undefined`: the subject is no member. */
+/** undefined: the subject is not a member. */
 export function readMemberSubject(
   subject: string,
 ): { readonly accountId: string; readonly userId: string } | undefined {
@@ -28,7 +28,7 @@ export function readMemberSubject(
 
 export interface Balance {
   readonly id: string;
-  /** Id of the key or the account, or what `memberSubject` makes. */
+  /** The id of the key or account, or the result of `memberSubject`. */
   readonly subject: string;
   readonly per: BudgetPeriod;
   /** Milliseconds since 1970. */
@@ -41,7 +41,7 @@ const dayMs = 86_400_000;
 /** 1970-01-05. */
 const firstMondayMs = 4 * dayMs;
 
-/** The period that a time is in: days, weeks from Monday and calendar months, all in UTC. */
+/** The period that contains a time: days, weeks from Monday and calendar months, all in UTC. */
 export function periodOf(per: BudgetPeriod, at: number): Pick<Balance, 'startsAt' | 'endsAt'> {
   switch (per) {
     case 'day':
@@ -67,10 +67,10 @@ export function balanceAt(subject: string, per: BudgetPeriod, at: number): Balan
   return { id: `${subject}:${per}${day}`, subject, per, ...period };
 }
 
-/** Ids of accounts have no colon. */
+/** Whether it is a budget's balance; ids of accounts have no colon. */
 export const isOfBudget = (balanceId: string): boolean => balanceId.includes(':');
 
-/** What the id of a budget's balance says. */
+/** Parses the id of a budget's balance. */
 export function readBalanceId(balanceId: string): Balance {
   const [subject = '', per, day] = balanceId.split(':');
   return balanceAt(subject, per as BudgetPeriod, day === undefined ? 0 : Date.parse(day));

@@ -4,7 +4,7 @@ import type { tables } from './schema/tables.ts';
 
 export type Database = StoredTables<typeof tables>;
 
-/** The values that a column of text may have. */
+/** The allowed values of a text column. */
 type ValueOf<
   Name extends keyof typeof tables,
   Key extends keyof (typeof tables)[Name]['columns'],
@@ -18,7 +18,7 @@ export type MailState = ValueOf<'mail', 'state'>;
 export type Ending = ValueOf<'usage', 'ending'>;
 export type TransferKind = ValueOf<'transfer', 'kind'>;
 export type AuditOutcome = ValueOf<'audit_log', 'outcome'>;
-/** What a user may be in an account, from most to least. */
+/** The roles of a user in an account, from most to least privileged. */
 export type MemberRole = ValueOf<'member', 'role'>;
 export type TopupStatus = ValueOf<'topup', 'status'>;
 export type InvoiceKind = ValueOf<'invoice', 'kind'>;

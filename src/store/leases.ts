@@ -6,52 +6,55 @@ import { StoreError, storeErrorFrom } from './store-error.ts';
 /** A lease covers this many holds, or this much spending, whichever is more. */
 const holdsAhead = 64n;
 const spendingAheadSeconds = 2n;
-/** A remainder that was not asked for in this time goes back, so that others find it. */
+/** A remainder that was not requested for this long is returned, so that others find it. */
 const idleMs = 10_000;
 const sweepEveryMs = 1_000;
-/** Leases of a process that has the balances alone; beyond it those go back that were not used for so long, as many accounts as keys. */
+/**
+ * Maximum leases of a process that has the balances alone, as many accounts as keys; beyond it, leases unused for `aloneIdleMs` are
+ * returned.
+ */
 const aloneMax = 100_000;
 const aloneIdleMs = 600_000;
-/** Of them, those that are looked at in one sweep, and that go back. */
+/** Maximum number of these that are checked in one sweep, and that are returned. */
 const aloneLookedMax = 10_000;
 const aloneReturnedMax = 1_000;
-/** A balance without money is looked at again after this time, when no request waits for it. */
+/** A balance without credit is checked again after this time if no request waits for it. */
 const dryMs = 1_000;
-/** While others may have idle remainders of a balance that cannot pay: the number of tries, with a pause for their answer. */
+/** Number of tries while others may have idle remainders of a balance that cannot pay, with a pause for their answer. */
 const triesMax = 4;
 const pauseMs = 25;
-/** Tries to debit an account while processes return what is idle of it. */
+/** Tries to debit an account while processes return its idle credit. */
 const debitTriesMax = 4;
 
-/** Owns the balances, and hands out parts of them. */
+/** Owns the balances, and leases parts of them. */
 export interface LeaseServer {
   /** Rejects with a StoreError. */
   grant(input: LeaseRequest): Promise<Granted>;
-  /** Takes back what is not needed. Without an answer it is unknown whether it is back. */
+  /** Takes back what is not needed. Without an answer it is unknown whether it was returned. */
   returnUnused(balanceId: string, microcents: bigint): Promise<unknown>;
-  /** Calls on all others to return what is idle of the balance. */
+  /** Calls in idle leases of the balance from all other processes. */
   callOthers(balanceId: string): Promise<unknown>;
 }
 
 export interface Granted {
   /** In microcents. */
   readonly leased: bigint;
-  /** Others hold some of the balance. */
+  /** Whether others hold some of the balance. */
   readonly isElsewhere: boolean;
-  /** There is such a balance. */
+  /** Whether the balance exists. */
   readonly isThere: boolean;
 }
 
 /** All in microcents. */
 export interface LeaseRequest {
   readonly balanceId: string;
-  /** At least this much, or nothing; 0: whatever there is, ahead of need. */
+  /** At least this much, or nothing; 0: as much as is available, ahead of need. */
   readonly missing: bigint;
   /** At most this much. */
   readonly want: bigint;
-  /** Step of the amount, where less than `want` is handed out. */
+  /** Increment of the amount, if less than `want` is granted. */
   readonly step: bigint;
-  /** The first request of a lease: the first one for a budget begins the balance. */
+  /** Whether it is the first request of a lease, which for a budget begins the balance. */
   readonly isFirst: boolean;
 }
 
@@ -63,18 +66,18 @@ interface Waiter {
 
 interface Lease {
   activeMs: number;
-  /** What a request holds of the balance, by the last one that asked. */
+  /** The amount of the last requested hold on the balance. */
   needMicrocents: bigint;
   spentMicrocents: bigint;
   spendingPerSecond: bigint;
   waiters: Waiter[];
   isAsking: boolean;
   dryUntilMs: number;
-  /** Its first request was answered. */
+  /** Whether its first request was answered. */
   isBegun: boolean;
-  /** Changes of its budget, and calls for what is idle, so far. */
+  /** Number of changes of its budget and of call-ins so far. */
   changes: number;
-  /** How many there were before the last request that was granted something; -1: there was no such request. */
+  /** The value of `changes` before the last request that was granted something; -1: there was no such request. */
   changesGranted: number;
 }
 
@@ -82,19 +85,19 @@ export interface LeasesOptions {
   readonly leaseServer: LeaseServer;
   readonly free: FreeBalances;
   /**
-   * No other process leases from the server, which answers in order, and leases everything that there is: so nothing is renewed, and
-   * nothing returned because it is idle. Every change of a balance goes through `changing`.
+   * Set if no other process leases from the server, which answers in order, and grants everything available: nothing is renewed, and
+   * nothing is returned because it is idle. Every change of a balance goes through `changing`.
    */
   readonly alone?: boolean;
 }
 
-/** What this process may spend of each balance: leased ahead of need, returned when it is idle or others lack it. */
+/** What this process may spend of each balance: leased ahead of need, returned when idle or needed by others. */
 export class Leases implements CreditLeases {
   readonly #options: LeasesOptions;
   readonly #leases = new Map<string, Lease>();
   readonly #sweeper: NodeJS.Timeout | undefined;
   readonly #returning = new Set<Promise<void>>();
-  /** Alone: some lease has gone back because it was idle, so a hold may outlive its lease. */
+  /** If alone: some lease has been returned because it was idle, so a hold may outlive its lease. */
   #hasReturnedAlone = false;
   #closed = false;
 
@@ -103,7 +106,7 @@ export class Leases implements CreditLeases {
     this.#sweeper = setInterval(() => this.sweep(), sweepEveryMs).unref();
   }
 
-  /** One request for each balance at a time; callers that come meanwhile share the next. */
+  /** Runs one request per balance at a time; callers that arrive meanwhile share the next one. */
   lease(balanceId: string, needMicrocents: bigint): Promise<bigint> {
     if (this.#closed) return Promise.reject(new StoreError('failed', 'the ledger is closed'));
     const lease = this.#leaseOf(balanceId);
@@ -115,7 +118,7 @@ export class Leases implements CreditLeases {
     });
   }
 
-  /** Leases more in the background when less than half of what is wanted is left, so that a busy balance never waits. */
+  /** Leases more in the background when less than half of the wanted amount is left, so that a busy balance never waits. */
   noteRemaining(balanceId: string, freeMicrocents: bigint): void {
     if (this.#options.alone === true) return;
     const lease = this.#leases.get(balanceId);
@@ -125,7 +128,7 @@ export class Leases implements CreditLeases {
     void this.#refill(balanceId, lease);
   }
 
-  /** A hold is charged. */
+  /** Records that a hold was charged. */
   spent(balanceId: string, microcents: bigint): void {
     const lease = this.#leases.get(balanceId);
     if (lease === undefined) return;
@@ -134,8 +137,8 @@ export class Leases implements CreditLeases {
   }
 
   /**
-   * What a hold leaves over goes back when the rest of the lease has gone back before, as idle or for a change of the budget, and
-   * nothing was leased since: the balance may not cover what is held of it.
+   * Returns what a hold leaves over if the rest of the lease was returned earlier, as idle or for a change of the budget, and nothing has
+   * been leased since: the balance may not cover its holds.
    */
   freed(balanceId: string): void {
     const isAlone = this.#options.alone === true;
@@ -148,8 +151,8 @@ export class Leases implements CreditLeases {
   }
 
   /**
-   * Another process lacks what may be idle here: it goes back, and so does what holds leave over until something is leased anew.
-   * Resolves like `releaseUnused`.
+   * Another process needs what may be idle here: returns it, and also what holds leave over until something is leased again. Resolves like
+   * `releaseUnused`.
    */
   async called(balanceId: string): Promise<void> {
     const lease = this.#leases.get(balanceId);
@@ -158,14 +161,14 @@ export class Leases implements CreditLeases {
     await this.releaseUnused(balanceId);
   }
 
-  /** The period of the balance is over, and this process holds nothing of it. */
+  /** Ends the lease of a balance whose period is over and of which this process holds nothing. */
   release(balanceId: string): void {
     void this.releaseUnused(balanceId);
     const lease = this.#leases.get(balanceId);
     if (lease?.waiters.length === 0 && !lease.isAsking) this.#leases.delete(balanceId);
   }
 
-  /** Returns what is free of a budget, or of all of them, so that its change applies to everything admitted from now on. */
+  /** Returns the free part of a budget, or of all budgets, so that its change applies to everything admitted from now on. */
   budgetChanged(subject: string | undefined): void {
     if (this.#options.alone === true) return;
     for (const balanceId of this.ofBudget(subject)) {
@@ -176,8 +179,8 @@ export class Leases implements CreditLeases {
   }
 
   /**
-   * Alone: changes balances, and leases them anew in the same moment. So a debit finds everything that no request holds, and when the
-   * change is durable, what is free is what the ledger has.
+   * If alone: changes balances and leases them again in the same moment. A debit therefore finds everything that no request holds, and when
+   * the change is durable, the free amount matches the ledger.
    */
   async changing<Value>(balanceIds: readonly string[], change: () => Promise<Value>): Promise<Value> {
     const leased = balanceIds.filter((balanceId) => this.#leases.has(balanceId));
@@ -187,14 +190,14 @@ export class Leases implements CreditLeases {
     return await changed;
   }
 
-  /** The balances that are leased of a budget, or of all of them. */
+  /** The leased balances of a budget, or of all budgets. */
   ofBudget(subject: string | undefined): readonly string[] {
     const isIt = (balanceId: string): boolean =>
       isOfBudget(balanceId) && (subject === undefined || readBalanceId(balanceId).subject === subject);
     return [...this.#leases.keys()].filter(isIt);
   }
 
-  /** Returns all that is free of a balance. Resolves when others can have it, or when the outcome is unknown. */
+  /** Returns the free part of a balance. Resolves when it is available to others, or when the outcome is unknown. */
   releaseUnused(balanceId: string): Promise<void> {
     const { free, leaseServer, alone } = this.#options;
     const amount = free.freeMicrocents(balanceId);
@@ -203,8 +206,8 @@ export class Leases implements CreditLeases {
     const returning = leaseServer.returnUnused(balanceId, amount).then(
       () => {},
       (error: unknown) => {
-        // Without an answer it is unknown whether it is back in the balance; it is not spent here again, and what is stranded goes
-        // back when this process ends.
+        // Without an answer it is unknown whether it is back in the balance; it is not spent here again, and what is stranded is returned
+        // when this process ends.
         if (wasNotWritten(error)) free.credit(balanceId, amount);
       },
     );
@@ -212,7 +215,7 @@ export class Leases implements CreditLeases {
     return returning.finally(() => this.#returning.delete(returning));
   }
 
-  /** Nothing that was leased belongs to this process any more. Waiters are answered out of the new epoch. */
+  /** Forgets all leases, which no longer belong to this process. Waiters are answered from the new epoch. */
   forget(): void {
     for (const [balanceId, lease] of this.#leases) if (lease.waiters.length === 0) this.#leases.delete(balanceId);
   }
@@ -233,7 +236,7 @@ export class Leases implements CreditLeases {
         const first = lease.waiters[0]!;
         const missing = first.needMicrocents - free.freeMicrocents(balanceId);
         if (missing <= 0n) {
-          this.#hand(balanceId, lease, 0n); // came back meanwhile
+          this.#hand(balanceId, lease, 0n); // returned meanwhile
           continue;
         }
         const { leased, isElsewhere } = await this.#grant(balanceId, lease, missing);
@@ -261,8 +264,8 @@ export class Leases implements CreditLeases {
   }
 
   /**
-   * Each waiter gets all that it needs, in order, out of the lease and of what has become free: others could have taken a part of
-   * it before the waiter's turn comes.
+   * Gives each waiter all that it needs, in order, from the lease and from what has become free: otherwise other requests could take part
+   * of it before the waiter's turn.
    */
   #hand(balanceId: string, lease: Lease, leased: bigint): void {
     const { free } = this.#options;
@@ -296,7 +299,7 @@ export class Leases implements CreditLeases {
       if (leased > 0n) this.#credit(balanceId, leased);
       else lease.dryUntilMs = performance.now() + dryMs;
     } catch {
-      // No request waits for it; one that needs more asks, and hears why there is none.
+      // No request waits for it; one that needs more will ask, and get the reason.
     } finally {
       lease.isAsking = false;
       if (lease.waiters.length > 0) void this.#ask(balanceId, lease);
@@ -310,17 +313,17 @@ export class Leases implements CreditLeases {
     const { changes } = lease;
     const granted = await this.#options.leaseServer.grant(input);
     if (granted.leased > 0n) lease.changesGranted = changes;
-    // A budget whose removal this process has not heard of yet has no balance; it may be set again.
+    // A budget whose removal has not reached this process yet has no balance; it may be set again.
     lease.isBegun = granted.isThere;
     return granted;
   }
 
-  /** Balances of which something is leased. */
+  /** Number of balances with a lease. */
   get size(): number {
     return this.#leases.size;
   }
 
-  /** Returns and forgets what is idle. `leasesMax`: of a process that has the balances alone, and then keeps idle ones too. */
+  /** Returns and forgets idle leases. `leasesMax`: for a process that has the balances alone, which then keeps idle ones too. */
   sweep(nowMs = performance.now(), leasesMax = aloneMax): void {
     if (this.#options.alone === true) return this.#sweepAlone(nowMs, leasesMax);
     const idleSinceMs = nowMs - idleMs;
@@ -332,7 +335,7 @@ export class Leases implements CreditLeases {
     }
   }
 
-  /** In turns: those that are in use go to the end. */
+  /** Rotates: leases in use go to the end. */
   #sweepAlone(nowMs: number, leasesMax: number): void {
     let left = Math.min(aloneReturnedMax, this.#leases.size - leasesMax);
     let unseen = Math.min(aloneLookedMax, this.#leases.size);
@@ -377,8 +380,8 @@ export class Leases implements CreditLeases {
 }
 
 /**
- * Debits an account, by a transfer or by a lower credit limit. Processes may have idle parts of its credit, which are called in before
- * the debit is refused.
+ * Debits an account, by a transfer or by a lower credit limit. Processes may have idle parts of its credit, which are called in before the
+ * debit is refused.
  */
 export async function debiting<Value>(
   debit: () => Promise<Value>,
@@ -395,7 +398,7 @@ export async function debiting<Value>(
   }
 }
 
-/** The server has refused it whole. */
+/** The server has refused all of it. */
 const wasNotWritten = (error: unknown): boolean =>
   error instanceof StoreError && (error.code === 'busy' || error.code === 'full');
 

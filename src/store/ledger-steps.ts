@@ -1,7 +1,7 @@
 /**
- * What changes balances besides settlements and leases, once for both stores. Each operation is a generator of statements, which
- * is sent what each of them found or changed. All of its statements run in one transaction, one after the other: on SQLite
- * at once, on PostgreSQL with a wait for each. What it throws undoes them. Locks that PostgreSQL needs are taken before.
+ * Changes of balances other than settlements and leases, shared by both stores. Each operation is a generator of statements, to which the
+ * result of each one is sent. All of its statements run in one transaction, sequentially: synchronously on SQLite, with a wait for each on
+ * PostgreSQL. An error rolls them back. Locks that PostgreSQL needs are taken before.
  */
 import { dollars } from '../platform/dollars.ts';
 import { balanceAt, readMemberSubject } from './budget.ts';
@@ -11,7 +11,7 @@ import { notRecorded, recordings, type Recording } from './recordings.ts';
 import { clean } from './reports/usage-columns.ts';
 import { StoreError } from './store-error.ts';
 
-/** One statement; question marks stand for its values. */
+/** One statement, with question marks for its values. */
 export interface Step {
   readonly text: string;
   readonly values: readonly (string | number | bigint | Uint8Array | null)[];
@@ -27,13 +27,13 @@ export type Steps<Value> = Generator<Step, Value, StepResult>;
 
 export const step = (text: string, ...values: Step['values']): Step => ({ text, values });
 
-/** Other processes hear of it within a second. */
+/** Other processes learn of it within a second. */
 const recordChange = (id: Uint8Array, at: number, kind: ChangeKind, ref: string): Step =>
   step('insert into change (id, at, kind, ref) values (?, ?, ?, ?)', id, at, kind, ref);
 
 /**
- * Whether money moved: not where the idempotency key has moved it before. Running requests may hold what is leased of the debited
- * account; `leasedMicrocents` is what its row still has of that: 0n on PostgreSQL, whose leases are rows.
+ * Returns whether money moved: false if the idempotency key has already moved it. Running requests may hold the leased part of the debited
+ * account; `leasedMicrocents` is the part that its row still includes: 0n on PostgreSQL, whose leases are rows.
  */
 export function* transfer(transfer: Transfer, leasedMicrocents: bigint): Steps<boolean> {
   const { id, debitAccount, creditAccount, amountMicrocents: amount, kind, idempotencyKey, reference, at } = transfer;
@@ -77,7 +77,7 @@ const isSameMovement = (row: TransferRow, transfer: Transfer): boolean =>
   row.amount === transfer.amountMicrocents &&
   row.kind === transfer.kind;
 
-/** Writes what accompanies a change. Throws `conflict` when it does not fit what is there. */
+/** Writes what accompanies a change. Throws `conflict` if it does not fit the existing rows. */
 export function* writeRecording(recording: readonly Recording[] = []): Steps<void> {
   for (const { name, values } of recording) {
     const { count } = yield step(recordings[name], ...values);
@@ -112,7 +112,7 @@ export function* setAccountStatus(
 
 const noAccount = (accountId: string): StoreError => new StoreError('not_found', `there is no account ${accountId}`);
 
-/** `leasedMicrocents` as of a transfer. */
+/** `leasedMicrocents` as for a transfer. */
 export function* setCreditLimit(
   accountId: string,
   toMicrocents: bigint,
@@ -134,8 +134,8 @@ export function* setCreditLimit(
 }
 
 /**
- * Sets the budget, and what this and later periods have under it. The budget's row comes first: beginning a balance reads it, on PostgreSQL under a lock, so that every balance is either changed here
- * or made from the new budget.
+ * Sets the budget, and its balances for this and later periods. The budget's row comes first: beginning a balance reads it, on PostgreSQL
+ * under a lock, so that every balance is either changed here or made from the new budget.
  */
 export function* setBudget(change: BudgetChange): Steps<void> {
   const { kind, subject, budget, spentBeforeMicrocents, at, changeId } = change;
@@ -173,12 +173,12 @@ export function* setBudget(change: BudgetChange): Steps<void> {
   }
 }
 
-/** Finds what a budget is of. */
+/** Finds the owner of a budget. */
 const liveSubject: Readonly<Record<BudgetChange['kind'], (subject: string) => Step>> = {
   key_budget: (keyId) => step(`select 1 from api_key where id = ? and status = 'active'`, keyId),
   member_budget: (subject) => {
     const { accountId, userId } = readMemberSubject(subject) ?? { accountId: '', userId: '' };
-    // A write that changes nothing takes the row's lock on PostgreSQL: who removes them meanwhile waits, and takes the budget too.
+    // A write that changes nothing locks the row on PostgreSQL: a concurrent removal of the member waits, and removes the budget too.
     return step('update member set role = role where account_id = ? and user_id = ?', accountId, userId);
   },
   account_budget: (accountId) => step('select 1 from account where id = ? and kind = 0', accountId),

@@ -2,8 +2,8 @@ import type { Kysely } from 'kysely';
 import type { Database } from './database.ts';
 
 /**
- * Runs reads that belong together on one snapshot: what a job moves from one table to another meanwhile is neither missed nor
- * counted twice. SQLite has no other kind of transaction. Within a transaction it is that one's snapshot.
+ * Runs related reads on one snapshot: rows that a job moves from one table to another meanwhile are neither missed nor counted twice.
+ * SQLite has no other kind of transaction. Within a transaction it uses that transaction's snapshot.
  */
 export const inOneMoment = <Value>(
   db: Kysely<Database>,

@@ -1,7 +1,7 @@
 /**
- * What can be written together with a movement of money or a new account, in its transaction: statements of their own, in the same words
- * for both stores, each of which changes exactly one row or refuses the whole. They are listed here and nowhere else, so
- * that a transfer carries a name and values, never SQL.
+ * What can be written together with a money movement or a new account, in its transaction: separate statements, with the same text for both
+ * stores, each of which changes exactly one row or rejects the whole transaction. They are listed here and nowhere else, so that a transfer
+ * carries a name and values, never SQL.
  */
 import { StoreError } from './store-error.ts';
 
@@ -12,40 +12,40 @@ export interface Recording {
   readonly values: readonly (string | number | bigint | Uint8Array | null)[];
 }
 
-/** In the place of a payment provider: an operator has recorded the return. */
+/** Used instead of a payment provider: an operator has recorded the return. */
 export const recordedProvider = 'recorded';
 
 export const recordings = {
-  /** An event of the payment provider; the same one twice is a conflict. */
+  /** An event of the payment provider; a duplicate is a conflict. */
   payment_event: `insert into payment_event (provider, id, kind, subject, outcome, created_at, received_at)
     values (?, ?, ?, ?, ?, ?, ?)`,
   /** A second payment of the same top-up is a conflict. */
   payment: `insert into payment (provider, id, topup_id, account_id, amount, transfer_id, at) values (?, ?, ?, ?, ?, ?, ?)`,
   topup_paid: `update topup set status = 'paid', payment_id = ?, paid_at = ?
     where id = ? and status in ('pending', 'failed', 'expired')`,
-  /** A return that an operator records: of a receipt of the same account, and of no more than what it has not returned yet. */
+  /** A return recorded by an operator: for a receipt of the same account, and at most what has not been returned yet. */
   recorded_return: `insert into payment_return (provider, id, kind, payment_id, topup_id, account_id, amount, taken, at)
     select '${recordedProvider}', ?, ?, receipt.id, '', receipt.account_id, ?, ?, ? from receipt
     where receipt.id = ? and receipt.account_id = ? and receipt.kind = 'receipt' and receipt.total >= ? + (
       select coalesce(sum(standing.amount - standing.beyond), 0) from payment_return as standing where standing.undone_at is null
         and (standing.topup_id = receipt.topup_id
           or standing.provider = '${recordedProvider}' and standing.payment_id = receipt.id))`,
-  /** Makes other transactions that do the same for this user wait, until this one ends. */
+  /** Makes other transactions with the same statement for this user wait until this one ends. */
   person_awaited: 'update auth_user set name = name where id = ?',
-  /** A user who belongs to an account already is a conflict. */
+  /** A user who already belongs to an account is a conflict. */
   first_member: `insert into member (account_id, user_id, role, created_at)
     select ?, id, 'owner', ? from auth_user
     where id = ? and not exists (select 1 from member where member.user_id = auth_user.id)`,
-  /** Invites a user into an account that is being made. */
+  /** Invites a user to an account that is being created. */
   invitation: `insert into invitation (id, account_id, email, role, token_hash, invited_by, created_at, expires_at)
     values (?, ?, ?, ?, ?, ?, ?, ?)`,
-  /** The event to be announced. */
+  /** An event to be announced. */
   notice: `insert into notice (id, account_id, type, data, recipients, is_webhook, at) values (?, ?, ?, ?, ?, ?, ?)`,
   promotion: `insert into promotion (transfer_id, account_id, amount, granted_at, expires_at) values (?, ?, ?, ?, ?)`,
   promotion_closed: `update promotion set closed_at = ?, unused = ?, taken = ? where transfer_id = ? and closed_at is null`,
 } as const;
 
-/** PostgreSQL's way of writing the question marks. */
+/** Replaces the question marks by PostgreSQL's placeholders. */
 export function numbered(text: string): string {
   let place = 0;
   return text.replaceAll('?', () => `$${++place}`);

@@ -1,9 +1,9 @@
 /**
- * Refunds and disputes: what they take from an account, and what goes back when one is undone (docs/payments.md, "What is taken
- * back"). Steps of the ledger like those of `ledger-steps.ts`, in its transactions, once for both stores.
+ * Refunds and disputes: what they take from an account, and what is given back when one is undone (docs/payments.md, "What is taken back").
+ * Ledger steps like those of `ledger-steps.ts`, in its transactions, shared by both stores.
  *
- * Of a return that stands, `amount` = `taken` (from the account) + `owed` (held by requests that run; it is taken when they end) +
- * `beyond` (more than was paid, which nobody owes) + what the operator has lost, which movements with the key `…:rest` say.
+ * For a return that stands, `amount` = `taken` (from the account) + `owed` (held by running requests; taken when they end) + `beyond` (more
+ * than was paid, which nobody owes) + the operator's loss, recorded by movements with the key `…:rest`.
  */
 import { systemAccounts } from './ledger.ts';
 import type { Reinstated, Reinstatement, Reversal, Reversed } from './ledger.ts';
@@ -28,13 +28,13 @@ const returnColumns = 'id, kind, payment_id, topup_id, account_id, amount, taken
 
 const transferKinds = { refund: 'refund', dispute: 'chargeback' } as const;
 
-/** Beginnings of the keys of movements: of what takes, and of what gives back. */
+/** Key prefixes of movements: for those that take, and for those that give back. */
 const undoneKeys = { refund: 'refund_failed', dispute: 'dispute_won' } as const;
 
 /**
- * Takes what the account has and no request holds; what requests hold stays owed, and is taken by a later call; the rest is lost.
- * With a decision, and where there is no such return yet, decides it first: never more than the payment has left. The same call
- * again takes more where more has become free, and nothing else. `leasedMicrocents`: what the account's row has that is leased.
+ * Takes what the account has and no request holds; what requests hold stays owed, and is taken by a later call; the rest is lost. If a
+ * decision is given and the return does not exist yet, decides it first: never more than the payment has left. Repeating the call takes
+ * only what has become free since. `leasedMicrocents`: the leased part included in the account's row.
  */
 export function* reverse(request: Reversal, leasedMicrocents: bigint): Steps<Reversed> {
   const { provider, returnId, decision } = request;
@@ -82,7 +82,7 @@ function* decide(request: Reversal, decision: NonNullable<Reversal['decision']>)
   };
 }
 
-/** What standing returns, also those that an operator has recorded by hand, have left of a payment. */
+/** What is left of a payment after standing returns, including those recorded by an operator. */
 function* roomOf(provider: string, paymentId: string): Steps<bigint> {
   const { rows } = yield step(
     `select payment.amount - cast(coalesce((
@@ -120,7 +120,7 @@ function* collect(
   const [account] = rows as readonly { readonly spendable: bigint; readonly elsewhere: bigint }[];
   if (account === undefined) throw new StoreError('not_found', `there is no account ${accountId}`);
   const taken = between(0n, account.spendable - leasedMicrocents, owed);
-  // What runs may still give back what it holds. Nothing else can come: nothing new is leased of an account that owes.
+  // Running requests may still give back what they hold. Nothing else can come: an account that owes gets no new leases.
   const mayCome = between(0n, leasedMicrocents + account.elsewhere, owed - taken);
   const lost = owed - taken - mayCome;
   const key = keyOf(row.kind, request);
@@ -146,7 +146,7 @@ interface Part {
   readonly microcents: bigint;
 }
 
-/** A return may take several times: the second movement with a key has the number 2 behind it. */
+/** A return may take several times: the second movement with a key has the suffix number 2. */
 function* moveBack(
   { at }: Pick<Reversal, 'at'>,
   row: ReturnRow,
@@ -173,8 +173,8 @@ function* move(
 }
 
 /**
- * A refund has failed, or a dispute was won: all that was taken goes back to where it was taken from, and nothing is owed any more.
- * Returns that were beyond what was paid take the place that becomes free; `reverse` takes it. Undefined: there is no such return.
+ * Undoes a refund that has failed or a dispute that was won: everything taken is given back to its source, and nothing is owed any more.
+ * Returns beyond the paid amount move into the freed part, which `reverse` then takes. undefined: there is no such return.
  */
 export function* reinstate(request: Reinstatement): Steps<Reinstated | undefined> {
   const { provider, returnId, ids, at } = request;

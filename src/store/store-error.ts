@@ -1,15 +1,15 @@
 import type { ErrorMapping } from '../platform/rpc/failure.ts';
 
-/** Why the store refused. Callers decide on the code; the message is for the operator's log, never for a client. */
+/** Why the store refused. Callers decide by the code; the message is for the operator's log, never for a client. */
 export type StoreErrorCode =
-  | 'busy' // another process keeps the database locked, or too much is waiting: nothing was written, try again
+  | 'busy' // another process has locked the database, or the queue is too long: nothing was written, try again
   | 'full' // the disk is full: nothing was written
   | 'insufficient' // a debit would take a customer below its credit limit
   | 'conflict' // the idempotency key, or the id, is in use for something else
   | 'not_found' // the account or key does not exist
-  | 'gone' // the details that it would take are no longer kept
+  | 'gone' // the required details are no longer kept
   | 'invalid' // the row breaks a rule of the schema
-  | 'unusable' // the file cannot be opened as our database; the message says what to do
+  | 'unusable' // the file cannot be opened as a database; the message says what to do
   | 'failed'; // the store is closed, died, or did not answer: whether something was written is unknown
 
 export class StoreError extends Error {
@@ -22,7 +22,7 @@ export class StoreError extends Error {
   }
 }
 
-/** A StoreError as it travels between threads: a structured clone would lose the code. */
+/** A serialized StoreError for passing between threads: a structured clone would lose the code. */
 export interface StoreFailure {
   readonly code: StoreErrorCode;
   readonly message: string;
@@ -37,7 +37,7 @@ export function fromFailure(failure: StoreFailure): StoreError {
   return new StoreError(failure.code, failure.message);
 }
 
-/** What callers get of a connection to a thread of the store: nothing but StoreErrors. */
+/** Errors of a connection to a store thread, converted so that callers get only StoreErrors. */
 export const storeErrors: ErrorMapping = {
   ofConnection: (error) =>
     new StoreError(error.code === 'busy' ? 'busy' : 'failed', error.message, error.cause ?? error),

@@ -1,6 +1,6 @@
 /**
- * Copies a database into an empty one of the other kind, table by table in the order of their keys, and compares both. What was
- * copied before a process was killed stays: the next one goes on behind the last row that each table has.
+ * Copies a database into an empty one of the other kind, table by table in key order, and compares both. Rows copied before a process was
+ * killed stay: the next one continues after each table's last row.
  */
 import { createHash } from 'node:crypto';
 import { sql, type Kysely } from 'kysely';
@@ -14,29 +14,29 @@ import { examineLedger, type Examined } from '../verify/examine.ts';
 import { countRows, lastKey, rowBatches, type CopyEnd } from './row-batches.ts';
 import { insertRows } from './row-text.ts';
 
-/** Nobody looks for other rows of processes that have ended; with these a request would lose its charge, or credit its owner. */
+/** Other rows of ended processes are never read; with rows in these tables a request would lose its charge, or an owner credit. */
 const mustBeEmpty = ['replica', 'credit_lease', 'budget_lease', 'open_request'] as const;
 
 const factsOf = (name: TableName): TableFacts => tables[name].facts;
 
-/** Referenced tables come before those that refer to them, as they are described. */
+/** Referenced tables come before those that reference them, as in the description. */
 const copied = (Object.keys(tables) as TableName[]).filter((name) => factsOf(name).isOfProcesses !== true);
 
 export interface CopiedTable {
   readonly table: TableName;
   readonly rows: number;
-  /** SHA-256 of the texts of its rows in the order of their keys. */
+  /** SHA-256 of the texts of its rows in key order. */
   readonly digest: string;
 }
 
 export interface Copied {
   readonly tables: readonly CopiedTable[];
   readonly examined: Examined;
-  /** Rows that an earlier process had copied already. */
+  /** Number of rows that an earlier process had already copied. */
   readonly rowsBefore: number;
 }
 
-/** `onProgress` hears after each batch how far a table is. */
+/** `onProgress` is called after each batch with the progress in a table. */
 export interface CopyOptions {
   readonly signal: AbortSignal;
   readonly nowMs: number;
@@ -44,8 +44,8 @@ export interface CopyOptions {
 }
 
 /**
- * Nobody else may use either end until it is done. `source` is read in one moment. Throws a `StoreError` and leaves a target that
- * no service starts on: a call with the same source goes on with it.
+ * Copies and compares. Nothing else may use either database until it is done. `source` is read at one moment. On failure throws a
+ * `StoreError` and leaves a target on which no service starts: another call with the same source continues the copy.
  */
 export async function copyDatabase(source: CopyEnd, target: CopyEnd, options: CopyOptions): Promise<Copied> {
   for (const table of mustBeEmpty)
@@ -63,9 +63,9 @@ export async function copyDatabase(source: CopyEnd, target: CopyEnd, options: Co
   if (target.dialect === 'postgres') await sql`analyze`.execute(target.db);
   const compared = await compare(source, target, options);
   await source.assertUnused?.();
-  // What was copied need not survive a power loss by itself: the end does, and all before it with it.
+  // The copied rows need not be durable individually: the final write is, and with it everything before.
   if (target.dialect === 'postgres') await sql`select set_config('synchronous_commit', 'on', false)`.execute(target.db);
-  // From here on a service starts on the target.
+  // From here on a service can start on the target.
   await endCopy(target.db);
   return { ...compared, rowsBefore };
 }
@@ -86,7 +86,7 @@ async function prepare(source: CopyEnd, target: CopyEnd, nowMs: number): Promise
   if (dialect === 'postgres') await makePartitions(db, nowMs);
 }
 
-/** Returns how many rows were there already. */
+/** Copies a table, and returns how many rows it already had. */
 async function copyTable(
   source: CopyEnd,
   target: CopyEnd,
@@ -103,7 +103,7 @@ async function copyTable(
     await inserting;
     signal.throwIfAborted();
     inserting = insert(target.db, table, target.dialect, texts);
-    // Whoever reads further hears of it.
+    // The reader gets the error with the next batch.
     inserting.catch(() => {});
     done += texts.length;
     onProgress(table, done, all);
@@ -128,7 +128,7 @@ async function insert(
   }
 }
 
-/** The last: while it says that rows are removed, none of that time can be added. Its one row only grows, and is there already. */
+/** Copied last: once it states that rows are removed, no rows from before can be added. Its only row already exists, and only grows. */
 async function copyRetention(source: CopyEnd, target: CopyEnd): Promise<void> {
   const { kept_since, removed_at } = await source.db
     .selectFrom('usage_retention')
@@ -172,7 +172,7 @@ async function digestOf(end: CopyEnd, table: TableName, { signal, onProgress }: 
       onProgress('compare', rows, rows);
     }
   };
-  // A cursor lives in a transaction.
+  // A cursor requires a transaction.
   if (end.dialect === 'sqlite' || end.db.isTransaction) await read(end);
   else await end.db.transaction().execute((db) => read({ ...end, db }));
   return { table, rows, digest: hash.digest('hex') };

@@ -4,25 +4,25 @@ import type { SchemaDialect } from '../schema/create-schema.ts';
 import type { TableName } from '../schema/tables.ts';
 import { keyOf, ordered, rowText } from './row-text.ts';
 
-/** A database that is copied from or to: one connection, in one moment where it is read. */
+/** The source or target of a copy: one connection; the source is read at one moment. */
 export interface CopyEnd {
   readonly db: Kysely<Database>;
   readonly dialect: SchemaDialect;
-  /** For messages: without secrets. */
+  /** For messages; contains no secrets. */
   readonly shown: string;
-  /** Throws when a process has begun to use it meanwhile; absent: none can. */
+  /** Throws if a process has begun to use it meanwhile; absent: no process can. */
   assertUnused?(): Promise<void>;
 }
 
 type Key = readonly unknown[];
 type Read = Readonly<Record<string, unknown>> & { readonly text: string };
 
-/** What of the rows is in memory at a time, about: a row may hold an answer of megabytes. */
+/** Approximate amount of row text in memory at a time: a row may hold an answer of megabytes. */
 const batchCharacters = 4 * 1024 * 1024;
 const batchRowsMax = 4_000;
 const firstBatchRows = 16;
 
-/** Texts of the rows in the order of their keys, after `after`, in batches. PostgreSQL: within a transaction. */
+/** Yields row texts in key order, after `after`, in batches. PostgreSQL: must run in a transaction. */
 export async function* rowBatches(
   { db, dialect }: CopyEnd,
   table: TableName,
@@ -38,7 +38,7 @@ export async function* rowBatches(
   let last = after;
   let rows = firstBatchRows;
   if (dialect === 'postgres') {
-    // The order of texts has no index, so each is sorted once.
+    // No index has this text order, so each table is sorted once.
     await sql`declare copied no scroll cursor for ${select(after)}`.execute(db);
   }
   for (let isEnd = false; !isEnd;) {
@@ -58,7 +58,7 @@ export async function* rowBatches(
   if (dialect === 'postgres') await sql`close copied`.execute(db);
 }
 
-/** The last key that a table has, in the order of bytes; undefined: it is empty. */
+/** The last key in a table, in byte order; undefined: it is empty. */
 export async function lastKey({ db, dialect }: CopyEnd, table: TableName): Promise<Key | undefined> {
   const key = keyOf(table);
   const down = key.map((column) => sql`${ordered(table, column, dialect)} desc`);

@@ -1,7 +1,7 @@
 /**
- * A row as one line of JSON that SQLite and PostgreSQL write alike, byte for byte, so that a row is copied and compared without its
- * values being read here: `[1,"text",null,"0aff"]`, in the order of the columns. Bytes are hexadecimal. All of it comes from the
- * description of the tables, which has no other kinds than whole numbers, texts and bytes.
+ * A row as one line of JSON that SQLite and PostgreSQL produce identically, byte for byte, so that rows are copied and compared without
+ * parsing their values here: `[1,"text",null,"0aff"]`, in column order. Bytes are hexadecimal. All of it is derived from the description of
+ * the tables, which has only integers, texts and bytes.
  */
 import { sql, type RawBuilder } from 'kysely';
 import type { Kind } from '../schema/column.ts';
@@ -20,7 +20,7 @@ const written: Readonly<Record<SchemaDialect, Readonly<Record<Form, (column: str
   sqlite: {
     number: (column) => `ifnull(${column}, 'null')`,
     text: (column) => `json_quote(${column})`,
-    // The hexadecimal of null is the empty text.
+    // hex(null) is the empty text.
     bytes: (column) => `iif(${column} is null, 'null', '"' || lower(hex(${column})) || '"')`,
   },
   postgres: {
@@ -30,7 +30,7 @@ const written: Readonly<Record<SchemaDialect, Readonly<Record<Form, (column: str
   },
 };
 
-/** The expression of a row's text. */
+/** The SQL expression of a row's text. */
 export function rowText(table: TableName, dialect: SchemaDialect): RawBuilder<string> {
   const parts = Object.entries(columnsOf(table)).map(([name, { kind }]) => written[dialect][formOf(kind)](`"${name}"`));
   return sql.raw(`'[' || ${parts.join(` || ',' || `)} || ']'`);
@@ -49,7 +49,7 @@ const read: Readonly<Record<SchemaDialect, Readonly<Record<Form, (at: number) =>
   },
 };
 
-/** Adds rows, given as one JSON list of their texts. */
+/** Inserts rows, given as one JSON list of their texts. */
 export function insertRows(table: TableName, dialect: SchemaDialect, rows: string): RawBuilder<unknown> {
   const columns = Object.entries(columnsOf(table));
   const names = columns.map(([name]) => `"${name}"`).join(', ');
@@ -58,14 +58,14 @@ export function insertRows(table: TableName, dialect: SchemaDialect, rows: strin
   return sql`insert into ${sql.table(table)} (${sql.raw(names)}) select ${sql.raw(values)} from ${list}`;
 }
 
-/** The columns that tell its rows apart; all of them where the table has no key. */
+/** The columns that identify its rows; all of them if the table has no key. */
 export function keyOf(table: TableName): readonly string[] {
   const { columns, facts }: Table = tables[table];
   const primary = Object.keys(columns).filter((name) => columns[name]!.facts.isPrimary === true);
   return facts.key ?? (primary.length > 0 ? primary : Object.keys(columns));
 }
 
-/** A column in the order of its bytes, which is the same everywhere; that of texts depends on the server otherwise. */
+/** A column ordered by its bytes, which is the same everywhere; text order otherwise depends on the server. */
 export function ordered(table: TableName, column: string, dialect: SchemaDialect): RawBuilder<unknown> {
   const isText = formOf(columnsOf(table)[column]!.kind) === 'text';
   return sql.raw(`"${column}"${isText && dialect === 'postgres' ? ' collate "C"' : ''}`);

@@ -1,10 +1,10 @@
-/** What is erased when an account is deleted, and the export of everything that an account has. */
+/** What is erased when an account is deleted, and the export of all data of an account. */
 import { sql, type Kysely } from 'kysely';
 import type { Database } from '../database.ts';
 
 type Db = Kysely<Database>;
 
-/** Tables of which no row of the account remains. In this order: deliveries reference their endpoints. */
+/** Tables in which no row of the account remains. In this order, because deliveries reference their endpoints. */
 const erased = [
   'member',
   'invitation',
@@ -21,9 +21,9 @@ const erased = [
 ] as const satisfies readonly (keyof Database)[];
 
 /**
- * Erases everything of a suspended customer that accounting does not need: its users, files, stored items, answers, mail,
- * webhooks, alerts, payment methods and prices, and names everywhere. Ledger, usage, payments, invoices, receipts and the audit
- * log stay, with ids instead of names. `false`: there is no such account, or it is not suspended. Idempotent.
+ * Erases all data of a suspended customer that accounting does not need: its users, files, stored items, answers, mail, webhooks, alerts,
+ * payment methods and prices, and all names. Ledger, usage, payments, invoices, receipts and the audit log stay, with ids instead of names.
+ * false: there is no such account, or it is not suspended. Idempotent.
  */
 export async function eraseAccount(
   db: Db,
@@ -54,9 +54,9 @@ export async function eraseAccount(
       .executeTakeFirst();
     if (account === undefined) return false;
     for (const table of erased) await transaction.deleteFrom(table).where('account_id', '=', accountId).execute();
-    // What they were charged stays in the balances, as in the rows. After the members, so that none of them gets one meanwhile.
+    // Charges stay in the balances, as in the rows. Runs after the members, so that none of them gets a budget meanwhile.
     await transaction.deleteFrom('budget').where(isOfAccount(accountId)).execute();
-    // Their bytes go with the next sweep, and then these rows.
+    // The next sweep removes their bytes, and then these rows.
     await transaction
       .updateTable('file')
       .set({ state: 'leaving', name: 'deleted' })
@@ -91,7 +91,7 @@ export async function eraseAccount(
   });
 }
 
-/** Of the account itself, of its keys and of its members, as `memberSubject` names them. */
+/** Matches the account, its keys and its members, as named by `memberSubject`. */
 const isOfAccount = (accountId: string) => sql<boolean>`(subject = ${accountId}
   or subject in (select id from api_key where account_id = ${accountId})
   or substr(subject, 1, ${accountId.length + 1}) = ${`${accountId}/`})`;
@@ -100,17 +100,17 @@ interface Section {
   readonly table: keyof Database;
   /** Columns that hold the id of the account. */
   readonly of: readonly string[];
-  /** Unique, and in the order of pages. */
+  /** Unique; defines the page order. */
   readonly key: readonly [string, ...string[]];
-  /** Secrets, and columns that mean nothing outside. */
+  /** Secrets, and columns that have no meaning outside. */
   readonly without?: readonly string[];
-  /** Rows per page, where rows may be large. */
+  /** Rows per page, if rows may be large. */
   readonly page?: number;
 }
 
 const ofAccount = ['account_id'] as const;
 
-/** Everything that an account has, by name, in the order of an export. */
+/** All data of an account, by section, in export order. */
 export const exportedSections = {
   account: { table: 'account', of: ['id'], key: ['id'], without: ['kind', 'version'] },
   members: { table: 'member', of: ofAccount, key: ['user_id'] },
@@ -135,7 +135,7 @@ export type ExportedSection = keyof typeof exportedSections;
 const pageMax = 500;
 type Row = Readonly<Record<string, string | number | bigint | Uint8Array | null>>;
 
-/** A page of a section in the order of its key, after the key values that the last page ended with. */
+/** A page of a section in key order, after the last page's final key values. */
 export async function exportPage(
   db: Db,
   request: {

@@ -14,14 +14,14 @@ type Db = Kysely<Database>;
 export type PersonStays =
   | { readonly kind: 'last_owner'; readonly accountId: string }
   | { readonly kind: 'last_operator' }
-  /** Live keys in their name: to be revoked first. */
+  /** Live keys in their name, which have to be revoked first. */
   | { readonly kind: 'keys'; readonly ids: readonly string[] };
 
 const ofPerson = ['auth_session', 'auth_account', 'auth_passkey', 'auth_two_factor'] as const;
 const keysAtOnce = 100;
 const earlierEmailsMax = 100;
 
-/** What prevents the deletion of a user; undefined: nothing. */
+/** What prevents the deletion of a user; undefined: nothing does. */
 export async function whyPersonStays(
   db: Db,
   { userId }: { readonly userId: string },
@@ -60,8 +60,8 @@ export async function whyPersonStays(
 }
 
 /**
- * Erases everything that is known of a user: how they sign in, their memberships, their mail, and name and address everywhere in
- * the audit log, where ids stay. Undefined: done, also when they were gone already.
+ * Erases all data about a user: how they sign in, their memberships, their mail, and their name and address throughout the audit log, where
+ * ids stay. undefined: done, even if they were already gone.
  */
 export async function erasePerson(
   db: Db,
@@ -69,7 +69,7 @@ export async function erasePerson(
     readonly userId: string;
     readonly at: number;
     readonly requestId: string | null;
-    /** Ids for entries of the audit log: one, and one for each account that they leave, so their number is the maximum. */
+    /** Ids for audit log entries: one, and one for each account that they leave; this limits the number of accounts. */
     readonly entryIds: readonly Uint8Array[];
   },
 ): Promise<PersonStays | undefined> {
@@ -126,7 +126,7 @@ export async function erasePerson(
   });
 }
 
-/** Their earlier addresses that no other user has now, as the audit log knows them. */
+/** Their earlier addresses from the audit log that no other user has now. */
 async function earlierEmails(transaction: Db, userId: string): Promise<readonly string[]> {
   const changes = await transaction
     .selectFrom('audit_log')
@@ -177,7 +177,7 @@ async function leaveRecipients(
   }
 }
 
-/** Entries by them, about them, or with one of their addresses, for which the whole log is read: it happens rarely. */
+/** Erases from entries by them, about them, or with one of their addresses. This reads the whole log, but happens rarely. */
 async function eraseFromLog(transaction: Db, userId: string, emails: readonly string[]): Promise<void> {
   const nothing = { actor_name: null, address: null, before: null, after: null, input: null };
   await transaction

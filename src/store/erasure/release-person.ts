@@ -1,11 +1,11 @@
-/** How the operator helps a user who can no longer sign in. */
+/** The operator's way of helping a user who can no longer sign in. */
 import type { Kysely } from 'kysely';
 import type { Database } from '../database.ts';
 import { rowsOn } from '../schema/codec.ts';
 import { addMail } from '../repositories/mail.ts';
 import { endSecrets } from '../repositories/one-time-secrets.ts';
 
-/** Removes all proofs of identity but the password, ends the sessions, and leaves a mail. Undefined: no such user. */
+/** Removes all proofs of identity except the password, ends the sessions, and queues a mail. undefined: no such user. */
 export async function releasePerson(
   db: Kysely<Database>,
   request: {

@@ -1,6 +1,6 @@
 /**
- * Brings a database to the schema of this version. An empty one gets the tables as they are described (schema/), at once. One of
- * an earlier version goes through the steps that it has not seen; `tests/store/migration.test.ts` holds that both are the same.
+ * Migrates a database to this version's schema. An empty one gets the current tables directly (schema/). One of an earlier version runs its
+ * missing steps; `tests/store/migration.test.ts` verifies that the results are equal.
  */
 import { sql, SqliteAdapter, type Kysely } from 'kysely';
 import type { Database } from '../database.ts';
@@ -9,22 +9,22 @@ import { createSchema, type SchemaDialect } from '../schema/create-schema.ts';
 import { StoreError } from '../store-error.ts';
 
 export interface Step {
-  /** In its own words, not from the description, which later versions change. */
+  /** Written out rather than derived from the description, which later versions change. */
   up(db: Kysely<Database>, dialect: SchemaDialect): Promise<void>;
 }
 
-/** The first schema that is upgraded: whatever has no steps has been made with all that came before. */
+/** The first schema that can be upgraded: a database without steps was created with everything up to here. */
 const baseline = '100-baseline';
 
-/** All later steps by name, in their order. A released one is never changed. Tests add one. */
+/** All later steps by name, in order. A released step is never changed. Tests add one. */
 export const steps: Record<string, Step> = {};
 
 export const migrationNames = (): readonly string[] => [baseline, ...Object.keys(steps)];
 const newest = (): string => migrationNames().at(-1)!;
 
 /**
- * Returns the names of the steps that ran. All of them run in one transaction: a process that dies in the middle leaves the state
- * from before (reliability S9).
+ * Migrates, and returns the names of the steps that ran. All of them run in one transaction: a process that dies midway leaves the previous
+ * state (reliability S9).
  */
 export async function migrate(db: Kysely<Database>, dialect: SchemaDialect): Promise<readonly string[]> {
   const before = await migrationsThatRan(db);
@@ -57,7 +57,7 @@ export async function migrate(db: Kysely<Database>, dialect: SchemaDialect): Pro
   }
 }
 
-/** In the caller's own where there is one, which may undo all of it. */
+/** Uses the caller's transaction if there is one; the caller may then roll back all of it. */
 const inTransaction = <Value>(
   db: Kysely<Database>,
   work: (transaction: Kysely<Database>) => Promise<Value>,
@@ -66,7 +66,7 @@ const inTransaction = <Value>(
 export const isUpToDate = async (db: Kysely<Database>): Promise<boolean> =>
   pendingAfter(await migrationsThatRan(db)).length === 0;
 
-/** Steps that the next start of the service runs. */
+/** Steps that the next start of the service will run. */
 export const pendingAfter = (ran: readonly string[]): readonly string[] =>
   migrationNames().filter((name) => !ran.includes(name));
 
@@ -84,18 +84,18 @@ async function createDatabase(db: Kysely<Database>, dialect: SchemaDialect): Pro
 }
 
 async function createTables(db: Kysely<Database>, dialect: SchemaDialect): Promise<void> {
-  // The name is of the library that ran the steps of earlier versions; they look for it.
+  // Named by the library that ran the steps of earlier versions, which query this table.
   await sql`create table kysely_migration (name varchar(255) not null primary key, timestamp varchar(255) not null)`.execute(
     db,
   );
   for (const statement of createSchema(dialect)) await sql.raw(statement).execute(db);
-  // A trigger keeps its one row.
+  // A trigger keeps it at one row.
   await db.insertInto('usage_retention').values({ kept_since: 0, removed_at: 0 }).execute();
 }
 
 /**
- * Makes the tables of an empty database that another one is copied into, with the history of that one: what an earlier version had
- * not done then, this one must not believe to be done. `unfinishedCopyOf` says so until `endCopy`, and no version starts.
+ * Creates the tables of an empty database that another one is copied into, with the source's history: what an earlier version had not done
+ * yet must not appear to be done here. Until `endCopy`, `unfinishedCopyOf` reports the copy and no version starts.
  */
 export async function beginCopy(
   db: Kysely<Database>,
@@ -114,7 +114,7 @@ export async function endCopy(db: Kysely<Database>): Promise<void> {
   await withHistory(db).deleteFrom('kysely_migration').where('name', '=', unfinishedCopy).execute();
 }
 
-/** Stands among the steps of a database that is being copied into, so that no version starts on it. */
+/** Listed among the steps of a copy's target, so that no version starts on it. */
 const unfinishedCopy = 'unfinished-copy';
 
 /** The source of a copy into the database that has begun and not ended. */
@@ -127,7 +127,7 @@ export async function unfinishedCopyOf(db: Kysely<Database>): Promise<string | u
 const withHistory = (db: Kysely<Database>) =>
   db.withTables<{ kysely_migration: { name: string; timestamp: string } }>();
 
-/** Names of the steps that a database of ours has seen, also those of earlier versions, in order; none: it is empty. */
+/** Names of the steps that a Tokenhouse database has run, including those of earlier versions, in order; empty if the database is. */
 export async function migrationsThatRan(db: Kysely<Database>): Promise<readonly string[]> {
   if (!(await hasHistory(db))) return [];
   const ran = await withHistory(db).selectFrom('kysely_migration').select('name').orderBy('name').execute();
@@ -143,7 +143,7 @@ async function hasHistory(db: Kysely<Database>): Promise<boolean> {
   return rows[0]?.tables === 1n;
 }
 
-/** When a database of ours was made, by the clock of the machine, or the copy of which it is. Milliseconds since 1970. */
+/** When a Tokenhouse database, or the original of a copy, was created, by the machine's clock. Milliseconds since 1970. */
 export async function madeAt(db: Kysely<Database>): Promise<number> {
   const history = withHistory(db).selectFrom('kysely_migration').select('timestamp');
   const { timestamp } = await history.where('name', '=', baseline).executeTakeFirstOrThrow();
@@ -159,7 +159,7 @@ function refuseOlder(ran: readonly string[]): void {
   );
 }
 
-/** Throws when a newer version has written the database. */
+/** Throws if a newer version has written the database. */
 export function refuseNewer(ran: readonly string[]): void {
   const unknown = newerThanThis(ran);
   if (unknown.length === 0) return;
@@ -175,5 +175,5 @@ export function refuseNewer(ran: readonly string[]): void {
   );
 }
 
-/** Steps that this version does not know. */
+/** Steps unknown to this version. */
 export const newerThanThis = (ran: readonly string[]): readonly string[] => ran.filter((name) => name > newest());

@@ -1,7 +1,7 @@
 import type { SqlValue } from '../reports/usage-columns.ts';
 
 /**
- * An array as PostgreSQL reads it. The driver prints arrays too, but inspects the type of each element and escapes all of them: 3
+ * An array in PostgreSQL's text format. The driver can format arrays too, but inspects the type of each element and escapes all of them: 3
  * µs of the 13 that a settlement's 29 columns cost on the main thread.
  */
 export function arrayText(values: readonly SqlValue[]): string {
@@ -16,7 +16,7 @@ export function arrayText(values: readonly SqlValue[]): string {
   return `${text}}`;
 }
 
-/** An array of keys that are given as hex digits. */
+/** An array of keys given as hex digits. */
 export function bytesArrayText(hex: readonly string[]): string {
   return hex.length === 0 ? '{}' : `{"\\\\x${hex.join('","\\\\x')}"}`;
 }

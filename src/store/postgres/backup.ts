@@ -14,12 +14,12 @@ import { storeErrorOf } from './postgres-error.ts';
 import { withSchemaLock } from './schema-lock.ts';
 import { ServerToolError } from './server-tool-error.ts';
 
-/** What the server's own programs are run with. */
+/** Parameters for running PostgreSQL's own programs. */
 export interface ServerTools {
   readonly address: PostgresAddress;
-  /** The environment, without secrets of ours; `PATH` finds them. */
+  /** The environment, without this service's secrets; the programs are found by its `PATH`. */
   readonly variables: Readonly<Record<string, string>>;
-  /** Ends what runs. */
+  /** Ends a running program. */
   readonly signal: AbortSignal;
 }
 
@@ -27,13 +27,13 @@ type Program = 'pg_dump' | 'pg_restore';
 
 /** How long pg_dump waits for a table that a migration is changing. */
 const lockWaitMs = 60_000;
-/** What is kept of the words of a program that fails. */
+/** Maximum error output kept of a program that fails. */
 const saidCharactersMax = 2_000;
 
 /**
- * Has pg_dump write the database as it is at one moment, compressed, and examines that same moment meanwhile; nobody waits for
- * either. `take` gets the bytes as they come and must ask for all of them: they end with an error unless pg_dump has succeeded. It
- * can wait for `verified` before it calls them a backup.
+ * Runs pg_dump to write the database's state at one moment, compressed, and examines the same state concurrently; neither blocks anyone.
+ * `take` receives the bytes as a stream and must read all of them: the stream ends with an error unless pg_dump has succeeded. It can wait
+ * for `verified` before it treats them as a backup.
  */
 export async function dumpDatabase<Taken>(
   db: Kysely<Database>,
@@ -43,7 +43,7 @@ export async function dumpDatabase<Taken>(
   await refuseUnfit('pg_dump', db, tools);
   let made: { readonly examined: Examined; readonly taken: Taken } | undefined;
   let failure: unknown;
-  // How a transaction ends that only reads says nothing: its connection may have broken since.
+  // A read-only transaction's failure to end does not matter: the connection may have broken since.
   await db
     .transaction()
     .setAccessMode('read only')
@@ -65,7 +65,7 @@ async function dumpMoment<Taken>(
   tools: ServerTools,
   take: (archive: AsyncIterable<Uint8Array>, verified: Promise<unknown>) => Promise<Taken>,
 ): Promise<{ readonly examined: Examined; readonly taken: Taken }> {
-  // Nothing else is asked while the last bytes are sent.
+  // No statement runs on this connection while the last bytes are sent.
   await sql`set local idle_in_transaction_session_timeout = 0`.execute(moment);
   const snapshot = sql<{ id: string; schema: string }>`select pg_export_snapshot() as id, current_schema() as schema`;
   const { id, schema } = (await snapshot.execute(moment)).rows[0]!;
@@ -90,8 +90,8 @@ async function dumpMoment<Taken>(
 }
 
 /**
- * Has pg_restore put an archive into an empty database, in one transaction, and examines what is there then. When that is not
- * right, or `accept` refuses it, the database is empty again. No service can start on it meanwhile.
+ * Runs pg_restore to put an archive into an empty database, in one transaction, and examines the result. If that is wrong, or `accept`
+ * refuses it, the database is emptied again. No service can start on it meanwhile.
  */
 export async function restoreDump(
   db: Kysely<Database>,
@@ -105,7 +105,7 @@ export async function restoreDump(
     await refuseForeignArchive(file, schema, tools);
     const words = ['--single-transaction', '--exit-on-error', '--no-owner', '--no-privileges', '--no-password'];
     const { database } = clientOf(tools.address);
-    // Through us, so that it ends, and its transaction with it, when this process is killed.
+    // Piped through this process, so that pg_restore and its transaction end when this process is killed.
     await feed('pg_restore', [...words, `--schema=${schema}`, `--dbname=${database}`], createReadStream(file), tools);
     try {
       await sql`analyze`.execute(connection);
@@ -121,13 +121,13 @@ export async function restoreDump(
   });
 }
 
-/** How large the database is: an archive of it is smaller, but for rare content. */
+/** The size of the database: an archive of it is smaller, except for rare content. */
 export async function databaseBytes(db: Kysely<Database>): Promise<bigint> {
   const size = sql<{ bytes: bigint }>`select pg_database_size(current_database()) as bytes`;
   return (await size.execute(db)).rows[0]!.bytes;
 }
 
-/** Verified as this version will read it; that of an earlier version stays as that one reads it. */
+/** Verified as this version will read it; an archive of an earlier version stays readable for that version. */
 async function examineRestored(db: Kysely<Database>): Promise<Examined> {
   refuseNewer(await migrationsThatRan(db));
   if (await isUpToDate(db)) return await examineLedger(db);
@@ -145,7 +145,7 @@ async function examineRestored(db: Kysely<Database>): Promise<Examined> {
   return examined!;
 }
 
-/** The schema that the tables will be in. Refuses when something is in it. */
+/** The schema for the tables. Refuses if it is not empty. */
 async function emptySchema(db: Kysely<Database>): Promise<string> {
   const { rows } = await sql<{ schema: string | null; relations: bigint }>`
     select current_schema() as schema,
@@ -161,7 +161,7 @@ async function emptySchema(db: Kysely<Database>): Promise<string> {
   return schema;
 }
 
-/** Before anything of it is run. Its table of contents has a line for the rows of each table. */
+/** Checks an archive before running anything from it. Its table of contents has a line for each table's rows. */
 async function refuseForeignArchive(file: string, schema: string, tools: ServerTools): Promise<void> {
   const listed = await textOf('pg_restore', ['--list', file], tools);
   const [, found] = / TABLE DATA (\S+) kysely_migration /.exec(listed) ?? [];
@@ -173,10 +173,10 @@ async function refuseForeignArchive(file: string, schema: string, tools: ServerT
     );
 }
 
-/** pg_dump takes a pattern, in which quotes keep a name as it is. */
+/** pg_dump takes a pattern, in which quotes make a name literal. */
 const pattern = (name: string): string => `"${name.replaceAll('"', '""')}"`;
 
-/** What has just been put there. */
+/** Drops everything that was just restored. */
 async function dropAll(db: Kysely<Database>, schema: string): Promise<void> {
   const names = sql<{ kind: string; name: string }>`
     select 'table' as kind, oid::regclass::text as name from pg_class
@@ -188,7 +188,7 @@ async function dropAll(db: Kysely<Database>, schema: string): Promise<void> {
   });
 }
 
-/** A program reads what a server of its own version, or an earlier one, has written. */
+/** Refuses an older program than the server: a program reads only what servers up to its own version have written. */
 async function refuseUnfit(program: Program, db: Kysely<Database>, tools: ServerTools): Promise<void> {
   const { rows } = await sql<{ version: string }>`select current_setting('server_version_num') as version`.execute(db);
   const server = Math.floor(Number(rows[0]!.version) / 10_000);
@@ -202,7 +202,10 @@ async function refuseUnfit(program: Program, db: Kysely<Database>, tools: Server
 
 const clientOf = (address: PostgresAddress): pg.Client => new pg.Client(clientConfig(address));
 
-/** The server's place, user and password as the service itself uses them, by the variables of PostgreSQL: arguments are public. */
+/**
+ * The server's address, user and password as used by the service, passed in PostgreSQL's environment variables, because arguments are
+ * public.
+ */
 function connectionVariables(address: PostgresAddress): Readonly<Record<string, string>> {
   const { host, port, user, database, password } = clientOf(address);
   const parameters = new URL(address.url).searchParams;
@@ -214,7 +217,7 @@ function connectionVariables(address: PostgresAddress): Readonly<Record<string, 
     PGDATABASE: database,
     PGPASSWORD: typeof password === 'string' ? password : undefined,
     PGOPTIONS: parameters.get('options') ?? undefined,
-    // The driver's own word for a certificate that nobody checks.
+    // The driver's name for not verifying the certificate.
     PGSSLMODE: encrypted === 'no-verify' ? 'require' : encrypted,
     PGSSLROOTCERT: parameters.get('sslrootcert') ?? undefined,
     PGSSLCERT: parameters.get('sslcert') ?? undefined,
@@ -228,7 +231,7 @@ function connectionVariables(address: PostgresAddress): Readonly<Record<string, 
 interface Running {
   readonly stdin: NodeJS.WritableStream | null;
   readonly stdout: Readable;
-  /** Rejects, with what the program has said, unless it ends well. */
+  /** Rejects, with the program's error output, unless it succeeds. */
   readonly ended: Promise<void>;
   kill(): void;
 }
@@ -255,7 +258,7 @@ function run(program: Program, words: readonly string[], stdin: 'ignore' | 'pipe
       else reject(new ServerToolError(`${program} has failed: ${saidBy(program, said)}`));
     });
   });
-  ended.catch(() => {}); // whoever reads its output hears of it
+  ended.catch(() => {}); // the reader of its output gets the error
   return { stdin: child.stdin, stdout: child.stdout!, ended, kill };
 }
 
@@ -272,7 +275,7 @@ const saidBy = (program: Program, said: string): string =>
     .filter((line) => line !== '')
     .join('; ') || 'it said nothing';
 
-/** What it prints, as it is asked for; whoever stops asking ends it. */
+/** The program's output as a stream; stopping the iteration ends the program. */
 async function* outputOf(
   program: Program,
   words: readonly string[],
@@ -288,7 +291,7 @@ async function* outputOf(
   }
 }
 
-/** Few lines. */
+/** Collects short output. */
 async function textOf(program: Program, words: readonly string[], tools: ServerTools): Promise<string> {
   const parts: Uint8Array[] = [];
   for await (const part of outputOf(program, words, tools)) parts.push(part);
@@ -300,7 +303,7 @@ async function feed(program: Program, words: readonly string[], source: Readable
   stdout.resume();
   const given = pipeline(source, stdin!);
   try {
-    // One that fails reads no further: that is why, and not that a pipe has broken.
+    // A failing program stops reading its input; report its failure, not the broken pipe.
     await Promise.all([ended, given.catch(() => ended)]);
   } finally {
     kill();

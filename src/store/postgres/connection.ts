@@ -6,13 +6,13 @@ import { isConnectionLost, sqlState } from './postgres-error.ts';
 export const connectTimeoutMs = 3_000;
 /** Failed connections are retried after a pause that grows to this, half of it random (reliability D3). */
 const pauseMaxMs = 1_000;
-/** The first with `materialized`, which the statements of the ledger need. */
+/** The first version with `materialized`, which the ledger's statements need. */
 const oldestServer = 120_000;
 
-/** Address of the database; the URL may hold a password, so it is never shown. */
+/** Address of the database; the URL may contain a password, so it is never shown. */
 export interface PostgresAddress {
   readonly url: string;
-  /** The password when it is not in the URL. Without one, the driver looks into the user's password file (`PGPASSFILE`). */
+  /** The password if it is not in the URL. Without one, the driver reads the user's password file (`PGPASSFILE`). */
   readonly password?: string | undefined;
 }
 
@@ -40,26 +40,26 @@ const parsers: Readonly<Record<number, (text: string) => unknown>> = {
   17: bytesOf,
 };
 
-/** Every integer is read as bigint, as on SQLite (store/schema/column.ts); all else stays text. */
+/** Every integer is read as bigint, as on SQLite (store/schema/column.ts); everything else stays text. */
 function typeParser(oid: number): (text: string) => unknown {
   return parsers[oid] ?? String;
 }
 
-/** A copy of its own: a view into the driver's buffer would change later. */
+/** Returns a copy: a view into the driver's buffer would change later. */
 function bytesOf(text: string): Uint8Array {
   return Uint8Array.from(Buffer.from(text.slice(2), 'hex')); // \x…
 }
 
 /**
- * Set on each connection that writes (M10): what it acknowledges has reached the disk. A server that is set to a stronger
- * promise, such as a synchronous standby, keeps it.
+ * Set on each connection that writes (M10), so that acknowledged data has reached the disk. A server configured with a stronger guarantee,
+ * such as a synchronous standby, keeps it.
  */
 export const durable = `select set_config('synchronous_commit',
     case when current_setting('synchronous_commit') = 'off' then 'on' else current_setting('synchronous_commit') end, false),
   set_config('default_transaction_isolation', 'read committed', false),
   set_config('idle_in_transaction_session_timeout', '10000', false)`;
 
-/** Throws when the server cannot keep our ledger. */
+/** Throws if the server is not suitable for the ledger. */
 export async function refuseUnfitServer(client: pg.ClientBase): Promise<void> {
   const { rows } = await client.query<{ version: string; encoding: string; writable: string }>(
     `select current_setting('server_version_num') as version, current_setting('server_encoding') as encoding,
@@ -80,12 +80,12 @@ export async function refuseUnfitServer(client: pg.ClientBase): Promise<void> {
     );
 }
 
-/** The socket goes at once: asking a server to end the session would wait for one that does not answer. */
+/** Destroys the socket immediately: ending the session properly would wait for a server that does not answer. */
 export function dropSocket(client: pg.ClientBase): void {
   (client as unknown as { readonly connection: { readonly stream: { destroy(): void } } }).connection.stream.destroy();
 }
 
-/** Fails what waits for the server when the time is over: it may be silent, not gone, like a pooler whose server is away. */
+/** Fails pending statements after a timeout: the server may be silent rather than gone, like a pooler whose server is away. */
 export async function inTimeOf<Value>(
   client: pg.ClientBase,
   timeoutMs: number,
@@ -99,7 +99,7 @@ export async function inTimeOf<Value>(
   }
 }
 
-/** Turns a failure to reach the database into instructions for the operator. */
+/** Converts a failure to reach the database into instructions for the operator. */
 export function unreachable(error: unknown, shown: string): StoreError {
   if (error instanceof StoreError) return error;
   const reason = error instanceof Error ? error.message || reasonOf(error) : String(error);
@@ -129,10 +129,10 @@ function reasonOf(error: Error): string {
 
 export interface SessionOptions {
   readonly address: PostgresAddress;
-  /** Run on each new connection before anything else. */
+  /** Runs on each new connection before anything else. */
   readonly onConnect?: (client: pg.Client) => Promise<void>;
   readonly onNotification?: (payload: string) => void;
-  /** The server has answered. */
+  /** Called when the server has answered. */
   readonly onAnswer?: () => void;
 }
 
@@ -143,7 +143,7 @@ interface Answer<Row> {
 
 export type Statement = { readonly name: string; readonly text: string } | { readonly text: string };
 
-/** Runs one statement after the other on a connection that is remade when it breaks. */
+/** Runs statements one at a time on a connection that is re-established when it breaks. */
 export class Session {
   readonly #options: SessionOptions;
   #client: pg.Client | undefined;
@@ -155,12 +155,12 @@ export class Session {
     this.#options = options;
   }
 
-  /** Rejects with the driver's error. After a connection was lost, the next call makes another one. */
+  /** Rejects with the driver's error. After a connection was lost, the next call opens another one. */
   query<Row extends object>(statement: Statement, values: readonly unknown[], timeoutMs: number): Promise<Answer<Row>> {
     return this.exclusively(timeoutMs, (run) => run<Row>(statement, values));
   }
 
-  /** Gives the connection to one caller for several statements, within a time for all of them together. */
+  /** Gives the connection to one caller for several statements, with one timeout for all of them. */
   exclusively<Value>(timeoutMs: number, work: (run: Run) => Promise<Value>): Promise<Value> {
     const turn = this.#last.then(
       () => this.#work(timeoutMs, work),
@@ -172,7 +172,7 @@ export class Session {
 
   async #work<Value>(timeoutMs: number, work: (run: Run) => Promise<Value>): Promise<Value> {
     const client = await this.#connected();
-    // The server is silent, not gone: waiting for it for good would block the next caller.
+    // The server is silent rather than gone: waiting for it indefinitely would block the next caller.
     const timer = setTimeout(() => this.#drop(client), timeoutMs);
     try {
       return await work(async (statement, values) => {
@@ -194,7 +194,7 @@ export class Session {
     if (this.#client !== undefined) return this.#client;
     if (this.#failures > 0) {
       const pauseMs = Math.min(25 * 2 ** this.#failures, pauseMaxMs);
-      // Closing the store waits for this too: an unreferenced pause would end the process in the middle of it.
+      // Closing the store waits for this too: with an unreferenced timer the process would end in the middle of it.
       await sleep(pauseMs * (0.5 + Math.random() / 2));
     }
     const client = new pg.Client(clientConfig(this.#options.address));
@@ -223,7 +223,7 @@ export class Session {
     dropSocket(client);
   }
 
-  /** Closes after everything that is waiting. */
+  /** Closes after all waiting work. */
   async close(): Promise<void> {
     await this.#last.catch(() => {});
     this.#closed = true;

@@ -11,7 +11,7 @@ import type { Database } from '../database.ts';
 import type { PostgresAddress, Session } from './connection.ts';
 import { PoolDriver } from './pool-driver.ts';
 
-/** Kysely on a few connections of its own. Close with `destroy()`. */
+/** Kysely on a few dedicated connections. Close with `destroy()`. */
 export function kyselyOnPostgres(address: PostgresAddress, connections: number): Kysely<Database> {
   return kyselyOn(new PoolDriver({ address, connections }));
 }
@@ -27,7 +27,7 @@ export function kyselyOn(driver: Driver): Kysely<Database> {
   });
 }
 
-/** Kysely on a connection that another owner has: for single statements that must end in time. */
+/** Kysely on a connection owned by someone else: for single statements that need a timeout. */
 export function kyselyOnSession(session: Session, timeoutMs: number): Kysely<Database> {
   const connection: DatabaseConnection = {
     executeQuery: async <Row>({ sql, parameters }: CompiledQuery) => {

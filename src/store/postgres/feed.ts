@@ -7,10 +7,10 @@ import { Session, type PostgresAddress } from './connection.ts';
 import { kyselyOnSession } from './dialect.ts';
 import { readChanges } from './statements.ts';
 
-/** The channel that the trigger on `change` notifies. A notification only makes the next look come sooner. */
+/** The channel that the trigger on `change` notifies. A notification only triggers the next poll earlier. */
 const changeChannel = 'tokenhouse_change';
 const lookEveryMs = 250;
-/** When the last good look is older, nothing is admitted from memory. */
+/** If the last successful poll is older, nothing is admitted from memory. */
 const staleAfterMs = 1_000;
 const answerTimeoutMs = 1_000;
 /** Timeout of each statement that reads changes. */
@@ -23,20 +23,20 @@ export interface PostgresFeedOptions {
 }
 
 interface ChangeRow {
-  /** Which transactions were visible to the look. */
+  /** The transactions that were visible to the poll. */
   readonly snapshot: string;
   /** When the server was started. */
   readonly server: string;
-  /** Changes made since may have been deleted. */
+  /** Whether later changes may have been deleted. */
   readonly isLate: boolean | null;
   readonly kind: string | null;
   readonly ref: string | null;
 }
 
-/** `silent`: it was logged that changes are not heard of. */
+/** `silent`: the failure to receive changes has been logged. */
 type State = 'heard' | 'silent' | 'closed';
 
-/** The last good look. */
+/** The last successful poll. */
 interface Look {
   /** The snapshot up to which all changes are in force here. */
   readonly snapshot: string;
@@ -46,9 +46,9 @@ interface Look {
 }
 
 /**
- * Looks for changes a few times a second, and at once when the database notifies. Polling is what counts: it works when
- * notifications are lost. Each look hands the next one its snapshot, so every change is found by exactly one good look, and what
- * a failed one has found is found again.
+ * Polls for changes a few times a second, and immediately when the database notifies. Correctness depends on polling alone, so lost
+ * notifications are harmless. Each poll passes its snapshot to the next, so every change is found by exactly one successful poll, and what
+ * a failed one found is found again.
  */
 export class PostgresFeed implements Feed {
   readonly isShared = true;
@@ -61,9 +61,9 @@ export class PostgresFeed implements Feed {
   #state: State = 'heard';
   #good: Look | undefined;
   #last: Promise<boolean> = Promise.resolve(true);
-  /** A look that has not begun. */
+  /** A poll that has not begun. */
   #next: Promise<boolean> | undefined;
-  /** Why a look failed, last. */
+  /** The error of the last failed poll. */
   #failure: unknown;
 
   constructor({ address, follower, log }: PostgresFeedOptions) {
@@ -80,7 +80,7 @@ export class PostgresFeed implements Feed {
     this.#repositories = repositoriesOn(this.#db);
   }
 
-  /** Resolves when all is loaded. Rejects when that failed. */
+  /** Resolves when everything is loaded. Rejects if that failed. */
   async start(): Promise<void> {
     if (!(await this.#look())) throw this.#failure;
     this.#timer = setInterval(() => {
@@ -95,7 +95,7 @@ export class PostgresFeed implements Feed {
   }
 
   freshen(): Promise<boolean> {
-    // A look that is under way suffices, where the database is slow.
+    // If the database is slow, a poll in progress suffices.
     return withDeadline(
       this.#last.then(() => !this.isStale || this.#look()),
       staleAfterMs,
@@ -115,7 +115,7 @@ export class PostgresFeed implements Feed {
     await this.#db.destroy();
   }
 
-  /** One look after the other; all callers that come before it begins share the next one. */
+  /** Polls one at a time; all callers that arrive before the next one begins share it. */
   #look(): Promise<boolean> {
     if (this.#next !== undefined) return this.#next;
     const turn = this.#last.then(() => {
@@ -135,7 +135,7 @@ export class PostgresFeed implements Feed {
         answerTimeoutMs,
       );
       const { snapshot, server, isLate } = rows[0]!;
-      // Another server, or the same one after a crash or a restore: what this one has forgotten is unknown.
+      // Another server, or the same one after a crash or a restore, may have lost changes.
       if (server !== this.#good?.server || isLate === true) await this.#follower.loadAll(this.#repositories);
       else {
         const changes = rows.filter((row): row is ChangeRow & Change => row.kind !== null);
@@ -148,7 +148,7 @@ export class PostgresFeed implements Feed {
       }
       return true;
     } catch (error) {
-      this.#failure = error; // the next look tries again
+      this.#failure = error; // the next poll tries again
       return false;
     }
   }

@@ -8,7 +8,7 @@ import { beginBalance, returnCredit, returnBudget, grant, grantOfBudget } from '
 
 const answerTimeoutMs = 2_000;
 const conflictTriesMax = 5;
-/** Replicas call on each other for idle remainders on this channel; only for admin events and poor accounts, not per request. */
+/** The channel on which replicas call in idle remainders from each other; only for admin events and low balances, not per request. */
 export const returnChannel = 'tokenhouse_return';
 
 /** The database as the lease server of each of its replicas. */
@@ -29,7 +29,7 @@ export function postgresLeaseServer(session: Session, replica: () => Uint8Array)
             [me, balanceId, missing, want, step],
             answerTimeoutMs,
           );
-          // Leased in an earlier epoch, whose leases have gone back.
+          // Leased in an earlier epoch, whose leases have been returned.
           if (me !== replica()) continue;
           return rows[0]!;
         } catch (error) {
@@ -54,14 +54,14 @@ export function postgresLeaseServer(session: Session, replica: () => Uint8Array)
   };
 }
 
-/** The balance that another replica has called for; `undefined`: this replica's own call. */
+/** The balance that another replica has called in; undefined: it is this replica's own call. */
 export function balanceCalled(payload: string, replica: Uint8Array): string | undefined {
   const [caller, balanceId = ''] = payload.split(' ');
   return caller === hexOf(replica) ? undefined : balanceId;
 }
 
 /**
- * A lease comes out of the locked row, which may have more than the row of the snapshot had, after a return or a top-up
- * meanwhile. PostgreSQL checks the update of the old row before it finds the new one.
+ * A lease is taken from the locked row, which may have more than the snapshot's row, after a return or a top-up meanwhile. PostgreSQL
+ * checks the update of the old row before it finds the new one.
  */
 const isOfOldRow = (error: unknown): boolean => sqlState(error) === '23514';

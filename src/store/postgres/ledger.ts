@@ -31,23 +31,23 @@ import { readUsage } from './statements.ts';
 
 const operationTimeoutMs = 5_000;
 const conflictTriesMax = 5;
-/** Between tries to debit an account whose money others have leased. */
+/** Pause between tries to debit an account whose credit others have leased. */
 const debitPauseMs = 50;
 
 export interface PostgresLedgerOptions {
   readonly address: PostgresAddress;
   readonly free: FreeBalances;
-  /** Makes UUIDv7s. */
+  /** Generates UUIDv7s. */
   readonly newId: () => Uint8Array;
-  /** Called for each transaction: settlements in it, the time until its answer, and whether the store refused it whole. */
+  /** Called for each transaction: its number of settlements, the time until its answer, and whether the store refused all of it. */
   readonly onBatch?: (rows: number, elapsedMs: number, isRefused: boolean) => void;
-  /** Called when this process has expired among the others, because it was out of contact. */
+  /** Called when this process was out of contact and has expired. */
   readonly onExpired?: () => void;
 }
 
 /**
- * One of several ledgers on one database. Three connections, so that settlements, lease requests and heartbeats do not wait for
- * each other. A database outage never ends it: meanwhile its calls fail, and `silentMs` grows.
+ * One of several ledgers on one database. Three connections, so that settlements, lease requests and heartbeats do not wait for each other.
+ * A database outage never ends it: meanwhile its calls fail, and `silentMs` grows.
  */
 export class PostgresLedger implements AccountLedger {
   readonly #free: FreeBalances;
@@ -71,7 +71,7 @@ export class PostgresLedger implements AccountLedger {
       address,
       onAnswer,
       onConnect: async (client) => {
-        // A reaper that waited for an account's row would miss heartbeats; it comes again.
+        // A reaper waiting for an account's row would miss heartbeats; it retries later.
         await client.query(`listen ${returnChannel}; set lock_timeout = 300`);
       },
       onNotification: (payload) => {
@@ -97,12 +97,12 @@ export class PostgresLedger implements AccountLedger {
     this.leases = new Leases({ leaseServer: this.#leaseServer, free });
   }
 
-  /** Requires that the database has its tables. Rejects with the driver's error. */
+  /** Starts the ledger. Requires that the database has its tables. Rejects with the driver's error. */
   async start(): Promise<void> {
     await this.#membership.start();
   }
 
-  /** The database's time, which all replicas go by; available once the ledger has started. */
+  /** The database's time, used by all replicas; available once the ledger has started. */
   now(): number {
     return this.#clock.now();
   }
@@ -115,12 +115,12 @@ export class PostgresLedger implements AccountLedger {
     return performance.now() - this.#answeredMs;
   }
 
-  /** Until then the others leave this process its leases; by `performance.now()`. */
+  /** Until then the other replicas do not reclaim this process's leases; by `performance.now()`. */
   get safeUntilMs(): number {
     return this.#membership.safeUntilMs;
   }
 
-  /** The id of this process among the others; a new one after it has expired. */
+  /** This process's replica id; a new one after it has expired. */
   get replicaId(): Uint8Array {
     return this.#membership.id;
   }
@@ -170,7 +170,7 @@ export class PostgresLedger implements AccountLedger {
     return given;
   }
 
-  /** Returns of one account run one after the other, so that the sum of them is known. */
+  /** Serializes the returns of one account, so that their sum is known. */
   #returning<Value>(accountId: string, work: (run: Run) => Promise<Value>): Promise<Value> {
     return this.#transact(async (run) => {
       const text = 'select id from account where id = any($1::text[]) order by id for no key update';
@@ -202,7 +202,7 @@ export class PostgresLedger implements AccountLedger {
     this.leases.budgetChanged(change.subject);
   }
 
-  /** Writes what is queued, returns everything that is leased, and leaves. Later calls are refused. */
+  /** Writes what is queued, returns all leases, and leaves. Later calls are refused. */
   async close(): Promise<void> {
     if (this.#state === 'closed') return;
     this.#state = 'closed';
@@ -213,14 +213,14 @@ export class PostgresLedger implements AccountLedger {
     await this.#membership.close();
   }
 
-  /** Calls in the idle leases of an account: back in the balance they can be debited. */
+  /** Calls in the idle leases of an account: once returned to the balance they can be debited. */
   async #callIn(accountId: string): Promise<void> {
     await this.leases.called(accountId);
     await this.#leaseServer.callOthers(accountId).catch(() => {});
     await sleep(debitPauseMs * (0.75 + Math.random() / 2));
   }
 
-  /** Runs `work` in a transaction; again when it lost a race. After a lost connection the outcome is unknown. */
+  /** Runs `work` in a transaction; retries if it lost a race. After a lost connection the outcome is unknown. */
   async #transact<Value>(work: (run: Run) => Promise<Value>): Promise<Value> {
     if (this.#state === 'closed') throw new StoreError('failed', 'the ledger is closed');
     for (let conflicts = 0; ; conflicts++) {

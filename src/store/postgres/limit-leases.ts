@@ -13,7 +13,7 @@ import { Session, type PostgresAddress, type Run } from './connection.ts';
 import { beginEpoch, beginLimits, exchange, readShares, readWanted } from './limit-statements.ts';
 import { isWorthAnotherTry, storeErrorOf } from './postgres-error.ts';
 
-/** Timeout of all statements of an exchange together. */
+/** Timeout for all statements of an exchange together. */
 const answerTimeoutMs = 3_000;
 const conflictTriesMax = 5;
 
@@ -38,13 +38,13 @@ interface AnswerRow extends Row {
   readonly used: bigint;
 }
 
-/** Limits in rows of PostgreSQL, leased to its replicas. On a connection of its own, made at the first use. */
+/** Limits in rows of PostgreSQL, leased to its replicas. Uses a dedicated connection, opened at the first use. */
 export class PostgresLimitLeases implements LimitLeases {
   readonly #options: PostgresLimitLeasesOptions;
   readonly #session: Session;
   #listener: LimitListener | undefined;
   #epoch = -1n;
-  /** Every statement of this epoch has been answered, so what is held is known. */
+  /** Whether every statement of this epoch has been answered, so that the held shares are known. */
   #isSure = false;
 
   constructor(options: PostgresLimitLeasesOptions) {
@@ -66,7 +66,7 @@ export class PostgresLimitLeases implements LimitLeases {
     this.#listener = listener;
   }
 
-  /** This replica goes on under another id. */
+  /** This replica continues under another id. */
   expired(): void {
     this.#isSure = false;
     this.#listener?.lost();
@@ -81,7 +81,7 @@ export class PostgresLimitLeases implements LimitLeases {
         if (asks.length === 0) return [];
         this.#isSure = false;
         const answers = await this.#ask(run, replica, asks);
-        // Expired meanwhile: this belonged to the earlier epoch.
+        // If it expired meanwhile, the answers belong to the earlier epoch.
         this.#isSure = replica === this.#options.replica();
         return answers;
       });
@@ -141,7 +141,7 @@ export class PostgresLimitLeases implements LimitLeases {
     return asks.map((ask) => answers.get(textOf(ask))!);
   }
 
-  /** Repeats it when it lost a race, which has undone it. */
+  /** Runs the exchange; repeats it if it lost a race, which has rolled it back. */
   async #exchange(run: Run, replica: Uint8Array, asks: readonly LimitExchange[]): Promise<readonly AnswerRow[]> {
     const column = <Value>(of: (ask: LimitExchange) => Value): readonly Value[] => asks.map(of);
     const values = [
@@ -175,6 +175,6 @@ export class PostgresLimitLeases implements LimitLeases {
 const nameOf = ({ subject, kind, length }: Row): LimitName => ({ subject, kind, lengthMs: Number(length) });
 const textOf = ({ subject, kind, lengthMs }: LimitName): string => `${subject} ${kind} ${lengthMs}`;
 
-/** The next heartbeat finds out, and this replica goes on under another id. */
+/** The next heartbeat detects it, and this replica continues under another id. */
 const unknownHere = (): StoreError =>
   new StoreError('failed', 'this replica has expired, or the database does not know it yet');

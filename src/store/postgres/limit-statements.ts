@@ -1,7 +1,7 @@
 /**
- * The statements of limits across replicas (money.md, "Limits across replicas"). The row of a limit in `limit_window` has the sum
- * of what is leased or used, so it alone decides; `limit_share` says which replica has it. Locks are taken in one order
- * everywhere: the replica, limits by their key, shares.
+ * The statements of limits across replicas (money.md, "Limits across replicas"). A limit's row in `limit_window` has the sum of what is
+ * leased or used, so it alone decides; `limit_share` records which replica has it. Locks are taken in the same order everywhere: the
+ * replica, limits by their key, shares.
  */
 import { plentyParts, wantedForMs } from '../limit-leases.ts';
 import { databaseNow } from './statements.ts';
@@ -10,9 +10,9 @@ const key = (one: string, other: string): string =>
   `${one}.subject = ${other}.subject and ${one}.kind = ${other}.kind and ${one}.length = ${other}.length`;
 
 /**
- * $1 the replica and $2 its epoch, from $3 the columns of the exchanges (`LimitExchange`). Always answers with at least one row:
- * `isAlive` is false, and nothing was done, when the replica is not there under this epoch; limits that have no row yet are not
- * in the answer. The lock on the replica's row makes a process that expires it wait, as in `grant`.
+ * $1 is the replica and $2 its epoch; from $3 the columns of the exchanges (`LimitExchange`). Always returns at least one row: `isAlive` is
+ * false, and nothing was done, if the replica does not exist under this epoch; limits that have no row yet are not in the answer. The lock
+ * on the replica's row blocks a process that is expiring it, as in `grant`.
  */
 export const exchange = {
   name: 'limit_exchange',
@@ -62,7 +62,7 @@ export const exchange = {
     from (values (1)) as always left join effect on true`,
 };
 
-/** Makes the rows of limits that were never used before: from $1 subjects, kinds, lengths. */
+/** Creates the rows of limits that were never used before: from $1 subjects, kinds, lengths. */
 export const beginLimits = {
   name: 'limit_begin',
   text: `
@@ -72,8 +72,8 @@ export const beginLimits = {
 };
 
 /**
- * Runs after a statement whose answer was lost: waits until it has ended, and voids what is still on its way. No row: this
- * replica has expired.
+ * Runs after a statement whose answer was lost: waits until it has ended, and voids what is still in transit. No row: this replica has
+ * expired.
  */
 export const beginEpoch = {
   name: 'limit_epoch',
@@ -87,7 +87,7 @@ export const readShares = {
   text: `select subject, kind, length, starts_at as "startsAt", held from limit_share where replica_id = $1::bytea`,
 };
 
-/** The limits that others lack and the replica $1 has a share of. */
+/** The limits that others need and replica $1 has a share of. */
 export const readWanted = {
   name: 'limit_wanted',
   text: `
@@ -105,8 +105,8 @@ export const readWanted = {
 };
 
 /**
- * Running requests of expired replicas have ended with them, so their slots are free; what they had of a window stays counted. As
- * for leases: a separate statement, whose snapshot is younger than the deletion of their rows.
+ * Running requests of expired replicas have ended with them, so their slots are free; their use of a window stays counted. As for leases: a
+ * separate statement, whose snapshot is newer than the deletion of their rows.
  */
 export const returnShares = {
   name: 'limit_return',

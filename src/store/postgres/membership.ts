@@ -11,12 +11,12 @@ const reapEveryMs = 500;
 const answerTimeoutMs = 1_000;
 
 export interface MembershipOptions {
-  /** A connection for nothing else, so that heartbeats never wait. */
+  /** A dedicated connection, so that heartbeats never wait. */
   readonly session: Session;
   readonly newId: () => Uint8Array;
-  /** Called when it has expired while out of contact: it goes on under another id, and owns nothing. */
+  /** Called when it has expired while out of contact: it continues under another id, and owns nothing. */
   readonly onExpired: (id: Uint8Array) => void;
-  /** Called after each answered heartbeat: the database's time, for a query sent at `askedMs` (`performance.now()`). */
+  /** Called after each answered heartbeat with the database's time, for a query sent at `askedMs` (`performance.now()`). */
   readonly onHeartbeat: (databaseMs: number, askedMs: number) => void;
 }
 
@@ -24,7 +24,7 @@ interface HeartbeatRow {
   readonly heartbeat_at: bigint;
 }
 
-/** This process among the others on the database: reports that it is alive, and reclaims what expired replicas have left. */
+/** This process's membership among the replicas on the database: sends heartbeats, and reclaims what expired replicas have left. */
 export class Membership {
   readonly #options: MembershipOptions;
   #id: Uint8Array;
@@ -33,7 +33,7 @@ export class Membership {
   #heardMs = 0;
   /** When the last answered heartbeat was sent. */
   #heartbeatMs = 0;
-  /** Since when heartbeats were answered without a gap. */
+  /** Since when heartbeats have been answered without a gap. */
   #steadySinceMs = 0;
   #reapedMs = 0;
   #closed = false;
@@ -43,12 +43,12 @@ export class Membership {
     this.#id = options.newId();
   }
 
-  /** Made anew for each epoch, at the start and after it has expired: the fencing token of everything that is leased. */
+  /** Generated anew for each epoch, at the start and after it has expired: the fencing token of all leases. */
   get id(): Uint8Array {
     return this.#id;
   }
 
-  /** Until then this replica does not expire, whatever becomes of it; by `performance.now()`. */
+  /** Until then this replica cannot expire, whatever happens to it; by `performance.now()`. */
   get safeUntilMs(): number {
     return this.#heartbeatMs + expiredAfterMs - safetyMs;
   }
@@ -101,8 +101,8 @@ export class Membership {
   }
 
   /**
-   * After a database outage all heartbeats are old: so a replica expires others only once it has itself been in contact for
-   * as long.
+   * Expires other replicas and reclaims what they had. After a database outage all heartbeats are old, so a replica expires others only
+   * once it has itself been in contact for that long.
    */
   async #reap(nowMs: number): Promise<void> {
     const { session } = this.#options;
@@ -113,7 +113,7 @@ export class Membership {
     await session.query(recordCrashes, [], answerTimeoutMs);
   }
 
-  /** Leaves: what it had goes back at once. Without an answer, the others do it when its heartbeat is old. */
+  /** Leaves and returns everything immediately. Without an answer, the others reclaim it when the heartbeat is old. */
   async close(): Promise<void> {
     this.#closed = true;
     clearTimeout(this.#timer);

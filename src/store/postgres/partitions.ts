@@ -1,6 +1,6 @@
 /**
- * Usage lies in partitions of a month each, by the time in its key (money.md, "Tables"): the key stays unique over all of them,
- * and a query that names a time reads only the months that it can be in.
+ * Usage is partitioned by month, by the time in its key (money.md, "Tables"): the key stays unique across all partitions, and a query with
+ * a time reads only the months that can match.
  */
 import { sql, type Kysely } from 'kysely';
 import type { Database } from '../database.ts';
@@ -8,21 +8,21 @@ import { keptSinceOf } from '../retention/retention.ts';
 import { keyBound, startOfMonth } from '../reports/usage-months.ts';
 import { isWorthAnotherTry, sqlState } from './postgres-error.ts';
 
-/** Includes the current month: a running service makes each one long before it begins. */
+/** Includes the current month: a running service creates each one long before it begins. */
 const monthsAhead = 3;
-/** Readers of all usage hold the default partition for as long as they read; new partitions are needed only weeks later. */
+/** Readers of all usage lock the default partition while they read; new partitions are needed only weeks later. */
 const lockTimeoutMs = 2_000;
 
 /** A table of usage, by the times in its keys. */
 export interface Partition {
   readonly name: string;
-  /** Milliseconds since 1970; -Infinity: everything before. */
+  /** Milliseconds since 1970; -Infinity: unbounded. */
   readonly fromMs: number;
   /** Exclusive. */
   readonly toMs: number;
 }
 
-/** Lists all but the default one, which takes the rows that fit no other: a row is never refused for its time. */
+/** Lists all except the default one, which takes rows that fit no other: a row is never refused because of its time. */
 export async function listPartitions(db: Kysely<Database>): Promise<readonly Partition[]> {
   const { rows } = await sql<{ readonly name: string; readonly bounds: string }>`
     select relname as name, pg_get_expr(relpartbound, pg_class.oid) as bounds
@@ -38,8 +38,8 @@ export async function listPartitions(db: Kysely<Database>): Promise<readonly Par
 }
 
 /**
- * Makes the missing partitions of this month and those to come, and returns their names. What cannot be made now is made by a
- * later call; until then the default partition takes its rows.
+ * Creates the missing partitions of this month and the coming ones, and returns their names. What cannot be created now is left to a later
+ * call; until then the default partition takes its rows.
  */
 export async function makePartitions(db: Kysely<Database>, nowMs: number): Promise<readonly string[]> {
   const there = await listPartitions(db);
@@ -66,12 +66,12 @@ export async function makePartitions(db: Kysely<Database>, nowMs: number): Promi
 /** The default partition has rows of that month: they stay there, and are found there. */
 const isLeftToDefault = (error: unknown): boolean => sqlState(error) === '23514';
 
-/** Settlements wait behind the lock that a dropped partition needs. */
+/** Settlements wait behind the lock needed to drop a partition. */
 const dropTimeoutMs = 300;
 
 /**
- * Returns the space of removed rows: partitions before the retention are dropped where no row is left, and else vacuumed, so that
- * their space is used again. What cannot be locked now is left to a later call.
+ * Frees the space of removed rows: partitions before the retention are dropped if empty, and otherwise vacuumed, so that their space is
+ * reused. What cannot be locked now is left to a later call.
  */
 export async function freePartitions(db: Kysely<Database>): Promise<{ readonly isMore: boolean }> {
   const keptSince = await keptSinceOf(db);
@@ -81,7 +81,7 @@ export async function freePartitions(db: Kysely<Database>): Promise<{ readonly i
     const isEmpty = async (on: Kysely<Database>): Promise<boolean> =>
       (await sql<{ readonly is: boolean }>`select not exists (select 1 from ${table}) as is`.execute(on)).rows[0]!.is;
     try {
-      // Shortens a table without rows to nothing, so that the look under the lock is short.
+      // Truncates a table without rows, so that the check under the lock is quick.
       await sql`vacuum ${table}`.execute(db);
       if (toMs > keptSince || !(await isEmpty(db))) continue;
       await db.transaction().execute(async (transaction) => {
@@ -98,5 +98,5 @@ export async function freePartitions(db: Kysely<Database>): Promise<{ readonly i
   return { isMore: false };
 }
 
-/** It took longer than its `statement_timeout`. */
+/** Whether a statement exceeded its `statement_timeout`. */
 const isCancelled = (error: unknown): boolean => sqlState(error) === '57014';

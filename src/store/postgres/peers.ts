@@ -3,15 +3,15 @@ import { Session, type PostgresAddress } from './connection.ts';
 import { storeErrorOf } from './postgres-error.ts';
 import { databaseNow } from './statements.ts';
 
-/** Later than the next exchange nobody waits for it. */
+/** After this, the next exchange is due. */
 const answerTimeoutMs = 1_000;
-/** Read at once: those of 25 replicas for as long as they are kept. */
+/** Maximum messages read together: those of 25 replicas for as long as they are kept. */
 const messagesMax = 256;
 
 /**
- * Leaves a message ($3 and its number $2) and reads those of others: of each replica that is known ($4) those after the last that was
- * read ($5). A replica writes one after the other, so none with a lower number comes later. It deletes its own old ones, and what
- * replicas left that have ended.
+ * Inserts a message ($3 and its number $2) and reads those of others: for each known replica ($4) those after the last one read ($5). A
+ * replica writes sequentially, so no lower number can come later. It deletes its own old messages, and those left by replicas that have
+ * ended.
  */
 const exchange = {
   name: 'peer_exchange',
@@ -35,15 +35,15 @@ interface Row extends PeerMessage {
   readonly number: bigint;
 }
 
-/** Messages in rows of PostgreSQL, which no crash needs to keep. On a connection of its own, made at the first use. */
+/** Messages in rows of PostgreSQL, which need not survive a crash. Uses a dedicated connection, opened at the first use. */
 export class PostgresPeers implements Peers {
   readonly #session: Session;
   readonly #replica: () => Uint8Array;
   #number = 0;
-  /** The number of the last message of each replica that was read. */
+  /** The number of the last message read from each replica. */
   readonly #read = new Map<string, bigint>();
 
-  /** `replica`: the id of this replica, another one after it has expired. */
+  /** `replica`: the id of this replica, which changes after it has expired. */
   constructor({ address, replica }: { readonly address: PostgresAddress; readonly replica: () => Uint8Array }) {
     this.#session = new Session({ address });
     this.#replica = replica;
@@ -54,7 +54,7 @@ export class PostgresPeers implements Peers {
     const values = [this.#replica(), ++this.#number, text ?? null, known, [...this.#read.values()]];
     try {
       const { rows } = await this.#session.query<Row>(exchange, values, answerTimeoutMs);
-      // Replicas that say nothing for long have ended.
+      // Replicas that are silent for long have ended.
       if (this.#read.size > messagesMax) this.#read.clear();
       for (const { from, number } of rows) this.#read.set(from, number);
       return rows.map(({ from, text: said }) => ({ from, text: said }));

@@ -13,24 +13,24 @@ import { isConnectionLost } from './postgres-error.ts';
 export interface PoolOptions {
   readonly address: PostgresAddress;
   readonly connections: number;
-  /** A longer statement is ended by the server, and soon after by us, whether the server says so or not. */
+  /** Longer statements are ended by the server, and soon after by this driver, regardless of the server's answer. */
   readonly statementMs?: number;
-  /** The longest time until a new connection can be used. */
+  /** Maximum time until a new connection can be used. */
   readonly connectMs?: number;
 }
 
-/** A longer report is ended by the server; the ledger has connections of its own. */
+/** Longer reports are ended by the server; the ledger has separate connections. */
 const reportTimeoutMs = 120_000;
-/** The time that the server has, after that, to report that it has ended a statement. */
+/** Additional time for the server to report that it has ended a statement. */
 const answerGraceMs = 5_000;
 const connectTimeoutMs = 5_000;
 /** How long users of a connection have to return it when the pool closes. */
 const closeTimeoutMs = 2_000;
 
 /**
- * A few connections for Kysely. A connection that fails in any way, from its first statement on, is closed and its slot is free
- * again: Kysely's own driver keeps the slot of one that fails during its setup, and returns one as sound whose statement was
- * given up, and which is still waiting for that answer.
+ * A few connections for Kysely. A connection that fails in any way, from its first statement on, is closed and its slot freed. Kysely's own
+ * driver leaks the slot of a connection that fails during setup, and returns a connection as healthy whose statement was abandoned and
+ * still awaits its answer.
  */
 export class PoolDriver implements Driver {
   readonly #pool: pg.Pool;
@@ -38,7 +38,7 @@ export class PoolDriver implements Driver {
   readonly #connectionsMax: number;
   #acquired = 0;
   #heardAtMs = performance.now();
-  /** Nothing can keep a connection for longer than this. */
+  /** The maximum time for which anything can keep a connection. */
   readonly acquiredMsMax: number;
 
   constructor({ address, connections, statementMs = reportTimeoutMs, connectMs = connectTimeoutMs }: PoolOptions) {
@@ -60,17 +60,17 @@ export class PoolDriver implements Driver {
         );
       },
     });
-    pool.on('error', () => {}); // an idle connection broke; the next query makes another one
+    pool.on('error', () => {}); // an idle connection broke; the next query opens another one
     pool.on('connect', (client) => {
       this.#open.add(client);
-      // A connection in use reports the error to its query; without a listener of its own, pg would also end the process.
+      // A connection in use reports the error to its query; without this listener, pg would also end the process.
       client.on('error', () => {});
     });
     pool.on('remove', (client) => this.#open.delete(client as pg.PoolClient));
     this.#pool = pool;
   }
 
-  /** Every connection is at work, so a probe through them would only wait. */
+  /** Whether all connections are in use, so that a probe through them would only wait. */
   get isBusy(): boolean {
     return this.#acquired >= this.#connectionsMax;
   }
@@ -104,18 +104,18 @@ export class PoolDriver implements Driver {
     await within(connection, 'commit');
   }
 
-  /** Where the connection has broken the server undoes it by itself, and why it broke is what the caller has to learn. */
+  /** If the connection has broken, the server rolls back by itself, and the caller needs the reason for the break instead. */
   async rollbackTransaction(connection: DatabaseConnection): Promise<void> {
     if (!(connection as PooledConnection).isBroken) await within(connection, 'rollback');
   }
 
-  /** Never takes longer than its timeout, whatever the server and the users of a connection do. */
+  /** Never takes longer than its timeout, regardless of the server and the users of connections. */
   async destroy(): Promise<void> {
     await withDeadline(this.#pool.end(), closeTimeoutMs, () => this.#open.forEach(dropSocket));
   }
 }
 
-/** Runs before a connection is first used. None of it in the startup packet, which poolers such as PgBouncer refuse. */
+/** Runs before a connection is first used. Nothing is in the startup packet, because poolers such as PgBouncer refuse it. */
 async function onConnect(client: pg.ClientBase, statementMs: number): Promise<void> {
   await client.query(durable);
   // Compiling a report, and starting helpers for it, takes longer than running it.
@@ -124,7 +124,7 @@ async function onConnect(client: pg.ClientBase, statementMs: number): Promise<vo
   );
 }
 
-/** A transaction that may still be open must not be passed on to another user. */
+/** A connection whose transaction may still be open must not be passed on to another user. */
 async function within(connection: DatabaseConnection, words: string): Promise<void> {
   try {
     await connection.executeQuery(CompiledQuery.raw(words));

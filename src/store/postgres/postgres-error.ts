@@ -1,14 +1,14 @@
 import pg from 'pg';
 import { StoreError, type StoreErrorCode } from '../store-error.ts';
 
-/** PostgreSQL's five characters for what went wrong; undefined when the connection failed and not a statement. */
+/** PostgreSQL's five-character error code; undefined if the connection failed rather than a statement. */
 export function sqlState(error: unknown): string | undefined {
   return error instanceof pg.DatabaseError ? error.code : undefined;
 }
 
 /**
- * Whether the connection is useless, so that the outcome of the statement is unknown: it broke, the server goes down (57P), or
- * the server has become a standby that takes no writes (25006).
+ * Whether the connection is unusable, so that the statement's outcome is unknown: it broke, the server is shutting down (57P), or the
+ * server has become a standby that takes no writes (25006).
  */
 export function isConnectionLost(error: unknown): boolean {
   if (error instanceof StoreError) return false;
@@ -16,12 +16,12 @@ export function isConnectionLost(error: unknown): boolean {
   return state === undefined || /^(08|57P|25006|XX)/.test(state);
 }
 
-/** It lost a race with another session, which it would win the next time (reliability D7). */
+/** Whether it lost a race with another session, so that retrying can succeed (reliability D7). */
 export function isWorthAnotherTry(error: unknown): boolean {
   return ['40001', '40P01', '55P03'].includes(sqlState(error) ?? '');
 }
 
-/** What an error of PostgreSQL means to the callers of the store. */
+/** Maps an error of PostgreSQL to the store's error for its callers. */
 export function storeErrorOf(error: unknown): StoreError {
   if (error instanceof StoreError) return error;
   const message = error instanceof Error ? error.message : String(error);

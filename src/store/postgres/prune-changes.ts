@@ -4,10 +4,10 @@ import type { Database } from '../database.ts';
 import { databaseNow } from './statements.ts';
 
 /**
- * Deletes changes that are an hour old, at most a bounded number, and returns how many. It notes what it has deleted in the same
- * transaction: a replica whose last look was before the end of one of those transactions reads everything anew (`readChanges`).
- * Only transactions older than all that still run, so that no replica that looks four times a second misses them. Rows of
- * transactions to come are of another server, from whose dump this one was made; no reader looks for them.
+ * Deletes changes that are an hour old, at most a bounded number, and returns how many. It records what it has deleted in the same
+ * transaction: a replica whose last poll was before the end of one of those transactions reloads everything (`readChanges`). It deletes
+ * only changes of transactions older than all running ones, so that no replica that polls four times a second misses them. Rows of future
+ * transactions come from another server, from whose dump this one was restored; no reader needs them.
  */
 export async function pruneChanges(db: Kysely<Database>): Promise<number> {
   const { rows } = await sql<{ readonly pruned: bigint }>`

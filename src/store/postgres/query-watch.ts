@@ -3,12 +3,12 @@ import type { Database } from '../database.ts';
 import type { PoolDriver } from './pool-driver.ts';
 
 const lookEveryMs = 1_000;
-/** A first probe that takes longer counts as unanswered; connecting and setup have bounds of their own. */
+/** A first probe that takes longer counts as unanswered; connecting and setup have separate limits. */
 const answerTimeoutMs = 3_000;
 
 /**
- * Whether the repositories' connections answer, by a query through them once a second. The ledger and the feed have connections
- * of their own, so both may be well while every query of the repositories fails.
+ * Monitors whether the repositories' connections answer, by a query through them once a second. The ledger and the feed have separate
+ * connections, so both may be well while every query of the repositories fails.
  */
 export class QueryWatch {
   readonly #db: Kysely<Database>;
@@ -34,7 +34,7 @@ export class QueryWatch {
 
   async #look(): Promise<void> {
     if (this.#isLooking) return;
-    // All connections run reports: a probe would only wait. Reports time out, and a silence longer than that is not theirs.
+    // All connections run reports, so a probe would only wait. Reports time out, so a longer silence has another cause.
     if (this.#pool.isBusy) {
       if (this.#pool.silentMs > this.#pool.acquiredMsMax) this.#isAnswering = false;
       return;

@@ -10,10 +10,10 @@ export async function runSteps<Value>(run: Run, steps: Steps<Value>): Promise<Va
   return next.value;
 }
 
-/** The parties' rows are locked in the order of their ids, so that two transfers cannot deadlock. */
+/** Locks the parties' rows in id order, so that two transfers cannot deadlock. */
 export async function move(run: Run, movement: Transfer): Promise<boolean> {
   const { idempotencyKey, debitAccount, creditAccount } = movement;
-  // The first of two twins holds the key until it has committed.
+  // The first of two concurrent calls with the same key holds it until it has committed.
   await run({ text: 'select pg_advisory_xact_lock(hashtextextended($1, 0))' }, [idempotencyKey]);
   await run({ text: 'select id from account where id in ($1, $2) order by id for no key update' }, [
     debitAccount,

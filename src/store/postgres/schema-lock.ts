@@ -1,13 +1,10 @@
 import { sql, type Kysely } from 'kysely';
 import type { Database } from '../database.ts';
 
-/** Name of a lock that is held in the database, "tkhs" and a number; the others are in store.ts. */
+/** Key of an advisory lock in the database, "tkhs" and a number; the others are in store.ts. */
 const migrationLock = 0x746b6873_0001n;
 
-/**
- * Gives one process at a time the tables to make or to change; the others wait. The lock ends with the connection, also after
- * kill -9.
- */
+/** Lets one process at a time create or change the tables; the others wait. The lock ends with the connection, even after kill -9. */
 export function withSchemaLock<Value>(
   db: Kysely<Database>,
   work: (connection: Kysely<Database>) => Promise<Value>,

@@ -1,4 +1,4 @@
-/** pg_dump or pg_restore is missing, too old, or has failed; the message has its own words. */
+/** pg_dump or pg_restore is missing, too old, or has failed; the message includes its error output. */
 export class ServerToolError extends Error {
   override readonly name = 'ServerToolError';
 }

@@ -14,22 +14,22 @@ import type { Session } from './connection.ts';
 import { isConnectionLost, isWorthAnotherTry, storeErrorOf } from './postgres-error.ts';
 import { heartbeat, open, readUsage, settle, settleWithBudgets } from './statements.ts';
 
-/** Settlements in one transaction; the rest wait for the next. */
+/** Maximum settlements in one transaction; the rest wait for the next. */
 const batchRowsMax = 1000;
-/** Far above what admission lets through (`backlog`): a bound, not a plan. */
+/** Far above what admission lets through (`backlog`): a safety limit, not an expected size. */
 const queueMax = 100_000;
-/** As in the SQLite ledger: how long an open request waits for a batch to ride with. */
+/** As in the SQLite ledger: how long an open request waits for a batch to join. */
 const openWaitMs = 100;
 /** A batch without an answer for this long is sent again on another connection. */
 const answerTimeoutMs = 3_000;
 /**
- * How long a row is retried while the database is away. After two seconds its client is notified that it pays nothing, and the
- * repair of that waits behind this.
+ * How long a row is retried while the database is away. After two seconds its client is told that it pays nothing, and the repair for that
+ * waits behind this.
  */
 const rowTimeoutMs = 4_000;
 const conflictTriesMax = 5;
 const probeTimeoutMs = 1_000;
-/** The server ends a wait for a lock itself, because it does not notice that nobody waits for its answer any more. */
+/** The server ends the wait for a lock itself, because it does not notice that nobody is waiting for its answer any more. */
 const probeLockTimeoutMs = 700;
 
 interface Settlement {
@@ -38,7 +38,7 @@ interface Settlement {
   readonly values: readonly SqlValue[];
   readonly costs: boolean;
   readonly ending: Ending;
-  /** The epoch of this replica in which the money was held, by its id. */
+  /** The id of this replica in the epoch in which the money was held. */
   readonly replica: Uint8Array;
   readonly sinceMs: number;
   resolve(outcome: 'billed' | 'lost'): void;
@@ -51,7 +51,7 @@ export interface SettlementsOptions {
   readonly onBatch: ((rows: number, elapsedMs: number, isRefused: boolean) => void) | undefined;
 }
 
-/** Group commit: what arrives while a transaction commits is the next one. There is no timer. */
+/** Group commit: settlements that arrive while a transaction commits form the next one. There is no timer. */
 export class Settlements {
   readonly #options: SettlementsOptions;
   #queue: Settlement[] = [];
@@ -95,7 +95,7 @@ export class Settlements {
   }
 
   open(request: OpenRequest): void {
-    if (this.#closed || this.#opens.size >= queueMax) return; // only a list for after a crash
+    if (this.#closed || this.#opens.size >= queueMax) return; // the list is only used after a crash
     this.#opens.set(hexOf(request.requestId), { ...request, requestId: Uint8Array.from(request.requestId) });
     this.#openTimer ??= setTimeout(() => {
       this.#openTimer = undefined;
@@ -104,7 +104,7 @@ export class Settlements {
     }, openWaitMs).unref();
   }
 
-  /** Resolves when a batch without rows and a write went through, on the connection that settles: they meet what a settlement meets. */
+  /** Resolves when an empty batch and a write have gone through on the settling connection, under the same conditions as a settlement. */
   async probe(): Promise<void> {
     const { session, replica } = this.#options;
     const columns = usageColumns.map(() => arrayText([]));
@@ -121,7 +121,7 @@ export class Settlements {
     });
   }
 
-  /** A new epoch of this replica: its open requests are already recorded as crashed, or were never listed. */
+  /** Starts a new epoch of this replica: its open requests are already recorded as crashed, or were never listed. */
   forgetOpens(): void {
     this.#opens.clear();
   }
@@ -134,7 +134,7 @@ export class Settlements {
     await this.#working;
   }
 
-  /** In the next turn of the event loop, so that all that ends in one turn shares a transaction. */
+  /** Runs in the next turn of the event loop, so that everything that ends in one turn shares a transaction. */
   #start(): void {
     this.#working ??= new Promise<void>((resolve) => setImmediate(resolve))
       .then(() => this.#work())
@@ -150,7 +150,7 @@ export class Settlements {
       this.#areOpensDue = false;
       const first = this.#queue[0];
       if (first === undefined) continue;
-      // Money held in an earlier epoch is settled in a batch of its own: another fencing token.
+      // Money held in an earlier epoch is settled in a separate batch, because its fencing token differs.
       const end = this.#queue.findIndex((one) => one.replica !== first.replica);
       const batch = this.#queue.splice(0, Math.min(end === -1 ? this.#queue.length : end, batchRowsMax));
       this.#flying = batch.length;
@@ -161,7 +161,7 @@ export class Settlements {
     }
   }
 
-  /** No caller waits for it, and it must not fail a settlement. */
+  /** No caller waits for this, and it must not fail a settlement. */
   async #writeOpens(): Promise<void> {
     const entries = [...this.#opens.values()].slice(0, batchRowsMax);
     for (const { requestId } of entries) this.#opens.delete(hexOf(requestId));
@@ -183,7 +183,7 @@ export class Settlements {
       .catch(() => {});
   }
 
-  /** Resolves every row of the batch; resolves with whether the store refused all of it. */
+  /** Settles every row of the batch; resolves with whether the store refused all of it. */
   async #write(batch: readonly Settlement[]): Promise<boolean> {
     for (let conflicts = 0; ;) {
       try {
@@ -191,7 +191,7 @@ export class Settlements {
         return false;
       } catch (error) {
         if (isConnectionLost(error)) {
-          // It is unknown whether it was written. Sending it again is safe: a row that is there stays (M3, reliability D5).
+          // It is unknown whether it was written. Sending it again is safe: an existing row stays (M3, reliability D5).
           const alive = batch.filter((one) => performance.now() - one.sinceMs < rowTimeoutMs);
           for (const one of batch) if (!alive.includes(one)) one.reject(storeErrorOf(error));
           if (alive.length === 0) return true;
@@ -206,7 +206,7 @@ export class Settlements {
             for (const one of batch) one.reject(refusal);
             return !isOfOneRow;
           }
-          // One bad row must not fail its neighbours.
+          // One bad row must not fail the others.
           for (const one of batch) await this.#write([one]);
           return false;
         }
@@ -246,7 +246,7 @@ export class Settlements {
   }
 }
 
-/** The batch's charges to budgets: the balances, and the request and the balance of each charge; `undefined`: none. */
+/** The batch's charges to budgets: the balances, and the request and the balance of each charge; undefined: no charges. */
 function budgetCharges(batch: readonly Settlement[]): readonly unknown[] | undefined {
   const requests: Uint8Array[] = [];
   const balances: string[] = [];

@@ -1,13 +1,13 @@
 /**
- * The statements of the hot path and of the membership of a replica, each one round trip and one transaction of its own. The row of a
- * replica is the fencing token: a lease to it locks that row, and its expiry deletes it.
+ * The statements of the hot path and of a replica's membership, each one round trip and one transaction. A replica's row is the fencing
+ * token: leasing to it locks that row, and its expiry deletes it.
  */
 import { columnTypes } from '../schema/create-schema.ts';
 import { tables } from '../schema/tables.ts';
 import { usageColumns } from '../reports/usage-columns.ts';
 import { longestRequestMs } from '../reports/usage-months.ts';
 
-/** Milliseconds since 1970 by the clock of the database: replicas' clocks may differ (reliability M4). */
+/** Milliseconds since 1970 by the database's clock, because replicas' clocks may differ (reliability M4). */
 export const databaseNow = `(extract(epoch from clock_timestamp()) * 1000)::bigint`;
 
 export const register = {
@@ -15,7 +15,7 @@ export const register = {
   text: `insert into replica (id, heartbeat_at) values ($1::bytea, ${databaseNow}) returning heartbeat_at`,
 };
 
-/** No row: this replica has expired. Else the time. */
+/** No row: this replica has expired. Otherwise the time. */
 export const heartbeat = {
   name: 'heartbeat',
   text: `update replica set heartbeat_at = ${databaseNow} where id = $1::bytea returning heartbeat_at`,
@@ -23,7 +23,7 @@ export const heartbeat = {
 
 interface BalanceTable {
   readonly name: string;
-  /** What can be leased of a row of the table. */
+  /** The expression for what can be leased from a row of the table. */
   readonly spendable: string;
   readonly condition: string;
   readonly lease: { readonly table: string; readonly column: string };
@@ -43,8 +43,8 @@ const budget: BalanceTable = {
 };
 
 /**
- * Leases a part of what a balance $2 has: at least $3 or nothing, up to $4, in steps of $5, and at most a sixteenth of what there
- * is where less would do, so that others find some too. `$3` may be 0: whatever there is, ahead of need.
+ * Leases a part of balance $2: at least $3 or nothing, up to $4, in steps of $5, and at most a sixteenth of what is available if less than
+ * $4 suffices, so that others find some too. `$3` may be 0: takes what is available, ahead of need.
  */
 const grantOf = ({ name, spendable, condition, lease: { table, column } }: BalanceTable) => `
     with me as (
@@ -66,8 +66,8 @@ const grantOf = ({ name, spendable, condition, lease: { table, column } }: Balan
       exists (select 1 from ${name} where id = $2) as "isThere"`;
 
 /**
- * Gives $3 of a lease back to the balance $2; no row when this replica no longer owns the lease. Locks the balance before the
- * lease, as a grant does.
+ * Returns $3 of a lease to balance $2; no row if this replica no longer owns the lease. Locks the balance before the lease, as a grant
+ * does.
  */
 const returnUnusedOf = ({ name, lease: { table, column } }: BalanceTable) => `
     with source as (
@@ -84,8 +84,8 @@ export const grantOfBudget = { name: 'grant_of_budget', text: grantOf(budget) };
 export const returnBudget = { name: 'return_unused_to_budget', text: returnUnusedOf(budget) };
 
 /**
- * Begins the balance $1 of $2's budget per $3 for the period from $4 to $5, where there is none yet. It and a change of the
- * budget wait for each other, so that the balance has what the budget then says.
+ * Creates balance $1 of $2's budget per $3 for the period from $4 to $5, if it does not exist. This and a change of the budget block each
+ * other, so that the balance matches the budget.
  */
 export const beginBalance = {
   name: 'begin_balance',
@@ -101,10 +101,9 @@ const typeOf = (column: keyof typeof tables.usage.columns): string =>
   columnTypes[tables.usage.columns[column].kind].postgres;
 
 /**
- * Writes a batch: $1 the replica, $2 the accounts in it, $3 the request ids, from $4 the columns of usage. Rows with a cost are
- * written only where the replica still owns the lease that the cost was held from (M6); rows without a cost always. Answers with
- * the ids that are new. The account's row is not touched, so replicas do not wait for each other; leases are locked in the order
- * of accounts, so they cannot deadlock.
+ * Writes a batch: $1 is the replica, $2 the accounts in it, $3 the request ids, from $4 the columns of usage. Rows with a cost are written
+ * only if the replica still owns the lease that the cost was held from (M6); rows without a cost always. Returns the ids that are new. The
+ * account's row is not touched, so replicas do not wait for each other; leases are locked in account order, so they cannot deadlock.
  */
 const settleOf = ({ owned, isRefused, charged }: Readonly<Record<'owned' | 'isRefused' | 'charged', string>>) => `
     with owned as materialized (
@@ -131,8 +130,8 @@ export const settle = { name: 'settle', text: settleOf({ owned: '', isRefused: '
 const [balances, chargedRequests, chargedBalances] = [4, 5, 6].map((place) => `$${usageColumns.length + place}`);
 
 /**
- * The same for a batch with rows that are charged to budgets too, after the columns of usage: the balances in it, and the
- * request ids and the balances of each charge. The replica must own the leases of those balances as well.
+ * The same for a batch with rows that are also charged to budgets. After the columns of usage: the balances in it, and the request ids and
+ * balances of each charge. The replica must own the leases of those balances as well.
  */
 export const settleWithBudgets = {
   name: 'settle_with_budgets',
@@ -161,7 +160,7 @@ export const readUsage = {
   text: `select encode(request_id, 'hex') as id, cost, ending from usage where request_id = any($1::bytea[])`,
 };
 
-/** Lists running requests: $1 the replica. A late entry of a settled request must not come back as crashed. */
+/** Lists running requests: $1 is the replica. A late entry of a settled request must not come back as crashed. */
 export const open = {
   name: 'open',
   text: `
@@ -179,8 +178,8 @@ export const deleteExpired = {
 };
 
 /**
- * Returns what expired replicas had leased. A separate statement, whose snapshot is younger than the deletion of their rows: a lease
- * that was being handed out meanwhile is in it, because \`grant\` and the deletion wait for each other.
+ * Returns what expired replicas had leased. A separate statement, whose snapshot is newer than the deletion of their rows: it includes
+ * leases that were being granted meanwhile, because `grant` and the deletion block each other.
  */
 export const returnLeases = {
   name: 'return_leases',
@@ -201,7 +200,7 @@ export const returnLeases = {
     update account set available = available + total.remaining from total where account.id = total.account_id`,
 };
 
-/** What expired replicas were running becomes usage rows that cost nothing (M8). The public id is that of platform/ids/uuid.ts. */
+/** Records the running requests of expired replicas as usage rows that cost nothing (M8). The public id is that of platform/ids/uuid.ts. */
 export const recordCrashes = {
   name: 'record_crashes',
   text: `
@@ -221,9 +220,9 @@ export const recordCrashes = {
 };
 
 /**
- * Finds the changes that have become visible since the snapshot $1, `null` for none, and takes the next snapshot. It goes by the
- * snapshot and not by a time: a transaction may be committed long after its rows were written. Rows of transactions to come are
- * of another server, from whose dump this one was made. `isLate`: some of them may have been deleted since.
+ * Finds the changes that have become visible since snapshot $1 (`null`: no snapshot), and takes the next snapshot. It relies on snapshots
+ * rather than times, because a transaction may be committed long after its rows were written. Rows of future transactions come from another
+ * server, from whose dump this one was restored. `isLate`: some changes may have been deleted since.
  */
 export const readChanges = {
   name: 'read_changes',

@@ -35,18 +35,18 @@ import { withSchemaLock } from './schema-lock.ts';
 import { isWorthAnotherTry, sqlState, storeErrorOf } from './postgres-error.ts';
 import { databaseNow } from './statements.ts';
 
-/** Connections of the repositories: reports wait for each other rather than for connections of the server. */
+/** Connections of the repositories: reports wait for each other rather than occupy the server's connections. */
 const queryConnections = 3;
-/** Names of locks that are held in the database, "tkhs" and a number; the first is in schema-lock.ts. */
+/** Keys of advisory locks in the database, "tkhs" and a number; the first is in schema-lock.ts. */
 const usageHoursLock = 0x746b6873_0002n;
 const usageRemovalLock = 0x746b6873_0007n;
 const aloneLock = 0x746b6873_0003n;
 const tidyLock = 0x746b6873_0004n;
-/** The first half of a lock's name, whose other half is an account; distinct from names of one half. */
+/** The first half of a lock's key, whose second half is an account; distinct from single-value keys. */
 const uploadLock = 0x746b_6873n;
 /**
- * How long a migration waits at most for a table that is being read: everything that comes later would wait behind it, so it
- * steps back, and tries again (migrations are online).
+ * Maximum time that a migration waits for a table that is being read: all later statements would queue behind it, so it backs off and
+ * retries (migrations are online).
  */
 const tableLockTimeoutMs = 2_000;
 const migrationTriesMax = 20;
@@ -65,22 +65,22 @@ export interface PostgresStore {
   readonly repositories: Repositories;
   readonly limits: LimitLeases;
   readonly peers: Peers;
-  /** Names of the migrations that this opening ran. */
+  /** Names of the migrations run by this opening. */
   readonly migrated: readonly string[];
-  /** By the clock of the database, which all replicas go by. */
+  /** The time by the database's clock, used by all replicas. */
   now(): number;
   /** Loads what the follower keeps in memory, and keeps it in line with the database until the feed is closed. */
   follow(follower: Follows): Promise<Feed>;
-  /** Runs what must not run twice at once, here or on another replica. */
+  /** Runs work that must not run concurrently, here or on another replica. */
   alone<Value>(work: () => Promise<Value>): Promise<Value>;
-  /** Makes the partitions of coming months, and deletes changes that no reader looks for. Bounded work; call it each minute. */
+  /** Creates the partitions of coming months, and deletes changes that no reader needs. Bounded work; call it each minute. */
   tidy(): Promise<void>;
   /** Whether queries of the repositories are answered. */
   isAnswering(): boolean;
   close(): Promise<void>;
 }
 
-/** Opens the database as one of its replicas. Rejects with a StoreError whose message says what the operator has to do. */
+/** Opens the database as one of its replicas. Rejects with a StoreError whose message tells the operator what to do. */
 export async function openPostgresStore(options: PostgresStoreOptions): Promise<PostgresStore> {
   const { address, shown, log = () => {} } = options;
   await ping(address, shown);
@@ -135,13 +135,13 @@ export async function openPostgresStore(options: PostgresStoreOptions): Promise<
   }
 }
 
-/** For the command line: the service's queries, on a connection of its own. Close with `destroy()`. */
+/** For the CLI: the service's queries, on a dedicated connection. Close with `destroy()`. */
 export async function openPostgresReader(address: PostgresAddress, shown: string): Promise<Kysely<Database>> {
   await ping(address, shown);
   return kyselyOnPostgres(address, 1);
 }
 
-/** Whether the server is there and fit, before anything is begun. */
+/** Checks that the server is reachable and suitable, before anything is begun. */
 async function ping(address: PostgresAddress, shown: string): Promise<void> {
   const client = new pg.Client(clientConfig(address));
   client.on('error', () => {});
@@ -157,7 +157,7 @@ async function ping(address: PostgresAddress, shown: string): Promise<void> {
   }
 }
 
-/** One replica at a time; the others wait and find it done. */
+/** Migrates on one replica at a time; the others wait and find it done. */
 async function migrateAlone(db: Kysely<Database>, shown: string): Promise<readonly string[]> {
   try {
     return await withSchemaLock(db, async (connection) => {
@@ -181,7 +181,7 @@ async function migrateAlone(db: Kysely<Database>, shown: string): Promise<readon
 function repositoriesOf(db: Kysely<Database>, ledger: PostgresLedger): Repositories {
   const among = (): AmongReplicas => ({
     replica: ledger.replicaId,
-    // A named lock and not one on the account's row, which leases from the account would wait for.
+    // An advisory lock rather than one on the account's row, which would block leases from the account.
     queue: (transaction, accountId) =>
       sql`select pg_advisory_xact_lock(${uploadLock}::int, hashtext(${accountId}))`.execute(transaction),
   });
@@ -202,7 +202,7 @@ function repositoriesOf(db: Kysely<Database>, ledger: PostgresLedger): Repositor
   );
   return {
     ...(named as unknown as Repositories),
-    // Two at once would overwrite each other, possibly with the older sums last; one run serves all.
+    // Concurrent runs would overwrite each other, possibly with the older sums last; one run serves all.
     recomputeUsageHours: async (request) =>
       (await unlessOthersDo(db, usageHoursLock, (connection) => recomputeUsageHours(connection, request))) ?? 0,
     recomputeUsageDays: async () => (await unlessOthersDo(db, usageHoursLock, recomputeUsageDays)) ?? { isMore: false },
@@ -229,7 +229,7 @@ export async function databaseTimeMs(db: Kysely<Database>): Promise<number> {
   return Number(rows[0]!.now);
 }
 
-/** Undefined: another replica is doing it. The lock ends with the connection, also after kill -9. */
+/** undefined: another replica is doing it. The lock ends with the connection, even after kill -9. */
 function unlessOthersDo<Value>(
   db: Kysely<Database>,
   lock: bigint,
@@ -272,7 +272,7 @@ function alone<Value>(db: Kysely<Database>, work: () => Promise<Value>): Promise
   });
 }
 
-/** The ledger first: running work may still need the repositories. */
+/** Closes the ledger first: running work may still need the repositories. */
 async function close(ledger: PostgresLedger, limits: PostgresLimitLeases, db: Kysely<Database>): Promise<void> {
   await limits.close();
   await ledger.close();

@@ -1,6 +1,6 @@
 /**
- * Removes the rows of usage that ended before the retention, a page at a time. One transaction adds what a page comes to and deletes
- * it, so that rows and sums together are the same before and after it, whenever the process dies; whoever comes next goes on.
+ * Removes the usage rows that ended before the retention, a page at a time. One transaction adds a page's sums and deletes its rows, so
+ * that rows and sums together are the same before and after it, even if the process dies; the next process continues.
  */
 import { sql, SqliteAdapter, type Insertable, type Kysely } from 'kysely';
 import { hourMs } from '../../platform/calendar/time-zone.ts';
@@ -13,9 +13,9 @@ import { retentionOf } from './retention.ts';
 
 type Db = Kysely<Database>;
 
-/** The last row that was looked at. */
+/** The last row that was checked. */
 export interface RemovalCursor {
-  /** With a later one, everything is looked at again. */
+  /** If a later one is in force, everything is checked again. */
   readonly keptSince: number;
   readonly accountId: string;
   readonly endedAt: number;
@@ -24,19 +24,19 @@ export interface RemovalCursor {
 
 export interface Removal {
   readonly removed: number;
-  /** `more`: call it again, with `next`. `elsewhere`: another process is at it. */
+  /** `more`: call it again, with `next`. `elsewhere`: another process is doing it. */
   readonly state: 'done' | 'more' | 'elsewhere';
   readonly next?: RemovalCursor | undefined;
 }
 
-/** What a settlement waits for at most: some ten milliseconds of deleting. */
+/** Limits how long a settlement waits: some ten milliseconds of deleting. */
 const rowsAtOnce = 500;
 const accountsAtOnce = 200;
 
 /**
- * Removes at most a few hundred rows, in one short transaction. Rows stay that something still needs: those of a refunded request
- * (reports and credit notes name its model, key and labels), and those of an hour in which money of the account was moved (the
- * list of its movements splits the hour there).
+ * Removes at most a few hundred rows, in one short transaction. Rows that are still needed stay: those of a refunded request (reports and
+ * credit notes contain its model, key and labels), and those of an hour with money movements of the account (the list of its movements
+ * splits the hour there).
  */
 export async function removeUsage(
   db: Db,
@@ -118,7 +118,7 @@ async function removePage(db: Db, accountId: string, page: readonly RemovedRow[]
     const { numDeletedRows } = await transaction
       .deleteFrom('usage')
       .where('request_id', 'in', ids)
-      // PostgreSQL looks only in the partitions of these keys.
+      // PostgreSQL searches only the partitions of these keys.
       .where('request_id', '>=', ids[0]!)
       .where('request_id', '<=', ids.at(-1)!)
       .executeTakeFirst();
@@ -138,7 +138,7 @@ async function refundedOf(db: Db, page: readonly RemovedRow[]): Promise<Readonly
   return new Set(rows.map((row) => row.idempotency_key.slice(refundKey.length)));
 }
 
-/** The hours of a page, which is in the order of time, in which money of the account was moved. */
+/** The hours of a page, ordered by time, that have money movements of the account. */
 async function hoursWithMovements(
   db: Db,
   accountId: string,
@@ -184,12 +184,12 @@ function sumsOf(accountId: string, rows: readonly RemovedRow[]): readonly Insert
 
 const nothing = Object.fromEntries(sumColumns.map((column) => [column, 0n])) as Record<SumColumn, bigint>;
 
-/** A megabyte or so. */
+/** About a megabyte. */
 const pagesAtOnce = 256;
 
 /**
- * SQLite: returns a few of the file's free pages to the disk, in one short transaction; the file gets shorter when its log is folded
- * into it. True: there are more.
+ * SQLite: returns a few of the file's free pages to the disk, in one short transaction; the file shrinks when its log is merged into it.
+ * true: there are more.
  */
 export async function freePages(db: Db): Promise<boolean> {
   if (!(db.getExecutor().adapter instanceof SqliteAdapter)) return false;
@@ -198,13 +198,13 @@ export async function freePages(db: Db): Promise<boolean> {
   const before = await free();
   if (before === 0) return false;
   await db.transaction().execute(async (transaction) => {
-    // One step of the statement frees one page, and it is run step by step.
+    // Each step of the statement frees one page, so it is run page by page.
     for (let pages = 0; pages < Math.min(before, pagesAtOnce); pages++)
       await sql`pragma incremental_vacuum(1)`.execute(transaction);
   });
   const after = await free();
-  // The file itself gets shorter when the end of the log is folded in, which the next thousand pages would cause too.
+  // The file itself shrinks when the end of the log is merged in, which the next thousand pages would also cause.
   if (after === 0) await sql`pragma wal_checkpoint(passive)`.execute(db);
-  // A file of another making may have no incremental vacuum: its free pages are used again.
+  // A file created by other means may have no incremental vacuum: its free pages are reused.
   return after > 0 && after < before;
 }

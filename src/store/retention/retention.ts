@@ -1,7 +1,7 @@
 /**
- * From when on details of requests are kept (decision 037). Of requests that ended before, only sums are: in roll-ups, and in
- * `pruned_usage` for what roll-ups cannot tell. Their rows are removed a few at a time (removal.ts), so some may still be there;
- * what has to be exact at any moment adds both up.
+ * The time since which request details are kept (decision 037). Of requests that ended earlier, only sums are kept: in roll-ups, and in
+ * `pruned_usage` for what roll-ups do not contain. Their rows are removed a few at a time (removal.ts), so some may still exist; figures
+ * that must be exact at any moment add up both.
  */
 import { sql, type Kysely } from 'kysely';
 import { hourMs } from '../../platform/calendar/time-zone.ts';
@@ -13,9 +13,9 @@ import { StoreError } from '../store-error.ts';
 type Db = Kysely<Database>;
 
 export interface Retention {
-  /** Requests that ended before have no details, ms since 1970; 0: all have. */
+  /** Requests that ended before this time have no details, ms since 1970; 0: all have. */
   readonly keptSince: number;
-  /** When the rows of those before were all removed; null: not yet. */
+  /** When all earlier rows had been removed; null: not yet. */
   readonly removedAt: number | null;
 }
 
@@ -30,25 +30,25 @@ export async function retentionOf(db: Db): Promise<Retention> {
 export const keptSinceOf = async (db: Db): Promise<number> => (await retentionOf(db)).keptSince;
 
 const dayMs = 24 * hourMs;
-/** The activity of the last 30 days, and what a new price would have made of them, are read from rows. */
+/** The activity of the last 30 days, and its cost at a new price, are computed from rows. */
 const keptDaysMin = 31;
 
-/** Why details are kept for longer than was asked for. */
+/** Why details are kept for longer than requested. */
 export type RetentionLimit = 'recent' | 'statements' | 'roll-ups';
 
 export interface RetentionPlan {
   /** The start of a UTC day: details of requests that ended then or later stay. */
   readonly keptSince: number;
-  /** Undefined: it is as was asked for. */
+  /** undefined: it is as requested. */
   readonly limitedBy: RetentionLimit | undefined;
-  /** Of requests before it: how many have a row now, and how many of these stay, at least. */
+  /** Number of earlier requests that have a row now, and the minimum of these that stay. */
   readonly rows: number;
   readonly staying: number;
-  /** About what a row takes, without its entries in indexes. */
+  /** Approximate size of a row, without its index entries. */
   readonly rowBytes: number;
 }
 
-/** What would be removed: nothing is changed. `before`: ms since 1970. */
+/** Computes what would be removed, without changing anything. `before`: ms since 1970. */
 export async function planRetention(
   db: Db,
   { before, now }: { readonly before: number; readonly now: number },
@@ -65,14 +65,14 @@ export async function planRetention(
 }
 
 /**
- * Says that details of requests are kept since a time, or as late as can be; what was said before holds when it is later. From then
- * on no reader finds those before, whether their rows are removed yet or not.
+ * Sets the time since which request details are kept, as late as requested or possible; an existing later time stays. From then on no
+ * reader finds earlier details, whether their rows are removed yet or not.
  */
 export async function keepUsageSince(
   db: Db,
   { before, now }: { readonly before: number; readonly now: number },
 ): Promise<Retention & Pick<RetentionPlan, 'limitedBy'>> {
-  // Each limit only grows, so that what is found stays true.
+  // Each limit only grows, so the result stays valid.
   const { keptSince, limitedBy } = await boundFor(db, { before, now });
   await db
     .updateTable('usage_retention')
@@ -82,14 +82,14 @@ export async function keepUsageSince(
   return { ...(await retentionOf(db)), limitedBy };
 }
 
-/** A history is caught up with seven times as fast as it grows, and a clock that is wrong for a day takes no more than this. */
+/** Catches up with history seven times as fast as it grows; a clock that is wrong for a day removes no more than this. */
 const stepMs = 7 * dayMs;
-/** Less than a day, so that a step that was late does not make all later ones so. */
+/** Less than a day, so that one late step does not delay all later ones. */
 const pauseMs = 20 * hourMs;
 
 /**
- * The next time for `keepUsageSince` on the way to `before`, where that is not one that somebody has just looked at: a week later
- * than the one that is in force, once a day, and only when the rows before that are removed. Undefined: nothing is to be done now.
+ * The next time for `keepUsageSince` on the way to `before`, for use without a person's review: a week after the current one, once a day,
+ * and only when all earlier rows have been removed. undefined: nothing to do now.
  */
 export async function nextKeptSince(
   db: Db,
@@ -97,7 +97,7 @@ export async function nextKeptSince(
 ): Promise<number | undefined> {
   const { keptSince, removedAt } = await retentionOf(db);
   if (removedAt === null) return undefined;
-  // A time to come is of a clock that was wrong.
+  // A time in the future results from a wrong clock.
   if (keptSince > 0 && removedAt <= now && now - removedAt < pauseMs) return undefined;
   const first = await db.selectFrom('usage_hour').select('hour').orderBy(hourOfAll).limit(1).executeTakeFirst();
   if (first === undefined) return undefined;
@@ -120,7 +120,9 @@ async function boundFor(
   return { keptSince: Math.max(0, Math.floor(at / dayMs) * dayMs), limitedBy };
 }
 
-/** Statements are made of rows: until when those of all customers are issued, or there was no customer. Infinity: there is none. */
+/**
+ * Statements are built from rows: until when those of all customers are issued, or there was no customer. Infinity: there are no customers.
+ */
 async function statementsIssuedUntil(db: Db): Promise<number> {
   const { at } = await db
     .selectFrom('account')
@@ -131,7 +133,7 @@ async function statementsIssuedUntil(db: Db): Promise<number> {
   return at === null ? Infinity : Number(at);
 }
 
-/** From the sums, so that no row is read. */
+/** Counted from the sums, so that no row is read. */
 async function rowsBefore(db: Db, keptSince: number): Promise<number> {
   const all = await db
     .selectFrom('usage_hour')
@@ -141,7 +143,7 @@ async function rowsBefore(db: Db, keptSince: number): Promise<number> {
   return Number(all.requests ?? 0n) - (await prunedRequests(db));
 }
 
-/** Requests whose rows are removed. */
+/** Number of requests whose rows are removed. */
 export async function prunedRequests(db: Db): Promise<number> {
   const { requests } = await db
     .selectFrom('pruned_usage')
@@ -190,8 +192,8 @@ async function rowBytes(db: Db, keptSince: number): Promise<number> {
 }
 
 /**
- * Call before rows of usage are added up that ended between two times, where these begin before `keptSince`. Rejects as `gone`
- * where rows of those hours are removed: what they come to by the hour is known, but not how it is spread within.
+ * Call before summing usage rows that ended between two times, if these begin before `keptSince`. Rejects with `gone` if rows of those
+ * hours are removed: their hourly sums are known, but not the distribution within the hours.
  */
 export async function refuseRemoved(
   db: Db,

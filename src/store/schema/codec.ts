@@ -1,7 +1,7 @@
 /**
- * Reads and writes rows as the program has them: names in camelCase, times and counts as numbers, flags as booleans, JSON as what
- * it says, money as bigint with its unit in the name. A column of one name is of one kind in all tables
- * (tests/store/codec.test.ts), so that a row needs no more than its names to be read.
+ * Reads and writes rows in the program's form: camelCase names, times and counts as numbers, flags as booleans, JSON parsed, money as
+ * bigint with its unit in the name. Columns with the same name have the same kind in all tables (tests/store/codec.test.ts), so names are
+ * sufficient to read a row.
  */
 import {
   OperationNodeTransformer,
@@ -20,26 +20,26 @@ import type { Database } from '../database.ts';
 import type { Column, Kind, ProgramTables } from './column.ts';
 import { columnsOf, tables, type TableName } from './tables.ts';
 
-/** All but better-auth's, which have its own names (repositories/auth.ts). */
+/** All tables except better-auth's, which keep their own names (repositories/auth.ts). */
 export type Rows = ProgramTables<Omit<typeof tables, `auth_${string}`>>;
-/** A row of a table, as the program has it. */
+/** A row of a table in the program's form. */
 export type Row<Name extends keyof Rows> = Readonly<Selectable<Rows[Name]>>;
 
 export const rowsOn = (db: Kysely<Database>): Kysely<Rows> => db.withPlugin(codec) as unknown as Kysely<Rows>;
 
-/** The same connection with the columns as SQL has them. */
+/** The same connection with SQL's own columns. */
 export const storedOn = (db: Kysely<Rows>): Kysely<Database> => db.withoutPlugins() as unknown as Kysely<Database>;
 
 interface Described {
-  /** In the program. */
+  /** The name in the program. */
   readonly name: string;
   readonly kind: Kind;
 }
 
-/** Where columns of one name are text or bytes in one table and of another kind elsewhere, the other kind counts: it comes last. */
+/** If columns with one name are text or bytes in one table and of another kind elsewhere, the other kind wins: it comes last. */
 const isReadAsItIs = ({ kind }: Column): boolean => kind === 'text' || kind === 'bytes';
 
-/** By the name in SQL. */
+/** Keyed by SQL name. */
 const columns: ReadonlyMap<string, Described> = new Map(
   (Object.keys(tables) as TableName[])
     .filter((table) => !table.startsWith('auth_'))
@@ -52,7 +52,7 @@ const columns: ReadonlyMap<string, Described> = new Map(
 );
 const storedNames: ReadonlyMap<string, string> = new Map([...columns].map(([stored, { name }]) => [name, stored]));
 
-/** What the columns of a query's answer are that have another name than their column: `account.models as accountModels`. */
+/** The columns behind renamed columns of a query's result: `account.models as accountModels`. */
 const aliases = new WeakMap<QueryId, Map<string, Described>>();
 
 class RowTransformer extends OperationNodeTransformer {
@@ -63,7 +63,7 @@ class RowTransformer extends OperationNodeTransformer {
 
   protected override transformAlias(node: AliasNode, queryId?: QueryId): AliasNode {
     const own = node.alias.kind === 'IdentifierNode' ? (node.alias as IdentifierNode).name : '';
-    // It would come back by the program's name, whatever its type says.
+    // It would come back under the program's name, contrary to its type.
     if ((columns.get(own)?.name ?? own) !== own)
       throw new Error(`"${own}" is a column's name in SQL: say ${columns.get(own)!.name}`);
     const transformed = super.transformAlias(node, queryId);
@@ -87,7 +87,7 @@ class RowTransformer extends OperationNodeTransformer {
 
 type Node = OperationNode & Readonly<Record<string, unknown>>;
 
-/** The column that an expression is, or the greatest or least value of. */
+/** The column that an expression refers to, directly or by min or max. */
 function columnOf(node: Node): Described | undefined {
   if (node.kind === 'ReferenceNode') return columnOf(node['column'] as Node);
   if (node.kind === 'ColumnNode') return columns.get((node['column'] as IdentifierNode).name);

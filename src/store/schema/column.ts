@@ -1,6 +1,6 @@
 /**
- * What a column holds, said in a few words: `money.check('amount > 0')`. A column that may be null says so (`.null`); the kind
- * decides how SQL stores it and how the program reads it.
+ * A concise description of a column: `money.check('amount > 0')`. Nullable columns are marked (`.null`); the kind determines how SQL stores
+ * a column and how the program reads it.
  */
 import type { ColumnType, Generated } from 'kysely';
 
@@ -16,17 +16,17 @@ interface Facts {
   readonly isUnique?: boolean;
   /** A literal of SQL. */
   readonly byDefault?: string;
-  /** A condition; of two databases the same. */
+  /** A condition; the same for both databases. */
   readonly condition?: string;
-  /** The values that it may have. */
+  /** The allowed values. */
   readonly values?: readonly string[];
-  /** The table whose `id` it is, and whether the row goes with that one. */
+  /** The table whose `id` it references, and whether the row is deleted with the referenced one. */
   readonly references?: string;
   readonly isDeletedWith?: boolean;
 }
 
 export class Column<K extends Kind = Kind, Value = unknown, Null = unknown, Default = unknown> {
-  /** For types alone. */
+  /** Used only by types. */
   declare readonly type: { readonly value: Value; readonly null: Null; readonly default: Default };
   readonly kind: K;
   readonly facts: Facts;
@@ -61,7 +61,7 @@ export class Column<K extends Kind = Kind, Value = unknown, Null = unknown, Defa
     return this.#with({ values });
   }
 
-  /** A type of the program that SQL does not check. */
+  /** A program type that SQL does not check. */
   as<Type>(): Column<K, Type, Null, Default> {
     return this.#with({});
   }
@@ -70,7 +70,7 @@ export class Column<K extends Kind = Kind, Value = unknown, Null = unknown, Defa
     return this.#with({ references: table });
   }
 
-  /** The row goes with the row of the other table. */
+  /** The row is deleted with the row of the other table. */
   within(table: string): this {
     return this.#with({ references: table, isDeletedWith: true });
   }
@@ -98,24 +98,26 @@ export interface Index {
   readonly isUnique?: boolean;
 }
 
-/** Names of keys, checks and indexes are what follows the table's name and `_`. */
+/** The names of keys, checks and indexes are the part after the table's name and `_`. */
 export interface TableFacts<Name extends string = string> {
-  /** Where it is more than one column. */
+  /** Set if the key has more than one column. */
   readonly key?: readonly Name[];
   readonly unique?: Readonly<Record<string, readonly Name[]>>;
   readonly checks?: Readonly<Record<string, string>>;
   readonly indexes?: Readonly<Record<string, readonly Name[] | Index>>;
-  /** Rows are only added; `isAppendOnly` has triggers of its own (triggers.ts). */
+  /** Rows are only added; `isAppendOnly` has separate triggers (triggers.ts). */
   readonly isImmutable?: boolean;
-  /** A condition on `old` under which an immutable row may be deleted all the same. */
+  /** A condition on `old` under which an immutable row may still be deleted. */
   readonly mayBeDeleted?: string;
-  /** PostgreSQL: rewritten with every batch, so room on the page keeps the new version beside the old one, and the index as it is. */
+  /**
+   * PostgreSQL: rewritten with every batch, so free space on the page keeps the new version beside the old one, and the index unchanged.
+   */
   readonly isRewritten?: boolean;
-  /** PostgreSQL: not in its log, so empty after a crash of the server and on its standbys. */
+  /** PostgreSQL: unlogged, so empty after a server crash and on standbys. */
   readonly isUnlogged?: boolean;
-  /** What processes that run have: nothing that outlives them, so no copy of the database has it. */
+  /** Data of running processes, which does not outlive them, so database copies exclude it. */
   readonly isOfProcesses?: boolean;
-  /** PostgreSQL: in partitions by this column (partitions.ts). */
+  /** PostgreSQL: partitioned by this column (partitions.ts). */
   readonly partitionedBy?: Name;
 }
 
@@ -148,8 +150,8 @@ type OrDefault<Type, Default> = Default extends true
   : Type;
 
 /**
- * A column as Kysely sees it without the codec. Every integer is *read* as bigint. Money is also *written* as bigint, never as
- * number: a number above 2^53 would be stored wrongly without a word.
+ * A column as Kysely sees it without the codec. Every integer is *read* as bigint. Money is also *written* as bigint, never as number: a
+ * number above 2^53 would silently be stored wrong.
  */
 export type StoredColumn<Of> =
   Of extends Column<infer K, infer Value, infer Null, infer Default>
@@ -164,7 +166,7 @@ type CamelCase<Name extends string> = Name extends `${infer First}_${infer Rest}
   ? `${First}${Capitalize<CamelCase<Rest>>}`
   : Name;
 
-/** The name of a column in the program: `created_at` is `createdAt`; money has its unit: `returned` is `returnedMicrocents`. */
+/** The name of a column in the program: `created_at` is `createdAt`; money includes its unit: `returned` is `returnedMicrocents`. */
 type ProgramName<Name extends string, Of> =
   Of extends Column<'money', infer _Value, infer _Null, infer _Default>
     ? `${CamelCase<Name>}Microcents`

@@ -1,4 +1,4 @@
-/** The statements that create the tables of an empty database, from their description. */
+/** The statements that create the tables of an empty database, derived from their description. */
 import type { Column, Kind, Table } from './column.ts';
 import { columnsOf, tables, type TableName } from './tables.ts';
 import { appendOnly, immutable, notifiedChanges, retention, usagePartitions } from './triggers.ts';
@@ -14,7 +14,7 @@ export function createSchema(dialect: SchemaDialect): readonly string[] {
   ];
 }
 
-/** The table with its indexes, and with the triggers that hold it to its description. */
+/** Creates the table, its indexes, and the triggers that enforce its description. */
 export function createTable(name: TableName, dialect: SchemaDialect): readonly string[] {
   const { columns, facts }: Table = tables[name];
   const { key, unique = {}, checks = {}, indexes = {}, partitionedBy } = facts;
@@ -49,7 +49,7 @@ export function createIndex(name: TableName, suffix: string): string {
 export const addColumn = (name: TableName, column: string, dialect: SchemaDialect): string =>
   `alter table "${name}" add column ${columnText(name, column, dialect)}`;
 
-/** The few types that the schema uses, by kind. There are no others. */
+/** The few types that the schema uses, by kind. */
 const integer = { sqlite: 'integer', postgres: 'bigint' } as const;
 const words = { sqlite: 'text', postgres: 'text' } as const;
 export const columnTypes: Readonly<Record<Kind, Readonly<Record<SchemaDialect, string>>>> = {
@@ -79,7 +79,7 @@ function columnText(table: TableName, name: string, dialect: SchemaDialect): str
   ].join(' ');
 }
 
-/** SQLite: no silent conversions, and rows stored in the order of their primary key. PostgreSQL does the first anyway. */
+/** SQLite: no silent conversions, and rows stored in primary key order. PostgreSQL does the former anyway. */
 function storage({ columns, facts }: Table, dialect: SchemaDialect): string {
   if (dialect === 'postgres') return facts.isRewritten === true ? ' with (fillfactor = 50)' : '';
   const hasKey = facts.key !== undefined || Object.values(columns).some((column) => column.facts.isPrimary === true);

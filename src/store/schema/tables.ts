@@ -1,7 +1,7 @@
 /**
- * The one description of every table, the same for SQLite and PostgreSQL. From it come the statements that create them
- * (create-schema.ts) and the types of their rows (../database.ts). Columns are in the order in which databases have them: a new
- * one comes last in its table, and gets a step in ../migrations/migrate.ts.
+ * The single description of every table, the same for SQLite and PostgreSQL. The statements that create them (create-schema.ts) and the
+ * types of their rows (../database.ts) are derived from it. Columns are in database order: a new one comes last in its table, and gets a
+ * step in ../migrations/migrate.ts.
  */
 import type { BudgetPeriod } from '../budget.ts';
 import { bytes, count, flag, json, money, price, table, text, time, type Columns } from './column.ts';
@@ -17,38 +17,41 @@ export interface UsageAttempt {
   readonly backend: string;
   /** Milliseconds from the start of the request to the try. */
   readonly atMs: number;
-  /** The model, where it is not the one that served the request in the end. */
+  /** The model, if it is not the one that finally served the request. */
   readonly model?: string;
   /** Code of the error that it ended with. */
   readonly failed: string | null;
-  /** `second`: asked because the first gave no content in time, and `second_stopped` when that did after all; `overtaken`: the first, stopped. */
+  /**
+   * `second`: tried because the first gave no content in time, and `second_stopped` if the first did after all; `overtaken`: the first,
+   * stopped.
+   */
   readonly hedge?: 'second' | 'second_stopped' | 'overtaken' | undefined;
   /** The figures by which the backend was chosen; null: there was no choice. */
   readonly chosen: {
-    /** Until the first token. */
+    /** Expected time to the first token. */
     readonly expectedMs: number;
-    /** Tokens of the prompt that were expected in its cache, and the others. */
+    /** Prompt tokens expected in its cache, and the others. */
     readonly cachedTokens: number;
     readonly uncachedTokens: number;
     /** Uncached prompt tokens of requests that were waiting there. */
     readonly waitingTokens: number;
     /** Requests that were running there. */
     readonly running: number;
-    /** What of these two others than this service had sent there; absent where nothing was known of any. */
+    /** The parts of these two sent there by clients other than this service; absent if unknown. */
     readonly foreign?: { readonly running: number; readonly waitingTokens: number };
     readonly tokensPerSecond: number;
     readonly rank: number;
-    /** How many backends the model had. */
+    /** The number of backends of the model. */
     readonly of: number;
   } | null;
 }
 
-/** A model that did not serve a request before another one did or would have. */
+/** A model that did not serve a request, before another one did or would have. */
 export interface UsageFallback {
   readonly model: string;
   /** Code of the error that it failed with, or would have refused the request with. */
   readonly reason: string;
-  /** It was not tried: the request or its caller does not fit it. */
+  /** Whether it was not tried, because the request or its caller does not fit it. */
   readonly isSkipped: boolean;
 }
 
@@ -65,31 +68,31 @@ const account = table(
     /** Neither spent nor leased. */
     available: money,
     credit_limit: money.check('credit_limit >= 0'),
-    /** Grows with every change of status, name or limit; not with money. */
+    /** Incremented with every change of status, name or limit; not with money. */
     version: count,
     created_at: time,
     /** The models that its keys may use, in lower case; null: all. */
     models: json<readonly string[]>().null,
-    /** Name of a plan of the configuration. */
+    /** Name of a plan in the configuration. */
     plan: text.null,
-    /** JSON object; null when the account has no limits of its own. */
+    /** A JSON object; null if the account has no limits set. */
     limits: text.null,
-    /** IANA name; its reports use the days of this zone. */
+    /** An IANA name; reports use the days of this zone. */
     time_zone: text.default(`'UTC'`),
-    /** Name that invoices are made out to. */
+    /** The name that invoices are made out to. */
     legal_name: text.null,
     address_lines: json<readonly string[]>().null,
     /** ISO 3166-1, two capital letters. */
     country: text.null,
     tax_id: text.null,
     invoice_email: text.null,
-    /** When its users, files and names were erased; what it was charged stays. */
+    /** When its users, files and names were erased; its charges stay. */
     deleted_at: time.null,
     tax_status: text.of('standard', 'exempt', 'reverse_charge').default(`'standard'`),
-    /** What refunds and disputes take of it as running requests end; the sum of `payment_return.owed`. Nothing of it is leased. */
+    /** What refunds and disputes will take as running requests end; the sum of `payment_return.owed`. None of it is leased. */
     owed: money.default('0').check('owed >= 0'),
   },
-  // M2: holds come out of what is free, so no settlement ever violates this.
+  // M2: holds come out of free credit, so no settlement ever violates this.
   { checks: { not_overdrawn: 'kind <> 0 or available >= -credit_limit' } },
 );
 
@@ -101,25 +104,25 @@ const api_key = table(
     name: text,
     /** The displayable part of the key: `tkh_…` and its last four characters. */
     display: text,
-    /** HMAC-SHA-256 of the whole key with the pepper that `pepper_id` names. */
+    /** HMAC-SHA-256 of the whole key with the pepper identified by `pepper_id`. */
     hash: bytes.unique.check('length(hash) = 32'),
     pepper_id: text,
     status: text.of('active', 'revoked'),
-    /** JSON object; null when the key has no limits of its own. */
+    /** A JSON object; null if the key has no limits set. */
     limits: text.null,
     created_at: time,
     expires_at: time.null,
     revoked_at: time.null,
-    /** As the account's. */
+    /** As for the account. */
     models: json<readonly string[]>().null,
-    /** What it may do on the account host; null: an inference key. */
+    /** Its role on the account host; null: an inference key. */
     role: text.null,
-    /** It may also do what the operator of the server may. */
+    /** Whether it also has the rights of the server's operator. */
     is_operator: flag.default('0'),
-    /** Hash of the secret before the last rotation, which works until then. */
+    /** Hash of the secret before the last rotation, which works until the time below. */
     previous_hash: bytes.null,
     previous_hash_until: time.null,
-    /** JSON list of the tags that its requests get besides their own. */
+    /** A JSON list of tags added to those of each request. */
     tags: text.null,
     /** When it was paused. */
     disabled_at: time.null,
@@ -134,7 +137,7 @@ const api_key = table(
   },
 );
 
-/** What other replicas must hear of within a second. PostgreSQL adds the transaction and notifies them (triggers.ts). */
+/** What other replicas must learn within a second. PostgreSQL adds the transaction and notifies them (triggers.ts). */
 const change = table(
   {
     id: bytes.primary,
@@ -174,7 +177,7 @@ const transfer = table(
     /** Two transfers with the same key move money once. */
     idempotency_key: text.unique,
     reference: text.null,
-    /** Who did it: `cli`, `system`, a user's id. */
+    /** The author: `cli`, `system`, a user's id. */
     by: text,
     at: time,
   },
@@ -190,27 +193,27 @@ const transfer = table(
   },
 );
 
-/** How a request ended. One row of the table of endings (docs/money.md) each. */
+/** How a request ended. Each value is one row of the table of endings (docs/money.md). */
 type Ending =
   | 'finished' // whole answer: charged as reported
   | 'credit' // credit ran out in mid-answer: what was delivered is charged
   | 'client_left' // charged: input, and the output produced until then
   | 'reader_stalled' // like client_left
   | 'revoked' // key revoked or account suspended in mid-answer: like client_left
-  | 'failed' // our fault or the backend's: not charged
+  | 'failed' // a fault of the service or the backend: not charged
   | 'deadline' // ran longer than allowed: not charged
   | 'drained' // the service stopped: not charged
   | 'lost' // the settlement failed: not charged
   | 'crashed'; // the process died: not charged
 
-/** A request and what it was charged. Also the posting from the customer to revenue of `cost`. */
+/** A request and its charge. Also the posting of `cost` from the customer to revenue. */
 const usage = table(
   {
     /** UUIDv7: the ledger's own key, never a client's value. */
     request_id: bytes.primary.check('length(request_id) = 16'),
     /** `req_<12 hex>` as the client saw it in `x-request-id`; not unique. */
     public_id: text,
-    /** What the client sent as `x-request-id`, made safe; null when it sent none. */
+    /** What the client sent as `x-request-id`, sanitized; null if it sent none. */
     client_id: text.null,
     // No foreign keys: on PostgreSQL they would lock the account's row for every request.
     account_id: text,
@@ -225,41 +228,41 @@ const usage = table(
     cached_tokens: count,
     completion_tokens: count,
     reasoning_tokens: count,
-    /** What the account is charged; never above the hold. */
+    /** The amount charged to the account; never above the hold. */
     cost: money,
-    /** List cost of work done but not charged. */
+    /** List cost of work that was done but not charged. */
     uncharged: money.check('uncharged >= 0'),
     hold: money,
     ending: text.as<Ending>(),
-    /** Finish reason of the (first) choice, null when there was none. */
+    /** Finish reason of the (first) choice; null if there was none. */
     finish: text.null,
-    /** Error code, null when the request did not fail. */
+    /** Error code; null if the request did not fail. */
     error_code: text.null,
-    /** Token figures are counted by us, not reported by the backend. */
+    /** Whether token figures were counted by the service rather than reported by the backend. */
     counted: flag,
     // The prices applied.
     input_price: price,
     output_price: price,
     cache_read_price: price,
-    /** Label of the backend that answered, null when none was reached. */
+    /** Label of the backend that answered; null if none was reached. */
     backend: text.null,
     first_token_ms: count.null,
     total_ms: count,
-    /** Tags for reports, a JSON list of texts; null when none. */
+    /** Tags for reports, a JSON list of texts; null if there are none. */
     tags: text.null,
-    /** The plan that covers the request: nothing is charged, and the list cost is `uncharged`. null: paid from credit. */
+    /** The plan that covers the request: nothing is charged, and the list cost is in `uncharged`. null: paid from credit. */
     plan: text.null,
-    /** The period of the key's budget that it is charged to, by its start; null: the key has none. */
+    /** The period type of the key's budget that it is charged to, by the request's start; null: the key has no budget. */
     key_budget: text.as<BudgetPeriod>().null,
-    /** The same of its account. */
+    /** The same for its account's budget. */
     account_budget: text.as<BudgetPeriod>().null,
-    /** With zero data retention; null: from before it was recorded. */
+    /** Whether zero data retention applied; null: from before this was recorded. */
     zdr: flag.null,
-    /** The backends that were tried and why ; null: there was one to choose from, and one try. */
+    /** The backends that were tried and why; null: there was only one to choose from, and one try. */
     backend_attempts: json<readonly UsageAttempt[]>().null,
-    /** The balance of a member's budget that it is charged to: the row has no member besides. null: they have none. */
+    /** The balance of a member's budget that it is charged to, because the row does not name the member otherwise. null: no such budget. */
     member_budget: text.null,
-    /** The models that did not serve it, the one that was asked for first; null: that one did. */
+    /** The models that did not serve it, starting with the requested one; null: the requested one served it. */
     fallbacks: json<readonly UsageFallback[]>().null,
   },
   {
@@ -270,7 +273,7 @@ const usage = table(
     },
     indexes: {
       account: ['account_id', 'ended_at'],
-      // 48 bits are not unique: look-ups by the public id stay inside an account.
+      // 48 bits are not unique: lookups by the public id are limited to one account.
       client_id: { on: ['account_id', 'client_id'], where: 'client_id is not null' },
     },
     isImmutable: true, // M7
@@ -293,7 +296,7 @@ const open_request = table(
   { isOfProcesses: true },
 );
 
-/** What a roll-up of usage adds up. Recomputed from usage, never incremented. */
+/** The sums in a roll-up of usage. Recomputed from usage, never incremented. */
 const sums = {
   requests: count,
   prompt_tokens: count,
@@ -314,14 +317,14 @@ const quarter = <Quarter extends 1 | 2 | 3>(number: Quarter): QuarterSums<Quarte
   ) as unknown as QuarterSums<Quarter>;
 
 /**
- * The part of the sums that fell into the first, second and third quarter of the hour, so that hours and days of zones at :30 and
- * :45 are read from roll-ups too. Null is 0, which takes no room.
+ * The parts of the sums in the first, second and third quarter of the hour, so that hours and days of time zones at :30 and :45 can also be
+ * read from roll-ups. Null means 0, which takes no space.
  */
 const quarters = { ...quarter(1), ...quarter(2), ...quarter(3) };
 
 /**
- * The job's index over the hours of all accounts is on `hour + 0`, so that no report can use it: hours lie in the table in the
- * order of time, so PostgreSQL estimated that index cheaper than the key, and read the hours of all accounts for one account's.
+ * The job's index over the hours of all accounts is on `hour + 0`, so that no report can use it: the table is stored in time order, so
+ * PostgreSQL estimated that index to be cheaper than the key, and read the hours of all accounts for a single one.
  */
 const hoursOfAll = { on: '(hour + 0)' };
 
@@ -331,7 +334,7 @@ const usage_hour = table(
   { key: ['account_id', 'hour', 'model_id', 'key_id'], indexes: { of_all: hoursOfAll } },
 );
 
-/** Sums by the day of the account's time zone; `usage_days` says which days are here. */
+/** Sums by the day of the account's time zone; `usage_days` defines which days are here. */
 const usage_day = table(
   { account_id: text, day: time, model_id: text, key_id: text, ...sums },
   { key: ['account_id', 'day', 'model_id', 'key_id'] },
@@ -353,25 +356,25 @@ const usage_tag_day = table(
 
 const usage_days = table({
   account_id: text.primary,
-  /** The zone of the days: if it is not the account's, they are worthless. */
+  /** The time zone of the days: if it is not the account's, they are useless. */
   time_zone: text,
-  /** Start of the first day that is not in usage_day yet; all before it are. */
+  /** Start of the first day that is not in usage_day yet; all earlier ones are. */
   until: time,
 });
 
 /**
- * One row: details of requests that ended before are not kept, only their sums (decision 037). It only grows. `removed_at` is when
- * their rows were all removed, null: not yet.
+ * A single row: details of requests that ended earlier are not kept, only their sums (decision 037). It only grows. `removed_at` is when
+ * all their rows had been removed; null: not yet.
  */
 const usage_retention = table({ kept_since: time.primary, removed_at: time.null });
 
-/** What removed rows of usage add up to: of one account, day, model and key, with the same labels and charged to the same budgets. */
+/** Sums of removed usage rows: of one account, day, model and key, with the same labels and charged to the same budgets. */
 const pruned_usage = table(
   {
     /** The request id of one of them. */
     id: bytes.primary,
     account_id: text,
-    /** Start of the UTC day in which they started: periods of budgets are made of such days. */
+    /** Start of the UTC day in which they started, because budget periods consist of such days. */
     day: time,
     model_id: text,
     key_id: text,
@@ -384,14 +387,14 @@ const pruned_usage = table(
   { indexes: { account: ['account_id', 'day'] }, isImmutable: true },
 );
 
-/** Rates that an account has instead of the list prices, in microcents per million tokens. */
+/** Rates that replace the list prices for an account, in microcents per million tokens. */
 const account_price = table(
   {
     account_id: text.references('account'),
-    /** In lower case: ids match in any case. */
+    /** In lower case, because ids match case-insensitively. */
     model_id: text,
     valid_from: time,
-    /** Exclusive; null: for good. */
+    /** Exclusive; null: indefinitely. */
     valid_to: time.null,
     input_price: price.check('input_price >= 0'),
     output_price: price.check('output_price >= 0'),
@@ -401,21 +404,21 @@ const account_price = table(
     key: ['account_id', 'model_id', 'valid_from'],
     checks: {
       span: 'valid_to is null or valid_to > valid_from',
-      // A hold is taken at the input price, and a charge never exceeds its hold (I2).
+      // A hold is made at the input price, and a charge never exceeds its hold (I2).
       cached: 'cache_read_price <= input_price',
     },
   },
 );
 
-/** A server that an operator has added to a source of backends of a model (`discover: { by: api }`). */
+/** A server that an operator has added to a model's source of backends (`discover: { by: api }`). */
 const added_backend = table(
   {
-    /** In lower case: ids match in any case. */
+    /** In lower case, because ids match case-insensitively. */
     model_id: text,
-    /** Name of the entry of the configuration. */
+    /** Name of the entry in the configuration. */
     source: text,
     url: text,
-    /** In place of those of the configuration. */
+    /** Overrides those of the configuration. */
     rank: count.null,
     weight: json<number>().null,
     added_at: time,
@@ -423,7 +426,7 @@ const added_backend = table(
   { key: ['model_id', 'source', 'url'] },
 );
 
-/** An item of an answer that its account may name by its id: content, for a limited time. */
+/** A response item that its account may reference by id: content, for a limited time. */
 const kept_item = table(
   {
     account_id: text.references('account'),
@@ -442,25 +445,25 @@ const kept_item = table(
 );
 
 /**
- * The metadata of each file; its bytes are elsewhere. A row exists from before the first byte until after the last one, so that
- * whatever a crash leaves behind has a name: only `ready` rows are files.
+ * The metadata of each file; its bytes are stored elsewhere. A row exists from before the first byte until after the last one, so that
+ * everything a crash leaves behind has a name: only `ready` rows are files.
  */
 const file = table(
   {
-    /** 128 random bits as hex digits, also the name of the bytes. */
+    /** 128 random bits as hex digits; also the storage name of the bytes. */
     id: text.primary.check('length(id) = 32'),
     account_id: text.references('account'),
-    /** `arriving`: its bytes are on their way, or were when the process died. `leaving`: deleted, its bytes are not yet gone. */
+    /** `arriving`: its bytes are being received, or were when the process died. `leaving`: deleted, but its bytes are not yet. */
     state: text.of('arriving', 'ready', 'leaving'),
-    /** A label, cleaned; never a path. */
+    /** A sanitized label; never a path. */
     name: text,
     media_type: text,
     purpose: text.null,
-    /** While it arrives, its maximum size. */
+    /** The maximum size while it is arriving. */
     bytes: count.check('bytes >= 0'),
     created_at: time,
     expires_at: time.null,
-    /** The replica that receives or has received it: others must not take it for one that was cut off. Null with one process. */
+    /** The replica that receives or received it, so that others do not take it for an interrupted upload. Null with one process. */
     replica_id: bytes.null,
   },
   {
@@ -472,22 +475,22 @@ const file = table(
   },
 );
 
-/** A process that uses the database with others; it has expired when its heartbeat is old. Empty in a one-process store. */
+/** A process that shares the database with others; it has expired if its heartbeat is old. Empty in a one-process store. */
 const replica = table(
   {
-    /** Made at each start, so that it is the fencing token: what an earlier epoch of the process held does not belong to this one. */
+    /** Generated at each start as the fencing token: what an earlier epoch of the process held does not belong to this one. */
     id: bytes.primary,
-    /** By the clock of the database. */
+    /** By the database's clock. */
     heartbeat_at: time,
-    /** Grows with every connection that limits are exchanged on, so that what was sent on an earlier one is not carried out late. */
+    /** Incremented with every connection that limits are exchanged on, so that statements from an earlier one do not take effect late. */
     limits_epoch: count.default('0'),
   },
   { isOfProcesses: true },
 );
 
 /**
- * What a replica has leased of an account's balance and not spent: what is free there and what it holds. On SQLite it stays
- * empty, because one process owns every balance whole; it is there so that every sum is one query on both.
+ * What a replica has leased of an account's balance and not spent: its free part and its holds. On SQLite it stays empty, because one
+ * process owns every balance whole; it exists so that every sum is the same query on both.
  */
 const credit_lease = table(
   {
@@ -506,17 +509,17 @@ const credit_lease = table(
 
 /** The budget of a key, a member or an account. */
 const budget = table({
-  /** Id of the key or the account, or of both the account and the user (`memberSubject`). */
+  /** The id of the key or the account, or of both the account and the user (`memberSubject`). */
   subject: text.primary,
   amount: money.check('amount >= 0'),
   per: text.of('day', 'week', 'month', 'total'),
   set_at: time,
 });
 
-/** What a budget has for one period: `amount` − `spent_before` − what was charged to it = `available` + what is leased. */
+/** A budget's balance for one period: `amount` − `spent_before` − what was charged to it = `available` + what is leased. */
 const budget_balance = table(
   {
-    /** As `balanceAt` makes it. */
+    /** As generated by `balanceAt`. */
     id: text.primary,
     subject: text,
     per: text.as<BudgetPeriod>(),
@@ -527,7 +530,7 @@ const budget_balance = table(
     amount: money,
     /** Charged in the period before the budget was set. */
     spent_before: money.check('spent_before >= 0'),
-    /** Neither spent nor leased; below zero when the budget was lowered below that. */
+    /** Neither spent nor leased; negative if the budget was lowered below that. */
     available: money,
   },
   { indexes: { subject: ['subject', 'per'] } },
@@ -544,10 +547,10 @@ const budget_lease = table(
   },
 );
 
-/** What was used in the newest window of a limit, or the running requests; with several processes: what they have leased. */
+/** The usage in the newest window of a limit, or the running requests; with several processes: what they have leased. */
 const limit_window = table(
   {
-    /** Id of an account or a key, without a foreign key: counting must not lock either. */
+    /** The id of an account or a key, without a foreign key: counting must not lock either. */
     subject: text,
     kind: text,
     /** In milliseconds. */
@@ -567,7 +570,7 @@ const limit_share = table(
     length: time,
     starts_at: time,
     held: count.check('held >= 0'),
-    /** When it had less than it needed, by the clock of the database; 0: it has what it needs. */
+    /** When it had less than it needed, by the database's clock; 0: it has what it needs. */
     wanted_at: time.default('0'),
   },
   {
@@ -578,37 +581,37 @@ const limit_share = table(
   },
 );
 
-/** What a replica tells the others, for seconds (platform/peers/). Empty in a one-process store. */
+/** A short-lived message from one replica to the others (platform/peers/). Empty in a one-process store. */
 const peer_message = table(
   {
     replica_id: bytes,
-    /** Of its messages, from 1. */
+    /** Numbers its messages, from 1. */
     number: count,
-    /** By the clock of the database. */
+    /** By the database's clock. */
     sent_at: time,
     text,
   },
   { key: ['replica_id', 'number'], isUnlogged: true, isOfProcesses: true },
 );
 
-/** A request that carried an `Idempotency-Key`, and its answer. Holds content, for a day. */
+/** A request with an `Idempotency-Key`, and its answer. Holds content, for a day. */
 const idempotent_request = table(
   {
     // No foreign key: on PostgreSQL it would lock the account's row for every request.
     account_id: text,
-    /** Hash of the key, which is the client's text and is not kept. */
+    /** Hash of the key, which is client text and is not kept. */
     key_hash: bytes,
-    /** Hash of the body and of everything else that decides the answer. */
+    /** Hash of the body and of everything else that determines the answer. */
     fingerprint: bytes,
-    /** Its row in `usage` says whether it was answered and charged. */
+    /** Its row in `usage` shows whether it was answered and charged. */
     request_id: bytes,
     public_id: text,
     /** The process that runs it, or ran it. */
     owner: bytes,
     created_at: time,
-    /** Bytes that the row takes. */
+    /** The size of the row in bytes. */
     bytes: count,
-    /** Readable only with the request that it answers; null: there is none yet, or it is not kept. */
+    /** Readable only with the request that it answers; null: there is no answer yet, or it is not kept. */
     sealed_answer: bytes.null,
   },
   {
@@ -618,13 +621,13 @@ const idempotent_request = table(
   },
 );
 
-/** Who changed what. Rows are never changed, except that names of users are removed from them (triggers.ts). */
+/** Who changed what. Rows are never changed, except that users' names can be removed from them (triggers.ts). */
 const audit_log = table(
   {
     /** UUIDv7, so it sorts by time. */
     id: bytes.primary,
     at: time,
-    /** null: a change of the server. */
+    /** null: a server-wide change. */
     account_id: text.null,
     actor_kind: text.of('user', 'key', 'cli', 'system'),
     actor_id: text.null,
@@ -636,9 +639,9 @@ const audit_log = table(
     after: text.null,
     request_id: text.null,
     address: text.null,
-    /** A change is written as `begun` before it is made; the row that references that one says what became of it. */
+    /** A change is recorded as `begun` before it is made; the row that references that one records its outcome. */
     completes: bytes.null,
-    /** null: done, and written afterwards. */
+    /** null: done, and recorded afterwards. */
     outcome: text.as<'begun' | 'done' | 'refused' | 'failed'>().null,
     /** JSON: the input of the change. */
     input: text.null,
@@ -654,23 +657,23 @@ const audit_log = table(
   },
 );
 
-/** A mail on its way, and for a bounded time afterwards. */
+/** An outgoing mail, kept for a limited time afterwards. */
 const mail = table(
   {
-    /** `mail_` and a UUIDv7 as hex digits: grows with time, so that the newest are last. */
+    /** `mail_` and a UUIDv7 as hex digits: increases with time, so that the newest are last. */
     id: text.primary,
-    /** Mail with the same key is written once. */
+    /** Only one mail per key is stored. */
     idempotency_key: text.null.unique,
     created_at: time,
     recipient: text,
     subject: text,
-    /** Null once it is sent or given up: links in it open accounts. */
+    /** Null once it is sent or abandoned, because links in it open accounts. */
     body: text.null,
     kind: text,
     account_id: text.null.references('account'),
-    /** JSON list of `{name, contentType, content}`, the content in base64; null: none, or no body either. */
+    /** JSON list of `{name, contentType, content}`, the content in base64; null: no attachments, or the body is gone too. */
     attachments: text.null,
-    /** `waiting`: for its next attempt, or, where nothing sends, for someone who reads the outbox. `failed`: given up. */
+    /** `waiting`: for its next attempt, or, if nothing sends mail, for a reader of the outbox. `failed`: abandoned. */
     state: text.of('waiting', 'sent', 'failed'),
     attempts: count,
     due_at: time,
@@ -680,7 +683,7 @@ const mail = table(
   { indexes: { due: ['state', 'due_at'], age: ['created_at'] } },
 );
 
-/** better-auth works on the tables `auth_…`, column by column, with its names (decision 014). */
+/** better-auth uses the tables `auth_…`, column by column, with its own names (decision 014). */
 const auth_user = table({
   id: text.primary,
   name: text,
@@ -697,7 +700,7 @@ const auth_session = table(
   {
     id: text.primary,
     expiresAt: time,
-    /** The cookie is this with a signature, so a row alone opens nothing. */
+    /** The cookie is this plus a signature, so a row alone is useless. */
     token: text.unique,
     createdAt: time,
     updatedAt: time,
@@ -726,7 +729,7 @@ const auth_account = table(
     updatedAt: time,
   },
   {
-    // Else two concurrent sign-ups could give one subject to two users.
+    // Otherwise two concurrent sign-ups could assign one subject to two users.
     unique: { subject: ['providerId', 'accountId'] },
     indexes: { user: ['userId'] },
   },
@@ -767,7 +770,7 @@ const auth_passkey = table(
   { indexes: { user: ['userId'] } },
 );
 
-/** Failed attempts to sign in, counted by all replicas together: by user, by network, and by both. */
+/** Failed sign-in attempts, counted by all replicas together: by user, by network, and by both. */
 const sign_in_attempt = table(
   {
     /** A keyed hash of the subject: no names and no addresses. */
@@ -780,7 +783,7 @@ const sign_in_attempt = table(
   { indexes: { last: ['last_at'] } },
 );
 
-/** The operators of the server. A table of its own: nothing that users submit about themselves comes near it. */
+/** The operators of the server. A separate table, so that nothing users submit about themselves comes near it. */
 const server_operator = table({ user_id: text.primary.within('auth_user'), created_at: time });
 
 const member = table(
@@ -788,7 +791,7 @@ const member = table(
   { key: ['account_id', 'user_id'], indexes: { user: ['user_id', 'created_at'] } },
 );
 
-/** An offer to join an account, until it is accepted, withdrawn or expired. */
+/** An invitation to join an account, until it is accepted, withdrawn or expired. */
 const invitation = table(
   {
     id: text.primary,
@@ -797,7 +800,7 @@ const invitation = table(
     email: text,
     role,
     token_hash: bytes.unique,
-    /** Id of the user or the management key. */
+    /** The id of the user or the management key. */
     invited_by: text,
     created_at: time,
     expires_at: time,
@@ -805,17 +808,17 @@ const invitation = table(
   { indexes: { account: ['account_id', 'id'], email: ['email'], end: ['expires_at'] } },
 );
 
-/** The link that creates the owner; one row at most. */
+/** The link that creates the owner; at most one row. */
 const owner_link = table({ id: count.primary.check('id = 1'), token_hash: bytes, expires_at: time });
 
-/** A payment that was asked for. */
+/** A requested payment. */
 const topup = table(
   {
     /** `top_` and the 32 hex digits of a UUIDv7, so it sorts by time. */
     id: text.primary,
     account_id: text,
     amount: money.check('amount > 0'),
-    /** `paid` also where a part was returned; `refunded`: all of it. */
+    /** `paid` even if a part was returned; `refunded`: all of it. */
     status: text.of('pending', 'paid', 'failed', 'expired', 'refunded', 'disputed'),
     /** `auto`: charged to the saved payment method, without the user present. */
     origin: text.of('checkout', 'auto'),
@@ -823,7 +826,7 @@ const topup = table(
     checkout_id: text.null,
     checkout_url: text.null,
     payment_id: text.null,
-    /** How much of it refunds have returned and disputes taken. */
+    /** The amount that refunds have returned and disputes have taken. */
     returned: money.default('0'),
     /** Unique within the account. */
     idempotency_key: text,
@@ -850,7 +853,7 @@ const payment = table(
     topup_id: text.unique,
     account_id: text,
     amount: money.check('amount > 0'),
-    /** The movement that has credited it. */
+    /** The movement that credited it. */
     transfer_id: bytes,
     at: time,
   },
@@ -865,7 +868,7 @@ const payment_event = table(
     kind: text,
     /** The top-up, refund or dispute. */
     subject: text.null,
-    /** `applied`, or why it changed nothing. */
+    /** `applied`, or why it had no effect. */
     outcome: text,
     /** By the provider's clock. */
     created_at: time,
@@ -877,12 +880,12 @@ const payment_event = table(
 /** A refund or a dispute: what it takes, and how much of that the account had (`return-steps.ts`); the rest is bad debt. */
 const payment_return = table(
   {
-    /** `recorded`: no provider; an operator has recorded that the payment of a receipt was returned. */
+    /** `recorded`: no provider; an operator recorded that the payment of a receipt was returned. */
     provider: text,
-    /** Id of the refund or the dispute; of a recorded one the idempotency key of its movement. */
+    /** The id of the refund or dispute; for a recorded one, the idempotency key of its movement. */
     id: text,
     kind: text.of('refund', 'dispute'),
-    /** Id of the payment; of a recorded return the id of the receipt. */
+    /** The id of the payment; for a recorded return, the id of the receipt. */
     payment_id: text,
     /** Empty for a recorded return, which does not count towards `topup.returned`. */
     topup_id: text,
@@ -892,7 +895,7 @@ const payment_return = table(
     at: time,
     /** When the refund failed or the dispute was won; null: it stands. */
     undone_at: time.null,
-    /** Held by requests that run: it is taken as they end. */
+    /** Held by running requests: it is taken as they end. */
     owed: money.default('0').check('owed >= 0'),
     /** More than was paid: it takes nothing while other returns of the payment stand. */
     beyond: money.default('0').check('beyond >= 0'),
@@ -903,7 +906,7 @@ const payment_return = table(
   },
 );
 
-/** The provider's references of a payment method that may be charged in its owner's absence; the provider has what they mean. */
+/** The provider's references of a payment method that may be charged without its owner present; only the provider knows their meaning. */
 const payment_method = table(
   { account_id: text, provider: text, customer_id: text, method_id: text, saved_at: time },
   { key: ['account_id', 'provider'] },
@@ -915,13 +918,13 @@ const auto_topup = table({
   threshold: money.check('threshold >= 0'),
   amount: money.check('amount > 0'),
   monthly_cap: money.check('monthly_cap >= amount'),
-  /** Consecutive failures; it stops at three. */
+  /** Consecutive failures; charging stops at three. */
   failures: count,
   stopped_at: time.null,
   stop_reason: text.null,
   /** Counts the charges: the next one's number is part of its idempotency key. */
   charges: count,
-  /** The charge that is under way. */
+  /** The charge in progress. */
   pending_topup: text.null,
   updated_at: time,
   by: text,
@@ -930,7 +933,7 @@ const auto_topup = table({
 /** Promotional credit with an end. */
 const promotion = table(
   {
-    /** The movement that has granted it. */
+    /** The movement that granted it. */
     transfer_id: bytes.primary,
     account_id: text,
     amount: money.check('amount > 0'),
@@ -947,14 +950,14 @@ const promotion = table(
   },
 );
 
-/** What the built-in provider keeps, as a provider elsewhere would: checkouts, payments, refunds, disputes and events. */
+/** The built-in provider's data, as an external provider would store it: checkouts, payments, refunds, disputes and events. */
 const demo_payment_object = table(
   {
     id: text.primary,
     kind: text,
-    /** Two requests with the same key make one object. */
+    /** Two requests with the same key create one object. */
     idempotency_key: text.null.unique,
-    /** Grows with every change. */
+    /** Incremented with every change. */
     version: count,
     created_at: time,
     /** JSON. */
@@ -969,14 +972,14 @@ const invoice = table(
     id: text.primary,
     account_id: text,
     kind: text.of('statement', 'credit_note'),
-    /** As it is printed: prefix, year and sequence. */
+    /** As printed: prefix, year and sequence. */
     number: text.unique,
     /** Numbers have no gaps within a year. */
     year: count,
     sequence: count.check('sequence > 0'),
     /** `2026-10`: the month that it closes; for a credit note, the month of the refunds. */
     month: text,
-    /** Id of the statement that a credit note corrects; else empty. */
+    /** The id of the statement that a credit note corrects; otherwise empty. */
     corrects: text,
     period_start: time,
     /** Exclusive. */
@@ -984,7 +987,7 @@ const invoice = table(
     issued_at: time,
     total: money,
     closing: money,
-    /** JSON: all its content, so that it always prints the same. */
+    /** JSON: its full content, so that it always prints the same. */
     data: text,
   },
   {
@@ -999,26 +1002,26 @@ const receipt = table(
   {
     id: text.primary,
     account_id: text,
-    /** `credit_note_reversal`: the return that the credit note was about was undone. */
+    /** `credit_note_reversal`: the return behind the credit note was undone. */
     kind: text.of('receipt', 'credit_note', 'credit_note_reversal'),
-    /** As it is printed: prefix, year and sequence. */
+    /** As printed: prefix, year and sequence. */
     number: text.unique,
     /** Numbers have no gaps within a year. */
     year: count,
     sequence: count.check('sequence > 0'),
-    /** The movement of the payment; null: it is about a return. */
+    /** The movement of the payment; null: it is for a return. */
     transfer_id: bytes.null.unique,
-    /** Provider of the return; null: it is about a payment. */
+    /** Provider of the return; null: it is for a payment. */
     provider: text.null,
     return_id: text.null,
-    /** Id of the document that it corrects; else empty. */
+    /** The id of the document that it corrects; otherwise empty. */
     corrects: text,
     topup_id: text.null,
     issued_at: time,
     total: money,
     /** How it was paid, in words. */
     method: text,
-    /** JSON: all its content, so that it always prints the same. */
+    /** JSON: its full content, so that it always prints the same. */
     data: text,
   },
   {
@@ -1037,30 +1040,30 @@ const alert = table(
     account_id: text,
     kind: text.of('spend', 'balance'),
     name: text,
-    /** The threshold of spending or of the balance; null: `runway_days` is it. */
+    /** The threshold of spending or of the balance; null: `runway_days` is the threshold. */
     threshold: money.null.check('threshold >= 0'),
     runway_days: count.null,
     per: text.of('day', 'week', 'month').null,
     subject_kind: text.of('account', 'key', 'member', 'tag'),
-    /** Id of the key or the member, or the tag; null: the whole account. */
+    /** The id of the key or the member, or the tag; null: the whole account. */
     subject: text.null,
     recipients: json<Recipients>(),
     is_webhook: flag,
     created_at: time,
     updated_at: time,
     state: text.of('ok', 'fired'),
-    /** The value at the last look; null: none yet. */
+    /** The value at the last check; null: not checked yet. */
     observed: money.null,
     looked_at: time.null,
     fired_at: time.null,
     ended_at: time.null,
-    /** Grows with every change: a look that began before one changes nothing. */
+    /** Incremented with every change: a check that began before a change has no effect. */
     version: count,
   },
   { indexes: { account: ['account_id', 'id'] } },
 );
 
-/** An event that is still to be announced by mail and webhooks, written in the transaction that caused it. */
+/** An event still to be announced by mail and webhooks, written in the transaction that caused it. */
 const notice = table({
   /** Also the id of the event. */
   id: text.primary,
@@ -1068,7 +1071,7 @@ const notice = table({
   type: text,
   /** JSON: the `data` of the event. */
   data: text,
-  /** Who gets mail, besides the webhooks. */
+  /** Recipients of mail, in addition to the webhooks. */
   recipients: json<Recipients>(),
   is_webhook: flag,
   at: time,
@@ -1080,16 +1083,16 @@ const webhook_endpoint = table(
     account_id: text,
     url: text,
     description: text,
-    /** Types; null: all, including future ones. */
+    /** Event types; null: all, including future ones. */
     events: json<readonly string[]>().null,
-    /** The signing secret is derived from this number and stored nowhere. */
+    /** The signing secret is derived from this number and not stored. */
     secret_version: count,
     status: text.of('active', 'disabled', 'deleted'),
     /** Why it is disabled. */
     reason: text.as<'asked' | 'failing'>().null,
     created_at: time,
     updated_at: time,
-    /** Since when deliveries have failed; null: the last one has arrived. */
+    /** Since when deliveries have failed; null: the last one succeeded. */
     failing_since: time.null,
   },
   { indexes: { account: ['account_id', 'id'] } },
@@ -1103,7 +1106,7 @@ const webhook_delivery = table(
     /** The same for all endpoints and tries: `Webhook-Id`. */
     event_id: text,
     type: text,
-    /** As it is sent. */
+    /** As sent. */
     body: text,
     state: text.of('waiting', 'delivered', 'failed', 'dropped'),
     tries: count,
@@ -1113,9 +1116,9 @@ const webhook_delivery = table(
     tried_at: time.null,
     delivered_at: time.null,
     status: count.null,
-    /** The beginning of the last answer. */
+    /** The beginning of the last response. */
     answer: text.null,
-    /** Why the last try failed, in our words. */
+    /** Why the last try failed, as worded by this service. */
     failure: text.null,
   },
   {

@@ -1,8 +1,8 @@
-/** What the databases themselves hold to, no matter what writes: an earlier version and a human with a shell too. */
+/** Constraints enforced by the databases themselves, regardless of the writer: even an earlier version or a person with a shell. */
 
 type Dialect = 'sqlite' | 'postgres';
 
-/** M7: rows of the ledger, and documents that have been issued, are only added; and deleted where `mayBeDeleted` says so. */
+/** M7: rows of the ledger, and issued documents, are only added; they are deleted only where `mayBeDeleted` allows it. */
 export function immutable(
   table: string,
   dialect: Dialect,
@@ -17,9 +17,9 @@ export function immutable(
     mayBeDeleted === undefined ? '' : `if tg_op = 'DELETE' then if ${mayBeDeleted} then return old; end if; end if; `;
   return [
     `create function ${table}_is_immutable() returns trigger language plpgsql as $$ begin ${unless}raise exception '${table} is immutable'; end $$`,
-    // Row triggers do not see it.
+    // Row triggers do not fire for it.
     `create trigger ${table}_no_truncate before truncate on ${table} for each statement execute function ${table}_is_immutable()`,
-    // Partitions have their own.
+    // Partitions have separate ones.
     ...(isPartitioned ? [] : ['update', 'delete']).map(
       (change) =>
         `create trigger ${table}_no_${change} before ${change} on ${table} for each row execute function ${table}_is_immutable()`,
@@ -30,11 +30,11 @@ export function immutable(
 const fixed = ['id', 'at', 'account_id', 'actor_kind', 'actor_id', 'action', 'target', 'request_id'];
 const isDifferent = (operator: string): string =>
   [...fixed, 'completes', 'outcome'].map((column) => `new.${column} ${operator} old.${column}`).join(' or ');
-/** Columns of the audit log that may hold a user's name. It can be removed, but not replaced with something else. */
+/** Columns of the audit log that may hold a user's name. It can be removed, but not replaced. */
 export const auditNames = ['actor_name', 'address', 'before', 'after', 'input'] as const;
 const keptName = auditNames.map((column) => `new."${column}" is not null`).join(' or ');
 
-/** Rows of the audit log are only added; deleting an account removes users' names from its own. */
+/** Rows of the audit log are only added; deleting an account removes users' names from its entries. */
 export const appendOnly: Readonly<Record<Dialect, readonly string[]>> = {
   sqlite: [
     `create trigger audit_log_no_delete before delete on audit_log
@@ -60,8 +60,8 @@ const removed = 'request from before the retention of usage';
 const summedUp = 'usage from before its retention is summed up for good';
 
 /**
- * Decision 037. A row that ended before the retention is not added: it may have been there and have been removed, and settling twice
- * is settling once (M3). The sums of hours before it stay, because there are no rows to make them of. The retention only grows.
+ * Decision 037. A row that ended before the retention is not added: it may have existed and been removed, and settling twice is settling
+ * once (M3). The sums of earlier hours stay, because there are no rows to recompute them from. The retention only grows.
  */
 export const retention: Readonly<Record<Dialect, readonly string[]>> = {
   sqlite: [
@@ -86,8 +86,8 @@ export const retention: Readonly<Record<Dialect, readonly string[]>> = {
        end if;
        return new;
      end $$`,
-    // A request that ended before the retention began before it, so it would be in one of these partitions. Others need no look: one
-    // for a batch of 64 took 14 % of its insert's processor time, 5 % of a settlement's.
+    // A request that ended before the retention began before it, so it would be in one of these partitions. Others need no check: one for a
+    // batch of 64 took 14 % of its insert's processor time, 5 % of a settlement's.
     `create function guard_removed_usage(until bigint) returns void language plpgsql as $$
      declare part regclass;
      begin
@@ -124,10 +124,10 @@ export const retention: Readonly<Record<Dialect, readonly string[]>> = {
 };
 
 /**
- * PostgreSQL: every row of `change` carries its transaction, so that a reader finds exactly what has been committed since it last
- * looked, however long a transaction took; the time is the database's own, and listeners are notified. `change_pruned` is the
- * newest transaction whose changes have been deleted: a reader that has not seen it has missed some. On SQLite one process makes
- * every change, and no reader follows them.
+ * PostgreSQL: every row of `change` carries its transaction, so that a reader finds exactly what has been committed since its last poll,
+ * however long a transaction took; the time is the database's, and listeners are notified. `change_pruned` is the newest transaction whose
+ * changes have been deleted: a reader that has not seen it has missed some. On SQLite one process makes every change, and no reader follows
+ * them.
  */
 export const notifiedChanges: readonly string[] = [
   'alter table change add column tx bigint not null default txid_current()',
@@ -143,9 +143,8 @@ export const notifiedChanges: readonly string[] = [
 ];
 
 /**
- * PostgreSQL: makes an empty partition of usage, the default one without bounds. Created apart and then attached, so that
- * settlements do not wait; the triggers are its own (M7), because those of a partitioned table are not inherited before
- * PostgreSQL 13.
+ * PostgreSQL: creates an empty partition of usage; without bounds, the default one. Created separately and then attached, so that
+ * settlements do not wait; it has its own triggers (M7), because those of a partitioned table are not inherited before PostgreSQL 13.
  */
 export const makeUsagePartition = `
   create or replace function make_usage_partition(name text, first_id bytea, end_id bytea) returns void language plpgsql as $$
@@ -165,7 +164,7 @@ export const makeUsagePartition = `
 
 const month = `date_trunc('month', timezone('UTC', now()))`;
 
-/** Everything before this month is one partition; the months follow ahead of time (postgres/partitions.ts). */
+/** Everything before this month is one partition; the following months are created ahead of time (postgres/partitions.ts). */
 export const usagePartitions: readonly string[] = [
   makeUsagePartition,
   `select make_usage_partition('usage_before_' || to_char(${month}, 'YYYY_MM'), null,

@@ -1,4 +1,4 @@
-/** For commands: files that no connection of this process has open are copied and synced by hand (see `makeFile`). */
+/** For CLI commands: only files that no connection of this process has open are copied and synced manually (see `makeFile`). */
 import {
   closeSync,
   copyFileSync,
@@ -26,9 +26,9 @@ import {
 import { kyselyOn, openReadOnly } from './dialect.ts';
 
 /**
- * Writes a copy of the database as it is at one moment, beside a running owner or without one, and examines it. A reader makes
- * the copy, so no writer waits for it; it has no free pages, so it contains nothing that was deleted. Once the file has its name,
- * it is complete, on the disk, and verified.
+ * Writes a copy of the database as of one moment, with or without a running owner, and examines it. A reader makes the copy, so no writer
+ * waits for it; it has no free pages, so it contains no deleted data. Once the file has its final name, it is complete, on disk, and
+ * verified.
  */
 export async function backUp(file: string, target: string): Promise<Examined> {
   const draft = `${target}.part`;
@@ -52,7 +52,10 @@ export async function backUp(file: string, target: string): Promise<Examined> {
   }
 }
 
-/** Checks every page and every row. Throws a `StoreError` when the file is not ours, damaged, or newer than this program. */
+/**
+ * Checks every page and every row. Throws a `StoreError` if the file is not a Tokenhouse database, is damaged, or is newer than this
+ * program.
+ */
 export async function examine(file: string): Promise<Examined> {
   const connection = openReadOnlyConnection(file);
   try {
@@ -67,7 +70,7 @@ export async function examine(file: string): Promise<Examined> {
   }
 }
 
-/** A copy of an earlier version's file is brought up to date: the file itself stays one that its own version reads. */
+/** Verifies an upgraded copy of an earlier version's file; the file itself stays readable for its own version. */
 async function verifyUpgraded(file: string): Promise<Examined> {
   const copy = `${file}.upgraded`;
   copyFileSync(file, copy);
@@ -86,8 +89,8 @@ async function verifyUpgraded(file: string): Promise<Examined> {
 }
 
 /**
- * Puts a copy in the place of the database, which the caller owns by the lock. The old file keeps a second name, which is
- * returned. At every moment either the old database or the new one has the name.
+ * Replaces the database with a copy; the caller owns it by the lock. The old file keeps a second name, which is returned. At every moment
+ * either the old or the new database has the name.
  */
 export async function putInPlace(
   source: string,
@@ -99,7 +102,7 @@ export async function putInPlace(
   try {
     copyFileSync(source, draft);
     syncFile(draft);
-    // The copy is what counts: it is examined, not its source.
+    // The copy itself is examined rather than its source, because the copy is what will be used.
     const examined = await examine(draft);
     if (examined.differences.length > 0)
       throw new StoreError(
@@ -116,12 +119,12 @@ export async function putInPlace(
   }
 }
 
-/** Gives the old database a second name, if possible with its write-ahead log folded into it; else the log has one too. */
+/** Gives the old database a second name, if possible with its write-ahead log merged into it; otherwise the log gets one too. */
 function keep(file: string, name: string): string {
   try {
     closeConnection(openConnection(file));
   } catch {
-    // Damaged, or not ours: it is kept as it is.
+    // Damaged or not a Tokenhouse database: it is kept as is.
   }
   const log = `${file}-wal`;
   if (existsSync(log) && statSync(log).size > 0) copyFileSync(log, `${name}-wal`);
@@ -134,7 +137,7 @@ export interface DatabaseStatus extends ContentStatus {
   readonly freeBytes: bigint;
 }
 
-/** A summary of a database, beside a running owner or without one. */
+/** A summary of a database, with or without a running owner. */
 export async function databaseStatus(file: string): Promise<DatabaseStatus> {
   const connection = openReadOnlyConnection(file);
   const pageBytes = readPragma(connection, 'page_size') as bigint;
@@ -149,10 +152,10 @@ export async function databaseStatus(file: string): Promise<DatabaseStatus> {
   }
 }
 
-/** To the millisecond, so that two restores in one second keep what was there under two names: `20261123T200213.487`. */
+/** Precise to the millisecond, so that two restores in one second keep the old files under different names: `20261123T200213.487`. */
 export const stamp = (now: Date): string => now.toISOString().slice(0, 23).replaceAll(/[-:]/g, '');
 
-/** Syncs a file or a folder: what has a name must also have it after a power loss. */
+/** Syncs a file or a folder, so that names survive a power loss. */
 export function syncFile(path: string): void {
   const descriptor = openSync(path, 'r');
   try {

@@ -3,18 +3,18 @@ import { closeSync, existsSync, openSync } from 'node:fs';
 import { StoreError } from '../store-error.ts';
 
 /**
- * How long a statement waits for another process's lock before it fails as busy (reliability D1). Clearly shorter than a
- * settlement's two seconds, so that its outcome is known when its client is notified.
+ * How long a statement waits for another process's lock before it fails as busy (reliability D1). Well below a settlement's two seconds, so
+ * that its outcome is known when its client is notified.
  */
 const busyTimeoutMs = 1500;
-/** "tkhs": marks a file as ours, so that a wrong path is refused instead of filled with our tables. */
+/** "tkhs": marks a file as Tokenhouse's, so that a wrong path is refused instead of filled with tables. */
 const applicationId = 0x746b6873;
 
 export type Connection = InstanceType<typeof DatabaseSync>;
 
 /**
- * Opens a connection that may write. Every pragma that belongs to the connection is set on each open: the connection
- * that creates the file reads `synchronous` as 2, a later one as 1, which would lose acknowledged money at power loss.
+ * Opens a connection that may write. Every per-connection pragma is set on each open: the connection that creates the file reads
+ * `synchronous` as 2, a later one as 1, which would lose acknowledged money at power loss.
  */
 export function openConnection(file: string): Connection {
   return inWords(file, () => {
@@ -37,15 +37,15 @@ export function openConnection(file: string): Connection {
 }
 
 /**
- * SQLite would create it readable for all; -wal and -shm inherit the mode. A file that a connection of this process has open is never
- * opened by hand: POSIX drops all locks that a process has on a file when it closes any descriptor of it, and SQLite, which counts its
- * locks, does not take them again. Another program's connection then takes itself for the last one and deletes the log.
+ * SQLite would create it world-readable; -wal and -shm inherit the mode. Never open a file manually while a connection of this process has
+ * it open: POSIX drops all of a process's locks on a file when it closes any descriptor of it, and SQLite, which counts its locks, does not
+ * take them again. Another program's connection would then assume that it is the last one and delete the log.
  */
 function makeFile(file: string): void {
-  closeSync(openSync(file, 'a', 0o600)); // not 'wx', which would refuse a link to where the file shall be
+  closeSync(openSync(file, 'a', 0o600)); // not 'wx', which would refuse a symlink to the file's location
 }
 
-/** Opens a connection that cannot write, beside a running owner or without one. */
+/** Opens a connection that cannot write, with or without a running owner. */
 export function openReadOnlyConnection(file: string): Connection {
   return inWords(file, () => {
     const connection = new DatabaseSync(file, { timeout: busyTimeoutMs, readBigInts: true, readOnly: true });
@@ -54,13 +54,13 @@ export function openReadOnlyConnection(file: string): Connection {
   });
 }
 
-/** Closes a connection that may write, leaving all in the one file: SQLite does that only once all statements are collected. */
+/** Closes a connection that may write, leaving all data in the main file: SQLite does that only once all statements are collected. */
 export function closeConnection(connection: Connection): void {
   if (!connection.isOpen) return;
   try {
     connection.exec('pragma wal_checkpoint(truncate)');
   } catch {
-    // The disk is full, or another connection is using it: the log stays beside the file, and the next open reads both.
+    // The disk is full, or another connection is using the file: the log stays beside it, and the next open reads both.
   }
   connection.close();
 }
@@ -82,7 +82,7 @@ export function readPragma(connection: Connection, name: string): unknown {
   return row === undefined ? undefined : Object.values(row)[0];
 }
 
-/** A quick check of the structure of small files at boot; a thorough one, indexes included, for files of any size. */
+/** A quick check of the structure of small files at boot; a thorough one, including indexes, for files of any size. */
 export function refuseDamaged(connection: Connection, file: string, look: 'quick' | 'thorough' = 'quick'): void {
   inWords(file, () => {
     const pages = readPragma(connection, 'page_count') as bigint;
@@ -100,7 +100,7 @@ export function refuseForeignFile(connection: Connection, file: string): 'ours' 
   throw new StoreError('unusable', `${file} is the database of another program. Set \`storage\` to another path.`);
 }
 
-/** Runs the steps of opening and turns errors of SQLite and the file system into instructions for the operator. */
+/** Runs the steps of opening and converts errors of SQLite and the file system to instructions for the operator. */
 function inWords<T>(file: string, open: () => T): T {
   try {
     return open();
@@ -151,8 +151,8 @@ const messages: readonly (readonly [said: RegExp, code: number])[] = [
 ];
 
 /**
- * SQLite's primary result code, 0 for errors that are not SQLite's. Where a statement returns rows (`all`, `iterate`) the binding
- * leaves the code out, so there the message determines it.
+ * SQLite's primary result code, 0 for errors that are not SQLite's. For statements that return rows (`all`, `iterate`) the binding omits
+ * the code, so it is determined by the message.
  */
 export function sqliteCode(error: unknown): number {
   if (!(error instanceof Error)) return 0;

@@ -18,7 +18,7 @@ export function kyselyOn(connection: Connection): Kysely<Database> {
   return new Kysely<Database>({ dialect: sqliteDialect(connection) });
 }
 
-/** For the command line: the service's queries on a file that the service may have open. Close with `destroy()`. */
+/** For the CLI: the service's queries on a file that the service may have open. Close with `destroy()`. */
 export function openReadOnly(file: string): Kysely<Database> {
   return kyselyOn(openReadOnlyConnection(file));
 }
@@ -33,7 +33,7 @@ function sqliteDialect(connection: Connection): Dialect {
 }
 
 class TransactionalAdapter extends SqliteAdapter {
-  /** SQLite's DDL is transactional: a migration that dies in the middle leaves nothing behind. */
+  /** SQLite's DDL is transactional: a migration that dies midway leaves nothing behind. */
   override get supportsTransactionalDdl(): boolean {
     return true;
   }
@@ -54,7 +54,7 @@ class SqliteDriver implements Driver {
     return Promise.resolve();
   }
 
-  /** One at a time: another query must not slip into an open transaction. */
+  /** One at a time, so that no other query slips into an open transaction. */
   async acquireConnection(): Promise<DatabaseConnection> {
     const before = this.#released;
     let release = (): void => {};
@@ -69,7 +69,7 @@ class SqliteDriver implements Driver {
     return Promise.resolve();
   }
 
-  /** Writers lock at once: a transaction that reads first and writes later can fail as SQLITE_BUSY_SNAPSHOT (reliability D7). */
+  /** Writers lock immediately: a transaction that reads first and writes later can fail with SQLITE_BUSY_SNAPSHOT (reliability D7). */
   async beginTransaction(session: DatabaseConnection, settings: TransactionSettings): Promise<void> {
     await session.executeQuery(CompiledQuery.raw(settings.accessMode === 'read only' ? 'begin' : 'begin immediate'));
   }
@@ -96,7 +96,7 @@ class SqliteSession implements DatabaseConnection {
   }
 
   executeQuery<Row>(query: CompiledQuery): Promise<QueryResult<Row>> {
-    // A function of its own, so that what SQLite throws becomes a rejection.
+    // A separate function, so that SQLite's exceptions become rejections.
     return new Promise((resolve) => {
       const statement = this.#connection.prepare(query.sql);
       if (statement.columns().length > 0) {

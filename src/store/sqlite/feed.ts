@@ -6,7 +6,7 @@ import { StoreError } from '../store-error.ts';
 
 const againMs = 100;
 
-/** The only process on its file makes every change itself, so it hears of each from the one who has made it. */
+/** The only process on its file makes every change itself, so the caller that makes a change reports it. */
 export async function followAlone(repositories: Repositories, follower: Follows): Promise<Feed> {
   await follower.loadAll(repositories);
   let isClosed = false;
@@ -14,7 +14,7 @@ export async function followAlone(repositories: Repositories, follower: Follows)
     isShared: false,
     isStale: false,
     freshen: () => Promise.resolve(true),
-    // A revoked key must not go on working because a query failed: what is durable is read again until it has been read.
+    // A revoked key must not keep working because a query failed: durable changes are read until that succeeds.
     catchUp: async (made = []) => {
       while (!isClosed) {
         try {

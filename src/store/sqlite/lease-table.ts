@@ -1,16 +1,13 @@
 /**
- * What requests may spend of each balance and have neither spent nor returned, in microcents. Only in memory: on disk a balance is
- * whole, and no lease outlives the process (docs/money.md). What a transaction changed is undone where it is not committed.
+ * What requests may spend of each balance and have neither spent nor returned, in microcents. Only in memory: on disk a balance is whole,
+ * and no lease outlives the process (docs/money.md). Changes of a transaction that is not committed are undone.
  */
 export class LeaseTable {
   readonly #leases = new Map<string, bigint>();
-  /** What stood there before each change of the transaction. */
+  /** The value before each change of the transaction. */
   #before: (readonly [balanceId: string, microcents: bigint | undefined])[] = [];
 
-  /**
-   * `undefined`: nothing is leased. A lease of nothing stays until it is returned, and is less than nothing of a budget that was
-   * lowered below what requests hold.
-   */
+  /** undefined: no lease. A lease may be zero until it is returned, or negative after its budget was lowered below what requests hold. */
   of(balanceId: string): bigint | undefined {
     return this.#leases.get(balanceId);
   }
@@ -19,7 +16,7 @@ export class LeaseTable {
     this.#change(balanceId, (this.#leases.get(balanceId) ?? 0n) + microcents);
   }
 
-  /** What was never leased is debited all the same, and changes nothing here. */
+  /** Balances without a lease are debited all the same, which changes nothing here. */
   spend(balanceId: string, microcents: bigint): void {
     const leased = this.#leases.get(balanceId);
     if (leased !== undefined) this.#change(balanceId, leased - microcents);

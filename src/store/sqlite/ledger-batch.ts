@@ -15,7 +15,7 @@ import type { Granted, LeaseRequest } from '../leases.ts';
 import type { StoreFailure } from '../store-error.ts';
 import type { SqlValue } from '../reports/usage-columns.ts';
 
-/** Everything in it is committed together, in this order: open requests, settlements, operations. */
+/** Everything in a batch is committed together, in this order: open requests, settlements, operations. */
 export interface LedgerBatch {
   /** Request ids of the settlements, 16 bytes each: one buffer is cheaper to copy than one for each row. */
   readonly ids: Uint8Array;
@@ -50,7 +50,7 @@ export type LedgerOperation =
   | { readonly kind: 'probe' }
   | { readonly kind: 'read_back'; readonly requestId: Uint8Array };
 
-/** The answer of an operation, by its kind. */
+/** The answer of each kind of operation. */
 export interface OperationAnswers {
   readonly grant: Granted;
   readonly return: undefined;
@@ -69,13 +69,13 @@ export type OperationResult =
   { readonly value: OperationAnswers[keyof OperationAnswers] } | { readonly failure: StoreFailure };
 
 export interface LedgerReply {
-  /** Set when nothing of the batch was written. */
+  /** Set if nothing of the batch was written. */
   readonly refused?: StoreFailure;
-  /** Settlements that were not written, by their place in the batch. All others are durable. */
+  /** Settlements that were not written, by their index in the batch. All others are durable. */
   readonly failures: readonly (readonly [index: number, failure: StoreFailure])[];
   readonly results: readonly OperationResult[];
 }
 
-/** 16 bytes of an id as a key of maps. */
+/** The 16 bytes of an id as a map key. */
 export const nameOf = (id: Uint8Array): string =>
   Buffer.from(id.buffer, id.byteOffset, id.byteLength).toString('latin1');

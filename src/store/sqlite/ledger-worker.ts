@@ -1,6 +1,6 @@
 /**
- * The thread that owns the one connection which writes accounts' money, transfers, usage and open requests.
- * A batch is a transaction: what arrives while one commits is the next. Nothing here waits for a timer.
+ * The thread that owns the only connection that writes accounts' money, transfers, usage and open requests. A batch is a transaction: what
+ * arrives while one commits forms the next. Nothing here waits for a timer.
  */
 import '../../platform/stack-traces.ts';
 
@@ -10,15 +10,15 @@ import type { LedgerBatch, LedgerReply } from './ledger-batch.ts';
 import { LedgerWriter } from './ledger-writer.ts';
 import { StandingFile } from './standing-file.ts';
 
-/** What the main thread calls: `start` first, once the schema is up to date, and `close` last. */
+/** The main thread's calls: `start` first, once the schema is up to date, and `close` last. */
 export type LedgerCalls = {
-  /** Answers with the number of requests that had crashed. */
+  /** Returns the number of requests that had crashed. */
   readonly start: (options: { readonly file: string; readonly now: number }) => number;
   readonly write: (batch: LedgerBatch) => LedgerReply;
   readonly close: (nothing: null) => null;
 };
 
-/** Besides the check after each batch: an idle service must not go on either. */
+/** In addition to the check after each batch, because an idle service must not continue either. */
 const lookEveryMs = 1_000;
 
 const rpc = serveParent<LedgerCalls>({
@@ -37,7 +37,7 @@ function start(file: string, now: number): number {
   rpc.handle({
     write: (batch) => {
       const reply = writer.write(batch);
-      standing.check(); // before anything of it is acknowledged
+      standing.check(); // before any of it is acknowledged
       return reply;
     },
     close: () => {

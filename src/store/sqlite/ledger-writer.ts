@@ -27,22 +27,22 @@ import {
 } from './ledger-batch.ts';
 import { LeaseTable } from './lease-table.ts';
 
-/** A few hundred settlements. */
+/** Space for a few hundred settlements. */
 const roomBytesMin = 262_144n;
 
 /**
- * Writes batches, each in one transaction. Statements are prepared once: Kysely would cost three to five times as much
- * CPU for each of them (money, "Query layer").
+ * Writes batches, each in one transaction. Statements are prepared once: Kysely would cost three to five times as much CPU for each of them
+ * (money, "Query layer").
  */
 export class LedgerWriter {
   readonly #connection: Connection;
   readonly #statements: ReturnType<typeof prepare>;
   readonly #leases = new LeaseTable();
-  /** Requests listed as open, which only this connection lists. Most requests end before they are, and need no delete. */
+  /** Requests listed as open, which only this connection lists. Most requests end before they are listed, and need no delete. */
   readonly #listed = new Set<string>();
-  /** Those of them that the running transaction takes from the list: they leave the set when it is durable. */
+  /** Those that the running transaction removes from the list: they leave the set when it is durable. */
   #unlisted: string[] = [];
-  /** Statements of the steps of operations, by their text. */
+  /** Prepared statements of operation steps, by their text. */
   readonly #prepared = new Map<string, ReturnType<Connection['prepare']>>();
 
   constructor(connection: Connection) {
@@ -53,8 +53,8 @@ export class LedgerWriter {
   }
 
   /**
-   * Crash recovery: each request that was running when the last process died becomes a usage row that costs nothing (M8). Its
-   * holds were in memory and are gone with it.
+   * Crash recovery: each request that was running when the last process died becomes a usage row that costs nothing (M8). Its holds were in
+   * memory and are gone with the process.
    */
   recover(now: number): number {
     const { begin, openRequests, forgetReplicas } = this.#statements;
@@ -83,7 +83,7 @@ export class LedgerWriter {
     return recovered;
   }
 
-  /** Returns the outcome of the batch. Throws when the disk or the file is broken: nothing can be acknowledged any more. */
+  /** Returns the outcome of the batch. Throws if the disk or the file is broken: nothing can be acknowledged any more. */
   write(batch: LedgerBatch): LedgerReply {
     try {
       return this.#transaction(batch, false);
@@ -91,7 +91,7 @@ export class LedgerWriter {
       const failure = this.#undo(error);
       if (failure.code === 'busy' || failure.code === 'full') return refusal(failure);
     }
-    // One bad row must not fail its neighbours: again, each row on its own, still in one transaction and one fsync.
+    // One bad row must not fail the others: retry with each row separately, still in one transaction and one fsync.
     try {
       return this.#transaction(batch, true);
     } catch (error) {
@@ -114,7 +114,7 @@ export class LedgerWriter {
     return { failures, results };
   }
 
-  /** Insert all, debit each balance once by the sum of the rows really inserted (M3). */
+  /** Inserts all rows, and debits each balance once by the sum of the rows actually inserted (M3). */
   #settleTogether(batch: LedgerBatch): LedgerReply['failures'] {
     const costs = new Map<string, bigint>();
     for (let index = 0; index < batch.rows.length; index++) {
@@ -137,7 +137,7 @@ export class LedgerWriter {
     return failures;
   }
 
-  /** Inserts a row and takes its cost out of the leases; returns the balances that are still to be debited. */
+  /** Inserts a row and takes its cost from the leases; returns the balances that are still to be debited. */
   #chargeRow({ ids, rows }: LedgerBatch, index: number): readonly string[] {
     const requestId = ids.subarray(index * 16, index * 16 + 16);
     const row = rows[index]!;
@@ -147,7 +147,7 @@ export class LedgerWriter {
     return balanceIds;
   }
 
-  /** Whether the row is new. A request that was listed as open is open no longer, either way. */
+  /** Returns whether the row is new. Either way, a request that was listed as open no longer is. */
   #insertUsage(requestId: Uint8Array, row: readonly SqlValue[]): boolean {
     const { insertUsage, deleteOpen } = this.#statements;
     const inserted = changedBy(insertUsage.run(requestId, ...row));
@@ -167,7 +167,7 @@ export class LedgerWriter {
     throw new StoreError('invalid', `usage of an account or a budget that does not exist: ${balanceId}`);
   }
 
-  /** A list for crash recovery, so a bad entry is dropped rather than allowed to fail a settlement. */
+  /** The list is for crash recovery, so a bad entry is dropped rather than allowed to fail a settlement. */
   #open(open: OpenRequest): void {
     this.#savepoint(() => {
       const listed = this.#statements.insertOpen.run(
@@ -238,8 +238,8 @@ export class LedgerWriter {
   }
 
   /**
-   * Leases all that the balance has and is not leased yet, because only this process has requests: less than nothing where a budget
-   * was lowered below what they hold.
+   * Leases all of the balance that is not leased yet, because only this process has requests; negative if a budget was lowered below what
+   * requests hold.
    */
   #grant(balanceId: string): Granted {
     const spendable = this.#spendable(balanceId);
@@ -249,14 +249,14 @@ export class LedgerWriter {
     return { leased, isElsewhere: false, isThere: true };
   }
 
-  /** What can be spent of the credit of an active account, or of a budget. */
+  /** The spendable credit of an active account, or amount of a budget. */
   #spendable(balanceId: string): bigint | undefined {
     if (isOfBudget(balanceId)) return this.#openBalance(balanceId);
     const row = this.#statements.readSpendable.get(balanceId) as { readonly spendable: bigint } | undefined;
     return row?.spendable;
   }
 
-  /** What a budget has left for a period; the first call begins it. */
+  /** What a budget has left for a period; the first call creates the balance. */
   #openBalance(balanceId: string): bigint | undefined {
     const { readBalance, beginBalance } = this.#statements;
     const read = (): bigint | undefined =>
@@ -269,8 +269,8 @@ export class LedgerWriter {
   }
 
   /**
-   * Writes pages as a settlement does. A write may find room in the log that an earlier one left there, so the disk must have
-   * some as well: otherwise the next settlement is the one that fails.
+   * Writes pages as a settlement does. A write may reuse space in the log left by an earlier one, so the disk must have free space as well:
+   * otherwise the next settlement would be the one that fails.
    */
   #probe(): void {
     this.#statements.touch.run();
@@ -309,7 +309,7 @@ export class LedgerWriter {
       if (!this.#connection.isTransaction || failure.code === 'busy' || failure.code === 'full') throw error;
       rollbackTo.run();
       release.run();
-      // What the step took from the list is on it again.
+      // What the step removed from the list is listed again.
       this.#unlisted.length = unlisted;
       this.#leases.rollback(leases);
       return failure;
@@ -420,8 +420,8 @@ function refusal(failure: StoreFailure): LedgerReply {
 }
 
 /**
- * What an error of a statement means. An error that is neither a fault of the row nor a lock nor a full disk is rethrown: after a
- * failed fsync the content of the file is unknown, so the process must end and recover (reliability S12).
+ * The meaning of a statement's error. An error that is not caused by the row, a lock or a full disk is rethrown: after a failed fsync the
+ * content of the file is unknown, so the process must end and recover (reliability S12).
  */
 function failureOf(error: unknown): StoreFailure {
   if (error instanceof StoreError) return toFailure(error);

@@ -23,14 +23,14 @@ import { usageValues, type SqlValue } from '../reports/usage-columns.ts';
 import type { LedgerBatch, LedgerOperation, LedgerReply, OperationAnswers, OperationResult } from './ledger-batch.ts';
 import type { LedgerCalls } from './ledger-worker.ts';
 
-/** Settlements in one transaction; the rest wait for the next. */
+/** Maximum settlements in one transaction; the rest wait for the next. */
 const batchRowsMax = 1000;
-/** Far above what admission lets through (`backlog`): a bound, not a plan. */
+/** Far above what admission lets through (`backlog`): a safety limit, not an expected size. */
 const queueMax = 100_000;
 const closeTimeoutMs = 10_000;
 /**
- * How long an open request waits for a batch to ride with. No caller waits for it, and with long streams a commit of its own for
- * each would be half of all commits.
+ * How long an open request waits for a batch to join. No caller waits for it, and with long streams a separate commit for each would be
+ * half of all commits.
  */
 const openWaitMs = 100;
 
@@ -39,11 +39,11 @@ export interface SqliteLedgerOptions {
   readonly free: FreeBalances;
   /** The ledger's thread has died, so nothing can be settled: the process must end. Called once. */
   readonly onFatal: (error: Error) => void;
-  /** Called for each transaction: settlements in it, the time until its answer, and whether the store refused it whole. */
+  /** Called for each transaction: its number of settlements, the time until its answer, and whether the store refused all of it. */
   readonly onBatch?: (rows: number, elapsedMs: number, isRefused: boolean) => void;
 }
 
-/** A lease that is on its way may be free when it has arrived, so that a debit finds it. */
+/** A lease in transit may be free once it has arrived, so that a debit finds it. */
 const leaseArrives = (): Promise<unknown> => nextTurn();
 
 interface Waiter {
@@ -57,9 +57,9 @@ interface PendingOperation {
   readonly reject: (error: StoreError) => void;
 }
 
-/** The main thread's side: queues, and hands the thread one batch at a time, with everything gathered meanwhile. */
+/** The main thread's side: queues, and passes the thread one batch at a time, with everything gathered meanwhile. */
 export class SqliteLedger implements AccountLedger {
-  /** Alone with its ledger: any id will do that no earlier process had. */
+  /** The only process on its ledger: any id works that no earlier process had. */
   readonly replicaId = Uint8Array.from(randomBytes(16));
   readonly #file: string;
   readonly #thread: Thread<LedgerCalls>;
@@ -81,7 +81,7 @@ export class SqliteLedger implements AccountLedger {
       }
     | undefined;
   #scheduled = false;
-  /** Runs while open requests wait for company; when it is over they are sent by themselves. */
+  /** Runs while open requests wait for a batch to join; when it expires they are sent alone. */
   #openTimer: NodeJS.Timeout | undefined;
   #areOpensDue = false;
   #state: 'starting' | 'open' | 'closing' | 'closed' = 'starting';
@@ -119,7 +119,7 @@ export class SqliteLedger implements AccountLedger {
     return this.#rows.length + (this.#flying?.waiters.length ?? 0);
   }
 
-  /** The store is in this process: a call that gets no answer reports that itself. */
+  /** Always 0: the store is in this process, and a call that gets no answer reports that itself. */
   get silentMs(): number {
     return 0;
   }
@@ -139,7 +139,7 @@ export class SqliteLedger implements AccountLedger {
   }
 
   open(request: OpenRequest): void {
-    if (this.#refuse(this.#opens.length) !== undefined) return; // only a list for crash recovery
+    if (this.#refuse(this.#opens.length) !== undefined) return; // the list is only used for crash recovery
     this.#opens.push({ ...request, requestId: Uint8Array.from(request.requestId) });
     this.#openTimer ??= setTimeout(() => {
       this.#openTimer = undefined;
@@ -184,12 +184,12 @@ export class SqliteLedger implements AccountLedger {
     return this.#operate({ kind: 'create_account', account });
   }
 
-  /** Suspends or revives a customer. The directory cuts running requests; what has run is still settled. */
+  /** Suspends or reactivates a customer. The directory cuts running requests; what they have used is still settled. */
   setAccountStatus(accountId: string, status: AccountStatus, at: number, changeId: Uint8Array): Promise<undefined> {
     return this.#operate({ kind: 'account_status', accountId, status, at, changeId });
   }
 
-  /** Sets how far below zero a customer may go. Rejects as `insufficient` when the credit to be taken away is in use. */
+  /** Sets how far below zero a customer may go. Rejects with `insufficient` if the credit to be removed is in use. */
   setCreditLimit(accountId: string, toMicrocents: bigint, at: number, changeId: Uint8Array): Promise<undefined> {
     return debiting(
       () =>
@@ -211,7 +211,7 @@ export class SqliteLedger implements AccountLedger {
     const wasOpen = this.#state === 'open';
     if (wasOpen) this.#state = 'closing';
     const isDrained = wasOpen ? await withDeadline(this.#drain(), closeTimeoutMs, () => false) : true;
-    // Also while it starts.
+    // Even while it is starting.
     if (isDrained) await this.#thread.close(() => this.#thread.rpc.call('close', null), lastMs - performance.now());
     this.#state = 'closed';
     await this.#thread.terminate();
@@ -239,7 +239,7 @@ export class SqliteLedger implements AccountLedger {
     return undefined;
   }
 
-  /** Once per turn of the event loop, so that all that ends in one turn shares a transaction. */
+  /** Runs once per turn of the event loop, so that everything that ends in one turn shares a transaction. */
   #schedule(): void {
     if (this.#scheduled || this.#flying !== undefined) return;
     this.#scheduled = true;
@@ -273,7 +273,7 @@ export class SqliteLedger implements AccountLedger {
       opens,
       operations: operations.map((pending) => pending.operation),
     };
-    // Rejects only when the thread has died, which `#die` handles.
+    // Rejects only if the thread has died, which `#die` handles.
     this.#thread.rpc.call('write', batch).then(
       (reply) => this.#receive(reply),
       () => {},
@@ -289,7 +289,7 @@ export class SqliteLedger implements AccountLedger {
       const error = fromFailure(reply.refused);
       for (const waiter of flying.waiters) waiter.reject(error);
       for (const pending of flying.operations) pending.reject(error);
-      // Still running, and recorded nowhere else: they ride with the next batch that a caller waits for.
+      // Still running, and recorded nowhere else: they join the next batch that a caller waits for.
       this.#opens = this.#state === 'open' ? [...flying.opens, ...this.#opens].slice(0, queueMax) : [];
       if (this.#rows.length + this.#operations.length === 0 && this.#state === 'open') return;
     } else {
@@ -312,7 +312,7 @@ export class SqliteLedger implements AccountLedger {
     }
   }
 
-  /** False: it died over its last batch. */
+  /** Resolves with false if the thread died during its last batch. */
   #drain(): Promise<boolean> {
     return new Promise((resolve) => {
       this.#idle = () => resolve(this.#state === 'closing');
@@ -350,7 +350,7 @@ function answer(pending: PendingOperation, result: OperationResult): void {
 
 const copiesOf = ([one, other]: Reversal['ids']): Reversal['ids'] => [Uint8Array.from(one), Uint8Array.from(other)];
 
-/** Takes the first `count` out of a queue. */
+/** Removes the first `count` elements from a queue. */
 function take<T>(queue: T[], count: number): T[] {
   return queue.splice(0, count);
 }

@@ -8,9 +8,9 @@ export interface Lock {
 }
 
 /**
- * Makes this process the one owner of a database file, until `release` or its death. It holds a second, empty database in an
- * exclusive transaction: the kernel releases the lock when the process ends, also after kill -9. Balances live in the owner's
- * memory, so a second owner would spend the same money again.
+ * Makes this process the only owner of a database file, until `release` or its death. It holds a second, empty database in an exclusive
+ * transaction: the kernel releases the lock when the process ends, even after kill -9. Balances live in the owner's memory, so a second
+ * owner would spend the same money again.
  */
 export function takeLock(file: string): Lock {
   const connection = new DatabaseSync(lockFile(file), { timeout: 250 }); // a check by isOwned is shorter
@@ -34,7 +34,7 @@ export function takeLock(file: string): Lock {
   };
 }
 
-/** Whether some process owns the file now. The answer may be old when it arrives: for reports only, never to decide on a write. */
+/** Whether a process owns the file now. The answer may already be outdated: for reports only, never to decide on a write. */
 export function isOwned(file: string): boolean {
   if (!existsSync(lockFile(file))) return false;
   const connection = new DatabaseSync(lockFile(file), { timeout: 0, readOnly: true });

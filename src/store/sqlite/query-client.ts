@@ -51,7 +51,7 @@ export class QueryWorker {
     return this.#started;
   }
 
-  /** Ends after everything that is waiting, and after the start. */
+  /** Resolves after all waiting calls, and after the start. */
   async close(): Promise<void> {
     this.#state = 'closed';
     const lastCall = async (): Promise<unknown> => {

@@ -1,4 +1,4 @@
-/** The thread for everything that is not the hot path: brings the schema up to date at start, then answers one request at a time. */
+/** The thread for everything outside the hot path: brings the schema up to date at start, then answers one request at a time. */
 import '../../platform/stack-traces.ts';
 
 import type { Kysely } from 'kysely';
@@ -11,9 +11,9 @@ import { StoreError } from '../store-error.ts';
 import { closeConnection, openConnection, refuseDamaged, sqliteCode, type Connection } from './connection.ts';
 import { kyselyOn } from './dialect.ts';
 
-/** What the main thread calls: `start` first, `close` last. */
+/** The main thread's calls: `start` first, `close` last. */
 export type QueryCalls = {
-  /** Answers with the names of the migrations that ran. */
+  /** Returns the names of the migrations that ran. */
   readonly start: (file: string) => readonly string[];
   readonly close: (nothing: null) => null;
 } & Asked;
@@ -38,7 +38,7 @@ async function start(file: string): Promise<readonly string[]> {
   }
 }
 
-/** One call after the other: they share the connection, and some of them are transactions. */
+/** Serves one call at a time, because calls share the connection, and some of them are transactions. */
 function serve(db: Kysely<Database>, connection: Connection): void {
   const own = repositoriesOn(db);
   let last: Promise<unknown> = Promise.resolve();

@@ -2,12 +2,12 @@ import { statSync } from 'node:fs';
 import { StoreError } from '../store-error.ts';
 
 /**
- * Whether the open database is still the file at its path, with its log. What is written to one that was deleted, or replaced by
- * another, is gone when the process ends, and SQLite itself does not notice: an unlinked file takes every commit.
+ * Checks whether the open database is still the file at its path, with its log. Writes to a file that was deleted or replaced are lost when
+ * the process ends, and SQLite itself does not notice: an unlinked file accepts every commit.
  */
 export class StandingFile {
   readonly #file: string;
-  /** Device and inode by path, as they were found first. */
+  /** Device and inode by path, as first found. */
   readonly #known = new Map<string, string>();
 
   constructor(file: string) {
@@ -15,9 +15,9 @@ export class StandingFile {
     this.check();
   }
 
-  /** Two system calls, some 5 µs beside the milliseconds of an fsync. Throws StoreError. */
+  /** Two system calls, about 5 µs compared to the milliseconds of an fsync. Throws StoreError. */
   check(): void {
-    // The log comes with the first write, and stays as long as a connection is open.
+    // The log is created by the first write, and stays as long as a connection is open.
     for (const path of [this.#file, `${this.#file}-wal`]) {
       const known = this.#known.get(path);
       const found = identityOf(path);
@@ -34,7 +34,7 @@ export class StandingFile {
   }
 }
 
-/** `unknown`: it cannot be told now, as when a folder on the way may not be read. */
+/** `unknown`: it cannot be determined now, for example if a parent folder is not readable. */
 function identityOf(path: string): string {
   try {
     const { dev, ino } = statSync(path, { bigint: true });

@@ -12,7 +12,7 @@ import { takeLock, type Lock } from './lock.ts';
 
 export interface SqliteStoreOptions {
   readonly file: string;
-  /** The free balances in memory; see `FreeBalances`. A command that never calls `lease` needs none. */
+  /** The free balances in memory; see `FreeBalances`. Not needed by a command that never calls `lease`. */
   readonly free?: FreeBalances;
   /** A thread of the store has died: report it and end the process. Called once. */
   readonly onFatal: (error: Error) => void;
@@ -25,22 +25,22 @@ export interface SqliteStoreOptions {
 export interface SqliteStore {
   readonly ledger: SqliteLedger;
   readonly repositories: Repositories;
-  /** Names of the migrations that this opening ran. */
+  /** Names of the migrations run by this opening. */
   readonly migrated: readonly string[];
-  /** By the clock of this machine. */
+  /** The time by this machine's clock. */
   now(): number;
   /** Loads what the follower keeps in memory. */
   follow(follower: Follows): Promise<Feed>;
-  /** Runs what must not run twice at once; this process is the only one. */
+  /** Runs work that must not run concurrently; this process is the only one. */
   alone<Value>(work: () => Promise<Value>): Promise<Value>;
-  /** Deletes changes that no reader looks for any more. Bounded work; call it each minute. */
+  /** Deletes changes that no reader needs any more. Bounded work; call it each minute. */
   tidy(): Promise<void>;
   close(): Promise<void>;
 }
 
 /**
- * Opens the database as its one owner: takes the lock, brings the schema up to date, recovers from a crash, and starts the two
- * threads. Rejects with a StoreError whose message says what the operator has to do.
+ * Opens the database as its only owner: takes the lock, brings the schema up to date, recovers from a crash, and starts the two threads.
+ * Rejects with a StoreError whose message tells the operator what to do.
  */
 export async function openSqliteStore(options: SqliteStoreOptions): Promise<SqliteStore> {
   const { file, log = () => {}, now = Date.now } = options;
@@ -60,7 +60,7 @@ export async function openSqliteStore(options: SqliteStoreOptions): Promise<Sqli
   }); // loads while the repositories migrate
   let migrated: readonly string[];
   try {
-    migrated = await repositories.start(); // makes the file where there is none, before another thread has it open
+    migrated = await repositories.start(); // creates the file if missing, before another thread has it open
     if (migrated.length > 0) log('info', 'database schema brought up to date', { migrations: migrated });
     const recovered = await ledger.start(now());
     if (recovered > 0) log('warn', 'requests were running at the crash; they are not charged', { requests: recovered });
@@ -82,7 +82,7 @@ export async function openSqliteStore(options: SqliteStoreOptions): Promise<Sqli
   };
 }
 
-/** The ledger first: running work may still need the repositories, and the last one to close folds the WAL into the file. */
+/** Closes the ledger first: running work may still need the repositories, and the last one to close merges the WAL into the file. */
 async function close(ledger: SqliteLedger, repositories: QueryWorker, lock: Lock): Promise<void> {
   await ledger.close();
   await repositories.close();

@@ -1,8 +1,8 @@
-/** One thing that the rows record differently from what they should. */
+/** A row value that differs from what it should be. */
 export interface Difference {
-  /** Null when it is about the whole ledger. */
+  /** Null if it concerns the whole ledger. */
   readonly accountId: string | null;
-  /** What was compared, with the row's id where there is one. */
+  /** What was compared, with the row's id if there is one. */
   readonly what: string;
   readonly expected: bigint | string;
   readonly found: bigint | string;

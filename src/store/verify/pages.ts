@@ -1,7 +1,6 @@
 /**
- * A whole table in pages of `size` rows, by a key that is unique and in whose order they come: `read` selects the rows after a key,
- * and `first` is before every key. So a page costs the same anywhere, and no row is read twice or left out, whatever is added
- * meanwhile.
+ * Yields a whole table in pages of `size` rows, ordered by a unique key: `read` selects the rows after a key, and `first` is before every
+ * key. Each page therefore costs the same, and no row is read twice or skipped, even if rows are added meanwhile.
  */
 export async function* pagesByKey<Row, Key>({
   first,

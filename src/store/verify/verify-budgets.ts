@@ -17,9 +17,9 @@ const pageRows = 2000;
 interface BudgetBalance {
   readonly amount: bigint;
   readonly spentBefore: bigint;
-  /** Neither spent nor leased, and the leased part. */
+  /** The part that is neither spent nor leased, plus the leased part. */
   readonly left: bigint;
-  /** By the usage rows that are charged to it, and by those of its period that are not. */
+  /** The sums of the usage rows that are charged to it, and of those in its period that are not. */
   charged: bigint;
   beside: bigint;
 }
@@ -30,12 +30,12 @@ type Charge = Readonly<Record<'account_id' | 'key_id', string>> &
 
 /**
  * What every budget has spent in every period, derived from the usage rows: `amount` − `spent_before` − what was charged to it =
- * `available` + what is leased, and what it counted as spent is in the rows that are older than it.
+ * `available` + what is leased, and what it counted as already spent is in older rows.
  */
 export class BudgetTotals {
   readonly #balances: ReadonlyMap<string, BudgetBalance>;
   readonly #subjects: ReadonlySet<string>;
-  /** Of the keys of members who have or had a budget. */
+  /** By the keys of members who have or had a budget. */
   readonly #members: ReadonlyMap<string, string>;
   readonly #membersWithKeys: ReadonlySet<string>;
   readonly #unknown = new Map<string, { readonly accountId: string; cost: bigint }>();
@@ -66,7 +66,7 @@ export class BudgetTotals {
     return new BudgetTotals(balances, await membersOf(db, balances.keys()));
   }
 
-  /** Call with every usage row, once. */
+  /** Call once with every usage row. */
   add(row: Charge): void {
     this.#addTo(row, row.key_id, row.key_budget);
     this.#addTo(row, row.account_id, row.account_budget);
@@ -95,7 +95,7 @@ export class BudgetTotals {
     for (const [id, { amount, spentBefore, left, charged, beside }] of this.#balances) {
       const expected = amount - spentBefore - charged;
       if (left !== expected) yield { accountId: null, what: `budget ${id}: left`, expected, found: left };
-      // With the account, its keys lost their users: what was spent before on them cannot be found again.
+      // The keys of a deleted account lost their users: earlier spending on them can no longer be found.
       if (spentBefore > beside && this.#isTraceable(readBalanceId(id).subject))
         yield {
           accountId: null,

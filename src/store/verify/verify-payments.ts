@@ -7,7 +7,7 @@ import { pagesByKey } from './pages.ts';
 import { promotionUnused } from '../repositories/promotions.ts';
 import { uuidText } from '../../platform/ids/uuid.ts';
 
-/** As `Difference` in verify.ts. */
+/** Like `Difference` in verify.ts. */
 type Report = (difference: {
   readonly accountId: string | null;
   readonly what: string;
@@ -17,7 +17,7 @@ type Report = (difference: {
 
 const pageRows = 1000;
 
-/** Compares what was recorded with movements of money against the movements: payments, returns, promotions that ended, and receipts. */
+/** Compares records with the money movements that they belong to: payments, returns, promotions that ended, and receipts. */
 export async function verifyPayments(db: Kysely<Database>, report: Report): Promise<void> {
   await comparePayments(db, report);
   await compareReturns(db, report);
@@ -28,7 +28,7 @@ export async function verifyPayments(db: Kysely<Database>, report: Report): Prom
   await compareReceipts(db, report);
 }
 
-/** A payment corresponds to one movement, and its top-up says so; no other movement stands for a payment. */
+/** A payment corresponds to one movement, and its top-up agrees; no other movement represents a payment. */
 async function comparePayments(db: Kysely<Database>, report: Report): Promise<void> {
   const wrong = await db
     .selectFrom('payment')
@@ -78,14 +78,14 @@ async function comparePayments(db: Kysely<Database>, report: Report): Promise<vo
     report({ accountId: row.account_id, what: `top-up ${row.id}`, expected: 'a payment', found: row.status });
 }
 
-/** Parts of the keys of what a return moves. */
+/** Parts of the keys of a return's movements. */
 const undone = sql<string>`case when payment_return.kind = 'refund' then 'refund_failed:' else 'dispute_won:' end`;
 const key = sql<string>`payment_return.provider || ':' || payment_return.id`;
 const kind = sql<string>`payment_return.kind || ':'`;
 
 /**
- * A refund or a dispute has taken from the account what its row says, once, and given all back if it is undone. The rest, which
- * the operator has borne, follows by itself where it is not there yet.
+ * A refund or a dispute has taken from the account what its row says, once, and given all back if it is undone. The rest, which the
+ * operator bears, follows on its own if it is not there yet.
  */
 async function compareReturns(db: Kysely<Database>, report: Report): Promise<void> {
   const moved = (start: RawBuilder<string>, end: '' | ':rest') =>
@@ -127,7 +127,7 @@ async function compareReturns(db: Kysely<Database>, report: Report): Promise<voi
     }
 }
 
-/** No movement looks like one of a return and is none. */
+/** No other movement has the form of a return's movement. */
 async function compareStrays(db: Kysely<Database>, report: Report): Promise<void> {
   const stray = await db
     .selectFrom('transfer')
@@ -166,7 +166,7 @@ async function compareStrays(db: Kysely<Database>, report: Report): Promise<void
     });
 }
 
-/** Top-ups say how much of the returns counts, and accounts how much of it they owe. */
+/** Top-ups record how much of the returns counts, and accounts how much of them they owe. */
 async function compareReturned(db: Kysely<Database>, report: Report): Promise<void> {
   const sums = await db
     .selectFrom('topup')
@@ -198,7 +198,7 @@ async function compareReturned(db: Kysely<Database>, report: Report): Promise<vo
   for (const { id, owed, sum } of owing) report({ accountId: id, what: 'owed', expected: sum, found: owed });
 }
 
-/** A return takes several times where running requests held a part: its further movements are numbered. */
+/** A return takes several times if running requests held a part: its further movements are numbered. */
 async function furtherMoved(db: Kysely<Database>, key: string): Promise<bigint> {
   let sum = 0n;
   for (let number = 2; ; number++) {
@@ -212,7 +212,7 @@ async function furtherMoved(db: Kysely<Database>, key: string): Promise<bigint> 
   }
 }
 
-/** What an operator has recorded as returned was taken from the account, all of it, by the movement with its key. */
+/** What an operator recorded as returned was fully taken from the account, by the movement with its key. */
 async function compareRecordedReturns(db: Kysely<Database>, report: Report): Promise<void> {
   const wrong = await db
     .selectFrom('payment_return')
@@ -239,7 +239,7 @@ async function compareRecordedReturns(db: Kysely<Database>, report: Report): Pro
     });
 }
 
-/** The unused part of each promotion that ended is derived again from the charges; no more than that was taken. */
+/** The unused part of each ended promotion is derived again from the charges; no more than that was taken. */
 async function comparePromotions(db: Kysely<Database>, report: Report): Promise<void> {
   const pages = pagesByKey({
     first: new Uint8Array(0),
@@ -266,8 +266,8 @@ async function comparePromotions(db: Kysely<Database>, report: Report): Promise<
 }
 
 /**
- * A receipt says what its payment moved, a correction what the return did, and the numbers of a year have no gap. A payment without
- * a receipt is no difference: its receipt comes a moment after it.
+ * A receipt matches its payment's movement, a correction its return, and the numbers of a year have no gap. A payment without a receipt is
+ * not a difference, because its receipt follows a moment later.
  */
 async function compareReceipts(db: Kysely<Database>, report: Report): Promise<void> {
   const wrong = await db

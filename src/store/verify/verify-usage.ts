@@ -1,4 +1,4 @@
-/** Whether the roll-ups of usage match its rows. Reads a day, or a week of one account, at a time. */
+/** Checks whether the roll-ups of usage match its rows. Reads a day, or a week of one account, at a time. */
 import { sql, type Kysely } from 'kysely';
 import type { Database } from '../database.ts';
 import { firstEnd } from '../reports/account-usage.ts';
@@ -24,18 +24,18 @@ type Db = Kysely<Database>;
 type Report = (difference: Difference) => void;
 
 export interface RollUpOptions {
-  /** Rows lie in months that they should not: all are searched, which is slow. */
+  /** Rows lie in unexpected months: all months are searched, which is slow. */
   readonly everywhere: boolean;
-  /** Rows that ended before may be removed. */
+  /** Rows that ended earlier may be removed. */
   readonly keptSince: number;
-  /** What all that ended before came to. */
+  /** The sums of all rows that ended earlier. */
   readonly older: OlderUsage;
 }
 
 type OlderRow = Sums &
   Readonly<Record<'account_id' | 'model_id' | 'key_id', string>> & { readonly tags: string | null };
 
-/** What ended before the retention, by account, model and key, and by label: how it is spread in time is only in the roll-ups. */
+/** Usage that ended before the retention, by account, model and key, and by label: its distribution in time is only in the roll-ups. */
 export class OlderUsage {
   readonly all = new Map<string, Row>();
   readonly labelled = new Map<string, Row>();
@@ -70,7 +70,7 @@ type Row = Sums &
     readonly key_id: string;
   };
 
-/** Closed hours of both tables, a day at a time. */
+/** Compares closed hours of both tables, a day at a time. */
 async function compareHours(db: Db, { everywhere, keptSince }: RollUpOptions, report: Report): Promise<number> {
   const closed = await closedBefore(db);
   const seen = new Set<number>();
@@ -93,7 +93,7 @@ async function compareHours(db: Db, { everywhere, keptSince }: RollUpOptions, re
   return seen.size;
 }
 
-/** All hours before the retention together: their rows may be removed. */
+/** Compares all hours before the retention together, because their rows may be removed. */
 async function compareOlder(db: Db, { keptSince, older }: RollUpOptions, report: Report): Promise<void> {
   for (const [table, expected, columns] of [
     ['usage_hour', older.all, ['account_id', 'model_id', 'key_id']],
@@ -114,13 +114,13 @@ async function firstHour(db: Db): Promise<number> {
   for (const table of ['usage_hour', 'usage_tag_hour'] as const)
     times.push((await db.selectFrom(table).select('hour').orderBy(hourOfAll).limit(1).executeTakeFirst())?.hour);
   const known = times.filter((time) => time !== undefined).map(Number);
-  return Math.floor(Math.min(...known) / hourMs) * hourMs; // Infinity when there is nothing: no hour is compared
+  return Math.floor(Math.min(...known) / hourMs) * hourMs; // Infinity if there is no hour: nothing is compared
 }
 
 const accountsAtOnce = 500;
 const daysAtOnce = 7;
 
-/** The summed-up days of every account, against its rows. */
+/** Compares the summed-up days of every account with its rows. */
 async function compareDays(db: Db, options: RollUpOptions, report: Report): Promise<void> {
   const pages = pagesByKey({
     first: '',
@@ -139,7 +139,7 @@ async function compareDaysOf(
   { everywhere, keptSince }: RollUpOptions,
   report: Report,
 ): Promise<void> {
-  // Reads only the rows, and of those that may be removed the hours.
+  // Reads only rows, and for those that may be removed the hours.
   const places = { closed: keptSince, days: undefined, keptSince };
   for (let start = startOfDay(timeZone, await firstDay(db, accountId, until)); start < until;) {
     const bounds = [start];
@@ -169,7 +169,7 @@ async function compareDaysOf(
   }
 }
 
-/** When the account's usage begins, or what stands for its days; `until` when there is none. */
+/** When the account's usage, or its recorded days, begin; `until` if there are none. */
 async function firstDay(db: Db, accountId: string, until: number): Promise<number> {
   const times: (number | bigint | undefined)[] = [await firstEnd(db, accountId)];
   for (const table of ['usage_day', 'usage_tag_day'] as const) {
@@ -186,7 +186,7 @@ function compare(table: string, expected: readonly Row[], found: readonly Row[],
     const [one, other] = [should.get(name), is.get(name)];
     const differs = (column: SumColumn | QuarterColumn): boolean => (one?.[column] ?? 0n) !== (other?.[column] ?? 0n);
     const wrong = sumColumns.filter(differs);
-    // A wrong hour has wrong quarters: reported once. Days have none.
+    // A wrong hour has wrong quarters, too, so it is reported once. Days have no quarters.
     const quarters = wrong.length === 0 ? quarterColumns.filter(differs) : [];
     for (const column of [...wrong, ...quarters])
       report({

@@ -13,14 +13,14 @@ import { BudgetTotals } from './verify-budgets.ts';
 import { timeOfUuid, uuidText } from '../../platform/ids/uuid.ts';
 
 export interface Verification {
-  /** Empty when every balance and every row is right. At most `differencesMax`. */
+  /** Empty if every balance and every row is right. At most `differencesMax`. */
   readonly differences: readonly Difference[];
   readonly accounts: number;
   readonly transfers: number;
   readonly usageRows: number;
-  /** Requests whose rows are removed; what they come to is compared all the same. */
+  /** Number of requests whose rows are removed; their sums are still compared. */
   readonly prunedRequests: number;
-  /** Hours of usage_hour that were compared. */
+  /** Number of hours of usage_hour that were compared. */
   readonly hours: number;
 }
 
@@ -34,9 +34,9 @@ const pageRows = 2000;
 const byBytes = { first: new Uint8Array(0), size: pageRows };
 
 /**
- * Derives every balance, every budget and every roll-up again from the rows that made it, and every price from its tokens. Sums
- * are made here in bigint, so they are exact at any size, and no figure that the hot path has computed is used. Reads one moment
- * of the database, beside a running service if there is one.
+ * Recomputes every balance, budget and roll-up from the underlying rows, and every price from its tokens. Sums are computed here in bigint,
+ * so they are exact at any size, and no figure computed by the hot path is used. Reads one moment of the database, even beside a running
+ * service.
  */
 export function verifyLedger(db: Kysely<Database>, options: VerifyOptions): Promise<Verification> {
   return inOneMoment(db, async (moment) => {
@@ -88,13 +88,13 @@ async function sumTransfers(db: Kysely<Database>): Promise<{ net: Map<string, bi
 interface UsageTotals {
   readonly cost: Map<string, bigint>;
   readonly count: number;
-  /** Rows that a query by time does not find. */
+  /** Number of rows that a query by time does not find. */
   readonly strays: number;
-  /** What ended before the retention. */
+  /** Usage that ended before the retention. */
   readonly older: OlderUsage;
 }
 
-/** The cost of every account's usage; each row is checked on the way. */
+/** Sums the cost of every account's usage; each row is checked on the way. */
 async function sumUsage(
   db: Kysely<Database>,
   budgets: BudgetTotals,
@@ -152,7 +152,7 @@ async function sumUsage(
   return { cost, count, strays, older };
 }
 
-/** What removed rows came to counts as they did. Resolves with their number. */
+/** Adds the sums of removed rows. Resolves with the number of rows. */
 async function addPruned(
   db: Kysely<Database>,
   budgets: BudgetTotals,
@@ -190,7 +190,7 @@ interface UsageFigures {
   readonly cache_read_price: bigint;
 }
 
-/** The faults of a usage row by itself. */
+/** The faults of a single usage row. */
 function* faultsOf(row: UsageFigures): Generator<{ what: string; expected: string | bigint; found: string | bigint }> {
   const charge = chargeOf[row.ending as Ending];
   if (charge === undefined) yield { what: 'ending', expected: 'one of the table of endings', found: row.ending };
@@ -217,7 +217,7 @@ function* faultsOf(row: UsageFigures): Generator<{ what: string; expected: strin
   if (row.ended_at < row.started_at) {
     yield { what: 'ended_at', expected: `not before the start at ${row.started_at}`, found: row.ended_at };
   }
-  // Only the hold of a crashed request is known.
+  // For a crashed request only the hold is known.
   const list = charge === 'hold' ? row.hold : listCost(row);
   const cost = charge === 'list' ? (list < row.hold ? list : row.hold) : 0n;
   if (row.cost !== cost) yield { what: 'cost, from tokens and prices', expected: cost, found: row.cost };
@@ -225,7 +225,7 @@ function* faultsOf(row: UsageFigures): Generator<{ what: string; expected: strin
     yield { what: 'uncharged, from tokens and prices', expected: list - cost, found: row.uncharged };
 }
 
-/** Which part of the table of endings (docs/money.md) an ending falls under. */
+/** The part of the table of endings (docs/money.md) that applies to an ending. */
 const chargeOf: Readonly<Record<Ending, 'list' | 'nothing' | 'hold'>> = {
   finished: 'list',
   credit: 'list',
@@ -239,7 +239,7 @@ const chargeOf: Readonly<Record<Ending, 'list' | 'nothing' | 'hold'>> = {
   crashed: 'hold',
 };
 
-/** ceil(Σ tokens × price / 10⁶), cached tokens at their own price. Written again here on purpose: it checks the pricing. */
+/** ceil(Σ tokens × price / 10⁶), cached tokens at their own price. Deliberately reimplemented here, because it checks the pricing. */
 function listCost(row: UsageFigures): bigint {
   const millionths =
     (row.prompt_tokens - row.cached_tokens) * row.input_price +
@@ -283,7 +283,7 @@ async function compareBalances(
     count += rows.length;
   }
   for (const id of unknown) report({ accountId: id, what: 'account', expected: 'exists', found: 'missing' });
-  // Transfers move money between accounts and create none; what all together lack is what has been used.
+  // Transfers move money between accounts and create none; the missing total is what has been used.
   const used = [...cost.values()].reduce((sum, value) => sum + value, 0n);
   if (total + used !== 0n)
     report({ accountId: null, what: 'all balances and all usage', expected: 0n, found: total + used });
