@@ -9,8 +9,8 @@ const room = 1.5;
 const capacityMin = 10_000;
 
 /**
- * Reads the hashes of all keys, page by page, into a new filter. Keys created meanwhile, behind the reading position, are noted by whoever
- * follows the changes. Rejects when the database does not answer.
+ * Reads the hashes of all keys, page by page, into a new filter. Keys created meanwhile, behind the reading position, are noted by the
+ * change follower. Rejects when the database does not answer.
  */
 export async function fillFilter(
   unknown: UnknownKeys,

@@ -78,7 +78,7 @@ export class Hold {
     return this.#heldMicrocents;
   }
 
-  /** Whether the settlement failed, which the client is told. */
+  /** Whether the settlement failed; the client is notified. */
   get lost(): boolean {
     return this.#state === 'lost';
   }

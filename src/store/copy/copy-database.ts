@@ -103,7 +103,7 @@ async function copyTable(
     await inserting;
     signal.throwIfAborted();
     inserting = insert(target.db, table, target.dialect, texts);
-    // The reader gets the error with the next batch.
+    // An error surfaces at the next await.
     inserting.catch(() => {});
     done += texts.length;
     onProgress(table, done, all);

@@ -43,8 +43,8 @@ const budget: BalanceTable = {
 };
 
 /**
- * Leases a part of balance $2: at least $3 or nothing, up to $4, in steps of $5, and at most a sixteenth of what is available if less than
- * $4 suffices, so that others find some too. `$3` may be 0: takes what is available, ahead of need.
+ * Leases a part of balance $2: at least $3 or nothing, up to $4, in steps of $5; beyond $3, at most a sixteenth of what is available, so
+ * that others find some too. `$3` may be 0: leases ahead of need.
  */
 const grantOf = ({ name, spendable, condition, lease: { table, column } }: BalanceTable) => `
     with me as (
