@@ -10,8 +10,8 @@ const spendingAheadSeconds = 2n;
 const idleMs = 10_000;
 const sweepEveryMs = 1_000;
 /**
- * Maximum leases of a process that has the balances alone, as many accounts as keys; beyond it, leases unused for `aloneIdleMs` are
- * returned.
+ * Maximum leases of a process that has the balances alone, like the default maximum of keys in memory; beyond it, leases unused for
+ * `aloneIdleMs` are returned.
  */
 const aloneMax = 100_000;
 const aloneIdleMs = 600_000;
