@@ -114,7 +114,7 @@ export class Hold {
    * stays.
    */
   rebind(bill: Bill, promptTokens = bill.promptTokensMax): boolean | Promise<boolean> {
-    // A plan pays, whatever it costs.
+    // A plan pays, regardless of the cost.
     if (bill.plan !== null) {
       this.#bill = bill;
       return true;

@@ -54,7 +54,7 @@ export function taxFor({ sellerCountry, rate, byCountry, notes }: TaxRules, paye
   const own = byCountry.find((one) => one.country === country);
   const { name, ratePerMille } = own ?? rate ?? { name: null, ratePerMille: 0 };
   if (taxStatus === 'exempt') return { name: name ?? 'Tax', ratePerMille: 0, treatment: 'exempt', note: notes.exempt };
-  // For a domestic customer, or one without a tax registration, the seller accounts for the tax whatever the status says.
+  // For a domestic customer, or one without a tax registration, the seller accounts for the tax regardless of the status.
   if (taxStatus === 'reverse_charge' && taxId !== null && country !== null && country !== sellerCountry)
     return { name: name ?? 'Tax', ratePerMille: 0, treatment: 'reverse_charge', note: notes.reverseCharge };
   return name === null ? null : { name, ratePerMille, treatment: 'standard', note: null };

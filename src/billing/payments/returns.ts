@@ -22,7 +22,7 @@ const owedAtOnce = 1000;
 
 /**
  * Takes back a payment or part of it: the account's free credit now and its held credit as holds end, never below its credit limit; what
- * was already spent is the operator's loss (`house_bad_debt`). Never takes more than was paid, whatever the sum of refunds and disputes.
+ * was already spent is the operator's loss (`house_bad_debt`). Never takes more than was paid, even if refunds and disputes exceed it.
  */
 export async function reverse(
   services: PaymentServices,

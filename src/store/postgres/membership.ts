@@ -48,7 +48,7 @@ export class Membership {
     return this.#id;
   }
 
-  /** Until then this replica cannot expire, whatever happens to it; by `performance.now()`. */
+  /** Until then this replica cannot expire, even if it fails; by `performance.now()`. */
   get safeUntilMs(): number {
     return this.#heartbeatMs + expiredAfterMs - safetyMs;
   }
