@@ -1,4 +1,4 @@
-/** `tool_streaming` is `toolStreaming`. */
+/** Converts `tool_streaming` to `toolStreaming`. */
 export type Camel<Name extends string> = Name extends `${infer Head}_${infer Tail}`
   ? `${Head}${Capitalize<Camel<Tail>>}`
   : Name;

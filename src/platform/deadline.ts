@@ -1,8 +1,8 @@
 import type { StopSignal } from './stop-signal.ts';
 
 /**
- * The outcome of a promise, or what `late` returns or throws when the promise takes longer. The work that it stands for goes on;
- * an outcome that comes too late is ignored, and a late rejection is no unhandled one.
+ * Returns the outcome of a promise, or what `late` returns or throws when the promise takes longer. The work behind it continues; a
+ * late outcome is ignored, and a late rejection does not count as unhandled.
  */
 export function withDeadline<Value, Late>(
   promise: Promise<Value>,
@@ -30,7 +30,7 @@ export function withDeadline<Value, Late>(
   });
 }
 
-/** The outcome of a promise, or a rejection with the signal's reason when it aborts first. The work goes on. */
+/** Returns the outcome of a promise, or rejects with the signal's reason when it aborts first. The work continues. */
 export function orAborted<Value>(promise: Promise<Value>, signal: StopSignal): Promise<Value> {
   return new Promise((resolve, reject) => {
     const onAbort = (): void => reject(signal.reason as Error);

@@ -1,13 +1,13 @@
 /** A time limit in force. */
 export interface Deadline {
-  /** Takes it back; idempotent. */
+  /** Cancels it; idempotent. */
   end(): void;
 }
 
 /**
- * Time limits of one length, nearly all of which end unused. They come due in the order in which they began, so one timer of
- * Node's, for the oldest, serves them all: a timer for each takes 0.8 µs to make and to clear, and three times that
- * when it is the only one of its length.
+ * Time limits of one length, nearly all of which end before they expire. They come due in the order in which they began, so one
+ * Node timer, for the oldest, serves them all: a timer for each takes 0.8 µs to create and clear, and three times that when it is
+ * the only one of its length.
  */
 export class Deadlines {
   readonly #lengthMs: number;
@@ -20,8 +20,8 @@ export class Deadlines {
   }
 
   /**
-   * Calls `late` when the length has passed, unless it ends before; `leftMs`: sooner, because part of it has passed. It keeps no
-   * process alive.
+   * Calls `late` when the time has passed, unless ended before; `leftMs`: what remains if part of it has passed. It does not keep
+   * the process alive.
    */
   begin(late: () => void, leftMs = this.#lengthMs): Deadline {
     if (leftMs < this.#lengthMs) return ownTimer(late, leftMs);
@@ -32,8 +32,8 @@ export class Deadlines {
   }
 
   /**
-   * Node calls timers before it reads what has arrived. When this process itself was held up, the answer that is waited for may be
-   * there already, so that is read first.
+   * Node calls timers before it reads what has arrived. If this process itself was held up, the awaited answer may already be
+   * there, so it is read first.
    */
   #wait(ms: number): NodeJS.Timeout {
     return setTimeout(() => setImmediate(() => this.#expire()).unref(), ms).unref();
@@ -55,13 +55,13 @@ export class Deadlines {
   }
 }
 
-/** Out of turn, so it cannot stand in the queue. */
+/** A deadline that is due out of order, so it cannot join the queue. */
 function ownTimer(late: () => void, ms: number): Deadline {
   const timer = setTimeout(late, ms).unref();
   return { end: () => clearTimeout(timer) };
 }
 
-/** The deadlines of each length that is asked for: lengths are settings, so there are few. */
+/** The deadlines by length: lengths are settings, so there are few. */
 export class DeadlinesByLength {
   readonly #known = new Map<number, Deadlines>();
 
@@ -85,8 +85,8 @@ class Pending implements Deadline {
 
   end(): void {
     this.#all.delete(this);
-    // A set that is filled and emptied all the time moves to a new table again and again, and V8 lets the old table keep what was in
-    // it, and the table after it: everything that `late` reaches, a whole request, would live until the next full collection.
+    // A set that is constantly filled and emptied is reallocated again and again, and V8's old table keeps its entries and the next
+    // table alive: everything reachable from `late`, a whole request, would live until the next full collection.
     this.late = nothing;
   }
 }

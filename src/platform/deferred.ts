@@ -1,4 +1,4 @@
-/** A promise that is settled from outside. A rejection that nobody awaits ends nothing. */
+/** A promise that is settled from outside. An unawaited rejection does not end the process. */
 export interface Deferred<Value> {
   readonly promise: Promise<Value>;
   readonly resolve: (value: Value) => void;

@@ -14,7 +14,7 @@ export interface ErrorExample {
 const model = { model: ['id of the model', 'my-model'] } as const;
 const noRetry = { 'x-should-retry': 'false: a retry does not help' } as const;
 const retryAfter = { 'Retry-After': 'seconds until a retry makes sense; not on every answer' } as const;
-/** The caps of a backend are its own. */
+/** Each backend has its own caps. */
 const ofBackend = 'not on every answer, because what a backend takes at most is often not known' as const;
 const rateLimit = {
   'Retry-After': 'seconds until a retry makes sense',
@@ -23,7 +23,7 @@ const rateLimit = {
   'RateLimit-Reset': 'seconds until the window renews',
 } as const;
 
-/** One for each code: a code without one does not compile. */
+/** One for each code; a code without one is a compile error. */
 export const errorExamples: Readonly<Record<ErrorCode, ErrorExample>> = {
   schema_validation_failed: { message: "'temperature' must be a number from 0 to 2.", param: 'temperature' },
   tool_schema_invalid: {

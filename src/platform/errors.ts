@@ -1,6 +1,6 @@
 /**
- * The one table of public error codes (specification part 7, contracts decision 19) and the one way to build an error.
- * Responses, documentation pages and tests read this table; nothing else knows a status or a bucket.
+ * The one table of public error codes (specification part 7, contracts decision 19) and the one way to build an error. Responses,
+ * documentation pages and tests read this table; nothing else defines a status or a bucket.
  */
 
 /** Coarse bucket of an error, `error.type` on the wire (specification §7.2 to §7.8). */
@@ -307,10 +307,10 @@ export interface ErrorDetails {
   readonly cause?: unknown;
 }
 
-/** The code that the ledger and the log keep of a failure. */
+/** The code under which the ledger and the log record a failure. */
 export const errorCodeOf = (error: unknown): ErrorCode => (error instanceof ApiError ? error.code : 'internal_error');
 
-/** The facts of a 429 about the cap that was met and when to come back (specification §7.5). */
+/** The details of a 429: the cap that was reached and when to retry (specification §7.5). */
 export const atCap = (
   cap: number,
   retryAfterSeconds: number,
@@ -332,9 +332,9 @@ export class ApiError extends Error {
   readonly retryAfterSeconds: number | undefined;
   readonly headers: Readonly<Record<string, string>>;
 
-  /** `message` is sent to the client: it never holds texts of a backend, secrets, or content of other requests. */
+  /** `message` is sent to the client: it never holds a backend's text, secrets, or content of other requests. */
   constructor(code: ErrorCode, message: string, details: ErrorDetails = {}) {
-    // A refusal is an answer, not a fault of ours: its stack tells nothing, and capturing it costs a tenth of the refusal.
+    // A refusal is an answer, not a bug: its stack is of no use, and capturing it is a tenth of the refusal's cost.
     const { stackTraceLimit } = Error;
     if (code !== 'internal_error') Error.stackTraceLimit = 0;
     super(message, details.cause === undefined ? undefined : { cause: details.cause });
@@ -395,7 +395,7 @@ export function errorBody(error: ApiError, requestId: string, accountUrl: string
   };
 }
 
-/** The public form of an unexpected failure: that it happened, and nothing of its message. */
+/** The public form of an unexpected failure, which says that it happened but not its message. */
 export function toApiError(error: unknown): ApiError {
   if (error instanceof ApiError) return error;
   return new ApiError('internal_error', 'The service failed while it worked on this request.', { cause: error });

@@ -4,12 +4,12 @@ import type { StopSignal } from './stop-signal.ts';
 export interface FairPlacesOptions {
   /** How many may be inside at once. */
   readonly placesMax: number;
-  /** How many of one account: fewer than all, so that whoever comes next finds one, however long the work of the others takes. */
+  /** How many one account may hold: fewer than all, so that the next account finds one, however long this account's work takes. */
   readonly perAccountMax: number;
-  /** How many may wait, of all accounts. One alone has half of it, two have a third each, so there is always room for another. */
+  /** How many may wait, over all accounts. One alone gets half, two get a third each, so there is always room for another. */
   readonly waitingMax: number;
   readonly waitMsMax: number;
-  /** The error of a caller that does not get in: there was no room to wait, or the wait was too long. `max`: the bound. */
+  /** The error of a refused caller: there was no room to wait, or the wait was too long. `max`: the limit that applied. */
   readonly refusal: (max: number) => Error;
 }
 
@@ -22,8 +22,8 @@ interface Waiting {
 }
 
 /**
- * Places for work that accounts ask for, and that others would wait for. Accounts take turns: one with much to do waits behind
- * itself, and another waits for one piece of work at most where all places are taken.
+ * Places for work that accounts compete for. Accounts take turns: a busy one waits behind its own work, and another waits for at
+ * most one piece of work when all places are taken.
  */
 export class FairPlaces {
   readonly #options: FairPlacesOptions;
@@ -38,12 +38,12 @@ export class FairPlaces {
     this.#queue = new FairQueue(options.waitingMax);
   }
 
-  /** Pieces of work that have begun, ever. */
+  /** Pieces of work begun since the start. */
   get begun(): number {
     return this.#begun;
   }
 
-  /** Callers that did not get in, ever. */
+  /** Callers refused since the start. */
   get refused(): number {
     return this.#refused;
   }
@@ -52,7 +52,7 @@ export class FairPlaces {
     return this.#queue.size;
   }
 
-  /** Nothing is under way, and nothing waits. */
+  /** Whether nothing is running or waiting. */
   get isIdle(): boolean {
     return this.#insideCount === 0 && this.#queue.size === 0;
   }
@@ -67,7 +67,7 @@ export class FairPlaces {
     }
   }
 
-  /** Takes a place, at once or after a wait. */
+  /** Takes a place, immediately or after a wait. */
   async enter(account: string, signal: StopSignal): Promise<Leave> {
     signal.throwIfAborted();
     if (this.#mayEnter(account)) this.#take(account);
@@ -96,7 +96,7 @@ export class FairPlaces {
     const own = (this.#inside.get(account) ?? 0) - 1;
     if (own > 0) this.#inside.set(account, own);
     else this.#inside.delete(account);
-    // Those that waited come first: their places are taken before anybody else can ask.
+    // Waiters come first: they get their places before a new caller can ask.
     const mayEnter = (source: string): boolean => this.#mayEnter(source);
     for (let next = this.#queue.next(mayEnter); next !== undefined; next = this.#queue.next(mayEnter)) {
       this.#take(next.account);
@@ -135,7 +135,7 @@ export class FairPlaces {
   }
 }
 
-/** Places of their own for each of many things, such as hosts; forgotten while nobody wants any. */
+/** Separate places for each key, such as a host; a key is forgotten while nobody uses it. */
 export class FairPlacesOf<Key> {
   readonly #options: FairPlacesOptions;
   readonly #places = new Map<Key, FairPlaces>();

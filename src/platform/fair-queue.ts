@@ -1,12 +1,12 @@
 /**
  * A bounded queue that serves its sources in turn. A source may have as many items in it as there is room left: one alone gets half
- * of it, two a third each; so no source can fill it, and a new one always finds room.
+ * the queue, two a third each, so no source can fill it and a new one always finds room.
  */
 export class FairQueue<Item> {
   readonly #itemsMax: number;
   /** In the order of their turns. */
   readonly #sources = new Map<string, Item[]>();
-  /** Before all others. */
+  /** Items that come before all others. */
   #first: Item[] = [];
   #size = 0;
 
@@ -18,7 +18,7 @@ export class FairQueue<Item> {
     return this.#size;
   }
 
-  /** `false`: there is no room for this source. */
+  /** Returns false if there is no room for this source. */
   add(source: string, item: Item): boolean {
     const own = this.#sources.get(source);
     if ((own?.length ?? 0) >= this.#itemsMax - this.#size) return false;
@@ -34,7 +34,7 @@ export class FairQueue<Item> {
     this.#size++;
   }
 
-  /** Takes some, one of each source at a time. */
+  /** Takes up to `most` items, one from each source in turn. */
   take(most: number): readonly Item[] {
     const taken: Item[] = [];
     while (taken.length < most) {
@@ -45,7 +45,7 @@ export class FairQueue<Item> {
     return taken;
   }
 
-  /** Takes one, of the first source in turn that may have one now; `undefined`: there is none. */
+  /** Takes one from the first source in turn that may have one now; undefined if there is none. */
   next(mayHave: (source: string) => boolean = anySource): Item | undefined {
     const first = this.#first.shift();
     if (first !== undefined) {
@@ -64,7 +64,7 @@ export class FairQueue<Item> {
     return undefined;
   }
 
-  /** Takes this one out of turn. */
+  /** Removes this item out of turn. */
   remove(source: string, item: Item): void {
     const items = this.#sources.get(source);
     const index = items?.indexOf(item) ?? -1;

@@ -19,7 +19,7 @@ pre{padding:.8rem;white-space:pre-wrap;overflow-wrap:anywhere;background:#8882}
 input,button{font:inherit;max-width:100%;box-sizing:border-box;padding:.3rem .5rem}
 @media(max-width:40rem){.codes tr{display:grid;grid-template-columns:minmax(0,1fr) auto;border-bottom:1px solid #8884}.codes td,.codes th{border:0}.codes :is(td,th):nth-child(3){grid-column:1/-1;padding-top:0}.facts :is(tr,td){display:block}.facts td:first-child{border:0;padding-bottom:0}}`;
 
-/** A page without scripts of its own. `body` is HTML. */
+/** Returns a page without scripts. `body` is HTML. */
 export function page(title: string, body: string): string {
   return `<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1"><title>${escaped(title)} · Tokenhouse</title>
@@ -31,7 +31,7 @@ ${body}
 }
 
 /**
- * What every page of ours forbids the browser. `same-origin`: other sites do not see the referrer, but our own hosts do; without
+ * Restrictions on the browser for all our pages. `same-origin`: other sites do not see the referrer, but our own hosts do; without
  * it the forms of a page would send an opaque origin (`Origin: null`).
  */
 export const pageHeaders = {

@@ -10,7 +10,7 @@ export interface AnswerRecord {
   readonly accountId: string;
   readonly keyId: string;
   readonly modelId: string;
-  /** The models that did not serve it, the one that was asked for first; absent: that one did. */
+  /** The models that did not serve it, starting with the requested one; absent if that one did. */
   readonly fallbacks?: readonly { readonly model: string; readonly reason: string }[] | undefined;
   readonly api: string;
   readonly streamed: boolean;
@@ -36,7 +36,7 @@ export interface RefusalRecord {
   readonly totalMs: number;
 }
 
-/** A request that got the answer of another one (`Idempotency-Key`), and is charged nothing. */
+/** A request that got the answer of an earlier one (`Idempotency-Key`) and is not charged. */
 export interface ReplayRecord {
   readonly id: string;
   readonly publicId: string;
@@ -69,7 +69,7 @@ export interface Log {
 
 /** The log of a process that writes it. */
 export interface LogOutput extends Log {
-  /** Writes whole lines that another process has made as this one does. */
+  /** Writes whole lines formatted by another process. */
   pass(lines: string): void;
   /** Resolves when no line waits any more. */
   flush(): Promise<void>;
@@ -97,7 +97,7 @@ export function createLog(sink: LineSink): LogOutput {
         account: record.accountId,
         key: record.keyId,
         model: record.modelId,
-        // Left out where it is undefined.
+        // Omitted if undefined.
         fallback_from: record.fallbacks?.[0]?.model,
         api: record.api,
         streamed: record.streamed,
@@ -218,7 +218,7 @@ class LineOutput {
     this.#dropped += lines.split('\n').length - 1;
   }
 
-  /** There is room again. Not by `add`: lines were dropped for lack of room, and this one must get through. */
+  /** Reports dropped lines once there is room again. It does not use `add`, so that this line is not dropped too. */
   #noteDropped(): void {
     const count = this.#dropped - this.#droppedAndReported;
     if (count === 0) return;

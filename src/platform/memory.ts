@@ -6,13 +6,13 @@ import { getHeapStatistics } from 'node:v8';
 /** The container's limit, where there is an effective one; else the machine's memory. */
 export const memoryLimitBytes = (): number => (isContained() ? process.constrainedMemory() : totalmem());
 
-/** A container, or whatever else bounds the memory of this process and its children, has less than the machine. */
+/** Whether a container, or another bound on the memory of this process and its children, allows less than the machine has. */
 export function isContained(): boolean {
   const limit = process.constrainedMemory();
   return limit > 0 && limit < totalmem();
 }
 
-/** Reading it takes a file descriptor; when none is left (reliability S4), the heap alone tells how full the memory is. */
+/** Reading it takes a file descriptor; when none is left (reliability S4), only the heap shows how full the memory is. */
 export function residentBytes(): number {
   try {
     return process.memoryUsage.rss();
@@ -22,8 +22,8 @@ export function residentBytes(): number {
 }
 
 /**
- * What everything else has of the memory that `memoryLimitBytes` bounds: the children of this process, and what else runs there.
- * Without the page cache, which the kernel gives up when it needs to. 0 where it cannot be known.
+ * The part of `memoryLimitBytes` that others use: children of this process, and other programs. Excludes the page cache, which the
+ * kernel reclaims when needed. 0 if unknown.
  */
 export function othersBytes(): number {
   const used = isContained() ? containerUsedBytes() : machineUsedBytes();
@@ -33,16 +33,16 @@ export function othersBytes(): number {
 /** The size of this thread's heap at which V8 ends the process. */
 export const heapLimitBytes = (): number => getHeapStatistics().heap_size_limit;
 
-/** How much it can grow until then. */
+/** How much the heap can grow before that. */
 export function heapRoomBytes(): number {
   const { heap_size_limit: limit, used_heap_size: used } = getHeapStatistics();
   return limit - used;
 }
 
-/** On a Mac only what nobody has ever used counts as free. */
+/** Unknown on macOS, which counts only memory never used as free. */
 const machineUsedBytes = (): number | undefined => (process.platform === 'darwin' ? undefined : totalmem() - freemem());
 
-/** The files of version 2 of control groups, and of version 1, and how the same is called in them. */
+/** The files of cgroup versions 2 and 1, and the names of the same values in them. */
 const versions = [
   { path: /^0::(.*)$/m, root: '/sys/fs/cgroup', usage: 'memory.current', total: '' },
   {

@@ -3,7 +3,7 @@ export interface RememberedOptions {
   readonly forMs: number;
 }
 
-/** What was found out under a name, for a while: of too many the oldest go. */
+/** Values by name, kept for a while; when there are too many, the oldest are dropped. */
 export class Remembered<Value> {
   readonly #options: RememberedOptions;
   /** The oldest first. */

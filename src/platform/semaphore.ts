@@ -16,12 +16,12 @@ export class Semaphore {
     this.#options = options;
   }
 
-  /** There is no holder, and none waits. */
+  /** Whether nothing holds it or waits for it. */
   get isIdle(): boolean {
     return this.#held === 0 && this.#waiting.size === 0;
   }
 
-  /** The function that releases it, to be called once; undefined: one would have to wait. */
+  /** Returns the function that releases it, to be called once; undefined if the caller would have to wait. */
   tryAcquire(): (() => void) | undefined {
     if (this.#held >= this.#max) return undefined;
     this.#held++;

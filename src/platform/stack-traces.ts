@@ -3,9 +3,9 @@ import { SourceMap, type SourceMapPayload } from 'node:module';
 import { fileURLToPath } from 'node:url';
 
 /**
- * Stacks name the files and lines of our sources, although a bundle runs. Node does that itself with `--enable-source-maps`, but
- * reads the map of every file that it loads, which is a fifth of what a command like `keys list` costs; here a map is read when a
- * stack goes through its file for the first time. The first import of each entry.
+ * Makes stacks name the files and lines of our sources, although a bundle runs. Node can do that with `--enable-source-maps`, but
+ * reads the map of every file that it loads, which is a fifth of the cost of a command like `keys list`; here a map is read when a
+ * stack first involves its file. This is the first import of each entry.
  */
 Error.prepareStackTrace = (error, frames) =>
   [headOf(error), ...frames.map((frame) => `    at ${placeOf(frame)}`)].join('\n');

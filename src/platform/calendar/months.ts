@@ -2,7 +2,7 @@
 import { dateAt, startOfZoneMonth } from './time-zone.ts';
 
 const dayMs = 86_400_000;
-/** Two ends of months are never closer, however the zone changes between them. */
+/** Minimum time between two month ends, even when the zone is replaced in between. */
 const halfMonthMs = 15 * dayMs;
 
 /** The year and the month, 1 to 12, in a zone at a time. */
@@ -25,8 +25,8 @@ export const startOfMonthIn = ({ year, month }: Month, timeZone: string): number
   startOfZoneMonth(timeZone, year, month);
 
 /**
- * The end of a period that begins at `start`: with the zone's month, at least half a month later, so that a change of the zone
- * makes one period longer or shorter by hours, but never only hours long.
+ * The end of a period that begins at `start`: the end of a month of the zone that is at least half a month later, so that a change
+ * of the zone makes one period longer or shorter by hours, but never only hours long.
  */
 export function endOfPeriod(start: number, timeZone: string): number {
   const { year, month } = monthOf(start + halfMonthMs, timeZone);

@@ -1,6 +1,6 @@
 /**
  * Days, hours and minutes of a time zone by its IANA name (`Europe/Berlin`), as `Intl` knows it. Times are milliseconds since
- * 1970. A day begins with the first moment that has its date, so it has 23, 24 or 25 hours, or whatever its zone defines.
+ * 1970. A day begins with the first moment that has its date, so it has 23, 24 or 25 hours, or as its zone defines.
  */
 
 export const bucketWidths = ['1m', '1h', '1d'] as const;
@@ -13,7 +13,7 @@ const dayMs = 24 * hourMs;
 
 const nameLengthMax = 64;
 
-/** The name in `Intl`'s spelling; undefined: there is no such zone. Offsets such as `+05:30` are not names. */
+/** The name in `Intl`'s spelling; undefined for an unknown zone. Offsets such as `+05:30` are not names. */
 export function timeZoneNamed(name: string): string | undefined {
   if (name.length > nameLengthMax || !/^[A-Za-z][A-Za-z0-9_+/-]*$/.test(name)) return undefined;
   try {
@@ -84,7 +84,7 @@ export function nextDay(zone: string, ms: number): number {
   return startOfDate(zone, (Math.floor(local / dayMs) + 1) * dayMs);
 }
 
-/** The first moment of the months of a calendar; `month` counts from 1 and may be 13. */
+/** The first moment of a calendar month; `month` counts from 1 and may be 13. */
 export const startOfZoneMonth = (zone: string, year: number, month: number): number =>
   startOfDate(zone, Date.UTC(year, month - 1));
 

@@ -3,11 +3,11 @@ import type { IncomingMessage } from 'node:http';
 export interface BodyRateLimits {
   /** Slower bodies are refused (reliability C2). */
   readonly bodyBytesPerSecondMin: number;
-  /** The rate is measured over stretches of this length: a short pause is not slowness. */
+  /** The rate is measured over windows of this length: a short pause does not count as slow. */
   readonly bodyRateWindowMs: number;
 }
 
-/** Watches how fast one body arrives. It is polled; times are of a monotonic clock. */
+/** Measures how fast one body arrives. It is polled, with times of a monotonic clock. */
 export class BodyRate {
   readonly request: IncomingMessage;
   readonly #limits: BodyRateLimits;

@@ -2,7 +2,7 @@ import type { IncomingMessage } from 'node:http';
 
 import { ApiError } from '../errors.ts';
 
-/** Header lines that a request may have (reliability C8). */
+/** Maximum header lines of a request (reliability C8). */
 export const headersMax = 100;
 
 /**
@@ -72,7 +72,7 @@ export function checkHead(request: IncomingMessage): ApiError | undefined {
   if ((seen & bits.host) === 0 && httpVersionMinor > 0) return badRequest('The Host header is missing.');
   if ((seen & framed) === framed)
     return badRequest('A request must have either Content-Length or Transfer-Encoding, not both.');
-  // RFC 9110 §9.3.1: such a body means nothing; its only use is to smuggle what it holds.
+  // RFC 9110 §9.3.1: such a body has no meaning; its only use is smuggling.
   if (bodyBytes > 0 && (request.method === 'GET' || request.method === 'HEAD')) {
     return badRequest(`A ${request.method} request has no body; use POST to send one.`);
   }
@@ -94,7 +94,7 @@ const bits = {
   contentType: 128,
   contentEncoding: 256,
 } as const;
-/** May be repeated: that is a list. */
+/** May be repeated, as a list. */
 const repeatable = bits.connection;
 const framed = bits.contentLength | bits.transferEncoding;
 
@@ -130,8 +130,8 @@ function headerOf(name: string): number {
 }
 
 /**
- * Headers on which something depends. A repeated `Service-ZDR` has an error of its own (specification §4.2.6), but under a name
- * like `Service_ZDR` it would be ignored while the client believes that it is honoured.
+ * Headers that affect a request. A repeated `Service-ZDR` has an error of its own (specification §4.2.6), but under a name like
+ * `Service_ZDR` it would be ignored while the client believes that it is honoured.
  */
 const decisive: ReadonlySet<string> = new Set([...watched.keys(), 'service-zdr', 'service-request-tag']);
 
@@ -152,7 +152,7 @@ function isPlainName(name: string): boolean {
   return true;
 }
 
-/** A proxy may drop what `Connection` names: so never a header that decides. */
+/** A proxy may drop the headers that `Connection` names, so it must not name one that matters here. */
 function isPlainConnection(value: string): boolean {
   if (value === 'keep-alive' || value === 'close') return true;
   return !value.split(',').some((option) => {

@@ -3,7 +3,7 @@ import type { IncomingMessage } from 'node:http';
 import { plainAddress } from '../ip/ranges.ts';
 import type { AddressRanges } from '../ip/ranges.ts';
 
-/** Longer chains of proxies do not exist. */
+/** Real proxy chains are not longer. */
 const proxiesMax = 32;
 /** `[`, an IPv6 address, `]`, a port. */
 const elementLengthMax = 53;
@@ -14,7 +14,7 @@ const portMax = 65_535;
  * `X-Forwarded-For` that is not one (decision 019). `undefined` when the client is gone already.
  *
  * Each proxy adds its own client on the right. So what is to the left of the first stranger was written by that stranger, and is
- * ignored. An unreadable element before that makes the peer the client.
+ * ignored. If an element before that is unreadable, the peer counts as the client.
  */
 export function clientAddress(
   request: Pick<IncomingMessage, 'headers'> & {
@@ -30,7 +30,7 @@ export function clientAddress(
 
 /** From the right. */
 function firstStranger(lines: string | string[] | undefined, trustedProxies: AddressRanges): string | undefined {
-  // Node has joined several lines, in their order.
+  // Node joins several lines in order.
   if (typeof lines !== 'string') return undefined;
   let end = lines.length;
   for (let proxies = 0; end >= 0 && proxies < proxiesMax; proxies++) {

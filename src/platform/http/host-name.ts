@@ -1,6 +1,6 @@
 /**
- * The name or address in a `Host` header, without its port and as a URL has it; `undefined` where it has none. It is of the sender's
- * choosing, and has no character that means something in a header or in a page.
+ * The name or address in a `Host` header, without its port and in the form of a URL; undefined if it has none. The sender chooses
+ * it, but it has no character that is special in a header or in HTML.
  */
 export function hostNameOf(header: string | undefined): string | undefined {
   if (header === undefined || !URL.canParse(`http://${header}`)) return undefined;

@@ -26,7 +26,7 @@ export interface ListenerLimits extends BodyRateLimits {
   readonly requestsPerConnectionMax: number;
   /** Requests that may wait on one connection for the answer before theirs (C6). */
   readonly waitingPerConnectionMax: number;
-  /** How often the time limits are checked: a connection may be closed later by this much. */
+  /** How often the time limits are checked: a connection may be closed this much late. */
   readonly checkEveryMs: number;
 }
 
@@ -49,24 +49,24 @@ export interface ListenerServices {
   newRequestId(): string;
   /** Address of the error pages. */
   accountUrl(): string;
-  /** Whether clients call it by https; a proxy ends TLS. Their browsers then learn to call it by nothing else (RFC 6797 §7.2). */
+  /** Whether clients use https; a proxy terminates TLS. Browsers are then told to use nothing else (RFC 6797 §7.2). */
   isHttps(): boolean;
-  /** Additional headers of a refusal, where the head of its request could be read. */
+  /** Additional headers of a refusal, if the head of its request could be read. */
   refusalHeaders?(request: IncomingMessage): Readonly<Record<string, string>>;
-  /** Called for each refusal that the listener itself has made. */
+  /** Called for each refusal by the listener itself. */
   refused?(error: ApiError, publicId: string, method: string): void;
 }
 
 /** Control of a handler over the connection of its request. */
 export interface ListenerConnection {
   /**
-   * Reads nothing more for this long after the answer, at most a second: what an answer with `Retry-After` asked of the client. A
-   * client that retries at once waits where it costs nothing; refusing it each time would take CPU from other requests.
+   * Reads nothing more for up to a second after the answer, as its `Retry-After` asked of the client. A client that retries
+   * immediately then waits where it costs nothing; refusing it each time would take CPU from other requests.
    */
   restAfterAnswer(): void;
   /**
-   * How a filler is written into the answer once its head is sent: with it the listener finds out whether a client that has ended its
-   * side is still there. Without it only the answer's own bytes can tell.
+   * Sets how filler is written into the answer once its head is sent. The listener uses it to find out whether a half-closed client
+   * is still there; without it only the answer's own bytes can tell.
    */
   fillWith(write: () => void): void;
 }
@@ -76,11 +76,11 @@ export type Handler = (request: IncomingMessage, response: ServerResponse, conne
 
 /**
  * The HTTP server of both hosts, with every guard on: limits of time, size and count, one running request per connection, no
- * request whose framing is in doubt, and no answer without the envelope (reliability C1 to C10, §3.3, I9). The caller
- * listens and closes.
+ * request whose framing is in doubt, and no answer without the envelope (reliability C1 to C10, §3.3, I9). The caller listens and
+ * closes.
  *
- * A client that ends its side of the connection after its request gets its answer, and one that closes it has left: its running
- * request is aborted (C5, `half-close.ts`).
+ * A client that half-closes the connection after its request gets its answer; one that closes it has left: its running request is
+ * aborted (C5, `half-close.ts`).
  */
 export function createListener(handler: Handler, services: ListenerServices, limits: ListenerLimits): Server {
   const listener: Listener = { handler, services, limits };
@@ -187,7 +187,7 @@ class Connection implements ListenerConnection {
 
 /**
  * Node starts the handlers of all requests in one packet. Here each waits for the answer before it. Reading continues meanwhile,
- * because that is how a client's leaving is noticed; so only little may wait, and the rest is not begun: the answer before it
+ * because that is how a client's departure is noticed; so only a little may wait, and the rest is not started: the answer before it
  * says that the connection closes, and RFC 9112 §9.3.2 has the client send it again.
  */
 function take(connection: Connection, turn: Turn, listener: Listener): void {
@@ -225,7 +225,7 @@ function closeAfterLast(connection: Connection): void {
   if (last !== undefined && !last.response.headersSent) last.response.shouldKeepAlive = false;
 }
 
-/** A year, and for this name alone: those below it are not ours. */
+/** A year, and for this name only: its subdomains are not ours. */
 const onlyHttps = ['strict-transport-security', 'max-age=31536000'] as const;
 
 function begin(connection: Connection, turn: Turn, listener: Listener): void {
@@ -236,7 +236,7 @@ function begin(connection: Connection, turn: Turn, listener: Listener): void {
     connection.isStallTimed = false;
     connection.socket.setTimeout(0);
   }
-  // Node drops what one packet brings after a request to upgrade, which we do not accept.
+  // Node drops the rest of a packet after an upgrade request, which we do not accept.
   if (connection.requests >= listener.limits.requestsPerConnectionMax || request.headers.upgrade !== undefined) {
     connection.isClosing = true;
     response.shouldKeepAlive = false;
@@ -257,7 +257,7 @@ function end(connection: Connection, listener: Listener): void {
   if (connection.receiving?.complete === true) connection.receiving = undefined;
   if (connection.waiting.length > 0) process.nextTick(beginNext, connection, listener);
   else if (connection.isClosing && !connection.isRefused) socket.destroySoon();
-  // When Node has let go of the request: it then resumes reading.
+  // After Node has released the request, because it then resumes reading.
   else if (connection.isToRest) setImmediate(rest, connection);
 }
 
@@ -334,7 +334,7 @@ function refuse(connection: Connection, error: ApiError, listener: Listener, req
   const bytes = refusalBytes(error, { publicId: ids.publicId, accountUrl, hasBody, further });
   const kept = keptIds(ids, request?.headers['service-zdr'], own);
   listener.services.refused?.(error, kept.publicId, request?.method ?? '');
-  // A running handler learns it at once from the closing of its connection.
+  // A running handler notices immediately, because its connection closes.
   if (current !== undefined && current.request !== request) socket.end(bytes, () => socket.destroy());
   else {
     socket.end(bytes);
@@ -356,7 +356,7 @@ function linger(socket: Socket): void {
   socket.on('end', () => socket.destroy());
 }
 
-/** The parser reads no further: each request that it found would cost as much as an answered one. */
+/** Stops the parser: each request that it found would cost as much as an answered one. */
 function discardInput(socket: Socket, bytesMax: number): void {
   if (socket.destroyed) return;
   let bytes = 0;

@@ -14,7 +14,7 @@ export interface RefusalHead {
 }
 
 /**
- * The bytes of an answer that ends its connection, for requests that no route will see: like every other answer, they have the
+ * The bytes of an answer that ends its connection, for requests that reach no route: like every other answer, they have the
  * envelope and a request id (reliability I9).
  */
 export function refusalBytes(error: ApiError, { publicId, accountUrl, hasBody, further }: RefusalHead): string {

@@ -1,8 +1,8 @@
 import { randomFillSync } from 'node:crypto';
 
 /**
- * A maker of UUIDv7 (RFC 9562): 48 bits of milliseconds, a 12-bit counter in place of `rand_a`, 62 random bits. Ids of one maker
- * sort in the order of creation, even when the clock steps back or 4,096 are made in a millisecond.
+ * Returns a generator of UUIDv7 (RFC 9562): 48 bits of milliseconds, a 12-bit counter in place of `rand_a`, 62 random bits. Ids of
+ * one generator sort in the order of creation, even when the clock steps back or 4,096 are made in a millisecond.
  */
 export function uuidMaker(now: () => number = Date.now): () => Uint8Array {
   const random = new Uint8Array(8 * 512); // one call of the random source for 512 ids
@@ -49,18 +49,18 @@ export function parseUuid(text: string): Uint8Array | undefined {
 }
 
 /**
- * The public id of a request id: `req_`, the low 32 bits of its milliseconds, 16 of its random bits. So a request is found by its
- * public id through the primary key, and no index of random values is written with every row.
+ * The public id of a request id: `req_`, the low 32 bits of its milliseconds, 16 of its random bits. This way a request is found by
+ * its public id through the primary key, without updating an index of random values with every row.
  */
 export function publicIdOf(requestId: Uint8Array): string {
   const bytes = Buffer.from(requestId.buffer, requestId.byteOffset, 16);
   return `req_${bytes.toString('hex', 2, 6)}${bytes.toString('hex', 14, 16)}`;
 }
 
-/** Milliseconds after which the time in a public id begins again: 49.7 days. */
+/** Milliseconds after which the time in a public id wraps around: 49.7 days. */
 const publicIdPeriodMs = 2 ** 32;
 
-/** Ranges of request ids, newest first, in which a request with this public id can lie; none for a text of another form. */
+/** Ranges of request ids, newest first, that may contain a request with this public id; empty if the text has another form. */
 export function rangesOfPublicId(
   publicId: string,
   sinceMs: number,
@@ -76,12 +76,12 @@ export function rangesOfPublicId(
   return ranges;
 }
 
-/** The time of creation, by the clock of its maker: milliseconds since 1970. */
+/** The time of creation by its generator's clock, in milliseconds since 1970. */
 export function timeOfUuid(id: Uint8Array): number {
   return Buffer.from(id.buffer, id.byteOffset, id.byteLength).readUIntBE(0, 6);
 }
 
-/** No id of that millisecond is smaller. */
+/** The smallest possible id of that millisecond. */
 export function firstIdOf(ms: number): Uint8Array {
   const bytes = Buffer.alloc(16);
   bytes.writeUIntBE(ms, 0, 6);

@@ -1,7 +1,10 @@
-/** Whom an address may stand for. */
+/** A network that an address belongs to. */
 export interface Network {
   readonly name: string;
-  /** How many times what one address may. A provider gives a customer 64, 56 or 48 bits, and a mobile one shares 48 among many. */
+  /**
+   * A multiple of the limit of one address. A provider gives a customer a prefix of 64, 56 or 48 bits; a mobile one shares 48 among
+   * many.
+   */
   readonly times: number;
 }
 
@@ -12,7 +15,7 @@ const prefixes = [
 ] as const;
 
 /**
- * The networks that a client counts for, the narrowest first: one that has many addresses is not many clients. An IPv4 address is one
+ * The networks that a client counts towards, narrowest first: one with many addresses is not many clients. An IPv4 address is one
  * by itself.
  */
 export function networksOf(address: string): readonly Network[] {
@@ -25,10 +28,10 @@ export function networksOf(address: string): readonly Network[] {
   });
 }
 
-/** The widest of them, for whom one place is enough: those who share it wait for each other, and not the others for them. */
+/** The widest of them, for which one place is enough: clients that share it wait for each other, and others do not wait for them. */
 export const widestNetworkOf = (address: string): string => networksOf(address).at(-1)!.name;
 
-/** By how many bits of a group are kept. */
+/** Indexed by the number of bits of a group that are kept. */
 const masks = Array.from({ length: 17 }, (_, bits) => (0xffff << (16 - bits)) & 0xffff);
 
 /** The four groups of 16 bits that an IPv6 address begins with. */

@@ -23,7 +23,7 @@ export function plainAddress(text: string): string | undefined {
   return /^::ffff:(\d+\.\d+\.\d+\.\d+)$/.exec(address)?.[1] ?? address;
 }
 
-/** A single address or a range such as `10.0.0.0/8`; `undefined`: neither. */
+/** Parses an address or a range such as `10.0.0.0/8`; undefined if it is neither. */
 export function rangeOf(text: string): Range | undefined {
   const [, written = '', bits] = /^([0-9a-fA-F.:]{2,45})(?:\/(\d{1,3}))?$/.exec(text) ?? [];
   const address = plainAddress(written);
@@ -34,11 +34,11 @@ export function rangeOf(text: string): Range | undefined {
   return prefix < 0 || prefix > length ? undefined : { address, family, prefix };
 }
 
-/** Addresses and ranges of them, read once and asked often. An IPv4 address inside an IPv6 one is that IPv4 address. */
+/** Addresses and address ranges, parsed once and queried often. An IPv4 address inside an IPv6 one is that IPv4 address. */
 export class AddressRanges {
   readonly #list = new BlockList();
 
-  /** An unreadable text contains no address. */
+  /** An invalid text contains no address. */
   constructor(texts: readonly string[]) {
     for (const text of texts) {
       const range = rangeOf(text);

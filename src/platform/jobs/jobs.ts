@@ -14,15 +14,15 @@ export interface Job {
    */
   readonly runs: 'alone' | 'anywhere';
   /**
-   * One bounded batch; rejects when it failed, and is tried again after the pause. `true`: there is more to do at once. `signal`
-   * aborts when the service stops: a run then gives up as soon as what it has begun is complete.
+   * One bounded batch; rejects when it failed, and is tried again after the pause. `true`: there is more to do right away. `signal`
+   * aborts when the service stops: a run then ends as soon as its current step is complete.
    */
   run(signal: AbortSignal): Promise<boolean | void>;
 }
 
 export interface JobReading {
   readonly name: string;
-  /** Seconds since 1970 by the clock of this machine; 0: none since the start. */
+  /** Seconds since 1970 by the clock of this machine; 0: no success since the start. */
   readonly lastSuccessSeconds: number;
   readonly failures: number;
 }
@@ -95,7 +95,7 @@ export class Jobs {
     }));
   }
 
-  /** Starts no more runs, and waits for those under way for a bounded time: a database outage must not delay the end. */
+  /** Starts no more runs, and waits for those under way for a bounded time: a database outage must not delay the shutdown. */
   async close(): Promise<void> {
     this.#end.abort();
     for (const kept of this.#jobs.values()) clearTimeout(kept.timer);

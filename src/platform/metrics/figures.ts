@@ -1,13 +1,13 @@
 /**
- * Metrics at one moment, as data: those of one process, and their merging into one page for several. The text is for Prometheus
- * (exposition format 0.0.4).
+ * Metrics at one moment, as data: of one process, or of several merged into one page. The text is for Prometheus (exposition format
+ * 0.0.4).
  */
 
 export type MetricType = 'counter' | 'gauge' | 'histogram';
 
 /**
- * How the figures of several processes are merged: added up; the smallest of them; each of them, with the name of its process as
- * a label; or the first process's, which speaks for all.
+ * How the figures of several processes are merged: their sum; the smallest; each one, labelled with its process; or the first
+ * process's, which stands for all.
  */
 export type Across = 'sum' | 'least' | 'each' | 'first';
 
@@ -48,7 +48,7 @@ export function printFigures(families: readonly FamilyFigures[]): string {
   return text;
 }
 
-/** One page of the figures of several processes by their names; the first speaks for all where only one can. */
+/** Merges the figures of several named processes into one page; the first stands for all where only one can. */
 export function mergedFigures(
   processes: readonly { readonly process: string; readonly families: readonly FamilyFigures[] }[],
 ): readonly FamilyFigures[] {
@@ -69,7 +69,7 @@ export function mergedFigures(
   return [...merged.values()].map(({ description, series }) => ({ description, series: [...series.values()] }));
 }
 
-/** The value of a metric where its labels have these values; undefined: there is none. */
+/** The value of a metric with these label values; undefined if there is none. */
 export function figureOf(
   families: readonly FamilyFigures[],
   name: string,
@@ -81,13 +81,13 @@ export function figureOf(
   return typeof value === 'number' ? value : undefined;
 }
 
-/** The values of a metric of one process each, or with other labels. */
+/** The values of all series of a metric: of several processes, or with several labels. */
 export const figuresOf = (families: readonly FamilyFigures[], name: string): readonly number[] =>
   (families.find(({ description }) => description.name === name)?.series ?? []).flatMap(([, value]) =>
     typeof value === 'number' ? [value] : [],
   );
 
-/** What remains of a process that has ended: its counters keep counting. */
+/** What is kept of an ended process: its counters still count. */
 export const countsOf = (families: readonly FamilyFigures[]): readonly FamilyFigures[] =>
   families.filter(({ description: { type, across } }) => type !== 'gauge' && across === 'sum');
 
@@ -102,7 +102,7 @@ function joined(across: Across, one: SeriesFigures[1], other: SeriesFigures[1]):
 export const labelsText = (labels: readonly string[], values: readonly string[]): string =>
   labels.map((label, index) => `${label}="${escapedLabel(values[index] ?? '')}"`).join(',');
 
-/** The labels of a text that `labelsText` has made. */
+/** Parses labels printed by `labelsText`. */
 export const labelsOf = (text: string): readonly (readonly [label: string, value: string])[] =>
   [...text.matchAll(/([a-z_]+)="((?:[^"\\]|\\.)*)"/g)].map(([, label = '', value = '']) => [
     label,

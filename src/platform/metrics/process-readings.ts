@@ -1,19 +1,19 @@
 import { readdir } from 'node:fs';
 import { monitorEventLoopDelay, performance } from 'node:perf_hooks';
 
-/** The condition of this process, measured over windows of its own, so that several scrapers see the same. */
+/** The condition of this process, measured over fixed windows, so that several scrapers see the same. */
 export interface ProcessReadings {
   /** Seconds of event loop delay, over the last whole window. */
   readonly delay: { readonly p50: number; readonly p99: number; readonly max: number };
   /** Share of the last window in which the event loop worked, 0 to 1. */
   readonly utilization: number;
-  /** Undefined where the system does not report it. */
+  /** Undefined if the system does not report it. */
   readonly openFiles: number | undefined;
   stop(): void;
 }
 
 const windowMs = 15_000;
-/** Interval of the delay samples; each is a timer, so it costs a fraction of a per mille of a core. */
+/** Interval of the delay samples; each is a timer, which takes less than a thousandth of a core. */
 const sampleEveryMs = 20;
 
 export function readProcess(): ProcessReadings {
@@ -25,7 +25,7 @@ export function readProcess(): ProcessReadings {
   let openFiles: number | undefined;
 
   const turn = (): void => {
-    // A sample is the whole time between two timers; what is above the interval is the delay.
+    // A sample is the whole time between two timers; the excess over the interval is the delay.
     const late = (nanoseconds: number): number =>
       Number.isFinite(nanoseconds) ? Math.max(0, nanoseconds / 1e9 - sampleEveryMs / 1_000) : 0;
     if (histogram.max > 0)

@@ -1,6 +1,6 @@
 /**
- * Counters, gauges and histograms. Label values are ours: names of the configuration and of closed tables, never anything
- * that a client has chosen (reliability §4).
+ * Counters, gauges and histograms. Label values are our own: names from the configuration and from closed tables, never chosen by a
+ * client (reliability §4).
  */
 import { labelsText } from './figures.ts';
 import type { BucketFigures, Description, FamilyFigures, SeriesFigures } from './figures.ts';
@@ -23,7 +23,7 @@ interface Family {
   series(): readonly SeriesFigures[];
 }
 
-/** Label combinations of one metric; those beyond are counted together as `other`. */
+/** Maximum label combinations of one metric; further ones are counted together as `other`. */
 const seriesMax = 5_000;
 
 export class Registry {

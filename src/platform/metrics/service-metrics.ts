@@ -4,7 +4,7 @@ import type { Description, FamilyFigures } from './figures.ts';
 import type { Histogram } from './registry.ts';
 import type { ServiceReadings } from './service-readings.ts';
 
-/** A request for inference, when its last byte has been handed over. */
+/** An inference request whose last byte has been handed over. */
 export interface RequestFigures {
   readonly api: string;
   /** Id of a model of the catalog, empty when none was found: never what the client wrote. */
@@ -16,12 +16,12 @@ export interface RequestFigures {
   readonly code: string;
   /** `undefined`: refused before its hold. */
   readonly answer: AnswerFigures | undefined;
-  /** Our own time with it: from the whole request to its end, without the wait for an engine. */
+  /** Time spent in this service: from the complete request to its end, without the wait for an engine. */
   readonly ownMs: number;
 }
 
 export interface AnswerFigures {
-  /** The models that did not serve it, the one that was asked for first; absent: that one did. */
+  /** The models that did not serve it, starting with the requested one; absent if that one did. */
   readonly fallbacks?: readonly { readonly model: string }[] | undefined;
   readonly ending: string;
   /** Why the model stopped; null when it did not. */
@@ -146,7 +146,7 @@ export class ServiceMetrics {
     return this.#registry.descriptions;
   }
 
-  /** Of this process, to be merged with those of others. */
+  /** The figures of this process, to be merged with those of others. */
   figures(): readonly FamilyFigures[] {
     return this.#registry.figures();
   }

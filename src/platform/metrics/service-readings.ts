@@ -11,12 +11,12 @@ export interface ServiceReadings {
   readonly heldMicrocents: () => bigint;
   readonly settlementsWaiting: () => number;
   readonly bodyBytes: () => number;
-  /** Work for requests that accounts take turns at. */
+  /** Work for requests in which accounts take turns. */
   readonly work: () => readonly WorkReading[];
   readonly sockets: () => { readonly inference: number; readonly account: number };
   readonly logLinesDropped: () => number;
   readonly telemetry: () => TelemetryReading;
-  /** Of this process to the others, and theirs that it has heard. */
+  /** Reports sent to other processes, and received from them. */
   readonly peerReports: () => { readonly sent: number; readonly heard: number };
   readonly backends: () => readonly BackendReading[];
   readonly models: () => readonly ModelReading[];
@@ -33,14 +33,14 @@ export interface ServiceReadings {
   readonly sources: () => readonly SourceReading[];
 }
 
-/** A source of backends that the file does not list. */
+/** A source of backends that are not in the file. */
 export interface SourceReading {
   readonly model: string;
   readonly source: string;
   readonly listed: number;
   readonly inUse: number;
   readonly problem: string | null;
-  /** Milliseconds since 1970; null: it could not be read yet. */
+  /** Milliseconds since 1970; null until it could be read. */
   readonly lastReadAt: number | null;
   readonly failures: number;
 }
@@ -52,7 +52,7 @@ export interface WorkReading {
   readonly refused: number;
 }
 
-/** What was sent to a collector; nothing where there is none. */
+/** Telemetry sent to a collector; empty without one. */
 export interface TelemetryReading {
   readonly spans: { readonly sent: number; readonly dropped: number };
   /** Posts that failed. */
@@ -70,20 +70,20 @@ export interface BackendReading {
   readonly backend: string;
   readonly isReady: boolean;
   readonly running: number;
-  /** Undefined where the backend has no queue of ours. */
+  /** Undefined if this service has no queue for the backend. */
   readonly waiting: number | undefined;
-  /** It is left out because it failed. */
+  /** Excluded because it failed. */
   readonly isEjected: boolean;
   readonly ejections: number;
-  /** Prompt tokens that were expected in its cache, and those that it found there, of the same requests. */
+  /** Prompt tokens expected in its cache, and those found there, for the same requests. */
   readonly cachedTokensExpected: number;
   readonly cachedTokensFound: number;
-  /** As its server says: tokens that its prompt cache holds, and what others than this service have there. */
+  /** As reported by its server: the tokens in its prompt cache, and the load from other clients. */
   readonly cacheTokens: number | undefined;
   readonly foreign: { readonly running: number; readonly waitingTokens: number } | undefined;
-  /** Of an embedded model, undefined otherwise. */
+  /** Undefined unless the model is embedded. */
   readonly isLoaded: boolean | undefined;
-  /** It waits for others to make room. */
+  /** Whether it waits for others to make room. */
   readonly isWaitingForMemory: boolean | undefined;
   readonly memoryBytes: number | undefined;
   readonly tokensPerSecond: number | undefined;
@@ -98,7 +98,7 @@ export interface ModelReading {
   readonly retriesRefused: number;
 }
 
-/** A metric that is read on each scrape: a gauge without labels that is added up across processes, if it does not say otherwise. */
+/** A metric that is read on each scrape: by default a gauge without labels, summed over processes. */
 interface ReadingMetric
   extends Pick<Description, 'name' | 'help'>, Partial<Pick<Description, 'type' | 'labels' | 'across'>> {
   readonly read: (service: ServiceReadings) => number | readonly Reading[];

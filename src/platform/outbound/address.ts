@@ -1,9 +1,9 @@
 import { isIPv4, isIPv6 } from 'node:net';
 
 /**
- * Whether an IP address, as text, belongs to the public internet: global unicast, and outside the ranges of IANA's
- * special-purpose registries (RFC 6890). Everything else is refused, also in doubt: addresses with a zone, and those of IPv6 that
- * carry one of IPv4 (mapped, compatible, NAT64, 6to4, Teredo), whatever they carry (reliability §3.2).
+ * Whether an IP address, as text, belongs to the public internet: global unicast, and outside the ranges of IANA's special-purpose
+ * registries (RFC 6890). Everything else is refused, including doubtful cases: addresses with a zone, and IPv6 addresses that embed
+ * any IPv4 one (mapped, compatible, NAT64, 6to4, Teredo) (reliability §3.2).
  */
 export function isGlobalUnicast(address: string): boolean {
   if (isIPv4(address)) {

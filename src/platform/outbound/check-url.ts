@@ -14,13 +14,13 @@ export interface ImageRules {
 
 export interface FetchTarget {
   readonly url: URL;
-  /** The host of `url`, without brackets and without the dot that may end a name. */
+  /** The host of `url`, without brackets and without a trailing dot. */
   readonly host: string;
   /** The operator has named this host: it may have any address. */
   readonly isAllowed: boolean;
 }
 
-/** The fetched object, in the words of errors, and the types that its server may declare. */
+/** The fetched object as errors call it, and the types that its server may declare. */
 export interface Fetched {
   readonly noun: 'image' | 'document' | 'webhook';
   /** What may be sent instead of a URL. */
@@ -65,7 +65,7 @@ export function checkUrl(
   if (!/^https:\/\//i.test(text)) throw refuse(`must begin with https://${what.otherwise}.`);
   if (!rules.fetches) throw refuse('cannot be used: this service does not fetch URLs. Send a base64 data URI.');
   if (text.length > urlCharactersMax) throw refuse(`is longer than ${urlCharactersMax} characters.`);
-  // A parser that drops or converts these reads another address than the one that is written.
+  // A parser that drops or converts these reads a different address from the one written.
   if (/[\u0000-\u001f\u007f\\]/.test(text)) throw refuse('contains control characters or backslashes.');
   const authority = /^https:\/\/([^/?#]*)/i.exec(text)?.[1] ?? '';
   if (authority === '' || !URL.canParse(text)) throw refuse('is not a URL.');
@@ -74,7 +74,7 @@ export function checkUrl(
   const url = new URL(text);
   const host = url.hostname.replace(/^\[|\]$/g, '').replace(/\.$/, '');
   if (rules.allowedHosts.has(url.host.replace(/\.(?=$|:\d+$)/, ''))) return { url, host, isAllowed: true };
-  // Every other port belongs to services that are not meant for the public, and would make us a port scanner.
+  // Other ports belong to services that are not public, and would make us a port scanner.
   if (url.port !== '') throw refuse('must use port 443.');
   const isLiteral = url.hostname.startsWith('[') || isIPv4(host);
   if (isLiteral ? !isGlobalUnicast(host) : isLocalName(host)) throw refuse('points at a private network.');

@@ -21,8 +21,8 @@ export interface DialOptions {
 }
 
 /**
- * Second gate (reliability §3.2): the current addresses of the name. All of them have to be public, because no one chooses which
- * one is used. Empty: the name is unknown. Throws `unsupported_value` with `param: at`.
+ * Second gate (reliability §3.2): the current addresses of the name. All of them have to be public, because any of them may be
+ * used. Empty: the name is unknown. Throws `unsupported_value` with `param: at`.
  */
 export async function judgedAddresses(
   { host, isAllowed }: FetchTarget,
@@ -52,8 +52,8 @@ export const clientTo = (
   });
 
 /**
- * Dials the judged addresses, one after the other, and checks once more what it has reached. undici and `net.connect` never get a
- * name, so nothing is resolved a second time.
+ * Dials the judged addresses in turn, and checks once more which one it has reached. undici and `net.connect` never get a name, so
+ * nothing is resolved a second time.
  */
 function connectorTo(
   { url, host, isAllowed }: FetchTarget,

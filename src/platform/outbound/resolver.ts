@@ -3,8 +3,8 @@ import { lookup, Resolver } from 'node:dns/promises';
 /** Finds all addresses of a name. */
 export interface NameResolver {
   /**
-   * Every current address of the name, of both kinds. Empty when it has none, or none could be found. `system` also asks the
-   * operating system, which knows names of its own network. Rejects with the reason of the signal.
+   * Returns all current addresses of the name, of both families. Empty when it has none, or none could be found. `system` also asks
+   * the operating system, which knows names of its own network. Rejects with the reason of the signal.
    */
   resolve(name: string, system: boolean, signal: AbortSignal): Promise<readonly string[]>;
 }
@@ -14,8 +14,8 @@ const queryTimeoutMs = 2_000;
 const queryTries = 2;
 
 /**
- * Asks name servers itself: those of the system unless others are given. Unlike the system's own look-up it can be cancelled,
- * takes no thread, and adds no domains and no `/etc/hosts`, which know names of the local network.
+ * Queries name servers directly: those of the system unless others are given. Unlike the system resolver it can be cancelled, takes
+ * no thread, and uses neither search domains nor `/etc/hosts`, which have names of the local network.
  */
 export function createNameResolver(servers: readonly string[]): NameResolver {
   return {

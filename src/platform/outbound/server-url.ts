@@ -15,13 +15,13 @@ const neverServers = new AddressRanges([
   'fd00:ec2::254/128',
 ]);
 
-/** An address from outside in its one form; `undefined`: no server can have it. */
+/** An address from outside in canonical form; undefined if no server can have it. */
 export function serverAddress(text: string): string | undefined {
   const address = plainAddress(text);
   return address === undefined || neverServers.has(address) ? undefined : address;
 }
 
-/** A name of DNS from outside, in lower case and without the dot at its end; `undefined`: it is none. */
+/** A DNS name from outside, in lower case and without a trailing dot; undefined if it is not one. */
 export function hostName(text: string): string | undefined {
   const name = text.replace(/\.$/, '').toLowerCase();
   return name.length <= 253 && /^[a-z0-9_]([a-z0-9_-]{0,62})(\.[a-z0-9_]([a-z0-9_-]{0,62}))*$/.test(name)
@@ -29,7 +29,7 @@ export function hostName(text: string): string | undefined {
     : undefined;
 }
 
-/** The URL of the template at an address. `port`: instead of that of the template. */
+/** The template's URL with this address. `port` replaces the template's. */
 export function urlAt(template: string, address: string, port?: number): string {
   const url = new URL(template);
   const host = isIPv6(address) ? `[${address}]` : address;
@@ -40,7 +40,7 @@ export function urlAt(template: string, address: string, port?: number): string 
 export const isPort = (value: unknown): value is number =>
   Number.isInteger(value) && (value as number) >= 1 && (value as number) <= 65_535;
 
-/** Which URL a server may have, whoever names it. In its one form, or what is wrong with it. */
+/** Checks the URL of a server, from any source. Returns its canonical form, or what is wrong with it. */
 export function serverUrlOf(text: unknown): { readonly url: string } | { readonly problem: string } {
   if (typeof text !== 'string') return { problem: 'it is not a text' };
   if (text.length > 2_000 || !/^[!-~]+$/.test(text))

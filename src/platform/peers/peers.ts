@@ -1,6 +1,6 @@
-/** Messages between the processes of a service, kept for seconds. One that is lost does no harm: senders repeat what matters. */
+/** Messages between the processes of a service, kept for seconds. A lost one does no harm: senders repeat what matters. */
 
-/** `from` names its sender for as long as that lives. */
+/** `from` identifies its sender for the sender's lifetime. */
 export interface PeerMessage {
   readonly from: string;
   readonly text: string;
@@ -14,7 +14,7 @@ export interface Peers {
   exchange(text: string | undefined): Promise<readonly PeerMessage[]>;
 }
 
-/** A longer message is none of ours. */
+/** Longer messages are not ours. */
 export const messageCharactersMax = 1_000_000;
-/** How long a message waits for who was away. */
+/** How long a message is kept for a process that was away. */
 export const messagesKeptMs = 5_000;

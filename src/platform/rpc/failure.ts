@@ -32,15 +32,15 @@ export class RpcError extends Error {
 
 /** The errors that callers of one connection get. */
 export interface ErrorMapping {
-  /** Instead of a fault of the connection. */
+  /** Replaces an error of the connection. */
   readonly ofConnection: (error: RpcError) => Error;
-  /** An error of a class that only the owner of the connection knows; undefined: it is not of such a class. */
+  /** An error of a class that only the owner of the connection knows; undefined for other errors. */
   readonly revive: (failure: Failure, cause: Error | undefined) => Error | undefined;
 }
 
 export const plainErrors: ErrorMapping = { ofConnection: (error) => error, revive: () => undefined };
 
-/** Causes of causes, and no further: a chain may be a circle. */
+/** Maximum depth of causes: a chain may be circular. */
 const causesMax = 4;
 
 export function failureOf(error: unknown, depth = 0): Failure {

@@ -2,13 +2,13 @@ export interface RestartBackoffOptions {
   /** The pause after the first death in a row; it doubles with each further one. */
   readonly firstMs: number;
   readonly mostMs: number;
-  /** One that has lived for this long has proved itself: its death begins a new row. */
+  /** One that has lived this long is proven: its death begins a new row. */
   readonly provenMs: number;
-  /** Where 0, the successor of a proven one is started at once; where 1, after the first pause. */
+  /** 0: the successor of a proven one starts immediately; 1: after the first pause. */
   readonly provenCounts: 0 | 1;
 }
 
-/** When to start again what has died: later and later while it dies again and again. */
+/** Decides when to restart what has died, with longer pauses while it keeps dying. */
 export class RestartBackoff {
   readonly #options: RestartBackoffOptions;
   #deathsInRow = 0;
@@ -21,7 +21,7 @@ export class RestartBackoff {
     return this.#deathsInRow;
   }
 
-  /** Returns the pause before the next start. `livedMs` of one that never worked is 0. */
+  /** Returns the pause before the next start. `livedMs` is 0 for one that never worked. */
   died(livedMs: number): number {
     const { firstMs, mostMs, provenMs, provenCounts } = this.#options;
     this.#deathsInRow = livedMs >= provenMs ? provenCounts : this.#deathsInRow + 1;

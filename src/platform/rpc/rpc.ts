@@ -8,14 +8,14 @@ export type Functions<Self> = { readonly [Name in keyof Self]: (request: never) 
 export type RequestOf<Function> = Function extends (request: infer Request) => unknown ? Request : never;
 export type AnswerOf<Function> = Function extends (request: never) => infer Answer ? Awaited<Answer> : never;
 
-/** A handler that checks what it is sent takes `unknown`. */
+/** A handler that checks its input takes `unknown`. */
 export type Handlers<Self> = {
   readonly [Name in keyof Self]: (
     request: RequestOf<Self[Name]>,
   ) => AnswerOf<Self[Name]> | Transferred<AnswerOf<Self[Name]>> | Promise<AnswerOf<Self[Name]>>;
 };
 
-/** An answer whose memory is handed over instead of being copied. */
+/** An answer whose memory is transferred instead of copied. */
 export class Transferred<Value> {
   readonly value: Value;
   readonly buffers: readonly ArrayBuffer[];
@@ -39,7 +39,7 @@ export interface RpcOptions<Local> {
   /** Calls that may wait for their answer; further ones are refused. */
   readonly callsMax?: number;
   readonly errors?: ErrorMapping;
-  /** Whether an error of a handler is its answer. One that is not is a fault of this side, which it ends: it is thrown. */
+  /** Whether an error of a handler is its answer. Any other error is a bug on this side and is thrown, which ends it. */
   readonly isAnswer?: (error: unknown, name: string) => boolean;
   /** The other side broke the rules of the connection, so nothing from it can be trusted. Called once; the connection is closed. */
   readonly onBroken: (reason: string) => void;
@@ -117,7 +117,7 @@ export class Rpc<Remote extends Functions<Remote>, Local extends Functions<Local
     this.#send(['note', name, value]);
   }
 
-  /** Answers these from now on. */
+  /** Registers handlers. */
   handle(handlers: Partial<Handlers<Local>>): void {
     for (const [name, handler] of Object.entries(handlers)) this.#handlers.set(name, handler as Handler);
   }
@@ -140,7 +140,7 @@ export class Rpc<Remote extends Functions<Remote>, Local extends Functions<Local
     return this.#transport.flush();
   }
 
-  /** The other side is gone, or nothing more is wanted of it: pending and later calls are rejected. */
+  /** Closes the connection, because the other side is gone or no longer needed: pending and later calls are rejected. */
   close(reason = 'the other side is gone', cause?: unknown): void {
     if (this.#state.kind === 'closed') return;
     const error = new RpcError('closed', reason, cause);
@@ -179,7 +179,7 @@ export class Rpc<Remote extends Functions<Remote>, Local extends Functions<Local
     };
   }
 
-  /** The call with this number has its outcome; undefined: it had one before. */
+  /** Removes and returns the call with this number; undefined if it was settled before. */
   #settle(seq: number): Waiting | undefined {
     const waiting = this.#waiting.get(seq);
     if (waiting === undefined) return undefined;
@@ -213,7 +213,7 @@ export class Rpc<Remote extends Functions<Remote>, Local extends Functions<Local
     if (!Array.isArray(message) || !this.#take(message)) this.#broken('a message is of no known form');
   }
 
-  /** False: the message is of no known form. */
+  /** Returns false for a message of unknown form. */
   #take(message: Message): boolean {
     switch (message[0]) {
       case 'call': {
@@ -227,7 +227,7 @@ export class Rpc<Remote extends Functions<Remote>, Local extends Functions<Local
         const [kind, seq, outcome] = message;
         if (typeof seq !== 'number' || seq < 1 || seq > this.#seq) return false;
         if (kind === 'failure' && (typeof outcome !== 'object' || outcome === null)) return false;
-        // Without one it was given up, and its answer comes too late.
+        // If there is none, the call was abandoned and its answer is late.
         const waiting = this.#settle(seq);
         if (kind === 'answer') waiting?.resolve(outcome as never);
         else waiting?.reject(errorOf(outcome, this.#errors));

@@ -17,13 +17,16 @@ export interface ThreadPoolOptions {
   readonly timeLimitMs: number;
   /** An idle thread ends after this long and releases its memory. Infinity: it stays. */
   readonly idleMs: number;
-  /** The error of a call that is not carried out. A thread that died did so by a fault of ours. */
+  /** The error of a call that is not carried out. A thread dies only because of a bug. */
   readonly refusal: (why: 'full' | 'slow' | 'died' | 'closed') => Error;
 }
 
 interface PoolCallOptions {
   readonly transfer?: readonly ArrayBuffer[];
-  /** An abort ends the wait with its reason. A call that has begun is carried out, for no one: a new thread costs more. */
+  /**
+   * An abort ends the wait with its reason. A call that has begun still runs, and its result is discarded: a new thread would cost
+   * more.
+   */
   readonly signal?: AbortSignal;
 }
 
@@ -35,7 +38,7 @@ export class ThreadPool<Remote extends Functions<Remote>> {
   readonly #options: ThreadPoolOptions;
   readonly #semaphore: Semaphore;
   readonly #threads = new Set<Thread<Remote>>();
-  /** With the timers that end them. */
+  /** Idle threads, with the timers that end them. */
   readonly #idle = new Map<Thread<Remote>, NodeJS.Timeout | undefined>();
   readonly #closing = new AbortController();
 
@@ -50,7 +53,7 @@ export class ThreadPool<Remote extends Functions<Remote>> {
     return this.#threads.size;
   }
 
-  /** What is transferred is gone at once when a thread is free, and when the call's turn comes otherwise. */
+  /** Memory is transferred immediately if a thread is free, otherwise when the call's turn comes. */
   call<Name extends keyof Remote & string>(
     name: Name,
     request: RequestOf<Remote[Name]>,

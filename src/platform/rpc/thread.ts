@@ -8,11 +8,11 @@ export interface ThreadOptions extends Pick<RpcOptions<never>, 'callsMax' | 'err
   /** For diagnostics, and for the messages of errors: "the ledger's thread". */
   readonly name: string;
   readonly resourceLimits?: ResourceLimits;
-  /** It has ended by itself. Called once, and not after `close` or `terminate`. */
+  /** Called once if it ends by itself, and not after `close` or `terminate`. */
   readonly onDied: (error: Error) => void;
 }
 
-/** A thread of this process that answers calls. When it dies, all that waits for it is rejected before `onDied` is called. */
+/** A thread of this process that answers calls. When it dies, pending calls are rejected before `onDied` is called. */
 export class Thread<Remote extends Functions<Remote>> {
   readonly rpc: Rpc<Remote>;
   readonly #worker: Worker;
@@ -40,7 +40,7 @@ export class Thread<Remote extends Functions<Remote>> {
     else this.#worker.unref();
   }
 
-  /** Ends it after everything that it was asked: the thread ends by itself after it has answered this call, or is ended in time. */
+  /** Ends it after all its calls: the thread exits after it has answered this last one, or is terminated at the timeout. */
   async close(lastCall: () => Promise<unknown>, timeoutMs: number): Promise<void> {
     if (this.#state !== 'alive') return;
     this.#state = 'closing';
@@ -54,8 +54,8 @@ export class Thread<Remote extends Functions<Remote>> {
   }
 
   /**
-   * Ends it now, whatever it is doing. A thread that is in the middle of a call of SQLite is to be closed: its binding throws what
-   * nobody can catch where a thread is being ended, and that ends the whole process.
+   * Terminates it immediately. Use `close` for a thread that may be in a SQLite call: when its thread is terminated, the binding
+   * throws an error that cannot be caught, which ends the whole process.
    */
   async terminate(): Promise<void> {
     this.#state = 'over';
@@ -73,7 +73,7 @@ export class Thread<Remote extends Functions<Remote>> {
   }
 }
 
-/** What a thread answers to the last call of its parent: it ends when the answer is under way. */
+/** The answer to the parent's last call; the thread ends once the answer is on its way. */
 export function endThread(): null {
   setImmediate(() => parentPort!.close());
   return null;

@@ -21,7 +21,7 @@ export interface TransportListener {
   message(message: unknown): void;
   /** The message cannot be cloned and was not sent; those before and after it were. */
   unsendable(message: unknown, error: Error): void;
-  /** The other side is gone, or breaks the rules: it sends what was never agreed on, or does not read. */
+  /** The other side is gone, or breaks the rules: it sends an unknown message, or does not read. */
   failed(reason: string, isBroken: boolean): void;
 }
 
@@ -34,7 +34,7 @@ export interface Sent {
 /** The channel of a process: a child, or this process seen from its child. */
 export type ProcessChannel = Pick<ChildProcess, 'send' | 'on'>;
 
-/** Far above what admission lets through: a bound, not a plan. */
+/** Far above what admission lets through: a safety bound. */
 const queueMax = 400_000;
 /** Messages written together; the rest goes with the next write. */
 const gatheredMax = 2_000;
@@ -154,7 +154,7 @@ export class ProcessTransport implements Transport {
     const messages = this.#queue.splice(0, gatheredMax);
     const error = this.#tryWrite(messages, () => this.#write());
     if (error === undefined) return;
-    // One of them cannot be cloned: the others still arrive, in their order.
+    // One of them cannot be cloned; the others still arrive, in order.
     let pending = 1;
     const written = (): void => {
       if (--pending === 0) this.#write();

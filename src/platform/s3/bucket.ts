@@ -3,7 +3,7 @@ import type * as Sdk from '@aws-sdk/client-s3';
 
 export interface BucketSettings {
   readonly name: string;
-  /** `undefined`: Amazon's own for the region. */
+  /** `undefined`: Amazon's endpoint for the region. */
   readonly endpoint: string | undefined;
   readonly region: string;
   /** `https://host/bucket/key` instead of `https://bucket.host/key`. */
@@ -21,12 +21,12 @@ export interface BucketObject {
 
 export interface PutOptions {
   readonly signal: AbortSignal;
-  /** What the bytes come in; memory holds two of them. */
+  /** Size of an uploaded part; memory holds two of them. */
   readonly partBytes?: number;
   readonly metadata?: Readonly<Record<string, string>>;
 }
 
-/** `missing`: there is no such object. `reason` is the error's name in the S3 protocol, or the network's. Holds no credentials. */
+/** `missing`: the object does not exist. `reason` is the error's name in the S3 protocol, or the network's. Holds no credentials. */
 export class BucketError extends Error {
   override readonly name = 'BucketError';
   readonly code: 'missing' | 'failed';
@@ -46,7 +46,7 @@ interface Opened {
   readonly client: Sdk.S3Client;
 }
 
-/** The smallest part that S3 accepts, except for the last, and how many it accepts of one object. */
+/** The smallest part that S3 accepts, except for the last, and the maximum number of parts of an object. */
 export const partBytesMin = 5 * 1024 * 1024;
 export const partsMax = 10_000;
 const connectTimeoutMs = 5_000;
@@ -65,7 +65,7 @@ export class Bucket {
     this.#settings = settings;
   }
 
-  /** What is smaller than a part is sent as one object; others go in parts. The object exists once it is complete. */
+  /** Uploads an object in one piece if it is smaller than a part, otherwise in parts. It exists once it is complete. */
   async put(key: string, source: AsyncIterable<Uint8Array>, options: PutOptions): Promise<void> {
     const { signal, metadata, partBytes = partBytesMin } = options;
     const { sdk, client } = await this.#open();
@@ -111,7 +111,7 @@ export class Bucket {
     return Body;
   }
 
-  /** What is known of an object without its bytes; undefined: there is none. */
+  /** The metadata of an object; undefined if it does not exist. */
   async head(key: string, signal: AbortSignal): Promise<BucketObject | undefined> {
     const { sdk, client } = await this.#open();
     const command = new sdk.HeadObjectCommand(this.#at(key));
@@ -124,7 +124,7 @@ export class Bucket {
     }
   }
 
-  /** The keys that begin with this, in the order of their bytes. */
+  /** The keys that begin with this prefix, in byte order. */
   async list(beginning: string, signal: AbortSignal): Promise<readonly string[]> {
     const { sdk, client } = await this.#open();
     const keys: string[] = [];
@@ -146,14 +146,14 @@ export class Bucket {
     throw new BucketError('failed', this.name, `more than ${pagesMax * 1_000} objects`, undefined);
   }
 
-  /** Removes an object; one that is not there is no failure. */
+  /** Removes an object; a missing one is not an error. */
   async remove(key: string, signal: AbortSignal): Promise<void> {
     const { sdk, client } = await this.#open();
     const command = new sdk.DeleteObjectCommand(this.#at(key));
     await this.#try(signal, () => client.send(command, { abortSignal: signal }));
   }
 
-  /** Takes away the parts of uploads that nobody has completed. */
+  /** Removes the parts of incomplete uploads. */
   async abandonUploads(
     beginning: string,
     isAbandoned: (key: string, begunAt: Date) => boolean,
@@ -206,7 +206,7 @@ export class Bucket {
         forcePathStyle: pathStyle,
         ...(endpoint === undefined ? {} : { endpoint }),
         credentials: { accessKeyId, secretAccessKey, ...(sessionToken === undefined ? {} : { sessionToken }) },
-        // Checksums in trailers are Amazon's own addition; others refuse them. TLS and the signature guard the bytes.
+        // Checksums in trailers are an Amazon extension; other stores refuse them. TLS and the signature guard the bytes.
         requestChecksumCalculation: 'WHEN_REQUIRED',
         responseChecksumValidation: 'WHEN_REQUIRED',
         maxAttempts: 3,
@@ -227,7 +227,7 @@ interface Piece {
   readonly isLast: boolean;
 }
 
-/** The stream in pieces of this size; the last may be smaller, and empty. */
+/** Splits the stream into pieces of this size; the last may be smaller, or empty. */
 async function* piecesOf(
   source: AsyncIterable<Uint8Array>,
   pieceBytes: number,

@@ -6,14 +6,14 @@ import type { FetchTarget } from '../outbound/check-url.ts';
 import { createNameResolver } from '../outbound/resolver.ts';
 
 export interface CollectorOptions {
-  /** Of the collector, without the path of a signal and without a slash at its end. */
+  /** The collector's URL, without the path of a signal and without a trailing slash. */
   readonly url: string;
   /** May hold a secret. */
   readonly headers: Readonly<Record<string, string>>;
   readonly version: string;
 }
 
-/** How a post ended; `again`: the same may be sent once more, not before this time has passed. */
+/** How a post ended; `again`: the same may be sent again after this time. */
 export type Exported =
   | { readonly type: 'accepted'; readonly rejected: number }
   | { readonly type: 'refused'; readonly reason: string }
@@ -29,7 +29,7 @@ const retryableStatuses: ReadonlySet<number> = new Set([429, 502, 503, 504]);
 
 /**
  * A collector that speaks OTLP over HTTP, with messages in Protocol Buffers. The operator has named it, so it may have any address;
- * beyond that it is reached like every other host outside: no redirects, certificates checked, the name resolved by us.
+ * beyond that it is reached like every other host outside: no redirects, certificates checked, the name resolved here.
  */
 export class Collector {
   readonly #options: CollectorOptions;
@@ -83,7 +83,7 @@ export class Collector {
   async #connect(signal: AbortSignal): Promise<Client> {
     const addresses = await judgedAddresses(this.#target, this.#resolver, { at: 'url', noun: 'collector' }, signal);
     if (addresses.length === 0) throw new Error('the name of its host cannot be resolved');
-    // Its connections are made for later posts too.
+    // Its connections also serve later posts.
     return clientTo(this.#target, addresses, { httpsPort: 443, certificates: undefined }, this.#stop.signal);
   }
 
@@ -93,7 +93,7 @@ export class Collector {
   }
 }
 
-/** In our words, or the code of the system: a message may repeat a header. */
+/** In our own words, or the system's error code: a message may contain a header. */
 function reasonOf(error: unknown, signal: AbortSignal): string {
   if (signal.aborted) return `no answer within ${postTimeoutMs / 1_000} seconds`;
   const { code } = error as NodeJS.ErrnoException;
@@ -105,14 +105,14 @@ function retryAfterMs(header: string | string[] | undefined): number {
   return Math.min(1_000 * seconds, retryAfterMsMax);
 }
 
-/** How many records it has not taken: `Export…ServiceResponse { partial_success { rejected_… } }`. 0 where it cannot be read. */
+/** How many records it rejected: `Export…ServiceResponse { partial_success { rejected_… } }`. 0 where it cannot be read. */
 export function rejectedOf(answer: Uint8Array): number {
   const inside = fieldOf(answer, 1);
   const rejected = inside instanceof Uint8Array ? fieldOf(inside, 1) : 0;
   return typeof rejected === 'number' ? rejected : 0;
 }
 
-/** A field of a message: a number, or bytes; undefined where it is not there or the message is none. */
+/** A field of a message: a number, or bytes; undefined if it is missing or the message is malformed. */
 function fieldOf(message: Uint8Array, wanted: number): number | Uint8Array | undefined {
   let at = 0;
   const varint = (): number => {

@@ -14,7 +14,7 @@ export interface MetricsExporterOptions {
   readonly onOutcome: (exported: Exported) => void;
 }
 
-/** Sends the figures of `/metrics` again and again, and once more at the end. One that is lost is in the next: they are sums. */
+/** Sends the figures of `/metrics` periodically, and once more at the end. A lost report is included in the next: the figures are sums. */
 export class MetricsExporter {
   readonly #options: MetricsExporterOptions;
   readonly #startedMs = Date.now();
@@ -32,7 +32,7 @@ export class MetricsExporter {
     await withDeadline(this.#sendOnce(), limitMs, () => {});
   }
 
-  /** What is under way goes on: there is never a second one beside it. */
+  /** Joins a running send: there is never a second one beside it. */
   #sendOnce(): Promise<void> {
     this.#sending ??= this.#send().finally(() => (this.#sending = undefined));
     return this.#sending;

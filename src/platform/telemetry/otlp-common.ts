@@ -1,6 +1,6 @@
 import { ProtobufWriter } from './protobuf.ts';
 
-/** What OTLP says of anything: a name of ours, and a figure, a code or a name. An attribute is of one type, also where a double is whole. */
+/** An OTLP attribute: one of our names, and a figure, a code or a name. Its type is fixed, even where a double is whole. */
 export type Attribute = readonly [
   name: string,
   value: string | number | boolean | { readonly double: number } | readonly string[],
@@ -37,7 +37,7 @@ function writeTexts(writer: ProtobufWriter, texts: readonly string[]): void {
   writer.message(5, end);
 }
 
-/** Whose telemetry it is: `Resource` and `InstrumentationScope` are the same in all messages. */
+/** The source of the telemetry: `Resource` and `InstrumentationScope` are the same in all messages. */
 export interface Origin {
   readonly resource: readonly Attribute[];
   readonly version: string;

@@ -7,7 +7,7 @@ import { ProtobufWriter } from './protobuf.ts';
 const metricsField = 2;
 const cumulative = 2;
 
-/** Whole since the start: counters and histograms count from there. */
+/** The whole time since the start, from which counters and histograms count. */
 export interface Period {
   readonly startedMs: number;
   readonly nowMs: number;
@@ -58,7 +58,7 @@ function writeBuckets(writer: ProtobufWriter, { bounds, counts, sum }: BucketFig
   );
 }
 
-/** Our names end in their units, as Prometheus has it; OTLP has them by UCUM. */
+/** Our names end in units, as in Prometheus; OTLP uses UCUM codes. */
 const unitOf = (name: string): string => {
   if (/_seconds(_total)?$/.test(name)) return 's';
   return /_bytes(_total)?$/.test(name) ? 'By' : '';

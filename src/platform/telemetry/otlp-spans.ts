@@ -10,7 +10,7 @@ export interface SpanRecord {
   readonly name: string;
   /** As numbered in OTLP. */
   readonly kind: number;
-  /** Those of OTLP beside the trace's own. */
+  /** OTLP's flags, in addition to the trace's own. */
   readonly flags: number;
   /** Milliseconds since 1970, with their fractions. */
   readonly startedMs: number;
@@ -25,8 +25,8 @@ const spansField = 2;
 const errorStatus = 2;
 
 /**
- * The spans of one trace as fields of a `ScopeSpans` of OTLP (opentelemetry/proto/trace/v1/trace.proto), to which those of others
- * are appended. The `tracestate` is left out: it is the client's text.
+ * The spans of one trace as fields of a `ScopeSpans` of OTLP (opentelemetry/proto/trace/v1/trace.proto), to which those of other
+ * traces are appended. The `tracestate` is left out: it is the client's text.
  */
 export function writeSpans(
   writer: ProtobufWriter,

@@ -1,23 +1,23 @@
 const firstBytes = 4_096;
 const twoTo32 = 2 ** 32;
-/** Up to this length a loop writes a text faster than a call into the system's own code. */
+/** Up to this length a loop writes a text faster than a native call. */
 const shortCharacters = 64;
 
 /**
- * Writes a message of Protocol Buffers from its end to its beginning, so that the length of a part is known when it is written in
- * front of it: fields are given in the reverse of their order. The memory is used again after `reset`.
+ * Writes a Protocol Buffers message from its end to its beginning, so that the length of a part is known when it is written in
+ * front of it: fields are given in reverse order. The memory is reused after `reset`.
  */
 export class ProtobufWriter {
   #bytes = Buffer.allocUnsafeSlow(firstBytes);
-  /** Of the first byte that is written. */
+  /** Offset of the first written byte. */
   #at = firstBytes;
 
-  /** How much has been written: what `message` is given for where the message inside ends. */
+  /** The number of bytes written so far; pass it to `message` to mark the end of a nested message. */
   get length(): number {
     return this.#bytes.length - this.#at;
   }
 
-  /** What has been written, in bytes of their own. */
+  /** Returns a copy of what has been written. */
   finish(): Buffer {
     return Buffer.from(this.#bytes.subarray(this.#at));
   }
@@ -26,7 +26,7 @@ export class ProtobufWriter {
     this.#at = this.#bytes.length;
   }
 
-  /** Makes the fields that were written since then a message inside. */
+  /** Turns the fields written since then into a nested message. */
   message(field: number, since: number): void {
     this.#tag(field, this.length - since);
   }
@@ -36,7 +36,7 @@ export class ProtobufWriter {
     this.#tag(field, length);
   }
 
-  /** Bytes that are written in hex digits. */
+  /** A field of bytes, given in hex digits. */
   hex(field: number, digits: string): void {
     const length = digits.length / 2;
     this.#reserve(length);
@@ -44,7 +44,7 @@ export class ProtobufWriter {
     this.#tag(field, length);
   }
 
-  /** Fields that are encoded already. */
+  /** Fields that are already encoded. */
   raw(bytes: Uint8Array): void {
     this.#reserve(bytes.length);
     this.#bytes.set(bytes, this.#at);
@@ -68,7 +68,7 @@ export class ProtobufWriter {
     this.#varint(field * 8 + 1);
   }
 
-  /** A time as OTLP has it, of milliseconds since 1970, which a double has to a quarter of a microsecond. */
+  /** An OTLP time from milliseconds since 1970, which a double holds to a quarter of a microsecond. */
   nanoseconds(field: number, ms: number): void {
     const micros = Math.round(ms * 1_000);
     const low = (micros % twoTo32) * 1_000;
@@ -135,7 +135,7 @@ export class ProtobufWriter {
     }
   }
 
-  /** Makes room in front of what is written, and moves to its beginning. */
+  /** Makes room in front of what is written, and moves the offset to its beginning. */
   #reserve(length: number): void {
     if (length > this.#at) {
       const used = this.length;

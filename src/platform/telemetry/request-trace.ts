@@ -6,16 +6,16 @@ import { traceHeadersOf } from './trace-context.ts';
 import type { TraceContext, TraceHeaders } from './trace-context.ts';
 
 /**
- * One request as a trace. No content by construction, like the log: what a span says is made here, field by field, of ids of ours,
- * figures, codes, and names of the configuration and of closed tables; names of attributes are those of OpenTelemetry's semantic
+ * One request as a trace. No content by construction, like the log: a span's data is built here, field by field, from our ids,
+ * figures, codes, and names from the configuration and from closed tables; attribute names are those of OpenTelemetry's semantic
  * conventions (docs/decisions/034-telemetry.md), or begin with `tokenhouse.`.
  */
 export interface RequestTrace {
-  /** For a backend, unless the span of an attempt has its own. */
+  /** Headers for a backend, unless the span of an attempt has its own. */
   readonly headers: TraceHeaders;
-  /** Undefined where nothing is recorded. */
+  /** Undefined if nothing is recorded. */
   step(name: StepName): OpenStep | undefined;
-  /** A try at a backend; undefined where nothing is recorded. */
+  /** An attempt at a backend; undefined if nothing is recorded. */
   attempt(facts: AttemptFacts): OpenAttempt | undefined;
   /** Called once, when the request is over; what is still open ends here, with its error. */
   end(facts: RequestFacts): void;
@@ -25,7 +25,7 @@ export interface RequestTrace {
 export type StepName = 'queue' | 'hold' | 'settle';
 
 export interface OpenStep {
-  /** `failure`: code of what it ended with. */
+  /** `failure`: the error code it ended with. */
   end(failure?: string): void;
 }
 
@@ -42,7 +42,7 @@ export interface AttemptFacts {
 }
 
 export interface OpenAttempt {
-  /** For the backend, so that its spans are below this one. */
+  /** Headers for the backend, so that its spans are children of this one. */
   readonly headers: TraceHeaders;
   firstToken(): void;
   answered(usage: AttemptUsage): void;
@@ -60,7 +60,7 @@ export interface RequestFacts {
   /** Path of the route, and its operation in the words of the conventions. */
   readonly route: string;
   readonly operation: string;
-  /** Ids of ours; the client may have sent another. */
+  /** Our own ids; the client may have sent another. */
   readonly requestId: string;
   readonly accountId: string | undefined;
   readonly keyId: string | undefined;
@@ -98,7 +98,7 @@ const ownProviders: ReadonlySet<string> = new Set(['llama.cpp', 'scripted']);
 /** The bits of a span's flags in OTLP that say whether its parent is in another process. */
 const remoteFlags = { known: 0x100, yes: 0x200 } as const;
 
-/** Six random bytes, and the number of the span in its request: one look for random bytes is enough for all of them. */
+/** Six random bytes, and the number of the span in its request: one call for random bytes is enough for all of them. */
 export const newSpanId = (): string => `${randomBytes(6).toString('hex')}0001`;
 
 export class RecordedTrace implements RequestTrace {
@@ -106,7 +106,7 @@ export class RecordedTrace implements RequestTrace {
   readonly #sink: SpanSink;
   readonly #root: OpenSpan;
   readonly #children: OpenSpan[] = [];
-  /** One clock for all spans of a request, whatever is done to that of the machine meanwhile. */
+  /** One clock for all spans of a request, even if the machine's clock is set meanwhile. */
   readonly #startedMs = Date.now();
   readonly #startedAt = performance.now();
 
@@ -167,12 +167,12 @@ export class RecordedTrace implements RequestTrace {
     const { code, status, answer } = facts.figures;
     const failure = code === '' ? undefined : code;
     const nowMs = this.#nowMs();
-    // Of a step that threw: nothing else ends it.
+    // The span of a step that threw: nothing else ends it.
     for (const span of this.#children) if (!span.isOver) span.end(nowMs, failure);
     const root = this.#root;
     root.name = `${methodOf(facts)} ${facts.route}`;
     root.attributes.push(...requestAttributes(facts), ...answerAttributes(answer));
-    // HTTP conventions: what a client did wrong is no error of the server.
+    // HTTP conventions: a client's mistake is not an error of the server.
     root.end(nowMs, failure, status >= 400 && status < 500);
     this.#sink.take(this.#context, [root, ...this.#children]);
   }
@@ -220,7 +220,7 @@ class OpenSpan implements SpanRecord {
       : remoteFlags.known;
   }
 
-  /** `isOfClient`: what it failed with is not its own error. */
+  /** `isOfClient`: the failure is the client's error, not its own. */
   end(nowMs: number, failure: string | undefined, isOfClient = false): void {
     if (this.isOver) return;
     this.endedMs = nowMs;

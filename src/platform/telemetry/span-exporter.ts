@@ -8,7 +8,7 @@ import { ProtobufWriter } from './protobuf.ts';
 import type { SpanSink } from './request-trace.ts';
 import type { TraceContext } from './trace-context.ts';
 
-/** What became of the spans, since the start. */
+/** Counts of spans since the start. */
 export interface SpanCounts {
   readonly sent: number;
   readonly dropped: number;
@@ -19,17 +19,17 @@ interface Spans {
   readonly count: number;
 }
 
-/** Encoded spans that may wait, those that are being sent included; more are dropped and counted. */
+/** Maximum bytes of encoded spans that wait or are being sent; further spans are dropped and counted. */
 export const waitingBytesMax = 4 * 1024 * 1024;
 const batchBytesMax = 256 * 1024;
-/** Spans wait so long for others; a full batch does not. */
+/** How long spans wait for others; a full batch does not wait. */
 const gatherMs = 1_000;
 const triesMax = 5;
 const pauses = { firstMs: 1_000, mostMs: 30_000 } as const;
 
 /**
- * Sends spans in batches, one after the other. A collector that is slow, away or wrong costs spans and nothing else: no caller waits,
- * what waits has a bound, and `close` ends in time.
+ * Sends spans in batches, one after the other. A collector that is slow, unreachable or faulty costs only spans: no caller waits,
+ * the queue is bounded, and `close` ends in time.
  */
 export class SpanExporter implements SpanSink {
   readonly #collector: Pick<Collector, 'post'>;
@@ -47,7 +47,7 @@ export class SpanExporter implements SpanSink {
   /** Ends the pause before another try. */
   #wake = (): void => {};
 
-  /** `onOutcome` hears of every post. */
+  /** `onOutcome` is called after every post. */
   constructor(collector: Pick<Collector, 'post'>, origin: Origin, onOutcome: (exported: Exported) => void) {
     this.#collector = collector;
     this.#origin = origin;
@@ -71,7 +71,7 @@ export class SpanExporter implements SpanSink {
     if (this.#state === 'gathering') this.#sendSoon();
   }
 
-  /** Sends what waits, within this time, and drops the rest. */
+  /** Sends what is waiting, within this time, and drops the rest. */
   async close(limitMs: number): Promise<void> {
     const isSending = this.#state === 'sending';
     this.#state = 'closing';
@@ -99,7 +99,7 @@ export class SpanExporter implements SpanSink {
     });
   }
 
-  /** Everything that waits now, and what comes meanwhile as long as it fills batches. */
+  /** Sends everything that waits now, and what arrives meanwhile as long as it fills batches. */
   async #sendAll(): Promise<void> {
     do {
       const batch = this.#waiting.splice(0, this.#batchLength());

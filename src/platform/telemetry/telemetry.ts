@@ -20,10 +20,10 @@ export interface TelemetryOptions {
   readonly log: Log;
 }
 
-/** For what waits when the service stops. */
+/** Time for sending what is waiting when the service stops. */
 const closeLimitMs = 2_000;
 
-/** What is sent of one kind, until `close`. */
+/** An exporter of one signal, until `close`. */
 export interface Exporting {
   /** Posts that failed, since the start. */
   readonly failures: number;
@@ -71,7 +71,7 @@ export function exportMetrics(
   };
 }
 
-/** A connection of its own: nothing waits for the other kind. */
+/** A separate connection, so that neither signal waits for the other. */
 function connected(options: TelemetryOptions, signal: 'traces' | 'metrics') {
   const { endpoint, headers, version, log } = options;
   return {
@@ -81,7 +81,7 @@ function connected(options: TelemetryOptions, signal: 'traces' | 'metrics') {
   };
 }
 
-/** By the conventions for resources; what the operator says of it comes last, and counts. */
+/** Follows the resource conventions; the operator's attributes come last and take precedence. */
 function originOf({ serviceName, resource, version }: TelemetryOptions): Origin {
   const attributes = new Map<string, Attribute[1]>([
     ['service.version', version],

@@ -1,17 +1,17 @@
 import type { IncomingHttpHeaders } from 'node:http';
 
-/** W3C Trace Context: which trace a request belongs to, and the span that it is below. */
+/** W3C Trace Context: which trace a request belongs to, and its parent span. */
 export interface TraceContext {
   /** 32 and 16 hex digits in lower case, not all of them 0. */
   readonly traceId: string;
   readonly spanId: string;
-  /** Of the two that are defined: `sampledFlag`, and that the trace id is random. */
+  /** The two defined flags: `sampledFlag`, and that the trace id is random. */
   readonly flags: number;
-  /** What other vendors have written; sent on as it is, and kept nowhere: it is the client's text. */
+  /** Entries of other vendors; passed on unchanged, and stored nowhere: it is the client's text. */
   readonly state: string | undefined;
 }
 
-/** What a backend is sent, safe for a head: hex digits, and printable ASCII. */
+/** Headers for a backend, safe to send: hex digits and printable ASCII. */
 export interface TraceHeaders {
   readonly traceparent: string;
   readonly tracestate: string | undefined;
@@ -21,8 +21,8 @@ export const sampledFlag = 1;
 const randomFlag = 2;
 
 /**
- * What the headers say, which anyone may have written. A `traceparent` that is not well formed counts as none, and a `tracestate`
- * counts only with it (W3C Trace Context, 3.2 and 3.3).
+ * Reads the headers, which anyone may have written. A malformed `traceparent` counts as absent, and a `tracestate` counts only with
+ * it (W3C Trace Context, 3.2 and 3.3).
  */
 export function readTraceContext({ traceparent, tracestate }: IncomingHttpHeaders): TraceContext | undefined {
   if (typeof traceparent !== 'string') return undefined;
@@ -45,7 +45,7 @@ const stateCharactersMax = 512;
 const stateMembersMax = 32;
 const stateMember = /^[a-z0-9][a-z0-9_\-*/@]{0,255}=[\x20-\x2b\x2d-\x3c\x3e-\x7e]{0,255}[\x21-\x2b\x2d-\x3c\x3e-\x7e]$/;
 
-/** All of it or nothing: a list that is too long or has a member of another form is not sent on. */
+/** All or nothing: a list that is too long or has a malformed member is not passed on. */
 function stateOf(header: string | string[] | undefined): string | undefined {
   if (typeof header !== 'string' || header.length > stateCharactersMax) return undefined;
   const members = header

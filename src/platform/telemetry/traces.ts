@@ -6,13 +6,13 @@ import { readTraceContext, sampledFlag } from './trace-context.ts';
 
 export interface Recording {
   readonly sink: SpanSink;
-  /** Share of the requests that are recorded, of those that come without a trace of their own. */
+  /** The share of requests to record, among those that arrive without a trace. */
   readonly samplingRatio: number;
 }
 
 /**
- * The trace of a request. Whoever calls us decides whether it is recorded; where nobody has, a share of the requests is. Undefined
- * where nothing is recorded here and the request brought nothing to pass on: then it costs nothing.
+ * The trace of a request. The caller decides whether it is recorded; without a decision, a share of the requests is. Undefined, at
+ * no cost, if nothing is recorded here and the request brought no trace to pass on.
  */
 export function beginTrace(headers: IncomingHttpHeaders, recording: Recording | undefined): RequestTrace | undefined {
   const parent = headers.traceparent === undefined ? undefined : readTraceContext(headers);
@@ -25,10 +25,10 @@ export function beginTrace(headers: IncomingHttpHeaders, recording: Recording | 
   const traceId = randomBytes(16).toString('hex');
   const isRecorded = isSampled(traceId, samplingRatio);
   const context = { traceId, spanId: newSpanId(), flags: isRecorded ? sampledFlag : 0, state: undefined };
-  // One that is not recorded is passed on all the same, so that nobody behind us begins another.
+  // An unrecorded one is still passed on, so that no later service begins another.
   return isRecorded ? new RecordedTrace(context, undefined, sink) : new PassedTrace(context);
 }
 
-/** By the last digits of the id, which are random. */
+/** Decides by the last digits of the id, which are random. */
 const isSampled = (traceId: string, ratio: number): boolean =>
   Number.parseInt(traceId.slice(-12), 16) < ratio * 2 ** 48;

@@ -1,4 +1,4 @@
-/** A thread that parses large bodies, one after the other. Any error beyond a refusal ends it, and only it. */
+/** A thread that parses large bodies, one after the other. Any error other than a refusal ends this thread only. */
 import '../../stack-traces.ts';
 
 import { setPriority } from 'node:os';
@@ -19,17 +19,17 @@ export interface ParsedJson {
 
 /** A tenth of the CPU while others need it. */
 const behindOthers = 10;
-// Large bodies yield the CPU to everything else: two of these threads on two cores would leave the main thread none. To Linux 0
-// is the calling thread; to other systems it is the process.
+// Large bodies yield the CPU to everything else: two of these threads on two cores would leave none to the main thread. On Linux, 0
+// is the calling thread; on other systems, the process.
 if (process.platform === 'linux') setPriority(0, behindOthers);
 
 serveParent<JsonCalls>({
   handlers: {
     parse: (blocks) => {
-      // After the answer has been written: what is left of it is as large as the body.
+      // After the answer has been written: its garbage is as large as the body.
       setImmediate(collectGarbage);
       const parsed = parse(blocks);
-      // The text is gone before the answer is made.
+      // Frees the text before the answer is made.
       collectGarbage();
       if (!hasTooManyNames(parsed.value)) return parsed;
       throw new ApiError('invalid_json_request', `The body has more than ${differentNamesMax} different names.`);
@@ -38,9 +38,9 @@ serveParent<JsonCalls>({
   isAnswer: (error) => error instanceof ApiError && error.code === 'invalid_json_request',
 });
 
-/** Lets go of each form of the body before the next but one is made: there are never more than two (see body-budget.ts). */
+/** Releases each form of the body before the next but one is made, so that there are never more than two (see body-budget.ts). */
 function parse(blocks: readonly Uint8Array[]): ParsedJson {
-  // In memory of its own: of the pool that small ones share nothing can be released.
+  // In separate memory: the pool that small buffers share cannot be released.
   const body = Buffer.allocUnsafeSlow(blocks.reduce((sum, { length }) => sum + length, 0));
   let end = 0;
   for (const block of blocks) {
@@ -55,5 +55,5 @@ function parse(blocks: readonly Uint8Array[]): ParsedJson {
   return { value: valueOf(text), structuralCharacters };
 }
 
-/** Empties bytes to which somebody up the stack may still refer. */
+/** Empties bytes that a caller may still reference. */
 const release = (bytes: ArrayBuffer): void => void structuredClone(bytes, { transfer: [bytes] });

@@ -23,13 +23,12 @@ export interface JsonThreadsOptions {
 
 /**
  * Parses bodies off the main thread (reliability §5, "workers"). The bytes are handed over, not copied; the value comes back as a
- * structured clone, whose strings are copied as they are. Of the ways back this one blocks the main thread least: for 48 MB in
- * one string it takes 45 ms as one of base64 (parsing it there again: 100 ms), 13 ms of `\"` (130 ms) and 44 ms of Chinese (415
- * ms); for half a million structural characters, 80 ms (13 ms) of empty objects, and at worst 390 ms (250 ms) of objects with a
- * name of their own each, which is why names have a limit, see names.ts. All on a machine with four times more work than cores.
+ * structured clone, whose strings are copied as they are. No other way back blocks the main thread less: for 48 MB in one string it
+ * takes 45 ms as one of base64 (parsing it there again: 100 ms), 13 ms of `\"` (130 ms) and 44 ms of Chinese (415 ms); for half a
+ * million structural characters, 80 ms (13 ms) of empty objects, and at worst 390 ms (250 ms) of objects that each have a different
+ * name, which is why names are limited, see names.ts. All on a machine with four times more work than cores.
  *
- * Threads start with the first large body and end when there are none. One that dies, or is too slow, takes only its body
- * with it.
+ * Threads start with the first large body and end when there are none. One that dies, or is too slow, takes only its body with it.
  */
 export class JsonThreads {
   readonly #pool: ThreadPool<JsonCalls>;
@@ -79,9 +78,9 @@ export class JsonThreads {
 }
 
 /**
- * Unreachable on purpose, because V8 ends the whole process when memory runs out inside JSON.parse: four times what the worst
- * body needs, whose text is there twice, at two bytes for a character, and of the largest size that a configuration may allow,
- * now or when it is read again (10⁹ bytes). None of it is reserved.
+ * Deliberately unreachable, because V8 ends the whole process when memory runs out inside JSON.parse: four times what the worst
+ * body needs, with two copies of its text at two bytes per character, at the largest size that a configuration may allow, now or
+ * after a reload (10⁹ bytes). None of it is reserved.
  */
 const heapMegabytes = 256 + Math.ceil((16 * 1e9) / 2 ** 20);
 
