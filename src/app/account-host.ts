@@ -49,13 +49,13 @@ export interface OperatingOptions {
   readonly log: Log;
   /** Reads the configuration again while `running` is in force; throws `ConfigError`. */
   readonly readConfig: (running: Config) => Config;
-  /** The file that is read, whether it is there or not. */
+  /** The path of the configuration file, which may not exist. */
   readonly configFile: string;
   readonly store: Pick<Store, 'alone' | 'repositories' | 'now' | 'tidy'>;
   readonly operations: OperationServices;
   /** Prepares everything that answers requests for a configuration. */
   readonly prepare: ReloadServices['prepare'];
-  /** Of all processes. */
+  /** The figures of all processes. */
   readonly figures: () => readonly FamilyFigures[] | Promise<readonly FamilyFigures[]>;
   readonly backends: () => readonly BackendStatus[] | Promise<readonly BackendStatus[]>;
   readonly modelOf: NonNullable<AccountServices['modelOf']>;
@@ -84,9 +84,9 @@ export interface Operating {
   /** The configuration in force. */
   readonly config: () => Config;
   reload(): Promise<ReloadOutcome>;
-  /** Before requests are answered: backends that the file does not list, as far as their sources answer in time. */
+  /** Finds backends that are not in the file, before requests are answered, as far as their sources answer in time. */
   discover(): Promise<void>;
-  /** Requests are answered at this port: the status reports it, and a new database gets its first account. */
+  /** Called when requests are answered at this port: the status reports it, and a new database gets its first account. */
   begin(
     inferencePort: number,
   ): Promise<Urls & { readonly firstAccount: FirstAccount | undefined; readonly ownerLink: string | undefined }>;
@@ -101,7 +101,7 @@ const forgetEveryMs = 600_000;
 
 /**
  * Opens the operator's side of the service: the account host with pages and metrics, the control socket, and the configuration
- * file, which is read again when it changes. `opened` is given what closes each part, as soon as it is open.
+ * file, which is read again when it changes. `opened` receives what closes each part, as soon as it is open.
  */
 export async function openOperating(options: OperatingOptions, opened: (() => unknown)[]): Promise<Operating> {
   const { config, store, operations } = options;
@@ -111,7 +111,7 @@ export async function openOperating(options: OperatingOptions, opened: (() => un
     now: () => store.now(),
   });
   opened.push(() => configWatcher.close());
-  // Pages and errors name the account host by its public address, which is known with a free port (0) only when it listens.
+  // Pages and errors contain the account host's public address; with port 0 it is known only once the host listens.
   let accountUrl = publicUrl(config.server.account);
   const startedAt = Date.now();
   const system = () => systemReading(options, startedAt, configWatcher, jobs);
@@ -150,7 +150,7 @@ export async function openOperating(options: OperatingOptions, opened: (() => un
   opened.push(() => control.close());
 
   const begin: Operating['begin'] = async (boundPort) => {
-    // Last: our caller displays its key once, which a start that fails on the way never does.
+    // Last, because the caller displays its key only once, and only after a successful start.
     const firstAccount = await store.alone(() => createFirstAccount(operations, config.accounts.firstCreditMicrocents));
     jobs.start();
     outbox.start();
@@ -305,13 +305,13 @@ async function systemReading(
   };
 }
 
-/** What a database in a file has and may still take; null where it is elsewhere, or cannot be read. */
+/** The size of a database file and the space left for it; null if it is not a file, or cannot be read. */
 async function diskOf(storage: StorageConfig): Promise<{ readonly bytes: number; readonly freeBytes: number } | null> {
   if (storage.type !== 'sqlite') return null;
   try {
     const [main, wal, { bavail, bsize }] = await Promise.all([
       stat(storage.path),
-      // What is not in the main file yet.
+      // Not in the main file yet.
       stat(`${storage.path}-wal`).catch(() => undefined),
       statfs(storage.directory),
     ]);
@@ -321,17 +321,17 @@ async function diskOf(storage: StorageConfig): Promise<{ readonly bytes: number;
   }
 }
 
-/** Each round is short, so that reports come between; the rest is summed up a minute later. */
+/** Each round is short, so that reports can run in between; the rest is summed a minute later. */
 const daysRoundsMax = 100;
 
-/** Sums of usage for reports. */
+/** Sums usage for reports. */
 async function addUp(store: Pick<Store, 'repositories' | 'now'>): Promise<void> {
   await store.repositories.recomputeUsageHours({ now: store.now() });
   for (let rounds = 0; rounds < daysRoundsMax; rounds++)
     if (!(await store.repositories.recomputeUsageDays({})).isMore) return;
 }
 
-/** A run of the job: then other jobs, and a stop, have their turn. */
+/** Length of a run of the job, after which other jobs, and a stop, get their turn. */
 const removalMs = 2_000;
 
 /** True: there is more to remove. */

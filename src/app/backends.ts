@@ -30,19 +30,19 @@ import { idleLoad } from '../inference/routing/fleet.ts';
 export interface OpenBackend extends Backend {
   readonly modelId: string;
   readonly contextLength: number;
-  /** Stays the same as long as nothing changes that its engine was started with: then it may go on through a reload. */
+  /** Unchanged while everything its engine was started with is unchanged: then it survives a reload. */
   readonly identity: string;
-  /** The configuration it is made from: a server that is not ours is checked. */
+  /** The configuration it was made from, used to check an external server. */
   readonly config: BackendConfig;
-  /** Resolves when it can first take work; rejects, in words for an operator, when it never will. */
+  /** Resolves when it can first take work; rejects, with a message for the operator, if it never will. */
   readonly ready: Promise<void>;
   /** The verified file of an embedded model. */
   readonly modelFile: Promise<FetchedModelFile> | undefined;
-  /** The same, once the file is there. */
+  /** The same file, once it is there. */
   readonly fileInUse: () => { readonly path: string; readonly sha256: string } | undefined;
-  /** What an embedded model is computed with, once that is known. */
+  /** What an embedded model runs on, once known. */
   readonly compute: () => ComputeReport | undefined;
-  /** What that file recommends where a request says nothing; empty until it is there. */
+  /** The file's recommended values for fields that a request omits; empty until the file is there. */
   readonly fileDefaults: () => SamplingDefaults;
 }
 
@@ -57,7 +57,7 @@ export interface BackendServices {
   /** For salts of servers' prompt caches. */
   readonly promptCaches: KeyObject;
   readonly onDownload: (modelId: string, progress: FetchProgress) => void;
-  /** A model file that is there now states defaults. */
+  /** Called when a model file that has arrived states defaults. */
   readonly onFileDefaults: () => void;
   /** Aborted when the service stops, so that a download does not outlive it. */
   readonly stopping: AbortSignal;
@@ -113,8 +113,8 @@ export function openBackend(model: ModelConfig, config: BackendConfig, services:
 const placesAt = ({ concurrencyMax }: OpenAiBackendConfig): number => concurrencyMax ?? defaultMaxConcurrency;
 
 /**
- * The same for backends that differ only in address and name: a request for one of them is one for each. How many may wait because
- * of one counts for the model's queue, not for it.
+ * Equal for backends that differ only in address and name: each can take a request for another. How many may wait because of one
+ * concerns the model's queue, not the backend.
  */
 function backendKind(model: ModelConfig, config: BackendConfig, limits: LimitsConfig): string {
   const elsewhere: readonly string[] = [
@@ -136,11 +136,11 @@ function backendKind(model: ModelConfig, config: BackendConfig, limits: LimitsCo
 /** Supported by our own engines. A script declares its own. */
 const everyConstraint = ['json-object', 'json-schema', 'regex', 'grammar'] as const;
 
-/** Everything that an engine may have been started with. */
+/** Identifies everything that an engine may have been started with. */
 export const backendIdentity = (model: ModelConfig, config: BackendConfig, limits: LimitsConfig): string =>
   identityOf([startedWith(model, limits), { ...config, lacks: undefined, checkClaims: undefined }]);
 
-/** What it has of the model and the service. Fields read only by the card and the pipeline are left out. */
+/** What an engine uses of the model and the service, without fields that only the card and the pipeline read. */
 function startedWith(model: ModelConfig, limits: LimitsConfig): readonly unknown[] {
   const cardOnly: readonly (keyof ModelConfig)[] = [
     'displayName',
@@ -162,7 +162,7 @@ function startedWith(model: ModelConfig, limits: LimitsConfig): readonly unknown
   return [started, reasons(model), purposeOn(model), limits.firstTokenTimeoutMs, limits.streamIdleTimeoutMs];
 }
 
-/** What the card promises. A model that embeds or ranks does nothing else. */
+/** What the card says the model does. A model that embeds or ranks does nothing else. */
 const purposeOn = ({ capabilities: { embeddings, rerank } }: ModelConfig): Purpose =>
   embeddings.supported ? 'embed' : rerank.supported ? 'rank' : 'write';
 
@@ -239,17 +239,17 @@ function openEngine(
   }
 }
 
-/** Only a change of the configuration or of the server helps. */
+/** Only a change to the configuration or the server helps. */
 const hasNoModel = ({ incident }: ReportedIncident): boolean => incident === 'not_found' || incident === 'other_model';
 
 interface OpenAiEngineServices {
   readonly limits: Pick<LimitsConfig, 'firstTokenTimeoutMs' | 'streamIdleTimeoutMs'>;
   readonly onIncident?: (incident: ReportedIncident) => void;
-  /** For salts of its prompt cache; without it a random one. */
+  /** Derives the salts of its prompt cache; random if omitted. */
   readonly saltKey?: KeyObject;
 }
 
-/** The engine of a server that is not ours; without connections until it is asked. */
+/** The engine for an external server; it connects only when used. */
 export const openAiEngineOf = (
   model: ModelConfig,
   config: OpenAiBackendConfig,
@@ -273,7 +273,7 @@ export const openAiEngineOf = (
     ...(config.concurrencyMax === undefined ? {} : { maxConcurrency: config.concurrencyMax }),
   });
 
-/** A verified model file, and what it recommends where a request says nothing. */
+/** A verified model file, and its recommended values for fields that a request omits. */
 type FoundFile = FetchedModelFile & { readonly defaults: SamplingDefaults };
 
 async function fetchFile(
@@ -290,8 +290,8 @@ async function fetchFile(
 }
 
 /**
- * The sampling defaults that a model file states, and, field by field, those of the `generation_config.json` beside it; the model
- * folder has files of many models, so there it means none of them. A file that cannot be read has none: the engine says why.
+ * The sampling defaults that a model file states, and, field by field, those of the `generation_config.json` beside it; in the
+ * model folder, which has files of many models, it is ignored. An unreadable file has no defaults: the engine reports why.
  */
 export async function defaultsInFile(path: string, modelDirectory: string): Promise<SamplingDefaults> {
   const beside = dirname(path) === modelDirectory ? {} : await generationConfigBeside(path);

@@ -3,58 +3,58 @@ import { copiesInHeap, copiesWhileParsed, largestBody, memoryForBodies } from '.
 import type { ServiceRecord } from '../platform/log.ts';
 import { heapRoomBytes, isContained, memoryLimitBytes, othersBytes, residentBytes } from '../platform/memory.ts';
 
-/** What the process takes with a load of ordinary requests, above what it has when it starts: garbage, connections, threads. */
+/** Memory that a load of ordinary requests takes in addition to that at the start: garbage, connections, threads. */
 const workingBytes = 48 * 1_048_576;
-/** The rest is for what is not foreseen, and below the share from which on new work is refused. */
+/** The rest is a reserve, below the share at which new work is refused. */
 const usableShare = 0.8;
-/** As much as is taken where there is enough memory (contracts decision 23). */
+/** Used where there is enough memory (contracts decision 23). */
 const bytesMaxByDefault = memoryForBodies(bodiesInFlightBytesDefault);
-/** So that small requests are served in any case. */
+/** Ensures that small requests are always served. */
 const bytesMin = memoryForBodies(1_048_576);
 
-/** The kernel's own grows a little by itself. */
+/** The kernel's own memory grows slightly by itself. */
 const unnotedBytes = 16 * 1_048_576;
 
 /** The memory below which the service warns when it starts. */
 export const leastMemoryBytes = 256 * 1_048_576;
 
 /**
- * How much memory bodies may take: as much as there is, of the container or the machine and of the heap, beside what the process
- * has at its start (now), what it works with, and what others have.
+ * How much memory bodies may take: what remains of the container's or machine's memory and of the heap after what the process uses
+ * at its start (now), what it needs for its work, and what others use.
  */
 export class BodyRoom {
   readonly #processes: number;
   readonly #restBytes = residentBytes();
   readonly #heapBytes = heapRoomBytes();
-  /** What others had in the container when the process started, the kernel's own among them. On a machine they may end. */
+  /** What others used in the container when the process started, including the kernel. On a machine they may end. */
   readonly #othersBytes: number;
 
-  /** `processes`: like this one, which share the memory. */
+  /** `processes`: the number of processes like this one that share the memory. */
   constructor(processes: number) {
     this.#processes = processes;
     this.#othersBytes = isContained() ? this.#othersNow() : 0;
   }
 
-  /** With what others have now. The operator's own figure is theirs to answer for. */
+  /** Considers what others use now. An operator's own figure is used as it is. */
   bytes(limits: Limits): number {
     const others = this.#othersNow();
     const noted = others > this.#othersBytes + unnotedBytes ? others : this.#othersBytes;
     return configured(limits) ?? this.#fitting(limits, noted);
   }
 
-  /** With what others had at the start: what does not fit there never does. */
+  /** Considers what others used at the start: what does not fit then never does. */
   bytesAtStart(limits: Limits): number {
     return configured(limits) ?? this.#fitting(limits, this.#othersBytes);
   }
 
-  /** What the operator should know: there is too little memory for what the configuration allows, or for the service. */
+  /** A warning to the operator that memory is too small for what the configuration allows, or for the service. */
   lack(limits: Limits & Pick<LimitsConfig, 'bodyBytesMax'>): ServiceRecord | undefined {
     const fitting = largestBody(this.#fitting(limits, this.#othersBytes));
     const { bodiesInFlightBytesMax: allowed = 0 } = limits;
     const memory = Math.min(limits.memoryBytesMax ?? Infinity, memoryLimitBytes() / this.#processes);
     if (memory >= leastMemoryBytes && allowed <= fitting && limits.bodyBytesMax <= fitting) return undefined;
     return {
-      // Less than the largest body that may be sent is no mistake: such a body is refused.
+      // Less than the largest body that may be sent is not a mistake: such a body is refused.
       level: memory < leastMemoryBytes || allowed > fitting ? 'warn' : 'info',
       event: 'little_memory',
       detail: {
@@ -67,7 +67,7 @@ export class BodyRoom {
     };
   }
 
-  /** Workers are each other's others, and have equal shares. */
+  /** With several workers the others are workers too, and have equal shares. */
   #othersNow(): number {
     return this.#processes > 1 ? 0 : othersBytes();
   }

@@ -9,19 +9,19 @@ import { ApiError } from '../platform/errors.ts';
 import { openAiEngineOf } from './backends.ts';
 import { lookClosely } from './look.ts';
 
-/** How a backend keeps one claim of its model's card. */
+/** Whether a backend keeps one claim of its model's card. */
 export interface ClaimReport {
   readonly claim: ClaimName;
   readonly state: 'kept' | 'broken' | 'unknown';
-  /** What was found instead, or why nothing could be found; null: it is kept. */
+  /** What was found instead, or why nothing could be found; null if the claim is kept. */
   readonly found: string | null;
-  /** The figure that the card should have instead, where the claim is one. */
+  /** The figure that the card should have, if the claim is a figure. */
   readonly measured?: number;
 }
 
 const claimTimeoutMs = 120_000;
 
-/** Looks at every claim that the card makes for a backend, and at those that the file takes back. Rejects only with the signal. */
+/** Checks every claim that the card makes for a backend, and those that the file withdraws. Rejects only with the signal. */
 export async function lookAtClaims(
   model: ModelConfig,
   backend: OpenAiBackendConfig,
@@ -32,7 +32,7 @@ export async function lookAtClaims(
   const { windowTokens } = await lookClosely(model, backend, signal);
   const look = async (name: ClaimName): Promise<Finding | { readonly failed: string }> => {
     let refusedStatus: number | null = null;
-    // Each claim has an engine of its own: what one of them shows must not decide what is sent for the next.
+    // Each claim gets its own engine, so that the result of one does not change what is sent for the next.
     const engine = openAiEngineOf(model, backend, {
       limits,
       onIncident: ({ status }) => {
@@ -58,7 +58,7 @@ export async function lookAtClaims(
   for (const name of [...claimNames, ...featureNames.filter((each) => isLookedAt(each, model, backend))]) {
     let finding = await look(name);
     const isFeature = featureNames.some((each) => each === name);
-    // A server that fails fails anything. One that twice fails this and then nothing else cannot do this.
+    // A failing server fails everything. One that fails this twice, but not another request, cannot do this.
     if (isFeature && isFailure(finding)) finding = await look(name);
     if (isFeature && isFailure(finding) && !isFailure(await look('usage')))
       finding = { broken: 'such requests fail, and others do not' };
@@ -82,7 +82,7 @@ function reportOf(claim: ClaimName, finding: Finding): ClaimReport {
     : { claim, state: 'unknown', found: finding.unknown };
 }
 
-/** A server that refuses the request does not do it; one that fails says nothing about it. */
+/** A refusal means that the server cannot do it; a failure says nothing about it. */
 function findingOf(error: unknown, refusedStatus: number | null): Finding | { readonly failed: string } {
   if (error instanceof Error && error.cause instanceof UnboundFault) return { broken: 'it answers in another form' };
   if (refusedStatus !== null && ![401, 403, 404, 408, 429].includes(refusedStatus))
@@ -98,14 +98,14 @@ function isLookedAt(name: FeatureName, { capabilities }: ModelConfig, backend: O
   );
 }
 
-/** Of what no flag of the card says, the flavor. */
+/** Features that no flag of the card states, but the flavor does. */
 const isPromisedByFlavor: Readonly<Partial<Record<FeatureName, (backend: OpenAiBackendConfig) => boolean>>> = {
   token_ids: ({ flavor }) => flavors[flavor].completions.returnsIds !== undefined,
   min_p: ({ flavor, forward }) => flavors[flavor].minP !== undefined || forward.includes('min_p'),
   top_k: ({ flavor, forward }) => flavors[flavor].topK !== undefined || forward.includes('top_k'),
 };
 
-/** What `lacks` of a backend should say, by what was found: what is unknown stays as the file has it. */
+/** The value that a backend's `lacks` should have after the check; where the result is unknown, the file's stays. */
 export function lacksAfter(before: readonly FeatureName[], reports: readonly ClaimReport[]): readonly FeatureName[] {
   const stateOf = (name: FeatureName) => reports.find(({ claim }) => claim === name)?.state ?? 'unknown';
   return featureNames.filter((name) => {

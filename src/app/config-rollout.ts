@@ -2,9 +2,9 @@ import { backendIdentity, openBackend } from './backends.ts';
 import type { BackendServices, OpenBackend } from './backends.ts';
 import type { Config } from '../config/config.ts';
 
-/** A configuration that could come into force now. One of the two methods is called, once. */
+/** A configuration that is ready to come into force. Exactly one of the two methods is called, once. */
 export interface Prepared {
-  /** Makes it the one in force, at once. */
+  /** Puts it into force immediately. */
   commit(): void | Promise<void>;
   /** Discards it completely. */
   abandon(): Promise<void>;
@@ -12,11 +12,11 @@ export interface Prepared {
 
 export interface ConfigRolloutServices {
   readonly backendServices: Omit<BackendServices, 'limits'>;
-  /** Makes the configuration the one in force, at once. It closes backends that are in neither list any more. */
+  /** Puts the configuration into force immediately, and closes backends that are in neither list any more. */
   apply(config: Config, backends: readonly OpenBackend[]): void;
 }
 
-/** How long new engines may take to load before the file is refused. It is better to fetch model files before: `models pull`. */
+/** How long new engines may take to load before the file is refused. Model files are better fetched beforehand: `models pull`. */
 const readyTimeoutMs = 900_000;
 
 /** The backends in force, and those that replace them with a changed configuration. */
@@ -44,7 +44,7 @@ export class ConfigRollout {
     return this.#backends;
   }
 
-  /** Resolves when every model that answers now would keep answering; otherwise rejects, with nothing left open. */
+  /** Resolves when every model that answers now would keep answering; otherwise rejects and leaves nothing open. */
   async prepare(next: Config, signal: AbortSignal): Promise<Prepared> {
     const opened: OpenBackend[] = [];
     const abandon = async (): Promise<void> => {
@@ -107,7 +107,7 @@ export class ConfigRollout {
   }
 }
 
-/** What is found out about a backend changes what it is asked for, and nothing else: it goes on. */
+/** Newly found limitations change only what is sent to a backend: it keeps running. */
 function takeOverLacks({ models }: Config, backends: readonly OpenBackend[]): void {
   const configured = models.flatMap((model) => model.backends);
   for (const [index, backend] of backends.entries()) {

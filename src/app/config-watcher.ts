@@ -18,7 +18,7 @@ export interface ConfigWatcher {
   readonly config: () => Config;
   readonly reading: () => ConfigReading;
   readonly reload: () => Promise<ReloadOutcome>;
-  /** Updates itself. */
+  /** Updated in place on reload. */
   readonly listener: ListenerLimits;
   readonly trustedProxies: () => AddressRanges | undefined;
   readonly sources: () => readonly SourceStatus[];

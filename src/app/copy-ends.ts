@@ -10,8 +10,8 @@ import { openStore, openStoreReader } from './stores.ts';
 type Use<Value> = (end: CopyEnd) => Promise<Value>;
 
 /**
- * Gives the database for as long as the work takes, in one moment; no service can start on it meanwhile. Throws a `StoreError` with
- * code `busy` when one runs.
+ * Provides a consistent view of the database while the work runs; no service can start on it meanwhile. Throws a `StoreError` with
+ * code `busy` if one is running.
  */
 export async function withCopySource<Value>(storage: StorageConfig, use: Use<Value>): Promise<Value> {
   const shown = shownPlace(storage);
@@ -32,7 +32,7 @@ export async function withCopySource<Value>(storage: StorageConfig, use: Use<Val
       lock.release();
     }
   }
-  // One that had begun to start before the lock was taken does not wait for it.
+  // A service that began to start before the lock was taken does not wait for it.
   const assertUnused = async (): Promise<void> => {
     if ((await countReplicas(storage)) > 0) throw inUse(shown);
   };
@@ -48,7 +48,7 @@ export async function withCopySource<Value>(storage: StorageConfig, use: Use<Val
 const inUse = (shown: string): StoreError =>
   new StoreError('busy', `${shown} is in use by other processes. Stop them, and copy then.`);
 
-/** The same of a database that is empty, or has an unfinished copy; of SQLite there may be no file yet. */
+/** The same for a database that is empty or has an unfinished copy; an SQLite file may not exist yet. */
 export async function withCopyTarget<Value>(storage: StorageConfig, use: Use<Value>): Promise<Value> {
   if (storage.type === 'postgres') return await onServer(storage, use);
   const [{ takeLock }, { closeConnection, openConnection }, { kyselyOn }] = await Promise.all([
@@ -79,7 +79,7 @@ async function onServer<Value>(storage: PostgresStorageConfig, use: Use<Value>):
   const db = (await openStoreReader(storage))!;
   try {
     return await withSchemaLock(db, async (connection) => {
-      // The other end may take longer than that for a batch.
+      // The other end may take longer than the timeout for a batch.
       await sql`select set_config('idle_in_transaction_session_timeout', '0', false)`.execute(connection);
       return await use({ db: connection, dialect: 'postgres', shown: storage.shown });
     });
@@ -97,16 +97,16 @@ async function countReplicas(storage: PostgresStorageConfig): Promise<number> {
   }
 }
 
-/** A replica that has ended is recorded as crashed after five seconds; then nothing of it is left. */
+/** A replica that has ended is recorded as crashed after five seconds; after that nothing of it remains. */
 const crashedAfterMs = 12_000;
 
-/** Opens the store as a service would, which ends what a crashed one has left, and closes it again. */
+/** Opens the store as a service would, which settles what a crashed one left behind, and closes it again. */
 async function settleWhatRan(storage: StorageConfig): Promise<void> {
   const store = await openStore(storage, { onFatal: () => {} });
   try {
     if (storage.type === 'sqlite') return;
     const until = performance.now() + crashedAfterMs;
-    // Ours is one of them.
+    // This process is one of them.
     while ((await countReplicas(storage)) > 1) {
       if (performance.now() > until) throw inUse(storage.shown);
       await sleep(500);

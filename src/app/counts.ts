@@ -7,11 +7,11 @@ import type { Store } from './stores.ts';
 
 export interface OpenCounts {
   readonly of: LimitCounts;
-  /** Makes the counts durable, and returns what was leased. */
+  /** Makes the counts durable, and returns the leases. */
   close(): Promise<void>;
 }
 
-/** Counts of limits: of this process alone, or of all on its ledger. */
+/** Opens the counts of limits: for this process alone, or for all on its ledger. */
 export async function openCounts(
   store: Pick<Store, 'repositories' | 'limits'>,
   now: () => number,

@@ -13,7 +13,7 @@ export const searchForGpus = (surroundings: Surroundings): GpuSearch =>
     variables: gpuVariablesIn(surroundings.childVariables),
   });
 
-/** The builds for GPUs that this program can load: what is installed, and that of a Mac. */
+/** The GPU builds that this program can load: those installed, and the one for a Mac. */
 export function gpuBuilds({ modelDirectory }: Pick<Surroundings, 'modelDirectory'>): readonly GpuBuild[] {
   const installed = installedBuilds(engineFolderIn(modelDirectory)).filter(({ isUsable }) => isUsable);
   return [

@@ -69,12 +69,12 @@ export interface ServingOptions {
   /** Version of the program. */
   readonly version: string;
   readonly log: Log;
-  /** A part that the service cannot live without has died; end the process. */
+  /** Called when an indispensable part of the service has died; end the process. */
   readonly onFatal: (error: Error) => void;
   readonly onDownload: (modelId: string, progress: FetchProgress) => void;
   /** Where the pages of error codes are. */
   readonly accountUrl: () => string;
-  /** What only the process knows that reads the configuration and has the account host. */
+  /** Readings known only to the process that reads the configuration and has the account host. */
   readonly readings: () => {
     readonly config: ConfigReading;
     readonly accountSockets: number;
@@ -104,19 +104,19 @@ export interface Serving {
   isReady(): Promise<boolean>;
   /** Cancels running requests. */
   cut(): void;
-  /** Says that it is not ready, takes no new work after a delay, and lets running requests end within a time. */
+  /** Reports that it is not ready, takes no new work after a delay, and lets running requests end within a time. */
   drain(times: DrainTimes): Promise<void>;
   /** Closes everything. */
   close(): Promise<void>;
 }
 
-/** For the last bytes of requests that are cut when the service stops. */
+/** Time for the last bytes of requests that are cut when the service stops. */
 const drainGraceMs = 2_000;
 const tidyItemsEveryMs = 60_000;
 
 /**
- * Wires up what answers requests, except for the account host and the operator's side. `opened` is given what closes each part,
- * as soon as the part is open.
+ * Wires up what answers requests, except for the account host and the operator's side. `opened` receives what closes each part, as
+ * soon as the part is open.
  */
 export async function openServing(options: ServingOptions, opened: Opened): Promise<Serving> {
   const { config } = options;
@@ -135,7 +135,7 @@ export async function openServing(options: ServingOptions, opened: Opened): Prom
   const readings = { process: processReadings, inferenceSockets: () => inferenceSockets(), spans, work: work.readings };
   const metrics: ServiceMetrics = metricsOf(options, accounts, limits, models, readings);
 
-  /** It is leaving before it stops: a load balancer has to see first that it is not ready. */
+  /** Set before it stops: a load balancer first has to see that it is not ready. */
   let leaving = false;
   let stopping = false;
   const cut = new AbortController();
@@ -144,7 +144,7 @@ export async function openServing(options: ServingOptions, opened: Opened): Prom
   let inferenceHost: Server | undefined;
   let endMonitor = (): void => {};
   const { running, store, billing, feed, secret, newId, now } = accounts;
-  // `feed` follows the changes, `billing` knows of the ledger; the rest of the store is what idempotency keys, stored items and files need.
+  // `feed` follows the changes, `billing` checks the ledger; idempotency keys, stored items and files need the rest of the store.
   const isReady = async (): Promise<boolean> =>
     !leaving && !feed.isStale && (store.isAnswering?.() ?? true) && (await billing.isAnswered());
   return {
@@ -204,7 +204,7 @@ type Kept = Awaited<ReturnType<typeof openKept>>;
 type RunningLimits = Awaited<ReturnType<typeof openLimits>>;
 type Models = ReturnType<typeof openModels>;
 
-/** Who may ask and what it costs them: the store, the keys in memory, and the money. */
+/** Opens what decides who may send requests and what they cost: the store, the keys in memory, and the money. */
 async function openAccounts(options: ServingOptions, opened: Opened, metrics: () => ServiceMetrics) {
   const { config, environment, log, accountUrl } = options;
   const running = new ActiveRequests();
@@ -265,7 +265,7 @@ async function openAccounts(options: ServingOptions, opened: Opened, metrics: ()
   return { running, store, now, newId, billing, secret, directory, keyLookUps, feed };
 }
 
-/** What is kept of requests and for them: items, answers to repeat, files. */
+/** Opens what is stored for requests: items, answers to replay, files. */
 async function openKept(
   { config, environment, log }: ServingOptions,
   { running, store, now, secret }: Accounts,
@@ -309,14 +309,14 @@ async function openKept(
   return { items, idempotency, files, stopTidying };
 }
 
-/** What may run at the same time, and be read: of the process, and of each caller. */
+/** Opens the limits on what may run and be read at the same time, for the process and for each caller. */
 async function openLimits(
   { config, log, processes }: ServingOptions,
   { running, store, now, feed }: Accounts,
   opened: Opened,
 ) {
   const { limits } = config.server;
-  // A machine's own clock may be set while requests are counted; the shared time of several is never set.
+  // A machine's clock may be set while requests are counted; the time shared by several processes never is.
   const windowClock = feed.isShared ? now : steadyClock(now());
   const counts = await openCounts(store, windowClock, log, () => running.cancelAll('lost'));
   opened.push(() => counts.close());
@@ -334,7 +334,7 @@ async function openLimits(
   };
 }
 
-/** The models' backends, and what requests read of the configuration; a new configuration changes both. */
+/** Opens the models' backends, and what requests read of the configuration; a new configuration changes both. */
 function openModels(
   options: ServingOptions,
   { store, secret }: Accounts,
@@ -359,7 +359,7 @@ function openModels(
     },
     apply: (next, backends) => {
       runtimeConfigs.swap(runtimeConfigOf(next, backends, pools, runtimeConfigs.current));
-      // Limits that span requests apply to all of them from now on.
+      // Limits across requests apply to all of them from now on.
       limits.callers.concurrencyPerAccountMax = next.server.limits.concurrencyPerAccountMax;
       limits.callers.plans = next.plans;
       limits.bodyBudget.bytesMax = limits.room.bytes(next.server.limits);
@@ -434,7 +434,7 @@ function metricsOf(
   });
 }
 
-/** What is measured of this process beside its parts. */
+/** Measurements of this process, besides those of its parts. */
 interface OwnReadings {
   readonly process: ReturnType<typeof readProcess>;
   readonly inferenceSockets: () => number;
@@ -531,7 +531,7 @@ function judgeLoad(
   });
 }
 
-/** What is the same for the pools of all models. */
+/** Options shared by the pools of all models. */
 interface PoolOptions {
   readonly onHealth: (modelId: string) => OnHealth<Backend>;
   readonly prefixSalt: number;
@@ -542,7 +542,7 @@ interface PoolOptions {
 const prefixSaltOf = ({ promptCaches }: Secret): number =>
   createHmac('sha256', promptCaches).update('beginnings of prompts').digest().readUInt32LE();
 
-/** Everything that requests read of a configuration, in one object: a request keeps the one that it began with. */
+/** Everything that requests read of a configuration, in one object: a request keeps the one it began with. */
 function runtimeConfigOf(
   config: Config,
   backends: readonly OpenBackend[],
@@ -574,7 +574,7 @@ function runtimeConfigOf(
   };
 }
 
-/** The console's pages are of the account host, and ask models by themselves. */
+/** The console's pages come from the account host, and send requests to models directly. */
 const allowedOrigins = ({ allowOrigins, account }: ServerConfig): AllowedOrigins => ({
   listed: new Set(
     account.console && account.publicUrl !== undefined
@@ -584,7 +584,7 @@ const allowedOrigins = ({ allowOrigins, account }: ServerConfig): AllowedOrigins
   hasConsoleBeside: account.console && account.publicUrl === undefined,
 });
 
-/** For the operator: a backend is left out because it fails, or is back. */
+/** Tells the operator that a backend is excluded because it fails, or is back. */
 const healthLog =
   (log: Log) =>
   (model: string): OnHealth<Backend> =>
@@ -598,7 +598,7 @@ const healthLog =
         ...backend,
         failures_in_a_row: failures,
         failure_share: Number(failureShare.toFixed(2)),
-        // One that answers nothing is left out until it does.
+        // One that does not answer is excluded until it does.
         ...(isSilent ? { silent: true } : { seconds: Math.round((ejectedUntilMs - ejectedAtMs) / 1_000) }),
       },
     });

@@ -10,7 +10,7 @@ import { AddressRanges } from '../platform/ip/ranges.ts';
 export type DrainTimes = Pick<LimitsConfig, 'drainDelayMs' | 'drainTimeoutMs'>;
 
 export interface HowStopped {
-  /** Without `drain_delay_seconds`: it should take nothing more. */
+  /** Skips `drain_delay_seconds`: it should take nothing more. */
   readonly takesNothing: boolean;
 }
 
@@ -33,11 +33,11 @@ export const listenerLimitsOf = (
   requestsPerConnectionMax: limits.requestsPerConnectionMax,
 });
 
-/** The proxies that both hosts trust for a client's address; `undefined`: none. Made once for each configuration. */
+/** The proxies that both hosts trust for a client's address; undefined if there are none. Made once for each configuration. */
 export const trustedProxiesOf = ({ trustedProxies }: ServerConfig): AddressRanges | undefined =>
   trustedProxies.length === 0 ? undefined : new AddressRanges(trustedProxies);
 
-/** The current number of a server's connections. */
+/** Returns a function that counts a server's open connections. */
 export function countSockets(server: Server): () => number {
   let open = 0;
   server.on('connection', (socket) => {

@@ -4,9 +4,9 @@ import type { Config, ModelConfig, OpenAiBackendConfig } from '../config/config.
 import { probeBackend } from '../inference/engines/openai/probe.ts';
 import type { Log } from '../platform/log.ts';
 
-/** A start or a reload waits this long at most for a silent server. */
+/** How long a start or a reload waits for a silent server. */
 const lookTimeoutMs = 3_000;
-/** Concurrent looks: each is a socket. */
+/** Concurrent checks: each takes a socket. */
 const looksMax = 128;
 
 /** Whether the server of a backend answers, accepts the key, has the model, and is what the configuration says. Never rejects. */
@@ -16,7 +16,7 @@ export const lookAtBackend = async (
   stopping?: AbortSignal,
 ): Promise<BackendLook> => (await lookClosely(model, backend, stopping)).look;
 
-/** The same, and whether it has the model at all, with the window that it reports. */
+/** The same, and whether the server has the model at all, with the window that it reports. */
 export async function lookClosely(
   model: Pick<ModelConfig, 'id' | 'contextLength'>,
   backend: OpenAiBackendConfig,
@@ -66,7 +66,7 @@ export async function lookAtBackends(
   return looks;
 }
 
-/** A permanent fault is an error, one that may still resolve a warning. */
+/** Logs a permanent fault as an error, and one that may resolve itself as a warning. */
 export function reportLook(look: BackendLook, log: Log): void {
   const levels = { ready: 'info', wrong: 'error', down: 'warn' } as const;
   log.service({ level: levels[look.state], event: 'backend_looked_at', detail: { ...look } });

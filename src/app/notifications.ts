@@ -34,9 +34,9 @@ export interface NotificationsOptions {
   readonly mailer: Mailer;
   readonly log: Log;
   readonly jobs: Jobs;
-  /** The current payment provider; left out, or undefined: none. */
+  /** The current payment provider, if there is one. */
   readonly payments?: () => Payments | undefined;
-  /** For deliveries; when left out, 443 and the authorities that Node trusts. */
+  /** For deliveries; defaults to 443 and the authorities that Node trusts. */
   readonly dial?: { readonly httpsPort: number; readonly certificates: string | undefined };
   readonly resolver?: NameResolver;
 }
@@ -44,14 +44,14 @@ export interface NotificationsOptions {
 /** Automatic notifications of customers: invoices, alerts, and webhooks for events. */
 export interface Notifications {
   readonly invoices: Invoices;
-  /** A payment was credited or returned: its receipt or its credit note is due. */
+  /** Called when a payment was credited or returned: its receipt or credit note is due. */
   readonly paymentMoved: () => void;
   readonly events: WebhookEvents;
-  /** As a PDF. */
+  /** Prints it as a PDF. */
   readonly print: (paper: Paper) => Promise<Uint8Array>;
   /** Secret of an endpoint, by its number of rotations. */
   readonly webhookSecret: (endpointId: string, version: number) => string;
-  /** Throws `unsupported_value` for an address to which nothing is sent. */
+  /** Throws `unsupported_value` for an address that may not be used. */
   readonly checkWebhookUrl: (url: string) => void;
   /** The command line's requests. */
   readonly handlers: ServiceHandlers<NotificationKind>;
@@ -175,7 +175,7 @@ function handlersOf(
   };
 }
 
-/** The provider's facts about a payment, for its receipt. */
+/** The provider's details of a payment, for its receipt. */
 async function factsOf(
   payments: Payments | undefined,
   { id, provider, paymentId, checkoutId }: NonNullable<UnreceiptedPayment['topup']>,

@@ -3,17 +3,17 @@ import type { Backend } from '../inference/pipeline/backend-pool.ts';
 import type { Log } from '../platform/log.ts';
 import type { Peers } from '../platform/peers/peers.ts';
 
-/** On traces of conversations two processes chose nearly as one did with 0.1 to 2 s between messages (bench/results.md). */
+/** On traces of conversations, two processes with 0.1 to 2 s between messages chose nearly as one did (bench/results.md). */
 const everyMs = 500;
 
 /**
- * Tells other processes what is known of backends that several of them use, and hears what they know, until it is stopped. Where the
- * store does not answer, this process chooses by what it knows itself.
+ * Exchanges what is known about shared backends with other processes, until it is stopped. If the store does not answer, this
+ * process chooses by its own knowledge.
  */
 export function exchangeWithPeers(peers: Peers, fleets: FleetPeers<Backend>, log: Log): () => void {
   let isExchanging = false;
   let isDeaf = false;
-  // The store may close before the last exchange has ended, which says nothing of it.
+  // The store may close before the last exchange has ended, which is not a fault.
   let isStopped = false;
   const report = (deaf: boolean, reason: string): void => {
     if (isStopped || deaf === isDeaf) return;

@@ -15,21 +15,21 @@ export interface ReloadServices {
   readonly log: Log;
   /** Prepares everything for a configuration. Rejects, with nothing left open, when it cannot come into force. */
   prepare(next: Config, signal: AbortSignal): Promise<Prepared>;
-  /** Where backends come from that the file does not list. */
+  /** The sources of backends that are not in the file. */
   readonly discovery: Pick<Discovery, 'prepare' | 'expanded'>;
 }
 
 /**
- * Reads the configuration again while the service runs, all or nothing (reliability S8). What its sources of backends name comes
+ * Reads the configuration again while the service runs, all or nothing (reliability S8). The backends that its sources list come
  * into force the same way.
  */
 export class Reloader {
   readonly #services: ReloadServices;
   #current: {
-    /** As it was read. */
+    /** The configuration as read from the file. */
     readonly file: Config;
     readonly identity: string;
-    /** The same with the backends of its sources: the configuration in force. */
+    /** The same with the backends of its sources, which is the configuration in force. */
     readonly config: Config;
   };
   #version = 1;
@@ -38,7 +38,7 @@ export class Reloader {
   #underWay:
     | { readonly identity: string; readonly abort: AbortController; readonly outcome: Promise<ReloadOutcome> }
     | undefined;
-  /** Set while backends of the sources come into force; `isStale`: there are others since. */
+  /** Set while backends of the sources come into force; `isStale`: they have changed since. */
   #refreshing: { isStale: boolean; readonly done: Promise<void> } | undefined;
   readonly #stopping = new AbortController();
 
@@ -52,7 +52,7 @@ export class Reloader {
     return this.#current.config;
   }
 
-  /** 1 at the start, one more with each configuration that came into force. */
+  /** 1 at the start, incremented with each configuration that comes into force. */
   get version(): number {
     return this.#version;
   }
@@ -66,7 +66,7 @@ export class Reloader {
     return this.#lastSuccess;
   }
 
-  /** Never rejects: a fault of the file is an outcome, and a line of the log. */
+  /** Never rejects: a fault of the file is an outcome, and is logged. */
   async reload(): Promise<ReloadOutcome> {
     let next: Config;
     try {
@@ -106,7 +106,7 @@ export class Reloader {
   /** Takes over the backends that the sources have now, one change at a time. Never rejects. */
   async refresh(): Promise<void> {
     if (this.#refreshing === undefined) {
-      // The first step comes after the assignment.
+      // Runs after the assignment.
       const done = Promise.resolve()
         .then(() => this.#refresh())
         .finally(() => (this.#refreshing = undefined));
@@ -127,7 +127,7 @@ export class Reloader {
   async #refresh(): Promise<void> {
     const { discovery, prepare, log } = this.#services;
     while (this.#refreshing?.isStale === true && !this.#stopping.signal.aborted) {
-      // A file that is coming into force has the newest lists itself.
+      // A file that is coming into force already includes the newest lists.
       await this.#underWay?.outcome;
       this.#refreshing.isStale = false;
       const next = discovery.expanded(this.#current.file);
@@ -172,7 +172,7 @@ export class Reloader {
       event: 'config_reloaded',
       detail: { version: this.#version, changes: changes.join('; ') },
     });
-    // What a source named since it was prepared.
+    // Picks up what a source has listed since it was prepared.
     void this.refresh();
     const backends = await lookAtBackends(next, this.#services.log, signal);
     return { kind: 'reloaded', version: this.#version, changes, backends };
@@ -196,7 +196,7 @@ export class Reloader {
   }
 }
 
-/** The file's location does not matter once it is read: a file with the defaults equals no file. */
+/** The file's location does not matter once it is read: a file with the defaults is equal to no file. */
 const withoutFile = ({ file: _, ...rest }: Config) => rest;
 
 function problemsOf(error: unknown, { file }: Config): readonly Problem[] {

@@ -6,7 +6,7 @@ import { PromptCounts } from '../inference/pipeline/count.ts';
 import { FileParts } from '../inference/pipeline/request-files.ts';
 import type { WorkReading } from '../platform/metrics/service-readings.ts';
 
-/** What works for requests before their answers: each kind has places that accounts take in turn (docs/architecture.md). */
+/** Work done for requests before their answers; accounts take turns at the places of each kind (docs/architecture.md). */
 export interface RequestWork {
   readonly constraints: Constraints;
   readonly pdfs: PdfTexts;
@@ -16,7 +16,7 @@ export interface RequestWork {
   readonly readings: () => readonly WorkReading[];
 }
 
-/** `opened` is given what closes each part. */
+/** `opened` receives what closes each part. */
 export function openRequestWork(files: Files, opened: { push(close: () => unknown): unknown }): RequestWork {
   const constraints = new Constraints();
   opened.push(() => constraints.close());

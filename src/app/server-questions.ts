@@ -2,10 +2,10 @@ import type { Backend } from '../inference/pipeline/backend-pool.ts';
 import type { FleetPeers } from '../inference/routing/fleet-peers.ts';
 import type { ServerReports } from '../inference/routing/server-reports.ts';
 
-/** How often it is seen whom to ask. */
+/** How often due servers are polled. */
 const everyMs = 250;
 
-/** Asks servers that share the load of a model what they say of themselves, until it is stopped. */
+/** Polls the load reports of servers that share a model, until it is stopped. */
 export function askServers(reports: ServerReports<Backend>, peers: FleetPeers<Backend>): () => void {
   const timer = setInterval(() => {
     for (const question of reports.due(performance.now(), canTell, peers.count > 0))
@@ -15,6 +15,6 @@ export function askServers(reports: ServerReports<Backend>, peers: FleetPeers<Ba
   return () => clearInterval(timer);
 }
 
-/** One that is left out is looked at in other ways. */
+/** An excluded server is checked in other ways. */
 const canTell = ({ engine, ejectedUntilMs }: Backend): boolean =>
   engine.report !== undefined && ejectedUntilMs === 0 && engine.status().state === 'ready';

@@ -14,12 +14,12 @@ export interface ServiceOptions {
   readonly version: string;
   /** Reads the configuration again while `running` is in force; throws `ConfigError`. */
   readonly readConfig: (running: Config) => Config;
-  /** The file that is read, whether it is there or not. */
+  /** The path of the configuration file, which may not exist. */
   readonly configFile: string;
   readonly log: LogOutput;
-  /** The program of a worker, where the configuration asks for several. */
+  /** The program of a worker, for configurations with several. */
   readonly workerEntry: URL;
-  /** A part that the service cannot live without has died; end the process. */
+  /** Called when an indispensable part of the service has died; end the process. */
   readonly onFatal: (error: Error) => void;
   readonly onDownload: (modelId: string, progress: FetchProgress) => void;
 }
@@ -35,7 +35,7 @@ export interface Service {
   readonly accountUrl: string;
   /** Set when this start made the first account: its key is displayed once, now. */
   readonly firstAccount: FirstAccount | undefined;
-  /** Set while the server has no operator: opening it within half an hour makes one. */
+  /** Set while the server has no operator: opening the link within half an hour creates one. */
   readonly ownerLink: string | undefined;
   /** The backends that the service started with. */
   readonly backends: readonly StartedBackend[];
@@ -45,6 +45,6 @@ export interface Service {
   reload(): Promise<ReloadOutcome>;
   /** Takes no new work after the configured delay, lets running requests end within the configured time, and closes everything. */
   stop(how?: HowStopped): Promise<void>;
-  /** Ends all running requests at once, each with its error; for a stop that must not take longer. */
+  /** Ends all running requests immediately, each with its error, for a stop that must not take longer. */
   cut(): void;
 }

@@ -20,7 +20,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
   }
 }
 
-/** `opened` is given what closes each part, as soon as the part is open. */
+/** `opened` receives what closes each part, as soon as the part is open. */
 async function start(options: ServiceOptions, opened: (() => unknown)[]): Promise<Service> {
   const { config, environment, version, log, onFatal, onDownload } = options;
   const serving = await openServing(

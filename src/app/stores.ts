@@ -15,24 +15,24 @@ import type { Repositories } from '../store/repositories/repositories.ts';
 export interface Store {
   readonly ledger: AccountLedger;
   readonly repositories: Repositories;
-  /** The limits that other processes share; undefined: this process has them whole. */
+  /** The limits shared with other processes; undefined if this process has them to itself. */
   readonly limits?: LimitLeases;
-  /** The other processes on the same ledger; undefined: there are none. */
+  /** The other processes on the same ledger, if any. */
   readonly peers?: Peers;
   /** Names of the migrations that this opening ran. */
   readonly migrated: readonly string[];
   /**
-   * The time shared by all processes on the same ledger, in milliseconds since 1970: the database's where it is a server, else
-   * this machine's. Everything that others will see, or judge by, is dated with it (reliability S5).
+   * The time shared by all processes on the same ledger, in milliseconds since 1970: the database's where it is a server, else this
+   * machine's. Everything that others will see or rely on is dated with it (reliability S5).
    */
   now(): number;
-  /** Loads what the follower keeps in memory, and keeps it in line with what others change until the feed is closed. */
+  /** Loads what the follower keeps in memory, and updates it with changes by others until the feed is closed. */
   follow(follower: Follows): Promise<Feed>;
-  /** Runs what must not run twice at once, here or in another process on the same ledger. */
+  /** Runs work that must not run concurrently, here or in another process on the same ledger. */
   alone<Value>(work: () => Promise<Value>): Promise<Value>;
-  /** Keeps the tables in shape: bounded work that disturbs no one. Call it each minute. */
+  /** Maintains the tables in bounded steps that disturb nothing. Call it every minute. */
   tidy(): Promise<void>;
-  /** Whether queries of the repositories are answered now, where that may differ from the ledger. */
+  /** Whether the repositories answer queries now, if that may differ from the ledger. */
   isAnswering?(): boolean;
   close(): Promise<void>;
 }
@@ -40,26 +40,26 @@ export interface Store {
 export interface StoreOptions {
   /** The free balances in memory. A command that never calls `lease` needs none. */
   readonly free?: FreeBalances;
-  /** An indispensable part of the store has died: report it and end the process. Called once. */
+  /** Called once when an indispensable part of the store has died: report it and end the process. */
   readonly onFatal: (error: Error) => void;
   /** Called for each transaction: settlements in it, the time until its answer, and whether the store refused it whole. */
   readonly onBatch?: (rows: number, elapsedMs: number, isRefused: boolean) => void;
   readonly log?: (level: 'info' | 'warn', message: string, fields: Readonly<Record<string, unknown>>) => void;
 }
 
-/** Opens the store that the configuration names; the only place that decides which. The other is not even loaded. */
+/** Opens the store that the configuration names; the only place that decides which. The other store is not even loaded. */
 export async function openStore(storage: StorageConfig, options: StoreOptions): Promise<Store> {
   if (storage.type === 'sqlite') {
     const { openSqliteStore } = await import('../store/sqlite/store.ts');
     return await openSqliteStore({ file: storage.path, ...options });
   }
-  // Not for the ledger: for the control socket, and the secret where none is given.
+  // Not for the ledger, but for the control socket, and for the secret if none is given.
   mkdirSync(storage.directory, { recursive: true, mode: 0o700 });
   const { openPostgresStore } = await import('../store/postgres/store.ts');
   return await openPostgresStore({ address: addressOf(storage), shown: storage.shown, ...options });
 }
 
-/** The same queries with or without a running service. Close with `destroy()`. Undefined: there is no file yet. */
+/** Opens a reader whose queries work with or without a running service. Close with `destroy()`. Undefined if there is no file yet. */
 export async function openStoreReader(storage: StorageConfig): Promise<Kysely<Database> | undefined> {
   if (storage.type === 'sqlite') {
     if (!existsSync(storage.path)) return undefined;
@@ -77,17 +77,17 @@ export async function readStoreTime(storage: StorageConfig, db: Kysely<Database>
   return await databaseTimeMs(db);
 }
 
-/** Whether some process works on the store now; for reports only. */
+/** Whether a process uses the store now; for reports only. */
 export async function isStoreInUse(storage: StorageConfig, db: Kysely<Database>): Promise<boolean> {
   if (storage.type === 'sqlite') {
     const { isOwned } = await import('../store/sqlite/lock.ts');
     return isOwned(storage.path);
   }
-  // An ended process stays in it for five seconds, until a live one records it as crashed.
+  // An ended process stays in the table for five seconds, until a live one records it as crashed.
   return (await db.selectFrom('replica').select('id').limit(1).execute()).length > 0;
 }
 
-/** For what works on the database beside the store. */
+/** The server's address, for code that works on the database beside the store. */
 export function addressOf({ url, password }: Extract<StorageConfig, { type: 'postgres' }>): PostgresAddress {
   return { url: url.reveal(), password: password?.reveal() };
 }

@@ -11,7 +11,7 @@ interface Sender {
   readonly log: Log;
 }
 
-/** The spans of this process; undefined where the configuration names no collector, or wants none of them. */
+/** Exports the spans of this process; undefined if the configuration has no collector or turns them off. */
 export function openSpans(sender: Sender): SpanExporting | undefined {
   const { telemetry } = sender.config;
   return telemetry?.traces === undefined
@@ -19,7 +19,7 @@ export function openSpans(sender: Sender): SpanExporting | undefined {
     : exportSpans(optionsOf(sender, telemetry), telemetry.traces.samplingRatio);
 }
 
-/** The figures of all processes of the service. */
+/** Exports the figures of all processes of the service. */
 export function openMetrics(sender: Sender, figures: MetricsExporterOptions['figures']): Exporting | undefined {
   const { telemetry } = sender.config;
   if (telemetry?.metrics === undefined) return undefined;

@@ -6,18 +6,18 @@ import type { Store } from './stores.ts';
 /** What a run has removed, and whether there is more. */
 export type RemovalRun = Pick<Removal, 'removed' | 'state'>;
 
-/** Removes what is older than the retention of usage, and gives the space back. It goes on where the last run ended. */
+/** Removes usage older than its retention, and frees the space. Continues where the last run ended. */
 export class UsageRemoval {
   readonly #store: Pick<Store, 'repositories' | 'now'>;
   #after: RemovalCursor | undefined;
-  /** The process before this one may have died between the rows and their space. */
+  /** The previous process may have died after removing rows and before freeing their space. */
   #isSpaceDue = true;
 
   constructor(store: Pick<Store, 'repositories' | 'now'>) {
     this.#store = store;
   }
 
-  /** Short transactions for a few seconds, and between them as much time for others. */
+  /** Runs short transactions for a few seconds, leaving as much time for others in between. */
   async run(forMs: number, signal?: AbortSignal): Promise<RemovalRun> {
     const { repositories, now } = this.#store;
     const endMs = performance.now() + forMs;

@@ -12,8 +12,8 @@ export interface RetentionServices {
 const dayMs = 86_400_000;
 
 /**
- * One step on the way to `retention.details_days`, if one is due: as `tokenhouse db prune` it says since when details are kept, in
- * the audit log too, and `UsageRemoval` removes the rows. Call it as often as you like, but not twice at once.
+ * Takes one step towards `retention.details_days`, if one is due: like `tokenhouse db prune` it records since when details are
+ * kept, also in the audit log, and `UsageRemoval` removes the rows. May be called often, but not concurrently.
  */
 export async function moveRetention({ operations, config, log }: RetentionServices): Promise<void> {
   const days = config().retention.detailsDays;

@@ -15,7 +15,7 @@ import type { ServiceHandlers, ServiceRequestKind } from './service-requests.ts'
 
 /** The messages on the control socket: one line of JSON each way, then the connection ends. */
 export type ControlReply =
-  /** By the kind of the request. */
+  /** Its type depends on the kind of request. */
   | { readonly answer: unknown }
   /** A request that cannot be fulfilled, with a message for display. */
   | { readonly refused: string }
@@ -31,8 +31,8 @@ const requestBytesMax = 65_536;
 const requestTimeoutMs = 10_000;
 
 /**
- * Listens for the command line's writes while this process owns the database. Access to the socket gives all of an operator's
- * rights: it has mode 0600, in a folder of mode 0700.
+ * Listens for the command line's writes while this process owns the database. Access to the socket gives full operator rights: it
+ * has mode 0600, in a folder of mode 0700.
  */
 export async function listenForControl(path: string, services: ControlServices): Promise<Server> {
   const server = createServer((socket) => void serveCommand(socket, services));
@@ -96,7 +96,7 @@ async function answerTo(request: unknown, { operations: works, service }: Contro
   );
 }
 
-/** Whether it is a request of this table. Nothing reads what it holds besides. */
+/** Whether it is a request of this table. Its other fields are ignored. */
 function isRequest(
   request: unknown,
   kind: unknown,

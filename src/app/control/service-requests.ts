@@ -17,7 +17,7 @@ export const serviceRequests = {
   service_status: { schema: Type.Object({}), timeoutMs: quickMs },
   /** Reads the configuration again. */
   reload: { schema: Type.Object({}), timeoutMs: reloadMs },
-  /** Closes the months that are over, as the job does. */
+  /** Closes past months, as the job does. */
   issue_invoices: { schema: Type.Object({}), timeoutMs: notifyMs },
   /** Mails an existing invitation to own an account. */
   invite: { schema: Type.Object({ accountId: text, email: text, token: text }), timeoutMs: notifyMs },
@@ -47,6 +47,6 @@ export type ServiceHandlers<Kind extends ServiceRequestKind = ServiceRequestKind
 export interface Reported {
   /** What was done, for display. */
   readonly done: string;
-  /** Id of the event or the delivery; null: there is none. */
+  /** Id of the event or the delivery, if there is one. */
   readonly id: string | null;
 }

@@ -11,17 +11,17 @@ export interface ServiceStatus {
   /** The address of the API on this computer. */
   readonly localUrl: string | undefined;
   readonly backends: readonly BackendStatus[];
-  /** Where backends come from that the file does not list. */
+  /** The sources of backends that are not in the file. */
   readonly sources: readonly SourceState[];
 }
 
-/** With what only this computer's commands are told. */
+/** Includes details for local commands only. */
 export interface BackendStatus extends BackendState {
-  /** The file of an embedded model, once it is there and its checksum is right. */
+  /** The file of an embedded model, once it is there and its checksum matches. */
   readonly file?: { readonly path: string; readonly sha256: string } | undefined;
   readonly residence?:
     | (ModelResidence & {
-        /** Earlier versions do not say. */
+        /** Absent in earlier versions. */
         readonly compute?: { readonly with: string; readonly note?: string; readonly isOfNote: boolean } | undefined;
       })
     | undefined;

@@ -13,11 +13,11 @@ export interface DiscoveryServices {
   readonly open: (model: ModelConfig, source: BackendSource, reader: SourceReader) => RunningSource;
   readonly log: Log;
   readonly now: () => number;
-  /** The backends of the configuration are others now. */
+  /** Called when the backends of the configuration have changed. */
   readonly changed: () => void;
 }
 
-/** The sources of a configuration that is about to come into force. One of the two methods is called, once. */
+/** The sources of a configuration that is about to come into force. Exactly one of the two methods is called, once. */
 export interface PreparedSources {
   /** With the backends that its sources have now. */
   readonly config: Config;
@@ -27,10 +27,10 @@ export interface PreparedSources {
 
 /** How long a configuration waits for the first list of a new source, and for its servers. */
 const settleTimeoutMs = 5_000;
-/** Servers that are tried at the same time: each is a socket, and a request. */
+/** Servers that are tried at the same time: each takes a socket and a request. */
 const joinsMax = 64;
 
-/** The sources of backends of the configuration in force, and what they name. */
+/** The sources of backends of the configuration in force, and the servers that they list. */
 export class Discovery {
   readonly #services: DiscoveryServices;
   #lists: ReadonlyMap<string, SourceServers> = new Map();
@@ -52,7 +52,7 @@ export class Discovery {
     return this.#lacks.applied(found);
   }
 
-  /** Opens the sources that are new. `running`: the configuration in force; a model of it that answers keeps doing so. */
+  /** Opens new sources. `running`: the configuration in force, whose answering models keep answering. */
   async prepare(file: Config, signal: AbortSignal, running?: Config): Promise<PreparedSources> {
     const lists = new Map<string, SourceServers>();
     const opened: SourceServers[] = [];
@@ -103,7 +103,7 @@ export class Discovery {
       {
         open: (reader) => open(model, source, reader),
         join: (server, signal) => this.#join(file, model, source, server, signal),
-        // Before it is in force nobody uses it.
+        // It is not used before it is in force.
         changed: () => {
           if ([...this.#lists.values()].includes(list)) changed();
         },
@@ -135,17 +135,17 @@ export class Discovery {
   }
 }
 
-/** The same as long as neither the source changes nor what its servers are used with. */
+/** Unchanged while the source and the settings for its servers are unchanged. */
 const identity = ({ server: { limits } }: Config, model: ModelConfig, source: BackendSource): string => {
   const { backends: _, sources: _others, pricing: _prices, ...used } = model;
   return `${placeOf(model, source)} ${identityOf([used, source, limits.firstTokenTimeoutMs])}`;
 };
 
-/** The same for two sources that read the same place. */
+/** Equal for two sources that read the same place. */
 const placeOf = ({ id }: ModelConfig, { name, template: { url }, discover }: BackendSource): string =>
   identityOf([id, name, url, discover]);
 
-/** All or nothing (reliability S8): a file that would take away all backends of a model that has some is refused. */
+/** All or nothing (reliability S8): a file that would remove all backends of a model that has some is refused. */
 function refuseEmptied(running: Config, next: Config, lists: Iterable<SourceServers>): void {
   const statuses = [...lists].map(({ status }) => status);
   for (const { id, backends } of next.models) {

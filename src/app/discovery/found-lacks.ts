@@ -5,18 +5,18 @@ import type { Log } from '../../platform/log.ts';
 import { Semaphore } from '../../platform/semaphore.ts';
 import { lacksAfter, lookAtClaims } from '../claims.ts';
 
-/** Servers that are looked at at the same time; each gets one request after the other. */
+/** Servers that are checked at the same time; each gets one request at a time. */
 const looksMax = 4;
 
 interface Look {
-  /** `undefined`: it is being looked at. */
+  /** `undefined` during the check. */
   lacks: readonly FeatureName[] | undefined;
   readonly leaving: AbortController;
 }
 
 /**
- * What backends with `check_claims` were found not to do, since the service runs: looked at once, when a configuration first has
- * them. Until then they are used as the card says.
+ * What backends with `check_claims` were found not to support since the service started. Each is checked once, when a configuration
+ * first has it; until then it is used as the card says.
  */
 export class FoundLacks {
   readonly #looks = new Map<string, Look>();
@@ -24,13 +24,13 @@ export class FoundLacks {
   readonly #log: Log;
   readonly #changed: () => void;
 
-  /** `changed`: more has been found. */
+  /** `changed` is called when more has been found. */
   constructor(log: Log, changed: () => void) {
     this.#log = log;
     this.#changed = changed;
   }
 
-  /** The same configuration with what was found; begins to look at backends that are new. */
+  /** Returns the configuration with what was found, and starts checking new backends. */
   applied(config: Config): Config {
     const isAsked = config.models.some(({ backends }) => backends.some(isLookedAt));
     if (!isAsked && this.#looks.size === 0) return config;
@@ -91,7 +91,7 @@ export class FoundLacks {
         release();
       }
     } catch {
-      // It has left.
+      // The backend has left.
       return;
     }
     if ((look.lacks?.length ?? 0) > 0) this.#changed();
@@ -101,7 +101,7 @@ export class FoundLacks {
 const isLookedAt = (backend: BackendConfig): backend is OpenAiBackendConfig =>
   backend.engine === 'openai' && backend.checkClaims;
 
-/** What is looked at depends on the card and on the server, not on what the server is called here. */
+/** The check depends on the card and on the server, not on the server's name here. */
 const keyOf = ({ id, contextLength, capabilities }: ModelConfig, backend: OpenAiBackendConfig): string => {
   const { name: _, rank: _rank, weight: _weight, ...asked } = backend;
   return identityOf([id, contextLength, capabilities, asked]);

@@ -7,8 +7,8 @@ import { openAiEngineOf } from '../backends.ts';
 import { lookClosely } from '../look.ts';
 
 /**
- * Why a server cannot have customers' requests yet; `undefined`: it can. It has to answer, accept the key and have the model; and
- * with `warmUp` it generates a token first, because the first request of a server is its slowest. Never rejects.
+ * Returns why a server cannot get customers' requests yet, or undefined if it can. It has to answer, accept the key and have the
+ * model; with `warmUp` it generates a token first, because a server's first request is its slowest. Never rejects.
  */
 export async function joinProblem(
   model: ModelConfig,
@@ -19,7 +19,7 @@ export async function joinProblem(
 ): Promise<string | undefined> {
   const { look, hasModel } = await lookClosely(model, backend, signal);
   if (look.state === 'down' || !hasModel) return look.problem ?? 'it does not answer';
-  // What else is wrong with it is in the log, as for backends that the file lists.
+  // Other problems with it are logged, as for backends in the file.
   if (!warmUp || !generatesText(model.capabilities)) return undefined;
   const engine = openAiEngineOf(model, backend, { limits });
   try {
@@ -28,7 +28,7 @@ export async function joinProblem(
     await engine.generate({ ...smallRequest({ isChat }), maxTokens: 1 }, combineSignals([signal, limit]), () => true);
     return undefined;
   } catch (error) {
-    // It has understood the request, and does not want this one.
+    // It understood the request, but rejected it.
     if (error instanceof ApiError && error.type === 'invalid_request_error') return undefined;
     return `it does not answer a short request: ${error instanceof Error ? error.message : String(error)}`;
   } finally {

@@ -6,7 +6,7 @@ import { openKubernetes } from '../../inference/discovery/kubernetes.ts';
 import { pollSource, type RunningSource, type SourceReader } from '../../inference/discovery/source.ts';
 import type { Repositories } from '../../store/repositories/repositories.ts';
 
-/** What operators have added is read this often: changes of other replicas count within it. */
+/** How often backends added by operators are read: changes of other replicas apply within this time. */
 const addedEveryMs = 1_000;
 
 /** Begins to read a source: the only place that names its kinds. */

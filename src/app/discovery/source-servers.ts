@@ -5,9 +5,9 @@ import { RetryPause, type RunningSource, type SourceReader } from '../../inferen
 export interface SourceServices {
   /** Begins to read the source. */
   readonly open: (reader: SourceReader) => RunningSource;
-  /** Lets a server answer before it gets customers' requests. Resolves with why it cannot have them yet. Never rejects. */
+  /** Tests a server before it gets customers' requests. Resolves with why it cannot get them yet. Never rejects. */
   readonly join: (server: Discovered, signal: AbortSignal) => Promise<string | undefined>;
-  /** The servers in use are others now. */
+  /** Called when the servers in use have changed. */
   readonly changed: () => void;
   readonly report: (event: SourceEvent) => void;
   readonly now: () => number;
@@ -16,23 +16,23 @@ export interface SourceServices {
 /** For the operator's log. */
 export type SourceEvent =
   | { readonly event: 'source_listed'; readonly added: number; readonly removed: number; readonly servers: number }
-  /** It cannot be read, or its answer cannot be used; `servers` of the last one stay. */
+  /** It cannot be read, or its answer cannot be used; the `servers` of the last answer stay. */
   | { readonly event: 'source_failed'; readonly problem: string; readonly servers: number }
   | { readonly event: 'source_too_long'; readonly servers: number; readonly used: number }
   | { readonly event: 'source_server_waits'; readonly url: string; readonly problem: string }
   | { readonly event: 'source_server_joined'; readonly url: string };
 
-/** How a source is, for the metrics, `doctor` and the account host. */
+/** The state of a source, for the metrics, `doctor` and the account host. */
 export interface SourceStatus {
   readonly model: string;
   readonly source: string;
   readonly by: BackendSource['discover']['by'];
-  /** Servers that it names, and those of them that get requests. */
+  /** Servers that it lists, and how many of them get requests. */
   readonly listed: number;
   readonly inUse: number;
-  /** Why it cannot be read, or why its servers get no requests; null: all is well. */
+  /** Why it cannot be read, or why its servers get no requests; null if neither. */
   readonly problem: string | null;
-  /** When it could last be read, in milliseconds since 1970; null: never. */
+  /** When it was last read successfully, in milliseconds since 1970; null: never. */
   readonly lastReadAt: number | null;
   readonly failures: number;
 }
@@ -42,7 +42,7 @@ type Mutable<Of> = { -readonly [Key in keyof Of]: Of[Key] };
 interface Member {
   server: Discovered;
   isInUse: boolean;
-  /** It is named no longer, and stays until one that is named has joined: a whole fleet may be replaced at once. */
+  /** No longer listed, but kept until a listed one has joined: a whole fleet may be replaced at once. */
   isLeaving: boolean;
   /** It has been tried at least once. */
   isTried: boolean;
@@ -54,8 +54,9 @@ interface Member {
 const leavingMaxMs = 30_000;
 
 /**
- * The servers of one source: what it names, and which of them have answered and are in use. A source that fails keeps what it
- * named last. A server that it names no longer is out at once, or when one that it names has joined; requests that run there go on.
+ * The servers of one source: those it lists, and those of them that have answered and are in use. A source that fails keeps its
+ * last list. A server that is no longer listed is out immediately, or once a listed one has joined; requests running there
+ * continue.
  */
 export class SourceServers {
   readonly #model: ModelConfig;
@@ -71,12 +72,12 @@ export class SourceServers {
   #hasAnswered = false;
   #isTooLong = false;
   #isClosed = false;
-  /** Since when it has named no server, which does not count yet, and when it will. */
+  /** Since when it has listed no server, and the timer after which that is believed. */
   #empty: { readonly sinceMs: number; timer: NodeJS.Timeout | undefined } | undefined;
   #leavingTimer: NodeJS.Timeout | undefined;
   readonly #settling: (() => void)[] = [];
 
-  /** `before`: a source that read the same place; its servers in use stay until this one names others. */
+  /** `before`: a source that read the same place; its servers in use stay until this one lists others. */
   constructor(model: ModelConfig, source: BackendSource, services: SourceServices, before?: SourceServers) {
     this.#model = model;
     this.#source = source;
@@ -133,7 +134,7 @@ export class SourceServers {
     this.#settle();
   }
 
-  /** Reported once, until it is another one. */
+  /** Reports a problem once, until it changes. */
   #fault(problem: string): void {
     if (this.#reading.problem === problem) return;
     this.#reading.problem = problem;
@@ -157,7 +158,7 @@ export class SourceServers {
     this.#settle();
   }
 
-  /** A file and an operator say what they mean; to name servers and to Kubernetes much may have happened. */
+  /** An empty list from a file or an operator is intended; from name servers and Kubernetes it may be a fault. */
   #isEmptyBelieved(): boolean {
     const { discover } = this.#source;
     if (discover.by === 'file' || discover.by === 'api') return true;
@@ -184,7 +185,7 @@ export class SourceServers {
     let isChanged = false;
     for (const [url, member] of this.#members) {
       if (kept.has(url) === !member.isLeaving) continue;
-      // Named again before it was gone.
+      // Listed again before it was gone.
       member.isLeaving = !kept.has(url);
       if (member.isLeaving) removed++;
     }
@@ -205,7 +206,7 @@ export class SourceServers {
     if (this.#dropLeaving() || isChanged) this.#services.changed();
   }
 
-  /** Whether one that was in use is gone now. */
+  /** Drops servers that are leaving; returns whether one of them was in use. */
   #dropLeaving(isLate = false): boolean {
     const members = [...this.#members.entries()];
     const isReplaced = members.some(([, { isInUse, isLeaving }]) => isInUse && !isLeaving);
@@ -266,7 +267,7 @@ const newMember = (server: Discovered): Member => ({
   leaving: new AbortController(),
 });
 
-/** Resolves when the signal aborts, and at the latest after this time. */
+/** Resolves when the signal aborts, at the latest after this time. */
 function aborted(signal: AbortSignal, limitMs: number): Promise<void> {
   return new Promise((resolve) => {
     const done = (): void => {

@@ -1,7 +1,7 @@
 import type { LineSink } from '../../platform/log.ts';
 import type { ParentConnection } from './messages.ts';
 
-/** Sends a worker's log to its parent, the one that writes, so that lines of several processes are not torn. */
+/** Sends a worker's log to its parent, which alone writes, so that lines of several processes are not torn. */
 export class LogLine implements LineSink {
   readonly #parent: ParentConnection;
   #waiting: (() => void) | undefined;
@@ -10,7 +10,7 @@ export class LogLine implements LineSink {
     this.#parent = parent;
   }
 
-  /** Signals backpressure until the lines are sent, so that what waits is bounded where lines are made. */
+  /** Signals backpressure until the lines are sent, so that the producer bounds what waits. */
   write(lines: string): boolean {
     this.#parent.note('log', lines);
     void this.#parent.flush().then(() => {

@@ -14,7 +14,7 @@ export interface BeginWorker {
   readonly config: PortableConfig;
   readonly version: string;
   readonly accountUrl: string;
-  /** The port to listen on; 0: the free one that all of them share. */
+  /** The port to listen on; 0: a free one that all workers share. */
   readonly port: number;
 }
 
@@ -28,13 +28,13 @@ export type WorkerFigures = readonly FamilyFigures[];
 
 /** What a worker calls at its parent. */
 export type ParentCalls = {
-  /** A note: the worker listens to its parent. */
+  /** A note: the worker now listens to its parent. */
   readonly awake: (nothing: null) => void;
   /** A note: whole lines of the log. */
   readonly log: (lines: string) => void;
 };
 
-/** What the parent calls at a worker: `begin` first; the others when it has been answered. */
+/** What the parent calls at a worker: `begin` first, the others once it has been answered. */
 export type WorkerCalls = {
   readonly begin: (given: BeginWorker) => WorkerBegan;
   /** Rejects with the reason why this configuration cannot come into force. */
@@ -45,7 +45,7 @@ export type WorkerCalls = {
   readonly is_ready: (nothing: null) => boolean;
   readonly figures: (nothing: null) => WorkerFigures;
   readonly backends: (nothing: null) => WorkerBackends;
-  /** A note: ends what runs. */
+  /** A note: ends running requests. */
   readonly cut: (nothing: null) => void;
   readonly stop: (times: DrainTimes) => void;
 };
@@ -53,7 +53,7 @@ export type WorkerCalls = {
 export type WorkerConnection = Rpc<WorkerCalls, ParentCalls>;
 export type ParentConnection = Rpc<ParentCalls, WorkerCalls>;
 
-/** Errors of the store and of the secret stay what they are; others, such as a port that is in use, keep their code. */
+/** Errors of the store and of the secret keep their class; others, such as a port in use, keep their code. */
 export const workerErrors: ErrorMapping = {
   ofConnection: storeErrors.ofConnection,
   revive: (failure, cause) => {

@@ -13,8 +13,8 @@ import { openStore } from '../stores.ts';
 import { Pool } from './pool.ts';
 
 /**
- * The service as one parent with workers that answer its requests, each a replica of its own on the ledger. The parent is one more,
- * and has the operator's side. `opened` is given what closes each part, as soon as the part is open.
+ * The service as one parent with workers that answer its requests, each a separate replica on the ledger. The parent is another,
+ * and has the operator's side. `opened` receives what closes each part, as soon as the part is open.
  */
 export async function startWithWorkers(options: ServiceOptions, opened: (() => unknown)[]): Promise<Service> {
   const { config, environment, version, log, onFatal } = options;
@@ -26,7 +26,7 @@ export async function startWithWorkers(options: ServiceOptions, opened: (() => u
   opened.push(() => store.close());
   const now = (): number => store.now();
   const newId = uuidMaker(now);
-  // Before the workers read it: if there is none, it is made here.
+  // Before the workers read it, because it is created here if there is none.
   const secret = openSecret({
     fromEnvironment: environment.secret?.reveal(),
     dataFolder: config.storage.directory,
@@ -89,7 +89,7 @@ export async function startWithWorkers(options: ServiceOptions, opened: (() => u
   };
 }
 
-/** The workers have the requests; there are none here, which adds nothing. */
+/** The workers have the requests; the parent has none and adds nothing. */
 function parentMetrics(
   { version, log }: ServiceOptions,
   processReadings: ReturnType<typeof readProcess>,
@@ -123,7 +123,7 @@ function parentMetrics(
   });
 }
 
-/** Backends of workers are servers, which are ready at once: their models are nothing that this service loads. */
+/** Workers' backends are servers, which are ready immediately, because this service does not load their models. */
 const backendsOf = ({ models }: Config): readonly StartedBackend[] =>
   models.flatMap(({ id, contextLength, backends }) =>
     backends.map((backend) => ({

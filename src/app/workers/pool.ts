@@ -29,14 +29,14 @@ export interface PoolOptions {
   readonly onFatal: (error: Error) => void;
 }
 
-/** A worker that does not answer in this time is left out: of a page of metrics, of a wait for a change. */
+/** A worker that does not answer in this time is ignored, for example in a page of metrics or a wait for a change. */
 const answerTimeoutMs = 1_000;
 const inTime = { timeoutMs: answerTimeoutMs } as const;
 const beginTimeoutMs = 120_000;
 const prepareTimeoutMs = 30_000;
 /** In addition to the time for running requests: for last bytes, and closing. */
 const stopGraceMs = 12_000;
-/** A worker that ends earlier than this has not survived its start; after this many in a row the service ends. */
+/** A worker that ends earlier than this did not survive its start; after this many in a row the service ends. */
 const youngMs = 10_000;
 const youngEndsMax = 5;
 const restarts = { firstMs: 100, mostMs: Infinity, provenMs: youngMs, provenCounts: 0 } as const;
@@ -50,12 +50,12 @@ interface Member {
   state: 'starting' | 'serving' | 'ended';
   /** Resolves when the process has ended and all its messages were read. */
   readonly gone: Promise<HowEnded>;
-  /** Its last report, for when it does not answer or has ended. */
+  /** Its last report, used when it does not answer or has ended. */
   figures: WorkerFigures;
   isAsked: boolean;
 }
 
-/** A worker's slot, which outlives it. */
+/** A worker's place, which outlives it. */
 interface Place {
   readonly index: number;
   member: Member | undefined;
@@ -71,7 +71,7 @@ export class Pool {
   readonly #options: PoolOptions;
   readonly #places: readonly Place[];
   readonly #starting = new Set<Promise<unknown>>();
-  /** The counts of workers that are gone. */
+  /** The counts of workers that have ended. */
   #counted: readonly FamilyFigures[] = [];
   #config: Config;
   /** Port of the inference host, as soon as it is known. */
@@ -82,9 +82,9 @@ export class Pool {
    */
   #askedPort: number;
   #ended = 0;
-  /** Whether each is ready, while they are asked. */
+  /** Whether each is ready, while the answers are pending. */
   #asking: Promise<readonly boolean[]> | undefined;
-  /** Set while a configuration is coming into force: no worker is started with the one before. */
+  /** Set while a configuration is coming into force: no worker is started with the previous one. */
   #changing: Promise<void> | undefined;
   /** `failed`: workers keep dying, and the service is about to end. */
   #state: 'running' | 'stopping' | 'failed' = 'running';
@@ -174,12 +174,12 @@ export class Pool {
     return { commit, abandon };
   }
 
-  /** Resolves when changes of others in the database are in force at all workers, or one does not answer. */
+  /** Resolves when changes by others in the database are in force at all workers, or one does not answer. */
   async catchUp(): Promise<void> {
     await this.#askAll((rpc) => rpc.call('catch_up', null, inTime));
   }
 
-  /** The sums of all workers, past and present. */
+  /** The sums over all workers, past and present. */
   async figures(own: readonly FamilyFigures[]): Promise<readonly FamilyFigures[]> {
     const members = this.#members();
     await Promise.all(members.map((member) => this.#look(member)));
@@ -190,7 +190,7 @@ export class Pool {
     ]);
   }
 
-  /** Backends as the workers see them; the worst that one of them reports. */
+  /** The workers' backends, each in the worst state that a worker reports. */
   async backends(): Promise<WorkerBackends> {
     const seen = new Map<string, BackendStatus>();
     for (const backend of (await this.#askAll((rpc) => rpc.call('backends', null, inTime))).flat()) {
@@ -227,7 +227,7 @@ export class Pool {
     return this.#places.flatMap(({ member }) => (member?.state === 'serving' ? [member] : []));
   }
 
-  /** Resolves when it listens; rejects, with nothing left of it, when that fails. */
+  /** Resolves when it listens; rejects and cleans up if that fails. */
   async #spawn(place: Place): Promise<void> {
     const { log } = this.#options;
     if (this.#port !== undefined && this.#places.every(({ member: other }) => other === undefined))
@@ -355,7 +355,7 @@ export class Pool {
     await withDeadline(answer, answerTimeoutMs, () => {});
   }
 
-  /** The answers of those that answer in time. */
+  /** Returns the answers that arrive in time. */
   async #askAll<Answer>(ask: (rpc: WorkerConnection) => Promise<Answer>): Promise<readonly Answer[]> {
     const answers = await Promise.allSettled(this.#members().map(({ rpc }) => ask(rpc)));
     return answers.flatMap((answer) => (answer.status === 'fulfilled' ? [answer.value] : []));
@@ -364,7 +364,7 @@ export class Pool {
 
 const states = ['ready', 'starting', 'failed'] as const;
 
-/** What two workers say of a backend. Each has a share of what it takes. */
+/** Merges two workers' reports on a backend. Each worker has a share of its capacity. */
 function together(one: BackendStatus, other: BackendStatus): BackendStatus {
   const worse = states.indexOf(other.state) > states.indexOf(one.state) ? other : one;
   const most = (a: number | null, b: number | null): number | null =>
@@ -383,7 +383,7 @@ interface HowEnded {
   readonly signal: string | null;
 }
 
-/** The process is gone, and everything it wrote to the connection has been read: the two come in any order. */
+/** The process is gone, and everything it wrote to the connection has been read: in either order. */
 async function endOf(child: ClusterWorker): Promise<HowEnded> {
   const [how] = await Promise.all([
     new Promise<HowEnded>((resolve) => {

@@ -2,8 +2,8 @@ import type { BackendConfig, Config } from '../../config/config.ts';
 import { defaultMaxConcurrency } from '../../inference/engines/openai/openai-engine.ts';
 
 /**
- * The part of a configuration for one of `count` workers: a share of what a backend takes, and of how many may wait for it. All
- * shares together make the whole; reading the configuration has ensured that none is 0.
+ * The part of a configuration for one of `count` workers: a share of each backend's capacity, and of how many may wait for it. The
+ * shares add up to the whole; reading the configuration has ensured that none is 0.
  */
 export function shareOf(config: Config, index: number, count: number): Config {
   const share = (whole: number): number => Math.floor(whole / count) + (index < whole % count ? 1 : 0);
