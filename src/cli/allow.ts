@@ -15,7 +15,7 @@ export const allowOptions = [
   option('--all', 'allow all models'),
 ] as const;
 
-/** By their ids in the configuration; `undefined`: all. */
+/** Returns their ids in the configuration; `undefined`: all models. */
 export async function wantedModels(
   context: Pick<Context, 'config'>,
   { model, all }: AllowOptions,

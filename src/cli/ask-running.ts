@@ -4,7 +4,7 @@ import { controlSocketPath } from '../app/control/socket-path.ts';
 import type { NotificationKind, ServiceRequest } from '../app/control/service-requests.ts';
 import type { Context } from './context.ts';
 
-/** Makes the service of this folder notify customers; only the service has what that takes. */
+/** Makes the service of this folder notify customers; only the service has the means. */
 async function askRunning<Kind extends NotificationKind>(
   { config, print }: Context,
   input: ServiceRequest<Kind>,
@@ -15,7 +15,7 @@ async function askRunning<Kind extends NotificationKind>(
   return 0;
 }
 
-/** Closes the months that are over, which the service does by itself every ten minutes. */
+/** Closes past months, which the service does by itself every ten minutes. */
 export const issueInvoices = (context: Context): Promise<number> => askRunning(context, { kind: 'issue_invoices' });
 
 export const testWebhook = (context: Context, _options: unknown, endpointId: string): Promise<number> =>

@@ -23,8 +23,8 @@ interface BackendOptions {
 }
 
 /**
- * `tokenhouse backends add`: asks a server what it is and what it serves, lets it answer, and writes it into the configuration: as a model
- * with price 0, or where there is that model already as one more backend of it. Nothing is written before all of that has worked.
+ * `tokenhouse backends add`: finds out what a server is and serves, tests it with a request, and writes it into the configuration:
+ * as a model with price 0, or as another backend of an existing model. Nothing is written before all of that has worked.
  */
 export async function addBackend(context: Context, options: BackendOptions, input = ''): Promise<number> {
   const { environment, print } = context;
@@ -84,7 +84,7 @@ export async function addBackend(context: Context, options: BackendOptions, inpu
   return 0;
 }
 
-/** With the scheme and the version path that people leave out, where the server has its models there. */
+/** Adds the scheme and the version path that people leave out, if the server has its models there. */
 async function serverAt(
   input: string,
   apiKey: string | undefined,
@@ -97,7 +97,7 @@ async function serverAt(
     const result = await probeBackend({ url, apiKey, signal });
     if (result.problem === undefined) return { url, result };
     first ??= result;
-    // A server that is not there is not there under another path either.
+    // A server that cannot be reached is not reachable under another path either.
     if (!result.isUsable) break;
   }
   throw refused(first?.problem ?? '', `curl -i ${candidates.at(-1)}/models`);
@@ -136,11 +136,11 @@ const nameOf = (model: string): string =>
         .toLowerCase()
     : model;
 
-/** What a server has shown of itself: for programs, for people, and for the card. */
+/** What was found out about a server: for programs, for people, and for the card. */
 interface Shown {
   readonly facts: Readonly<Record<string, unknown>>;
   readonly lines: readonly string[];
-  /** Only what does not hold without a word. */
+  /** Only what differs from the defaults. */
   readonly capabilities: Measuring & { readonly tools?: false; readonly reasoning?: true };
 }
 
@@ -149,11 +149,11 @@ interface Measuring {
   readonly rerank?: { readonly supported: boolean };
 }
 
-/** A model either writes, or embeds, or ranks. */
+/** A model either writes, embeds, or ranks. */
 const kindOf = ({ embeddings, rerank }: Measuring): string =>
   embeddings?.supported === true ? 'embeddings' : rerank?.supported === true ? 'rerank' : 'a chat';
 
-/** Has it answer as it will be asked: a chat, or, where it has none, embeddings or a rank. */
+/** Tests it with a request of the kind it will get: a chat, or if it has none, embeddings or a ranking. */
 async function askServer(server: {
   readonly id: string;
   readonly url: string;
@@ -168,8 +168,8 @@ async function askServer(server: {
     return (byFlag ? await measuresOf(engine, ['rank', 'embed']) : undefined) ?? (await chatOf(engine));
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
-    // A 404: it has the model, so it is the route that it does not have. Embeddings first: a server that has them may rank by them
-    // too, and that is not what its model is for.
+    // A 404: it has the model, so the route is missing. Embeddings first: a server that has them may also rank by them, which is
+    // not what its model is for.
     const measures = error.code === 'no_healthy_backends' ? await measuresOf(engine, ['embed', 'rank']) : undefined;
     if (measures !== undefined) return measures;
     throw refused(
@@ -198,7 +198,7 @@ async function chatOf(engine: Engine): Promise<Shown> {
 
 const flags = { embed: 'embeddings', rank: 'rerank' } as const;
 
-/** By the first that the server does. */
+/** Measures the first of these that the server supports. */
 async function measuresOf(engine: Engine, purposes: readonly (keyof typeof flags)[]): Promise<Shown | undefined> {
   for (const purpose of purposes) {
     const flag = flags[purpose];
@@ -220,7 +220,7 @@ async function measuresOf(engine: Engine, purposes: readonly (keyof typeof flags
   return undefined;
 }
 
-/** An alias, for example: what it stands for may be used elsewhere too. */
+/** A YAML alias, for example, whose target may also be used elsewhere. */
 function notAList(id: string): never {
   throw new OperationError(`The backends of ${id} are not written as a list of their own: add the server by hand.`);
 }

@@ -1,6 +1,6 @@
 import type { BackendLook } from '../config/backend-look.ts';
 
-/** The state of a backend's server, and what to do. */
+/** Lines with the state of a backend's server, and what to do. */
 export function lookLines({ model, backend, url, state, problem }: BackendLook): readonly string[] {
   const name = `model    ${model} · ${backend} · ${new URL(url).origin}`;
   switch (state) {

@@ -10,7 +10,7 @@ import { stamp, syncFile } from '../store/sqlite/backup.ts';
 export const secretBeside = (backup: string): string => `${backup}.secret`;
 export const secretFile = (config: Config): string => path.join(config.storage.directory, 'secret');
 
-/** The secret that the restored keys will be checked with. Refuses when they would all be dead. */
+/** The secret that the restored keys will be checked with. Refuses if no key would work. */
 export function secretFor(
   pepperIds: readonly string[],
   { source, shown }: { readonly source: string; readonly shown: string },

@@ -17,7 +17,7 @@ interface BillingOptions {
 
 const taxStatuses: readonly TaxStatus[] = ['standard', 'exempt', 'reverse_charge'];
 
-/** Sets the party that documents are made out to, and its tax status. `none` removes a detail; what is left out stays. */
+/** Sets the party that documents are made out to, and its tax status. `none` removes a detail; omitted ones stay. */
 export const billingRow: CommandRow = {
   name: 'billing',
   about: 'show or change the recipient and the tax of an account’s invoices',

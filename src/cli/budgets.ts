@@ -26,7 +26,7 @@ export const inputOf = (microcents: bigint, per: BudgetPeriod): BudgetInput => (
 interface BudgetOptions {
   readonly per: BudgetPeriod;
   readonly none?: boolean;
-  /** Of the account: their address or their id. */
+  /** A member of the account, by address or id. */
   readonly member?: string;
 }
 
@@ -110,7 +110,7 @@ const budgetJson = (budget: Shown) => ({
   renews_at: budget.renewsAt === null ? null : new Date(budget.renewsAt).toISOString(),
 });
 
-/** For the list of keys: what they have cost in a period is among their figures. */
+/** The budget cell in the list of keys, whose figures include their cost in a period. */
 export function keyBudget(key: KeyObject): string {
   if (key.limit_microcents === null) return '–';
   const [per, spent] = (
@@ -130,7 +130,7 @@ export function keyBudget(key: KeyObject): string {
   });
 }
 
-/** For the list of accounts. */
+/** The budget cell in the list of accounts. */
 export const accountBudget = ({ spend_limit: limit }: AccountObject): string =>
   limit === null
     ? '–'

@@ -10,8 +10,8 @@ import { uuidMaker } from '../platform/ids/uuid.ts';
 import type { Context } from './context.ts';
 
 /**
- * Makes a change: through the service of this folder, or on the database itself when none runs here. Then `afterwards` is what the
- * service would go on to do by itself.
+ * Makes a change: through the service of this folder, or on the database itself when none runs here. In that case `afterwards` does
+ * what the service would then do by itself.
  */
 export async function change<Kind extends OperationKind>(
   { config, environment, print }: Context,

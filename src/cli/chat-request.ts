@@ -27,7 +27,7 @@ export const notOurs = (url: string): CommandFailure =>
     exitCode: exitCodes.unavailable,
   });
 
-/** An error object of the API (specification §7.1): its message, what its code means, and what to do. */
+/** Reports an error object of the API (specification §7.1): its message, what its code means, and what to do. */
 export function refusal(error: unknown, url: string): CommandFailure {
   const {
     code,

@@ -25,7 +25,7 @@ export interface Usage {
   readonly prompt_tokens_details?: { readonly cached_tokens?: number };
 }
 
-/** Receives the pieces of an answer as they come. */
+/** Receives the pieces of an answer as they arrive. */
 export interface AnswerReader {
   readonly reasoning: (text: string) => void;
   readonly text: (text: string) => void;
@@ -38,9 +38,9 @@ export interface Answer {
   readonly requestId: string | undefined;
   readonly firstTokenMs: number | undefined;
   readonly totalMs: number;
-  /** Undefined when the answer was cut. */
+  /** Undefined if the answer was cut off. */
   readonly usage: Usage | undefined;
-  /** The signal has ended it. */
+  /** Whether the signal ended it. */
   readonly isCancelled: boolean;
   /** The error object with which the stream ended. */
   readonly error: unknown;
@@ -55,7 +55,7 @@ interface Chunk {
   readonly error?: unknown;
 }
 
-/** Sends the request, and passes each piece of the answer on as it comes. Throws when the request is refused before it began. */
+/** Sends the request, and passes on each piece of the answer as it arrives. Throws if the request is refused before an answer begins. */
 export async function streamAnswer(request: ChatRequest, signal: AbortSignal, to: AnswerReader): Promise<Answer> {
   const startedAt = performance.now();
   let text = '';

@@ -29,7 +29,7 @@ const interruptedCode = 130;
 const promptBytesMax = 50 * 1024 * 1024;
 
 /**
- * `tokenhouse chat`: the answer goes to standard output as it comes, everything about it to standard error. One question from the
+ * `tokenhouse chat`: the answer goes to standard output as it arrives, everything about it to standard error. One question from the
  * arguments or from standard input; a conversation when there is neither and a user is at the terminal.
  */
 export async function chat(
@@ -96,7 +96,7 @@ async function askOnce(talk: Talk, question: string): Promise<number> {
   const interrupt = new AbortController();
   let isReaderGone = false;
   const onInterrupt = (): void => interrupt.abort();
-  // As in `tokenhouse chat … | head`: no one reads what would be generated and paid for.
+  // As in `tokenhouse chat … | head`: nobody would read what is generated and paid for.
   const onReaderGone = (): void => {
     isReaderGone = true;
     interrupt.abort();
@@ -131,7 +131,7 @@ async function askOnce(talk: Talk, question: string): Promise<number> {
   }
 }
 
-/** Until `/exit` or the end of the input. An interrupt ends the answer, not the conversation. */
+/** Talks until `/exit` or the end of the input. An interrupt ends the answer, not the conversation. */
 async function converse(talk: Talk): Promise<number> {
   const { print } = talk.context;
   print.say(`${talk.card.id} · /exit ends the chat, Ctrl-C stops an answer`);
@@ -163,14 +163,14 @@ async function converse(talk: Talk): Promise<number> {
   }
 }
 
-/** On a terminal, without the codes that would move its cursor or change its state: a model may output anything. */
+/** On a terminal, removes the codes that would move its cursor or change its state: a model may output anything. */
 function writeOut(text: string): void {
   process.stdout.write(process.stdout.isTTY ? withoutControls(text) : text);
 }
 
 const silently: AnswerReader = { reasoning: () => {}, text: () => {} };
 
-/** The answer is the result. The reasoning before it is commentary, dimmed on a terminal. */
+/** Shows the answer as the result. The reasoning before it is commentary, dimmed on a terminal. */
 function shown(): AnswerReader {
   const { stderr } = process;
   const [dim, plain] = stderr.isTTY && stderr.hasColors() ? ['\u001b[2m', '\u001b[22m'] : ['', ''];
@@ -188,7 +188,7 @@ function shown(): AnswerReader {
   };
 }
 
-/** One question. It joins the conversation with its answer, and only when there is an answer. */
+/** Asks one question. It is added to the conversation together with its answer, only if there is one. */
 async function ask(
   { context: { print }, request, card, messages }: Talk,
   question: string,
@@ -221,7 +221,7 @@ function summaryOf(answer: Answer, card: Card): string {
   ].join(' · ');
 }
 
-/** Undefined without figures. */
+/** Undefined without usage figures. */
 function costOf({ usage }: Answer, { prices }: Card): bigint | undefined {
   if (usage === undefined) return undefined;
   return costMicrocents(
@@ -235,7 +235,7 @@ function costOf({ usage }: Answer, { prices }: Card): bigint | undefined {
   );
 }
 
-/** The address of the service that runs on this data folder; one that does not answer may still be at the configured address. */
+/** The address of the service that runs on this data folder. Without an answer, one may still be at the configured address. */
 async function runningHere({ around, configPath, print }: BareContext): Promise<{
   readonly url: string;
   readonly isRunning: boolean;
@@ -281,7 +281,7 @@ interface CardOnTheWire {
   };
 }
 
-/** The card's doubles are the nearest ones of decimals with six places, so this is exact. */
+/** The card's doubles are those nearest to decimals with six places, so this is exact. */
 const microcents = (centsPerMillion = 0): bigint => BigInt(Math.round(centsPerMillion * 1_000_000));
 
 /** `chat "hello"` asks the first model that chats; `chat small "hello"` and `chat small` name one. */
@@ -306,11 +306,11 @@ function modelMeant(
   });
 }
 
-/** Without an echo: the input is a secret. */
+/** Reads without an echo: the input is a secret. */
 async function askForKey(): Promise<string> {
   const { stdin, stderr } = process;
   if (!stdin.isTTY || !stderr.isTTY) throw noKey();
-  // Before the question: a key that is pasted at once must not be echoed either.
+  // Before the question, so that a key pasted immediately is not echoed either.
   stdin.setRawMode(true);
   stdin.setEncoding('utf8');
   stderr.write('API key: ');

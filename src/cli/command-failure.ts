@@ -1,4 +1,4 @@
-/** What went wrong, why that is so or matters, and the command that repairs it: a line each. */
+/** What went wrong, why it did or why it matters, and the command that repairs it, a line each. */
 export interface Failure {
   /** More than one line only for several faults at once. */
   readonly what: readonly string[];
@@ -8,7 +8,7 @@ export interface Failure {
   readonly exitCode: number;
 }
 
-/** A failure of a command, with everything to be said about it. */
+/** A failure of a command, with everything that is reported about it. */
 export class CommandFailure extends Error {
   override readonly name = 'CommandFailure';
   readonly failure: Failure;

@@ -48,8 +48,9 @@ available; 70 internal error; 78 invalid configuration; 130 interrupted.
 Results go to standard output, messages to standard error.`;
 
 /**
- * `tokenhouse …`: reads the arguments, runs one command, resolves with its exit code. Each command is imported when it
- * runs, so that help and completion do not wait for a database. `inside`: of a program that runs commands inside itself.
+ * `tokenhouse …`: reads the arguments, runs one command, resolves with its exit code. Each command is imported when it runs, so
+ * that help and completion do not wait for a database. `inside`: the surroundings of a program that runs commands in its own
+ * process.
  */
 export async function runCommandLine(args: readonly string[], inside?: Surroundings): Promise<number> {
   const around = inside ?? surroundingsOfProcess();
@@ -69,7 +70,7 @@ export async function runCommandLine(args: readonly string[], inside?: Surroundi
   }
 }
 
-/** For the scripts of the shells. */
+/** Prints candidates for the shells' completion scripts. */
 async function complete(program: Command, words: readonly string[], around: Surroundings): Promise<number> {
   const { candidatesFor } = await import('./completion.ts');
   for (const [word, about] of await candidatesFor(program, words, around.directory))
@@ -78,7 +79,7 @@ async function complete(program: Command, words: readonly string[], around: Surr
 }
 
 /**
- * The commands, with everything that help, completion and documentation are printed from. For the completion, the name of a value
+ * The commands, with everything that help, completion and documentation are printed from. For completion, the name of a value
  * determines what may be entered: `file`, `model`, `key-id`, `account-id`.
  */
 export function commandProgram(exit: (code: number) => void = () => {}, around = surroundingsOfProcess()): Command {
@@ -94,7 +95,7 @@ export function commandProgram(exit: (code: number) => void = () => {}, around =
     .addHelpText('after', exitCodeHelp)
     .exitOverride();
 
-  /** A command with the common options; its action returns an exit code. `isDefault`: what its group does alone. */
+  /** A command with the common options; its action returns an exit code. `isDefault`: it runs when its group is given alone. */
   const command = (parent: Command, name: string, description: string, isDefault = false): Command =>
     parent
       .command(name, { isDefault })
@@ -118,7 +119,7 @@ export function commandProgram(exit: (code: number) => void = () => {}, around =
         ),
       );
     };
-  /** For commands that work on the configuration that a service here would have, and that options may change. */
+  /** Runs a command on the configuration that a service here would have, which options may change. */
   const action = <Options>(
     load: () => Promise<Run<Options>>,
     loadOverrides?: () => Promise<(options: Options) => readonly Override[]>,
@@ -149,7 +150,7 @@ export function commandProgram(exit: (code: number) => void = () => {}, around =
     }
   };
 
-  /** For commands that load so much at once that a low limit of open files would end them with a stack. */
+  /** For commands that load enough files to fail with a stack trace under a low limit of open files. */
   const enoughFilesFor =
     (run: (...given: unknown[]) => Promise<void>) =>
     async (...given: unknown[]): Promise<void> => {

@@ -10,8 +10,8 @@ import { table } from './output.ts';
 import type { Cell } from './output.ts';
 
 /**
- * A command as data: what it takes, and what it does. Rows are loaded before any command runs, so what they need of a database
- * or of the account API is loaded when they run.
+ * A command as data: what it takes, and what it does. Rows are loaded before any command runs, so what they need from the database
+ * or the account API is loaded when they run.
  */
 export interface CommandRow {
   readonly name: string;
@@ -23,17 +23,17 @@ export interface CommandRow {
 
 type Described = Pick<CommandRow, 'name' | 'about' | 'takes'>;
 
-/** What a command prints of what it has done. */
+/** What a command prints about what it has done. */
 export interface Done {
   /** With `--json`. */
   readonly json: object;
   /** Without it, on standard output. */
   readonly lines: readonly string[];
-  /** And on standard error: what a person should know, and a pipe should not get. */
+  /** Also on standard error: what a person should know and a pipe should not get. */
   readonly notes?: readonly string[];
 }
 
-/** A command that makes one change: the operation that it asks for, and how the answer reads. */
+/** A command that makes one change: the operation, and how its answer is printed. */
 export const changes = <
   const Kind extends OperationKind,
   Options = object,
@@ -55,7 +55,7 @@ export const changes = <
 ): CommandRow => ({
   ...row,
   run: async (context: Context, options: Options, ...given: readonly unknown[]) => {
-    // Commander has read them as the row declares them.
+    // Commander has parsed them as the row declares.
     const words = given as readonly unknown[] as Words;
     const { writing } = await import('./database.ts');
     const answer = await writing(context, await row.ask(options, words, context));
@@ -70,8 +70,8 @@ export function printDone({ print }: Context, { json, lines, notes = [] }: Done)
 }
 
 /**
- * A command that prints a list: the objects as the account API has them, or these columns of them. With `api` it can be asked of a
- * service on another machine too, whose configuration is not known here.
+ * A command that prints a list: objects as in the account API, or columns of them. With `api` the list can also come from a service
+ * on another machine, whose configuration is unknown here.
  */
 export const lists = <Row extends object, Options = object>(
   row: Described & {
@@ -108,7 +108,7 @@ export const lists = <Row extends object, Options = object>(
   },
 });
 
-/** A command of a module of its own. */
+/** A command in a separate module. */
 export const loads = (
   name: string,
   about: string,
@@ -121,7 +121,7 @@ export const loads = (
   run: async (context, options, ...words) => (await load())(context, options, ...words),
 });
 
-/** `<needed>`, `[may be left out]`. */
+/** An argument: `<required>` or `[optional]`. */
 export function word(flags: string, about: string, read?: (text: string) => unknown): Argument {
   const argument = new Argument(flags, about);
   return read === undefined ? argument : argument.argParser(read);

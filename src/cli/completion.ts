@@ -7,12 +7,12 @@ export type Shell = 'bash' | 'zsh' | 'fish';
 /** A word that may come next, and what it is. */
 export type Candidate = readonly [word: string, about: string];
 
-/** What a shell is told instead of a word where a file may come. */
+/** What a shell gets instead of a word where a file name may come. */
 export const anyFile: Candidate = [':files', ''];
 
 /**
- * What may stand in the place of the last of these words, which a user has begun to type, by the declarations of the commands. A user has
- * pressed a key and waits: what cannot be read has no candidates.
+ * Candidates for the last of these words, which a user has begun to type, from the declarations of the commands. The user has
+ * pressed a key and is waiting, so what cannot be read yields no candidates.
  */
 export async function candidatesFor(
   program: Command,
@@ -45,7 +45,7 @@ interface Wanted {
   readonly choices: readonly string[] | undefined;
 }
 
-/** Where the words lead: the command, how many of its arguments are there, and the option whose value comes next. */
+/** Where the words lead: the command, how many of its arguments are given, and the option whose value comes next. */
 function placeOf(program: Command, words: readonly string[]) {
   let at = program;
   let count = 0;
@@ -101,8 +101,8 @@ async function valuesOf(
 }
 
 /**
- * What makes a shell complete `tokenhouse …`: it asks the program itself, `tokenhouse __complete WORDS`, which answers with a
- * candidate a line, followed by a tab and its description.
+ * Scripts that make a shell complete `tokenhouse …`: they call the program, `tokenhouse __complete WORDS`, which prints one
+ * candidate per line, followed by a tab and its description.
  */
 export const completionScripts: Readonly<Record<Shell, string>> = {
   bash: `# bash completion of tokenhouse

@@ -71,7 +71,7 @@ export async function showConfiguration({ around: { directory }, configPath, pri
   return 0;
 }
 
-/** `config schema`: the very schema that files are checked against. */
+/** `config schema`: the schema that files are checked against. */
 export async function printSchema({ print }: BareContext): Promise<number> {
   print.result(undefined, [schemaText()]);
   return 0;

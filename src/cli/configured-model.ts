@@ -2,7 +2,7 @@ import { OperationError } from '../accounts/operation.ts';
 import { suggestion } from '../config/suggestion.ts';
 import type { Context } from './context.ts';
 
-/** The ids as in the configuration; a misspelt one would silently apply to no model. */
+/** Returns the ids as in the configuration; refuses unknown ones, because a misspelt id would silently apply to no model. */
 export function configuredModels({ config }: Pick<Context, 'config'>, named: readonly string[]): readonly string[] {
   const ids = config.models.map(({ id }) => id);
   return named.map((name) => {

@@ -3,7 +3,7 @@ import type { Environment } from '../config/environment.ts';
 import type { Printer } from './output.ts';
 import type { Surroundings } from './surroundings.ts';
 
-/** What every command that reads the configuration works with. */
+/** The context of a command that works on the configuration. */
 export interface Context {
   readonly around: Surroundings;
   readonly config: Config;
@@ -11,7 +11,7 @@ export interface Context {
   readonly print: Printer;
 }
 
-/** What a command works with that reads the configuration itself, or not at all. */
+/** The context of a command that reads the configuration itself, or not at all. */
 export interface BareContext {
   readonly around: Surroundings;
   /** The value of `--config`. */

@@ -2,8 +2,8 @@ import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 
 /**
- * Prevents core dumps of this process and its children on disk when it crashes: they would contain request texts (reliability
- * part 4). False when the system would still write one.
+ * Prevents core dumps of this process and its children on disk when it crashes: they would contain request texts (reliability part
+ * 4). Returns false if the system would still write one.
  */
 export function forbidCoreDumps(): boolean {
   if (process.platform !== 'linux' || mayNotDump()) return true;

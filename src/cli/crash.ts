@@ -17,14 +17,14 @@ export interface CrashOptions {
 
 export interface CrashWatch {
   readonly happened: boolean;
-  /** The stop is complete, or nothing has to be stopped any more. */
+  /** Called when the stop is complete, or there is nothing left to stop. */
   end(): void;
 }
 
 /**
  * Handles uncaught exceptions and rejections (reliability S10): one line in the log, no new work, at most ten seconds for running
- * requests, and the end of the process, because its state can no longer be trusted. A second crash ends it at once. Nothing is
- * repaired here: a killed process has no chance to (S2), so the next start does all of that.
+ * requests, and the end of the process, because its state can no longer be trusted. A second crash ends it immediately. Nothing is
+ * repaired here: a killed process could not do so either (S2), so the next start does all of that.
  */
 export function watchForCrashes({ log, stop, cut }: CrashOptions): CrashWatch {
   let happened = false;
@@ -47,7 +47,7 @@ export function watchForCrashes({ log, stop, cut }: CrashOptions): CrashWatch {
   };
 }
 
-/** The kind of an error and where in our code it was made. Its message may hold client input, so it is left out. */
+/** The kind of an error and where in our code it was created. Its message may hold client input, so it is left out. */
 export function nameAndPlace(error: unknown): { readonly error: string; readonly place: string | null } {
   try {
     if (!(error instanceof Error)) return { error: typeof error, place: null };
@@ -60,7 +60,7 @@ export function nameAndPlace(error: unknown): { readonly error: string; readonly
       place: stack.startsWith(head) ? placeIn(stack.slice(head.length)) : null,
     };
   } catch {
-    // A getter of the error itself has thrown.
+    // A getter of the error itself threw.
     return { error: 'Error', place: null };
   }
 }

@@ -47,8 +47,8 @@ const noDatabase = (place: string): OperationError =>
   new OperationError(`There is no database at ${place} yet. Start the service once: npm start`);
 
 /**
- * Makes a change. The operations, their schemas and the client of the control socket are loaded here: a command that only reads
- * does without them.
+ * Makes a change. The operations, their schemas and the client of the control socket are loaded here, because a command that only
+ * reads does not need them.
  */
 export async function writing<Kind extends OperationKind>(
   context: Context,

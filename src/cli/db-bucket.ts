@@ -10,15 +10,15 @@ import { stamp } from '../store/sqlite/backup.ts';
 import type { Context } from './context.ts';
 import { stoppable } from './stoppable.ts';
 
-/** What backups end in: one of SQLite is the database's file, one of PostgreSQL an archive of pg_dump. */
+/** Name endings of backups: for SQLite the database file, for PostgreSQL an archive of pg_dump. */
 const endings = { sqlite: '.db', postgres: '.dump' } as const;
 
-/** Where backups are in a bucket: one object, or a folder of them that are named by their time. */
+/** A place for backups in a bucket: one object, or a folder of objects named by their time. */
 export interface BucketPlace {
   readonly shown: string;
   readonly ending: (typeof endings)[keyof typeof endings];
   readonly bucket: string;
-  /** Of the object; or what the keys of the folder begin with. */
+  /** The key of the object, or the prefix of the folder's keys. */
   readonly key: string;
   readonly isFolder: boolean;
 }
@@ -27,18 +27,18 @@ export interface OpenPlace {
   readonly place: BucketPlace;
   readonly bucket: Bucket;
   readonly signal: AbortSignal;
-  /** On the disk of the data, for one copy; removed afterwards. */
+  /** A folder for one copy, on the data's disk; removed afterwards. */
   readonly folder: string;
 }
 
 const dayMs = 86_400_000;
 const cleanUpTimeoutMs = 10_000;
-/** A secret, or a checksum. */
+/** Limit for a secret or a checksum. */
 const besideBytesMax = 4_096;
 const copyPrefix = 'bucket-copy-';
 const backupName = /^tokenhouse-\d{8}T\d{6}\.\d{3}(\.db|\.dump)(\.secret|\.sha256)?$/;
 
-/** `s3://bucket/folder/`, or one object by a name that ends as backups of this store do; undefined: it is a file. */
+/** `s3://bucket/folder/`, or one object whose name ends like backups of this store; undefined if it is a file. */
 export function bucketPlaceOf(word: string | undefined, store: keyof typeof endings): BucketPlace | undefined {
   if (word === undefined || !/^s3:/i.test(word)) return undefined;
   const ending = endings[store];
@@ -53,7 +53,7 @@ export function bucketPlaceOf(word: string | undefined, store: keyof typeof endi
 
 export const shownKey = ({ bucket }: OpenPlace, key: string): string => `s3://${bucket.name}/${key}`;
 
-/** With the S3 service of `files`. SIGINT and SIGTERM stop what runs, so that it can leave nothing behind. */
+/** Uses the S3 service of `files`. SIGINT and SIGTERM stop the work, so that it can clean up. */
 export async function inBucket<T>(
   { config, environment }: Context,
   place: BucketPlace,
@@ -83,7 +83,7 @@ export async function inBucket<T>(
   }
 }
 
-/** Of processes that were killed. */
+/** Removes the copies of processes that were killed. */
 function removeOldCopies(directory: string): void {
   for (const name of readdirSync(directory)) {
     const copy = path.join(directory, name);
@@ -117,15 +117,15 @@ export async function sendBackup(
 
 export interface StreamedBackup {
   readonly source: AsyncIterable<Uint8Array>;
-  /** Rejects when it is not to count. */
+  /** Rejects if the backup must not count. */
   readonly verified: Promise<unknown>;
   readonly bytesExpected: number;
   readonly secretFile: string | undefined;
 }
 
 /**
- * Sends what somebody makes meanwhile. Its checksum, known at its end alone, is an object beside it, without which it is no backup.
- * Returns the number of its bytes.
+ * Sends a backup while it is being made. Its checksum, known only at the end, is an object beside it, without which it is not a
+ * backup. Returns the number of bytes.
  */
 export async function streamBackup(
   open: OpenPlace,
@@ -147,7 +147,7 @@ export async function streamBackup(
     try {
       await refuseUnlessKept(open, key, { bytes });
       await verified;
-      // As `sha256sum --check` reads it.
+      // In the format of `sha256sum --check`.
       const line = Buffer.from(`${hash.digest('hex')}  ${path.basename(key)}\n`);
       await bucket.put(checksumKeyOf(key), Readable.from([line]), { signal });
     } catch (error) {
@@ -158,12 +158,12 @@ export async function streamBackup(
   });
 }
 
-/** S3 takes so many parts, whose size does not change (Cloudflare R2 refuses that). */
+/** S3 accepts at most this many parts. They have one size, because Cloudflare R2 refuses others. */
 const partBytesFor = (bytes: number): number => Math.max(partBytesMin, Math.ceil(bytes / partsMax));
 
 /**
- * Sends the secret before the backup: one that is there is whole. What processes that died have begun more than a day ago is taken
- * away.
+ * Sends the secret before the backup, so that a backup that exists is complete. Removes uploads that dead processes began more than
+ * a day ago.
  */
 async function withSecret<T>(
   open: OpenPlace,
@@ -178,14 +178,14 @@ async function withSecret<T>(
     if (secretFile !== undefined) await bucket.put(secretKeyOf(key), createReadStream(secretFile), { signal });
     return await send();
   } catch (error) {
-    // A name of ours was never there before. Where the service is away, `--keep` removes it later.
+    // Our generated name is new, so the secret is ours. If the service is unreachable, `--keep` removes it later.
     if (place.isFolder && secretFile !== undefined)
       await bucket.remove(secretKeyOf(key), AbortSignal.timeout(cleanUpTimeoutMs)).catch(() => {});
     throw error;
   }
 }
 
-/** Holds what the service says of the object against what was sent. */
+/** Compares the service's metadata of the object with what was sent. */
 async function refuseUnlessKept(
   { bucket, signal }: OpenPlace,
   key: string,
@@ -197,7 +197,7 @@ async function refuseUnlessKept(
   throw new BucketError('failed', bucket.name, 'it did not keep what was sent', undefined);
 }
 
-/** Removes all but the newest backups of the folder, and secrets that have none. Returns their keys. */
+/** Removes all but the newest backups of the folder, and secrets without a backup. Returns their keys. */
 export async function removeOldBackups({ place, bucket, signal }: OpenPlace, keep: number): Promise<readonly string[]> {
   const ours = (await bucket.list(place.key, signal)).filter((key) => isOurs(place, key));
   const backups = backupsAmong(place, ours);
@@ -208,7 +208,7 @@ export async function removeOldBackups({ place, bucket, signal }: OpenPlace, kee
   return old.filter((key) => key.endsWith(place.ending));
 }
 
-/** Fetches the named backup, or the newest of the folder, with its secret beside it. Refuses what is not as it was sent. */
+/** Fetches the named backup, or the newest of the folder, with its secret beside it. Refuses a backup that differs from what was sent. */
 export async function fetchBackup(open: OpenPlace): Promise<{ readonly file: string; readonly shown: string }> {
   const { place, bucket, signal, folder } = open;
   const key = place.isFolder ? await newestKey(open) : place.key;
@@ -236,7 +236,7 @@ async function newestKey({ place, bucket, signal }: OpenPlace): Promise<string> 
   return newest;
 }
 
-/** Oldest first. An archive without its checksum was cut off. */
+/** Oldest first. An archive without a checksum was cut off. */
 function backupsAmong(place: BucketPlace, keys: readonly string[]): readonly string[] {
   const all = new Set(keys);
   const isWhole = (key: string): boolean => place.ending === endings.sqlite || all.has(checksumKeyOf(key));
@@ -251,7 +251,7 @@ async function checksumBeside({ bucket, signal }: OpenPlace, key: string): Promi
   return /^[0-9a-f]{64}(?= )/.exec(Buffer.concat(parts).toString())?.[0];
 }
 
-/** Writes at most so many bytes; returns the sha256 of what came. */
+/** Writes at most `bytesMax` bytes; returns the SHA-256 of what was received. */
 async function receive({ bucket, signal }: OpenPlace, key: string, file: string, bytesMax: number): Promise<string> {
   const hash = createHash('sha256');
   const source = await bucket.get(key, signal);
@@ -272,7 +272,7 @@ async function receive({ bucket, signal }: OpenPlace, key: string, file: string,
   return hash.digest('hex');
 }
 
-/** Its own failures, so that they are told from those of the disk. */
+/** Wraps the bucket's errors, to distinguish them from disk errors. */
 async function* named(source: AsyncIterable<Uint8Array>, { name }: Bucket): AsyncGenerator<Uint8Array> {
   try {
     yield* source;
@@ -288,7 +288,7 @@ async function sha256Of(file: string): Promise<string> {
   return hash.digest('hex');
 }
 
-/** Beside the backup, as it is beside a file. */
+/** Beside the backup, as with a backup file. */
 const secretKeyOf = (key: string): string => `${key}.secret`;
 const checksumKeyOf = (key: string): string => `${key}.sha256`;
 

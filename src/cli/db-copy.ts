@@ -35,7 +35,7 @@ export async function copyDatabaseTo(context: Context, { to, final = false }: Co
       ),
     ),
   ).catch((error: unknown) => {
-    // Its words say what to do; no service has failed.
+    // Its message says what to do; no service has failed.
     throw error instanceof StoreError ? new OperationError(error.message) : error;
   });
   report(context, target, copied, (performance.now() - startedAt) / 1_000);
@@ -55,7 +55,7 @@ function targetOf({ around, config, environment }: Context, address: string): St
   return target;
 }
 
-/** A service of this folder. Those of other computers are seen in the database. */
+/** Checks for a service of this folder. The database shows those on other computers. */
 async function refuseRunning({ config, print }: Context, final: boolean): Promise<void> {
   const socket = controlSocketPath(config.storage.directory);
   const status = await askForStatus(socket);

@@ -10,7 +10,7 @@ import { reading } from './database.ts';
 export interface PruneOptions {
   /** Days. */
   readonly keep?: number;
-  /** As it was typed. */
+  /** As typed. */
   readonly before?: string;
   readonly yes?: boolean;
 }
@@ -24,7 +24,7 @@ const why: Readonly<Record<NonNullable<RetentionPlan['limitedBy']>, string>> = {
   'roll-ups': 'the sums of later hours are not complete yet; a running service completes them',
 };
 
-/** Shows what would be removed, and with `--yes` removes it: details of requests from before a time, but not their sums. */
+/** Shows what would be removed, and removes it with `--yes`: details of requests from before a time, but not their sums. */
 export async function pruneDatabase(context: Context, options: PruneOptions): Promise<number> {
   const { print } = context;
   const plan = await reading(context, async ({ repositories, now }) => {
@@ -78,7 +78,7 @@ export async function pruneDatabase(context: Context, options: PruneOptions): Pr
       removed += run.removed;
       if (run.state === 'done') return;
       print.say(`${removed} removed so far; it can be interrupted, and goes on with the next run or start`);
-      // Another process is at it: the rest is its work, too.
+      // Another process is removing, and will do the rest.
       if (run.state === 'elsewhere') await sleep(reportEveryMs);
     }
   });

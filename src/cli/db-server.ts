@@ -11,7 +11,7 @@ import type { Context } from './context.ts';
 import { reading } from './database.ts';
 import { streamBackup, type OpenPlace } from './db-bucket.ts';
 
-/** A copy of the database of a server, with its own programs. */
+/** A backup of a database server, made with the server's own programs. */
 interface Server {
   readonly context: Context;
   readonly storage: PostgresStorageConfig;
@@ -23,7 +23,7 @@ const toolsOf = ({ context, storage }: Server, signal: AbortSignal): ServerTools
   signal,
 });
 
-/** The file has its name once it is complete, on the disk, and what it was made of is verified. */
+/** The file gets its name once it is complete, on the disk, and its source is verified. */
 export async function dumpToFile(server: Server, target: string, signal: AbortSignal): Promise<Examined> {
   const draft = `${target}.part`;
   rmSync(draft, { force: true });
@@ -42,7 +42,7 @@ export async function dumpToFile(server: Server, target: string, signal: AbortSi
   }
 }
 
-/** Nothing of it is on the disk here: memory holds two parts. */
+/** Writes nothing to the local disk: memory holds two parts. */
 export async function dumpToBucket(
   server: Server,
   open: OpenPlace,
@@ -57,7 +57,7 @@ export async function dumpToBucket(
   return { examined, bytes: taken };
 }
 
-/** `accept` sees what is in it, and may refuse it, before it counts. */
+/** `accept` sees the content and may refuse it before it counts. */
 export async function restoreToServer(
   server: Server,
   { file, signal }: { readonly file: string; readonly signal: AbortSignal },

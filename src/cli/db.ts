@@ -70,14 +70,14 @@ async function backUpToBucket(context: Context, options: BackupOptions, open: Op
   const isSecretCopied = copiesSecret(context, options);
   const named = { key, secretFile: isSecretCopied ? secretFile(context.config) : undefined };
   const { examined, bytes } = await copyToBucket(context, open, named);
-  // Where the new one has differences, an old one may be the last that has none.
+  // If the new one has differences, an old one may be the last without any.
   const { keep } = options;
   const removed = keep === undefined || examined.differences.length > 0 ? [] : await removeOldBackups(open, keep);
   const shownRemoved = removed.map((each) => shownKey(open, each));
   return report(context, { shown: shownKey(open, key), bytes, examined, isSecretCopied, removed: shownRemoved });
 }
 
-/** That of a file is made and verified on the disk first, so nothing unverified gets a name in the bucket. */
+/** A backup of a file is first made and verified on the disk, so nothing unverified gets a name in the bucket. */
 async function copyToBucket(
   context: Context,
   open: OpenPlace,
@@ -94,7 +94,7 @@ async function copyToBucket(
   return { examined, bytes: statSync(copy).size };
 }
 
-/** A secret of the environment is none of ours to copy. A computer from which a server is backed up may have none. */
+/** A secret from the environment is not ours to copy. A computer from which a server is backed up may not have one. */
 const copiesSecret = ({ config, environment }: Context, { secret }: BackupOptions): boolean =>
   secret && environment.secret === undefined && (config.storage.type === 'sqlite' || existsSync(secretFile(config)));
 
@@ -135,7 +135,7 @@ function report(
   return differences.length === 0 ? 0 : 1;
 }
 
-/** Replaces the database of a stopped service with a backup; on PostgreSQL fills an empty one with it. */
+/** Replaces the database of a stopped service with a backup; on PostgreSQL, fills an empty one with it. */
 export async function restoreDatabase(
   context: Context,
   options: { readonly force?: boolean },
@@ -255,7 +255,7 @@ function reportRestored({ print }: Context, { database, shown, examined, kept, k
   return 0;
 }
 
-/** Makes or updates the tables as a start does, and starts nothing. */
+/** Creates or updates the tables as a start does, without starting anything. */
 export async function migrateDatabase({ config, print }: Context): Promise<number> {
   const { storage } = config;
   const place = shownPlace(storage);
@@ -314,7 +314,7 @@ async function showServer(context: Context, shown: string): Promise<number> {
   return 0;
 }
 
-/** What a database holds, for programs and for people; the same of both stores. */
+/** What a database contains, for programs and for people; the same for both stores. */
 function shownContent(status: ContentStatus): { readonly fields: object; readonly lines: readonly string[] } {
   const { migrations, accounts, liveKeys, transfers, requests, openRequests, lastEndedAt, pepperIds } = status;
   const { keptSince, prunedRequests } = status;

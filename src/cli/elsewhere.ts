@@ -3,13 +3,13 @@ import { CommandFailure } from './command-failure.ts';
 import type { Context } from './context.ts';
 import { exitCodes } from './failure.ts';
 
-/** What a list is in the account API. */
+/** A list in the account API. */
 export interface ApiList {
   readonly path: `/v1/${string}`;
   readonly query?: Readonly<Record<string, string | boolean | undefined>>;
-  /** Whose it is, where the route is about one account; undefined: that of the key. */
+  /** The account, if the route is about one; undefined: the key's account. */
   readonly account?: string | undefined;
-  /** How many at most; undefined: the route has no pages. */
+  /** The maximum number of rows; undefined if the route has no pages. */
   readonly limit: number | undefined;
 }
 
@@ -46,7 +46,7 @@ export async function listElsewhere<Row>(
     const page = (await answerOf(url, headers)) as { readonly data?: readonly Row[]; readonly next_after?: string };
     if (!Array.isArray(page.data)) throw notTheApi(at, 'it answers in another form');
     rows.push(...page.data.slice(0, left));
-    // A page that says there is more and has nothing would be asked for without end.
+    // An empty page that announces more would be requested endlessly.
     if (page.next_after === undefined || page.data.length === 0 || rows.length === limit) return rows;
     after = page.next_after;
   }

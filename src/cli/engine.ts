@@ -16,7 +16,7 @@ import { table } from './output.ts';
 interface ListedEngine {
   readonly kind: InstallableKind | 'metal' | 'processor';
   readonly state: string;
-  /** Release of node-llama-cpp; null: it is not here. */
+  /** Release of node-llama-cpp; null if it is not here. */
   readonly version: string | null;
   readonly bytes: number | null;
   /** The GPUs that it sees, or why it cannot say. */

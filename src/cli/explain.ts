@@ -8,7 +8,7 @@ import { CommandFailure } from './command-failure.ts';
 
 const codes = Object.keys(errorTable) as ErrorCode[];
 
-/** The page of an error code, from the table that the service uses. */
+/** Prints the page of an error code, from the table that the service uses. */
 export async function explainCode({ print }: BareContext, _options: unknown, code?: string): Promise<number> {
   if (code === undefined) {
     print.result(

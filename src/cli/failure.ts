@@ -15,7 +15,7 @@ import { freePortNear, portHolder } from './port.ts';
 import { CommandFailure } from './command-failure.ts';
 import type { Failure } from './command-failure.ts';
 
-/** The codes of sysexits.h, and 1 for what was refused or found wrong. */
+/** The codes of sysexits.h, and 1 for refusals and problems found. */
 export const exitCodes = { refused: 1, usage: 64, unavailable: 69, configuration: 78 } as const;
 
 /** Reports what went wrong, on standard error; with `--json` also as a value on standard output. Never a stack. */
@@ -75,7 +75,7 @@ function ofConfig({ problems }: ConfigError): Failure {
   };
 }
 
-/** What repairs a problem that a variable of the environment has; `undefined`: it is elsewhere. */
+/** The command that repairs a problem with an environment variable; undefined for other problems. */
 export function repairOfVariable({ where }: Problem): string | undefined {
   if (where === 'TOKENHOUSE_SECRET') return 'export TOKENHOUSE_SECRET="$(openssl rand -hex 32)"';
   return /^[A-Z_][A-Z0-9_]*$/.test(where) ? `unset ${where}` : undefined;
@@ -141,7 +141,7 @@ async function ofPort({ code, port, address = 'this computer' }: PortError, conf
   }
 }
 
-/** The system's error about a folder is often far from the reason ("unable to open database file"), so the folder is checked. */
+/** The system's error about a folder often hides the reason ("unable to open database file"), so the folder is checked. */
 function ofDataFolder(error: unknown, from: string, config: Config): Failure | undefined {
   const { code, cause, errcode } = error as {
     readonly code?: string;

@@ -46,7 +46,7 @@ export async function writeConfiguration(
   return 0;
 }
 
-/** An existing file may be the work of a day. */
+/** An existing file may be a day's work. */
 function refuseOther(target: string, text: string, named: string | undefined): void {
   if (!existsSync(target) || readFileSync(target, 'utf8') === text) return;
   throw new CommandFailure({

@@ -4,7 +4,7 @@ import { controlSocketPath } from '../app/control/socket-path.ts';
 import { publicUrl } from '../config/public-url.ts';
 import type { Context } from './context.ts';
 
-/** The owner's invitation link, which the running service mails where it can. */
+/** Prints the owner's invitation link, which the running service mails if it can. */
 export async function invite(
   { config, print }: Context,
   accountId: string,

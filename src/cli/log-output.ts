@@ -4,7 +4,7 @@ import type { LineSink } from '../platform/log.ts';
 
 /**
  * Destination of the log: standard output. A file is written to directly, because Node closes its stream for good at the first
- * error, and a full disk may have room again later: what cannot be written is dropped, and counted (reliability S3).
+ * error, and a full disk may have room again later: lines that cannot be written are dropped and counted (reliability S3).
  */
 export function logOutput(): LineSink {
   return isFile() ? new FileOutput() : process.stdout;
@@ -24,7 +24,7 @@ class FileOutput implements LineSink {
   /** A line was cut off when the disk was full; the next one starts on a new line. */
   #isCut = false;
 
-  /** Throws when not all of the lines could be written. */
+  /** Throws if not all of the lines could be written. */
   write(lines: string): boolean {
     const bytes = Buffer.from(this.#isCut ? `\n${lines}` : lines);
     let from = 0;
@@ -38,6 +38,6 @@ class FileOutput implements LineSink {
   }
 
   once(): void {
-    // Never behind.
+    // A file is never behind.
   }
 }

@@ -29,8 +29,8 @@ interface AddOptions {
 }
 
 /**
- * `tokenhouse models add`: pins what is named, fetches and checks it, lets it say something, and writes it into the configuration, which
- * a running service takes over. Nothing is written before all of that has worked.
+ * `tokenhouse models add`: pins a model, fetches and checks it, lets it answer a question, and writes it into the configuration,
+ * which a running service takes over. Nothing is written before all of that has worked.
  */
 export async function addModel(context: Context, options: AddOptions, input = ''): Promise<number> {
   const { around, environment, print } = context;
@@ -91,7 +91,7 @@ export async function addModel(context: Context, options: AddOptions, input = ''
   }
 }
 
-/** What the model does when it is asked, for programs and for people. */
+/** The results of trying the model, for programs and for people. */
 async function probed(
   file: string,
   contextLength: number,
@@ -138,7 +138,7 @@ export async function removeModel(context: Context, options: Pick<AddOptions, 'c
 const addTimeoutMs = 24 * 3_600_000;
 const probeWindow = 1024;
 
-/** Before gigabytes are fetched for nothing. The file is in memory once at least, or on a GPU. */
+/** Refuses before gigabytes are fetched for nothing. The file is in memory at least once, or on a GPU. */
 function refuseWithoutMemory(bytes: number, onGpus: number): void {
   const free = Math.min(freemem(), process.constrainedMemory() || Infinity) + onGpus;
   if (bytes > free)
@@ -155,7 +155,7 @@ const refused = (what: string): CommandFailure =>
     exitCode: exitCodes.refused,
   });
 
-/** As the configuration would have them. */
+/** The files as the configuration would list them. */
 function filesOf({ files }: PinnedModel, directory: string) {
   const [first, ...parts] = files.map(({ source, sha256, bytes }) => {
     const parsed = parseSource(source, directory);
@@ -166,8 +166,8 @@ function filesOf({ files }: PinnedModel, directory: string) {
 }
 
 /**
- * The longest window of which two slots fit into memory, the computer's and that of a GPU; throws `ModelRefused` when not even a short
- * one does.
+ * The longest window for which two slots fit into memory, the computer's and that of a GPU; throws `ModelRefused` if not even a
+ * short one fits.
  */
 function windowOf(header: GgufHeader, purpose: Purpose, { config }: Context, gpus: readonly FoundGpu[]): number {
   const { cacheBytesMax } = config.server.limits;
@@ -230,7 +230,7 @@ function entryOf(
   };
 }
 
-/** What the configuration has to say of a model, because it is not what holds without a word. */
+/** The capabilities that the configuration has to state because they differ from the defaults. */
 function capabilitiesOf(header: GgufHeader): object | undefined {
   const available = { supported: true };
   const unavailable = { supported: false };

@@ -6,18 +6,18 @@ import { ApiError } from '../platform/errors.ts';
 
 export interface Probe {
   readonly text: string;
-  /** It thinks before it answers. */
+  /** Whether it reasons before it answers. */
   readonly reasons: boolean;
   readonly tokensPerSecond: number;
 }
 
 export interface TaskProbe {
-  /** Numbers of a vector; a score has one. */
+  /** Numbers per vector; a score has one. */
   readonly dimensions: number;
   readonly tokensPerSecond: number;
 }
 
-/** What a model says when it is loaded and asked; its speed alone on this machine. Rejects when it cannot be loaded. */
+/** Loads a model and asks it a question, and measures its speed alone on this machine. Rejects if it cannot be loaded. */
 export const probeModel = (
   modelFile: string,
   contextLength: number,
@@ -26,10 +26,10 @@ export const probeModel = (
 ): Promise<Probe> =>
   withEngine({ modelFile, contextLength, purpose: 'write', ...means }, (engine) => sayHello(engine, hasChatTemplate));
 
-/** What it is computed with: as a service here would. */
+/** What it runs on: the same as in a service here. */
 export type ProbeMeans = Pick<LlamaEngineOptions, 'gpu' | 'variables'>;
 
-/** The same for a model that embeds or ranks: what it makes of a text, and how fast it reads. */
+/** The same for a model that embeds or ranks: the size of its results, and how fast it reads. */
 export const probeTask = (
   modelFile: string,
   contextLength: number,
@@ -38,7 +38,7 @@ export const probeTask = (
 ): Promise<TaskProbe> =>
   withEngine({ modelFile, contextLength, purpose, ...means }, (engine) => measureTexts(engine, purpose));
 
-/** What any engine makes of eight short texts. Rejects with its failure. */
+/** Runs any engine on eight short texts. Rejects with its failure. */
 export async function measureTexts(engine: Engine, purpose: Exclude<Purpose, 'write'>): Promise<TaskProbe> {
   let dimensions = 1;
   let tokens = 0;
@@ -65,7 +65,7 @@ export async function measureTexts(engine: Engine, purpose: Exclude<Purpose, 'wr
   return { dimensions, tokensPerSecond: tokens / ((performance.now() - startedMs) / 1000) };
 }
 
-/** What a model that embeds or ranks makes, in a line. */
+/** A line about the results of a model that embeds or ranks. */
 export const madeLine = (purpose: Exclude<Purpose, 'write'>, { dimensions, tokensPerSecond }: TaskProbe): string =>
   `makes    ${purpose === 'embed' ? `vectors of ${dimensions} numbers` : 'a score for each document'}, from ${tokensPerSecond.toFixed(1)} tokens a second`;
 
@@ -92,7 +92,7 @@ async function withEngine<Answer>(
   }
 }
 
-/** What any engine says to a short question, and how fast. Rejects with its failure. */
+/** Returns any engine's answer to a short question, and its speed. Rejects with its failure. */
 export async function sayHello(engine: Engine, isChat = true): Promise<Probe> {
   let text = '';
   let reasons = false;
@@ -115,14 +115,14 @@ export async function sayHello(engine: Engine, isChat = true): Promise<Probe> {
   };
 }
 
-/** Whether it takes functions: many servers refuse them unless they were started with a parser for the model. */
+/** Whether it accepts functions: many servers refuse them unless started with a parser for the model. */
 export async function takesTools(engine: Engine): Promise<boolean> {
   const request = { ...smallRequest(), maxTokens: 1, tools: [weather], toolChoice: { type: 'auto' } as const };
   try {
     await engine.generate(request, AbortSignal.timeout(probeTimeoutMs), () => true);
     return true;
   } catch (error) {
-    // A server that has failed or gone says nothing about functions.
+    // A server that has failed or is gone says nothing about functions.
     if (error instanceof ApiError && (error.type === 'invalid_request_error' || error.code === 'backend_http_error'))
       return false;
     throw error;

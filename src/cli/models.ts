@@ -18,7 +18,7 @@ import { configuredModels } from './configured-model.ts';
 import type { Context } from './context.ts';
 import { table } from './output.ts';
 
-/** Sizes of files, whether they are here, and how a running service has them. */
+/** Lists the models with the sizes of their files, whether these are here, and their state in a running service. */
 export async function listModels(context: Context): Promise<number> {
   const { models, storage } = context.config;
   const status = await askForStatus(controlSocketPath(storage.directory));
@@ -75,7 +75,7 @@ interface ListedBackend {
   readonly memory: { readonly state: NonNullable<ServedBackend['residence']>['state'] } | null;
 }
 
-/** Of a model that can take work, where it is: `waiting` for others to make room. */
+/** For a model that can take work, the state of its memory: `waiting` means until others make room. */
 const stateInWords = ({ engine, file, state, memory }: ListedBackend): string =>
   (state === 'ready' && memory !== null ? memory.state : state) ??
   (engine !== 'llama' ? 'not running' : file === null ? 'to be fetched' : 'file is here');
@@ -93,7 +93,7 @@ function bytesOf(backend: BackendConfig, file: string | undefined): number | nul
 const sizeInWords = (sizes: readonly (number | null)[]): string =>
   [...new Set(sizes.flatMap((bytes) => (bytes === null ? [] : [bytesInWords(bytes)])))].join(', ') || '–';
 
-/** What a model is, and what applies where a request says nothing: as on its card. */
+/** Shows a model and its defaults, as on its card. */
 export async function showModel(context: Context, _options: object, named = ''): Promise<number> {
   const [id] = configuredModels(context, [named]);
   const model = context.config.models.find((each) => each.id === id)!;
@@ -145,7 +145,7 @@ export async function showModel(context: Context, _options: object, named = ''):
 
 const dollarsOf = (microcents: bigint): number => Number(decimalText(microcents, 8));
 
-/** The file of an embedded model, where it is on this computer. */
+/** The file of an embedded model, if it is on this computer. */
 async function localFile({ environment }: Context, backend: BackendConfig): Promise<string | undefined> {
   if (backend.engine !== 'llama') return undefined;
   const { sources, sha256, bytes } = backend;
@@ -160,7 +160,7 @@ async function localFile({ environment }: Context, backend: BackendConfig): Prom
 
 type Wanted = ModelFiles & { readonly name: string };
 
-/** Fetches what is missing; several files one after the other. */
+/** Fetches what is missing, one file after the other. */
 export async function pullModel(
   context: Context,
   options: { readonly sha256?: string },

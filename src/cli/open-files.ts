@@ -1,15 +1,13 @@
 import { readFileSync } from 'node:fs';
 
-/** For a service with customers: a request takes a socket, and one more where a backend is a server. */
+/** Enough for a service with customers: a request takes a socket, and another if its backend is a server. */
 export const openFilesWanted = 4096;
-/** Below this, a service runs short of them before it has many customers. */
+/** Below this, a service runs out of files before it has many customers. */
 export const openFilesMin = 1024;
-/** Loading the program takes 65 to 80 at once, and a start some more; less than this ends in a stack somewhere. */
+/** Loading the program takes 65 to 80 at the same time, and a start some more; fewer than this end in a stack trace. */
 const openFilesToStart = 256;
 
-/**
- * The number of files and connections this process may open; Node has raised its own limit to the hard one. Undefined: unknown.
- */
+/** The number of files and connections this process may open; Node has raised its own limit to the hard one. Undefined if unknown. */
 export function openFilesLimit(): number | undefined {
   if (process.platform !== 'linux') return undefined;
   try {
@@ -20,7 +18,7 @@ export function openFilesLimit(): number | undefined {
   }
 }
 
-/** The message when a service cannot start with so few. Checked before its code is loaded, which already takes too many. */
+/** The message if a service cannot start with this few. Checked before its code is loaded, which already takes too many. */
 export function tooFewToStart(): readonly string[] | undefined {
   const limit = openFilesLimit();
   if (limit === undefined || limit >= openFilesToStart) return undefined;

@@ -1,6 +1,6 @@
 import { InvalidArgumentError } from 'commander';
 
-/** Readers of the command line's values; what they throw is printed with the option's name, exit code 64. */
+/** Readers of the command line's values; their errors are printed with the option's name, exit code 64. */
 export function wholeNumber(minimum: number, maximum: number): (text: string) => number {
   return (text) => {
     const value = Number(text);
@@ -19,7 +19,7 @@ export function decimalNumber(minimum: number, maximum: number): (text: string) 
   };
 }
 
-/** A whole number, or `none`. */
+/** Reads a whole number, or `none`. */
 export function wholeNumberOrNone(minimum: number, maximum: number): (text: string) => number | 'none' {
   const read = wholeNumber(minimum, maximum);
   return (text) => (text === 'none' ? text : read(text));
@@ -110,7 +110,7 @@ export function moment(text: string): number {
   return time;
 }
 
-/** For options that may be repeated. */
+/** Collects the values of options that may be repeated. */
 export const collected = (text: string, earlier: readonly string[] = []): readonly string[] => [...earlier, text];
 
 /** Base address of an inference host, with or without `/v1`. */
@@ -120,7 +120,7 @@ export function serviceUrl(text: string): string {
   return text.replace(/\/+$/, '').replace(/\/v1$/, '');
 }
 
-/** What a command refuses in words. The class is loaded only then: a declaration needs none of it. */
+/** An error for what a command refuses. The class is loaded only then, because a declaration does not need it. */
 export async function refused(message: string): Promise<Error> {
   const { OperationError } = await import('../accounts/operation.ts');
   return new OperationError(message);

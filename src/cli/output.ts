@@ -6,7 +6,7 @@ export interface Printer {
   readonly json: boolean;
   /** The result of a command: a value as JSON, or the lines for display. */
   result(value: unknown, lines: readonly string[]): void;
-  /** Text of the result, unchanged; a slow reader holds it back. */
+  /** Text of the result, unchanged; waits for a slow reader. */
   raw(text: string): Promise<void>;
   say(line: string): void;
 }
@@ -22,8 +22,8 @@ export function printer(json: boolean, { stdout, stderr }: Pick<Surroundings, 's
 }
 
 /**
- * A reader that goes away, as in `tokenhouse usage | head -1`, is no failure of ours, and a service outlives the reader of its
- * log. Without a listener Node ends the process with a stack trace.
+ * A reader that goes away, as in `tokenhouse usage | head -1`, is not our failure, and a service outlives the reader of its log.
+ * Without a listener Node ends the process with a stack trace.
  */
 export function outliveReaders(): void {
   const onError = (error: NodeJS.ErrnoException): void => {

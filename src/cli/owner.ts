@@ -22,7 +22,7 @@ export async function printOwnerLink(context: Context): Promise<number> {
   return 0;
 }
 
-/** Creates the owner with a password of ours, or gives the existing user with this address one: all their sessions end. */
+/** Creates the owner with a generated password, or gives one to the existing user with this address, which ends all their sessions. */
 export async function createOwner(
   context: Context,
   { email, name }: { readonly email: string; readonly name: string },

@@ -17,7 +17,7 @@ interface ShowOptions {
   readonly pdf?: string;
 }
 
-/** One document with all its content, in the form of GET /v1/invoices/{id}; or as a file. */
+/** Shows one document with all its content, in the form of GET /v1/invoices/{id}, or writes it to a file. */
 export async function showInvoice(context: Context, options: ShowOptions, id: string): Promise<number> {
   const invoice = await reading(context, ({ repositories }) => repositories.getInvoice({ id }));
   if (invoice === undefined)

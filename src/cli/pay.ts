@@ -6,7 +6,7 @@ import { reading } from './database.ts';
 
 const timeoutMs = 30_000;
 
-/** Plays a payment at the built-in provider, through its page, like a user. */
+/** Makes a payment at the built-in provider through its page, as a user would. */
 export async function simulatePayment(
   context: Context,
   { outcome }: { readonly outcome: string },

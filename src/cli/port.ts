@@ -21,7 +21,7 @@ export async function freePortNear(port: number, host: string): Promise<number> 
   return 0;
 }
 
-/** `process 4711 (nginx)`, where the system reveals who listens on a port (Linux, and only processes visible to us). */
+/** `process 4711 (nginx)`, if the system reveals who listens on a port (Linux, and only processes visible to us). */
 export function portHolder(port: number): string | undefined {
   try {
     const inodes = new Set(['/proc/net/tcp', '/proc/net/tcp6'].flatMap((file) => listeners(file, port)));

@@ -6,7 +6,7 @@ import type { Context } from './context.ts';
 import { reading } from './database.ts';
 import { table } from './output.ts';
 
-/** The receipt of a request, in the form of GET /v1/generation. */
+/** Shows the receipt of a request, in the form of GET /v1/generation. */
 export async function showReceipt(
   context: Context,
   { account }: { readonly account?: string },
@@ -73,11 +73,11 @@ function linesOf(receipt: GenerationReceipt): readonly string[] {
   ];
 }
 
-/** Why this model did not serve it, in a line: `instead  of gpt-large, which failed with no_healthy_backends`. */
+/** A line about why this model did not serve it: `instead  of gpt-large, which failed with no_healthy_backends`. */
 const fallbackLine = ({ model, reason, skipped }: NonNullable<GenerationReceipt['fallbacks']>[number]): string =>
   `instead  of ${model}, which ${skipped ? `was not tried: ${reason}` : `failed with ${reason}`}`;
 
-/** Older services do not tell. */
+/** Absent in older services. */
 const foreignPart = (
   foreign: { readonly running: number; readonly tokens_waiting: number } | null | undefined,
 ): string =>
@@ -91,7 +91,7 @@ const hedgeWords = {
   overtaken: 'stopped when the second gave text',
 } as const;
 
-/** What became of it there, and below it why this backend, in lines that fit 80 columns. */
+/** The outcome of an attempt, and below it why this backend was chosen, in lines of at most 80 columns. */
 function attemptLines({
   backend,
   model,

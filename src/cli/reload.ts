@@ -5,7 +5,7 @@ import { controlSocketPath } from '../app/control/socket-path.ts';
 import { lookLines } from './backend-lines.ts';
 import type { Context } from './context.ts';
 
-/** Makes the running service take over the configuration file. Exit 78 when the service refuses it. */
+/** Makes the running service take over the configuration file. Exit 78 if the service refuses it. */
 export async function reloadService({ config, print }: Context): Promise<number> {
   const { directory } = config.storage;
   const outcome = await askService(controlSocketPath(directory), { kind: 'reload' });

@@ -1,4 +1,4 @@
-/** A worker: answers requests in a process of its own, and lives as long as the parent that started it. */
+/** A worker: answers requests in a separate process, and lives as long as the parent that started it. */
 import '../platform/stack-traces.ts';
 
 import { once } from 'node:events';
@@ -25,7 +25,7 @@ import { outliveReaders } from './output.ts';
 outliveReaders();
 // A terminal and a service manager signal the whole group; the parent decides about its workers.
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => {});
-// Nobody would start it again when it dies, or tell it of a new configuration; and another parent may want the port.
+// Nobody would restart it, or send it a new configuration, and another parent may need the port.
 void once(process, 'disconnect').then(() => process.exit(crashExitCode));
 
 const parent: ParentConnection = new Rpc<ParentCalls, WorkerCalls>(

@@ -40,7 +40,7 @@ export interface ServeOptions {
   readonly accountPort?: number;
 }
 
-/** Where the options say that the service listens, in place of the file and the variables. */
+/** Listening addresses from the options, which override the file and the variables. */
 export const listenOverrides = ({ host, port, accountHost, accountPort }: ServeOptions): readonly Override[] =>
   [
     { name: '--host', path: ['server', 'inference', 'host'], value: host },
@@ -52,8 +52,8 @@ export const listenOverrides = ({ host, port, accountHost, accountPort }: ServeO
   );
 
 /**
- * `tokenhouse serve`: runs until a signal. Messages go to standard error, the log (JSON lines) to standard output. On a terminal
- * a later start reports its facts in five lines; everywhere else each fact has a line of its own.
+ * `tokenhouse serve`: runs until a signal. Messages go to standard error, the log (JSON lines) to standard output. On a terminal a
+ * later start reports its facts in five lines; everywhere else each fact has its own line.
  */
 export async function serveCommand(context: Context, options: ServeOptions): Promise<number> {
   const { config, environment, print } = context;
@@ -90,7 +90,7 @@ export async function serveCommand(context: Context, options: ServeOptions): Pro
     return sayFailure(await failureOf(error, directory, config), log, print);
   }
   cut = () => service.cut();
-  // During a stop it is not a second request to stop.
+  // During a stop it does not count as a second request to stop.
   onHangup(
     () => void service.reload(),
     () => {
@@ -135,7 +135,7 @@ export async function serveCommand(context: Context, options: ServeOptions): Pro
   return exitCodes.unavailable;
 }
 
-/** What the operator should know of this machine, before anything starts. */
+/** Notes for the operator about this machine, before anything starts. */
 function sayNotes({ config: { server }, print }: Context): void {
   const note = (what: string): void => print.say(`note     ${what}`);
   const memoryBytes = memoryLimitBytes();
@@ -160,7 +160,7 @@ function processesInWords({ server: { workers }, storage }: Config): string {
   return storage.type === 'sqlite' ? `one process, ${store}` : store;
 }
 
-/** In words on standard error, and as an event in the log on standard output. */
+/** Reports in words on standard error, and as an event in the log on standard output. */
 function sayFailure(failure: Failure, log: Log, print: Printer): number {
   const { what, why, repair, exitCode } = failure;
   const detail = { error: what.join('\n'), why, repair: repair[0] ?? null, exit_code: exitCode };
@@ -233,7 +233,7 @@ async function modelLines(
   }
 }
 
-/** What computes an embedded model, where that is not simply the processor. */
+/** What an embedded model runs on, if that is not just the processor. */
 function computeLines({ modelId, compute: computeOf }: Service['backends'][number]): readonly string[] {
   const compute = computeOf();
   if (compute === undefined || !compute.isOfNote) return [];
@@ -263,13 +263,13 @@ function sayAddresses(config: Config, service: Service, isShort: boolean, elapse
   );
 }
 
-/** What to open first; undefined: it is turned off. It may still be under construction when it is opened, and says so. */
+/** The page to open first; undefined if the console is turned off. If it is still being built when opened, it says so. */
 function consoleInWords({ server: { account } }: Config, { accountUrl }: Service): string | undefined {
   if (!account.console) return undefined;
   return `Console ${existsSync(consoleUrl()) ? accountUrl : 'none in this copy (npm run build console)'}`;
 }
 
-/** While there is no operator: opening the link makes one. A log must not contain it either (`--no-key`). */
+/** Printed while there is no operator: opening the link creates one. A log must not contain it either (`--no-key`). */
 function sayOwnerLink(link: string, isShort: boolean, isShown: boolean, say: Say): void {
   if (!isShown)
     say('note     this server has no operator yet: npx tokenhouse owner link prints the link for its owner');
@@ -333,7 +333,7 @@ function curlLine(inferenceUrl: string, key: string, model: string): string {
 
 /**
  * SIGHUP has two meanings: "read the configuration again" from an operator, and "your terminal is gone" from the system, which
- * gracefully ends a service that was started by hand.
+ * gracefully ends a service started by hand.
  */
 function onHangup(reload: () => void, stop: () => void): void {
   if (process.platform === 'win32') return;
@@ -360,11 +360,11 @@ interface StopSignals {
   readonly requested: Promise<void>;
   wasRequested(): boolean;
   now(): void;
-  /** Like a signal, except that a later signal does not count as the second one. */
+  /** Acts like a signal, except that a later signal does not count as the second one. */
   crashed(): void;
 }
 
-/** SIGTERM and SIGINT end the service gracefully; a second one ends it at once (reliability S7). */
+/** SIGTERM and SIGINT end the service gracefully; a second one ends it immediately (reliability S7). */
 function stopSignals(): StopSignals {
   let resolve: () => void = () => {};
   let count = 0;

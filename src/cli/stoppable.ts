@@ -1,7 +1,7 @@
 import { CommandFailure } from './command-failure.ts';
 import { exitCodes } from './failure.ts';
 
-/** SIGINT and SIGTERM stop what runs, so that it can leave nothing behind. `shown` is what it was about. */
+/** SIGINT and SIGTERM stop the work, so that it can clean up. `shown` names its subject. */
 export async function stoppable<T>(shown: string, act: (signal: AbortSignal) => Promise<T>): Promise<T> {
   const stop = new AbortController();
   const onSignal = (): void => stop.abort(stopped(shown));

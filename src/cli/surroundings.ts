@@ -1,6 +1,6 @@
-/** The surroundings of a command: its own process, or that of a program that runs commands inside itself. */
+/** The surroundings of a command: its own process, or a program that runs commands in its process. */
 export interface Surroundings {
-  /** The base of relative paths, where the configuration is looked for. */
+  /** The base of relative paths, where the configuration is searched for. */
   readonly directory: string;
   readonly stdout: NodeJS.WritableStream;
   readonly stderr: NodeJS.WritableStream & { readonly isTTY?: boolean; readonly columns?: number };

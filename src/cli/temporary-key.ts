@@ -3,7 +3,7 @@ import { controlSocketPath } from '../app/control/socket-path.ts';
 import type { Context } from './context.ts';
 import { reading } from './database.ts';
 
-/** A conversation is longer than the longest request. The key is returned before; this is for a command that is killed. */
+/** A conversation lasts longer than the longest request. The key is normally revoked earlier; this is for a command that is killed. */
 const expiresAfterMs = 12 * 3_600_000;
 
 /** A key that lives as long as a command. */
@@ -13,9 +13,9 @@ export interface TemporaryKey {
 }
 
 /**
- * A key of the oldest active account, made and revoked by the service that runs here. Anyone with access to its control socket
- * may make keys of any account, so this grants no new rights; both changes are in the audit log. undefined: there is no account
- * that could pay.
+ * A key of the oldest active account, created and revoked by the service that runs here. Anyone with access to its control socket
+ * may create keys of any account, so this grants no new rights; both changes are in the audit log. Undefined if no account could
+ * pay.
  */
 export async function createTemporaryKey(context: Context): Promise<TemporaryKey | undefined> {
   const accountId = await firstAccount(context);

@@ -10,7 +10,7 @@ import type { Context } from './context.ts';
 import { reading } from './database.ts';
 import { table, timeText } from './output.ts';
 
-/** The newest requests, with `--json` in the form of GET /v1/generation. */
+/** Shows the newest requests, with `--json` in the form of GET /v1/generation. */
 export async function showUsage(
   context: Context,
   options: { readonly account?: string; readonly tag?: string; readonly limit: number; readonly csv?: boolean },
@@ -38,7 +38,7 @@ export async function showUsage(
         requests.map((request) => [
           timeText(request.ended_at).slice(0, 19).replace('T', ' '),
           request.request_id,
-          // `small, not large` where the second was asked for.
+          // `small, not large` if large was requested.
           request.fallback_from === null ? request.model : `${request.model}, not ${request.fallback_from}`,
           request.tokens_prompt,
           request.tokens_cached,
@@ -54,7 +54,7 @@ export async function showUsage(
   return 0;
 }
 
-/** Of any accounts, in the order of the rows. */
+/** The receipts of any accounts, in the order of the rows. */
 async function receiptsOf(rows: readonly UsageRow[], repositories: Repositories) {
   const receipts = await Promise.all(
     [...new Set(rows.map(({ accountId }) => accountId))].map(async (accountId) => {
@@ -67,7 +67,7 @@ async function receiptsOf(rows: readonly UsageRow[], repositories: Repositories)
   return receipts.flat().toSorted((a, b) => place.get(a.id)! - place.get(b.id)!);
 }
 
-/** The requests of an account, in the form of GET /v1/export/generations.csv. */
+/** Prints the requests of an account, in the form of GET /v1/export/generations.csv. */
 async function printCsv(
   context: Context,
   { account, tag }: { readonly account?: string; readonly tag?: string },

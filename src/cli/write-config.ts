@@ -11,7 +11,7 @@ import { readConfig } from '../config/read.ts';
 import { scriptSchema } from '../inference/engines/scripted/script-schema.ts';
 import type { Context } from './context.ts';
 
-/** Changes the configuration, checked as a start would check it; what a running service refuses is taken back. */
+/** Changes the configuration, checked as at a start; a change that a running service refuses is reverted. */
 export async function writeConfig(
   { around: { directory }, environment, config }: Context,
   given: string | undefined,
@@ -31,7 +31,7 @@ export async function writeConfig(
   return { written: file, reloaded: outcome !== undefined };
 }
 
-/** At once: a service that reads it meets the old file or the new one. Its mode stays, as it may hold secrets, and so does a link to it. */
+/** Replaces atomically: a service reads the old file or the new one. Keeps its mode, as it may hold secrets, and a link to it. */
 function replace(file: string, text: string): void {
   mkdirSync(path.dirname(file), { recursive: true });
   const target = existsSync(file) ? realpathSync(file) : file;
@@ -45,11 +45,11 @@ function replace(file: string, text: string): void {
 export const takenOverLine = (isReloaded: boolean): string =>
   isReloaded ? 'The running service has taken it over.' : 'It is there at the next start: tokenhouse serve';
 
-/** Ids differ in more than their case. */
+/** Finds a model by its id in any case: no two ids differ only in case. */
 export const modelNamed = ({ models }: Pick<Config, 'models'>, id: string): ModelConfig | undefined =>
   models.find((model) => model.id.toLowerCase() === id.toLowerCase());
 
-/** This id, if no model of the configuration has it. */
+/** Returns this id if no model of the configuration has it. */
 export function freeModelId({ config }: Context, id: string): string {
   if (!/^[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,127}$/.test(id))
     throw new OperationError(`'${id}' cannot be an id: name one with --id.`);

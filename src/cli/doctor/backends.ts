@@ -3,7 +3,7 @@ import { openAiEngineOf } from '../../app/backends.ts';
 import { lookAtBackend } from '../../app/look.ts';
 import type { Finding, Patient } from './finding.ts';
 
-/** Checks servers that are not ours: whether they answer, accept the key, have the model, and are what the file says. */
+/** Checks external servers: whether they answer, accept the key, have the model, and are what the file says. */
 export async function lookAtBackends({ config }: Patient): Promise<readonly Finding[]> {
   const wanted = config.models.flatMap((model) =>
     model.backends.flatMap((backend) => (backend.engine === 'openai' ? [{ model, backend }] : [])),
@@ -28,7 +28,7 @@ async function lookAt(
     : { check, state: 'problem', found, why: problem, repair: `curl -i ${backend.url}/models` };
 }
 
-/** What the server says of itself, in words; `undefined`: nothing. */
+/** What the server reports about itself, in words; undefined if nothing. */
 async function saidBy(
   model: ModelConfig,
   backend: OpenAiBackendConfig,

@@ -14,12 +14,12 @@ interface Looked {
   readonly reports: readonly ClaimReport[];
 }
 
-/** Servers that are asked at the same time; each gets one request after the other. */
+/** Servers that are tested at the same time; each gets one request at a time. */
 const serversAtOnce = 4;
 
 /**
- * Whether the servers that the file lists do what the cards of their models say. `write`: the file is corrected by what was found,
- * all of it or, where the result would be refused, nothing.
+ * Checks whether the servers in the file do what the cards of their models say. `write`: corrects the file by what was found, all
+ * of it or, if the result would be refused, nothing.
  */
 export async function lookAtClaims(patient: Context, write: boolean): Promise<readonly Finding[]> {
   const { config } = patient;
@@ -81,7 +81,7 @@ function findingsOf({ model, backend, reports }: Looked): readonly Finding[] {
 
 const canBeWritten = (claim: ClaimReport['claim']): boolean => claim !== 'usage' && claim !== 'abort';
 
-/** `undefined`: nothing is to be changed. */
+/** `undefined`: no change. */
 function correctionOf(model: ModelConfig, looked: readonly Looked[]): Correction | undefined {
   const own = looked.filter((each) => each.model === model);
   const lacks = new Map<number, readonly FeatureName[]>();
@@ -105,7 +105,7 @@ function correctionOf(model: ModelConfig, looked: readonly Looked[]): Correction
   return { id: model.id, lacks, falseFlags, contextLength };
 }
 
-/** Sources stand between the backends that the file lists. */
+/** In the file, sources may stand between backends. */
 function placeInFile({ backends, sources }: ModelConfig, backend: OpenAiBackendConfig): number {
   const index = backends.indexOf(backend);
   return index + sources.filter(({ after }) => after <= index).length;

@@ -15,16 +15,16 @@ import { bytesInWords } from '../amount.ts';
 import type { Finding, Patient } from './finding.ts';
 import { quoted } from '../folder.ts';
 
-/** Above this a complete check takes minutes, and has a command of its own. */
+/** Above this a complete check takes minutes, and has a separate command. */
 const verifiedBytesMax = 64 * 1024 * 1024;
 
 interface Looked {
   readonly findings: readonly Finding[];
-  /** The latest moment that the database knows. */
+  /** The latest time in the database. */
   readonly newestAt: number | undefined;
 }
 
-/** On a connection that cannot write, beside a running service or without one. */
+/** Reads on a connection that cannot write, with or without a running service. */
 export async function lookAtDatabase({ config, status }: Patient): Promise<Looked> {
   if (config.storage.type === 'postgres') return await lookAtServer(config.storage);
   const { path: file } = config.storage;

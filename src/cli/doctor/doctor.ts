@@ -16,13 +16,13 @@ import { quoted } from '../folder.ts';
 import { readContext } from '../read-context.ts';
 
 export interface DoctorOptions {
-  /** Sends requests to the backends, to see whether they do what the cards say. */
+  /** Sends requests to the backends, to check whether they do what the cards say. */
   readonly claims?: boolean;
   /** Corrects the configuration by what was found. */
   readonly write?: boolean;
 }
 
-/** `tokenhouse doctor`: without `--write` it changes nothing; works beside a running service and without one. Exit 1 when there is a problem. */
+/** `tokenhouse doctor`: changes nothing without `--write`; works with or without a running service. Exit 1 if there is a problem. */
 export async function doctor(bare: BareContext, { claims = false, write = false }: DoctorOptions): Promise<number> {
   const { around, print } = bare;
   const findings: Finding[] = [];
@@ -55,7 +55,7 @@ export async function doctor(bare: BareContext, { claims = false, write = false 
   return problems === 0 ? 0 : 1;
 }
 
-/** Reads the configuration like a start; without it, nothing that depends on it can be checked. */
+/** Reads the configuration like a start; if that fails, nothing that depends on it can be checked. */
 async function examine(
   { around, configPath, print }: BareContext,
   findings: Finding[],

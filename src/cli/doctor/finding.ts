@@ -6,11 +6,11 @@ export interface Finding {
   readonly check: string;
   readonly state: 'ok' | 'warning' | 'problem';
   readonly found: string;
-  /** What else was found, on a line of its own. */
+  /** What else was found, on a separate line. */
   readonly more?: string;
-  /** Why it matters; for what is not ok. */
+  /** Why it matters, if it is not ok. */
   readonly why?: string;
-  /** The command that repairs it; for what is not ok. */
+  /** The command that repairs it, if it is not ok. */
   readonly repair?: string;
 }
 

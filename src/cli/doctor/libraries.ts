@@ -3,8 +3,8 @@ import { once } from 'node:events';
 import type { Finding } from './finding.ts';
 
 /**
- * The large libraries that are loaded only on demand, each tried as far as possible without a network: a program that was copied
- * or packed in part is discovered here, instead of with the first invoice.
+ * The large libraries that are loaded only on demand, each tried as far as possible without a network: an incompletely copied or
+ * packed program is discovered here, instead of with the first invoice.
  */
 const libraries: Readonly<Record<string, () => Promise<unknown>>> = {
   'PDF files are written (pdfkit)': async () => {

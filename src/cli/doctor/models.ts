@@ -15,7 +15,7 @@ import { bytesInWords } from '../amount.ts';
 import type { Finding, Patient } from './finding.ts';
 import { freeBytesOf, quoted } from '../folder.ts';
 
-/** The embedded engine, and the files of its models. */
+/** Checks the embedded engine, and the files of its models. */
 export async function lookAtModels(patient: Patient): Promise<readonly Finding[]> {
   const wanted = patient.config.models.flatMap((model) =>
     model.backends.flatMap((backend) => (backend.engine === 'llama' ? [{ model, backend }] : [])),
@@ -43,7 +43,7 @@ async function lookAtFile(
 ): Promise<{ readonly finding: Finding; readonly size: number }> {
   const check = 'model';
   const { sources, sha256, bytes } = backend;
-  // The running service knows best: it may have been started with another model folder, or have a file open that is gone here.
+  // The running service knows best: it may have been started with another model folder, or have a file open that has since been deleted.
   const running = status === undefined || status === 'other' ? undefined : inService(model, backend, status);
   if (running !== undefined) return { finding: { check, ...running }, size: running.size };
   const { modelDirectory } = environment;
@@ -74,7 +74,7 @@ async function lookAtFile(
   return { finding: { check, state: 'warning', found: missing, why, repair }, size };
 }
 
-/** The running service's state of a model's file; undefined when it does not have this one. */
+/** The state of a model's file in the running service; undefined if it does not have this one. */
 function inService(
   { id }: ModelConfig,
   { name, sha256, bytes = 0 }: LlamaBackendConfig,
@@ -104,7 +104,7 @@ function inService(
   };
 }
 
-/** Loads the native part in a process of its own, which may crash. */
+/** Loads the native part in a separate process, because it may crash. */
 async function lookAtEngine(variables: Readonly<Record<string, string>>): Promise<Finding> {
   const check = 'engine';
   const { error, output } = await engineOutput(['probe'], variables);
@@ -121,7 +121,7 @@ async function lookAtEngine(variables: Readonly<Record<string, string>>): Promis
   };
 }
 
-/** The builds for GPUs, the devices that they see, and what the running service computes its models with. */
+/** Checks the GPU builds, the devices that they see, and what the running service runs its models on. */
 function lookAtGpus(
   { environment, status }: Patient,
   wanted: readonly { readonly model: ModelConfig; readonly backend: LlamaBackendConfig }[],

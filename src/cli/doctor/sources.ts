@@ -7,7 +7,7 @@ import type { Finding, Patient } from './finding.ts';
 
 type Source = Exclude<Patient['status'], 'other' | undefined>['sources'][number];
 
-/** Where backends come from that the configuration does not list: as the running service sees it, else looked at here. */
+/** Checks the sources of backends that are not in the configuration: as the running service sees them, otherwise directly. */
 export async function lookAtSources(patient: Patient): Promise<readonly Finding[]> {
   const { status, config } = patient;
   if (config.models.every(({ sources }) => sources.length === 0)) return [];

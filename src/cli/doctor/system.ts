@@ -32,7 +32,7 @@ export function lookAtNode(nodeVersion: string): Finding {
   };
 }
 
-/** A request takes a socket, and one more where a backend is a server. */
+/** A request takes a socket, and another if its backend is a server. */
 export async function lookAtOpenFiles(): Promise<readonly Finding[]> {
   if (process.platform === 'win32') return [];
   const text = await new Promise<string>((resolve) => {
@@ -54,11 +54,11 @@ export async function lookAtOpenFiles(): Promise<readonly Finding[]> {
   ];
 }
 
-/** No release is older; a clock before it makes keys that have expired live again. */
+/** No release is older; an earlier clock makes expired keys valid again. */
 const earliestMs = Date.UTC(2026, 0, 1);
 const slackMs = 60_000;
 
-/** `newestAt`: the latest moment that the database knows. */
+/** `newestAt`: the latest time in the database. */
 export function lookAtClock(nowMs: number, newestAt: number | undefined): Finding {
   const found = new Date(nowMs).toISOString();
   const repair = 'sudo timedatectl set-ntp true';

@@ -5,7 +5,7 @@ import { readJsonText, withJsonValue } from './json-text.ts';
 import { withTomlValues } from './toml-text.ts';
 import { readYamlText, withYamlItem } from './yaml-text.ts';
 
-/** What a client is given. */
+/** What a client is configured with. */
 export interface Connection {
   /** The address of the service, without `/v1`. */
   readonly url: string;
@@ -24,7 +24,7 @@ export interface OfferedModel {
   readonly vision: boolean;
 }
 
-/** Where clients look for their files. */
+/** The folders in which clients look for their files. */
 export interface Places {
   readonly home: string;
   /** The folder that the command was given in. */
@@ -44,14 +44,14 @@ export interface Client {
     read(text: string): unknown;
     /** Whether the key is in it, so that nobody else may read it. */
     readonly hasKey: boolean;
-    /** The client notes things in it while it runs, so a change says nothing about its user. */
+    /** The client writes to it while it runs, so a change need not come from its user. */
     readonly isClientsOwn?: boolean;
   };
-  /** What it needs in its environment beyond its file. */
+  /** What it needs in its environment, in addition to its file. */
   environment(connection: Connection): Readonly<Record<string, string>>;
   /** The command, for those that run in a terminal. */
   readonly program?: { readonly words: readonly [string, ...string[]]; readonly install: string };
-  /** The smallest window in which its own instructions leave room to work; 0: any. */
+  /** The smallest window in which the client's instructions leave room to work; 0: any. */
   readonly contextMin: number;
   readonly needsTools: boolean;
   /** What is left to do by hand. */
@@ -76,13 +76,13 @@ const claude: Client = {
         Object.entries({
           ANTHROPIC_BASE_URL: url,
           ANTHROPIC_AUTH_TOKEN: key,
-          // A key of Anthropic in the environment would be used instead.
+          // An Anthropic key in the environment would be used instead.
           ANTHROPIC_API_KEY: '',
           ANTHROPIC_MODEL: model.id,
           ANTHROPIC_DEFAULT_HAIKU_MODEL: model.id,
           ANTHROPIC_DEFAULT_SONNET_MODEL: model.id,
           ANTHROPIC_DEFAULT_OPUS_MODEL: model.id,
-          // Of a model that it does not know it believes that it has a window of a million.
+          // It assumes a window of a million tokens for an unknown model.
           CLAUDE_CODE_MAX_CONTEXT_TOKENS: String(model.contextLength),
         }).map(([name, value]) => [['env', name], value] as const),
       ),
@@ -143,7 +143,7 @@ const opencode: Client = {
           },
         ],
         [['model'], `tokenhouse/${model.id}`],
-        // For titles and the like.
+        // Used for titles and the like.
         [['small_model'], `tokenhouse/${model.id}`],
       ]),
     read: readJsonText,
@@ -265,9 +265,9 @@ const openWebUi: Client = {
     OPENAI_API_BASE_URL: `${url}/v1`,
     OPENAI_API_KEY: key,
     ENABLE_OLLAMA_API: 'false',
-    // Else the settings of its first start are in force for ever.
+    // Otherwise the settings of its first start stay in force forever.
     ENABLE_PERSISTENT_CONFIG: 'false',
-    // It offers every model 6,000 tokens of tools, and one that calls none refuses them.
+    // It sends every model 6,000 tokens of tools, which a model without tool calls refuses.
     ...(models.every(({ tools }) => tools)
       ? {}
       : { DEFAULT_MODEL_METADATA: JSON.stringify({ capabilities: { builtin_tools: false } }) }),

@@ -1,4 +1,4 @@
-/** The lines that differ between two texts, with some around them, as `diff -u` prints them. */
+/** The lines that differ between two texts, with context, as `diff -u` prints them. */
 export function diffLines(before: string, after: string): readonly string[] {
   const [left, right] = [linesOf(before), linesOf(after)];
   const edits = editsBetween(left, right);
@@ -26,7 +26,7 @@ interface Edit {
 
 const linesOf = (text: string): readonly string[] => (text === '' ? [] : text.replace(/\r?\n$/, '').split(/\r?\n/));
 
-/** Above this many lines on a side, what differs is shown as removed and added as a whole. */
+/** Above this many lines on a side, the difference is shown as one removal and one addition. */
 const comparedMax = 2000;
 
 function editsBetween(left: readonly string[], right: readonly string[]): readonly Edit[] {
@@ -42,7 +42,7 @@ function editsBetween(left: readonly string[], right: readonly string[]): readon
   ];
 }
 
-/** By the longest common subsequence. */
+/** Compares by the longest common subsequence. */
 function compared(left: readonly string[], right: readonly string[]): readonly Edit[] {
   if (left.length > comparedMax || right.length > comparedMax)
     return [...left.map((line): Edit => ({ kind: '-', line })), ...right.map((line): Edit => ({ kind: '+', line }))];

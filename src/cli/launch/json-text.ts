@@ -1,10 +1,8 @@
 import { isDeepStrictEqual } from 'node:util';
 
-/**
- * Changes in the text of a JSON file with comments, as editors and their relatives write it: what is not changed stays byte for byte.
- */
+/** Changes to the text of a JSON file with comments, as used by editors and similar programs: the rest stays byte for byte. */
 
-/** The text with this value at the path of names. Throws `TextProblem` for a text that cannot be changed. */
+/** Returns the text with this value at the path of names. Throws `TextProblem` for a text that cannot be changed. */
 export function withJsonValue(text: string, path: readonly string[], value: unknown): string {
   const at = skipTrivia(text, text.startsWith('\uFEFF') ? 1 : 0);
   if (at === text.length)
@@ -36,7 +34,7 @@ export function readJsonText(text: string): unknown {
   }
 }
 
-/** Why a file cannot be changed by us, and where. */
+/** Why we cannot change a file, and where. */
 export class TextProblem extends Error {
   constructor(text: string, at: number, what: string) {
     const before = text.slice(0, at).split('\n');
@@ -53,10 +51,10 @@ interface Property {
 
 interface ObjectText {
   readonly start: number;
-  /** After the brace. */
+  /** The position after the closing brace. */
   readonly end: number;
   readonly properties: readonly Property[];
-  /** Where a comma follows the last property. */
+  /** The position of a comma after the last property. */
   readonly trailingComma: number | undefined;
 }
 
@@ -112,7 +110,7 @@ const nested = (path: readonly string[], value: unknown): unknown =>
 const print = (value: unknown, indent: string, unit: string, lineEnd: string): string =>
   JSON.stringify(value, null, unit).replaceAll('\n', lineEnd + indent);
 
-/** What stands before the first property, where it has a line of its own. */
+/** The text before the first property, if that is on a separate line. */
 function indentOf(text: string, { start, properties }: ObjectText): string | undefined {
   const [first] = properties;
   if (first === undefined) return undefined;
@@ -123,7 +121,7 @@ function indentOf(text: string, { start, properties }: ObjectText): string | und
 const lineIndent = (text: string, at: number): string =>
   /^[ \t]*/.exec(text.slice(text.lastIndexOf('\n', at - 1) + 1))![0];
 
-/** After comments and spaces that stand in the same line, before the end of the line. */
+/** The position after comments and spaces on the same line, before the end of the line. */
 function sameLineEnd(text: string, from: number): number {
   let at = from;
   for (;;) {
@@ -204,7 +202,7 @@ function skipTrivia(text: string, from: number): number {
   }
 }
 
-/** Before the end of the line. */
+/** The position before the end of the line. */
 function lineCommentEnd(text: string, at: number): number {
   const end = text.indexOf('\n', at);
   if (end === -1) return text.length;

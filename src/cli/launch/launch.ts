@@ -36,7 +36,7 @@ export interface LaunchOptions {
   readonly force?: boolean;
 }
 
-/** `tokenhouse launch`: sets a client up for the service of this folder, and starts it; or undoes that. */
+/** `tokenhouse launch`: sets up a client for the service of this folder and starts it, or undoes the setup. */
 export async function launch(
   context: Context,
   options: LaunchOptions,
@@ -69,7 +69,7 @@ const placesOf = ({ around, environment }: Context): Places => ({
   variable: environment.variable,
 });
 
-/** Instead of a key that is not made yet, or that should not be on a screen. */
+/** Stands for a key that does not exist yet, or should not be shown. */
 const keyPlaceholder = 'tkh_…';
 
 async function connectionOf(
@@ -113,7 +113,7 @@ function sayWhatIsMissing({ print }: Context, client: Client, model: OfferedMode
   if (!isRunning) print.say(runnable('note     no service runs here now; start it: npm start'));
 }
 
-/** Nothing is made or written. */
+/** Prints the setup; nothing is created or written. */
 function printSetup(context: Context, name: ClientName, connection: Connection, found: FoundFile | undefined): number {
   const client: Client = clients[name];
   const environment = client.environment(connection);
@@ -142,7 +142,7 @@ function changedText({ file, title }: Client, found: FoundFile, connection: Conn
   }
 }
 
-/** Asks, makes the key, and writes; resolves with the connection that has the key. */
+/** Asks, creates the key, and writes; resolves with the connection that has the key. */
 async function setUp(
   context: Context,
   options: LaunchOptions,
@@ -222,7 +222,7 @@ async function confirm({ print }: Context, { yes }: LaunchOptions, name: ClientN
   });
 }
 
-/** The record first: whatever happens, it says what has to be put back. */
+/** Writes the record first, so that after any failure it says what has to be put back. */
 function writeFile(
   client: Client,
   found: FoundFile,
@@ -291,7 +291,7 @@ const changedSince = (name: ClientName, file: string, original: string): Command
     exitCode: exitCodes.refused,
   });
 
-/** Says whether it worked: the key may be that of another service. */
+/** Returns whether it worked: the key may belong to another service. */
 async function revoke(context: Context, { keyId, service }: LaunchRecord): Promise<boolean> {
   try {
     await writing(context, { kind: 'revoke_key', keyId });
@@ -306,7 +306,7 @@ async function revoke(context: Context, { keyId, service }: LaunchRecord): Promi
   }
 }
 
-/** In this terminal, without secrets of the service; its exit code is ours. */
+/** Runs the client in this terminal, without secrets of the service, and returns its exit code. */
 async function start(
   { words, install }: NonNullable<Client['program']>,
   more: readonly string[],
@@ -318,7 +318,7 @@ async function start(
     env: environment,
     shell: process.platform === 'win32',
   });
-  // The terminal sends them to the client as well, which knows what they mean.
+  // The terminal sends them to the client as well, which handles them.
   const ignored = (): void => {};
   for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, ignored);
   try {

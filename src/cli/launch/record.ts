@@ -18,24 +18,24 @@ import path from 'node:path';
 
 import type { ClientName } from './clients.ts';
 
-/** What was done for a client, so that it can be undone: in the user's data folder, for nobody else to read. */
+/** What was done for a client, so that it can be undone: in the user's data folder, readable by nobody else. */
 export interface LaunchRecord {
   readonly client: ClientName;
   readonly keyId: string;
-  /** The folder of the service that the key is of. */
+  /** The folder of the service that issued the key. */
   readonly service: string;
   readonly file?: FileRecord | undefined;
 }
 
 export interface FileRecord {
   readonly path: string;
-  /** Of the file before, which is kept beside the record; undefined: there was none. */
+  /** Mode of the original file, whose backup is beside the record; undefined if there was none. */
   readonly mode: number | undefined;
-  /** Folders that were made for it, the innermost first. */
+  /** Folders that were created for it, innermost first. */
   readonly folders: readonly string[];
   readonly sha256Before: string;
   readonly sha256After: string;
-  /** Something else has been changed between two launches, which putting the old file back would lose. */
+  /** Whether something else was changed between two launches, which restoring the old file would lose. */
   readonly isEdited: boolean;
 }
 
@@ -54,12 +54,12 @@ export class LaunchRecords {
     return existsSync(file) ? (JSON.parse(readFileSync(file, 'utf8')) as LaunchRecord) : undefined;
   }
 
-  /** Where the file as it was before is kept. */
+  /** Path of the backup of the original file. */
   originalFile(client: ClientName): string {
     return path.join(this.#folder, `${client}.original`);
   }
 
-  /** Where a changed file is kept that had to give way to the original. */
+  /** Path of the backup of a changed file that the original replaced. */
   changedFile(client: ClientName): string {
     return path.join(this.#folder, `${client}.changed`);
   }
@@ -83,7 +83,7 @@ export class LaunchRecords {
 const fileBytesMax = 4 * 1024 * 1024;
 
 export interface FoundFile {
-  /** What a link leads to. */
+  /** The target, if it is a link. */
   readonly path: string;
   readonly bytes: Buffer | undefined;
   readonly mode: number | undefined;
@@ -98,14 +98,14 @@ export function findFile(named: string): FoundFile {
   return { path: file, bytes: readFileSync(file), mode: mode & 0o7777 };
 }
 
-/** Folders that have to be made for this file, the innermost first. */
+/** Folders that have to be created for this file, innermost first. */
 export function missingFolders(file: string): readonly string[] {
   const folders: string[] = [];
   for (let folder = path.dirname(file); !existsSync(folder); folder = path.dirname(folder)) folders.push(folder);
   return folders;
 }
 
-/** At once: a client that reads it meets the old file or the new one, and a computer that stops leaves one of them. */
+/** Writes atomically: a client reads the old file or the new one, and a computer that stops leaves one of them. */
 export function writeWhole(file: string, bytes: Buffer, mode: number): void {
   mkdirSync(path.dirname(file), { recursive: true });
   const draft = `${file}.${randomBytes(6).toString('hex')}.new`;
@@ -117,7 +117,7 @@ export function writeWhole(file: string, bytes: Buffer, mode: number): void {
     } finally {
       closeSync(descriptor);
     }
-    // Not less than asked for either, whatever the mask of the process is.
+    // Not less than requested either, whatever the process's umask.
     chmodSync(draft, mode);
     renameSync(draft, file);
   } catch (error) {
@@ -134,7 +134,7 @@ export function putBack({ path: file, mode, folders }: FileRecord, original: Buf
     try {
       rmdirSync(folder);
     } catch {
-      // Something else is in it by now.
+      // It now contains something else.
       return;
     }
   }

@@ -1,6 +1,6 @@
 import { TextProblem } from './json-text.ts';
 
-/** Changes in the text of a TOML file: what is not changed stays byte for byte. */
+/** A change to the text of a TOML file: the rest stays byte for byte. */
 export interface TomlChange {
   /** The names of the table; empty for the values before the first table. */
   readonly table: readonly string[];
@@ -9,13 +9,13 @@ export interface TomlChange {
 
 /** Throws `TextProblem` for a text that cannot be changed. */
 export function withTomlValues(text: string, changes: readonly TomlChange[]): string {
-  // Tables first, so that a problem is where the reader sees it.
+  // Tables first, so that a problem is reported where the reader sees it.
   return changes.toSorted((a, b) => b.table.length - a.table.length).reduce(withTable, text);
 }
 
 interface Statement {
   readonly kind: 'table' | 'tables' | 'value';
-  /** Of a value with the names of its table before its own. */
+  /** The path of a value, starting with the names of its table. */
   readonly path: readonly string[];
   readonly start: number;
   readonly valueStart: number;
@@ -45,7 +45,7 @@ function withTable(text: string, { table, values }: TomlChange): string {
   }
   let result = text;
   const missing: Record<string, string> = {};
-  // From the end, so that places before stay where they are.
+  // From the end, so that earlier positions stay valid.
   const added = Object.entries(values).filter(([name]) => !own.some(({ path }) => path.at(-1) === name));
   for (const [name, value] of added) missing[name] = value;
   if (added.length > 0) result = insert(result, own.at(-1) ?? statements[header], missing, lineEnd, statements[0]);
@@ -56,7 +56,7 @@ function withTable(text: string, { table, values }: TomlChange): string {
   return result;
 }
 
-/** Behind a statement, or at the beginning of the file: before its first statement, but behind a comment that stands apart. */
+/** Inserts after a statement, or at the beginning of the file: before its first statement, but after a separate comment. */
 function insert(
   text: string,
   behind: Statement | undefined,
@@ -125,7 +125,7 @@ function readStatements(text: string): Statement[] {
   return statements;
 }
 
-/** Up to what follows the key and the spaces behind it. */
+/** Reads up to what follows the key and its trailing spaces. */
 function readKey(text: string, from: number): { readonly path: readonly string[]; readonly end: number } {
   const path: string[] = [];
   for (let at = skipSpaces(text, from); ;) {
@@ -154,7 +154,7 @@ function unescaped(text: string, from: number, to: number): string {
   }
 }
 
-/** Without the spaces and the comment behind it. */
+/** Excludes trailing spaces and a trailing comment. */
 function skipValue(text: string, from: number): number {
   let depth = 0;
   let end = from;

@@ -6,8 +6,8 @@ import { TextProblem } from './json-text.ts';
 type Item = Readonly<Record<string, unknown>> & { readonly name: string };
 
 /**
- * The text with this item in the list at the path: instead of the one with its name, else at the end of the list. What is not changed
- * stays byte for byte; where the list is written in an unusual form, comments stay, and white space may not.
+ * Returns the text with this item in the list at the path: in place of the one with its name, or at the end. The rest stays byte
+ * for byte; if the list has an unusual form, comments stay, but white space may change.
  */
 export function withYamlItem(text: string, path: readonly string[], item: Item): string {
   const document = parseDocument(text);
@@ -16,7 +16,7 @@ export function withYamlItem(text: string, path: readonly string[], item: Item):
   if (document.contents !== null && !isMap(document.contents)) throw new TextProblem(text, 0, 'expected a mapping');
   const wanted = changed(document.clone(), path, item);
   const spliced = splice(text, document, path, item);
-  // What is put together from pieces of text is believed only after it has been read again.
+  // Text put together from pieces is used only after it has been parsed again.
   if (spliced !== undefined) {
     const again = parseDocument(spliced);
     if (again.errors.length === 0 && isDeepStrictEqual(again.toJS(), wanted.toJS())) return spliced;
@@ -64,7 +64,7 @@ function splice(text: string, document: Document, path: readonly string[], item:
   return text.slice(0, from) + printed + text.slice(endOf(text, list.items[at]));
 }
 
-/** The end of the last line of a node: what follows in lines of their own, such as comments, is not its part. */
+/** The end of the last line of a node: what follows on separate lines, such as comments, is not part of it. */
 function endOf(text: string, node: unknown): number {
   const { range } = node as { readonly range: readonly [number, number, number] };
   const value = text.slice(0, range[1]).trimEnd().length;
@@ -72,7 +72,7 @@ function endOf(text: string, node: unknown): number {
   return stop === -1 ? text.length : stop + 1;
 }
 
-/** A file without the list: the list, with what it is in, at the end of the file. */
+/** For a file without the list: appends the list, with its parents, to the file. */
 function appended(
   text: string,
   document: Document,

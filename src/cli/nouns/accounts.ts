@@ -16,7 +16,7 @@ interface CreateOptions {
   readonly owner?: string;
   /** In microcents, from the option's reader. */
   readonly credit?: bigint;
-  /** true: without a name. */
+  /** `true`: a key without a name. */
   readonly key?: string | true;
 }
 interface OfAccount {
@@ -245,7 +245,7 @@ export const accountCommands: readonly CommandRow[] = [
   }),
 ];
 
-/** In the form of GET /v1/admin/accounts. */
+/** Accounts in the form of GET /v1/admin/accounts. */
 export async function accountsWithFigures({ repositories, now }: Reader, limit: number) {
   const { accountsOfServer } = await import('../../account-api/account-object.ts');
   return await accountsOfServer(await repositories.listAccounts({ limit }), repositories, now);

@@ -49,7 +49,7 @@ const amountOptions = (
 const reason = option('--reason <text>', 'note that is kept with the transfer');
 const once = option('--idempotency-key <key>', 'idempotency key: the same key twice moves credit only once');
 
-/** What each movement is called, and what is said of it; amounts are displayed without their sign. */
+/** The name and description of each movement; amounts are displayed without their sign. */
 const movements = [
   ['grant', 'add free credit to an account'],
   ['topup', 'record a payment that has arrived'],

@@ -63,7 +63,7 @@ interface EditOptions {
   readonly tag?: readonly string[];
 }
 
-/** A service elsewhere tells of one account, which its objects do not name. */
+/** A service elsewhere lists one account's keys, whose objects do not name the account. */
 type ListedKey = KeyObject & { readonly account_id?: string };
 
 export const keyCommands: readonly CommandRow[] = [
@@ -101,7 +101,7 @@ export const keyCommands: readonly CommandRow[] = [
       role: options.role,
       isOperator: options.operator,
     }),
-    // Only the secret on standard output, so that it can be piped.
+    // Only the secret goes to standard output, so that it can be piped.
     done: (answer) => ({
       json: { id: answer.keyId, account: answer.accountId, name: answer.name, key: answer.key },
       lines: [answer.key],
@@ -286,7 +286,7 @@ export const keyCommands: readonly CommandRow[] = [
 
 const isNone = (given: unknown): boolean =>
   given === 'none' || given === false || (Array.isArray(given) && given.join() === 'none');
-/** `none`, or what is turned off, removes a limit. */
+/** `none`, or an option that is turned off, removes a limit. */
 const orNull = <Limits extends object>(limits: Limits) =>
   Object.fromEntries(Object.entries(limits).map(([name, given]) => [name, isNone(given) ? null : given])) as {
     readonly [Limit in keyof Limits]: Exclude<Limits[Limit], 'none' | false> | null;

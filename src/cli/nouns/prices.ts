@@ -95,7 +95,7 @@ export const priceCommands: readonly CommandRow[] = [
     name: 'remove',
     about: "end an account's rates for a model; the list prices apply again",
     takes: [word('<model>', 'which model'), payer],
-    // The model need not be in the configuration any more.
+    // The model may have left the configuration.
     ask: ({ account }: OfAccount, [model]) => ({ kind: 'remove_price', accountId: account, model }),
     done: ({ accountId, ended }, _options, [model]) => ({
       json: { account: accountId, model, ended },

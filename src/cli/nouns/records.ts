@@ -163,7 +163,7 @@ export const usageCommands: readonly CommandRow[] = [
       const { reading } = await import('../database.ts');
       const sums = await reading(context, async ({ repositories, now }) => {
         const to = now + 1;
-        // Full hours: of old requests, sums are kept by the hour.
+        // Full hours: for old requests only hourly sums are kept.
         const from = Math.floor((to - days * dayMs) / hourMs) * hourMs;
         const span = { from, to, ...(account === undefined ? {} : { accountId: account }) };
         return by === 'tag' ? await repositories.sumUsageByTag(span) : await repositories.sumUsage({ ...span, by });
