@@ -1,4 +1,4 @@
-/** Where backends come from that the configuration does not list. */
+/** A source of backends that are not in the configuration. */
 export interface SourceState {
   readonly model: string;
   readonly source: string;
@@ -9,22 +9,22 @@ export interface SourceState {
   readonly lastReadAt: number | null;
 }
 
-/** How a backend does, in the words of JSON. */
+/** The state of a backend, as JSON values. */
 export interface BackendState {
   readonly modelId: string;
   readonly label: string;
   readonly state: 'starting' | 'ready' | 'failed';
-  /** What its engine says of its state; null: nothing. */
+  /** What its engine reports about its state, if anything. */
   readonly detail: string | null;
-  /** Requests that it may have at once; null: as many as come, in a queue of its own. */
+  /** Requests that it may run at the same time; null: no limit, it has its own queue. */
   readonly runningMax: number | null;
-  /** Requests that it failed in a row. */
+  /** Consecutive failed requests. */
   readonly failures: number;
-  /** It is left out: until the next attempt; 0: it may be tried now; null: it is in use. */
+  /** Time until the next attempt while it is excluded; 0: it may be tried now; null: it is in use. */
   readonly ejectedForMs: number | null;
   /** How fast it reads prompts; null: not measured. */
   readonly promptTokensPerSecond: number | null;
-  /** Of a model in the embedded engine. */
+  /** Only for a model in the embedded engine. */
   readonly residence?: ModelResidence | undefined;
 }
 

@@ -18,7 +18,7 @@ import type { Scalar } from './setting.ts';
 type Effort = Capabilities['defaultEffort'];
 type Flags = Readonly<Record<string, CardFlag>>;
 
-/** What the file says of a model's card, as it is written. */
+/** The file's settings for a model's card, as written. */
 export interface FlagsInFile {
   readonly capabilities: Readonly<Record<string, unknown>>;
   readonly zdr: Readonly<Record<string, unknown>>;
@@ -32,9 +32,9 @@ interface Notes {
 }
 
 /**
- * What the card of a model promises, once for all requests and once for those with `Service-ZDR: required`, which only the
- * backends marked `zdr` get (specification §4.2.3(5)). Where the file says nothing, a flag is true when every backend can do it.
- * The file disables flags, or asserts what depends on the model; what a backend cannot do is refused.
+ * What the card of a model promises, once for all requests and once for those with `Service-ZDR: required`, which only the backends
+ * marked `zdr` get (specification §4.2.3(5)). If the file says nothing, a flag is true when every backend supports it. The file
+ * disables flags, or asserts what depends on the model; what a backend does not support is refused.
  */
 export function capabilitiesOf(
   file: FlagsInFile,
@@ -79,7 +79,7 @@ const flagsByKey: ReadonlyMap<string, CardFlag> = new Map([
   ),
 ]);
 
-/** A list is one flag for each of its values. */
+/** A list becomes one flag for each of its values. */
 function withValues(key: string, flag: CardFlag): readonly (readonly [string, CardFlag])[] {
   const { values, needs = [] } = flag;
   if (values === undefined) return [[key, flag]];
@@ -182,7 +182,7 @@ class Partition {
     );
   }
 
-  /** What the file says of a flag, and where; `zdr` comes first where it sets the flag. */
+  /** The file's value of a flag, and its place; `zdr` takes precedence where it sets the flag. */
   #requested(key: string): readonly [boolean | undefined, Path] {
     const [family, name, value] = key.includes('.') ? key.split('.') : [undefined, key];
     // `zdr.supported` is about zero data retention itself.
@@ -206,7 +206,7 @@ class Partition {
   }
 }
 
-/** `need` is false, and the flag `key`, written as `name`, rests on it. */
+/** The message for a flag `key`, written as `name`, that depends on `need`, which is false. */
 function restsOn(key: string, name: string, need: string): string {
   const [family] = key.split('.');
   const isOfModel = (family === 'responses' || family === 'messages') && !need.startsWith(`${family}.`);
@@ -244,7 +244,7 @@ function shownOf(capabilities: Capabilities, zdr: Capabilities): readonly (reado
   ];
 }
 
-/** A reasoning model can be switched off, unless the file says otherwise; the tiers in between depend on its template. */
+/** Reasoning can be switched off, unless the file says otherwise; the tiers in between depend on its template. */
 const defaultEfforts: readonly Effort[] = ['none', 'medium'];
 
 /** In the order used for distances (specification §4.2.5(3)). */
@@ -261,7 +261,7 @@ type Thinking = Pick<
   | 'preservesThinking'
 >;
 
-/** Everything about reasoning: §4.2.1(5) and §4.2.5. `requested` is what the file says of the flag. */
+/** Everything about reasoning: §4.2.1(5) and §4.2.5. `requested` is the file's value of the flag. */
 function thinkingOf(
   file: ReasoningInFile,
   backends: readonly BackendConfig[],

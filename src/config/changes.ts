@@ -2,7 +2,7 @@ import { dollars } from '../platform/dollars.ts';
 import type { BackendConfig, Config, ModelConfig } from './config.ts';
 import { identityOf } from './identity.ts';
 
-/** The differences, in lines for an operator; shows no secret. Empty when there are none. */
+/** The differences, in lines for an operator; shows no secret. Empty if there are none. */
 export function changesBetween(before: Config, after: Config): readonly string[] {
   const changes: string[] = [];
   const earlier = new Map(before.models.map((model) => [model.id.toLowerCase(), model]));
@@ -22,7 +22,7 @@ export function changesBetween(before: Config, after: Config): readonly string[]
   if (origins(before) !== origins(after)) changes.push(`allowed origins: ${origins(before)} → ${origins(after)}`);
   for (const [name, value] of Object.entries(after.server.limits)) {
     const was = before.server.limits[name as keyof typeof before.server.limits];
-    // Changes of the others are refused (`refuseRestart` in read.ts).
+    // Changes to the others are refused (`refuseRestart` in read.ts).
     if (typeof was === 'number' && was !== value) changes.push(`limit ${name}: ${was} → ${String(value)}`);
   }
   if (identityOf(before.plans) !== identityOf(after.plans)) changes.push('plans: changed');
@@ -33,7 +33,7 @@ export function changesBetween(before: Config, after: Config): readonly string[]
   if (identityOf(before.invoices) !== identityOf(after.invoices)) changes.push('invoices: changed');
   if (identityOf(before.webhooks) !== identityOf(after.webhooks)) changes.push('webhooks: changed');
   if (identityOf(before.mail) !== identityOf(after.mail)) changes.push('mail: changed');
-  // Another provider is refused (`refuseRestart` in read.ts).
+  // A different provider is refused (`refuseRestart` in read.ts).
   if (identityOf([before.payments]) !== identityOf([after.payments])) changes.push('payments: changed');
   if (identityOf(before.signIn) !== identityOf(after.signIn)) changes.push('sign_in: changed');
   const credit = (config: Config) => config.accounts.firstCreditMicrocents;

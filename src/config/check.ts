@@ -86,7 +86,7 @@ function checkArray(schema: SchemaNode, value: unknown, path: Path): Finding[] {
   return value.flatMap((item, index) => (item === undefined ? [] : check(schema.items!, item, [...path, index])));
 }
 
-/** The key that distinguishes all alternatives: each has another constant there. */
+/** The key that distinguishes all alternatives: each has a different constant there. */
 export function tagOf(alternatives: readonly SchemaNode[]): string | undefined {
   const [first] = alternatives;
   return Object.keys(first?.properties ?? {}).find((key) =>

@@ -3,7 +3,7 @@ import { defaultModels } from './defaults.ts';
 import type { SchemaNode } from '../platform/schema-node.ts';
 
 /**
- * A `tokenhouse.yaml` that states every default, with the purpose of each setting; settings without a default appear as comments
+ * A `tokenhouse.yaml` that states every default, with the meaning of each setting; settings without a default appear as comments
  * with an example. All of it comes from the schema and the defaults, so it cannot deviate from them.
  */
 export function commentedConfig(root: SchemaNode, schemaPath: string): string {
@@ -27,7 +27,7 @@ function setting(key: string, node: SchemaNode, given: unknown, indent: string):
     if (given === undefined && node.required !== undefined)
       return [comment(node, indent), `${indent}# ${key}:`, ...exampleGroup(node, `${indent}#   `)];
     const inside = group(node, given as Readonly<Record<string, unknown>> | undefined, `${indent}  `);
-    // A group with every field left out would be empty, which is not a group.
+    // A group without any field would be empty, which is not a group.
     const isEmpty = inside.every((line) => line.trimStart().startsWith('#'));
     return [comment(node, indent), isEmpty ? `${indent}# ${key}:` : `${indent}${key}:`, ...inside];
   }

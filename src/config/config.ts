@@ -2,9 +2,9 @@ import type { ConfigInFile } from './schema.ts';
 
 /** Everything that `tokenhouse.yaml` decides, complete, checked and frozen; the settings are in `schema.ts` and `sections/`. */
 export interface Config extends ConfigInFile {
-  /** The file it was read from; `undefined` when there is none and the defaults are in use. */
+  /** The file it was read from; `undefined` if there is none and the defaults are in use. */
   readonly file: string | undefined;
-  /** What stays as it is until a restart, by the keys of the file. */
+  /** Settings that are fixed until a restart, by the keys of the file. */
   readonly fixed: Readonly<Record<string, unknown>>;
 }
 

@@ -1,8 +1,8 @@
 /**
- * The model where `tokenhouse.yaml` names none, in the form of the file. Small enough to fetch in a minute and to run anywhere. The
- * system text that its template adds by itself makes it ramble, hence `default_system: none`. With the short one here and its likeliest
- * tokens it greets: already at temperature 0.1 one of ten answers to "Say hello" was a row of stars. A repetition penalty of 1.05 makes 40
- * of 60 everyday answers faultless instead of 26; 1.1 makes 36, 1.2 makes 30 (bench/everyday.ts,
+ * The model that is used if `tokenhouse.yaml` has none, in the form of the file. Small enough to fetch in a minute and to run
+ * anywhere. The system text that its template adds makes it ramble, hence `default_system: none`. It greets with the short text
+ * here and its likeliest tokens: even at temperature 0.1 one of ten answers to "Say hello" was a row of stars. A repetition penalty
+ * of 1.05 makes 40 of 60 everyday answers faultless instead of 26; 1.1 makes 36, 1.2 makes 30 (bench/everyday.ts,
  * bench/results.md). The package carries the very same file, for machines that reach only package registries.
  */
 export const defaultModels = [

@@ -1,16 +1,16 @@
 import type { BackendConfig, BackendSource, Config, ModelConfig, OpenAiBackendConfig } from './config.ts';
 
-/** A server that a source of backends names. */
+/** A server listed by a source of backends. */
 export interface Discovered {
   readonly url: string;
-  /** The name that it is known by, where the URL has its address. */
+  /** The server's name, if the URL has its address. */
   readonly serverName?: string;
-  /** In place of those of the file. */
+  /** Replaces the file's values. */
   readonly rank?: number;
   readonly weight?: number;
 }
 
-/** The backend that a server of a source is: what the file says of the source, with its own address and name. */
+/** The backend for a server of a source: the source's settings in the file, with the server's address and name. */
 export function backendOf({ name, template }: BackendSource, server: Discovered): OpenAiBackendConfig {
   const { host, pathname } = new URL(server.url);
   const path = pathname === '/v1' || pathname === '/' ? '' : pathname;
@@ -24,7 +24,7 @@ export function backendOf({ name, template }: BackendSource, server: Discovered)
   };
 }
 
-/** The configuration with the backends that its sources have now, each source in its place in the order of tries. */
+/** The configuration with the backends that its sources have now, each source at its place in the order of attempts. */
 export function withDiscovered(
   config: Config,
   serversOf: (model: ModelConfig, source: BackendSource) => readonly Discovered[],

@@ -4,7 +4,7 @@ import { isAlias, isMap, isScalar, isSeq, LineCounter, parseDocument, type Docum
 export interface SourceDocument {
   readonly value: unknown;
   readonly faults: readonly Fault[];
-  /** `path` consists of keys and indices; a path that is not in the text gives the nearest one that is. */
+  /** `path` consists of keys and indices; a path that is not in the text yields the nearest one that is. */
   placeOf(path: Path): Place;
   /** The position of a key itself instead of its value. */
   placeOfKey(path: Path): Place;

@@ -5,8 +5,8 @@ import { defaultModels } from './defaults.ts';
 export type ModelEntry = Readonly<Record<string, unknown>> & { readonly id: string };
 
 /**
- * The text of a `tokenhouse.yaml` with one more model. Comments, quotes and the order of everything stay; white space inside a line
- * may not. A file without `models` has used the default model, which stays behind the new one.
+ * The text of a `tokenhouse.yaml` with one more model. Comments, quotes and order stay; white space within a line may change. A
+ * file without `models` has used the default model, which stays after the new one.
  */
 export function withModel(text: string, entry: ModelEntry): string {
   const document = parseDocument(text);
@@ -17,7 +17,7 @@ export function withModel(text: string, entry: ModelEntry): string {
   return printed(document);
 }
 
-/** The same with one more backend of the model of this id, in any case; `undefined`: the file does not name it. */
+/** The text with one more backend of the model with this id, in any case; undefined if the file does not have it. */
 export function withBackend(text: string, id: string, backend: object): string | undefined {
   const document = parseDocument(text);
   const backends = modelsOf(document)
@@ -29,16 +29,19 @@ export function withBackend(text: string, id: string, backend: object): string |
   return printed(document);
 }
 
-/** A change of one model: what its backends lack, by their place in its list, and its window. */
+/** A change to one model: what its backends lack, by their index in its list, and its window. */
 export interface Correction {
   readonly id: string;
   readonly lacks: ReadonlyMap<number, readonly string[]>;
-  /** Flags that the file sets, and that no backend keeps. */
+  /** Flags that the file sets, but no backend keeps. */
   readonly falseFlags: readonly (readonly string[])[];
   readonly contextLength: number | undefined;
 }
 
-/** The same with what its backends were found not to do; `undefined`: the file does not name the model or lists them elsewhere. */
+/**
+ * The text with what a model's backends were found not to support; undefined if the file does not have the model, or has its
+ * backends elsewhere.
+ */
 export function withCorrection(text: string, correction: Correction): string | undefined {
   const { id, lacks, falseFlags, contextLength } = correction;
   const document = parseDocument(text);
@@ -58,7 +61,7 @@ export function withCorrection(text: string, correction: Correction): string | u
   return printed(document);
 }
 
-/** The same without the model of this id, in any case; `undefined`: the file does not name it. */
+/** The text without the model with this id, in any case; undefined if the file does not have it. */
 export function withoutModel(text: string, id: string): string | undefined {
   const document = parseDocument(text);
   const models = modelsOf(document);

@@ -10,7 +10,7 @@ export interface Environment {
   readonly secret: Secret | undefined;
   /** Token that gives access to the metrics from elsewhere; `undefined`: only this computer may read them. */
   readonly metricsToken: Secret | undefined;
-  /** Password of the PostgreSQL user, where `storage` names one without it. */
+  /** Password of the PostgreSQL user, if `storage` has a user without a password. */
   readonly postgresPassword: Secret | undefined;
   /** Password of `mail.smtp.user`. */
   readonly smtpPassword: Secret | undefined;
@@ -22,12 +22,12 @@ export interface Environment {
   readonly modelDirectory: string;
   /** The user's home folder. */
   readonly home: string;
-  /** Absolute folder for what programs keep for this user. */
+  /** Absolute folder for data that programs keep for this user. */
   readonly userDataDirectory: string;
-  /** Absolute folder for data and configuration where nothing of a service is in the folder; `undefined`: they are in the folder. */
+  /** Absolute folder for data and configuration if the current folder has no service; `undefined`: the current folder. */
   readonly dataDirectory: string | undefined;
   readonly hub: { readonly endpoint: string | undefined; readonly token: Secret | undefined };
-  /** Our credentials for buckets, of the files and of backups; `undefined`: not given. */
+  /** Our credentials for the buckets of files and backups; `undefined`: not given. */
   readonly bucketKeys:
     | { readonly accessKeyId: string; readonly secretAccessKey: Secret; readonly sessionToken: Secret | undefined }
     | undefined;
@@ -38,15 +38,15 @@ export interface Environment {
     readonly https: string | undefined;
     readonly except: string | undefined;
   };
-  /** Those of OpenTelemetry: what `telemetry` leaves out. */
+  /** OpenTelemetry's variables, for what `telemetry` leaves out. */
   readonly otel: OtelVariables;
   /** false: `NO_COLOR` requests plain text. */
   readonly color: boolean;
-  /** For child processes that are not ours: everything except the secrets above. */
+  /** The variables for other programs that we start: everything except the secrets above. */
   readonly childVariables: Readonly<Record<string, string>>;
   /** A variable that the configuration names, such as `api_key_env`; its value may be in the file that `<name>_FILE` names. */
   variable(name: string): string | undefined;
-  /** The variables that give settings of the configuration, with whatever else begins like them (`overridesOf`). */
+  /** The variables that give settings of the configuration, and any others with the same prefix (`overridesOf`). */
   readonly settings: readonly SettingVariable[];
 }
 
@@ -68,7 +68,7 @@ export interface SettingVariable {
 
 type TextOfFile = { readonly text: string } | { readonly problem: string };
 
-/** Reads the variables once. Throws `ConfigError` when one cannot be used. */
+/** Reads the variables once. Throws `ConfigError` if one cannot be used. */
 export function readEnvironment(variables: Readonly<Record<string, string | undefined>> = process.env): Environment {
   const { get, problems: ofFiles } = withFiles(variables);
   const problems = [...ofFiles, ...secretProblems(get), ...endpointProblems(get)];
@@ -128,7 +128,7 @@ export function readEnvironment(variables: Readonly<Record<string, string | unde
 }
 
 /**
- * Every variable that decides something, ours and foreign, for the documentation and against misspellings. Settings of the
+ * Every variable that has an effect, our own and others, for the documentation and to detect misspellings. Settings of the
  * configuration have variables too, named after them (`overridesOf`).
  */
 export const environmentVariables = {
@@ -187,7 +187,7 @@ export function runnable(
 
 type Installation = 'clone' | 'npm' | 'debian';
 
-/** Commands for a clone, and what does the same for the packages. */
+/** Commands for a clone, and their equivalents for the packages. */
 const insteadOfClone: Readonly<Record<Installation, readonly (readonly [string, string])[]>> = {
   clone: [],
   npm: [
@@ -202,7 +202,7 @@ const insteadOfClone: Readonly<Record<Installation, readonly (readonly [string, 
   ],
 };
 
-/** By where a file of the program is. scripts/package-deb.mjs puts the Debian package's there. */
+/** Determined by the location of a file of the program. scripts/package-deb.mjs installs the Debian package there. */
 export function installedFrom(url: string): Installation {
   if (url.startsWith('file:///usr/lib/tokenhouse/')) return 'debian';
   return url.includes('/node_modules/') ? 'npm' : 'clone';
@@ -254,10 +254,10 @@ function homeOfUser(): string {
   }
 }
 
-/** `npx tokenhouse` is started in any folder, which it should not fill. */
+/** `npx tokenhouse` may be started in any folder, where it should not leave files. */
 const isPackage = installedFrom(import.meta.url) !== 'clone';
 
-/** Where programs of this user keep their data on this platform. */
+/** The folder in which this user's programs keep their data on this platform. */
 export function dataHome(
   get: (name: string) => string | undefined,
   home: string,
@@ -317,7 +317,7 @@ function secretText(name: string, variables: Variables): TextOfFile | undefined 
 
 const secretBytesMax = 65_536;
 
-/** The content without the end of its last line, which editors and shells write. */
+/** The content without the final newline, which editors and shells add. */
 function textOfFile(file: string): TextOfFile {
   try {
     if (statSync(file).size > secretBytesMax)
@@ -330,7 +330,7 @@ function textOfFile(file: string): TextOfFile {
   }
 }
 
-/** Read by our tests and benchmarks; the services that they start have them too. */
+/** Read by our tests and benchmarks, and also present in the services that they start. */
 const ofTests =
   /^TOKENHOUSE_(TEST_\w+|SCREENSHOTS|SOAK_\w+|MONTH_\w+|SEED|STEPS|TRIALS|CENSUS|HEAP_PROBE|(REPLICA_)?KILLS|STOPS|MANAGEMENT_KEY)$/;
 

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { Secret } from './secret.ts';
 
-/** Equal for two pieces of configuration with equal content, secrets included, which it does not reveal. */
+/** Returns a value that is equal for configurations with equal content, including secrets, which it does not reveal. */
 export function identityOf(value: unknown): string {
   const text = JSON.stringify(value, function (this: Readonly<Record<string, unknown>>, key, printed: unknown) {
     // `printed` has been through `toJSON`, which hides secrets.

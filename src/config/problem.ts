@@ -6,7 +6,7 @@ export interface Problem {
   readonly what: string;
 }
 
-/** The configuration cannot be used. `problems` lists everything that was found, in the order of the file. */
+/** Thrown when the configuration cannot be used. `problems` lists everything found, in the order of the file. */
 export class ConfigError extends Error {
   override readonly name = 'ConfigError';
   readonly problems: readonly Problem[];

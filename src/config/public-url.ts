@@ -1,14 +1,14 @@
 import { hostNameOf } from '../platform/http/host-name.ts';
 import type { ListenConfig, ServerConfig } from './config.ts';
 
-/** Address of one of our hosts for clients, without a slash at the end: from the file, else this computer at the bound port. */
+/** Address of one of our hosts for clients, without a trailing slash: from the file, else this computer at the bound port. */
 export function publicUrl(listen: ListenConfig, boundPort: number = listen.port): string {
   return listen.publicUrl ?? `http://localhost:${boundPort}`;
 }
 
 /**
- * Address of the inference host for a client that has called the account host as `host`, which is its `Host` header. Where no address is
- * configured, others than this computer reach both hosts by the same name.
+ * Address of the inference host for a client that called the account host by the `Host` header `host`. Without a configured
+ * address, other computers reach both hosts by the same name.
  */
 export function inferenceUrlFor(
   { inference, account }: ServerConfig,
@@ -20,7 +20,7 @@ export function inferenceUrlFor(
   return name === undefined ? publicUrl(inference, boundPort) : `http://${name}:${boundPort}`;
 }
 
-/** Address of one of our hosts on this computer, whatever is in front of it for others. */
+/** Address of one of our hosts on this computer, regardless of any proxy for others. */
 export function localUrl({ host, port }: ListenConfig, boundPort: number = port): string {
   if (host === '0.0.0.0') return `http://127.0.0.1:${boundPort}`;
   if (host === '::') return `http://[::1]:${boundPort}`;

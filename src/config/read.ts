@@ -10,7 +10,7 @@ import { configSetting } from './schema.ts';
 import type { Reading, Scalar } from './setting.ts';
 
 export interface ReadOptions {
-  /** Absolute path of the file; `undefined` when the text is not from a file. */
+  /** Absolute path of the file; `undefined` if the text is not from a file. */
   readonly file?: string | undefined;
   /** The name of the file in messages. */
   readonly shownAs?: string | undefined;
@@ -18,26 +18,25 @@ export interface ReadOptions {
   readonly directory: string;
   readonly environment: Environment;
   readonly scriptSchema?: SchemaNode | undefined;
-  /** Settings that options of the command line give. */
+  /** Settings from command line options. */
   readonly overrides?: readonly Override[] | undefined;
   /** See `LoadOptions`. */
   readonly running?: Config | undefined;
 }
 
 /**
- * The text of a `tokenhouse.yaml` as a complete, checked and frozen configuration, with the settings that variables and options
- * give in its place. Throws `ConfigError` with everything that is wrong, in the order of the file: faults of the YAML alone,
- * because nothing after them can be trusted, else the faults of shape, together with the faults of meaning in what has the right
- * shape.
+ * Reads the text of a `tokenhouse.yaml` into a complete, checked and frozen configuration, overridden by variables and options.
+ * Throws `ConfigError` with all faults, in the order of the file: only those of the YAML if there are any, because nothing after
+ * them can be trusted; otherwise faults of shape, and faults of meaning in what has the right shape.
  */
 export const readConfig = (text: string, options: ReadOptions): Config => readSettings(text, options).config;
 
 export interface ReadSettings {
   readonly config: Config;
   readonly given: GivenSettings;
-  /** The line of the file with the setting at a path; `undefined` where the file does not have it. */
+  /** The line of the file with the setting at a path; `undefined` if the file does not have it. */
   readonly lineOf: (path: Path) => number | undefined;
-  /** Values to show where neither the file nor a default of the schema has them, by `keyOf` their paths. */
+  /** Values to show that neither the file nor a default of the schema has, by the `keyOf` of their paths. */
   readonly shown: ReadonlyMap<string, Scalar | undefined>;
 }
 
@@ -81,7 +80,7 @@ export function readSettings(text: string, options: ReadOptions): ReadSettings {
   const written = findings.length === 0 ? value : withoutFaults(setting.schema, value);
   const config: Config = { file: options.file, fixed, ...setting.read(written, [], reading) };
   if (options.running !== undefined) {
-    // It may have disappeared: variables alone are not what the service was started with.
+    // The content may have disappeared: the service was not started with variables alone.
     if (options.running.file !== undefined && document.value === null)
       report([], 'the file is empty, and a running service cannot return to the defaults; restart it instead');
     else refuseRestart(options.running, config, given, report);
@@ -110,7 +109,7 @@ function refuseRestart(running: Config, next: Config, { has }: GivenSettings, re
 export const keyOf = (path: Path): string =>
   path.map((step, index) => (typeof step === 'number' ? `[${step}]` : index === 0 ? step : `.${step}`)).join('');
 
-/** What is not in the file comes first. */
+/** Problems outside the file come first. */
 function inOrderOfTheFile(problems: readonly Problem[]): Problem[] {
   const place = ({ where }: Problem) => {
     const [, line, column] = /:(\d+):(\d+)$/.exec(where) ?? [];

@@ -10,9 +10,9 @@ import { telemetry } from './sections/telemetry.ts';
 import { group, type Reading, type Setting, type ValueOf } from './setting.ts';
 
 /**
- * Everything that `tokenhouse.yaml` decides: each setting is said once, in a section. Error messages, the file that `init` writes,
- * `config show`, docs/configuration.md, the schema for editors, the type of the configuration and what a reload may change are
- * made of it. `scriptSchema` describes one script of a `scripted` backend; that engine owns it.
+ * Everything that `tokenhouse.yaml` decides: each setting is declared once, in a section. Error messages, the file that `init`
+ * writes, `config show`, docs/configuration.md, the schema for editors, the type of the configuration and what a reload may change
+ * are derived from it. `scriptSchema` describes one script of a `scripted` backend; that engine owns it.
  */
 export const configSetting = (scriptSchema: SchemaNode = {}) =>
   group(
@@ -66,7 +66,7 @@ const isLoopbackName = (host: string): boolean => /^(localhost|127\.\d+\.\d+\.\d
 
 const isAutomatic = ({ textOf }: Reading): boolean => textOf(['server', 'workers']) === 'auto';
 
-/** How many there are: one process owns a SQLite file, and several share a PostgreSQL. */
+/** The number of workers: one process owns a SQLite file, several can share a PostgreSQL database. */
 function workersOn(storage: StorageConfig, workers: number, reading: Reading): number {
   if (storage.type === 'postgres') return workers;
   if (workers === 1 || isAutomatic(reading)) return 1;
@@ -78,7 +78,7 @@ function workersOn(storage: StorageConfig, workers: number, reading: Reading): n
   return 1;
 }
 
-/** Refuses what several processes cannot do: an embedded model, or a backend that takes fewer requests than there are workers. */
+/** Refuses what does not work with several processes: an embedded model, or a backend that takes fewer requests than there are workers. */
 function refuseManyWorkers(workers: number, list: readonly ModelConfig[], reading: Reading): void {
   const { report } = reading;
   const isAuto = isAutomatic(reading);

@@ -1,6 +1,6 @@
 import { inspect } from 'node:util';
 
-/** A value that logs, error texts and JSON never show; code that needs it says so with `reveal()`. */
+/** A value that logs, error texts and JSON never show; code that needs it calls `reveal()`. */
 export class Secret {
   readonly #value: string;
 

@@ -4,41 +4,41 @@ import type { Environment } from './environment.ts';
 import type { SchemaNode } from '../platform/schema-node.ts';
 
 /**
- * A setting, or a group or list of them, said once: its schema (for the checks, editors, `init` and the documentation) and how
+ * A setting, or a group or list of them, declared once: its schema (for the checks, editors, `init` and the documentation) and how
  * its value in the file becomes the value in use. The type of the configuration follows from the settings (`config.ts`).
  */
 export interface Setting<out Value> {
   readonly schema: SchemaNode;
   /** Whether a group is wrong without it. */
   readonly isRequired: boolean;
-  /** `written` is what the schema says; `undefined`: the file leaves it out. */
+  /** `written` has the form of the schema; `undefined`: not in the file. */
   read(written: unknown, at: Path, reading: Reading): Value;
 }
 
 export type ValueOf<Of> = Of extends Setting<infer Value> ? Value : never;
 
-/** What settings know of the file and of this computer while they are read. */
+/** What settings can access of the file and of this computer while they are read. */
 export interface Reading {
   /** The base of relative paths. */
   readonly directory: string;
   readonly environment: Environment;
   /** Reports a fault of meaning. */
   report(at: Path, what: string): void;
-  /** Whether the file, a variable or an option gives this key, be its value right or wrong. */
+  /** Whether the file, a variable or an option has this key, with a valid value or not. */
   isWritten(at: Path): boolean;
   /** Whether its value is in the file, where others may read it. */
   isInFile(at: Path): boolean;
-  /** A scalar exactly as it is written, such as `0.10`; `undefined` for a default. */
+  /** A scalar exactly as written, such as `0.10`; `undefined` for a default. */
   textOf(at: Path): string | undefined;
-  /** The value that `config show` prints, where it is neither the written one nor the schema's default. */
+  /** Sets the value that `config show` prints, if it is neither the written one nor the schema's default. */
   show(at: Path, value: Scalar | undefined): void;
-  /** The value that a running service keeps until it is restarted. */
+  /** Sets the value that a running service keeps until a restart. */
   fix(at: Path, value: unknown): void;
 }
 
 export type Scalar = string | number | boolean | null;
 
-/** Without a default, the value of a setting that is left out is `undefined`. */
+/** Without a default, the value of an omitted setting is `undefined`. */
 type Given<Value> =
   { readonly default: Value; readonly example?: unknown } | { readonly default?: undefined; readonly example: unknown };
 type InUse<Value, Of> = Of extends { readonly default: unknown }
@@ -47,7 +47,7 @@ type InUse<Value, Of> = Of extends { readonly default: unknown }
     : Value
   : Value | undefined;
 
-/** `convert` makes the value in use of the written one, or of the default. */
+/** `convert` makes the value in use from the written one, or from the default. */
 function leaf<Written, Value, const Of extends Given<Written>>(
   schema: SchemaNode,
   description: string,
@@ -87,14 +87,14 @@ export const flag = <const Of extends Given<boolean>>(description: string, given
 export const text = <const Of extends Given<string>>(description: string, given: Of): Setting<InUse<string, Of>> =>
   leaf({ type: 'string', minLength: 1, maxLength: 1000 }, description, given, asWritten<string>);
 
-/** A text of a form. */
+/** A string that matches a pattern. */
 export const textLike = <const Of extends Given<string>>(
   pattern: string,
   description: string,
   given: Of,
 ): Setting<InUse<string, Of>> => leaf({ type: 'string', pattern }, description, given, asWritten<string>);
 
-/** One line of text that is printed. */
+/** A line of printable text. */
 export const line = <const Of extends Given<string>>(description: string, given: Of): Setting<InUse<string, Of>> =>
   textLike('^[^\\x00-\\x1f\\x7f]{1,200}$', description, given);
 
@@ -109,14 +109,14 @@ export function choice<const Word extends string, const Of extends Given<NoInfer
 
 export const wordSchema = (word: string): SchemaNode => ({ type: 'string', const: word });
 
-/** The word that tells a group from others in its place: `engine: llama`. */
+/** The word that distinguishes a group from its alternatives: `engine: llama`. */
 export const tag = <const Word extends string>(word: Word, description: string): Setting<Word> => ({
   schema: { ...wordSchema(word), description },
   isRequired: true,
   read: () => word,
 });
 
-/** The URL of a server, without a slash at its end. */
+/** The URL of a server, without a trailing slash. */
 export const url = (description: string, example: string): Setting<string | undefined> =>
   leaf(
     { type: 'string', pattern: '^https?://[^\\s/?#]+[^\\s?#]*$', maxLength: 2000 },
@@ -139,7 +139,7 @@ export const seconds = (description: string, byDefault: number): Setting<number>
 /** `parts` milliseconds are one of what is written. */
 export const milliseconds = (written: number, parts: number): number => Math.max(1, Math.round(written * parts));
 
-/** Any number in a range, in the units that `convert` makes of it. */
+/** Any number in a range, converted by `convert`. */
 export const number = <Value, const Of extends Given<number>>(
   range: Pick<SchemaNode, 'minimum' | 'maximum' | 'exclusiveMinimum'>,
   description: string,
@@ -147,7 +147,7 @@ export const number = <Value, const Of extends Given<number>>(
   convert: (written: number, at: Path, reading: Reading) => Value,
 ): Setting<InUse<Value, Of>> => leaf({ type: 'number', ...range }, description, given, convert);
 
-/** A value of a schema that another part has, as it is written. */
+/** A value with a schema from another part, used as written. */
 export const value = <Value = unknown>(schema: SchemaNode): Setting<Value> => ({
   schema,
   isRequired: false,
@@ -157,7 +157,7 @@ export const value = <Value = unknown>(schema: SchemaNode): Setting<Value> => ({
 export const required = <Value>(setting: Setting<Value>): Setting<Exclude<Value, undefined>> =>
   ({ ...setting, isRequired: true }) as Setting<Exclude<Value, undefined>>;
 
-/** A group or list that is `undefined` when it is left out. */
+/** A group or list that is `undefined` if omitted. */
 export const optional = <Value>(setting: Setting<Value>): Setting<Value | undefined> => ({
   ...setting,
   read: (written, at, reading) => (written === undefined ? undefined : setting.read(written, at, reading)),
@@ -169,7 +169,7 @@ export const hidden = <Value>(setting: Setting<Value>): Setting<Value> => ({
   schema: { ...setting.schema, writeOnly: true },
 });
 
-/** Needs a restart; its group says to `Reading.fix` what is compared. */
+/** Needs a restart; its group passes what is compared to `Reading.fix`. */
 export const partUntilRestart = <Value>(setting: Setting<Value>): Setting<Value> => ({
   ...setting,
   schema: { ...setting.schema, 'x-restart': true },
@@ -190,7 +190,7 @@ export type ValuesOf<Of extends Members> = {
   readonly [Key in keyof Of & string as FieldName<Key>]: ValueOf<Of[Key]>;
 };
 
-/** Where the unit of a setting is not that of its value: `window_hours` is `windowMs`. */
+/** Renames settings whose value has another unit: `window_hours` becomes `windowMs`. */
 type FieldName<Key extends string> = Key extends `${infer Name}_seconds`
   ? Camel<`${Name}_ms`>
   : Key extends `${infer Name}_minutes`
@@ -204,10 +204,10 @@ type FieldName<Key extends string> = Key extends `${infer Name}_seconds`
 const fieldName = (key: string): string =>
   camel(key.replace(/_(seconds|minutes|hours)$/, '_ms').replace(/_cents$/, '_microcents'));
 
-/** Makes the value of a group or list of those of its members, and reports what is wrong with them together. */
+/** Makes the value of a group or list from its members' values, and reports faults in their combination. */
 type Become<Members, Value> = (members: Members, at: Path, reading: Reading) => Value;
 
-/** A group of settings, with all of its members in use whether the file has it or not. */
+/** A group of settings, all of which are in use whether or not the file has the group. */
 export function group<const Of extends Members>(description: string, members: Of): Setting<ValuesOf<Of>>;
 export function group<const Of extends Members, Value>(
   description: string,
@@ -250,7 +250,7 @@ interface ListShape {
 /** An entry of a list, with its position in the file. */
 export type Entry<Value> = readonly [index: number, value: Exclude<Value, undefined>];
 
-/** A list; empty when it is left out. */
+/** A list; empty if omitted. */
 export function list<Item>(item: Setting<Item>, shape: ListShape): Setting<readonly Exclude<Item, undefined>[]>;
 export function list<Item, Value>(
   item: Setting<Item>,
@@ -283,7 +283,7 @@ export function list<Item, Value>(
   };
 }
 
-/** Groups that the constant of one key tells apart. */
+/** Groups distinguished by the constant of one key. */
 export function oneOf<const Groups extends readonly Setting<unknown>[]>(
   key: string,
   groups: Groups,
@@ -299,7 +299,7 @@ export function oneOf<const Groups extends readonly Setting<unknown>[]>(
   };
 }
 
-/** Reports each entry that an earlier one takes for itself: `identityOf` is the same for the two. */
+/** Reports each entry that duplicates an earlier one: `identityOf` is the same for both. */
 export function reportTwins<Value>(
   entries: readonly Entry<Value>[],
   identityOf: (value: Entry<Value>[1]) => string,

@@ -19,8 +19,8 @@ export interface Setting {
 const masked = '(secret)';
 
 /**
- * Everything that the configuration and the environment decide, and the source of each value: what the boot code made of the same
- * text, so the schema's own defaults are in force wherever the text says nothing.
+ * Everything that the configuration and the environment decide, and the source of each value: as the boot code read the same text,
+ * so the schema's own defaults apply wherever the text says nothing.
  */
 export function settingsOf(
   read: ReadSettings,
@@ -38,7 +38,7 @@ export function settingsOf(
   return [...settings, ...ofEnvironment(environment)];
 }
 
-/** The settings of a value with their defaults; `undefined` where there is neither. */
+/** The settings of a value with their defaults; `undefined` if there is neither. */
 function leavesOf(node: SchemaNode, value: unknown, path: Path): readonly (readonly [Path, Scalar | undefined])[] {
   if (node.properties !== undefined) {
     const group = (value ?? {}) as Readonly<Record<string, unknown>>;
@@ -53,7 +53,7 @@ function leavesOf(node: SchemaNode, value: unknown, path: Path): readonly (reado
   if (path.at(-1) === 'scripts') return [[path, `${(value as readonly unknown[]).length} scripts`]];
   if (node.items !== undefined) {
     const { items } = node;
-    // A list of words that is left out may still have a value (`ReadSettings.shown`).
+    // An omitted list of words may still have a value (`ReadSettings.shown`).
     if (value === undefined && items.properties === undefined) return [[path, undefined]];
     return ((value ?? []) as readonly unknown[]).flatMap((entry, index) => leavesOf(items, entry, [...path, index]));
   }

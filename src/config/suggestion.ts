@@ -1,4 +1,4 @@
-/** The candidate that a mistyped word most likely meant, or `undefined` when none is near. */
+/** The candidate that a mistyped word most likely meant, or `undefined` if none is close. */
 export function suggestion(word: string, candidates: readonly string[]): string | undefined {
   const bound = Math.max(1, Math.floor(word.length / 3));
   let best: string | undefined;

@@ -2,7 +2,7 @@ import { stat, watch, type FSWatcher } from 'node:fs';
 import path from 'node:path';
 
 export interface FileWatch {
-  /** Accepts the current file: it need not be reported. */
+  /** Accepts the current file, so that it is not reported. */
   note(): void;
   close(): void;
 }
@@ -14,8 +14,8 @@ const lookEveryMs = 2_000;
 
 /**
  * Calls `onChange` when the file has changed: written in place, replaced by a rename, removed, or created. The folder is watched,
- * because editors replace files; the file is also polled every two seconds, because not every folder reports changes. Keeps no
- * process alive.
+ * because editors replace files; the file is also polled every two seconds, because not every folder reports changes. Does not keep
+ * the process alive.
  */
 export function watchFile(file: string, onChange: () => void): FileWatch {
   let known: string | undefined;

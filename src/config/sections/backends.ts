@@ -56,7 +56,7 @@ const common = {
 
 const queue = integer(0, 1e6, 'maximum of requests that wait for a slot at this backend', { default: 64 });
 
-/** Places that have the model file, in the order of tries. */
+/** Sources of the model file, in the order of attempts. */
 const sources = required(
   list(
     text('a source of the model file', { example: 'hf:owner/repository/file.gguf@revision' }),
@@ -91,7 +91,7 @@ const modelFile = {
   bytes: integer(1, 1e13, 'size of the model file', { example: 98_362_432 }),
 };
 
-/** What of the model is computed by a GPU. */
+/** The part of the model that runs on a GPU. */
 const gpu: Setting<'auto' | 'off' | number> = {
   schema: {
     anyOf: [
@@ -150,7 +150,7 @@ const llama = group(
   ({ queue: queueMax, ...others }) => ({ ...others, sha256: others.sha256.toLowerCase(), queueMax }),
 );
 
-/** In use always a list: what a server takes beyond the fields of its flavor. */
+/** Always a list in use: fields that a server accepts beyond those of its flavor. */
 const forwarded = ['top_k', 'min_p', 'repetition_penalty'] as const;
 
 const openai = group(
@@ -223,7 +223,7 @@ const openai = group(
   ) => ({
     ...others,
     url: urlInUse(url, others.discover, at, reading),
-    /** The name by which a server that is called by its address is known: for TLS, and as `Host`. */
+    /** The name of a server that is called by its address, for TLS and as `Host`. */
     serverName: undefined as string | undefined,
     apiKey: apiKeyInUse(apiKey, apiKeyEnv, at, reading),
     concurrencyMax,
@@ -232,7 +232,7 @@ const openai = group(
   }),
 );
 
-/** Empty where the list of servers has whole URLs. */
+/** Empty if the list of servers has full URLs. */
 function urlInUse(
   url: string | undefined,
   discover: DiscoveryConfig | undefined,
@@ -298,7 +298,7 @@ const scripted = (scriptSchema: SchemaNode) =>
     },
   );
 
-/** The entries of the file, in the order of tries; each has a name of its own for logs and usage rows. */
+/** The entries of the file, in the order of attempts; each has its own name for logs and usage rows. */
 const entries = (scriptSchema: SchemaNode) =>
   list(
     oneOf('engine', [llama, openai, scripted(scriptSchema)]),
@@ -335,12 +335,12 @@ export interface BackendSource {
   readonly name: string;
   /** How many of the listed backends are before it in the file. */
   readonly after: number;
-  /** What its servers have in common; `url` is empty where each has one of its own. */
+  /** What its servers have in common; `url` is empty if each has its own. */
   readonly template: OpenAiBackendConfig;
   readonly discover: DiscoveryConfig;
 }
 
-/** What generates for a model: the backends that the file lists, and where others come from. */
+/** What generates for a model: the backends in the file, and the sources of others. */
 export interface BackendsInFile {
   readonly listed: readonly BackendConfig[];
   readonly sources: readonly BackendSource[];

@@ -28,7 +28,7 @@ const common = {
 
 const secondsOf = (seconds: number): number => milliseconds(seconds, 1_000);
 
-/** An answer without a server is far more often a fault than a wish. */
+/** An answer without a server is usually a fault, not intent. */
 const emptyAfter = {
   empty_after_seconds: number(
     { minimum: 0, maximum: 86_400 },
@@ -110,7 +110,7 @@ const kubernetes = group(
   }),
 );
 
-/** What Kubernetes tells each of its pods. */
+/** The address that Kubernetes gives each of its pods. */
 function clusterUrl(environment: Environment): string | undefined {
   const host = environment.variable('KUBERNETES_SERVICE_HOST');
   if (host === undefined) return undefined;
@@ -132,7 +132,7 @@ const api = group('what operators add at the account host (`POST /v1/admin/backe
   ...common,
 });
 
-/** Where the servers of a backend come from, when they are not listed. */
+/** The source of a backend's servers, if they are not listed. */
 export const discovery = describedAs(
   'where the servers come from, when they are not listed; each of them is a backend as this entry says',
   oneOf('by', [dns, srv, kubernetes, file, api]),

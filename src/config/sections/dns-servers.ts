@@ -1,7 +1,7 @@
 import { Resolver } from 'node:dns';
 import { list, text, type Setting } from '../setting.ts';
 
-/** Addresses, with a port where it is not 53; empty: those of the system. */
+/** Addresses, with a port unless it is 53; empty: the system's servers. */
 export const dnsServers = (description: string): Setting<readonly string[]> =>
   list(
     text('address of a name server, with a port unless it is 53', { example: '192.0.2.53' }),

@@ -37,7 +37,7 @@ const price = (unit: Unit, description: string, example: number) =>
     microcents(unit, written, at, reading),
   );
 
-/** The forms of each price in the file; the first is that of `config show`. */
+/** The forms of each price in the file; `config show` uses the first. */
 const priceForms = {
   input: ['input_dollars_per_million', 'input_cents_per_million'],
   output: ['output_dollars_per_million', 'output_cents_per_million'],
@@ -116,7 +116,7 @@ function pricesInUse(
   };
 }
 
-/** Without a default: what is left out is derived from what the backends can do (`capabilities.ts`). */
+/** Without a default: an omitted flag is derived from what the backends support (`capabilities.ts`). */
 const flagSetting = ({ inFile, example = false, values }: CardFlag): Setting<unknown> =>
   values === undefined
     ? flag(inFile, { example })
@@ -129,7 +129,7 @@ const flagSetting = ({ inFile, example = false, values }: CardFlag): Setting<unk
 const flagSettings = (flags: Readonly<Record<string, CardFlag>>) =>
   Object.fromEntries(Object.entries(flags).map(([key, each]) => [key, flagSetting(each)]));
 
-/** A group whose members depend on each other: in use as it is written. */
+/** A group whose members depend on each other, used as written. */
 const asWritten = ({ schema, isRequired }: Setting<unknown>): Setting<Readonly<Record<string, unknown>>> => ({
   schema,
   isRequired,
@@ -297,7 +297,7 @@ const model = (scriptSchema: SchemaNode) =>
     },
   );
 
-/** Servers that take no such field in a request, and where it is set instead. */
+/** Servers that do not accept the field in a request, and where it is set instead. */
 export const deafServers: readonly {
   readonly flavor: string;
   readonly to: readonly string[];
@@ -312,7 +312,7 @@ export const deafServers: readonly {
   { flavor: 'tgi', to: ['top_k', 'min_p', 'repetition_penalty'], instead: 'remove this line' },
 ];
 
-/** A server of flavor openai is sent only what the OpenAI API has, and what `forward` names. */
+/** Reports defaults that are not sent: a server of flavor openai gets only the OpenAI API's fields, and those in `forward`. */
 function reportUnsentDefaults(
   {
     defaults: { sampling },
@@ -339,14 +339,14 @@ function reportUnsentDefaults(
   }
 }
 
-/** The pattern accepts the 31st of February. */
+/** Needed because the pattern accepts the 31st of February. */
 function reportUnknownDay(day: string | undefined, at: Path, { report }: Reading): void {
   const time = Date.parse(`${day}T00:00:00Z`);
   if (day !== undefined && !(Number.isFinite(time) && new Date(time).toISOString().startsWith(day)))
     report(at, `the day ${day} does not exist, so the model would never be retired; write a date such as 2027-06-30`);
 }
 
-/** At least one; ids are unique also when case is ignored (specification §2.2). */
+/** At least one; ids are unique even ignoring case (specification §2.2). */
 export const models = (scriptSchema: SchemaNode) =>
   list(
     model(scriptSchema),
@@ -371,7 +371,7 @@ interface FallbackConfig extends Pick<ReturnType<typeof capabilitiesOf>, 'capabi
   readonly fallback: readonly string[];
 }
 
-/** A fallback is another model that generates text, named once. */
+/** Reports a fallback that is not another model that generates text, or is named twice. */
 function reportFallbacks(
   entries: readonly (readonly [number, FallbackConfig])[],
   at: Path,

@@ -25,7 +25,7 @@ import {
   type ValueOf,
 } from '../setting.ts';
 
-/** Units of an amount: their decimal places in microcents, and what is written in them. */
+/** Units of an amount: their decimal places in microcents, and how amounts are written in them. */
 export const units = {
   microcents: { places: 0, rule: 'a whole number of microcents, for example 2500000' },
   cents: { places: 6, rule: 'cents with at most six decimal places, for example 2.5' },
@@ -118,7 +118,7 @@ export const plans = list(
 
 const onlyCurrency = 'usd';
 
-/** Bounds of one top-up are in the smallest unit of the currency. */
+/** The bounds of a top-up are in the smallest unit of the currency. */
 export const payments = group(
   'how accounts pay for credit',
   {
@@ -153,10 +153,7 @@ export const payments = group(
   },
 );
 
-/**
- * The built-in provider gives credit for nothing: it must be requested explicitly where other computers' users can pay
- * (`isReached`).
- */
+/** The built-in provider gives away credit, so it must be requested explicitly if users of other computers can pay (`isReached`). */
 export function paymentsInUse(
   { provider: given, stripeApiUrl: apiUrl, stripeAutomaticTax: automaticTax, ...others }: ValueOf<typeof payments>,
   isReached: boolean,
@@ -257,5 +254,5 @@ export const invoices = group(
   },
 );
 
-/** The country decides the tax; it is not on the paper by itself. */
+/** The country determines the tax; documents do not print it separately. */
 const withoutCountry = ({ name, address, taxId, email }: ValueOf<typeof seller>) => ({ name, address, taxId, email });

@@ -3,7 +3,7 @@ import { choice, flag, group, integer, list, optional, value, wordSchema, type V
 const efforts = ['none', 'low', 'medium', 'high', 'xhigh', 'max'] as const;
 type Effort = (typeof efforts)[number];
 
-/** Specification §4.2.1(5): the most that a model may be given. */
+/** Specification §4.2.1(5): the maximum that a model may get. */
 const roomTokensMax = 24_576;
 
 export const reasoning = group('reasoning of the model', {

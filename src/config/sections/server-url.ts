@@ -1,6 +1,6 @@
 import { url, type Setting } from '../setting.ts';
 
-/** The URL of a server that we send requests to: without credentials, which `secretIn` has, and without a slash at its end. */
+/** The URL of a server that we send requests to, without credentials, which are in `secretIn`, and without a trailing slash. */
 export function serverUrl(description: string, example: string, secretIn = 'api_key_env'): Setting<string | undefined> {
   const plain = url(description, example);
   return {

@@ -17,7 +17,7 @@ import {
   type ValueOf,
 } from '../setting.ts';
 
-/** A worker needs a CPU core and some hundred megabytes. */
+/** A worker needs a CPU core and a few hundred megabytes. */
 const workersMax = 64;
 
 const listenMembers = (port: number) => ({
@@ -32,7 +32,7 @@ const listenMembers = (port: number) => ({
   ),
 });
 
-/** The Fetch standard's origin: scheme, host and port, nothing after them. In use in lower case. */
+/** The Fetch standard's origin: scheme, host and port, nothing after them. Converted to lower case. */
 const origin: Setting<string | undefined> = {
   schema: {
     type: 'string',
@@ -109,14 +109,14 @@ const count = (minimum: number, maximum: number, description: string, byDefault:
 const memory = (minimum: number, description: string) =>
   untilRestart(integer(minimum, 1e15, description, { example: 2_147_483_648 }));
 
-/** In use as a share of one. */
+/** Converted to a fraction of one. */
 const percent = (description: string, byDefault: number) =>
   number({ exclusiveMinimum: 0, maximum: 100 }, description, { default: byDefault }, (written) => written / 100);
 
-/** Where the memory is large enough (app/body-room.ts). */
+/** Applies if the memory is large enough (app/body-room.ts). */
 export const bodiesInFlightBytesDefault = 268_435_456;
 
-/** Contracts decision 23 and reliability §5. What is given to the sockets and the memory of the process stays until a restart. */
+/** Contracts decision 23 and reliability §5. Settings of sockets and of the process's memory stay until a restart. */
 const limits = group(
   'sizes and times that bound every request',
   {
@@ -133,7 +133,7 @@ const limits = group(
     ),
     stream_idle_timeout_seconds: seconds('how long a backend may pause in the middle of an answer', 60),
     request_timeout_seconds: seconds('how long a whole request may take', 1800),
-    // So that failures keep their status (contracts §1.0).
+    // Lets failures keep their status (contracts §1.0).
     prime_timeout_seconds: seconds('how long the response head of a stream waits for the first token', 15),
     drain_delay_seconds: number(
       { minimum: 0, maximum: 3600 },
@@ -171,7 +171,7 @@ const limits = group(
       ),
     ),
     requests_running_max: count(1, 1e6, 'requests of all accounts that run at the same time', 1024),
-    // Without it that of the container or the machine.
+    // Defaults to the container's or the machine's.
     memory_bytes_max: memory(1024, 'memory that this process may use, children not counted'),
     shed_large_bodies_lag_seconds: untilRestart(
       seconds('event loop lag above which bodies larger than 1 MB are refused', 0.05),

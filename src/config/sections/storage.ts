@@ -4,7 +4,7 @@ import type { Path } from '../document.ts';
 import { flag, group, integer, hidden, partUntilRestart, textLike, type Reading, type Setting } from '../setting.ts';
 import { serverUrl } from './server-url.ts';
 
-/** One process, which owns the file. */
+/** For one process, which owns the file. */
 export interface SqliteStorageConfig {
   readonly type: 'sqlite';
   /** Absolute path of the database file. */
@@ -13,13 +13,13 @@ export interface SqliteStorageConfig {
   readonly directory: string;
 }
 
-/** One or several processes, replicas of each other. */
+/** For one or several processes, which are replicas. */
 export interface PostgresStorageConfig {
   readonly type: 'postgres';
   readonly url: Secret;
-  /** The password when it is not in the URL. */
+  /** The password, if it is not in the URL. */
   readonly password: Secret | undefined;
-  /** The address without user, password and options: for messages. */
+  /** The address without user, password and options, for messages. */
   readonly shown: string;
   /** Absolute path of the folder of this replica's control socket and, if generated, its secret. */
   readonly directory: string;
@@ -27,7 +27,7 @@ export interface PostgresStorageConfig {
 
 export type StorageConfig = SqliteStorageConfig | PostgresStorageConfig;
 
-/** Where it is, for messages: without secrets. */
+/** The place of the storage, for messages, without secrets. */
 export const shownPlace = (storage: StorageConfig): string =>
   storage.type === 'sqlite' ? storage.path : storage.shown;
 
@@ -52,7 +52,7 @@ export const storage: Setting<StorageConfig> = {
   },
 };
 
-/** The storage at an address that a command is given, by the rules of the setting. `report` does not return. */
+/** Reads a storage address given to a command, by the rules of the setting. `report` does not return. */
 export function storageAt(
   given: string,
   { directory, environment, report }: Pick<Reading, 'directory' | 'environment'> & { report(what: string): never },
@@ -117,7 +117,7 @@ export const items = group('stored items of /v1/responses, which later requests 
 });
 
 export const retention = group('what the service removes by itself when it is old', {
-  // The shortest that reports need: `keptDaysMin` of the store.
+  // The minimum that reports need: `keptDaysMin` of the store.
   details_days: integer(
     31,
     36_500,
@@ -162,7 +162,7 @@ export const files = group(
     const { prefix, ...rest } = place;
     const service = serviceOf(rest);
     const bucket = name === undefined ? undefined : bucketOf(name, prefix, service);
-    // Where there is no bucket, its place changes nothing.
+    // Without a bucket, its place has no effect.
     reading.fix([...at, 'bucket'], bucket);
     return { perAccountMax, bytesPerAccountMax, bucket, service };
   },

@@ -5,10 +5,10 @@ import { flag, group, hidden, number, partUntilRestart, seconds, text, textLike,
 import type { ValueOf } from '../setting.ts';
 import { serverUrl } from './server-url.ts';
 
-/** As in the variables of OpenTelemetry: `name=value`, with commas between them, and percent escapes in values. */
+/** As in OpenTelemetry's variables: `name=value`, separated by commas, with percent escapes in values. */
 const pairs = '^[^=,]+=[^,]*(,[^=,]+=[^,]*)*$';
 
-/** What a service name may be: printed in every trace. */
+/** The form of a service name, which is shown in every trace. */
 const printed = '^[^\\x00-\\x1f\\x7f]{1,200}$';
 
 /** `undefined`: nothing is sent. */
@@ -88,19 +88,19 @@ function endpointOf({ isDisabled, endpoint, protocol }: OtelVariables, at: Path,
   return undefined;
 }
 
-/** What the connection itself decides. */
+/** Headers that the connection itself sets. */
 const ownHeaders = /^(host|connection|content-(type|length|encoding)|transfer-encoding|expect|upgrade|keep-alive|te)$/i;
 
 function reportHeaders(text: string, at: Path, { report }: Reading): void {
   for (const [name, value] of pairsOf(text)) {
     const isHeader = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/.test(name) && /^[\x20-\x7e]*$/.test(value);
-    // The value is a secret, and what is no header may be one.
+    // The value is a secret, and an invalid header may be one.
     if (!isHeader) report([...at, 'headers'], 'not a list of headers; write name=value,name=value');
     else if (ownHeaders.test(name)) report([...at, 'headers'], `the header ${name} cannot be set; leave it out`);
   }
 }
 
-/** Names and values of a list; names of headers and attributes have no escapes. */
+/** Parses the names and values of a list; names of headers and attributes have no escapes. */
 export function pairsOf(text: string): ReadonlyMap<string, string> {
   const entries = text.split(',').flatMap((pair): [string, string][] => {
     const equals = pair.indexOf('=');
