@@ -14,7 +14,7 @@ export async function accountOf({ account, services }: Asked): Promise<Account> 
   return found;
 }
 
-/** The models that an account may use at a time, by id. */
+/** The models that an account may use at a given time, by id. */
 export const usableModels = (account: Account, { models }: Config, at: number): readonly ModelConfig[] =>
   models
     .filter(
@@ -28,12 +28,12 @@ export const usableModels = (account: Account, { models }: Config, at: number): 
 /** What a model costs an account. */
 export interface Rates {
   readonly list: Prices;
-  /** In place of the list; undefined: the list applies. */
+  /** Replaces the list prices; undefined: the list applies. */
   readonly own: AccountPrice | undefined;
   readonly upcoming: readonly AccountPrice[];
 }
 
-/** Reads the account's rates; the result says those of a model. */
+/** Reads the account's rates; the result returns those of a model. */
 export async function ratesOf(call: Asked, at: number): Promise<(model: ModelConfig) => Rates> {
   const prices = await pricesOf(call, at);
   return ({ id, pricing }) => {
@@ -46,7 +46,7 @@ export async function ratesOf(call: Asked, at: number): Promise<(model: ModelCon
         output: pricing.outputMicrocentsPerMillion,
         cacheRead: pricing.cacheReadMicrocentsPerMillion,
       },
-      // The rates that began last apply (money.md, "Rates").
+      // The rates that began most recently apply (money.md, "Rates").
       own: own.findLast(({ validFrom, validTo }) => validFrom <= at && (validTo === null || at < validTo)),
       upcoming: own.filter(({ validFrom }) => validFrom > at),
     };
@@ -55,7 +55,7 @@ export async function ratesOf(call: Asked, at: number): Promise<(model: ModelCon
 
 const pagesMax = 100;
 
-/** By model and beginning. */
+/** Sorted by model and start. */
 async function pricesOf({ account, services }: Asked, at: number): Promise<AccountPrice[]> {
   const prices: AccountPrice[] = [];
   for (let pages = 0; pages < pagesMax; pages++) {

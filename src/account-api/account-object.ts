@@ -65,7 +65,7 @@ export const accountSchema = Type.Object({
 });
 export type AccountObject = Static<typeof accountSchema>;
 
-/** The same for the operator, with what it has spent. */
+/** The same for the operator, with the account's spending. */
 export const accountOfServerSchema = Type.Object({
   ...accountSchema.properties,
   available_microcents: Type.Integer({

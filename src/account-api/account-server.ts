@@ -30,17 +30,17 @@ export interface AccountHostOptions {
   readonly newRequestId: () => string;
   readonly metrics: MetricsPage;
   readonly limits: ListenerLimits;
-  /** The proxies trusted now for a client's address; `undefined`: none. */
+  /** The proxies currently trusted for a client's address; `undefined`: none. */
   readonly trustedProxies: () => AddressRanges | undefined;
-  /** Address of the inference host, without `/v1`, for who has called this one by this `Host`; undefined while it is unknown. */
+  /** Address of the inference host, without `/v1`, for a client that called this host by this `Host`; undefined while unknown. */
   readonly inferenceUrl: (host: string | undefined) => string | undefined;
-  /** Where the web console has been built, or will be. */
+  /** The folder in which the web console has been built, or will be. */
   readonly consoleFolder: string;
-  /** Where the documentation has been built, or will be. */
+  /** The folder in which the documentation has been built, or will be. */
   readonly docsFolder: string;
   /** Whether the service accepts work, and its database answers. */
   readonly isReady: () => Promise<boolean>;
-  /** An answer that failed by our own fault. */
+  /** Called when an answer failed because of an internal error. */
   readonly failed: (error: unknown, publicId: string) => void;
 }
 
@@ -85,7 +85,7 @@ export function createAccountHost(
       else sendBuilt(answer, asked);
     }, failed);
   };
-  /** What is neither API nor console. */
+  /** Answers what is neither API nor console. */
   const answerOthers = (asked: Asked): void => {
     const { request, response, path, query, publicId, refuse, failed } = asked;
     const elsewhere = noAccountRoute(path, options.inferenceUrl(request.headers.host));
@@ -117,7 +117,7 @@ export function createAccountHost(
       docs.answer(path, query, request.headers).then((answer = nothingAt(path)) => sendBuilt(answer, asked), failed);
     else send(response, 200, htmlType, html, publicId);
   };
-  /** A path that the console would have may be one of its pages; nobody knows before it is built. */
+  /** Any path may be a page of the console, which is not known before it is built. */
   const nothingAt = (path: string): BuiltAnswer => {
     if (!services.config().server.account.console) return path === '/' ? consoleIsOff : nothingThere;
     return webConsole.standIn() ?? nothingThere;
@@ -126,7 +126,7 @@ export function createAccountHost(
   return createListener(onRequest, { newRequestId, accountUrl, isHttps }, limits);
 }
 
-/** As on the inference host. */
+/** The same as on the inference host. */
 function sendReadiness(isReady: boolean, response: ServerResponse, publicId: string): void {
   if (isReady) send(response, 200, 'application/json', '{"status":"ready"}', publicId);
   else send(response, 503, 'application/json', '{"status":"not ready"}', publicId, { 'retry-after': '1' });
@@ -148,7 +148,7 @@ interface Asked {
   readonly failed: (error: unknown) => void;
 }
 
-/** The API's document as text, printed anew when the address of this host is another one. */
+/** The API's document as text, printed again when the address of this host changes. */
 function documentOf(routes: readonly AccountRoute[], version: string): (accountUrl: string) => string {
   let printed: { readonly url: string; readonly text: string } | undefined;
   return (accountUrl) => {
@@ -201,7 +201,7 @@ function send(
   response.writeHead(status, {
     ...pageHeaders,
     'content-type': type,
-    // RFC 9110 §8.6: a 304 says no length, as it is not that of the content.
+    // RFC 9110 §8.6: a 304 has no length, as it would not be that of the content.
     ...(status === 304 ? {} : { 'content-length': Buffer.byteLength(body) }),
     'cache-control': 'no-cache',
     'x-request-id': publicId,

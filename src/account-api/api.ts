@@ -19,7 +19,7 @@ import { admit, senderOf } from './senders.ts';
 import { refuseCrossSite } from './cross-site.ts';
 import type { AccountServices } from './services.ts';
 
-/** Requests in a minute: of a sender, of an address without one, and attempts with invalid credentials (docs/accounts.md). */
+/** Requests per minute: by a sender, by an address without one, and attempts with invalid credentials (docs/accounts.md). */
 export const perMinute = { sender: 600, address: 120, failures: 300 } as const;
 const bodiesInFlightBytesMax = 16 * 1_048_576;
 
@@ -44,7 +44,7 @@ export class AccountApi {
   readonly #senders: RateLimit;
   readonly #addresses: RateLimit;
   readonly #failures: RateLimit;
-  /** For the routes with a limit of their own. */
+  /** The routes with separate limits. */
   readonly #ofRoutes: ReadonlyMap<AccountRoute, RateLimit>;
 
   constructor(

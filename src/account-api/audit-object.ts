@@ -10,7 +10,7 @@ import { nullable, pageLimit, pageQuery, secondsOf } from './wire.ts';
 const seconds = (description: string) =>
   Type.Optional(Type.Integer({ minimum: 0, maximum: 100_000_000_000, description }));
 
-/** What a list of changes can be asked for. */
+/** The query of a list of changes. */
 export const auditQuery = {
   ...pageQuery,
   actor: Type.Optional(Type.String({ minLength: 1, maxLength: 100, description: 'Id of the person or the key.' })),
@@ -25,7 +25,7 @@ export const auditQuery = {
   end_time: seconds('Unix seconds; changes before this time.'),
 };
 
-/** As the repositories are asked, with one entry more than the page has. Throws `http_404` for a cursor that is none. */
+/** The request to the repositories, for one entry more than the page has. Throws `http_404` for an invalid cursor. */
 export function auditRequest(query: Static<Type.TObject<typeof auditQuery>>): AuditRequest & { readonly page: number } {
   const { after, end_time: end, start_time: start } = query;
   const cursor = after === undefined ? undefined : readAuditId(after);
@@ -81,6 +81,6 @@ export const auditObject = (entry: AuditEntry): AuditObject => ({
   address: entry.address,
 });
 
-/** Of two bounds the one that leaves less: ids sort by time. */
+/** The narrower of two bounds: ids sort by time. */
 export const earlier = (one: Uint8Array | undefined, other: Uint8Array | undefined): Uint8Array | undefined =>
   one === undefined || (other !== undefined && Buffer.compare(other, one) < 0) ? other : one;

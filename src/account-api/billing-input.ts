@@ -9,7 +9,7 @@ import { nullable } from './wire.ts';
 
 const line = Type.String({ minLength: 1, maxLength: 100 });
 
-/** The party that documents are made out to, and its tax status. What is left out stays; null removes. */
+/** The party that documents are made out to, and its tax status. Omitted fields stay; null removes one. */
 export const billingInput = Type.Object(
   {
     legal_name: Type.Optional(nullable(line)),

@@ -7,10 +7,10 @@ import { join } from 'node:path';
 interface BuiltFile {
   readonly type: string;
   readonly bytes: number;
-  /** Bytes of the compressed variants, which lie beside it; absent: there is none. */
+  /** Bytes of the compressed variants, which are beside it; absent without one. */
   readonly br?: number;
   readonly gz?: number;
-  /** Of its content; absent where the name changes with it. */
+  /** Hash of its content; absent if the name changes with the content. */
   readonly etag?: string;
 }
 
@@ -24,12 +24,12 @@ export interface BuiltAnswer {
   readonly body: Uint8Array | string;
 }
 
-/** One year: of files whose names change with their content. */
+/** One year, for files whose names change with their content. */
 export const immutable = 'public, max-age=31536000, immutable';
 
 /**
  * The files of a folder that a script has written, with `manifest.json`, which is written last and lists them: what is not in it
- * does not exist, so no path of a request ever reaches the file system. They may be built anew while the service runs.
+ * does not exist, so a request's path never reaches the file system. They may be rebuilt while the service runs.
  */
 export class BuiltFiles<Manifest extends BuiltManifest> {
   readonly #folder: string;
@@ -39,7 +39,7 @@ export class BuiltFiles<Manifest extends BuiltManifest> {
     this.#folder = folder;
   }
 
-  /** Read again when a build has written it anew; undefined: there is no build. */
+  /** Returns the manifest, read again after each build; undefined if there is no build. */
   manifest(): Manifest | undefined {
     const file = join(this.#folder, 'manifest.json');
     const changedAt = statSync(file, { throwIfNoEntry: false })?.mtimeMs;
@@ -49,7 +49,10 @@ export class BuiltFiles<Manifest extends BuiltManifest> {
     return this.#read.manifest;
   }
 
-  /** A file as the request takes it: compressed, or 304 when the client has it; `headers` are added. undefined: there is none. */
+  /**
+   * A file in the form that the request accepts: compressed, or 304 if the client has it; `headers` are added. Undefined if there
+   * is none.
+   */
   async answer(
     name: string,
     request: IncomingHttpHeaders,
@@ -69,11 +72,11 @@ export class BuiltFiles<Manifest extends BuiltManifest> {
     if (etag !== undefined && isKnown(request['if-none-match'], etag))
       return { status: 304, headers: common, body: '' };
     const body = await readFile(join(this.#folder, name + encoding.ending)).catch(() => undefined);
-    // A build has taken its place in this moment: the browser asks again.
+    // A build has just replaced it: the browser asks again.
     return body === undefined ? undefined : { status: 200, headers: common, body };
   }
 
-  /** The text of a file that is no answer by itself, such as an index. undefined: there is none. */
+  /** The text of a file that is not an answer itself, such as an index. Undefined if there is none. */
   async text(name: string): Promise<string | undefined> {
     return await readFile(join(this.#folder, name), 'utf8').catch(() => undefined);
   }

@@ -21,7 +21,7 @@ export class Console {
   readonly #connectTo: (host: string | undefined) => string | undefined;
   readonly #files: BuiltFiles<Manifest>;
 
-  /** `connectTo` is the address of the inference host, which the playground asks, for a page of this `Host`. */
+  /** `connectTo` returns the address of the inference host, which the playground uses, for a page on this `Host`. */
   constructor(folder: string, connectTo: (host: string | undefined) => string | undefined) {
     this.#folder = folder;
     this.#files = new BuiltFiles(folder);
@@ -29,8 +29,8 @@ export class Console {
   }
 
   /**
-   * What is at a path; undefined: nothing of the console. A page is what a browser navigates to: a program that asks for `/keys`
-   * without saying that it takes HTML gets the hint that it has the address wrong.
+   * The answer for a path; undefined if it is not the console's. Pages are for browsers: a program that requests `/keys` without
+   * accepting HTML gets a hint that its address is wrong.
    */
   async answer(path: string, headers: IncomingHttpHeaders): Promise<BuiltAnswer | undefined> {
     if (path.startsWith('/assets/'))
@@ -45,10 +45,10 @@ export class Console {
     return await this.#files.answer('index.html', headers, { ...policy, vary: 'accept, accept-encoding' });
   }
 
-  /** What is where a page of the console may be, while there is none; undefined: it is there. */
+  /** The answer for pages of the console while there is none; undefined if it is there. */
   standIn(): BuiltAnswer | undefined {
     if (this.#files.manifest() !== undefined) return undefined;
-    // Its folder is there from the beginning of a build; one that has failed leaves a note in it.
+    // Its folder exists from the start of a build; a failed build leaves a note in it.
     const isBeingBuilt = existsSync(this.#folder) && !existsSync(join(this.#folder, 'problem.txt'));
     return isBeingBuilt ? beingBuilt : notBuilt;
   }
@@ -84,7 +84,7 @@ function isAt(path: string, page: string): boolean {
   );
 }
 
-/** Scripts and styles of this host alone, and no other host but the one that serves models. */
+/** Allows scripts and styles of this host only, and no other host except the one that serves models. */
 const consolePolicy = (inferenceUrl: string | undefined): string =>
   [
     "default-src 'none'",

@@ -20,7 +20,7 @@ export function refuseCrossSite(request: IncomingMessage, accountUrl: string): v
 
 /**
  * Compares with the public address, which a proxy may have replaced in `Host` (decision 019: nothing else that a proxy says of it
- * is read), or with the one that was typed. The scheme of the latter is unknown, because a proxy may have ended TLS.
+ * is read), or with the one that was typed. The scheme of the latter is unknown, because a proxy may have terminated TLS.
  */
 function isOwn(origin: string, host: string | undefined, accountUrl: string): boolean {
   const own = new URL(accountUrl);
@@ -29,7 +29,7 @@ function isOwn(origin: string, host: string | undefined, accountUrl: string): bo
   return typed !== undefined && typed === host?.toLowerCase() && typed !== own.host;
 }
 
-/** `undefined` for `null`, the origin of pages without one: of files, of frames in a sandbox. */
+/** `undefined` for `null`, the origin of pages without one, such as files and sandboxed frames. */
 function hostOf(origin: string): string | undefined {
   const url = URL.canParse(origin) ? new URL(origin) : undefined;
   return url !== undefined && url.host !== '' && url.origin === origin.toLowerCase() ? url.host : undefined;

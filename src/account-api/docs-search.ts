@@ -13,7 +13,7 @@ export interface DocsIndex {
 }
 
 export interface DocsMatch extends Pick<DocsSection, 'id' | 'page' | 'heading'> {
-  /** The text around the first word that was found. */
+  /** The text around the first word found. */
   readonly part: string;
 }
 
@@ -33,9 +33,9 @@ const wordsMax = 8;
 const matchesMax = 20;
 
 /**
- * The sections that have every word, the most telling first: a word counts more in a heading than in the title of the page, and more there
- * than in the text. It reads all of the text, 0.6 MB: 12 ms of processor where an empty Node takes 0.4 s (0.065 on a quiet machine). MiniSearch
- * took 1,012 ms there for its index, in the thread that serves requests.
+ * The sections that contain every word, most relevant first: a word counts more in a heading than in the title of the page, and
+ * more there than in the text. It reads all of the text, 0.6 MB, which takes 12 ms of processor time where an empty Node takes 0.4
+ * s (0.065 on a quiet machine). MiniSearch took 1,012 ms there for its index, in the thread that serves requests.
  */
 export function searchDocs({ sections }: DocsIndex, words: string): readonly DocsMatch[] {
   const wanted = words.toLowerCase().split(/\s+/).filter(Boolean).slice(0, wordsMax);
@@ -61,7 +61,7 @@ function excerptOf(text: string, at: number): string {
   return `${start === 0 ? '' : '… '}${text.slice(start, end)}${end === text.length ? '' : ' …'}`;
 }
 
-/** 0: one of the words is nowhere. */
+/** 0 if one of the words is not found. */
 function scoreOf(lower: Readonly<Record<SearchedField, string>>, words: readonly string[]): number {
   let score = 0;
   for (const word of words) {

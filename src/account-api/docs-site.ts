@@ -8,15 +8,15 @@ import type { DocsIndex, DocsSection } from './docs-search.ts';
 
 /** What `scripts/docs-site.mjs` has built. */
 interface Manifest extends BuiltManifest {
-  /** The file whose address is `/docs`, the frame of the results of a search, and what it searches. */
+  /** The file at `/docs`, the frame of search results, and the search index. */
   readonly start: string;
   readonly frame: string;
   readonly index: string;
 }
 
 /**
- * The documentation: pages without a script, each with its twin in Markdown, and a search that this host answers, so that it works
- * without a script and without a network. A copy that has no documentation says so.
+ * The documentation: pages without a script, each also in Markdown, and a search that this host answers, so that it works without a
+ * script and without a network. A copy that has no documentation says so.
  */
 export class DocsSite {
   readonly #files: BuiltFiles<Manifest>;
@@ -26,7 +26,7 @@ export class DocsSite {
     this.#files = new BuiltFiles(folder);
   }
 
-  /** What is at a path; undefined: nothing of the documentation. */
+  /** The answer for a path; undefined if it is not the documentation's. */
   async answer(path: string, query: string, request: IncomingHttpHeaders): Promise<BuiltAnswer | undefined> {
     if (path !== '/docs' && path !== '/llms.txt' && !path.startsWith('/docs/')) return undefined;
     const manifest = this.#files.manifest();
@@ -53,14 +53,14 @@ export class DocsSite {
   }
 }
 
-/** Of what is searched for; people write a few words. */
+/** Maximum length of a search; people write a few words. */
 const wordsCharactersMax = 200;
 
-/** Where the frame takes them: `scripts/docs-site/page.mjs`. */
+/** Their places in the frame, see `scripts/docs-site/page.mjs`. */
 const resultsMark = '<!-- results -->';
 const wordsMark = '<!-- words -->';
 
-/** `/docs/api` → `api.html`, `/docs/api.md` → `api.md`; a page has one address, the one without an ending. */
+/** `/docs/api` → `api.html`, `/docs/api.md` → `api.md`; a page has one address, without an ending. */
 function fileAt(path: string): string | undefined {
   if (path === '/llms.txt') return 'llms.txt';
   const name = path.slice('/docs/'.length);
@@ -68,7 +68,7 @@ function fileAt(path: string): string | undefined {
   return /\.[a-z]+$/.test(name) ? name : `${name}.html`;
 }
 
-/** Our style and our search, and nothing else; no script at all. */
+/** Allows our style and our search, nothing else, and no script. */
 const headers = {
   'content-security-policy':
     "default-src 'none'; style-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",

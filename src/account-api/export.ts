@@ -10,8 +10,8 @@ export type ExportFormat = 'csv' | 'json';
 const pieceLength = 16_384;
 
 /**
- * Prints rows as they come, followed by the sums of the `added` columns of the printed rows. A page of rows is requested when the
- * text of the one before is read, so an export of any length takes the memory of a page.
+ * Prints rows as they arrive, followed by the sums of the `added` columns of the printed rows. A page of rows is requested when the
+ * text of the previous one has been read, so an export of any length takes the memory of one page.
  */
 export async function* printExport(
   format: ExportFormat,

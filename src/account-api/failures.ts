@@ -3,7 +3,7 @@ import { ApiError, toApiError } from '../platform/errors.ts';
 import { StoreError } from '../store/store-error.ts';
 import { notThere } from './input.ts';
 
-/** What the client learns of a failure: what was wrong with its request, or that the service failed. */
+/** What the client is told about a failure: what was wrong with its request, or that the service failed. */
 export function operateError(error: unknown): ApiError {
   // Messages of the store are for the operator's log; messages of an operation are for its caller.
   const isRequested = error instanceof OperationError;

@@ -150,7 +150,7 @@ export const receiptSchema = Type.Object({
 export type GenerationReceipt = Static<typeof receiptSchema>;
 export type GenerationSummary = Static<typeof generationSummarySchema>;
 
-/** What every form of a request's row says of it: the API's object, the export, and what the command line prints. */
+/** The fields common to every form of a request's row: the API's object, the export, and the command line's output. */
 export const requestRow = (row: UsageRow) => ({
   id: uuidText(row.requestId),
   request_id: row.publicId,
@@ -188,13 +188,13 @@ export function generationSummary(row: UsageRow, refunds: readonly Refund[]): Ge
   };
 }
 
-/** The model that was asked for, where another one served the request (docs/decisions/040-another-model.md). */
+/** The requested model, if another one served the request (docs/decisions/040-another-model.md). */
 function fallbackFrom({ fallbacks, modelId }: Pick<UsageRow, 'fallbacks' | 'modelId'>): string | null {
   const asked = fallbacks?.[0]?.model;
   return asked === undefined || asked === modelId ? null : asked;
 }
 
-/** Receipts of requests of one account, as far as they may be read by whoever asks. */
+/** Receipts of one account's requests, as far as the sender may read them. */
 export async function generationReceipts(
   accountId: string,
   rows: readonly UsageRow[],
@@ -254,7 +254,7 @@ function generationReceipt(
   };
 }
 
-/** A code of an earlier version may be in no table any more. */
+/** A code of an earlier version may no longer be in a table. */
 function errorOf(code: string | null): GenerationReceipt['error'] {
   if (code === null || !Object.hasOwn(errorTable, code)) return null;
   const { status, meaning, remedy, retry } = errorTable[code as ErrorCode];
@@ -302,7 +302,7 @@ const isOf =
   (refund: Refund): boolean =>
     Buffer.compare(refund.requestId, requestId) === 0;
 
-/** money.md, "Rounding": cached tokens have a price of their own, the sum is rounded up once. Amounts are millionths of microcents. */
+/** money.md, "Rounding": cached tokens have a separate price, the sum is rounded up once. Amounts are millionths of microcents. */
 function linesOf(row: UsageRow) {
   const line = (item: 'input' | 'cached_input' | 'output', tokens: number, price: bigint) => ({
     item,

@@ -12,8 +12,8 @@ import type { AccountRoute } from './route.ts';
 export const bodyBytesMax = 262_144;
 
 /**
- * In any case, and with the one parameter that programs add by themselves (RFC 9110 §8.3.1). A page of another site can send none of
- * these forms without asking first: what it may send is `text/plain` and the two types of forms.
+ * In upper or lower case, and with the one parameter that programs add by themselves (RFC 9110 §8.3.1). A page of another site
+ * cannot send any of these without a preflight request: it may only send `text/plain` and the two types of HTML forms.
  */
 const jsonType = /^application\/json[ \t]*(?:;[ \t]*charset=(?:utf-8|"utf-8")[ \t]*)?$/i;
 
@@ -34,7 +34,7 @@ export function inputChecksOf(route: AccountRoute): InputChecks {
       try {
         return checkParams?.(values);
       } catch {
-        // A text that cannot be an id is the id of nothing.
+        // A text that cannot be an id identifies nothing.
         throw notThere();
       }
     },
@@ -61,10 +61,10 @@ export function inputChecksOf(route: AccountRoute): InputChecks {
   };
 }
 
-/** One answer for what does not exist and what belongs to another account (reliability §3.5). */
+/** The same answer for what does not exist and for what belongs to another account (reliability §3.5). */
 export const notThere = (): ApiError => new ApiError('http_404', 'Nothing with this id was found.');
 
-/** Like `bodyCheck`, but a field not in the schema is `unsupported_parameter`: what a client requests is done or refused. */
+/** Like `bodyCheck`, but a field not in the schema is `unsupported_parameter`: what a client requests is either done or refused. */
 function objectCheck(schema: TSchema): (value: unknown) => unknown {
   const check = bodyCheck(schema, (schema as TObject).required ?? []);
   return (value) => {

@@ -1,4 +1,4 @@
-/** The most that a key or a member may spend: what the API shows of their budget, and how it is set. */
+/** The most that a key or a member may spend: how the API shows and sets their budget. */
 import Type from 'typebox';
 import type { Static } from 'typebox';
 
@@ -19,7 +19,7 @@ const limitResetOf: Readonly<Record<BudgetPeriod, LimitReset | null>> = {
 };
 const periodOfReset: Readonly<Record<LimitReset, BudgetPeriod>> = { daily: 'day', weekly: 'week', monthly: 'month' };
 
-/** What is shown of it. */
+/** Fields that are shown. */
 export const limitSchema = {
   limit_cents: nullable(Type.Integer({ description: 'The most that may be spent in a period.' })),
   limit_microcents: nullable(Type.Integer()),
@@ -35,7 +35,7 @@ export const limitSchema = {
   limit_resets_at: nullable(Type.Integer({ description: 'When it renews next, in unix seconds.' })),
 };
 
-/** `undefined`: there is no budget. */
+/** Returns the shown fields; `undefined`: no budget. */
 export function limitOf(budget: BudgetStatus | undefined) {
   const left = budget === undefined ? 0n : budget.amountMicrocents - budget.spentMicrocents;
   return {
@@ -47,7 +47,7 @@ export function limitOf(budget: BudgetStatus | undefined) {
   };
 }
 
-/** What is set of it. */
+/** Fields that can be set. */
 export const limitSettings = {
   /** Ten billion dollars in cents: the maximum of a budget. */
   limit_cents: Type.Optional(nullable(Type.Integer({ minimum: 0, maximum: centsMax }))),
@@ -55,7 +55,7 @@ export const limitSettings = {
 };
 type LimitSettings = { -readonly [Field in keyof typeof limitSettings]?: Static<(typeof limitSettings)[Field]> };
 
-/** The budget that is asked for, where there is one already or not; null: none, `undefined`: as it is. */
+/** The requested budget, based on the `known` one; null: none, `undefined`: unchanged. */
 export function budgetAskedFor(
   { limit_cents: limit, limit_reset: reset }: LimitSettings,
   known: Budget | null,

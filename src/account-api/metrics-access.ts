@@ -4,13 +4,13 @@ import type { IncomingMessage } from 'node:http';
 export interface MetricsAccess {
   /** If there is a token, every client needs it, also on this computer. */
   readonly token: string | undefined;
-  /** A public address is configured, so a proxy is in front and every peer looks local. */
+  /** Whether a public address is configured: then a proxy is in front, and every peer looks local. */
   readonly isProxied: boolean;
 }
 
 /**
  * Metrics reveal how much is sold and to how many, so without a token only this computer may read them. A proxy on this computer
- * makes every client look local, so whatever looks like one is refused.
+ * makes every client look local, so requests that look proxied are refused.
  */
 export function mayReadMetrics(request: IncomingMessage, { token, isProxied }: MetricsAccess): boolean {
   if (token !== undefined) return isSame(/^Bearer (.+)$/i.exec(request.headers.authorization ?? '')?.[1] ?? '', token);
@@ -19,7 +19,7 @@ export function mayReadMetrics(request: IncomingMessage, { token, isProxied }: M
   );
 }
 
-/** Constant time: it reveals nothing about where they differ. */
+/** Compares in constant time, which does not reveal where they differ. */
 function isSame(presented: string, token: string): boolean {
   const digest = (text: string): Buffer => createHash('sha256').update(text).digest();
   return timingSafeEqual(digest(presented), digest(token));

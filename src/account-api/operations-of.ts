@@ -2,7 +2,7 @@ import type { OperationServices } from '../accounts/operation.ts';
 import { actorOf } from './api.ts';
 import type { Call } from './route.ts';
 
-/** Operations on behalf of the sender of this request: each of them writes its own entry of the audit log. */
+/** Operations on behalf of the sender of this request: each writes its own entry in the audit log. */
 export function operationsOf({
   principal,
   requestId,

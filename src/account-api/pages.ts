@@ -72,7 +72,7 @@ export const notFoundPage = (): string =>
     '<p>Page not found. <a href="/docs">Documentation</a> · <a href="/docs/errors">Error codes</a></p>',
   );
 
-/** `/` where `server.account.console` is false. */
+/** The page at `/` if `server.account.console` is false. */
 export const noConsolePage = (): string =>
   page(
     'Tokenhouse',

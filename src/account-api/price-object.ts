@@ -23,7 +23,7 @@ export const priceSchema = Type.Object({
 });
 export type PriceObject = Static<typeof priceSchema>;
 
-/** From the database, or from the operation that has set them. */
+/** The object of a price from the database, or from the operation that set it. */
 export const priceObject = (
   price: Pick<AccountPrice, 'accountId' | 'modelId' | 'validFrom' | 'validTo'> & {
     readonly [Rate in 'input' | 'output' | 'cacheRead']: bigint | string;

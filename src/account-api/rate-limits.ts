@@ -7,12 +7,12 @@ interface Window {
 }
 
 const windowMs = 60_000;
-/** Senders counted at once; beyond that, those whose minute is over are forgotten, then the oldest. */
+/** Maximum number of senders counted; beyond that, those whose minute is over are forgotten, then the oldest. */
 const sendersMax = 50_000;
 
 /**
- * How many requests each sender has made in this minute. The account host is no hot path and its routes are cheap to guard: the
- * counts are this process's own, so with N replicas a sender has up to N times the limit.
+ * Counts the requests of each sender in this minute. The account host is not a hot path and its routes are cheap to guard, so the
+ * counts are per process: with N replicas a sender has up to N times the limit.
  */
 export class RateLimit {
   readonly #perMinute: number;
@@ -24,7 +24,10 @@ export class RateLimit {
     this.#now = now;
   }
 
-  /** Counts one. Throws `rate_limit_exceeded` 429 above the limit; otherwise returns the rest as headers (specification §7.5). */
+  /**
+   * Counts one request. Throws `rate_limit_exceeded` 429 above the limit; otherwise returns what remains as headers (specification
+   * §7.5).
+   */
   take(sender: string, times = 1): Readonly<Record<string, string>> {
     const window = this.#window(sender);
     const resetSeconds = this.#secondsLeft(window);
@@ -43,7 +46,7 @@ export class RateLimit {
     };
   }
 
-  /** Counts one for each network of a client; the headers are those of the narrowest. */
+  /** Counts one request for each network of a client; the headers are those of the narrowest. */
   takeOf([narrowest, ...wider]: readonly Network[]): Readonly<Record<string, string>> {
     for (const { name, times } of wider) this.take(name, times);
     return narrowest === undefined ? {} : this.take(narrowest.name, narrowest.times);

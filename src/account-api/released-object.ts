@@ -12,7 +12,7 @@ export const releasedSchema = Type.Object({
   sessions: Type.Integer(),
 });
 
-/** What was removed of a user's second factors. */
+/** The second factors of a user that were removed. */
 export const releasedObject = (released: PersonReleased): Static<typeof releasedSchema> => ({
   object: 'person.released',
   id: released.userId,

@@ -62,13 +62,13 @@ export type ReportQuery = Static<typeof reportQuery>;
 
 /** A report within the sender's rights, from the first bucket of the page. */
 export interface AskedReport extends ReportRequest {
-  /** Where the next page begins; undefined: this is the last one. */
+  /** The start of the next page; undefined on the last one. */
   readonly nextFrom: number | undefined;
 }
 
 type Asked = Pick<Call, 'account' | 'principal' | 'services'> & { readonly query: ReportQuery };
 
-/** Throws `unsupported_value`: the span is empty, or too long for its buckets. */
+/** Throws `unsupported_value` if the span is empty or too long for its buckets. */
 export async function askedReport(call: Asked): Promise<AskedReport> {
   const { query } = call;
   const width = query.bucket_width ?? '1d';
@@ -96,7 +96,7 @@ export async function askedReport(call: Asked): Promise<AskedReport> {
   return { ...filterOf(call, by), timeZone, bounds, by, nextFrom: end < to ? end : undefined };
 }
 
-/** The usage that a sender may request; of keys and users only those visible to them. */
+/** The usage that a sender may request, limited to visible keys and users. */
 export function filterOf(
   call: Pick<Call, 'account' | 'principal'> & {
     readonly query: Pick<ReportQuery, 'model' | 'api_key_id' | 'user_id' | 'tag'>;

@@ -15,7 +15,7 @@ export type { Role };
  * Access to a route.
  * - `anyone`: no credentials are checked.
  * - `user`: a signed-in user, whether or not they belong to an account. A management key is not a user.
- * - `operator`: the operator: a user or a management key with that mark.
+ * - `operator`: a user or a management key marked as operator.
  * - roles: a member, or a management key, of the account that the request is about, with one of these roles.
  */
 export type Access = 'anyone' | 'user' | 'operator' | readonly [Role, ...Role[]];
@@ -60,7 +60,7 @@ export interface Call<
   Body extends TSchema | 'raw' | undefined = TSchema | 'raw' | undefined,
 > {
   readonly principal: Principal;
-  /** For routes that name roles; reading it elsewhere is our own mistake, and throws. */
+  /** For routes that name roles; reading it elsewhere is a bug, and throws. */
   readonly account: AccountScope;
   readonly params: Checked<Params>;
   readonly query: Checked<Query>;
@@ -68,7 +68,7 @@ export interface Call<
   /** The client's `Idempotency-Key`, checked. */
   readonly idempotencyKey: string | undefined;
   readonly requestId: string;
-  /** The client's address, as far as it can be known: behind a configured proxy, as the proxy reports it. */
+  /** The client's address, as far as known: behind a configured proxy, as the proxy reports it. */
   readonly address: string;
   readonly headers: Readonly<IncomingHttpHeaders>;
   readonly services: AccountServices;
@@ -86,9 +86,9 @@ export interface AuditedChange {
   /** Never a secret. */
   readonly before?: object;
   readonly after?: object;
-  /** Set where it is not the account of the request. */
+  /** Set if it is not the account of the request. */
   readonly accountId?: string;
-  /** The user who has just proved their identity, where the request had no sender. */
+  /** The user who has just proved their identity, if the request had no sender. */
   readonly by?: { readonly userId: string; readonly email: string };
 }
 
@@ -96,7 +96,7 @@ export interface AuditedChange {
 export class Reply {
   readonly status: number;
   readonly headers: Readonly<Record<string, string | readonly string[]>>;
-  /** Text or bytes; pieces are pulled as the client reads; undefined: nothing. */
+  /** Text or bytes; pieces are pulled as the client reads; undefined: no body. */
   readonly body: string | Uint8Array | AsyncIterable<string | Uint8Array> | undefined;
 
   constructor(status: number, headers: Reply['headers'], body?: Reply['body']) {
@@ -111,7 +111,7 @@ export interface AnswerOf {
   readonly description: string;
   /** Without a schema, the answer has no body, or one that is not JSON. */
   readonly schema?: TSchema;
-  /** `application/json` by default where there is a schema. */
+  /** `application/json` by default if there is a schema. */
   readonly contentType?: string;
 }
 
@@ -125,18 +125,18 @@ export interface AccountRoute {
   readonly summary: string;
   readonly description: string;
   readonly access: Access;
-  /** Only soon after the sender has proved their identity: secrets, prices, credit, access of others. Not for management keys. */
+  /** Requires a recent proof of the sender's identity: for secrets, prices, credit, access of others. Not for management keys. */
   readonly stepUp?: boolean;
-  /** It may change a suspended account, too. Left out: only reading routes are allowed on one. */
+  /** It may also change a suspended account; otherwise only reading routes are allowed on one. */
   readonly evenSuspended?: true;
-  /** For a route without credentials: an address's requests in a minute, counted separately; otherwise all routes share one. */
+  /** For a route without credentials: an address's requests per minute, counted separately; by default all routes share one count. */
   readonly perMinute?: number;
   readonly params?: TObject;
   readonly query?: TObject;
-  /** `raw`: the bytes, unparsed: what a payment provider has signed. */
+  /** `raw`: the unparsed bytes, as signed by a payment provider. */
   readonly body?: TSchema | 'raw';
   readonly answers: readonly [AnswerOf, ...AnswerOf[]];
-  /** Codes in addition to those that any route may answer with. */
+  /** Error codes in addition to those of any route. */
   readonly errors?: readonly ErrorCode[];
   /** Resolves with the value that the first answer's schema describes, or a `Reply`. */
   readonly handle: (call: Call) => Promise<unknown>;

@@ -3,22 +3,22 @@ import type { AccountRoute } from './route.ts';
 
 export interface Match {
   readonly route: AccountRoute;
-  /** By the names in the route's path, decoded and not checked. */
+  /** Parameters by their names in the route's path, decoded but not checked. */
   readonly params: Readonly<Record<string, string>>;
 }
 
 interface Node {
   readonly fixed: Map<string, Node>;
-  /** For segments that are a parameter. */
+  /** The node for segments that are a parameter. */
   any: Node | undefined;
-  /** For segments that are a parameter with an ending, such as `{id}.pdf`, by the ending. */
+  /** Nodes for parameters with an ending, such as `{id}.pdf`, by the ending. */
   readonly ended: Map<string, Node>;
   readonly routes: Map<string, { readonly route: AccountRoute; readonly names: readonly string[] }>;
 }
 
 const newNode = (): Node => ({ fixed: new Map(), any: undefined, ended: new Map(), routes: new Map() });
 
-/** Finds routes by method and path. A fixed segment precedes a parameter with an ending, and that precedes one without. */
+/** Finds routes by method and path. A fixed segment takes precedence over a parameter with an ending, and that over one without. */
 export class Router {
   readonly #root = newNode();
 
@@ -55,7 +55,7 @@ export class Router {
       const fixed: Node | undefined = node.fixed.get(segment);
       const ending = /.(\.\w+)$/.exec(segment)?.[1] ?? '';
       const ended: Node | undefined = fixed === undefined ? node.ended.get(ending) : undefined;
-      // An empty segment is the id of nothing.
+      // An empty segment identifies nothing.
       const next: Node | undefined = fixed ?? ended ?? (segment === '' ? undefined : node.any);
       if (next === undefined) throw noRoute();
       if (fixed === undefined) values.push(decoded(ended === undefined ? segment : segment.slice(0, -ending.length)));

@@ -22,7 +22,7 @@ import { systemRoutes } from './routes/system.ts';
 import { usageRoutes } from './routes/usage.ts';
 import { webhookRoutes } from './routes/webhooks.ts';
 
-/** Every route of the account API: what is not here does not exist. The document and the tests of access are made from it. */
+/** Every route of the account API: what is not here does not exist. The document and the access tests are made from it. */
 export const accountRoutes: readonly AccountRoute[] = [
   ...adminRoutes,
   ...alertRoutes,

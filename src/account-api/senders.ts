@@ -14,7 +14,7 @@ export type SignedIn = Omit<Extract<Principal, { readonly kind: 'user' }>, 'kind
 
 /** Sessions of users, and their accounts. */
 export interface Sessions {
-  /** By the `Cookie` header; undefined: there is no session, or it has ended. */
+  /** Finds a user by the `Cookie` header; undefined if there is no session, or it has ended. */
   signedIn(cookie: string): Promise<SignedIn | undefined>;
   /** The role of a user in an account; without a named account, in the first that they joined. */
   membership(userId: string, accountId: string | undefined): Promise<AccountScope | undefined>;
@@ -41,7 +41,7 @@ export async function senderOf(
 async function senderOfKey(presented: string, address: string, { operations }: AccountServices): Promise<Principal> {
   const { repositories, secret, now } = operations;
   const key = parseKey(presented);
-  // Junk costs no look-up.
+  // An invalid key costs no look-up.
   const found =
     key === undefined ? undefined : await repositories.findPresentedKey({ hash: hashKey(key, secret), at: now() });
   if (found === undefined) throw new ApiError('invalid_api_key', 'This key does not exist or has been revoked.');
@@ -96,8 +96,8 @@ export async function admit(
 }
 
 /**
- * A suspended account can be read: its usage, its debts, its invoices. No sender can change it until it is revived; and what
- * takes step-up, such as the export, is for users only, because a key proves no identity.
+ * A suspended account can be read: its usage, its debts, its invoices. No sender can change it until it is revived; routes with
+ * step-up, such as the export, are for users only, because a key does not prove an identity.
  */
 function refuseSuspended({ method, stepUp, evenSuspended }: AccountRoute, principal: Principal): void {
   const isAllowed = method === 'get' || evenSuspended === true;

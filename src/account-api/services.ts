@@ -20,35 +20,35 @@ export interface AccountServices {
   /** The ledger and its operations: the same as the command line's. */
   readonly operations: OperationServices;
   readonly config: () => Config;
-  /** Address of this host, without a slash at the end. */
+  /** Address of this host, without a trailing slash. */
   readonly accountUrl: () => string;
-  /** Address of the inference host, without `/v1`, for who has called this one by this `Host`; undefined while it is unknown. */
+  /** Address of the inference host, without `/v1`, for a client that called this host by this `Host`; undefined while unknown. */
   readonly inferenceUrl?: (host: string | undefined) => string | undefined;
-  /** The backends of the models, and how they do. */
+  /** The backends of the models, and their states. */
   readonly backends?: () => readonly BackendState[] | Promise<readonly BackendState[]>;
-  /** Asks each server whether it answers, accepts the key, has the model, and is what the configuration says. Never rejects. */
+  /** Checks whether each server answers, accepts the key, has the model, and is what the configuration says. Never rejects. */
   readonly lookAtBackends?: () => Promise<readonly BackendLook[]>;
-  /** How the service does. */
+  /** The state of the service. */
   readonly system?: () => Promise<SystemReading>;
-  /** A model of the configuration as requests see it: with what its file adds. */
+  /** A model of the configuration as requests see it, including what its file adds. */
   readonly modelOf?: (model: ModelConfig) => Model;
-  /** Where backends come from that the configuration does not list. */
+  /** The sources of backends that are not in the configuration. */
   readonly sources?: () => readonly SourceState[];
-  /** Durable, then sent. */
+  /** Stores mails durably, then sends them. */
   readonly mailer: Mailer;
-  /** Who signs in. */
+  /** Users who sign in. */
   readonly users: Users;
-  /** Undefined: payments are off. */
+  /** Undefined if payments are off. */
   readonly payments?: Payments | undefined;
-  /** Set where the built-in provider is used. */
+  /** Set if the built-in provider is used. */
   readonly demo?: DemoProvider | undefined;
   /** Notifies webhook endpoints of an account's events. */
   readonly events: AccountEvents;
-  /** As a PDF. */
+  /** Prints a document as a PDF. */
   readonly print: (paper: Paper) => Promise<Uint8Array>;
   /** The secret that signs deliveries to an endpoint, by its number of rotations. */
   readonly webhookSecret: (endpointId: string, version: number) => string;
-  /** Throws `unsupported_value` for an address to which nothing is sent. */
+  /** Throws `unsupported_value` for an address that may not be used. */
   readonly checkWebhookUrl: (url: string) => void;
 }
 
@@ -59,6 +59,6 @@ export interface SystemReading {
   readonly figures: readonly FamilyFigures[];
   readonly configuration: ConfigReading;
   readonly jobs: readonly JobReading[];
-  /** Of a database in a file. */
+  /** Sizes of a database in a file. */
   readonly disk: { readonly bytes: number; readonly freeBytes: number } | null;
 }

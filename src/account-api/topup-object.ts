@@ -20,7 +20,7 @@ export const topupSchema = Type.Object({
   receipt_id: nullable(Type.String({ description: 'Number of its receipt, available shortly after the payment.' })),
 });
 
-/** By the top-up. */
+/** Receipt ids by top-up. */
 export async function receiptIds(
   { account, services }: Pick<Call, 'account' | 'services'>,
   topups: readonly Topup[],

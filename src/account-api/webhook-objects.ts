@@ -7,7 +7,7 @@ import { secondsOf, secondsOrNull } from './wire.ts';
 
 const types = Type.Union(eventTypes.map((type) => Type.Literal(type)));
 
-/** What its owner says of an endpoint. */
+/** Settings of an endpoint by its owner. */
 export const endpointSettings = {
   url: Type.String({
     minLength: 1,

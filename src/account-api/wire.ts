@@ -14,7 +14,7 @@ export function wholeOf(amount: bigint): number {
 }
 
 export const microcentsPerCent = 1_000_000n;
-/** The largest amount that a body may name: in microcents it is still exact as a JSON number. */
+/** The largest amount in a body: in microcents it is still exact as a JSON number. */
 export const centsMax = Number(BigInt(Number.MAX_SAFE_INTEGER) / microcentsPerCent);
 /** Rounds towards zero. */
 export const centsOf = (microcents: bigint): number => wholeOf(microcents / microcentsPerCent);
@@ -37,7 +37,7 @@ export const listSchema = (of: TObject) =>
     next_after: Type.Optional(Type.String()),
   });
 
-/** The description of lists that are never cut into pages. */
+/** The schema of lists without pages. */
 export const wholeListSchema = (of: TObject) =>
   Type.Object({ object: Type.Literal('list'), data: Type.Array(of), has_more: Type.Literal(false) });
 
@@ -48,7 +48,7 @@ interface Page<Shown> {
   readonly next_after?: string;
 }
 
-/** A page; the next one begins after `nextAfter`, and without it there is none. */
+/** A page; the next one begins after `nextAfter`, if there is one. */
 export const page = <Shown>(data: readonly Shown[], nextAfter?: string): Page<Shown> => ({
   object: 'list',
   data,
@@ -56,7 +56,7 @@ export const page = <Shown>(data: readonly Shown[], nextAfter?: string): Page<Sh
   ...(nextAfter === undefined ? {} : { next_after: nextAfter }),
 });
 
-/** A page, from rows that include one more than its limit. */
+/** Makes a page from rows that include one more than its limit. */
 export function listOf<Row, Shown>(
   rows: readonly Row[],
   limit: number,

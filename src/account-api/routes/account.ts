@@ -210,7 +210,7 @@ export const ownAccountRoutes: readonly AccountRoute[] = [
     handle: async (call) => {
       const { query, account, services } = call;
       const { page: limit, ...request } = auditRequest(query);
-      // Nobody learns by asking what somebody did who is not, or no longer, of the account.
+      // Does not reveal what somebody did who does not, or no longer, belong to the account.
       const end = query.actor === undefined ? null : await endOf(call, query.actor);
       if (end === undefined) return page([]);
       const before = end === null ? request.before : earlier(request.before, firstIdOf(timeOfUuid(end) + 1));
@@ -255,7 +255,7 @@ export async function deletedAccount(
   };
 }
 
-/** Whether the author of a change is named: they belong to the account, or did so when they made it. */
+/** Whether to name the author of a change: only if they belong to the account, or did when they made it. */
 async function namesOf(call: AccountCall, entries: readonly AuditEntry[]): Promise<(entry: AuditEntry) => boolean> {
   const ends = new Map<string, Uint8Array | null | undefined>();
   for (const { actor } of entries)
@@ -266,7 +266,7 @@ async function namesOf(call: AccountCall, entries: readonly AuditEntry[]): Promi
   };
 }
 
-/** null: a person or a key of the account; else the entry that says when they were removed; undefined: they never were. */
+/** null for a person or a key of the account; else the entry that records their removal; undefined if they never belonged to it. */
 async function endOf({ account, services }: AccountCall, id: string): Promise<Uint8Array | null | undefined> {
   const { repositories } = services.operations;
   if ((await services.users.membership(id, account.id)) !== undefined) return null;
@@ -275,7 +275,7 @@ async function endOf({ account, services }: AccountCall, id: string): Promise<Ui
   return (await repositories.listAudit(removal))[0]?.id;
 }
 
-/** Throws `http_404` when there is no such account. */
+/** Throws `http_404` for an unknown account. */
 export async function billingOf({ services }: Pick<Call, 'services'>, accountId: string): Promise<BillingDetails> {
   const account = await services.operations.repositories.getAccount({ accountId });
   if (account === undefined) throw notThere();

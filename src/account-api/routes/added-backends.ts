@@ -27,7 +27,7 @@ const addedSchema = Type.Object({
   weight: nullable(Type.Number()),
 });
 
-/** Where backends come from that the configuration does not list, and what operators add to them. */
+/** The sources of backends that are not in the configuration, and backends that operators add to them. */
 export const addedBackendRoutes: readonly AccountRoute[] = [
   route({
     method: 'get',
@@ -126,7 +126,7 @@ export const addedBackendRoutes: readonly AccountRoute[] = [
   }),
 ];
 
-/** The entry of the configuration that is meant. */
+/** The entry of the configuration that a request names. */
 function placeOf(
   { services }: Pick<Call, 'services'>,
   named: { readonly model: string; readonly source?: string | undefined },

@@ -19,7 +19,7 @@ const movementsOfType = {
   chargeback: 'chargeback',
 } as const satisfies Readonly<Record<string, Movement>>;
 
-/** Operators move credit. */
+/** Moves credit on behalf of operators. */
 export const moveCreditRoute = route({
   method: 'post',
   path: '/v1/admin/credits',

@@ -176,7 +176,7 @@ export const accountPriceRoutes: readonly AccountRoute[] = [
   }),
 ];
 
-/** Its id as in the configuration, which usage has too. Throws `unsupported_value`. */
+/** Returns a model's id as in the configuration, and thus in usage. Throws `unsupported_value`. */
 function modelNamed({ services }: Pick<Call, 'services'>, named: string): string {
   const model = services.config().models.find(({ id }) => id.toLowerCase() === named.toLowerCase());
   if (model === undefined)
@@ -184,7 +184,7 @@ function modelNamed({ services }: Pick<Call, 'services'>, named: string): string
   return model.id;
 }
 
-/** Accounts that do not pay the list price of a model now. */
+/** Accounts that currently do not pay the list price of a model. */
 async function accountsWithRates({ services }: Pick<Call, 'services'>, model: string): Promise<readonly string[]> {
   const { repositories, now } = services.operations;
   const at = now();

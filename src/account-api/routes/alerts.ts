@@ -223,7 +223,7 @@ function changed(before: AlertSetting, change: Change): AlertSetting {
   };
 }
 
-/** Fields that belong together must be given together. */
+/** Checks that fields that belong together are given together. */
 function checked(setting: AlertSetting): AlertSetting {
   const refuse = (param: string, message: string): never => {
     throw new ApiError('unsupported_value', message, { param });

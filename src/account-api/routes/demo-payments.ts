@@ -13,7 +13,7 @@ import type { AccountRoute } from '../route.ts';
 import type { AccountServices } from '../services.ts';
 
 const params = Type.Object({ id: Type.String({ pattern: '^cs_demo_[0-9a-f]{32}$' }) });
-/** The page of the built-in payment provider. Tests play more outcomes than it has buttons for. */
+/** The page of the built-in payment provider. Tests cause more outcomes than it has buttons for. */
 export const demoPaymentRoutes: readonly AccountRoute[] = [
   route({
     method: 'get',

@@ -17,7 +17,7 @@ const about =
   'All rows that match the filter, streamed, with their sums at the end. CSV is RFC 4180; an apostrophe precedes text that a spreadsheet would take for a formula. Times are in UTC and in the time zone of the account.';
 
 const { page: _page, limit: _limit, ...reportProperties } = reportQuery.properties;
-/** For whole reports: they have no pages. */
+/** For whole reports, which have no pages. */
 const wholeReport = Type.Object(reportProperties);
 
 export const exportRoutes: readonly AccountRoute[] = (['csv', 'json'] as const).flatMap((format) => [
@@ -128,7 +128,7 @@ async function* buckets(
   first: AskedReport,
   rowsOf: (asked: AskedReport) => Promise<readonly Exported[]>,
 ): AsyncGenerator<readonly Exported[]> {
-  // Fixes the end of the span, however long it takes to read it.
+  // Fixes the end of the span, however long reading it takes.
   const endOf = call.query.end_time ?? Math.ceil((call.services.operations.now() + 1) / 1000);
   const query = { ...call.query, start_time: first.bounds[0]! / 1000, end_time: endOf };
   for (let asked: AskedReport | undefined = first; asked !== undefined && !call.signal.aborted;) {

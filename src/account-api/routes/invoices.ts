@@ -251,7 +251,7 @@ export function shownTax(tax: ShownTax | null) {
   return { name, rate_per_mille: ratePerMille, percent, cents, treatment, note };
 }
 
-/** With all its contents. */
+/** An invoice with all its contents. */
 export function wholeInvoice(invoice: Invoice, accountUrl: string) {
   const data = readData(invoice);
   const { statement: of, creditNote: note, seller, buyer } = data;

@@ -291,7 +291,7 @@ const ofEveryKey: ReadonlySet<string> = new Set(['name', 'expires_at', 'disabled
 
 type KeyCall = Pick<Call, 'account' | 'principal' | 'services' | 'requestId' | 'address'>;
 
-/** Developers may only use their own keys; a management key with that role only those without a user. */
+/** Developers may use only their own keys; a management key with that role only those without a user. */
 function isOwn({ account, principal }: KeyCall, key: ApiKey): boolean {
   if (account.role !== 'developer') return true;
   if (principal.kind === 'user') return key.role === null && key.userId === principal.userId;
@@ -323,7 +323,7 @@ async function shownKey({ account, services }: KeyCall, key: ApiKey): Promise<Ke
 
 const isAtMost = (role: Role, own: Role): boolean => roles.indexOf(role) >= roles.indexOf(own);
 
-/** To make a management key, or to be able to use it, its sender must have its rights. Throws `http_403`. */
+/** To create a management key, or to become able to use one, the sender must have its rights. Throws `http_403`. */
 function checkMayGrant({ account, principal }: KeyCall, role: Role | undefined): void {
   if (principal.kind !== 'user' || (account.role !== 'owner' && account.role !== 'admin'))
     throw new ApiError('http_403', 'Only an owner or admin who is signed in can create a management key.');
@@ -333,7 +333,7 @@ function checkMayGrant({ account, principal }: KeyCall, role: Role | undefined):
     throw new ApiError('http_403', `Your role is ${account.role}; a key can have no higher one.`, { param: 'role' });
 }
 
-/** The sender of a changed secret holds it, so the rules are those of making one. Throws `http_403`. */
+/** Whoever changes a secret gets it, so the rules are those of creating one. Throws `http_403`. */
 function checkMayChange(
   { account, principal }: KeyCall,
   key: ApiKey,
@@ -386,7 +386,7 @@ interface ReadSettings {
   readonly tags: readonly string[] | undefined;
 }
 
-/** Throws `unsupported_value` with the faulty field. */
+/** Reads the settings; throws `unsupported_value` with the faulty field. */
 function readSettings(
   { account, services }: KeyCall,
   body: Settings,
@@ -421,7 +421,7 @@ function readSettings(
   };
 }
 
-/** A model that is dedicated to others is treated as nonexistent. */
+/** Treats a model that is dedicated to others as nonexistent. */
 function checkModels(models: readonly string[], accountId: string, services: Call['services']): void {
   const usable = new Set(
     services

@@ -43,7 +43,7 @@ export const ledgerRoute = route({
   handle: async ({ account, query, services }) => await ledgerPage(services, account.id, query),
 });
 
-/** Throws `http_404` for an `after` that is not of this account. */
+/** A page of movements; throws `http_404` for an `after` of another account. */
 export async function ledgerPage(
   { operations }: Pick<AccountServices, 'operations'>,
   accountId: string,

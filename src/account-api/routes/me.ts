@@ -131,7 +131,7 @@ export const meRoutes: readonly AccountRoute[] = [
       const newEmail = call.body.email.toLowerCase();
       if (newEmail === person.email)
         throw new ApiError('unsupported_value', 'This is your address already.', { param: 'email' });
-      // Each counts as a failed one: otherwise mails to strangers would cost nothing.
+      // Each attempt counts as failed: otherwise mails to strangers would be free.
       await beginAttempt(call, `new address of ${person.userId}`);
       await askAuth(call, (auth, headers) =>
         auth.api.changeEmail({ body: { newEmail }, headers, returnHeaders: true }),
@@ -148,7 +148,7 @@ export async function confirmEmail(call: EmailCall, token: string): Promise<void
   await askAuth(call, (auth, headers) => auth.api.verifyEmail({ query: { token }, headers, returnHeaders: true }));
 }
 
-/** Gives a user their new address. Rejects with 403 where they are not signed in, and 409 when the address is taken. */
+/** Gives a user their new address. Rejects with 403 if they are not signed in, and 409 if the address is taken. */
 export async function confirmChange(call: EmailCall, token: string, change: EmailChange): Promise<void> {
   const { users, operations } = call.services;
   const person = await signedInBefore(call);
@@ -199,10 +199,10 @@ async function meOf(
 }
 
 const erasuresMax = 100;
-/** Entries of the log: the maximum of accounts that are left. */
+/** Entries of the log: the maximum number of accounts that a user leaves. */
 const accountsMax = 100;
 
-/** Each round revokes the existing keys; a user who keeps making more is not followed for ever. */
+/** Each round revokes the existing keys; a user who keeps creating more is not followed forever. */
 async function erase(call: Call, userId: string): Promise<void> {
   const { repositories, newId, now } = call.services.operations;
   let stays = await repositories.whyPersonStays({ userId });
@@ -226,7 +226,7 @@ const whyOf = (stays: Exclude<PersonStays, { readonly kind: 'keys' }>): string =
     ? `You are the last owner of ${stays.accountId}. Make somebody else its owner, or delete the account, first.`
     : 'You are the last operator of this server. Make somebody else its operator first: tokenhouse owner create.';
 
-/** Takes a way to sign in from the signed-in person. Throws `http_404` when it is not theirs, and `http_409` when it is their last. */
+/** Removes a way to sign in from the signed-in person. Throws `http_404` if it is not theirs, and `http_409` if it is their last. */
 export async function loseWayIn(call: Call, way: WayIn): Promise<void> {
   const { services } = call;
   const providers = services.config().signIn.oidc.map(({ id }) => id);

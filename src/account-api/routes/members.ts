@@ -52,7 +52,7 @@ export const memberSchema = Type.Object({
         'Unix seconds; null: not since they joined. Owners and admins see everybody’s and their limits, others their own.',
     }),
   ),
-  /** Of all keys in their name in the account. */
+  /** The limit of all the member's keys in the account. */
   ...limitSchema,
 });
 const invitation = Type.Object({
@@ -283,7 +283,7 @@ export const memberRoutes: readonly AccountRoute[] = [
       if (offered === undefined) throw deadLink();
       const { cookie } = call.headers;
       const sender = typeof cookie === 'string' ? await users.signedIn(cookie) : undefined;
-      // For any other user the link looks dead.
+      // For any other user the link appears invalid.
       if (sender !== undefined && sender.email !== offered.email) throw deadLink();
       const invited = { tokenHash, email: offered.email, at: now() };
       if (sender !== undefined) {
@@ -362,22 +362,22 @@ async function changeRole(
   }
 }
 
-/** Whose last sign-in and budget the sender may see, as in the log of changes: everybody's, or their own. */
+/** Whose last sign-in and budget the sender may see, as in the audit log: everybody's, or only their own. */
 function maySeeMore({ account, principal }: Pick<Call, 'account' | 'principal'>): (userId: string) => boolean {
   const seesAll = account.role === 'owner' || account.role === 'admin';
   const own = principal.kind === 'user' ? principal.userId : undefined;
   return (userId) => seesAll || userId === own;
 }
 
-/** What is known of members besides their rows. */
+/** Data about members that is not in their rows. */
 interface More {
-  /** When they last signed in, by their id. */
+  /** Times of the last sign-in, by the member's id. */
   readonly signIns: ReadonlyMap<string, number>;
   /** By their id. */
   readonly budgets: ReadonlyMap<string, BudgetStatus>;
 }
 
-/** Of those whom the sender may see. */
+/** Reads it for the members whose data the sender may see. */
 async function moreOf(
   { operations: { repositories, now } }: Pick<AccountServices, 'operations'>,
   accountId: string,
@@ -417,7 +417,7 @@ const memberOf = ({ userId, name, email, role, joinedAt }: MemberRow, { signIns,
   email,
   role,
   joined_at: secondsOf(joinedAt),
-  // What they did before they joined is their own affair.
+  // Sign-ins before they joined are private.
   last_sign_in_at: (signIns.get(userId) ?? 0) < joinedAt ? null : secondsOf(signIns.get(userId)!),
   ...limitOf(budgets.get(userId)),
 });

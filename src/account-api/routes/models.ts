@@ -25,7 +25,7 @@ const conversation = ['streaming', 'tools', 'tool_streaming', 'vision', 'reasoni
 const schemas = ['json_schema', 'json_schema_refs'] as const;
 const tokens = ['n', 'logprobs', 'logit_bias', 'regex', 'grammar', 'json_object'] as const;
 
-/** What a request of each family can ask for at all: its wire has fields for it. */
+/** The features that the wire format of each family has fields for. */
 const carried: Readonly<Record<string, readonly FeatureFlag[]>> = {
   chat: [...conversation, ...schemas, ...tokens, 'tools_with_response_format'],
   completions: ['streaming', ...schemas, ...tokens],
@@ -158,7 +158,7 @@ export const modelRoutes: readonly AccountRoute[] = [
   }),
 ];
 
-/** By what requests are checked against: the flags of the route. */
+/** Determined by the flags of the route, which requests are checked against. */
 const endpointsOf = (capabilities: Capabilities) =>
   [...inferenceRoutes].flatMap(([path, { kind, api, flags }]) => {
     const own = flags(capabilities);

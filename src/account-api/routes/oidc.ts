@@ -129,7 +129,7 @@ export const oidcRoutes: readonly AccountRoute[] = [
         .catch(() => undefined)) as Response | undefined;
       if (answered === undefined || answered.headers.get('location') !== home) return failed;
       const cookies = answered.headers.getSetCookie();
-      // The user who has signed in: by the cookie that was just set.
+      // Finds the signed-in user by the cookie that was just set.
       const held = cookieOf(
         cookies.map((cookie) => cookie.split(';')[0]!).join('; '),
         sessionCookie(services.accountUrl()),

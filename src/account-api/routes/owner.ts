@@ -9,7 +9,7 @@ import { route } from '../route.ts';
 import type { AccountRoute } from '../route.ts';
 import { askAuth, beginAttempt, email, linkToken, password, personName, signedIn, signedInAnswer } from './sign-in.ts';
 
-/** Too short and too long passwords are refused before anything is looked up or hashed. */
+/** Refuses too short and too long passwords before anything is looked up or hashed. */
 export function checkPassword(text: string): void {
   if (text.length < passwordLength.min || text.length > passwordLength.max)
     throw new ApiError(

@@ -395,7 +395,7 @@ async function begin(
   }
 }
 
-/** The account's invoice address, or else the signed-in user's: what the provider fills in for the payer. */
+/** The address that the provider fills in for the payer: the account's invoice address, or else the signed-in user's. */
 async function payerEmail({ account, principal, services }: Pick<Call, 'account' | 'principal' | 'services'>) {
   const { repositories } = services.operations;
   const { invoiceEmail } = (await repositories.getAccount({ accountId: account.id }))?.billing ?? {};

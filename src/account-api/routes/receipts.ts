@@ -143,7 +143,7 @@ export function receiptObject(receipt: Receipt, accountUrl: string) {
   };
 }
 
-/** With all its contents. */
+/** A receipt with all its contents. */
 export function wholeReceipt(receipt: Receipt, accountUrl: string) {
   const { seller, buyer, paymentId, reference } = readReceipt(receipt);
   return {

@@ -4,7 +4,7 @@ import { everyRole, roles, route } from '../route.ts';
 import type { AccountRoute } from '../route.ts';
 import { page, wholeListSchema } from '../wire.ts';
 
-/** What each role may do: read from the routes themselves, so that no table of it can be wrong. */
+/** What each role may do: read from the routes themselves, so that it cannot be wrong. */
 export const rolesRoute = (routes: () => readonly AccountRoute[]): AccountRoute =>
   route({
     method: 'get',

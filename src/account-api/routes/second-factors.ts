@@ -22,7 +22,7 @@ const codes = Type.Array(Type.String(), {
 });
 const withPassword = Type.Object({ password }, { additionalProperties: false });
 
-/** What a browser's WebAuthn gives, as JSON. */
+/** The result of a browser's WebAuthn, as JSON. */
 const credential = Type.Object(
   {
     id: Type.String({ maxLength: 1400 }),
@@ -40,7 +40,7 @@ const options = {
   schema: Type.Object({}, { additionalProperties: true }),
 } as const;
 
-/** Codes of an authenticator, and passkeys. */
+/** Routes for authenticator codes and passkeys. */
 export const secondFactorRoutes: readonly AccountRoute[] = [
   route({
     method: 'post',
@@ -302,11 +302,11 @@ export const secondFactorRoutes: readonly AccountRoute[] = [
   }),
 ];
 
-/** WebAuthn 6.1: the bit of the signed authenticator data that says the user was verified: by PIN or biometrics. */
+/** WebAuthn 6.1: the bit of the signed authenticator data that says that the user was verified, by PIN or biometrics. */
 const userVerified = 0x04;
 const flagsAt = 32;
 
-/** A key that any holder of the device can use is a single factor, and would bypass the codes. */
+/** Refuses a key that any holder of the device can use: it is a single factor, and would bypass the codes. */
 function refuseUnchecked({ authenticatorData }: { readonly authenticatorData?: unknown }): void {
   const flags =
     typeof authenticatorData === 'string' ? Buffer.from(authenticatorData, 'base64url')[flagsAt] : undefined;

@@ -4,7 +4,7 @@ import { route } from '../route.ts';
 import type { AccountRoute } from '../route.ts';
 import { nullable } from '../wire.ts';
 
-/** What a client has to know of the server to use it: for people, whose programs call it elsewhere. */
+/** What people have to know about the server so that their programs can use it. */
 export const serverRoutes: readonly AccountRoute[] = [
   route({
     method: 'get',

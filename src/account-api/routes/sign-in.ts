@@ -54,7 +54,7 @@ export function authHeaders(call: AnyCall): Headers {
   return headers;
 }
 
-/** Calls better-auth; its refusals become ours, in our words. Answers with the cookies that it sets. */
+/** Calls better-auth, and replaces its refusals with our own. Returns the cookies that it sets. */
 export async function askAuth(
   call: AnyCall,
   ask: (auth: Auth, headers: Headers) => Promise<unknown>,
@@ -71,7 +71,7 @@ export async function askAuth(
   }
 }
 
-/** The errors of better-auth: its own class, with a status and, mostly, a code. */
+/** The errors of better-auth: its own class, with a status and usually a code. */
 export interface AuthRefusal extends Error {
   readonly statusCode: number;
   readonly body?: { readonly code?: string };
@@ -127,7 +127,7 @@ function refusalOf(error: unknown): unknown {
   );
 }
 
-/** Counts an attempt to prove an identity. Rejects with 429; call the resolved function when the attempt was right. */
+/** Counts an attempt to prove an identity. Rejects with 429; call the resolved function if the attempt succeeds. */
 export const beginAttempt = ({ services, address }: AnyCall, person: string): Promise<() => Promise<void>> =>
   services.users.attempts.begin(person.toLowerCase(), address);
 
@@ -143,7 +143,7 @@ export async function signedInBefore({ services, headers }: AnyCall): Promise<Si
 export const emptyCookie = (accountUrl: string): string =>
   `${sessionCookie(accountUrl)}=; Max-Age=0; Path=/; HttpOnly; SameSite=Lax${accountUrl.startsWith('https://') ? '; Secure' : ''}`;
 
-/** The answer to a sign-in; the browser's previous session is over (session fixation). */
+/** The answer to a sign-in; ends the browser's previous session (session fixation). */
 export async function signedIn(
   call: AnyCall & Pick<Call, 'audit'>,
   { response, cookies }: Awaited<ReturnType<typeof askAuth>>,

@@ -12,7 +12,7 @@ import { nullable, page, secondsOf, wholeListSchema } from '../wire.ts';
 
 const count = (description?: string) => Type.Integer(description === undefined ? {} : { description });
 
-/** How the service does, for its operator: the figures are those of `/metrics`. */
+/** The state of the service, for its operator: the figures are those of `/metrics`. */
 export const systemRoutes: readonly AccountRoute[] = [
   route({
     method: 'get',

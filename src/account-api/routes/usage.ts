@@ -353,7 +353,7 @@ function pageOf<Row extends { readonly bucket: number }>(
   };
 }
 
-/** The store refuses reports that are too large to read, and those of hours whose requests have no details any more. */
+/** The store refuses reports that are too large to read, and those of hours whose requests no longer have details. */
 export async function readable<Rows>(report: Promise<Rows>): Promise<Rows> {
   try {
     return await report;
@@ -373,7 +373,7 @@ export async function readable<Rows>(report: Promise<Rows>): Promise<Rows> {
   }
 }
 
-/** Old requests have no details: an id that is not found may be that of one. */
+/** Old requests have no details, so an unknown id may belong to one. */
 const notKept = (keptSince: number): ApiError =>
   keptSince === 0
     ? notThere()
