@@ -1,5 +1,5 @@
-// Types of the account API, made from its own document, for the tests that drive it with a generated client: what no longer
-// fits the document does not pass `npm run check`.
+// Types of the account API, made from its own document, for the tests that use it through a generated client: what no longer fits
+// the document fails `npm run check`.
 import fs from 'node:fs';
 import path from 'node:path';
 import { pathToFileURL } from 'node:url';
@@ -7,7 +7,7 @@ import { importSources } from './bundle.mjs';
 import { clientTests, installClients } from './clients.mjs';
 import { isStarted, root, setup } from './setup.mjs';
 
-/** For the tests; after `setup`. */
+/** Writes the types for the tests; call it after `setup`. */
 export async function writeAccountClient() {
   installClients();
   await writeAccountTypes({
@@ -16,7 +16,7 @@ export async function writeAccountClient() {
   });
 }
 
-/** Types of the API into `file`, by the generator that is installed in a folder. */
+/** Writes types of the API into `file`, with the generator installed in a folder. */
 export async function writeAccountTypes({ generatorIn, file }) {
   const [{ accountDocument }, { accountRoutes }] = await importSources(
     'src/account-api/openapi-document.ts',

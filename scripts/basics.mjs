@@ -1,10 +1,10 @@
-// What a script, and the command, need before anything is installed: where the repository is, how to talk, and whether Node is new
-// enough. Nothing but Node's own modules.
+// What scripts and the command need before anything is installed: the repository's folder, output, and a check of Node's version.
+// Uses only Node's own modules.
 import fs from 'node:fs';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 
-/** The repository; in the npm package, the package. */
+/** The folder of the repository; in the npm package, of the package. */
 export const root = path.dirname(path.dirname(fileURLToPath(import.meta.url)));
 
 export function say(line) {
@@ -23,7 +23,7 @@ export function isStarted(moduleUrl) {
   );
 }
 
-/** Whether a process with this id runs on this computer, perhaps of somebody else. */
+/** Whether a process with this id runs on this computer, possibly of another user. */
 export function isAlive(pid) {
   try {
     process.kill(pid, 0);
@@ -33,20 +33,20 @@ export function isAlive(pid) {
   }
 }
 
-/** Why this version of Node cannot run Tokenhouse; `undefined` when it can. */
+/** Why this version of Node cannot run Tokenhouse; `undefined` if it can. */
 export function nodeProblem(version) {
   const [major, minor] = version.split('.').map(Number);
   if (major > 20 || (major === 20 && minor >= 19)) return undefined;
   return `Tokenhouse needs Node 20.19 or later, and this is ${version}. Install a current one (https://nodejs.org, or: nvm install 24) and start again.`;
 }
 
-/** What should be said about a version that works. */
+/** A remark about a version that works. */
 export function nodeRemark(version) {
   if (Number(version.split('.')[0]) !== 20) return undefined;
   return `note     Node ${version} works, but Node 20 is past its end of life and gets no security fixes; Node 24 is the better choice`;
 }
 
-/** What a script says of itself, in the comment that it begins with. */
+/** A script's description of itself: the comment that it begins with. */
 export function aboutOf(moduleUrl) {
   const [about] = fs.readFileSync(fileURLToPath(moduleUrl), 'utf8').split(/^(?!\/\/)/m, 1);
   return about.replace(/^\/\/ ?/gm, '');

@@ -1,5 +1,5 @@
-// Builds what the account host serves and nothing waits for, the web console and the documentation, in a process beside the service
-// that `npm start` has started.
+// Builds the web console and the documentation, which the account host serves but nothing waits for, in a process beside the
+// service that `npm start` has started.
 import { spawn } from 'node:child_process';
 import os from 'node:os';
 import { fileURLToPath } from 'node:url';
@@ -7,7 +7,7 @@ import { announceConsole, buildConsoleOrSay } from './console.mjs';
 import { areDocsStale, buildDocsOrSay } from './docs-site.mjs';
 import { isStarted } from './setup.mjs';
 
-/** When it is necessary. The process ends with this one at the latest. */
+/** Builds when necessary. The process ends with this one at the latest. */
 export function buildBeside() {
   const isConsoleStale = announceConsole();
   if (!isConsoleStale && !areDocsStale()) return;
@@ -17,7 +17,7 @@ export function buildBeside() {
 }
 
 if (isStarted(import.meta.url)) {
-  // The service goes first.
+  // The service has priority.
   os.setPriority(os.constants.priority.PRIORITY_LOW);
   await buildConsoleOrSay();
   await buildDocsOrSay();

@@ -1,5 +1,5 @@
-// Bundles the chosen tests, and the program that they start, into folders below dist/ that stay as they are: what a service of this
-// clone is running from is another, and two runs at once do not meet. A later run takes what would come out the same.
+// Bundles the chosen tests, and the program that they start, into folders below dist/ that do not change: a service of this clone
+// runs from another folder, and concurrent runs do not collide. A later run reuses what would come out the same.
 import fs from 'node:fs';
 import path from 'node:path';
 import { buildFiles, buildTestedProgram, dist, filesBelow, filesRead } from './bundle.mjs';
@@ -14,8 +14,8 @@ export const stackTraces = 'src/platform/stack-traces.ts';
 const dayMs = 24 * 60 * 60 * 1000;
 
 /**
- * The folder with `program/`, and the tests as they lie in the repository; until this process ends, it stays as it is. `files`,
- * and modules of the sources that the runner needs itself, are paths below the repository.
+ * Returns a folder with `program/` and the tests, laid out as in the repository; it does not change until this process ends.
+ * `files`, and modules of the sources that the runner itself needs, are paths below the repository.
  */
 export async function buildTests(files, modules) {
   const startedAt = Date.now();
@@ -58,7 +58,7 @@ export async function buildTests(files, modules) {
 /** Some tests start the program as another user. */
 const openToOthers = (folder) => fs.chmodSync(folder, 0o755);
 
-/** What decides about a build besides the sources that it reads: how it is made, and what is installed. */
+/** What determines a build besides the sources that it reads: how it is made, and what is installed. */
 function recipeOfBuilds() {
   const files = [
     ...filesBelow(path.join(root, 'scripts')),
@@ -68,12 +68,12 @@ function recipeOfBuilds() {
   return [
     ...[root, process.version, process.platform, process.arch, process.env.CC ?? ''],
     ...files.toSorted().flatMap((file) => [file, fs.readFileSync(file, 'utf8')]),
-    // Each of them that runs by itself is an entry of the program.
+    // Each that runs by itself is an entry of the program.
     ...filesBelow(path.join(root, 'src')).toSorted(),
   ];
 }
 
-/** What tests, and what they import, run in processes of their own: `built('…')` (tests/support/built.ts). */
+/** What tests and their imports run in separate processes: `built('…')` (tests/support/built.ts). */
 function startedBy(files) {
   const started = new Set();
   const known = new Set(files);
@@ -85,14 +85,14 @@ function startedBy(files) {
     }
     for (const [, specifier] of text.matchAll(/\b(?:from|import) ?\(?'(\.[^']+\.ts)'/g)) {
       const imported = path.join(path.dirname(file), specifier);
-      // Texts of tests have imports, too.
+      // Strings in tests contain imports, too.
       if (imported.startsWith(`tests${path.sep}`) && fs.existsSync(path.join(root, imported))) known.add(imported);
     }
   }
   return [...started];
 }
 
-/** Of runs that were killed. */
+/** Removes folders of runs that were killed. */
 function removeLeftovers() {
   fs.mkdirSync(dist, { recursive: true });
   for (const name of fs.readdirSync(dist).filter((name) => /^(run|script)-/.test(name))) {
@@ -101,7 +101,7 @@ function removeLeftovers() {
   }
 }
 
-/** The client libraries are loaded as they are installed: in their place another release may stand. */
+/** The client libraries are loaded from where they are installed, because another release may replace them. */
 const clientsApart = {
   name: 'clients-apart',
   setup(build) {

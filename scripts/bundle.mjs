@@ -1,7 +1,7 @@
-// Bundles the TypeScript with esbuild (docs/decisions/023-bundled-program.md). Types are not checked here: `npm run check`.
+// Bundles the TypeScript with esbuild (docs/decisions/023-bundled-program.md). Types are not checked here, but by `npm run check`.
 //
-// The program is dist/*.js: one entry for the command, one for each thread, child and worker, and the chunks that they share.
-// Nothing is compared with an earlier build: bundling takes about as long as finding out whether it is needed.
+// The program is dist/*.js: one entry for the command, one for each thread, child and worker, and the chunks that they share. There
+// is no check for an earlier build: bundling takes about as long as finding out whether it is needed.
 import fs from 'node:fs';
 import path from 'node:path';
 import { pathToFileURL } from 'node:url';
@@ -12,12 +12,12 @@ import { installAgain, slim } from './slim.mjs';
 
 export const dist = path.join(root, 'dist');
 
-/** They have native parts, which they look for beside themselves. */
+/** They have native parts, which they search for beside themselves. */
 const external = ['@node-llama-cpp/*', '@photostructure/sqlite'];
 
 /**
- * Large, and loaded only by what needs them. Where everything is installed, tests and scripts load them from there: reading them
- * for every build takes four times as long as all the rest. The suite `start` tries the program with them in it.
+ * Large libraries, loaded only by what needs them. If everything is installed, tests and scripts load them from there: reading them
+ * for every build takes four times as long as all the rest. The suite `start` tests the program with them included.
  */
 const large = [
   '@aws-sdk/*',
@@ -31,7 +31,7 @@ const large = [
   'unpdf',
 ];
 
-/** CommonJS inside a bundle asks for Node's own modules with `require`. */
+/** CommonJS inside a bundle loads Node's own modules with `require`. */
 const requireForLibraries =
   "import { createRequire as __createRequire } from 'node:module'; const require = __createRequire(import.meta.url);";
 
@@ -42,7 +42,7 @@ const shared = {
   format: 'esm',
   platform: 'node',
   target: 'node20.19',
-  // ECMAScript modules where a package has both: nothing of CommonJS is left out, and its exports have no names in a bundle.
+  // ECMAScript modules if a package has both: CommonJS cannot be tree-shaken, and its exports have no names in a bundle.
   mainFields: ['module', 'main'],
   chunkNames: 'chunk-[hash]',
   sourcemap: 'linked',
@@ -54,13 +54,13 @@ const shared = {
   metafile: true,
 };
 
-/** Processes of their own: they load what they need when they need it, and share it. */
+/** Separate processes, which load shared chunks when they need them. */
 const processes = /^(main|serve-worker|.*-child)\.ts$/;
 
 /**
- * What runs by itself, by the names of the files: `src/inference/engines/llama/llama-child.ts` is the entry `llama-child`. A thread
- * needs all of its code at once, so it is one file: finding a file and loading it takes Node longer than what most of them do (the
- * two threads of the store, with what they share in 23 and 14 files: 95 and 74 ms of processor a start; as one file: 78 and 56).
+ * What runs by itself, by file name: `src/inference/engines/llama/llama-child.ts` is the entry `llama-child`. A thread needs all of
+ * its code immediately, so it is one file: finding and loading a file takes Node longer than what most of them do (the two threads
+ * of the store, with what they share in 23 and 14 files: 95 and 74 ms of processor a start; as one file: 78 and 56).
  */
 function programParts() {
   const files = filesBelow(path.join(root, 'src')).filter((file) => /-(child|thread|worker)\.ts$/.test(file));
@@ -73,13 +73,13 @@ function programParts() {
   ];
 }
 
-/** All of them. */
+/** All entries of the program. */
 export const programEntries = () => programParts().flatMap(({ entryPoints }) => entryPoints);
 
-/** The parts of the program with these options; resolves with what was read and written. */
+/** Bundles the parts of the program with these options; resolves with what was read and written. */
 async function bundleProgram(options) {
   const results = [];
-  // One after the other: the first that misses a package brings back all of them (`bundle`).
+  // One after the other: the first that misses a package reinstalls all of them (`bundle`).
   for (const part of programParts()) results.push(await bundle({ ...part, ...options }));
   return {
     inputs: results.flatMap(({ inputs }) => Object.keys(inputs)),
@@ -87,7 +87,7 @@ async function bundleProgram(options) {
   };
 }
 
-/** The program, into `dist`; the files of an earlier build that are none of this one's go. */
+/** Builds the program into `dist`, and removes other files of an earlier build. */
 export async function buildProgram() {
   const startedAt = Date.now();
   const result = await bundleProgram({ outdir: dist, plugins: [standardFonts, engineLibrary(aboveBundle)] });
@@ -99,7 +99,7 @@ export async function buildProgram() {
   return result;
 }
 
-/** The program of the npm package, without maps: the sources that they lead to are not there. */
+/** Builds the program of the npm package, without source maps, because the package has no sources. */
 export const buildPackagedProgram = (folder) =>
   bundleProgram({
     outdir: folder,
@@ -109,8 +109,8 @@ export const buildPackagedProgram = (folder) =>
   });
 
 /**
- * The program for tests, without the large libraries. Resolves with the files that it was made of; with undefined where its own
- * library could not be compiled, as another time it could be.
+ * Builds the program for tests, without the large libraries. Resolves with the files that it was made of, or with undefined if its
+ * own library could not be compiled, because another time it might be.
  */
 export async function buildTestedProgram(folder) {
   const { inputs } = await bundleProgram({
@@ -121,13 +121,14 @@ export async function buildTestedProgram(folder) {
   return buildLlamaLibrary(folder) || !hasLlamaLibrary ? [...filesRead(inputs), ...nativeSources()] : undefined;
 }
 
-/** Of the inputs that esbuild names, those that are files: others are made by the plugins above. */
+/** Those of esbuild's inputs that are files; others come from the plugins above. */
 export const filesRead = (inputs) =>
   inputs.filter((name) => !/^[\w-]+:/.test(name)).map((name) => path.join(root, name));
 
 /**
- * Files that are not the program itself: tests, benchmarks, and what scripts need of the sources. `files` are paths below the
- * repository, and without their ending below `folder`. Threads and children that they start are those of `program`.
+ * Bundles files that are not the program itself: tests, benchmarks, and what scripts need of the sources. `files` are paths below
+ * the repository; the outputs are below `folder` under the same names without the ending. Threads and children that they start are
+ * those of `program`.
  */
 export function buildFiles({ files, folder, program, plugins = [] }) {
   return bundle({
@@ -143,7 +144,7 @@ export function buildFiles({ files, folder, program, plugins = [] }) {
   });
 }
 
-/** Modules of the sources for a script, which cannot import TypeScript itself. */
+/** Imports modules of the sources for a script, which cannot import TypeScript itself. */
 export async function importSources(...files) {
   fs.mkdirSync(dist, { recursive: true });
   const folder = fs.mkdtempSync(path.join(dist, 'script-'));
@@ -157,7 +158,10 @@ export async function importSources(...files) {
   }
 }
 
-/** The program after every change of a source, until the function that it resolves with is called. `onBuilt` takes the seconds. */
+/**
+ * Builds the program after every change of a source, until the function that it resolves with is called. `onBuilt` receives the
+ * seconds.
+ */
 export async function watchProgram(onBuilt) {
   const { context } = await import('esbuild');
   let startedAt = 0;
@@ -172,7 +176,7 @@ export async function watchProgram(onBuilt) {
     },
   };
   const options = {
-    // In one part: each change is one build.
+    // In one part, so that each change is one build.
     entryPoints: programEntries(),
     outdir: dist,
     external: [...external, ...large],
@@ -184,7 +188,7 @@ export async function watchProgram(onBuilt) {
   return () => watching.dispose();
 }
 
-/** Leaves the process with code 1 when the sources cannot be bundled, and says where they are wrong. */
+/** Exits with code 1 if the sources cannot be bundled, and reports where they are wrong. */
 async function bundle(options) {
   const { build } = await import('esbuild');
   try {
@@ -192,7 +196,7 @@ async function bundle(options) {
     return metafile;
   } catch (error) {
     if (error.errors === undefined) throw error;
-    // What a slim installation has left out is needed after all: the sources have changed.
+    // The sources have changed, and need something that a slim installation has removed.
     if (error.errors.some(({ text }) => text.startsWith('Could not resolve')) && installAgain()) return bundle(options);
     await report(error.errors);
     return fail('The sources could not be bundled; see above.');
@@ -205,7 +209,7 @@ async function report(errors) {
   for (const text of await formatMessages(errors, { kind: 'error', color })) say(text.trimEnd());
 }
 
-/** What a test starts in a thread or a process is the real thing. */
+/** Tests start the real program's threads and processes. */
 const entriesOf = (program) => ({
   name: 'entries',
   setup(build) {
@@ -221,16 +225,16 @@ const entriesOf = (program) => ({
 
 const engineModules = 'node_modules/node-llama-cpp';
 
-/** In the npm package: what of node-llama-cpp is read as a file. */
+/** The folder in the npm package for node-llama-cpp's data files. */
 export const engineFolder = 'engine';
 
-/** The program may be moved together with what is installed; tests and scripts are built where they run. */
+/** The program may be moved together with its installed packages; tests and scripts are built where they run. */
 const aboveBundle = "new URL('../', import.meta.url)";
 
 /**
- * node-llama-cpp finds its binaries from where its own files lie, so each of them gets that place below the repository. It
- * tries a binary in another process first, which is half a second of every start; that is left out, since the engine's process may
- * crash: its owner says why, and starts it again. What the package downloads and clones with is never used here.
+ * node-llama-cpp finds its binaries relative to its own files, so each file is given that place below the repository. It tries a
+ * binary in another process first, which takes half a second of every start; that is left out, since the engine's process may
+ * crash: its owner reports why and restarts it. The package's code for downloading and cloning is never used here.
  */
 const engineLibrary = (above = JSON.stringify(`${pathToFileURL(root).href}/`), folder = engineModules) => ({
   name: 'engine-library',
@@ -249,7 +253,7 @@ const engineLibrary = (above = JSON.stringify(`${pathToFileURL(root).href}/`), f
   },
 });
 
-/** In the npm package the native parts are not those of the libraries, but those of one package for each platform. */
+/** In the npm package the native parts come from one package for each platform instead of the libraries. */
 const platformPackages = {
   name: 'platform-packages',
   setup(build) {
@@ -292,7 +296,7 @@ const undiciParts = {
   },
 };
 
-/** pdfkit asks for its fonts with a `require` of its own making, which no bundler sees. */
+/** pdfkit loads its fonts with a `require` that it creates, which no bundler sees. */
 const standardFonts = {
   name: 'standard-fonts',
   setup(build) {
@@ -302,7 +306,7 @@ const standardFonts = {
   },
 };
 
-/** Packages of the repository that are not bundled, wherever the importing file comes to lie. */
+/** Packages of the repository that are not bundled, wherever the importing file ends up. */
 const outside = (names) => ({
   name: 'outside',
   setup(build) {
@@ -317,7 +321,7 @@ const outside = (names) => ({
   },
 });
 
-/** Not what is installed or linked there. */
+/** Lists files, except what is installed or linked there. */
 export function filesBelow(folder) {
   return fs.readdirSync(folder, { withFileTypes: true }).flatMap((entry) => {
     const file = path.join(folder, entry.name);
@@ -326,13 +330,13 @@ export function filesBelow(folder) {
   });
 }
 
-/** What the bundle and the builds load as it is installed: packages and what they need, and folders of packages that are read. */
+/** What the bundle and the builds load from the installation: packages with their dependencies, and folders of packages that are read. */
 const loaded = {
   packages: ['@photostructure/sqlite', 'esbuild', 'marked', /^@node-llama-cpp\//],
   folders: ['node-llama-cpp'],
 };
 
-/** For `npm start` and `npm run build`: what the program needs, and nothing else. */
+/** Installs what the program needs, and nothing else, for `npm start` and `npm run build`. */
 export async function setUpProgram() {
   setup({ onlyToRun: true });
   const { inputs } = await buildProgram();

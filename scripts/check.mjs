@@ -1,5 +1,5 @@
-// `npm run check [types|lint|format…]`: types, lint and format at the same time; what each has printed comes when it has ended.
-// `npm run check -- --fix` writes instead: every file as the format wants it, and the parts of docs/ that the program prints.
+// `npm run check [types|lint|format…]`: checks types, lint and format at the same time; prints the output of each when it has
+// ended. `npm run check -- --fix` writes instead: it formats every file, and writes the parts of docs/ that the program prints.
 import { spawn } from 'node:child_process';
 import path from 'node:path';
 import { writeAccountClient } from './account-client.mjs';
@@ -31,7 +31,7 @@ async function check(names) {
 
 const fix = async () => await run('fix', ['prettier --write --log-level=warn .', 'node scripts/docs.mjs']);
 
-/** One command after the other, with the programs that are installed; the first that fails ends them. */
+/** Runs installed programs, one command after the other, until one fails. */
 async function run(name, commands) {
   const command = commands.join(' && ');
   const PATH = `${path.join(root, 'node_modules', '.bin')}${path.delimiter}${process.env.PATH}`;

@@ -3,10 +3,10 @@ import fs from 'node:fs';
 import path from 'node:path';
 import { installLocked, isStarted, root, setup } from './setup.mjs';
 
-/** Tests that need the client libraries, which `npm start` does not install: a package of their own. */
+/** Tests that need the client libraries, which `npm start` does not install: a separate package. */
 export const clientTests = path.join('tests', 'clients');
 
-/** Leaves the process with words when it is not possible. */
+/** Installs the client libraries, or exits with a message. */
 export function installClients() {
   installLocked(path.join(root, clientTests), {
     what: 'the client libraries of the tests (no install scripts)',
@@ -14,7 +14,7 @@ export function installClients() {
   });
 }
 
-/** Their names: they are not bundled, because another release may take the place of the locked one (`--newest-clients`). */
+/** Their names. They are not bundled, because another release may replace the locked one (`--newest-clients`). */
 export const clientPackages = () =>
   Object.keys(JSON.parse(fs.readFileSync(path.join(root, clientTests, 'package.json'), 'utf8')).dependencies);
 

@@ -1,4 +1,4 @@
-// Builds the web console (web/) into dist/console, from where the account host serves it (docs/decisions/028-console.md).
+// Builds the web console (web/) into dist/console, from which the account host serves it (docs/decisions/028-console.md).
 //
 //   node scripts/console.mjs    when its sources are others than those of the build that is there
 //
@@ -11,10 +11,10 @@ import zlib from 'node:zlib';
 import { installLocked, isStarted, readJson, root, say, stampFileIn } from './setup.mjs';
 
 export const web = path.join(root, 'web');
-/** What the account host serves. */
+/** The folder that the account host serves. */
 export const consoleFolder = path.join(root, 'dist', 'console');
 const manifestFile = path.join(consoleFolder, 'manifest.json');
-/** Why there is no console: with it, the account host no longer says that one is being built. */
+/** Says why there is no console; with it, the account host no longer says that one is being built. */
 const problemFile = path.join(consoleFolder, 'problem.txt');
 
 const languages = ['en', 'de', 'zh'];
@@ -26,7 +26,7 @@ export const areas = () =>
     .map(({ name }) => name)
     .toSorted();
 
-/** Builds when it is necessary; says whether it did. Throws with words. */
+/** Builds the console if necessary; returns whether it did. Throws with a message. */
 export async function buildConsole() {
   const sources = sourcesToBuild();
   if (sources === undefined) return false;
@@ -48,20 +48,20 @@ export async function buildConsole() {
   return true;
 }
 
-/** The hash of the sources; undefined: what is there was built of them, or this copy has none. */
+/** The hash of the sources; undefined if the existing build was made from them, or this copy has no sources. */
 function sourcesToBuild() {
   if (!fs.existsSync(path.join(web, 'src'))) return undefined;
   const sources = hashOfSources();
   return readJson(manifestFile)?.sources === sources ? undefined : sources;
 }
 
-/** The account host tells by the folder that a console is on its way. */
+/** Creates the folder, from which the account host knows that a console is being built. */
 function announce() {
   fs.mkdirSync(consoleFolder, { recursive: true });
   fs.rmSync(problemFile, { force: true });
 }
 
-/** For people: says why when it cannot, and the process ends with 1. Says whether it built. */
+/** For command line use: reports why it cannot build, and the process ends with 1. Returns whether it built. */
 export async function buildConsoleOrSay() {
   try {
     return await buildConsole();
@@ -72,14 +72,14 @@ export async function buildConsoleOrSay() {
   }
 }
 
-/** Whether there is something to build; if so, the account host says from now on that it is on its way. */
+/** Returns whether there is something to build; if so, the account host now says that it is being built. */
 export function announceConsole() {
   const isStale = sourcesToBuild() !== undefined;
   if (isStale) announce();
   return isStale;
 }
 
-/** The packages of web/: to build takes those that the console is made of, to check its types those for development too. */
+/** Installs the packages of web/: a build needs those that the console is made of, a check of its types also those for development. */
 export function installConsole({ onlyToBuild = false } = {}) {
   installLocked(web, {
     what: onlyToBuild ? 'what the console is made of' : 'the packages of the console, with those for development',
@@ -91,14 +91,14 @@ export function installConsole({ onlyToBuild = false } = {}) {
   });
 }
 
-/** In a clone that only runs, the packages have done their work. */
+/** Removes the packages in a clone that only runs, where they are no longer needed. */
 function removeWhatOnlyBuilds() {
   const stamp = readJson(stampFileIn(path.join(root, 'node_modules')));
   if (stamp === undefined || stamp.everything || !stamp.isOwn) return;
   fs.rmSync(path.join(web, 'node_modules'), { recursive: true, force: true });
 }
 
-/** Of everything that decides what is built. */
+/** A hash of everything that determines the build. */
 function hashOfSources() {
   const hash = createHash('sha256');
   const files = [
@@ -120,10 +120,10 @@ const filesBelow = (folder) =>
     return file === apiTypes ? [] : [file];
   });
 
-/** Types of the account API, which are made from its document for the check of types and are no part of a build. */
+/** Types of the account API, which are made from its document for the type check and are not part of a build. */
 export const apiTypes = path.join(web, 'src', 'api', 'schema.ts');
 
-/** After every change of its sources, until the function that it resolves with is called. */
+/** Builds the console after every change of its sources, until the function that it resolves with is called. */
 export async function watchConsole() {
   if (!fs.existsSync(path.join(web, 'src'))) return () => {};
   const built = () => buildConsole().catch(({ message }) => say(`console  ${message}`));
@@ -131,7 +131,7 @@ export async function watchConsole() {
   let running = built();
   const watcher = fs.watch(path.join(web, 'src'), { recursive: true }, () => {
     clearTimeout(timer);
-    // Editors write a file in several steps, and several files at once. One build at a time.
+    // Editors write a file in several steps, and several files together. One build at a time.
     timer = setTimeout(() => (running = running.then(built)), 100);
   });
   return async () => {
@@ -167,7 +167,7 @@ function bundleOptions() {
   };
 }
 
-/** `virtual:areas` is every `src/pages/<area>/area.tsx`, with the catalogues beside it: to add a page touches no shared file. */
+/** `virtual:areas` is every `src/pages/<area>/area.tsx`, with the catalogues beside it, so that adding a page changes no shared file. */
 const areasOf = {
   name: 'areas',
   setup(build) {
@@ -191,7 +191,7 @@ const areasOf = {
   },
 };
 
-/** Each file of styles begins with its name, by which they are sorted into sheets afterwards. */
+/** Each style file begins with its name, by which the files are later sorted into sheets. */
 const markedStyles = {
   name: 'marked-styles',
   setup(build) {
@@ -204,7 +204,7 @@ const markedStyles = {
 
 /** Everything that is served, as `{ name, text }`; the index last. */
 async function bundle() {
-  // Here, because the packages of a fresh clone are installed only by now.
+  // Imported here, because in a fresh clone the packages have only just been installed.
   const { build, formatMessages: format } = await import('esbuild');
   let result;
   try {
@@ -218,8 +218,8 @@ async function bundle() {
 }
 
 /**
- * esbuild gives each page that is loaded later a sheet with all styles below it, those of the shared components once more. Here
- * each file of styles is in one sheet: those of an area in the sheet of the area, all others in the first one.
+ * esbuild gives each lazily loaded page a sheet with all styles below it, repeating those of shared components. Here each style
+ * file is in one sheet: those of an area in the area's sheet, all others in the first one.
  */
 function assemble({ outputFiles, metafile }) {
   const files = [];
@@ -274,7 +274,7 @@ const hashed = (name, text, ending) => ({
   text,
 });
 
-/** Tokens first, then what every element has, then the components, so that a page may say the last word. */
+/** Tokens first, then base styles, then components, so that a page can override them all. */
 const rank = (name) =>
   name.endsWith('tokens.css') ? 0 : name.endsWith('base.css') ? 1 : name.includes('/components/') ? 2 : 3;
 
@@ -285,7 +285,7 @@ const types = {
   '.svg': 'image/svg+xml',
 };
 
-/** Paths that have a page, as the areas' routes state them: `/keys/$id`. All other paths are not the console's. */
+/** Paths with a page, as in the areas' routes: `/keys/$id`. No other path is the console's. */
 const pagesOf = () =>
   areas().flatMap((name) => {
     const files = ['area.tsx', 'routes.ts'].map((file) => path.join(web, 'src', 'pages', name, file));
@@ -293,7 +293,7 @@ const pagesOf = () =>
     return [...text.matchAll(/^\s*path: '(\/[^']*)',$/gm)].map(([, page]) => page);
   });
 
-/** The files of the build before stay for one more build: pages that are open go on loading them. */
+/** The files of the previous build stay for one more build, because open pages still load them. */
 async function write(files, sources) {
   const earlier = readJson(manifestFile)?.files ?? {};
   fs.mkdirSync(path.join(consoleFolder, 'assets'), { recursive: true });
@@ -322,7 +322,7 @@ const brotli = (text) =>
   promisify(zlib.brotliCompress)(text, { params: { [zlib.constants.BROTLI_PARAM_QUALITY]: 11 } });
 const gzip = promisify(zlib.gzip);
 
-/** Whole, or not there: it is read while it is written. */
+/** Writes atomically, because the file may be read meanwhile. */
 async function put(name, content) {
   const file = path.join(consoleFolder, name);
   await fs.promises.writeFile(`${file}.new`, content);

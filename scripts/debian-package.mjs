@@ -1,5 +1,4 @@
-// Programs and libraries of Debian's packages in a folder of our own: needs no root, and installs nothing. Nothing but Node's
-// own modules.
+// Unpacks programs and libraries of Debian packages into our own folder: needs no root, and installs nothing. Uses only Node's own modules.
 import { spawnSync } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
@@ -8,8 +7,8 @@ import { cacheFolder } from './cache-folder.mjs';
 const quiet = { stdio: ['ignore', 2, 2] };
 
 /**
- * The folder that the package is unpacked into, with those packages it depends on whose names `alsoNeeds` matches. What of it
- * could not be fetched is not there: look for the file.
+ * Returns the folder that the package is unpacked into, with those of its dependencies whose names `alsoNeeds` matches. What could
+ * not be fetched is missing, so check for the file.
  */
 export function unpackedPackage(name, alsoNeeds = /^$/) {
   const folder = cacheFolder(name);
@@ -35,7 +34,7 @@ const packagesIn = (folder) =>
     .filter((name) => name.endsWith('.deb'))
     .map((name) => path.join(folder, name));
 
-/** The names alone: `libevent-2.1-7 (>= 2.1.8-stable) | other` is `libevent-2.1-7`. */
+/** Only the names: `libevent-2.1-7 (>= 2.1.8-stable) | other` becomes `libevent-2.1-7`. */
 function dependenciesOf(file) {
   const { stdout } = spawnSync('dpkg-deb', ['--field', file, 'Depends'], { encoding: 'utf8' });
   return (stdout ?? '').split(',').map((one) => /^\s*([^\s(|:]*)/.exec(one)[1]);

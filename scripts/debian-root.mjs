@@ -1,5 +1,5 @@
-// A Debian 12 with nothing but its base, made once with debootstrap, as an archive among the fetched tools: for tests of what is
-// installed on a file system that has nothing else.
+// A minimal Debian 12, made once with debootstrap and kept as an archive among the fetched tools, for tests of installations on a
+// file system that has nothing else.
 import { spawnSync } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
@@ -14,7 +14,7 @@ const packageOf = {
   'systemd-nspawn': 'systemd-container',
 };
 
-/** Says what is missing. `tools`: programs that the suite needs beside debootstrap. */
+/** Reports what is missing. `tools`: programs that the suite needs besides debootstrap. */
 export function needRoot(tools) {
   if (process.platform !== 'linux' || process.arch !== 'x64') throw new Error('this suite is for Linux on x64 alone');
   if (process.getuid() !== 0) throw new Error('only root may change into a root of its own: start it with sudo');
@@ -25,7 +25,7 @@ export function needRoot(tools) {
     );
 }
 
-/** The archive. With packages it has a name of its own: `debianRoot('systemd', ['systemd', 'dbus'])`. */
+/** Returns the archive. With packages it has a separate name: `debianRoot('systemd', ['systemd', 'dbus'])`. */
 export function debianRoot(name = '', packages = []) {
   const folder = cacheFolder(['debian', release, name].filter(Boolean).join('-'));
   const archive = path.join(folder, 'root.tar');

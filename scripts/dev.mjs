@@ -1,5 +1,5 @@
-// `npm run dev [-- options of serve]`: builds and serves, and does both again after every change of a source. The data stay:
-// each start goes on with the folder of the one before. Ctrl-C ends it.
+// `npm run dev [-- options of serve]`: builds and serves, again after every change of a source. The data stay: each start uses the
+// same folder. Ctrl-C ends it.
 import { spawn } from 'node:child_process';
 import path from 'node:path';
 import { dist, watchProgram } from './bundle.mjs';
@@ -10,7 +10,7 @@ setup();
 let child;
 let isWanted = false;
 
-/** One at a time: a database has one owner, so the next start waits until the last one has ended. */
+/** Runs one at a time: a database has one owner, so the next start waits until the previous one has ended. */
 function restart() {
   isWanted = true;
   if (child !== undefined) {

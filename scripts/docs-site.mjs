@@ -1,7 +1,7 @@
 // The documentation as a site: `dist/docs`, which the account host serves at `/docs` (src/account-api/docs-site.ts). Every Markdown
-// file that docs/README.md reaches becomes a page without a script and keeps a twin in Markdown; the API's reference is printed from
-// its OpenAPI documents; `search.json` is what the account host searches, and `llms.txt` what agents read. A link to a page or a
-// heading that does not exist fails the build. `manifest.json` lists what is served.
+// file that docs/README.md reaches becomes a page without a script, next to its Markdown version; the API reference is printed from
+// its OpenAPI documents; the account host searches `search.json`, and agents read `llms.txt`. A link to a page or a heading that
+// does not exist fails the build. `manifest.json` lists what is served.
 //
 //   node scripts/docs-site.mjs
 import { createHash } from 'node:crypto';
@@ -12,17 +12,17 @@ import { referencePages } from './docs-site/reference.mjs';
 import { escaped, searchFrame, sitePage } from './docs-site/page.mjs';
 import { isStarted, readJson, root, say, setup } from './setup.mjs';
 
-/** What the account host serves. */
+/** The folder that the account host serves. */
 const docsFolder = path.join(root, 'dist', 'docs');
 
 /** Everything else is found by following links from here. */
 const start = 'docs/README.md';
 
-/** Not served as they are. */
+/** Files that are not served as they are. */
 const frame = 'search.html';
 const index = 'search.json';
 
-/** Builds the site into a folder, which is replaced. Throws with words. */
+/** Builds the site into a folder, which is replaced. Throws with a message. */
 export async function buildDocs(folder = docsFolder) {
   const startedAt = Date.now();
   const { files, documents } = await siteFiles();
@@ -40,7 +40,7 @@ export async function buildDocs(folder = docsFolder) {
   say(`docs     ${listed.length} files in ${((Date.now() - startedAt) / 1000).toFixed(1)} s`);
 }
 
-/** For people: when it is necessary; says why when it cannot, and the process ends with 1. */
+/** For command line use: builds if necessary; reports why it cannot, and the process ends with 1. */
 export async function buildDocsOrSay() {
   if (!areDocsStale()) return;
   try {
@@ -51,14 +51,14 @@ export async function buildDocsOrSay() {
   }
 }
 
-/** After a build of the program, from which the reference is printed. A copy without the documents has none to build. */
+/** Call it after a build of the program, from which the reference is printed. A copy without the documents has nothing to build. */
 export function areDocsStale() {
   if (!fs.existsSync(path.join(root, start))) return false;
   const { documents, hash } = readJson(path.join(docsFolder, 'manifest.json'))?.sources ?? {};
   return hash === undefined || hash !== hashOfSources(documents);
 }
 
-/** Of everything that decides what is built; the main file of the program names all others by their content. */
+/** A hash of everything that determines the build; the main file of the program names all others by their content. */
 function hashOfSources(documents) {
   const form = fs.readdirSync(path.join(root, 'scripts', 'docs-site')).map((name) => `scripts/docs-site/${name}`);
   const hash = createHash('sha256');
@@ -110,10 +110,10 @@ const slugOf = (file) =>
 
 const addressOf = (file) => (file === start ? '/docs' : `/docs/${slugOf(file)}`);
 
-/** Without comments, which are for tests and for `npm run check -- --fix`. */
+/** The text without comments, which are for tests and for `npm run check -- --fix`. */
 const textOf = (file) => fs.readFileSync(path.join(root, file), 'utf8').replaceAll(/^<!--[^]*?-->\n?/gm, '');
 
-/** `print()` gives the HTML; `sections` is what the search finds; `links` are those to files of the repository. */
+/** `print()` returns the HTML; `sections` is what the search finds; `links` are those to files of the repository. */
 function parseDocument(Marked, file, slug, text) {
   const marked = new Marked({ gfm: true });
   const links = [];
@@ -127,7 +127,7 @@ function parseDocument(Marked, file, slug, text) {
       sections.push({ title: plain(token.tokens), anchor: token.anchor, depth: token.depth, text: '' });
     } else if (sections.length > 0 && ['paragraph', 'code', 'table', 'list'].includes(token.type)) {
       const section = sections.at(-1);
-      // The parts of a list are walked after the list itself, which has all of their text.
+      // The parts of a list are visited after the list itself, which has all of their text.
       if (!section.text.includes(token.raw.trim())) section.text += `${token.raw.trim()}\n`;
     }
   });
@@ -135,7 +135,7 @@ function parseDocument(Marked, file, slug, text) {
     renderer: {
       // Our pages have no HTML: what looks like it is a placeholder such as <account id>.
       html: ({ text: words }) => escaped(words),
-      // What scrolls can be reached with the keyboard.
+      // Scrollable elements can be reached with the keyboard.
       code: ({ text: words }) => `<pre tabindex="0"><code>${escaped(words)}\n</code></pre>\n`,
       heading({ tokens: inner, depth, anchor }) {
         const words = this.parser.parseInline(inner);
@@ -156,7 +156,7 @@ function parseDocument(Marked, file, slug, text) {
   return { file, slug, title, markdown: text, sections, links, tokens, print: () => marked.parser(tokens) };
 }
 
-/** Links to files of the repository become addresses of the site; those to what is not a document lose their link. */
+/** Links to files of the repository become addresses of the site; those to other files become plain text. */
 function resolveLink(token, file, links) {
   if (/^[a-z]+:/i.test(token.href)) return;
   const [name, anchor] = token.href.split('#');
@@ -179,7 +179,7 @@ function checkLinks(documents) {
     }
 }
 
-/** GitHub's: lower case, no punctuation, hyphens for spaces, a number for what is there already. */
+/** GitHub's anchors: lower case, no punctuation, hyphens for spaces, a number for duplicates. */
 function anchorOf(text, used) {
   const base = text
     .toLowerCase()
@@ -237,7 +237,10 @@ const types = {
 
 const hashOf = (text) => createHash('sha256').update(text).digest('hex').slice(0, 16);
 
-/** With its compressed form, and as the manifest lists it: a request then costs a read. Brotli takes ten times as long for a tenth less. */
+/**
+ * Writes a file and its compressed form, and returns its entry in the manifest: a request then costs one read. Brotli takes ten
+ * times as long for a tenth less.
+ */
 function write(file, text) {
   const [plain, gz] = [Buffer.from(text), gzipSync(text)];
   fs.mkdirSync(path.dirname(file), { recursive: true });

@@ -1,11 +1,12 @@
-// `npm run check -- --fix`: writes the parts of docs/ that are printed from the program: the tables of docs/configuration.md from the
-// schema, those of docs/cli.md from the declarations of the commands, and what clients are given from `tokenhouse launch`. A test fails when a document is stale.
+// `npm run check -- --fix`: writes the parts of docs/ that are printed from the program: the tables of docs/configuration.md from
+// the schema, those of docs/cli.md from the declarations of the commands, and the settings of clients from `tokenhouse launch`. A
+// test fails if a document is stale.
 import fs from 'node:fs';
 import path from 'node:path';
 import { importSources } from './bundle.mjs';
 import { isStarted, root, say, setup } from './setup.mjs';
 
-/** Path below the repository → its text, with the printed parts as they should be. */
+/** Path below the repository → its text, with the printed parts up to date. */
 export async function documents() {
   const [{ configSchema }, { scriptSchema }, { environmentVariables }, { commandProgram }, { clients }] =
     await importSources(
@@ -45,7 +46,7 @@ function replaced(file, text, name, part) {
   return `${text.slice(0, from + begin.length)}\n\n${part}\n\n${text.slice(to)}`;
 }
 
-/** The leaves of a schema; the keys of a backend stand under the name of its engine. */
+/** The leaves of a schema; the keys of a backend are under the name of its engine. */
 function rowsOf(schema, at, isRequired = false, engine = undefined) {
   const { properties, required = [], items, anyOf } = schema;
   if (properties !== undefined) {
@@ -65,7 +66,7 @@ function rowsOf(schema, at, isRequired = false, engine = undefined) {
   return [{ key: at, isRequired, engine, byDefault: schema.default, what }];
 }
 
-/** The rows of groups that `by` tells apart: one for each key, with the groups that have it where not all do. */
+/** The rows of groups that `by` distinguishes: one for each key, with the groups that have it if not all do. */
 function merged(groups) {
   const rows = new Map();
   for (const [name, own] of groups) {
@@ -126,7 +127,7 @@ function commandSections(program) {
   return sections.join('\n\n');
 }
 
-/** What a client is set up with by hand: what `tokenhouse launch` writes where there is nothing yet. */
+/** The manual setup of a client: what `tokenhouse launch` writes into an empty file. */
 function clientSections(clients) {
   const model = { id: 'your-model', contextLength: 131_072, tools: true, vision: false };
   const madeAt = '2026-01-01T00:00:00.000Z';

@@ -1,4 +1,4 @@
-// A program of somebody else's that tests need: built from its Go module once, and kept among the caches.
+// A third-party program that tests need: built once from its Go module, and kept among the caches.
 import { spawnSync } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
@@ -6,12 +6,11 @@ import { cacheFolder } from './cache-folder.mjs';
 
 /**
  * `{ [variable]: file }` for the environment of the tests: the program that the variable names, or one that is built here.
- * `package` is where it is in its module; `version` pins it; `proof` are arguments with which it ends well; `environment`: of the build,
- * for one that is not written in Go alone.
+ * `package` is its path in its module; `version` pins it; `proof` are arguments with which it succeeds; `environment` is for builds
+ * that do not use Go alone.
  * @param {{
  *   name: string, package: string, version: string, go: string, variable: string, proof: readonly string[],
- *   environment?: () => Readonly<Record<string, string>>,
- * }} program
+ *   environment?: () => Readonly<Record<string, string>>, }} program
  */
 export function goProgram({ name, package: source, version, go, variable, proof, environment = () => ({}) }) {
   const runs = (file) => spawnSync(file, proof, { stdio: 'ignore', timeout: 30_000 }).status === 0;
@@ -26,10 +25,10 @@ export function goProgram({ name, package: source, version, go, variable, proof,
   const binary = path.join(folder, name);
   if (runs(binary)) return { [variable]: binary };
   if (spawnSync('go', ['version'], { stdio: 'ignore' }).status !== 0) throw new Error(`Go is missing: ${remedy}`);
-  // Under another name first: a process that is killed leaves nothing that looks whole.
+  // Under another name first, so that a killed process leaves nothing that looks complete.
   const work = fs.mkdtempSync(path.join(folder, 'building-'));
   try {
-    // Gently, because other work may run beside it.
+    // At low priority, because other work may run beside it.
     const { status } = spawnSync('nice', ['go', 'install', `${source}@${version}`], {
       env: { ...process.env, GOBIN: work, GOFLAGS: '', CGO_ENABLED: '0', ...environment() },
       stdio: ['ignore', 2, 2],

@@ -9,7 +9,7 @@ const { searchParams: folders } = new URL(import.meta.url);
 if (typeof module.registerHooks === 'function') module.registerHooks({ resolve });
 else if (!folders.has('hooks')) module.register(`${import.meta.url}&hooks=`);
 
-/** As if the importing file lay in the folder of its package. */
+/** Resolves as if the importing file were in the folder of its package. */
 export function resolve(specifier, context, next) {
   const [scope, name] = specifier.split('/');
   const folder = folders.get(scope.startsWith('@') ? `${scope}/${name}` : scope);

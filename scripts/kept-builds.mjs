@@ -1,25 +1,25 @@
-// What was bundled for tests stays, and a later run takes it where it would come out the same: a build takes 5 to 10 s of
-// processors, and CI has 17 suites. Whatever is in doubt is built again.
+// Keeps what was bundled for tests, so that a later run can reuse it if it would come out the same: a build takes 5 to 10 s of
+// processor time, and CI has 17 suites. In doubt, it is built again.
 import { createHash } from 'node:crypto';
 import fs from 'node:fs';
 import path from 'node:path';
 import { isAlive } from './basics.mjs';
 
-/** Written last; a folder without it is not taken. */
+/** Written last; a folder without it is not used. */
 const manifestName = 'kept.json';
-/** Of a process that uses the folder: an empty file with its id. */
+/** Marks the folder as used by a process: an empty file with its id. */
 const markEnding = '.uses-it';
 
-/** Of one kind, besides what is in use. All of them could be taken: what could not is removed. */
+/** Builds of one kind to keep, besides those in use. All kept ones are reusable; others are removed. */
 const keptMax = 8;
-/** A folder that has just been made has no mark yet. */
+/** A new folder has no mark yet. */
 const unmarkedMs = 60_000;
 
 /**
- * Returns a folder `<below>/<kind>-…` at once, and `made`, which resolves when it has the outcome of `make`: from an earlier run
- * where possible. `recipe` is what decides about the outcome besides the files that are read: texts. `entries` are names of what is
- * made: a build that has more of them has these too. `make(folder)` resolves with the paths of all files that it has read; with
- * undefined the outcome is for this process alone. Until this process ends, the folder stays. `now` in ms.
+ * Returns a folder `<below>/<kind>-…` immediately, and `made`, which resolves when it has the outcome of `make`, from an earlier
+ * run if possible. `recipe` is texts that determine the outcome besides the files read. `entries` are names of what is made: a
+ * build with more of them can serve too. `make(folder)` resolves with the paths of all files that it has read; with undefined the
+ * outcome is for this process only. The folder stays until this process ends. `now` in ms.
  */
 export function keptBuild({ below, kind, recipe, entries, make, now = Date.now() }) {
   fs.mkdirSync(below, { recursive: true });
@@ -51,7 +51,7 @@ async function makeAndNote(folder, make, fields) {
   fs.renameSync(draft, path.join(folder, manifestName));
 }
 
-/** `{ recipe, entries, inputs: { file: print } }`; undefined where there is none that can be read. */
+/** `{ recipe, entries, inputs: { file: print } }`; undefined if there is no readable one. */
 function manifestOf(folder) {
   try {
     const { recipe, entries, inputs } = JSON.parse(fs.readFileSync(path.join(folder, manifestName), 'utf8'));
@@ -64,7 +64,7 @@ function manifestOf(folder) {
 const isCurrent = (manifest, printOf) =>
   manifest !== undefined && Object.entries(manifest.inputs).every(([file, print]) => printOf(file) === print);
 
-/** Undefined: one of them changed meanwhile, or cannot be read, so nobody knows what the outcome was made of. */
+/** Undefined if one of them changed meanwhile or cannot be read, so that it is unknown what the outcome was made of. */
 function printsOf(inputs, startedAt) {
   const prints = inputs.map((file) => {
     const stats = fs.statSync(file, { throwIfNoEntry: false });
@@ -73,7 +73,7 @@ function printsOf(inputs, startedAt) {
   return prints.every(([, print]) => print !== undefined) ? Object.fromEntries(prints) : undefined;
 }
 
-/** The content; of what is installed size and time, since that is never edited. Undefined where there is no file. */
+/** A fingerprint of the content, or for installed files of size and time, since those are never edited. Undefined if there is no file. */
 function filePrint(file) {
   try {
     if (!file.split(path.sep).includes('node_modules')) return hashOf(fs.readFileSync(file));
@@ -94,7 +94,7 @@ function remembered(compute) {
   };
 }
 
-/** Whether this process has it now. Whoever removes it takes the manifest first and looks for marks then. */
+/** Marks a folder as used, and returns whether that succeeded. A remover takes the manifest first, and then checks for marks. */
 function take(folder) {
   const now = new Date();
   try {
@@ -124,7 +124,7 @@ function unmarkAll() {
   }
 }
 
-/** What nobody uses and nobody could take, and the longest unused of the others beyond `keptMax`. */
+/** Removes unused folders that cannot be reused, and the longest unused of the others beyond `keptMax`. */
 function removeOld(folders, current, now) {
   const usedAt = (folder) => fs.statSync(path.join(folder, manifestName), { throwIfNoEntry: false })?.mtimeMs ?? 0;
   const kept = current.toSorted((a, b) => usedAt(b) - usedAt(a)).slice(0, keptMax);

@@ -1,4 +1,4 @@
-// Runs the built program inside this very process, so that signals, the terminal and the exit code are its own.
+// Runs the built program inside this process, so that it gets the signals and the terminal, and sets the exit code.
 import fs from 'node:fs';
 import path from 'node:path';
 import { pathToFileURL } from 'node:url';
@@ -18,8 +18,8 @@ export async function launch(args) {
 const sameKeypressMs = 300;
 
 /**
- * npm hands a signal on to the program although the terminal, or a service manager, has sent it to the whole group already.
- * The second of two equal signals within a moment is that echo, not somebody who has lost patience.
+ * npm forwards a signal to the program although the terminal, or a service manager, has already sent it to the whole group. The
+ * second of two equal signals in quick succession is that echo, not an impatient user.
  */
 function joinRepeatedSignals() {
   const lastAt = new Map();

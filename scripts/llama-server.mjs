@@ -1,9 +1,9 @@
-// Finds a llama-server, or builds one: prints its path. Plain JavaScript with nothing but Node's own modules.
+// Finds a llama-server, or builds one, and prints its path. Plain JavaScript that uses only Node's own modules.
 //
-// In this order: `LLAMA_SERVER` from the environment; one on the PATH; the one that was built before; a build of the source
-// that node-llama-cpp carries (llama.cpp, MIT), once per revision, beside the model cache. The build needs git, cmake and a C++
-// compiler, and no network. Only the server itself is compiled, and uses the libraries that node-llama-cpp carries; where that
-// fails, and with `--full`, everything is, for this kind of processor.
+// In this order: `LLAMA_SERVER` from the environment; one on the PATH; an earlier build; a build of the source that node-llama-cpp
+// carries (llama.cpp, MIT), once per revision, beside the model cache. The build needs git, cmake and a C++ compiler, and no
+// network. Only the server itself is compiled, and uses the libraries that node-llama-cpp carries; if that fails, or with `--full`,
+// everything is compiled for this kind of processor.
 import { spawn, spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import fs from 'node:fs';
@@ -15,8 +15,8 @@ import { platforms } from './package/platforms.mjs';
 import { fail, isStarted, root, say, setup } from './setup.mjs';
 
 /**
- * The path of a llama-server that runs. Leaves the process with one line and code 69 when there can be none. `full`: one whose
- * speed can be compared and served with, in which everything is compiled for this processor.
+ * Returns the path of a working llama-server. Exits with a one-line message and code 69 if there is none. `full`: one that is
+ * suitable for speed comparisons and for serving, completely compiled for this processor.
  */
 export async function llamaServer({ full = false } = {}) {
   const named = process.env.LLAMA_SERVER;
@@ -33,20 +33,19 @@ export async function llamaServer({ full = false } = {}) {
 }
 
 /**
- * A way to build one. `folder`: where it is kept; `files`: where its CMakeLists.txt is; `options` of cmake; `libraries`: what lies
- * beside the program. `source` is the clone of llama.cpp, `done` the folder that becomes `folder`.
+ * A way to build one. `folder`: where it is kept; `files`: the folder of its CMakeLists.txt; `options`: of cmake; `libraries`:
+ * files beside the program. `source` is the clone of llama.cpp, `done` the folder that becomes `folder`.
  * @typedef {{
  *   folder: string, libraries: readonly string[], files: (source: string) => string,
- *   options: (source: string, done: string) => Readonly<Record<string, string>>,
- * }} Way
+ *   options: (source: string, done: string) => Readonly<Record<string, string>>, }} Way
  */
 
-/** Without TLS (cpp-httplib would look for OpenSSL) and without the web page (it would be fetched). */
+/** Without TLS (cpp-httplib would search for OpenSSL) and without the web page (it would be fetched). */
 const optionsOfBoth = { CMAKE_BUILD_TYPE: 'Release', LLAMA_BUILD_UI: 'OFF', LLAMA_USE_PREBUILT_UI: 'OFF' };
 
 /**
- * The server alone, in a ninth of the time: the libraries that it uses were compiled from the same source for several instruction
- * sets, and it loads the ones that fit best, as the embedded engine does. They have no OpenMP.
+ * Builds only the server, in a ninth of the time: its libraries were compiled from the same source for several instruction sets,
+ * and it loads the best fitting ones, as the embedded engine does. They have no OpenMP.
  * @returns {Way}
  */
 function serverAlone() {
@@ -59,12 +58,12 @@ function serverAlone() {
 }
 
 /**
- * Everything, in one file. The same instruction sets as the embedded engine, whose binding loads the ggml build that fits the
- * processor best (`GGML_NATIVE`), so that the two can be compared. OpenMP stays on, as everybody builds llama-server.
+ * Builds everything, in one file. It has the same instruction sets as the embedded engine, whose binding loads the ggml build that
+ * fits the processor best (`GGML_NATIVE`), so that the two can be compared. OpenMP stays on, as in usual builds of llama-server.
  * @returns {Way}
  */
 function everything() {
-  // What only this processor runs must not be found by another that shares the folder.
+  // A build for this processor only must not be used by another computer that shares the folder.
   const processor = createHash('sha256').update(processorTraits()).digest('hex').slice(0, 8);
   const options = {
     ...optionsOfBoth,
@@ -79,7 +78,7 @@ function everything() {
   return { folder: `${keptFolder()}-${processor}`, libraries: [], files: (source) => source, options: () => options };
 }
 
-/** None where node-llama-cpp has no binaries for this platform; the build fails then. */
+/** Empty if node-llama-cpp has no binaries for this platform; the build then fails. */
 function carriedLibraries() {
   const { engine } = platforms.find(({ os: system, cpu }) => system === process.platform && cpu === process.arch) ?? {};
   if (engine === undefined) return [];
@@ -100,8 +99,8 @@ const silenceMs = 60_000;
 const signals = ['SIGINT', 'SIGTERM', 'SIGHUP'];
 
 /**
- * The program, by the first of the ways that leads to one. Builds in a folder of its own and renames: a process that is killed
- * leaves nothing that looks whole.
+ * Builds the program in the first way that works. Builds in a separate folder and renames it, so that a killed process leaves
+ * nothing that looks complete.
  */
 async function build(ways) {
   requireTools();
@@ -111,7 +110,7 @@ async function build(ways) {
   if (!(await locked(lock, () => builtBefore(ways) !== undefined))) return builtBefore(ways);
   const heartbeat = setInterval(() => touch(lock), heartbeatMs);
   const work = `${kept}.building-${process.pid}`;
-  // A signal that stops this process stops the compiler too, and leaves no lock.
+  // A signal that stops this process also stops the compiler, and leaves no lock.
   const stopping = new AbortController();
   const stop = () => stopping.abort();
   for (const signal of signals) process.on(signal, stop);
@@ -166,7 +165,7 @@ async function compile(way, work, stopping) {
   say(`llama-server  built in ${Math.round((Date.now() - startedAt) / 1000)} s`);
 }
 
-/** One line every 10 s; in a terminal one line that changes. */
+/** Prints a line every 10 s; in a terminal, updates one line. */
 function showProgress() {
   const intervalMs = process.stderr.isTTY ? 500 : 10_000;
   let shownAt = Date.now();
@@ -183,7 +182,7 @@ function showProgress() {
   };
 }
 
-/** Runs a tool, and whatever it starts, to its end or until it is stopped. */
+/** Runs a tool, and what it starts, to its end or until it is stopped. */
 function run(command, args, stopping, onLine = () => {}) {
   return new Promise((resolve, reject) => {
     stopping.throwIfAborted();
@@ -193,7 +192,7 @@ function run(command, args, stopping, onLine = () => {}) {
       try {
         process.kill(hasGroup ? -child.pid : child.pid, 'SIGTERM');
       } catch {
-        // It has ended by itself.
+        // It has already ended.
       }
     };
     stopping.addEventListener('abort', stop, { once: true });
@@ -217,8 +216,8 @@ function run(command, args, stopping, onLine = () => {}) {
 }
 
 /**
- * True when this process may build, false when another has built meanwhile. A lock whose holder is gone or silent is taken
- * over; should two ever take it at the same time, both build in their own folders and the second result replaces the first.
+ * Returns true if this process may build, false if another has built meanwhile. A lock whose holder is gone or silent is taken
+ * over; if two processes take it at the same time, both build in their own folders and the second result replaces the first.
  */
 async function locked(lock, isBuilt) {
   let hasSaid = false;
@@ -243,7 +242,7 @@ function touch(file) {
   try {
     fs.utimesSync(file, new Date(), new Date());
   } catch {
-    // Another process has taken the lock over.
+    // Another process has taken over the lock.
   }
 }
 
@@ -253,12 +252,12 @@ function isAbandoned(lock) {
     const { pid, host } = JSON.parse(fs.readFileSync(lock, 'utf8'));
     return host === os.hostname() && !isAlive(pid);
   } catch {
-    // Given back meanwhile, or not yet written.
+    // Released meanwhile, or not yet written.
     return false;
   }
 }
 
-/** Folders of builds that were killed. */
+/** Finds folders of killed builds. */
 function leftovers(kept) {
   const folder = path.dirname(kept);
   const prefix = `${path.basename(kept)}.building-`;
@@ -282,7 +281,7 @@ function requireTools() {
   );
 }
 
-/** The beginning of the paths of what is kept. */
+/** The common prefix of the paths of kept builds. */
 function keptFolder() {
   const name = `llama-server-${revision().slice(0, 12)}-${process.platform}-${process.arch}`;
   return path.join(path.dirname(modelFolder()), name);
@@ -296,7 +295,7 @@ function processorTraits() {
   }
 }
 
-/** As `src/config/environment.ts` has it. */
+/** The same folder as in `src/config/environment.ts`. */
 function modelFolder() {
   const { TOKENHOUSE_MODEL_DIR, XDG_CACHE_HOME, HOME, USERPROFILE } = process.env;
   const home = HOME || USERPROFILE || os.homedir();

@@ -1,32 +1,35 @@
-// Compiles the library of our own that is no JavaScript: `kept-threads.c`, which keeps llama.cpp's threads between steps, and `choice.c`,
-// which makes short steps and chooses tokens. It takes a tenth of a second and a C compiler; where there is none the program works
-// without it, and `tokenhouse doctor` says so.
+// Compiles our native library: `kept-threads.c`, which keeps llama.cpp's threads between steps, and `choice.c`, which makes short
+// steps and chooses tokens. It takes a tenth of a second and a C compiler; without one the program works without the library, and
+// `tokenhouse doctor` says so.
 import { spawnSync } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
 import { root } from './basics.mjs';
 
 const folderOfSources = path.join(root, 'src', 'inference', 'engines', 'llama', 'native');
-/** What it is made of, headers too. */
+/** The library's sources, including headers. */
 export const nativeSources = () =>
   fs.existsSync(folderOfSources) ? fs.readdirSync(folderOfSources).map((name) => path.join(folderOfSources, name)) : [];
 const platform = 'linux';
 
-/** Processors that it is compiled for, with the names of their compilers where another processor compiles. */
+/** Processors that it is compiled for, with the names of their cross compilers. */
 const compilers = { x64: 'x86_64-linux-gnu-gcc', arm64: 'aarch64-linux-gnu-gcc' };
 
-/** As `src/platform/entries.ts` has it. */
+/** The same name as in `src/platform/entries.ts`. */
 const nameFor = (cpu) => `llama-library-${platform}-${cpu}.node`;
 
-/** Whether this computer is one that it is for. */
+/** Whether the library supports this computer. */
 export const hasLlamaLibrary = process.platform === platform && compilers[process.arch] !== undefined;
 
-/** For this computer, into a folder of the program; false where it cannot be compiled. What an earlier build has left stays. */
+/**
+ * Builds it for this computer, into a folder of the program; returns false if it cannot be compiled. The result of an earlier build
+ * stays.
+ */
 export function buildLlamaLibrary(folder) {
   return hasLlamaLibrary && compile(folder, process.arch, process.env.CC ?? 'cc') === undefined;
 }
 
-/** For those of these platforms that it is for; returns the ones that it could not be compiled for, and why. */
+/** Builds it for the supported ones of these platforms; returns those for which it could not be compiled, and why. */
 export function buildLlamaLibraries(folder, platforms) {
   return platforms.flatMap(({ os, cpu }) => {
     if (os !== platform) return [];
@@ -36,7 +39,7 @@ export function buildLlamaLibraries(folder, platforms) {
   });
 }
 
-/** Why it could not be done. Another process may load the file meanwhile, so it is replaced as a whole. */
+/** Compiles it; returns why that failed, if it did. Another process may load the file meanwhile, so it is replaced atomically. */
 function compile(folder, cpu, compiler) {
   const made = path.join(folder, `${nameFor(cpu)}.${process.pid}`);
   const sources = nativeSources().filter((name) => name.endsWith('.c'));

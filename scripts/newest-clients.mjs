@@ -1,4 +1,4 @@
-// The newest client libraries for the tests: people install those, and not the ones that are locked here.
+// The newest client libraries for the tests, because people install those instead of the ones locked here.
 import fs from 'node:fs';
 import path from 'node:path';
 import { pathToFileURL } from 'node:url';
@@ -6,7 +6,7 @@ import { clientTests } from './clients.mjs';
 import { installedPackages, newestVersion } from './npm-package.mjs';
 import { fail, root, say } from './setup.mjs';
 
-/** Modules to import before the tests: they make the names of the locked libraries mean their newest releases. */
+/** Returns modules to import before the tests, which resolve the names of the locked libraries to their newest releases. */
 export function newestClients() {
   const locked = JSON.parse(fs.readFileSync(path.join(root, clientTests, 'package.json'), 'utf8'));
   try {

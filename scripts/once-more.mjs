@@ -1,11 +1,11 @@
-// A second try for the few test files that a busy machine made fail, and their names.
+// Retries the few test files that failed because of a busy machine, and names them.
 
-/** What may fail at its first try, files or groups of files that broke down together: more of them is no accident. */
+/** Maximum failures of the first run, as files or groups that failed together; more are not a coincidence. */
 const failuresMax = 3;
 
 /**
- * Runs test files; with `again`, those that failed once more, alone. `run(files, concurrency)` resolves with `code` and
- * `failed`, lists of files that failed together. Resolves with the code that counts, and the files that passed at the second try only.
+ * Runs test files; with `again`, reruns failed ones alone. `run(files, concurrency)` resolves with `code` and `failed`, lists of
+ * files that failed together. Resolves with the final code, and the files that passed only at the second try.
  */
 export async function runOnceMore(run, files, concurrency, again) {
   const first = await run(files, concurrency);

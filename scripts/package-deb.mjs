@@ -1,8 +1,9 @@
-// Makes tokenhouse_VERSION_ARCHITECTURE.deb of the npm packages: the program, the native parts of its platform, the unit of `deploy/`
-// with another command, and a user for it. The same packages give the same bytes.
+// Makes tokenhouse_VERSION_ARCHITECTURE.deb from the npm packages: the program, the native parts of its platform, the unit of
+// `deploy/` with another command, and a user for it. The same packages yield the same bytes.
 //
 //   npm run build deb                             for this computer, into dist/deb
-//   npm run build deb -- --from FOLDER            of the packages that `npm run build package -- --to FOLDER` made: one of each Linux
+//   npm run build deb -- --from FOLDER            of the packages that `npm run build package -- --to FOLDER` made: one of each
+//   Linux
 //   npm run build deb -- --to FOLDER              elsewhere
 import fs from 'node:fs';
 import os from 'node:os';
@@ -16,10 +17,10 @@ import { fail, isStarted, readJson, root, say } from './setup.mjs';
 const architectures = { x64: 'amd64', arm64: 'arm64' };
 const folder = '/usr/lib/tokenhouse';
 const command = '/usr/bin/tokenhouse';
-/** How the unit starts a clone. */
+/** The command with which the unit starts a clone. */
 const commandOfClone = '/usr/bin/node /opt/tokenhouse/dist/main.js';
 
-/** The archives of the packages in the folder `parts`: one for each Linux that is there. */
+/** Makes the archives from the packages in the folder `parts`: one for each Linux platform there. */
 export function makeDebianPackages(parts, to) {
   const chosen = platforms.filter(
     ({ os: system, cpu }) => system === 'linux' && fs.existsSync(path.join(parts, `linux-${cpu}`)),
@@ -56,7 +57,7 @@ function makePackage({ parts, platform, tree, to }) {
   const archive = path.join(to, `${name}_${made.version}_${architecture}.deb`);
   const { status } = spawnSync('dpkg-deb', ['--root-owner-group', '-Zxz', '--build', tree, archive], {
     stdio: ['ignore', 'ignore', 2],
-    // Several threads would cut the data elsewhere, by how many they are.
+    // With several threads, the data would be split differently depending on their number.
     env: { ...process.env, SOURCE_DATE_EPOCH: String(epochSeconds), DPKG_DEB_THREADS_MAX: '1' },
   });
   if (status !== 0) fail(`${archive} could not be made with dpkg-deb.`);
@@ -70,7 +71,7 @@ function makePackage({ parts, platform, tree, to }) {
 /** A version before a release sorts before it: `1.0.0-rc.1` is `1.0.0~rc.1`. */
 const debianVersion = (version) => version.replace('-', '~');
 
-/** Of the last commit, unless the usual variable says another. */
+/** The time of the last commit, unless the usual variable overrides it. */
 function timeOfSources() {
   const given = process.env.SOURCE_DATE_EPOCH;
   if (given !== undefined) return Number(given);
@@ -78,13 +79,13 @@ function timeOfSources() {
   return Number(stdout || 0);
 }
 
-/** Who answers for the package, by Debian's own variables: whoever publishes it gives them. */
+/** The package's maintainer, from Debian's own variables, which the publisher sets. */
 const maintainer = () => {
   const { DEBFULLNAME = 'Tokenhouse', DEBEMAIL = 'tokenhouse@localhost' } = process.env;
   return `${DEBFULLNAME} <${DEBEMAIL}>`;
 };
 
-/** What is not in the npm packages: command, unit, configuration, and the documents that Debian asks for. */
+/** Writes what is not in the npm packages: command, unit, configuration, and the documents that Debian requires. */
 function writeAround(tree, { name, version }, epochSeconds) {
   const { unit, values } = unitOf();
   write(tree, '/usr/lib/systemd/system/tokenhouse.service', unit);
@@ -100,7 +101,7 @@ function writeAround(tree, { name, version }, epochSeconds) {
 
 const inSystemd = (name) => path.join(root, 'deploy', 'systemd', name);
 
-/** The unit as this package starts it, and what its scripts take from it. */
+/** The unit as this package starts it, and values for the package's scripts. */
 function unitOf() {
   const text = fs.readFileSync(inSystemd('tokenhouse.service'), 'utf8');
   const unit = text.replace(commandOfClone, command);
@@ -151,7 +152,7 @@ function writeControl(tree, { name, description, version, engines, native, archi
 /** The first GCC whose libstdc++ has these symbols. */
 const compilers = { 29: '11', 30: '12', 31: '13', 32: '13.2', 33: '14' };
 
-/** The system's libraries that the binaries need, as old as their symbols allow. */
+/** The system libraries that the binaries need, in the oldest versions that have their symbols. */
 function librariesOf(native) {
   const newest = { GLIBC_2: 0, 'GLIBCXX_3.4': 0 };
   for (const file of filesBelow(native).filter((one) => /\.(so|node)$/.test(one)))
@@ -162,7 +163,7 @@ function librariesOf(native) {
   return [`libc6 (>= 2.${newest.GLIBC_2})`, 'libgcc-s1', `libstdc++6 (>= ${compiler})`];
 }
 
-/** Modes and times that do not depend on who builds. Returns the kilobytes of the files. */
+/** Sets modes and times that do not depend on the builder. Returns the kilobytes of the files. */
 function settle(tree, epochSeconds) {
   const entries = fs.readdirSync(tree, { recursive: true, withFileTypes: true });
   let kilobytes = 0;

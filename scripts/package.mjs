@@ -1,5 +1,5 @@
-// Makes the npm packages: `tokenhouse`, which is the bundled program with the console and the documentation, and one package for each
-// platform with the native parts that run. Nothing of it runs when it is installed. What is bundled is listed in an SBOM.
+// Makes the npm packages: `tokenhouse`, which is the bundled program with the console and the documentation, and one package for
+// each platform with the native parts that run. No code runs at installation. What is bundled is listed in an SBOM.
 //
 //   npm run build package                      for this platform, into dist/packages
 //   npm run build package -- --all             for all of them; the binaries of the others are fetched, as the lock file has them
@@ -23,7 +23,7 @@ const own = readJson(path.join(root, 'package.json'));
 const lock = readJson(path.join(root, 'package-lock.json'));
 const engineVersion = lock.packages['node_modules/node-llama-cpp'].version;
 
-/** What all packages say of themselves; where they are published from is known only there. */
+/** Metadata of all packages; the repository is known only where they are published. */
 const about = {
   version: own.version,
   license: own.license,
@@ -32,7 +32,7 @@ const about = {
     : { repository: { type: 'git', url: `git+https://github.com/${process.env.GITHUB_REPOSITORY}.git` } }),
 };
 
-/** Whole packages as folders, `tokenhouse` and one for each of these platforms, and their archives in the folder above. */
+/** Makes complete packages as folders, `tokenhouse` and one for each of these platforms, and their archives in the folder above. */
 export async function makePackages(folder, chosen) {
   empty(folder);
   const parts = path.join(folder, 'parts');
@@ -42,7 +42,7 @@ export async function makePackages(folder, chosen) {
   return folders.map((made) => pack(made, folder));
 }
 
-/** Of what an earlier run has made; a folder with anything else in it is somebody's. */
+/** Removes what an earlier run made; refuses a folder that contains anything else. */
 function empty(folder) {
   fs.mkdirSync(folder, { recursive: true });
   const names = fs.readdirSync(folder);
@@ -52,7 +52,7 @@ function empty(folder) {
   for (const name of names) fs.rmSync(path.join(folder, name), { recursive: true });
 }
 
-/** The program, what it serves, and what it is made of. */
+/** Makes the program, with what it serves and a list of what it is made of. */
 async function makeProgram(folder, chosen) {
   const dist = path.join(folder, 'dist');
   fs.mkdirSync(dist, { recursive: true });
@@ -80,7 +80,7 @@ async function makeProgram(folder, chosen) {
   return folder;
 }
 
-/** One file that an old Node can read as well, to say that it is too old. */
+/** Builds one file that an old Node can also read, to report that it is too old. */
 async function buildCommand(folder) {
   const { build } = await import('esbuild');
   await build({
@@ -93,7 +93,7 @@ async function buildCommand(folder) {
   fs.chmodSync(path.join(folder, own.bin.tokenhouse), 0o755);
 }
 
-/** The folder of a build may have the files of the one before as well, which open pages need. */
+/** Copies only listed files: a build folder may also have files of the previous build, which open pages need. */
 function copyListed(from, to) {
   const { files } = readJson(path.join(from, 'manifest.json'));
   const names = Object.keys(files).flatMap((name) => [name, `${name}.br`, `${name}.gz`]);
@@ -124,7 +124,7 @@ function makePlatform(folder, { name, os, cpu, engine }) {
   return folder;
 }
 
-/** As it is installed, else fetched from the registry and held against the lock file. */
+/** The installed package, or one fetched from the registry and verified against the lock file. */
 function packageFolder(name) {
   const { version, integrity } = lock.packages[`node_modules/${name}`];
   const installed = path.join(modules, name);
@@ -148,7 +148,7 @@ function packageFolder(name) {
   return path.join(kept, 'package');
 }
 
-/** The archive, as `npm publish` would send it. */
+/** Makes the archive as `npm publish` would send it. */
 function pack(folder, to) {
   const { status, stdout } = runNpm(['pack', folder, '--json', '--pack-destination', to, '--loglevel=error'], {
     capture: true,

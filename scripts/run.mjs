@@ -1,6 +1,6 @@
-// Runs a TypeScript file of the repository that is not the program: `node scripts/run.mjs bench/constraints.ts FILE`. What it
-// starts in processes of its own are files beside it whose names end in `-process`. `npm run bench [name]` runs a file of bench/:
-// bench/run.ts where none is named.
+// Runs a TypeScript file of the repository that is not the program: `node scripts/run.mjs bench/constraints.ts FILE`. The files
+// that it starts as separate processes are beside it and have names that end in `-process`. `npm run bench [name]` runs a file of
+// bench/: bench/run.ts without a name.
 import { spawn } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
@@ -18,7 +18,7 @@ if (!file.endsWith('.ts') || !fs.existsSync(path.join(root, file)))
 setup();
 await buildProgram();
 const folder = fs.mkdtempSync(path.join(dist, 'run-'));
-// What tests share finds the program beside it.
+// Shared test code finds the program beside it.
 fs.symlinkSync(dist, path.join(folder, 'program'), 'junction');
 const beside = fs.readdirSync(path.join(root, path.dirname(file))).filter((name) => name.endsWith('-process.ts'));
 await buildFiles({

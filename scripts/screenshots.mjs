@@ -1,5 +1,5 @@
-// Takes the pictures of the README: `node scripts/screenshots.mjs`. A real Chromium looks at the console of a real service with a month behind
-// it (screenshots/demo.mjs). Pictures are of a fixed size, and of what everybody sees: nothing is painted over.
+// Takes the pictures of the README: `node scripts/screenshots.mjs`. A real Chromium opens the console of a real service with a
+// month of history (screenshots/demo.mjs). Pictures have a fixed size, and show what everybody sees: nothing is retouched.
 import fs from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
@@ -59,7 +59,7 @@ async function photograph(browser, colorScheme) {
   await context.close();
 }
 
-/** The console is written in the font of the system, and a server has none worth showing. */
+/** The console uses the system font, and a server has no presentable one. */
 async function useFont(page) {
   const fonts = path.join(unpackedPackage('fonts-inter'), 'usr/share/fonts/opentype/inter');
   for (const [name, weight] of Object.entries(weights)) {

@@ -1,5 +1,5 @@
-// Makes a fresh clone ready: checks Node and installs the locked dependencies. Plain JavaScript with nothing but Node's own
-// modules, because nothing is installed yet when it runs.
+// Makes a fresh clone ready: checks Node and installs the locked dependencies. Plain JavaScript that uses only Node's own modules,
+// because nothing is installed yet when it runs.
 import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import fs from 'node:fs';
@@ -10,8 +10,8 @@ import { aboutOf, fail, isStarted, nodeProblem, nodeRemark, root, say } from './
 export { aboutOf, fail, isStarted, nodeProblem, nodeRemark, root, say };
 
 /**
- * Leaves the process with words and code 1 when the clone cannot be made ready. To run the program takes fewer packages than to
- * work on it: `onlyToRun`.
+ * Exits with a message and code 1 if the clone cannot be made ready. `onlyToRun`: running the program takes fewer packages than
+ * working on it.
  */
 export function setup({ onlyToRun = false } = {}) {
   const problem = nodeProblem(process.versions.node);
@@ -31,13 +31,13 @@ function installDependencies(onlyToRun) {
   });
 }
 
-/** What was found or installed there: `{ stamp, everything, isOwn, isSlim }`. */
+/** Records what was found or installed there: `{ stamp, everything, isOwn, isSlim }`. */
 export const stampFileIn = (modules) => path.join(modules, '.tokenhouse-setup.json');
 
-/** Installs what the lock file of a folder says, when it is not there yet. `onFailure` takes the words, and does not return. */
+/** Installs a folder's locked packages if they are not there yet. `onFailure` receives the message, and does not return. */
 export function installLocked(folder, { what, failed, onlyToRun = false, onFailure = fail }) {
   const modules = path.join(folder, 'node_modules');
-  // A linked folder belongs to another clone, which looks after it.
+  // A linked folder belongs to another clone, which maintains it.
   if (fs.lstatSync(modules, { throwIfNoEntry: false })?.isSymbolicLink()) return;
   const stampFile = stampFileIn(modules);
   const lockFile = path.join(folder, 'package-lock.json');
@@ -69,7 +69,7 @@ function stampOf(lockFile) {
   return `${lock} ${process.platform} ${process.arch}`;
 }
 
-/** Somebody may have run npm by hand: what npm noted in the folder is held against the lock file. */
+/** Somebody may have run npm by hand, so npm's record in the folder is compared with the lock file. */
 function isInstalled(modules, lockFile, onlyToRun) {
   const installed = readJson(path.join(modules, '.package-lock.json'))?.packages;
   if (installed === undefined) return false;
@@ -85,7 +85,7 @@ function isInstalled(modules, lockFile, onlyToRun) {
   return complete && (engineThere || !engineLocked);
 }
 
-/** npm talks on standard error; with `capture` its standard output is in the result instead. */
+/** Runs npm with its output on standard error; with `capture` its standard output is in the result instead. */
 export function runNpm(args, { cwd = root, capture = false } = {}) {
   const options = {
     cwd,
@@ -98,7 +98,7 @@ export function runNpm(args, { cwd = root, capture = false } = {}) {
   return spawnSync('npm', args, { ...options, shell: process.platform === 'win32' });
 }
 
-/** npm's own JavaScript: the one that started us, else the one that came with Node. */
+/** npm's script: the npm that started us, else the one that came with Node. */
 function npmScript() {
   const bin = path.dirname(process.execPath);
   const candidates = [
@@ -111,7 +111,7 @@ function npmScript() {
   );
 }
 
-/** npm keeps its cache in the home folder; without a usable one it gets a place among the temporary files. */
+/** npm keeps its cache in the home folder; if that is unusable, it gets a temporary folder. */
 function cacheInsteadOfHome() {
   try {
     fs.accessSync(os.homedir(), fs.constants.W_OK);

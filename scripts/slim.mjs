@@ -1,16 +1,16 @@
-// Of the packages of a clone that only runs the program, keeps what the bundle was made of and what is loaded as it is
-// installed: a third of their 300 MB. A clone that somebody works in has everything, and is left alone.
+// Reduces the packages of a clone that only runs the program to what the bundle was made of and what is loaded from the
+// installation: a third of their 300 MB. A clone for development has everything, and is left alone.
 import fs from 'node:fs';
 import path from 'node:path';
 import { readJson, root, setup, stampFileIn } from './setup.mjs';
 
 const modules = path.join(root, 'node_modules');
 
-/** Binaries are in folders and packages that are named after their platforms, as Node says it or with "mac" and "win". */
+/** Binaries are in folders and packages that are named after their platforms, in Node's spelling or with "mac" and "win". */
 const platforms = [process.platform, { darwin: 'mac', win32: 'win' }[process.platform] ?? process.platform];
 const ours = platforms.map((platform) => `${platform}-${process.arch}`);
 
-/** Of packages that are loaded as they are installed: what they need for other platforms, for compilers, and for editors. */
+/** Files of installed packages that are only for other platforms, compilers, and editors. */
 const unneeded = [
   /^node_modules\/node-llama-cpp\/llama\/gitRelease\.bundle$/,
   /^node_modules\/@photostructure\/sqlite\/(src|scripts)\//,
@@ -21,12 +21,12 @@ const platformOf = [
   /^node_modules\/@node-llama-cpp\/([^/]+)\//,
 ];
 
-/** Once after an installation of our own. `inputs` are the files of the bundle, `loaded` is what it loads as it is installed. */
+/** Runs once after our own installation. `inputs` are the files of the bundle, `loaded` is what it loads from the installation. */
 export function slim(inputs, loaded) {
   const stampFile = stampFileIn(modules);
   const stamped = readJson(stampFile);
   if (stamped === undefined || stamped.everything || !stamped.isOwn || stamped.isSlim) return;
-  // Noted first: an installation that is stopped on the way is not whole any more.
+  // Recorded first, because an interrupted removal leaves an incomplete installation.
   fs.writeFileSync(stampFile, JSON.stringify({ ...stamped, isSlim: true }));
   const bundled = new Set(inputs);
   const whole = [...withDependencies(loaded.packages), ...loaded.folders.map((name) => `node_modules/${name}/`)];
@@ -39,7 +39,7 @@ export function slim(inputs, loaded) {
   });
 }
 
-/** Brings everything back where something was removed; says whether it did. */
+/** Reinstalls everything if something was removed; returns whether it did. */
 export function installAgain() {
   const stampFile = stampFileIn(modules);
   if (readJson(stampFile)?.isSlim !== true) return false;
@@ -49,7 +49,7 @@ export function installAgain() {
   return true;
 }
 
-/** The folders of packages and of all that they need, as the lock file has them, each with a slash at its end. */
+/** The folders of packages and of all their dependencies, as in the lock file, each with a trailing slash. */
 function withDependencies(names) {
   const { packages } = readJson(path.join(root, 'package-lock.json'));
   const found = new Set();
@@ -73,10 +73,10 @@ function withDependencies(names) {
   return [...found].map((folder) => `${folder}/`);
 }
 
-/** What a package says of itself, and its licence, stay with whatever of it stays. */
+/** A package's metadata and licence stay with what is kept of it. */
 const isAbout = (name) => name === 'package.json' || /^(licen[cs]e|notice|copying)/i.test(name);
 
-/** Paths are relative to the repository, with slashes on every platform. Says whether anything of use is left. */
+/** Paths are relative to the repository, with slashes on every platform. Returns whether anything useful is left. */
 function removeBelow(folder, isKept) {
   let isLeft = false;
   for (const entry of fs.readdirSync(path.join(root, folder), { withFileTypes: true })) {

@@ -1,15 +1,15 @@
-// How slow this machine is now, beside the quiet one on which limits and times were measured (bench/results.md): 1 is as quick. The
-// same tests took 8 minutes of two processors one day and 40 the next, on a host that gave the machine a fifth of its own.
-// A limit says that a test hangs, so it is as many times longer; CI leaves out what would no longer fit.
+// How slow this machine currently is, compared with the quiet one on which limits and times were measured (bench/results.md): 1 is
+// as fast. The same tests took 8 minutes of two processors one day and 40 the next, on a host that gave the machine a fifth of its
+// own. A limit is meant to detect a test that hangs, so it is longer by this factor; CI leaves out what would no longer fit.
 import { spawnSync } from 'node:child_process';
 import { isStarted } from './setup.mjs';
 
-/** What tests do most: start Node, as they do it (scripts/test.mjs). In ms, on the quiet machine. */
+/** Time to start Node as tests do (scripts/test.mjs), which they do most. In ms, on the quiet machine. */
 const quietMs = 20;
-/** Beyond this, limits would no longer end anything. */
+/** Beyond this, limits would be useless. */
 const slownessMax = 8;
 
-/** From the quickest of five starts: the others had to share a processor. */
+/** Measured by the quickest of five starts, because the others had to share a processor. */
 export function slowness() {
   const times = Array.from({ length: 5 }, () => {
     const startedAt = performance.now();

@@ -1,6 +1,6 @@
-// `npm run suite NAME [word…] [-- options]`: a suite beside the ordinary tests; words and options are those of `npm test`.
-// `npm run suite all` runs every suite, one after the other, also those that CI leaves out; what fails does not hide the others.
-// Without a name, it lists them; `-- --json` does so for a workflow.
+// `npm run suite NAME [word…] [-- options]`: a suite beside the ordinary tests; words and options are those of `npm test`. `npm run
+// suite all` runs every suite, one after the other, including those that CI leaves out; a failure does not stop the others. Without
+// a name, it lists them; `-- --json` does so for a workflow.
 import { spawnSync } from 'node:child_process';
 import path from 'node:path';
 import { fail, root, say } from './setup.mjs';
@@ -11,7 +11,7 @@ const isSuite = Object.hasOwn(suites, name ?? '');
 if (name === '--json') {
   const rows = Object.entries(suites).map(([suite, { minutes, root: asRoot = false, apt = '' }]) => ({
     suite,
-    // Installing and building come before; a shared machine is twice as slow as a quiet one.
+    // Includes installing and building; a shared machine is twice as slow as a quiet one.
     minutes: 2 * minutes + 40,
     root: asRoot,
     apt,

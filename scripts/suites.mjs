@@ -6,17 +6,17 @@ import path from 'node:path';
 const minutesMs = 60_000;
 
 /**
- * A file waits for much of its time, and what one file leaves of the processors another takes: with four processes of several files at
- * once, 1.67 of two processors were busy. Memory bounds them.
+ * A file waits for much of its time, so others can use the processors: with four concurrent processes of several files, 1.67 of two
+ * processors were busy. Memory bounds the number.
  */
 const filesAtOnce = Math.min(os.availableParallelism() + 3, 8);
-/** For suites beside which CI runs two others. */
+/** For suites that CI runs beside two others. */
 const filesAtOnceBesideOthers = Math.min(os.availableParallelism() + 1, filesAtOnce);
 
 /**
- * What a version of Node can change: HTTP, streams and sockets, SQLite and its threads, signals and timers, processes, cryptography,
- * the clients that people use, the engine's process and its binding, files, the command line's own. What stays the same, such as how
- * a dialect reads a body or what a price comes to, is a pure function of ours that the ordinary tests hold.
+ * What a version of Node can change: HTTP, streams and sockets, SQLite and its threads, signals and timers, processes,
+ * cryptography, the clients that people use, the engine's process and its binding, files, the command line's own. What stays the
+ * same, such as how a dialect reads a body or how a price is computed, is a pure function that the ordinary tests cover.
  */
 const nodeChanges = [
   'accounts/secret',
@@ -47,7 +47,7 @@ const nodeChanges = [
   'store',
 ].map((name) => path.normalize(name));
 
-/** What a request may, costs and is cut by depends on its key, wherever that is kept. */
+/** What a request may do, costs, and is limited by depends on its key, wherever that is stored. */
 const keysDecide = [
   'billing/rate-limits',
   'conformance/5-authentication',
@@ -56,12 +56,11 @@ const keysDecide = [
 ].map((name) => path.normalize(name));
 
 /**
- * `minutes` ends a suite that hangs, several times what it takes on two slow cores; `fileMinutes` ends one file of it, or a group of
- * files that share a process.
- * A suite without `files` has the files of its folder `tests/suites/<name>/`; if there is a `setup.mjs`, it is run first.
- * `only` are the beginnings of the paths that it has. `ci: false`: CI does not run it. `internet`: its tests install from registries
- * (what the others need from there has been fetched before they run). `clients`: its tests use the official client libraries.
- * `root`, `apt`: what the nightly workflow gives it, and what CONTRIBUTING.md says that it needs.
+ * `minutes` ends a suite that hangs: several times what it takes on two slow cores; `fileMinutes` ends one file of it, or a group
+ * of files that share a process. A suite without `files` has the files of its folder `tests/suites/<name>/`; if there is a
+ * `setup.mjs`, it is run first. `only` are prefixes of the paths that it includes. `ci: false`: CI does not run it. `internet`: its
+ * tests install from registries (what the others need from there has been fetched before they run). `clients`: its tests use the
+ * official client libraries. `root`, `apt`: what the nightly workflow provides, and what CONTRIBUTING.md says that it needs.
  */
 export const suites = {
   ordinary: {
@@ -247,7 +246,7 @@ export const suites = {
   soak: { minutes: 35, fileMinutes: 14, concurrency: 2, about: 'mixed load with faults for minutes or hours' },
 };
 
-/** A person may soak for hours. */
+/** A developer may soak for hours. */
 const soakMinutes = Number(process.env.TOKENHOUSE_SOAK_MINUTES ?? 0);
 
 /** `slow`: how many times slower the machine is than a quiet one (scripts/slowness.mjs). */
@@ -258,11 +257,11 @@ export function suiteLimits(name, slow = 1) {
   return { suiteMs: limitMs(minutes), fileMs: limitMs(fileMinutes) };
 }
 
-/** Beside the tests that they lengthen: 100,000 mutations instead of 10,000, and the like. */
+/** Longer versions of tests, beside them: 100,000 mutations instead of 10,000, for example. */
 const isSoak = (file) => file.endsWith('.soak.test.ts');
 const isLong = (file) => isSoak(file) || file.startsWith(`suites${path.sep}`);
 
-/** Those of all suites, by their paths below the root. */
+/** The test files of all suites, by their paths below the root. */
 export const allTestFiles = (root) =>
   sourcesBelow(path.join(root, 'tests'))
     .filter((file) => file.endsWith('.test.ts'))
@@ -285,7 +284,7 @@ export function testFiles(root, name, words) {
   };
 }
 
-/** What to say of words that no file contains: the files that were most likely meant, or where files are. */
+/** A message about words that no file contains: the files most likely meant, or where files are. */
 export function missedText(suite, missed, files) {
   const said = `No test file of the suite '${suite}' contains ${missed.join(' or ')}.`;
   const near = [...new Set(missed.flatMap((word) => closestFiles(files, word)))];
@@ -295,7 +294,7 @@ export function missedText(suite, missed, files) {
 }
 
 const closestMax = 5;
-/** "ledgr" and "ledger" are 0.77 alike, words that have little to do with each other 0.3 and less. */
+/** "ledgr" and "ledger" have a likeness of 0.77, unrelated words 0.3 and less. */
 const likenessMin = 0.5;
 
 function closestFiles(files, word) {

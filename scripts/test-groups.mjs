@@ -1,13 +1,13 @@
-// Test files that share a process, one after the other. A process of its own costs a file half a second of processor before its
-// first test: Node, the modules, and everything's first, slow run; where each file had one, that was a third of `npm test`.
+// Test files that share a process, one after the other. A separate process costs a file half a second of processor time before its
+// first test: for Node, the modules, and the first, slow run of everything; with one for each file, that was a third of `npm test`.
 import fs from 'node:fs';
 import path from 'node:path';
 import { pathToFileURL } from 'node:url';
 
-/** Few enough that a group ends within the limit of one file, and that the last groups keep all processors busy. */
+/** Few enough that a group ends within the time limit of one file, and that the last groups keep all processors busy. */
 const filesMax = 10;
 
-/** A file that cannot share says so, and why: it measures the process, or changes what belongs to all of it. */
+/** A file that cannot share a process says so, and why: it measures the process, or changes process-wide state. */
 const aloneMark = /^\/\/ Alone in its process: \S/m;
 
 /**
@@ -18,7 +18,7 @@ export function groupsOf(files, root) {
   const isAlone = (file) => aloneMark.test(fs.readFileSync(path.join(root, file), 'utf8'));
   const alone = files.filter(isAlone);
   const shared = files.filter((file) => !alone.includes(file));
-  // Equal groups instead of full ones and a rest.
+  // Equal groups instead of full ones and a remainder.
   const count = Math.ceil(shared.length / filesMax);
   const groups = Array.from({ length: count }, (_, index) =>
     shared.slice(Math.round((index * shared.length) / count), Math.round(((index + 1) * shared.length) / count)),
@@ -33,7 +33,7 @@ export const groupIndex = (file) => {
   return index === undefined ? undefined : Number(index);
 };
 
-/** Of a group, what runs it: a suite for each file, which has the file's tests and hooks. `built` gives the path of a built file. */
+/** The source of a group: a suite for each file, which has the file's tests and hooks. `built` returns the path of a built file. */
 export function groupSource(files, built, notesUrl) {
   const entries = files.map((file) => [file, pathToFileURL(built(file)).href]);
   return [

@@ -1,4 +1,4 @@
-// A reporter of `node --test` that notes how long each file took and what failed, and the lines that are made of its notes.
+// A reporter of `node --test` that records how long each file took and what failed, and the summary made from its records.
 import fs from 'node:fs';
 import path from 'node:path';
 import { groupIndex } from './test-groups.mjs';
@@ -6,7 +6,7 @@ import { groupIndex } from './test-groups.mjs';
 const dearestShown = 10;
 
 export default async function* notes(events) {
-  // What is reported of a file in a group comes before the file, as of every suite.
+  // Results inside a file of a group are reported before the file, as with every suite.
   let inside = [];
   for await (const { type, data } of events) {
     const { file, name, nesting, skip, details } = data ?? {};
@@ -42,8 +42,8 @@ const isFile = (name, file) => file !== undefined && (name === file || path.reso
 const isSharedFile = (name) => /^tests[/\\].+\.test\.ts$/.test(name ?? '');
 
 /**
- * Test files with a test that failed, in lists of those that failed together: all files of a group whose process broke down.
- * `groups` are those of the run.
+ * Test files with a failed test, in lists of those that failed together: all files of a group whose process crashed. `groups` are
+ * those of the run.
  */
 export const failedTogether = (file, root, groups = []) => {
   const failed = entriesOf(file).filter((entry) => entry.failed !== undefined && entry.file !== undefined);
@@ -52,7 +52,7 @@ export const failedTogether = (file, root, groups = []) => {
   return [...new Map(lists.map((list) => [list.join('\n'), list])).values()];
 };
 
-/** A file is reported by its source where there is a map, else by what a run has built (`dist/test-…/`). */
+/** A file is reported by its source if there is a map, else by its built file (`dist/test-…/`). */
 const sourceOf = (file, root) =>
   path
     .relative(root, path.resolve(root, file))
@@ -64,12 +64,12 @@ function entriesOf(file) {
   return lines.flatMap((line) => (line === '' ? [] : [JSON.parse(line)]));
 }
 
-/** Where `processor-time.mjs` notes, beside the notes of the reporter. */
+/** The file for the records of `processor-time.mjs`, beside those of the reporter. */
 export const processorNotes = (file) => `${file}.processor`;
 
 /**
- * The files that took most of the processors, which is what a suite costs where several run at once; what was skipped and what
- * failed; the last line counts. A file that was killed has no processor time.
+ * The files that took most processor time, which is what a suite costs when several run at the same time; what was skipped and what
+ * failed; the last line has the counts. A file that was killed has no processor time.
  */
 export function summaryLines({ suite, file, root, seconds }) {
   const all = entriesOf(file);

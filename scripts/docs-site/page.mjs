@@ -19,7 +19,7 @@ export function sitePage(page, groups, style) {
   return frame({ title: page.title, head, words: '', main, outline, groups, here: page.slug, style });
 }
 
-/** Of the results of a search, which the account host writes where the two comments are. */
+/** The frame of search results, which the account host inserts at the two comments. */
 export const searchFrame = (groups, style) =>
   frame({
     title: 'Search',

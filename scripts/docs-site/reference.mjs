@@ -1,7 +1,7 @@
-// The reference of both hosts as Markdown, one page for each tag of their OpenAPI documents: what a program sends, and what it gets.
+// The reference of both hosts as Markdown, one page for each tag of their OpenAPI documents: requests and answers.
 import { importSources } from '../bundle.mjs';
 
-/** Depth to which the fields of fields are listed; what lies deeper is in the document itself. */
+/** Depth to which nested fields are listed; deeper ones are in the document itself. */
 const depthMax = 3;
 const rowsMax = 250;
 
@@ -148,6 +148,6 @@ function resolved(schema, document) {
   return resolved(found, document);
 }
 
-/** Words of the document are no Markdown of this page, but for their code. */
+/** Text of the document is not Markdown in this page, except for code. */
 const text = (words) => words.replaceAll('<', '&lt;').replaceAll(/^(#|-|\d+\.)/gm, '\\$1');
 const cell = (words) => text(words).replaceAll('|', '\\|').replaceAll('\n', ' ');

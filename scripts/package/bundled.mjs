@@ -1,5 +1,5 @@
-// What the npm package is made of, besides our own sources: read from what esbuild has read, so that nothing is forgotten and nothing
-// is listed that is not there.
+// What the npm package is made of, besides our own sources: taken from what esbuild has read, so that the list is complete and has
+// nothing else.
 import fs from 'node:fs';
 import path from 'node:path';
 import { readJson, root } from '../setup.mjs';
@@ -73,7 +73,7 @@ export function billOfMaterials({ name, version, license }, packages) {
 
 const nameParts = (name) => (name.startsWith('@') ? { group: name.split('/')[0], name: name.split('/')[1] } : { name });
 
-/** Of the archive in the registry, as the lock file has it. */
+/** Hashes of the archive in the registry, from the lock file. */
 function hashesOf(integrity) {
   const [, kind, base64] = /^(sha512)-(.+)$/.exec(integrity ?? '') ?? [];
   return kind === undefined ? [] : [{ alg: 'SHA-512', content: Buffer.from(base64, 'base64').toString('hex') }];

@@ -1,6 +1,6 @@
-// The packages of native parts, one for each platform. Nothing but data, because the build reads it too.
+// The packages of native parts, one for each platform. Only data, because the build reads it too.
 
-/** `engine` is the package that llama.cpp's binaries come from; the folder of SQLite's binary has Node's names. */
+/** `engine` is the package that llama.cpp's binaries come from; the folder of SQLite's binary uses Node's names. */
 export const platforms = [
   { os: 'linux', cpu: 'x64', engine: '@node-llama-cpp/linux-x64' },
   { os: 'linux', cpu: 'arm64', engine: '@node-llama-cpp/linux-arm64' },

@@ -1,4 +1,4 @@
-// The command `tokenhouse` of the npm package; without words it is `npm start` of a clone. Bundled by scripts/package.mjs.
+// The command `tokenhouse` of the npm package; without arguments it is like `npm start` in a clone. Bundled by scripts/package.mjs.
 import { createRequire } from 'node:module';
 
 import { launch } from '../launch.mjs';

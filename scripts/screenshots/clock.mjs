@@ -1,4 +1,4 @@
-// Loaded before the program, in each of its threads: it lives so many milliseconds after, or before, everybody else.
+// Loaded before the program, in each of its threads: shifts its clock by this many milliseconds, forwards or backwards.
 const offsetMs = Number(process.env.DEMO_CLOCK_OFFSET_MS ?? 0);
 const RealDate = Date;
 

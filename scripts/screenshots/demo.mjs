@@ -1,5 +1,5 @@
-// A service with a month behind it: the real program, started once for each of some days with its clock set to that day, answers
-// real requests, and the ledger has what they cost. Only the models are scripts, so that nothing is downloaded.
+// A service with a month of history: the real program, started once for each of several days with its clock set to that day,
+// answers real requests, and the ledger records their cost. Only the models are scripts, so that nothing is downloaded.
 import { spawn } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
 import fs from 'node:fs';
@@ -50,7 +50,7 @@ ${models
 
 export const owner = { email: 'ada@example.com', name: 'Ada Fischer', password: 'correct horse battery' };
 
-/** The keys of the demo, how much of the work each does, and with which models. */
+/** The keys of the demo, each with its share of the work and its models. */
 const keys = [
   { name: 'Support assistant', tags: ['support'], limit: 500, share: 10, models: [0, 0, 1] },
   { name: 'Nightly summaries', tags: ['batch'], share: 6, models: [2, 2, 3] },
@@ -59,7 +59,7 @@ const keys = [
 ];
 const customers = ['Harbour Robotics', 'Atelier Lumen', 'Northwind Labs', 'Riverside Clinic', 'Open Archive'];
 
-/** The same history each time. */
+/** A seeded generator, for the same history each time. */
 function random(seed) {
   let state = seed;
   return () => {
@@ -78,7 +78,7 @@ export class DemoService {
     fs.writeFileSync(path.join(folder, 'tokenhouse.yaml'), config);
   }
 
-  /** Starts the program with its clock so many days back; resolves when it is ready. */
+  /** Starts the program with its clock set back by these days; resolves when it is ready. */
   async start(daysAgo) {
     const from = this.said.length;
     this.child = spawn(
@@ -106,7 +106,7 @@ export class DemoService {
     this.accountUrl = /Errors +(\S+)\/docs/.exec(now)[1];
   }
 
-  /** A month of it, after which the service runs today with the owner signed in. */
+  /** Plays the month, after which the service runs today with the owner signed in. */
   async live() {
     for (let day = days - 1; day >= 0; day--) {
       await this.start(day);
@@ -127,7 +127,7 @@ export class DemoService {
     await closed;
   }
 
-  /** The account API as a browser asks it. */
+  /** Calls the account API as a browser does. */
   async api(method, at, body) {
     const answer = await fetch(this.accountUrl + at, {
       method,
@@ -154,7 +154,7 @@ export class DemoService {
     await this.api('POST', '/v1/auth/sign-in', { email: owner.email, password: owner.password });
   }
 
-  /** The owner, keys and credit of the first day. */
+  /** Creates the owner, keys and credit of the first day. */
   async begin() {
     await until(() => /\/welcome#[\w-]+\s/.test(this.said), startTimeoutMs);
     await this.api('POST', '/v1/owner', { ...owner, token: /\/welcome#([\w-]+)\s/.exec(this.said)[1] });
@@ -176,7 +176,7 @@ export class DemoService {
     }
   }
 
-  /** So many requests of one day, some at once as programs send them. */
+  /** Sends `count` requests of one day, some concurrently, as programs do. */
   async work(count) {
     const turns = keys.flatMap(({ share }, key) => Array.from({ length: share }, () => key));
     const asked = Array.from({ length: count }, () => {

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The command of this computer's service: with the configuration of its unit, and as its user, so that root leaves no files that
+# Runs a command for this computer's service, with its unit's configuration and as its user, so that root leaves no files that
 # the service cannot write.
 set -e
 @ENVIRONMENT@
