@@ -1,4 +1,4 @@
-// The client libraries that tests/clients uses: installed there, apart from the product, which stays small without them.
+// The client libraries that tests/clients uses. They are installed there, apart from the product, to keep it small.
 import fs from 'node:fs';
 import path from 'node:path';
 import { installLocked, isStarted, root, setup } from './setup.mjs';

@@ -1,8 +1,8 @@
 // Builds the web console (web/) into dist/console, from which the account host serves it (docs/decisions/028-console.md).
 //
-//   node scripts/console.mjs    when its sources are others than those of the build that is there
+//   node scripts/console.mjs    when its sources differ from those of the existing build
 //
-// All assets have their hash in their name and lie there compressed; manifest.json, which is written last, lists them.
+// All assets have their hash in their name and are stored compressed; manifest.json, which is written last, lists them.
 import { createHash } from 'node:crypto';
 import fs from 'node:fs';
 import path from 'node:path';

@@ -10,7 +10,8 @@ import { cacheFolder } from './cache-folder.mjs';
  * that do not use Go alone.
  * @param {{
  *   name: string, package: string, version: string, go: string, variable: string, proof: readonly string[],
- *   environment?: () => Readonly<Record<string, string>>, }} program
+ *   environment?: () => Readonly<Record<string, string>>,
+ * }} program
  */
 export function goProgram({ name, package: source, version, go, variable, proof, environment = () => ({}) }) {
   const runs = (file) => spawnSync(file, proof, { stdio: 'ignore', timeout: 30_000 }).status === 0;

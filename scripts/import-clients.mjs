@@ -1,5 +1,5 @@
-// Imported before the tests; its address says which packages come from which folders: ?openai=/folder. Older versions of
-// Node import it once more as the hooks themselves, on the thread that resolves modules.
+// Imported before the tests; its URL says which packages come from which folders: ?openai=/folder. Older versions of Node import it
+// again as the hooks themselves, on the thread that resolves modules.
 import module from 'node:module';
 import path from 'node:path';
 import { pathToFileURL } from 'node:url';

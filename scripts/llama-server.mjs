@@ -37,7 +37,8 @@ export async function llamaServer({ full = false } = {}) {
  * files beside the program. `source` is the clone of llama.cpp, `done` the folder that becomes `folder`.
  * @typedef {{
  *   folder: string, libraries: readonly string[], files: (source: string) => string,
- *   options: (source: string, done: string) => Readonly<Record<string, string>>, }} Way
+ *   options: (source: string, done: string) => Readonly<Record<string, string>>,
+ * }} Way
  */
 
 /** Without TLS (cpp-httplib would search for OpenSSL) and without the web page (it would be fetched). */

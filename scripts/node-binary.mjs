@@ -1,4 +1,4 @@
-// Another version of Node for the tests. The npm registry has Node's binaries, one package for each platform.
+// Fetches another version of Node for the tests. The npm registry has Node's binaries, one package for each platform.
 import { spawnSync } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';

@@ -57,7 +57,7 @@ export function installedPackages(packages, kind) {
 const folderName = (name) =>
   name.length <= 120 ? name : `${name.slice(0, 60)}+${createHash('sha256').update(name).digest('hex').slice(0, 16)}`;
 
-/** Versions that earlier runs have installed; each folder notes its own. */
+/** Versions that earlier runs have installed; each folder records its own. */
 function keptVersions(packageName, kind) {
   const kept = cacheFolder(kind);
   return fs.readdirSync(kept).flatMap((folder) => {

@@ -2,8 +2,7 @@
 // `deploy/` with another command, and a user for it. The same packages yield the same bytes.
 //
 //   npm run build deb                             for this computer, into dist/deb
-//   npm run build deb -- --from FOLDER            of the packages that `npm run build package -- --to FOLDER` made: one of each
-//   Linux
+//   npm run build deb -- --from FOLDER            of the packages that `npm run build package -- --to FOLDER` made: one of each Linux
 //   npm run build deb -- --to FOLDER              elsewhere
 import fs from 'node:fs';
 import os from 'node:os';

@@ -26,7 +26,7 @@ export function postgresBinaries() {
   return fetched();
 }
 
-/** Newest first. */
+/** Folders of distributions, newest first. */
 function distributed() {
   return ['/usr/lib/postgresql', '/usr/local/opt', '/opt/homebrew/opt', '/usr'].flatMap((base) => {
     if (!fs.existsSync(base)) return [];

@@ -54,7 +54,7 @@ function withDependencies(names) {
   const { packages } = readJson(path.join(root, 'package-lock.json'));
   const found = new Set();
   const visit = (name, from) => {
-    // From the innermost folder outwards, as Node looks for packages.
+    // From the innermost folder outwards, as Node searches for packages.
     for (let at = from; ; at = at.slice(0, Math.max(0, at.lastIndexOf('node_modules/') - 1))) {
       const folder = `${at === '' ? '' : `${at}/`}node_modules/${name}`;
       if (packages[folder] !== undefined) {

@@ -1,4 +1,4 @@
-// `npm start`: installs, builds and serves, in one process; the web console and the documentation are built beside it.
+// `npm start`: installs, builds and serves, in one process; the web console and the documentation are built in another.
 import { buildBeside } from './beside.mjs';
 import { setUpProgram } from './bundle.mjs';
 import { launch } from './launch.mjs';

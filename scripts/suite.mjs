@@ -1,6 +1,6 @@
-// `npm run suite NAME [word…] [-- options]`: a suite beside the ordinary tests; words and options are those of `npm test`. `npm run
-// suite all` runs every suite, one after the other, including those that CI leaves out; a failure does not stop the others. Without
-// a name, it lists them; `-- --json` does so for a workflow.
+// `npm run suite NAME [word…] [-- options]`: a suite beside the ordinary tests; words and options are those of `npm test`.
+// `npm run suite all` runs every suite, one after the other, including those that CI leaves out; a failure does not stop the others.
+// Without a name, it lists them; `-- --json` does so for a workflow.
 import { spawnSync } from 'node:child_process';
 import path from 'node:path';
 import { fail, root, say } from './setup.mjs';

@@ -249,7 +249,7 @@ export const suites = {
 /** A developer may soak for hours. */
 const soakMinutes = Number(process.env.TOKENHOUSE_SOAK_MINUTES ?? 0);
 
-/** `slow`: how many times slower the machine is than a quiet one (scripts/slowness.mjs). */
+/** `slow`: the factor by which the machine is slower than a quiet one (scripts/slowness.mjs). */
 export function suiteLimits(name, slow = 1) {
   const { minutes, fileMinutes } = suites[name];
   const longer = name === 'soak' ? soakMinutes : 0;
@@ -318,7 +318,7 @@ const partsOf = (text) =>
     .split(/[^a-z0-9]+/)
     .filter((part) => part !== '');
 
-/** Between 0 and 1: how many of the pairs of neighbouring letters two words have in common (Dice's coefficient). */
+/** From 0 to 1: the share of pairs of neighbouring letters that two words have in common (Dice's coefficient). */
 function likeness(one, other) {
   const [pairs, others] = [one, other].map(
     (word) => new Set(Array.from({ length: word.length + 1 }, (_, at) => ` ${word} `.slice(at, at + 2))),

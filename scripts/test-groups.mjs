@@ -11,8 +11,8 @@ const filesMax = 10;
 const aloneMark = /^\/\/ Alone in its process: \S/m;
 
 /**
- * Groups of `files`, paths below `root`, in their order: neighbours use the same modules. Each file is in one of them; those that
- * cannot share come last, because they are short.
+ * Groups of `files`, paths below `root`, in their order, because neighbours use the same modules. Each file is in one group; those
+ * that cannot share come last, because they are short.
  */
 export function groupsOf(files, root) {
   const isAlone = (file) => aloneMark.test(fs.readFileSync(path.join(root, file), 'utf8'));

@@ -29,7 +29,7 @@ function described(base, folders) {
 
 export function licenceTexts(packages) {
   const parts = packages.map(({ name, version, license, folder }) => {
-    // A package of another platform is not here; its licence is in what is published for that platform.
+    // A package of another platform is not installed here; its licence is in that platform's package.
     const files = fs.existsSync(folder) ? fs.readdirSync(folder).filter(isLicence) : [];
     const texts = files.map((file) => fs.readFileSync(path.join(folder, file), 'utf8').trim());
     return [`${name} ${version} (${license})`, ...texts].join('\n\n');

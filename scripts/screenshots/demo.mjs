@@ -14,7 +14,7 @@ const startTimeoutMs = 120_000;
 
 const words = `[{ text: ["The", " answer", " depends", " on", " the", " context", "."] }]`;
 
-/** Names and prices of models that people know; each plays a script. */
+/** Names and prices of well-known models; each runs a script. */
 const models = [
   ['qwen3-235b-a22b', 'Qwen3 235B A22B', 131_072, 70, 280, 40],
   ['llama-3.3-70b-instruct', 'Llama 3.3 70B Instruct', 131_072, 60, 80, 30],

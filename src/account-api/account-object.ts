@@ -80,7 +80,7 @@ export const accountOfServerSchema = Type.Object({
 });
 type SpendLimit = Static<typeof spendLimitSchema>;
 
-/** The spending limits of these accounts; those without a limit are left out. */
+/** The spending limits of these accounts, omitting those without a limit. */
 export async function spendLimits(
   ids: readonly string[],
   repositories: Repositories,

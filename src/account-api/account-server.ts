@@ -23,7 +23,7 @@ export interface MetricsPage extends MetricsAccess {
   text(): string | Promise<string>;
 }
 
-/** What the account host answers with, besides its pages. */
+/** What the account host needs to answer, besides its pages. */
 export interface AccountHostOptions {
   /** Version of the program. */
   readonly version: string;

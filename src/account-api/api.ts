@@ -23,7 +23,7 @@ import type { AccountServices } from './services.ts';
 export const perMinute = { sender: 600, address: 120, failures: 300 } as const;
 const bodiesInFlightBytesMax = 16 * 1_048_576;
 
-/** A request to the API, with the host's facts about it. */
+/** A request to the API, as parsed by the host. */
 export interface ApiRequest {
   readonly request: IncomingMessage;
   readonly response: ServerResponse;
@@ -33,7 +33,7 @@ export interface ApiRequest {
   readonly publicId: string;
 }
 
-/** The API of accounts: finds the route, checks access and input, and answers. */
+/** The account API: finds the route, checks access and input, and answers. */
 export class AccountApi {
   readonly #router: Router;
   readonly #checks = new Map<AccountRoute, InputChecks>();

@@ -24,8 +24,8 @@ export const billingInput = Type.Object(
 type BillingInput = Static<typeof billingInput>;
 
 /**
- * The change of an account's billing details, with a tax status that fits them. Customers may claim reverse charge themselves,
- * with a VAT id; an exemption is entered by an operator, who has seen the proof. Throws ApiError.
+ * The change to an account's billing details, with a matching tax status. Customers may claim reverse charge themselves, with a VAT
+ * id; an operator who has seen the proof enters an exemption. Throws ApiError.
  */
 export function billingChange(
   input: BillingInput,

@@ -19,8 +19,8 @@ export function refuseCrossSite(request: IncomingMessage, accountUrl: string): v
 }
 
 /**
- * Compares with the public address, which a proxy may have replaced in `Host` (decision 019: nothing else that a proxy says of it
- * is read), or with the one that was typed. The scheme of the latter is unknown, because a proxy may have terminated TLS.
+ * Compares with the public address, which a proxy may have replaced in `Host` (decision 019: nothing else from a proxy is read), or
+ * with the one that was typed. The scheme of the latter is unknown, because a proxy may have terminated TLS.
  */
 function isOwn(origin: string, host: string | undefined, accountUrl: string): boolean {
   const own = new URL(accountUrl);

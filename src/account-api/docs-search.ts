@@ -53,7 +53,7 @@ export function searchDocs({ sections }: DocsIndex, words: string): readonly Doc
 const before = 60;
 const after = 140;
 
-/** Whole words around a place of the text. */
+/** Whole words around a position in the text. */
 function excerptOf(text: string, at: number): string {
   const [from, to] = [Math.max(0, at - before), at + after];
   const start = from === 0 ? 0 : Math.min(text.indexOf(' ', from) + 1, at);

@@ -5,7 +5,7 @@ import { notThere } from './input.ts';
 
 /** What the client is told about a failure: what was wrong with its request, or that the service failed. */
 export function operateError(error: unknown): ApiError {
-  // Messages of the store are for the operator's log; messages of an operation are for its caller.
+  // Messages of the store are for the operator's log; those of an operation are for its caller.
   const isRequested = error instanceof OperationError;
   const cause = isRequested ? error.cause : error;
   if (cause instanceof StoreError) {

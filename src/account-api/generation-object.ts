@@ -209,7 +209,7 @@ export async function generationReceipts(
     .map((row) => generationReceipt(row, { refunds, keyName: keys.get(row.keyId)?.name ?? null }));
 }
 
-/** The same with its arithmetic, and the reasons for its cost. */
+/** The same with the calculation and reasons of its cost. */
 function generationReceipt(
   row: UsageRow,
   { refunds, keyName }: { readonly refunds: readonly Refund[]; readonly keyName: string | null },

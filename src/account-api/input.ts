@@ -8,7 +8,7 @@ import type { BodyBudget } from '../inference/http/body-budget.ts';
 import { checkDeclaredLength, readBody } from '../inference/http/body.ts';
 import type { AccountRoute } from './route.ts';
 
-/** A body of an account contains names, ids and amounts; those of payment providers are larger. */
+/** A request body contains names, ids and amounts; those of payment providers are larger. */
 export const bodyBytesMax = 262_144;
 
 /**

@@ -63,7 +63,7 @@ export function budgetAskedFor(
   if (limit === null || (limit === undefined && reset === undefined)) return limit;
   if (limit === undefined && known === null)
     throw new ApiError('unsupported_value', 'There is no limit yet: give limit_cents too.', { param: 'limit_reset' });
-  // A new period alone keeps the amount, and a new amount alone the period.
+  // A new period alone keeps the amount, and a new amount alone keeps the period.
   return {
     microcents: String(limit === undefined ? known!.amountMicrocents : BigInt(limit) * microcentsPerCent),
     per: reset === undefined ? (known?.per ?? 'total') : reset === null ? 'total' : periodOfReset[reset],

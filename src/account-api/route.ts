@@ -20,7 +20,7 @@ export type { Role };
  */
 export type Access = 'anyone' | 'user' | 'operator' | readonly [Role, ...Role[]];
 
-/** Roles by purpose; a route names one of these, or its own list. */
+/** Common lists of roles; a route uses one of these, or its own list. */
 export const everyRole = ['owner', 'admin', 'billing', 'developer', 'viewer'] as const;
 export const mayManage = ['owner', 'admin'] as const;
 export const mayMakeKeys = ['owner', 'admin', 'developer'] as const;

@@ -16,7 +16,7 @@ export type SignedIn = Omit<Extract<Principal, { readonly kind: 'user' }>, 'kind
 export interface Sessions {
   /** Finds a user by the `Cookie` header; undefined if there is no session, or it has ended. */
   signedIn(cookie: string): Promise<SignedIn | undefined>;
-  /** The role of a user in an account; without a named account, in the first that they joined. */
+  /** The role of a user in an account; without `accountId`, in the first that they joined. */
   membership(userId: string, accountId: string | undefined): Promise<AccountScope | undefined>;
 }
 
@@ -25,7 +25,7 @@ export const provedForMs = 15 * 60_000;
 
 /**
  * The sender of a request: a management key (`Authorization: Bearer` or `x-api-key`), or else a user by their session. Throws
- * `invalid_api_key` 401; `http_403` for a key that manages nothing, or not from this address.
+ * `invalid_api_key` 401; `http_403` for a key that manages nothing, or may not be used from this address.
  */
 export async function senderOf(
   headers: IncomingHttpHeaders,

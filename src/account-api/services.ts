@@ -15,7 +15,7 @@ import type { WebhookEvents } from '../notifications/webhooks/events.ts';
 
 export type AccountEvents = Pick<WebhookEvents, 'emit' | 'ping'>;
 
-/** The services of the account host's routes. A part of the host adds its own entry here. */
+/** The services of the account host's routes. Each part of the host adds its own entry here. */
 export interface AccountServices {
   /** The ledger and its operations: the same as the command line's. */
   readonly operations: OperationServices;

@@ -75,7 +75,7 @@ export interface Operating {
   /** Address of the account host, as errors and pages name it. */
   readonly accountUrl: string;
   readonly accountSockets: () => number;
-  /** Posts of metrics to a collector that failed. */
+  /** Failed posts of metrics to a collector. */
   readonly metricsFailures: () => number;
   readonly configReading: () => ConfigReading;
   readonly sources: () => readonly SourceStatus[];
@@ -192,7 +192,7 @@ export async function openOperating(options: OperatingOptions, opened: (() => un
   };
 }
 
-/** The parts that support the routes of the account host. */
+/** Parts that the routes of the account host use. */
 interface Parts {
   readonly outbox: Outbox;
   readonly jobs: Jobs;
@@ -334,7 +334,7 @@ async function addUp(store: Pick<Store, 'repositories' | 'now'>): Promise<void> 
 /** Length of a run of the job, after which other jobs, and a stop, get their turn. */
 const removalMs = 2_000;
 
-/** True: there is more to remove. */
+/** Returns true if there is more to remove. */
 const removeUsage = async (removal: UsageRemoval, signal: AbortSignal): Promise<boolean> =>
   (await removal.run(removalMs, signal)).state === 'more';
 

@@ -54,7 +54,7 @@ export interface BackendServices {
   readonly memory: MemoryBudget;
   /** The same. */
   readonly gpus: GpuSearch;
-  /** For salts of servers' prompt caches. */
+  /** Derives the salts of servers' prompt caches. */
   readonly promptCaches: KeyObject;
   readonly onDownload: (modelId: string, progress: FetchProgress) => void;
   /** Called when a model file that has arrived states defaults. */

@@ -72,14 +72,14 @@ export interface ServingOptions {
   /** Called when an indispensable part of the service has died; end the process. */
   readonly onFatal: (error: Error) => void;
   readonly onDownload: (modelId: string, progress: FetchProgress) => void;
-  /** Where the pages of error codes are. */
+  /** The address of the pages of error codes. */
   readonly accountUrl: () => string;
   /** Readings known only to the process that reads the configuration and has the account host. */
   readonly readings: () => {
     readonly config: ConfigReading;
     readonly accountSockets: number;
     readonly jobs: readonly JobReading[];
-    /** Posts of metrics to a collector that failed. */
+    /** Failed posts of metrics to a collector. */
     readonly metricsFailures: number;
     readonly sources: readonly SourceReading[];
   };
@@ -180,7 +180,7 @@ export async function openServing(options: ServingOptions, opened: Opened): Prom
       processReadings.stop();
       endMonitor();
       models.downloads.abort(new Error('the service is being stopped'));
-      // Closed ports refuse new work; running requests go on.
+      // Closed ports refuse new work; running requests continue.
       inferenceHost?.close();
       inferenceHost?.closeIdleConnections();
       await running.drain(drainTimeoutMs, drainGraceMs);
@@ -604,7 +604,7 @@ const healthLog =
     });
   };
 
-/** There are more keys than fit into memory. */
+/** The log line for more keys than fit into memory. */
 const filterLine = (outcome: FilterOutcome): ServiceRecord =>
   'error' in outcome
     ? {

@@ -19,7 +19,7 @@ export const drainTimesOf = ({ limits }: ServerConfig, how?: HowStopped): DrainT
   drainTimeoutMs: limits.drainTimeoutMs,
 });
 
-/** The bounds of connections on both hosts. */
+/** The limits of connections on both hosts. */
 export const listenerLimitsOf = (
   limits: LimitsConfig,
 ): { -readonly [Name in keyof ListenerLimits]: ListenerLimits[Name] } => ({

@@ -3,7 +3,7 @@ import type { Model } from '../catalog/model.ts';
 import type { ModelConfig } from '../config/config.ts';
 import type { SamplingDefaults } from '../generation/sampling-defaults.ts';
 
-/** The entry of the catalog for a model of the configuration. `inFile`: the defaults that the model's own file states. */
+/** The catalog entry of a model of the configuration. `inFile`: the defaults that the model's own file states. */
 export function modelOf(config: ModelConfig, inFile?: SamplingDefaults): Model {
   const { pricing } = config;
   return {

@@ -33,7 +33,7 @@ export type StartedBackend = Pick<
 export interface Service {
   readonly inferenceUrl: string;
   readonly accountUrl: string;
-  /** Set when this start made the first account: its key is displayed once, now. */
+  /** Set if this start created the first account: its key is displayed only once, now. */
   readonly firstAccount: FirstAccount | undefined;
   /** Set while the server has no operator: opening the link within half an hour creates one. */
   readonly ownerLink: string | undefined;

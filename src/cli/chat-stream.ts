@@ -42,7 +42,7 @@ export interface Answer {
   readonly usage: Usage | undefined;
   /** Whether the signal ended it. */
   readonly isCancelled: boolean;
-  /** The error object with which the stream ended. */
+  /** The error object that ended the stream. */
   readonly error: unknown;
 }
 

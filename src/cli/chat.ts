@@ -349,7 +349,7 @@ async function readAll(input: NodeJS.ReadableStream): Promise<string> {
   let text = '';
   for await (const chunk of input.setEncoding('utf8')) {
     text += chunk as string;
-    if (text.length > promptBytesMax) break; // the service refuses it, in its own words
+    if (text.length > promptBytesMax) break; // the service refuses it with its own message
   }
   return text.trimEnd();
 }

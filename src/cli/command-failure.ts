@@ -1,9 +1,9 @@
 /** What went wrong, why it did or why it matters, and the command that repairs it, a line each. */
 export interface Failure {
-  /** More than one line only for several faults at once. */
+  /** More than one line only for several faults. */
   readonly what: readonly string[];
   readonly why: string;
-  /** The first can be run as it is. */
+  /** The first can be run as printed. */
   readonly repair: readonly string[];
   readonly exitCode: number;
 }

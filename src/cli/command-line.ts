@@ -243,7 +243,7 @@ export function commandProgram(exit: (code: number) => void = () => {}, around =
       action<LaunchOptions>(async () => {
         const { launch } = await import('./launch/launch.ts');
         return (context, options, client, words) =>
-          // Commander has read them as declared above.
+          // Commander has parsed them as declared above.
           launch(context, options, client as ClientName, words as unknown as readonly string[]);
       }),
     );

@@ -16,7 +16,7 @@ import type { Cell } from './output.ts';
 export interface CommandRow {
   readonly name: string;
   readonly about: string;
-  /** As help lists it. */
+  /** Arguments and options, in the order of the help text. */
   readonly takes: readonly (Argument | Option)[];
   readonly run: (context: Context, options: never, ...words: never[]) => Promise<number>;
 }
@@ -25,9 +25,9 @@ type Described = Pick<CommandRow, 'name' | 'about' | 'takes'>;
 
 /** What a command prints about what it has done. */
 export interface Done {
-  /** With `--json`. */
+  /** Printed with `--json`. */
   readonly json: object;
-  /** Without it, on standard output. */
+  /** Printed without it, on standard output. */
   readonly lines: readonly string[];
   /** Also on standard error: what a person should know and a pipe should not get. */
   readonly notes?: readonly string[];

@@ -7,7 +7,7 @@ import { readFileSync } from 'node:fs';
  */
 export function forbidCoreDumps(): boolean {
   if (process.platform !== 'linux' || mayNotDump()) return true;
-  // Node has no call for it; this tool of util-linux is in every distribution.
+  // Node has no call for it; every distribution has this tool of util-linux.
   spawnSync('prlimit', [`--pid=${process.pid}`, '--core=0:0'], { stdio: 'ignore', timeout: 5_000 });
   return mayNotDump();
 }

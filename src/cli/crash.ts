@@ -3,7 +3,7 @@ import type { Log } from '../platform/log.ts';
 /** The exit code of a fault in the service itself (EX_SOFTWARE). */
 export const crashExitCode = 70;
 
-/** How long running requests may go on after a crash (reliability S10), and how long their last bytes may then take. */
+/** How long running requests may continue after a crash (reliability S10), and how long their last bytes may then take. */
 const drainMs = 10_000;
 const graceMs = 3_000;
 

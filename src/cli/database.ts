@@ -14,12 +14,12 @@ import type { Context } from './context.ts';
 export interface Reader {
   readonly repositories: Repositories;
   readonly db: Kysely<Database>;
-  /** Milliseconds, by the clock of the database. */
+  /** Milliseconds, by the database's clock. */
   readonly now: number;
   readonly config: Config;
 }
 
-/** Reads the database on a connection that cannot write, beside a running service or without one. */
+/** Reads the database on a connection that cannot write, with or without a running service. */
 export async function reading<Value>(
   { config }: Pick<Context, 'config'>,
   read: (reader: Reader) => Promise<Value>,

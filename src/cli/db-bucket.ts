@@ -158,7 +158,7 @@ export async function streamBackup(
   });
 }
 
-/** S3 accepts at most this many parts. They have one size, because Cloudflare R2 refuses others. */
+/** S3 limits the number of parts; their size is constant, because Cloudflare R2 refuses varying ones. */
 const partBytesFor = (bytes: number): number => Math.max(partBytesMin, Math.ceil(bytes / partsMax));
 
 /**

@@ -32,8 +32,8 @@ export function explain(given: Failure, print: Printer): void {
 }
 
 /**
- * `directory` is where its commands are typed; `config`, where readable, locates the folders and ports to check for the true
- * reason.
+ * `directory` is the folder in which its commands are typed; `config`, if readable, locates the folders and ports to check for the
+ * real reason.
  */
 export async function failureOf(error: unknown, directory: string, config?: Config): Promise<Failure> {
   if (error instanceof ConfigError) return ofConfig(error);

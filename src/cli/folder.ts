@@ -10,7 +10,7 @@ export type FolderFault =
 /** Less than this cannot hold a write-ahead log of a few batches. */
 export const freeBytesMin = 4 * 1024 * 1024;
 
-/** Checks a folder, or the nearest existing one above it; `undefined` when it is writable. */
+/** Checks a folder, or the nearest existing one above it; `undefined` if it is writable. */
 export function folderFault(folder: string): FolderFault | undefined {
   const at = nearestFolder(folder);
   try {
@@ -35,7 +35,7 @@ function nearestFolder(folder: string): string {
   return at;
 }
 
-/** Relative where that is shorter: `./data`, but not `../../elsewhere/data`, nor `./etc` of a service that systemd starts in `/`. */
+/** Relative if that is shorter: `./data`, but not `../../elsewhere/data`, nor `./etc` of a service that systemd starts in `/`. */
 export function shownPath(absolute: string, directory = process.cwd()): string {
   const relative = path.relative(directory, absolute);
   if (relative === '') return '.';

@@ -12,7 +12,7 @@ export function tryPort(port: number, host: string): Promise<string | undefined>
 
 const triesMax = 20;
 
-/** A port that is free now, for a printed command that can be run as it is. */
+/** A port that is currently free, for a printed command that can be run as printed. */
 export async function freePortNear(port: number, host: string): Promise<number> {
   for (let distance = 10; distance < 10 + triesMax; distance++) {
     if (port + distance > 65_535) break;

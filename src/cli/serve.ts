@@ -315,7 +315,7 @@ function welcome(
   for (const line of offerOfBetterModels()) say(line);
 }
 
-/** Ready to be pasted into a shell. */
+/** A command to paste into a shell. */
 function curlLine(inferenceUrl: string, key: string, model: string): string {
   const body = JSON.stringify({
     model,

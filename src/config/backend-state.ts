@@ -22,7 +22,7 @@ export interface BackendState {
   readonly failures: number;
   /** Time until the next attempt while it is excluded; 0: it may be tried now; null: it is in use. */
   readonly ejectedForMs: number | null;
-  /** How fast it reads prompts; null: not measured. */
+  /** How fast it reads prompts; null if not measured. */
   readonly promptTokensPerSecond: number | null;
   /** Only for a model in the embedded engine. */
   readonly residence?: ModelResidence | undefined;

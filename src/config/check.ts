@@ -10,7 +10,7 @@ export interface Finding {
 }
 
 /**
- * All violations of the schema in `value`, in words, in the order of the value. Among alternatives that a constant distinguishes
+ * Describes all violations of the schema in `value`, in its order. Among alternatives that a constant distinguishes
  * (`engine: llama`), the value is checked only against the chosen one.
  */
 export function check(node: SchemaNode, value: unknown, path: Path = []): Finding[] {
@@ -24,8 +24,8 @@ export function check(node: SchemaNode, value: unknown, path: Path = []): Findin
 const roundsMax = 16;
 
 /**
- * A copy of `value` without what the schema does not allow, so that the meaning of the rest can be checked as well. Entries of
- * lists become gaps, because their neighbours must keep their index.
+ * A copy of `value` without what the schema forbids, so that the meaning of the rest can be checked too. Entries of lists become
+ * gaps, because their neighbours must keep their index.
  */
 export function withoutFaults(schema: SchemaNode, value: unknown): unknown {
   const copy: unknown = structuredClone(value);
@@ -152,7 +152,7 @@ function notOneOf(name: string, value: unknown, allowed: readonly string[]): str
   return `${name} is ${shown(value)}, but must be ${listed(allowed)}${repair}`;
 }
 
-/** The constants of an enumeration, however it is written; `undefined` when the schema is not one. */
+/** The constants of an enumeration, however it is written; `undefined` if the schema is not one. */
 function allowedValues(schema: SchemaNode): readonly string[] | undefined {
   if (schema.const !== undefined) return [String(schema.const)];
   if (schema.enum !== undefined) return schema.enum.map(String);

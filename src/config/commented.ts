@@ -23,7 +23,7 @@ export function commentedConfig(root: SchemaNode, schemaPath: string): string {
 function setting(key: string, node: SchemaNode, given: unknown, indent: string): readonly string[] {
   const value = given ?? node.default;
   if (node.properties !== undefined) {
-    // It would be wrong with only some of its fields.
+    // With only some of its fields it would be invalid.
     if (given === undefined && node.required !== undefined)
       return [comment(node, indent), `${indent}# ${key}:`, ...exampleGroup(node, `${indent}#   `)];
     const inside = group(node, given as Readonly<Record<string, unknown>> | undefined, `${indent}  `);

@@ -1,6 +1,6 @@
 /**
  * Reads a plain decimal such as `2.5` as an integer number of its `10^-places` parts, without ever going through a float:
- * `scaledDecimal('2.5', 6)` is `2_500_000n`. `undefined` when the text is not a plain decimal or has more places.
+ * `scaledDecimal('2.5', 6)` is `2_500_000n`. `undefined` if the text is not a plain decimal or has more places.
  */
 export function scaledDecimal(text: string, places: number): bigint | undefined {
   const match = /^(\d{1,30})(?:\.(\d{1,30}))?$/.exec(text);

@@ -10,7 +10,7 @@ export interface SourceDocument {
   placeOfKey(path: Path): Place;
   /** Whether there is something at exactly this path. */
   has(path: Path): boolean;
-  /** A scalar exactly as it is written, such as `0.10`. */
+  /** A scalar exactly as written, such as `0.10`. */
   textOf(path: Path): string | undefined;
 }
 
@@ -21,7 +21,7 @@ export interface Place {
   readonly column: number;
 }
 
-/** A fault of the YAML itself, before any meaning. */
+/** A fault of the YAML itself, regardless of its meaning. */
 export interface Fault {
   readonly place: Place;
   readonly what: string;

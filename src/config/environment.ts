@@ -159,7 +159,7 @@ export const environmentVariables = {
 
 const isKnown = (name: string): boolean => Object.hasOwn(environmentVariables, name);
 
-/** Never shown; each may be in a file that `<name>_FILE` names, as container platforms hand out secrets. */
+/** Never shown; each may be in a file that `<name>_FILE` names, as container platforms provide secrets. */
 export const secretVariables: readonly string[] = [
   'TOKENHOUSE_SECRET',
   'TOKENHOUSE_POSTGRES_PASSWORD',
@@ -174,7 +174,7 @@ export const secretVariables: readonly string[] = [
   'OTEL_EXPORTER_OTLP_HEADERS',
 ] satisfies (keyof typeof environmentVariables)[];
 
-/** Adapts commands to how this program was installed and started: printed commands can then be run as they are. */
+/** Adapts commands to how this program was installed and started: printed commands can then be run as printed. */
 export function runnable(
   text: string,
   variables: Readonly<Record<string, string | undefined>> = process.env,
@@ -268,7 +268,7 @@ export function dataHome(
   return get('XDG_DATA_HOME') ?? path.join(home, '.local', 'share');
 }
 
-/** Where pip looks for its configuration, the strongest first. */
+/** Pip's configuration files, highest precedence first. */
 function pipFiles(get: (name: string) => string | undefined, home: string): string[] {
   const explicit = get('PIP_CONFIG_FILE');
   const environment = get('VIRTUAL_ENV');
@@ -292,7 +292,7 @@ function withoutSecrets(variables: Readonly<Record<string, string | undefined>>)
 
 type Variables = Readonly<Record<string, string | undefined>>;
 
-/** The variables, with the contents of the files that secrets are in. A variable with an empty value counts as not set. */
+/** The variables, including secrets from files. A variable with an empty value counts as not set. */
 function withFiles(variables: Variables): {
   readonly get: (name: string) => string | undefined;
   readonly problems: readonly Problem[];
@@ -334,7 +334,7 @@ function textOfFile(file: string): TextOfFile {
 const ofTests =
   /^TOKENHOUSE_(TEST_\w+|SCREENSHOTS|SOAK_\w+|MONTH_\w+|SEED|STEPS|TRIALS|CENSUS|HEAP_PROBE|(REPLICA_)?KILLS|STOPS|MANAGEMENT_KEY)$/;
 
-/** What Kubernetes puts into every container beside a Service that is called `tokenhouse` or `tokenhouse-…`. */
+/** Variables that Kubernetes sets in every container beside a Service called `tokenhouse` or `tokenhouse-…`. */
 const isServiceLink = (name: string, text: string): boolean =>
   /_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_\w+)?)$/.test(name) ||
   (name.endsWith('_PORT') && /^(tcp|udp|sctp):\/\//.test(text));

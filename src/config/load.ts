@@ -43,7 +43,7 @@ export interface FoundConfig {
 export function findConfig(options: Omit<LoadOptions, 'scriptSchema'>): FoundConfig {
   const { environment, path: given, directory, running } = options;
   const { file, shownAs, isNamed } = configPlace(given, directory, environment);
-  // A file in use that has disappeared is an error too, not a return to the defaults.
+  // If a file in use has disappeared, that is also an error, not a return to the defaults.
   if (!isNamed && !existsSync(file) && running?.file === undefined)
     return { text: '', file: undefined, shownAs, directory: path.dirname(file) };
   return { text: textOf(file, shownAs), file, shownAs, directory: path.dirname(file) };

@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url';
 export type ModelFileSource =
   | { readonly type: 'path'; readonly label: string; readonly path: string }
   | { readonly type: 'url'; readonly label: string; readonly url: string }
-  /** One file of a repository of a Hugging Face hub. */
+  /** One file in a repository of a Hugging Face hub. */
   | {
       readonly type: 'hub-file';
       readonly label: string;
@@ -13,7 +13,7 @@ export type ModelFileSource =
       readonly revision: string;
       readonly file: string;
     }
-  /** The file of a repository whose name ends with a quantization, such as `Q8_0`. */
+  /** The file in a repository whose name ends with a quantization, such as `Q8_0`. */
   | {
       readonly type: 'hub-quantization';
       readonly label: string;

@@ -69,7 +69,7 @@ const pathOf = (name: string): Path =>
 /** The name of a setting's variable, with 0 for the entries of lists. */
 const nameOf = (path: Path): string => `${prefix}${path.join('__').toUpperCase()}`;
 
-/** The schema of what is at a path; `undefined`: there is no such setting. */
+/** The schema at a path; `undefined` for an unknown setting. */
 function nodeAt(node: SchemaNode, path: Path): SchemaNode | undefined {
   const [step, ...rest] = path;
   if (step === undefined) return node;
@@ -116,7 +116,7 @@ export function withOverrides(
     problems.push({ where: override.name, what: part });
     return [];
   });
-  // The last one that reaches a path decides it: options come after variables, members after their group.
+  // The last one that covers a path wins: options come after variables, members after their group.
   const partAt = (path: Path) => parts.findLast(({ override }) => begins(path, override.path));
   let { value } = document;
   for (const { override, value: part } of parts) {

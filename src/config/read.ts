@@ -40,7 +40,7 @@ export interface ReadSettings {
   readonly shown: ReadonlyMap<string, Scalar | undefined>;
 }
 
-/** The configuration, and what `config show` needs to know of the text. Throws like `readConfig`. */
+/** Reads the configuration, and what `config show` needs to know about the text. Throws like `readConfig`. */
 export function readSettings(text: string, options: ReadOptions): ReadSettings {
   const document = readYaml(text);
   const shownAs = options.shownAs ?? 'tokenhouse.yaml';
@@ -91,7 +91,7 @@ export function readSettings(text: string, options: ReadOptions): ReadSettings {
   return { config: deepFreeze(config), given, lineOf, shown };
 }
 
-/** A file that changes what is bound for the life of the process is refused as a whole (reliability S8). */
+/** Refuses a file as a whole if it changes what is fixed for the life of the process (reliability S8). */
 function refuseRestart(running: Config, next: Config, { has }: GivenSettings, report: Reading['report']): void {
   const changed = Object.keys(next.fixed).filter(
     (key) => identityOf([running.fixed[key]]) !== identityOf([next.fixed[key]]),

@@ -9,7 +9,7 @@ import type { SchemaNode } from '../platform/schema-node.ts';
  */
 export interface Setting<out Value> {
   readonly schema: SchemaNode;
-  /** Whether a group is wrong without it. */
+  /** Whether a group is invalid without it. */
   readonly isRequired: boolean;
   /** `written` has the form of the schema; `undefined`: not in the file. */
   read(written: unknown, at: Path, reading: Reading): Value;
@@ -98,7 +98,7 @@ export const textLike = <const Of extends Given<string>>(
 export const line = <const Of extends Given<string>>(description: string, given: Of): Setting<InUse<string, Of>> =>
   textLike('^[^\\x00-\\x1f\\x7f]{1,200}$', description, given);
 
-/** One of some words. */
+/** One of several words. */
 export function choice<const Word extends string, const Of extends Given<NoInfer<Word>>>(
   words: readonly Word[],
   description: string,
@@ -127,7 +127,7 @@ export const url = (description: string, example: string): Setting<string | unde
 
 export const withoutSlash = (text: string): string => text.replace(/\/+$/, '');
 
-/** Written in seconds, in use in milliseconds: `drain_timeout_seconds` is `drainTimeoutMs`. */
+/** Converts seconds to milliseconds: `drain_timeout_seconds` becomes `drainTimeoutMs`. */
 export const seconds = (description: string, byDefault: number): Setting<number> =>
   leaf(
     { type: 'number', exclusiveMinimum: 0, maximum: 86_400 },
@@ -136,7 +136,7 @@ export const seconds = (description: string, byDefault: number): Setting<number>
     (written: number) => milliseconds(written, 1000),
   );
 
-/** `parts` milliseconds are one of what is written. */
+/** Converts to milliseconds; one written unit is `parts` of them. */
 export const milliseconds = (written: number, parts: number): number => Math.max(1, Math.round(written * parts));
 
 /** Any number in a range, converted by `convert`. */
@@ -175,7 +175,7 @@ export const partUntilRestart = <Value>(setting: Setting<Value>): Setting<Value>
   schema: { ...setting.schema, 'x-restart': true },
 });
 
-/** Bound when the process starts, so a running service refuses a file that changes it (reliability S8). */
+/** Fixed when the process starts, so a running service refuses a file that changes it (reliability S8). */
 export const untilRestart = <Value>(setting: Setting<Value>): Setting<Value> => ({
   ...partUntilRestart(setting),
   read: (written, at, reading) => {

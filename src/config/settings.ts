@@ -12,7 +12,7 @@ export interface Setting {
   readonly key: string;
   /** `undefined`: not set, and without a default. Secrets are masked. */
   readonly value: Scalar | undefined;
-  /** `default`, `tokenhouse.yaml:3`, or `environment` or `option` with the name of the variable or option. */
+  /** `default`, `tokenhouse.yaml:3`, or `environment` or `option` followed by the name. */
   readonly source: string;
 }
 

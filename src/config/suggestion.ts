@@ -20,7 +20,7 @@ function normalized(word: string): string {
     .toLowerCase();
 }
 
-/** Edits (insert, delete, replace, swap of neighbours) that turn one word into the other; `bound + 1` when more than `bound`. */
+/** Edits (insert, delete, replace, swap of neighbours) that turn one word into the other; `bound + 1` if there are more than `bound`. */
 function editDistance(from: string, to: string, bound: number): number {
   if (Math.abs(from.length - to.length) > bound) return bound + 1;
   let beforePrevious: number[] = [];

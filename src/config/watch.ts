@@ -7,7 +7,7 @@ export interface FileWatch {
   close(): void;
 }
 
-/** A file that is being written is left alone until it has not changed for this long. */
+/** A file is read once it has not changed for this long, since it may still be being written. */
 const settleMs = 150;
 /** Changes that a folder does not report (network file systems, links into other folders) are found by polling. */
 const lookEveryMs = 2_000;

@@ -1,9 +1,9 @@
 import type { ErrorCode } from './errors.ts';
 
-/** An example answer with this code, beyond the row of the table: for its page. Tests compare it with real answers. */
+/** An example answer with this code, which its page shows in addition to the table's row. Tests compare it with real answers. */
 export interface ErrorExample {
   readonly message: string;
-  /** Left out where the code names no field. */
+  /** Omitted if the code names no field. */
   readonly param?: string;
   /** Fields of this code besides the common ones: a description and an example of each. */
   readonly extra?: Readonly<Record<string, readonly [what: string, example: unknown]>>;

@@ -296,7 +296,7 @@ export function chargeOf(row: ErrorRow): string {
 }
 
 export interface ErrorDetails {
-  /** Path of the field at fault; left out when there is none (contracts decision 16). */
+  /** Path of the field at fault, if there is one (contracts decision 16). */
   readonly param?: string | undefined;
   /** Fields of this code besides the common ones of the envelope, by their wire names. */
   readonly extra?: Readonly<Record<string, unknown>>;

@@ -2,7 +2,7 @@ import { FairQueue } from './fair-queue.ts';
 import type { StopSignal } from './stop-signal.ts';
 
 export interface FairPlacesOptions {
-  /** How many may be inside at once. */
+  /** How many may be held at the same time. */
   readonly placesMax: number;
   /** How many one account may hold: fewer than all, so that the next account finds one, however long this account's work takes. */
   readonly perAccountMax: number;

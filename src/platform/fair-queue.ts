@@ -28,7 +28,7 @@ export class FairQueue<Item> {
     return true;
   }
 
-  /** Puts an item back that was taken. */
+  /** Puts back an item that was taken. */
   addFirst(item: Item): void {
     this.#first.push(item);
     this.#size++;

@@ -24,7 +24,7 @@ export interface SchemaNode {
   readonly default?: unknown;
   /** Never shown. */
   readonly writeOnly?: boolean;
-  /** A running service refuses a file that changes it; no keyword of JSON Schema. */
+  /** A running service refuses a file that changes it; not a keyword of JSON Schema. */
   readonly 'x-restart'?: boolean;
 }
 

@@ -53,7 +53,7 @@ export class Semaphore {
     return () => this.#release();
   }
 
-  /** Hands it over to the one that has waited longest. */
+  /** Passes it to the longest waiter. */
   #release(): void {
     const [next] = this.#waiting;
     if (next === undefined) this.#held--;

@@ -47,7 +47,7 @@ export class StopSlot<Reason> implements StopSignal {
 
 const signalsOf = new WeakMap<StopSignal, AbortSignal>();
 
-/** The `AbortSignal` that aborts with it, for the interfaces that take no other. */
+/** The `AbortSignal` that aborts with it, for interfaces that require one. */
 export function abortSignalOf(stop: StopSignal): AbortSignal {
   if (stop instanceof AbortSignal) return stop;
   const known = signalsOf.get(stop);

@@ -65,7 +65,7 @@ const invitation = Type.Object({
   expires_at: Type.Integer(),
 });
 
-/** Days. */
+/** How long an invitation is valid, in days. */
 const invitedFor = 7;
 
 /** Members of an account, and its invitations. */
@@ -373,7 +373,7 @@ function maySeeMore({ account, principal }: Pick<Call, 'account' | 'principal'>)
 interface More {
   /** Times of the last sign-in, by the member's id. */
   readonly signIns: ReadonlyMap<string, number>;
-  /** By their id. */
+  /** Budgets, by the member's id. */
   readonly budgets: ReadonlyMap<string, BudgetStatus>;
 }
 

@@ -412,7 +412,7 @@ function checkAmount(amountCents: number, { config }: AccountServices): void {
     );
 }
 
-/** Users return to where they came from: a page over HTTP(S), or this host. */
+/** Where users return to after paying: the page they came from, over HTTP(S), or this host. */
 function returnUrl(text: string | undefined, param: string, { accountUrl }: AccountServices): string {
   if (text === undefined) return `${accountUrl()}/topup`;
   if (!/^https?:\/\//i.test(text) || !URL.canParse(text))

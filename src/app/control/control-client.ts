@@ -9,7 +9,7 @@ import type { ServiceStatus } from './status.ts';
 
 const operationTimeoutMs = 30_000;
 
-/** Asks the running service to carry out an operation; `undefined` when none runs on this data folder. */
+/** Asks the running service to carry out an operation; `undefined` if none is running on this data folder. */
 export async function askRunningService<Kind extends OperationKind>(
   path: string,
   operation: OperationRequest<Kind>,
@@ -17,7 +17,7 @@ export async function askRunningService<Kind extends OperationKind>(
   return (await ask(path, operation, operationTimeoutMs)) as OperationAnswer<Kind> | undefined;
 }
 
-/** Asks the running service for something else; `undefined` when none runs on this data folder. */
+/** Sends another request to the running service; `undefined` if none is running on this data folder. */
 export async function askService<Kind extends ServiceRequestKind>(
   path: string,
   request: ServiceRequest<Kind>,
@@ -26,7 +26,7 @@ export async function askService<Kind extends ServiceRequestKind>(
   return (await ask(path, request, timeoutMs)) as ServiceAnswer<Kind> | undefined;
 }
 
-/** The running service's status; `undefined` when none runs on this data folder, `'other'` for another version. */
+/** The running service's status; `undefined` if none is running on this data folder, `'other'` for another version. */
 export async function askForStatus(path: string): Promise<ServiceStatus | 'other' | undefined> {
   const kind = 'service_status';
   const reply = await exchange(path, { kind }, serviceRequests[kind].timeoutMs);

@@ -23,7 +23,7 @@ export type ControlReply =
 
 export interface ControlServices {
   readonly operations: OperationServices;
-  /** What it does besides operations. */
+  /** Handlers for requests other than operations. */
   readonly service: ServiceHandlers;
 }
 
@@ -68,7 +68,7 @@ async function serveCommand(socket: Socket, services: ControlServices): Promise<
     socket.destroy();
     return;
   }
-  // Operations have their own timeouts: a new engine may take minutes until it is ready.
+  // Operations have their own timeouts: a new engine may take minutes to become ready.
   socket.setTimeout(0);
   const reply = await replyTo(line, services);
   socket.end(`${JSON.stringify(reply)}\n`);

@@ -12,7 +12,7 @@ const notifyMs = 600_000;
 /** New engines may have to load first; the service gives up after fifteen minutes. */
 const reloadMs = 960_000;
 
-/** What the command line asks of a running service besides operations. */
+/** The command line's requests to a running service, besides operations. */
 export const serviceRequests = {
   service_status: { schema: Type.Object({}), timeoutMs: quickMs },
   /** Reads the configuration again. */
@@ -39,7 +39,7 @@ export type ServiceAnswer<Kind extends ServiceRequestKind> = Answers[Kind];
 
 export type ServiceRequest<Kind extends ServiceRequestKind> = { readonly kind: Kind } & Input<Requests[Kind]['schema']>;
 
-/** The service's side of it. Each throws OperationError. */
+/** The service's handlers for them. Each throws OperationError. */
 export type ServiceHandlers<Kind extends ServiceRequestKind = ServiceRequestKind> = {
   readonly [Each in Kind]: (request: Input<Requests[Each]['schema']>) => Promise<ServiceAnswer<Each>>;
 };

@@ -9,7 +9,7 @@ import type { Repositories } from '../../store/repositories/repositories.ts';
 /** How often backends added by operators are read: changes of other replicas apply within this time. */
 const addedEveryMs = 1_000;
 
-/** Begins to read a source: the only place that names its kinds. */
+/** Starts reading a source: the only place that knows the kinds of sources. */
 export function openSource(
   { id }: ModelConfig,
   { name, template: { url }, discover }: BackendSource,

@@ -3,7 +3,7 @@ import type { Discovered } from '../../config/discovered.ts';
 import { RetryPause, type RunningSource, type SourceReader } from '../../inference/discovery/source.ts';
 
 export interface SourceServices {
-  /** Begins to read the source. */
+  /** Starts reading the source. */
   readonly open: (reader: SourceReader) => RunningSource;
   /** Tests a server before it gets customers' requests. Resolves with why it cannot get them yet. Never rejects. */
   readonly join: (server: Discovered, signal: AbortSignal) => Promise<string | undefined>;
@@ -13,7 +13,7 @@ export interface SourceServices {
   readonly now: () => number;
 }
 
-/** For the operator's log. */
+/** An event for the operator's log. */
 export type SourceEvent =
   | { readonly event: 'source_listed'; readonly added: number; readonly removed: number; readonly servers: number }
   /** It cannot be read, or its answer cannot be used; the `servers` of the last answer stay. */

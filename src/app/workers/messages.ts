@@ -7,7 +7,7 @@ import type { BackendStatus } from '../control/status.ts';
 import type { DrainTimes } from '../listening.ts';
 import type { FamilyFigures } from '../../platform/metrics/figures.ts';
 
-/** What a worker receives when it begins. */
+/** What a worker receives at its start. */
 export interface BeginWorker {
   readonly index: number;
   readonly count: number;
@@ -18,7 +18,7 @@ export interface BeginWorker {
   readonly port: number;
 }
 
-/** The worker listens. */
+/** The answer once the worker listens. */
 export interface WorkerBegan {
   readonly port: number;
 }

@@ -25,7 +25,7 @@ export interface PoolOptions {
   readonly version: string;
   readonly accountUrl: () => string;
   readonly log: LogOutput;
-  /** Workers keep dying: end the service. Called once. */
+  /** Called once when workers keep dying: end the service. */
   readonly onFatal: (error: Error) => void;
 }
 
@@ -41,7 +41,7 @@ const youngMs = 10_000;
 const youngEndsMax = 5;
 const restarts = { firstMs: 100, mostMs: Infinity, provenMs: youngMs, provenCounts: 0 } as const;
 
-/** One worker process, from its birth to its end. */
+/** One worker process, from start to end. */
 interface Member {
   readonly place: Place;
   readonly child: ClusterWorker;
@@ -77,8 +77,8 @@ export class Pool {
   /** Port of the inference host, as soon as it is known. */
   #port: number | undefined;
   /**
-   * The port that workers request from the system: 0 where any free port will do. Live workers have to request the same, to share
-   * one socket; when none is left the socket is gone, and the next one requests the port that clients know.
+   * The port that workers request from the system: 0 for any free port. Live workers have to request the same port, to share one
+   * socket; when none is left the socket is gone, and the next one requests the port that clients know.
    */
   #askedPort: number;
   #ended = 0;
@@ -152,7 +152,7 @@ export class Pool {
           });
           return undefined;
         } catch (error) {
-          // A worker that has ended meanwhile restarts, with whichever configuration is in force then.
+          // A worker that has ended meanwhile restarts with the configuration that is then in force.
           return member.state === 'serving' ? error : undefined;
         }
       }),
@@ -343,7 +343,7 @@ export class Pool {
     return this.#state === 'stopping';
   }
 
-  /** A worker is not asked again before it has answered, however long that takes. */
+  /** Polls a worker, but not again before it has answered, however long that takes. */
   async #look(member: Member): Promise<void> {
     if (member.isAsked) return;
     member.isAsked = true;

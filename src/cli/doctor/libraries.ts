@@ -24,7 +24,7 @@ const libraries: Readonly<Record<string, () => Promise<unknown>>> = {
   },
   'files in a bucket (@aws-sdk/client-s3)': async () => {
     const { S3Client } = await import('@aws-sdk/client-s3');
-    // Not constructed: on Node 20 it announces on standard error that it will stop working there.
+    // Not constructed, because on Node 20 it warns on standard error that it will stop working there.
     if (typeof S3Client !== 'function') throw new Error('it has no S3Client');
   },
   'payments (stripe)': async () => {

@@ -171,7 +171,7 @@ function findingOfGpu(seen: FoundGpu): Finding {
   return { check, state: 'ok', found: `${found} · computes with the processor: only used where gpu is a number` };
 }
 
-/** The weights are mapped; the caches of running requests and the process itself come on top. */
+/** The weights are mapped; the caches of running requests and the process itself need memory in addition. */
 const roomFactor = 1.3;
 
 /** Models take turns in memory, so the largest one decides. */

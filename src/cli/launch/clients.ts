@@ -13,7 +13,7 @@ export interface Connection {
   /** ISO 8601. */
   readonly madeAt: string;
   readonly model: OfferedModel;
-  /** All models that chat; among them `model`. */
+  /** All models that chat, including `model`. */
   readonly models: readonly OfferedModel[];
 }
 
@@ -40,7 +40,7 @@ export interface Client {
     place(places: Places): string;
     /** Throws `TextProblem` for a text that it cannot change. */
     change(text: string, connection: Connection): string;
-    /** What the file means, for a comparison. */
+    /** The file's parsed content, for a comparison. */
     read(text: string): unknown;
     /** Whether the key is in it, so that nobody else may read it. */
     readonly hasKey: boolean;

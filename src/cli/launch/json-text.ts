@@ -15,7 +15,7 @@ export function withJsonValue(text: string, path: readonly string[], value: unkn
   return setIn(text, root, path, value, style);
 }
 
-/** What the file means; `undefined` for an empty one. Throws `TextProblem`. */
+/** The file's parsed content; `undefined` for an empty one. Throws `TextProblem`. */
 export function readJsonText(text: string): unknown {
   let plain = '';
   let at = text.startsWith('\uFEFF') ? 1 : 0;
@@ -89,7 +89,7 @@ function insertInto(
   const property = `${JSON.stringify(name)}: ${print(value, indent, unit, lineEnd)}`;
   const last = object.properties.at(-1);
   if (last === undefined) {
-    // Comments of an empty object stay before what is new.
+    // Comments in an empty object stay before new content.
     const inside = text.slice(object.start + 1, object.end - 1).trimEnd();
     const closing = lineIndent(text, object.start);
     return `${text.slice(0, object.start + 1)}${inside}${lineEnd}${indent}${property}${lineEnd}${closing}${text.slice(object.end - 1)}`;

@@ -7,7 +7,7 @@ export interface TomlChange {
   readonly values: Readonly<Record<string, string>>;
 }
 
-/** Throws `TextProblem` for a text that cannot be changed. */
+/** Applies the changes; throws `TextProblem` for a text that cannot be changed. */
 export function withTomlValues(text: string, changes: readonly TomlChange[]): string {
   // Tables first, so that a problem is reported where the reader sees it.
   return changes.toSorted((a, b) => b.table.length - a.table.length).reduce(withTable, text);

@@ -24,7 +24,7 @@ export function withYamlItem(text: string, path: readonly string[], item: Item):
   return wanted.toString({ lineWidth: 0 });
 }
 
-/** What the file means; `undefined` for an empty one. Throws `TextProblem`. */
+/** The file's parsed content; `undefined` for an empty one. Throws `TextProblem`. */
 export function readYamlText(text: string): unknown {
   const document = parseDocument(text);
   const [problem] = document.errors;

@@ -80,7 +80,7 @@ const sources = required(
   ),
 );
 
-/** A file, by its content. */
+/** A file, identified by its content. */
 const modelFile = {
   sources,
   sha256: required(
@@ -330,7 +330,7 @@ export type ScriptedBackendConfig = Extract<Entry, { readonly engine: 'scripted'
 export type BackendConfig = LlamaBackendConfig | OpenAiBackendConfig | ScriptedBackendConfig;
 export type OpenAiFlavor = OpenAiBackendConfig['flavor'];
 
-/** An entry of the file that stands for a changing list of servers. */
+/** An entry in the file for a changing list of servers. */
 export interface BackendSource {
   readonly name: string;
   /** How many of the listed backends are before it in the file. */

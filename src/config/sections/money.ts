@@ -33,10 +33,10 @@ export const units = {
 } as const;
 export type Unit = keyof typeof units;
 
-/** Largest price and credit, in microcents: sums of them stay far inside 64 bits. */
+/** Largest price and credit, in microcents: their sums stay far below 64 bits. */
 const amountMax = 10n ** 15n;
 
-/** In use in microcents, read from the decimal text: never through a float. */
+/** Converts to microcents from the decimal text, never through a float. */
 export function microcents(unit: Unit, written: number, at: Path, { textOf, report }: Reading): bigint {
   const { places, rule } = units[unit];
   const decimal = textOf(at) ?? String(written);

@@ -1,6 +1,6 @@
 /**
  * Days, hours and minutes of a time zone by its IANA name (`Europe/Berlin`), as `Intl` knows it. Times are milliseconds since
- * 1970. A day begins with the first moment that has its date, so it has 23, 24 or 25 hours, or as its zone defines.
+ * 1970. A day begins with the first moment that has its date, so it has 23, 24 or 25 hours, or as many as its zone defines.
  */
 
 export const bucketWidths = ['1m', '1h', '1d'] as const;
@@ -88,7 +88,7 @@ export function nextDay(zone: string, ms: number): number {
 export const startOfZoneMonth = (zone: string, year: number, month: number): number =>
   startOfDate(zone, Date.UTC(year, month - 1));
 
-/** The first moment of a date. `midnight`: its 00:00 as if it were UTC's. */
+/** The first moment of a date. `midnight`: its 00:00, as if in UTC. */
 export function startOfDate(zone: string, midnight: number): number {
   if (zone === 'UTC') return midnight;
   const likely = midnight - offsetAt(zone, midnight - offsetAt(zone, midnight));

@@ -120,7 +120,7 @@ const initials: readonly string[] = Array.from({ length: watchedLengthMax + 1 },
     .join(''),
 );
 
-/** 0 when nothing here depends on it. */
+/** The bit of a header, or 0 if nothing here depends on it. */
 function headerOf(name: string): number {
   const candidates = name.length > watchedLengthMax ? '' : (initials[name.length] ?? '');
   for (let i = 0; i < candidates.length; i++) {
@@ -130,7 +130,7 @@ function headerOf(name: string): number {
 }
 
 /**
- * Headers that affect a request. A repeated `Service-ZDR` has an error of its own (specification §4.2.6), but under a name like
+ * Headers that affect a request. A repeated `Service-ZDR` has its own error (specification §4.2.6), but under a name like
  * `Service_ZDR` it would be ignored while the client believes that it is honoured.
  */
 const decisive: ReadonlySet<string> = new Set([...watched.keys(), 'service-zdr', 'service-request-tag']);

@@ -20,7 +20,7 @@ export interface ListenerLimits extends BodyRateLimits {
   readonly keepAliveTimeoutMs: number;
   /** How long the last bytes of an answer wait for a client that does not read (C3). */
   readonly readerStallMs: number;
-  /** Connections open at the same time; the system closes further ones at once. */
+  /** Connections open at the same time; the system closes further ones immediately. */
   readonly connectionsMax: number;
   /** A connection is closed after this many requests, announced in its last answer (C10). */
   readonly requestsPerConnectionMax: number;
@@ -154,7 +154,7 @@ interface Turn {
 
 class Connection implements ListenerConnection {
   readonly socket: Socket;
-  /** The running request: its answer is not complete, or its last bytes are on their way. */
+  /** The running request, whose answer is incomplete or still being sent. */
   current: Turn | undefined;
   /** Whole requests that came before their turn (C6). */
   waiting: Turn[] = [];
@@ -163,7 +163,7 @@ class Connection implements ListenerConnection {
   rate: BodyRate | undefined;
   requests = 0;
   ignored = 0;
-  /** The pending answers are the last; later requests are not begun. */
+  /** The pending answers are the last; later requests are not started. */
   isClosing = false;
   isRefused = false;
   isStallTimed = false;
@@ -248,7 +248,7 @@ function begin(connection: Connection, turn: Turn, listener: Listener): void {
   else refuse(connection, error, listener, request);
 }
 
-/** The answer has been passed to the system, or will never be. */
+/** Called when the answer has been passed to the system, or never will be. */
 function end(connection: Connection, listener: Listener): void {
   const { socket } = connection;
   connection.current = undefined;
@@ -261,7 +261,7 @@ function end(connection: Connection, listener: Listener): void {
   else if (connection.isToRest) setImmediate(rest, connection);
 }
 
-/** The client has ended its side: its requests are answered, and the listener finds out whether it is still reading. */
+/** Called when the client has half-closed: answers its requests, and finds out whether it is still reading. */
 function halfClose(connection: Connection): void {
   const { socket, current } = connection;
   // Node has closed an idle connection, and has refused an incomplete request.
@@ -368,7 +368,7 @@ function discardInput(socket: Socket, bytesMax: number): void {
   socket.resume();
 }
 
-/** Running requests go on; only the end of the connection still matters. */
+/** Running requests continue; only the end of the connection still matters. */
 function ignoreInput(connection: Connection): void {
   const { socket } = connection;
   connection.isClosing = true;
@@ -379,7 +379,7 @@ function ignoreInput(connection: Connection): void {
 /** Checks the time limits that Node does not have. */
 function check(connection: Connection, nowMs: number, listener: Listener): void {
   const { current, receiving, socket } = connection;
-  // Node would keep the last bytes of an answer for ever (C3).
+  // Node would keep the last bytes of an answer forever (C3).
   if (current?.response.writableEnded === true && !connection.isStallTimed) {
     connection.isStallTimed = true;
     socket.setTimeout(listener.limits.readerStallMs);

@@ -10,7 +10,7 @@ export interface Job {
   /**
    * - `alone`: one run at a time among all processes on the same ledger (`Store.alone`), and one at a time here. For short work on
    *   the database, never for work that waits for the network.
-   * - `anywhere`: every process runs it by itself; its queries ensure that nothing is done twice.
+   * - `anywhere`: every process runs it separately; its queries ensure that nothing is done twice.
    */
   readonly runs: 'alone' | 'anywhere';
   /**
@@ -47,7 +47,7 @@ interface Kept {
 const batchesMax = 100;
 const closingMaxMs = 10_000;
 
-/** Runs jobs from `start` until `close`, each at its own pace. One that fails does not disturb the others. */
+/** Runs jobs from `start` until `close`, each at its own pace. A failing job does not affect the others. */
 export class Jobs {
   readonly #services: JobServices;
   readonly #jobs = new Map<string, Kept>();
@@ -75,7 +75,7 @@ export class Jobs {
     for (const kept of this.#jobs.values()) this.#schedule(kept);
   }
 
-  /** Runs a job now, or waits for the run that is under way. False: it failed, which is in the log. */
+  /** Runs a job now, or waits for the run that is under way. Returns false if it failed, which is logged. */
   async run(name: string): Promise<boolean> {
     const kept = this.#jobs.get(name);
     if (kept === undefined) throw new Error(`there is no job ${name}`);

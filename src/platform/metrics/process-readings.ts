@@ -3,7 +3,7 @@ import { monitorEventLoopDelay, performance } from 'node:perf_hooks';
 
 /** The condition of this process, measured over fixed windows, so that several scrapers see the same. */
 export interface ProcessReadings {
-  /** Seconds of event loop delay, over the last whole window. */
+  /** Seconds of event loop delay, over the last complete window. */
   readonly delay: { readonly p50: number; readonly p99: number; readonly max: number };
   /** Share of the last window in which the event loop worked, 0 to 1. */
   readonly utilization: number;

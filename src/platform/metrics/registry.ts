@@ -49,7 +49,7 @@ export class Registry {
     return (...values) => series.at(values);
   }
 
-  /** A figure that is kept elsewhere, read on each scrape: one, or one for each combination of labels. */
+  /** A figure that is stored elsewhere and read on each scrape: one, or one for each combination of labels. */
   reading(description: Description, read: () => number | readonly Reading[]): void {
     const { labels } = description;
     const readings = (figure: number | readonly Reading[]): readonly Reading[] =>

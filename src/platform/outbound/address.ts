@@ -45,7 +45,7 @@ const special4: readonly Range[] = [
   '240.0.0.0/4', // reserved, broadcast
 ].map(range4);
 
-/** Everything allocated for use on the internet; outside of it are loopback, private, link-local and multicast. */
+/** Everything allocated for use on the internet; excludes loopback, private, link-local and multicast. */
 const global6 = range6('2000::/3');
 
 const special6: readonly Range[] = [
@@ -67,7 +67,7 @@ function bitsOfIPv4(address: string): bigint {
   return address.split('.').reduce((bits, part) => (bits << 8n) | BigInt(part), 0n);
 }
 
-/** For text that `isIPv6` accepts. */
+/** Converts text that `isIPv6` accepts. */
 function bitsOfIPv6(address: string): bigint {
   const [head = '', tail] = address.split('::');
   const before = groupsOf(head);

@@ -4,7 +4,7 @@ import { isGlobalUnicast } from './address.ts';
 
 /** The operator's rules for addresses of images. */
 export interface ImageRules {
-  /** false: images come as data URIs only. */
+  /** false: images may only be data URIs. */
   readonly fetches: boolean;
   /** Hosts that may be fetched at any address, written like `URL.host`: lower case, a port unless it is 443. */
   readonly allowedHosts: ReadonlySet<string>;
@@ -16,7 +16,7 @@ export interface FetchTarget {
   readonly url: URL;
   /** The host of `url`, without brackets and without a trailing dot. */
   readonly host: string;
-  /** The operator has named this host: it may have any address. */
+  /** Whether the operator has allowed this host, which may then have any address. */
   readonly isAllowed: boolean;
 }
 
@@ -82,7 +82,7 @@ export function checkUrl(
   return { url, host, isAllowed: false };
 }
 
-/** Names of nearby hosts on every network; all others are judged when they are resolved. */
+/** Names of local hosts on any network; all others are checked when resolved. */
 const localSuffixes =
   /(^|\.)(localhost|localdomain|local|internal|intranet|private|corp|home|lan|svc|onion|home\.arpa)$/;
 

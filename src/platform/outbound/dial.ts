@@ -36,7 +36,7 @@ export async function judgedAddresses(
   return addresses;
 }
 
-/** A connection to judged addresses, for one request; the signal is its only clock. The caller destroys it. */
+/** A connection to judged addresses, for one request; the signal is its only time limit. The caller destroys it. */
 export const clientTo = (
   target: FetchTarget,
   addresses: readonly string[],
@@ -61,7 +61,7 @@ function connectorTo(
   { httpsPort, certificates }: DialOptions,
   signal: AbortSignal,
 ): buildConnector.connector {
-  // Without TLS only where the operator has named the host.
+  // Without TLS only if the operator has allowed the host.
   const isPlain = isAllowed && url.protocol === 'http:';
   const port = url.port !== '' ? Number(url.port) : isPlain ? 80 : httpsPort;
   const dial = (address: string): Promise<Socket> =>

@@ -9,7 +9,7 @@ export interface NameResolver {
   resolve(name: string, system: boolean, signal: AbortSignal): Promise<readonly string[]>;
 }
 
-/** How long a server may take to answer, and how often each is asked; the caller has a timeout of its own. */
+/** How long a server may take to answer, and how often each is asked; the caller has its own timeout. */
 const queryTimeoutMs = 2_000;
 const queryTries = 2;
 

@@ -2,8 +2,8 @@ import { isIPv6 } from 'node:net';
 import { AddressRanges, plainAddress } from '../ip/ranges.ts';
 
 /**
- * Nobody serves models there: "this host", link-local (where clouds have their metadata), multicast and broadcast. A private network
- * and this computer are where backends usually are.
+ * No models are served there: "this host", link-local (where clouds have their metadata), multicast and broadcast. Backends are
+ * usually on a private network or this computer.
  */
 const neverServers = new AddressRanges([
   '0.0.0.0/8',

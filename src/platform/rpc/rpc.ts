@@ -29,7 +29,7 @@ export class Transferred<Value> {
 export interface CallOptions {
   /** Without one, a call waits until it is answered or the other side is gone. */
   readonly timeoutMs?: number;
-  /** An abort ends the wait with the signal's reason; the other side goes on. */
+  /** An abort ends the wait with the signal's reason; the other side continues. */
   readonly signal?: StopSignal;
   readonly transfer?: readonly ArrayBuffer[];
 }
@@ -54,7 +54,7 @@ type Message =
 interface Waiting {
   readonly resolve: (value: never) => void;
   readonly reject: (error: Error) => void;
-  /** Ends what bounds the wait. */
+  /** Removes the timer and the abort listener of the wait. */
   readonly settled: (() => void) | undefined;
 }
 
@@ -127,7 +127,7 @@ export class Rpc<Remote extends Functions<Remote>, Local extends Functions<Local
     return this.#waiting.size;
   }
 
-  /** When the other side last said anything, by `performance.now()`. */
+  /** When the other side last sent anything, by `performance.now()`. */
   get heardMs(): number {
     return this.#heardMs;
   }

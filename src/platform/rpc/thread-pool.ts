@@ -73,7 +73,7 @@ export class ThreadPool<Remote extends Functions<Remote>> {
     return this.#semaphore.acquire(ended).then(run);
   }
 
-  /** Refuses what waits and what runs, and ends the threads. */
+  /** Refuses waiting and running calls, and ends the threads. */
   async close(): Promise<void> {
     this.#closing.abort(this.#options.refusal('closed'));
     await Promise.all([...this.#threads].map((thread) => this.#end(thread)));

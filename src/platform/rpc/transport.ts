@@ -6,7 +6,7 @@ import type { MessagePort, Worker } from 'node:worker_threads';
  * they were sent. The end of the other side is reported by its owner, not here.
  */
 export interface Transport {
-  /** Memory in `transfer` is handed over to a thread instead of being copied; its views are empty afterwards. */
+  /** Memory in `transfer` is transferred to a thread instead of copied; its views are empty afterwards. */
   send(message: unknown, transfer?: readonly ArrayBuffer[]): void;
   /** Called once, before the first message. */
   listen(listener: TransportListener): void;
@@ -39,7 +39,7 @@ const queueMax = 400_000;
 /** Messages written together; the rest goes with the next write. */
 const gatheredMax = 2_000;
 
-/** A thread, or a thread's own port. Each message is sent at once: a clone in memory costs little more than its content. */
+/** A thread, or a thread's own port. Each message is sent immediately: a clone in memory costs little more than its content. */
 export function threadTransport(port: Worker | MessagePort): Transport {
   let listener: TransportListener | undefined;
   let messages = 0;

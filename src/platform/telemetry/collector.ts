@@ -24,7 +24,7 @@ const postTimeoutMs = 10_000;
 const answerBytesMax = 65_536;
 const retryAfterMsMax = 60_000;
 
-/** These say that the collector may take it later (OTLP, "Failures"). */
+/** With these, the collector may accept it later (OTLP, "Failures"). */
 const retryableStatuses: ReadonlySet<number> = new Set([429, 502, 503, 504]);
 
 /**
@@ -68,13 +68,13 @@ export class Collector {
       if (!retryableStatuses.has(status)) return { type: 'refused', reason };
       return { type: 'again', reason, afterMs: retryAfterMs(response.headers['retry-after']) };
     } catch (error) {
-      // The name may have another address by now.
+      // The name may now have another address.
       this.#disconnect();
       return { type: 'again', reason: reasonOf(error, signal), afterMs: 0 };
     }
   }
 
-  /** Ends what is under way. */
+  /** Ends a running post. */
   close(): void {
     this.#stop.abort(new Error('the service is being stopped'));
     this.#disconnect();

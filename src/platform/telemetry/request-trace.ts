@@ -17,7 +17,7 @@ export interface RequestTrace {
   step(name: StepName): OpenStep | undefined;
   /** An attempt at a backend; undefined if nothing is recorded. */
   attempt(facts: AttemptFacts): OpenAttempt | undefined;
-  /** Called once, when the request is over; what is still open ends here, with its error. */
+  /** Called once, when the request is over; spans that are still open end here, with its error. */
   end(facts: RequestFacts): void;
 }
 
@@ -72,7 +72,7 @@ export interface SpanSink {
   take(trace: TraceContext, spans: readonly SpanRecord[]): void;
 }
 
-/** A trace that is not recorded here: its context is passed on as it came. */
+/** A trace that is not recorded here: its context is passed on unchanged. */
 export class PassedTrace implements RequestTrace {
   readonly headers: TraceHeaders;
 
@@ -110,7 +110,7 @@ export class RecordedTrace implements RequestTrace {
   readonly #startedMs = Date.now();
   readonly #startedAt = performance.now();
 
-  /** The context is that of its server span. `parentId`: the caller's span; undefined where the trace begins here. */
+  /** The context is that of its server span. `parentId`: the caller's span; undefined if the trace begins here. */
   constructor(context: TraceContext, parentId: string | undefined, sink: SpanSink) {
     this.#root = new OpenSpan(context.spanId, '', parentId, spanKinds.server, this.#startedMs);
     this.#context = context;
@@ -232,7 +232,7 @@ class OpenSpan implements SpanRecord {
 
 const seconds = (ms: number) => ({ double: Math.round(ms * 1_000) / 1e6 });
 
-/** Those that HTTP defines; a client may send another. */
+/** The methods that HTTP defines; a client may send another. */
 const methods: ReadonlySet<string> = new Set(['GET', 'HEAD', 'POST', 'PUT', 'DELETE', 'OPTIONS', 'PATCH']);
 
 const methodOf = ({ method }: RequestFacts): string => (methods.has(method) ? method : '_OTHER');
