@@ -218,6 +218,15 @@ test('docs/architecture.md names files and folders that exist', () => {
   assert.deepEqual([...new Set(named)].filter(missing), []);
 });
 
+test('comments are English, not translated', () => {
+  const found: string[] = [];
+  for (const [file, text] of sources)
+    for (const [index, line] of text.split('\n').entries())
+      if (/^\s*(\/\/|\/\*|\*)/.test(line) && translated.test(line))
+        found.push(`src/${file}:${index + 1}: ${line.trim()}`);
+  assert.deepEqual(found, []);
+});
+
 test('nothing in src is dead', () => {
   assert.deepEqual(deadFiles(sources, entryPoints), []);
 });
@@ -463,6 +472,10 @@ function nameFaults(files: Sources): string[] {
     .filter(([, places]) => places.size > 2)
     .map(([name, places]) => `${name} stands for ${places.size} jobs: in ${[...places].join(', ')}`);
 }
+
+/** What only a translation says: "so many" without "as", "whoever", "a key of ours", "Of the first byte." */
+const translated =
+  /\bof ours\b|\bwhoever\b|\bit is none\b|\bis none of\b|\bso (many|much|long)\b(?! (as|that))|\/\*\* Of /i;
 
 /** Words that the code once had for itself, and the field's terms that it has now. */
 const replacedWords: Readonly<Record<string, string>> = {

@@ -333,7 +333,7 @@ function checkMayGrant({ account, principal }: KeyCall, role: Role | undefined):
     throw new ApiError('http_403', `Your role is ${account.role}; a key can have no higher one.`, { param: 'role' });
 }
 
-/** Whoever changes a secret gets it, so the rules are those of creating one. Throws `http_403`. */
+/** A change of the secret hands it out, so its rules are those of creating a key. Throws `http_403`. */
 function checkMayChange(
   { account, principal }: KeyCall,
   key: ApiKey,

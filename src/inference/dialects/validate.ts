@@ -126,7 +126,7 @@ function findFault(schema: SchemaNode, value: unknown): Fault | undefined {
   return schema.type === 'object' ? findFaultOfFields(schema, value as Readonly<Record<string, unknown>>) : undefined;
 }
 
-/** Of a union's forms, the client meant the one that matched deepest; at equal depth all are named. */
+/** The client meant the form of a union that matched deepest; at equal depth all are named. */
 function findFaultOfUnion(forms: readonly SchemaNode[], value: unknown): Fault | undefined {
   let best: Fault | undefined;
   for (const form of forms) {
