@@ -6,7 +6,7 @@ import { reasoningBudgetTokens } from '../reasoning-effort.ts';
 import type { OutputForm, ThoughtOptions } from './choice-output.ts';
 import type { LlamaModel } from './llama-model.ts';
 import type { ChatTemplate } from './chat-template.ts';
-import type { JobConstraint } from './loop.ts';
+import type { JobConstraint } from './job.ts';
 import type { Work } from './protocol.ts';
 
 /** How the answers to a request begin, and how their text is parsed. */

@@ -3,7 +3,7 @@ import type { FinishReason, GenerationEvent, TokenLogprob, TokenProbability } fr
 import type { ReasoningForm } from '../../../generation/request.ts';
 import type { ParsedEvent } from '../../output-parsers/parsed-event.ts';
 import { OutputParser, type OutputParserOptions, type OutputPhase } from '../../output-parsers/output-parser.ts';
-import type { Direction, JobEnding, MadeToken } from './loop.ts';
+import type { Direction, JobEnding, MadeToken } from './job.ts';
 import { StopMatcher } from '../stop-matcher.ts';
 import { IncrementalText } from './text.ts';
 

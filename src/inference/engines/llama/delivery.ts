@@ -1,7 +1,7 @@
 import type { GenerationEvent } from '../../../generation/event.ts';
 import { ChoiceOutput, type OutputForm } from './choice-output.ts';
 import type { PromptEcho } from './prompt-echo.ts';
-import type { Direction, JobEnding, JobReader, MadeToken } from './loop.ts';
+import type { Direction, JobEnding, JobReader, MadeToken } from './job.ts';
 import type { Rpc } from '../../../platform/rpc/rpc.ts';
 import { unreadTokensMax, type HostCalls, type Refusal } from './protocol.ts';
 import { engineFailure } from './refusal.ts';

@@ -1,14 +1,13 @@
-import { ApiError, atCap } from '../../../platform/errors.ts';
-import type { GenerationEvent, TakeBatch } from '../../../generation/event.ts';
+import { ApiError } from '../../../platform/errors.ts';
+import type { TakeBatch } from '../../../generation/event.ts';
 import type { EngineRequest } from '../../../generation/request.ts';
 import type { Engine, EngineStatus, ResidenceReport } from '../engine.ts';
 import { defaultThreads } from './addon.ts';
 import type { GpuSetting } from './compute.ts';
-import { RpcError } from '../../../platform/rpc/failure.ts';
-import { Supervisor, type ChildEvent, type Loss } from './child-process.ts';
+import { Supervisor, type ChildEvent } from './child-process.ts';
+import { ChildRequests } from './child-requests.ts';
 import { readGgufHeader, type GgufHeader } from './gguf-header.ts';
-import { Channel } from './channel.ts';
-import { firstTokenOptions, FirstTokenTime, type FirstTokenOptions } from './first-token-time.ts';
+import { firstTokenOptions, type FirstTokenOptions } from './first-token-time.ts';
 import type { GpuSearch } from './gpu-search.ts';
 import { Means, processorOnly } from './means.ts';
 import { MemoryBudget, type MemoryClaim } from './memory-budget.ts';
@@ -22,13 +21,10 @@ import {
 } from './memory-needs.ts';
 import { ModelRefused } from './model-refused.ts';
 import { offeredTools, refuseOversized } from './prompt.ts';
-import { unreadTokensMax, type ChildMeasure, type Refusal, type Work } from './protocol.ts';
-import { CrashQuarantine } from './crash-quarantine.ts';
+import type { ChildMeasure } from './protocol.ts';
 import { refuseOtherPurpose, type Purpose } from './purpose.ts';
-import { Residence, type Waiting } from './residence.ts';
-import { SpeedMeter } from './speed-meter.ts';
-import { constraintParam, jobsOf, refuseUnfit } from './unfit.ts';
-import { deferred } from '../../../platform/deferred.ts';
+import { Residence } from './residence.ts';
+import { refuseUnfit } from './unfit.ts';
 import type { StopSignal } from '../../../platform/stop-signal.ts';
 
 export interface LlamaEngineOptions {
@@ -101,27 +97,6 @@ export function createLlamaEngine(options: LlamaEngineOptions): LlamaEngine {
   return new ForkedLlamaEngine(options);
 }
 
-/** A request that the child works on, or that waits until the model is loaded. */
-interface Exchange {
-  readonly channel: Channel;
-  readonly jobs: number;
-  /** Identifies the request if the child dies of it; `undefined` if nothing about it may be remembered. */
-  readonly content: unknown;
-  /** Sends it to the child. */
-  readonly work: Waiting;
-  /** The deadline for its first token. */
-  readonly firstToken: FirstTokenTime;
-  /** When it was sent to the child, and when its first token came; 0: not yet. */
-  begunMs: number;
-  firstMs: number;
-  /** Tokens after the first. */
-  tokens: number;
-  /** Whether any of its answer has come. */
-  isAnswered: boolean;
-  /** How often it was sent to another child, because one lost its GPU. */
-  repeats: number;
-}
-
 /** The child's supervisor, and the child's memory. */
 interface Supervised {
   readonly supervisor: Supervisor;
@@ -145,18 +120,12 @@ type State =
 
 class ForkedLlamaEngine implements LlamaEngine {
   readonly #options: LlamaEngineOptions;
-  readonly #exchanges = new Map<number, Exchange>();
-  readonly #quarantine = new CrashQuarantine();
-  readonly #speed = new SpeedMeter();
+  readonly #requests: ChildRequests;
   readonly #residence: Residence;
   readonly #firstToken: FirstTokenOptions;
   #state: State = { kind: 'fetching' };
   /** What the child reported when it was last ready; before that, what was requested. */
   #loaded: { readonly slots: number; readonly contextLength: number; readonly vocabularySize: number | undefined };
-  #counting = 0;
-  #countsBegun = 0;
-  #jobs = 0;
-  #lastRequest = 0;
   readonly ready: Promise<void>;
 
   constructor(options: LlamaEngineOptions) {
@@ -165,8 +134,18 @@ class ForkedLlamaEngine implements LlamaEngine {
     this.#loaded = { slots: 1, contextLength: options.contextLength, vocabularySize: undefined };
     this.#residence = new Residence({
       isPinned: options.isPinned ?? false,
-      isIdle: () => this.#countsBegun === 0 && [...this.#exchanges.values()].every(({ begunMs }) => begunMs === 0),
+      isIdle: () => this.#requests.isIdle,
       onWait: (bytes) => options.log({ model: options.name, event: 'waits-for-memory', bytes }),
+    });
+    this.#requests = new ChildRequests({
+      purpose: this.#purpose,
+      queueLimit: options.queueLimit,
+      firstToken: this.#firstToken,
+      idleTimeoutMs: options.idleTimeoutMs,
+      residence: this.#residence,
+      supervisor: () => this.#supervisor,
+      slots: () => this.#loaded.slots,
+      onFailed: (code, detail) => options.log({ model: options.name, event: 'request-failed', code, detail }),
     });
     this.ready = options.modelFile.then(
       (modelFile) => this.#supervise(modelFile),
@@ -192,7 +171,7 @@ class ForkedLlamaEngine implements LlamaEngine {
   }
 
   get waiting(): number {
-    return Math.max(0, this.#jobs - this.#loaded.slots);
+    return this.#requests.waiting;
   }
 
   get vocabularySize(): number | undefined {
@@ -220,7 +199,7 @@ class ForkedLlamaEngine implements LlamaEngine {
     const { state } = this.#residence;
     const { memory, means } = this.#supervised ?? {};
     return {
-      ...{ state, memoryBytes: memory?.bytes, tokensPerSecond: this.#speed.tokensPerSecond },
+      ...{ state, memoryBytes: memory?.bytes, tokensPerSecond: this.#requests.tokensPerSecond },
       compute: means?.report,
     };
   }
@@ -228,100 +207,19 @@ class ForkedLlamaEngine implements LlamaEngine {
   async generate(request: EngineRequest, signal: StopSignal, take: TakeBatch): Promise<void> {
     signal.throwIfAborted();
     this.#refuse(request);
-    const content = request.retain
-      ? [request.prompt, request.logitBias, request.constraint?.gbnf, request.tools, request.task]
-      : undefined;
-    if (content !== undefined && this.#quarantine.isQuarantined(content))
-      throw failed('This request crashed the engine of the model twice and is not tried again.');
-    const channel = new Channel();
-    const { id, exchange } = this.#open({ channel, jobs: jobsOf(request), content }, workOf(request));
-    const abandon = () => {
-      channel.fail(signal.reason);
-      this.#cancel(id);
-    };
-    signal.addEventListener('abort', abandon, { once: true });
-    try {
-      this.#residence.run(exchange.work);
-      let answered = false;
-      let unreported = 0;
-      for (;;) {
-        const idleAtMs = performance.now() + (this.#options.idleTimeoutMs ?? 60_000);
-        const lateAtMs = (): number => (answered ? idleAtMs : exchange.firstToken.lateAtMs);
-        const taken = await channel.take(lateAtMs, () => this.#tooLate(exchange));
-        unreported += taken.tokens;
-        if (unreported >= reportTokens && !taken.last) {
-          this.#supervisor?.forWork().note('taken', { request: id, tokens: unreported });
-          unreported = 0;
-        }
-        answered ||= taken.tokens > 0;
-        const goesOn = take(taken.events);
-        if (goesOn !== true && !(await goesOn)) return;
-        if (taken.last) return;
-      }
-    } finally {
-      signal.removeEventListener('abort', abandon);
-      this.#cancel(id);
-    }
+    await this.#requests.generate(request, signal, take);
   }
 
   async countTokens(request: EngineRequest, signal: StopSignal): Promise<number> {
     signal.throwIfAborted();
     this.#refuse(request);
-    if (this.#counting >= countsMax) throw atCapacity(countsMax);
-    this.#counting++;
-    try {
-      return await this.#whenLoaded(signal, () => this.#count(workOf(request), signal));
-    } finally {
-      this.#counting--;
-    }
-  }
-
-  /** Waits until the model is in memory, where it stays until the work is done. */
-  async #whenLoaded<Value>(signal: StopSignal, act: () => Promise<Value>): Promise<Value> {
-    const { promise: begun, resolve, reject } = deferred();
-    const work: Waiting = {
-      begin: () => {
-        hasBegun = true;
-        this.#countsBegun++;
-        resolve();
-      },
-      fail: reject,
-    };
-    let hasBegun = false;
-    const abandon = (): void => reject(signal.reason);
-    const timer = setTimeout(() => reject(timedOut()), countTimeoutMs);
-    signal.addEventListener('abort', abandon, { once: true });
-    try {
-      this.#residence.run(work);
-      await begun;
-      return await act();
-    } finally {
-      clearTimeout(timer);
-      signal.removeEventListener('abort', abandon);
-      if (hasBegun) this.#countsBegun--;
-      this.#residence.drop(work);
-    }
-  }
-
-  async #count(work: Work, signal: StopSignal): Promise<number> {
-    const id = ++this.#lastRequest;
-    const child = this.#supervisor?.forWork();
-    if (child === undefined) throw closed();
-    try {
-      const counted = await child.call('count', { request: id, work }, { timeoutMs: countTimeoutMs, signal });
-      if ('refusal' in counted) throw this.#refused(counted.refusal);
-      return counted.tokens;
-    } catch (error) {
-      if (signal.aborted || (error instanceof RpcError && error.code === 'timeout')) child.note('cancel', id);
-      throw error instanceof RpcError ? this.#lostCount(error) : error;
-    }
+    return this.#requests.count(request, signal);
   }
 
   async close(): Promise<void> {
     const supervised = this.#supervised;
     this.#state = { kind: 'closed', supervised };
-    this.#failAll(closed);
-    this.#residence.failAll(closed);
+    this.#requests.close();
     await supervised?.supervisor.close();
     supervised?.memory.release();
     supervised?.means.release();
@@ -433,21 +331,14 @@ class ForkedLlamaEngine implements LlamaEngine {
       // The file may be in memory twice: unchanged, and repacked for the processor.
       rssBytesMax: this.#options.rssBytesMax ?? header.fileBytes * 2 + memory.cacheBytes + 2 ** 30,
       idleUnloadMs: this.#options.idleUnloadMs,
-      isIdle: () => this.#exchanges.size === 0 && this.#counting === 0,
-      handlers: {
-        events: ({ request, events, tokens, last }) => this.#put(request, events, tokens, last),
-        refused: ({ request, refusal }) => {
-          const error = this.#refused(refusal);
-          this.#release(request)?.channel.fail(error);
-        },
-        reading: (request) => this.#exchanges.get(request)?.firstToken.hasRead(performance.now()),
-      },
+      isIdle: () => this.#requests.isEmpty,
+      handlers: this.#requests.handlers,
       onReady: ({ slots, contextLength, vocabularySize }) => {
         this.#loaded = { slots, contextLength, vocabularySize };
         this.#residence.loaded();
       },
       retreat: (loss) => means.retreat(loss),
-      onLost: (loss) => this.#lose(loss, means),
+      onLost: (loss) => this.#requests.lose(loss, means.wasOnGpu),
       onIdle: () => memory.leave(),
       onMeasured: ({ rssBytes }) => memory.measured(rssBytes),
       onEvent: (event) => log({ model, ...event }),
@@ -465,136 +356,6 @@ class ForkedLlamaEngine implements LlamaEngine {
       );
     refuseOversized(request.prompt, this.#loaded.contextLength, offeredTools(request));
   }
-
-  #open(
-    { jobs, ...others }: Pick<Exchange, 'channel' | 'jobs' | 'content'>,
-    work: Work,
-  ): { readonly id: number; readonly exchange: Exchange } {
-    const jobsMax = this.#loaded.slots + (this.#options.queueLimit ?? 64);
-    if (this.#jobs >= jobsMax) throw atCapacity(jobsMax);
-    const id = ++this.#lastRequest;
-    const exchange: Exchange = {
-      ...others,
-      jobs,
-      firstToken: new FirstTokenTime(this.#firstToken, performance.now()),
-      work: {
-        begin: () => {
-          exchange.begunMs = performance.now();
-          this.#supervisor?.forWork().note('generate', { request: id, work });
-        },
-        fail: (error) => this.#release(id)?.channel.fail(error),
-      },
-      begunMs: 0,
-      firstMs: 0,
-      tokens: 0,
-      isAnswered: false,
-      repeats: 0,
-    };
-    this.#exchanges.set(id, exchange);
-    this.#jobs += jobs;
-    return { id, exchange };
-  }
-
-  /** Frees the slot; returns the exchange if it was still open. */
-  #release(id: number): Exchange | undefined {
-    const exchange = this.#exchanges.get(id);
-    if (exchange !== undefined) {
-      this.#exchanges.delete(id);
-      this.#jobs -= exchange.jobs;
-      this.#residence.drop(exchange.work);
-    }
-    return exchange;
-  }
-
-  #cancel(id: number): void {
-    const exchange = this.#release(id);
-    if (exchange !== undefined && exchange.begunMs > 0) this.#supervisor?.forWork().note('cancel', id);
-  }
-
-  #put(request: number, events: readonly GenerationEvent[], tokens: number, last: boolean): void {
-    // Messages for a cancelled request may still be on their way.
-    const exchange = this.#exchanges.get(request);
-    if (exchange === undefined) return;
-    exchange.isAnswered = true;
-    exchange.channel.put(events, tokens, last);
-    this.#time(exchange, events, tokens, last);
-    if (!last) return;
-    this.#release(request);
-    if (exchange.content !== undefined) this.#quarantine.clear(exchange.content);
-  }
-
-  #time(exchange: Exchange, events: readonly GenerationEvent[], tokens: number, last: boolean): void {
-    const nowMs = performance.now();
-    if (this.#purpose !== 'write') {
-      // Tasks only read their inputs; nothing is written.
-      for (const event of events) if (event.type === 'start') exchange.tokens = event.promptTokens ?? 0;
-      if (last) this.#speed.observe(exchange.tokens, nowMs - exchange.begunMs);
-      return;
-    }
-    if (exchange.firstMs > 0) exchange.tokens += tokens;
-    else if (tokens > 0) exchange.firstMs = nowMs;
-    if (last && exchange.firstMs > 0) this.#speed.observe(exchange.tokens, nowMs - exchange.firstMs);
-  }
-
-  /** Returns the error for a late first token; if the model was not loaded in time, the client is told so. */
-  #tooLate({ begunMs }: Exchange): ApiError {
-    return begunMs > 0 ? timedOut() : notLoadedInTime();
-  }
-
-  #refused(refusal: Refusal): ApiError {
-    const { code, message, param, extra, detail } = refusal;
-    if (detail !== undefined) this.#options.log({ model: this.#options.name, event: 'request-failed', code, detail });
-    return new ApiError(code, message, { param, extra });
-  }
-
-  #lostCount(error: RpcError): ApiError {
-    if (error.code === 'timeout') return timedOut();
-    return this.#isClosed() ? closed() : stopped();
-  }
-
-  /** Ends the requests that a dead child worked on, and no others (reliability E1). */
-  #lose({ loaded, isHopeless }: Loss, { wasOnGpu }: Means): void {
-    const begun = [...this.#exchanges].filter(([, { begunMs }]) => begunMs > 0);
-    // A child that dies with its GPU says nothing about its requests: after two such deaths the processor answers.
-    if (loaded && !wasOnGpu) {
-      const contents = begun.map(([, { content }]) => content);
-      this.#quarantine.record(contents.filter((content) => content !== undefined));
-    }
-    for (const [id, exchange] of begun) {
-      // Requests without any output yet, many of which only waited in the child for their turn, go to the next child.
-      if (wasOnGpu && !isHopeless && !exchange.isAnswered && exchange.repeats < repeatsMax) {
-        exchange.repeats++;
-        exchange.begunMs = 0;
-        this.#residence.run(exchange.work);
-      } else this.#release(id)?.channel.fail(stopped());
-    }
-    // Requests that wait for the model wait for the next child.
-    if (isHopeless) this.#residence.failAll(stopped);
-  }
-
-  #failAll(error: () => ApiError): void {
-    for (const id of [...this.#exchanges.keys()]) this.#release(id)?.channel.fail(error());
-  }
-}
-
-/** The GPU is tried twice, and then the processor. */
-const repeatsMax = 2;
-/** The child is notified of reads in batches, far smaller than it may run ahead. */
-const reportTokens = unreadTokensMax / 4;
-const countsMax = 256;
-const countTimeoutMs = 30_000;
-
-function workOf(request: EngineRequest): Work {
-  const { prompt, choices, maxTokens, sampling, stop, logprobs, logitBias, cacheScope, retain, constraint } = request;
-  const { tools, toolChoice, parallelToolCalls, effort, reasoningForm, reasoningRoomTokens, tokens, task } = request;
-  return {
-    ...{ prompt, choices, maxTokens, sampling, stop, logprobs, logitBias, cacheScope, retain },
-    ...{ tools, toolChoice, parallelToolCalls, effort, reasoningForm, reasoningRoomTokens },
-    ...(tokens === undefined ? {} : { tokens }),
-    ...(task === undefined ? {} : { task }),
-    gbnf: constraint?.gbnf,
-    constraintParam: constraint && constraintParam(constraint.source),
-  };
 }
 
 /** Returns why a file could not be read: the system's error code, without a path. */
@@ -604,27 +365,4 @@ function codeOf(error: unknown): string {
 
 function away(message: string): ApiError {
   return new ApiError('no_healthy_backends', message);
-}
-
-function failed(message: string): ApiError {
-  return new ApiError('backend_http_error', message);
-}
-
-const closed = (): ApiError => away('The engine of this model is closed.');
-
-const stopped = (): ApiError => failed('The engine of this model stopped while it worked on this request.');
-
-function timedOut(): ApiError {
-  return new ApiError('backend_timeout', 'The engine of this model did not answer in time.');
-}
-
-function notLoadedInTime(): ApiError {
-  return new ApiError(
-    'backend_timeout',
-    'The model could not be loaded in time; other models may be using the memory.',
-  );
-}
-
-function atCapacity(jobsMax: number): ApiError {
-  return new ApiError('backend_at_capacity', 'All slots of this model are in use.', atCap(jobsMax, 1));
 }

@@ -1,83 +1,14 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import type { FinishCause } from '../../../generation/event.ts';
-import type { Grammar, LlamaModel, Logprobs, TokenLogprobs } from './llama-model.ts';
+import type { LlamaModel } from './llama-model.ts';
 import { DecodeBatchTuner } from './decode-batch-tuner.ts';
 import { BriefSteps } from './brief-steps.ts';
+import type { Job, JobEnding } from './job.ts';
+import { NextTokens, type SampledPlace, type ScoredPlace } from './next-tokens.ts';
 import { PromptBatchTuner } from './prompt-batch-tuner.ts';
 import { ReadingPace } from './reading-pace.ts';
-import { SlotChoice, type CacheUser, type Slot as SlotOf } from './slots.ts';
+import { report, runOf, type Run, type Slot } from './running-job.ts';
+import { SlotChoice, type CacheUser } from './slots.ts';
 import { inOrder, piecesOf } from './step-plan.ts';
-import { ConstrainedText, lettersOf, type Letters } from './constrained-text.ts';
-import { gramTokens, RepetitionGuard } from './repetition.ts';
-import { ChoiceSampler, type BannedTokens, type SamplingSettings } from './sampling.ts';
-
-/** One answer to one prompt. */
-export interface Job extends CacheUser {
-  readonly maxTokens: number;
-  readonly sampling: SamplingSettings;
-  /** Ids that begin the answer before anything is sampled. */
-  readonly opening?: readonly number[];
-  readonly constraint?: JobConstraint | undefined;
-  /** Whether to report the probability of each token, with this many alternatives. */
-  readonly topLogprobs?: number | undefined;
-  readonly banned?: BannedTokens;
-  /** Tokens that end the answer like the model's own end token; `included`: they are part of it. */
-  readonly stopTokens?: { readonly ids: readonly number[]; readonly included: boolean };
-  /** Jobs with the same object are answers to one request. */
-  readonly group?: object;
-  readonly reader: JobReader;
-}
-
-export interface JobConstraint {
-  readonly grammar: Grammar;
-  /** `reader`: from where the reader says so. */
-  readonly from: 'opening' | 'reader';
-}
-
-/**
- * Receives a job's progress. Calls come from the loop, one at a time: a token while the next step decodes, and always before the
- * token after it is chosen.
- */
-export interface JobReader {
-  /** `false` while too much is unread: the job is then skipped. */
-  readonly takesMore: boolean;
-  /** Tokens so far that do not count toward `maxTokens`; `undefined`: all of them count. */
-  readonly tokensBeyond?: number | undefined;
-  started(cachedTokens: number): void;
-  /** Called when a step has read more of the prompt. */
-  reads?(): void;
-  /** Called with the probability of the prompt's second token, its third, and so on, before any token of the answer. */
-  scored?(logprobs: TokenLogprobs): void;
-  token(token: MadeToken): Direction | undefined;
-  /** Called when the model ends the answer; returns ids to use in place of its end. */
-  insteadOfEnd?(): readonly number[] | undefined;
-  ended(ending: JobEnding): void;
-}
-
-export interface MadeToken {
-  readonly id: number;
-  readonly logprobs: TokenLogprobs | undefined;
-}
-
-/** What the text so far implies for the next token. */
-export interface Direction {
-  /** The answer ends here, with the stop sequence that the token completed or without one. */
-  readonly stop?: { readonly sequence?: string };
-  /** Ids that come next, regardless of the model's choice. */
-  readonly force?: readonly number[];
-  /** The constraint holds after them; this text was already written under it. */
-  readonly constrainFrom?: string;
-}
-
-export type JobEnding =
-  /** Without a stop sequence, the model itself ended. */
-  | { readonly type: 'stop'; readonly stopSequence?: string; readonly stopTokenId?: number }
-  | { readonly type: 'length'; readonly cause: FinishCause }
-  | { readonly type: 'cancelled' }
-  /** Its constraint took llama.cpp too long. */
-  | { readonly type: 'too-slow' }
-  /** `detail` is a sentence from the service or from llama.cpp, for the log; it holds no content. */
-  | { readonly type: 'failed'; readonly detail: string };
 
 /** What one step did, for tests and measurements. */
 export interface Step {
@@ -114,6 +45,7 @@ export class Loop {
   readonly #model: LlamaModel;
   readonly #options: LoopOptions;
   readonly #caches: SlotChoice<Run>;
+  readonly #nextTokens: NextTokens;
   readonly #queue: Job[] = [];
   readonly #backgroundTasks = new Map<number, Iterator<void>>();
   readonly #promptTuner: PromptBatchTuner;
@@ -121,8 +53,6 @@ export class Loop {
   readonly #pace = new ReadingPace();
   readonly #decodeTuner: DecodeBatchTuner;
   readonly #briefSteps = new BriefSteps();
-  /** Read when an answer first repeats itself under a constraint. */
-  #letters: Letters | undefined;
   #steps = 0;
   #failures = 0;
   #closed = false;
@@ -133,6 +63,11 @@ export class Loop {
     this.#model = model;
     this.#options = options;
     this.#caches = new SlotChoice(model.facts.slots);
+    this.#nextTokens = new NextTokens(model, {
+      constraintMsMax: options.constraintMsMax,
+      broken: options.broken,
+      end: (slot, ending) => this.#end(slot, ending),
+    });
     this.#promptTuner = new PromptBatchTuner(options.threadsMax, model.facts.batchTokens);
     const { decodeThreads, threadsMax } = options;
     this.#decodeTuner = new DecodeBatchTuner(
@@ -303,31 +238,7 @@ export class Loop {
     slot.scope = job.cacheScope;
     // Behind slots of the previous step, and ahead of those in the next.
     slot.lastStep = this.#steps - 1;
-    const sampler = new ChoiceSampler(
-      this.#model.createSampler(),
-      job.sampling,
-      job.prompt,
-      this.#model.facts.contextLength,
-      this.#options.hiddenTokens,
-      job.banned,
-      (id) => this.#model.isEndOfGeneration(id),
-    );
-    const run: Run = {
-      job,
-      cachedTokens: kept,
-      sampler,
-      logprobs: job.topLogprobs === undefined ? undefined : this.#model.createLogprobs(job.topLogprobs),
-      guard: new RepetitionGuard(),
-      constrained: undefined,
-      forced: [...(job.opening ?? [])],
-      constrainFrom: job.constraint?.from === 'opening' ? '' : undefined,
-      next: undefined,
-      unreported: undefined,
-      ending: undefined,
-      generated: 0,
-      cancelled: false,
-    };
-    slot.run = run;
+    slot.run = runOf(job, kept, this.#model, this.#options.hiddenTokens);
     job.reader.started(kept);
     if (job.maxTokens <= 0 && job.scoresPrompt !== true) this.#end(slot, { type: 'length', cause: 'max-tokens' });
   }
@@ -390,8 +301,8 @@ export class Loop {
         elapsedMs,
       });
       this.#endReported();
-      for (const place of scored) await this.#score(place);
-      await this.#choose(sampled.filter(({ slot, run }) => slot.run === run && !run.cancelled));
+      for (const place of scored) await this.#nextTokens.score(place);
+      await this.#nextTokens.choose(sampled.filter(({ slot, run }) => slot.run === run && !run.cancelled));
       this.#failures = 0;
     } catch (error) {
       // Which item of the batch failed, and what the context holds now, is unknown.
@@ -419,165 +330,15 @@ export class Loop {
       this.#pace.observe(depth, first.tokens, elapsedMs);
   }
 
-  /** Reports the tokens that follow those of a prompt's chunk to the reader. */
-  async #score({ slot, run, position, logits }: ScoredPlace): Promise<void> {
-    const { prompt, reader, maxTokens } = run.job;
-    const [first] = logits;
-    if (run.logprobs === undefined || first === undefined) return;
-    await this.#model.settle(first, run.logprobs);
-    for (const [index, place] of logits.entries()) {
-      const id = prompt[position + index + 1];
-      if (slot.run !== run || run.cancelled) return;
-      if (id !== undefined) reader.scored?.(await this.#model.logprobs(place, run.logprobs, id));
-    }
-    const isRead = position + logits.length === prompt.length;
-    if (isRead && maxTokens <= 0 && slot.run === run) this.#end(slot, { type: 'length', cause: 'max-tokens' });
-  }
-
-  /** Determines the next token of each answer: the forced one, or else the sampler's choice. */
-  async #choose(places: readonly SampledPlace[]): Promise<void> {
-    const forced: SampledPlace[] = [];
-    const free: SampledPlace[] = [];
-    for (const place of places) {
-      const { slot, run } = place;
-      if (run.forced.length > 0) forced.push(place);
-      else if (run.constrainFrom === undefined || this.#constrain(run, run.constrainFrom)) free.push(place);
-      else this.#endStuck(slot, run);
-    }
-    for (const { slot, run } of forced) {
-      const id = run.forced.shift() ?? -1;
-      if (run.sampler.follow(id)) this.#take(slot, run, { id, logprobs: undefined });
-      else this.#endStuck(slot, run);
-    }
-    if (free.length === 0) return;
-    const ids = await this.#sample(free);
-    const logprobs = await this.#logprobsOf(free, ids);
-    for (const [index, { slot, run }] of free.entries()) {
-      if (slot.run === run && !run.cancelled) this.#takeSampled(slot, run, ids[index] ?? -1, logprobs?.[index]);
-    }
-  }
-
-  /** Returns the logprobs; `undefined` if they were not requested. */
-  async #logprobsOf(
-    places: readonly SampledPlace[],
-    ids: readonly number[],
-  ): Promise<readonly (TokenLogprobs | undefined)[] | undefined> {
-    if (places.every(({ run }) => run.logprobs === undefined)) return undefined;
-    return Promise.all(
-      places.map(async ({ run, logits }, index) => {
-        const id = ids[index] ?? -1;
-        return run.logprobs === undefined || id < 0 ? undefined : await this.#model.logprobs(logits, run.logprobs, id);
-      }),
-    );
-  }
-
-  /**
-   * Samples the next tokens. A constraint that branches without end can keep llama.cpp busy for minutes with one token, which nothing can
-   * interrupt: the time doubles with every character. The answer is ended when it gets slow; the child, when a single token is stuck.
-   */
-  async #sample(places: readonly SampledPlace[]): Promise<readonly number[]> {
-    const wanted = places.map(({ run, logits }) => ({ logits, sampler: run.sampler.sampler }));
-    if (!places.some(({ run }) => run.sampler.isConstrained)) return this.#model.sample(wanted);
-    const startedMs = performance.now();
-    const tookMs: number[] = [];
-    const stuck = setTimeout(() => this.#options.broken?.(), stuckMs);
-    try {
-      return await this.#model.sample(wanted, (index) => (tookMs[index] = performance.now() - startedMs));
-    } finally {
-      clearTimeout(stuck);
-      for (const [index, { slot, run }] of places.entries()) {
-        const isSlow = (tookMs[index] ?? 0) > (this.#options.constraintMsMax ?? constraintMsMax);
-        if (isSlow && run.sampler.isConstrained && slot.run === run) this.#end(slot, { type: 'too-slow' });
-      }
-    }
-  }
-
-  /** Makes the constraint hold from here on; `false` if the text so far does not fit it. */
-  #constrain(run: Run, said: string): boolean {
-    run.constrainFrom = undefined;
-    const grammar = run.job.constraint?.grammar;
-    if (grammar === undefined) return true;
-    run.sampler.constrain(grammar.begin());
-    const ids = [...this.#model.tokenize(said, false)];
-    run.constrained = new ConstrainedText(grammar, () => (this.#letters ??= lettersOf(this.#model)), ids);
-    return ids.every((id) => run.sampler.follow(id));
-  }
-
-  /** Ends an answer that no token can follow: a text that satisfies its constraint has ended, any other was cut off. */
-  #endStuck(slot: Slot, run: Run): void {
-    if (!run.sampler.isLimited) this.#end(slot, { type: 'failed', detail: 'no token fits' });
-    else if (run.sampler.isComplete(this.#model.facts.eos)) this.#end(slot, { type: 'stop' });
-    else this.#end(slot, { type: 'length', cause: 'constraint' });
-  }
-
-  #takeSampled(slot: Slot, run: Run, id: number, logprobs: TokenLogprobs | undefined): void {
-    const isEnd = id >= 0 && this.#model.isEndOfGeneration(id);
-    if (run.sampler.judge(id, isEnd) === 'forbidden') return this.#endStuck(slot, run);
-    const { stopTokens } = run.job;
-    if (stopTokens?.ids.includes(id) === true) {
-      if (stopTokens.included) run.ending = { type: 'stop', stopTokenId: id };
-      else return this.#end(slot, { type: 'stop', stopTokenId: id });
-      return this.#take(slot, run, { id, logprobs });
-    }
-    if (!isEnd) return this.#take(slot, run, { id, logprobs });
-    const [instead, ...rest] = run.job.reader.insteadOfEnd?.() ?? [];
-    if (instead === undefined) return this.#end(slot, { type: 'stop' });
-    run.forced.push(...rest);
-    this.#take(slot, run, { id: instead, logprobs: undefined });
-  }
-
-  #take(slot: Slot, run: Run, token: MadeToken): void {
-    const { id } = token;
-    run.next = id;
-    run.generated++;
-    run.sampler.accept(id);
-    run.unreported = token;
-    const { reader } = run.job;
-    // Whether a token counts is known only once its text is.
-    if (reader.tokensBeyond !== undefined && run.generated >= run.job.maxTokens) this.#report(run);
-    if (run.ending !== undefined) this.#end(slot, run.ending);
-    else if (run.generated - (reader.tokensBeyond ?? 0) >= run.job.maxTokens)
-      this.#end(slot, { type: 'length', cause: 'max-tokens' });
-    else if (run.job.prompt.length + run.generated >= this.#model.facts.contextLength)
-      this.#end(slot, { type: 'length', cause: 'window' });
-    else if (this.#repeatsItself(run, id)) this.#end(slot, { type: 'length', cause: 'repetition' });
-  }
-
-  /** Returns whether an answer repeats itself. Repeating what the constraint requires is not a loop. */
-  #repeatsItself(run: Run, id: number): boolean {
-    run.constrained?.push(id);
-    return run.guard.push(id) && run.constrained?.hadChoice(gramTokens) !== false;
-  }
-
   /** Reports new tokens to their readers; returns whether there were any. */
   #notifyReaders(): boolean {
     let reported = false;
     for (const { run } of this.#slots) {
       if (run?.unreported === undefined || run.cancelled || !run.job.reader.takesMore) continue;
-      this.#report(run);
+      report(run);
       reported = true;
     }
     return reported;
-  }
-
-  #report(run: Run): void {
-    const token = run.unreported;
-    if (token === undefined) return;
-    run.unreported = undefined;
-    let direction: Direction | undefined;
-    try {
-      direction = run.job.reader.token(token);
-    } catch (error) {
-      // The error ends only its own answer. Only its name is logged: the message may quote the answer.
-      run.ending = { type: 'failed', detail: `the reader failed: ${error instanceof Error ? error.name : 'unknown'}` };
-      return;
-    }
-    if (direction === undefined) return;
-    const { stop, force, constrainFrom } = direction;
-    if (stop !== undefined)
-      run.ending ??= { type: 'stop', ...(stop.sequence === undefined ? {} : { stopSequence: stop.sequence }) };
-    if (force !== undefined) run.forced.push(...force);
-    if (constrainFrom !== undefined) run.constrainFrom = constrainFrom;
   }
 
   #endReported(): void {
@@ -589,7 +350,7 @@ export class Loop {
     if (run === undefined) return;
     // The last token may complete a stop sequence.
     const isWhole = ending.type === 'stop' || ending.type === 'length';
-    if (isWhole) this.#report(run);
+    if (isWhole) report(run);
     run.sampler.dispose();
     run.logprobs?.dispose();
     if (!run.job.retain) this.#forget(slot);
@@ -606,48 +367,8 @@ export class Loop {
 }
 
 const failuresMax = 3;
-const constraintMsMax = 2000;
-const stuckMs = 20_000;
 /** The assumed length of an answer if it is unknown. */
 const expectedTokens = 256;
-
-type Slot = SlotOf<Run>;
-
-/** A job in its slot. `next` is the token to decode, `undefined` until the prompt is read. */
-interface Run {
-  readonly job: Job;
-  readonly cachedTokens: number;
-  readonly sampler: ChoiceSampler;
-  readonly logprobs: Logprobs | undefined;
-  readonly guard: RepetitionGuard;
-  /** Set once the constraint holds. */
-  constrained: ConstrainedText | undefined;
-  /** Ids that come next. */
-  readonly forced: number[];
-  /** The constraint holds as soon as no forced ids are left; this text was written under it. */
-  constrainFrom: string | undefined;
-  next: number | undefined;
-  /** The last token, until its reader has been notified. */
-  unreported: MadeToken | undefined;
-  /** Set when its reader found that the answer is over. */
-  ending: JobEnding | undefined;
-  generated: number;
-  cancelled: boolean;
-}
-
-interface SampledPlace {
-  readonly slot: Slot;
-  readonly run: Run;
-  readonly logits: number;
-}
-
-/** A chunk of a prompt, and where the logits after each of its tokens are. */
-interface ScoredPlace {
-  readonly slot: Slot;
-  readonly run: Run;
-  readonly position: number;
-  readonly logits: readonly number[];
-}
 
 interface Plan {
   readonly items: readonly PlannedItem[];

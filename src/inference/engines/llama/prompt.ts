@@ -1,7 +1,8 @@
 import { ApiError } from '../../../platform/errors.ts';
 import type { EngineRequest, Message, Prompt, Tool } from '../../../generation/request.ts';
 import type { LlamaModel } from './llama-model.ts';
-import type { ChatTemplate, Piece } from './chat-template.ts';
+import type { ChatTemplate } from './chat-template.ts';
+import type { Piece } from './client-text-marks.ts';
 import { PlainTokenizer, refuseBomb } from './plain-text.ts';
 
 /** The fields of a request that determine its prompts. */

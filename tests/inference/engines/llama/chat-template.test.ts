@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import { Template } from '@huggingface/jinja';
-import { ChatTemplate, type Piece } from '../../../../src/inference/engines/llama/chat-template.ts';
+import { ChatTemplate } from '../../../../src/inference/engines/llama/chat-template.ts';
+import type { Piece } from '../../../../src/inference/engines/llama/client-text-marks.ts';
 import { ApiError } from '../../../../src/platform/errors.ts';
 import type { Message } from '../../../../src/generation/request.ts';
 import { chatMlTemplate } from '../../../support/tiny-gguf.ts';
