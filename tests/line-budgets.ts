@@ -8,7 +8,7 @@ export const lineBudgets: Readonly<Record<string, number>> = {
   'src/account-api': 9635,
   'src/accounts': 4261,
   'src/app': 4543,
-  'src/billing': 6501,
+  'src/billing': 6524,
   'src/catalog': 606,
   'src/cli': 9473,
   'src/config': 4809,
@@ -39,7 +39,6 @@ export const fileLinesMax = 500;
 /** Files that have more, and how many they may have. The tables of the database are one description. */
 export const longFiles: Readonly<Record<string, number>> = {
   'src/app/inference-host.ts': 689,
-  'src/billing/rate-limits/leased-limits.ts': 570,
   'src/inference/engines/llama/chat-template.ts': 532,
   'src/inference/engines/llama/engine.ts': 630,
   'src/inference/engines/llama/loop.ts': 662,
