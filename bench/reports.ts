@@ -6,7 +6,7 @@ import type { Database } from '../src/store/database.ts';
 import { periodOf } from '../src/store/budget.ts';
 import { creditSummary, listLedger } from '../src/store/repositories/credit.ts';
 import { listGenerations } from '../src/store/repositories/generations.ts';
-import { lastUseOfKeys } from '../src/store/repositories/keys.ts';
+import { lastUseOfKeys } from '../src/store/repositories/key-last-use.ts';
 import { migrate } from '../src/store/migrations/migrate.ts';
 import { kyselyOnPostgres } from '../src/store/postgres/dialect.ts';
 import { makePartitions } from '../src/store/postgres/partitions.ts';

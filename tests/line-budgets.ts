@@ -8,7 +8,7 @@ export const lineBudgets: Readonly<Record<string, number>> = {
   'src/account-api': 9641,
   'src/accounts': 4265,
   'src/app': 4544,
-  'src/billing': 6508,
+  'src/billing': 6531,
   'src/catalog': 608,
   'src/cli': 9470,
   'src/config': 4808,
@@ -18,7 +18,7 @@ export const lineBudgets: Readonly<Record<string, number>> = {
   'src/inference/dialects': 5779,
   'src/inference/discovery': 656,
   'src/inference/engine-builds': 414,
-  'src/inference/engines': 17410,
+  'src/inference/engines': 17571,
   'src/inference/files': 985,
   'src/inference/http': 2286,
   'src/inference/images': 485,
@@ -29,7 +29,7 @@ export const lineBudgets: Readonly<Record<string, number>> = {
   'src/inference/routing': 1902,
   'src/notifications': 591,
   'src/platform': 7030,
-  'src/store': 18048,
+  'src/store': 18061,
   'src/tax': 150,
 };
 
@@ -39,10 +39,6 @@ export const fileLinesMax = 500;
 /** Files that have more, and how many they may have. The tables of the database are one description. */
 export const longFiles: Readonly<Record<string, number>> = {
   'src/app/inference-host.ts': 689,
-  'src/billing/rate-limits/leased-limits.ts': 570,
-  'src/inference/engines/openai/flavors.ts': 622,
-  'src/inference/engines/openai/openai-engine.ts': 651,
-  'src/store/repositories/keys.ts': 593,
   'src/store/schema/tables.ts': 1196,
 };
 

@@ -1,7 +1,7 @@
 import { memberSubject, type Budget } from '../store/budget.ts';
 import type { AccountStatus } from '../store/database.ts';
 import type { AccountPrice } from '../store/repositories/account-prices.ts';
-import type { LoadedKey } from '../store/repositories/keys.ts';
+import type { LoadedKey } from '../store/repositories/loaded-keys.ts';
 import { keyAccess, keyRates, readAccountLimits, readLimits } from './key-limits.ts';
 import type { KeyAccess, KeyRates } from './key-limits.ts';
 import { lookUpHash, parseKey } from './key.ts';

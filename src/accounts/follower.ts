@@ -1,6 +1,6 @@
 import type { Change, FollowedRepositories, Follows } from '../store/feed.ts';
 import { readMemberSubject } from '../store/budget.ts';
-import type { LoadedKey } from '../store/repositories/keys.ts';
+import type { LoadedKey } from '../store/repositories/loaded-keys.ts';
 import { ratesOf } from './account-rates.ts';
 import type { Directory } from './directory.ts';
 

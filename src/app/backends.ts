@@ -12,7 +12,7 @@ import { readGgufHeader } from '../inference/engines/llama/gguf-header.ts';
 import { MemoryBudget } from '../inference/engines/llama/memory-budget.ts';
 import type { Purpose } from '../inference/engines/llama/purpose.ts';
 import type { SamplingDefaults } from '../generation/sampling-defaults.ts';
-import { flavors } from '../inference/engines/openai/flavors.ts';
+import { flavors } from '../inference/engines/openai/flavors/flavors.ts';
 import type { ReportedIncident } from '../inference/engines/openai/incidents.ts';
 import { createOpenAiEngine, defaultMaxConcurrency } from '../inference/engines/openai/openai-engine.ts';
 import { scriptRule } from '../inference/engines/scripted/script-schema.ts';

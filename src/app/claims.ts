@@ -3,7 +3,7 @@ import type { LimitsConfig, ModelConfig, OpenAiBackendConfig } from '../config/c
 import { featureNames, type FeatureName } from '../generation/feature-names.ts';
 import { claimNames, claims, type ClaimName, type Finding } from '../inference/claims/claims.ts';
 import { UnboundFault } from '../inference/engines/openai/answer-guard.ts';
-import { flavors } from '../inference/engines/openai/flavors.ts';
+import { flavors } from '../inference/engines/openai/flavors/flavors.ts';
 import { combineSignals } from '../platform/combine-signals.ts';
 import { ApiError } from '../platform/errors.ts';
 import { openAiEngineOf } from './backends.ts';

@@ -2,7 +2,7 @@ import { OperationError } from '../accounts/operation.ts';
 import { withBackend, withModel } from '../config/edit.ts';
 import type { FlavorName } from '../generation/flavor-names.ts';
 import type { Engine } from '../inference/engines/engine.ts';
-import { flavors } from '../inference/engines/openai/flavors.ts';
+import { flavors } from '../inference/engines/openai/flavors/flavors.ts';
 import { createOpenAiEngine } from '../inference/engines/openai/openai-engine.ts';
 import { probeBackend, type ProbeResult } from '../inference/engines/openai/probe.ts';
 import { ApiError } from '../platform/errors.ts';

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { Directory, isEntitled, type Cut, type KnownAccount } from '../../src/accounts/directory.ts';
 import { issueKey, newKey, type KeyText } from '../../src/accounts/key.ts';
 import { openSecret } from '../../src/accounts/secret.ts';
-import type { LoadedKey } from '../../src/store/repositories/keys.ts';
+import type { LoadedKey } from '../../src/store/repositories/loaded-keys.ts';
 
 const secretOf = (text: string) =>
   openSecret({ fromEnvironment: text.repeat(32), dataFolder: '/nowhere', warn: assert.fail });

@@ -12,7 +12,7 @@ import { editAccount } from '../../src/store/repositories/accounts.ts';
 import { budgetsOf, spentBesideBudget } from '../../src/store/repositories/budgets.ts';
 import { creditSummary, listLedger } from '../../src/store/repositories/credit.ts';
 import { cursorOf, listGenerations } from '../../src/store/repositories/generations.ts';
-import { lastUseOfKeys } from '../../src/store/repositories/keys.ts';
+import { lastUseOfKeys } from '../../src/store/repositories/key-last-use.ts';
 import { findUsage, listUsage } from '../../src/store/repositories/usage-rows.ts';
 import { sumUsage, sumUsageByTag } from '../../src/store/repositories/usage-totals.ts';
 import { removeUsage, type RemovalCursor } from '../../src/store/retention/removal.ts';

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import type { Kysely } from 'kysely';
 import type { Database } from '../../src/store/database.ts';
 import type { UsageRow } from '../../src/store/ledger.ts';
-import { lastUseOfKeys } from '../../src/store/repositories/keys.ts';
+import { lastUseOfKeys } from '../../src/store/repositories/key-last-use.ts';
 import { rowsOn } from '../../src/store/schema/codec.ts';
 import { editAccount } from '../../src/store/repositories/accounts.ts';
 import { reportUsage, spendOfKeys, spendSince, type ReportDimension } from '../../src/store/reports/reports.ts';

@@ -12,11 +12,18 @@ import { withDeadline } from '../../platform/deadline.ts';
 import { StoreError } from '../../store/store-error.ts';
 import { nameOf } from './counts.ts';
 import type { Claim, LimitCounts, LimitRule, Taken, Taking } from './counts.ts';
-import { windowStart } from './windows.ts';
+import {
+  aheadOf,
+  beginWindow,
+  exchangeOf,
+  freeOf,
+  isIdle,
+  newPool,
+  rollWindow,
+  type Pool,
+  type Waiter,
+} from './limit-pool.ts';
 
-/** A share of a window covers this many requests, or this much use, whichever is more. */
-const requestsAhead = 16;
-const useAheadSeconds = 2;
 /** Maximum limits in one exchange; the rest wait for the next. */
 const exchangedAtOnceMax = 500;
 /** How often to ask what other processes need. It bounds how long they can be refused something idle here. */
@@ -36,68 +43,9 @@ const dryMs = 1_000;
 const waitMaxMs = 2_000;
 /** While requests wait, how often to check for overdue ones. */
 const tickMs = 50;
-/** Shares that no request has used for this long are returned. */
-const idleMs = 10_000;
 const sweepEveryMs = 1_000;
 /** Time limit for the returns at shutdown. */
 const closeMaxMs = 2_000;
-
-/** A request that waits until it can take all of its claims. */
-interface Waiter {
-  readonly claims: readonly Claim[];
-  readonly sinceMs: number;
-  resolve(taking: Taking<Claim>): void;
-  reject(error: StoreError): void;
-}
-
-/** What is refused from memory, and until when: this amount or more, under this limit or a lower one. */
-interface Refusal {
-  readonly untilMs: number;
-  readonly amount: number;
-  readonly limit: number;
-}
-
-/** Until when others want a share of the running requests, and how much this process keeps meanwhile. */
-interface Contention {
-  readonly untilMs: number;
-  readonly part: number;
-}
-
-/** This process's share of one limit. */
-interface Pool extends LimitName {
-  readonly name: string;
-  startsAt: number;
-  /** The rule's limit as of the last request. */
-  ruleLimit: number;
-  /** The lowest limit that all shares together were seen to respect; under a lower one, the held share does not count. */
-  limit: number;
-  /** Leased, used or not. */
-  held: number;
-  /** Above `held`: used beyond the lease, and not yet reported. */
-  used: number;
-  /** No longer part of `held`; returned with the next exchange. */
-  returning: number;
-  /** What all others had at the limit server's last answer. */
-  others: number;
-  /** Claims that have not ended. */
-  open: number;
-  /** Whether the limit server may have a share of this process. */
-  isListed: boolean;
-  activeMs: number;
-  readonly waiters: Set<Waiter>;
-  /** The amount that the last request took. */
-  unit: number;
-  spent: number;
-  perSecond: number;
-  dryUntilMs: number;
-  /** Remaining tries before the waiting requests are refused; the next is not before `tryAtMs`. */
-  tries: number;
-  tryAtMs: number;
-  /** When others were last notified of the shortage. */
-  lackingMs: number;
-  refusal: Refusal | undefined;
-  contention: Contention | undefined;
-}
 
 interface Asked {
   readonly pool: Pool;
@@ -220,35 +168,11 @@ export class LeasedLimits implements LimitCounts {
     const name = nameOf({ subject, kind, lengthMs });
     let pool = this.#pools.get(name);
     if (pool === undefined) {
-      pool = {
-        ...{ name, subject, kind, lengthMs, startsAt: 0, ruleLimit: limit, limit: Infinity },
-        ...{ held: 0, used: 0, returning: 0, others: 0, open: 0, isListed: false },
-        ...{ activeMs: performance.now(), waiters: new Set() },
-        ...{ unit: 1, spent: 0, perSecond: 0, dryUntilMs: 0, tries: 0, tryAtMs: 0, lackingMs: -Infinity },
-        ...{ refusal: undefined, contention: undefined },
-      };
+      pool = newPool(name, { subject, kind, lengthMs, limit });
       this.#pools.set(name, pool);
     }
-    if (kind !== 'running') this.#roll(pool);
+    if (kind !== 'running') rollWindow(pool, this.#options.now());
     return pool;
-  }
-
-  /** Starts the next window; a lease ends with its window. */
-  #roll(pool: Pool): void {
-    const { subject, lengthMs, startsAt } = pool;
-    const now = windowStart(subject, lengthMs, this.#options.now());
-    // Another process may already be in the next window: then all are.
-    if (startsAt === now || startsAt === now + lengthMs) return;
-    this.#begin(pool, now);
-  }
-
-  #begin(pool: Pool, startsAt: number): void {
-    const fresh = { held: 0, used: 0, returning: 0, others: 0, limit: Infinity, refusal: undefined, dryUntilMs: 0 };
-    Object.assign(pool, fresh, { startsAt, tries: 0, tryAtMs: 0, lackingMs: -Infinity });
-  }
-
-  #free({ held, used }: Pool): number {
-    return Math.max(0, held - used);
   }
 
   #has({ rule, amount }: Claim, pool = this.#poolOf(rule)): boolean {
@@ -263,7 +187,7 @@ export class LeasedLimits implements LimitCounts {
       if (rule.kind !== 'running') {
         pool.unit = amount;
         pool.spent += amount;
-        if (this.#free(pool) * 2 < aheadOf(pool) && pool.dryUntilMs < pool.activeMs) this.#note(pool);
+        if (freeOf(pool) * 2 < aheadOf(pool) && pool.dryUntilMs < pool.activeMs) this.#note(pool);
       }
       return { rule, amount, startsAt: pool.startsAt, epoch: this.#epoch };
     });
@@ -276,7 +200,7 @@ export class LeasedLimits implements LimitCounts {
       refusal !== undefined &&
       nowMs < refusal.untilMs &&
       rule.limit <= refusal.limit &&
-      amount - this.#free(pool) >= refusal.amount &&
+      amount - freeOf(pool) >= refusal.amount &&
       this.#isTrusted(rule)
     );
   }
@@ -391,47 +315,11 @@ export class LeasedLimits implements LimitCounts {
       if (asked.length >= exchangedAtOnceMax) break;
       this.#due.delete(pool);
       if (this.#pools.get(pool.name) !== pool) continue;
-      const exchange = this.#exchangeOf(pool, nowMs);
+      if (pool.kind !== 'running') rollWindow(pool, this.#options.now());
+      const exchange = exchangeOf(pool, nowMs, this.#closed);
       if (exchange !== undefined) asked.push({ pool, exchange, used: pool.used });
     }
     return asked;
-  }
-
-  #exchangeOf(pool: Pool, nowMs: number): LimitExchange | undefined {
-    const { subject, kind, lengthMs, ruleLimit: limit } = pool;
-    if (kind !== 'running') this.#roll(pool);
-    // The slot of a request that still runs is not given up.
-    const leaves = (this.#isIdle(pool, nowMs) || this.#closed) && (kind !== 'running' || pool.used === 0);
-    // Under a lower limit only the limit server knows whether the held share may be used.
-    if (leaves || limit < pool.limit) {
-      const free = this.#free(pool);
-      pool.returning += free;
-      pool.held -= free;
-    }
-    const isPausing = nowMs < pool.tryAtMs;
-    const amounts = isPausing ? [] : this.#amounts(pool);
-    const free = this.#free(pool);
-    const [first = 0] = amounts;
-    const sum = amounts.reduce((total, amount) => total + amount, 0);
-    const least = first === 0 ? 0 : Math.max(1, first - free);
-    const need = first === 0 ? 0 : Math.max(least, sum - free);
-    const isAhead = kind !== 'running' && !leaves && !isPausing && pool.dryUntilMs < nowMs && free * 2 < aheadOf(pool);
-    const want = Math.max(need, isAhead ? Math.ceil(aheadOf(pool)) - free : 0);
-    const owed = Math.max(0, pool.used - pool.held);
-    const back = pool.returning;
-    if (back === 0 && owed === 0 && want === 0 && !leaves) return undefined;
-    pool.returning = 0;
-    return { subject, kind, lengthMs, startsAt: pool.startsAt, limit, back, owed, least, need, want, leaves };
-  }
-
-  /** The amounts that waiters need here, in their order. */
-  #amounts(pool: Pool): readonly number[] {
-    const amounts: number[] = [];
-    for (const { claims } of pool.waiters)
-      for (const { rule, amount } of claims) if (nameOf(rule) === pool.name) amounts.push(amount);
-    const sum = amounts.reduce((total, amount) => total + amount, 0);
-    // They wait for another limit.
-    return pool.ruleLimit >= pool.limit && this.#free(pool) >= sum ? [] : amounts;
   }
 
   /** Applies an answer; true: it was less than the waiters need. */
@@ -441,7 +329,7 @@ export class LeasedLimits implements LimitCounts {
     if (answer.startsAt !== exchange.startsAt) {
       // If the server is ahead of this process, all continue in its window. If it is slightly behind, ask again.
       if (answer.startsAt > pool.startsAt) {
-        this.#begin(pool, answer.startsAt);
+        beginWindow(pool, answer.startsAt);
         pool.used = pool.held = answer.held;
         pool.others = answer.used - answer.held;
       } else pool.tryAtMs = performance.now() + pauseMs;
@@ -512,26 +400,22 @@ export class LeasedLimits implements LimitCounts {
       if (pool === undefined) continue;
       if (pool.kind === 'running') {
         pool.contention = { untilMs: nowMs + contendedMs, part: Math.floor(pool.ruleLimit / contenders) };
-      } else this.#roll(pool);
+      } else rollWindow(pool, this.#options.now());
       pool.dryUntilMs = nowMs + dryMs;
-      if (pool.waiters.size === 0) this.#releaseUnused(pool, this.#free(pool));
+      if (pool.waiters.size === 0) this.#releaseUnused(pool, freeOf(pool));
     }
   }
 
   #sweep(): void {
     const nowMs = performance.now();
     for (const pool of this.#pools.values()) {
-      if (pool.kind !== 'running') this.#roll(pool);
+      if (pool.kind !== 'running') rollWindow(pool, this.#options.now());
       pool.perSecond = (pool.perSecond + Math.max(0, pool.spent)) / 2;
       pool.spent = 0;
-      if (!this.#isIdle(pool, nowMs)) continue;
+      if (!isIdle(pool, nowMs)) continue;
       if (pool.isListed) this.#note(pool);
       else this.#pools.delete(pool.name);
     }
-  }
-
-  #isIdle({ open, waiters, activeMs }: Pool, nowMs: number): boolean {
-    return open === 0 && waiters.size === 0 && activeMs < nowMs - idleMs;
   }
 
   // What happens to shares when an answer was lost, or this process has expired.
@@ -565,6 +449,3 @@ export class LeasedLimits implements LimitCounts {
     for (const waiter of this.#waiters) this.#enter(waiter);
   }
 }
-
-/** How much of a window should be leased ahead. */
-const aheadOf = ({ unit, perSecond }: Pool): number => Math.max(requestsAhead * unit, useAheadSeconds * perSecond);

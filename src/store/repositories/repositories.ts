@@ -13,6 +13,8 @@ import type { Database } from '../database.ts';
 import { rowsOn } from '../schema/codec.ts';
 import * as changes from './changes.ts';
 import * as keys from './keys.ts';
+import * as keyLastUse from './key-last-use.ts';
+import * as loadedKeys from './loaded-keys.ts';
 import * as generations from './generations.ts';
 import * as keptItems from './stored-items.ts';
 import * as files from './files.ts';
@@ -54,10 +56,10 @@ const rowOperations = {
   createKey: keys.createKey,
   listKeys: keys.listKeys,
   revokeKey: keys.revokeKey,
-  loadKeys: keys.loadKeys,
-  findKeys: keys.findKeys,
-  countKeys: keys.countKeys,
-  listKeyHashes: keys.listKeyHashes,
+  loadKeys: loadedKeys.loadKeys,
+  findKeys: loadedKeys.findKeys,
+  countKeys: loadedKeys.countKeys,
+  listKeyHashes: loadedKeys.listKeyHashes,
   allowKey: keys.allowKey,
   allowAccount: accounts.allowAccount,
   planAccount: accounts.planAccount,
@@ -220,7 +222,7 @@ const storedOperations = {
   keepAnswer: idempotency.keepAnswer,
   leaveRequest: idempotency.leaveRequest,
   tidyRequests: idempotency.tidyRequests,
-  lastUseOfKeys: keys.lastUseOfKeys,
+  lastUseOfKeys: keyLastUse.lastUseOfKeys,
   heldOf: credits.heldOf,
   creditSummary: credits.creditSummary,
   spentByAccounts: credits.spentByAccounts,

@@ -4,7 +4,7 @@
  */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { flavors } from '../../../src/inference/engines/openai/flavors.ts';
+import { flavors } from '../../../src/inference/engines/openai/flavors/flavors.ts';
 import { chatFamilies, completionFamily, type AnswerFamily } from '../../conformance/answer-families.ts';
 import { checkGiven } from '../../conformance/odd-given.ts';
 import { oddOnes } from '../../support/odd-servers/habits.ts';

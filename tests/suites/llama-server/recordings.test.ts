@@ -8,7 +8,7 @@ import { readFileSync, readdirSync } from 'node:fs';
 import { after, before, describe, test } from 'node:test';
 
 import { answerError } from '../../../src/inference/engines/openai/failures.ts';
-import { flavors } from '../../../src/inference/engines/openai/flavors.ts';
+import { flavors } from '../../../src/inference/engines/openai/flavors/flavors.ts';
 import type { GenerationEvent } from '../../../src/generation/event.ts';
 import { decode, recordedJson, recording } from '../../inference/engines/openai/decoding.ts';
 import { LlamaServer, TinyModels, stopServer } from './llama-server.ts';

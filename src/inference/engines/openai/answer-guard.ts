@@ -4,7 +4,7 @@ import { compileProgram, type Program } from '../../constraints/program.ts';
 import type { EngineRequest } from '../../../generation/request.ts';
 import { hermes } from '../../output-parsers/hermes.ts';
 import { OutputParser } from '../../output-parsers/output-parser.ts';
-import type { Flavor } from './flavors.ts';
+import type { Flavor } from './flavors/flavor.ts';
 
 /** A request's bound, which its answer is checked against: the server was asked to keep it, but not every server does. */
 export type Bound =

@@ -1,6 +1,6 @@
 import { ApiError } from '../../../platform/errors.ts';
 import type { EngineRequest, Prompt, TokenControls } from '../../../generation/request.ts';
-import type { CompletionNames, Flavor } from './flavors.ts';
+import type { CompletionNames, Flavor } from './flavors/flavor.ts';
 
 /** Returns the error for a text completion that the server cannot serve in full; `undefined` if it can. Never throws. */
 export function completionRefusal(

@@ -5,7 +5,7 @@ import { connectionClosed, type AnswerHandler, type Call } from './connections.t
 import { UnboundFault } from './answer-guard.ts';
 import { InBandError, type ChunkDecoder } from './decode/decoder.ts';
 import { answerError, connectError, httpError, timeoutError, type UpstreamAnswer } from './failures.ts';
-import type { Flavor } from './flavors.ts';
+import type { Flavor } from './flavors/flavor.ts';
 import { SseReader, StreamFault } from './sse.ts';
 import { causeCode, type BackendIncident } from './incidents.ts';
 import type { StopSignal } from '../../../platform/stop-signal.ts';

@@ -1,5 +1,5 @@
 import { ApiError, atCap } from '../../../platform/errors.ts';
-import type { Flavor } from './flavors.ts';
+import type { Flavor } from './flavors/flavor.ts';
 
 export interface UpstreamAnswer {
   readonly status: number;

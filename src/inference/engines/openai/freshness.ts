@@ -1,7 +1,7 @@
 import type { Pool } from 'undici';
 import { combineSignals } from '../../../platform/combine-signals.ts';
 import { isLoading } from './failures.ts';
-import type { Flavor } from './flavors.ts';
+import type { Flavor } from './flavors/flavor.ts';
 import { causeCode } from './incidents.ts';
 
 export interface FreshnessBackend {

@@ -5,37 +5,31 @@ import type { TakeBatch } from '../../../generation/event.ts';
 import type { ServerReport } from '../../../generation/server-report.ts';
 import type { FlavorName } from '../../../generation/flavor-names.ts';
 import type { ApiError } from '../../../platform/errors.ts';
-import { continuesLast } from '../../../generation/request.ts';
-import type { EngineRequest, Message, Prompt, Task } from '../../../generation/request.ts';
+import type { EngineRequest, Task } from '../../../generation/request.ts';
 import type { Engine, EngineStatus, Look } from '../engine.ts';
 import type { ImageTokenRule } from '../image-tokens.ts';
-import { UsageTally } from '../usage-tally.ts';
+import { decoderOf, type DecodingBackend } from './answer-decoder.ts';
 import { Breaker } from './breaker.ts';
 import { Connections } from './connections.ts';
 import { countTokens } from './count-tokens.ts';
-import { asksForEcho, largestIdAt } from './completion-fields.ts';
-import { boundOf, UnboundFault } from './answer-guard.ts';
+import { largestIdAt } from './completion-fields.ts';
+import { UnboundFault } from './answer-guard.ts';
 import { boundKindOf, ConstraintTrust } from './constraint-trust.ts';
 import { lookRequest } from '../constraint-look.ts';
 import { ChunkShapes } from './chunk-template.ts';
-import { ChunkDecoder } from './decode/decoder.ts';
-import { loggedWord } from './decode/finishes.ts';
-import { ownEcho } from './echoed-prompt.ts';
 import { Exchange, type ExchangeOptions, type ExchangeOutcome } from './exchange.ts';
 import { atCapacity, isLoading, unavailable } from './failures.ts';
-import { flavors, type Flavor } from './flavors.ts';
-import { Freshness } from './freshness.ts';
-import { jsonBody } from './image-body.ts';
-import { longJsonBody, measureJson, type JsonLength } from './json-pieces.ts';
-import { EchoedBeginning } from './echoed-beginning.ts';
-import { cannotKeep, refusalOf, saltFields, upstreamRequest, withCaching } from './request-body.ts';
+import type { Flavor } from './flavors/flavor.ts';
+import { flavors } from './flavors/flavors.ts';
+import { isLong, measuredRequest, outgoingRequest, type WrittenRequest } from './outgoing-request.ts';
+import { PromptCaching } from './prompt-caching.ts';
+import { cannotKeep, refusalOf, saltFields } from './request-body.ts';
 import type { ForwardedField, UpstreamRequest, UpstreamServer } from './request-body.ts';
 import { hostOf } from './server-name.ts';
+import { askModels, askReport, ping, type PagesBackend } from './server-pages.ts';
 import { ServedModel } from './served-model.ts';
 import { runTask } from './tasks.ts';
-import { guarded } from './special-tokens.ts';
 import type { SpecialTokens } from './special-tokens.ts';
-import { listedModels, probeUserAgent } from './probe.ts';
 import { causeCode, ThrottledLog, type BackendIncident, type ReportedIncident } from './incidents.ts';
 import type { StopSignal } from '../../../platform/stop-signal.ts';
 import { abortSignalOf } from '../../../platform/stop-signal.ts';
@@ -86,12 +80,6 @@ export function createOpenAiEngine(options: OpenAiEngineOptions): Engine {
  */
 export const defaultMaxConcurrency = 64;
 
-/** Time limit for probing a backend that refused connections. */
-const lookTimeoutMs = 3_000;
-
-/** Maximum size of a status page: vLLM's metrics are about 100 kB for each of its engines. */
-const pageBytesMax = 4 * 1024 * 1024;
-
 /** Time limit for a small bound answer from a server that may be slow. */
 const boundLookTimeoutMs = 60_000;
 
@@ -127,16 +115,15 @@ class OpenAiEngine implements Engine {
   readonly #idleTimeoutMs: number;
   readonly #breaker = new Breaker();
   readonly #incidents: ThrottledLog;
-  readonly #shapes = new ChunkShapes();
+  readonly #decoding: DecodingBackend;
   readonly #trust: ConstraintTrust;
   readonly #served: ServedModel;
   #lookTimer: NodeJS.Timeout | undefined;
   readonly #closing = new AbortController();
-  readonly #freshness: Freshness;
+  readonly #pages: PagesBackend;
+  readonly #caching: PromptCaching;
   #running = 0;
   #loadingUntilMs = -Infinity;
-  #soleCacheScope: string | undefined;
-  #hasSeveralScopes = false;
 
   constructor(options: OpenAiEngineOptions) {
     const url = new URL(options.url);
@@ -171,11 +158,17 @@ class OpenAiEngine implements Engine {
     });
     this.#served = new ServedModel({
       model: this.#server.model,
-      list: () => this.#listModels(),
+      list: () => askModels(this.#pages),
       changed: (isOther) => {
         if (isOther) this.#note('other_model', null);
       },
     });
+    this.#decoding = {
+      server: this.#server,
+      shapes: new ChunkShapes(),
+      served: this.#served,
+      note: (incident, cause) => this.#note(incident, cause),
+    };
     const { serverName } = options;
     const host = serverName === undefined ? url.host : hostOf(options.url, serverName);
     const headers = [
@@ -188,7 +181,7 @@ class OpenAiEngine implements Engine {
     this.#headers = serverName === undefined ? headers : ['host', host, ...headers];
     const { keepAliveMs, requestsPerSocket } = this.#flavor;
     const connectTimeoutMs = 2_000;
-    this.report = this.#flavor.reports.length === 0 ? undefined : () => this.#askReport();
+    this.report = this.#flavor.reports.length === 0 ? undefined : () => askReport(this.#pages);
     this.#connections = new Connections({ url, serverName, connectTimeoutMs, keepAliveMs, requestsPerSocket });
     this.#headLines = headLines([...['host', host, 'connection', 'keep-alive'], ...headers]);
     const poolOf = (connections: number): Pool =>
@@ -204,13 +197,15 @@ class OpenAiEngine implements Engine {
     this.#countingPool = poolOf(countingConnections);
     this.#openTaskPool = () => poolOf(this.#maxConcurrency);
     this.#firstTokenTimeoutMs = options.firstTokenTimeoutMs ?? 120_000;
-    this.#freshness = new Freshness({
+    this.#pages = {
       pool: this.#countingPool,
       flavor: this.#flavor,
+      basePath: this.#basePath,
       rootPath: this.#rootPath,
       headers: this.#headers,
       signal: this.#closing.signal,
-    });
+    };
+    this.#caching = new PromptCaching(this.#pages);
   }
 
   generate(request: EngineRequest, signal: StopSignal, take: TakeBatch, trace?: TraceHeaders): Promise<void> {
@@ -318,15 +313,9 @@ class OpenAiEngine implements Engine {
 
   /** Prepares a request before it can be sent: a bounded wait, usually none, and the request if it was written meanwhile. Never rejects. */
   #preparation(request: EngineRequest, signal: StopSignal): Promise<WrittenRequest | undefined> | undefined {
-    const settled = this.#cacheState(request);
-    if (promptCharacters(request.prompt) < longCharacters) return settled?.then(() => undefined);
+    const settled = this.#isRefusing ? undefined : this.#caching.settle(request);
+    if (!isLong(request)) return settled?.then(() => undefined);
     return settled?.then(() => this.#write(request, signal)) ?? this.#write(request, signal);
-  }
-
-  /** Resolves when it is known whether the prompt may be cached; `undefined`: already known. */
-  #cacheState(request: EngineRequest): Promise<void> | undefined {
-    if (this.#flavor.cacheIsolation !== 'switch' || this.#hasSeveralScopes || !request.retain) return undefined;
-    return this.#isRefusing ? undefined : this.#freshness.settle();
   }
 
   /** Whether requests are refused now, so that they neither wait nor are written. */
@@ -334,18 +323,9 @@ class OpenAiEngine implements Engine {
     return this.#closing.signal.aborted || this.#breaker.isOpen || this.#running >= this.#maxConcurrency;
   }
 
-  /**
-   * Measures a long request before it is sent, in pieces, so that it does not block others. Only after that is it known whether its prompt
-   * may be cached. A failure here recurs when it is opened.
-   */
+  /** Measures a long request, unless it would be refused. */
   async #write(request: EngineRequest, signal: StopSignal): Promise<WrittenRequest | undefined> {
-    if (this.#isRefusing) return undefined;
-    try {
-      const upstream = upstreamRequest(request, this.#server, false);
-      return { upstream, measured: await measureJson(upstream.body, abortSignalOf(signal)) };
-    } catch {
-      return undefined;
-    }
+    return this.#isRefusing ? undefined : measuredRequest(request, this.#server, signal);
   }
 
   /** `isLook`: the request is a probe, whose outcome is only for this engine. */
@@ -372,20 +352,10 @@ class OpenAiEngine implements Engine {
     isLook: boolean,
   ): void {
     this.#refuseUnlessFree();
-    const mayCache = !isLook && this.#mayCachePrompt(request);
-    const { path, body, addedBytes } =
-      written === undefined
-        ? { ...upstreamRequest(request, this.#server, mayCache), addedBytes: 0 }
-        : withCaching(written.upstream, request, this.#server, mayCache);
-    const images = imageCount(request.prompt);
-    const { text, pieces, length, textLength } =
-      written === undefined
-        ? jsonBody(body, images > 0)
-        : longJsonBody(body, {
-            length: written.measured.length + addedBytes,
-            textLength: written.measured.textLength + addedBytes,
-          });
-    const decoder = this.#decoder(request, promptTokensMax(textLength, images), this.#echo(request, body));
+    const mayCache = !isLook && this.#caching.mayCache(request);
+    const sent = outgoingRequest(request, this.#server, mayCache, written);
+    const { path, body, text, pieces, length } = sent;
+    const decoder = decoderOf(request, sent, this.#decoding);
     const head = `POST ${this.#basePath}${path} HTTP/1.1\r\n${this.#headLines}${traceLines(trace)}x-request-id: ${request.id}\r\ncontent-length: ${length}\r\n\r\n`;
     const outgoing = { text: head + text, pieces };
     this.#running++;
@@ -414,65 +384,6 @@ class OpenAiEngine implements Engine {
       onOver: () => this.#running--,
       onReleased: (outcome) => this.#released(outcome),
     });
-  }
-
-  /** Returns the words that this server repeats before it continues them, as they were sent to it. */
-  #echo({ prompt }: EngineRequest, { messages }: UpstreamRequest['body']): EchoedBeginning | undefined {
-    if (!this.#flavor.echoesBeginning || !continuesLast(prompt)) return undefined;
-    const last = (messages as readonly { readonly content?: unknown }[]).at(-1)?.content;
-    return typeof last === 'string' ? new EchoedBeginning(last) : undefined;
-  }
-
-  #decoder(request: EngineRequest, promptTokensMax: number, echo: EchoedBeginning | undefined): ChunkDecoder {
-    const prompts = request.prompt.type === 'messages' ? 1 : request.prompt.prompts.length;
-    const choices = prompts * request.choices;
-    const tally = new UsageTally({
-      choices,
-      choicesPerPrompt: request.choices,
-      promptTokensMin: request.prompt.type === 'texts' && request.prompt.prompts.includes('') ? 0 : 1,
-      promptTokensMax,
-      completionTokensMax: request.maxTokens + request.reasoningRoomTokens,
-      reasons: this.#server.reasons,
-      hasTokenPerDelta: this.#flavor.hasTokenPerDelta,
-    });
-    return new ChunkDecoder({
-      shapes: this.#shapes,
-      served: this.#served,
-      echo,
-      requestId: request.id,
-      choices,
-      choicesPerPrompt: request.choices,
-      maxTokens: request.maxTokens + request.reasoningRoomTokens,
-      reasoningForm: request.reasoningForm,
-      splitsThinking: this.#server.reasons && request.reasoningForm !== 'inline',
-      logprobs: request.logprobs,
-      takesOneCall: !request.parallelToolCalls,
-      closingUsage: this.#flavor.closingUsage,
-      bound: boundOf(request, this.#flavor, this.#server.reasons && request.reasoningForm === 'inline'),
-      stops: this.#flavor.keepsStop ? request.stop : undefined,
-      endsCallsWithoutReason: this.#flavor.endsCallsWithoutReason,
-      onUnchecked: () => this.#note('constraint_not_checked', null),
-      toolNames: request.tools.map(({ name }) => name),
-      onUnknownFinish: (word) => this.#note('unknown_finish', loggedWord(word)),
-      tally,
-      ...(request.prompt.type === 'messages'
-        ? {}
-        : {
-            completion: {
-              prompts: this.#readyPrompts(request),
-              isEchoed: asksForEcho(request),
-              ownEcho: (index) => ownEcho(request, index),
-              returnsIds: request.tokens?.returnsIds ?? false,
-              hasLogprobs: request.logprobs !== undefined,
-            },
-          }),
-    });
-  }
-
-  /** Returns the prompts as sent to the server, because they come back in this form. */
-  #readyPrompts(request: EngineRequest): readonly string[] | readonly (readonly number[])[] {
-    const { prompt } = asksForEcho(request) ? guarded(request, this.#server.specialTokens) : request;
-    return prompt.type === 'messages' ? [] : prompt.prompts;
   }
 
   /**
@@ -529,14 +440,8 @@ class OpenAiEngine implements Engine {
   /** Probes the server. Any answer means that requests may be sent again (reliability U1). */
   async look(): Promise<Look> {
     try {
-      const { body } = await this.#countingPool.request({
-        method: 'GET',
-        path: `${this.#basePath}/models`,
-        headers: this.#headers as string[],
-        signal: combineSignals([this.#closing.signal, AbortSignal.timeout(lookTimeoutMs)]),
-      });
+      await ping(this.#pages);
       this.#breaker.succeeded();
-      body.on('error', () => {}).destroy();
       return 'answered';
     } catch (error) {
       if (this.#closing.signal.aborted) return 'closed';
@@ -547,77 +452,6 @@ class OpenAiEngine implements Engine {
 
   /** Absent if this kind of server is known not to report its load. */
   readonly report: (() => Promise<ServerReport | undefined>) | undefined;
-
-  async #listModels(): Promise<readonly string[] | undefined> {
-    const signal = combineSignals([this.#closing.signal, AbortSignal.timeout(lookTimeoutMs)]);
-    const text = await this.#page(`${this.#basePath}/models`, signal).catch(() => undefined);
-    return text === undefined ? undefined : listedModels(text);
-  }
-
-  async #askReport(): Promise<ServerReport | undefined> {
-    const signal = combineSignals([this.#closing.signal, AbortSignal.timeout(lookTimeoutMs)]);
-    for (const { path, read } of this.#flavor.reports) {
-      const text = await this.#page(this.#rootPath + path, signal).catch(() => undefined);
-      const report = text === undefined ? undefined : read(text);
-      if (report !== undefined) return report;
-    }
-    return undefined;
-  }
-
-  async #page(path: string, signal: AbortSignal): Promise<string | undefined> {
-    const { statusCode, body } = await this.#countingPool.request({
-      method: 'GET',
-      path,
-      headers: [...this.#headers, 'user-agent', probeUserAgent],
-      signal,
-    });
-    const chunks: Buffer[] = [];
-    let bytes = 0;
-    for await (const chunk of body as AsyncIterable<Buffer>) {
-      bytes += chunk.length;
-      if (bytes > pageBytesMax) return undefined;
-      chunks.push(chunk);
-    }
-    return statusCode === 200 ? Buffer.concat(chunks).toString() : undefined;
-  }
-
-  /**
-   * Returns whether a prompt may be cached by a server whose cache has no salts: if its cache was empty before this engine used it, and as
-   * long as it has seen only one scope. A prompt under zero data retention stays in a slot until the next one, so after it nothing may be
-   * matched either. If the server restarted while this engine ran, its cache came from this engine, so the scopes still decide.
-   */
-  #mayCachePrompt(request: EngineRequest): boolean {
-    this.#soleCacheScope ??= request.cacheScope;
-    if (!request.retain || this.#soleCacheScope !== request.cacheScope) this.#hasSeveralScopes = true;
-    return !this.#hasSeveralScopes && this.#freshness.isKnownFresh;
-  }
-}
-
-/** A request in its backend's wire format, and its length. */
-interface WrittenRequest {
-  readonly upstream: UpstreamRequest;
-  readonly measured: JsonLength;
-}
-
-/** From this length on a request is written in pieces. A quarter of a megabyte takes a millisecond. */
-const longCharacters = 262_144;
-
-function promptCharacters(prompt: Prompt): number {
-  switch (prompt.type) {
-    case 'token-ids':
-      return 0;
-    case 'texts':
-      return prompt.prompts.reduce((sum, text) => sum + text.length, 0);
-    case 'messages':
-      return prompt.messages.reduce((sum, message) => sum + messageCharacters(message), 0);
-  }
-}
-
-function messageCharacters(message: Message): number {
-  let sum = 0;
-  for (const part of message.content) if (part.type === 'text') sum += part.text.length;
-  if (message.role === 'assistant') for (const call of message.toolCalls) sum += call.arguments.length;
-  return sum;
 }
 
 /** The field names without their values, which can be large and must not stay as long as the answer. */
@@ -636,16 +470,3 @@ const traceLines = (trace: TraceHeaders | undefined): string =>
 
 const traceFields = (trace: TraceHeaders | undefined): readonly (readonly [string, string])[] =>
   Object.entries(trace ?? {}).filter((field): field is [string, string] => field[1] !== undefined);
-
-/**
- * Returns the maximum tokens of a prompt. No tokenizer makes more tokens than there are bytes; the rest covers a chat template's own text,
- * and images.
- */
-const promptTokensMax = (textBytes: number, images: number): number => textBytes + 8_192 + images * 65_536;
-
-function imageCount(prompt: Prompt): number {
-  if (prompt.type !== 'messages') return 0;
-  let images = 0;
-  for (const message of prompt.messages) for (const part of message.content) if (part.type === 'image') images++;
-  return images;
-}

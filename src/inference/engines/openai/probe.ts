@@ -1,7 +1,7 @@
 import { Pool } from 'undici';
 import type { FlavorName } from '../../../generation/flavor-names.ts';
 import { combineSignals } from '../../../platform/combine-signals.ts';
-import { flavors } from './flavors.ts';
+import { flavors } from './flavors/flavors.ts';
 import { causeCode } from './incidents.ts';
 import { hostOf } from './server-name.ts';
 

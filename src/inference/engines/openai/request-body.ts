@@ -5,7 +5,7 @@ import type { Constraint, EngineRequest, Message, Part, Tool } from '../../../ge
 import { completionFields, completionRefusal } from './completion-fields.ts';
 import { imagesBehindResults } from '../images-behind-results.ts';
 import { inlineSystemAsUser } from '../inline-system.ts';
-import type { Flavor } from './flavors.ts';
+import type { Flavor } from './flavors/flavor.ts';
 import { ImageUrl } from './image-body.ts';
 import { guarded } from './special-tokens.ts';
 import type { SpecialTokens } from './special-tokens.ts';

@@ -7,7 +7,7 @@ import { countWithin } from '../usage-tally.ts';
 import { taskEvents, type Finding } from '../task-events.ts';
 import { largestIdAt } from './completion-fields.ts';
 import { answerError, connectError, httpError, isLoading, timeoutError, type UpstreamAnswer } from './failures.ts';
-import type { Flavor, RankWire } from './flavors.ts';
+import type { Flavor, RankWire } from './flavors/flavor.ts';
 import { reportedUsage } from './reported-usage.ts';
 import { causeCode, type BackendIncident } from './incidents.ts';
 

@@ -9,7 +9,7 @@ import { regexGrammar } from '../../../../src/inference/constraints/regex.ts';
 import { boundOf } from '../../../../src/inference/engines/openai/answer-guard.ts';
 import { ConstraintTrust } from '../../../../src/inference/engines/openai/constraint-trust.ts';
 import { flavorNames, type FlavorName } from '../../../../src/generation/flavor-names.ts';
-import { flavors } from '../../../../src/inference/engines/openai/flavors.ts';
+import { flavors } from '../../../../src/inference/engines/openai/flavors/flavors.ts';
 import { createOpenAiEngine } from '../../../../src/inference/engines/openai/openai-engine.ts';
 import type { BackendIncident, ReportedIncident } from '../../../../src/inference/engines/openai/incidents.ts';
 import { ApiError } from '../../../../src/platform/errors.ts';

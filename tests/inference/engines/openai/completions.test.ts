@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 
 import { ApiError } from '../../../../src/platform/errors.ts';
-import { flavors } from '../../../../src/inference/engines/openai/flavors.ts';
+import { flavors } from '../../../../src/inference/engines/openai/flavors/flavors.ts';
 import type { FlavorName } from '../../../../src/generation/flavor-names.ts';
 import { createOpenAiEngine } from '../../../../src/inference/engines/openai/openai-engine.ts';
 import { splitEcho } from '../../../../src/inference/engines/openai/echoed-prompt.ts';

@@ -3,7 +3,7 @@ import { pathToFileURL } from 'node:url';
 import { ChunkDecoder } from '../../../../src/inference/engines/openai/decode/decoder.ts';
 import type { DecoderOptions } from '../../../../src/inference/engines/openai/decode/options.ts';
 import type { FlavorName } from '../../../../src/generation/flavor-names.ts';
-import { flavors } from '../../../../src/inference/engines/openai/flavors.ts';
+import { flavors } from '../../../../src/inference/engines/openai/flavors/flavors.ts';
 import { SseReader } from '../../../../src/inference/engines/openai/sse.ts';
 import { UsageTally, type UsageBounds } from '../../../../src/inference/engines/usage-tally.ts';
 import type { GenerationEvent } from '../../../../src/generation/event.ts';

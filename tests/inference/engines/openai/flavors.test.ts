@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { deafServers } from '../../../../src/config/sections/models.ts';
 import { flavorNames } from '../../../../src/generation/flavor-names.ts';
-import { flavors } from '../../../../src/inference/engines/openai/flavors.ts';
+import { flavors } from '../../../../src/inference/engines/openai/flavors/flavors.ts';
 
 /** The configuration may not import engines, so it says for itself which fields a kind of server does not take. */
 test('the configuration refuses the sampling defaults that a kind of server would not be sent, and no others', () => {

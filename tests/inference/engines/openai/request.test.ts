@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { flavorNames, type FlavorName } from '../../../../src/generation/flavor-names.ts';
-import { flavors } from '../../../../src/inference/engines/openai/flavors.ts';
+import { flavors } from '../../../../src/inference/engines/openai/flavors/flavors.ts';
 import { ImageUrl } from '../../../../src/inference/engines/openai/image-body.ts';
 import { createOpenAiEngine } from '../../../../src/inference/engines/openai/openai-engine.ts';
 import { upstreamRequest } from '../../../../src/inference/engines/openai/request-body.ts';

@@ -1,0 +1,73 @@
+import type { Pool } from 'undici';
+import { combineSignals } from '../../../platform/combine-signals.ts';
+import type { ServerReport } from '../../../generation/server-report.ts';
+import type { Flavor } from './flavors/flavor.ts';
+import { listedModels, probeUserAgent } from './probe.ts';
+
+export interface PagesBackend {
+  readonly pool: Pool;
+  readonly flavor: Flavor;
+  /** Up to and including the API's version: the list of models is below it. */
+  readonly basePath: string;
+  /** The base path without the API's version: reports are next to it. */
+  readonly rootPath: string;
+  readonly headers: readonly string[];
+  /** Aborted when the engine is closed. */
+  readonly signal: AbortSignal;
+}
+
+/** Time limit for probing a backend that refused connections. */
+const lookTimeoutMs = 3_000;
+
+/** Maximum size of a status page: vLLM's metrics are about 100 kB for each of its engines. */
+const pageBytesMax = 4 * 1024 * 1024;
+
+/** Returns what the server reports about its load; `undefined` if it has no such page, or does not answer. */
+export async function askReport(backend: PagesBackend): Promise<ServerReport | undefined> {
+  const signal = combineSignals([backend.signal, AbortSignal.timeout(lookTimeoutMs)]);
+  for (const { path, read } of backend.flavor.reports) {
+    const text = await askPage(backend.rootPath + path, backend, signal).catch(() => undefined);
+    const report = text === undefined ? undefined : read(text);
+    if (report !== undefined) return report;
+  }
+  return undefined;
+}
+
+/** Returns the ids of the models that the server lists; `undefined` if it does not answer. */
+export async function askModels(backend: PagesBackend): Promise<readonly string[] | undefined> {
+  const signal = combineSignals([backend.signal, AbortSignal.timeout(lookTimeoutMs)]);
+  const text = await askPage(`${backend.basePath}/models`, backend, signal).catch(() => undefined);
+  return text === undefined ? undefined : listedModels(text);
+}
+
+/** Resolves with any answer of the server; rejects if there is none. */
+export async function ping({ pool, basePath, headers, signal }: PagesBackend): Promise<void> {
+  const { body } = await pool.request({
+    method: 'GET',
+    path: `${basePath}/models`,
+    headers: headers as string[],
+    signal: combineSignals([signal, AbortSignal.timeout(lookTimeoutMs)]),
+  });
+  body.on('error', () => {}).destroy();
+}
+
+async function askPage(
+  path: string,
+  { pool, headers }: PagesBackend,
+  signal: AbortSignal,
+): Promise<string | undefined> {
+  const { statusCode, body } = await pool.request({
+    method: 'GET',
+    path,
+    headers: [...headers, 'user-agent', probeUserAgent],
+    signal,
+  });
+  const chunks: Buffer[] = [];
+  let bytes = 0;
+  for await (const chunk of body as AsyncIterable<Buffer>) {
+    bytes += chunk.length;
+    if (bytes > pageBytesMax) return undefined;
+    chunks.push(chunk);
+  }
+  return statusCode === 200 ? Buffer.concat(chunks).toString() : undefined;
+}
