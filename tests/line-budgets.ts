@@ -5,7 +5,7 @@
  */
 export const lineBudgets: Readonly<Record<string, number>> = {
   src: 5,
-  'src/account-api': 9641,
+  'src/account-api': 9657,
   'src/accounts': 4265,
   'src/app': 4544,
   'src/billing': 6531,

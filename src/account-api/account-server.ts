@@ -1,4 +1,4 @@
-import type { IncomingMessage, Server, ServerResponse } from 'node:http';
+import type { IncomingHttpHeaders, IncomingMessage, Server, ServerResponse } from 'node:http';
 
 import { createListener } from '../platform/http/listener.ts';
 import type { ListenerLimits, Handler } from '../platform/http/listener.ts';
@@ -14,7 +14,7 @@ import { DocsSite } from './docs-site.ts';
 import { accountDocument } from './openapi-document.ts';
 import { mayReadMetrics } from './metrics-access.ts';
 import type { MetricsAccess } from './metrics-access.ts';
-import { errorIndexPage, errorPage, noConsolePage, notFoundPage } from './pages.ts';
+import { errorIndexPage, errorPage, homePage, notFoundPage, topupPage } from './pages.ts';
 import type { AccountRoute } from './route.ts';
 import { accountRoutes } from './routes.ts';
 import type { AccountServices } from './services.ts';
@@ -114,13 +114,16 @@ export function createAccountHost(
     }
     const html = pageAt(path, accountUrl());
     if (html === undefined)
-      docs.answer(path, query, request.headers).then((answer = nothingAt(path)) => sendBuilt(answer, asked), failed);
+      docs
+        .answer(path, query, request.headers)
+        .then((answer = nothingAt(path, request.headers)) => sendBuilt(answer, asked), failed);
     else send(response, 200, htmlType, html, publicId);
   };
-  /** Any path may be a page of the console, which is not known before it is built. */
-  const nothingAt = (path: string): BuiltAnswer => {
-    if (!services.config().server.account.console) return path === '/' ? consoleIsOff : nothingThere;
-    return webConsole.standIn() ?? nothingThere;
+  /** What is where a browser gets a page of the console: programs follow `topup_url` too, and the console may be off or not built. */
+  const nothingAt = (path: string, { accept }: IncomingHttpHeaders): BuiltAnswer => {
+    const isForBrowsers = services.config().server.account.console && accept?.includes('text/html') === true;
+    const standIn = isForBrowsers ? webConsole.standIn() : plainPages.get(path);
+    return standIn ?? nothingThere;
   };
   const isHttps = (): boolean => accountUrl().startsWith('https:');
   return createListener(onRequest, { newRequestId, accountUrl, isHttps }, limits);
@@ -179,7 +182,10 @@ async function sendMetrics(metrics: MetricsPage, response: ServerResponse, publi
 const metricsType = 'text/plain; version=0.0.4; charset=utf-8';
 
 const nothingThere: BuiltAnswer = { status: 404, headers: {}, body: notFoundPage() };
-const consoleIsOff: BuiltAnswer = { status: 200, headers: {}, body: noConsolePage() };
+const plainPages: ReadonlyMap<string, BuiltAnswer> = new Map([
+  ['/', { status: 200, headers: {}, body: homePage() }],
+  ['/topup', { status: 200, headers: {}, body: topupPage() }],
+]);
 
 const sendBuilt = ({ status, body, headers }: BuiltAnswer, { response, publicId }: Asked): void =>
   send(response, status, htmlType, body, publicId, headers);

@@ -72,13 +72,23 @@ export const notFoundPage = (): string =>
     '<p>Page not found. <a href="/docs">Documentation</a> · <a href="/docs/errors">Error codes</a></p>',
   );
 
-/** The page at `/` if `server.account.console` is false. */
-export const noConsolePage = (): string =>
+/** The first page, for programs, and where the console is off. */
+export const homePage = (): string =>
   page(
     'Tokenhouse',
-    `<p>This is the account host of an inference service: accounts, keys, credit and usage. Its API is below <code>/v1</code>. Its web
-console is turned off (<code>server.account.console</code>).</p>
+    `<p>This is the account host of an inference service: accounts, keys, credit and usage. Its API is below <code>/v1</code>; its web
+console is for browsers, where it is turned on (<code>server.account.console</code>).</p>
 <p><a href="/openapi.json">OpenAPI document of this API</a> · <a href="/docs">Documentation</a> · <a href="/docs/errors">Error codes</a></p>`,
+  );
+
+/** The `topup_url` of a 402, likewise. */
+export const topupPage = (): string =>
+  page(
+    'Add credit',
+    `<p>Credit is added on the billing page of the web console, or by a program: <code>POST /v1/credits/topups</code> with a management
+key. The operator of this server adds it on the command line:</p>
+<pre>npx tokenhouse credits grant --account &lt;account id&gt; --dollars 5.00</pre>
+<p>It can be spent as soon as it is there. <a href="/docs">Documentation</a></p>`,
   );
 
 /** The page of the built-in payment provider. */

@@ -72,6 +72,13 @@ test('the first page says what runs here and where the API and its document are'
   for (const link of ['/openapi.json', '/docs/errors', '/docs']) assert.ok(body.includes(`href="${link}"`), link);
 });
 
+test('the page of credit names the command, and nothing of any account', async () => {
+  const { status, body } = await get('/topup');
+  assert.equal(status, 200);
+  assert.match(body, /npx tokenhouse credits grant --account &lt;account id&gt; --dollars 5\.00/);
+  assert.ok(!body.includes(service.accountId));
+});
+
 test('what does not exist is 404, and repeats nothing of the request', async () => {
   for (const path of [
     '/nothing',

@@ -115,7 +115,7 @@ test('threads that are closed while they start end after it, and not in the midd
     const file = join(folder, `${count}.db`);
     const queries = new QueryWorker({ file, onFatal });
     const [migrated] = await Promise.all([queries.start(), queries.close()]);
-    assert.deepEqual(migrated, migrationNames);
+    assert.deepEqual(migrated, migrationNames());
     const ledger = new SqliteLedger({ file, free: new MemoryBalances(), onFatal });
     const [recovered] = await Promise.all([ledger.start(Date.now()), ledger.close()]);
     assert.equal(recovered, 0);
