@@ -37,7 +37,7 @@ test(`kill -9 while top-ups are paid, ${rounds} times: each is credited once`, a
       own.map(async (name, index) => {
         const topup = await program.ask('POST', '/v1/credits/topups', { amount_cents: cents }, name);
         if (topup.status !== 201) return;
-        await program.press(String(topup.body.checkout_url), 'outcome', outcomes[index % outcomes.length]!);
+        await program.play(String(topup.body.checkout_url), outcomes[index % outcomes.length]!);
       }),
     );
     await new Promise((resolve) => setTimeout(resolve, random() * runMsMax));
@@ -58,7 +58,7 @@ test(`kill -9 while top-ups are paid, ${rounds} times: each is credited once`, a
       const now = await status();
       if (now === 'paid') return true;
       // Refused where the page has been paid already, and its message is still on its way.
-      await program.press(url, 'outcome', 'success').catch(() => {});
+      await program.play(url, 'success').catch(() => {});
       return (await status()) === 'paid';
     }, waitMs);
   }
