@@ -60,22 +60,27 @@ const lineOf = (
       22,
     )} others: ${others} answered, ${askedAgain} asked again, the slowest in ${(slowestMs / 1_000).toFixed(1)} s`;
 
+const isRefusedWhole = ({ statuses }: Withstood): boolean =>
+  Object.keys(statuses).every((status) => status === '429' || status === '413');
+
 for (const { name, scene: options, isChunked } of cases) {
   test(`${name}: all families and kinds of bodies, at once`, { timeout: 1_200_000 }, async (t) => {
     const scene = await MemoryScene.start(options);
     t.after(() => scene.end());
     t.diagnostic(`bodies of fewer than ${(scene.bodyBytesMax / 1e6).toFixed(1)} MB`);
     for (const attack of attacks) {
-      const done = await scene.withstand(attack, { chunked: isChunked });
+      let done = await scene.withstand(attack, { chunked: isChunked });
+      // What the attack before has left is garbage until V8 collects it, and is counted until then: a client asks again, as it is told to.
+      for (let again = 0; again < 10 && done.ended === undefined && isRefusedWhole(done); again++) {
+        await new Promise((resolve) => setTimeout(resolve, 1_000));
+        done = await scene.withstand(attack, { chunked: isChunked });
+      }
       t.diagnostic(lineOf(attack.name, done));
       assert.equal(done.ended, undefined, `${attack.name}: the service has ended with ${done.ended}`);
       assert.deepEqual(done.unanswered, [], `${attack.name}: others were not answered`);
       // Bodies without a declared length may take the room from each other, so that none of them is read to its end.
       if (options.hasCredit && !isChunked)
-        assert.ok(
-          Object.keys(done.statuses).some((status) => status !== '429' && status !== '413'),
-          `${attack.name}: none got through: ${JSON.stringify(done.statuses)}`,
-        );
+        assert.ok(!isRefusedWhole(done), `${attack.name}: none got through: ${JSON.stringify(done.statuses)}`);
       // Whoever has no credit learns it before a large body is read, whose end is never sent.
       // What comes in chunks may meet a lack of room before that.
       if (!options.hasCredit && attack.bytes > 1_048_576 && !/count|files/.test(attack.name))
