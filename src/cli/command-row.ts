@@ -139,6 +139,18 @@ export function option<Value>(
 
 export const onlyAccount = option('--account <account-id>', 'only this account');
 export const meantAccount = option('--account <account-id>', 'the account (default: the only one)');
+/** What a list of the newest of something takes. */
+export interface Listing {
+  readonly account?: string;
+  readonly limit: number;
+}
+
+/** The same as repositories take it. */
+export const filterOf = ({ account: accountId, limit }: Listing) => ({
+  limit,
+  ...(accountId === undefined ? {} : { accountId }),
+});
+
 export const accountWord = word('<account-id>', 'id of the account, from accounts list');
 export const keyWord = word('<key-id>', 'id of the key, from keys list');
 export const limitOption = (most: number, otherwise: number, about = 'how many'): Option =>

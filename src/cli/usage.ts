@@ -8,7 +8,7 @@ import type { UsageRow } from '../store/ledger.ts';
 import type { Repositories } from '../store/repositories/repositories.ts';
 import type { Context } from './context.ts';
 import { reading } from './database.ts';
-import { table, timeText } from './output.ts';
+import { dayAndTime, table, timeText } from './output.ts';
 
 /** Shows the newest requests, with `--json` in the form of GET /v1/generation. */
 export async function showUsage(
@@ -36,7 +36,7 @@ export async function showUsage(
       ...table(
         ['ended', 'request', 'model', 'prompt', 'cached', 'output', 'cost', 'ending'],
         requests.map((request) => [
-          timeText(request.ended_at).slice(0, 19).replace('T', ' '),
+          dayAndTime(timeText(request.ended_at)),
           request.request_id,
           // `small, not large` if large was requested.
           request.fallback_from === null ? request.model : `${request.model}, not ${request.fallback_from}`,

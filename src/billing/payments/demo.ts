@@ -250,7 +250,7 @@ export class DemoProvider implements PaymentProvider {
           currency: checkout.currency,
           customer: `cus_demo_${checkout.accountId}`,
           payment_method: demoMethods.good,
-          setup_future_usage: !checkout.keepsCard ? null : 'off_session',
+          setup_future_usage: checkout.keepsCard ? 'off_session' : null,
           metadata,
         });
         const session = this.#event('checkout.session.completed', {

@@ -4,7 +4,7 @@ import type { Moved, Movement } from '../../accounts/operations/credit.ts';
 import { demoOutcomes } from '../../billing/payments/demo-outcomes.ts';
 import { dollars } from '../../platform/dollars.ts';
 import { changes, limitOption, lists, loads, meantAccount, option, word } from '../command-row.ts';
-import type { CommandRow, Done } from '../command-row.ts';
+import type { CommandRow, Done, Listing } from '../command-row.ts';
 import type { Reader } from '../database.ts';
 import {
   centsToMicrocents,
@@ -33,9 +33,6 @@ interface MoveOptions extends Amount, OfAccount {
   readonly receipt?: string;
   /** Milliseconds. */
   readonly expires?: number;
-}
-interface Listing extends OfAccount {
-  readonly limit: number;
 }
 
 const amountOptions = (

@@ -1,13 +1,8 @@
 import { dollars } from '../../platform/dollars.ts';
-import { limitOption, lists, loads, onlyAccount, option, word } from '../command-row.ts';
-import type { CommandRow } from '../command-row.ts';
+import { filterOf, limitOption, lists, loads, onlyAccount, option, word } from '../command-row.ts';
+import type { CommandRow, Listing } from '../command-row.ts';
 import type { Reader } from '../database.ts';
 import { timeText } from '../output.ts';
-
-interface Listing {
-  readonly account?: string;
-  readonly limit: number;
-}
 
 const numberOrId = word('<number>', 'its number or its id');
 const pdf = option('--pdf <file>', 'write it to this file too');
@@ -70,11 +65,6 @@ export const receiptCommands: readonly CommandRow[] = [
     import('../papers.ts').then(({ showReceipt }) => showReceipt),
   ),
 ];
-
-const filterOf = ({ account: accountId, limit }: Listing) => ({
-  limit,
-  ...(accountId === undefined ? {} : { accountId }),
-});
 
 async function accountUrl({ server }: Reader['config']): Promise<string> {
   const { publicUrl } = await import('../../config/public-url.ts');

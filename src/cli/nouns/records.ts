@@ -1,19 +1,9 @@
-import { limitOption, lists, loads, onlyAccount, option, word } from '../command-row.ts';
-import type { CommandRow } from '../command-row.ts';
+import { filterOf, limitOption, lists, loads, onlyAccount, option, word } from '../command-row.ts';
+import type { CommandRow, Listing } from '../command-row.ts';
 import type { Context } from '../context.ts';
 import { refused, wholeNumber } from '../option.ts';
 import { table, timeText } from '../output.ts';
 import { dollars } from '../../platform/dollars.ts';
-
-interface Listing {
-  readonly account?: string;
-  readonly limit: number;
-}
-
-const filterOf = ({ account: accountId, limit }: Listing) => ({
-  limit,
-  ...(accountId === undefined ? {} : { accountId }),
-});
 
 /** In the form of GET /v1/admin/audit. */
 export const auditCommands: readonly CommandRow[] = [

@@ -11,8 +11,8 @@ export type Invoice = Omit<Row<'invoice'>, 'year' | 'sequence'>;
 
 /** A document to be issued; the transaction that creates it assigns its number. */
 export type NewInvoice = Omit<Invoice, 'accountId' | 'number' | 'issuedAt'> & {
-  /** Id of its event; null: there is no notification. */
-  readonly noticeId: string | null;
+  /** Id of its event. */
+  readonly noticeId: string;
 };
 
 export interface OpenPeriod {
@@ -90,7 +90,6 @@ export async function closePeriod(
         .insertInto('invoice')
         .values({ ...invoice, accountId, number, year, sequence, issuedAt: at })
         .execute();
-      if (noticeId === null) continue;
       await addNotice(transaction, {
         id: noticeId,
         accountId,

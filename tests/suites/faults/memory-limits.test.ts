@@ -68,18 +68,23 @@ for (const { name, scene: options, isChunked } of cases) {
     const scene = await MemoryScene.start(options);
     t.after(() => scene.end());
     t.diagnostic(`bodies of fewer than ${(scene.bodyBytesMax / 1e6).toFixed(1)} MB`);
+    // Bodies without a declared length may take the room from each other, so that none of them is read to its end.
+    const mustGetThrough = options.hasCredit && !isChunked;
     for (const attack of attacks) {
-      let done = await scene.withstand(attack, { chunked: isChunked });
+      const withstood = async (): Promise<Withstood> => {
+        const done = await scene.withstand(attack, { chunked: isChunked });
+        t.diagnostic(lineOf(attack.name, done));
+        assert.equal(done.ended, undefined, `${attack.name}: the service has ended with ${done.ended}`);
+        assert.deepEqual(done.unanswered, [], `${attack.name}: others were not answered`);
+        return done;
+      };
+      let done = await withstood();
       // What the attack before has left is garbage until V8 collects it, and is counted until then: a client asks again, as it is told to.
-      for (let again = 0; again < 10 && done.ended === undefined && isRefusedWhole(done); again++) {
+      for (let again = 0; mustGetThrough && again < 10 && isRefusedWhole(done); again++) {
         await new Promise((resolve) => setTimeout(resolve, 1_000));
-        done = await scene.withstand(attack, { chunked: isChunked });
+        done = await withstood();
       }
-      t.diagnostic(lineOf(attack.name, done));
-      assert.equal(done.ended, undefined, `${attack.name}: the service has ended with ${done.ended}`);
-      assert.deepEqual(done.unanswered, [], `${attack.name}: others were not answered`);
-      // Bodies without a declared length may take the room from each other, so that none of them is read to its end.
-      if (options.hasCredit && !isChunked)
+      if (mustGetThrough)
         assert.ok(!isRefusedWhole(done), `${attack.name}: none got through: ${JSON.stringify(done.statuses)}`);
       // Whoever has no credit learns it before a large body is read, whose end is never sent.
       // What comes in chunks may meet a lack of room before that.
