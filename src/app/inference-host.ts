@@ -1,51 +1,36 @@
-import { createHmac } from 'node:crypto';
 import type { Server } from 'node:http';
-import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 
 import { Directory } from '../accounts/directory.ts';
 import { Follower } from '../accounts/follower.ts';
 import { KeyLookUps } from '../accounts/key-look-ups.ts';
-import type { FilterOutcome } from '../accounts/key-look-ups.ts';
 import { openSecret } from '../accounts/secret.ts';
 import type { Secret } from '../accounts/secret.ts';
 import { Billing, freeBalancesOf } from '../billing/billing.ts';
-import { Catalog } from '../catalog/catalog.ts';
-import type { Model } from '../catalog/model.ts';
-import type { Config, LimitsConfig, ModelConfig, ServerConfig } from '../config/config.ts';
+import type { Config } from '../config/config.ts';
 import type { Environment } from '../config/environment.ts';
-import type { BackendStatus } from './control/status.ts';
 import { memoryBudgetOf } from './backends.ts';
 import { searchForGpus } from './gpus.ts';
-import type { OpenBackend } from './backends.ts';
 import { JsonThreads } from '../platform/http/json/threads.ts';
-import { BucketBytes } from '../inference/files/bucket-bytes.ts';
-import { Files } from '../inference/files/files.ts';
-import type { FileBytes } from '../inference/files/file-bytes.ts';
-import { FolderBytes } from '../inference/files/folder-bytes.ts';
-import { BodyBudget, largestBody } from '../inference/http/body-budget.ts';
+import { BodyBudget } from '../inference/http/body-budget.ts';
 import { createInferenceHost } from '../inference/http/inference-server.ts';
 import type { InferenceHostServices } from '../inference/http/host.ts';
-import { createNameResolver } from '../platform/outbound/resolver.ts';
 import { Admission } from '../billing/rate-limits/admission.ts';
 import { Limits } from '../billing/rate-limits/rate-limits.ts';
 import { lacksMemory, monitorLoad } from '../billing/rate-limits/load.ts';
 import { openCounts } from './counts.ts';
 import { steadyClock } from '../billing/rate-limits/steady-clock.ts';
 import { openSpans } from './telemetry-exports.ts';
-import { countSockets, listenerLimitsOf, listen, trustedProxiesOf } from './listening.ts';
+import { countSockets, listenerLimitsOf, listen } from './listening.ts';
 import type { DrainTimes } from './listening.ts';
-import type { Log, ServiceRecord } from '../platform/log.ts';
+import type { Log } from '../platform/log.ts';
 import type { FetchProgress } from '../inference/model-files/meter.ts';
 import type { JobReading } from '../platform/jobs/jobs.ts';
 import { readProcess } from '../platform/metrics/process-readings.ts';
 import { ServiceMetrics } from '../platform/metrics/service-metrics.ts';
-import type { BackendReading, ConfigReading, SourceReading } from '../platform/metrics/service-readings.ts';
-import { Idempotency } from '../inference/pipeline/idempotency.ts';
-import { KeptItems } from '../inference/pipeline/stored-items.ts';
-import { openBackendPool } from '../inference/pipeline/backend-pool.ts';
-import type { Backend, BackendPool } from '../inference/pipeline/backend-pool.ts';
-import type { Fleet, OnHealth } from '../inference/routing/fleet.ts';
+import type { ConfigReading, SourceReading } from '../platform/metrics/service-readings.ts';
+import type { Backend } from '../inference/pipeline/backend-pool.ts';
+import type { Fleet } from '../inference/routing/fleet.ts';
 import { FleetPeers } from '../inference/routing/fleet-peers.ts';
 import { ServerReports } from '../inference/routing/server-reports.ts';
 import { exchangeWithPeers } from './peer-exchange.ts';
@@ -53,12 +38,15 @@ import { askServers } from './server-questions.ts';
 import { ActiveRequests } from '../inference/pipeline/active-requests.ts';
 import { ReasoningKeys } from '../inference/pipeline/reasoning-keys.ts';
 import { RuntimeConfigs } from '../inference/pipeline/runtime-config.ts';
-import type { AllowedOrigins, RequestLimits, RuntimeConfig } from '../inference/pipeline/runtime-config.ts';
 import type { Feed } from '../store/feed.ts';
 import { openStore, type Store } from './stores.ts';
 import { BodyRoom } from './body-room.ts';
 import { ConfigRollout } from './config-rollout.ts';
-import { modelOf } from './model-of.ts';
+import { readingOf } from './backend-state.ts';
+import { boundsOf, openKept } from './kept-for-requests.ts';
+import { prefixSaltOf, runtimeConfigOf } from './runtime-config-of.ts';
+import type { PoolOptions } from './runtime-config-of.ts';
+import { filterLine, healthLog } from './service-lines.ts';
 import { openRequestWork } from './request-work.ts';
 import type { RequestWork } from './request-work.ts';
 import { uuidMaker } from '../platform/ids/uuid.ts';
@@ -112,7 +100,6 @@ export interface Serving {
 
 /** Time for the last bytes of requests that are cut when the service stops. */
 const drainGraceMs = 2_000;
-const tidyItemsEveryMs = 60_000;
 
 /**
  * Wires up what answers requests, except for the account host and the operator's side. `opened` receives what closes each part, as
@@ -123,7 +110,7 @@ export async function openServing(options: ServingOptions, opened: Opened): Prom
   // The parts report to the metrics, which read the parts.
   const reported = (): ServiceMetrics => metrics;
   const accounts = await openAccounts(options, opened, reported);
-  const kept = await openKept(options, accounts, opened, reported);
+  const kept = await openKept({ ...options, ...accounts, metrics: reported, opened });
   const work = openRequestWork(kept.files, opened);
   const limits = await openLimits(options, accounts, opened);
   const models = openModels(options, accounts, kept, limits, opened);
@@ -263,50 +250,6 @@ async function openAccounts(options: ServingOptions, opened: Opened, metrics: ()
   });
   opened.push(() => keyLookUps.close());
   return { running, store, now, newId, billing, secret, directory, keyLookUps, feed };
-}
-
-/** Opens what is stored for requests: items, answers to replay, files. */
-async function openKept(
-  { config, environment, log }: ServingOptions,
-  { running, store, now, secret }: Accounts,
-  opened: Opened,
-  metrics: () => ServiceMetrics,
-) {
-  const { repositories } = store;
-  const items = new KeptItems({
-    repositories,
-    keepDays: config.items.keepDays,
-    now,
-    failed: (what, code) => log.service({ level: 'warn', event: `items_${what}_failed`, detail: { code } }),
-  });
-  const idempotency = new Idempotency({
-    repositories,
-    secret: secret.fingerprints,
-    owner: () => store.ledger.replicaId,
-    running,
-    now,
-    counted: (outcome) => metrics().idempotent(outcome),
-    failed: (what, code) => log.service({ level: 'warn', event: `idempotency_${what}_failed`, detail: { code } }),
-  });
-  const files = new Files({
-    repositories,
-    bytes: fileBytes(config, environment),
-    bounds: boundsOf(config),
-    log: (event, reason) => log.service({ level: 'warn', event, detail: { reason } }),
-    now,
-  });
-  opened.push(() => files.close());
-  await files.start();
-
-  let tidying: Promise<void> | undefined;
-  const tidyItems = setInterval(() => {
-    tidying ??= items.tidy().finally(() => (tidying = undefined));
-    void idempotency.tidy();
-  }, tidyItemsEveryMs);
-  tidyItems.unref();
-  const stopTidying = (): void => clearInterval(tidyItems);
-  opened.push(stopTidying);
-  return { items, idempotency, files, stopTidying };
 }
 
 /** Opens the limits on what may run and be read at the same time, for the process and for each caller. */
@@ -529,161 +472,4 @@ function judgeLoad(
       });
     },
   });
-}
-
-/** Options shared by the pools of all models. */
-interface PoolOptions {
-  readonly onHealth: (modelId: string) => OnHealth<Backend>;
-  readonly prefixSalt: number;
-  readonly room: BodyRoom;
-}
-
-/** The same in all processes that share the secret. */
-const prefixSaltOf = ({ promptCaches }: Secret): number =>
-  createHmac('sha256', promptCaches).update('beginnings of prompts').digest().readUInt32LE();
-
-/** Everything that requests read of a configuration, in one object: a request keeps the one it began with. */
-function runtimeConfigOf(
-  config: Config,
-  backends: readonly OpenBackend[],
-  { onHealth, prefixSalt, room }: PoolOptions,
-  before?: RuntimeConfig,
-): RuntimeConfig {
-  const waitMaxMs = config.server.limits.firstTokenTimeoutMs;
-  return {
-    catalog: new Catalog(config.models.map((model) => modelWith(model, backends))),
-    limits: requestLimits(config.server.limits, room),
-    trustedProxies: trustedProxiesOf(config.server),
-    allowedOrigins: allowedOrigins(config.server),
-    images: {
-      rules: {
-        fetches: config.images.fetches,
-        allowedHosts: new Set(config.images.allowedHosts),
-        ownHosts: new Set(ownHosts(config)),
-      },
-      resolver: createNameResolver(config.images.dnsServers),
-    },
-    pools: new Map(
-      config.models.map(({ id }) => {
-        const own = backends.filter((backend) => backend.modelId === id);
-        const earlier = before?.pools.get(id);
-        if (earlier !== undefined && (hasThose(earlier, own) || earlier.become(own))) return [id, earlier];
-        return [id, openBackendPool(own, { waitMaxMs, before: earlier, onHealth: onHealth(id), prefixSalt })];
-      }),
-    ),
-  };
-}
-
-/** The console's pages come from the account host, and send requests to models directly. */
-const allowedOrigins = ({ allowOrigins, account }: ServerConfig): AllowedOrigins => ({
-  listed: new Set(
-    account.console && account.publicUrl !== undefined
-      ? [...allowOrigins, new URL(account.publicUrl).origin]
-      : allowOrigins,
-  ),
-  hasConsoleBeside: account.console && account.publicUrl === undefined,
-});
-
-/** Tells the operator that a backend is excluded because it fails, or is back. */
-const healthLog =
-  (log: Log) =>
-  (model: string): OnHealth<Backend> =>
-  ({ label, failures, failureShare, ejectedUntilMs, isSilent }, ejectedAtMs) => {
-    const backend = { model, backend: label };
-    if (ejectedAtMs === undefined) return log.service({ level: 'info', event: 'backend_returned', detail: backend });
-    return log.service({
-      level: 'warn',
-      event: 'backend_ejected',
-      detail: {
-        ...backend,
-        failures_in_a_row: failures,
-        failure_share: Number(failureShare.toFixed(2)),
-        // One that does not answer is excluded until it does.
-        ...(isSilent ? { silent: true } : { seconds: Math.round((ejectedUntilMs - ejectedAtMs) / 1_000) }),
-      },
-    });
-  };
-
-/** The log line for more keys than fit into memory. */
-const filterLine = (outcome: FilterOutcome): ServiceRecord =>
-  'error' in outcome
-    ? {
-        level: 'warn',
-        event: 'key_filter_failed',
-        detail: { reason: outcome.error instanceof Error ? outcome.error.message : String(outcome.error) },
-      }
-    : {
-        level: 'info',
-        event: 'key_filter',
-        detail: { keys: outcome.keys, seconds: Number((outcome.elapsedMs / 1_000).toFixed(1)) },
-      };
-
-const hasThose = ({ backends: before }: BackendPool, backends: readonly OpenBackend[]): boolean =>
-  before.length === backends.length && backends.every((backend, index) => before[index] === backend);
-
-const ownHosts = ({ server }: Config): readonly string[] =>
-  [server.inference, server.account].flatMap(({ publicUrl: url }) =>
-    url === undefined ? [] : [new URL(url).hostname],
-  );
-
-const boundsOf = ({ files }: Config) => ({ filesMax: files.perAccountMax, bytesMax: files.bytesPerAccountMax });
-
-function fileBytes({ files, storage }: Config, { bucketKeys }: Environment): FileBytes {
-  if (files.bucket === undefined) return new FolderBytes(join(storage.directory, 'files'));
-  // Reading the configuration has ensured it.
-  if (bucketKeys === undefined) throw new Error('the bucket of the files has no keys');
-  const { accessKeyId, secretAccessKey, sessionToken } = bucketKeys;
-  const keys = { accessKeyId, secretAccessKey: secretAccessKey.reveal(), sessionToken: sessionToken?.reveal() };
-  return new BucketBytes({ ...files.bucket, ...keys });
-}
-
-const requestLimits = (limits: LimitsConfig, room: BodyRoom): RequestLimits => ({
-  primeMs: limits.primeTimeoutMs,
-  keepAliveMs: limits.primeTimeoutMs,
-  readerStallMs: limits.readerStallTimeoutMs,
-  bodyBytesMax: Math.min(limits.bodyBytesMax, largestBody(room.bytesAtStart(limits)) + 1),
-  fileBytesMax: limits.bodyBytesMax,
-  requestDeadlineMs: limits.requestTimeoutMs,
-});
-
-/** With the defaults of the first embedded backend's file: all of a model's backends are the same model. */
-export const modelWith = (config: ModelConfig, backends: readonly OpenBackend[]): Model =>
-  modelOf(
-    config,
-    backends.find(({ modelId, config: { engine } }) => modelId === config.id && engine === 'llama')?.fileDefaults(),
-  );
-
-const readingOf = (backend: OpenBackend, reports: ServerReports<Backend>): BackendReading => ({
-  model: backend.modelId,
-  backend: backend.label,
-  isReady: backend.engine.status().state === 'ready',
-  running: backend.running,
-  waiting: backend.engine.waiting,
-  isEjected: backend.ejectedUntilMs > 0,
-  ejections: backend.ejections,
-  cachedTokensExpected: backend.cachedTokensExpected,
-  cachedTokensFound: backend.cachedTokensFound,
-  cacheTokens: reports.cacheTokensOf(backend),
-  foreign: reports.foreignAt(backend),
-  memoryBytes: backend.engine.residence?.state === 'unloaded' ? 0 : backend.engine.residence?.memoryBytes,
-  tokensPerSecond: backend.engine.residence?.tokensPerSecond,
-  isLoaded: backend.engine.residence === undefined ? undefined : backend.engine.residence.state === 'loaded',
-  isWaitingForMemory: backend.engine.residence === undefined ? undefined : backend.engine.residence.state === 'waiting',
-});
-
-export function statusOf(backend: OpenBackend): BackendStatus {
-  const { modelId, label, engine, concurrencyMax, failures, ejectedUntilMs, measuredTokensPerSecond } = backend;
-  const { state, detail = null } = engine.status();
-  return {
-    modelId,
-    label,
-    state: state === 'down' ? 'failed' : state,
-    detail,
-    file: backend.fileInUse(),
-    runningMax: Number.isFinite(concurrencyMax) ? concurrencyMax : null,
-    failures,
-    ejectedForMs: ejectedUntilMs === 0 ? null : Math.max(0, Math.ceil(ejectedUntilMs - performance.now())),
-    promptTokensPerSecond: measuredTokensPerSecond === 0 ? null : Math.round(measuredTokensPerSecond),
-    residence: engine.residence,
-  };
 }

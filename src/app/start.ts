@@ -1,7 +1,9 @@
 import { openOperating } from './account-host.ts';
 import { drainTimesOf } from './listening.ts';
 import type { Service, ServiceOptions } from './service.ts';
-import { modelWith, openServing, statusOf } from './inference-host.ts';
+import { statusOf } from './backend-state.ts';
+import { openServing } from './inference-host.ts';
+import { modelWith } from './runtime-config-of.ts';
 
 /**
  * The composition root: the only place where concrete engines and stores are put together. Resolves when both hosts listen;

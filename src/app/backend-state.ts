@@ -1,0 +1,42 @@
+import type { Backend } from '../inference/pipeline/backend-pool.ts';
+import type { ServerReports } from '../inference/routing/server-reports.ts';
+import type { BackendReading } from '../platform/metrics/service-readings.ts';
+import type { OpenBackend } from './backends.ts';
+import type { BackendStatus } from './control/status.ts';
+
+/** What `/metrics` says of a backend. */
+export const readingOf = (backend: OpenBackend, reports: ServerReports<Backend>): BackendReading => ({
+  model: backend.modelId,
+  backend: backend.label,
+  isReady: backend.engine.status().state === 'ready',
+  running: backend.running,
+  waiting: backend.engine.waiting,
+  isEjected: backend.ejectedUntilMs > 0,
+  ejections: backend.ejections,
+  cachedTokensExpected: backend.cachedTokensExpected,
+  cachedTokensFound: backend.cachedTokensFound,
+  cacheTokens: reports.cacheTokensOf(backend),
+  foreign: reports.foreignAt(backend),
+  memoryBytes: backend.engine.residence?.state === 'unloaded' ? 0 : backend.engine.residence?.memoryBytes,
+  tokensPerSecond: backend.engine.residence?.tokensPerSecond,
+  isLoaded: backend.engine.residence === undefined ? undefined : backend.engine.residence.state === 'loaded',
+  isWaitingForMemory: backend.engine.residence === undefined ? undefined : backend.engine.residence.state === 'waiting',
+});
+
+/** What the operator's pages and commands say of a backend. */
+export function statusOf(backend: OpenBackend): BackendStatus {
+  const { modelId, label, engine, concurrencyMax, failures, ejectedUntilMs, measuredTokensPerSecond } = backend;
+  const { state, detail = null } = engine.status();
+  return {
+    modelId,
+    label,
+    state: state === 'down' ? 'failed' : state,
+    detail,
+    file: backend.fileInUse(),
+    runningMax: Number.isFinite(concurrencyMax) ? concurrencyMax : null,
+    failures,
+    ejectedForMs: ejectedUntilMs === 0 ? null : Math.max(0, Math.ceil(ejectedUntilMs - performance.now())),
+    promptTokensPerSecond: measuredTokensPerSecond === 0 ? null : Math.round(measuredTokensPerSecond),
+    residence: engine.residence,
+  };
+}
