@@ -6,6 +6,9 @@ export interface Arguments {
   readonly only: readonly string[] | undefined;
   readonly scenarios: readonly string[] | undefined;
   readonly gateways: readonly string[];
+  readonly withPeers: boolean;
+  /** The major version of Node that what runs on Node is measured on; undefined: the one that runs this. */
+  readonly nodeMajor: string | undefined;
   /** The folder of another revision, built. */
   readonly beside: string | undefined;
   readonly upstreamPort: number | undefined;
@@ -28,7 +31,10 @@ export const usage = `npm run bench -- [options]
 
   --rounds N             rounds, interleaved (default 3)
   --quick                one round at a third of the time: shows that everything works
-  --only NAMES           of direct, nginx, tokenhouse and those of --gateway; separated by commas
+  --peers                beside what others make: nginx, a prototype without money, SMG and the core of Bifrost, each installed
+                         once among the caches; with ratios to SMG and the prototype
+  --node MAJOR           measure on the newest Node of that major version, which is fetched once (default: the one that runs this)
+  --only NAMES           of direct, nginx, tokenhouse and those of --peers and --gateway; separated by commas
   --scenarios NAMES      some of them, separated by commas (bench/README.md lists them)
   --gateway 'name|port|command|key|model'
                          measure another program too; it has to forward to 127.0.0.1:9100/v1 (--upstream-port)
@@ -69,6 +75,8 @@ function parsed(args: readonly string[]): Arguments {
       only: { type: 'string' },
       scenarios: { type: 'string' },
       gateway: { type: 'string', multiple: true, default: [] },
+      peers: { type: 'boolean', default: false },
+      node: { type: 'string' },
       beside: { type: 'string' },
       'upstream-port': { type: 'string' },
       folder: { type: 'string' },
@@ -94,6 +102,8 @@ function parsed(args: readonly string[]): Arguments {
     only: values.only?.split(','),
     scenarios: values.scenarios?.split(','),
     gateways: values.gateway,
+    withPeers: values.peers,
+    nodeMajor: values.node === undefined ? undefined : String(wholeNumber('--node', values.node, 99)),
     beside: values.beside,
     upstreamPort: upstreamPort ?? (values.gateway.length > 0 ? 9100 : undefined),
     folder: values.folder,

@@ -25,7 +25,7 @@ export const familyScenarios = (isQuick: boolean, round: number): readonly Scena
     const scenario = scenarios.find((one) => one.name === name)!;
     return Array.from({ length: isQuick ? quickTurns : turns }, (_, turn) =>
       inTurn(round + turn).map((family): Scenario => {
-        const own = { name: pointName(name, family, turn), family, warmUpSeconds: undefined, capacityFrom: undefined };
+        const own = { name: pointName(name, family, turn), family, warmUpRequests: undefined, capacityFrom: undefined };
         return { ...scenario, ...own, seconds: scenario.seconds / 2 };
       }),
     ).flat();

@@ -30,9 +30,10 @@ const others: Scenario = {
   paceMs: 0,
   connections: 32,
   seconds: 20,
-  warmUpSeconds: 2,
   ratePerSecond: 20,
 };
+
+const warmUpSeconds = 2;
 
 interface Result {
   readonly others: LoadResult;
@@ -83,7 +84,7 @@ async function play(
       scenario: others,
       seconds: forSeconds,
     });
-  await load(others.warmUpSeconds ?? 0);
+  await load(warmUpSeconds);
   if (atOnce === 0) {
     const large = { answered: 0, refused: 0, failed: 0 };
     return { others: await load(seconds), large, megabytes: residentMegabytes(pid) };

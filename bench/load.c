@@ -66,7 +66,7 @@ typedef struct connection {
   int abort_after; // tokens; 0: never
 } connection;
 
-static struct { int port, connections, tokens, abort_percent; double seconds, rate; bool overloads; const char *done; } options = {.done = "[DONE]"};
+static struct { int port, connections, tokens, abort_percent; double seconds, rate; long requests; bool overloads; const char *done; } options = {.done = "[DONE]"};
 static char request[REQUEST_BYTES_MAX];
 static size_t request_length;
 static int epoll_fd, timer_fd;
@@ -122,7 +122,7 @@ int main(int argc, char **argv) {
 
 static void read_options(int argc, char **argv) {
   const char *file = NULL;
-  for (int option; (option = getopt(argc, argv, "p:f:c:t:e:r:a:ok:d:")) > 0;) {
+  for (int option; (option = getopt(argc, argv, "p:f:c:t:e:r:a:n:ok:d:")) > 0;) {
     if (option == 'p') options.port = atoi(optarg);
     else if (option == 'f') file = optarg;
     else if (option == 'c') options.connections = atoi(optarg);
@@ -130,13 +130,14 @@ static void read_options(int argc, char **argv) {
     else if (option == 'e') options.tokens = atoi(optarg);
     else if (option == 'r') options.rate = atof(optarg);
     else if (option == 'a') options.abort_percent = atoi(optarg);
+    else if (option == 'n') options.requests = atol(optarg);
     else if (option == 'o') options.overloads = true;
     else if (option == 'k') text_key_length = snprintf(text_key, sizeof text_key, "\"%s\":", optarg);
     else if (option == 'd') options.done = optarg;
     else exit(64);
   }
   if (options.port < 1 || file == NULL || options.connections < 1 || options.seconds <= 0 || options.tokens < 1)
-    fprintf(stderr, "usage: load -p PORT -f REQUEST_FILE -c CONNECTIONS -t SECONDS -e TOKENS [-r RATE] [-a PERCENT] [-o]\n"), exit(64);
+    fprintf(stderr, "usage: load -p PORT -f REQUEST_FILE -c CONNECTIONS -t SECONDS -e TOKENS [-r RATE] [-a PERCENT] [-n REQUESTS] [-o]\n"), exit(64);
   FILE *stream = fopen(file, "rb");
   if (stream == NULL) perror(file), exit(66);
   request_length = fread(request, 1, sizeof request, stream);
@@ -147,6 +148,7 @@ static void read_options(int argc, char **argv) {
 
 // Where the other end is overloaded, what is overdue at the end is not sent any more.
 static bool may_start(void) {
+  if (options.requests > 0 && count.started >= options.requests) return false;
   if (options.rate > 0 && next_due >= end_time) return false;
   return (options.rate > 0 && !options.overloads) || now() < end_time;
 }

@@ -38,6 +38,8 @@ export interface LoadOptions {
   readonly request: string;
   readonly scenario: Scenario;
   readonly seconds: number;
+  /** It ends after so many, where that is earlier. */
+  readonly requests?: number | undefined;
 }
 
 export async function runLoad({
@@ -48,6 +50,7 @@ export async function runLoad({
   request,
   scenario,
   seconds,
+  requests = 0,
 }: LoadOptions): Promise<LoadResult> {
   writeFileSync(requestFile, request);
   const { textField, done } = scenario.family ?? chat;
@@ -61,6 +64,7 @@ export async function runLoad({
       ...['-e', String(scenario.tokens)],
       ...['-r', String(scenario.ratePerSecond ?? 0)],
       ...['-a', String(scenario.abortPercent ?? 0)],
+      ...['-n', String(requests)],
       ...['-k', isStream(scenario) ? textField.stream : textField.whole],
       ...['-d', done],
     ],

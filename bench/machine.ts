@@ -11,13 +11,22 @@ export interface MachineOptions {
   readonly isRaised: boolean;
   /** Left out: programs are on whatever core the scheduler gives them, several at once. */
   readonly isPinned?: boolean;
+  /** The program of Node, if it is not the one that runs this. */
+  readonly node?: string;
 }
 
-export function machineFacts({ root, dataFolder, contenders, isRaised, isPinned }: MachineOptions): readonly string[] {
+export function machineFacts({
+  root,
+  dataFolder,
+  contenders,
+  isRaised,
+  isPinned,
+  node = process.execPath,
+}: MachineOptions): readonly string[] {
   const model = os.cpus()[0]?.model ?? 'unknown processor';
   return [
     `${os.cpus().length} cores (${model}), ${Math.round(os.totalmem() / 2 ** 30)} GiB, ${distribution()}, Linux ${os.release()}`,
-    `node ${process.versions.node}${contenders.some(({ name }) => name === 'nginx') ? `, ${versionOf('nginx', '-v')}` : ''}`,
+    `node ${(output(node, ['--version']) ?? '').slice(1)}${contenders.some(({ name }) => name === 'nginx') ? `, ${versionOf('nginx', '-v')}` : ''}`,
     isPinned === undefined
       ? 'everything shares the cores'
       : isPinned

@@ -1,20 +1,17 @@
-import { spawnSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { freePort, type Contender } from './contender.ts';
 
 /** The least that a proxy can do: one worker, connections kept on both sides, nothing buffered, nothing logged. */
-export const nginx: Contender = {
+export const nginx = (program: string): Contender => ({
   name: 'nginx',
   prepare: async (folder, upstreamPort) => {
     const port = await freePort();
     const file = join(folder, 'nginx.conf');
     writeFileSync(file, configuration(port, upstreamPort));
-    return { command: ['nginx', '-p', folder, '-e', 'error.log', '-c', file], port, key: 'none', model: 'bench' };
+    return { command: [program, '-p', folder, '-e', 'error.log', '-c', file], port, key: 'none', model: 'bench' };
   },
-};
-
-export const isNginxInstalled = (): boolean => spawnSync('nginx', ['-v']).error === undefined;
+});
 
 const configuration = (port: number, upstreamPort: number): string => `
 daemon off;

@@ -123,6 +123,18 @@ export function processorSeconds(pid: number): number {
   return ticks / ticksPerSecond;
 }
 
+/**
+ * Processor time of a process and its descendants, as the scheduler counts it: ticks are too coarse for what hardly works. Without
+ * that of threads and processes that have ended.
+ */
+export function nanosecondsOnCore(pid: number): number {
+  let nanoseconds = 0;
+  for (const id of tree(pid).keys())
+    for (const thread of readdirSync(`/proc/${id}/task`))
+      nanoseconds += Number(readProc(`${id}/task/${thread}/schedstat`).split(' ')[0]);
+  return nanoseconds;
+}
+
 /** Processor time of each thread of a process that still runs, by the thread's id. */
 export function threadSeconds(pid: number): ReadonlyMap<string, number> {
   const threads = readdirSync(`/proc/${pid}/task`).map((id): [string, number] => {

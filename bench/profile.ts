@@ -9,6 +9,8 @@ import { start, type Bench } from './round.ts';
 import { requestBytes, type Scenario } from './scenarios.ts';
 
 const samplingIntervalUs = 250;
+const warmUpRequests = 10_000;
+const warmUpSecondsMax = 20;
 
 /** Where a profile is written: these stand before the program. A thread writes one of its own. */
 export const profilingOptions = (folder: string): readonly string[] => [
@@ -34,7 +36,7 @@ export async function profile(bench: Bench, { root, contender, scenario, folder 
   mkdirSync(folder, { recursive: true });
   const { name, prepared, running, folder: ownFolder } = await start(bench, scenario.name, contender);
   if (running === undefined) throw new Error(`${name} has no process to profile`);
-  const load = (seconds: number): Promise<LoadResult> =>
+  const load = (seconds: number, requests: number | undefined): Promise<LoadResult> =>
     runLoad({
       program: bench.tools.load,
       core: bench.otherCore,
@@ -43,11 +45,12 @@ export async function profile(bench: Bench, { root, contender, scenario, folder 
       request: requestBytes(scenario, prepared),
       scenario,
       seconds,
+      requests,
     });
-  await load(scenario.warmUpSeconds ?? 1);
+  if (scenario.warmUpRequests !== undefined) await load(warmUpSecondsMax, warmUpRequests);
   const usedBefore = threadSeconds(running.pid);
   const fromUs = monotonicUs();
-  const result = await load(scenario.seconds);
+  const result = await load(scenario.seconds, scenario.requests);
   const window = { fromUs, toUs: monotonicUs() };
   const used = [...threadSeconds(running.pid)].map(([thread, seconds]) => seconds - (usedBefore.get(thread) ?? 0));
   await bench.processes.stop(running);

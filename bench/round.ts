@@ -6,6 +6,7 @@ import type { Contender, Prepared } from './contender.ts';
 import { runLoad, type LoadResult } from './load.ts';
 import {
   coreBusySeconds,
+  nanosecondsOnCore,
   processorSeconds,
   residentMegabytes,
   type Processes,
@@ -32,7 +33,11 @@ export interface RoundResult {
   readonly round: number;
   readonly contender: string;
   readonly coldStartMs: number | undefined;
+  /** Processor time from its start until it is idle, its first answer included. */
+  readonly startSeconds: number | undefined;
   readonly idleMegabytes: number | undefined;
+  /** Share of a core that it uses when nobody asks anything. */
+  readonly idleShare: number | undefined;
   readonly loadedMegabytes: number | undefined;
   readonly points: Readonly<Record<string, Point>>;
 }
@@ -57,7 +62,8 @@ interface Started {
   readonly coldStartMs: number | undefined;
 }
 
-const settleMs = 1_500;
+const settleMs = 2_500;
+const idleMs = 10_000;
 
 /** Starts all contenders, gives each scenario to one after the other (in a new order every time), and stops them. */
 export async function playRound(
@@ -70,6 +76,8 @@ export async function playRound(
   try {
     for (const contender of contenders) started.push(await start(bench, String(round), contender));
     await sleep(settleMs);
+    const startSeconds = started.map(({ running }) => running && processorSeconds(running.pid));
+    const idleShares = await idle(started);
     const idleMegabytes = started.map(({ running }) => running && residentMegabytes(running.pid));
     const points: Record<string, Point>[] = started.map(() => ({}));
     for (const [turn, scenario] of scenarios.entries()) {
@@ -83,13 +91,25 @@ export async function playRound(
       round,
       contender: name,
       coldStartMs,
+      startSeconds: startSeconds[index],
       idleMegabytes: idleMegabytes[index],
+      idleShare: idleShares[index],
       loadedMegabytes: running && residentMegabytes(running.pid),
       points: points[index]!,
     }));
   } finally {
     for (const { running } of started) if (running !== undefined) await bench.processes.stop(running);
   }
+}
+
+/** How much of a core each of them uses while none is asked anything. */
+async function idle(started: readonly Started[]): Promise<readonly (number | undefined)[]> {
+  const used = (): (number | undefined)[] => started.map(({ running }) => running && nanosecondsOnCore(running.pid));
+  const before = used();
+  const startedAtMs = performance.now();
+  await sleep(idleMs);
+  const elapsedMs = performance.now() - startedAtMs;
+  return used().map((after, index) => after && (after - before[index]!) / (elapsedMs * 1e6));
 }
 
 /** Starts a contender and waits for its first answer. Its files lie in a folder with the label in its name. */
@@ -154,6 +174,8 @@ function postStatus({ port, key }: Prepared, body: string): Promise<number | und
   });
 }
 
+const warmUpSecondsMax = 60;
+
 async function playScenario(
   bench: Bench,
   contender: Started,
@@ -161,13 +183,13 @@ async function playScenario(
   earlier: Readonly<Record<string, Point>>,
 ): Promise<Point | undefined> {
   if (!canCarry(scenario, earlier)) {
-    bench.say(`  ${scenario.name.padEnd(11)} ${contender.name.padEnd(11)} left out, it is more than one core carries`);
+    bench.say(`  ${scenario.name.padEnd(15)} ${contender.name.padEnd(12)} left out, it is more than one core carries`);
     return undefined;
   }
-  if (scenario.warmUpSeconds !== undefined && contender.running !== undefined)
-    await load(bench, contender, scenario, scenario.warmUpSeconds);
+  if (scenario.warmUpRequests !== undefined && contender.running !== undefined)
+    await load(bench, contender, { ...scenario, seconds: warmUpSecondsMax, requests: scenario.warmUpRequests });
   const point = await measure(bench, contender, scenario);
-  bench.say(`  ${scenario.name.padEnd(11)} ${contender.name.padEnd(11)} ${inWords(point)}`);
+  bench.say(`  ${scenario.name.padEnd(15)} ${contender.name.padEnd(12)} ${inWords(point)}`);
   if (point.load.complaints !== '') bench.say(`    ${point.load.complaints.replaceAll('\n', '\n    ')}`);
   return point;
 }
@@ -186,7 +208,7 @@ async function measure(bench: Bench, contender: Started, scenario: Scenario): Pr
   const usedBefore = running && processorSeconds(running.pid);
   const busyBefore = gatewayCore === undefined || running === undefined ? undefined : coreBusySeconds(gatewayCore);
   const startedAtMs = performance.now();
-  const result = await load(bench, contender, scenario, scenario.seconds);
+  const result = await load(bench, contender, scenario);
   const seconds = (performance.now() - startedAtMs) / 1000;
   const end = running?.ended();
   if (end !== undefined)
@@ -202,7 +224,7 @@ async function measure(bench: Bench, contender: Started, scenario: Scenario): Pr
   };
 }
 
-const load = (bench: Bench, { prepared, folder }: Started, scenario: Scenario, seconds: number): Promise<LoadResult> =>
+const load = (bench: Bench, { prepared, folder }: Started, scenario: Scenario): Promise<LoadResult> =>
   runLoad({
     program: bench.tools.load,
     core: bench.otherCore,
@@ -210,7 +232,8 @@ const load = (bench: Bench, { prepared, folder }: Started, scenario: Scenario, s
     requestFile: join(folder, `${scenario.name}.request`),
     request: requestBytes(scenario, prepared),
     scenario,
-    seconds,
+    seconds: scenario.seconds,
+    requests: scenario.requests,
   });
 
 function inWords({

@@ -11,13 +11,13 @@ import { aboveAim, familyScenarios, printFamilyTable } from './families.ts';
 import { measureLarge } from './large.ts';
 import { machineFacts, revision } from './machine.ts';
 import { micro } from './micro.ts';
-import { isNginxInstalled, nginx } from './nginx.ts';
+import { comparedWith, peers } from './peers.ts';
 import { Problem } from './problem.ts';
 import { allowedCores, Processes, raisePriority } from './processes.ts';
 import { profile, profilingOptions } from './profile.ts';
 import { writeSection } from './results.ts';
 import { playRound, type Bench, type RoundResult } from './round.ts';
-import { quick, scenarios, type Scenario } from './scenarios.ts';
+import { coldThousand, quick, scenarios, warmUps, type Scenario } from './scenarios.ts';
 import { measureReports } from './reports.ts';
 import { settle } from './settle.ts';
 import { printTable } from './table.ts';
@@ -80,10 +80,11 @@ async function main(args: readonly string[]): Promise<void> {
   });
   const bench: Bench = { tools, processes, upstream, folder, gatewayCore, otherCore, say };
   const chosen = chosenScenarios(options);
+  const node = await nodeProgram(options);
 
   if (options.profiles) {
     const profileFolder = join(folder, 'profile');
-    const contender = tokenhouse(root, processes, { nodeOptions: profilingOptions(profileFolder) });
+    const contender = tokenhouse(root, processes, { node, nodeOptions: profilingOptions(profileFolder) });
     for (const scenario of chosen)
       process.stdout.write(`${await profile(bench, { root, contender, scenario, folder: profileFolder })}\n`);
     process.exit(0);
@@ -97,19 +98,28 @@ async function main(args: readonly string[]): Promise<void> {
   }
 
   const contenders = options.comparesFamilies
-    ? [tokenhouse(root, processes)]
-    : chosenContenders(options, processes, upstream.port);
-  const facts = machineFacts({ root, dataFolder: folder, contenders, isRaised, isPinned: gatewayCore !== undefined });
+    ? [tokenhouse(root, processes, { node })]
+    : await chosenContenders(options, processes, upstream.port, node);
+  const facts = machineFacts({
+    root,
+    dataFolder: folder,
+    contenders,
+    isRaised,
+    node,
+    isPinned: gatewayCore !== undefined,
+  });
   const results: RoundResult[] = [];
   for (let round = 1; round <= options.rounds; round++) {
     say(`round ${round} of ${options.rounds}`);
-    const scenariosOfRound = options.comparesFamilies ? familyScenarios(options.isQuick, round) : chosen;
+    const scenariosOfRound = options.comparesFamilies ? familyScenarios(options.isQuick, round) : warm(chosen, options);
     const played = await playRound(bench, round, contenders, scenariosOfRound);
     results.push(...played);
     if (options.rawFile !== undefined)
       appendFileSync(options.rawFile, played.map((result) => `${JSON.stringify(result)}\n`).join(''));
   }
-  const table = options.comparesFamilies ? printFamilyTable(results) : printTable(results);
+  const table = options.comparesFamilies
+    ? printFamilyTable(results)
+    : printTable(results, options.withPeers ? comparedWith : []);
   report(options, args, [table, '', ...facts.map((fact) => `- ${fact}`)].join('\n'));
   const wrong = results.flatMap(({ points }) => Object.values(points)).filter(({ load }) => load.bad + load.hung > 0);
   const dear = options.comparesFamilies ? aboveAim(results) : [];
@@ -143,16 +153,32 @@ function chosenScenarios({ isQuick, scenarios: names, profiles }: Arguments): re
   return isQuick ? chosen.map(quick) : chosen;
 }
 
-function chosenContenders(
-  { only, gateways, beside }: Arguments,
+/** The program of Node that what is measured runs on. */
+async function nodeProgram({ nodeMajor }: Arguments): Promise<string> {
+  if (nodeMajor === undefined) return process.execPath;
+  const module = pathToFileURL(join(root, 'scripts', 'node-binary.mjs')).href;
+  return ((await import(module)) as { nodeBinary(major: string): string }).nodeBinary(nodeMajor);
+}
+
+/** With what comes before them: all but the cold scenario measure warm programs. */
+function warm(chosen: readonly Scenario[], { isQuick }: Arguments): readonly Scenario[] {
+  const isCold = ({ name }: Scenario): boolean => name === coldThousand.name;
+  const others = chosen.filter((scenario) => !isCold(scenario));
+  if (others.length === 0) return chosen;
+  return [...chosen.filter(isCold), ...(isQuick ? warmUps.map(quick) : warmUps), ...others];
+}
+
+async function chosenContenders(
+  { only, gateways, beside, withPeers }: Arguments,
   processes: Processes,
   upstreamPort: number,
-): readonly Contender[] {
+  node: string,
+): Promise<readonly Contender[]> {
   const all: readonly Contender[] = [
     direct,
-    nginx,
-    ...(beside === undefined ? [] : [{ ...tokenhouse(resolve(beside), processes), name: 'before' }]),
-    tokenhouse(root, processes),
+    ...(await peers({ root, say, isAll: withPeers, only, node })),
+    ...(beside === undefined ? [] : [{ ...tokenhouse(resolve(beside), processes, { node }), name: 'before' }]),
+    tokenhouse(root, processes, { node }),
     ...gateways.map((line) => external(line, upstreamPort)),
   ];
   const unknown = only?.filter((name) => !all.some((contender) => contender.name === name)) ?? [];
@@ -160,10 +186,7 @@ function chosenContenders(
     throw new UsageError(
       `unknown contender ${unknown.join(', ')}; there are ${all.map(({ name }) => name).join(', ')}`,
     );
-  const chosen = all.filter(({ name }) => only === undefined || only.includes(name));
-  if (!chosen.includes(nginx) || isNginxInstalled()) return chosen;
-  say('nginx is not installed, so it is left out (Debian, Ubuntu: apt-get install nginx-light)');
-  return chosen.filter((contender) => contender !== nginx);
+  return all.filter(({ name }) => only === undefined || only.includes(name));
 }
 
 function report(options: Arguments, args: readonly string[], text: string): void {

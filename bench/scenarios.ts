@@ -10,12 +10,14 @@ export interface Scenario {
   readonly paceMs: number;
   readonly connections: number;
   readonly seconds: number;
+  /** It ends after so many, and then `seconds` is the most that it may take. */
+  readonly requests?: number;
   /** Requests that are due in a second; absent: as many as are answered. */
   readonly ratePerSecond?: number;
   /** Share of the clients that leave in mid-answer. */
   readonly abortPercent?: number;
-  /** Played before, unmeasured: code that is new to V8 costs twice as much. */
-  readonly warmUpSeconds?: number | undefined;
+  /** Requests that are played before, unmeasured; the first of a round are those of `warmUps`. */
+  readonly warmUpRequests?: number | undefined;
   /** Who is asked; absent: chat completions. */
   readonly family?: Family;
   /** The scenario that tells how many of these requests one core can carry; where it is too few, this one is left out. */
@@ -34,27 +36,51 @@ const paced = (streams: number): Scenario => ({
   // More than are ever in use, so that most streams come on a fresh connection.
   connections: Math.max(64, streams * 3),
   seconds: 4,
-  warmUpSeconds: 2,
+  warmUpRequests: 2 * streams,
   ratePerSecond: streams / pacedSeconds,
   capacityFrom: 'streams',
 });
 
+const whole = { mode: 's', tokens: 8, paceMs: 0 } as const;
+const unpaced = { mode: 'f', tokens: pacedTokens, paceMs: 0, connections: 8 } as const;
+
+/** What a start costs those who come first; it is played before anything else. */
+export const coldThousand: Scenario = {
+  name: 'cold-thousand',
+  ...whole,
+  connections: 16,
+  seconds: 60,
+  requests: 1_000,
+};
+
+/**
+ * Played before everything but the cold scenario, unmeasured. By count: code that is new to V8 costs three times as much, a program that
+ * takes twice as long for an answer would be half as warm after the same seconds, and ours changes until some 25,000 requests.
+ */
+export const warmUps: readonly Scenario[] = [
+  { name: 'warm-up-whole', ...whole, connections: 128, seconds: 120, requests: 25_000 },
+  { name: 'warm-up-streams', ...unpaced, seconds: 60, requests: 3_000 },
+];
+
+const wholeRate = (perSecond: number): Scenario => ({
+  name: perSecond === 200 ? 'whole-rate' : `whole-rate-${perSecond}`,
+  ...whole,
+  connections: 64,
+  seconds: 800 / perSecond,
+  warmUpRequests: perSecond,
+  ratePerSecond: perSecond,
+  capacityFrom: 'whole-crowd',
+});
+
 export const scenarios: readonly Scenario[] = [
-  { name: 'whole-json', mode: 'j', tokens: 150, paceMs: 0, connections: 16, seconds: 3, warmUpSeconds: 2 },
-  { name: 'whole-sse', mode: 's', tokens: 8, paceMs: 0, connections: 16, seconds: 3, warmUpSeconds: 2 },
+  coldThousand,
+  { name: 'whole-json', mode: 'j', tokens: 150, paceMs: 0, connections: 16, seconds: 3, warmUpRequests: 2_000 },
+  { name: 'whole-sse', ...whole, connections: 16, seconds: 3, warmUpRequests: 1_000 },
   // A durable commit takes milliseconds: a few connections wait for the disk, many share its commits and fill the core.
-  { name: 'whole-crowd', mode: 's', tokens: 8, paceMs: 0, connections: 128, seconds: 3, warmUpSeconds: 2 },
-  {
-    name: 'whole-rate',
-    mode: 's',
-    tokens: 8,
-    paceMs: 0,
-    connections: 64,
-    seconds: 4,
-    ratePerSecond: 200,
-    capacityFrom: 'whole-crowd',
-  },
-  { name: 'streams', mode: 'f', tokens: 64, paceMs: 0, connections: 8, seconds: 3, warmUpSeconds: 1.5 },
+  { name: 'whole-crowd', ...whole, connections: 128, seconds: 3, warmUpRequests: 1_000 },
+  wholeRate(50),
+  wholeRate(200),
+  { name: 'streams', ...unpaced, seconds: 3, warmUpRequests: 200 },
   paced(10),
   paced(50),
   paced(200),
@@ -64,7 +90,12 @@ export const scenarios: readonly Scenario[] = [
 ];
 
 /** A third of the time: enough to see that everything works, too little for figures to publish. */
-export const quick = (scenario: Scenario): Scenario => ({ ...scenario, seconds: Math.max(1, scenario.seconds / 3) });
+export const quick = (scenario: Scenario): Scenario =>
+  scenario.requests === undefined
+    ? { ...scenario, seconds: Math.max(1, scenario.seconds / 3) }
+    : scenario === coldThousand
+      ? scenario
+      : { ...scenario, requests: Math.ceil(scenario.requests / 10) };
 
 export const isStream = ({ mode }: Scenario): boolean => mode === 'f' || mode === 'p';
 

@@ -1,11 +1,15 @@
 import type { Point, RoundResult } from './round.ts';
 
-/** All rounds as a Markdown table: one column for each contender, median (least–most) of the rounds in each cell. */
-export function printTable(results: readonly RoundResult[]): string {
+/**
+ * All rounds as a Markdown table: one column for each contender, median (least–most) of the rounds in each cell. `against` names
+ * contenders that ours is divided by, round by round, where a row is a cost.
+ */
+export function printTable(results: readonly RoundResult[], against: readonly string[] = []): string {
   const names = [...new Set(results.map(({ contender }) => contender))];
   const controls = new Map(
     results.filter(({ contender }) => contender === 'direct').map((result) => [result.round, result]),
   );
+  const divided = names.includes(ours) ? against.filter((name) => names.includes(name)) : [];
   const columns = names.map((name) => results.filter(({ contender }) => contender === name));
   const lines = rows.map((row) => {
     const cells = columns.map((rounds) =>
@@ -14,11 +18,12 @@ export function printTable(results: readonly RoundResult[]): string {
         row.digits,
       ),
     );
-    return cells.every((text) => text === nothing) ? [] : [`| ${row.title} | ${cells.join(' | ')} |`];
+    const ratios = divided.map((name) => (row.isCost === true ? ratioCell(results, row, name) : nothing));
+    return cells.every((text) => text === nothing) ? [] : [`| ${row.title} | ${[...cells, ...ratios].join(' | ')} |`];
   });
   return [
-    `| | ${names.map((name, index) => `${name} (n=${columns[index]!.length})`).join(' | ')} |`,
-    `|-|${names.map(() => '-:|').join('')}`,
+    `| | ${[...names.map((name, index) => `${name} (n=${columns[index]!.length})`), ...divided.map((name) => `ours ÷ ${name}`)].join(' | ')} |`,
+    `|-|${[...names, ...divided].map(() => '-:|').join('')}`,
     ...lines.flat(),
   ].join('\n');
 }
@@ -26,6 +31,8 @@ export function printTable(results: readonly RoundResult[]): string {
 interface Row {
   readonly title: string;
   readonly digits: number;
+  /** Less is better, and none is zero: ratios mean something. */
+  readonly isCost?: true;
   readonly value: (result: RoundResult, control: RoundResult | undefined) => number | undefined;
 }
 
@@ -37,7 +44,7 @@ const microsecondsPerToken = (scenario: string): Row['value'] =>
 
 const throughput = (scenario: string, title: string): readonly Row[] => [
   { title: `${title}: per second`, digits: 0, value: perSecond(scenario) },
-  { title: `${title}: CPU µs each`, digits: 0, value: microsecondsEach(scenario) },
+  { title: `${title}: CPU µs each`, digits: 0, isCost: true, value: microsecondsEach(scenario) },
   { title: `${title}: share of its core`, digits: 2, value: from(scenario, ({ coreShare }) => coreShare) },
 ];
 
@@ -50,25 +57,36 @@ const addedMs = (scenario: string, title: string, us: (point: Point) => number):
 const paced = (streams: number): readonly Row[] => {
   const scenario = `paced-${streams}`;
   return [
-    { title: `${streams} paced streams: CPU µs per chunk`, digits: 1, value: microsecondsPerToken(scenario) },
+    {
+      title: `${streams} paced streams: CPU µs per chunk`,
+      digits: 1,
+      isCost: true,
+      value: microsecondsPerToken(scenario),
+    },
     addedMs(scenario, `${streams} paced streams: first token p50, ms`, ({ load }) => load.firstTokenUs.p50),
     addedMs(scenario, `${streams} paced streams: first token p99, ms`, ({ load }) => load.firstTokenUs.p99),
     addedMs(scenario, `${streams} paced streams: gap p99, ms`, ({ load }) => load.gapUs.p99),
   ];
 };
 
+const rate = (scenario: string, title: string): readonly Row[] => [
+  { title: `${title}: CPU µs each`, digits: 0, isCost: true, value: microsecondsEach(scenario) },
+  addedMs(scenario, `${title}: latency p50, ms`, ({ load }) => load.latencyUs.p50),
+  addedMs(scenario, `${title}: latency p99, ms`, ({ load }) => load.latencyUs.p99),
+];
+
 const rows: readonly Row[] = [
   ...throughput('whole-json', 'whole answer, upstream sends JSON, 16 connections'),
   ...throughput('whole-sse', 'whole answer, upstream streams, 16 connections'),
   ...throughput('whole-crowd', 'whole answer, upstream streams, 128 connections'),
-  addedMs('whole-rate', 'whole answer at 200/s: latency p50, ms', ({ load }) => load.latencyUs.p50),
-  addedMs('whole-rate', 'whole answer at 200/s: latency p99, ms', ({ load }) => load.latencyUs.p99),
+  ...rate('whole-rate-50', 'whole answer at 50/s'),
+  ...rate('whole-rate', 'whole answer at 200/s'),
   {
     title: '64-chunk streams, unpaced: chunks per second',
     digits: 0,
     value: from('streams', ({ load }) => load.tokens / load.seconds),
   },
-  { title: '64-chunk streams, unpaced: CPU µs each', digits: 0, value: microsecondsEach('streams') },
+  { title: '64-chunk streams, unpaced: CPU µs each', digits: 0, isCost: true, value: microsecondsEach('streams') },
   ...paced(10),
   ...paced(50),
   ...paced(200),
@@ -80,13 +98,17 @@ const rows: readonly Row[] = [
       load.aborted === 0 ? undefined : (abortsPassedOn / load.aborted) * 100,
     ),
   },
-  { title: 'memory when idle, MB', digits: 0, value: ({ idleMegabytes }) => idleMegabytes },
-  { title: 'memory after the load, MB', digits: 0, value: ({ loadedMegabytes }) => loadedMegabytes },
+  { title: 'first thousand answers: CPU µs each', digits: 0, isCost: true, value: microsecondsEach('cold-thousand') },
   {
     title: 'cold start to the first answer, s',
     digits: 2,
+    isCost: true,
     value: ({ coldStartMs }) => coldStartMs && coldStartMs / 1000,
   },
+  { title: 'start until it is idle: CPU s', digits: 2, isCost: true, value: ({ startSeconds }) => startSeconds },
+  { title: 'memory when idle, MB', digits: 0, isCost: true, value: ({ idleMegabytes }) => idleMegabytes },
+  { title: 'memory after the load, MB', digits: 0, isCost: true, value: ({ loadedMegabytes }) => loadedMegabytes },
+  { title: 'idle: share of a core, %', digits: 2, value: ({ idleShare }) => idleShare && idleShare * 100 },
   {
     title: 'core used by others, worst scenario',
     digits: 2,
@@ -98,6 +120,22 @@ const rows: readonly Row[] = [
     value: ({ points }) => Object.values(points).reduce((sum, { load }) => sum + load.bad + load.hung, 0),
   },
 ];
+
+const ours = 'tokenhouse';
+
+/** Ours as a multiple of another's in the same round; undefined in rounds where one of them has none. */
+function ratioCell(results: readonly RoundResult[], row: Row, name: string): string {
+  const of = (contender: string, round: number): number | undefined => {
+    const result = results.find((one) => one.contender === contender && one.round === round);
+    return result && row.value(result, undefined);
+  };
+  const rounds = [...new Set(results.map(({ round }) => round))];
+  const ratios = rounds.map((round) => {
+    const [own, other] = [of(ours, round), of(name, round)];
+    return own === undefined || other === undefined || other === 0 ? undefined : own / other;
+  });
+  return cell(ratios, 2);
+}
 
 function from(scenario: string, value: (point: Point) => number | undefined): Row['value'] {
   return ({ points }) => points[scenario] && value(points[scenario]);

@@ -9,7 +9,7 @@ import type { Processes } from './processes.ts';
 const startTimeoutMs = 20_000;
 
 /** As docs/operations.md says for one core, which is what a program has here. */
-const forOneCore = ['--no-concurrent-marking', '--no-concurrent-sweeping', '--no-parallel-scavenge'];
+export const forOneCore = ['--no-concurrent-marking', '--no-concurrent-sweeping', '--no-parallel-scavenge'];
 
 interface TokenhouseOptions {
   /** They stand before the program, for example to profile it. */
@@ -18,6 +18,8 @@ interface TokenhouseOptions {
   readonly contextLength?: number;
   readonly storage?: string;
   readonly workers?: number;
+  /** The program of Node. */
+  readonly node?: string;
 }
 
 /** This service with everything on: keys, validation, holds, settlements in SQLite, one log line for each request. */
@@ -29,6 +31,7 @@ export function tokenhouse(
     contextLength = 131_072,
     storage = 'sqlite:./data/tokenhouse.db',
     workers = 1,
+    node = process.execPath,
   }: TokenhouseOptions = {},
 ): Contender {
   const main = join(root, 'dist', 'main.js');
@@ -41,7 +44,7 @@ export function tokenhouse(
       // The first start makes the database and an account with credit; what is measured is a later one.
       const logFile = join(folder, 'first-start.log');
       const service = processes.start({
-        command: [process.execPath, main, 'serve', '--config', config],
+        command: [node, main, 'serve', '--config', config],
         core: undefined,
         cwd: folder,
         logFile,
@@ -49,7 +52,7 @@ export function tokenhouse(
       try {
         const key = await createKey(main, config, port, () => service.ended());
         return {
-          command: [process.execPath, ...nodeOptions, main, 'serve', '--config', config],
+          command: [node, ...nodeOptions, main, 'serve', '--config', config],
           port,
           key,
           model: 'bench',
