@@ -106,8 +106,10 @@ function report({ config, print }: Context, target: StorageConfig, copied: Copie
     [
       `${to} is a copy of ${from}: ${rows} rows of ${tables.length} tables in ${seconds.toFixed(1)} s` +
         (rowsBefore === 0 ? '' : `, ${rowsBefore} of them from before`),
-      `  ${examined.accounts} accounts, ${examined.transfers} transfers, ${examined.usageRows} requests; every table has the same rows on both sides, and both ledgers verify` +
-        (examined.differences.length === 0 ? '' : ` with the same ${examined.differences.length} differences`),
+      `  ${examined.accounts} accounts, ${examined.transfers} transfers, ${examined.usageRows} requests; every table has the same rows on both sides` +
+        (examined.differences.length === 0
+          ? ', and the ledger verifies'
+          : `; the ledger has ${examined.differences.length} differences, as it had before (tokenhouse ledger verify)`),
       `Now set \`storage: ${target.type === 'sqlite' ? `sqlite:${to}` : to}\` in the configuration and start the service. The old database stays as it is.`,
       ...(folders[0] === folders[1]
         ? []

@@ -155,10 +155,8 @@ async function compare(
       'unusable',
       `The copy differs from ${source.shown} in ${different.join(', ')}. Empty the target, and copy again.`,
     );
-  const [from, examined] = [await examineLedger(source.db), await examineLedger(target.db)];
-  if (JSON.stringify(examined) !== JSON.stringify(from))
-    throw new StoreError('unusable', `The ledger of the copy does not verify as that of ${source.shown} does.`);
-  return { tables: compared, examined };
+  // The source has the same rows, so it is not examined as well: that takes as long as copying.
+  return { tables: compared, examined: await examineLedger(target.db) };
 }
 
 async function digestOf(end: CopyEnd, table: TableName, { signal, onProgress }: CopyOptions): Promise<CopiedTable> {

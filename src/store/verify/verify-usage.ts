@@ -17,6 +17,7 @@ import {
   type Sums,
 } from '../reports/usage-expressions.ts';
 import { sumBuckets } from '../reports/usage-sums.ts';
+import { StoreError } from '../store-error.ts';
 import type { Difference } from './difference.ts';
 import { pagesByKey } from './pages.ts';
 
@@ -118,7 +119,8 @@ async function firstHour(db: Db): Promise<number> {
 }
 
 const accountsAtOnce = 500;
-const daysAtOnce = 7;
+/** Days of an account compared at once: few queries for small accounts, and bounded memory for large ones. */
+const daysAtOnce = { min: 7, max: 120, rows: 5_000 };
 
 /** Compares the summed-up days of every account with its rows. */
 async function compareDays(db: Db, options: RollUpOptions, report: Report): Promise<void> {
@@ -128,45 +130,95 @@ async function compareDays(db: Db, options: RollUpOptions, report: Report): Prom
     read: (after) => db.selectFrom('usage_days').selectAll().where('account_id', '>', after).orderBy('account_id'),
     keyOf: ({ account_id: id }) => id,
   });
+  const nextDays = keptNextDays();
   for await (const accounts of pages)
     for (const { account_id: accountId, time_zone: timeZone, until } of accounts)
-      await compareDaysOf(db, { accountId, timeZone, until: Number(until) }, options, report);
+      await compareDaysOf(db, { accountId, timeZone, until: Number(until) }, nextDays, options, report);
+}
+
+/** `nextDay`, once for each day and zone: it takes 10 µs, and accounts share zones. */
+function keptNextDays(): typeof nextDay {
+  const kept = new Map<string, number>();
+  return (zone, ms) => {
+    const name = `${zone} ${ms}`;
+    const next = kept.get(name) ?? nextDay(zone, ms);
+    if (kept.size < 100_000) kept.set(name, next);
+    return next;
+  };
 }
 
 async function compareDaysOf(
   db: Db,
   { accountId, timeZone, until }: { readonly accountId: string; readonly timeZone: string; readonly until: number },
-  { everywhere, keptSince }: RollUpOptions,
+  nextDays: typeof nextDay,
+  options: RollUpOptions,
   report: Report,
 ): Promise<void> {
-  // Reads only rows, and for those that may be removed the hours.
-  const places = { closed: keptSince, days: undefined, keptSince };
   for (let start = startOfDay(timeZone, await firstDay(db, accountId, until)); start < until;) {
+    const enough = await dayAfterRows(db, accountId, start);
     const bounds = [start];
-    while (bounds.length <= daysAtOnce && bounds.at(-1)! < until) bounds.push(nextDay(timeZone, bounds.at(-1)!));
-    const end = bounds.at(-1)!;
-    for (const table of ['usage_day', 'usage_tag_day'] as const) {
-      const by = table === 'usage_day' ? (['model', 'key'] as const) : (['model', 'key', 'tag'] as const);
-      const sums = await sumBuckets(db, { accountId }, { bounds, by, places, everywhere });
-      const expected = sums.map(({ bucket, model, key, tag, ...rest }): Row => ({
-        ...rest,
-        account_id: accountId,
-        day: BigInt(bounds[bucket]!),
-        model_id: model!,
-        key_id: key!,
-        ...(tag === null ? {} : { tag }),
-      }));
-      const found = await db
-        .selectFrom(table)
-        .selectAll()
-        .where('account_id', '=', accountId)
-        .where('day', '>=', BigInt(start))
-        .where('day', '<', BigInt(end))
-        .execute();
-      compare(table, expected, found, report);
-    }
-    start = end;
+    const isDone = (end: number): boolean =>
+      end >= until || bounds.length > daysAtOnce.max || (bounds.length > daysAtOnce.min && end >= enough);
+    while (!isDone(bounds.at(-1)!)) bounds.push(nextDays(timeZone, bounds.at(-1)!));
+    start = bounds.at(-1)!;
+    await compareSpan(db, accountId, bounds, options, report);
   }
+}
+
+async function compareSpan(
+  db: Db,
+  accountId: string,
+  bounds: readonly number[],
+  options: RollUpOptions,
+  report: Report,
+): Promise<void> {
+  let expected;
+  try {
+    expected = { usage_day: await daysOfRows('usage_day'), usage_tag_day: await daysOfRows('usage_tag_day') };
+  } catch (error) {
+    if (!(error instanceof StoreError && error.code === 'invalid') || bounds.length === 2) throw error;
+    // Many more groups than the recorded days have: those are missing.
+    const middle = Math.floor(bounds.length / 2);
+    await compareSpan(db, accountId, bounds.slice(0, middle + 1), options, report);
+    return await compareSpan(db, accountId, bounds.slice(middle), options, report);
+  }
+  for (const table of ['usage_day', 'usage_tag_day'] as const) {
+    const found = await db
+      .selectFrom(table)
+      .selectAll()
+      .where('account_id', '=', accountId)
+      .where('day', '>=', BigInt(bounds[0]!))
+      .where('day', '<', BigInt(bounds.at(-1)!))
+      .execute();
+    compare(table, expected[table], found, report);
+  }
+
+  async function daysOfRows(table: 'usage_day' | 'usage_tag_day'): Promise<readonly Row[]> {
+    const { everywhere, keptSince } = options;
+    // Reads only rows, and for those that may be removed the hours.
+    const places = { closed: keptSince, days: undefined, keptSince };
+    const by = table === 'usage_day' ? (['model', 'key'] as const) : (['model', 'key', 'tag'] as const);
+    const sums = await sumBuckets(db, { accountId }, { bounds, by, places, everywhere });
+    return sums.map(({ bucket, model, key, tag, ...rest }): Row => ({
+      ...rest,
+      account_id: accountId,
+      day: BigInt(bounds[bucket]!),
+      model_id: model!,
+      key_id: key!,
+      ...(tag === null ? {} : { tag }),
+    }));
+  }
+}
+
+/** The day on which as many recorded days as are compared at once have passed; Infinity if there are fewer. */
+async function dayAfterRows(db: Db, accountId: string, start: number): Promise<number> {
+  const query = db
+    .selectFrom('usage_day')
+    .select('day')
+    .where('account_id', '=', accountId)
+    .where('day', '>=', BigInt(start));
+  const row = await query.orderBy('day').limit(1).offset(daysAtOnce.rows).executeTakeFirst();
+  return row === undefined ? Infinity : Number(row.day);
 }
 
 /** When the account's usage, or its recorded days, begin; `until` if there are none. */

@@ -186,6 +186,18 @@ test('a ledger that has been served from a file is copied, serves, bills and ver
   await again.verify();
 });
 
+test('a ledger with a difference is copied with it, and the command says so', async (t) => {
+  const service = await onFile(t, await server.createDatabase()).start();
+  assert.equal((await service.chat(ask)).status, 200);
+  await service.stop();
+  const db = kyselyOn(openConnection(fileOf(service)));
+  await db.updateTable('account').set({ available: 7 }).where('id', '=', service.accountId).execute();
+  await db.destroy();
+  const { differences } = await copied(service);
+  const found = differences.map((difference) => String((difference as { readonly found: unknown }).found));
+  assert.ok(found.includes('7'), found.join(', '));
+});
+
 test('killed ten times in the middle it goes on where it was; what comes out is the same, whatever texts and numbers there are', async (t) => {
   const seed = Date.now() % 2 ** 32;
   t.diagnostic(`seed ${seed}`);
