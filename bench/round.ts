@@ -135,7 +135,8 @@ export async function start(bench: Bench, label: string, contender: Contender): 
   return { name, prepared, running, folder, coldStartMs: performance.now() - startedAtMs };
 }
 
-const outputFile = (folder: string): string => join(folder, 'output.log');
+/** Beside the folder: the service watches the folder of its configuration, and each line of the log would wake it. */
+const outputFile = (folder: string): string => `${folder}.log`;
 const outputIn = (folder: string): string => readFileSync(outputFile(folder), 'utf8').slice(-2_000);
 
 const startTimeoutMs = 60_000;

@@ -6,6 +6,7 @@ import { budgetRefusal } from './budget-refusal.ts';
 import { ceiledCents, flooredCents } from './cents.ts';
 import { LedgerHealth } from './ledger-health.ts';
 import { Hold, HoldLimits } from './hold.ts';
+import type { Funds, HoldServices } from './hold.ts';
 import { repair } from './repair.ts';
 import type { RepairLog } from './repair.ts';
 
@@ -33,7 +34,7 @@ const endedEveryMs = 60_000;
 export class Billing {
   readonly #options: BillingOptions;
   readonly #ledgerHealth: LedgerHealth;
-  readonly #holdLimits = new HoldLimits();
+  readonly #holdServices: HoldServices;
   /** Microcents that can still be held, by balance: an account's credit, or a budget's period. Absent until the first request. */
   readonly #free = new Map<string, bigint>();
   readonly #refusedUntil = new Map<string, number>();
@@ -49,6 +50,7 @@ export class Billing {
   constructor(options: BillingOptions) {
     this.#options = options;
     this.#ledgerHealth = new LedgerHealth(options.ledger);
+    this.#holdServices = this.#servicesOfHolds();
   }
 
   get openHolds(): number {
@@ -345,33 +347,35 @@ export class Billing {
   }
 
   #open(bill: Bill, { amount, covered }: Estimate, budgets: readonly BudgetBill[] | undefined): Hold {
-    const { ledger, newId, now = Date.now, log } = this.#options;
     this.#openHolds++;
     this.#heldMicrocents += amount;
-    const epoch = this.#epoch;
-    // Settling a hold of an earlier epoch would spend what now belongs to other processes (docs/money.md).
-    const mayCharge = (row: UsageRow): boolean => epoch === this.#epoch || row.costMicrocents === 0n;
-    const accountId = bill.account.id;
-    const balanceIds = budgets === undefined ? undefined : [...budgets.map(({ balance }) => balance.id), accountId];
-    const add = (microcents: bigint): void => {
-      if (epoch !== this.#epoch) return;
-      if (balanceIds === undefined) this.#addFreed(accountId, microcents);
-      else for (const balanceId of balanceIds) this.#addFreed(balanceId, microcents);
-    };
+    const funds = { accountId: bill.account.id, isOfPlan: bill.plan !== null, budgets, epoch: this.#epoch };
+    return new Hold(bill, amount, covered, funds, this.#holdServices);
+  }
+
+  /** Settling a hold of an earlier epoch would spend what now belongs to other processes (docs/money.md). */
+  #mayCharge({ epoch }: Funds, row: UsageRow): boolean {
+    return epoch === this.#epoch || row.costMicrocents === 0n;
+  }
+
+  /** Made once: a closure for each of them and each hold took a kilobyte and more of every request. */
+  #servicesOfHolds(): HoldServices {
+    const { ledger, newId, now = Date.now, log } = this.#options;
     const taken = (microcents: bigint): bigint => {
       this.#heldMicrocents += microcents;
       return microcents;
     };
-    const hold = new Hold(bill, amount, covered, {
-      limits: this.#holdLimits,
+    return {
+      limits: new HoldLimits(),
       open: (request) => ledger.open(request),
-      settle: (row, done) => {
-        if (mayCharge(row)) this.#ledgerHealth.report(ledger.settle(row), done);
+      settle: (funds, row, done) => {
+        if (this.#mayCharge(funds, row)) this.#ledgerHealth.report(ledger.settle(row), done);
         else done('lost');
       },
-      take: (more) => {
+      take: ({ accountId, budgets, epoch }, more) => {
         if (epoch !== this.#epoch) return 0n;
-        const there = balanceIds === undefined ? this.take(accountId, more) : this.#takeAll(balanceIds, more);
+        const there =
+          budgets === undefined ? this.take(accountId, more) : this.#takeAll(balanceIdsOf(accountId, budgets), more);
         if (typeof there === 'bigint') return taken(there);
         return there.then((later) => {
           if (epoch === this.#epoch) return taken(later);
@@ -379,32 +383,43 @@ export class Billing {
           return 0n;
         });
       },
-      untake: (microcents) => {
+      untake: (funds, microcents) => {
         this.#heldMicrocents -= microcents;
-        add(microcents);
+        this.#giveBack(funds, microcents);
       },
-      closed: (remainder) => {
+      closed: (funds, heldMicrocents, charged) => {
         this.#openHolds--;
-        this.#heldMicrocents -= hold.heldMicrocents;
+        this.#heldMicrocents -= heldMicrocents;
         // A plan's request takes nothing, so the account's lease was never requested.
-        if (bill.plan === null) add(remainder);
-        if (budgets !== undefined) this.#end(budgets);
+        if (!funds.isOfPlan) this.#giveBack(funds, heldMicrocents - charged);
+        if (funds.budgets !== undefined) this.#end(funds.budgets);
       },
-      repair: (row) =>
+      repair: (funds, row) =>
         repair(
           row,
           {
-            settle: (of) => (mayCharge(of) ? this.#ledgerHealth.watch(ledger.settle(of)) : Promise.resolve('lost')),
+            settle: (of) =>
+              this.#mayCharge(funds, of) ? this.#ledgerHealth.watch(ledger.settle(of)) : Promise.resolve('lost'),
             readBack: (requestId) => ledger.readBack(requestId),
             transfer: (transfer) => ledger.transfer(transfer),
           },
           { newId, now },
           log,
         ),
-    });
-    return hold;
+    };
+  }
+
+  #giveBack({ accountId, budgets, epoch }: Funds, microcents: bigint): void {
+    if (epoch !== this.#epoch) return;
+    if (budgets === undefined) this.#addFreed(accountId, microcents);
+    else for (const balanceId of balanceIdsOf(accountId, budgets)) this.#addFreed(balanceId, microcents);
   }
 }
+
+const balanceIdsOf = (accountId: string, budgets: readonly BudgetBill[]): readonly string[] => [
+  ...budgets.map(({ balance }) => balance.id),
+  accountId,
+];
 
 /** The balances of a `Billing` for its ledger; the two depend on each other. */
 export const freeBalancesOf = (billing: () => Billing): FreeBalances => ({

@@ -5,7 +5,7 @@ import type { Ledger, UsageRow } from '../store/ledger.ts';
 import { Deadlines } from '../platform/deadlines.ts';
 import type { Deadline } from '../platform/deadlines.ts';
 import { estimate, holdStepTokens } from './bill.ts';
-import type { Bill } from './bill.ts';
+import type { Bill, BudgetBill } from './bill.ts';
 import { isCharged } from './endings.ts';
 
 /** What a request used and how it ended; the hold fills in the three amounts, in place. */
@@ -26,19 +26,31 @@ export class HoldLimits {
   readonly settle = new Deadlines(settleDeadlineMs);
 }
 
-interface HoldServices {
+/** What a hold was taken from. */
+export interface Funds {
+  readonly accountId: string;
+  /** A plan pays, so nothing was taken. */
+  readonly isOfPlan: boolean;
+  /** Held from in addition to the account's credit, if there are any. */
+  readonly budgets: readonly BudgetBill[] | undefined;
+  /** When it was taken: after this process has lost everything it could spend, it is worthless. */
+  readonly epoch: number;
+}
+
+/** What all holds share; each tells what it was taken from. */
+export interface HoldServices {
   readonly limits: HoldLimits;
   readonly open: Ledger['open'];
   /** Submits the row; calls back once with whether it is durable, or with the error. */
-  readonly settle: (row: UsageRow, done: (outcome: Settled) => void) => void;
+  settle(funds: Funds, row: UsageRow, done: (outcome: Settled) => void): void;
   /** Takes at most this much more; returns a promise if the store must be asked. */
-  take(amount: bigint): bigint | Promise<bigint>;
+  take(funds: Funds, amount: bigint): bigint | Promise<bigint>;
   /** Returns an amount that was taken for a hold that has ended meanwhile. */
-  untake(amount: bigint): void;
-  /** Called once, with the amount that was held and not charged. */
-  closed(remainder: bigint): void;
+  untake(funds: Funds, amount: bigint): void;
+  /** Called once: of the amount held, this much was charged. */
+  closed(funds: Funds, heldMicrocents: bigint, charged: bigint): void;
   /** Makes the row, or another for the same request, durable in the background; resolves with the amount charged. */
-  repair(row: UsageRow): Promise<bigint>;
+  repair(funds: Funds, row: UsageRow): Promise<bigint>;
 }
 
 /** A hold is extended when this many covered tokens are left. */
@@ -48,6 +60,7 @@ const settleDeadlineMs = 2_000;
 /** Money set aside for one request. It ends exactly once, by `settle` or by `close`. */
 export class Hold {
   #bill: Bill;
+  readonly #funds: Funds;
   readonly #services: HoldServices;
   readonly #openLimit: Deadline;
   #heldMicrocents: bigint;
@@ -56,8 +69,9 @@ export class Hold {
   /** Its row has been priced, so the amount it holds is fixed. */
   #isClosing = false;
 
-  constructor(bill: Bill, heldMicrocents: bigint, covered: Usage, services: HoldServices) {
+  constructor(bill: Bill, heldMicrocents: bigint, covered: Usage, funds: Funds, services: HoldServices) {
     this.#bill = bill;
+    this.#funds = funds;
     this.#heldMicrocents = heldMicrocents;
     this.#covered = covered;
     this.#services = services;
@@ -99,11 +113,11 @@ export class Hold {
       reasoningTokens: 0,
     };
     const missing = costMicrocents(wanted, this.#bill.prices) - this.#heldMicrocents;
-    const taken = missing > 0n ? this.#services.take(missing) : 0n;
+    const taken = missing > 0n ? this.#services.take(this.#funds, missing) : 0n;
     if (typeof taken === 'bigint') return this.#extend(usage, wanted, missing, taken);
     return taken.then((later) => {
       if (this.#state === 'open' && !this.#isClosing) return this.#extend(usage, wanted, missing, later);
-      this.#services.untake(later);
+      this.#services.untake(this.#funds, later);
       return false;
     });
   }
@@ -128,11 +142,11 @@ export class Hold {
       return true;
     };
     const missing = amount - this.#heldMicrocents;
-    const taken = missing > 0n ? this.#services.take(missing) : 0n;
+    const taken = missing > 0n ? this.#services.take(this.#funds, missing) : 0n;
     if (typeof taken === 'bigint') return bind(taken);
     return taken.then((later) => {
       if (this.#state === 'open' && !this.#isClosing) return bind(later);
-      this.#services.untake(later);
+      this.#services.untake(this.#funds, later);
       return false;
     });
   }
@@ -185,7 +199,9 @@ export class Hold {
 
   #repair(row: UsageRow): void {
     this.#state = 'settled';
-    void this.#services.repair(row).then((charged) => this.#services.closed(this.#heldMicrocents - charged));
+    void this.#services
+      .repair(this.#funds, row)
+      .then((charged) => this.#services.closed(this.#funds, this.#heldMicrocents, charged));
   }
 
   #priced(receipt: Receipt): UsageRow {
@@ -201,7 +217,7 @@ export class Hold {
 
   /** Reports the outcome once, after `settleDeadlineMs` at the latest. */
   #settle(row: UsageRow, done: (outcome: Settled) => void): void {
-    const { settle, limits } = this.#services;
+    const { limits } = this.#services;
     let isOver = false;
     const over = (outcome: Settled): void => {
       if (isOver) return;
@@ -213,7 +229,7 @@ export class Hold {
       over({ error: new Error(`no answer of the store within ${settleDeadlineMs} ms`) }),
     );
     try {
-      settle(row, over);
+      this.#services.settle(this.#funds, row, over);
     } catch (error) {
       over({ error });
     }
@@ -221,7 +237,7 @@ export class Hold {
 
   #end(charged: bigint): void {
     this.#state = 'settled';
-    this.#services.closed(this.#heldMicrocents - charged);
+    this.#services.closed(this.#funds, this.#heldMicrocents, charged);
   }
 }
 

@@ -1,4 +1,4 @@
-import { stat, watch, type FSWatcher } from 'node:fs';
+import { stat, watch, type FSWatcher, type WatchListener } from 'node:fs';
 import path from 'node:path';
 
 export interface FileWatch {
@@ -52,7 +52,11 @@ export function watchFile(file: string, onChange: () => void): FileWatch {
     });
 
   note();
-  const folder = watchFolder(path.dirname(file), lookSoon);
+  const base = path.basename(file);
+  // What is written into other files of the folder, such as a log, is no change: a request has a line there, and each would start a timer.
+  const folder = watchFolder(path.dirname(file), (kind, name) => {
+    if (kind === 'rename' || name === null || name === base) lookSoon();
+  });
   const timer = setInterval(look, lookEveryMs).unref();
   return {
     note,
@@ -65,7 +69,7 @@ export function watchFile(file: string, onChange: () => void): FileWatch {
   };
 }
 
-function watchFolder(folder: string, onEvent: () => void): FSWatcher | undefined {
+function watchFolder(folder: string, onEvent: WatchListener<string>): FSWatcher | undefined {
   try {
     const watcher = watch(folder, { persistent: false }, onEvent);
     watcher.on('error', () => watcher.close());

@@ -10,6 +10,21 @@ export interface AnswerHead {
   readonly fields: ReadonlyMap<string, string>;
 }
 
+/** A head with what it says about the connection and the body. */
+interface ReadHead extends AnswerHead {
+  readonly text: string;
+  readonly isReusable: boolean;
+  readonly keepAliveHintMs: number | undefined;
+  readonly state: 'over' | 'size' | 'length' | 'until-close';
+  /** Of the body, if its length is declared. */
+  readonly bytes: number;
+}
+
+/** The last head of a server: until its date changes, the next one is the same, and need not be read again. */
+export class LastHead {
+  known: ReadHead | undefined;
+}
+
 export interface AnswerTaker {
   onHead(head: AnswerHead): void;
   /** Receives bytes of the body, which are only valid during the call. */
@@ -31,6 +46,7 @@ const lf = 10;
  */
 export class AnswerReader {
   readonly #taker: AnswerTaker;
+  readonly #heads: LastHead;
   #state: State = 'head';
   /** An incomplete head or trailer. */
   #text = '';
@@ -42,8 +58,9 @@ export class AnswerReader {
   #isReusable = true;
   #keepAliveHintMs: number | undefined;
 
-  constructor(taker: AnswerTaker) {
+  constructor(taker: AnswerTaker, heads = new LastHead()) {
     this.#taker = taker;
+    this.#heads = heads;
   }
 
   /** Whether the response is complete. */
@@ -127,6 +144,19 @@ export class AnswerReader {
   }
 
   #readHead(bytes: Buffer, at: number, length: number): number {
+    const to = headEnd(bytes, at, length);
+    // Nearly always, the head came in one piece: decoding what follows it too cost as much as the whole answer.
+    if (this.#text === '' && to !== -1) {
+      const head = bytes.toString('latin1', at, to);
+      if (!beginsAsAnswer(head)) throw new HttpFault('the answer is not HTTP/1');
+      if (head.length - 4 > headBytesMax) throw new HttpFault('the head is too long');
+      this.#takeHead(head.slice(0, -4));
+      return to;
+    }
+    return this.#readHeadInPieces(bytes, at, length);
+  }
+
+  #readHeadInPieces(bytes: Buffer, at: number, length: number): number {
     const before = this.#text.length;
     this.#text += bytes.toString('latin1', at, length);
     if (!beginsAsAnswer(this.#text)) throw new HttpFault('the answer is not HTTP/1');
@@ -143,42 +173,16 @@ export class AnswerReader {
   }
 
   #takeHead(text: string): void {
-    const lines = text.split('\r\n');
-    const [, minor, digits] = statusLine.exec(lines[0]!) ?? [];
-    if (digits === undefined) throw new HttpFault('the status line is not HTTP/1');
-    const status = Number(digits);
-    if (status < 100 || status === 101) throw new HttpFault('the status is not a final status');
-    const fields = new Map<string, string>();
-    for (let i = 1; i < lines.length; i++) takeField(lines[i]!, fields);
+    const { known } = this.#heads;
+    const head = known?.text === text ? known : (this.#heads.known = headOf(text));
     // Another head follows (RFC 9110 §15.2).
-    if (status < 200) return;
-    this.#isReusable = mayBeReused(minor === '0', fields.get('connection'));
-    const [, seconds] = /(?:^|[,\s])timeout=(\d{1,6})(?:$|[,\s])/i.exec(fields.get('keep-alive') ?? '') ?? [];
-    this.#keepAliveHintMs = seconds === undefined ? undefined : Number(seconds) * 1_000;
-    this.#frame(status, minor === '0', fields.get('transfer-encoding'), fields.get('content-length'));
-    this.#taker.onHead({ status, fields });
-  }
-
-  /** Determines the body's length (RFC 9112 §6.3, without the allowances for old servers). */
-  #frame(status: number, isOld: boolean, coding: string | undefined, declared: string | undefined): void {
-    if (coding !== undefined && (isOld || declared !== undefined || coding.toLowerCase() !== 'chunked')) {
-      throw new HttpFault('the length of the answer is ambiguous');
-    }
-    if (declared !== undefined && !/^\d{1,15}$/.test(declared)) {
-      throw new HttpFault('the length of the answer is not a number');
-    }
-    // These have no body, regardless of the head. Any following bytes end the connection.
-    if (status === 204 || status === 304) this.#state = 'over';
-    else if (coding !== undefined) {
-      this.#state = 'size';
-      this.#sizeDigits = 0;
-    } else if (declared !== undefined) {
-      this.#bytesLeft = Number(declared);
-      this.#state = this.#bytesLeft === 0 ? 'over' : 'length';
-    } else {
-      this.#state = 'until-close';
-      this.#isReusable = false;
-    }
+    if (head.status < 200) return;
+    this.#isReusable = head.isReusable;
+    this.#keepAliveHintMs = head.keepAliveHintMs;
+    this.#state = head.state;
+    this.#bytesLeft = head.bytes;
+    this.#sizeDigits = 0;
+    this.#taker.onHead(head);
   }
 
   #readSize(bytes: Buffer, at: number, length: number): number {
@@ -247,6 +251,13 @@ function refuseBareLineFeed(text: string, from: number): void {
   }
 }
 
+/** Returns where the head ends that began in these bytes; -1: it does not end in them. */
+function headEnd(bytes: Buffer, from: number, length: number): number {
+  for (let at = from + 3; at < length; at++)
+    if (bytes[at] === lf && bytes[at - 1] === cr && bytes[at - 2] === lf && bytes[at - 3] === cr) return at + 1;
+  return -1;
+}
+
 const statusLine = /^HTTP\/1\.([01]) (\d{3})(?: [\t\x20-\x7e\x80-\xff]*)?$/;
 /** RFC 9110 §5.5 and §5.6.2; a continuation line (obs-fold) begins with a blank and does not match. */
 const fieldLine = /^([!#$%&'*+\-.^_`|~0-9A-Za-z]+):([\t\x20-\x7e\x80-\xff]*)$/;
@@ -261,6 +272,48 @@ function takeField(line: string, fields: Map<string, string>): void {
     throw new HttpFault('the length of the answer is ambiguous');
   }
 }
+
+function headOf(text: string): ReadHead {
+  const lines = text.split('\r\n');
+  const [, minor, digits] = statusLine.exec(lines[0]!) ?? [];
+  if (digits === undefined) throw new HttpFault('the status line is not HTTP/1');
+  const status = Number(digits);
+  if (status < 100 || status === 101) throw new HttpFault('the status is not a final status');
+  const fields = new Map<string, string>();
+  for (let i = 1; i < lines.length; i++) takeField(lines[i]!, fields);
+  const isOld = minor === '0';
+  const [, seconds] = /(?:^|[,\s])timeout=(\d{1,6})(?:$|[,\s])/i.exec(fields.get('keep-alive') ?? '') ?? [];
+  const { state, bytes } = status < 200 ? noBody : bodyOf(status, isOld, fields);
+  return {
+    text,
+    status,
+    fields,
+    isReusable: state !== 'until-close' && mayBeReused(isOld, fields.get('connection')),
+    keepAliveHintMs: seconds === undefined ? undefined : Number(seconds) * 1_000,
+    state,
+    bytes,
+  };
+}
+
+/** Determines how the body ends (RFC 9112 §6.3, without the allowances for old servers). */
+function bodyOf(status: number, isOld: boolean, fields: AnswerHead['fields']): Pick<ReadHead, 'state' | 'bytes'> {
+  const coding = fields.get('transfer-encoding');
+  const declared = fields.get('content-length');
+  if (coding !== undefined && (isOld || declared !== undefined || coding.toLowerCase() !== 'chunked')) {
+    throw new HttpFault('the length of the answer is ambiguous');
+  }
+  if (declared !== undefined && !/^\d{1,15}$/.test(declared)) {
+    throw new HttpFault('the length of the answer is not a number');
+  }
+  // These have no body, regardless of the head. Any following bytes end the connection.
+  if (status === 204 || status === 304) return noBody;
+  if (coding !== undefined) return { state: 'size', bytes: 0 };
+  if (declared === undefined) return { state: 'until-close', bytes: 0 };
+  const bytes = Number(declared);
+  return bytes === 0 ? noBody : { state: 'length', bytes };
+}
+
+const noBody = { state: 'over', bytes: 0 } as const;
 
 function mayBeReused(isOld: boolean, connection: string | undefined): boolean {
   if (connection === undefined) return !isOld;

@@ -1,6 +1,6 @@
 import { connect as connectTcp, isIP, type OnReadOpts as OnRead, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
-import { AnswerReader, HttpFault, type AnswerHead, type AnswerTaker } from './answer-reader.ts';
+import { AnswerReader, HttpFault, LastHead, type AnswerHead, type AnswerTaker } from './answer-reader.ts';
 
 export interface ConnectionsOptions {
   /** Only the origin is used. */
@@ -74,6 +74,7 @@ export class Connections {
   /** Idle connections, the most recently used last. */
   readonly #idle: Connection[] = [];
   readonly #all = new Set<Connection>();
+  readonly #heads = new LastHead();
   #session: Buffer | undefined;
   #sweeper: NodeJS.Timeout | undefined;
   #isClosed = false;
@@ -107,6 +108,7 @@ export class Connections {
 
   #open(): Connection {
     const connection = new Connection((onread) => this.#connect(onread), this.#options, {
+      heads: this.#heads,
       idle: () => this.#idle.push(connection),
       gone: () => this.#forget(connection),
     });
@@ -148,6 +150,7 @@ export class Connections {
 }
 
 interface Owner {
+  readonly heads: LastHead;
   /** Called when it can carry another request. */
   readonly idle: () => void;
   /** Called when it is closed, or being closed. */
@@ -201,7 +204,7 @@ class Connection implements Call, AnswerTaker {
 
   send({ text, pieces }: OutgoingRequest, handler: AnswerHandler): Call {
     this.#handler = handler;
-    this.#reader = new AnswerReader(this);
+    this.#reader = new AnswerReader(this, this.#owner.heads);
     this.#state = 'asked';
     this.#requests++;
     if (this.#requests > 1) this.#socket.ref();

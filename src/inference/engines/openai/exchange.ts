@@ -1,7 +1,9 @@
 import { ApiError } from '../../../platform/errors.ts';
 import type { GenerationBatch, GenerationEvent, TakeBatch } from '../../../generation/event.ts';
+import type { EngineRequest } from '../../../generation/request.ts';
 import type { AnswerHead } from './answer-reader.ts';
-import { connectionClosed, type AnswerHandler, type Call } from './connections.ts';
+import { largestIdAt } from './completion-fields.ts';
+import { connectionClosed, type AnswerHandler, type Call, type OutgoingRequest } from './connections.ts';
 import { UnboundFault } from './answer-guard.ts';
 import { InBandError, type ChunkDecoder } from './decode/decoder.ts';
 import { answerError, connectError, httpError, timeoutError, type UpstreamAnswer } from './failures.ts';
@@ -14,35 +16,41 @@ import type { Deadline, Deadlines } from '../../../platform/deadlines.ts';
 /** How an exchange left its connection and its backend, reported once, when the connection is free or gone. */
 export type ExchangeOutcome = 'answered' | 'connect-failed' | 'abandoned';
 
-export interface ExchangeOptions {
+/** A backend, as all of its exchanges see it. */
+export interface ExchangeBackend {
   readonly model: string;
   readonly flavor: Flavor;
-  /** Returns the path of the token to blame when the server rejects one as unknown. */
-  readonly tokenIdAt: () => string;
-  /** The request's fields, under the server's names. */
-  readonly sent: Readonly<Record<string, unknown>>;
-  readonly decoder: ChunkDecoder;
-  readonly signal: StopSignal;
-  /** As in `Engine.generate`, which settles through the other two. */
-  readonly take: TakeBatch;
-  readonly resolve: () => void;
-  readonly reject: (error: unknown) => void;
   /** Time limit from the request to the first batch. */
   readonly firstTokenLimit: Deadlines;
   /** Limit of silence after it. */
   readonly idleLimit: Deadlines;
   readonly idleTimeoutMs: number;
   /** Sends the request; `isFresh`: on a connection that has not carried any request. */
-  readonly send: (handler: AnswerHandler, isFresh: boolean) => Call;
+  readonly send: (outgoing: OutgoingRequest, handler: AnswerHandler, isFresh: boolean) => Call;
   /** Called at the first byte of an answer: the backend is up. */
   readonly onAlive: () => void;
   readonly onAnswerError: (answer: UpstreamAnswer) => void;
   readonly onIncident: (incident: BackendIncident) => void;
   /** Called when the answer violates the request's bound; the server may have ignored the bound. */
-  readonly onUnbound: (fault: UnboundFault) => void;
+  readonly onUnbound: (request: EngineRequest, fault: UnboundFault) => void;
   /** Called once when the answer is over; the connection may still need a moment. */
   readonly onOver: () => void;
   readonly onReleased: (outcome: ExchangeOutcome) => void;
+}
+
+export interface ExchangeOptions {
+  readonly backend: ExchangeBackend;
+  readonly request: EngineRequest;
+  /** The request's fields, under the server's names. */
+  readonly sent: readonly string[];
+  readonly decoder: ChunkDecoder;
+  readonly signal: StopSignal;
+  /** A probe, whose outcome is only for its engine. */
+  readonly isLook: boolean;
+  /** As in `Engine.generate`, which settles through the other two. */
+  readonly take: TakeBatch;
+  readonly resolve: () => void;
+  readonly reject: (error: unknown) => void;
 }
 
 /** Maximum bytes of events that wait for the reader before the socket is paused. */
@@ -81,8 +89,11 @@ type Sending = 'asked' | 'asked-again' | 'answering' | 'released';
  */
 export class Exchange implements AnswerHandler {
   readonly #options: ExchangeOptions;
+  readonly #backend: ExchangeBackend;
   readonly #decoder: ChunkDecoder;
   readonly #sse: SseReader;
+  /** Kept until an answer begins, because until then it may be sent once more. */
+  #outgoing: OutgoingRequest | undefined;
   #call: Call | undefined;
   #reading: Reading = 'open';
   #sending: Sending = 'asked';
@@ -106,19 +117,23 @@ export class Exchange implements AnswerHandler {
   #drainTimer: NodeJS.Timeout | undefined;
   readonly #onAbort = (): void => this.#fail(this.#options.signal.reason);
 
-  constructor(options: ExchangeOptions) {
+  constructor(options: ExchangeOptions, outgoing: OutgoingRequest) {
+    const { backend } = options;
     this.#options = options;
+    this.#backend = backend;
+    this.#outgoing = outgoing;
     this.#decoder = options.decoder;
     this.#sse = new SseReader((data, name) => this.#decoder.event(data, name));
     options.signal.addEventListener('abort', this.#onAbort, { once: true });
     // Absolute: 1xx heads, comments and role chunks do not extend it (reliability U2, U3).
-    this.#limit = options.firstTokenLimit.begin(() => this.#timeOut('no_first_token_in_time'));
-    this.#call = options.send(this, false);
+    this.#limit = backend.firstTokenLimit.begin(() => this.#timeOut('no_first_token_in_time'));
+    this.#call = backend.send(outgoing, this, false);
   }
 
   onBegin(): void {
     this.#sending = 'answering';
-    this.#options.onAlive();
+    this.#outgoing = undefined;
+    this.#backend.onAlive();
   }
 
   onHead({ status, fields }: AnswerHead): void {
@@ -163,9 +178,9 @@ export class Exchange implements AnswerHandler {
     // The server can close a kept-alive connection just as it is used. Nothing came back, so no client has seen any output: try once more,
     // on a new connection (reliability U4).
     const isStale = wasUsedBefore && this.#sending === 'asked' && staleCodes.has((error as { code?: unknown }).code);
-    if (isStale && !this.#isOver) {
+    if (isStale && !this.#isOver && this.#outgoing !== undefined) {
       this.#sending = 'asked-again';
-      this.#call = this.#options.send(this, true);
+      this.#call = this.#backend.send(this.#outgoing, this, true);
       return;
     }
     const isUnanswered = this.#sending !== 'answering';
@@ -249,7 +264,7 @@ export class Exchange implements AnswerHandler {
     const hasEnded = this.#ended !== undefined && this.#fault === undefined;
     if (this.#decoder.isComplete || (hasEnded && this.#decoder.isFinished)) {
       if (this.#decoder.isUsageDoubted) {
-        this.#options.onIncident({ incident: 'implausible_usage', status: this.#status, cause: null });
+        this.#backend.onIncident({ incident: 'implausible_usage', status: this.#status, cause: null });
       }
       this.#end();
       this.#drain();
@@ -307,17 +322,17 @@ export class Exchange implements AnswerHandler {
     if (error instanceof InBandError && !this.#hasFirstBatch)
       return this.#answerError(error.body, statusOf(error.body));
     if (error instanceof InBandError) {
-      this.#options.onIncident({ incident: 'error_in_answer', status: statusOf(error.body), cause: null });
+      this.#backend.onIncident({ incident: 'error_in_answer', status: statusOf(error.body), cause: null });
       // Without the body that it carries, because causes are logged.
-      return httpError(this.#options.model, new StreamFault(error.message));
+      return httpError(this.#backend.model, new StreamFault(error.message));
     }
     if (error instanceof UnboundFault) {
-      this.#options.onUnbound(error);
-      return httpError(this.#options.model, error);
+      if (!this.#options.isLook) this.#backend.onUnbound(this.#options.request, error);
+      return httpError(this.#backend.model, error);
     }
     if (error instanceof StreamFault) {
-      this.#options.onIncident({ incident: 'unreadable_answer', status: this.#status, cause: error.message });
-      return httpError(this.#options.model, error);
+      this.#backend.onIncident({ incident: 'unreadable_answer', status: this.#status, cause: error.message });
+      return httpError(this.#backend.model, error);
     }
     return new ApiError('internal_error', 'The service failed while it read the answer of a backend.', {
       cause: error,
@@ -325,26 +340,27 @@ export class Exchange implements AnswerHandler {
   }
 
   #answerError(body: unknown, status = this.#status): ApiError {
+    const { flavor, model } = this.#backend;
     const answer = { status, retryAfter: this.#retryAfter, body };
-    this.#options.onAnswerError(answer);
-    const error = answerError(answer, this.#options.flavor, this.#options.model, this.#options.sent);
+    this.#backend.onAnswerError(answer);
+    const error = answerError(answer, flavor, model, this.#options.sent);
     // A client's mistake is not an incident of the server.
     if (error.type !== 'invalid_request_error') {
       const isOurs = status === 404 && error.code === 'no_healthy_backends';
       const incident = isOurs ? 'not_found' : status === this.#status ? 'http_status' : 'error_in_answer';
-      this.#options.onIncident({ incident, status, cause: null });
+      this.#backend.onIncident({ incident, status, cause: null });
     }
     return error.code === 'unsupported_value' && error.param === 'prompt'
-      ? new ApiError(error.code, error.message, { param: this.#options.tokenIdAt() })
+      ? new ApiError(error.code, error.message, { param: largestIdAt(this.#options.request.prompt) })
       : error;
   }
 
   #brokenError(error: Error): ApiError {
-    const { model } = this.#options;
+    const { model } = this.#backend;
     if (error instanceof ApiError) return error;
     const isConnect = this.#ended?.isUnanswered === true;
     const incident = isConnect ? 'cannot_connect' : 'connection_broke';
-    this.#options.onIncident({ incident, status: this.#status === 0 ? null : this.#status, cause: causeCode(error) });
+    this.#backend.onIncident({ incident, status: this.#status === 0 ? null : this.#status, cause: causeCode(error) });
     return isConnect ? connectError(model, error) : httpError(model, error);
   }
 
@@ -352,7 +368,7 @@ export class Exchange implements AnswerHandler {
   #watchIdle(): void {
     this.#hasFirstBatch = true;
     this.#limit?.end();
-    const { idleLimit, idleTimeoutMs } = this.#options;
+    const { idleLimit, idleTimeoutMs } = this.#backend;
     const check = (): void => {
       // A paused socket is silent because the reader is slow.
       const isHeard = this.#bufferedBytes > 0 || this.#ended !== undefined;
@@ -368,8 +384,8 @@ export class Exchange implements AnswerHandler {
   }
 
   #timeOut(incident: BackendIncident['incident']): void {
-    this.#options.onIncident({ incident, status: null, cause: null });
-    this.#fail(timeoutError(this.#options.model));
+    this.#backend.onIncident({ incident, status: null, cause: null });
+    this.#fail(timeoutError(this.#backend.model));
   }
 
   /** Ends the answer with an error that does not come from its bytes. */
@@ -389,7 +405,7 @@ export class Exchange implements AnswerHandler {
   #end(): void {
     if (this.#isOver) return;
     this.#reading = 'over';
-    this.#options.onOver();
+    this.#backend.onOver();
     this.#chunks = [];
     this.#bufferedBytes = 0;
     this.#limit?.end();
@@ -412,7 +428,7 @@ export class Exchange implements AnswerHandler {
     if (this.#sending === 'released') return;
     this.#sending = 'released';
     clearTimeout(this.#drainTimer);
-    this.#options.onReleased(outcome);
+    this.#backend.onReleased(outcome);
   }
 }
 

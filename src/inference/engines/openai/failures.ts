@@ -37,7 +37,7 @@ export function answerError(
   answer: UpstreamAnswer,
   flavor: Flavor,
   model: string,
-  sent: Readonly<Record<string, unknown>> = {},
+  sent: readonly string[] = [],
 ): ApiError {
   const { body } = answer;
   const fault = faultOf(body);
@@ -92,10 +92,10 @@ export function answerError(
 }
 
 /** Returns the client's field that the server blames, if the client sent it. */
-function fieldOf({ fields }: Fault, sent: Readonly<Record<string, unknown>>): string | undefined {
+function fieldOf({ fields }: Fault, sent: readonly string[]): string | undefined {
   const { param } = fields;
   const [name = ''] = typeof param === 'string' ? (/^\w+/.exec(param) ?? []) : [];
-  return Object.hasOwn(sent, name) ? clientFields.get(name) : undefined;
+  return sent.includes(name) ? clientFields.get(name) : undefined;
 }
 
 /** Returns whether the server says that it is still loading its model. */

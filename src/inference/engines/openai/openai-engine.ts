@@ -10,21 +10,21 @@ import type { Engine, EngineStatus, Look } from '../engine.ts';
 import type { ImageTokenRule } from '../image-tokens.ts';
 import { decoderOf, type DecodingBackend } from './answer-decoder.ts';
 import { Breaker } from './breaker.ts';
+import { CacheSalts } from './cache-salts.ts';
 import { Connections } from './connections.ts';
 import { countTokens } from './count-tokens.ts';
-import { largestIdAt } from './completion-fields.ts';
 import { UnboundFault } from './answer-guard.ts';
 import { boundKindOf, ConstraintTrust } from './constraint-trust.ts';
 import { lookRequest } from '../constraint-look.ts';
 import { ChunkShapes } from './chunk-template.ts';
-import { Exchange, type ExchangeOptions, type ExchangeOutcome } from './exchange.ts';
+import { Exchange, type ExchangeBackend, type ExchangeOptions, type ExchangeOutcome } from './exchange.ts';
 import { atCapacity, isLoading, unavailable } from './failures.ts';
 import type { Flavor } from './flavors/flavor.ts';
 import { flavors } from './flavors/flavors.ts';
 import { isLong, measuredRequest, outgoingRequest, type WrittenRequest } from './outgoing-request.ts';
 import { PromptCaching } from './prompt-caching.ts';
 import { cannotKeep, refusalOf, saltFields } from './request-body.ts';
-import type { ForwardedField, UpstreamRequest, UpstreamServer } from './request-body.ts';
+import type { ForwardedField, UpstreamServer } from './request-body.ts';
 import { hostOf } from './server-name.ts';
 import { askModels, askReport, ping, type PagesBackend } from './server-pages.ts';
 import { ServedModel } from './served-model.ts';
@@ -109,10 +109,7 @@ class OpenAiEngine implements Engine {
   /** The header lines of every request, after the first. */
   readonly #headLines: string;
   readonly #maxConcurrency: number;
-  readonly #firstTokenLimit: Deadlines;
   readonly #firstTokenTimeoutMs: number;
-  readonly #idleLimit: Deadlines;
-  readonly #idleTimeoutMs: number;
   readonly #breaker = new Breaker();
   readonly #incidents: ThrottledLog;
   readonly #decoding: DecodingBackend;
@@ -122,6 +119,7 @@ class OpenAiEngine implements Engine {
   readonly #closing = new AbortController();
   readonly #pages: PagesBackend;
   readonly #caching: PromptCaching;
+  readonly #backend: ExchangeBackend;
   #running = 0;
   #loadingUntilMs = -Infinity;
 
@@ -144,13 +142,10 @@ class OpenAiEngine implements Engine {
       specialTokens: options.specialTokens ?? { mode: 'pass', texts: [] },
       systemFirst: options.systemFirst ?? false,
       // New for each engine: entries cached by a server can be found again as long as this engine lives.
-      saltKey: options.saltKey ?? randomBytes(32),
+      salts: new CacheSalts(options.saltKey ?? randomBytes(32)),
     };
     this.#basePath = url.pathname.replace(/\/+$/, '');
     this.#maxConcurrency = options.maxConcurrency ?? defaultMaxConcurrency;
-    this.#firstTokenLimit = new Deadlines(options.firstTokenTimeoutMs ?? 120_000);
-    this.#idleTimeoutMs = options.idleTimeoutMs ?? 60_000;
-    this.#idleLimit = new Deadlines(this.#idleTimeoutMs);
     this.#incidents = new ThrottledLog(options.onIncident ?? (() => {}));
     this.#trust = new ConstraintTrust({
       look: (kind) => this.#keepsConstraint(lookRequest(kind)),
@@ -206,6 +201,26 @@ class OpenAiEngine implements Engine {
       signal: this.#closing.signal,
     };
     this.#caching = new PromptCaching(this.#pages);
+    this.#backend = this.#exchangeBackend(options.idleTimeoutMs ?? 60_000);
+  }
+
+  #exchangeBackend(idleTimeoutMs: number): ExchangeBackend {
+    return {
+      model: this.#name,
+      flavor: this.#flavor,
+      firstTokenLimit: new Deadlines(this.#firstTokenTimeoutMs),
+      idleLimit: new Deadlines(idleTimeoutMs),
+      idleTimeoutMs,
+      send: (outgoing, handler, isFresh) => this.#connections.send(outgoing, handler, isFresh),
+      onAlive: () => this.#breaker.succeeded(),
+      onAnswerError: (answer) => {
+        if (isLoading(answer, this.#flavor)) this.#loadingUntilMs = performance.now() + loadingMs;
+      },
+      onIncident: (incident) => this.#incidents.note(incident, performance.now()),
+      onUnbound: (request, fault) => this.#unbound(request, fault),
+      onOver: () => this.#running--,
+      onReleased: (outcome) => this.#released(outcome),
+    };
   }
 
   generate(request: EngineRequest, signal: StopSignal, take: TakeBatch, trace?: TraceHeaders): Promise<void> {
@@ -357,33 +372,13 @@ class OpenAiEngine implements Engine {
     const { path, body, text, pieces, length } = sent;
     const decoder = decoderOf(request, sent, this.#decoding);
     const head = `POST ${this.#basePath}${path} HTTP/1.1\r\n${this.#headLines}${traceLines(trace)}x-request-id: ${request.id}\r\ncontent-length: ${length}\r\n\r\n`;
-    const outgoing = { text: head + text, pieces };
     this.#running++;
     const { take, resolve, reject } = reader;
     // In one literal, without a spread: see `serve`.
-    new Exchange({
-      take,
-      resolve,
-      reject,
-      model: this.#name,
-      flavor: this.#flavor,
-      tokenIdAt: () => largestIdAt(request.prompt),
-      sent: fieldsOf(body),
-      decoder,
-      signal,
-      firstTokenLimit: this.#firstTokenLimit,
-      idleLimit: this.#idleLimit,
-      idleTimeoutMs: this.#idleTimeoutMs,
-      send: (handler, isFresh) => this.#connections.send(outgoing, handler, isFresh),
-      onAlive: () => this.#breaker.succeeded(),
-      onAnswerError: (answer) => {
-        if (isLoading(answer, this.#flavor)) this.#loadingUntilMs = performance.now() + loadingMs;
-      },
-      onIncident: (incident) => this.#incidents.note(incident, performance.now()),
-      onUnbound: (fault) => isLook || this.#unbound(request, fault),
-      onOver: () => this.#running--,
-      onReleased: (outcome) => this.#released(outcome),
-    });
+    new Exchange(
+      { backend: this.#backend, request, sent: Object.keys(body), decoder, signal, isLook, take, resolve, reject },
+      { text: head + text, pieces },
+    );
   }
 
   /**
@@ -453,10 +448,6 @@ class OpenAiEngine implements Engine {
   /** Absent if this kind of server is known not to report its load. */
   readonly report: (() => Promise<ServerReport | undefined>) | undefined;
 }
-
-/** The field names without their values, which can be large and must not stay as long as the answer. */
-const fieldsOf = (body: UpstreamRequest['body']): Readonly<Record<string, true>> =>
-  Object.fromEntries(Object.keys(body).map((name) => [name, true] as const));
 
 /** Builds header lines from alternating names and values. */
 function headLines(headers: readonly string[]): string {

@@ -1,7 +1,7 @@
-import { createHmac, type KeyObject } from 'node:crypto';
 import { ApiError } from '../../../platform/errors.ts';
 import { continuesLast } from '../../../generation/request.ts';
 import type { Constraint, EngineRequest, Message, Part, Tool } from '../../../generation/request.ts';
+import type { CacheSalts } from './cache-salts.ts';
 import { completionFields, completionRefusal } from './completion-fields.ts';
 import { imagesBehindResults } from '../images-behind-results.ts';
 import { inlineSystemAsUser } from '../inline-system.ts';
@@ -22,8 +22,7 @@ export interface UpstreamServer {
   readonly specialTokens: SpecialTokens;
   /** Whether the model's template accepts system messages only at the beginning: later ones then become user text. */
   readonly systemFirst: boolean;
-  /** The key for unguessable salts. */
-  readonly saltKey: KeyObject | Uint8Array;
+  readonly salts: CacheSalts;
 }
 
 export type ForwardedField = 'top_k' | 'min_p' | 'repetition_penalty';
@@ -282,12 +281,12 @@ function cacheFields(
 /** Returns the same fields for tasks, which only read their prompts: servers cache those of models that use the last token's vector. */
 export function saltFields(
   request: EngineRequest,
-  { flavor, saltKey }: Pick<UpstreamServer, 'flavor' | 'saltKey'>,
+  { flavor, salts }: Pick<UpstreamServer, 'flavor' | 'salts'>,
 ): Readonly<Record<string, unknown>> {
   if (flavor.cacheIsolation !== 'salt') return {};
   // A unique salt makes what the server keeps of this request unreachable.
-  const scope = request.retain ? request.cacheScope : `${request.cacheScope} ${request.id}`;
-  return { cache_salt: createHmac('sha256', saltKey).update(scope).digest('base64url') };
+  const { cacheScope: scope, id, retain } = request;
+  return { cache_salt: retain ? salts.of(scope) : salts.once(`${scope} ${id}`) };
 }
 
 /** Returns a plain string if there are only texts: the one form that all servers and templates accept. */

@@ -267,7 +267,7 @@ function refusalOf(
   { flavor, name, tokenIdAt, onLoading, onIncident }: TaskExchange,
 ): ApiError {
   if (isLoading(refused, flavor)) onLoading();
-  const reported = answerError(refused, flavor, name, sent);
+  const reported = answerError(refused, flavor, name, Object.keys(sent));
   const { status } = refused;
   if (reported.type !== 'invalid_request_error')
     onIncident({ incident: status === 404 ? 'not_found' : 'http_status', status, cause: null });

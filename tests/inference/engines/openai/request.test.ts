@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import { flavorNames, type FlavorName } from '../../../../src/generation/flavor-names.ts';
+import { CacheSalts } from '../../../../src/inference/engines/openai/cache-salts.ts';
 import { flavors } from '../../../../src/inference/engines/openai/flavors/flavors.ts';
 import { ImageUrl } from '../../../../src/inference/engines/openai/image-body.ts';
 import { createOpenAiEngine } from '../../../../src/inference/engines/openai/openai-engine.ts';
@@ -41,7 +42,7 @@ const serverOf = (flavor: FlavorName, more: Partial<UpstreamServer> = {}): Upstr
   forward: [],
   specialTokens: { mode: 'pass', texts: [] },
   systemFirst: false,
-  saltKey: Buffer.alloc(32),
+  salts: new CacheSalts(Buffer.alloc(32)),
   ...more,
 });
 const bodyOf = (
@@ -474,7 +475,7 @@ describe('what is sent upstream', () => {
     assert.notEqual(salt({}), salt({ cacheScope: 'account-2' }));
     assert.notEqual(salt({ id: 'a', retain: false }), salt({ id: 'b', retain: false }));
     assert.match(String(salt({})), /^[\w-]{43}$/);
-    assert.notEqual(salt({}), bodyOf('vllm', {}, { saltKey: Buffer.alloc(32, 1) })['cache_salt']);
+    assert.notEqual(salt({}), bodyOf('vllm', {}, { salts: new CacheSalts(Buffer.alloc(32, 1)) })['cache_salt']);
   });
 });
 
