@@ -77,6 +77,8 @@ export interface Engine {
   readonly report?: (() => Promise<ServerReport | undefined>) | undefined;
   /** Absent if a server has the model. */
   readonly residence?: ResidenceReport;
+  /** How many answers it can write at the same time; absent if a server decides. */
+  readonly slots?: number;
   /** Number of answers that wait for a slot; absent if this engine has no queue. */
   readonly waiting?: number;
   /** Stops accepting work, ends running work, and frees processes and sockets. */

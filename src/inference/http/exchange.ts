@@ -22,6 +22,7 @@ import type { ByteBudget } from '../pipeline/request-images.ts';
 import type { Route } from '../pipeline/route.ts';
 import type { RunningCall } from '../pipeline/run.ts';
 import type { Lease } from '../pipeline/runtime-config.ts';
+import type { Wait } from '../pipeline/wait-queue.ts';
 import type { BodyShare } from './body-budget.ts';
 import { corsHeaders } from './cors.ts';
 import type { Host } from './host.ts';
@@ -62,6 +63,7 @@ export class Exchange implements Omit<RunningCall, 'route'>, Origin {
   /** When the whole request had arrived, by `performance.now()`, and how long it has waited for engines since then. */
   receivedMs = this.begunMs;
   engineMs = 0;
+  waits: Wait[] | undefined = undefined;
   /** The id of the request whose answer is repeated (`Idempotency-Key`), sent instead of its own id. */
   repeatOf: string | undefined = undefined;
   /** The model that was requested, if another one serves. */

@@ -7,7 +7,8 @@ import { Fleet, type BackendLoad, type OnHealth, type Placement } from '../routi
 import { FirstTokens } from '../routing/first-tokens.ts';
 import { Silence } from '../routing/silence.ts';
 import { RetryBudget } from '../routing/retry-budget.ts';
-import { WaitQueue } from './wait-queue.ts';
+import { IdleSlots, type SlotCounts } from './idle-slots.ts';
+import { WaitQueue, type WaitQueueOptions } from './wait-queue.ts';
 import { PromptLengths } from './prompt-lengths.ts';
 
 /** A backend that can run a model. */
@@ -38,6 +39,8 @@ export interface BackendPool {
   /** The same backends, as the fleet that places requests. */
   readonly fleet: Fleet<Backend>;
   readonly queue: WaitQueue<Placement<Backend>>;
+  /** What batches may use of it. */
+  readonly idle: IdleSlots;
   readonly promptLengths: PromptLengths;
   /** Salt for the hashes of prompts: secret, and the same in all processes that exchange reports about them. */
   readonly prefixSalt: number;
@@ -45,6 +48,8 @@ export interface BackendPool {
   readonly retries: RetryBudget;
   /** How long requests waited for their first content; known where they may be hedged. */
   readonly firstTokens: FirstTokens;
+  /** Slots were given back: they go to those who wait. */
+  offer(): void;
   /** A backend did not answer in time: it is probed until it does. */
   watch(backend: Backend): void;
   /**
@@ -57,6 +62,8 @@ export interface BackendPool {
 export interface BackendPoolOptions {
   /** How long a request may wait for a slot: the backend's time limit for its first token. */
   readonly waitMaxMs: number;
+  /** An account's share of the slots beside those of others, where there are not enough; 1 when left out. */
+  readonly weightOf?: WaitQueueOptions['weightOf'];
   /** The pool that this one replaces. */
   readonly before?: BackendPool | undefined;
   /** Called when a backend is left out because it fails, and when it is back. */
@@ -66,7 +73,7 @@ export interface BackendPoolOptions {
 
 export function openBackendPool(
   backends: readonly Backend[],
-  { waitMaxMs, before, onHealth, prefixSalt = randomInt(2 ** 32) }: BackendPoolOptions,
+  { waitMaxMs, weightOf, before, onHealth, prefixSalt = randomInt(2 ** 32) }: BackendPoolOptions,
 ): BackendPool {
   let current = backends;
   const queue = new WaitQueue<Placement<Backend>>({
@@ -75,7 +82,13 @@ export function openBackendPool(
     },
     timeoutMs: waitMaxMs,
     mayHaveChanged: () => current.some(isFree) || !current.some(isReady),
+    weightOf,
   });
+  const idle = new IdleSlots(() => slotCounts(current, queue.length - queue.lengthOf('batch')));
+  const offer = (): void => {
+    queue.offer();
+    idle.changed();
+  };
   setRanks(backends);
   const fleet = new Fleet(backends, before?.fleet, onHealth);
   const silence = new Silence<Backend>({
@@ -84,7 +97,7 @@ export function openBackendPool(
       if (atMs !== undefined) return fleet.leftOut(backend, atMs);
       // Its return is reported with its first answer.
       fleet.goesOn(backend, performance.now());
-      queue.offer();
+      offer();
     },
   });
   return {
@@ -93,6 +106,8 @@ export function openBackendPool(
     },
     fleet,
     queue,
+    idle,
+    offer,
     promptLengths: new PromptLengths(),
     prefixSalt,
     retries: before?.retries ?? new RetryBudget(),
@@ -105,10 +120,23 @@ export function openBackendPool(
       current = next;
       setRanks(next);
       fleet.become(next);
-      queue.offer();
+      offer();
       return true;
     },
   };
+}
+
+function slotCounts(backends: readonly Backend[], waitingHere: number): SlotCounts {
+  let slots = 0;
+  let running = 0;
+  let waiting = waitingHere;
+  for (const backend of backends) {
+    if (!isReady(backend)) continue;
+    slots += Math.min(backend.concurrencyMax, backend.engine.slots ?? Infinity);
+    running += backend.running;
+    waiting += backend.engine.waiting ?? 0;
+  }
+  return { slots, running, waiting };
 }
 
 /**

@@ -8,6 +8,7 @@ import { hedge, type Runner } from './hedge.ts';
 import { lengthRefusal } from './length-refusal.ts';
 import { elapsedMs } from './request-facts.ts';
 import type { Order } from './order.ts';
+import { Waiter, type Refusal, type Wait } from './wait-queue.ts';
 import { retryWithinContext, tooLong } from './too-long.ts';
 import { isReady, mayTake } from './backend-pool.ts';
 import type { Backend, BackendPool } from './backend-pool.ts';
@@ -33,6 +34,8 @@ export interface Dispatched {
   /** The figures of the answer, once it is complete. */
   readonly meter: { readonly usage: Usage };
   take(batch: GenerationBatch): boolean | Promise<boolean>;
+  /** It waits for a slot from now on. */
+  waits(wait: Wait): void;
 }
 
 /**
@@ -43,17 +46,16 @@ export async function dispatch(serving: Dispatched, signal: StopSignal): Promise
   const { order, pool, trace } = serving;
   const tried = new Set<Backend>();
   pool.retries.requested();
+  if (order.tier !== 'batch') pool.idle.arrived(order.begunMs);
   const routed = routedRequest(order, pool);
   let request: EngineRequest = order.request;
   let refitted = false;
   let failure: unknown;
   const begunMs = order.model.hedge === undefined ? 0 : performance.now();
   for (;;) {
-    const placing = pool.queue.acquire(() => place(order, routed, pool, tried, failure), signal);
-    const waiting = placing instanceof Promise ? trace.spans?.step('queue') : undefined;
-    const placement = placing instanceof Promise ? await placing : placing;
+    const placing = pool.queue.acquire(() => place(order, routed, pool, tried, failure), signal, order);
+    const placement = placing instanceof Waiter ? await waited(placing, serving) : placing;
     if (typeof placement === 'string') throw allTaken(order, pool, tried);
-    waiting?.end();
     let isTaking = false;
     /** The current try: that at the second backend once it has won. */
     let current: Try | undefined;
@@ -110,10 +112,22 @@ export async function dispatch(serving: Dispatched, signal: StopSignal): Promise
       }
     } finally {
       (current?.placement ?? placement).end(performance.now());
-      pool.queue.offer();
+      if (placing instanceof Waiter) pool.queue.ended(order, tokensOf(serving.meter.usage));
+      pool.offer();
     }
   }
 }
+
+/** Waits for a slot. */
+async function waited(waiter: Waiter<Placement<Backend>>, serving: Dispatched): Promise<Placement<Backend> | Refusal> {
+  const step = serving.trace.spans?.step('queue');
+  serving.waits(waiter);
+  const outcome = await waiter.outcome;
+  if (typeof outcome !== 'string') step?.end();
+  return outcome;
+}
+
+const tokensOf = ({ promptTokens, completionTokens }: Usage): number => promptTokens + completionTokens;
 
 /** An attempt of a request at a backend. */
 interface Try {
@@ -191,7 +205,7 @@ function runnerOf(
         if (backend.ejectedUntilMs > 0) pool.watch(backend);
       }
       placement.end(nowMs);
-      pool.queue.offer();
+      pool.offer();
     },
   };
 }

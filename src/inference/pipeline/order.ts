@@ -2,6 +2,7 @@ import type { Bill } from '../../billing/bill.ts';
 import type { Catalog } from '../../catalog/catalog.ts';
 import type { Model } from '../../catalog/model.ts';
 import type { AnswerFormat } from '../dialects/dialect.ts';
+import type { Tier } from '../../generation/tier.ts';
 import type { EngineRequest, FieldPaths, ImageTokens } from '../../generation/request.ts';
 import type { RequestFacts } from './request-facts.ts';
 import type { InferenceRoute } from './route.ts';
@@ -20,6 +21,8 @@ export interface Order extends RequestFacts, Omit<Bill, keyof RequestFacts> {
   /** How the answer is encoded. */
   readonly format: AnswerFormat;
   readonly stream: boolean;
+  /** Its place in the queue of its model. */
+  readonly tier: Tier;
   /** The client's labels, for dedicated models; empty elsewhere. */
   readonly tags: readonly string[];
   readonly request: EngineRequest;

@@ -164,6 +164,7 @@ function orderOf(
     plan,
     prices: pricesAt(model, call.account.rates, call.startedAt),
     stream: asked.stream,
+    tier: 'default',
     tags,
     at: asked.at,
     request: { ...request, maxTokens, reasoningRoomTokens },

@@ -21,6 +21,7 @@ import { withOwnNames } from './own-names.ts';
 import type { BackendPool } from './backend-pool.ts';
 import { receiptOf, spentBy } from './receipt.ts';
 import type { StopSignal } from '../../platform/stop-signal.ts';
+import type { Wait } from './wait-queue.ts';
 import type { RequestTrace } from '../../platform/telemetry/request-trace.ts';
 
 export interface RunServices {
@@ -36,6 +37,8 @@ export interface RunServices {
 
 /** A running request, and the callbacks for its progress. */
 export interface RunningCall extends Call {
+  /** Its waits for slots, if it had to wait. */
+  waits: Wait[] | undefined;
   /** Its trace, if it is traced. */
   readonly trace: RequestTrace | undefined;
   /** The memory budget for its images. */
@@ -186,6 +189,7 @@ class Serving implements Dispatched {
   readonly #hold: Hold;
   readonly #deliver: TakeBatch;
   readonly #gaps: ReturnType<RunServices['metrics']['chunkGaps']>;
+  readonly #call: RunningCall;
   #before: Usage;
   /** When the model last sent a batch; 0: not yet. */
   heardMs = 0;
@@ -196,10 +200,11 @@ class Serving implements Dispatched {
     order: Order,
     hold: Hold,
     deliver: TakeBatch,
-    { lease, trace }: RunningCall,
+    call: RunningCall,
     { metrics }: RunServices,
     fallen: Fallen | undefined,
   ) {
+    const { lease, trace } = call;
     this.order = order;
     this.pool = lease.poolOf(order.model.id);
     this.meter = new Meter(order);
@@ -207,6 +212,7 @@ class Serving implements Dispatched {
     this.fallen = fallen;
     this.#hold = hold;
     this.#deliver = deliver;
+    this.#call = call;
     this.#gaps = metrics.chunkGaps(order.model.id);
     this.#before = this.meter.usage;
   }
@@ -224,6 +230,10 @@ class Serving implements Dispatched {
     const covered = this.#hold.cover(usage);
     if (typeof covered === 'boolean') return this.#pass(usage, covered);
     return covered.then((isCovered) => this.#pass(usage, isCovered));
+  }
+
+  waits(wait: Wait): void {
+    (this.#call.waits ??= []).push(wait);
   }
 
   #pass(usage: Usage, isCovered: boolean): boolean | Promise<boolean> {

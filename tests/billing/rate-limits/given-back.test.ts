@@ -201,6 +201,7 @@ async function play(reader: Reader, accountId: string, services: ReturnType<type
     memory: { take: () => {}, give: () => {} },
     admitted: undefined,
     engineMs: 0,
+    waits: undefined,
     trace: undefined,
     holdBytes: () => {},
     prepared: () => {},

@@ -1,11 +1,20 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import fc from 'fast-check';
-import { WaitQueue } from '../../../src/inference/pipeline/wait-queue.ts';
+import type { Asking } from '../../../src/inference/pipeline/tier-line.ts';
+import { Waiter, WaitQueue } from '../../../src/inference/pipeline/wait-queue.ts';
 
 interface Slots {
   running: number;
 }
+
+const anybody: Asking = {
+  tier: 'default',
+  account: { id: 'acct_1' },
+  key: { id: 'key_1' },
+  promptTokensLikely: 10,
+  completionTokensMax: 10,
+};
 
 /** A queue in front of one backend with this many slots. */
 function queueBefore(slots: number, { lengthMax = 100, timeoutMs = 60_000 } = {}) {
@@ -19,7 +28,10 @@ function queueBefore(slots: number, { lengthMax = 100, timeoutMs = 60_000 } = {}
   return {
     queue,
     backend,
-    ask: async (signal = new AbortController().signal, by = take) => queue.acquire(by, signal),
+    ask: async (signal = new AbortController().signal, by = take, asking = anybody) => {
+      const got = queue.acquire(by, signal, asking);
+      return got instanceof Waiter ? await got.outcome : got;
+    },
     freeSlot: () => {
       backend.running--;
       queue.offer();

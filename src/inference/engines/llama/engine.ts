@@ -170,6 +170,10 @@ class ForkedLlamaEngine implements LlamaEngine {
     return (await this.#supervisor?.measure()) ?? { rssBytes: 0, working: 0 };
   }
 
+  get slots(): number {
+    return this.#loaded.slots;
+  }
+
   get waiting(): number {
     return this.#requests.waiting;
   }
