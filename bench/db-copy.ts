@@ -41,7 +41,7 @@ async function main([rows = '1000000']: readonly string[]): Promise<void> {
 
 async function timed(
   what: string,
-  work: () => Promise<{ code: number; stdout: string; stderr: string }>,
+  work: () => Promise<{ code: number | null; stdout: string; stderr: string }>,
 ): Promise<void> {
   const before = performance.now();
   const { code, stdout, stderr } = await work();

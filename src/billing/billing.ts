@@ -385,13 +385,13 @@ export class Billing {
       },
       untake: (funds, microcents) => {
         this.#heldMicrocents -= microcents;
-        this.#giveBack(funds, microcents);
+        this.#returnUnused(funds, microcents);
       },
       closed: (funds, heldMicrocents, charged) => {
         this.#openHolds--;
         this.#heldMicrocents -= heldMicrocents;
         // A plan's request takes nothing, so the account's lease was never requested.
-        if (!funds.isOfPlan) this.#giveBack(funds, heldMicrocents - charged);
+        if (!funds.isOfPlan) this.#returnUnused(funds, heldMicrocents - charged);
         if (funds.budgets !== undefined) this.#end(funds.budgets);
       },
       repair: (funds, row) =>
@@ -409,7 +409,7 @@ export class Billing {
     };
   }
 
-  #giveBack({ accountId, budgets, epoch }: Funds, microcents: bigint): void {
+  #returnUnused({ accountId, budgets, epoch }: Funds, microcents: bigint): void {
     if (epoch !== this.#epoch) return;
     if (budgets === undefined) this.#addFreed(accountId, microcents);
     else for (const balanceId of balanceIdsOf(accountId, budgets)) this.#addFreed(balanceId, microcents);

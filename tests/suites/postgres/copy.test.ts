@@ -191,7 +191,7 @@ test('a ledger with a difference is copied with it, and the command says so', as
   assert.equal((await service.chat(ask)).status, 200);
   await service.stop();
   const db = kyselyOn(openConnection(fileOf(service)));
-  await db.updateTable('account').set({ available: 7 }).where('id', '=', service.accountId).execute();
+  await db.updateTable('account').set({ available: 7n }).where('id', '=', service.accountId).execute();
   await db.destroy();
   const { differences } = await copied(service);
   const found = differences.map((difference) => String((difference as { readonly found: unknown }).found));

@@ -16,7 +16,7 @@ interface ReadHead extends AnswerHead {
   readonly isReusable: boolean;
   readonly keepAliveHintMs: number | undefined;
   readonly state: 'over' | 'size' | 'length' | 'until-close';
-  /** Of the body, if its length is declared. */
+  /** Length of the body, if it is declared. */
   readonly bytes: number;
 }
 
