@@ -44,7 +44,9 @@ describe('money', () => {
       [999_999, '$0.01'],
     ];
     for (const [microcents, shown] of table) assert.equal(formatMoney(microcents), shown, String(microcents));
-    assert.equal(formatMoney(123_456_789n, { exact: true }), '$1.23456789');
+    assert.equal(formatMoney(123_456_789n, { precision: 'exact' }), '$1.23456789');
+    assert.equal(formatMoney(2_500_000, { precision: 'exact' }), '$0.025');
+    assert.equal(formatMoney(1_252_500, { precision: 'fixed' }), '$0.01252500');
     assert.equal(formatMoney(500_000_000, { sign: true }), '+$5.00');
     assert.equal(formatCents(1250), '$12.50');
   });
@@ -52,7 +54,7 @@ describe('money', () => {
   test('is exact for every amount that the ledger can hold', () => {
     fc.assert(
       fc.property(fc.bigInt({ min: -(2n ** 63n), max: 2n ** 63n }), (microcents) => {
-        const digits = formatMoney(microcents, { exact: true }).replaceAll(/[^\d.]/g, '');
+        const digits = formatMoney(microcents, { precision: 'exact' }).replaceAll(/[^\d.]/g, '');
         const [whole = '', fraction = ''] = digits.split('.');
         const back = BigInt(whole + fraction.padEnd(8, '0'));
         assert.equal(back, microcents < 0n ? -microcents : microcents);
@@ -120,6 +122,7 @@ test('times are of the zone that the account has', () => {
   assert.match(formatDate(1_700_000_000, 'date'), /Nov 15, 2023/);
   assert.equal(formatRelative(1000, 1180), '3 minutes ago');
   assert.equal(formatRelative(87_400, 1000), 'tomorrow');
+  assert.equal(formatRelative(7 * 86_400 - 5, 0), 'in 7 days');
 });
 
 test('sizes and times have units', () => {

@@ -43,7 +43,7 @@ test('alerts are suggested, made, changed and deleted; a limit is a bar', async 
   await signIn(person, service, owner, { next: '/alerts' });
   await person.reads('None: all keys together spend up to the credit.');
   await person.look();
-  await person.press('Add the alert Credit runs low');
+  await person.press('Add the alert Low credit');
   const rows = page.getByRole('table', { name: 'Alerts' }).locator('[data-row]');
   await until(async () => (await rows.count()) === 1);
   await person.press('Add the alert Daily spending');
@@ -61,7 +61,7 @@ test('alerts are suggested, made, changed and deleted; a limit is a bar', async 
   await page.getByLabel('Whose spending').selectOption('account');
   await person.press('Save');
   await person.reads('when a day costs $0.01');
-  await person.press('Actions for Credit runs low');
+  await person.press('Actions for Low credit');
   await page.getByRole('menuitem', { name: 'Delete' }).click();
   await page.getByRole('dialog').getByRole('button', { name: 'Delete' }).click();
   await until(async () => (await rows.count()) === 1);

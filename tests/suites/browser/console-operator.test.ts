@@ -215,7 +215,7 @@ test('an account pays another price once its effect was seen, and the list price
   await dialog.getByLabel('Output', { exact: true }).fill('0.075');
   assert.equal(await save.isEnabled(), false, 'nothing is saved that was not tried');
   await dialog.getByRole('button', { name: 'Preview' }).click();
-  await dialog.getByText('The last 30 days by these prices').waitFor();
+  await dialog.getByText('The last 30 days at these prices').waitFor();
   await person.look();
   const body = {
     account_id: service.accountId,
@@ -293,7 +293,7 @@ test('the system shows where backends come from: a file that is missing is a fin
   const person = await signedIn('/operator/system');
   const { page } = person;
   const row = page.getByRole('table', { name: 'Where backends come from' }).getByRole('row', { name: /fleet/ });
-  await row.getByText('fault', { exact: true }).waitFor();
+  await row.getByText('failing', { exact: true }).waitFor();
   await person.reads(/elsewhere: the source fleet of backends has a fault/);
   await row.getByText('0 of 0').waitFor();
   await row.getByText('not yet').waitFor();
@@ -301,7 +301,7 @@ test('the system shows where backends come from: a file that is missing is a fin
   const list = join(service.folder, 'fleet.yaml');
   writeFileSync(list, JSON.stringify([server.url]));
   await row.getByText('1 of 1').waitFor();
-  await row.getByText('well', { exact: true }).waitFor();
+  await row.getByText('OK', { exact: true }).waitFor();
   await page.getByText(/the source fleet of backends has a fault/).waitFor({ state: 'detached' });
   await person.look();
   // What comes after it finds the model as it was.

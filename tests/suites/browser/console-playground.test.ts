@@ -121,7 +121,7 @@ test('a tool is called, its result is edited and sent back, and sent anew', asyn
     const person = await personAt(`/playground${family === 'chat' ? '' : `?family=${family}`}`);
     const { page } = person;
     await makeKey(person);
-    await person.press('A tool that you answer for');
+    await person.press('A tool call that you answer');
     await ask(person, 'What is the weather in Paris?');
     await answers(person).last().getByText('"city": "Paris"').waitFor();
     const result = page.getByRole('textbox', { name: 'Result of get_weather' });
@@ -147,7 +147,7 @@ test('an answer follows a JSON Schema; what is no JSON is said before it is sent
   const person = await personAt('/playground');
   const { page } = person;
   await makeKey(person);
-  await person.press('An answer as JSON Schema says');
+  await person.press('An answer that follows a JSON Schema');
   await page.waitForURL(/format=json_schema/);
   const schema = page.getByRole('textbox', { name: 'JSON Schema' });
   const good = await schema.inputValue();
@@ -245,7 +245,7 @@ test('the exported command sends the same request; a link has the settings, and 
   await page.getByLabel('Key', { exact: true }).fill(service.key);
   await person.press('Use');
   await page.getByLabel('temperature').fill('0.5');
-  await page.getByLabel('System text').fill("Don't be long.");
+  await page.getByLabel('System prompt').fill("Don't be long.");
   await ask(person, "It's the capital of `France`, $HOME \\n?");
   await answers(person).last().getByRole('button', { name: 'Code' }).click();
   const dialog = page.getByRole('dialog');

@@ -112,10 +112,10 @@ test('codes are set up while a read of the session before is under way: nobody i
   const verified = page.waitForResponse('**/v1/auth/two-factor/verify');
   await person.press('Turn on');
   assert.equal((await verified).status(), 200);
-  await person.press('I have them');
-  await person.reads('After the password, a code of your authenticator app is asked for.');
+  await person.press('I have saved them');
+  await person.reads('After the password, we ask for a code from your authenticator app.');
   await staysSignedIn(person, () => second.release());
   await page.reload();
-  await person.reads('After the password, a code of your authenticator app is asked for.');
+  await person.reads('After the password, we ask for a code from your authenticator app.');
   await person.leave();
 });

@@ -51,7 +51,7 @@ test('a changed password ends the other sessions; a passkey is added, signs in a
   await signIn(other, service, me, { next: '/settings?view=security' });
   await signIn(third, service, me, { next: '/keys' });
   await page.reload();
-  const sessions = page.getByRole('table', { name: 'Where you are signed in' }).locator('[data-row]');
+  const sessions = page.getByRole('table', { name: 'Active sessions' }).locator('[data-row]');
   // The operator of the test has one as well.
   await until(async () => (await sessions.count()) === 4);
   await page.getByRole('row', { name: /^Chrome · Linux this one/ }).waitFor();

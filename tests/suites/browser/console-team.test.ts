@@ -74,7 +74,7 @@ test('somebody is invited, joins with codes, becomes an admin, and is removed', 
   const [file] = await Promise.all([dora.page.waitForEvent('download'), dora.press('Save as a file')]);
   assert.equal(file.suggestedFilename(), 'tokenhouse-backup-codes.txt');
   await dora.press('Done');
-  await dora.reads('After the password, a code of your authenticator app is asked for.');
+  await dora.reads('After the password, we ask for a code from your authenticator app.');
   await dora.look();
   await dora.page.getByRole('button', { name: /^Sign out: Chrome/ }).click();
   await dora.page.waitForURL(/\/sign-in/);

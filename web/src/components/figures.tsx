@@ -1,16 +1,33 @@
 import { formatDate, formatRelative } from '../format/date.ts';
 import { formatMoney } from '../format/money.ts';
+import type { Precision } from '../format/money.ts';
 import { formatNumber } from '../format/number.ts';
 import { useLanguage } from '../i18n/text.ts';
 import { useNow } from './use-now.ts';
 
-/** An amount; its tip is the exact one. */
-export function Money({ microcents, sign }: { readonly microcents: number | bigint; readonly sign?: boolean }) {
-  useLanguage();
-  const text = formatMoney(microcents, { sign: sign === true });
-  const exact = formatMoney(microcents, { exact: true, sign: sign === true });
-  return <span title={exact === text ? undefined : exact}>{text}</span>;
+interface MoneyProps {
+  readonly microcents: number | bigint;
+  readonly sign?: boolean;
+  readonly precision?: Precision;
 }
+
+/** An amount; where it is rounded, its tip is the exact one. */
+export function Money({ microcents, sign = false, precision = 'cents' }: MoneyProps) {
+  useLanguage();
+  const text = formatMoney(microcents, { precision, sign });
+  const exact = formatMoney(microcents, { precision: 'exact', sign });
+  return <span title={precision !== 'cents' || exact === text ? undefined : exact}>{text}</span>;
+}
+
+/** What a million tokens cost: all decimals, because prices are often parts of a cent. */
+export const Price = ({ microcents }: Pick<MoneyProps, 'microcents'>) => (
+  <Money microcents={microcents} precision="exact" />
+);
+
+/** What a request cost: as many decimals as every other, because columns of them are compared. */
+export const Charge = ({ microcents }: Pick<MoneyProps, 'microcents'>) => (
+  <Money microcents={microcents} precision="fixed" />
+);
 
 export function Count({ value }: { readonly value: number }) {
   useLanguage();

@@ -32,7 +32,7 @@ export function formatRelative(seconds: number, now = Date.now() / 1000): string
   const difference = seconds - now;
   const [unit, length] = steps.find(([, length]) => Math.abs(difference) >= length) ?? (['second', 1] as const);
   return new Intl.RelativeTimeFormat(currentLocale(), { numeric: 'auto' }).format(
-    Math.trunc(difference / length),
+    Math.round(difference / length),
     unit,
   );
 }

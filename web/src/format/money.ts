@@ -4,31 +4,44 @@ import { numberFormat } from './formats.ts';
 const decimals = 8;
 
 /**
- * Microcents as dollars, exact. At least two decimals, and as many as an amount below a cent needs (`$0.000041`), so that no charge
- * looks like none. `exact` shows all of them.
+ * How many decimals an amount shows. `cents`: two, and below a cent as many as it needs (`$0.000041`), so that nothing looks like none; for
+ * balances and sums. `exact`: all that it has; for prices, which are often parts of a cent. `fixed`: all eight, zeros too, so that the
+ * charges of a column can be compared.
  */
-export function formatMoney(microcents: number | bigint, { exact = false, sign = false } = {}): string {
+export type Precision = 'cents' | 'exact' | 'fixed';
+
+interface MoneyOptions {
+  readonly precision?: Precision;
+  readonly sign?: boolean;
+}
+
+/** Microcents as dollars. */
+export function formatMoney(
+  microcents: number | bigint,
+  { precision = 'cents', sign = false }: MoneyOptions = {},
+): string {
   const amount = BigInt(microcents);
   const digits = (amount < 0n ? -amount : amount).toString().padStart(decimals + 1, '0');
   const [whole, fraction] = [digits.slice(0, -decimals), digits.slice(-decimals)];
-  const significant = fraction.replace(/0+$/, '').length;
+  const significant = Math.max(2, fraction.replace(/0+$/, '').length);
   // Below a cent: up to the second digit that counts.
   const firstDigit = fraction.search(/[1-9]/);
-  const shown = exact
-    ? Math.max(2, significant)
-    : whole === '0' && firstDigit >= 2
-      ? Math.min(Math.max(2, significant), firstDigit + 2)
-      : 2;
+  const shown = {
+    cents: whole === '0' && firstDigit >= 2 ? Math.min(significant, firstDigit + 2) : 2,
+    exact: significant,
+    fixed: decimals,
+  }[precision];
   // A text of digits is formatted without a float in between.
-  return dollarsFormat(shown, sign).format(`${amount < 0n ? '-' : ''}${whole}.${fraction}` as never);
+  const text = `${amount < 0n ? '-' : ''}${whole}.${fraction}`;
+  return dollarsFormat(shown, sign, precision === 'fixed' ? shown : 2).format(text as never);
 }
 
-const dollarsFormat = (decimalsShown: number, sign: boolean): Intl.NumberFormat =>
+const dollarsFormat = (decimalsShown: number, sign: boolean, least = 2): Intl.NumberFormat =>
   numberFormat({
     style: 'currency',
     currency: 'USD',
     currencyDisplay: 'narrowSymbol',
-    minimumFractionDigits: 2,
+    minimumFractionDigits: least,
     maximumFractionDigits: decimalsShown,
     ...(sign ? { signDisplay: 'exceptZero' as const } : {}),
   });

@@ -1,6 +1,6 @@
 import { useState } from 'react';
 
-import { useGet, useSend } from '../../api/use-api.ts';
+import { useSend } from '../../api/use-api.ts';
 import { FormDialog } from '../../components/dialog.tsx';
 import { useText } from '../../i18n/text.ts';
 import { KeyFields, settingsIn } from './key-fields.tsx';
@@ -10,18 +10,16 @@ import type { KeyTexts } from './messages/en.ts';
 export function CreateKeyDialog({ onClose }: { readonly onClose: () => void }) {
   const t = useText<KeyTexts>('keys');
   const create = useSend('post', '/v1/keys', { refreshes: ['/v1/keys'] });
-  const models = useGet('/v1/models/prices');
   const [secret, setSecret] = useState<string>();
-  const [model, setModel] = useState<string>();
-  if (secret !== undefined)
-    return <NewSecretDialog secret={secret} model={model ?? models.data?.data[0]?.model ?? ''} onClose={onClose} />;
+  const [allowed, setAllowed] = useState<readonly string[] | null>(null);
+  if (secret !== undefined) return <NewSecretDialog secret={secret} allowed={allowed} onClose={onClose} />;
   const submit = (form: FormData): void => {
     const body = settingsIn(form, Date.now());
     create.mutate(
       { body },
       {
         onSuccess: ({ key, data }) => {
-          setModel(data.allowed_models?.[0]);
+          setAllowed(data.allowed_models);
           setSecret(key);
         },
       },

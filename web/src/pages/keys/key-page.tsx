@@ -151,7 +151,7 @@ function ShownKey({ of: key, crumb }: { readonly of: Key; readonly crumb: ReactN
       )}
       {open === 'revoke' && <RevokeDialog of={key} onClose={close} />}
       {secret !== undefined && (
-        <NewSecretDialog secret={secret} model={key.allowed_models?.[0] ?? ''} onClose={() => setSecret(undefined)} />
+        <NewSecretDialog secret={secret} allowed={key.allowed_models} onClose={() => setSecret(undefined)} />
       )}
     </Page>
   );

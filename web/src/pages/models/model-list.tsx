@@ -5,7 +5,7 @@ import { useGet } from '../../api/use-api.ts';
 import { Badge } from '../../components/badge.tsx';
 import { LinkButton } from '../../components/button.tsx';
 import { CodeBlock } from '../../components/code.tsx';
-import { Count, Money, Time } from '../../components/figures.tsx';
+import { Count, Price, Time } from '../../components/figures.tsx';
 import { controlClass } from '../../components/form.tsx';
 import { Page, Panel } from '../../components/page.tsx';
 import { EmptyState, Loaded } from '../../components/state.tsx';
@@ -14,7 +14,8 @@ import type { Column } from '../../components/table.tsx';
 import { useText } from '../../i18n/text.ts';
 import type { Text } from '../../i18n/text.ts';
 import { modelsRoute } from './routes.ts';
-import { isConversational, microcentsOf } from './model.ts';
+import { isConversational } from '../../components/chat-models.ts';
+import { microcentsOf } from './model.ts';
 import type { Feature, Model } from './model.ts';
 import type { ModelTexts } from './messages/en.ts';
 import styles from './models.module.css';
@@ -101,12 +102,12 @@ const columnsOf = (t: Text<keyof ModelTexts>): readonly Column<Model>[] => [
   {
     head: t('input'),
     number: true,
-    cell: ({ card }) => <Money microcents={microcentsOf(card.service.pricing.input_cents_per_million)} />,
+    cell: ({ card }) => <Price microcents={microcentsOf(card.service.pricing.input_cents_per_million)} />,
   },
   {
     head: t('output'),
     number: true,
-    cell: ({ card }) => <Money microcents={microcentsOf(card.service.pricing.output_cents_per_million)} />,
+    cell: ({ card }) => <Price microcents={microcentsOf(card.service.pricing.output_cents_per_million)} />,
   },
   {
     head: t('try'),

@@ -7,7 +7,7 @@ import type { Row } from '../../api/use-api.ts';
 import { Badge } from '../../components/badge.tsx';
 import { LinkButton } from '../../components/button.tsx';
 import { CodeBlock } from '../../components/code.tsx';
-import { Count, Money, Time } from '../../components/figures.tsx';
+import { Count, Price, Time } from '../../components/figures.tsx';
 import { CheckIcon } from '../../components/icons.tsx';
 import { Facts, Page, Panel, Tiles } from '../../components/page.tsx';
 import type { Tile } from '../../components/page.tsx';
@@ -18,7 +18,8 @@ import { formatMoney } from '../../format/money.ts';
 import { useText } from '../../i18n/text.ts';
 import { modelRoute } from './routes.ts';
 import { State } from './model-list.tsx';
-import { isConversational, microcentsOf } from './model.ts';
+import { isConversational } from '../../components/chat-models.ts';
+import { microcentsOf } from './model.ts';
 import type { Feature, Model } from './model.ts';
 import type { ModelTexts } from './messages/en.ts';
 import styles from './models.module.css';
@@ -97,15 +98,15 @@ function useTiles({ card }: Model, prices: Prices | undefined): readonly Tile[] 
   const own = prices?.now.source === 'account' ? prices : undefined;
   const price = (name: string, cents: number, list: number | undefined): Tile => ({
     name,
-    value: <Money microcents={microcentsOf(cents)} />,
-    note: list === undefined ? t('perMillion') : t('listPrice', { price: formatMoney(list) }),
+    value: <Price microcents={microcentsOf(cents)} />,
+    note: list === undefined ? t('perMillion') : t('listPrice', { price: formatMoney(list, { precision: 'exact' }) }),
   });
   return [
     price(t('input'), pricing.input_cents_per_million, own?.list.input_microcents),
     price(t('output'), pricing.output_cents_per_million, own?.list.output_microcents),
     {
       ...price(t('cached'), 0, own?.list.cache_read_microcents),
-      value: <Money microcents={pricing.cache_read_microcents_per_million} />,
+      value: <Price microcents={pricing.cache_read_microcents_per_million} />,
     },
     { name: t('context'), value: <Count value={context} />, note: t('contextNote') },
     {
@@ -128,9 +129,9 @@ function Upcoming({ of: { upcoming } }: { readonly of: Prices }) {
         columns={[
           { head: t('from'), main: true, cell: ({ from }) => <Time at={from} /> },
           { head: t('to'), cell: ({ until }) => (until === null ? '–' : <Time at={until} />) },
-          { head: t('input'), number: true, cell: (row) => <Money microcents={row.input_microcents} /> },
-          { head: t('output'), number: true, cell: (row) => <Money microcents={row.output_microcents} /> },
-          { head: t('cached'), number: true, cell: (row) => <Money microcents={row.cache_read_microcents} /> },
+          { head: t('input'), number: true, cell: (row) => <Price microcents={row.input_microcents} /> },
+          { head: t('output'), number: true, cell: (row) => <Price microcents={row.output_microcents} /> },
+          { head: t('cached'), number: true, cell: (row) => <Price microcents={row.cache_read_microcents} /> },
         ]}
       />
     </Panel>

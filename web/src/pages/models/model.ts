@@ -7,7 +7,3 @@ export type Feature = Endpoint['features'][number];
 
 /** What a price on a card is in microcents: cards say cents, which have six decimals at most. */
 export const microcentsOf = (cents: number): number => Math.round(cents * 1_000_000);
-
-/** Whether the model answers people, so that one can talk with it. */
-export const isConversational = ({ endpoints }: Model): boolean =>
-  endpoints.some(({ path }) => path === '/v1/chat/completions' || path === '/v1/messages' || path === '/v1/responses');

@@ -5,7 +5,7 @@ import type { ReactNode } from 'react';
 import { useGet } from '../../api/use-api.ts';
 import { Button } from '../../components/button.tsx';
 import { Id } from '../../components/code.tsx';
-import { Count, Money } from '../../components/figures.tsx';
+import { Count, Price } from '../../components/figures.tsx';
 import { Facts, Page, Panel, Tiles } from '../../components/page.tsx';
 import { EmptyState, ErrorNote, Skeleton } from '../../components/state.tsx';
 import { useText } from '../../i18n/text.ts';
@@ -54,7 +54,7 @@ function ShownModel({ of: model, crumb }: { readonly of: Model; readonly crumb: 
   );
   const tile = (name: string, microcents: number) => ({
     name,
-    value: <Money microcents={microcents} />,
+    value: <Price microcents={microcents} />,
     note: t('perMillion'),
   });
   const defaults = Object.entries(model.defaults).map(([name, value]) => `${name} ${value}`);

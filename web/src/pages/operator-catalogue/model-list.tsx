@@ -3,7 +3,7 @@ import { Link } from '@tanstack/react-router';
 import { useGet } from '../../api/use-api.ts';
 import type { Got } from '../../api/use-api.ts';
 import { CodeBlock } from '../../components/code.tsx';
-import { Money } from '../../components/figures.tsx';
+import { Price } from '../../components/figures.tsx';
 import { Page, Panel } from '../../components/page.tsx';
 import { EmptyState, Loaded } from '../../components/state.tsx';
 import { DataTable, wholeList } from '../../components/table.tsx';
@@ -39,17 +39,17 @@ export function ModelList() {
     {
       head: t('input'),
       number: true,
-      cell: ({ input_microcents_per_million: rate }) => <Money microcents={rate} />,
+      cell: ({ input_microcents_per_million: rate }) => <Price microcents={rate} />,
     },
     {
       head: t('cached'),
       number: true,
-      cell: ({ cache_read_microcents_per_million: rate }) => <Money microcents={rate} />,
+      cell: ({ cache_read_microcents_per_million: rate }) => <Price microcents={rate} />,
     },
     {
       head: t('output'),
       number: true,
-      cell: ({ output_microcents_per_million: rate }) => <Money microcents={rate} />,
+      cell: ({ output_microcents_per_million: rate }) => <Price microcents={rate} />,
     },
     { head: t('retirement'), cell: ({ deprecation_date: date }) => <Retirement date={date} /> },
     {

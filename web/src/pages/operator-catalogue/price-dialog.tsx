@@ -104,7 +104,7 @@ export function PriceDialog({ account, models, onClose }: PriceProps) {
               isMoney
               pattern={ratePattern}
               defaultValue={microcentsTyped(model[rate])}
-              hint={t('list', { amount: formatMoney(model[rate]) })}
+              hint={t('list', { amount: formatMoney(model[rate], { precision: 'exact' }) })}
               onChange={change}
             />
           ))}

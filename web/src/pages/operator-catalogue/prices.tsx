@@ -5,7 +5,7 @@ import { useGet, useSend } from '../../api/use-api.ts';
 import type { Got } from '../../api/use-api.ts';
 import { Button } from '../../components/button.tsx';
 import { ConfirmDialog } from '../../components/dialog.tsx';
-import { Money, Time } from '../../components/figures.tsx';
+import { Price, Time } from '../../components/figures.tsx';
 import { Panel } from '../../components/page.tsx';
 import { EmptyState, Loaded } from '../../components/state.tsx';
 import { DataTable, wholeList } from '../../components/table.tsx';
@@ -36,13 +36,13 @@ export function Prices(of: { readonly model: string } | { readonly account: stri
           </Link>
         ),
     },
-    { head: t('input'), number: true, cell: (price) => <Money microcents={price.input_microcents_per_million} /> },
+    { head: t('input'), number: true, cell: (price) => <Price microcents={price.input_microcents_per_million} /> },
     {
       head: t('cached'),
       number: true,
-      cell: (price) => <Money microcents={price.cache_read_microcents_per_million} />,
+      cell: (price) => <Price microcents={price.cache_read_microcents_per_million} />,
     },
-    { head: t('output'), number: true, cell: (price) => <Money microcents={price.output_microcents_per_million} /> },
+    { head: t('output'), number: true, cell: (price) => <Price microcents={price.output_microcents_per_million} /> },
     { head: t('from'), cell: ({ valid_from: at }) => <Time at={at} /> },
     { head: t('until'), cell: ({ valid_to: at }) => (at === null ? '–' : <Time at={at} />) },
     {

@@ -3,7 +3,7 @@ import { Link } from '@tanstack/react-router';
 import type { Row } from '../../api/use-api.ts';
 import { LinkButton } from '../../components/button.tsx';
 import { Ending } from '../../components/ending.tsx';
-import { Count, Money, Time } from '../../components/figures.tsx';
+import { Charge, Count, Time } from '../../components/figures.tsx';
 import { Panel } from '../../components/page.tsx';
 import { ServedModel } from '../../components/served-model.tsx';
 import { EmptyState } from '../../components/state.tsx';
@@ -29,7 +29,7 @@ export function LatestRequests({ rows }: { readonly rows: readonly Request[] }) 
     { head: t('state'), cell: (request) => <Ending of={request} /> },
     { head: t('input'), number: true, cell: ({ tokens_prompt: tokens }) => <Count value={tokens} /> },
     { head: t('output'), number: true, cell: ({ tokens_completion: tokens }) => <Count value={tokens} /> },
-    { head: t('cost'), number: true, cell: ({ total_cost_microcents: cost }) => <Money microcents={cost} /> },
+    { head: t('cost'), number: true, cell: ({ total_cost_microcents: cost }) => <Charge microcents={cost} /> },
     { head: t('when'), number: true, cell: ({ ended_at: at }) => <Time at={at} relative /> },
   ];
   return (

@@ -5,7 +5,7 @@ import type { KeyboardEvent, ReactNode } from 'react';
 import { Badge } from '../../components/badge.tsx';
 import { Button } from '../../components/button.tsx';
 import { CodeBlock } from '../../components/code.tsx';
-import { Money } from '../../components/figures.tsx';
+import { Charge } from '../../components/figures.tsx';
 import { TextArea } from '../../components/form.tsx';
 import { ErrorNote } from '../../components/state.tsx';
 import { useNow } from '../../components/use-now.ts';
@@ -205,7 +205,7 @@ function Figures({ of: { progress, state, receipt } }: { readonly of: Answer }) 
     ...(usage === undefined || firstMs === undefined
       ? []
       : speedOf(usage.completion, elapsedMs - firstMs, (speed) => t('speed', { speed }))),
-    ...(receipt === null || receipt === undefined ? [] : [<Money microcents={receipt.total_cost_microcents} />]),
+    ...(receipt === null || receipt === undefined ? [] : [<Charge microcents={receipt.total_cost_microcents} />]),
     ...(requestId === undefined || receipt === null
       ? []
       : [<Link to={`/requests/${receipt?.id ?? requestId}`}>{t('receipt')}</Link>]),

@@ -4,6 +4,7 @@ import { mayMakeKeys, useSession } from '../../api/session.ts';
 import { send, useGet } from '../../api/use-api.ts';
 import type { Got } from '../../api/use-api.ts';
 import { Button, LinkButton } from '../../components/button.tsx';
+import { isConversational } from '../../components/chat-models.ts';
 import { classes } from '../../components/classes.ts';
 import { Form, FormButtons, Select, TextArea } from '../../components/form.tsx';
 import { Page, Panel } from '../../components/page.tsx';
@@ -24,13 +25,14 @@ const trialSeconds = 3600;
 export default function StartPage() {
   const t = useText<StartTexts>('start');
   const { may } = useSession();
-  const models = useGet('/v1/models/prices');
+  const models = useGet('/v1/models/cards');
   const [ownKeyId, setOwnKeyId] = useState<string>();
   return (
     <Page title={t('title')} lead={t('lead')} narrow>
       <Loaded of={models}>
-        {({ data: [first, ...others] }) =>
-          first === undefined ? (
+        {({ data }) => {
+          const [first, ...others] = data.filter(isConversational);
+          return first === undefined ? (
             <EmptyState title={t('noModels')} />
           ) : (
             <>
@@ -45,8 +47,8 @@ export default function StartPage() {
                 <WaitingLight ownKeyId={ownKeyId} />
               </Panel>
             </>
-          )
-        }
+          );
+        }}
       </Loaded>
     </Page>
   );

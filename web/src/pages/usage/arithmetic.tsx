@@ -14,7 +14,7 @@ const items = {
   output: 'outputLine',
 } as const satisfies Readonly<Record<Receipt['lines'][number]['item'], keyof UsageTexts>>;
 
-const exact = (microcents: number): string => formatMoney(microcents, { exact: true });
+const exact = (microcents: number): string => formatMoney(microcents, { precision: 'exact' });
 
 /** Tokens times prices, exactly; the sum; what of it was charged, and why. */
 export function Arithmetic({ of: receipt }: { readonly of: Receipt }) {

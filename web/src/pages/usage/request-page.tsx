@@ -7,7 +7,7 @@ import { Badge } from '../../components/badge.tsx';
 import { Id } from '../../components/code.tsx';
 import { CopyButton } from '../../components/copy.tsx';
 import { Ending } from '../../components/ending.tsx';
-import { Money, Time } from '../../components/figures.tsx';
+import { Charge, Time } from '../../components/figures.tsx';
 import { Facts, Page, Panel, Tiles } from '../../components/page.tsx';
 import { ServedModel } from '../../components/served-model.tsx';
 import { EmptyState, ErrorNote, Note, Skeleton } from '../../components/state.tsx';
@@ -75,7 +75,7 @@ function Several({ of: receipts, crumb }: { readonly of: readonly Receipt[]; rea
             {
               head: t('charged'),
               number: true,
-              cell: ({ total_cost_microcents: cost }) => <Money microcents={cost} />,
+              cell: ({ total_cost_microcents: cost }) => <Charge microcents={cost} />,
             },
           ]}
         />
@@ -111,18 +111,18 @@ function ShownReceipt({ of: receipt, crumb }: { readonly of: Receipt; readonly c
         tiles={[
           {
             name: t('charged'),
-            value: <Money microcents={receipt.total_cost_microcents} />,
+            value: <Charge microcents={receipt.total_cost_microcents} />,
             ...(receipt.refunded_microcents === 0
               ? {}
               : {
                   note: (
                     <>
-                      {t('refunded')}: <Money microcents={receipt.refunded_microcents} />
+                      {t('refunded')}: <Charge microcents={receipt.refunded_microcents} />
                     </>
                   ),
                 }),
           },
-          { name: t('held'), value: <Money microcents={receipt.hold_microcents} />, note: t('heldNote') },
+          { name: t('held'), value: <Charge microcents={receipt.hold_microcents} />, note: t('heldNote') },
           { name: t('firstToken'), value: firstMs === null ? '–' : formatMilliseconds(firstMs) },
           {
             name: t('duration'),

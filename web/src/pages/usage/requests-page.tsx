@@ -6,7 +6,7 @@ import { getFile, useGet, useList, useRefresh } from '../../api/use-api.ts';
 import type { Row } from '../../api/use-api.ts';
 import { Button, LinkButton } from '../../components/button.tsx';
 import { Ending } from '../../components/ending.tsx';
-import { Count, Money, Time } from '../../components/figures.tsx';
+import { Charge, Count, Money, Time } from '../../components/figures.tsx';
 import { Page, Panel, Tiles } from '../../components/page.tsx';
 import { SaveButton } from '../../components/save-button.tsx';
 import { ServedModel } from '../../components/served-model.tsx';
@@ -137,7 +137,7 @@ function RequestList({ filter, span }: Shown) {
     { head: t('key'), cell: ({ key_id: id }) => <KeyName id={id} name={keyName(id)} /> },
     { head: t('state'), cell: (request) => <Ending of={request} /> },
     // Before what may be cut off where names are long.
-    { head: t('charged'), number: true, cell: ({ total_cost_microcents: cost }) => <Money microcents={cost} /> },
+    { head: t('charged'), number: true, cell: ({ total_cost_microcents: cost }) => <Charge microcents={cost} /> },
     { head: t('input'), number: true, cell: ({ tokens_prompt: tokens }) => <Count value={tokens} /> },
     { head: t('output'), number: true, cell: ({ tokens_completion: tokens }) => <Count value={tokens} /> },
     { head: t('firstToken'), number: true, cell: ({ latency_ms: ms }) => (ms === null ? '–' : formatMilliseconds(ms)) },

@@ -115,7 +115,7 @@ const de: Translated<AlertTexts> = {
   secret: 'Geheimnis',
   secretText: 'Damit wird signiert, was gesendet wird, und Sie erkennen Fälschungen. Es wird nur jetzt gezeigt.',
   secretTitle: 'Geheimnis zum Signieren',
-  seen: 'Zuletzt gesehen',
+  seen: 'Zuletzt geprüft',
   setLimit: 'Limit setzen',
   spentOf: '{spent} von {limit}',
   state: 'Zustand',
