@@ -3,7 +3,8 @@
  * the file that TOKENHOUSE_CENSUS names. Counts do not depend on the machine or on what else it does, unlike times.
  */
 import { createHook } from 'node:async_hooks';
-import { renameSync, writeFileSync } from 'node:fs';
+import { existsSync, renameSync, writeFileSync } from 'node:fs';
+import { GCProfiler, getHeapStatistics } from 'node:v8';
 import { isMainThread, MessagePort } from 'node:worker_threads';
 
 /** How often something has been made or called since the start. */
@@ -14,12 +15,17 @@ export interface Census {
   /** Listeners added to abort signals. */
   readonly abortListeners: number;
   readonly messagesToThreads: number;
+  /** Allocated in the heap of JavaScript. */
+  readonly bytes: number;
 }
+
+/** Beside the file of the counts. While it exists, nothing is hooked, so that the bytes are those of the service alone. */
+export const unhooked = '.unhooked';
 
 const file = process.env['TOKENHOUSE_CENSUS'];
 if (isMainThread && file !== undefined) {
-  const counts = { promises: 0, timers: 0, abortControllers: 0, abortListeners: 0, messagesToThreads: 0 };
-  createHook({
+  const counts = { promises: 0, timers: 0, abortControllers: 0, abortListeners: 0, messagesToThreads: 0, bytes: 0 };
+  const hook = createHook({
     init: (_id, type) => {
       if (type === 'PROMISE') counts.promises++;
       else if (type === 'Timeout') counts.timers++;
@@ -40,9 +46,31 @@ if (isMainThread && file !== undefined) {
   };
   counting(AbortSignal.prototype, 'addEventListener', () => counts.abortListeners++);
   counting(MessagePort.prototype, 'postMessage', () => counts.messagesToThreads++);
+
+  /** V8 does not say what was allocated: it is what the heap has grown by between collections. */
+  let collections = new GCProfiler();
+  let usedBytes = 0;
+  const beginCount = (): void => {
+    collections = new GCProfiler();
+    collections.start();
+    usedBytes = getHeapStatistics().used_heap_size;
+  };
+  const endCount = (): void => {
+    const now = getHeapStatistics().used_heap_size;
+    for (const { beforeGC, afterGC } of collections.stop()?.statistics ?? []) {
+      counts.bytes += beforeGC.heapStatistics.usedHeapSize - usedBytes;
+      usedBytes = afterGC.heapStatistics.usedHeapSize;
+    }
+    counts.bytes += now - usedBytes;
+  };
+  beginCount();
   process.on('SIGUSR2', () => {
+    endCount();
     // Whole or not there: the reader polls.
     writeFileSync(`${file}.new`, JSON.stringify(counts satisfies Census));
     renameSync(`${file}.new`, file);
+    if (existsSync(file + unhooked)) hook.disable();
+    else hook.enable();
+    beginCount();
   });
 }

@@ -41,7 +41,7 @@ export async function answerInference(route: Route, exchange: Exchange): Promise
   const share = (exchange.share = services.bodyBudget.share(caller.account.id));
   if (bodyBytes !== undefined) share.expect(bodyBytes);
   if (headers['expect'] !== undefined && request.httpVersion === '1.1') exchange.response.writeContinue();
-  const body = await readBody(request, limits.bodyBytesMax, share, exchange.signal, () => {
+  let body: Body | undefined = await readBody(request, limits.bodyBytesMax, share, exchange.signal, () => {
     exchange.large ??= admission.takeLarge(largeBodyBytes + 1, largeBodyBytes);
     // The size of a body without a declared length is only known here.
     return bodyBytes === undefined ? someCredit() : undefined;
@@ -54,13 +54,16 @@ export async function answerInference(route: Route, exchange: Exchange): Promise
     const keyedBody = { route, zdr: exchange.zdr, headers, blocks: body.blocks };
     keyed = await services.idempotency.read(idempotencyKey, caller.account.id, keyedBody);
   }
-  const json = body.length > largeBodyBytes ? await parseLarge(body, share, exchange) : parseSmall(body, share);
+  let json = body.length > largeBodyBytes ? await parseLarge(body, share, exchange) : parseSmall(body, share);
+  // A stream is awaited below, and what a suspended function refers to stays in memory: the body, once more for each running answer.
+  body = undefined;
   if (isOn(exchange, 'count')) {
     sendJson(exchange, 200, await countInput(json, exchange, services));
     return;
   }
   if (!isOn(exchange, 'generate')) throw new Error('a route that neither counts nor generates');
   const allowing = allow(json, exchange.route.dialect, exchange, services);
+  json = undefined;
   const placing = placeOrder(allowing instanceof Promise ? await allowing : allowing, exchange, services);
   const order = (exchange.order = placing instanceof Promise ? await placing : placing);
   host.vectorRoom.take(order, share, services.bodyBudget);

@@ -147,15 +147,13 @@ export function sendJson(
   exchange: Exchange,
   status: number,
   body: string,
-  headers: Readonly<Record<string, string>> = {},
+  headers: Readonly<Record<string, string>> = nothing,
 ): void {
   const { response } = exchange;
   if (response.destroyed || response.headersSent) return;
-  response.writeHead(status, [
-    ...headersOf(exchange, 'application/json', headers),
-    'content-length',
-    String(Buffer.byteLength(body)),
-  ]);
+  const list = headersOf(exchange, 'application/json', headers);
+  list.push('content-length', String(Buffer.byteLength(body)));
+  response.writeHead(status, list);
   response.end(body);
 }
 
@@ -185,23 +183,21 @@ export function sendNotModified({ response, sentId, cors }: Exchange, headers: R
 export function headersOf(
   exchange: Exchange,
   contentType: string,
-  further: Readonly<Record<string, string>> = {},
+  further: Readonly<Record<string, string>> = nothing,
 ): string[] {
-  const { repeatOf, fallbackFrom, sentId, cors } = exchange;
+  const { repeatOf, fallbackFrom, sentId, cors, admitted } = exchange;
   const id = repeatOf ?? sentId;
-  return [
-    'content-type',
-    contentType,
-    'cache-control',
-    'no-cache',
-    'x-request-id',
-    id,
-    'request-id',
-    id,
-    ...Object.entries(cors).flat(),
-    ...(exchange.admitted === undefined ? [] : Object.entries(exchange.admitted.headers()).flat()),
-    ...(repeatOf === undefined ? [] : ['idempotent-replayed', 'true']),
-    ...(fallbackFrom === undefined ? [] : ['service-fallback-from', fallbackFrom]),
-    ...Object.entries(further).flat(),
-  ];
+  const list = ['content-type', contentType, 'cache-control', 'no-cache', 'x-request-id', id, 'request-id', id];
+  add(cors, list);
+  if (admitted !== undefined) add(admitted.headers(), list);
+  if (repeatOf !== undefined) list.push('idempotent-replayed', 'true');
+  if (fallbackFrom !== undefined) list.push('service-fallback-from', fallbackFrom);
+  add(further, list);
+  return list;
+}
+
+const nothing: Readonly<Record<string, string>> = {};
+
+function add(headers: Readonly<Record<string, string>>, list: string[]): void {
+  for (const name in headers) list.push(name, headers[name]!);
 }

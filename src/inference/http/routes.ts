@@ -8,6 +8,16 @@ import { responses, responsesInputTokens } from '../dialects/responses/responses
 import { camel } from '../../platform/camel-case.ts';
 import type { FamilyFlags, Route } from '../pipeline/route.ts';
 
+/** Makes the flags of a card once, not for each request: cards are as few as models. */
+function onceForEach(make: (capabilities: Capabilities) => FamilyFlags): (capabilities: Capabilities) => FamilyFlags {
+  const made = new WeakMap<Capabilities, FamilyFlags>();
+  return (capabilities) => {
+    let flags = made.get(capabilities);
+    if (flags === undefined) made.set(capabilities, (flags = make(capabilities)));
+    return flags;
+  };
+}
+
 /** Adds the card's flags for all families to those of one family. */
 const withGeneral = (flags: Capabilities['chat'], { vision, reasoning }: Capabilities): FamilyFlags => ({
   ...flags,
@@ -31,7 +41,7 @@ const noFlags = Object.fromEntries(featureFlags.map((name) => [camel(name), fals
 const taskPolicy = { defaultMaxTokens: 0, retryWithoutMaxTokens: false, unknownEffort: 'off' } as const;
 
 /** The card's flags for this family replace those for chat. */
-const messagesFlags = (capabilities: Capabilities): FamilyFlags => ({ ...capabilities.chat, ...capabilities.messages });
+const messagesFlags = onceForEach((capabilities) => ({ ...capabilities.chat, ...capabilities.messages }));
 
 const messagesPolicy = {
   flags: messagesFlags,
@@ -43,7 +53,7 @@ const messagesPolicy = {
 } as const;
 
 /** The card lists where this family differs from chat completions; the rest is the same. */
-const responsesFlags = (capabilities: Capabilities): FamilyFlags => {
+const responsesFlags = onceForEach((capabilities) => {
   const { supported, streaming, tools, textFormats } = capabilities.responses;
   const own = {
     supported,
@@ -55,7 +65,7 @@ const responsesFlags = (capabilities: Capabilities): FamilyFlags => {
     toolStreaming: tools && streaming,
   };
   return withGeneral({ ...capabilities.chat, ...own }, capabilities);
-};
+});
 
 const responsesPolicy = {
   flags: responsesFlags,
@@ -76,7 +86,7 @@ export const inferenceRoutes: ReadonlyMap<string, Route> = new Map<string, Route
       api: 'chat',
       operation: 'chat',
       dialect: chat,
-      flags: (capabilities) => withGeneral(capabilities.chat, capabilities),
+      flags: onceForEach((capabilities) => withGeneral(capabilities.chat, capabilities)),
       defaultMaxTokens: 'card',
       retryWithoutMaxTokens: true,
       unknownEffort: 'reject',
@@ -89,7 +99,7 @@ export const inferenceRoutes: ReadonlyMap<string, Route> = new Map<string, Route
       api: 'completions',
       operation: 'text_completion',
       dialect: completions,
-      flags: (capabilities) => withGeneral(ofTexts(capabilities), capabilities),
+      flags: onceForEach((capabilities) => withGeneral(ofTexts(capabilities), capabilities)),
       // Contracts decision 7.
       defaultMaxTokens: 16,
       retryWithoutMaxTokens: false,
@@ -108,7 +118,7 @@ export const inferenceRoutes: ReadonlyMap<string, Route> = new Map<string, Route
       api: 'embeddings',
       operation: 'embeddings',
       dialect: embeddings,
-      flags: ({ embeddings: { supported, dimensions } }) => taskFlags(supported, dimensions),
+      flags: onceForEach(({ embeddings: { supported, dimensions } }) => taskFlags(supported, dimensions)),
       ...taskPolicy,
     },
   ],
@@ -119,7 +129,7 @@ export const inferenceRoutes: ReadonlyMap<string, Route> = new Map<string, Route
       api: 'rerank',
       operation: 'rerank',
       dialect: rerank,
-      flags: ({ rerank: { supported } }) => taskFlags(supported, false),
+      flags: onceForEach(({ rerank: { supported } }) => taskFlags(supported, false)),
       ...taskPolicy,
     },
   ],

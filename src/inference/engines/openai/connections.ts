@@ -60,6 +60,11 @@ class ConnectTimeout extends Error {
 
 /** Maximum bytes of one read. */
 const readBytes = 16 * 1024;
+/**
+ * One for all connections without TLS: a read is over when its callback returns, before the system is asked for the next one. A buffer for
+ * each was a third of the memory of a running stream. TLS may hand over decrypted bytes while others are written.
+ */
+const sharedBuffer = Buffer.allocUnsafeSlow(readBytes);
 const sweepMs = 1_000;
 /** Safety margin: a server may close a connection up to this much earlier than it says, as seen from here. */
 const hintMarginMs = 1_000;
@@ -186,13 +191,13 @@ class Connection implements Call, AnswerTaker {
       this.#read(bytes as Buffer, length);
       return true;
     };
-    this.#socket = connect({ buffer: Buffer.allocUnsafeSlow(readBytes), callback });
+    const isTls = options.url.protocol === 'https:';
+    this.#socket = connect({ buffer: isTls ? Buffer.allocUnsafeSlow(readBytes) : sharedBuffer, callback });
     this.#connectTimer = setTimeout(
       () => this.close(new ConnectTimeout('the connection took too long')),
       options.connectTimeoutMs,
     );
-    const connected = options.url.protocol === 'https:' ? 'secureConnect' : 'connect';
-    this.#socket.once(connected, () => clearTimeout(this.#connectTimer));
+    this.#socket.once(isTls ? 'secureConnect' : 'connect', () => clearTimeout(this.#connectTimer));
     this.#socket.on('error', (error) => this.close(error));
     this.#socket.on('end', () => this.#end());
     this.#socket.on('close', () => this.close());

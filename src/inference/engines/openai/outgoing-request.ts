@@ -44,18 +44,17 @@ export function outgoingRequest(
   mayCache: boolean,
   written: WrittenRequest | undefined,
 ): OutgoingRequest {
-  const { path, body, addedBytes } =
-    written === undefined
-      ? { ...upstreamRequest(request, server, mayCache), addedBytes: 0 }
-      : withCaching(written.upstream, request, server, mayCache);
   const images = imageCount(request.prompt);
-  const { text, pieces, length, textLength } =
-    written === undefined
-      ? jsonBody(body, images > 0)
-      : longJsonBody(body, {
-          length: written.measured.length + addedBytes,
-          textLength: written.measured.textLength + addedBytes,
-        });
+  if (written === undefined) {
+    const { path, body } = upstreamRequest(request, server, mayCache);
+    const { text, pieces, length, textLength } = jsonBody(body, images > 0);
+    return { path, body, images, text, pieces, length, textLength };
+  }
+  const { path, body, addedBytes } = withCaching(written.upstream, request, server, mayCache);
+  const { text, pieces, length, textLength } = longJsonBody(body, {
+    length: written.measured.length + addedBytes,
+    textLength: written.measured.textLength + addedBytes,
+  });
   return { path, body, images, text, pieces, length, textLength };
 }
 
